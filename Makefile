@@ -1,0 +1,139 @@
+# make                    build/cpu-release/run, linked to ./run
+# make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
+# make test               all tests; make check: the part that takes minutes
+# make core               libc alone: no libraries, GGUF and .bin files only
+# make install PREFIX=    limpid, its manual page
+# Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=...
+BACKEND ?= cpu
+VARIANT ?= release
+SENTENCEPIECE ?= 1
+JSON ?= 1
+PCRE2 ?= 1
+PREFIX ?= /usr/local
+CFLAGS ?= -O3 -g
+PLAIN ?= 0
+
+BUILD := build/$(BACKEND)-$(VARIANT)
+
+# ---- sources ----
+# A file that needs a library has a twin without_LIBRARY.c that refuses in one line.
+JSON_SOURCES := weights/safetensors.c weights/hf_config.c weights/json.c tokenizer/tokenizer_json.c
+PCRE2_SOURCES := tokenizer/pretokenize.c
+TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)
+
+SOURCES := error.c $(wildcard commands/*.c weights/*.c model/*.c tokenizer/*.c kernels/*.c \
+             kernels/$(BACKEND)/*.c)
+SOURCES := $(filter-out $(TWINS),$(SOURCES))
+LIBS := -lm -pthread
+ifeq ($(JSON),1)
+LIBS += -ljansson
+else
+SOURCES := $(filter-out $(JSON_SOURCES),$(SOURCES)) $(filter %/without_json.c,$(TWINS))
+endif
+ifeq ($(PCRE2),1)
+LIBS += -lpcre2-8 -lutf8proc
+else
+SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES)) $(filter %/without_pcre2.c,$(TWINS))
+endif
+ifeq ($(SENTENCEPIECE),1)
+CXX_SOURCES := $(wildcard tokenizer/*.cpp)
+LIBS += -lsentencepiece -lstdc++
+else
+SOURCES += $(filter %/without_sentencepiece.c,$(TWINS))
+endif
+
+# kernels/cpu/lanes/*.c are compiled once per instruction set; the choice is made at start.
+ISAS := portable
+FLAGS_portable :=
+ifeq ($(shell uname -m),x86_64)
+ISAS += avx2 avx512
+FLAGS_avx2 := -mavx2 -mfma -mf16c
+FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+endif
+LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
+
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) \
+           $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o))
+TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+# A test that only one backend or one library can have says so by its name.
+TEST_SOURCES := $(wildcard tests/test_*.c)
+ifneq ($(BACKEND),cpu)
+TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
+endif
+ifeq ($(JSON)$(PCRE2),00)
+TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
+endif
+TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
+PROGRAMS := $(BUILD)/tests/random_model
+
+# ---- flags: what the code needs, apart from the user's CFLAGS ----
+REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
+            -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wmissing-prototypes -Wpointer-arith -Wvla
+REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
+STRICT := -Wconversion -Wsign-conversion
+$(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
+ifeq ($(PLAIN),1)
+TEST_FLAGS := -DTEST_PLAIN
+else
+TEST_LIBS := -lcriterion
+endif
+TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"'
+
+.PHONY: all run test check core debug install format clean programs tests
+all: $(BUILD)/run
+	@ln -sfn $(BUILD)/run run
+
+$(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+
+define compile_for
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(REQUIRED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+endef
+$(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
+
+$(BUILD)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(REQUIRED) $(TEST_FLAGS) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/%.o: %.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(REQUIRED_CXX) $(CFLAGS) -c -o $@ $<
+
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
+
+$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) -ldl
+
+tests: $(TESTS)
+programs: $(PROGRAMS)
+
+debug:
+	$(MAKE) BACKEND=reference VARIANT=debug CFLAGS='-O0 -g3'
+
+core:
+	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PLAIN=1
+
+test:
+	bash scripts/run_tests
+
+check:
+	bash scripts/run_tests --quick
+
+install: all
+	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp')
+
+clean:
+	rm -rf build run
+
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

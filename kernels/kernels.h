@@ -1,0 +1,239 @@
+// The boundary between the model and the machine. A backend is a folder that implements this
+// header: reference/ in plain loops (the specification), cpu/ fast, cuda/ on an NVIDIA GPU.
+//
+//     Device *device = device_open(0, PRECISION_A16);
+//     DeviceMatrix *w = device_matrix(device, &matrix);
+//     device_reserve(device, 512);
+//     device_begin(device, &(PassShape){.n = 1, .max_position = 17});
+//     rmsnorm(device, x_norm, x, weight, 1, dim, eps);
+//     project(device, x_norm, 1, &(Projection){.out = q, .weight = w}, 1);
+//     device_end(device);
+//     device_download(device, host, q, bytes);
+//     if (device_error(device)->code) ...
+//
+// Every pointer to floats or ints below is device memory (device_alloc) unless it says host.
+// Operations take the number of rows n: a prompt and a single token are one code path. They return
+// nothing: the first failure is kept in the device and told by device_error. Between device_begin
+// and device_end an operation may be recorded instead of run; it has run after device_end,
+// device_download or device_sync. Recorded arguments are copied; device memory named in them lives
+// until device_close.
+//
+// On the cpu backend a row of any result does not depend on the number of threads, on how many
+// rows share the call, or on the instruction set: the same bits. precision.h has the arithmetic.
+#pragma once
+
+#include "error.h"
+#include "weights/matrix.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Device Device;
+typedef struct DeviceMatrix DeviceMatrix;
+typedef struct Kv Kv;
+
+// How much of the activations meets quantised weights; kernels/precision.h has the exact rules.
+typedef enum Precision {
+    PRECISION_F32, // float32: the reference's numbers
+    PRECISION_A16, // int16 with one scale per 32: error about 3e-5; float weights meet float32
+    PRECISION_A8,  // int8 with one scale per 32 (float weights: bf16): what peers do, about 1e-2
+} Precision;
+
+// ---- memory ----
+
+// A handle on the machine with `threads` threads (0: as many as this process may use). NULL only
+// where there is no memory for the handle itself; any other trouble is in device_error.
+Device *device_open(int threads, Precision precision);
+void device_close(Device *device); // NULL is fine; frees all that belongs to the device
+
+// The first failure since device_open; code ERROR_NONE while all is well. Borrowed from the device.
+const Error *device_error(const Device *device);
+
+// "cpu, 2 threads, avx512 (vnni, bf16)": for people. Borrowed.
+const char *device_description(const Device *device);
+int device_threads(const Device *device);
+
+// `bytes` of zeroed device memory, 64-byte aligned; NULL after a failure (see device_error).
+void *device_alloc(Device *device, size_t bytes);
+void device_free(Device *device, void *memory); // NULL is fine
+void device_upload(Device *device, void *to, const void *from_host, size_t bytes);
+void device_download(Device *device, void *to_host, const void *from, size_t bytes);
+
+// A host matrix in the form that this backend likes; its bytes are not needed afterwards unless
+// device_matrix_borrows says so (the reference keeps pointing at them). NULL after a failure.
+DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);
+void device_matrix_free(Device *device, DeviceMatrix *matrix); // NULL is fine
+bool device_matrix_borrows(const DeviceMatrix *matrix);
+size_t device_matrix_bytes(const DeviceMatrix *matrix); // memory that the backend holds for it
+
+// Called once, after all matrices and before the first operation: makes room for whatever the
+// operations need for up to `max_rows` rows. From here on nothing allocates.
+void device_reserve(Device *device, int max_rows);
+
+// ---- rows and keys ----
+
+// The rows of one forward pass; device arrays of n entries each.
+typedef struct Rows {
+    int n;
+    const int32_t *tokens;    // token id
+    const int32_t *positions; // position in its sequence, from 0
+    const int32_t *sequences; // which sequence of the cache
+} Rows;
+
+// Which keys a query at position p sees: those at positions t <= p with
+//   window = 0: all of them;   window = W: p - t < W (W keys, itself included).
+// The other kinds are for looking at attention, never a model's own.
+typedef enum PatternKind {
+    PATTERN_CAUSAL,  // all t <= p, cut by the window
+    PATTERN_LOCAL,   // p - t <= a / 2
+    PATTERN_STRIDED, // t = p or (p - t) % a = 0
+    PATTERN_GLOBAL,  // t < a, or p < a, or t = p
+    PATTERN_BLOCK,   // t / a >= p / a - 1
+} PatternKind;
+
+typedef struct KeyPattern {
+    PatternKind kind;
+    int window; // CAUSAL: 0 or the number of keys
+    int a;      // the parameter of the other kinds, >= 1
+} KeyPattern;
+
+static inline bool key_visible(const KeyPattern *pattern, int p, int t) {
+    if (t > p) return false;
+    int a = pattern->a;
+    switch (pattern->kind) {
+    case PATTERN_CAUSAL: return !pattern->window || p - t < pattern->window;
+    case PATTERN_LOCAL: return p - t <= a / 2;
+    case PATTERN_STRIDED: return t == p || (p - t) % a == 0;
+    case PATTERN_GLOBAL: return t < a || p < a || t == p;
+    case PATTERN_BLOCK: return t / a >= p / a - 1;
+    }
+    return false;
+}
+
+// ---- the cache ----
+
+typedef enum KvType { KV_F32, KV_F16 } KvType;
+
+typedef struct KvShape {
+    int n_layers, n_sequences, n_kv_heads, head_dim;
+    int max_seq_len; // positions per sequence
+    KvType type;
+} KvShape;
+
+// The keys and values of all layers and sequences, in the backend's own layout, zeroed. NULL after
+// a failure. KvView names one layer of it.
+Kv *kv_open(Device *device, const KvShape *shape);
+void kv_close(Device *device, Kv *kv);
+size_t kv_bytes(const KvShape *shape); // what kv_open takes
+
+typedef struct KvView {
+    Kv *kv;
+    int layer;
+} KvView;
+
+// cache[sequences[i], positions[i]] = k[i], v[i];   k, v (n, n_kv_heads, head_dim).
+// Positions are below max_seq_len: the caller has checked.
+void kv_write(Device *device, const KvView *view, const float *k, const float *v, const Rows *rows);
+
+// Positions 0 .. count-1 of sequence `from`, in every layer, become those of sequence `to`.
+void kv_copy(Device *device, Kv *kv, int to, int from, int count);
+
+// Host k[head_dim], v[head_dim] = one cached key and value (either may be NULL).
+void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
+             float *k_host, float *v_host);
+
+// ---- a forward pass ----
+
+typedef struct PassShape {
+    int n;            // rows
+    int max_position; // largest position among them
+} PassShape;
+
+void device_begin(Device *device, const PassShape *shape);
+void device_end(Device *device);
+void device_sync(Device *device); // run what is recorded, now: somebody wants to look
+
+// out[i] = scale * table[tokens[i]] (+ learned[positions[i]]);   out (n, cols of table).
+// `learned` may be NULL. Tokens are below the table's rows: the caller has checked.
+void embed(Device *device, float *out, const DeviceMatrix *table, const DeviceMatrix *learned,
+           float scale, const Rows *rows);
+
+// out[i] = x[i] / sqrt(mean(x[i]^2) + eps) * weight;   out, x (n, dim), weight (dim).
+// In place is fine. Per-head norms call it with n * n_heads rows of head_dim.
+// Zhang & Sennrich 2019, arXiv 1910.07467.
+void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
+             float eps);
+
+// out[i] = (x[i] - mean) / sqrt(var + eps) * weight + bias, var biased;   bias may be NULL.
+void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
+               int n, int dim, float eps);
+
+// out[i] = W x[i] + bias for each of `count` matrices with the same number of columns:
+// x (n, cols), out (n, rows of W) each, bias (rows of W) or NULL. q, k, v go together, gate and up
+// go together: the activations are prepared once and all rows are one list of work.
+typedef struct Projection {
+    float *out;
+    const DeviceMatrix *weight;
+    const float *bias;
+} Projection;
+void project(Device *device, const float *x, int n, const Projection *projections, int count);
+
+// Rotates the first rope_dim channels of every head, pairs (j, j + rope_dim / 2), by the angle of
+// position and pair:   y_j = x_j c - x_{j+r/2} s,   y_{j+r/2} = x_{j+r/2} c + x_j s.
+// In place; x (n, n_heads, head_dim), cos and sin (max_seq_len, rope_dim / 2) from model/rope.c,
+// which also holds sign and scaling. Su et al. 2021, arXiv 2104.09864, half-split as in GPT-NeoX.
+typedef struct RopeTable {
+    const float *cos, *sin;
+    int rope_dim;
+} RopeTable;
+void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *table,
+          const Rows *rows);
+
+// Causal grouped-query attention of n rows over the cache.
+//   out[i,h] = sum_t softmax_t(scale q[i,h] . k[t,g]) v[t,g],   g = h / (n_heads / n_kv_heads)
+// out, q (n, n_heads, head_dim); row i sees the keys of its own sequence at the positions that
+// key_visible(pattern, positions[i], t) names, its own among them (kv_write came first).
+// weights_out (n, n_heads, max_seq_len): the softmax, 0 where a key is not seen; or NULL.
+typedef struct AttentionShape {
+    int n_heads, n_kv_heads, head_dim;
+    float scale;
+    KeyPattern pattern;
+} AttentionShape;
+void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
+               const AttentionShape *shape, float *weights_out);
+
+// What `activate` computes, as numbers that model/ maps its Activation to one to one.
+typedef enum ActivationKind {
+    ACTIVATE_SILU,
+    ACTIVATE_GELU_TANH,
+    ACTIVATE_GELU_ERF,
+    ACTIVATE_RELU2,
+} ActivationKind;
+
+// gate[i] = f(gate[i]) * up[i], in place, for `count` elements; `up` may be NULL (factor 1).
+void activate(Device *device, float *gate, const float *up, size_t count, ActivationKind kind);
+
+// x[i] += y[i].
+void add(Device *device, float *x, const float *y, size_t count);
+
+// x[i] = cap tanh(x[i] / cap).
+void softcap(Device *device, float *x, size_t count, float cap);
+
+// out[i] = index of the largest of logits[i], the lowest index among equals, -1 where a NaN is
+// among them;   logits (n, vocab_size).
+void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size);
+
+// One token from each row of logits (n, vocab_size), by inverse transform of uniform[i] in [0, 1).
+// In this order: softmax at `temperature`; the top_k most likely (0: all); the shortest prefix of
+// those, by falling probability, whose mass reaches top_p of theirs (1: all); those with at least
+// min_p times the largest probability (0: all); typical: the shortest prefix by |-log p - entropy|
+// whose mass reaches typical_p (1: all). Equal logits: the lower id comes first. At least one token
+// always stays. temperature 0 is argmax. out[i] = -1 where a logit is NaN or +infinity.
+typedef struct SampleRule {
+    float temperature;
+    int top_k;
+    float top_p, min_p, typical_p;
+} SampleRule;
+void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
+            const SampleRule *rule, const float *uniform);

@@ -1,0 +1,33 @@
+// The arithmetic of the three precisions: what "the same bits" means. Shared by every backend.
+//
+// Weights with 32-element blocks (Q4_0 .. Q8_0) have one scale per 32, K-quants per 16 or 32.
+//
+// f32:      w is dequantised as weights/quant.h says, then acc = fmaf(w[k], x[k], acc) for k
+//           ascending, acc starting at 0.
+//           Float weights (F32, F16, BF16) do the same, in f32 and in a16.
+// a16, a8:  the row x is cut into groups of 32; of each group
+//             amax = max |x|,  d = amax / LEVELS,  z = rint(x * (1 / d)) (ties to even)
+//           with LEVELS 32639 (a16) or 127 (a8); all z are 0 where d is below FLT_MIN, and d is NaN
+//           where any x is not finite. Then for every scale group of the weights (16 or 32
+//           elements, in order), with isum = sum of q * z exact in int32 (q centred: Q4_0's q - 8,
+//           Q5_0's q - 16, Q3_K's q - 4, Q6_K's q - 32):
+//             acc = fmaf((float)isum, s * d, acc)
+//           where s is the scale of the group in float32: the block's d, or d * sc (one product)
+//           for K-quants. Affine types (Q4_1, Q5_1: + m; Q2_K, Q4_K, Q5_K: - dmin * sm) then also
+//             acc = fmaf(m, d * (float)sum_z, acc)      m or -(dmin * sm), sum_z over the group.
+// a8 with float weights: x is rounded to bf16 (nearest even), F32 and F16 weights too; then
+//           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
+// Bias comes last: acc + bias.
+//
+// z as an int16 is also two signed bytes, z = 256 h + l with l in -128 .. 127: |z| <= 32639 keeps h
+// in -127 .. 127.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127 };
+
+// z[count], and per group of 32 (the last may be shorter) scale and sum of z, as defined above.
+void activation_quantise(int16_t *z, float *scales, int32_t *sums, const float *x, size_t count,
+                         int levels);

@@ -1,0 +1,50 @@
+// The one seam for looking inside: model_forward calls observe at every stage, with its data.
+//
+// Nobody listens by default and then it costs one comparison. A listener sees rows in pieces of
+// max_rows, in order; data is host memory, valid during the call. A breakpoint on `observe` stops
+// at every stage of every layer.
+#pragma once
+
+#include "kernels/kernels.h"
+
+typedef enum StageId {
+    STAGE_EMBEDDING,     // (n, dim) what enters the first layer
+    STAGE_ATT_NORM,      // (n, dim)
+    STAGE_Q,             // (n, n_heads, head_dim) as projected
+    STAGE_K,             // (n, n_kv_heads, head_dim)
+    STAGE_V,             // (n, n_kv_heads, head_dim)
+    STAGE_Q_ROTATED,     // (n, n_heads, head_dim) after QK norm and RoPE, as attention takes it
+    STAGE_K_ROTATED,     // (n, n_kv_heads, head_dim)
+    STAGE_ATT_WEIGHTS,   // (n, n_heads, max_seq_len); only when the listener wants it
+    STAGE_ATT_HEADS,     // (n, n_heads, head_dim) weighted sums of values
+    STAGE_ATT_OUT,       // (n, dim) after wo and the post norm, before the residual
+    STAGE_ATT_RESIDUAL,  // (n, dim)
+    STAGE_FFN_NORM,      // (n, dim)
+    STAGE_FFN_GATE,      // (n, hidden_dim)
+    STAGE_FFN_UP,        // (n, hidden_dim)
+    STAGE_FFN_ACTIVATED, // (n, hidden_dim)
+    STAGE_FFN_OUT,       // (n, dim) after w_down and the post norm, before the residual
+    STAGE_LAYER_OUT,     // (n, dim) the residual stream after the layer
+    STAGE_FINAL_NORM,    // (rows that want logits, dim)
+    STAGE_LOGITS,        // (rows that want logits, vocab_size)
+    STAGE_COUNT
+} StageId;
+
+typedef struct Stage {
+    StageId id;
+    int layer;         // -1 outside the layers
+    Rows rows;         // which rows these are
+    int shape[4];      // slowest first; 0 ends it
+    const float *data; // host
+} Stage;
+
+typedef struct Model Model;
+
+// What a listener is: called with its own context for every stage.
+typedef void Listener(void *context, const Model *model, const Stage *stage);
+
+// "att_norm", "q", ...: the names used in messages and traces.
+const char *stage_name(StageId id);
+
+// Called by forward.c. Runs what is recorded, copies the stage to the host and tells the listener.
+void observe(Model *model, const Stage *stage);

@@ -1,0 +1,111 @@
+// Tests are written once over this header, which maps them to Criterion, or, with TEST_PLAIN, to a
+// small plain main where Criterion cannot go or would pass in silence (sanitizers, make core).
+//
+//     Test(softmax, survives_large_scores) {
+//         CHECK(sum > 0, "sum is %g", sum);
+//         CHECK_NEAR(sum, 1.0, 1e-6);
+//     }
+//
+// A failed CHECK ends its test. SKIP says aloud why a test cannot run here and ends it.
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef TEST_PLAIN
+
+typedef struct TestCase {
+    const char *suite, *name;
+    void (*run)(void);
+    struct TestCase *next;
+} TestCase;
+void test_register(TestCase *test);
+_Noreturn void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+_Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#define Test(suite_, name_)                                                                        \
+    static void test_##suite_##_##name_(void);                                                     \
+    __attribute__((constructor)) static void register_##suite_##_##name_(void) {                   \
+        static TestCase test = {#suite_, #name_, test_##suite_##_##name_, NULL};                   \
+        test_register(&test);                                                                      \
+    }                                                                                              \
+    static void test_##suite_##_##name_(void)
+#define TEST_FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define SKIP(...) test_skip(__VA_ARGS__)
+
+#else
+
+#include <criterion/criterion.h>
+#define TEST_FAIL(...) cr_assert_fail(__VA_ARGS__)
+#define SKIP(...)                                                                                  \
+    do {                                                                                           \
+        fprintf(stderr, "SKIPPED %s:%d: ", __FILE__, __LINE__);                                    \
+        fprintf(stderr, __VA_ARGS__);                                                              \
+        fputc('\n', stderr);                                                                       \
+        cr_skip_test(__VA_ARGS__);                                                                 \
+    } while (0)
+
+#endif
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) TEST_FAIL("(" #condition ") " __VA_ARGS__);                              \
+    } while (0)
+
+#define CHECK_INT(got, wanted)                                                                     \
+    do {                                                                                           \
+        long long got_ = (long long)(got), wanted_ = (long long)(wanted);                          \
+        if (got_ != wanted_) TEST_FAIL(#got ": got %lld, wanted %lld", got_, wanted_);             \
+    } while (0)
+
+// NaN is never near anything.
+#define CHECK_NEAR(got, wanted, tolerance)                                                         \
+    do {                                                                                           \
+        double got_ = (double)(got), wanted_ = (double)(wanted);                                   \
+        if (!(fabs(got_ - wanted_) <= (double)(tolerance)))                                        \
+            TEST_FAIL(#got ": got %.9g, wanted %.9g", got_, wanted_);                              \
+    } while (0)
+
+#define CHECK_STRING(got, wanted)                                                                  \
+    do {                                                                                           \
+        const char *got_ = (got), *wanted_ = (wanted);                                             \
+        if (strcmp(got_, wanted_)) TEST_FAIL(#got ": got \"%s\", wanted \"%s\"", got_, wanted_);   \
+    } while (0)
+
+// ---- support.c ----
+
+// "../shared/data/" + name where it exists, else the test is skipped aloud. Borrowed until the next
+// call but three.
+const char *test_data(const char *name);
+
+// The same generator everywhere: seeded, splitmix64.
+typedef struct TestRandom {
+    uint64_t state;
+} TestRandom;
+uint64_t test_random(TestRandom *random);
+float test_random_float(TestRandom *random, float low, float high);
+float test_random_normal(TestRandom *random); // mean 0, deviation 1
+
+// The whole file, NUL-terminated, malloced; fails the test when it cannot be read.
+char *test_read_file(const char *path, size_t *size);
+void test_write_file(const char *path, const void *bytes, size_t size);
+
+// A path inside a fresh temporary directory that is removed at exit. Borrowed, as test_data's.
+const char *test_temporary(const char *name);
+
+// Runs a program with arguments (NULL-terminated, argv[0] first), `input` on stdin (or NULL: empty)
+// and gives back its exit status (128 + signal where one killed it), stdout and stderr (malloced,
+// NUL-terminated).
+typedef struct TestRun {
+    int status;
+    char *out, *err;
+    size_t out_size, err_size;
+} TestRun;
+TestRun test_run(const char *const *argv, const char *input, size_t input_size);
+void test_run_free(TestRun *run);

@@ -1,0 +1,41 @@
+// Chat formats by name. A model file's own template program is never run: it is recognised, and the
+// format that it stands for is written here in C.
+//
+//     const ChatTemplate *t = chat_template_detect(tokenizer, &vocabulary->chat_template, family);
+//     chat_template_turn(t, tokenizer, &ids, CHAT_USER, text, length, &error);
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+typedef struct ChatTemplate ChatTemplate;
+
+typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } ChatRole;
+
+typedef struct ChatMessage {
+    ChatRole role;
+    const char *text;
+    size_t length;
+} ChatMessage;
+
+// "chatml", "smollm2", "qwen2.5", "qwen3", "smollm3", "llama2", "llama3", "llama3.1", "mistral-v1",
+// "mistral-v3", "mistral-tekken", "gemma", "phi3", "nanochat"; NULL where the name is unknown.
+const ChatTemplate *chat_template_by_name(const char *name);
+const char *chat_template_name(const ChatTemplate *chat_template);
+const char *chat_template_names(void); // "chatml, smollm2, ..." for messages
+
+// The format of a model, from its template text where there is one, else from its special tokens and
+// family; NULL: this does not look like a chat model.
+const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan template_text,
+                                         const char *family);
+
+// Appends the ids of a whole conversation, ready for the answer of the assistant (generation prompt
+// included). Control tokens come from the format alone; message text never produces one. BOS is
+// included where the format has one. False: exit code 2 (roles do not alternate, system not
+// supported, named) or 5.
+bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
+                          const ChatMessage *messages, size_t count, Error *error);
+
+// Appends what stands between an answer that ended at its stop token and the next user message,
+// that message, and the generation prompt: a conversation goes on in one cache.
+bool chat_template_next(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
+                        const char *user_text, size_t length, Error *error);

@@ -1,0 +1,56 @@
+// A model on disk: recognises the container, checks all of it, and hands out Config + Weights.
+//
+//     Checkpoint *checkpoint = NULL;
+//     if (!checkpoint_open(&checkpoint, "SmolLM2.gguf", &error)) ...
+//     model_open(&model, checkpoint_config(checkpoint), checkpoint_weights(checkpoint), ...);
+//
+// Accepted: a .gguf file (v2, v3), a .safetensors file or a directory with config.json and one or
+// more of them, a llama2.c .bin (v0, v1, v2). The content decides, not the name.
+#pragma once
+
+#include "error.h"
+#include "weights/config.h"
+#include "weights/vocabulary.h"
+#include "weights/weights.h"
+
+typedef struct Checkpoint Checkpoint;
+
+// One tensor as the container has it: the plan that `inspect`, `convert` and the roles are made of.
+typedef struct TensorPlan {
+    const char *name;    // NUL-terminated, no NUL inside; escape before printing
+    DType dtype;
+    uint32_t n_dims;
+    uint64_t shape[4];   // slowest first, as torch prints it: (rows, cols)
+    const uint8_t *data; // inside the mapping
+    uint64_t bytes;      // of the data
+    uint64_t offset;     // in the file
+} TensorPlan;
+
+// Sampling defaults of generation_config.json; negative: not given.
+typedef struct GenerationDefaults {
+    float temperature, top_p, top_k, min_p, repetition_penalty;
+} GenerationDefaults;
+
+// Maps the file(s) read-only and checks everything. On failure *checkpoint is NULL and `error` says
+// why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
+bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
+void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
+
+// All borrowed until checkpoint_close.
+const Config *checkpoint_config(const Checkpoint *checkpoint);
+const Weights *checkpoint_weights(const Checkpoint *checkpoint);
+const Vocabulary *checkpoint_vocabulary(const Checkpoint *checkpoint); // model == NULL: none inside
+const GenerationDefaults *checkpoint_generation(const Checkpoint *checkpoint);
+const TensorPlan *checkpoint_tensors(const Checkpoint *checkpoint, size_t *count);
+const char *checkpoint_path(const Checkpoint *checkpoint);      // as given to checkpoint_open
+const char *checkpoint_container(const Checkpoint *checkpoint); // "GGUF v3", "llama2.c v0", ...
+uint64_t checkpoint_file_bytes(const Checkpoint *checkpoint);   // of all files together
+
+// Names of tensors that no role uses (tolerated, worth a warning): count, and the i-th.
+size_t checkpoint_unused(const Checkpoint *checkpoint);
+const char *checkpoint_unused_name(const Checkpoint *checkpoint, size_t i);
+
+// True when a mapped file was cut short while it was in use, so that what was computed since is not
+// to be trusted. A read past the new end gives zeros, not a signal: checkpoint_open installs a
+// SIGBUS handler for exactly its own mappings.
+bool checkpoint_damaged(const Checkpoint *checkpoint);

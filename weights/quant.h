@@ -1,0 +1,40 @@
+// Block formats of quantised weights: sizes, and the specification of what every element is.
+//
+// Layouts are those of GGUF (ggml); the values are bit-equal to ggml's reference dequantisers in
+// float32, products taken from left to right. Nothing here is tuned: it is the oracle of the
+// kernels, the embedding lookup of the reference backend, and the writer's quantiser.
+#pragma once
+
+#include "weights/matrix.h"
+
+#include <stdbool.h>
+
+typedef struct DTypeInfo {
+    const char *name;     // "Q4_0"
+    uint32_t block;       // elements per block (1 for float types)
+    uint32_t block_bytes; // stored bytes per block
+    int gguf_type;        // number in a GGUF tensor info, -1: not a GGUF type
+} DTypeInfo;
+
+// Names, block sizes and type numbers. `dtype` < DTYPE_COUNT.
+const DTypeInfo *dtype_info(DType dtype);
+
+// Bytes of one row of `cols` elements; cols is a multiple of the block. (Q8_GROUP: without scales.)
+size_t dtype_row_bytes(DType dtype, size_t cols);
+
+// IEEE half and bfloat16 to and from float32, round to nearest even, NaN stays NaN.
+float half_to_float(uint16_t h);
+uint16_t float_to_half(float f);
+float bf16_to_float(uint16_t h);
+uint16_t float_to_bf16(float f);
+
+// out[cols] = row `row` of the model (row order applied), in float32.
+void matrix_row(float *out, const Matrix *matrix, size_t row);
+
+// out[count] = `count` elements from blocks at `blocks`; count is a multiple of the block.
+// `dtype` is not Q8_GROUP.
+void dequantise(float *out, DType dtype, const void *blocks, size_t count);
+
+// blocks = in[count] in type F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0, bit-equal to ggml's
+// reference quantisers; false for a type that has no quantiser here.
+bool quantise(void *blocks, DType dtype, const float *in, size_t count);
