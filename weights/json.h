@@ -1,0 +1,48 @@
+// json: a strict layer over jansson for text that nobody vouches for.
+//
+//     json_t *root = json_parse(text, size, &JSON_CONFIG_LIMITS, &error);
+//     int layers = 32; // stays where the key is absent or null
+//     bool good = root && json_read_int(root, "num_hidden_layers", &layers, &error);
+//     json_decref(root);
+//
+// Size, depth and the number of values are checked by a flat scan before jansson, which recurses
+// and allocates, sees a byte. Duplicate keys, bytes after the value, invalid UTF-8 and NUL inside a
+// string are refused.
+#pragma once
+
+#include "error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { JSON_MAX_DEPTH = 64 };
+
+typedef struct JsonLimits {
+    size_t bytes;
+    size_t values;    // of all kinds; jansson takes some 60 bytes for each
+    bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
+} JsonLimits;
+
+extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^18 values
+
+// The value that text[0 .. size) spells, owned (json_decref), an object or an array. NULL: exit
+// code 3 and a message with the offset.
+json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error);
+
+// Each looks up `key`. Absent or null: *out stays as it is, true. Another type or out of range:
+// false, exit code 3, a message that names the key, what is there and what is wanted.
+bool json_read_int(const json_t *object, const char *key, int *out, Error *error);
+bool json_read_float(const json_t *object, const char *key, float *out, Error *error); // finite
+bool json_read_bool(const json_t *object, const char *key, bool *out, Error *error);
+bool json_read_string(const json_t *object, const char *key, const char **out,
+                      Error *error); // borrowed from `object`
+bool json_read_object(const json_t *object, const char *key, const json_t **out, Error *error);
+bool json_read_array(const json_t *object, const char *key, const json_t **out, Error *error);
+
+// A non-negative integer, no other number: 2.0, -1 and true are refused. `what` names it.
+bool json_to_size(const json_t *value, const char *what, uint64_t *out, Error *error);
+
+// "an integer", "null", ...; "nothing" for NULL. For messages.
+const char *json_kind(const json_t *value);
