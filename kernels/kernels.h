@@ -225,11 +225,21 @@ void softcap(Device *device, float *x, size_t count, float cap);
 void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size);
 
 // One token from each row of logits (n, vocab_size), by inverse transform of uniform[i] in [0, 1).
-// In this order: softmax at `temperature`; the top_k most likely (0: all); the shortest prefix of
-// those, by falling probability, whose mass reaches top_p of theirs (1: all); those with at least
-// min_p times the largest probability (0: all); typical: the shortest prefix by |-log p - entropy|
-// whose mass reaches typical_p (1: all). Equal logits: the lower id comes first. At least one token
-// always stays. temperature 0 is argmax. out[i] = -1 where a logit is NaN or +infinity.
+// temperature 0 is argmax. Otherwise every token has the weight, a whole number,
+//   w[t] = (uint64_t)(2^40 exp_float((l[t] - max l) / temperature))     (precision.h; rounded down)
+// and these cuts follow, each over what the one before has left. "In order" is by falling logit,
+// the lower id first among equals; `total` is the sum of the weights that are left:
+//   top_k      the first top_k in order (0: all)
+//   top_p      the shortest prefix in order with (double)sum >= (double)top_p * total (1: all)
+//   min_p      those with (double)w >= (double)min_p * 2^40 (0: all)
+//   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0): the shortest
+//              prefix by rising |-log p - H|, ties in order, with sum >= typical_p * total (1:
+//              all); Meister et al. 2022, arXiv 2202.00666
+// At least one token always stays. Then out[i] is the first kept t by rising id with
+//   w[0] + .. + w[t] > floor(uniform * total)      uniform = u / 2^24, exact in 128 bits.
+// The sums are whole numbers, so their order does not matter: every backend returns the same token.
+// -infinity is weight 0, and where all are -infinity the token is 0. -1 where a logit is NaN or
+// +infinity.
 typedef struct SampleRule {
     float temperature;
     int top_k;

@@ -31,3 +31,8 @@ enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127 };
 // z[count], and per group of 32 (the last may be shorter) scale and sum of z, as defined above.
 void activation_quantise(int16_t *z, float *scales, int32_t *sums, const float *x, size_t count,
                          int levels);
+
+// e^x within 2 units in the last place, the same bits everywhere: what `sample` is defined by.
+//   0 below -87, +infinity above 88, NaN stays NaN;   else with n = rint(x * log2(e)),
+//   r = x - n ln 2 in two steps: (1 + r + r^2 P(r)) 2^n, P of degree 5 (Cephes), all by fmaf.
+float exp_float(float x);
