@@ -17,13 +17,15 @@ typedef struct Checkpoint Checkpoint;
 
 // One tensor as the container has it: the plan that `inspect`, `convert` and the roles are made of.
 typedef struct TensorPlan {
-    const char *name;    // NUL-terminated, no NUL inside; escape before printing
+    const char *name; // NUL-terminated, no NUL inside; escape before printing
     DType dtype;
     uint32_t n_dims;
-    uint64_t shape[4];   // slowest first, as torch prints it: (rows, cols)
-    const uint8_t *data; // inside the mapping
-    uint64_t bytes;      // of the data
-    uint64_t offset;     // in the file
+    uint64_t shape[4];     // slowest first, as torch prints it: (rows, cols)
+    const uint8_t *data;   // inside the mapping
+    uint64_t bytes;        // of the data
+    uint64_t offset;       // in the file
+    const uint8_t *scales; // Q8_GROUP: float32, one per group_size elements; else NULL
+    uint32_t group_size;
 } TensorPlan;
 
 // Sampling defaults of generation_config.json; negative: not given.
@@ -34,6 +36,16 @@ typedef struct GenerationDefaults {
 // Maps the file(s) read-only and checks everything. On failure *checkpoint is NULL and `error` says
 // why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
+
+// The same for a tokenizer alone: a GGUF file with a vocabulary, whose tensors (if it has any) are
+// left aside. Config and Weights of such a checkpoint are empty.
+bool checkpoint_open_vocabulary(Checkpoint **checkpoint, const char *path, Error *error);
+
+// The same over bytes in memory (borrowed until close) of a GGUF or llama2.c file, for tests and
+// fuzzing. `name` stands in messages.
+bool checkpoint_open_memory(Checkpoint **checkpoint, const char *name, const void *bytes,
+                            size_t size, Error *error);
+
 void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
 
 // All borrowed until checkpoint_close.

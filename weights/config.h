@@ -5,19 +5,10 @@
 #pragma once
 
 #include "error.h"
+#include "weights/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-// Limits on what a file may ask for. Each is tested on both sides.
-enum {
-    LIMIT_LAYERS = 1024,
-    LIMIT_DIM = 65536, // dim, hidden_dim, head_dim, q_dim, kv_dim
-    LIMIT_HEADS = 1024,
-    LIMIT_VOCAB = 1 << 22,
-    LIMIT_CONTEXT = 1 << 22,
-    LIMIT_EOS_IDS = 16,
-};
 
 typedef enum NormKind {
     NORM_RMS,   // x / rms(x) * w
@@ -55,8 +46,8 @@ typedef enum RopeScaling {
 typedef struct RopeConfig {
     RopeScaling scaling;
     float theta;
-    float sign;   // +1; nanochat rotates the other way, -1
-    float factor; // linear, llama3, yarn, ntk, longrope (0: not given)
+    float sign;                              // +1; nanochat rotates the other way, -1
+    float factor;                            // linear, llama3, yarn, ntk, longrope (0: not given)
     float low_freq_factor, high_freq_factor; // llama3
     float beta_fast, beta_slow;              // yarn
     float mscale, mscale_all_dim;            // yarn; 0: not given
@@ -70,9 +61,9 @@ typedef struct RopeConfig {
 } RopeConfig;
 
 typedef struct LayerConfig {
-    int window;           // keys a query sees, itself included; 0: all before it
-    bool no_rope;         // SmolLM3: this layer does not rotate
-    bool local_rope;      // Gemma 3: rope_local instead of rope
+    int window;            // keys a query sees, itself included; 0: all before it
+    bool no_rope;          // SmolLM3: this layer does not rotate
+    bool local_rope;       // Gemma 3: rope_local instead of rope
     float attention_scale; // scores are multiplied by this; set by config_finish where it is 0
 } LayerConfig;
 
@@ -89,16 +80,16 @@ typedef struct Config {
     QkNorm qk_norm;
     bool qk_norm_after_rope;
     Activation activation;
-    bool gated_ffn;         // down(act(gate) * up), else down(act(up))
+    bool gated_ffn; // down(act(gate) * up), else down(act(up))
     PositionKind position;
-    float embedding_scale;  // 1, or sqrt(dim) in float32 for Gemma
-    float attention_scale;  // 0: head_dim^-1/2
-    float logit_softcap;    // 0: none
+    float embedding_scale; // 1, or sqrt(dim) in float32 for Gemma
+    float attention_scale; // 0: head_dim^-1/2
+    float logit_softcap;   // 0: none
     RopeConfig rope, rope_local;
     LayerConfig layers[LIMIT_LAYERS];
 
-    int bos_id;                     // -1: none
-    int eos_ids[LIMIT_EOS_IDS];     // generation stops at any of them
+    int bos_id;                 // -1: none
+    int eos_ids[LIMIT_EOS_IDS]; // generation stops at any of them
     int n_eos_ids;
     bool window_dropped; // the container cannot say whether the model has a window (Mistral GGUF)
 } Config;

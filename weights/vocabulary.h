@@ -29,7 +29,7 @@ typedef struct Vocabulary {
     const float *scores;    // (n_tokens) or NULL
     const uint8_t *types;   // (n_tokens) TokenType, or NULL
     size_t n_merges;
-    const TextSpan *merges; // "left right"
+    const TextSpan *merges;                             // "left right"
     int bos_id, eos_id, eot_id, eom_id, unk_id, pad_id; // -1: absent or outside the vocabulary
     int add_bos, add_eos, add_space_prefix;             // 1, 0, or -1: not said
     TextSpan chat_template;                             // never executed; shown and matched by name

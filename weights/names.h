@@ -1,0 +1,25 @@
+// NameIndex: a sorted list of names with numbers. O(n log n) whatever the names are.
+#pragma once
+
+#include "error.h"
+#include "weights/vocabulary.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct NameEntry {
+    TextSpan name;
+    uint32_t item;
+} NameEntry;
+
+typedef struct NameIndex {
+    NameEntry *entries; // sorted by name; borrowed
+    size_t count;
+} NameIndex;
+
+// Sorts `entries` in place. False where two are equal: exit code 3, `what` ("key", "tensor") and
+// the name in the message.
+bool names_index(NameIndex *index, NameEntry *entries, size_t count, const char *what,
+                 Error *error);
+// The item of a name, or -1.
+int64_t names_find(const NameIndex *index, const char *name);
