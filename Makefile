@@ -79,7 +79,7 @@ TEST_LIBS := -lcriterion
 endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"'
 
-.PHONY: all run test check core debug install format clean programs tests
+.PHONY: all run test check core debug install format clean programs tests fuzzers
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -110,6 +110,12 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) -ldl
+
+# libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(OBJECTS)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+fuzzers: $(FUZZERS)
 
 tests: $(TESTS)
 programs: $(PROGRAMS)
