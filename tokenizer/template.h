@@ -35,7 +35,9 @@ const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan te
 bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
                           const ChatMessage *messages, size_t count, Error *error);
 
-// Appends what stands between an answer that ended at its stop token and the next user message,
-// that message, and the generation prompt: a conversation goes on in one cache.
+// Appends what stands between an answer and the next user message, that message, and the generation
+// prompt: a conversation goes on in one cache. The token that ends a turn is part of what is
+// appended, so the caller does not feed the sampled stop token to the model; an answer that was cut
+// short is closed in the same way.
 bool chat_template_next(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
                         const char *user_text, size_t length, Error *error);

@@ -1,0 +1,56 @@
+// Utf8Stream: tokens of a byte-level vocabulary end anywhere, characters do not. The buffer holds
+// what was released last, then the bytes (three at most) of a character that is still cut short.
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
+    if (need <= stream->capacity) return true;
+    size_t capacity = need < 64 ? 64 : need + need / 2;
+    char *buffer = capacity < need ? NULL : realloc(stream->buffer, capacity);
+    if (!buffer) return error_set(error, ERROR_MEMORY, "out of memory for %zu bytes of text", need);
+    stream->buffer = buffer;
+    stream->capacity = capacity;
+    return true;
+}
+
+// How many of the first `length` bytes are whole characters, or known to belong to none.
+static size_t settled(const char *text, size_t length) {
+    size_t end = 0;
+    while (end < length) {
+        int step = utf8_length(text + end, length - end);
+        if (step == 0) break;
+        end += step > 0 ? (size_t)step : 1;
+    }
+    return end;
+}
+
+bool utf8_stream_push(Utf8Stream *stream, const char *bytes, size_t length, const char **out,
+                      size_t *out_length, Error *error) {
+    *out = stream->buffer ? stream->buffer : "";
+    *out_length = 0;
+    if (length > SIZE_MAX / 2 || !stream_reserve(stream, stream->pending + length + 1, error))
+        return error_set(error, ERROR_MEMORY, "out of memory for %zu bytes of text", length);
+    memmove(stream->buffer, stream->buffer + stream->released, stream->pending);
+    if (length) memcpy(stream->buffer + stream->pending, bytes, length);
+    size_t held = stream->pending + length;
+    stream->released = settled(stream->buffer, held);
+    stream->pending = held - stream->released;
+    *out = stream->buffer;
+    *out_length = stream->released;
+    return true;
+}
+
+void utf8_stream_flush(Utf8Stream *stream, const char **out, size_t *out_length) {
+    *out = stream->buffer ? stream->buffer + stream->released : "";
+    *out_length = stream->pending;
+    stream->released += stream->pending;
+    stream->pending = 0;
+}
+
+void utf8_stream_free(Utf8Stream *stream) {
+    free(stream->buffer);
+    *stream = (Utf8Stream){0};
+}
