@@ -1,0 +1,104 @@
+// The types as such: names and sizes, half and bfloat16, a row of a Matrix. What the elements of a
+// block are stands in quant_blocks.c, how they are made in quantise.c.
+#include "weights/quant.h"
+#include "weights/bytes.h"
+#include "weights/quant_blocks.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const DTypeInfo INFO[DTYPE_COUNT] = {
+    [DTYPE_F32] = {"F32", 1, 4, 0},        [DTYPE_F16] = {"F16", 1, 2, 1},
+    [DTYPE_BF16] = {"BF16", 1, 2, 30},     [DTYPE_Q4_0] = {"Q4_0", 32, 18, 2},
+    [DTYPE_Q4_1] = {"Q4_1", 32, 20, 3},    [DTYPE_Q5_0] = {"Q5_0", 32, 22, 6},
+    [DTYPE_Q5_1] = {"Q5_1", 32, 24, 7},    [DTYPE_Q8_0] = {"Q8_0", 32, 34, 8},
+    [DTYPE_Q2_K] = {"Q2_K", 256, 84, 10},  [DTYPE_Q3_K] = {"Q3_K", 256, 110, 11},
+    [DTYPE_Q4_K] = {"Q4_K", 256, 144, 12}, [DTYPE_Q5_K] = {"Q5_K", 256, 176, 13},
+    [DTYPE_Q6_K] = {"Q6_K", 256, 210, 14}, [DTYPE_Q8_GROUP] = {"Q8_GROUP", 1, 1, -1},
+};
+
+const DTypeInfo *dtype_info(DType dtype) {
+    assert((unsigned)dtype < DTYPE_COUNT);
+    return &INFO[dtype];
+}
+
+size_t dtype_row_bytes(DType dtype, size_t cols) {
+    const DTypeInfo *info = dtype_info(dtype);
+    return cols / info->block * info->block_bytes;
+}
+
+static uint32_t float_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static float bits_float(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+// half: 1 sign, 5 exponent (bias 15), 10 mantissa bits. float: 1, 8 (bias 127), 23.
+float half_to_float(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3ff;
+    if (exponent == 31) return bits_float(sign | 0x7f800000 | mantissa << 13);
+    if (exponent) return bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
+    float subnormal = (float)mantissa * 0x1p-24f; // exact
+    return bits_float(sign | float_bits(subnormal));
+}
+
+uint16_t float_to_half(float f) {
+    uint32_t bits = float_bits(f), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // NaN
+    if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // 65520 and up: infinity
+    if (size < 0x38800000) { // below 2^-14: a multiple of 2^-24, rounded by the float adder
+        float shifted = bits_float(size) + 0.5f; // one unit in the last place is 2^-24 here
+        return (uint16_t)(sign | (float_bits(shifted) - float_bits(0.5f)));
+    }
+    uint32_t odd = size >> 13 & 1; // nearest, ties to even
+    return (uint16_t)(sign | (size - (112u << 23) + 0xfff + odd) >> 13);
+}
+
+float bf16_to_float(uint16_t h) {
+    return bits_float((uint32_t)h << 16);
+}
+
+uint16_t float_to_bf16(float f) {
+    uint32_t bits = float_bits(f);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); // NaN, kept quiet
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void dequantise(float *out, DType dtype, const void *blocks, size_t count) {
+    const DTypeInfo *info = dtype_info(dtype);
+    const uint8_t *block = blocks;
+    assert(dtype != DTYPE_Q8_GROUP && count % info->block == 0);
+    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes)
+        DEQUANTISE_BLOCK[dtype](out + i, block);
+}
+
+bool quantise(void *blocks, DType dtype, const float *in, size_t count) {
+    const DTypeInfo *info = dtype_info(dtype);
+    uint8_t *block = blocks;
+    if (!QUANTISE_BLOCK[dtype]) return false;
+    assert(count % info->block == 0);
+    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes)
+        QUANTISE_BLOCK[dtype](block, in + i);
+    return true;
+}
+
+void matrix_row(float *out, const Matrix *matrix, size_t row) {
+    size_t stored = matrix_stored_row(matrix, row), cols = matrix->cols;
+    const uint8_t *data =
+        (const uint8_t *)matrix->data + stored * dtype_row_bytes(matrix->dtype, cols);
+    assert(row < matrix->rows);
+    if (matrix->dtype != DTYPE_Q8_GROUP) {
+        dequantise(out, matrix->dtype, data, cols);
+        return;
+    }
+    const uint8_t *scales =
+        (const uint8_t *)matrix->scales + stored * (cols / matrix->group_size) * sizeof(float);
+    for (size_t j = 0; j < cols; j++)
+        out[j] = (float)(int8_t)data[j] * load_f32(scales + j / matrix->group_size * sizeof(float));
+}

@@ -1,0 +1,127 @@
+// How blocks are made: bit-equal to ggml's reference quantisers. The scale d is rounded to a half
+// only after its inverse was taken in float32, so quantising twice may differ from quantising once.
+#include "weights/quant_blocks.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static void store_u16(uint8_t *p, uint16_t value) {
+    p[0] = (uint8_t)value;
+    p[1] = (uint8_t)(value >> 8);
+}
+
+static void store_half(uint8_t *p, float value) {
+    store_u16(p, float_to_half(value));
+}
+
+static float inverse(float d) {
+    return d != 0.0f ? 1.0f / d : 0.0f;
+}
+
+// Towards zero, into 0 .. top; NaN and what an infinite inverse makes end at an edge.
+static uint8_t level(float x, int top) {
+    if (!(x > 0.0f)) return 0;
+    return (uint8_t)(x < (float)top ? (int)x : top);
+}
+
+static float largest(const float *in) { // by magnitude, with its sign; the first of equals
+    float max = 0.0f;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(in[i]) > fabsf(max)) max = in[i];
+    return max;
+}
+
+static void extremes(const float *in, float *min, float *max) {
+    *min = FLT_MAX;
+    *max = -FLT_MAX;
+    for (int i = 0; i < 32; i++) {
+        if (in[i] < *min) *min = in[i];
+        if (in[i] > *max) *max = in[i];
+    }
+}
+
+static void pack_nibbles(uint8_t *qs, const uint8_t *q) {
+    for (int j = 0; j < 16; j++)
+        qs[j] = (uint8_t)((q[j] & 15) | (q[j + 16] & 15) << 4);
+}
+
+static void pack_fifth_bits(uint8_t *qh, const uint8_t *q) {
+    memset(qh, 0, 4);
+    for (int i = 0; i < 32; i++)
+        qh[i / 8] |= (uint8_t)(q[i] >> 4 << (i % 8));
+}
+
+static void f32_make(uint8_t *b, const float *in) {
+    uint32_t bits;
+    memcpy(&bits, in, sizeof bits);
+    store_u16(b, (uint16_t)bits);
+    store_u16(b + 2, (uint16_t)(bits >> 16));
+}
+
+static void f16_make(uint8_t *b, const float *in) {
+    store_half(b, *in);
+}
+static void bf16_make(uint8_t *b, const float *in) {
+    store_u16(b, float_to_bf16(*in));
+}
+
+// Symmetric: the value of largest magnitude becomes -half, so that no level is lost to its sign.
+static void symmetric(uint8_t *b, uint8_t *q, const float *in, int half) {
+    float d = largest(in) / (float)-half, id = inverse(d);
+    store_half(b, d);
+    for (int i = 0; i < 32; i++)
+        q[i] = level(in[i] * id + ((float)half + 0.5f), 2 * half - 1);
+}
+
+// Affine: the smallest value becomes 0, the largest the top level.
+static void affine(uint8_t *b, uint8_t *q, const float *in, int top) {
+    float min, max;
+    extremes(in, &min, &max);
+    float d = (max - min) / (float)top, id = inverse(d);
+    store_half(b, d);
+    store_half(b + 2, min);
+    for (int i = 0; i < 32; i++)
+        q[i] = level((in[i] - min) * id + 0.5f, top);
+}
+
+static void q4_0_make(uint8_t *b, const float *in) {
+    uint8_t q[32];
+    symmetric(b, q, in, 8);
+    pack_nibbles(b + 2, q);
+}
+
+static void q4_1_make(uint8_t *b, const float *in) {
+    uint8_t q[32];
+    affine(b, q, in, 15);
+    pack_nibbles(b + 4, q);
+}
+
+static void q5_0_make(uint8_t *b, const float *in) {
+    uint8_t q[32];
+    symmetric(b, q, in, 16);
+    pack_fifth_bits(b + 2, q);
+    pack_nibbles(b + 6, q);
+}
+
+static void q5_1_make(uint8_t *b, const float *in) {
+    uint8_t q[32];
+    affine(b, q, in, 31);
+    pack_fifth_bits(b + 4, q);
+    pack_nibbles(b + 8, q);
+}
+
+static void q8_0_make(uint8_t *b, const float *in) {
+    float d = fabsf(largest(in)) / 127.0f, id = inverse(d);
+    store_half(b, d);
+    for (int i = 0; i < 32; i++) {
+        float q = roundf(in[i] * id); // half away from zero
+        b[2 + i] = (uint8_t)(int8_t)(q >= -127.0f && q <= 127.0f ? q : 0.0f);
+    }
+}
+
+void (*const QUANTISE_BLOCK[DTYPE_COUNT])(uint8_t *, const float *) = {
+    [DTYPE_F32] = f32_make,   [DTYPE_F16] = f16_make,   [DTYPE_BF16] = bf16_make,
+    [DTYPE_Q4_0] = q4_0_make, [DTYPE_Q4_1] = q4_1_make, [DTYPE_Q5_0] = q5_0_make,
+    [DTYPE_Q5_1] = q5_1_make, [DTYPE_Q8_0] = q8_0_make,
+};
