@@ -35,6 +35,15 @@ void matrix_row(float *out, const Matrix *matrix, size_t row);
 // `dtype` is not Q8_GROUP.
 void dequantise(float *out, DType dtype, const void *blocks, size_t count);
 
+// What a quantised row is made of: element i = q[i] * s[g] + m[g] in float32, g = i / matrix_group,
+// q centred (Q4_0's nibble - 8, Q3_K's - 4, Q6_K's - 32), s the block's scale or d * sc, m the
+// offset or -(dmin * mn), 0 where the type has none. `dequantise` gives the same products.
+// `dtype` is a block type; for Q8_GROUP there is matrix_unpack. (unpack.c draws the blocks.)
+void unpack(int8_t *q, float *s, float *m, DType dtype, const void *blocks, size_t count);
+void matrix_unpack(int8_t *q, float *s, float *m, const Matrix *matrix, size_t row);
+uint32_t matrix_group(const Matrix *matrix); // elements per scale; 0 for float types
+bool dtype_is_affine(DType dtype);           // m counts
+
 // blocks = in[count] in type F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0, bit-equal to ggml's
 // reference quantisers; false for a type that has no quantiser here.
 bool quantise(void *blocks, DType dtype, const float *in, size_t count);
