@@ -1,0 +1,61 @@
+// What the files of the cpu backend share: the device, its threads, and the kernels of the
+// instruction set that was chosen at start.
+//
+// Files here are compiled once and hold what is cheap: arguments, lists of work, memory. Files in
+// lanes/ are compiled once per instruction set over simd.h and hold the loops; each exports one
+// table of functions under ISA_NAME(...), and device_open picks a row of tables.
+#pragma once
+
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/project_kernels.h"
+#include "kernels/cpu/row_kernels.h"
+#include "kernels/kernels.h"
+
+// One instruction set: what lanes/*.c export for it.
+typedef struct CpuKernels {
+    const char *name;              // "avx2": what LIMPID_ISA calls it
+    const char *features;          // for device_description
+    const ProjectKernels *project; // lanes/project.c: packed matrices
+    const RowKernels *rows;        // everything else
+} CpuKernels;
+
+typedef struct Allocation Allocation; // device.c: a header before each block of device memory
+
+struct Device {
+    Error error;
+    Precision precision;
+    const CpuKernels *kernels;
+    Pool *pool;              // owned; NULL with one thread or after a failure
+    int n_threads;           // 1 .. POOL_MAX_THREADS
+    Allocation *allocations; // all of device_alloc, freed by device_close
+    char description[96];
+
+    // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
+    // device_matrix.
+    size_t max_cols;            // of any matrix
+    struct Activations *inputs; // project.c: one call's quantised rows
+    void *panel_scratch;        // project.c: per thread, unpacked panels
+    struct RowScratch *rows;    // attention and its neighbours
+    int max_rows;               // as given to device_reserve
+};
+
+// Keeps the first failure, with exit code 6 (5: no memory).
+void device_fail(Device *device, ErrorCode code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline bool device_ok(const Device *device) {
+    return device->error.code == ERROR_NONE;
+}
+
+// Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on all threads of the
+// device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more than
+// one chunk: the caller's thread alone, without waking anyone. Waking costs about a microsecond, so
+// a chunk is worth some microseconds. `thread` (0 .. n_threads - 1) names scratch, never results.
+void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);
+
+// Parts of device_reserve; a failure goes into the device.
+void project_reserve(Device *device, int max_rows);   // project.c
+void attention_reserve(Device *device, int max_rows); // attention.c
+
+// The instruction sets in this program, best first, the last one portable; *count of them.
+const CpuKernels *const *isa_list(size_t *count);
+bool isa_supported(const CpuKernels *kernels); // by the processor that this runs on

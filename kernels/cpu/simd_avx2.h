@@ -1,0 +1,211 @@
+// The operations of simd.h on AVX2 with FMA and F16C: two registers each. What they mean stands in
+// simd.h and simd_avx512.h.
+#pragma once
+
+#include <immintrin.h>
+
+typedef struct F32x16 {
+    __m256 a, b; // lanes 0 .. 7 and 8 .. 15
+} F32x16;
+typedef struct I32x16 {
+    __m256i a, b;
+} I32x16;
+typedef I32x16 I16x32;
+typedef F32x16 Mask16;
+
+// A mask for maskload: the first `count` of 8 lanes.
+static inline __m256i simd_first(size_t count) {
+    int n = count < 8 ? (int)count : 8;
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline __m256i simd_rest(size_t count) {
+    return simd_first(count < 8 ? 0 : count - 8);
+}
+
+// ---- floats ----
+
+static inline F32x16 f32_zero(void) {
+    return (F32x16){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+static inline F32x16 f32_set(float x) {
+    __m256 v = _mm256_set1_ps(x);
+    return (F32x16){v, v};
+}
+static inline F32x16 f32_load(const float *p) {
+    return (F32x16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+static inline void f32_store(float *p, F32x16 x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+static inline F32x16 f32_load_part(const float *p, size_t count) {
+    return (F32x16){_mm256_maskload_ps(p, simd_first(count)),
+                    _mm256_maskload_ps(p + 8, simd_rest(count))};
+}
+static inline void f32_store_part(float *p, F32x16 x, size_t count) {
+    _mm256_maskstore_ps(p, simd_first(count), x.a);
+    _mm256_maskstore_ps(p + 8, simd_rest(count), x.b);
+}
+static inline F32x16 f32_add(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+static inline F32x16 f32_sub(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+static inline F32x16 f32_mul(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+static inline F32x16 f32_div(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+static inline F32x16 f32_max(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+static inline F32x16 f32_min(F32x16 x, F32x16 y) {
+    return (F32x16){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+}
+static inline F32x16 f32_sqrt(F32x16 x) {
+    return (F32x16){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)};
+}
+static inline F32x16 f32_fma(F32x16 x, F32x16 y, F32x16 z) {
+    return (F32x16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+static inline F32x16 f32_round(F32x16 x) {
+    return (F32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                    _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+static inline F32x16 f32_from_half(const uint16_t *p) {
+    return (F32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+}
+static inline void f32_to_half(uint16_t *p, F32x16 x) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline __m256 simd_bf16(const uint16_t *p) {
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline F32x16 f32_from_bf16(const uint16_t *p) {
+    return (F32x16){simd_bf16(p), simd_bf16(p + 8)};
+}
+static inline float f32_sum(F32x16 x) {
+    __m256 a = _mm256_add_ps(x.a, x.b);
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+static inline float f32_largest(F32x16 x) {
+    __m256 a = _mm256_max_ps(x.a, x.b);
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+// ---- comparing ----
+
+static inline Mask16 f32_less(F32x16 x, F32x16 y) {
+    return (Mask16){_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ)};
+}
+static inline F32x16 f32_choose(Mask16 mask, F32x16 yes, F32x16 no) {
+    return (F32x16){_mm256_blendv_ps(no.a, yes.a, mask.a), _mm256_blendv_ps(no.b, yes.b, mask.b)};
+}
+static inline uint32_t mask_bits(Mask16 mask) {
+    return (uint32_t)_mm256_movemask_ps(mask.a) | (uint32_t)_mm256_movemask_ps(mask.b) << 8;
+}
+
+// ---- int32 ----
+
+static inline I32x16 i32_zero(void) {
+    return (I32x16){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+static inline I32x16 i32_set(int32_t x) {
+    __m256i v = _mm256_set1_epi32(x);
+    return (I32x16){v, v};
+}
+static inline I32x16 i32_load(const int32_t *p) {
+    return (I32x16){_mm256_loadu_si256((const __m256i *)p),
+                    _mm256_loadu_si256((const __m256i *)(p + 8))};
+}
+static inline void i32_store(int32_t *p, I32x16 x) {
+    _mm256_storeu_si256((__m256i *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(p + 8), x.b);
+}
+static inline I32x16 i32_add(I32x16 x, I32x16 y) {
+    return (I32x16){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+static inline I32x16 i32_sub(I32x16 x, I32x16 y) {
+    return (I32x16){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+static inline I32x16 i32_shift_right(I32x16 x, int n) {
+    return (I32x16){_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
+}
+static inline I32x16 i32_from_u8(const uint8_t *p) {
+    return (I32x16){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                    _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+static inline I32x16 i32_from_i8(const uint8_t *p) {
+    return (I32x16){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                    _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+static inline F32x16 f32_from_i32(I32x16 x) {
+    return (F32x16){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
+}
+static inline I32x16 f32_to_i32(F32x16 x) {
+    return (I32x16){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+}
+static inline F32x16 f32_power_of_2(I32x16 n) {
+    I32x16 e = i32_add(n, i32_set(127));
+    return (F32x16){_mm256_castsi256_ps(_mm256_slli_epi32(e.a, 23)),
+                    _mm256_castsi256_ps(_mm256_slli_epi32(e.b, 23))};
+}
+
+// ---- int16 ----
+
+static inline I16x32 i16_set(int16_t x) {
+    __m256i v = _mm256_set1_epi16(x);
+    return (I16x32){v, v};
+}
+static inline I16x32 i16_load(const void *p) {
+    return i32_load(p);
+}
+static inline void i16_store(void *p, I16x32 x) {
+    i32_store(p, x);
+}
+static inline I16x32 i16_from_i8(const void *p) {
+    const __m128i *v = p;
+    return (I16x32){_mm256_cvtepi8_epi16(_mm_loadu_si128(v)),
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128(v + 1))};
+}
+static inline void i16_from_i32(int16_t *p, I32x16 x) {
+    __m256i low = _mm256_set1_epi32(0xffff); // packus clamps, so take the low halves first
+    __m256i v = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(v, 0xd8));
+}
+static inline I16x32 i16_and(I16x32 x, I16x32 y) {
+    return (I16x32){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
+}
+static inline I16x32 i16_or(I16x32 x, I16x32 y) {
+    return (I16x32){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
+}
+static inline I16x32 i16_sub(I16x32 x, I16x32 y) {
+    return (I16x32){_mm256_sub_epi16(x.a, y.a), _mm256_sub_epi16(x.b, y.b)};
+}
+static inline I16x32 i16_shift_left(I16x32 x, int n) {
+    return (I16x32){_mm256_slli_epi16(x.a, n), _mm256_slli_epi16(x.b, n)};
+}
+static inline I16x32 i16_shift_right(I16x32 x, int n) {
+    return (I16x32){_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
+}
+static inline I16x32 i16_shift_signed(I16x32 x, int n) {
+    return (I16x32){_mm256_srai_epi16(x.a, n), _mm256_srai_epi16(x.b, n)};
+}
+static inline I16x32 i16_pair(const int16_t *p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return i32_set(pair);
+}
+static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
+    return (I32x16){_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a)),
+                    _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b))};
+}

@@ -1,0 +1,188 @@
+// The operations of simd.h on AVX-512 (F, BW, VL, DQ, VNNI, BF16): one register each.
+#pragma once
+
+#include <immintrin.h>
+
+typedef __m512 F32x16;
+typedef __m512i I32x16;
+typedef __m512i I16x32;
+typedef __mmask16 Mask16;
+
+static inline __mmask16 simd_first(size_t count) {
+    return count >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << count) - 1);
+}
+
+// ---- floats ----
+
+static inline F32x16 f32_zero(void) {
+    return _mm512_setzero_ps();
+}
+static inline F32x16 f32_set(float x) {
+    return _mm512_set1_ps(x);
+}
+static inline F32x16 f32_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+static inline void f32_store(float *p, F32x16 x) {
+    _mm512_storeu_ps(p, x);
+}
+// The first `count` (at most 16) floats; the lanes beyond are 0 and their memory is not touched.
+static inline F32x16 f32_load_part(const float *p, size_t count) {
+    return _mm512_maskz_loadu_ps(simd_first(count), p);
+}
+static inline void f32_store_part(float *p, F32x16 x, size_t count) {
+    _mm512_mask_storeu_ps(p, simd_first(count), x);
+}
+static inline F32x16 f32_add(F32x16 a, F32x16 b) {
+    return _mm512_add_ps(a, b);
+}
+static inline F32x16 f32_sub(F32x16 a, F32x16 b) {
+    return _mm512_sub_ps(a, b);
+}
+static inline F32x16 f32_mul(F32x16 a, F32x16 b) {
+    return _mm512_mul_ps(a, b);
+}
+static inline F32x16 f32_div(F32x16 a, F32x16 b) {
+    return _mm512_div_ps(a, b);
+}
+static inline F32x16 f32_max(F32x16 a, F32x16 b) {
+    return _mm512_max_ps(a, b);
+}
+static inline F32x16 f32_min(F32x16 a, F32x16 b) {
+    return _mm512_min_ps(a, b);
+}
+static inline F32x16 f32_sqrt(F32x16 a) {
+    return _mm512_sqrt_ps(a);
+}
+// a * b + c, rounded once.
+static inline F32x16 f32_fma(F32x16 a, F32x16 b, F32x16 c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+// To the nearest whole number, ties to even.
+static inline F32x16 f32_round(F32x16 a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline F32x16 f32_from_half(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline void f32_to_half(uint16_t *p, F32x16 x) {
+    __m256i h = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256((__m256i *)p, h);
+}
+static inline F32x16 f32_from_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline float f32_sum(F32x16 x) {
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+static inline float f32_largest(F32x16 x) {
+    __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+// ---- comparing ----
+
+static inline Mask16 f32_less(F32x16 a, F32x16 b) { // false where either is NaN
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+static inline F32x16 f32_choose(Mask16 mask, F32x16 yes, F32x16 no) {
+    return _mm512_mask_blend_ps(mask, no, yes);
+}
+static inline uint32_t mask_bits(Mask16 mask) {
+    return mask;
+} // lane i in bit i
+
+// ---- int32 ----
+
+static inline I32x16 i32_zero(void) {
+    return _mm512_setzero_si512();
+}
+static inline I32x16 i32_set(int32_t x) {
+    return _mm512_set1_epi32(x);
+}
+static inline I32x16 i32_load(const int32_t *p) {
+    return _mm512_loadu_si512(p);
+}
+static inline void i32_store(int32_t *p, I32x16 x) {
+    _mm512_storeu_si512(p, x);
+}
+static inline I32x16 i32_add(I32x16 a, I32x16 b) {
+    return _mm512_add_epi32(a, b);
+}
+static inline I32x16 i32_sub(I32x16 a, I32x16 b) {
+    return _mm512_sub_epi32(a, b);
+}
+// Arithmetic shift; `count` is a constant.
+static inline I32x16 i32_shift_right(I32x16 a, int count) {
+    return _mm512_srai_epi32(a, (unsigned)count);
+}
+static inline I32x16 i32_from_u8(const uint8_t *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+static inline I32x16 i32_from_i8(const uint8_t *p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+static inline F32x16 f32_from_i32(I32x16 a) {
+    return _mm512_cvtepi32_ps(a);
+}
+// Nearest, ties to even; INT32_MIN where it does not fit.
+static inline I32x16 f32_to_i32(F32x16 a) {
+    return _mm512_cvtps_epi32(a);
+}
+// 2^n for -126 <= n <= 127.
+static inline F32x16 f32_power_of_2(I32x16 n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+
+// ---- int16 ----
+
+static inline I16x32 i16_set(int16_t x) {
+    return _mm512_set1_epi16(x);
+}
+static inline I16x32 i16_load(const void *p) {
+    return _mm512_loadu_si512(p);
+}
+static inline void i16_store(void *p, I16x32 x) {
+    _mm512_storeu_si512(p, x);
+}
+static inline I16x32 i16_from_i8(const void *p) { // 32 bytes
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline void i16_from_i32(int16_t *p, I32x16 x) { // the low halves, 16 of them
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
+}
+static inline I16x32 i16_and(I16x32 a, I16x32 b) {
+    return _mm512_and_si512(a, b);
+}
+static inline I16x32 i16_or(I16x32 a, I16x32 b) {
+    return _mm512_or_si512(a, b);
+}
+static inline I16x32 i16_sub(I16x32 a, I16x32 b) {
+    return _mm512_sub_epi16(a, b);
+}
+// Shifts by a constant: zeros come in, but i16_shift_signed copies the sign.
+static inline I16x32 i16_shift_left(I16x32 a, int n) {
+    return _mm512_slli_epi16(a, (unsigned)n);
+}
+static inline I16x32 i16_shift_right(I16x32 a, int n) {
+    return _mm512_srli_epi16(a, (unsigned)n);
+}
+static inline I16x32 i16_shift_signed(I16x32 a, int n) {
+    return _mm512_srai_epi16(a, (unsigned)n);
+}
+// Two neighbouring int16 in every lane.
+static inline I16x32 i16_pair(const int16_t *p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+}
+// acc[i] + a[2i] b[2i] + a[2i+1] b[2i+1], exact as long as it fits.
+static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
+    return _mm512_dpwssd_epi32(acc, a, b);
+}
