@@ -1,0 +1,139 @@
+// Added tokens: texts that are cut out of a prompt before a kind splits and merges the rest.
+// A sorted list and a search that narrows it byte by byte; LIMIT_ADDED_BYTES bounds the work at
+// each place.
+#include "tokenizer/kinds.h"
+#include "tokenizer/pretokenize.h"
+#include "tokenizer/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_spans(const TextSpan *a, const TextSpan *b) {
+    size_t shared = a->length < b->length ? a->length : b->length;
+    int order = memcmp(a->text, b->text, shared);
+    return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+static int compare_added(const void *a, const void *b) {
+    return compare_spans(&((const AddedToken *)a)->text, &((const AddedToken *)b)->text);
+}
+
+static bool check_list(const AddedToken *list, size_t count, size_t *total, Error *error) {
+    *total = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = list[i].text.length;
+        if (!length)
+            return error_set(error, ERROR_FILE, "added token %d: empty, so it would match anywhere",
+                             (int)list[i].id);
+        if (length > LIMIT_ADDED_BYTES)
+            return error_set(error, ERROR_FILE, "added token %d: %zu bytes long (at most %d)",
+                             (int)list[i].id, length, LIMIT_ADDED_BYTES);
+        *total += length;
+    }
+    return true;
+}
+
+bool added_set(Tokenizer *t, const AddedToken *list, size_t count, Error *error) {
+    size_t total = 0;
+    if (!count) return true;
+    if (!check_list(list, count, &total, error)) return false;
+    AddedToken *added = malloc(count * sizeof *added + total);
+    if (!added) return error_set(error, ERROR_MEMORY, "out of memory for %zu added tokens", count);
+    char *text = (char *)(added + count);
+    for (size_t i = 0; i < count; i++) {
+        added[i] = list[i];
+        added[i].text.text = memcpy(text, list[i].text.text, list[i].text.length);
+        text += list[i].text.length;
+        t->added_first[(uint8_t)added[i].text.text[0]] = true;
+    }
+    qsort(added, count, sizeof *added, compare_added);
+    free(t->added);
+    t->added = added;
+    t->n_added = count;
+    for (size_t i = 1; i < count; i++)
+        if (!compare_added(&added[i - 1], &added[i])) {
+            char shown[96];
+            return error_set(
+                error, ERROR_FILE, "added tokens %d and %d are both spelt \"%s\"",
+                (int)added[i - 1].id, (int)added[i].id,
+                escape_bytes(shown, sizeof shown, added[i].text.text, added[i].text.length));
+        }
+    return true;
+}
+
+bool added_from_types(Tokenizer *t, Error *error) {
+    size_t count = 0;
+    for (size_t i = 0; i < t->n_tokens; i++)
+        count += t->types[i] == TOKEN_CONTROL || t->types[i] == TOKEN_USER_DEFINED;
+    if (!count) return true;
+    AddedToken *list = calloc(count, sizeof *list);
+    if (!list) return error_set(error, ERROR_MEMORY, "out of memory for %zu added tokens", count);
+    count = 0;
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        // Of two that are spelt alike only the lower id can be found.
+        if (t->types[i] != TOKEN_CONTROL && t->types[i] != TOKEN_USER_DEFINED) continue;
+        if (vocabulary_find(t, t->tokens[i].text, t->tokens[i].length) != (int32_t)i) continue;
+        list[count++] = (AddedToken){
+            .text = t->tokens[i], .id = (int32_t)i, .control = t->types[i] == TOKEN_CONTROL};
+    }
+    bool good = added_set(t, list, count, error);
+    free(list);
+    return good;
+}
+
+// The first index in added[low .. high) whose byte at `depth` is >= wanted; all of them share the
+// bytes before it. One that ends there sorts before all others.
+static size_t lower_bound(const AddedToken *added, size_t low, size_t high, size_t depth,
+                          int wanted) {
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const TextSpan *text = &added[middle].text;
+        int byte = text->length > depth ? (uint8_t)text->text[depth] : -1;
+        if (byte < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool accepts(const AddedToken *a, bool special, const char *text, size_t at, size_t length) {
+    if (a->control && !special) return false;
+    if (!a->single_word) return true;
+    return !ends_with_word(text, at) &&
+           !starts_with_word(text + at + a->text.length, length - at - a->text.length);
+}
+
+// The longest added token that text[at ..) begins with, or NULL.
+static const AddedToken *longest_at(const Tokenizer *t, const char *text, size_t at, size_t length,
+                                    bool special) {
+    const AddedToken *best = NULL;
+    size_t low = 0, high = t->n_added;
+    for (size_t depth = 0; low < high; depth++) {
+        const AddedToken *first = &t->added[low];
+        if (first->text.length == depth) {
+            if (accepts(first, special, text, at, length)) best = first;
+            low++;
+        }
+        if (at + depth == length) break;
+        uint8_t byte = (uint8_t)text[at + depth];
+        low = lower_bound(t->added, low, high, depth, byte);
+        high = lower_bound(t->added, low, high, depth, byte + 1);
+    }
+    return best;
+}
+
+const AddedToken *added_next(const Tokenizer *t, const char *text, size_t from, size_t length,
+                             bool special, size_t *begin, size_t *end) {
+    for (size_t at = from; at < length; at++) {
+        if (!t->added_first[(uint8_t)text[at]]) continue;
+        const AddedToken *found = longest_at(t, text, at, length, special);
+        if (!found) continue;
+        *begin = at;
+        *end = at + found->text.length;
+        if (found->lstrip) *begin -= trailing_space(text + from, at - from);
+        if (found->rstrip) *end += leading_space(text + *end, length - *end);
+        return found;
+    }
+    return NULL;
+}

@@ -1,0 +1,129 @@
+// What the kinds of tokenizer share, inside this folder: struct Tokenizer, its vocabulary, the
+// texts that are cut out before a kind sees the rest, and the entry points of every kind.
+//
+// A kind's open function gets a zeroed Tokenizer and fills it: vocabulary_copy, added_set or
+// added_from_types, ids, description, `kind` and `state`. On failure it returns false with `error`
+// set and leaves what it made in the Tokenizer: tokenizer_close takes half-built ones.
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+enum {
+    LIMIT_TOKEN_BYTES = 64 << 10, // of one spelling
+    LIMIT_ADDED_BYTES = 1 << 10,  // of one text that is cut out: it bounds the search at each byte
+    LIMIT_MERGES = 1 << 22,
+    LIMIT_STOPS = 32,
+};
+
+// What a kind does. `text` is a stretch without added tokens in it, never empty.
+typedef struct TokenizerKind {
+    // Appends the ids of the stretch. `after_token`: an added token stands directly before it;
+    // else it begins the text.
+    bool (*encode)(const Tokenizer *tokenizer, IdList *ids, const char *text, size_t length,
+                   bool after_token, Error *error);
+    // The bytes that a token adds to a text (tokenizer_piece); never called for control tokens nor
+    // with an id out of range. Borrowed until the next call.
+    const char *(*piece)(Tokenizer *tokenizer, int32_t id, bool first, size_t *length);
+    void (*close)(Tokenizer *tokenizer); // frees `state`; may be NULL where there is none
+} TokenizerKind;
+
+// A text that is cut out before anything else sees it. Control tokens are recognised on request,
+// user-defined ones always.
+typedef struct AddedToken {
+    TextSpan text; // as it stands in a text, which need not be its spelling
+    int32_t id;
+    bool control;
+    bool lstrip, rstrip; // takes the white space before, after it along
+    bool single_word;    // only where no word character touches it
+} AddedToken;
+
+struct Tokenizer {
+    const TokenizerKind *kind;
+    void *state; // the kind's own
+
+    // The vocabulary, in one allocation; by vocabulary_copy.
+    size_t n_tokens;
+    TextSpan *tokens;  // (n_tokens) spellings
+    uint8_t *types;    // (n_tokens) TokenType
+    float *scores;     // (n_tokens) or NULL
+    uint32_t *buckets; // open addressing over the spellings: id + 1, 0 is empty
+    size_t n_buckets;  // a power of two
+
+    // What is cut out, sorted by text, in one allocation; by added_set.
+    AddedToken *added;
+    size_t n_added;
+    bool added_first[256]; // bytes that some added token begins with
+
+    int bos_id;    // -1: none
+    bool adds_bos; // a prompt begins with it
+    int32_t stops[LIMIT_STOPS];
+    size_t n_stops;
+    char description[96];
+
+    // What changes while a tokenizer is used, so that encoding takes a const Tokenizer. One thread
+    // at a time.
+    struct TokenizerWork {
+        uint64_t steps; // of merging
+        char *piece;    // (piece_capacity) bytes of the token shown last
+        size_t piece_capacity;
+    } * work;
+};
+
+// ---- vocabulary.c ----
+
+// Copies spellings, types and scores (where there are any; absent types are TOKEN_NORMAL) and
+// indexes the spellings. Of two tokens that are spelt alike the lower id is found. False: exit
+// code 3 (no tokens, too many, a spelling too long), 5.
+bool vocabulary_copy(Tokenizer *tokenizer, const Vocabulary *vocabulary, Error *error);
+
+// Id of the token spelt exactly so, of any type, or -1.
+int32_t vocabulary_find(const Tokenizer *tokenizer, const char *text, size_t length);
+
+// A buffer of at least `size` bytes in tokenizer->work for kind->piece; NULL: out of memory.
+char *vocabulary_piece_buffer(Tokenizer *tokenizer, size_t size);
+
+// An id of `vocabulary` into bos_id, adds_bos and stops: those of `eos`, `eot`, `eom` that are in
+// the vocabulary, and the well-known names. `adds_bos` is what is meant where the file does not
+// say.
+void vocabulary_set_ids(Tokenizer *tokenizer, const Vocabulary *vocabulary, bool adds_bos);
+void vocabulary_add_stop(Tokenizer *tokenizer, int id); // once; out of range: nothing happens
+
+// ---- added.c ----
+
+// Takes a copy of the list. False: exit code 3 (an empty text, one too long, two alike), 5.
+bool added_set(Tokenizer *tokenizer, const AddedToken *list, size_t count, Error *error);
+
+// The list from the vocabulary's types: control and user-defined tokens, as they are spelt.
+bool added_from_types(Tokenizer *tokenizer, Error *error);
+
+// The first added token in text[from .. length), the longest one where several begin there, or
+// NULL. Its place with stripped white space is text[*begin .. *end).
+const AddedToken *added_next(const Tokenizer *tokenizer, const char *text, size_t from,
+                             size_t length, bool special, size_t *begin, size_t *end);
+
+// ---- the kinds ----
+
+// SPM-BPE of a GGUF vocabulary of model "llama", and of llama2.c's tokenizer.bin (spm_bpe.c).
+bool spm_bpe_open_vocabulary(Tokenizer *tokenizer, const Vocabulary *vocabulary, Error *error);
+bool spm_bpe_open_bin(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, int vocab_size,
+                      Error *error);
+
+// A .model file (sentencepiece.c; without_sentencepiece.c refuses). `bytes` live until it returns.
+bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error);
+
+// Byte-level BPE of a GGUF vocabulary of model "gpt2" (byte_bpe.c). `pretokenizer` overrides the
+// name of the splitting pattern in vocabulary->pre; NULL: it does not.
+bool byte_bpe_open_vocabulary(Tokenizer *tokenizer, const Vocabulary *vocabulary,
+                              const char *pretokenizer, Error *error);
+
+// The tiktoken text form: lines of "base64 rank" (tiktoken.c).
+bool tiktoken_open(Tokenizer *tokenizer, const char *text, size_t size, const char *pretokenizer,
+                   Error *error);
+
+// A JSON file: tokenizer.json, or vocab.json, for which `merges` is the text of merges.txt
+// (tokenizer_json.c; without_json.c refuses).
+bool tokenizer_json_open(Tokenizer *tokenizer, const char *text, size_t size,
+                         const char *pretokenizer, Error *error);
+bool vocab_merges_open(Tokenizer *tokenizer, const char *vocab, size_t vocab_size,
+                       const char *merges, size_t merges_size, const char *pretokenizer,
+                       Error *error);

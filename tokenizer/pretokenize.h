@@ -1,0 +1,50 @@
+// Cutting a text into words before byte-level BPE, with exactly the patterns that the models were
+// trained with. The patterns are constants of pretokenize.c; a file only names one.
+//
+//     Pretokenizer *p = pretokenizer_open_named("llama3", &error);
+//     pretokenizer_split(p, text, length, take_word, context, &error);
+//
+// Any bytes may come. A byte that is no part of a valid UTF-8 character is a word of its own, and
+// the text on either side of it is cut by itself.
+#pragma once
+
+#include "error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Pretokenizer Pretokenizer;
+
+enum { LIMIT_PASSES = 4 };
+
+// How a text is cut: each pass cuts its matches out of the pieces that the one before left.
+typedef struct SplitRule {
+    int passes[LIMIT_PASSES]; // indices of split_pattern_find
+    int n_passes;
+    bool nfc; // bring the text into normalisation form C first
+} SplitRule;
+
+// The pattern that is spelt like this in tokenizer.json files, or -1: unknown.
+int split_pattern_find(const char *regex);
+
+// The rule with this name ("gpt2", "smollm", "llama3", ...) or with this value of
+// tokenizer.ggml.pre. False: exit code 3 naming the value and the known names.
+bool split_rule_named(SplitRule *rule, const char *name, Error *error);
+
+// The name of a rule, for descriptions; "of its own" where it has none.
+const char *split_rule_name(const SplitRule *rule);
+
+// NULL: exit code 5, or 3 where this build has no PCRE2.
+Pretokenizer *pretokenizer_open(const SplitRule *rule, Error *error);
+void pretokenizer_close(Pretokenizer *pretokenizer); // NULL is fine
+
+// Calls `visit` with each word in order; together they are the (normalised) text. A word is never
+// empty and borrowed during the call. False when `visit` says so, or on exit code 5.
+typedef bool (*WordVisitor)(void *context, const char *word, size_t length, Error *error);
+bool pretokenizer_split(const Pretokenizer *pretokenizer, const char *text, size_t length,
+                        WordVisitor visit, void *context, Error *error);
+
+// Whether text[0 .. length) begins, ends with a word character (\w).
+bool starts_with_word(const char *text, size_t length);
+bool ends_with_word(const char *text, size_t length);

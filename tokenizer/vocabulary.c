@@ -1,0 +1,120 @@
+// The vocabulary of a tokenizer: one allocation that holds spellings, types, scores and an index
+// over the spellings. What the tokens mean is the kinds' business.
+#include "tokenizer/kinds.h"
+
+#include "weights/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t hash_bytes(const char *text, size_t length) {
+    uint64_t h = 0x9e3779b97f4a7c15u ^ length;
+    for (; length >= 8; text += 8, length -= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    uint64_t tail = 0;
+    memcpy(&tail, text, length);
+    h = (h ^ tail) * 0xc4ceb9fe1a85ec53u;
+    return h ^ (h >> 29);
+}
+
+// The bucket that holds the spelling, or the empty one where it belongs.
+static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
+    size_t i = hash_bytes(text, length) & (t->n_buckets - 1);
+    for (; t->buckets[i]; i = (i + 1) & (t->n_buckets - 1)) {
+        const TextSpan *spelling = &t->tokens[t->buckets[i] - 1];
+        if (spelling->length == length && !memcmp(spelling->text, text, length)) break;
+    }
+    return i;
+}
+
+int32_t vocabulary_find(const Tokenizer *t, const char *text, size_t length) {
+    return t->n_buckets ? (int32_t)t->buckets[bucket_of(t, text, length)] - 1 : -1;
+}
+
+static bool total_length(const Vocabulary *v, size_t *total, Error *error) {
+    if (!v->n_tokens) return error_set(error, ERROR_FILE, "vocabulary: no tokens");
+    if (v->n_tokens > LIMIT_VOCAB)
+        return error_set(error, ERROR_FILE, "vocabulary: %zu tokens (at most %d)", v->n_tokens,
+                         LIMIT_VOCAB);
+    *total = 0; // cannot overflow: 2^22 tokens of 2^16 bytes
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (v->tokens[i].length > LIMIT_TOKEN_BYTES)
+            return error_set(error, ERROR_FILE, "token %zu: %zu bytes long (at most %d)", i,
+                             v->tokens[i].length, LIMIT_TOKEN_BYTES);
+        *total += v->tokens[i].length;
+    }
+    return true;
+}
+
+static void copy_tokens(Tokenizer *t, const Vocabulary *v, char *text) {
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        size_t length = v->tokens[i].length;
+        if (length) memcpy(text, v->tokens[i].text, length);
+        t->tokens[i] = (TextSpan){text, length};
+        text += length;
+        t->types[i] = v->types ? v->types[i] : TOKEN_NORMAL;
+        if (t->scores) t->scores[i] = v->scores[i];
+        uint32_t *bucket = &t->buckets[bucket_of(t, t->tokens[i].text, length)];
+        if (!*bucket) *bucket = (uint32_t)i + 1;
+    }
+}
+
+bool vocabulary_copy(Tokenizer *t, const Vocabulary *v, Error *error) {
+    size_t total = 0;
+    if (!total_length(v, &total, error)) return false;
+    size_t n = v->n_tokens, n_buckets = 16;
+    while (n_buckets < 2 * n)
+        n_buckets *= 2;
+    // [spans][buckets][scores][types][text], each aligned by what stands before it
+    size_t buckets_at = n * sizeof *t->tokens,
+           scores_at = buckets_at + n_buckets * sizeof(uint32_t);
+    size_t types_at = scores_at + (v->scores ? n * sizeof(float) : 0), text_at = types_at + n;
+    char *arena = calloc(1, text_at + total);
+    if (!arena) return error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", n);
+    t->tokens = (TextSpan *)(void *)arena;
+    t->n_tokens = n;
+    t->buckets = (uint32_t *)(void *)(arena + buckets_at);
+    t->n_buckets = n_buckets;
+    t->scores = v->scores ? (float *)(void *)(arena + scores_at) : NULL;
+    t->types = (uint8_t *)arena + types_at;
+    copy_tokens(t, v, arena + text_at);
+    return true;
+}
+
+char *vocabulary_piece_buffer(Tokenizer *t, size_t size) {
+    if (size > t->work->piece_capacity) {
+        char *grown = realloc(t->work->piece, size);
+        if (!grown) return NULL;
+        t->work->piece = grown;
+        t->work->piece_capacity = size;
+    }
+    return t->work->piece;
+}
+
+void vocabulary_add_stop(Tokenizer *t, int id) {
+    if (id < 0 || (size_t)id >= t->n_tokens || t->n_stops == LIMIT_STOPS) return;
+    for (size_t i = 0; i < t->n_stops; i++)
+        if (t->stops[i] == id) return;
+    t->stops[t->n_stops++] = id;
+}
+
+void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {
+    static const char *const known[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
+                                        "<|end|>",         "<end_of_turn>", "<|endoftext|>",
+                                        "<|end_of_text|>", "</s>"};
+    t->bos_id = v->bos_id >= 0 && (size_t)v->bos_id < t->n_tokens ? v->bos_id : -1;
+    t->adds_bos = t->bos_id >= 0 && (v->add_bos >= 0 ? v->add_bos : adds_bos);
+    vocabulary_add_stop(t, v->eos_id);
+    vocabulary_add_stop(t, v->eot_id);
+    vocabulary_add_stop(t, v->eom_id);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        int32_t id = vocabulary_find(t, known[i], strlen(known[i]));
+        // A plain word that happens to be spelt like a marker ends nothing.
+        if (id >= 0 && (t->types[id] == TOKEN_CONTROL || t->types[id] == TOKEN_USER_DEFINED))
+            vocabulary_add_stop(t, id);
+    }
+}
