@@ -12,6 +12,7 @@
 // f32_sum and f32_largest fold in halves: lane i with i + 8, then + 4, + 2, + 1.
 #pragma once
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,22 +35,19 @@ static inline F32x16 f32_abs(F32x16 x) {
     return f32_max(x, f32_sub(f32_zero(), x));
 }
 
-// e^x, error below 1 ulp or so: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial for e^r (Taylor to
-// r^7, remainder 5e-9 relative), and 2^n in two factors, so that subnormal results round once.
-// 0 below -104, infinity above 88.73, NaN stays NaN.
+// e^x: the bits of exp_float (kernels/precision.h), which says how.
 static inline F32x16 f32_exp(F32x16 x) {
-    x = f32_min(f32_set(89.0f), f32_max(f32_set(-104.0f), x));
-    F32x16 n = f32_round(f32_mul(x, f32_set(1.44269504088896341f)));
-    F32x16 r = f32_fma(n, f32_set(-0.693359375f), x); // ln 2 in two parts, the first exact in n
-    r = f32_fma(n, f32_set(2.12194440054690583e-4f), r);
-    F32x16 p = f32_set(1.0f / 5040.0f);
-    p = f32_fma(p, r, f32_set(1.0f / 720.0f));
-    p = f32_fma(p, r, f32_set(1.0f / 120.0f));
-    p = f32_fma(p, r, f32_set(1.0f / 24.0f));
-    p = f32_fma(p, r, f32_set(1.0f / 6.0f));
-    p = f32_fma(p, r, f32_set(0.5f));
-    p = f32_fma(p, r, f32_set(1.0f));
-    p = f32_fma(p, r, f32_set(1.0f));
-    I32x16 whole = f32_to_i32(n), half = i32_shift_right(whole, 1);
-    return f32_mul(f32_mul(p, f32_power_of_2(half)), f32_power_of_2(i32_sub(whole, half)));
+    F32x16 n = f32_round(f32_mul(x, f32_set(1.44269504f)));
+    F32x16 r = f32_fma(n, f32_set(-0.693359375f), x);
+    r = f32_fma(n, f32_set(2.12194440e-4f), r);
+    F32x16 p = f32_set(1.9875691500e-4f);
+    p = f32_fma(p, r, f32_set(1.3981999507e-3f));
+    p = f32_fma(p, r, f32_set(8.3334519073e-3f));
+    p = f32_fma(p, r, f32_set(4.1665795894e-2f));
+    p = f32_fma(p, r, f32_set(1.6666665459e-1f));
+    p = f32_fma(p, r, f32_set(5.0000001201e-1f));
+    p = f32_add(f32_fma(p, f32_mul(r, r), r), f32_set(1.0f));
+    F32x16 y = f32_mul(p, f32_power_of_2(f32_to_i32(n)));
+    y = f32_choose(f32_less(x, f32_set(-87.0f)), f32_zero(), y);
+    return f32_choose(f32_less(f32_set(88.0f), x), f32_set(INFINITY), y);
 }
