@@ -219,8 +219,8 @@ static bool read_windows(Config *config, const HfFamily *family, const json_t *t
         !json_read_bool(text, "use_sliding_window", &switched_on, error) ||
         !json_read_array(text, "layer_types", &types, error))
         return false;
-    bool optional = family->window_rule == HF_WINDOW_SWITCHED ||
-                    family->window_rule == HF_WINDOW_LISTED;
+    bool optional =
+        family->window_rule == HF_WINDOW_SWITCHED || family->window_rule == HF_WINDOW_LISTED;
     if (optional && !switched_on) return true;
     if (family->window_rule == HF_WINDOW_LISTED && !types)
         return error_set(error, ERROR_FILE, "\"use_sliding_window\" without \"layer_types\"");

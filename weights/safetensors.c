@@ -204,7 +204,7 @@ bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
 void safetensors_close(SafetensorsFile *file) {
     mapping_close(&file->mapping);
     arena_free(&file->arena);
-    *file = (SafetensorsFile){0};
+    *file = (SafetensorsFile){.mapping.slot = -1};
 }
 
 const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const char *name) {
