@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char INDEX_NAME[] = "model.safetensors.index.json";
 static const JsonLimits INDEX_LIMITS = {.bytes = 32 << 20, .values = 2 * (size_t)LIMIT_TENSORS};
 
 // One file of tensors, read but not yet in the plan.
@@ -23,32 +24,44 @@ typedef struct Shard {
 
 // ---- files of the directory ----
 
-// "directory/name", owned by the arena.
-static char *path_beside(Checkpoint *checkpoint, const char *name, Error *error) {
-    const char *path = checkpoint->path;
-    size_t length = strlen(path);
-    if (checkpoint->files) { // the path is a file: its directory, with the slash, or nothing
-        const char *slash = strrchr(path, '/');
-        length = slash ? (size_t)(slash - path) + 1 : 0;
-    }
-    bool slash = length && path[length - 1] != '/';
-    char *out = arena_alloc(&checkpoint->arena, length + slash + strlen(name) + 1, 1, error);
-    if (!out) return NULL;
-    memcpy(out, path, length);
-    if (slash) out[length++] = '/';
-    memcpy(out + length, name, strlen(name));
-    return out;
+typedef struct Folder {
+    Checkpoint *checkpoint;
+    const char *directory; // "" or with the slash at its end
+} Folder;
+
+// The path itself where it is a directory, else the directory that it lies in.
+static bool folder_find(Folder *folder, Checkpoint *checkpoint, Error *error) {
+    const char *path = checkpoint->path, *slash = strrchr(path, '/');
+    bool is_file = checkpoint->files != NULL;
+    size_t length = !is_file ? strlen(path) : slash ? (size_t)(slash - path) + 1 : 0;
+    char *directory = arena_alloc(&checkpoint->arena, length + 2, 1, error);
+    if (!directory) return false;
+    memcpy(directory, path, length);
+    if (length && directory[length - 1] != '/') directory[length] = '/';
+    *folder = (Folder){checkpoint, directory};
+    return true;
 }
 
-static bool file_exists(Checkpoint *checkpoint, const char *name, Error *error) {
-    const char *path = path_beside(checkpoint, name, error);
-    return path && !access(path, F_OK);
+// "directory/name", owned by the arena.
+static char *folder_path(const Folder *folder, const char *name, Error *error) {
+    size_t length = strlen(folder->directory), more = strlen(name);
+    char *path = arena_alloc(&folder->checkpoint->arena, length + more + 1, 1, error);
+    if (!path) return NULL;
+    memcpy(path, folder->directory, length);
+    memcpy(path + length, name, more);
+    return path;
+}
+
+static bool file_exists(bool *exists, const Folder *folder, const char *name, Error *error) {
+    const char *path = folder_path(folder, name, error);
+    *exists = path && !access(path, F_OK);
+    return path != NULL;
 }
 
 // The parsed JSON file, owned; NULL with the file's name in front of the message.
-static json_t *read_json(Checkpoint *checkpoint, const char *name, const JsonLimits *limits,
+static json_t *read_json(const Folder *folder, const char *name, const JsonLimits *limits,
                          Error *error) {
-    const char *path = path_beside(checkpoint, name, error);
+    const char *path = folder_path(folder, name, error);
     if (!path) return NULL;
     if (access(path, F_OK)) {
         error_set(error, ERROR_FILE, "there is no %s beside the weights", name);
@@ -85,14 +98,17 @@ static bool use_config(Checkpoint *checkpoint, const json_t *root, Error *error)
     return true;
 }
 
-static bool read_configs(Checkpoint *checkpoint, Error *error) {
+static bool read_configs(const Folder *folder, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
     Error cause = {0};
-    json_t *root = read_json(checkpoint, "config.json", &JSON_CONFIG_LIMITS, error);
+    bool exists;
+    json_t *root = read_json(folder, "config.json", &JSON_CONFIG_LIMITS, error);
     bool good = root && use_config(checkpoint, root, &cause);
     json_decref(root);
     if (!good) return error_set(error, cause.code, "config.json: %s", cause.message);
-    if (!file_exists(checkpoint, "generation_config.json", error)) return !error->code;
-    root = read_json(checkpoint, "generation_config.json", &JSON_CONFIG_LIMITS, error);
+    if (!file_exists(&exists, folder, "generation_config.json", error)) return false;
+    if (!exists) return true;
+    root = read_json(folder, "generation_config.json", &JSON_CONFIG_LIMITS, error);
     good = root && hf_generation_read(&checkpoint->config, &checkpoint->generation, root, &cause);
     json_decref(root);
     return good || error_set(error, cause.code, "generation_config.json: %s", cause.message);
@@ -143,12 +159,12 @@ static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shard
     return true;
 }
 
-static bool map_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
-    const char *path = path_beside(checkpoint, shard->name, error);
+static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
+    const char *path = folder_path(folder, shard->name, error);
     if (!path) return false;
     if (access(path, F_OK))
         return error_set(error, ERROR_FILE, "there is no %.200s in this directory", shard->name);
-    shard->file = container_map(checkpoint, path, error);
+    shard->file = container_map(folder->checkpoint, path, error);
     return shard->file != NULL;
 }
 
@@ -201,45 +217,49 @@ static bool check_index(const Checkpoint *checkpoint, const json_t *map, const S
     return true;
 }
 
-static bool read_sharded(Checkpoint *checkpoint, const json_t *map, Error *error) {
-    Shard *shards;
-    size_t n_shards;
+static bool read_sharded(const Folder *folder, const json_t *map, Error *error) {
+    Shard *shards = NULL;
+    size_t n_shards = 0;
     if (!map) return error_set(error, ERROR_FILE, "\"weight_map\" is missing");
-    if (!list_shards(checkpoint, map, &shards, &n_shards, error)) return false;
+    if (!list_shards(folder->checkpoint, map, &shards, &n_shards, error)) return false;
     for (size_t i = 0; i < n_shards; i++)
-        if (!map_shard(checkpoint, &shards[i], error) ||
-            !parse_shard(checkpoint, &shards[i], error))
+        if (!map_shard(folder, &shards[i], error) ||
+            !parse_shard(folder->checkpoint, &shards[i], error))
             return false;
-    return plan_shards(checkpoint, shards, n_shards, error) &&
-           check_index(checkpoint, map, shards, n_shards, error);
+    return plan_shards(folder->checkpoint, shards, n_shards, error) &&
+           check_index(folder->checkpoint, map, shards, n_shards, error);
 }
 
-static bool read_index(Checkpoint *checkpoint, Error *error) {
-    static const char NAME[] = "model.safetensors.index.json";
+static bool read_index(const Folder *folder, Error *error) {
     const json_t *map = NULL;
-    json_t *root = read_json(checkpoint, NAME, &INDEX_LIMITS, error);
+    json_t *root = read_json(folder, INDEX_NAME, &INDEX_LIMITS, error);
     Error cause = {0};
     bool good = root && json_read_object(root, "weight_map", &map, &cause) &&
-                read_sharded(checkpoint, map, &cause);
+                read_sharded(folder, map, &cause);
     json_decref(root);
-    return good || error_set(error, cause.code, "%s: %s", NAME, cause.message);
+    return good || error_set(error, cause.code, "%s: %s", INDEX_NAME, cause.message);
 }
 
-static bool read_single(Checkpoint *checkpoint, Error *error) {
-    Shard shard = {.name = checkpoint->files ? NULL : "model.safetensors",
-                   .file = checkpoint->files};
-    return (shard.file || map_shard(checkpoint, &shard, error)) &&
+static bool read_single(const Folder *folder, const char *name, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    Shard shard = {.name = name, .file = checkpoint->files};
+    return (shard.file || map_shard(folder, &shard, error)) &&
            parse_shard(checkpoint, &shard, error) && plan_shards(checkpoint, &shard, 1, error);
 }
 
 bool safetensors_read(Checkpoint *checkpoint, Error *error) {
+    static const char SINGLE_NAME[] = "model.safetensors";
+    Folder folder;
+    bool single = true, sharded = false, is_file = checkpoint->files != NULL;
     snprintf(checkpoint->container, sizeof checkpoint->container, "safetensors");
-    bool single = checkpoint->files || file_exists(checkpoint, "model.safetensors", error);
-    bool sharded = !single && file_exists(checkpoint, "model.safetensors.index.json", error);
-    if (error->code) return false;
+    if (!folder_find(&folder, checkpoint, error) ||
+        (!is_file && (!file_exists(&single, &folder, SINGLE_NAME, error) ||
+                      !file_exists(&sharded, &folder, INDEX_NAME, error))))
+        return false;
     if (!single && !sharded)
-        return error_set(error, ERROR_FILE,
-                         "a directory without model.safetensors or model.safetensors.index.json");
-    if (!read_configs(checkpoint, error)) return false;
-    return single ? read_single(checkpoint, error) : read_index(checkpoint, error);
+        return error_set(error, ERROR_FILE, "a directory without %s or %s", SINGLE_NAME,
+                         INDEX_NAME);
+    if (!read_configs(&folder, error)) return false;
+    return single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
+                  : read_index(&folder, error);
 }
