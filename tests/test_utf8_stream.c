@@ -1,7 +1,7 @@
-// Utf8Stream and utf8_length, held against a decoder that works by code points.
+// Utf8Stream: nothing leaves it but whole characters and bytes that belong to none.
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode.h"
 
 // U+0041, U+00E9, U+4E2D, U+1F600, U+07FF, U+0800, U+FFFF, U+10000, U+10FFFF, U+0000
 static const char TEXT[] = "A\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80\xdf\xbf\xe0\xa0\x80"
@@ -79,56 +79,53 @@ Test(utf8_stream, an_invalid_byte_goes_out_as_soon_as_it_is_known) {
     utf8_stream_free(&stream);
 }
 
-// The oracle works the other way round: it encodes code points.
-static size_t encode_code_point(uint32_t c, char *out) {
-    if (c < 0x80) return out[0] = (char)c, 1;
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        out[i] = (char)(0x80 | (c & 0x3f));
-    out[0] = (char)((0xf00 >> n) | c);
-    return n;
+static size_t released(Utf8Stream *stream, const char *bytes, size_t length) {
+    const char *out;
+    size_t count;
+    Error error = {0};
+    CHECK(utf8_stream_push(stream, bytes, length, &out, &count, &error));
+    return count;
 }
 
-Test(utf8_length, knows_every_code_point_and_its_prefixes) {
+Test(utf8_stream, waits_for_the_last_byte_of_every_code_point) {
+    Utf8Stream stream = {0};
     for (uint32_t c = 0; c < 0x110000; c++) {
-        char bytes[8] = {0};
-        size_t n = encode_code_point(c, bytes);
-        int wanted = c >= 0xd800 && c < 0xe000 ? -1 : (int)n;
-        if (utf8_length(bytes, n) != wanted) TEST_FAIL("U+%04X: wanted %d", c, wanted);
-        if (wanted < 0) continue;
-        for (size_t cut = 1; cut < n; cut++) {
-            if (utf8_length(bytes, cut)) TEST_FAIL("U+%04X cut to %zu bytes", c, cut);
+        if (c >= 0xd800 && c < 0xe000) continue;
+        char bytes[4];
+        size_t n = utf8_encode(bytes, c);
+        for (size_t i = 0; i < n; i++) {
+            size_t wanted = i + 1 == n ? n : 0;
+            if (released(&stream, bytes + i, 1) != wanted) TEST_FAIL("U+%04X, byte %zu", c, i);
         }
     }
+    utf8_stream_free(&stream);
 }
 
-Test(utf8_length, counts_exactly_the_well_formed_sequences) {
-    // Over all pairs and triples of bytes: as many characters as Unicode has of that length.
-    long two = 0, three = 0, four = 0;
-    for (uint32_t i = 0; i < 1u << 24; i++) {
-        char b[4] = {(char)(i >> 16), (char)(i >> 8), (char)i, (char)0x80};
-        three += utf8_length(b, 3) == 3;
-        if (i < 1u << 16) two += utf8_length(b + 1, 2) == 2;
-        four += utf8_length(b, 4) == 4; // with one of the 64 possible last bytes
+Test(utf8_stream, holds_back_only_what_can_become_a_character) {
+    // Over all sequences of two and three bytes, counted: how many leave something pending. That
+    // many prefixes of well-formed characters there are, by the table of RFC 3629, section 4.
+    long waits1 = 0, waits2 = 0, waits3 = 0;
+    Utf8Stream stream = {0};
+    for (uint32_t i = 0; i < 1u << 24; i += i < 1u << 16 ? 1 : 16) {
+        char b[3] = {(char)(i >> 16), (char)(i >> 8), (char)i};
+        if (i < 1u << 8) {
+            released(&stream, b + 2, 1);
+            waits1 += stream.pending == 1;
+            stream.pending = 0;
+        }
+        if (i < 1u << 16) {
+            released(&stream, b + 1, 2);
+            waits2 += stream.pending == 2;
+            stream.pending = 0;
+        }
+        if (i % 16) continue;
+        released(&stream, b, 3);
+        waits3 += stream.pending == 3;
+        stream.pending = 0;
     }
-    CHECK_INT(two, 0x800 - 0x80);
-    CHECK_INT(three, 0x10000 - 0x800 - 0x800);
-    CHECK_INT(four * 64, 0x110000 - 0x10000);
-}
-
-Test(utf8_length, refuses_overlong_forms_and_more) {
-    static const char *const BAD[] = {"\xc0\x80",
-                                      "\xc1\xbf",
-                                      "\xe0\x9f\xbf",
-                                      "\xf0\x8f\xbf\xbf",
-                                      "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
-                                      "\xff",
-                                      "\xfe",
-                                      "\x80",
-                                      "\xbf",
-                                      "\xe4\xb8\x41",
-                                      "\xf0\x9f\x98\x41"};
-    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
-        CHECK_INT(utf8_length(BAD[i], strlen(BAD[i])), -1);
+    utf8_stream_free(&stream);
+    CHECK_INT(waits1, 30 + 16 + 5); // c2-df, e0-ef, f0-f4
+    CHECK_INT(waits2,
+              32 + 12 * 64 + 32 + 2 * 64 + 48 + 3 * 64 + 16); // e0, e1-ec, ed, ee-ef, f0, ...
+    CHECK_INT(waits3 * 16, (48 + 3 * 64 + 16) * 64);
 }

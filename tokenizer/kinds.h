@@ -56,6 +56,7 @@ struct Tokenizer {
 
     int bos_id;    // -1: none
     bool adds_bos; // a prompt begins with it
+    bool prefixes_space; // a space is set before every stretch of text (SPM kinds)
     int32_t stops[LIMIT_STOPS];
     size_t n_stops;
     char description[96];

@@ -23,8 +23,8 @@ const ChatTemplate *chat_template_by_name(const char *name);
 const char *chat_template_name(const ChatTemplate *chat_template);
 const char *chat_template_names(void); // "chatml, smollm2, ..." for messages
 
-// The format of a model, from its template text where there is one, else from its special tokens and
-// family; NULL: this does not look like a chat model.
+// The format of a model, from its template text where there is one, else from its special tokens
+// and family; NULL: this does not look like a chat model.
 const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan template_text,
                                          const char *family);
 
@@ -32,8 +32,8 @@ const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan te
 // included). Control tokens come from the format alone; message text never produces one. BOS is
 // included where the format has one. False: exit code 2 (roles do not alternate, system not
 // supported, named) or 5.
-bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
-                          const ChatMessage *messages, size_t count, Error *error);
+bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
+                          IdList *ids, const ChatMessage *messages, size_t count, Error *error);
 
 // Appends what stands between an answer and the next user message, that message, and the generation
 // prompt: a conversation goes on in one cache. The token that ends a turn is part of what is

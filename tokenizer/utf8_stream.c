@@ -1,7 +1,7 @@
 // Utf8Stream: tokens of a byte-level vocabulary end anywhere, characters do not. The buffer holds
 // what was released last, then the bytes (three at most) of a character that is still cut short.
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,28 @@ static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
     return true;
 }
 
+// Whether the bytes begin a character that goes on: then one of the two ends of the range of what
+// may follow makes it whole.
+static bool cut_short(const char *text, size_t length) {
+    if (length >= 4) return false;
+    for (int fill = 0x80; fill <= 0xbf; fill += 0x3f) {
+        char whole[4];
+        uint32_t codepoint;
+        memset(whole, fill, sizeof whole);
+        memcpy(whole, text, length);
+        if (utf8_decode(whole, sizeof whole, &codepoint) > length) return true;
+    }
+    return false;
+}
+
 // How many of the first `length` bytes are whole characters, or known to belong to none.
 static size_t settled(const char *text, size_t length) {
     size_t end = 0;
     while (end < length) {
-        int step = utf8_length(text + end, length - end);
-        if (step == 0) break;
-        end += step > 0 ? (size_t)step : 1;
+        uint32_t codepoint;
+        size_t step = utf8_decode(text + end, length - end, &codepoint);
+        if (!step && cut_short(text + end, length - end)) break;
+        end += step ? step : 1;
     }
     return end;
 }
