@@ -15,6 +15,8 @@
 //           where s is the scale of the group in float32: the block's d, or d * sc (one product)
 //           for K-quants. Affine types (Q4_1, Q5_1: + m; Q2_K, Q4_K, Q5_K: - dmin * sm) then also
 //             acc = fmaf(m, d * (float)sum_z, acc)      m or -(dmin * sm), sum_z over the group.
+// Q8_GROUP, whose scale groups have any size: one such step for every run of elements that share
+// a scale of the weights and a scale of the activations.
 // a8 with float weights: x is rounded to bf16 (nearest even), F32 and F16 weights too; then
 //           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
 // Bias comes last: acc + bias.

@@ -11,15 +11,17 @@ typedef struct KvCache {
     Device *device; // borrowed
     Kv *kv;         // owned
     KvShape shape;
-    int *lengths;   // (n_sequences) positions in use
+    int *lengths; // (n_sequences) positions in use
 } KvCache;
 
 // Allocates all of it; false with exit code 5 and the bytes wanted.
 bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error);
 void kv_cache_free(KvCache *cache); // zeroed or half-built is fine
 
-// All of these check their arguments with assert: sequence numbers and lengths are the caller's own.
+// All of these check their arguments with assert: sequence numbers and lengths are the caller's
+// own.
 int kv_cache_length(const KvCache *cache, int sequence);
 void kv_cache_reset(KvCache *cache, int sequence);                // length 0
 void kv_cache_truncate(KvCache *cache, int sequence, int length); // keeps the first `length`
+void kv_cache_write(KvCache *cache, int sequence, int position);  // length is now position + 1
 void kv_cache_copy(KvCache *cache, int to, int from);             // `to` becomes equal to `from`

@@ -17,13 +17,13 @@
 #include "weights/weights.h"
 
 typedef struct ModelOptions {
-    int threads;         // 0: as many as this process may use
+    int threads; // 0: as many as this process may use
     Precision precision;
     KvType kv_type;
-    int context;         // positions per sequence; 0: the model's max_seq_len
-    int n_sequences;     // 0: 1
-    int max_rows;        // rows worked on at once; 0: min(512, context)
-    int max_logit_rows;  // rows of logits kept from one call; 0: 1
+    int context;        // positions per sequence; 0: the model's max_seq_len
+    int n_sequences;    // 0: 1
+    int max_rows;       // rows worked on at once; 0: min(512, context)
+    int max_logit_rows; // rows of logits kept from one call; 0: 1
     void (*progress)(void *context, double share); // loading, 0 .. 1; may be NULL
     void *progress_context;
 } ModelOptions;
@@ -53,10 +53,18 @@ typedef struct Scratch {
     float *att_out; // (max_rows, n_heads, head_dim)
     float *gate;    // (max_rows, hidden_dim); NULL without a gate
     float *up;      // (max_rows, hidden_dim)
-    float *last;    // (max_logit_rows, dim) the rows that want logits
+    float *last;    // (max_logit_rows or max_rows, dim) of a piece, the rows that want logits
     float *logits;  // (max_logit_rows, vocab_size)
     int32_t *tokens, *positions, *sequences; // (max_rows)
 } Scratch;
+
+// The rows that are worked on at once: at most max_rows of a Batch, on the host and on the device.
+typedef struct Piece {
+    int32_t *tokens, *positions, *sequences;                   // (max_rows) host
+    int32_t *logit_tokens, *logit_positions, *logit_sequences; // (max_rows) host, of those below
+    int *logit_rows;                                           // (max_rows) which rows want logits
+    int n, n_logit_rows, max_position;
+} Piece;
 
 struct Model {
     Config config;
@@ -68,13 +76,15 @@ struct Model {
     RopeTable rope, rope_local;
     KvCache cache;
     Scratch scratch;
-    float *host_logits; // (max_logit_rows, vocab_size)
-    int n_logit_rows;   // of the last model_forward
-    const KeyPattern *pattern_override; // somebody looks at another pattern; NULL
-    Listener *listener; // NULL: nobody looks
+    void *scratch_block; // all of the scratch but the logits
+    Piece piece;
+    int n_logit_rows;                      // of the last model_forward
+    float *host_logits;                    // (max_logit_rows, vocab_size)
+    int *lengths_before, *lengths_planned; // (n_sequences) of the cache, around one model_forward
+    const KeyPattern *pattern_override;    // somebody looks at another pattern; NULL
+    Listener *listener;                    // NULL: nobody looks
     void *listener_context;
-    bool wants_attention_weights; // the listener does
-    float *att_weights; // (max_rows, n_heads, context) device, made by model_listen when wanted
+    float *att_weights; // (max_rows, n_heads, context) device; NULL unless the listener wants them
     float *host_stage;  // what observe copies to, made by model_listen
 };
 
@@ -100,6 +110,9 @@ bool model_listen(Model *model, Listener *listener, void *context, bool attentio
 
 // Bytes that model_open will take for the cache, the scratch and the rope tables.
 typedef struct ModelCost {
-    size_t cache, scratch, logits, rope;
+    size_t cache;   // keys and values of all sequences
+    size_t scratch; // activations of max_rows rows
+    size_t logits;  // max_logit_rows rows, on the device and on the host
+    size_t rope;    // cos and sin of every position
 } ModelCost;
 ModelCost model_cost(const Config *config, const ModelOptions *options);

@@ -1,8 +1,7 @@
 // The one seam for looking inside: model_forward calls observe at every stage, with its data.
 //
 // Nobody listens by default and then it costs one comparison. A listener sees rows in pieces of
-// max_rows, in order; data is host memory, valid during the call. A breakpoint on `observe` stops
-// at every stage of every layer.
+// max_rows, in order. A breakpoint on `observe` stops at every stage of every layer.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -33,14 +32,18 @@ typedef enum StageId {
 typedef struct Stage {
     StageId id;
     int layer;         // -1 outside the layers
-    Rows rows;         // which rows these are
     int shape[4];      // slowest first; 0 ends it
-    const float *data; // host
+    const float *data; // device memory when observe is called, host memory for the listener
+    Rows rows;         // which rows these are (host memory): filled in for the listener
 } Stage;
+
+// Number of elements: the product of the shape.
+size_t stage_size(const Stage *stage);
 
 typedef struct Model Model;
 
-// What a listener is: called with its own context for every stage.
+// What a listener is: called with its own context for every stage; all pointers are valid during
+// the call only.
 typedef void Listener(void *context, const Model *model, const Stage *stage);
 
 // "att_norm", "q", ...: the names used in messages and traces.

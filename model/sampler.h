@@ -11,8 +11,8 @@
 // -infinity is a logit like any other (probability 0); when all are -infinity, or all equal at
 // temperature 0, the lowest id wins. NaN and +infinity are an error, exit code 7.
 //
-// The generator is xoshiro256** seeded by splitmix64 (Blackman & Vigna 2018): the same seed, options
-// and logits give the same tokens on every machine.
+// The generator is xoshiro256** seeded by splitmix64 (Blackman & Vigna 2018): the same seed,
+// options and logits give the same tokens on every machine.
 #pragma once
 
 #include "error.h"

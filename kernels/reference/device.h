@@ -1,0 +1,36 @@
+// What the files of the reference backend share. Everything runs at once, on one thread, in the
+// order of the calls: device memory is host memory, and nothing is recorded.
+#pragma once
+
+#include "kernels/kernels.h"
+
+typedef struct Allocation Allocation;
+
+// A token that `sample` may still choose.
+typedef struct Candidate {
+    float logit;
+    int32_t id;
+    uint64_t weight;
+    double surprise; // |-log p - entropy|, for typical_p
+} Candidate;
+
+struct Device {
+    Precision precision;
+    Error error;                      // the first failure; operations do nothing after it
+    Allocation *allocations;          // all that device_alloc has given out, freed by device_close
+    size_t max_cols, max_matrix_rows; // of all matrices so far
+    // Scratch, made by device_reserve.
+    float *row;            // (max_cols) one row of weights in float32
+    int8_t *q;             // (max_cols) the same row as whole numbers
+    float *scale;          // (max_cols) of its scale groups
+    float *offset;         // (max_cols)
+    float *x_bf16;         // (max_rows, max_cols) activations of a8 with float weights
+    int16_t *z;            // (max_rows, max_cols) activations as whole numbers
+    float *z_scales;       // (max_rows, groups of max_cols)
+    int32_t *z_sums;       // (max_rows, groups of max_cols)
+    Candidate *candidates; // (max_matrix_rows)
+};
+
+struct DeviceMatrix {
+    Matrix matrix; // the host's own bytes, borrowed
+};

@@ -1,0 +1,110 @@
+// The cache of the reference backend: two plain arrays.
+//
+//   keys, values: [layer][sequence][kv head][position][head_dim]   float32 or half
+//
+// One head's keys lie one after another, since attention walks them in that order.
+#include "kernels/reference/kv.h"
+
+#include "kernels/reference/device.h"
+#include "weights/quant.h"
+
+#include <string.h>
+
+static size_t element_bytes(const KvShape *s) {
+    return s->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+// Index of the first element of one cached key or value.
+static size_t kv_index(const KvShape *s, int layer, int sequence, int kv_head, int position) {
+    size_t head =
+        ((size_t)layer * (size_t)s->n_sequences + (size_t)sequence) * (size_t)s->n_kv_heads +
+        (size_t)kv_head;
+    return (head * (size_t)s->max_seq_len + (size_t)position) * (size_t)s->head_dim;
+}
+
+// Keys and values of everything: (layers, sequences, heads) x (positions, head_dim) x 2.
+size_t kv_bytes(const KvShape *s) {
+    return 2 * kv_index(s, s->n_layers, 0, 0, 0) * element_bytes(s);
+}
+
+Kv *kv_open(Device *device, const KvShape *shape) {
+    Kv *kv = device_alloc(device, sizeof *kv);
+    if (!kv) return NULL;
+    kv->shape = *shape;
+    kv->keys = device_alloc(device, kv_bytes(shape) / 2);
+    kv->values = device_alloc(device, kv_bytes(shape) / 2);
+    kv->scores = device_alloc(device, (size_t)shape->max_seq_len * sizeof(float));
+    kv->sums = device_alloc(device, (size_t)shape->head_dim * sizeof(double));
+    kv->vector = device_alloc(device, (size_t)shape->head_dim * sizeof(float));
+    if (!device_error(device)->code) return kv;
+    kv_close(device, kv);
+    return NULL;
+}
+
+void kv_close(Device *device, Kv *kv) {
+    if (!kv) return;
+    device_free(device, kv->keys);
+    device_free(device, kv->values);
+    device_free(device, kv->scores);
+    device_free(device, kv->sums);
+    device_free(device, kv->vector);
+    device_free(device, kv);
+}
+
+static void store(const KvShape *s, void *array, size_t index, const float *from) {
+    float *f32 = (float *)array + index;
+    uint16_t *f16 = (uint16_t *)array + index;
+    for (int j = 0; j < s->head_dim; j++) {
+        if (s->type == KV_F32)
+            f32[j] = from[j];
+        else
+            f16[j] = float_to_half(from[j]);
+    }
+}
+
+const float *kv_vector(const KvView *view, const void *array, int sequence, int kv_head,
+                       int position) {
+    const KvShape *s = &view->kv->shape;
+    size_t index = kv_index(s, view->layer, sequence, kv_head, position);
+    if (s->type == KV_F32) return (const float *)array + index;
+    const uint16_t *f16 = (const uint16_t *)array + index;
+    for (int j = 0; j < s->head_dim; j++)
+        view->kv->vector[j] = half_to_float(f16[j]);
+    return view->kv->vector;
+}
+
+void kv_write(Device *device, const KvView *view, const float *k, const float *v,
+              const Rows *rows) {
+    if (device_error(device)->code) return;
+    const KvShape *s = &view->kv->shape;
+    for (int i = 0; i < rows->n; i++) {
+        for (int g = 0; g < s->n_kv_heads; g++) {
+            size_t index = kv_index(s, view->layer, rows->sequences[i], g, rows->positions[i]);
+            size_t from = ((size_t)i * (size_t)s->n_kv_heads + (size_t)g) * (size_t)s->head_dim;
+            store(s, view->kv->keys, index, k + from);
+            store(s, view->kv->values, index, v + from);
+        }
+    }
+}
+
+void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
+    if (device_error(device)->code) return;
+    const KvShape *s = &kv->shape;
+    size_t size = element_bytes(s), bytes = (size_t)count * (size_t)s->head_dim * size;
+    for (int l = 0; l < s->n_layers; l++) {
+        for (int g = 0; g < s->n_kv_heads; g++) {
+            size_t a = kv_index(s, l, to, g, 0) * size, b = kv_index(s, l, from, g, 0) * size;
+            memmove((char *)kv->keys + a, (char *)kv->keys + b, bytes);
+            memmove((char *)kv->values + a, (char *)kv->values + b, bytes);
+        }
+    }
+}
+
+void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
+             float *k_host, float *v_host) {
+    if (device_error(device)->code) return;
+    Kv *kv = view->kv;
+    size_t bytes = (size_t)kv->shape.head_dim * sizeof(float);
+    if (k_host) memcpy(k_host, kv_vector(view, kv->keys, sequence, kv_head, position), bytes);
+    if (v_host) memcpy(v_host, kv_vector(view, kv->values, sequence, kv_head, position), bytes);
+}

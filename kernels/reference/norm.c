@@ -1,0 +1,33 @@
+// The two norms. Sums are taken in double: this backend is what the others are measured against.
+#include "kernels/reference/device.h"
+
+#include <math.h>
+
+void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
+             float eps) {
+    if (device->error.code) return;
+    for (int i = 0; i < n; i++, x += dim, out += dim) {
+        double squares = 0.0;
+        for (int j = 0; j < dim; j++)
+            squares += (double)x[j] * (double)x[j];
+        double inverse = 1.0 / sqrt(squares / dim + (double)eps);
+        for (int j = 0; j < dim; j++)
+            out[j] = (float)((double)x[j] * inverse) * weight[j];
+    }
+}
+
+void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
+               int n, int dim, float eps) {
+    if (device->error.code) return;
+    for (int i = 0; i < n; i++, x += dim, out += dim) {
+        double sum = 0.0, squares = 0.0;
+        for (int j = 0; j < dim; j++)
+            sum += (double)x[j];
+        double mean = sum / dim;
+        for (int j = 0; j < dim; j++)
+            squares += ((double)x[j] - mean) * ((double)x[j] - mean);
+        double inverse = 1.0 / sqrt(squares / dim + (double)eps);
+        for (int j = 0; j < dim; j++)
+            out[j] = (float)(((double)x[j] - mean) * inverse) * weight[j] + (bias ? bias[j] : 0.0f);
+    }
+}

@@ -1,0 +1,85 @@
+// From a Batch of any length to pieces that the scratch can hold.
+#include "model/forward.h"
+
+#include <string.h>
+
+static int row_sequence(const Batch *batch, int i) {
+    return batch->sequences ? batch->sequences[i] : 0;
+}
+
+// Rows without a position go where their sequence ends: at lengths[sequence].
+static int row_position(const Batch *batch, int i, const int *lengths) {
+    return batch->positions ? batch->positions[i] : lengths[row_sequence(batch, i)];
+}
+
+static bool row_wants_logits(const Batch *batch, int i) {
+    return batch->wants_logits ? batch->wants_logits[i] : i == batch->n - 1;
+}
+
+// Token, sequence and position of row i; lengths[] are what the rows before it leave behind.
+static bool row_check(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
+    int sequence = row_sequence(batch, i), token = batch->tokens[i];
+    if (token < 0 || token >= m->config.vocab_size)
+        return error_set(error, ERROR_USAGE, "token %d at row %d is not in the vocabulary of %d",
+                         token, i, m->config.vocab_size);
+    if (sequence < 0 || sequence >= m->options.n_sequences)
+        return error_set(error, ERROR_USAGE, "sequence %d at row %d: the cache has %d", sequence, i,
+                         m->options.n_sequences);
+    int position = row_position(batch, i, lengths);
+    if (position < 0 || position > lengths[sequence])
+        return error_set(error, ERROR_USAGE,
+                         "position %d at row %d: sequence %d holds %d and continues there",
+                         position, i, sequence, lengths[sequence]);
+    return true;
+}
+
+bool batch_check(Model *m, const Batch *batch, Error *error) {
+    int *lengths = m->lengths_planned, needed = 0, wanted = 0;
+    if (batch->n < 1) return error_set(error, ERROR_USAGE, "a batch of %d rows", batch->n);
+    memcpy(lengths, m->cache.lengths, (size_t)m->options.n_sequences * sizeof *lengths);
+    for (int i = 0; i < batch->n; i++) {
+        if (!row_check(m, batch, i, lengths, error)) return false;
+        int length = row_position(batch, i, lengths) + 1;
+        lengths[row_sequence(batch, i)] = length;
+        if (length > needed) needed = length;
+        wanted += row_wants_logits(batch, i);
+    }
+    if (needed > m->options.context)
+        return error_set(error, ERROR_USAGE, "%d tokens do not fit the context of %d (-c sets it)",
+                         needed, m->options.context);
+    if (wanted > m->options.max_logit_rows)
+        return error_set(error, ERROR_USAGE, "%d rows want logits, there is room for %d", wanted,
+                         m->options.max_logit_rows);
+    return true;
+}
+
+static void piece_add(Piece *p, int token, int position, int sequence, bool wants_logits) {
+    if (wants_logits) {
+        int k = p->n_logit_rows++;
+        p->logit_rows[k] = p->n;
+        p->logit_tokens[k] = token;
+        p->logit_positions[k] = position;
+        p->logit_sequences[k] = sequence;
+    }
+    p->tokens[p->n] = token;
+    p->positions[p->n] = position;
+    p->sequences[p->n] = sequence;
+    if (position > p->max_position) p->max_position = position;
+    p->n++;
+}
+
+void piece_take(Model *m, const Batch *batch, int start) {
+    Piece *p = &m->piece;
+    p->n = p->n_logit_rows = p->max_position = 0;
+    for (int i = start; i < batch->n && p->n < m->options.max_rows; i++) {
+        int sequence = row_sequence(batch, i);
+        int position = row_position(batch, i, m->cache.lengths);
+        if (p->n && position < kv_cache_length(&m->cache, sequence)) break;
+        kv_cache_write(&m->cache, sequence, position);
+        piece_add(p, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
+    }
+    size_t bytes = (size_t)p->n * sizeof(int32_t);
+    device_upload(m->device, m->scratch.tokens, p->tokens, bytes);
+    device_upload(m->device, m->scratch.positions, p->positions, bytes);
+    device_upload(m->device, m->scratch.sequences, p->sequences, bytes);
+}

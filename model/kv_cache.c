@@ -1,0 +1,49 @@
+// Lengths of sequences, and the few things that may happen to them. The bytes are the backend's.
+#include "model/kv_cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error) {
+    *cache = (KvCache){.device = device, .shape = *shape};
+    cache->lengths = calloc((size_t)shape->n_sequences, sizeof *cache->lengths);
+    cache->kv = cache->lengths ? kv_open(device, shape) : NULL;
+    if (cache->kv) return true;
+    return error_set(error, ERROR_MEMORY,
+                     "no memory for a cache of %zu bytes (%d sequences of %d positions); a smaller "
+                     "context (-c) takes less",
+                     kv_bytes(shape), shape->n_sequences, shape->max_seq_len);
+}
+
+void kv_cache_free(KvCache *cache) {
+    if (cache->kv) kv_close(cache->device, cache->kv);
+    free(cache->lengths);
+    *cache = (KvCache){0};
+}
+
+int kv_cache_length(const KvCache *cache, int sequence) {
+    assert(sequence >= 0 && sequence < cache->shape.n_sequences);
+    return cache->lengths[sequence];
+}
+
+void kv_cache_reset(KvCache *cache, int sequence) {
+    kv_cache_truncate(cache, sequence, 0);
+}
+
+void kv_cache_truncate(KvCache *cache, int sequence, int length) {
+    assert(length >= 0 && length <= kv_cache_length(cache, sequence));
+    cache->lengths[sequence] = length;
+}
+
+void kv_cache_write(KvCache *cache, int sequence, int position) {
+    assert(position <= kv_cache_length(cache, sequence) && position < cache->shape.max_seq_len);
+    cache->lengths[sequence] = position + 1;
+}
+
+void kv_cache_copy(KvCache *cache, int to, int from) {
+    int count = kv_cache_length(cache, from);
+    assert(to >= 0 && to < cache->shape.n_sequences);
+    if (to == from) return;
+    kv_copy(cache->device, cache->kv, to, from, count);
+    cache->lengths[to] = count;
+}

@@ -1,0 +1,112 @@
+// Frequencies of rotary positions. Every scaling is a way to make a model trained on short texts
+// turn more slowly, so that far positions look like ones it has seen:
+//
+//   plain     f_i = theta^(-2 i / rope_dim), i = 0 .. rope_dim / 2 - 1        arXiv 2104.09864
+//   linear    f / factor: all positions pressed together                       arXiv 2306.15595
+//   NTK       theta grown with the context, so that only slow pairs stretch
+//   llama3    slow pairs by factor, fast ones not, the ones between by a ramp over wavelengths
+//   YaRN      as llama3 with a ramp over pair numbers, and larger cos and sin  arXiv 2309.00071
+//   longrope  a searched divisor per pair, one list for short and one for long arXiv 2402.13753
+//
+// Formulas as in transformers' modeling_rope_utils. All in double, rounded to float32 once.
+#include "model/rope.h"
+
+#include <math.h>
+
+static const double PI = 3.14159265358979323846;
+
+static double llama3_frequency(double f, const RopeConfig *rope) {
+    double low = (double)rope->low_freq_factor, high = (double)rope->high_freq_factor;
+    double original = rope->original_max_seq_len, wavelength = 2.0 * PI / f;
+    if (wavelength < original / high) return f;
+    if (wavelength > original / low) return f / (double)rope->factor;
+    double smooth = (original / wavelength - low) / (high - low);
+    return (1.0 - smooth) * f / (double)rope->factor + smooth * f;
+}
+
+// The pair that turns `turns` times over the original context.
+static double yarn_pair(double turns, const RopeConfig *rope, int rope_dim) {
+    return rope_dim * log(rope->original_max_seq_len / (turns * 2.0 * PI)) /
+           (2.0 * log((double)rope->theta));
+}
+
+static void yarn_frequencies(double *f, const RopeConfig *rope, int rope_dim) {
+    double low = yarn_pair(rope->beta_fast > 0.0f ? (double)rope->beta_fast : 32.0, rope, rope_dim);
+    double high = yarn_pair(rope->beta_slow > 0.0f ? (double)rope->beta_slow : 1.0, rope, rope_dim);
+    if (!rope->no_truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, rope_dim - 1.0);
+    if (low == high) high += 0.001; // no division by 0
+    for (int i = 0; i < rope_dim / 2; i++) {
+        double ramp = fmin(fmax((i - low) / (high - low), 0.0), 1.0);
+        f[i] = ramp * f[i] / (double)rope->factor + (1.0 - ramp) * f[i];
+    }
+}
+
+static double yarn_mscale(double factor, double m) {
+    return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0;
+}
+
+static double yarn_magnitude(const RopeConfig *rope) {
+    double factor = (double)rope->factor;
+    if (rope->attention_factor > 0.0f) return (double)rope->attention_factor;
+    if (rope->mscale > 0.0f && rope->mscale_all_dim > 0.0f)
+        return yarn_mscale(factor, (double)rope->mscale) /
+               yarn_mscale(factor, (double)rope->mscale_all_dim);
+    return yarn_mscale(factor, 1.0);
+}
+
+static double longrope_magnitude(const RopeConfig *rope) {
+    double factor = (double)rope->factor;
+    if (rope->attention_factor > 0.0f) return (double)rope->attention_factor;
+    if (factor <= 1.0) return 1.0;
+    return sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
+}
+
+// Dynamic NTK: theta for a context longer than the model was trained for.
+static double ntk_theta(const RopeConfig *rope, int rope_dim, int max_seq_len) {
+    double theta = (double)rope->theta, factor = (double)rope->factor;
+    double original = rope->original_max_seq_len;
+    if (max_seq_len <= original || rope_dim <= 2) return theta;
+    double stretch = factor * max_seq_len / original - (factor - 1.0);
+    return theta * pow(stretch, rope_dim / (rope_dim - 2.0));
+}
+
+void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, int rope_dim,
+                      int max_seq_len) {
+    bool ntk = rope->scaling == ROPE_DYNAMIC_NTK;
+    double theta = ntk ? ntk_theta(rope, rope_dim, max_seq_len) : (double)rope->theta;
+    const float *longrope =
+        max_seq_len > rope->original_max_seq_len ? rope->long_factor : rope->short_factor;
+    *magnitude = 1.0;
+    for (int i = 0; i < rope_dim / 2; i++) {
+        double f = pow(theta, -2.0 * i / rope_dim);
+        if (rope->scaling == ROPE_LINEAR) f /= (double)rope->factor;
+        if (rope->scaling == ROPE_LLAMA3) f = llama3_frequency(f, rope);
+        if (rope->scaling == ROPE_LONGROPE && longrope) f /= (double)longrope[i];
+        if (rope->divisors) f /= (double)rope->divisors[i];
+        out[i] = f;
+    }
+    if (rope->scaling == ROPE_YARN) {
+        yarn_frequencies(out, rope, rope_dim);
+        *magnitude = yarn_magnitude(rope);
+    }
+    if (rope->scaling == ROPE_LONGROPE) *magnitude = longrope_magnitude(rope);
+}
+
+void rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rope_dim,
+                 int max_seq_len) {
+    double frequencies[LIMIT_DIM / 2], magnitude = 1.0;
+    size_t half = (size_t)rope_dim / 2;
+    rope_frequencies(frequencies, &magnitude, rope, rope_dim, max_seq_len);
+    for (size_t t = 0; t < (size_t)max_seq_len; t++) {
+        for (size_t i = 0; i < half; i++) {
+            double angle = (double)t * frequencies[i];
+            cos_out[t * half + i] = (float)(magnitude * cos(angle));
+            sin_out[t * half + i] = (float)(magnitude * sin(angle) * (double)rope->sign);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+// Weights by role, each with the shape that the config asks for. The list of roles stands here
+// once.
+#include "model/upload.h"
+
+#include "weights/quant.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct Loader {
+    Model *m;
+    const Weights *weights;
+    Error *error;
+    double done, total; // stored bytes, for the progress callback
+    char prefix[32];    // "layers.3." in messages
+} Loader;
+
+static bool absent(Loader *loader, const char *name) {
+    return error_set(loader->error, ERROR_FILE, "%s%s: missing", loader->prefix, name);
+}
+
+static bool device_ok(const Loader *loader, const char *name) {
+    const Error *failure = device_error(loader->m->device);
+    if (!failure->code) return true;
+    return error_set(loader->error, failure->code, "%s%s: %s", loader->prefix, name,
+                     failure->message);
+}
+
+static double matrix_bytes(const Matrix *matrix) {
+    if (!matrix->data) return 0.0;
+    return (double)dtype_row_bytes(matrix->dtype, matrix->cols) * (double)matrix->rows;
+}
+
+// One matrix of the wanted shape; optional ones may be absent.
+static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, const Matrix *matrix,
+                        int rows, int cols, bool optional) {
+    Model *m = loader->m;
+    if (!matrix->data) return optional || absent(loader, name);
+    if (matrix->rows != (size_t)rows || matrix->cols != (size_t)cols)
+        return error_set(loader->error, ERROR_FILE, "%s%s: wanted (%d, %d), got (%zu, %zu)",
+                         loader->prefix, name, rows, cols, matrix->rows, matrix->cols);
+    *out = device_matrix(m->device, matrix);
+    if (!*out) return device_ok(loader, name);
+    if (loader->weights->release && !device_matrix_borrows(*out))
+        loader->weights->release(loader->weights->owner, matrix);
+    loader->done += matrix_bytes(matrix);
+    if (m->options.progress)
+        m->options.progress(m->options.progress_context, loader->done / loader->total);
+    return true;
+}
+
+// A vector of `count` floats, which stays NULL where the model has none.
+static bool load_vector(Loader *loader, float **out, const char *name, const float *from,
+                        int count) {
+    if (!from) return true;
+    *out = device_alloc(loader->m->device, (size_t)count * sizeof **out);
+    if (*out) device_upload(loader->m->device, *out, from, (size_t)count * sizeof **out);
+    return device_ok(loader, name);
+}
+
+static bool load_linear(Loader *loader, DeviceLinear *out, const char *name, const Matrix *matrix,
+                        const float *bias, int rows, int cols, bool optional) {
+    return load_matrix(loader, &out->weight, name, matrix, rows, cols, optional) &&
+           load_vector(loader, &out->bias, name, bias, rows);
+}
+
+static bool load_norms(Loader *loader, DeviceLayer *to, const LayerWeights *from) {
+    const Config *c = &loader->m->config;
+    bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
+    int q_width = per_head ? c->head_dim : c->q_dim, k_width = per_head ? c->head_dim : c->kv_dim;
+    if (c->qk_norm != QK_NORM_NONE && (!from->q_norm || !from->k_norm))
+        return absent(loader, from->q_norm ? "k_norm" : "q_norm");
+    return load_vector(loader, &to->att_norm.weight, "att_norm", from->att_norm, c->dim) &&
+           load_vector(loader, &to->att_norm.bias, "att_norm", from->att_norm_bias, c->dim) &&
+           load_vector(loader, &to->att_post_norm.weight, "att_post_norm", from->att_post_norm,
+                       c->dim) &&
+           load_vector(loader, &to->ffn_norm.weight, "ffn_norm", from->ffn_norm, c->dim) &&
+           load_vector(loader, &to->ffn_norm.bias, "ffn_norm", from->ffn_norm_bias, c->dim) &&
+           load_vector(loader, &to->ffn_post_norm.weight, "ffn_post_norm", from->ffn_post_norm,
+                       c->dim) &&
+           load_vector(loader, &to->q_norm.weight, "q_norm", from->q_norm, q_width) &&
+           load_vector(loader, &to->k_norm.weight, "k_norm", from->k_norm, k_width);
+}
+
+static bool load_layer(Loader *loader, DeviceLayer *to, const LayerWeights *from) {
+    const Config *c = &loader->m->config;
+    int dim = c->dim, hidden = c->hidden_dim, q = c->q_dim, kv = c->kv_dim;
+    return load_norms(loader, to, from) &&
+           load_linear(loader, &to->wq, "wq", &from->wq, from->bq, q, dim, false) &&
+           load_linear(loader, &to->wk, "wk", &from->wk, from->bk, kv, dim, false) &&
+           load_linear(loader, &to->wv, "wv", &from->wv, from->bv, kv, dim, false) &&
+           load_linear(loader, &to->wo, "wo", &from->wo, from->bo, dim, q, false) &&
+           load_linear(loader, &to->w_gate, "w_gate", &from->w_gate, NULL, hidden, dim,
+                       !c->gated_ffn) &&
+           load_linear(loader, &to->w_up, "w_up", &from->w_up, from->b_up, hidden, dim, false) &&
+           load_linear(loader, &to->w_down, "w_down", &from->w_down, from->b_down, dim, hidden,
+                       false);
+}
+
+static bool same_matrix(const Matrix *a, const Matrix *b) {
+    return a->data == b->data && a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols &&
+           a->rope_dim == b->rope_dim && a->scales == b->scales;
+}
+
+// What stands before and after the layers. A tied head is the embedding itself, uploaded once.
+static bool load_ends(Loader *loader, const Weights *w) {
+    Model *m = loader->m;
+    const Config *c = &m->config;
+    if (!w->final_norm) return absent(loader, "final_norm");
+    if (!load_matrix(loader, &m->token_embedding, "token_embedding", &w->token_embedding,
+                     c->vocab_size, c->dim, false) ||
+        !load_matrix(loader, &m->position_embedding, "position_embedding", &w->position_embedding,
+                     c->max_seq_len, c->dim, c->position != POSITION_LEARNED) ||
+        !load_vector(loader, &m->embedding_norm.weight, "embedding_norm", w->embedding_norm,
+                     c->dim) ||
+        !load_vector(loader, &m->final_norm.weight, "final_norm", w->final_norm, c->dim) ||
+        !load_vector(loader, &m->final_norm.bias, "final_norm", w->final_norm_bias, c->dim))
+        return false;
+    if (!same_matrix(&w->head, &w->token_embedding))
+        return load_matrix(loader, &m->head, "head", &w->head, c->vocab_size, c->dim, false);
+    m->head = m->token_embedding;
+    return true;
+}
+
+static double weights_bytes(const Config *c, const Weights *w) {
+    double total = matrix_bytes(&w->token_embedding) + matrix_bytes(&w->position_embedding);
+    if (!same_matrix(&w->head, &w->token_embedding)) total += matrix_bytes(&w->head);
+    for (int l = 0; l < c->n_layers; l++) {
+        const LayerWeights *layer = &w->layers[l];
+        const Matrix *all[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
+                               &layer->w_gate, &layer->w_up, &layer->w_down};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            total += matrix_bytes(all[i]);
+    }
+    return total;
+}
+
+bool model_upload(Model *m, const Weights *weights, Error *error) {
+    Loader loader = {.m = m, .weights = weights, .error = error};
+    loader.total = weights_bytes(&m->config, weights);
+    m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
+    if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");
+    if (!load_ends(&loader, weights)) return false;
+    for (int l = 0; l < m->config.n_layers; l++) {
+        snprintf(loader.prefix, sizeof loader.prefix, "layers.%d.", l);
+        if (!load_layer(&loader, &m->layers[l], &weights->layers[l])) return false;
+    }
+    return true;
+}

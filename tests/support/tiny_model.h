@@ -1,0 +1,45 @@
+// A small random model in memory, of any shape and type: what tests of model/ run on.
+//
+//     TinyModel *tiny = tiny_model_open(&(TinyShape){.n_layers = 2, ...});
+//     Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
+//     model_close(model);
+//     tiny_model_close(tiny);
+#pragma once
+
+#include "weights/config.h"
+#include "weights/weights.h"
+
+typedef struct TinyShape {
+    int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len;
+    DType dtype;       // of all matrices; a type that `quantise` can write
+    bool untied;       // else the head is the embedding
+    bool plain_ffn;    // no gate
+    bool biases;       // on q, k, v, o, up and down
+    bool layer_norm;   // LayerNorm with biases instead of RMSNorm
+    bool post_norms;   // on both branches
+    bool no_pre_norms; // with post_norms: OLMo 2
+    bool learned;      // learned positions instead of RoPE
+    QkNorm qk_norm;
+    int window; // of every layer
+    uint64_t seed;
+} TinyShape;
+
+enum { TINY_MAX_PIECES = 1024 };
+
+typedef struct TinyModel {
+    Config config;
+    Weights weights;
+    void *pieces[TINY_MAX_PIECES]; // all that was allocated
+    int n_pieces;
+} TinyModel;
+
+// Odd sizes: three query heads per key-value head, head_dim 40, nothing a power of two.
+TinyShape tiny_shape(void);
+
+TinyModel *tiny_model_open(const TinyShape *shape); // aborts the test program without memory
+void tiny_model_close(TinyModel *tiny);
+
+// A matrix of normal random numbers with the given deviation, in any type that `quantise` writes;
+// F16 where the blocks do not fit the columns.
+Matrix tiny_matrix(TinyModel *tiny, DType dtype, int rows, int cols, float deviation,
+                   uint64_t *seed);
