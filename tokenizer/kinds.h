@@ -8,10 +8,10 @@
 
 #include "tokenizer/tokenizer.h"
 
+#include "weights/limits.h"
+
 enum {
-    LIMIT_TOKEN_BYTES = 64 << 10, // of one spelling
-    LIMIT_ADDED_BYTES = 1 << 10,  // of one text that is cut out: it bounds the search at each byte
-    LIMIT_MERGES = 1 << 22,
+    LIMIT_ADDED_BYTES = 1024, // of one text that is cut out: it bounds the search at each byte
     LIMIT_STOPS = 32,
 };
 

@@ -2,8 +2,6 @@
 // over the spellings. What the tokens mean is the kinds' business.
 #include "tokenizer/kinds.h"
 
-#include "weights/config.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,9 +40,9 @@ static bool total_length(const Vocabulary *v, size_t *total, Error *error) {
                          LIMIT_VOCAB);
     *total = 0; // cannot overflow: 2^22 tokens of 2^16 bytes
     for (size_t i = 0; i < v->n_tokens; i++) {
-        if (v->tokens[i].length > LIMIT_TOKEN_BYTES)
+        if (v->tokens[i].length > LIMIT_TOKEN_LENGTH)
             return error_set(error, ERROR_FILE, "token %zu: %zu bytes long (at most %d)", i,
-                             v->tokens[i].length, LIMIT_TOKEN_BYTES);
+                             v->tokens[i].length, LIMIT_TOKEN_LENGTH);
         *total += v->tokens[i].length;
     }
     return true;
