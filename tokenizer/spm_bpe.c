@@ -18,9 +18,10 @@ typedef struct Part { // bytes of the normalised text
 } Part;
 
 typedef struct SpmBpe {
-    int32_t bytes[256]; // id of each byte's token, or -1
-    int32_t unk_id;     // -1: none
-    size_t longest;     // bytes of the longest piece
+    int32_t bytes[256];     // id of each byte's token, or -1
+    int32_t unk_id;         // -1: none
+    size_t longest;         // bytes of the longest piece
+    bool before_space[256]; // some piece has U+2581 directly after this byte
     // For pieces of type UNUSED only, else NULL: how long the left half of each was when it was
     // last considered, and room to take such pieces apart again.
     uint32_t *left_length; // (n_tokens)
@@ -135,13 +136,34 @@ static size_t normalise(char *out, const char *text, size_t length, bool prefix)
     return n;
 }
 
+// The end of the word that begins at `start`: the next U+2581 that no piece could hold together
+// with the byte before it. Words can be joined one by one then, with the same result as all at
+// once.
+static size_t word_end(const SpmBpe *spm, const char *text, size_t start, size_t length) {
+    for (size_t i = start + 1; i + SPM_SPACE_LENGTH <= length; i++) {
+        if (text[i] == SPM_SPACE[0] && !memcmp(text + i, SPM_SPACE, SPM_SPACE_LENGTH) &&
+            !spm->before_space[(uint8_t)text[i - 1]])
+            return i;
+    }
+    return length;
+}
+
+static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
+    size_t longest = 0;
+    for (size_t start = 0, end; start < length; start = end) {
+        end = word_end(spm, text, start, length);
+        if (end - start > longest) longest = end - start;
+    }
+    return longest;
+}
+
 // One symbol for each character; a byte that belongs to none is one of its own.
-static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *text,
-                               size_t length) {
+static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *text, size_t start,
+                               size_t end) {
     size_t count = 0;
-    for (size_t i = 0; i < length;) {
+    for (size_t i = start; i < end;) {
         uint32_t codepoint;
-        size_t n = utf8_decode(text + i, length - i, &codepoint);
+        size_t n = utf8_decode(text + i, end - i, &codepoint);
         if (!n) n = 1;
         symbols[count++] =
             (Symbol){.start = (uint32_t)i, .length = (uint32_t)n, .id = find_word(t, text + i, n)};
@@ -150,20 +172,36 @@ static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *
     return count;
 }
 
-static bool encode_normalised(const Tokenizer *t, IdList *ids, const char *text, size_t length,
-                              Symbol *symbols, Error *error) {
+static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *text) {
+    const Tokenizer *t = out->tokenizer;
     Stretch stretch = {t, text};
-    Output out = {.tokenizer = t, .ids = ids, .error = error};
-    size_t count = split_characters(t, symbols, text, length);
-    if (!merge_symbols(symbols, count, spm_rule, &stretch, &t->work->steps, error)) return false;
+    if (!merge_symbols(symbols, count, spm_rule, &stretch, &t->work->steps, out->error))
+        return false;
     for (uint32_t i = 0; i < count; i = symbols[i].next) {
         const Symbol *s = &symbols[i];
         bool unused = s->id >= 0 && t->types[s->id] == TOKEN_UNUSED;
-        bool good = unused ? put_unused(&out, s->id, text, (Part){s->start, s->length})
-                           : put_piece(&out, s->id, text + s->start, s->length);
+        bool good = unused ? put_unused(out, s->id, text, (Part){s->start, s->length})
+                           : put_piece(out, s->id, text + s->start, s->length);
         if (!good) return false;
     }
     return true;
+}
+
+static bool encode_normalised(Output *out, const char *text, size_t length) {
+    const SpmBpe *spm = out->tokenizer->state;
+    size_t longest = longest_word(spm, text, length); // in bytes, so at least its characters
+    Symbol *symbols = malloc((longest + 1) * sizeof *symbols);
+    if (!symbols)
+        return error_set(out->error, ERROR_MEMORY, "out of memory for a word of %zu bytes",
+                         longest);
+    bool good = true;
+    for (size_t start = 0, end; good && start < length; start = end) {
+        end = word_end(spm, text, start, length);
+        size_t count = split_characters(out->tokenizer, symbols, text, start, end);
+        good = encode_word(out, symbols, count, text);
+    }
+    free(symbols);
+    return good;
 }
 
 // The space before a stretch is set again after an added token, as llama.cpp does.
@@ -173,15 +211,11 @@ static bool spm_encode(const Tokenizer *t, IdList *ids, const char *text, size_t
     if (length > UINT32_MAX / SPM_SPACE_LENGTH - 2)
         return error_set(error, ERROR_MEMORY, "a text of %zu bytes is too long", length);
     char *normal = malloc((length + 1) * SPM_SPACE_LENGTH);
-    Symbol *symbols = malloc((length + 1) * sizeof *symbols); // a byte is at most one character
-    bool good = normal && symbols;
-    if (good) {
-        size_t n = normalise(normal, text, length, t->prefixes_space);
-        good = encode_normalised(t, ids, normal, n, symbols, error);
-    } else {
-        error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
-    }
-    free(symbols);
+    if (!normal)
+        return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
+    size_t count = normalise(normal, text, length, t->prefixes_space);
+    Output out = {.tokenizer = t, .ids = ids, .error = error};
+    bool good = encode_normalised(&out, normal, count);
     free(normal);
     return good;
 }
@@ -198,6 +232,13 @@ static const TokenizerKind SPM_BPE = {.encode = spm_encode, .piece = spm_piece, 
 
 // ---- opening ----
 
+static void note_spaces(SpmBpe *spm, TextSpan spelling) {
+    for (size_t i = 1; i + SPM_SPACE_LENGTH <= spelling.length; i++) {
+        if (!memcmp(spelling.text + i, SPM_SPACE, SPM_SPACE_LENGTH))
+            spm->before_space[(uint8_t)spelling.text[i - 1]] = true;
+    }
+}
+
 static bool open_state(Tokenizer *t, int unk_id, Error *error) {
     SpmBpe *spm = t->state = calloc(1, sizeof *spm);
     if (!spm) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
@@ -212,6 +253,7 @@ static bool open_state(Tokenizer *t, int unk_id, Error *error) {
         if (t->types[i] == TOKEN_UNKNOWN && spm->unk_id < 0) spm->unk_id = (int32_t)i;
         if (t->tokens[i].length > spm->longest) spm->longest = t->tokens[i].length;
         unused |= t->types[i] == TOKEN_UNUSED;
+        if (is_word(t, (int32_t)i)) note_spaces(spm, t->tokens[i]);
     }
     if (unk_id >= 0 && (size_t)unk_id < t->n_tokens) spm->unk_id = unk_id;
     if (!unused) return true;
