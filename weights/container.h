@@ -5,7 +5,7 @@
 //   2. the plan: plan_reserve, every TensorPlan, plan_finish, then its own rules about gaps over
 //      plan_order; nothing is computed from a tensor before plan_finish has accepted all of them;
 //   3. family and naming, config (family_defaults, then the file's own keys; not config_finish),
-//      interleaved, head_required; vocabulary and generation where the format has them.
+//      head_required; vocabulary and generation where the format has them.
 // checkpoint.c then runs config_finish and families_assign, which compares the shape of every
 // tensor with the one derived from Config and fills Weights.
 //
@@ -35,7 +35,6 @@ struct Checkpoint {
 
     const Family *family;
     Naming naming;
-    bool interleaved;   // rows of wq and wk are in Meta's order (GGUF llama, llama2.c)
     bool head_required; // the file says that the head is not tied
     Config config;
     Weights weights;
@@ -55,11 +54,15 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error);
 // Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front.
 const Mapping *container_map(Checkpoint *checkpoint, const char *path, Error *error);
 
+// Refuses nothing, prepares everything: ids -1, nothing said. For checkpoint.c and tests.
+void vocabulary_init(Vocabulary *vocabulary);
+
 // Makes tensors and used for n tensors, zeroed, and sets n_tensors. n at most LIMIT_TENSORS.
 bool plan_reserve(Checkpoint *checkpoint, uint64_t n, Error *error);
 
-// Bytes that a tensor's dtype and shape come to: false where they do not fit 63 bits, a dimension
-// is zero, or the last one is no multiple of the block. Needs dtype, n_dims, shape; sets bytes.
+// Bytes that a tensor's dtype and shape come to: false where they do not fit 63 bits or the last
+// dimension is no multiple of the block. Needs name, dtype, n_dims, shape; sets bytes (0 where a
+// dimension is 0).
 // (Q8_GROUP: of the int8 elements; the scales are the reader's own.)
 bool plan_measure(TensorPlan *tensor, Error *error);
 

@@ -1,0 +1,220 @@
+// Opening a model: which container is it, let its reader fill the plan, check, assign, hand out.
+#include "weights/bytes.h"
+#include "weights/container.h"
+#include "weights/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+void vocabulary_init(Vocabulary *v) {
+    *v = (Vocabulary){.bos_id = -1,
+                      .eos_id = -1,
+                      .eot_id = -1,
+                      .eom_id = -1,
+                      .unk_id = -1,
+                      .pad_id = -1,
+                      .add_bos = -1,
+                      .add_eos = -1,
+                      .add_space_prefix = -1};
+}
+
+const Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
+    Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
+    char *copy = arena_text(&c->arena, path, strlen(path), error);
+    if (!mapping || !copy) return NULL;
+    if (!mapping_open(mapping, copy, error)) {
+        error_prefix(error, path);
+        return NULL;
+    }
+    Mapping **end = &c->files;
+    while (*end)
+        end = &(*end)->next;
+    *end = mapping;
+    c->file_bytes += mapping->size;
+    return mapping;
+}
+
+// ---- which container ----
+
+// What people pass by mistake, named in the message.
+static bool foreign(const uint8_t *data, size_t size, Error *error) {
+    static const struct {
+        const char *magic, *text;
+    } KNOWN[] = {
+        {"version https://git-lfs",
+         "this is a Git LFS pointer, not the model: fetch the real file"},
+        {"PK\x03\x04", "this is a zip archive (a PyTorch file?), not a model that limpid reads"},
+        {"PK", "this is a zip archive, not a model that limpid reads"},
+        {"\x1f\x8b", "this is gzip, not a model: unpack it first"},
+        {"\xfd"
+         "7zXZ",
+         "this is xz, not a model: unpack it first"},
+        {"\x80\x02", "this is a Python pickle, which limpid does not read"},
+        {"<!doctype", "this is an HTML page, not a model: the download failed"},
+        {"<html", "this is an HTML page, not a model: the download failed"},
+        {"FUGG", "this is GGUF with its bytes swapped (big-endian), which limpid does not read"},
+        {"gguf", "the magic is \"gguf\", wanted \"GGUF\""},
+        {"tjgg", "this is ggjt, the format before GGUF: convert it to GGUF"},
+        {"ggjt", "this is ggjt, the format before GGUF: convert it to GGUF"},
+        {"fmgg", "this is ggmf, a format before GGUF: convert it to GGUF"},
+        {"lmgg", "this is ggml, a format before GGUF: convert it to GGUF"},
+        {"{", "this is JSON, not a model: give the directory that it is in"},
+    };
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
+        size_t length = strlen(KNOWN[i].magic);
+        bool letters = KNOWN[i].magic[0] == '<';
+        if (size < length) continue;
+        if (letters ? !strncasecmp((const char *)data, KNOWN[i].magic, length)
+                    : !memcmp(data, KNOWN[i].magic, length))
+            return !error_set(error, ERROR_FILE, "%s", KNOWN[i].text);
+    }
+    return false;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+// A safetensors file starts with the length of its JSON header; read as llama2.c's dim and
+// hidden_dim it would mean hidden_dim 0, so the two cannot be taken for one another.
+static bool is_safetensors(const Mapping *file) {
+    return file->size > 8 && file->data[8] == '{' && load_u64(file->data) <= LIMIT_JSON_HEADER;
+}
+
+static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
+    const Mapping *file = c->files;
+    if (file->size < 4)
+        return error_set(error, ERROR_FILE, "truncated header: the file has %zu bytes", file->size);
+    if (!memcmp(file->data, "GGUF", 4)) return gguf_read(c, vocabulary_only, error);
+    if (vocabulary_only)
+        return error_set(error, ERROR_FILE, "no vocabulary: this is not a GGUF file");
+    if (is_safetensors(file)) return safetensors_read(c, error);
+    // A llama2.c file begins with its dim, which could spell another format's two-byte magic.
+    bool may_be_dim = load_u32(file->data) <= LIMIT_DIM;
+    if (!may_be_dim && foreign(file->data, file->size, error)) return false;
+    return ends_with(file->path, ".safetensors") ? safetensors_read(c, error)
+                                                 : llama2c_read(c, error);
+}
+
+// ---- opening ----
+
+static void release_pages(void *owner, const Matrix *matrix) {
+    const Checkpoint *c = owner;
+    size_t bytes = matrix->rows * dtype_row_bytes(matrix->dtype, matrix->cols);
+    for (const Mapping *file = c->files; file; file = file->next) {
+        uintptr_t start = (uintptr_t)file->data, at = (uintptr_t)matrix->data;
+        if (at >= start && at - start < file->size) mapping_drop(file, matrix->data, bytes);
+    }
+}
+
+static Checkpoint *checkpoint_new(const char *path, Error *error) {
+    Checkpoint *c = calloc(1, sizeof *c);
+    if (!c) {
+        error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", sizeof *c);
+        return NULL;
+    }
+    config_init(&c->config);
+    vocabulary_init(&c->vocabulary);
+    c->generation = (GenerationDefaults){-1, -1, -1, -1, -1};
+    c->path = arena_text(&c->arena, path, strlen(path), error);
+    if (c->path) return c;
+    checkpoint_close(c);
+    return NULL;
+}
+
+// What every container has in common, after its reader has filled the plan.
+static bool complete(Checkpoint *c, Error *error) {
+    if (!config_finish(&c->config, error) || !families_assign(c, error)) return false;
+    c->weights.release = release_pages;
+    c->weights.owner = c;
+    return true;
+}
+
+// Ends every kind of opening: success hands the checkpoint over, failure frees it.
+static bool conclude(Checkpoint **out, Checkpoint *c, bool ok, Error *error) {
+    if (!ok && c) error_prefix(error, c->path);
+    if (!ok) checkpoint_close(c);
+    *out = ok ? c : NULL;
+    return ok;
+}
+
+bool checkpoint_open(Checkpoint **out, const char *path, Error *error) {
+    struct stat status;
+    Checkpoint *c = checkpoint_new(path, error);
+    bool ok = c != NULL;
+    if (ok && !stat(path, &status) && S_ISDIR(status.st_mode))
+        ok = safetensors_read(c, error);
+    else
+        ok = ok && container_map(c, path, error) && read_file(c, false, error);
+    return conclude(out, c, ok && complete(c, error), error);
+}
+
+bool checkpoint_open_vocabulary(Checkpoint **out, const char *path, Error *error) {
+    Checkpoint *c = checkpoint_new(path, error);
+    return conclude(out, c, c && container_map(c, path, error) && read_file(c, true, error), error);
+}
+
+bool checkpoint_open_memory(Checkpoint **out, const char *name, const void *bytes, size_t size,
+                            Error *error) {
+    Checkpoint *c = checkpoint_new(name, error);
+    Mapping *mapping = c ? arena_alloc(&c->arena, 1, sizeof *mapping, error) : NULL;
+    if (mapping) {
+        *mapping = (Mapping){.path = c->path, .data = bytes, .size = size, .slot = -1};
+        c->files = mapping;
+        c->file_bytes = size;
+    }
+    return conclude(out, c, mapping && read_file(c, false, error) && complete(c, error), error);
+}
+
+void checkpoint_close(Checkpoint *c) {
+    if (!c) return;
+    for (Mapping *file = c->files; file; file = file->next)
+        mapping_close(file);
+    arena_free(&c->arena);
+    free(c);
+}
+
+// ---- what it holds ----
+
+const Config *checkpoint_config(const Checkpoint *c) {
+    return &c->config;
+}
+const Weights *checkpoint_weights(const Checkpoint *c) {
+    return &c->weights;
+}
+const Vocabulary *checkpoint_vocabulary(const Checkpoint *c) {
+    return &c->vocabulary;
+}
+const GenerationDefaults *checkpoint_generation(const Checkpoint *c) {
+    return &c->generation;
+}
+const char *checkpoint_path(const Checkpoint *c) {
+    return c->path;
+}
+const char *checkpoint_container(const Checkpoint *c) {
+    return c->container;
+}
+uint64_t checkpoint_file_bytes(const Checkpoint *c) {
+    return c->file_bytes;
+}
+size_t checkpoint_unused(const Checkpoint *c) {
+    return c->n_unused;
+}
+
+const TensorPlan *checkpoint_tensors(const Checkpoint *c, size_t *count) {
+    *count = c->n_tensors;
+    return c->tensors;
+}
+
+const char *checkpoint_unused_name(const Checkpoint *c, size_t i) {
+    return i < c->n_unused ? c->tensors[c->unused[i]].name : NULL;
+}
+
+bool checkpoint_damaged(const Checkpoint *c) {
+    for (const Mapping *file = c->files; file; file = file->next)
+        if (mapping_damaged(file)) return true;
+    return false;
+}

@@ -1,0 +1,138 @@
+// Every range check on hyper-parameters, and every number derived from them, whatever the
+// container.
+#include "weights/config.h"
+
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+
+void config_init(Config *config) {
+    *config = (Config){
+        .norm_eps = 1e-5f,
+        .gated_ffn = true,
+        .embedding_scale = 1.0f,
+        .rope = {.theta = 10000.0f, .sign = 1.0f},
+        .rope_local = {.theta = 10000.0f, .sign = 1.0f},
+        .bos_id = -1,
+    };
+}
+
+static bool int_in(const char *name, long long got, long long low, long long high, Error *error) {
+    if (got >= low && got <= high) return true;
+    return error_set(error, ERROR_FILE, "%s: got %lld, wanted %lld to %lld", name, got, low, high);
+}
+
+// NaN is in no range.
+static bool float_in(const char *name, float got, float low, float high, Error *error) {
+    if (got >= low && got <= high) return true;
+    return error_set(error, ERROR_FILE, "%s: got %g, wanted %g to %g", name, (double)got,
+                     (double)low, (double)high);
+}
+
+static bool sizes(Config *c, Error *error) {
+    if (!int_in("dim", c->dim, 1, LIMIT_DIM, error) ||
+        !int_in("hidden_dim", c->hidden_dim, 1, LIMIT_DIM, error) ||
+        !int_in("n_layers", c->n_layers, 1, LIMIT_LAYERS, error) ||
+        !int_in("n_heads", c->n_heads, 1, LIMIT_HEADS, error) ||
+        !int_in("n_kv_heads", c->n_kv_heads, 1, c->n_heads, error) ||
+        !int_in("vocab_size", c->vocab_size, 1, LIMIT_VOCAB, error) ||
+        !int_in("max_seq_len", c->max_seq_len, 1, LIMIT_CONTEXT, error))
+        return false;
+    if (c->n_heads % c->n_kv_heads)
+        return error_set(error, ERROR_FILE, "n_heads: got %d, wanted a multiple of n_kv_heads (%d)",
+                         c->n_heads, c->n_kv_heads);
+    if (!c->head_dim) {
+        if (c->dim % c->n_heads)
+            return error_set(error, ERROR_FILE, "dim: got %d, wanted a multiple of n_heads (%d)",
+                             c->dim, c->n_heads);
+        c->head_dim = c->dim / c->n_heads;
+    }
+    if (!int_in("head_dim", c->head_dim, 1, LIMIT_DIM, error)) return false;
+    // Both factors are bounded, so the products fit an int.
+    c->q_dim = c->n_heads * c->head_dim;
+    c->kv_dim = c->n_kv_heads * c->head_dim;
+    return int_in("n_heads * head_dim", c->q_dim, 1, LIMIT_DIM, error);
+}
+
+static bool scaling(const RopeConfig *r, Error *error) {
+    switch (r->scaling) {
+    case ROPE_PLAIN: return true;
+    case ROPE_LINEAR:
+    case ROPE_DYNAMIC_NTK: return float_in("rope factor", r->factor, 1e-3f, 1e6f, error);
+    case ROPE_LLAMA3:
+        return float_in("rope factor", r->factor, 1e-3f, 1e6f, error) &&
+               float_in("rope low_freq_factor", r->low_freq_factor, 1e-3f, 1e6f, error) &&
+               float_in("rope high_freq_factor", r->high_freq_factor,
+                        nextafterf(r->low_freq_factor, INFINITY), 1e6f, error) &&
+               int_in("rope original_max_seq_len", r->original_max_seq_len, 1, LIMIT_CONTEXT,
+                      error);
+    case ROPE_YARN:
+        return float_in("rope factor", r->factor, 1e-3f, 1e6f, error) &&
+               float_in("rope beta_fast", r->beta_fast, 1e-3f, 1e6f, error) &&
+               float_in("rope beta_slow", r->beta_slow, 1e-3f, 1e6f, error) &&
+               float_in("rope mscale", r->mscale, 0.0f, 1e6f, error) &&
+               float_in("rope mscale_all_dim", r->mscale_all_dim, 0.0f, 1e6f, error) &&
+               int_in("rope original_max_seq_len", r->original_max_seq_len, 1, LIMIT_CONTEXT,
+                      error);
+    case ROPE_LONGROPE:
+        if (!r->long_factor || !r->short_factor)
+            return error_set(error, ERROR_FILE, "rope: longrope without its factors");
+        return int_in("rope original_max_seq_len", r->original_max_seq_len, 1, LIMIT_CONTEXT,
+                      error);
+    }
+    return error_set(error, ERROR_FILE, "rope: scaling %d is not known", (int)r->scaling);
+}
+
+static bool rope(const RopeConfig *r, Error *error) {
+    if (r->sign != 1.0f && r->sign != -1.0f)
+        return error_set(error, ERROR_FILE, "rope sign: got %g, wanted 1 or -1", (double)r->sign);
+    return float_in("rope theta", r->theta, 1.0f, 1e18f, error) &&
+           float_in("rope attention_factor", r->attention_factor, 0.0f, 1e6f, error) &&
+           scaling(r, error);
+}
+
+static bool rotation(Config *c, Error *error) {
+    if (c->position != POSITION_ROPE) {
+        c->rope_dim = 0;
+        return true;
+    }
+    if (!c->rope_dim) c->rope_dim = c->head_dim;
+    if (!int_in("rope_dim", c->rope_dim, 2, c->head_dim, error)) return false;
+    if (c->rope_dim % 2)
+        return error_set(error, ERROR_FILE, "rope_dim: got %d, wanted an even number", c->rope_dim);
+    return rope(&c->rope, error) && rope(&c->rope_local, error);
+}
+
+static bool layers(Config *c, Error *error) {
+    float scale =
+        c->attention_scale != 0.0f ? c->attention_scale : (float)(1.0 / sqrt((double)c->head_dim));
+    for (int l = 0; l < c->n_layers; l++) {
+        LayerConfig *layer = &c->layers[l];
+        if (layer->attention_scale == 0.0f) layer->attention_scale = scale;
+        if (!int_in("window", layer->window, 0, LIMIT_CONTEXT, error) ||
+            !float_in("attention_scale", layer->attention_scale, 1e-9f, 1e9f, error))
+            return false;
+    }
+    return true;
+}
+
+// An id outside the vocabulary means "none"; files say so with 2^32 - 1.
+static void special_ids(Config *c) {
+    int kept = 0;
+    if (c->bos_id < 0 || c->bos_id >= c->vocab_size) c->bos_id = -1;
+    for (int i = 0; i < c->n_eos_ids; i++)
+        if (c->eos_ids[i] >= 0 && c->eos_ids[i] < c->vocab_size) c->eos_ids[kept++] = c->eos_ids[i];
+    c->n_eos_ids = kept;
+}
+
+bool config_finish(Config *c, Error *error) {
+    if (!sizes(c, error) || !int_in("n_eos_ids", c->n_eos_ids, 0, LIMIT_EOS_IDS, error) ||
+        !float_in("norm_eps", c->norm_eps, 0.0f, FLT_MAX, error) ||
+        !float_in("embedding_scale", c->embedding_scale, 1e-9f, 1e9f, error) ||
+        !float_in("attention_scale", c->attention_scale, 0.0f, 1e9f, error) ||
+        !float_in("logit_softcap", c->logit_softcap, 0.0f, 1e9f, error) || !rotation(c, error) ||
+        !layers(c, error))
+        return false;
+    special_ids(c);
+    return true;
+}

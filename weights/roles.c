@@ -1,0 +1,312 @@
+// Tensors meet their roles: each is found by its name, its type and shape are compared with what
+// the Config asks for, and Weights gets a Matrix over the file's bytes or a float32 copy.
+#include "weights/roles.h"
+#include "weights/container.h"
+#include "weights/quant.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum Extent {
+    ONE,
+    DIM,
+    HIDDEN,
+    Q_DIM,
+    KV_DIM,
+    Q_NORM,
+    K_NORM,
+    VOCAB,
+    CONTEXT,
+    PAIRS
+} Extent;
+typedef enum Home { IN_WEIGHTS, IN_LAYER, IN_CONFIG } Home;
+
+typedef struct RoleInfo {
+    const char *name; // as Weights has it
+    Home home;
+    size_t offset;     // in Weights, LayerWeights or Config
+    Extent rows, cols; // cols ONE: a float32 vector, else a Matrix
+    bool rotary;       // rows follow RoPE's pairing
+} RoleInfo;
+
+#define WEIGHT(field) #field, IN_WEIGHTS, offsetof(Weights, field)
+#define LAYER(field) #field, IN_LAYER, offsetof(LayerWeights, field)
+
+static const RoleInfo ROLES[ROLE_COUNT] = {
+    [ROLE_EMBEDDING] = {WEIGHT(token_embedding), VOCAB, DIM, false},
+    [ROLE_POSITION] = {WEIGHT(position_embedding), CONTEXT, DIM, false},
+    [ROLE_FINAL_NORM] = {WEIGHT(final_norm), DIM, ONE, false},
+    [ROLE_FINAL_NORM_BIAS] = {WEIGHT(final_norm_bias), DIM, ONE, false},
+    [ROLE_HEAD] = {WEIGHT(head), VOCAB, DIM, false},
+    [ROLE_ROPE_DIVISORS] = {"rope.divisors", IN_CONFIG, offsetof(Config, rope.divisors), PAIRS, ONE,
+                            false},
+    [ROLE_ATT_NORM] = {LAYER(att_norm), DIM, ONE, false},
+    [ROLE_ATT_NORM_BIAS] = {LAYER(att_norm_bias), DIM, ONE, false},
+    [ROLE_WQ] = {LAYER(wq), Q_DIM, DIM, true},
+    [ROLE_WK] = {LAYER(wk), KV_DIM, DIM, true},
+    [ROLE_WV] = {LAYER(wv), KV_DIM, DIM, false},
+    [ROLE_WO] = {LAYER(wo), DIM, Q_DIM, false},
+    [ROLE_BQ] = {LAYER(bq), Q_DIM, ONE, true},
+    [ROLE_BK] = {LAYER(bk), KV_DIM, ONE, true},
+    [ROLE_BV] = {LAYER(bv), KV_DIM, ONE, false},
+    [ROLE_BO] = {LAYER(bo), DIM, ONE, false},
+    [ROLE_Q_NORM] = {LAYER(q_norm), Q_NORM, ONE, true},
+    [ROLE_K_NORM] = {LAYER(k_norm), K_NORM, ONE, true},
+    [ROLE_ATT_POST_NORM] = {LAYER(att_post_norm), DIM, ONE, false},
+    [ROLE_FFN_NORM] = {LAYER(ffn_norm), DIM, ONE, false},
+    [ROLE_FFN_NORM_BIAS] = {LAYER(ffn_norm_bias), DIM, ONE, false},
+    [ROLE_W_GATE] = {LAYER(w_gate), HIDDEN, DIM, false},
+    [ROLE_W_UP] = {LAYER(w_up), HIDDEN, DIM, false},
+    [ROLE_W_DOWN] = {LAYER(w_down), DIM, HIDDEN, false},
+    [ROLE_B_UP] = {LAYER(b_up), HIDDEN, ONE, false},
+    [ROLE_B_DOWN] = {LAYER(b_down), DIM, ONE, false},
+    [ROLE_FFN_POST_NORM] = {LAYER(ffn_post_norm), DIM, ONE, false},
+};
+
+static size_t extent(const Config *c, Extent what) {
+    int per_head = c->qk_norm == QK_NORM_FULL_WIDTH ? 0 : c->head_dim;
+    switch (what) {
+    case ONE: return 1;
+    case DIM: return (size_t)c->dim;
+    case HIDDEN: return (size_t)c->hidden_dim;
+    case Q_DIM: return (size_t)c->q_dim;
+    case KV_DIM: return (size_t)c->kv_dim;
+    case Q_NORM: return (size_t)(per_head ? per_head : c->q_dim);
+    case K_NORM: return (size_t)(per_head ? per_head : c->kv_dim);
+    case VOCAB: return (size_t)c->vocab_size;
+    case CONTEXT: return (size_t)c->max_seq_len;
+    case PAIRS: return (size_t)c->rope_dim / 2;
+    }
+    return 0;
+}
+
+// One walk over the table for one layer, or for the tensors outside the layers (layer -1).
+typedef struct Pass {
+    Checkpoint *checkpoint;
+    const char *prefix;
+    int layer;
+    Error *error;
+} Pass;
+
+typedef char PatternText[LIMIT_NAME_LENGTH + 32];
+
+static void pattern_text(PatternText out, const char *pattern, const char *prefix, int layer) {
+    size_t used = 0;
+    for (; *pattern && used < sizeof(PatternText) - 16; pattern++) {
+        char *at = out + used;
+        size_t room = sizeof(PatternText) - used;
+        if (*pattern == '~')
+            used += (size_t)snprintf(at, room, "%s", prefix);
+        else if (*pattern == '#')
+            used += (size_t)snprintf(at, room, "%d", layer);
+        else
+            out[used++] = *pattern;
+    }
+    out[used] = '\0';
+}
+
+static void *role_field(const Pass *pass, Role role) {
+    Checkpoint *c = pass->checkpoint;
+    char *home = ROLES[role].home == IN_LAYER    ? (char *)&c->weights.layers[pass->layer]
+                 : ROLES[role].home == IN_CONFIG ? (char *)&c->config
+                                                 : (char *)&c->weights;
+    return home + ROLES[role].offset;
+}
+
+static bool is_vector(Role role) {
+    return ROLES[role].cols == ONE;
+}
+
+static bool role_filled(const Pass *pass, Role role) {
+    const void *field = role_field(pass, role);
+    return is_vector(role) ? *(const float *const *)field != NULL
+                           : ((const Matrix *)field)->data != NULL;
+}
+
+static void shape_text(char *out, size_t size, const uint64_t *shape, uint32_t n_dims) {
+    size_t used = 0;
+    for (uint32_t i = 0; i < n_dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu64, i ? ", " : "", shape[i]);
+}
+
+// The shape that the roles of a tensor add up to, against the one it has.
+static bool shape_fits(const Pass *pass, const TensorPlan *tensor, const Role *roles) {
+    const Config *config = &pass->checkpoint->config;
+    uint64_t wanted[2] = {0, extent(config, ROLES[roles[0]].cols)};
+    uint32_t n_dims = is_vector(roles[0]) ? 1 : 2;
+    for (int i = 0; i < 3 && roles[i]; i++)
+        wanted[0] += extent(config, ROLES[roles[i]].rows);
+    if (tensor->n_dims == n_dims && tensor->shape[0] == wanted[0] &&
+        (n_dims == 1 || tensor->shape[1] == wanted[1]))
+        return true;
+    char wanted_text[64] = "", got_text[128] = "", layer[24] = "";
+    shape_text(wanted_text, sizeof wanted_text, wanted, n_dims);
+    shape_text(got_text, sizeof got_text, tensor->shape, tensor->n_dims);
+    if (pass->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", pass->layer);
+    return error_set(pass->error, ERROR_FILE, "tensor \"%s\" (%s%s): wanted (%s), got (%s)",
+                     tensor->name, layer, ROLES[roles[0]].name, wanted_text, got_text);
+}
+
+// Rows of q and k as the container has them: only the row order of the Matrix matters.
+static Matrix row_order(const Checkpoint *c, Role role) {
+    Matrix order = {0};
+    if (ROLES[role].rotary && c->family->interleaved[c->naming]) {
+        order.head_dim = (uint32_t)c->config.head_dim;
+        order.rope_dim = (uint32_t)c->config.rope_dim;
+    }
+    return order;
+}
+
+static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
+                        size_t count) {
+    Checkpoint *c = pass->checkpoint;
+    if (tensor->dtype > DTYPE_BF16)
+        return error_set(pass->error, ERROR_FILE,
+                         "tensor \"%s\" (%s): type %s, wanted F32, F16 or BF16", tensor->name,
+                         ROLES[role].name, dtype_info(tensor->dtype)->name);
+    float *values = arena_alloc(&c->arena, count, sizeof *values, pass->error);
+    if (!values) return false;
+    Matrix order = row_order(c, role);
+    size_t size = dtype_row_bytes(tensor->dtype, 1);
+    for (size_t i = 0; i < count; i++)
+        dequantise(values + i, tensor->dtype,
+                   tensor->data + (first + matrix_stored_row(&order, i)) * size, 1);
+    *(const float **)role_field(pass, role) = values;
+    return true;
+}
+
+static void take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
+                        size_t count) {
+    Matrix matrix = row_order(pass->checkpoint, role);
+    size_t cols = (size_t)tensor->shape[1];
+    matrix.dtype = tensor->dtype;
+    matrix.rows = count;
+    matrix.cols = cols;
+    matrix.data = tensor->data + first * dtype_row_bytes(tensor->dtype, cols);
+    if (tensor->dtype == DTYPE_Q8_GROUP) {
+        matrix.group_size = tensor->group_size;
+        matrix.scales = tensor->scales + first * (cols / tensor->group_size) * sizeof(float);
+    }
+    *(Matrix *)role_field(pass, role) = matrix;
+}
+
+// Fills every role of one tensor. A role that two names bring is a contradiction.
+static bool take(const Pass *pass, size_t item, const TensorName *name) {
+    Checkpoint *c = pass->checkpoint;
+    const TensorPlan *tensor = &c->tensors[item];
+    c->used[item] = true;
+    if (name->need == IGNORED) return true;
+    if (!shape_fits(pass, tensor, name->roles)) return false;
+    size_t first = 0;
+    for (int i = 0; i < 3 && name->roles[i]; i++) {
+        Role role = name->roles[i];
+        size_t count = extent(&c->config, ROLES[role].rows);
+        if (role_filled(pass, role))
+            return error_set(pass->error, ERROR_FILE, "tensor \"%s\": %s stands there already",
+                             tensor->name, ROLES[role].name);
+        if (is_vector(role)) {
+            if (!take_vector(pass, tensor, role, first, count)) return false;
+        } else {
+            take_matrix(pass, tensor, role, first, count);
+        }
+        first += count;
+    }
+    return true;
+}
+
+static bool of_layer(const TensorName *name) {
+    return strchr(name->pattern, '#') != NULL;
+}
+
+static bool run_pass(const Pass *pass) {
+    Checkpoint *c = pass->checkpoint;
+    const TensorName *names = c->family->tensors[c->naming];
+    PatternText text;
+    for (const TensorName *name = names; name->pattern; name++) {
+        if (of_layer(name) != (pass->layer >= 0)) continue;
+        pattern_text(text, name->pattern, pass->prefix, pass->layer);
+        int64_t item = names_find(&c->names, text);
+        if (item >= 0 && !take(pass, (size_t)item, name)) return false;
+        bool wanted = name->need == REQUIRED || (name->roles[0] == ROLE_HEAD && c->head_required);
+        if (wanted && !role_filled(pass, name->roles[0]))
+            return error_set(pass->error, ERROR_FILE, "tensor \"%s\" is missing", text);
+    }
+    return true;
+}
+
+// The prefix under which the first tensor of the table is found, or the first prefix.
+static const char *find_prefix(const Checkpoint *c) {
+    const char *const *prefixes = c->family->prefixes[c->naming];
+    const char *first = prefixes[0] ? prefixes[0] : "";
+    PatternText text;
+    for (int i = 0; i < 3 && prefixes[i]; i++) {
+        pattern_text(text, c->family->tensors[c->naming]->pattern, prefixes[i], 0);
+        if (names_find(&c->names, text) >= 0) return prefixes[i];
+    }
+    return first;
+}
+
+// A tensor that no role uses would change the result if it belonged to the model: one inside an
+// existing layer or in the one that would come next (so the number of layers is wrong), or one
+// beside a tensor that is used (its bias).
+static bool belongs(const Checkpoint *c, const char *name, const char *prefix) {
+    const char *last = strrchr(name, '.');
+    PatternText text;
+    for (const TensorName *row = c->family->tensors[c->naming]; row->pattern; row++) {
+        const char *number = strchr(row->pattern, '#');
+        pattern_text(text, row->pattern, prefix, 0);
+        if (!number) {
+            size_t stem = last ? (size_t)(last - name) + 1 : 0;
+            if (stem && !strncmp(text, name, stem) && !strchr(text + stem, '.')) return true;
+            continue;
+        }
+        size_t before = (size_t)(strchr(text, '0') - text); // prefixes hold no digit
+        if (strncmp(text, name, before)) continue;
+        uint64_t layer = 0;
+        const char *digit = name + before;
+        for (; *digit >= '0' && *digit <= '9' && layer < LIMIT_LAYERS; digit++)
+            layer = layer * 10 + (uint64_t)(*digit - '0');
+        return digit > name + before && *digit == '.' && layer <= (uint64_t)c->config.n_layers;
+    }
+    return false;
+}
+
+static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->n_tensors; i++)
+        count += !c->used[i];
+    c->unused = arena_alloc(&c->arena, count, sizeof *c->unused, error);
+    if (!c->unused) return false;
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        if (c->used[i]) continue;
+        if (belongs(c, c->tensors[i].name, prefix))
+            return error_set(error, ERROR_FILE,
+                             "tensor \"%s\" has no use in architecture \"%s\" with %d layers",
+                             c->tensors[i].name, c->family->name, c->config.n_layers);
+        c->unused[c->n_unused++] = (uint32_t)i;
+    }
+    return true;
+}
+
+static bool divisors_sound(const Config *config, Error *error) {
+    for (int i = 0; config->rope.divisors && i < config->rope_dim / 2; i++) {
+        float divisor = config->rope.divisors[i];
+        if (!(divisor >= 1e-6f && divisor <= 1e9f))
+            return error_set(error, ERROR_FILE, "rope_freqs.weight: element %d is %g", i,
+                             (double)divisor);
+    }
+    return true;
+}
+
+bool families_assign(Checkpoint *c, Error *error) {
+    const char *prefix = find_prefix(c);
+    c->weights.layers =
+        arena_alloc(&c->arena, (uint64_t)c->config.n_layers, sizeof *c->weights.layers, error);
+    if (!c->weights.layers) return false;
+    for (int layer = -1; layer < c->config.n_layers; layer++)
+        if (!run_pass(&(Pass){c, prefix, layer, error})) return false;
+    if (!c->weights.head.data) c->weights.head = c->weights.token_embedding; // tied
+    return divisors_sound(&c->config, error) && list_unused(c, prefix, error);
+}
