@@ -271,7 +271,6 @@ bool llama2c_read(Checkpoint *checkpoint, Error *error) {
     if (!checkpoint->family) return false;
     family_defaults(checkpoint->family, &checkpoint->config);
     fill_config(&checkpoint->config, &header);
-    checkpoint->interleaved = true;
     checkpoint->head_required = !header.tied;
     return true;
 }

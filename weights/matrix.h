@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// How the elements of a row are stored. The block layouts are drawn in quant.c.
+// How the elements of a row are stored. The block layouts are drawn in unpack.c.
 typedef enum DType {
     DTYPE_F32,
     DTYPE_F16,

@@ -1,8 +1,7 @@
-// The types as such: names and sizes, half and bfloat16, a row of a Matrix. What the elements of a
-// block are stands in quant_blocks.c, how they are made in quantise.c.
+// The types as such: names and sizes, half and bfloat16, elements as float32. Where each bit of a
+// block goes is drawn in unpack.c; how blocks are made stands in quantise.c.
 #include "weights/quant.h"
 #include "weights/bytes.h"
-#include "weights/quant_blocks.h"
 
 #include <assert.h>
 #include <string.h>
@@ -70,22 +69,34 @@ uint16_t float_to_bf16(float f) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static float float_element(DType dtype, const uint8_t *at) {
+    if (dtype == DTYPE_F32) return load_f32(at);
+    return dtype == DTYPE_F16 ? half_to_float(load_u16(at)) : bf16_to_float(load_u16(at));
+}
+
+// One product per element, one more sum in the affine types; ggml does the same, so the bits agree.
+static void dequantise_block(float *out, DType dtype, const uint8_t *block) {
+    const Matrix kind = {.dtype = dtype};
+    uint32_t group = matrix_group(&kind), size = dtype_info(dtype)->block;
+    int8_t q[256];
+    float s[16], m[16];
+    unpack(q, s, m, dtype, block, size);
+    for (uint32_t i = 0; i < size; i++) {
+        float product = s[i / group] * (float)q[i];
+        out[i] = dtype_is_affine(dtype) ? product + m[i / group] : product;
+    }
+}
+
 void dequantise(float *out, DType dtype, const void *blocks, size_t count) {
     const DTypeInfo *info = dtype_info(dtype);
     const uint8_t *block = blocks;
     assert(dtype != DTYPE_Q8_GROUP && count % info->block == 0);
-    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes)
-        DEQUANTISE_BLOCK[dtype](out + i, block);
-}
-
-bool quantise(void *blocks, DType dtype, const float *in, size_t count) {
-    const DTypeInfo *info = dtype_info(dtype);
-    uint8_t *block = blocks;
-    if (!QUANTISE_BLOCK[dtype]) return false;
-    assert(count % info->block == 0);
-    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes)
-        QUANTISE_BLOCK[dtype](block, in + i);
-    return true;
+    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes) {
+        if (info->block == 1)
+            out[i] = float_element(dtype, block);
+        else
+            dequantise_block(out + i, dtype, block);
+    }
 }
 
 void matrix_row(float *out, const Matrix *matrix, size_t row) {

@@ -1,7 +1,8 @@
 // How blocks are made: bit-equal to ggml's reference quantisers. The scale d is rounded to a half
 // only after its inverse was taken in float32, so quantising twice may differ from quantising once.
-#include "weights/quant_blocks.h"
+#include "weights/quant.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -120,8 +121,18 @@ static void q8_0_make(uint8_t *b, const float *in) {
     }
 }
 
-void (*const QUANTISE_BLOCK[DTYPE_COUNT])(uint8_t *, const float *) = {
+static void (*const MAKE_BLOCK[DTYPE_COUNT])(uint8_t *block, const float *in) = {
     [DTYPE_F32] = f32_make,   [DTYPE_F16] = f16_make,   [DTYPE_BF16] = bf16_make,
     [DTYPE_Q4_0] = q4_0_make, [DTYPE_Q4_1] = q4_1_make, [DTYPE_Q5_0] = q5_0_make,
     [DTYPE_Q5_1] = q5_1_make, [DTYPE_Q8_0] = q8_0_make,
 };
+
+bool quantise(void *blocks, DType dtype, const float *in, size_t count) {
+    const DTypeInfo *info = dtype_info(dtype);
+    uint8_t *block = blocks;
+    if (!MAKE_BLOCK[dtype]) return false;
+    assert(count % info->block == 0);
+    for (size_t i = 0; i < count; i += info->block, block += info->block_bytes)
+        MAKE_BLOCK[dtype](block, in + i);
+    return true;
+}
