@@ -1,0 +1,243 @@
+// project: every type of weights in every precision against plain double loops over what
+// quant.h says the elements are, within the bounds that precision.h implies.
+#include "kernels/precision.h"
+#include "tests/support/device.h"
+#include "weights/quant.h"
+
+enum { N = 5 };
+
+static const Precision PRECISIONS[] = {PRECISION_F32, PRECISION_A16, PRECISION_A8};
+
+// What one output may be off by. The sum itself: float32 rounding over `cols` terms, four times
+// what a random walk gives. The activations: half a step of the integers of their group, or of
+// bf16.
+static double bound(const Matrix *m, const float *w, const float *x, Precision precision) {
+    double sum = 0.0, steps = 0.0;
+    int levels = precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    for (size_t g = 0; g < m->cols; g += ACTIVATION_GROUP) {
+        double amax = 0.0, weights = 0.0;
+        for (size_t k = g; k < m->cols && k < g + ACTIVATION_GROUP; k++) {
+            amax = fmax(amax, fabs((double)x[k]));
+            weights += fabs((double)w[k]);
+            sum += fabs((double)w[k] * (double)x[k]);
+        }
+        steps += weights * (amax / levels) * 0.501;
+    }
+    double rounding = 4.0 * 0x1p-24 * sqrt((double)m->cols + 1.0) * sum + 1e-30;
+    if (precision == PRECISION_F32) return rounding;
+    // An affine type adds two large parts that may cancel: q * s and m, each rounded by itself.
+    if (matrix_group(m)) return 8.0 * rounding + steps;
+    return precision == PRECISION_A8 ? rounding + sum * 0x1.02p-7 : rounding;
+}
+
+static void check_matrix(Precision precision, const Matrix *m, const float *x, const float *bias,
+                         const float *out) {
+    float *w = malloc(m->cols * sizeof *w);
+    for (size_t r = 0; r < m->rows; r++) {
+        matrix_row(w, m, r);
+        for (size_t i = 0; i < N; i++) {
+            const float *row = x + i * m->cols;
+            double wanted = bias ? (double)bias[r] : 0.0;
+            for (size_t k = 0; k < m->cols; k++)
+                wanted += (double)w[k] * (double)row[k];
+            double allowed = bound(m, w, row, precision) + fabs(wanted) * 0x1p-23;
+            double got = (double)out[i * m->rows + r];
+            CHECK(fabs(got - wanted) <= allowed,
+                  "%s %s (%zu, %zu) row %zu of %zu: got %.9g, wanted %.9g +- %.2g",
+                  precision_name(precision), dtype_info(m->dtype)->name, m->rows, m->cols, i, r,
+                  got, wanted, allowed);
+        }
+    }
+    free(w);
+}
+
+// Two matrices of one call, the second with a bias.
+static void check_type(Precision precision, DType dtype, size_t rows, size_t cols) {
+    TestRandom random = {rows * 31 + cols + (uint64_t)dtype};
+    Device *device = test_device(2, precision);
+    Matrix a = random_matrix(&random, dtype, rows, cols);
+    Matrix b = random_matrix(&random, dtype, 2 * rows + 1, cols);
+    DeviceMatrix *da = device_matrix(device, &a), *db = device_matrix(device, &b);
+    device_reserve(device, N);
+    float *x = random_floats(&random, N * cols, 3.0f);
+    float *bias = random_floats(&random, b.rows, 1.0f);
+    float *dx = upload_floats(device, x, N * cols), *dbias = upload_floats(device, bias, b.rows);
+    float *out_a = poisoned(device, N * a.rows), *out_b = poisoned(device, N * b.rows);
+    project(device, dx, N, (Projection[]){{out_a, da, NULL}, {out_b, db, dbias}}, 2);
+    float *got_a = fetch(device, out_a, N * a.rows), *got_b = fetch(device, out_b, N * b.rows);
+    check_matrix(precision, &a, x, NULL, got_a);
+    check_matrix(precision, &b, x, bias, got_b);
+    free(got_a), free(got_b), free(x), free(bias);
+    test_device_close(device);
+    random_matrix_free(&a), random_matrix_free(&b);
+}
+
+static void check_types(Precision precision) {
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        size_t block = dtype_info(dtype)->block;
+        check_type(precision, dtype, 17, 3 * (block > 1 ? block : 64));
+        check_type(precision, dtype, 1, block > 1 ? block : 1);
+        check_type(precision, dtype, 33, block > 1 ? 2 * block : 40);
+    }
+}
+
+Test(project, f32_is_within_rounding_of_double) {
+    check_types(PRECISION_F32);
+}
+
+Test(project, a16_is_within_half_a_step_of_double) {
+    check_types(PRECISION_A16);
+}
+
+Test(project, a8_is_within_half_a_step_of_double) {
+    check_types(PRECISION_A8);
+}
+
+Test(project, columns_that_fill_no_vector) {
+    static const size_t COLS[] = {2, 15, 16, 17, 31, 33, 63, 100, 257};
+    for (size_t p = 0; p < 3; p++)
+        for (size_t i = 0; i < sizeof COLS / sizeof *COLS; i++) {
+            check_type(PRECISIONS[p], DTYPE_F32, 7, COLS[i]);
+            check_type(PRECISIONS[p], DTYPE_F16, 7, COLS[i]);
+            check_type(PRECISIONS[p], DTYPE_BF16, 7, COLS[i]);
+            check_type(PRECISIONS[p], DTYPE_Q8_GROUP, 7, COLS[i]);
+        }
+}
+
+// W (2, 32) in Q8_0: d = 0.5, q[0][0] = 3, q[0][31] = -128, q[1][1] = 5; x[0] = 127, x[1] = -2.
+// y = (0.5 * 3 * 127, 0.5 * 5 * -2) = (190.5, -5); x[31] = 1 adds -64 to the first.
+Test(project, a_block_by_hand) {
+    uint8_t blocks[2][34] = {{0}};
+    for (int r = 0; r < 2; r++)
+        blocks[r][1] = 0x38; // half 0x3800 = 0.5
+    blocks[0][2] = 3;
+    blocks[0][2 + 31] = 0x80;
+    blocks[1][2 + 1] = 5;
+    float x[32] = {127.0f, -2.0f, [31] = 1.0f};
+    for (size_t p = 0; p < 3; p++) {
+        Device *device = test_device(1, PRECISIONS[p]);
+        Matrix m = {.dtype = DTYPE_Q8_0, .rows = 2, .cols = 32, .data = blocks};
+        DeviceMatrix *dm = device_matrix(device, &m);
+        device_reserve(device, 1);
+        float *out = poisoned(device, 2);
+        project(device, upload_floats(device, x, 32), 1, &(Projection){out, dm, NULL}, 1);
+        float *got = fetch(device, out, 2);
+        // a16: one step is 127 / 32639, and x[1], x[31] may be half a step off.
+        CHECK_NEAR(got[0], 126.5, PRECISIONS[p] == PRECISION_A16 ? 64 * 0.5 * 127 / 32639.0 : 0);
+        CHECK_NEAR(got[1], -5.0, PRECISIONS[p] == PRECISION_A16 ? 2.5 * 0.5 * 127 / 32639.0 : 0);
+        free(got);
+        test_device_close(device);
+    }
+}
+
+static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, const float *x, int n) {
+    size_t cols = 256;
+    float *out = poisoned(device, (size_t)n * rows);
+    float *dx = upload_floats(device, x, (size_t)n * cols);
+    project(device, dx, n, &(Projection){out, m, NULL}, 1);
+    float *got = fetch(device, out, (size_t)n * rows);
+    device_free(device, dx);
+    device_free(device, out);
+    return got;
+}
+
+// One row at a time, any number together, one thread or three: the same bits.
+Test(project, rows_and_threads_do_not_change_a_bit) {
+    enum { ROWS = 45, COLS = 256, MOST = 37 };
+    static const int COUNTS[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, MOST};
+    for (int p = 0; p < 3; p++) {
+        for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            TestRandom random = {(uint64_t)dtype};
+            Matrix m = random_matrix(&random, dtype, ROWS, COLS);
+            float *x = random_floats(&random, MOST * COLS, 1.0f), *wanted = NULL;
+            for (int threads = 1; threads <= 3; threads += 2) {
+                Device *device = test_device(threads, PRECISIONS[p]);
+                DeviceMatrix *dm = device_matrix(device, &m);
+                device_reserve(device, MOST);
+                if (!wanted) wanted = project_rows(device, dm, ROWS, x, MOST);
+                for (size_t c = 0; c < sizeof COUNTS / sizeof *COUNTS; c++) {
+                    int first = MOST - COUNTS[c];
+                    float *got = project_rows(device, dm, ROWS, x + first * COLS, COUNTS[c]);
+                    CHECK(!memcmp(got, wanted + first * ROWS, sizeof(float) * ROWS * COUNTS[c]),
+                          "%s %s, %d rows, %d threads", precision_name(PRECISIONS[p]),
+                          dtype_info(dtype)->name, COUNTS[c], threads);
+                    free(got);
+                }
+                test_device_close(device);
+            }
+            free(wanted), free(x);
+            random_matrix_free(&m);
+        }
+    }
+}
+
+// The activations' scale group says NaN for a row with infinity or NaN in it, and for no other row.
+Test(project, what_is_not_finite_stays_so_and_stays_in_its_row) {
+    TestRandom random = {5};
+    for (int p = 0; p < 3; p++) {
+        for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            Matrix m = random_matrix(&random, dtype, 19, 256);
+            Device *device = test_device(1, PRECISIONS[p]);
+            DeviceMatrix *dm = device_matrix(device, &m);
+            device_reserve(device, 3);
+            float *x = random_floats(&random, 3 * 256, 1.0f);
+            x[256 + 200] = p == 1 ? INFINITY : NAN;
+            float *got = project_rows(device, dm, 19, x, 3);
+            for (int r = 0; r < 19; r++) {
+                CHECK(isfinite(got[r]) && isfinite(got[2 * 19 + r]), "a neighbour was spoilt");
+                CHECK(!isfinite(got[19 + r]), "%s %s hides what is not finite",
+                      precision_name(PRECISIONS[p]), dtype_info(dtype)->name);
+            }
+            free(got), free(x);
+            test_device_close(device);
+            random_matrix_free(&m);
+        }
+    }
+}
+
+Test(project, zeros_and_tiny_numbers_give_zero_or_nearly) {
+    TestRandom random = {6};
+    float x[2 * 256] = {0};
+    for (int k = 0; k < 256; k++)
+        x[256 + k] = 1e-42f; // their scale would be subnormal
+    for (int p = 0; p < 3; p++) {
+        for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            Matrix m = random_matrix(&random, dtype, 9, 256);
+            Device *device = test_device(1, PRECISIONS[p]);
+            DeviceMatrix *dm = device_matrix(device, &m);
+            device_reserve(device, 2);
+            float *got = project_rows(device, dm, 9, x, 2);
+            for (int r = 0; r < 18; r++)
+                CHECK_NEAR(got[r], 0.0, r < 9 ? 0.0 : 1e-39);
+            free(got);
+            test_device_close(device);
+            random_matrix_free(&m);
+        }
+    }
+}
+
+// Rows stored interleaved (GGUF llama, llama2.c) come out in the model's order.
+Test(project, follows_the_row_order) {
+    TestRandom random = {8};
+    Matrix m = random_matrix(&random, DTYPE_Q8_0, 3 * 10, 64);
+    float *x = random_floats(&random, 64, 1.0f);
+    for (int p = 0; p < 3; p++) {
+        Device *device = test_device(2, PRECISIONS[p]);
+        Matrix turned = m;
+        turned.head_dim = 10;
+        turned.rope_dim = 8; // 8 of 10 rows of a head; 0 2 4 6 1 3 5 7 | 8 9
+        static const int ORDER[] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 9};
+        DeviceMatrix *plain = device_matrix(device, &m), *other = device_matrix(device, &turned);
+        device_reserve(device, 1);
+        float *a = poisoned(device, 30), *b = poisoned(device, 30);
+        float *dx = upload_floats(device, x, 64);
+        project(device, dx, 1, (Projection[]){{a, plain, NULL}, {b, other, NULL}}, 2);
+        float *stored = fetch(device, a, 30), *got = fetch(device, b, 30);
+        for (int r = 0; r < 30; r++)
+            CHECK_NEAR(got[r], stored[r / 10 * 10 + ORDER[r % 10]], 0);
+        free(stored), free(got);
+        test_device_close(device);
+    }
+    free(x);
+    random_matrix_free(&m);
+}
