@@ -147,10 +147,10 @@ static bool check_coverage(const SafetensorsTensor *tensors, size_t count, size_
 static bool read_entries(SafetensorsTensor **tensors, size_t *count, const json_t *root,
                          const uint8_t *data, size_t start, size_t size, Arena *arena,
                          Error *error) {
-    size_t entries = json_object_size(root);
+    size_t entries = json_object_size(root) - !!json_object_get(root, "__metadata__");
     if (!json_is_object(root))
         return error_set(error, ERROR_FILE, "the header is %s, wanted an object", json_kind(root));
-    if (entries > LIMIT_TENSORS + 1)
+    if (entries > LIMIT_TENSORS)
         return error_set(error, ERROR_FILE, "%zu tensors (at most %d)", entries, LIMIT_TENSORS);
     *tensors = arena_alloc(arena, entries, sizeof **tensors, error);
     if (!*tensors) return false;
