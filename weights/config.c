@@ -100,7 +100,10 @@ static bool rotation(Config *c, Error *error) {
     if (!int_in("rope_dim", c->rope_dim, 2, c->head_dim, error)) return false;
     if (c->rope_dim % 2)
         return error_set(error, ERROR_FILE, "rope_dim: got %d, wanted an even number", c->rope_dim);
-    return rope(&c->rope, error) && rope(&c->rope_local, error);
+    bool local = false;
+    for (int l = 0; l < c->n_layers; l++)
+        local |= c->layers[l].local_rope;
+    return rope(&c->rope, error) && (!local || rope(&c->rope_local, error));
 }
 
 static bool layers(Config *c, Error *error) {
