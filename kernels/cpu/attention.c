@@ -1,7 +1,279 @@
-// Attention over the cache.
-#include "kernels/cpu/cpu.h"
+// Attention over the cache: how the work is cut and shared; lanes/attention.c does it.
+//
+// A pass is a few rows times the heads that share a KV head, at most 32 queries. The keys of a
+// query are cut into chunks of 256 at fixed positions; each chunk has a state (max, sum, out), and
+// states merge in rising order. So a row's bits depend on nothing but its own position:
+//   many passes   (a prompt, many sequences)   a thread walks all chunks of a pass and merges
+//   few passes    (one token, a long cache)    threads take single chunks, the caller merges
+#include "kernels/cpu/attention.h"
+#include "kernels/precision.h"
 
-void attention_reserve(Device *device, int max_rows) {
-    (void)device;
-    (void)max_rows;
+#include <math.h>
+#include <string.h>
+
+enum { WAVE_STATES = 16 }; // full states per thread for single chunks
+
+typedef struct AttentionWork {
+    const AttentionKernels *kernels;
+    Kv *kv;
+    int layer;
+    float *out;     // (n, n_heads, head_dim)
+    const float *q; // (n, n_heads, head_dim)
+    const Rows *rows;
+    const AttentionShape *shape;
+    float *weights_out; // (n, n_heads, max_seq_len)
+
+    int group;                   // heads that share a KV head,
+    int pass_heads, head_parts;  // so many of them in a pass, so many passes for all
+    int pass_rows, row_blocks;   // rows in a pass, so many passes for all
+    int first_chunk, last_chunk; // that any row sees
+    int wave_chunk, wave_chunks; // single chunks: those that are run at once
+} AttentionWork;
+
+// ---- scratch ----
+// Per thread: packed queries (32, head_dim), scores (32, 256), two states. Then, for single chunks,
+// a running state per pass and a state per pass and chunk.
+
+static size_t state_floats(size_t n_queries, size_t value_dim) {
+    return (2 * n_queries + 15) / 16 * 16 + n_queries * value_dim;
+}
+
+static AttentionState state_at(float *memory, size_t n_queries) {
+    return (AttentionState){memory, memory + n_queries, memory + (2 * n_queries + 15) / 16 * 16};
+}
+
+void attention_scratch(Device *device, Kv *kv) {
+    size_t threads = (size_t)device->n_threads;
+    size_t state = state_floats(ATTENTION_QUERIES, kv->value_dim);
+    kv->scratch_thread =
+        ATTENTION_QUERIES * kv->value_dim + ATTENTION_QUERIES * ATTENTION_CHUNK + 2 * state;
+    kv->scratch_wave = threads * WAVE_STATES * state;
+    size_t floats = threads * kv->scratch_thread + kv->scratch_wave;
+    kv->scratch = device_alloc(device, floats * sizeof *kv->scratch);
+}
+
+// ---- passes ----
+
+static int first_visible(const KeyPattern *pattern, int position) {
+    if (pattern->kind != PATTERN_CAUSAL || !pattern->window) return 0;
+    return position < pattern->window ? 0 : position - pattern->window + 1;
+}
+
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
+
+// The rows `row` .. of one sequence, before `end`, for `n_heads` heads from `head` on. Returns how
+// many rows.
+static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int end, int head,
+                     int n_heads, int thread) {
+    Kv *kv = w->kv;
+    const Rows *rows = w->rows;
+    float *scratch = kv->scratch + (size_t)thread * kv->scratch_thread;
+    int sequence = rows->sequences[row], n = 0, first = row;
+    pass->kv = kv;
+    pass->region = kv_region(kv, w->layer, sequence, head / w->group);
+    pass->pattern = w->shape->pattern;
+    pass->scale = w->shape->scale;
+    pass->packed = scratch;
+    pass->scores = scratch + ATTENTION_QUERIES * kv->value_dim;
+    for (; row < end && rows->sequences[row] == sequence; row++) {
+        int position = rows->positions[row];
+        for (int h = head; h < head + n_heads; h++, n++) {
+            size_t index = (size_t)row * (size_t)w->shape->n_heads + (size_t)h;
+            pass->first[n] = first_visible(&pass->pattern, position);
+            pass->last[n] = position;
+            pass->q[n] = w->q + index * (size_t)w->shape->head_dim;
+        }
+    }
+    pass->n_queries = n;
+    return row - first;
+}
+
+// Pass number p, from one of its rows on. KV heads are outside, so that a region stays in the
+// cache; blocks of rows run backwards: the longest come first. Returns the row after those taken,
+// or 0 where the pass has no more.
+static int next_rows(AttentionPass *pass, const AttentionWork *w, int p, int row, int thread) {
+    int block = w->row_blocks - 1 - p % w->row_blocks, part = p / w->row_blocks;
+    int head = part / w->head_parts * w->group, from = part % w->head_parts * w->pass_heads;
+    int begin = block * w->pass_rows, end = smaller(begin + w->pass_rows, w->rows->n);
+    if (row < begin) row = begin;
+    if (row >= end) return 0;
+    row +=
+        fill_pass(pass, w, row, end, head + from, smaller(w->pass_heads, w->group - from), thread);
+    w->kernels->pack(pass);
+    return row;
+}
+
+static void finish_pass(const AttentionWork *w, const AttentionPass *pass,
+                        const AttentionState *state) {
+    for (int i = 0; i < pass->n_queries; i++)
+        w->kernels->finish(w->out + (pass->q[i] - w->q), state, i, w->kv);
+}
+
+static void whole_passes(void *context, size_t begin, size_t end, int thread) {
+    const AttentionWork *w = context;
+    size_t value_dim = w->kv->value_dim;
+    AttentionPass pass;
+    for (size_t p = begin; p < end; p++) {
+        for (int row = 0; (row = next_rows(&pass, w, (int)p, row, thread));) {
+            float *memory = pass.scores + ATTENTION_QUERIES * ATTENTION_CHUNK;
+            size_t size = state_floats(ATTENTION_QUERIES, value_dim);
+            AttentionState state = state_at(memory, ATTENTION_QUERIES);
+            AttentionState next = state_at(memory + size, ATTENTION_QUERIES);
+            int first = pass.first[0], last = pass.last[0];
+            for (int i = 1; i < pass.n_queries; i++) {
+                first = smaller(first, pass.first[i]);
+                if (pass.last[i] > last) last = pass.last[i];
+            }
+            int chunk = first / ATTENTION_CHUNK;
+            w->kernels->chunk(&pass, chunk, &state);
+            while (++chunk <= last / ATTENTION_CHUNK) {
+                w->kernels->chunk(&pass, chunk, &next);
+                w->kernels->merge(&state, &next, pass.n_queries, value_dim);
+            }
+            finish_pass(w, &pass, &state);
+        }
+    }
+}
+
+// ---- single chunks ----
+
+// The state of pass p: the running one (slot 0), or of the chunk slot - 1 of the wave.
+static AttentionState wave_state(const AttentionWork *w, size_t n_threads, int p, int slot) {
+    size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads;
+    size_t index = (size_t)p * (size_t)(w->wave_chunks + 1) + (size_t)slot;
+    float *memory = w->kv->scratch + n_threads * w->kv->scratch_thread;
+    return state_at(memory + index * state_floats(n_queries, w->kv->value_dim), n_queries);
+}
+
+typedef struct WaveWork {
+    const AttentionWork *work;
+    size_t n_threads;
+} WaveWork;
+
+static void single_chunks(void *context, size_t begin, size_t end, int thread) {
+    const WaveWork *wave = context;
+    const AttentionWork *w = wave->work;
+    AttentionPass pass;
+    for (size_t item = begin; item < end; item++) {
+        int p = (int)(item / (size_t)w->wave_chunks), c = (int)(item % (size_t)w->wave_chunks);
+        AttentionState state = wave_state(w, wave->n_threads, p, c + 1);
+        next_rows(&pass, w, p, 0, thread);
+        w->kernels->chunk(&pass, w->wave_chunk + c, &state);
+    }
+}
+
+// Chunk by chunk, as many at once as there are states for.
+static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chunk_work) {
+    WaveWork wave = {w, (size_t)device->n_threads};
+    size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads, value_dim = w->kv->value_dim;
+    size_t room = w->kv->scratch_wave / state_floats(n_queries, value_dim) / (size_t)n_passes - 1;
+    int n_chunks = w->last_chunk - w->first_chunk + 1;
+    w->wave_chunks = room < (size_t)n_chunks ? (int)room : n_chunks;
+    for (int p = 0; p < n_passes; p++)
+        memset(wave_state(w, wave.n_threads, p, 0).sum, 0, n_queries * sizeof(float));
+    AttentionPass pass;
+    for (int c = w->first_chunk; c <= w->last_chunk; c += w->wave_chunks) {
+        w->wave_chunk = c;
+        int count = smaller(w->wave_chunks, w->last_chunk - c + 1);
+        // Chunks beyond the last are looked at and found empty.
+        device_run(device, single_chunks, &wave, (size_t)n_passes * (size_t)w->wave_chunks,
+                   work_chunk(chunk_work));
+        for (int p = 0; p < n_passes; p++) {
+            AttentionState running = wave_state(w, wave.n_threads, p, 0);
+            next_rows(&pass, w, p, 0, 0);
+            for (int slot = 1; slot <= count; slot++) {
+                AttentionState next = wave_state(w, wave.n_threads, p, slot);
+                w->kernels->merge(&running, &next, pass.n_queries, value_dim);
+            }
+            if (c + count > w->last_chunk) finish_pass(w, &pass, &running);
+        }
+    }
+}
+
+// ---- weights ----
+
+// The softmax itself of (row, head) items, for looking at: plain loops over the kernel's scores.
+static void weight_rows(void *context, size_t begin, size_t end, int thread) {
+    const AttentionWork *w = context;
+    size_t n_heads = (size_t)w->shape->n_heads, length = (size_t)w->kv->shape.max_seq_len;
+    AttentionPass pass;
+    for (size_t item = begin; item < end; item++) {
+        int row = (int)(item / n_heads), last = w->rows->positions[row];
+        float *weights = w->weights_out + item * length, max = -INFINITY, sum = 0;
+        fill_pass(&pass, w, row, row + 1, (int)(item % n_heads), 1, thread);
+        w->kernels->pack(&pass);
+        for (size_t t = 0; t < length; t++)
+            weights[t] = 0;
+        for (int c = pass.first[0] / ATTENTION_CHUNK; c <= last / ATTENTION_CHUNK; c++) {
+            w->kernels->scores(&pass, c);
+            int start = c * ATTENTION_CHUNK, stop = smaller(start + ATTENTION_CHUNK - 1, last);
+            for (int t = start > pass.first[0] ? start : pass.first[0]; t <= stop; t++)
+                weights[t] = pass.scores[t - start];
+        }
+        for (int t = pass.first[0]; t <= last; t++)
+            max = weights[t] > max ? weights[t] : max;
+        for (int t = pass.first[0]; t <= last; t++)
+            sum += weights[t] = exp_float(weights[t] - max);
+        for (int t = pass.first[0]; t <= last; t++)
+            weights[t] /= sum;
+    }
+}
+
+// ---- the operation ----
+
+// Multiply-adds per key that a query sees: the dot product, the exponential, the weighted value.
+static size_t key_work(const AttentionShape *shape) {
+    return 2 * (size_t)shape->head_dim + 8;
+}
+
+// Cuts the rows and heads into passes. As many rows share one as fill it, but no more than there
+// are beside each other in a sequence. Returns the multiply-adds of it all.
+static size_t cut(AttentionWork *w, bool *one_sequence) {
+    const Rows *rows = w->rows;
+    int runs = 1, first_key = INT32_MAX, last_key = 0;
+    size_t keys = 0;
+    for (int i = 0; i < rows->n; i++) {
+        int first = first_visible(&w->shape->pattern, rows->positions[i]);
+        if (i && rows->sequences[i] != rows->sequences[i - 1]) runs++;
+        first_key = smaller(first, first_key);
+        if (rows->positions[i] > last_key) last_key = rows->positions[i];
+        keys += (size_t)(rows->positions[i] - first + 1);
+    }
+    w->first_chunk = first_key / ATTENTION_CHUNK;
+    w->last_chunk = last_key / ATTENTION_CHUNK;
+    w->group = w->shape->n_heads / w->shape->n_kv_heads;
+    w->pass_heads = smaller(w->group, ATTENTION_QUERIES);
+    w->head_parts = (w->group + w->pass_heads - 1) / w->pass_heads;
+    w->pass_rows = smaller(ATTENTION_QUERIES / w->pass_heads, rows->n / runs);
+    w->row_blocks = (rows->n + w->pass_rows - 1) / w->pass_rows;
+    *one_sequence = runs == 1 || w->pass_rows == 1; // in every pass
+    return keys * (size_t)w->shape->n_heads * key_work(w->shape);
+}
+
+void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
+               const AttentionShape *shape, float *weights_out) {
+    if (!device_ok(device) || rows->n <= 0) return;
+    AttentionWork work = {.kernels = device->kernels->rows->attention,
+                          .kv = view->kv,
+                          .layer = view->layer,
+                          .out = out,
+                          .q = q,
+                          .rows = rows,
+                          .shape = shape,
+                          .weights_out = weights_out};
+    bool one_sequence;
+    size_t all = cut(&work, &one_sequence);
+    int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;
+    bool few = n_passes < 4 * device->n_threads && work.last_chunk > work.first_chunk;
+    if (device->n_threads > 1 && few && one_sequence) {
+        size_t queries = (size_t)work.pass_rows * (size_t)work.pass_heads;
+        run_waves(device, &work, n_passes, queries * ATTENTION_CHUNK * key_work(shape));
+    } else {
+        device_run(device, whole_passes, &work, (size_t)n_passes,
+                   work_chunk(all / (size_t)n_passes));
+    }
+    if (weights_out)
+        device_run(device, weight_rows, &work, (size_t)rows->n * (size_t)shape->n_heads, 1);
 }

@@ -33,9 +33,10 @@ struct Device {
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
     // device_matrix.
     size_t max_cols;            // of any matrix
+    size_t max_matrix_rows;     // of any matrix: sampling takes that many logits
     struct Activations *inputs; // project.c: one call's quantised rows
     void *panel_scratch;        // project.c: per thread, unpacked panels
-    struct RowScratch *rows;    // attention and its neighbours
+    struct RowScratch *rows;    // sample.c
     int max_rows;               // as given to device_reserve
 };
 
@@ -52,9 +53,16 @@ static inline bool device_ok(const Device *device) {
 // a chunk is worth some microseconds. `thread` (0 .. n_threads - 1) names scratch, never results.
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);
 
+// How many items make a chunk that is worth waking a thread for (two microseconds or more), when an
+// item costs about `work` multiply-adds. A divided or exponentiated element counts as 8.
+static inline size_t work_chunk(size_t work) {
+    size_t items = 65536 / (work ? work : 1);
+    return items ? items : 1;
+}
+
 // Parts of device_reserve; a failure goes into the device.
 void project_reserve(Device *device, int max_rows);   // project.c
-void attention_reserve(Device *device, int max_rows); // attention.c
+void attention_reserve(Device *device, int max_rows); // sampling: kv_open made the rest
 
 // The instruction sets in this program, best first, the last one portable; *count of them.
 const CpuKernels *const *isa_list(size_t *count);

@@ -1,0 +1,49 @@
+// What attention.c, which shares out the work, and lanes/attention.c, which does it, agree on.
+#pragma once
+
+#include "kernels/cpu/kv.h"
+
+enum {
+    ATTENTION_CHUNK = 256,  // positions between two merges; a multiple of KV_TILE
+    ATTENTION_QUERIES = 32, // most queries of one pass: rows x heads that share a KV head
+};
+
+// The softmax of some queries over the keys seen so far, before the division:
+//   max = max s_t,   sum = sum exp(s_t - max),   out = sum exp(s_t - max) v_t
+// sum = 0: no key was visible; max and out mean nothing then.
+typedef struct AttentionState {
+    float *max, *sum; // (n_queries)
+    float *out;       // (n_queries, value_dim)
+} AttentionState;
+
+// Some queries that look at the same region of the cache. Query i sees the positions first[i] ..
+// last[i] that the pattern of its position last[i] allows.
+typedef struct AttentionPass {
+    const Kv *kv;
+    const unsigned char *region;
+    KeyPattern pattern;
+    float scale;
+    int n_queries;
+    int first[ATTENTION_QUERIES], last[ATTENTION_QUERIES];
+    const float *q[ATTENTION_QUERIES]; // (head_dim) each
+    float *packed;                     // (n_queries * head_dim) q as `scores` reads it
+    float *scores;                     // (n_queries, ATTENTION_CHUNK)
+} AttentionPass;
+
+struct AttentionKernels {
+    // One key and value (head_dim) to their place in a region.
+    void (*write)(const Kv *kv, unsigned char *region, size_t position, const float *k,
+                  const float *v);
+    // Fills pass->packed; once, before the other two.
+    void (*pack)(const AttentionPass *pass);
+    // scores[i][t] = scale q_i . k_t for the positions t of chunk c; -infinity where query i does
+    // not see t. Tiles that no query sees are left alone.
+    void (*scores)(const AttentionPass *pass, int chunk);
+    // The state of all queries over chunk c alone.
+    void (*chunk)(const AttentionPass *pass, int chunk, const AttentionState *state);
+    // `state` over the chunks so far takes in `next`, the chunk after them.
+    void (*merge)(const AttentionState *state, const AttentionState *next, int n_queries,
+                  size_t value_dim);
+    // out (head_dim) = state's query i, divided by its sum.
+    void (*finish)(float *out, const AttentionState *state, int i, const Kv *kv);
+};

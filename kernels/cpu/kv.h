@@ -1,0 +1,46 @@
+// The cpu backend's key and value cache, shared by kv.c and attention.c.
+//
+// Every (layer, sequence, KV head) owns one contiguous region, so that attention walks two straight
+// streams. Positions are rounded up to tiles of 16; elements are float or IEEE half.
+//
+//   keys     tile 0: positions 0 .. 15              tile 1: positions 16 .. 31        ...
+//            channel 0:  k[0] k[1] ... k[15]        One position a lane: a dot product with a
+//            channel 1:  k[0] k[1] ... k[15]        query is one chain of fused multiply-adds
+//            ...                                    per lane, the same whatever stands in the
+//            channel head_dim - 1                   other lanes.
+//
+//   values   position 0: v[0] v[1] ... v[head_dim-1] 0 ..     One position a row of value_dim
+//            position 1: ...                                  (head_dim rounded up to 16).
+#pragma once
+
+#include "kernels/cpu/cpu.h"
+
+enum { KV_TILE = 16 };
+
+struct Kv {
+    KvShape shape;
+    size_t element;        // bytes: 2 or 4
+    size_t value_dim;      // head_dim rounded up to 16 lanes
+    size_t values_offset;  // bytes from the start of a region to its values
+    size_t region_bytes;   // a multiple of 64
+    unsigned char *memory; // (n_layers, n_sequences, n_kv_heads) regions
+    float *scratch;        // what attention needs besides; attention.c has its layout
+    size_t scratch_thread; // floats of it per thread, and after all threads,
+    size_t scratch_wave;   // floats for states of single chunks
+};
+
+// Where the region of one (layer, sequence, KV head) begins.
+static inline unsigned char *kv_region(const Kv *kv, int layer, int sequence, int head) {
+    size_t index = ((size_t)layer * (size_t)kv->shape.n_sequences + (size_t)sequence) *
+                       (size_t)kv->shape.n_kv_heads +
+                   (size_t)head;
+    return kv->memory + index * kv->region_bytes;
+}
+
+// Channel 0 of a position in the keys, counted in elements; the next channel is KV_TILE further.
+static inline size_t kv_key_index(size_t position, size_t head_dim) {
+    return position / KV_TILE * KV_TILE * head_dim + position % KV_TILE;
+}
+
+// Makes kv->scratch (attention.c).
+void attention_scratch(Device *device, Kv *kv);

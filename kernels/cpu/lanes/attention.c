@@ -1,0 +1,340 @@
+// Attention of a few queries over one chunk of 256 positions of one KV head.
+//
+// All queries that share the KV head (the heads of its group and, in a prompt, several rows) go
+// over a chunk together, so keys and values come from memory once:
+//   scores       16 positions in the lanes: s = fma(k[j], q[j], s), channel j after channel
+//   numerators   m = max s,  e = exp(s - m);  their sum in 16 lanes, tile after tile, then f32_sum
+//   values       16 channels in the lanes: out = fma(v[t], e[t], out), position t after position
+// How many queries and tiles share registers changes no bit: every result has its own chain.
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/simd.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Most queries, tiles and vectors of channels whose sums are in registers at once. AVX-512 has 32
+// registers of 16 lanes, AVX2 has 8.
+enum { MOST_QUERIES = 8, MOST_TILES = 4, MOST_VECTORS = 4 };
+#if ISA_avx512
+enum { SCORE_QUERIES = 8, SCORE_TILES = 2, FEW_TILES = 4, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
+#else
+enum { SCORE_QUERIES = 6, SCORE_TILES = 1, FEW_TILES = 2, VALUE_QUERIES = 3, VALUE_VECTORS = 2 };
+#endif
+
+INLINE F32x16 load_cached(const unsigned char *base, size_t index, bool half) {
+    return half ? f32_from_half((const uint16_t *)base + index)
+                : f32_load((const float *)base + index);
+}
+
+// ---- writing ----
+
+static void write_one(const Kv *kv, unsigned char *region, size_t position, const float *k,
+                      const float *v) {
+    size_t head_dim = (size_t)kv->shape.head_dim, key = kv_key_index(position, head_dim);
+    size_t value = position * kv->value_dim;
+    for (size_t j = 0; j < head_dim; j += KV_TILE) {
+        size_t count = head_dim - j < KV_TILE ? head_dim - j : KV_TILE;
+        F32x16 x = f32_load_part(v + j, count); // 0 in the padding
+        if (kv->shape.type == KV_F16) {
+            uint16_t lanes[KV_TILE], *keys = (uint16_t *)region + key + j * KV_TILE;
+            f32_to_half((uint16_t *)(region + kv->values_offset) + value + j, x);
+            f32_to_half(lanes, f32_load_part(k + j, count));
+            for (size_t i = 0; i < count; i++)
+                keys[i * KV_TILE] = lanes[i];
+        } else {
+            float *keys = (float *)region + key + j * KV_TILE;
+            f32_store((float *)(region + kv->values_offset) + value + j, x);
+            for (size_t i = 0; i < count; i++)
+                keys[i * KV_TILE] = k[j + i];
+        }
+    }
+}
+
+// ---- scores ----
+
+// How many of the queries that are left go together.
+static int block_of(int left, int most) {
+    if (left >= most) return most;
+    return left < 4 ? left : 4;
+}
+
+// Blocks of n queries after one another, each as (head_dim, n): one channel of all is contiguous.
+static void pack_queries(const AttentionPass *pass) {
+    int head_dim = pass->kv->shape.head_dim, n;
+    float *to = pass->packed;
+    for (int first = 0; first < pass->n_queries; first += n) {
+        n = block_of(pass->n_queries - first, SCORE_QUERIES);
+        for (int j = 0; j < head_dim; j++)
+            for (int i = 0; i < n; i++)
+                *to++ = pass->q[first + i][j];
+    }
+}
+
+// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on.
+INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys, int head_dim,
+                        float scale, const bool half, const int n, const int tiles) {
+    F32x16 sum[MOST_QUERIES][MOST_TILES];
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < tiles; t++)
+            sum[i][t] = f32_zero();
+    size_t tile = (size_t)head_dim * KV_TILE;
+    for (int j = 0; j < head_dim; j++, q += n) {
+        F32x16 k[MOST_TILES];
+        for (int t = 0; t < tiles; t++)
+            k[t] = load_cached(keys, (size_t)t * tile + (size_t)j * KV_TILE, half);
+        for (int i = 0; i < n; i++) {
+            F32x16 x = f32_set(q[i]);
+            for (int t = 0; t < tiles; t++)
+                sum[i][t] = f32_fma(k[t], x, sum[i][t]);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < tiles; t++)
+            f32_store(scores + i * ATTENTION_CHUNK + t * KV_TILE,
+                      f32_mul(sum[i][t], f32_set(scale)));
+}
+
+// The tiles begin .. end - 1, counted from position 0, for n queries.
+INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, int begin, int end,
+                      const bool half, const int n, const int tiles) {
+    int head_dim = pass->kv->shape.head_dim, step;
+    size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
+    for (int t = begin; t < end; t += step) {
+        const unsigned char *keys = pass->region + (size_t)t * tile_bytes;
+        float *to = scores + t * KV_TILE % ATTENTION_CHUNK;
+        step = end - t >= tiles ? tiles : 1;
+        if (step == tiles)
+            score_tiles(to, q, keys, head_dim, pass->scale, half, n, tiles);
+        else
+            score_tiles(to, q, keys, head_dim, pass->scale, half, n, 1);
+    }
+}
+
+INLINE void score_block(float *scores, const float *q, const AttentionPass *pass, int begin,
+                        int end, int n, const bool half) {
+    switch (n) {
+    case 1: score_run(scores, q, pass, begin, end, half, 1, FEW_TILES); break;
+    case 2: score_run(scores, q, pass, begin, end, half, 2, FEW_TILES); break;
+    case 3: score_run(scores, q, pass, begin, end, half, 3, FEW_TILES); break;
+    case 4: score_run(scores, q, pass, begin, end, half, 4, FEW_TILES); break;
+    default: score_run(scores, q, pass, begin, end, half, SCORE_QUERIES, SCORE_TILES);
+    }
+}
+
+// The positions lo .. hi that one query sees in a chunk (before the pattern), none where lo > hi.
+typedef struct Span {
+    int lo, hi;
+} Span;
+
+static Span span_of(const AttentionPass *pass, int i, int chunk) {
+    int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK - 1;
+    return (Span){pass->first[i] > start ? pass->first[i] : start,
+                  pass->last[i] < end ? pass->last[i] : end};
+}
+
+// -infinity for what is not seen in the tiles that the span touches.
+static void hide(const AttentionPass *pass, int i, Span span) {
+    float *scores = pass->scores + i * ATTENTION_CHUNK;
+    int from = span.lo / KV_TILE * KV_TILE, to = span.hi / KV_TILE * KV_TILE + KV_TILE;
+    for (int t = from; t < span.lo; t++)
+        scores[t % ATTENTION_CHUNK] = -INFINITY;
+    for (int t = span.hi + 1; t < to; t++)
+        scores[t % ATTENTION_CHUNK] = -INFINITY;
+    if (pass->pattern.kind == PATTERN_CAUSAL) return;
+    for (int t = span.lo; t <= span.hi; t++)
+        if (!key_visible(&pass->pattern, pass->last[i], t)) scores[t % ATTENTION_CHUNK] = -INFINITY;
+}
+
+static void chunk_scores(const AttentionPass *pass, int chunk) {
+    int lo = INT32_MAX, hi = -1, n, head_dim = pass->kv->shape.head_dim;
+    for (int i = 0; i < pass->n_queries; i++) {
+        Span span = span_of(pass, i, chunk);
+        if (span.lo > span.hi) continue;
+        if (span.lo < lo) lo = span.lo;
+        if (span.hi > hi) hi = span.hi;
+    }
+    if (hi < 0) return;
+    int begin = lo / KV_TILE, end = hi / KV_TILE + 1;
+    const float *q = pass->packed;
+    for (int i = 0; i < pass->n_queries; i += n, q += n * head_dim) {
+        float *scores = pass->scores + i * ATTENTION_CHUNK;
+        n = block_of(pass->n_queries - i, SCORE_QUERIES);
+        if (pass->kv->shape.type == KV_F16)
+            score_block(scores, q, pass, begin, end, n, true);
+        else
+            score_block(scores, q, pass, begin, end, n, false);
+    }
+    for (int i = 0; i < pass->n_queries; i++) {
+        Span span = span_of(pass, i, chunk);
+        if (span.lo <= span.hi) hide(pass, i, span);
+    }
+}
+
+// ---- softmax ----
+
+// Scores become exp(score - max); where all are -infinity, 0.
+static void numerators(float *scores, Span span, float *max, float *sum) {
+    int begin = span.lo % ATTENTION_CHUNK / KV_TILE * KV_TILE, end = span.hi % ATTENTION_CHUNK;
+    F32x16 largest = f32_set(-INFINITY), total = f32_zero();
+    for (int t = begin; t <= end; t += KV_TILE)
+        largest = f32_max(largest, f32_load(scores + t));
+    *max = f32_largest(largest);
+    F32x16 m = f32_set(*max == -INFINITY ? 0 : *max);
+    for (int t = begin; t <= end; t += KV_TILE) {
+        F32x16 e = f32_exp(f32_sub(f32_load(scores + t), m));
+        f32_store(scores + t, e);
+        total = f32_add(total, e);
+    }
+    *sum = f32_sum(total);
+}
+
+// ---- values ----
+
+// out (n, value_dim), `vectors` vectors of it, over the positions of a span.
+INLINE void add_values(float *out, const float *weights, const unsigned char *values,
+                       size_t value_dim, Span span, const bool half, const int n,
+                       const int vectors) {
+    F32x16 sum[MOST_QUERIES][MOST_VECTORS];
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < vectors; c++)
+            sum[i][c] = f32_load(out + (size_t)i * value_dim + c * 16);
+    const float *e = weights + span.lo % ATTENTION_CHUNK;
+    for (size_t t = (size_t)span.lo; t <= (size_t)span.hi; t++, e++) {
+        F32x16 v[MOST_VECTORS];
+        for (int c = 0; c < vectors; c++)
+            v[c] = load_cached(values, t * value_dim + (size_t)c * 16, half);
+        for (int i = 0; i < n; i++) {
+            F32x16 x = f32_set(e[i * ATTENTION_CHUNK]);
+            for (int c = 0; c < vectors; c++)
+                sum[i][c] = f32_fma(v[c], x, sum[i][c]);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < vectors; c++)
+            f32_store(out + (size_t)i * value_dim + c * 16, sum[i][c]);
+}
+
+INLINE void value_run(float *out, const float *weights, const AttentionPass *pass, Span span,
+                      const bool half, const int n, const int vectors) {
+    size_t value_dim = pass->kv->value_dim, step;
+    const unsigned char *values = pass->region + pass->kv->values_offset;
+    for (size_t c = 0; c < value_dim; c += step) {
+        const unsigned char *from = values + c * pass->kv->element;
+        step = value_dim - c >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
+        if (step > 16)
+            add_values(out + c, weights, from, value_dim, span, half, n, vectors);
+        else
+            add_values(out + c, weights, from, value_dim, span, half, n, 1);
+    }
+}
+
+INLINE void value_block_of(float *out, const float *weights, const AttentionPass *pass, Span span,
+                           int n, const bool half) {
+    switch (n) {
+    case 1: value_run(out, weights, pass, span, half, 1, MOST_VECTORS); break;
+    case 2: value_run(out, weights, pass, span, half, 2, VALUE_VECTORS); break;
+    case 3: value_run(out, weights, pass, span, half, 3, VALUE_VECTORS); break;
+    default: value_run(out, weights, pass, span, half, VALUE_QUERIES, VALUE_VECTORS);
+    }
+}
+
+static void value_block(float *out, const float *weights, const AttentionPass *pass, Span span,
+                        int n) {
+    if (span.lo > span.hi) return;
+    if (pass->kv->shape.type == KV_F16)
+        value_block_of(out, weights, pass, span, n, true);
+    else
+        value_block_of(out, weights, pass, span, n, false);
+}
+
+// n queries from `first` on: what they all see together, what is before and after it one by one.
+static void weigh_values(const AttentionPass *pass, int chunk, float *out, int first, int n) {
+    size_t value_dim = pass->kv->value_dim;
+    Span spans[MOST_QUERIES], all = {0, INT32_MAX};
+    for (int i = 0; i < n; i++) {
+        spans[i] = span_of(pass, first + i, chunk);
+        if (spans[i].lo > all.lo) all.lo = spans[i].lo;
+        if (spans[i].hi < all.hi) all.hi = spans[i].hi;
+    }
+    const float *weights = pass->scores + first * ATTENTION_CHUNK;
+    bool together = all.lo <= all.hi;
+    for (int i = 0; i < n; i++) {
+        Span before = {spans[i].lo, together ? all.lo - 1 : spans[i].hi};
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, 1);
+    }
+    if (!together) return;
+    value_block(out, weights, pass, all, n);
+    for (int i = 0; i < n; i++) {
+        Span after = {all.hi + 1, spans[i].hi};
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, 1);
+    }
+}
+
+// ---- states ----
+
+static void chunk_states(const AttentionPass *pass, int chunk, const AttentionState *state) {
+    size_t value_dim = pass->kv->value_dim;
+    int n;
+    chunk_scores(pass, chunk);
+    for (int i = 0; i < pass->n_queries; i++) {
+        Span span = span_of(pass, i, chunk);
+        state->max[i] = -INFINITY;
+        state->sum[i] = 0;
+        if (span.lo <= span.hi)
+            numerators(pass->scores + i * ATTENTION_CHUNK, span, state->max + i, state->sum + i);
+    }
+    memset(state->out, 0, (size_t)pass->n_queries * value_dim * sizeof *state->out);
+    for (int i = 0; i < pass->n_queries; i += n) {
+        n = pass->n_queries - i < VALUE_QUERIES ? pass->n_queries - i : VALUE_QUERIES;
+        weigh_values(pass, chunk, state->out + (size_t)i * value_dim, i, n);
+    }
+}
+
+static float lane_0(F32x16 x) {
+    float lanes[KV_TILE];
+    f32_store(lanes, x);
+    return lanes[0];
+}
+
+// With m = max(m1, m2):   sum = sum1 e^(m1 - m) + sum2 e^(m2 - m), and the same for out.
+static void merge_states(const AttentionState *state, const AttentionState *next, int n_queries,
+                         size_t value_dim) {
+    for (int i = 0; i < n_queries; i++) {
+        float *out = state->out + (size_t)i * value_dim;
+        const float *more = next->out + (size_t)i * value_dim;
+        if (next->sum[i] == 0) continue;
+        if (state->sum[i] == 0) {
+            state->max[i] = next->max[i];
+            state->sum[i] = next->sum[i];
+            memcpy(out, more, value_dim * sizeof *out);
+            continue;
+        }
+        float max = state->max[i] > next->max[i] ? state->max[i] : next->max[i];
+        F32x16 a = f32_exp(f32_set(state->max[i] - max)), b = f32_exp(f32_set(next->max[i] - max));
+        state->max[i] = max;
+        state->sum[i] =
+            lane_0(f32_fma(f32_set(next->sum[i]), b, f32_mul(f32_set(state->sum[i]), a)));
+        for (size_t c = 0; c < value_dim; c += 16)
+            f32_store(out + c, f32_fma(f32_load(more + c), b, f32_mul(f32_load(out + c), a)));
+    }
+}
+
+static void finish_query(float *out, const AttentionState *state, int i, const Kv *kv) {
+    size_t head_dim = (size_t)kv->shape.head_dim;
+    const float *from = state->out + (size_t)i * kv->value_dim;
+    F32x16 inverse = f32_div(f32_set(1.0f), f32_set(state->sum[i]));
+    for (size_t c = 0; c < head_dim; c += 16)
+        f32_store_part(out + c, f32_mul(f32_load(from + c), inverse),
+                       head_dim - c < 16 ? head_dim - c : 16);
+}
+
+extern const AttentionKernels ISA_NAME(attention_kernels);
+const AttentionKernels ISA_NAME(attention_kernels) = {
+    .write = write_one,
+    .pack = pack_queries,
+    .scores = chunk_scores,
+    .chunk = chunk_states,
+    .merge = merge_states,
+    .finish = finish_query,
+};

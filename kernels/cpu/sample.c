@@ -1,0 +1,337 @@
+// The next token from the logits. kernels.h has the definition, reference/sample.c sorts for it.
+//
+// Here nothing is sorted that cannot be drawn. One pass finds the largest logit of every 256; those
+// maxima alone bound what is among the top_k, and a threshold that sinks until the weights above it
+// reach top_p of the whole finds the nucleus. What stands above (some hundreds of 150,000) is
+// collected, sorted and cut. Weights are whole numbers, so the order of summing changes nothing.
+#include "kernels/cpu/sample.h"
+#include "kernels/precision.h"
+
+#include <math.h>
+#include <string.h>
+
+// Smaller keys come first; sorts are stable.
+typedef struct Candidate {
+    uint64_t key;
+    uint64_t weight;
+    uint32_t id;
+} Candidate;
+
+struct RowScratch {
+    size_t room;            // logits of a row
+    float *largest;         // (blocks)
+    uint64_t *sums;         // (blocks)
+    uint32_t *ids;          // (room)
+    Candidate *kept, *swap; // (room)
+};
+
+typedef struct SampleWork {
+    const SampleKernels *kernels;
+    struct RowScratch *scratch;
+    const SampleRule *rule;
+    const float *logits; // (count)
+    size_t count;
+    float max;
+    bool finite; // no NaN, no +infinity
+} SampleWork;
+
+static size_t blocks_of(size_t count) {
+    return (count + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+}
+
+void attention_reserve(Device *device, int max_rows) {
+    size_t vocab_size = device->max_matrix_rows;
+    struct RowScratch *s = device_alloc(device, sizeof *s);
+    (void)max_rows;
+    if (!s) return;
+    s->room = vocab_size;
+    s->largest = device_alloc(device, blocks_of(vocab_size) * sizeof *s->largest);
+    s->sums = device_alloc(device, blocks_of(vocab_size) * sizeof *s->sums);
+    s->ids = device_alloc(device, vocab_size * sizeof *s->ids);
+    s->kept = device_alloc(device, vocab_size * sizeof *s->kept);
+    s->swap = device_alloc(device, vocab_size * sizeof *s->swap);
+    device->rows = s;
+}
+
+// ---- argmax ----
+
+// The lowest index of the largest logit, -1 where a NaN is among them. Blocks are looked at in
+// slabs, so that it needs no scratch.
+static int argmax_row(const SampleKernels *kernels, const float *logits, size_t count) {
+    enum { SLAB = 64 };
+    float largest[SLAB], best = -INFINITY;
+    size_t at = 0;
+    for (size_t start = 0; start < count; start += SLAB * SAMPLE_BLOCK) {
+        size_t rest = count - start, n = rest < SLAB * SAMPLE_BLOCK ? rest : SLAB * SAMPLE_BLOCK;
+        if (!kernels->scan(largest, logits + start, n)) { // an infinity is in order, a NaN is not
+            for (size_t i = start; i < start + n; i++)
+                if (isnan(logits[i])) return -1;
+        }
+        for (size_t b = 0; b < blocks_of(n); b++) {
+            if (!(largest[b] > best)) continue;
+            best = largest[b];
+            at = start + b * SAMPLE_BLOCK;
+        }
+    }
+    while (logits[at] != best)
+        at++;
+    return (int)at;
+}
+
+typedef struct ArgmaxWork {
+    const SampleKernels *kernels;
+    int32_t *out;
+    const float *logits; // (n, vocab_size)
+    size_t vocab_size;
+} ArgmaxWork;
+
+static void argmax_task(void *context, size_t begin, size_t end, int thread) {
+    const ArgmaxWork *w = context;
+    for (size_t i = begin; i < end; i++)
+        w->out[i] = argmax_row(w->kernels, w->logits + i * w->vocab_size, w->vocab_size);
+    (void)thread;
+}
+
+void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {
+    if (!device_ok(device)) return;
+    ArgmaxWork work = {device->kernels->rows->sample, out, logits, (size_t)vocab_size};
+    device_run(device, argmax_task, &work, (size_t)n, work_chunk(2 * (size_t)vocab_size));
+}
+
+// ---- order ----
+
+// Rising with the float; equal floats, the two zeros among them, have equal keys.
+static uint32_t rising_key(float x) {
+    uint32_t bits;
+    x += 0.0f; // -0 becomes 0
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+static void insertion_sort(Candidate *c, size_t n) {
+    for (size_t i = 1; i < n; i++) {
+        Candidate x = c[i];
+        size_t at = i;
+        for (; at > 0 && c[at - 1].key > x.key; at--)
+            c[at] = c[at - 1];
+        c[at] = x;
+    }
+}
+
+// Stable, by key, of which the lowest `bytes` matter: byte by byte, the lowest first. Allocates
+// nothing, and a byte that all keys share costs one look.
+static void sort(struct RowScratch *s, size_t n, int bytes) {
+    if (n <= 32) {
+        insertion_sort(s->kept, n);
+        return;
+    }
+    for (int shift = 0; shift < 8 * bytes; shift += 8) {
+        size_t start[257] = {0};
+        for (size_t i = 0; i < n; i++)
+            start[(s->kept[i].key >> shift & 255) + 1]++;
+        if (start[(s->kept[0].key >> shift & 255) + 1] == n) continue;
+        for (int b = 0; b < 255; b++)
+            start[b + 1] += start[b];
+        for (size_t i = 0; i < n; i++)
+            s->swap[start[s->kept[i].key >> shift & 255]++] = s->kept[i];
+        Candidate *sorted = s->swap;
+        s->swap = s->kept;
+        s->kept = sorted;
+    }
+}
+
+// ---- weights and thresholds ----
+
+static uint64_t weight_of(const SampleWork *w, float logit) {
+    return (uint64_t)(exp_float((logit - w->max) / w->rule->temperature) * 0x1p40f);
+}
+
+// At least `n` logits are not below this: the n-th largest of the block maxima. Bit by bit the
+// largest key that so many maxima reach.
+static float bound_of_top(const SampleWork *w, size_t n) {
+    size_t n_blocks = blocks_of(w->count);
+    uint32_t bound = 0;
+    if (n > n_blocks) return -INFINITY;
+    uint32_t *keys = w->scratch->ids; // free until ids are gathered
+    for (size_t b = 0; b < n_blocks; b++)
+        keys[b] = rising_key(w->scratch->largest[b]);
+    for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
+        size_t reach = 0;
+        for (size_t b = 0; b < n_blocks; b++)
+            reach += keys[b] >= (bound | bit);
+        if (reach >= n) bound |= bit;
+    }
+    for (size_t b = 0; b < n_blocks; b++)
+        if (keys[b] == bound) return w->scratch->largest[b];
+    return -INFINITY;
+}
+
+// Every candidate that is not below the threshold, by rising id. Below 2^-40 of the largest, some
+// 27.7 temperatures down, weights are 0 and nothing can be drawn.
+static size_t gather(const SampleWork *w, float threshold) {
+    struct RowScratch *s = w->scratch;
+    float floor = w->max - 28.0f * w->rule->temperature;
+    if (!(threshold > floor)) threshold = floor;
+    size_t n = w->kernels->gather(s->ids, w->logits, w->count, s->largest, threshold);
+    for (size_t i = 0; i < n; i++) {
+        float logit = w->logits[s->ids[i]];
+        s->kept[i] = (Candidate){~rising_key(logit), weight_of(w, logit), s->ids[i]};
+    }
+    return n;
+}
+
+static uint64_t total_weight(const Candidate *c, size_t n) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += c[i].weight;
+    return total;
+}
+
+// Length of the shortest prefix with `share` of `total`; at least 1.
+static size_t prefix_with(const Candidate *c, size_t n, float share, uint64_t total) {
+    double wanted = (double)share * (double)total;
+    uint64_t sum = c[0].weight;
+    size_t kept = 1;
+    while (kept < n && (double)sum < wanted)
+        sum += c[kept++].weight;
+    return kept;
+}
+
+// ---- the cuts ----
+
+// The candidates that hold top_p of all the weight, sorted; some more may be among them.
+static size_t gather_nucleus(const SampleWork *w, uint64_t total) {
+    double wanted = (double)w->rule->top_p * (double)total;
+    for (float depth = 5.0f;; depth *= 2.0f) {
+        size_t n = gather(w, w->max - depth * w->rule->temperature);
+        if (depth >= 28.0f || (double)total_weight(w->scratch->kept, n) >= wanted) return n;
+    }
+}
+
+static size_t cut_min_p(Candidate *c, size_t n, float min_p) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((double)c[i].weight >= (double)min_p * 0x1p40) c[kept++] = c[i];
+    return kept ? kept : 1;
+}
+
+static size_t cut_typical(struct RowScratch *s, size_t n, float typical_p) {
+    uint64_t whole = total_weight(s->kept, n);
+    double total = (double)whole, entropy = 0;
+    for (size_t i = 0; i < n; i++) {
+        double p = (double)s->kept[i].weight / total;
+        if (p > 0) entropy -= p * log(p);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double p = (double)s->kept[i].weight / total;
+        double surprise = p > 0 ? fabs(-log(p) - entropy) : INFINITY;
+        memcpy(&s->kept[i].key, &surprise, sizeof surprise); // not negative: the bits rise with it
+    }
+    sort(s, n, 8);
+    return prefix_with(s->kept, n, typical_p, whole);
+}
+
+static int draw(struct RowScratch *s, size_t n, float uniform) {
+    for (size_t i = 0; i < n; i++)
+        s->kept[i].key = s->kept[i].id;
+    sort(s, n, 4);
+    unsigned __int128 total = total_weight(s->kept, n);
+    uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
+    size_t i = 0;
+    while ((sum += s->kept[i].weight) <= target)
+        i++;
+    return (int)s->kept[i].id;
+}
+
+// Nothing is cut: the block that the draw falls into, then the token in it.
+static int draw_from_all(const SampleWork *w, uint64_t total, float uniform) {
+    unsigned __int128 wide = total;
+    uint64_t target = (uint64_t)(wide * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
+    size_t b = 0;
+    while (sum + w->scratch->sums[b] <= target)
+        sum += w->scratch->sums[b++];
+    size_t t = b * SAMPLE_BLOCK;
+    while ((sum += weight_of(w, w->logits[t])) <= target)
+        t++;
+    return (int)t;
+}
+
+// ---- a row ----
+
+static void scan_task(void *context, size_t begin, size_t end, int thread) {
+    SampleWork *w = context;
+    size_t from = begin * SAMPLE_BLOCK, to = end * SAMPLE_BLOCK;
+    if (to > w->count) to = w->count;
+    if (!w->kernels->scan(w->scratch->largest + begin, w->logits + from, to - from))
+        __atomic_store_n(&w->finite, false, __ATOMIC_RELAXED);
+    (void)thread;
+}
+
+static void weigh_task(void *context, size_t begin, size_t end, int thread) {
+    const SampleWork *w = context;
+    size_t from = begin * SAMPLE_BLOCK, to = end * SAMPLE_BLOCK;
+    if (to > w->count) to = w->count;
+    w->kernels->weigh(w->scratch->sums + begin, w->logits + from, to - from, w->max,
+                      w->rule->temperature);
+    (void)thread;
+}
+
+static uint64_t weigh_all(Device *device, SampleWork *w) {
+    size_t n_blocks = blocks_of(w->count);
+    uint64_t total = 0;
+    device_run(device, weigh_task, w, n_blocks, work_chunk(16 * SAMPLE_BLOCK));
+    for (size_t b = 0; b < n_blocks; b++)
+        total += w->scratch->sums[b];
+    return total;
+}
+
+static int sample_row(Device *device, SampleWork *w, float uniform) {
+    const SampleRule *rule = w->rule;
+    struct RowScratch *s = w->scratch;
+    w->finite = true;
+    device_run(device, scan_task, w, blocks_of(w->count), work_chunk(2 * SAMPLE_BLOCK));
+    if (!w->finite) return -1;
+    w->max = -INFINITY;
+    for (size_t b = 0; b < blocks_of(w->count); b++)
+        if (s->largest[b] > w->max) w->max = s->largest[b];
+    if (w->max == -INFINITY) return 0;
+    if (rule->temperature == 0) return argmax_row(w->kernels, w->logits, w->count);
+
+    bool top_k = rule->top_k > 0 && (size_t)rule->top_k < w->count, top_p = rule->top_p < 1;
+    bool typical = rule->typical_p < 1;
+    uint64_t total = top_k || (!top_p && (typical || rule->min_p > 0)) ? 0 : weigh_all(device, w);
+    size_t n;
+    if (top_k)
+        n = gather(w, bound_of_top(w, (size_t)rule->top_k));
+    else if (top_p)
+        n = gather_nucleus(w, total);
+    else if (rule->min_p > 0)
+        n = gather(w, w->max + rule->temperature * (logf(rule->min_p) - 1e-3f));
+    else if (typical)
+        n = gather(w, -INFINITY);
+    else
+        return draw_from_all(w, total, uniform);
+    if (top_k || top_p || typical) sort(s, n, 4);
+    if (top_k && n > (size_t)rule->top_k) n = (size_t)rule->top_k;
+    if (top_p) n = prefix_with(s->kept, n, rule->top_p, top_k ? total_weight(s->kept, n) : total);
+    if (rule->min_p > 0) n = cut_min_p(s->kept, n, rule->min_p);
+    if (typical) n = cut_typical(s, n, rule->typical_p);
+    return draw(s, n, uniform);
+}
+
+void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
+            const SampleRule *rule, const float *uniform) {
+    if (!device_ok(device)) return;
+    if (!device->rows || (size_t)vocab_size > device->rows->room) {
+        device_fail(device, ERROR_DEVICE, "sample: room for %zu logits, got %d",
+                    device->rows ? device->rows->room : 0, vocab_size);
+        return;
+    }
+    SampleWork work = {
+        .kernels = device->kernels->rows->sample, .scratch = device->rows, .rule = rule};
+    work.count = (size_t)vocab_size;
+    for (int i = 0; i < n; i++) {
+        work.logits = logits + (size_t)i * work.count;
+        out[i] = sample_row(device, &work, uniform[i]);
+    }
+}

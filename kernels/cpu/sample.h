@@ -1,0 +1,17 @@
+// What sample.c and lanes/sample.c agree on.
+#pragma once
+
+#include "kernels/cpu/cpu.h"
+
+enum { SAMPLE_BLOCK = 256 }; // logits that share a maximum and a sum of weights
+
+struct SampleKernels {
+    // largest[b] of every block; returns whether all logits are below infinity and none is NaN.
+    bool (*scan)(float *largest, const float *logits, size_t count);
+    // sums[b] = the weights (kernels.h, sample) of block b together.
+    void (*weigh)(uint64_t *sums, const float *logits, size_t count, float max, float temperature);
+    // The ids of the logits that are at least `threshold`, rising; returns how many. largest as
+    // `scan` made it.
+    size_t (*gather)(uint32_t *ids, const float *logits, size_t count, const float *largest,
+                     float threshold);
+};
