@@ -1,0 +1,31 @@
+// The commands: what a user can ask for. Each reads its Options, prints its result through
+// output.h, and returns false with an Error.
+#pragma once
+
+#include "commands/options.h"
+
+typedef struct Command {
+    const char *name;
+    CommandBit bit;
+    bool (*run)(const Options *options, Error *error);
+    const char *summary; // one line
+    const char *help;    // fits a screen, shows an example
+} Command;
+
+bool generate_command(const Options *options, Error *error);
+bool chat_command(const Options *options, Error *error);
+bool bench_command(const Options *options, Error *error);
+bool perplexity_command(const Options *options, Error *error);
+bool tokenize_command(const Options *options, Error *error);
+bool inspect_command(const Options *options, Error *error);
+
+// Looks a word up among the names; NULL: it is none.
+const Command *command_find(const char *name);
+
+// help.c
+#define LIMPID_VERSION "0.1.0"
+
+void help_program(void);                   // run --help
+void help_command(const Command *command); // run COMMAND --help
+void help_version(void);
+void help_limits(void); // run --limits

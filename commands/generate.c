@@ -1,0 +1,223 @@
+// generate: a prompt, and the text that the model makes of it. Start reading here.
+#include "commands/commands.h"
+#include "commands/generation.h"
+#include "commands/interrupt.h"
+#include "commands/logprobs.h"
+#include "commands/output.h"
+#include "commands/prompt.h"
+#include "commands/writer.h"
+#include "tokenizer/template.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What the callbacks of a generation write into.
+typedef struct Sink {
+    const Options *options;
+    Logprobs logprobs;
+    char *text; // --json: the whole of it
+    size_t length, capacity;
+    bool out_of_memory;
+} Sink;
+
+static void print_text(void *context, const char *bytes, size_t length) {
+    (void)context;
+    output_text(bytes, length);
+    output_flush();
+}
+
+static void collect_text(void *context, const char *bytes, size_t length) {
+    Sink *sink = context;
+    if (sink->length + length > sink->capacity) {
+        size_t capacity = 2 * (sink->length + length);
+        char *grown = realloc(sink->text, capacity);
+        if (!grown) {
+            sink->out_of_memory = true;
+            return;
+        }
+        sink->text = grown;
+        sink->capacity = capacity;
+    }
+    memcpy(sink->text + sink->length, bytes, length);
+    sink->length += length;
+}
+
+static void print_token(void *context, int32_t id, const float *logits, const char *piece,
+                        size_t length) {
+    Sink *sink = context;
+    if (option_given(sink->options, OPTION_LOGPROBS))
+        logprobs_print(&sink->logprobs, id, logits, piece, length);
+    else
+        output_print("%" PRId32 "\n", id);
+    output_flush();
+}
+
+// The prompt as ids, BOS in front where the model's prompts begin with one.
+static bool encode_prompt(IdList *ids, Session *s, Error *error) {
+    const Options *o = s->options;
+    if (o->prompt_ids) {
+        size_t length = strlen(o->prompt_ids);
+        return ids_parse(ids, o->prompt_ids, length, "--prompt-ids", error) &&
+               session_check_ids(s, ids, error);
+    }
+    Text text = {0};
+    if (!session_need_tokenizer(s, error) || !text_read(&text, o, error)) return false;
+    int bos = tokenizer_bos(s->tokenizer);
+    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || !text.length;
+    bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
+    good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
+                                    o->special, error);
+    text_free(&text);
+    return good;
+}
+
+// The prompt comes back as the model's own pieces spell it, as in llama2.c.
+static void echo_prompt(Session *s, const IdList *ids, size_t count) {
+    int bos = tokenizer_bos(s->tokenizer);
+    for (size_t i = 0; i < count; i++) {
+        bool first = i == 0 || (i == 1 && ids->ids[0] == bos);
+        size_t length = 0;
+        const char *piece = tokenizer_piece(s->tokenizer, ids->ids[i], first, false, &length);
+        output_text(piece, length);
+    }
+    output_flush();
+}
+
+// How many new tokens, and what context they need. -n counts forward passes: the first one takes
+// the first token (BOS), and after N of them N tokens follow it.
+static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *context,
+                        Error *error) {
+    const Options *o = s->options;
+    int64_t limit = option_given(o, OPTION_CONTEXT) ? o->context : s->config->max_seq_len;
+    if (limit > s->config->max_seq_len)
+        return error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d",
+                         limit, s->config->max_seq_len);
+    if (prompt > (size_t)limit)
+        return error_set(error, ERROR_USAGE,
+                         "the prompt has %zu tokens, the context room for %" PRId64, prompt, limit);
+    int64_t count = o->max_tokens;
+    if (option_given(o, OPTION_STEPS)) {
+        int64_t steps = o->steps ? o->steps : limit + 1; // one too many: the context ends it
+        int64_t after_prompt = steps + 1 - (int64_t)prompt;
+        if (!option_given(o, OPTION_MAX_TOKENS) || after_prompt < count) count = after_prompt;
+    }
+    if (count < 0) count = 0;
+    *max_new = (size_t)count;
+    int64_t needed = (int64_t)prompt + count;
+    *context = (int)(option_given(o, OPTION_CONTEXT) || needed > limit ? limit : needed);
+    return true;
+}
+
+static void print_json(const Generation *g, const IdList *prompt, const Sink *sink) {
+    JsonWriter w = {0};
+    char hash[FNV_HEX];
+    snprintf(hash, sizeof hash, "%016" PRIx64, g->logits_hash);
+    writer_begin(&w, NULL, '{');
+    writer_ids(&w, "prompt_ids", prompt->ids, prompt->count);
+    writer_ids(&w, "ids", g->ids.ids, g->ids.count);
+    if (g->session->tokenizer)
+        writer_text(&w, "text", sink->text ? sink->text : "", sink->length);
+    else
+        writer_string(&w, "text", NULL);
+    writer_string(&w, "stop", stop_reason_name(g->stop));
+    writer_string(&w, "logits_hash", hash);
+    writer_number(&w, "prompt_tokens_per_second", prompt_rate(g));
+    writer_number(&w, "decode_tokens_per_second", decode_rate(g));
+    writer_number(&w, "time_to_first_token_s",
+                  g->first_token_at ? g->first_token_at - g->session->started : NAN);
+    writer_integer(&w, "peak_memory_bytes", (int64_t)peak_memory_bytes());
+    writer_end(&w, '}');
+    writer_line(&w);
+}
+
+static void say_how_it_ended(const Generation *g, uint64_t seed, const Options *o) {
+    if (g->stop == STOP_CONTEXT)
+        note("the context of %d tokens is full", g->session->model->options.context);
+    if (o->quiet) return;
+    if (!option_given(o, OPTION_SEED) && o->temperature > 0) note("seed %" PRIu64, seed);
+    print_statistics(g);
+}
+
+static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
+    const Options *o = s->options;
+    bool prints_lines = o->ids || option_given(o, OPTION_LOGPROBS);
+    Sink sink = {.options = o,
+                 .logprobs = {.tokenizer = s->tokenizer,
+                              .vocab_size = s->config->vocab_size,
+                              .count = (int)o->logprobs}};
+    uint64_t seed = 0;
+    Generation g = {
+        .session = s,
+        .sampler = open_sampler(s, NULL, &seed, error),
+        .max_new = max_new,
+        .stops = &o->stops,
+        .ignore_eos = o->ignore_eos,
+        .no_cache = o->no_cache,
+        .wants_hash = o->json,
+        .first =
+            prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
+        .show = o->json        ? collect_text
+                : prints_lines ? NULL
+                               : print_text,
+        .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
+        .context = &sink,
+    };
+    if (!g.sampler) return false;
+    if (g.show == print_text) {
+        bool cut = option_given(o, OPTION_STEPS) && o->steps && prompt->count > (size_t)o->steps;
+        echo_prompt(s, prompt, cut ? (size_t)o->steps + 1 : prompt->count);
+    }
+    interrupt_begin();
+    bool good = generation_run(&g, prompt->ids, prompt->count, error);
+    interrupt_end();
+    if (g.show == print_text) output_bytes("\n", 1);
+    if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
+    if (good && o->json) print_json(&g, prompt, &sink);
+    output_flush();
+    if (good) say_how_it_ended(&g, seed, o);
+    if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
+    sampler_close(g.sampler);
+    generation_free(&g);
+    free(sink.text);
+    return good;
+}
+
+static bool check_options(const Options *o, Error *error) {
+    int sources = !!o->prompt + !!o->file + !!o->prompt_ids;
+    if (sources > 1)
+        return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
+    return true;
+}
+
+static void hint_at_chat(const Session *s) {
+    if (s->options->quiet || s->options->prompt_ids || !s->tokenizer) return;
+    const ChatTemplate *t = chat_template_detect(
+        s->tokenizer, checkpoint_vocabulary(s->checkpoint)->chat_template, s->config->family);
+    if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
+}
+
+bool generate_command(const Options *options, Error *error) {
+    if (options->mode == MODE_CHAT) return chat_command(options, error);
+    Session s = {0};
+    IdList prompt = {0};
+    size_t max_new = 0;
+    int context = 0;
+    bool good = check_options(options, error) && session_open(&s, options, error) &&
+                encode_prompt(&prompt, &s, error);
+    if (good && !prompt.count)
+        good = error_set(error, ERROR_USAGE, "the prompt is empty and this model has no BOS token");
+    bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
+    good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
+           plan_length(&s, prompt.count, &max_new, &context, error) &&
+           session_open_model(&s, &(SessionModel){.context = context}, error);
+    if (good) {
+        hint_at_chat(&s);
+        good = generate_text(&s, &prompt, max_new, error);
+    }
+    id_list_free(&prompt);
+    session_close(&s);
+    return good;
+}

@@ -1,0 +1,165 @@
+// What --help, --version and --limits print. Every text fits a screen of 24 lines and 80 columns.
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "kernels/kernels.h"
+#include "weights/config.h"
+#include "weights/limits.h"
+
+#include <string.h>
+
+static const char GENERATE_HELP[] =
+    "run [generate] MODEL [-i PROMPT] [options]      text from a prompt\n"
+    "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
+    "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them\n"
+    "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else: standard input\n"
+    "  -n, --steps N        forward passes, as in llama2.c: N tokens follow BOS,\n"
+    "                       the prompt's included; 0: the whole context\n"
+    "      --max-tokens N   new tokens (default 256, without -n)\n"
+    "      --stop TEXT      end before TEXT (may be repeated);  --ignore-eos\n"
+    "  -t, --temp T  -p, --top-p P  -s, --seed S      (1.0, 0.9, random); -t 0: greedy\n"
+    "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
+    "      --presence-penalty A  --frequency-penalty A\n"
+    "  -z, --tokenizer FILE                  a tokenizer or a model that has one\n"
+    "  -m generate|chat  -y, --system TEXT   as in llama2.c\n"
+    "  -j, --threads N  -c, --ctx-size N  --kv f32|f16  --precision f32|a16|a8\n"
+    "      --no-cache       every token from the beginning (to compare with)\n"
+    "      --special        control tokens written in the prompt count as such\n"
+    "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
+    "  text, stop, logits_hash, rates, memory), --logprobs N (a JSON line per token)\n"
+    "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
+static const char CHAT_HELP[] =
+    "run chat MODEL [-i TEXT] [options]              a conversation\n"
+    "    ./run chat models/SmolLM2-135M-Instruct.Q4_1.gguf -y 'Answer briefly.'\n"
+    "\n"
+    "One line is one message; Ctrl-D ends, Ctrl-C stops the answer. With -i or -f one\n"
+    "answer; from a pipe every line is a message.\n"
+    "  -y, --system TEXT     what the model is told first\n"
+    "      --template NAME   the chat format, where the model's own is not recognised:\n"
+    "                        chatml llama2 llama3 mistral-v3 gemma phi3 nanochat ...\n"
+    "  -c, --ctx-size N      the conversation's length (default: the model's, <= 4096)\n"
+    "      --max-tokens N    of one answer (default: until it ends)\n"
+    "  -t, --temp T  -p, --top-p P  --top-k K  --min-p P  --repeat-penalty R  -s SEED\n"
+    "                        (default: the model's generation_config, else 0.7, 0.9)\n"
+    "      --stop TEXT       end an answer before TEXT (may be repeated)\n"
+    "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
+    "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
+static const char BENCH_HELP[] =
+    "run bench MODEL [options]                       tokens per second and the limits\n"
+    "    ./run bench models/SmolLM2-135M-Instruct.Q4_1.gguf -j 1,2 --pp 128,512\n"
+    "\n"
+    "Medians of repetitions after a warm-up; beside them the bytes read per token and\n"
+    "the share of the read bandwidth and of the arithmetic peak of this machine,\n"
+    "measured in turns in the same run.\n"
+    "      --prompt-length, --pp N,..   prompts (default 512)\n"
+    "      --gen, --tg N                tokens decoded in one repetition (64)\n"
+    "      --depth N,..                 tokens in the cache before (0)\n"
+    "      --batch N,..                 sequences decoded side by side (1)\n"
+    "  -j, --threads N,..               (default: all this process may use)\n"
+    "  -r, --repetitions N              (5)\n"
+    "      --only prefill|decode   --no-limits\n"
+    "      --kv f32|f16  --precision f32|a16|a8\n"
+    "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
+    "                                   decode.tokens_per_second of the first rows\n";
+
+static const char PERPLEXITY_HELP[] =
+    "run perplexity MODEL -f FILE [options]          how well the model knows a text\n"
+    "    ./run perplexity models/SmolLM2.gguf -f wiki.test.raw --window 1024\n"
+    "\n"
+    "Every token but the first is predicted exactly once. Windows of --window tokens\n"
+    "begin every --stride tokens; a window scores what no earlier one has, so with a\n"
+    "stride below the window no token but the text's first has little context.\n"
+    "  -f, --file FILE       the text, else standard input; BOS goes in front where\n"
+    "                        the model's prompts begin with it\n"
+    "      --ids FILE        token ids instead of a text, taken as they are\n"
+    "      --window N        (default: the model's context, at most 1024)\n"
+    "      --stride N        (default: the window)\n"
+    "      --special         control tokens written in the text count as such\n"
+    "      --json            tokens, mean_nll (nats), perplexity, bits_per_byte, ...\n"
+    "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n";
+
+static const char TOKENIZE_HELP[] =
+    "run tokenize -z TOKENIZER|MODEL [-i TEXT | -f FILE] [options]   text to ids\n"
+    "    ./run tokenize -z tokenizer.model -i 'Hello world' --pieces\n"
+    "\n"
+    "Prints the ids of the whole input on one line; nothing is added that was not\n"
+    "asked for. Without -i and -f the input is standard input.\n"
+    "      --bos        BOS in front\n"
+    "      --special    control tokens written in the text count as such\n"
+    "      --lines      each input line by itself, one output line for each\n"
+    "      --pieces     a table: id, type, the vocabulary's spelling\n"
+    "      --decode     the other way: the input is ids, the output their text\n";
+
+static const char INSPECT_HELP[] =
+    "run inspect MODEL [--json]                      what is in a model file\n"
+    "    ./run inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
+    "\n"
+    "Container, family, hyper-parameters, tensors (name, shape, type, bytes), totals,\n"
+    "tokenizer, chat template.\n"
+    "  -z, --tokenizer FILE   --json   -v, --verbose (the template's text)\n";
+
+static const Command COMMANDS[] = {
+    {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
+    {"chat", FOR_CHAT, chat_command, "a conversation", CHAT_HELP},
+    {"bench", FOR_BENCH, bench_command, "tokens per second beside this machine's limits",
+     BENCH_HELP},
+    {"perplexity", FOR_PERPLEXITY, perplexity_command, "how well a model knows a text",
+     PERPLEXITY_HELP},
+    {"tokenize", FOR_TOKENIZE, tokenize_command, "text to token ids and back", TOKENIZE_HELP},
+    {"inspect", FOR_INSPECT, inspect_command, "what is in a model file", INSPECT_HELP},
+};
+enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
+
+const Command *command_find(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(COMMANDS[i].name, name)) return &COMMANDS[i];
+    return NULL;
+}
+
+void help_command(const Command *command) {
+    output_print("%s", command->help);
+}
+
+void help_program(void) {
+    output_print(
+        "limpid runs small language models\n\n"
+        "    ./run MODEL [-i PROMPT] [options]\n"
+        "    ./run COMMAND MODEL [options]\n\n"
+        "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
+    output_print("\nrun COMMAND --help shows its options; --version, --limits.\n"
+                 "Example: ./run models/SmolLM2-135M-Instruct.Q4_1.gguf -i 'Once upon a time'\n");
+}
+
+void help_version(void) {
+    output_print("limpid %s\n", LIMPID_VERSION);
+}
+
+void help_limits(void) {
+    static const struct {
+        const char *name;
+        int value;
+    } LIMITS[] = {
+        {"layers", LIMIT_LAYERS},
+        {"width (dim, hidden_dim, head_dim)", LIMIT_DIM},
+        {"heads", LIMIT_HEADS},
+        {"vocabulary", LIMIT_VOCAB},
+        {"context", LIMIT_CONTEXT},
+        {"end-of-text ids", LIMIT_EOS_IDS},
+        {"tensors", LIMIT_TENSORS},
+        {"keys of a GGUF", LIMIT_KEYS},
+        {"bytes of a key", LIMIT_KEY_LENGTH},
+        {"bytes of a tensor's name", LIMIT_NAME_LENGTH},
+        {"bytes of a vocabulary entry", LIMIT_TOKEN_LENGTH},
+        {"merges", LIMIT_MERGES},
+        {"bytes of a chat template", LIMIT_TEMPLATE},
+        {"alignment of a GGUF", LIMIT_ALIGNMENT},
+        {"files of one model", LIMIT_FILES},
+        {"bytes of a safetensors header", LIMIT_JSON_HEADER},
+        {"depth of JSON", LIMIT_JSON_DEPTH},
+    };
+    for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
+        output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);
+}

@@ -1,0 +1,74 @@
+#include "commands/prompt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Reads a descriptor to its end. A directory or a failing disk shows here.
+static bool read_all(Text *text, int fd, const char *name, Error *error) {
+    size_t capacity = 0;
+    for (;;) {
+        if (text->length == capacity) {
+            capacity = capacity ? 2 * capacity : 65536;
+            char *grown = realloc(text->bytes, capacity);
+            if (!grown) return error_set(error, ERROR_MEMORY, "%s: out of memory", name);
+            text->bytes = grown;
+        }
+        ssize_t got = read(fd, text->bytes + text->length, capacity - text->length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return error_set(error, ERROR_IO, "%s: %s", name, strerror(errno));
+        if (got == 0) return true;
+        text->length += (size_t)got;
+    }
+}
+
+static bool read_file(Text *text, const char *path, Error *error) {
+    if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, "standard input", error);
+    FILE *file = fopen(path, "rb");
+    if (!file) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+    bool good = read_all(text, fileno(file), path, error);
+    fclose(file);
+    return good;
+}
+
+bool text_read(Text *text, const Options *options, Error *error) {
+    *text = (Text){0};
+    bool good = true;
+    if (options->prompt) {
+        text->length = strlen(options->prompt);
+        text->bytes = strdup(options->prompt);
+        if (!text->bytes) good = error_set(error, ERROR_MEMORY, "prompt: out of memory");
+    } else if (options->file) {
+        good = read_file(text, options->file, error);
+    } else if (!isatty(STDIN_FILENO)) {
+        good = read_all(text, STDIN_FILENO, "standard input", error);
+    }
+    if (!good) text_free(text);
+    return good;
+}
+
+void text_free(Text *text) {
+    free(text->bytes);
+    *text = (Text){0};
+}
+
+bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, Error *error) {
+    static const char BETWEEN[] = ", \t\r\n[]";
+    for (size_t i = 0; i < length;) {
+        if (text[i] && strchr(BETWEEN, text[i])) {
+            i++;
+            continue;
+        }
+        size_t begin = i;
+        int64_t id = 0;
+        while (i < length && text[i] >= '0' && text[i] <= '9' && i - begin < 10)
+            id = 10 * id + (text[i++] - '0');
+        bool ended = i == length || (text[i] && strchr(BETWEEN, text[i]));
+        if (i == begin || !ended || id > INT32_MAX)
+            return error_set(error, ERROR_USAGE, "%s: byte %zu is no token id", what, begin);
+        if (!id_list_push(ids, (int32_t)id, error)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,123 @@
+// tokenize: text to ids and back, and the table of pieces.
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "commands/prompt.h"
+#include "commands/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *type_name(TokenType type) {
+    static const char *const NAMES[] = {"undefined",    "normal", "unknown", "control",
+                                        "user-defined", "unused", "byte"};
+    return type >= TOKEN_UNDEFINED && type <= TOKEN_BYTE ? NAMES[type] : "?";
+}
+
+static void print_ids(const IdList *ids) {
+    for (size_t i = 0; i < ids->count; i++)
+        output_print(i ? " %" PRId32 : "%" PRId32, ids->ids[i]);
+    output_bytes("\n", 1);
+}
+
+// One token a line: the number, its type, and the spelling with control bytes escaped.
+static void print_pieces(const Session *s, const IdList *ids) {
+    for (size_t i = 0; i < ids->count; i++) {
+        TextSpan spelling = tokenizer_spelling(s->tokenizer, ids->ids[i]);
+        output_print("%8" PRId32 "  %-12s ", ids->ids[i],
+                     type_name(tokenizer_type(s->tokenizer, ids->ids[i])));
+        for (size_t j = 0; j < spelling.length; j++) {
+            unsigned char c = (unsigned char)spelling.text[j];
+            if (c < 0x20 || c == 0x7f || c == '\\') output_print("\\x%02x", c);
+            else output_text(&spelling.text[j], 1);
+        }
+        output_bytes("\n", 1);
+    }
+}
+
+static bool encode_piece(const Session *s, const char *bytes, size_t length, Error *error) {
+    IdList ids = {0};
+    const Options *o = s->options;
+    int bos = tokenizer_bos(s->tokenizer);
+    bool good = true;
+    if (o->bos && bos < 0) good = error_set(error, ERROR_USAGE, "--bos: this tokenizer has none");
+    if (good && o->bos) good = id_list_push(&ids, bos, error);
+    good = good && tokenizer_encode(s->tokenizer, &ids, bytes, length, o->special, error);
+    if (good && o->pieces) print_pieces(s, &ids);
+    else if (good) print_ids(&ids);
+    id_list_free(&ids);
+    return good && output_good();
+}
+
+static bool encode_lines(const Session *s, const Text *text, Error *error) {
+    for (size_t i = 0; i < text->length;) {
+        const char *line = text->bytes + i;
+        const char *end = memchr(line, '\n', text->length - i);
+        size_t length = end ? (size_t)(end - line) : text->length - i;
+        if (!encode_piece(s, line, length, error)) return !error->code;
+        i += length + 1;
+    }
+    return true;
+}
+
+static bool decode_ids(const Session *s, const char *bytes, size_t length, Error *error) {
+    IdList ids = {0};
+    bool good = ids_parse(&ids, bytes, length, "--decode", error);
+    int bos = tokenizer_bos(s->tokenizer), size = tokenizer_size(s->tokenizer);
+    for (size_t i = 0; good && i < ids.count; i++) {
+        if (ids.ids[i] >= size)
+            good = error_set(error, ERROR_USAGE,
+                             "--decode: id %" PRId32 " is not below the vocabulary size %d",
+                             ids.ids[i], size);
+        if (!good) break;
+        bool first = i == 0 || (i == 1 && ids.ids[0] == bos);
+        size_t count = 0;
+        const char *piece =
+            tokenizer_piece(s->tokenizer, ids.ids[i], first, s->options->special, &count);
+        output_text(piece, count);
+    }
+    id_list_free(&ids);
+    return good;
+}
+
+// Ids to text: the bytes and nothing else, or with --lines one text per line.
+static bool decode(const Session *s, const Text *text, Error *error) {
+    if (!s->options->lines) return decode_ids(s, text->bytes, text->length, error);
+    for (size_t i = 0; i < text->length;) {
+        const char *line = text->bytes + i;
+        const char *end = memchr(line, '\n', text->length - i);
+        size_t length = end ? (size_t)(end - line) : text->length - i;
+        if (!decode_ids(s, line, length, error)) return false;
+        output_bytes("\n", 1);
+        i += length + 1;
+    }
+    return true;
+}
+
+bool tokenize_command(const Options *o, Error *error) {
+    Session s = {.options = o};
+    Text text = {0};
+    const char *path = o->tokenizer ? o->tokenizer : o->model;
+    if (!path)
+        return error_set(error, ERROR_USAGE, "which tokenizer? give -z TOKENIZER or a model");
+    if (o->prompt && o->file)
+        return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
+    if (o->decode && (o->pieces || o->bos || o->ids))
+        return error_set(error, ERROR_USAGE, "--decode turns ids into text: --pieces, --bos and "
+                                             "--ids belong to the other way");
+    bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, error);
+    if (good && !text.bytes) text.bytes = strdup("");
+    if (good && !text.bytes) good = error_set(error, ERROR_MEMORY, "text: out of memory");
+    if (!good) {
+    } else if (o->decode) {
+        good = decode(&s, &text, error);
+    } else if (o->lines) {
+        good = encode_lines(&s, &text, error);
+    } else {
+        encode_piece(&s, text.bytes, text.length, error);
+        good = !error->code;
+    }
+    text_free(&text);
+    session_close(&s);
+    return good;
+}

@@ -1,0 +1,51 @@
+// limpid: runs small language models. This file finds out which command was asked for, hands over,
+// and prints the one line that says what went wrong. It is the only place that ends the program.
+#include "commands/commands.h"
+#include "commands/interrupt.h"
+#include "commands/output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// `run COMMAND MODEL ...`; anything else is `run [generate] MODEL ...`. A model file that is named
+// like a command is given as ./bench.
+static const Command *take_command(int *argc, char ***argv) {
+    const Command *command = *argc > 1 ? command_find((*argv)[1]) : NULL;
+    if (!command) return command_find("generate");
+    --*argc;
+    ++*argv;
+    return command;
+}
+
+// --help, --version and --limits as the first word belong to no command.
+static bool answer_about_program(const char *word) {
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+        help_program();
+    else if (!strcmp(word, "--version"))
+        help_version();
+    else if (!strcmp(word, "--limits"))
+        help_limits();
+    else
+        return false;
+    return true;
+}
+
+static bool run(int argc, char **argv, Error *error) {
+    if (argc > 1 && answer_about_program(argv[1])) return true;
+    const Command *command = take_command(&argc, &argv);
+    Options options;
+    if (!options_parse(&options, command->bit, argc, argv, error)) return false;
+    if (!options.help) return command->run(&options, error);
+    help_command(command);
+    return true;
+}
+
+int main(int argc, char **argv) {
+    Error error = {0};
+    output_guard_descriptors();
+    run(argc, argv, &error);
+    output_close(&error);
+    if (error.code == ERROR_INTERRUPTED) interrupt_raise();
+    if (error.code) fprintf(stderr, "run: %s\n", error.message);
+    return (int)error.code;
+}
