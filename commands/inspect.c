@@ -33,8 +33,8 @@ static const char *activation_name(Activation activation) {
 }
 
 static const char *scaling_name(RopeScaling scaling) {
-    static const char *const NAMES[] = {"plain", "linear", "llama3", "yarn", "dynamic ntk",
-                                        "longrope"};
+    static const char *const NAMES[] = {"plain", "linear",      "llama3",
+                                        "yarn",  "dynamic ntk", "longrope"};
     return NAMES[scaling];
 }
 
@@ -61,11 +61,12 @@ static void print_config(const Config *c) {
     output_print("vocabulary   %d\n", c->vocab_size);
     output_print("context      %d", c->max_seq_len);
     if (largest_window(c)) output_print(", window %d", largest_window(c));
-    output_print("\nnorm         %s, eps %g; QK norm %s\n", norm_name(c->norm),
-                 (double)c->norm_eps, qk_norm_name(c));
+    output_print("\nnorm         %s, eps %g; QK norm %s\n", norm_name(c->norm), (double)c->norm_eps,
+                 qk_norm_name(c));
     output_print("activation   %s%s\n", activation_name(c->activation),
                  c->gated_ffn ? ", gated" : "");
-    if (c->position == POSITION_LEARNED) output_print("positions    learned\n");
+    if (c->position == POSITION_LEARNED)
+        output_print("positions    learned\n");
     else
         output_print("rope         theta %g, %d of %d channels, scaling %s\n",
                      (double)c->rope.theta, c->rope_dim, c->head_dim,
@@ -241,8 +242,10 @@ static void print_json(const Session *s) {
 bool inspect_command(const Options *options, Error *error) {
     Session s = {0};
     bool good = session_open(&s, options, error);
-    if (good && options->json) print_json(&s);
-    else if (good) print_text(&s);
+    if (good && options->json)
+        print_json(&s);
+    else if (good)
+        print_text(&s);
     session_close(&s);
     return good;
 }

@@ -1,6 +1,6 @@
 // Where the program's words leave it. Nothing here knows what they mean.
 #include "commands/output.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,26 +85,19 @@ static bool is_active(uint32_t c) {
     return c >= 0x2066 && c <= 0x2069; // isolates
 }
 
-static uint32_t code_point(const char *bytes, int length) {
-    uint32_t c = (unsigned char)bytes[0];
-    if (length > 1) c &= 0x7fu >> length; // the lead byte's marker bits
-    for (int i = 1; i < length; i++)
-        c = c << 6 | ((unsigned char)bytes[i] & 0x3f);
-    return c;
-}
-
 size_t terminal_filter(char *out, const char *bytes, size_t length) {
     size_t used = 0;
     for (size_t i = 0; i < length;) {
-        int n = utf8_length(bytes + i, length - i);
-        if (n < 1 || is_active(code_point(bytes + i, n))) {
+        uint32_t c = 0;
+        size_t n = utf8_decode(bytes + i, length - i, &c);
+        if (!n || is_active(c)) {
             memcpy(out + used, "\xef\xbf\xbd", 3);
             used += 3;
         } else {
-            memcpy(out + used, bytes + i, (size_t)n);
-            used += (size_t)n;
+            memcpy(out + used, bytes + i, n);
+            used += n;
         }
-        i += n < 1 ? 1 : (size_t)n;
+        i += n ? n : 1;
     }
     return used;
 }

@@ -163,8 +163,10 @@ bool perplexity_command(const Options *options, Error *error) {
     Score score = {0};
     Plan p = {0};
     bool good = session_open(&s, options, error) && plan(&p, &s, error);
-    if (good && options->ids_file) good = read_ids(&ids, &s, error);
-    else if (good) good = encode_text(&ids, &score, &s, error);
+    if (good && options->ids_file)
+        good = read_ids(&ids, &s, error);
+    else if (good)
+        good = encode_text(&ids, &score, &s, error);
     if (good && ids.count < 2)
         good = error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed",
                          ids.count);

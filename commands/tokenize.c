@@ -20,17 +20,23 @@ static void print_ids(const IdList *ids) {
     output_bytes("\n", 1);
 }
 
+static void print_spelling(const char *text, size_t length) {
+    for (size_t begin = 0, end = 0; end <= length; end++) {
+        unsigned char c = end < length ? (unsigned char)text[end] : 0;
+        if (c >= 0x20 && c != 0x7f && c != '\\') continue;
+        output_text(text + begin, end - begin);
+        if (end < length) output_print("\\x%02x", c);
+        begin = end + 1;
+    }
+}
+
 // One token a line: the number, its type, and the spelling with control bytes escaped.
 static void print_pieces(const Session *s, const IdList *ids) {
     for (size_t i = 0; i < ids->count; i++) {
         TextSpan spelling = tokenizer_spelling(s->tokenizer, ids->ids[i]);
         output_print("%8" PRId32 "  %-12s ", ids->ids[i],
                      type_name(tokenizer_type(s->tokenizer, ids->ids[i])));
-        for (size_t j = 0; j < spelling.length; j++) {
-            unsigned char c = (unsigned char)spelling.text[j];
-            if (c < 0x20 || c == 0x7f || c == '\\') output_print("\\x%02x", c);
-            else output_text(&spelling.text[j], 1);
-        }
+        print_spelling(spelling.text, spelling.length);
         output_bytes("\n", 1);
     }
 }
@@ -43,8 +49,10 @@ static bool encode_piece(const Session *s, const char *bytes, size_t length, Err
     if (o->bos && bos < 0) good = error_set(error, ERROR_USAGE, "--bos: this tokenizer has none");
     if (good && o->bos) good = id_list_push(&ids, bos, error);
     good = good && tokenizer_encode(s->tokenizer, &ids, bytes, length, o->special, error);
-    if (good && o->pieces) print_pieces(s, &ids);
-    else if (good) print_ids(&ids);
+    if (good && o->pieces)
+        print_pieces(s, &ids);
+    else if (good)
+        print_ids(&ids);
     id_list_free(&ids);
     return good && output_good();
 }
@@ -100,11 +108,11 @@ bool tokenize_command(const Options *o, Error *error) {
     const char *path = o->tokenizer ? o->tokenizer : o->model;
     if (!path)
         return error_set(error, ERROR_USAGE, "which tokenizer? give -z TOKENIZER or a model");
-    if (o->prompt && o->file)
-        return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
+    if (o->prompt && o->file) return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
     if (o->decode && (o->pieces || o->bos || o->ids))
-        return error_set(error, ERROR_USAGE, "--decode turns ids into text: --pieces, --bos and "
-                                             "--ids belong to the other way");
+        return error_set(error, ERROR_USAGE,
+                         "--decode turns ids into text: --pieces, --bos and "
+                         "--ids belong to the other way");
     bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, error);
     if (good && !text.bytes) text.bytes = strdup("");
     if (good && !text.bytes) good = error_set(error, ERROR_MEMORY, "text: out of memory");

@@ -1,6 +1,6 @@
 #include "commands/writer.h"
 #include "commands/output.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,8 +12,9 @@ static void quoted(const char *bytes, size_t length) {
     output_bytes("\"", 1);
     for (size_t i = 0; i < length;) {
         unsigned char c = (unsigned char)bytes[i];
-        int n = utf8_length(bytes + i, length - i);
-        if (n < 1)
+        uint32_t character = 0;
+        size_t n = utf8_decode(bytes + i, length - i, &character);
+        if (!n)
             output_print("\\ufffd");
         else if (c == '"' || c == '\\')
             output_print("\\%c", c);
@@ -22,8 +23,8 @@ static void quoted(const char *bytes, size_t length) {
         else if (c < 0x20 || c == 0x7f)
             output_print("\\u%04x", c);
         else
-            output_bytes(bytes + i, (size_t)n);
-        i += n < 1 ? 1 : (size_t)n;
+            output_bytes(bytes + i, n);
+        i += n ? n : 1;
     }
     output_bytes("\"", 1);
 }

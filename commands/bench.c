@@ -1,0 +1,332 @@
+// bench: tokens per second, and how far that is from what the machine can do.
+//
+// Prompts and tokens are a fixed pseudo-random row of ids, so that the cache may be kept between
+// repetitions: position p always holds the same token. Sampling is left out. Every repetition
+// measures the limits and then every row, in turns; the figures are medians.
+#include "commands/bench_report.h"
+#include "commands/commands.h"
+#include "commands/output.h"
+#include "commands/progress.h"
+#include "weights/quant.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One sample of a row lasts at least so long: a small model is run several times.
+static const double SAMPLE_SECONDS = 0.2;
+enum { WARM_UP_TOKENS = 16 };
+
+typedef struct Bench {
+    Options options; // with what depends on the model filled in
+    Session session;
+    BenchReport *report;
+    int first_row;                           // of this number of threads
+    double (*samples)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) seconds of one run
+    int32_t *tokens, *positions, *sequences; // of the largest batch
+    bool *wants;
+    Progress progress;
+} Bench;
+
+// ---- what a token costs ----
+
+static size_t matrix_bytes(const Matrix *m) {
+    if (!m->data) return 0;
+    size_t scales = m->dtype == DTYPE_Q8_GROUP ? m->rows * (m->cols / m->group_size) * 4 : 0;
+    return m->rows * dtype_row_bytes(m->dtype, m->cols) + scales;
+}
+
+typedef struct Cost {
+    size_t bytes;      // of all matrices that every token meets, head included
+    double parameters; // of the same without the head
+    double head;       // parameters of the head
+} Cost;
+
+static Cost count_cost(const Session *s) {
+    const Weights *w = checkpoint_weights(s->checkpoint);
+    Cost cost = {.bytes = matrix_bytes(&w->head)};
+    cost.head = (double)w->head.rows * (double)w->head.cols;
+    for (int l = 0; l < s->config->n_layers; l++) {
+        const LayerWeights *layer = &w->layers[l];
+        const Matrix *const all[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
+                                     &layer->w_gate, &layer->w_up, &layer->w_down};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            cost.bytes += matrix_bytes(all[i]);
+            if (all[i]->data) cost.parameters += (double)all[i]->rows * (double)all[i]->cols;
+        }
+    }
+    return cost;
+}
+
+// Keys that `count` tokens from position `start` on see, over all layers.
+static double keys_seen(const Config *c, double start, double count) {
+    double sum = 0;
+    for (int l = 0; l < c->n_layers; l++) {
+        double mean = start + (count + 1) / 2, window = c->layers[l].window;
+        sum += count * (window > 0 && window < mean ? window : mean);
+    }
+    return sum;
+}
+
+// Multiplications and additions of one run of a row: two for each weight that a token meets, four
+// for each key, value and channel of the query heads.
+static double operations(const Session *s, const Cost *cost, const BenchRow *row) {
+    double tokens = row->length * row->batch;
+    double logits = row->prefill ? row->batch : tokens;
+    double keys = row->batch * keys_seen(s->config, row->depth, row->length);
+    return 2 * cost->parameters * tokens + 2 * cost->head * logits + 4 * s->config->q_dim * keys;
+}
+
+// Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
+static double decode_bytes(const Session *s, const Cost *cost, const BenchRow *row) {
+    double element = s->options->kv == KV_F16 ? 2 : 4;
+    double keys = keys_seen(s->config, row->depth, row->length) / row->length;
+    return (double)cost->bytes / row->batch + 2 * element * s->config->kv_dim * keys;
+}
+
+// ---- running ----
+
+static int32_t token_at(const Session *s, int position) {
+    uint64_t z = (uint64_t)position * 0x9e3779b97f4a7c15u + 0x853c49e6748fea9bu;
+    z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9u;
+    return (int32_t)((z ^ (z >> 29)) % (uint64_t)s->config->vocab_size);
+}
+
+// One pass of `count` tokens per sequence from position `start` on; the last of each wants logits.
+static bool pass(Bench *b, int batch, int start, int count, Error *error) {
+    int n = 0;
+    for (int q = 0; q < batch; q++)
+        for (int i = 0; i < count; i++, n++) {
+            b->tokens[n] = token_at(&b->session, start + i);
+            b->positions[n] = start + i;
+            b->sequences[n] = q;
+            b->wants[n] = i + 1 == count;
+        }
+    Batch all = {n, b->tokens, b->positions, b->sequences, b->wants};
+    return model_forward(b->session.model, &all, error) && session_check(&b->session, error);
+}
+
+// Brings the first `batch` sequences to `depth` tokens.
+static bool set_depth(Bench *b, int batch, int depth, Error *error) {
+    KvCache *cache = &b->session.model->cache;
+    int length = kv_cache_length(cache, 0);
+    if (length > depth) kv_cache_truncate(cache, 0, depth);
+    if (length < depth && !pass(b, 1, length, depth - length, error)) return false;
+    for (int q = 1; q < batch; q++)
+        kv_cache_copy(cache, q, 0);
+    return true;
+}
+
+static bool run_row(Bench *b, const BenchRow *row, int length, double *seconds, Error *error) {
+    int batch = (int)row->batch, depth = (int)row->depth;
+    if (!set_depth(b, batch, depth, error)) return false;
+    double started = seconds_now();
+    bool good = true;
+    if (row->prefill) good = pass(b, batch, depth, length, error);
+    for (int i = 0; !row->prefill && good && i < length; i++)
+        good = pass(b, batch, depth + i, 1, error);
+    *seconds = seconds_now() - started;
+    return good;
+}
+
+// The mean of as many runs as fill the sample.
+static bool sample_row(Bench *b, const BenchRow *row, double *seconds, Error *error) {
+    double total = 0, once = 0;
+    int runs = 0;
+    do {
+        if (!run_row(b, row, (int)row->length, &once, error)) return false;
+        total += once;
+        runs++;
+    } while (total < SAMPLE_SECONDS);
+    *seconds = total / runs;
+    return true;
+}
+
+static bool run_repetitions(Bench *b, Limits *limits, double done, double share, Error *error) {
+    BenchReport *r = b->report;
+    int repetitions = (int)b->session.options->repetitions;
+    double seconds = 0;
+    for (int i = b->first_row; i < r->n_rows; i++) {
+        const BenchRow *row = &r->rows[i];
+        int warm_up = row->length < WARM_UP_TOKENS ? (int)row->length : WARM_UP_TOKENS;
+        if (!run_row(b, row, row->prefill ? (int)row->length : warm_up, &seconds, error))
+            return false;
+    }
+    for (int n = 0; n < repetitions; n++) {
+        if (limits) limits_round(limits);
+        for (int i = b->first_row; i < r->n_rows; i++)
+            if (!sample_row(b, &r->rows[i], &b->samples[i][n], error)) return false;
+        progress_update(&b->progress, done + share * (n + 1) / repetitions);
+    }
+    return true;
+}
+
+// ---- figures ----
+
+static const char *peak_name(const Session *s) {
+    const Matrix *m = &checkpoint_weights(s->checkpoint)->layers[0].w_down;
+    bool is_float = m->dtype == DTYPE_F32 || m->dtype == DTYPE_F16 || m->dtype == DTYPE_BF16;
+    if (is_float || s->options->precision == PRECISION_F32) return "float32";
+    return s->options->precision == PRECISION_A8 ? "int8" : "int8 / 2 (two digits per activation)";
+}
+
+static double peak_of(const Session *s, const LimitFigures *limits) {
+    const char *name = peak_name(s);
+    if (!strcmp(name, "float32")) return limits->fp32;
+    return !strcmp(name, "int8") ? limits->int8 : limits->int8 / 2;
+}
+
+static void finish_row(const Bench *b, BenchRow *row, double *seconds, const LimitFigures *limits) {
+    const Session *s = &b->session;
+    Cost cost = count_cost(s);
+    double tokens = row->length * row->batch;
+    row->seconds = median_of(seconds, (int)s->options->repetitions); // sorts them
+    row->tokens_per_second = tokens / row->seconds;
+    row->most = tokens / seconds[0];
+    row->least = tokens / seconds[s->options->repetitions - 1];
+    row->gflop_per_second = operations(s, &cost, row) / row->seconds / 1e9;
+    row->share_of_peak = row->gflop_per_second * 1e9 / peak_of(s, limits);
+    row->bytes_per_token = row->gb_per_second = row->share_of_read = row->share_of_memory = NAN;
+    if (row->prefill) return;
+    row->bytes_per_token = decode_bytes(s, &cost, row);
+    row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
+    row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
+    row->share_of_memory = row->gb_per_second * 1e9 / limits->memory_read;
+}
+
+// ---- rows ----
+
+static bool add_row(BenchReport *r, BenchRow row, Error *error) {
+    if (r->n_rows == BENCH_MAX_ROWS)
+        return error_set(error, ERROR_USAGE, "more than %d combinations", BENCH_MAX_ROWS);
+    r->rows[r->n_rows++] = row;
+    return true;
+}
+
+static bool add_rows(BenchReport *r, const Options *o, int threads, Error *error) {
+    for (int d = 0; d < o->depths.count; d++)
+        for (int q = 0; q < o->batches.count; q++) {
+            BenchRow row = {.threads = threads,
+                            .depth = o->depths.values[d],
+                            .batch = o->batches.values[q],
+                            .prefill = true};
+            for (int p = 0; o->only != BENCH_DECODE && p < o->prompt_lengths.count; p++) {
+                row.length = o->prompt_lengths.values[p];
+                if (!add_row(r, row, error)) return false;
+            }
+            row.prefill = false;
+            row.length = (double)o->gen;
+            if (o->only != BENCH_PREFILL && !add_row(r, row, error)) return false;
+        }
+    return true;
+}
+
+static int largest(const IntegerList *list) {
+    int most = 0;
+    for (int i = 0; i < list->count; i++)
+        if (list->values[i] > most) most = list->values[i];
+    return most;
+}
+
+// Positions that the longest row needs; 0 with exit code 2 where the model has fewer.
+static int needed_context(const Session *s, Error *error) {
+    const Options *o = s->options;
+    int64_t length = 0;
+    if (o->only != BENCH_DECODE) length = largest(&o->prompt_lengths);
+    if (o->only != BENCH_PREFILL && o->gen > length) length = o->gen;
+    int64_t needed = largest(&o->depths) + length;
+    if (needed <= s->config->max_seq_len) return (int)needed;
+    error_set(error, ERROR_USAGE,
+              "%" PRId64 " positions are needed (depth and length), the model's context is %d; "
+              "give smaller --prompt-length, --gen or --depth",
+              needed, s->config->max_seq_len);
+    return 0;
+}
+
+static bool allocate(Bench *b, Error *error) {
+    const Options *o = b->session.options;
+    size_t rows = (size_t)largest(&o->prompt_lengths) * (size_t)largest(&o->batches);
+    size_t deepest = (size_t)largest(&o->depths) + 1;
+    if (rows < deepest) rows = deepest;
+    b->tokens = calloc(rows, sizeof *b->tokens);
+    b->positions = calloc(rows, sizeof *b->positions);
+    b->sequences = calloc(rows, sizeof *b->sequences);
+    b->wants = calloc(rows, sizeof *b->wants);
+    b->samples = calloc(BENCH_MAX_ROWS, sizeof *b->samples);
+    if (b->tokens && b->positions && b->sequences && b->wants && b->samples) return true;
+    return error_set(error, ERROR_MEMORY, "out of memory for the rows of the benchmark");
+}
+
+// Everything with one number of threads: a model of its own.
+static bool bench_threads(Bench *b, int index, int context, Error *error) {
+    Session *s = &b->session;
+    const Options *o = s->options;
+    BenchReport *r = b->report;
+    SessionModel wanted = {.context = context,
+                           .threads = o->threads.values[index],
+                           .n_sequences = largest(&o->batches),
+                           .max_logit_rows = largest(&o->batches)};
+    double started = seconds_now();
+    if (!session_open_model(s, &wanted, error)) return false;
+    if (!index) r->load_seconds = seconds_now() - started;
+    int threads = device_threads(s->model->device);
+    snprintf(r->device, sizeof r->device, "%s", device_description(s->model->device));
+    b->first_row = r->n_rows;
+    Limits *limits = NULL;
+    LimitFigures figures = {NAN, NAN, NAN, NAN};
+    bool good = add_rows(r, o, threads, error);
+    if (good && !o->no_limits) good = (limits = limits_open(threads, r->weight_bytes, error));
+    double share = 1.0 / o->threads.count;
+    good = good && run_repetitions(b, limits, index * share, share, error);
+    if (good && limits) {
+        figures = limits_figures(limits);
+        r->limits[r->n_limits++] = (BenchLimits){threads, figures};
+    }
+    for (int i = b->first_row; good && i < r->n_rows; i++)
+        finish_row(b, &r->rows[i], b->samples[i], &figures);
+    limits_close(limits);
+    model_close(s->model);
+    s->model = NULL;
+    return good;
+}
+
+// The default prompt is no longer than the model's context.
+static void fit_defaults(Bench *b) {
+    int context = b->session.config->max_seq_len;
+    IntegerList *lengths = &b->options.prompt_lengths;
+    if (!option_given(&b->options, OPTION_PROMPT_LENGTHS) && lengths->values[0] > context)
+        lengths->values[0] = context;
+    if (!option_given(&b->options, OPTION_GEN) && b->options.gen > context)
+        b->options.gen = context;
+}
+
+bool bench_command(const Options *options, Error *error) {
+    Bench b = {.options = *options, .report = calloc(1, sizeof *b.report)};
+    if (!b.report) return error_set(error, ERROR_MEMORY, "out of memory");
+    b.report->session = &b.session;
+    if (options->json + options->csv + options->markdown > 1) {
+        free(b.report);
+        return error_set(error, ERROR_USAGE, "one of --json, --csv and --markdown");
+    }
+    int context = 0;
+    bool good = session_open(&b.session, &b.options, error);
+    if (good) fit_defaults(&b);
+    good = good && (context = needed_context(&b.session, error)) && allocate(&b, error);
+    if (good) b.report->weight_bytes = count_cost(&b.session).bytes;
+    if (good) b.report->peak_name = peak_name(&b.session);
+    progress_begin(&b.progress, "bench", options->quiet);
+    for (int i = 0; good && i < options->threads.count; i++)
+        good = bench_threads(&b, i, context, error);
+    progress_end(&b.progress);
+    if (good) bench_print(b.report);
+    free(b.tokens);
+    free(b.positions);
+    free(b.sequences);
+    free(b.wants);
+    free(b.samples);
+    free(b.report);
+    session_close(&b.session);
+    return good;
+}

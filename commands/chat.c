@@ -1,0 +1,222 @@
+// chat: a conversation over one cache, in the model's own format.
+//
+// What the cache holds is the conversation so far, word for word; a message adds its own tokens and
+// the answer's. An answer that was stopped before its end is closed by the format itself, since
+// chat_template_next begins with the end of the assistant's turn.
+#include "commands/commands.h"
+#include "commands/generation.h"
+#include "commands/interrupt.h"
+#include "commands/output.h"
+#include "commands/progress.h"
+#include "commands/prompt.h"
+#include "tokenizer/template.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_CONTEXT = 4096 };
+
+typedef struct Chat {
+    Session session;
+    const ChatTemplate *format;
+    Sampler *sampler;
+    IdList ids;      // of the next message, with what has to go before it
+    int32_t pending; // the last token of an answer that was cut off: drawn, not yet in the cache
+    bool begun;      // something of the conversation is in the cache
+    bool full;       // nothing more fits
+    bool color;
+} Chat;
+
+static bool find_format(Chat *chat, Error *error) {
+    const Session *s = &chat->session;
+    const char *name = s->options->chat_template;
+    if (name) {
+        chat->format = chat_template_by_name(name);
+        if (chat->format) return true;
+        return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
+                         chat_template_names());
+    }
+    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
+    chat->format = chat_template_detect(s->tokenizer, text, s->config->family);
+    if (chat->format) return true;
+    return error_set(error, ERROR_USAGE,
+                     "%s: no known chat format in this model; `run generate` continues a text, "
+                     "--template NAME sets a format",
+                     checkpoint_path(s->checkpoint));
+}
+
+static int choose_context(const Session *s, Error *error) {
+    const Options *o = s->options;
+    int most = s->config->max_seq_len;
+    if (!option_given(o, OPTION_CONTEXT)) return most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    if (o->context <= most) return (int)o->context;
+    error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d", o->context,
+              most);
+    return 0;
+}
+
+// The model's own sampling defaults, else some that suit a conversation.
+static GenerationDefaults sampling(const Session *s) {
+    GenerationDefaults d = *checkpoint_generation(s->checkpoint);
+    if (d.temperature < 0) d.temperature = 0.7f;
+    if (d.top_p < 0) d.top_p = 0.9f;
+    return d;
+}
+
+static bool open_chat(Chat *chat, const Options *options, Error *error) {
+    Session *s = &chat->session;
+    if (options->prompt && options->file)
+        return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
+    if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
+        !find_format(chat, error))
+        return false;
+    int context = choose_context(s, error);
+    if (!context || !session_open_model(s, &(SessionModel){.context = context}, error))
+        return false;
+    GenerationDefaults defaults = sampling(s);
+    uint64_t seed = 0;
+    chat->sampler = open_sampler(s, &defaults, &seed, error);
+    chat->pending = -1;
+    if (!chat->sampler) return false;
+    if (!options->quiet) {
+        note("chat format %s, context %d", chat_template_name(chat->format), context);
+        if (!option_given(options, OPTION_SEED)) note("seed %" PRIu64, seed);
+    }
+    return true;
+}
+
+// ids = what the message adds to the cache.
+static bool encode_message(Chat *chat, const Text *message, Error *error) {
+    const Session *s = &chat->session;
+    chat->ids.count = 0;
+    if (chat->begun) {
+        if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
+        return chat_template_next(chat->format, s->tokenizer, &chat->ids, message->bytes,
+                                  message->length, error);
+    }
+    const char *system = s->options->system;
+    ChatMessage messages[2] = {
+        {CHAT_SYSTEM, system, system ? strlen(system) : 0},
+        {CHAT_USER, message->bytes, message->length},
+    };
+    return chat_template_render(chat->format, s->tokenizer, &chat->ids, messages + !system,
+                                system ? 2 : 1, error);
+}
+
+static void print_text(void *context, const char *bytes, size_t length) {
+    (void)context;
+    output_text(bytes, length);
+    output_flush();
+}
+
+static bool generate_answer(Chat *chat, Generation *g, Error *error) {
+    interrupt_begin();
+    bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
+    interrupt_end();
+    output_bytes("\n", 1);
+    output_flush();
+    chat->begun = true;
+    chat->pending = g->ids.count && g->stop != STOP_EOS ? g->ids.ids[g->ids.count - 1] : -1;
+    return good;
+}
+
+// One message and its answer. Sets chat->full where the conversation can go no further.
+static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *error) {
+    Session *s = &chat->session;
+    const Options *o = s->options;
+    if (!encode_message(chat, message, error)) return false;
+    int room = s->model->options.context - kv_cache_length(&s->model->cache, 0);
+    if (chat->begun && chat->ids.count > (size_t)room) {
+        note("the message has %zu tokens, the context of %d still room for %d: the conversation "
+             "ends here",
+             chat->ids.count, s->model->options.context, room);
+        chat->full = true;
+        return true;
+    }
+    Generation g = {
+        .session = s,
+        .sampler = chat->sampler,
+        .max_new = option_given(o, OPTION_MAX_TOKENS) ? (size_t)o->max_tokens : SIZE_MAX,
+        .stops = &o->stops,
+        .ignore_eos = o->ignore_eos,
+        .first = true,
+        .show = print_text,
+    };
+    // -n counts as in generate: the message is part of it.
+    if (option_given(o, OPTION_STEPS) && o->steps) {
+        size_t steps = (size_t)o->steps + 1, used = chat->ids.count;
+        size_t left = steps > used ? steps - used : 0;
+        if (left < g.max_new) g.max_new = left;
+    }
+    s->started = seconds_now();
+    bool good = generate_answer(chat, &g, error);
+    *stop = g.stop;
+    chat->full = good && g.stop == STOP_CONTEXT;
+    if (chat->full)
+        note("the context of %d tokens is full: the conversation ends here",
+             s->model->options.context);
+    if (good && !o->quiet) print_statistics(&g);
+    generation_free(&g);
+    return good;
+}
+
+static bool answer_once(Chat *chat, Error *error) {
+    Text text = {0};
+    StopReason stop = STOP_EOS;
+    bool good = text_read(&text, chat->session.options, error) && answer(chat, &text, &stop, error);
+    text_free(&text);
+    if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    return good;
+}
+
+// The mark that asks for a message: on a terminal, and not part of the result.
+static void ask(const Chat *chat) {
+    if (!isatty(STDIN_FILENO)) return;
+    fprintf(stderr, chat->color ? "\033[1m> \033[0m" : "> ");
+    fflush(stderr);
+}
+
+static bool converse(Chat *chat, Error *error) {
+    Text line = {0};
+    size_t capacity = 0;
+    bool good = true;
+    while (good && !chat->full && output_good()) {
+        ask(chat);
+        errno = 0;
+        ssize_t length = getline(&line.bytes, &capacity, stdin);
+        if (length < 0) {
+            if (ferror(stdin))
+                good = error_set(error, ERROR_IO, "standard input: %s", strerror(errno));
+            if (isatty(STDIN_FILENO)) fputc('\n', stderr);
+            break;
+        }
+        line.length = (size_t)length - (line.bytes[length - 1] == '\n');
+        StopReason stop = STOP_EOS;
+        if (line.length) good = answer(chat, &line, &stop, error);
+    }
+    text_free(&line);
+    return good;
+}
+
+static bool wants_color(const Options *o) {
+    if (o->color != COLOR_AUTO) return o->color == COLOR_ALWAYS;
+    const char *no_color = getenv("NO_COLOR");
+    return error_is_terminal() && !(no_color && *no_color);
+}
+
+bool chat_command(const Options *options, Error *error) {
+    Chat chat = {.color = wants_color(options)};
+    bool good = open_chat(&chat, options, error);
+    if (good && (options->prompt || options->file))
+        good = answer_once(&chat, error);
+    else if (good)
+        good = converse(&chat, error);
+    sampler_close(chat.sampler);
+    id_list_free(&chat.ids);
+    session_close(&chat.session);
+    return good;
+}
