@@ -17,8 +17,9 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 
 # ---- sources ----
 # A file that needs a library has a twin without_LIBRARY.c that refuses in one line.
-JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) weights/json.c tokenizer/tokenizer_json.c
-PCRE2_SOURCES := tokenizer/pretokenize.c
+JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) weights/json.c \
+                tokenizer/tokenizer_json.c tokenizer/json_pipeline.c
+PCRE2_SOURCES := tokenizer/pretokenize.c tokenizer/nfc.c
 TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)
 
 SOURCES := error.c $(wildcard commands/*.c weights/*.c model/*.c tokenizer/*.c kernels/*.c \

@@ -37,6 +37,14 @@ typedef struct AddedToken {
     bool single_word;    // only where no word character touches it
 } AddedToken;
 
+// What changes while a tokenizer is used, so that encoding takes a const Tokenizer. One thread at a
+// time.
+typedef struct TokenizerWork {
+    uint64_t steps; // of merging
+    char *piece;    // (piece_capacity) bytes of the token shown last
+    size_t piece_capacity;
+} TokenizerWork;
+
 struct Tokenizer {
     const TokenizerKind *kind;
     void *state; // the kind's own
@@ -54,21 +62,18 @@ struct Tokenizer {
     size_t n_added;
     bool added_first[256]; // bytes that some added token begins with
 
-    int bos_id;    // -1: none
-    bool adds_bos; // a prompt begins with it
+    int bos_id;          // -1: none
+    bool adds_bos;       // a prompt begins with it
     bool prefixes_space; // a space is set before every stretch of text (SPM kinds)
     int32_t stops[LIMIT_STOPS];
     size_t n_stops;
     char description[96];
 
-    // What changes while a tokenizer is used, so that encoding takes a const Tokenizer. One thread
-    // at a time.
-    struct TokenizerWork {
-        uint64_t steps; // of merging
-        char *piece;    // (piece_capacity) bytes of the token shown last
-        size_t piece_capacity;
-    } * work;
+    TokenizerWork *work;
 };
+
+// A Tokenizer with nothing in it; NULL: exit code 5 (tokenizer.c).
+Tokenizer *tokenizer_new(Error *error);
 
 // ---- vocabulary.c ----
 
@@ -118,13 +123,9 @@ bool byte_bpe_open_vocabulary(Tokenizer *tokenizer, const Vocabulary *vocabulary
                               const char *pretokenizer, Error *error);
 
 // The tiktoken text form: lines of "base64 rank" (tiktoken.c).
-bool tiktoken_open(Tokenizer *tokenizer, const char *text, size_t size, const char *pretokenizer,
-                   Error *error);
+bool tiktoken_open(Tokenizer *tokenizer, TextSpan text, const char *pretokenizer, Error *error);
 
-// A JSON file: tokenizer.json, or vocab.json, for which `merges` is the text of merges.txt
-// (tokenizer_json.c; without_json.c refuses).
-bool tokenizer_json_open(Tokenizer *tokenizer, const char *text, size_t size,
+// A JSON text: a whole tokenizer.json, or a vocab.json, for which `merges` is the text of
+// merges.txt (tokenizer_json.c; without_json.c refuses).
+bool tokenizer_json_open(Tokenizer *tokenizer, TextSpan json, TextSpan merges,
                          const char *pretokenizer, Error *error);
-bool vocab_merges_open(Tokenizer *tokenizer, const char *vocab, size_t vocab_size,
-                       const char *merges, size_t merges_size, const char *pretokenizer,
-                       Error *error);

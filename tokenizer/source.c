@@ -2,117 +2,92 @@
 // bytes show. No path is ever taken out of a file.
 #include "tokenizer/source.h"
 
+#include "weights/mapping.h"
+
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { LIMIT_FILE_BYTES = 256 << 20 };
 
-typedef struct FileText {
-    char *bytes; // owned, size bytes and a NUL
-    size_t size;
-} FileText;
-
-static bool read_all(int fd, FileText *file, Error *error) {
-    struct stat status;
-    if (fstat(fd, &status)) return error_set(error, ERROR_IO, "cannot read: %s", strerror(errno));
-    if (!S_ISREG(status.st_mode)) return error_set(error, ERROR_FILE, "not a regular file");
-    if (status.st_size > LIMIT_FILE_BYTES)
-        return error_set(error, ERROR_FILE, "a tokenizer of %lld bytes (at most %d)",
-                         (long long)status.st_size, LIMIT_FILE_BYTES);
-    size_t wanted = (size_t)status.st_size;
-    file->bytes = malloc(wanted + 1);
-    if (!file->bytes) return error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", wanted);
-    while (file->size < wanted) {
-        ssize_t got = read(fd, file->bytes + file->size, wanted - file->size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return error_set(error, ERROR_IO, "cannot read: %s", strerror(errno));
-        if (!got) break; // cut short meanwhile: what is there is what is judged
-        file->size += (size_t)got;
-    }
-    file->bytes[file->size] = '\0';
-    return true;
-}
-
-static bool read_file(const char *path, FileText *file, Error *error) {
-    *file = (FileText){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set(error, ERROR_IO, "cannot open: %s", strerror(errno));
-    bool good = read_all(fd, file, error);
-    close(fd);
-    if (good) return true;
-    free(file->bytes);
-    *file = (FileText){0};
+static bool map_file(Mapping *mapping, const char *path, Error *error) {
+    if (!mapping_open(mapping, path, error)) return false;
+    if (mapping->size <= LIMIT_FILE_BYTES) return true;
+    error_set(error, ERROR_FILE, "%zu bytes are too many for a tokenizer (at most %d)",
+              mapping->size, LIMIT_FILE_BYTES);
+    mapping_close(mapping);
     return false;
 }
 
-// A JSON text is a whole tokenizer.json, or the vocab.json of a pair: only the first has "model"
-// among its keys, but a vocabulary may hold that word too, so the file beside it decides.
-static bool merges_beside(const char *path, char *out, size_t size) {
-    const char *slash = strrchr(path, '/');
-    size_t directory = slash ? (size_t)(slash - path) + 1 : 0;
-    if (strcmp(path + directory, "tokenizer.json") == 0) return false;
-    if (directory + sizeof "merges.txt" > size) return false;
-    memcpy(out, path, directory);
-    memcpy(out + directory, "merges.txt", sizeof "merges.txt");
-    return access(out, F_OK) == 0;
-}
-
-static bool open_json(Tokenizer *t, const TokenizerSource *source, const char *path,
-                      const FileText *file, Error *error) {
-    char merges_path[PATH_MAX];
-    if (!merges_beside(path, merges_path, sizeof merges_path))
-        return tokenizer_json_open(t, file->bytes, file->size, source->pretokenizer, error);
-    FileText merges;
-    if (!read_file(merges_path, &merges, error)) return error_prefix(error, merges_path);
-    bool good = vocab_merges_open(t, file->bytes, file->size, merges.bytes, merges.size,
-                                  source->pretokenizer, error);
-    free(merges.bytes);
+// Closes the mapping after `good` reading; a file that was cut short meanwhile gave zeros.
+static bool unmap(Mapping *mapping, bool good, Error *error) {
+    if (good && mapping_damaged(mapping))
+        good = error_set(error, ERROR_IO, "the file was cut short while it was read");
+    mapping_close(mapping);
     return good;
 }
 
+// The path of merges.txt in the directory of `path`; false where there is no such file.
+static bool merges_beside(const char *path, char *out, size_t size) {
+    const char *slash = strrchr(path, '/');
+    size_t directory = slash ? (size_t)(slash - path) + 1 : 0;
+    if (directory + sizeof "merges.txt" > size) return false;
+    memcpy(out, path, directory);
+    memcpy(out + directory, "merges.txt", sizeof "merges.txt");
+    return !access(out, F_OK);
+}
+
+static bool open_json(Tokenizer *t, const TokenizerSource *source, const Mapping *file,
+                      Error *error) {
+    TextSpan json = {(const char *)file->data, file->size}, merges = {NULL, 0};
+    char path[PATH_MAX];
+    if (!merges_beside(file->path, path, sizeof path))
+        return tokenizer_json_open(t, json, merges, source->pretokenizer, error);
+    Mapping beside;
+    if (!map_file(&beside, path, error)) return error_prefix(error, path);
+    merges = (TextSpan){(const char *)beside.data, beside.size};
+    bool good = tokenizer_json_open(t, json, merges, source->pretokenizer, error);
+    return unmap(&beside, good, error);
+}
+
+static bool is_one_of(uint8_t byte, const char *characters) {
+    return byte && strchr(characters, byte);
+}
+
 // "IQ== 0": base64, a space, a digit.
-static bool looks_like_tiktoken(const FileText *file) {
+static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
     size_t i = 0;
-    while (i < file->size && (isalnum((unsigned char)file->bytes[i]) ||
-                              strchr("+/=", file->bytes[i] ? file->bytes[i] : ' ')))
+    while (i < size && (isalnum(b[i]) || is_one_of(b[i], "+/=")))
         i++;
-    return i && i + 1 < file->size && file->bytes[i] == ' ' &&
-           isdigit((unsigned char)file->bytes[i + 1]);
+    return i && i + 1 < size && b[i] == ' ' && isdigit(b[i + 1]);
 }
 
 // A .model is protobuf and begins with its first piece: field 1, a length, and inside field 1
 // again. A tokenizer.bin begins with the length of its longest token, four bytes, little-endian.
-static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const char *path,
-                       const FileText *file, Error *error) {
-    const uint8_t *b = (const uint8_t *)file->bytes;
-    if (!file->size) return error_set(error, ERROR_FILE, "empty, so it is no tokenizer");
-    size_t blank = 0;
-    while (blank < file->size && strchr(" \t\r\n", b[blank] ? b[blank] : 'x'))
+static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mapping *file,
+                       Error *error) {
+    const uint8_t *b = file->data;
+    size_t size = file->size, blank = 0;
+    while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
-    if (b[blank] == '{') return open_json(t, source, path, file, error);
-    if (looks_like_tiktoken(file))
-        return tiktoken_open(t, file->bytes, file->size, source->pretokenizer, error);
-    if (file->size >= 4 && !memcmp(b, "GGUF", 4))
+    if (blank < size && b[blank] == '{') return open_json(t, source, file, error);
+    if (looks_like_tiktoken(b, size))
+        return tiktoken_open(t, (TextSpan){(const char *)b, size}, source->pretokenizer, error);
+    if (size >= 4 && !memcmp(b, "GGUF", 4))
         return error_set(error, ERROR_FILE, "a GGUF is no tokenizer file (open it as a model)");
-    if (b[0] == 0x0a && file->size >= 3 && (b[1] || b[2]))
-        return sentencepiece_open(t, b, file->size, error);
-    if (file->size >= 4 && !b[3])
-        return spm_bpe_open_bin(t, b, file->size, source->vocab_size, error);
+    if (b[0] == 0x0a && size >= 3 && (b[1] || b[2])) return sentencepiece_open(t, b, size, error);
+    if (size >= 4 && !b[3]) return spm_bpe_open_bin(t, b, size, source->vocab_size, error);
     return error_set(error, ERROR_FILE,
                      "no known tokenizer (wanted .model, tokenizer.bin, tokenizer.json, vocab.json "
                      "with merges.txt, or tiktoken text)");
 }
 
 static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *path, Error *error) {
-    FileText file;
-    bool good = read_file(path, &file, error) && open_bytes(t, source, path, &file, error);
-    free(file.bytes);
+    Mapping file;
+    if (!map_file(&file, path, error)) return error_prefix(error, path);
+    bool good = unmap(&file, open_bytes(t, source, &file, error), error);
     return good ? true : error_prefix(error, path);
 }
 

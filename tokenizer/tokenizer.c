@@ -19,7 +19,7 @@ static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *
                      escape_bytes(shown, sizeof shown, v->model, strlen(v->model)));
 }
 
-Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error) {
+Tokenizer *tokenizer_new(Error *error) {
     Tokenizer *t = calloc(1, sizeof *t);
     if (t) t->work = calloc(1, sizeof *t->work);
     if (!t || !t->work) {
@@ -28,6 +28,12 @@ Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error) {
         return NULL;
     }
     t->bos_id = -1;
+    return t;
+}
+
+Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error) {
+    Tokenizer *t = tokenizer_new(error);
+    if (!t) return NULL;
     bool good =
         source->path ? tokenizer_open_path(t, source, error) : open_vocabulary(t, source, error);
     if (good) return t;
