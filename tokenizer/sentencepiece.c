@@ -1,6 +1,106 @@
-#include "tokenizer/kinds.h"
+// The kind of a SentencePiece .model: our own walk reads and checks the file, the library encodes,
+// and pieces are shown by us, one at a time. Without the library, a BPE model that does not rewrite
+// its text is encoded by spm_bpe.c: the algorithm is the same (tests/test_sentencepiece.c holds one
+// against the other).
+#include "tokenizer/sentencepiece_c.h"
+#include "tokenizer/sentencepiece_check.h"
+#include "tokenizer/spm.h"
 
-bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error) {
-    (void)tokenizer, (void)bytes, (void)size;
-    return error_set(error, ERROR_FILE, "sentencepiece models are not read yet");
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool report(SentencePieceStatus status, const char *reason, Error *error) {
+    if (status == SENTENCEPIECE_OK) return true;
+    if (status == SENTENCEPIECE_MEMORY)
+        return error_set(error, ERROR_MEMORY, "out of memory in sentencepiece");
+    return error_set(error, ERROR_FILE, "sentencepiece: %s", reason);
+}
+
+static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                           bool after_token, Error *error) {
+    (void)after_token;
+    const int *found;
+    size_t count;
+    char reason[SENTENCEPIECE_REASON_SIZE] = "";
+    SentencePieceStatus status =
+        sentencepiece_encode(t->state, text, length, &found, &count, reason);
+    if (!report(status, reason, error)) return false;
+    for (size_t i = 0; i < count; i++) {
+        if (!id_list_push(ids, found[i], error)) return false;
+    }
+    return true;
+}
+
+static void library_close(Tokenizer *t) {
+    sentencepiece_free(t->state);
+}
+
+static const TokenizerKind LIBRARY = {
+    .encode = library_encode, .piece = spm_piece, .close = library_close};
+
+static bool open_library(Tokenizer *t, const Vocabulary *vocabulary, const uint8_t *bytes,
+                         size_t size, Error *error) {
+    char reason[SENTENCEPIECE_REASON_SIZE] = "";
+    SentencePiece *model = NULL;
+    if (!report(sentencepiece_load(&model, bytes, size, reason), reason, error)) return false;
+    t->kind = &LIBRARY;
+    t->state = model;
+    if (!vocabulary_copy(t, vocabulary, error)) return false;
+    if (sentencepiece_size(model) != t->n_tokens)
+        return error_set(error, ERROR_FILE, "sentencepiece: %zu pieces, the file has %zu",
+                         sentencepiece_size(model), t->n_tokens);
+    t->prefixes_space = vocabulary->add_space_prefix == 1;
+    vocabulary_set_ids(t, vocabulary, true);
+    return spm_added_tokens(t, false, error); // the library cuts user-defined ones itself
+}
+
+// spm_bpe.c replaces spaces and nothing else.
+static bool text_stays(const SentencePieceModel *model) {
+    const Normalizer *n = &model->normalizer;
+    return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
+           !model->space_is_suffix;
+}
+
+static int find_control(const SentencePieceModel *model, TextSpan piece) {
+    for (size_t i = 0; i < model->n_pieces; i++) {
+        if (model->types[i] == TOKEN_CONTROL && model->pieces[i].length == piece.length &&
+            !memcmp(model->pieces[i].text, piece.text, piece.length))
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
+                       size_t size, Error *error) {
+    Vocabulary vocabulary = {.model = "llama",
+                             .n_tokens = model->n_pieces,
+                             .tokens = model->pieces,
+                             .scores = model->scores,
+                             .types = model->types,
+                             .bos_id = find_control(model, model->bos_piece),
+                             .eos_id = find_control(model, model->eos_piece),
+                             .eot_id = -1,
+                             .eom_id = -1,
+                             .unk_id = -1,
+                             .pad_id = find_control(model, model->pad_piece),
+                             .add_bos = -1,
+                             .add_eos = -1,
+                             .add_space_prefix = model->normalizer.add_dummy_prefix};
+    bool bpe = model->model_type == SENTENCEPIECE_BPE;
+    bool own = bpe && text_stays(model) && !sentencepiece_available();
+    bool good = own ? spm_bpe_open_vocabulary(t, &vocabulary, error)
+                    : open_library(t, &vocabulary, bytes, size, error);
+    if (good)
+        snprintf(t->description, sizeof t->description, "SentencePiece %s, %zu tokens",
+                 bpe ? "BPE" : "unigram", t->n_tokens);
+    return good;
+}
+
+bool sentencepiece_open(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
+    SentencePieceModel model;
+    bool good = sentencepiece_model_read(&model, bytes, size, error) &&
+                open_model(t, &model, bytes, size, error);
+    sentencepiece_model_free(&model);
+    return good;
 }
