@@ -1,0 +1,401 @@
+// attention and the cache: plain double loops over the keys that key_visible names, values worked
+// by hand, and what must not matter: the future, other sequences, other rows, threads.
+#include "tests/support/device.h"
+#include "weights/quant.h"
+
+typedef struct Case {
+    int n_heads, n_kv_heads, head_dim, n_keys;
+    KvType type;
+    KeyPattern pattern;
+} Case;
+
+enum { SEQUENCES = 3 };
+
+// A cache of SEQUENCES sequences with n_keys random keys and values each, and queries for all.
+typedef struct Scene {
+    Case c;
+    Device *device;
+    Kv *kv;
+    AttentionShape shape;
+    size_t kv_width, q_width; // floats of all heads
+    float *k, *v;             // host (SEQUENCES, n_keys, n_kv_heads, head_dim)
+    float *q;                 // host (SEQUENCES, n_keys, n_heads, head_dim)
+} Scene;
+
+static const KeyPattern CAUSAL = {PATTERN_CAUSAL, 0, 1};
+
+// Writes the scene's keys of one sequence from position `from` on.
+static void scene_write(Scene *s, int sequence, int from) {
+    int n = s->c.n_keys - from;
+    int32_t positions[1024], sequences[1024];
+    for (int i = 0; i < n; i++) {
+        positions[i] = from + i;
+        sequences[i] = sequence;
+    }
+    Rows rows = test_rows(s->device, n, NULL, positions, sequences);
+    size_t offset = ((size_t)sequence * (size_t)s->c.n_keys + (size_t)from) * s->kv_width;
+    float *k = upload_floats(s->device, s->k + offset, (size_t)n * s->kv_width);
+    float *v = upload_floats(s->device, s->v + offset, (size_t)n * s->kv_width);
+    kv_write(s->device, &(KvView){s->kv, 1}, k, v, &rows);
+    device_sync(s->device);
+    device_free(s->device, k);
+    device_free(s->device, v);
+}
+
+static void scene_open(Scene *s, Case c, int threads) {
+    TestRandom random = {(uint64_t)(c.n_heads * 1000 + c.head_dim + c.n_keys)};
+    size_t rows = (size_t)SEQUENCES * (size_t)c.n_keys;
+    *s = (Scene){.c = c, .device = test_device(threads, PRECISION_F32)};
+    s->shape = (AttentionShape){c.n_heads, c.n_kv_heads, c.head_dim,
+                                1.0f / sqrtf((float)c.head_dim), c.pattern};
+    s->kv_width = (size_t)(c.n_kv_heads * c.head_dim);
+    s->q_width = (size_t)(c.n_heads * c.head_dim);
+    s->k = random_floats(&random, rows * s->kv_width, 1.5f);
+    s->v = random_floats(&random, rows * s->kv_width, 1.0f);
+    s->q = random_floats(&random, rows * s->q_width, 1.5f);
+    for (size_t i = 0; c.type == KV_F16 && i < rows * s->kv_width; i++) {
+        s->k[i] = half_to_float(float_to_half(s->k[i])); // what the cache can hold
+        s->v[i] = half_to_float(float_to_half(s->v[i]));
+    }
+    // A layer before and after, and one position to spare.
+    s->kv = kv_open(s->device,
+                    &(KvShape){3, SEQUENCES, c.n_kv_heads, c.head_dim, c.n_keys + 1, c.type});
+    CHECK(s->kv, "%s", device_error(s->device)->message);
+    device_reserve(s->device, 1024);
+    for (int i = 0; i < SEQUENCES; i++)
+        scene_write(s, i, 0);
+}
+
+static void scene_close(Scene *s) {
+    kv_close(s->device, s->kv);
+    test_device_close(s->device);
+    free(s->k), free(s->v), free(s->q);
+}
+
+// Attention of n rows (sequence, position) with the scene's queries; weights may be NULL.
+static float *scene_attend(Scene *s, int n, const int32_t *sequences, const int32_t *positions,
+                           float **weights) {
+    float *q = malloc((size_t)n * s->q_width * sizeof *q);
+    for (int i = 0; i < n; i++)
+        memcpy(q + (size_t)i * s->q_width,
+               s->q +
+                   ((size_t)sequences[i] * (size_t)s->c.n_keys + (size_t)positions[i]) * s->q_width,
+               s->q_width * sizeof *q);
+    Rows rows = test_rows(s->device, n, NULL, positions, sequences);
+    float *dq = upload_floats(s->device, q, (size_t)n * s->q_width);
+    float *out = poisoned(s->device, (size_t)n * s->q_width), *dw = NULL;
+    size_t count = (size_t)n * (size_t)s->c.n_heads * (size_t)(s->c.n_keys + 1);
+    if (weights) dw = poisoned(s->device, count);
+    attention(s->device, out, dq, &(KvView){s->kv, 1}, &rows, &s->shape, dw);
+    float *got = fetch(s->device, out, (size_t)n * s->q_width);
+    if (weights) *weights = fetch(s->device, dw, count);
+    free(q);
+    return got;
+}
+
+// The definition, in double: out[head_dim] and weights[n_keys] of one query head.
+static void oracle(const Scene *s, int sequence, int p, int h, double *out, double *weights) {
+    const Case *c = &s->c;
+    size_t hd = (size_t)c->head_dim, g = (size_t)(h / (c->n_heads / c->n_kv_heads));
+    size_t first = (size_t)sequence * (size_t)c->n_keys;
+    const float *q = s->q + (first + (size_t)p) * s->q_width + (size_t)h * hd;
+    double largest = -INFINITY, sum = 0.0;
+    for (int t = 0; t < c->n_keys; t++) {
+        const float *k = s->k + (first + (size_t)t) * s->kv_width + g * hd;
+        weights[t] = -INFINITY;
+        if (!key_visible(&c->pattern, p, t)) continue;
+        weights[t] = 0.0;
+        for (size_t j = 0; j < hd; j++)
+            weights[t] += (double)q[j] * (double)k[j];
+        weights[t] *= (double)s->shape.scale;
+        largest = fmax(largest, weights[t]);
+    }
+    for (int t = 0; t < c->n_keys; t++)
+        sum += weights[t] = exp(weights[t] - largest);
+    for (size_t j = 0; j < hd; j++)
+        out[j] = 0.0;
+    for (int t = 0; t < c->n_keys; t++) {
+        const float *v = s->v + (first + (size_t)t) * s->kv_width + g * hd;
+        weights[t] /= sum;
+        for (size_t j = 0; j < hd; j++)
+            out[j] += weights[t] * (double)v[j];
+    }
+}
+
+// Float32 scores of about 10 are off by some 1e-6, and so are their exponentials.
+static const double TOLERANCE = 1e-5;
+
+static void check_row(const Scene *s, int sequence, int p, const float *got, const float *weights) {
+    double out[256], wanted[1024];
+    for (int h = 0; h < s->c.n_heads; h++) {
+        oracle(s, sequence, p, h, out, wanted);
+        for (int j = 0; j < s->c.head_dim; j++)
+            CHECK_NEAR(got[h * s->c.head_dim + j], out[j], TOLERANCE);
+        const float *w = weights + h * (s->c.n_keys + 1);
+        double sum = 0.0;
+        for (int t = 0; t < s->c.n_keys; t++) {
+            CHECK_NEAR(w[t], wanted[t], TOLERANCE);
+            CHECK(key_visible(&s->c.pattern, p, t) || w[t] == 0.0f, "a hidden key has weight");
+            sum += (double)w[t];
+        }
+        CHECK_NEAR(w[s->c.n_keys], 0.0, 0.0);
+        CHECK_NEAR(sum, 1.0, 1e-5);
+    }
+}
+
+// All positions of sequence 1 as one prompt, then single rows of all sequences together.
+static void check_case(Case c) {
+    Scene s;
+    scene_open(&s, c, 2);
+    int32_t sequences[1024], positions[1024];
+    for (int i = 0; i < c.n_keys; i++) {
+        sequences[i] = 1;
+        positions[i] = i;
+    }
+    size_t row_weights = (size_t)c.n_heads * (size_t)(c.n_keys + 1);
+    float *weights = NULL, *got = scene_attend(&s, c.n_keys, sequences, positions, &weights);
+    for (int i = 0; i < c.n_keys; i++)
+        check_row(&s, 1, i, got + (size_t)i * s.q_width, weights + (size_t)i * row_weights);
+    free(got), free(weights);
+    for (int i = 0; i < SEQUENCES; i++) {
+        sequences[i] = i;
+        positions[i] = c.n_keys - 1 - i * (c.n_keys / 4);
+    }
+    got = scene_attend(&s, SEQUENCES, sequences, positions, &weights);
+    for (int i = 0; i < SEQUENCES; i++)
+        check_row(&s, i, positions[i], got + (size_t)i * s.q_width,
+                  weights + (size_t)i * row_weights);
+    free(got), free(weights);
+    scene_close(&s);
+}
+
+Test(attention, equals_the_double_loops) {
+    static const int SHAPES[][3] = {{1, 1, 8},  {2, 2, 16}, {3, 1, 40},  {6, 2, 64},  {4, 4, 33},
+                                    {9, 3, 64}, {8, 1, 24}, {2, 1, 128}, {1, 1, 256}, {10, 2, 20}};
+    static const int KEYS[] = {1, 2, 17, 70};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
+        for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++)
+            for (KvType type = KV_F32; type <= KV_F16; type++)
+                check_case((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], KEYS[k], type, CAUSAL});
+}
+
+Test(attention, equals_the_double_loops_over_a_long_text) {
+    check_case((Case){6, 2, 40, 300, KV_F16, CAUSAL});
+    check_case((Case){4, 1, 64, 513, KV_F32, CAUSAL});
+}
+
+Test(attention, sees_what_windows_and_patterns_show) {
+    static const KeyPattern PATTERNS[] = {
+        {PATTERN_CAUSAL, 1, 1},  {PATTERN_CAUSAL, 16, 1}, {PATTERN_CAUSAL, 64, 1},
+        {PATTERN_CAUSAL, 65, 1}, {PATTERN_CAUSAL, 70, 1}, {PATTERN_LOCAL, 0, 8},
+        {PATTERN_STRIDED, 0, 4}, {PATTERN_GLOBAL, 0, 4},  {PATTERN_BLOCK, 0, 8},
+        {PATTERN_STRIDED, 0, 1}, {PATTERN_LOCAL, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++) {
+        check_case((Case){6, 2, 40, 70, KV_F32, PATTERNS[i]});
+        check_case((Case){3, 1, 64, 133, KV_F16, PATTERNS[i]});
+    }
+}
+
+// One head of one dimension, scale 1: scores q k = ln 1, ln 2, ln 5 -> weights 1/8, 2/8, 5/8.
+Test(attention, three_keys_by_hand) {
+    Device *device = test_device(1, PRECISION_F32);
+    Kv *kv = kv_open(device, &(KvShape){1, 1, 1, 1, 3, KV_F32});
+    device_reserve(device, 3);
+    Rows rows = test_rows(device, 3, NULL, NULL, NULL);
+    float k[] = {0.0f, logf(2.0f), logf(5.0f)}, v[] = {8.0f, 16.0f, 24.0f}, ones[] = {1, 1, 1};
+    KvView view = {kv, 0};
+    kv_write(device, &view, upload_floats(device, k, 3), upload_floats(device, v, 3), &rows);
+    float *out = poisoned(device, 3);
+    AttentionShape shape = {1, 1, 1, 1.0f, CAUSAL};
+    attention(device, out, upload_floats(device, ones, 3), &view, &rows, &shape, NULL);
+    float *got = fetch(device, out, 3);
+    CHECK_NEAR(got[0], 8.0, 1e-6);
+    CHECK_NEAR(got[1], 8.0 / 3 + 32.0 / 3, 1e-5);
+    CHECK_NEAR(got[2], 8.0 / 8 + 32.0 / 8 + 120.0 / 8, 1e-5);
+    free(got);
+    test_device_close(device);
+}
+
+// Rows alone, together in any number, on one thread or three: the same bits.
+Test(attention, rows_and_threads_do_not_change_a_bit) {
+    Case c = {6, 2, 40, 150, KV_F16, {PATTERN_CAUSAL, 100, 1}};
+    int32_t sequences[150], positions[150];
+    float *wanted = NULL;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        Scene s;
+        scene_open(&s, c, threads);
+        for (int i = 0; i < 150; i++) {
+            sequences[i] = i % SEQUENCES;
+            positions[i] = 149 - i;
+        }
+        float *all = scene_attend(&s, 150, sequences, positions, NULL);
+        if (!wanted) wanted = all;
+        CHECK(!memcmp(all, wanted, 150 * s.q_width * sizeof *all), "threads");
+        for (int i = 0; i < 150; i += 7) {
+            int n = 1 + i % 5;
+            if (i + n > 150) n = 1;
+            float *got = scene_attend(&s, n, sequences + i, positions + i, NULL);
+            CHECK(!memcmp(got, all + (size_t)i * s.q_width, (size_t)n * s.q_width * sizeof *got),
+                  "row %d among %d", i, n);
+            free(got);
+        }
+        if (all != wanted) free(all);
+        scene_close(&s);
+    }
+    free(wanted);
+}
+
+// Asking for the weights changes nothing but speed.
+Test(attention, is_nearly_the_same_with_weights_out) {
+    Scene s;
+    scene_open(&s, (Case){6, 2, 40, 90, KV_F32, CAUSAL}, 1);
+    int32_t sequence = 2, position = 89;
+    float *weights = NULL, *with = scene_attend(&s, 1, &sequence, &position, &weights);
+    float *without = scene_attend(&s, 1, &sequence, &position, NULL);
+    for (size_t j = 0; j < s.q_width; j++)
+        CHECK_NEAR(with[j], without[j], 1e-6);
+    free(weights), free(with), free(without);
+    scene_close(&s);
+}
+
+// NaN in every key and value after the row's position: left over from a text that was cut back.
+Test(attention, does_not_see_the_future) {
+    for (KvType type = KV_F32; type <= KV_F16; type++) {
+        Scene s;
+        scene_open(&s, (Case){3, 1, 40, 100, type, CAUSAL}, 1);
+        int32_t sequence = 1;
+        for (int32_t p = 0; p < 99; p += 7) {
+            float *before = scene_attend(&s, 1, &sequence, &p, NULL);
+            size_t from = (100 + (size_t)p + 1) * s.kv_width, count = (99 - (size_t)p) * s.kv_width;
+            for (size_t i = 0; i < count; i++)
+                s.k[from + i] = s.v[from + i] = NAN;
+            scene_write(&s, sequence, p + 1);
+            float *after = scene_attend(&s, 1, &sequence, &p, NULL);
+            CHECK(!memcmp(before, after, s.q_width * sizeof *after), "position %d", p);
+            free(before), free(after);
+            scene_close(&s);
+            scene_open(&s, (Case){3, 1, 40, 100, type, CAUSAL}, 1);
+        }
+        scene_close(&s);
+    }
+}
+
+// W keys, the row's own included: key p - W is out, key p - W + 1 is in.
+Test(attention, a_window_ends_where_it_says) {
+    static const int WINDOWS[] = {1, 2, 16, 33, 64, 80};
+    for (size_t w = 0; w < sizeof WINDOWS / sizeof *WINDOWS; w++) {
+        for (int inside = 0; inside < 2; inside++) {
+            Scene s;
+            int window = WINDOWS[w];
+            scene_open(&s, (Case){3, 1, 40, 100, KV_F32, {PATTERN_CAUSAL, window, 1}}, 1);
+            int32_t sequence = 0, p = 95;
+            float *before = scene_attend(&s, 1, &sequence, &p, NULL);
+            size_t t = (size_t)(p - window + inside);
+            for (size_t j = 0; j < s.kv_width; j++)
+                s.v[t * s.kv_width + j] += 1000.0f;
+            scene_write(&s, 0, (int)t);
+            float *after = scene_attend(&s, 1, &sequence, &p, NULL);
+            bool same = !memcmp(before, after, s.q_width * sizeof *after);
+            CHECK_INT(same, !inside);
+            free(before), free(after);
+            scene_close(&s);
+        }
+    }
+}
+
+// 6 query heads over 2 key-value heads = 6 over 6 with every key-value head three times.
+Test(attention, grouped_queries_equal_repeated_keys) {
+    Scene a, b;
+    scene_open(&a, (Case){6, 2, 40, 60, KV_F32, CAUSAL}, 1);
+    scene_open(&b, (Case){6, 6, 40, 60, KV_F32, CAUSAL}, 1);
+    memcpy(b.q, a.q, SEQUENCES * 60 * a.q_width * sizeof *a.q);
+    for (size_t row = 0; row < SEQUENCES * 60; row++)
+        for (size_t h = 0; h < 6; h++) {
+            memcpy(b.k + (row * 6 + h) * 40, a.k + (row * 2 + h / 3) * 40, 40 * sizeof(float));
+            memcpy(b.v + (row * 6 + h) * 40, a.v + (row * 2 + h / 3) * 40, 40 * sizeof(float));
+        }
+    for (int i = 0; i < SEQUENCES; i++)
+        scene_write(&b, i, 0);
+    for (int32_t i = 0; i < 60; i += 9) {
+        int32_t sequence = i % SEQUENCES;
+        float *x = scene_attend(&a, 1, &sequence, &i, NULL);
+        float *y = scene_attend(&b, 1, &sequence, &i, NULL);
+        for (size_t j = 0; j < a.q_width; j++)
+            CHECK_NEAR(x[j], y[j], 1e-6);
+        free(x), free(y);
+    }
+    scene_close(&a);
+    scene_close(&b);
+}
+
+// Scores of 1e5 and differences of thousands: the largest takes all, nothing overflows.
+Test(attention, survives_large_scores) {
+    Scene s;
+    scene_open(&s, (Case){3, 1, 40, 80, KV_F32, CAUSAL}, 1);
+    s.shape.scale = 3000.0f;
+    int32_t sequence = 0, p = 79;
+    float *got = scene_attend(&s, 1, &sequence, &p, NULL);
+    double out[40], weights[80];
+    for (int h = 0; h < 3; h++) {
+        oracle(&s, 0, 79, h, out, weights);
+        for (int j = 0; j < 40; j++)
+            CHECK_NEAR(got[h * 40 + j], out[j], 1e-3);
+    }
+    free(got);
+    scene_close(&s);
+}
+
+Test(attention, a_visible_nan_is_not_hidden) {
+    Scene s;
+    scene_open(&s, (Case){3, 1, 40, 80, KV_F32, CAUSAL}, 1);
+    s.k[30 * s.kv_width + 5] = NAN;
+    scene_write(&s, 0, 0);
+    int32_t sequence = 0, p = 79;
+    float *got = scene_attend(&s, 1, &sequence, &p, NULL);
+    CHECK(isnan(got[0]), "got %g", (double)got[0]);
+    free(got);
+    scene_close(&s);
+}
+
+Test(kv, gives_back_what_was_written) {
+    for (KvType type = KV_F32; type <= KV_F16; type++) {
+        Scene s;
+        scene_open(&s, (Case){3, 3, 40, 20, type, CAUSAL}, 1);
+        float k[40], v[40];
+        for (int t = 0; t < 20; t++)
+            for (int g = 0; g < 3; g++) {
+                kv_read(s.device, &(KvView){s.kv, 1}, 2, g, t, k, v);
+                size_t at = ((40 + (size_t)t) * 3 + (size_t)g) * 40;
+                CHECK(!memcmp(k, s.k + at, sizeof k) && !memcmp(v, s.v + at, sizeof v),
+                      "position %d head %d", t, g);
+            }
+        kv_read(s.device, &(KvView){s.kv, 0}, 2, 0, 0, k, NULL);
+        CHECK_NEAR(k[0], 0.0, 0.0); // another layer: still zero
+        scene_close(&s);
+    }
+}
+
+Test(kv, copies_a_sequence) {
+    for (KvType type = KV_F32; type <= KV_F16; type++) {
+        Scene s;
+        scene_open(&s, (Case){2, 2, 40, 20, type, CAUSAL}, 1);
+        kv_copy(s.device, s.kv, 0, 2, 13);
+        float k[40], v[40];
+        for (int t = 0; t < 20; t++) {
+            kv_read(s.device, &(KvView){s.kv, 1}, 0, 1, t, k, v);
+            size_t at = ((t < 13 ? 40 + (size_t)t : (size_t)t) * 2 + 1) * 40;
+            CHECK(!memcmp(k, s.k + at, sizeof k) && !memcmp(v, s.v + at, sizeof v), "position %d",
+                  t);
+        }
+        scene_close(&s);
+    }
+}
+
+Test(kv, says_what_it_takes) {
+    KvShape shape = {2, 3, 4, 64, 100, KV_F32};
+    CHECK(kv_bytes(&shape) >= 2u * 2 * 3 * 4 * 64 * 100 * 4, "%zu", kv_bytes(&shape));
+    size_t full = kv_bytes(&shape);
+    shape.type = KV_F16;
+    CHECK(kv_bytes(&shape) <= full * 6 / 10, "%zu of %zu", kv_bytes(&shape), full);
+}
