@@ -239,7 +239,7 @@ void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_
 //   w[0] + .. + w[t] > floor(uniform * total)      uniform = u / 2^24, exact in 128 bits.
 // The sums are whole numbers, so their order does not matter: every backend returns the same token.
 // -infinity is weight 0, and where all are -infinity the token is 0. -1 where a logit is NaN or
-// +infinity.
+// +infinity. Some matrix of the device has at least vocab_size rows (device_reserve goes by that).
 typedef struct SampleRule {
     float temperature;
     int top_k;

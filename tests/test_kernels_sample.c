@@ -1,0 +1,339 @@
+// argmax and sample: the definition in kernels.h, spelt out slowly here, must give the same token
+// on every backend for every rule, row and uniform.
+#include "kernels/precision.h"
+#include "tests/support/device.h"
+
+static const SampleRule ALL = {1.0f, 0, 1.0f, 0.0f, 1.0f};
+
+// A device with room for `vocab_size` logits: some matrix has that many rows.
+static Device *sampling_device(int threads, int vocab_size) {
+    static const uint16_t ZEROS[200000];
+    Device *device = test_device(threads, PRECISION_F32);
+    Matrix m = {.dtype = DTYPE_F16, .rows = (size_t)vocab_size, .cols = 1, .data = ZEROS};
+    CHECK(device_matrix(device, &m), "%s", device_error(device)->message);
+    device_reserve(device, 8);
+    return device;
+}
+
+static void sample_rows(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
+                        const SampleRule *rule, const float *uniform) {
+    float *l = upload_floats(device, logits, (size_t)n * (size_t)vocab_size);
+    float *u = upload_floats(device, uniform, (size_t)n);
+    int32_t *o = device_alloc(device, (size_t)n * sizeof *o);
+    sample(device, o, l, n, vocab_size, rule, u);
+    device_download(device, out, o, (size_t)n * sizeof *o);
+    device_free(device, l);
+    device_free(device, u);
+    device_free(device, o);
+    CHECK(!device_error(device)->code, "%s", device_error(device)->message);
+}
+
+static int sample_one(const float *logits, int vocab_size, const SampleRule *rule, float uniform) {
+    int32_t token = -2;
+    Device *device = sampling_device(1, vocab_size);
+    sample_rows(device, &token, logits, 1, vocab_size, rule, &uniform);
+    test_device_close(device);
+    return token;
+}
+
+// ---- the definition, by repeated search instead of sorting ----
+
+enum { MOST = 64 };
+
+typedef struct Oracle {
+    int n;
+    float logits[MOST];
+    uint64_t weight[MOST];
+    bool kept[MOST];
+} Oracle;
+
+static uint64_t total(const Oracle *o) {
+    uint64_t sum = 0;
+    for (int t = 0; t < o->n; t++)
+        sum += o->kept[t] ? o->weight[t] : 0;
+    return sum;
+}
+
+// The best token that is kept and not yet chosen: smallest key, then larger logit, then lower id.
+static int best(const Oracle *o, const bool *chosen, const double *key) {
+    int found = -1;
+    for (int t = 0; t < o->n; t++) {
+        if (!o->kept[t] || chosen[t]) continue;
+        if (found < 0 || key[t] < key[found] ||
+            (key[t] == key[found] && o->logits[t] > o->logits[found]))
+            found = t;
+    }
+    return found;
+}
+
+// Keeps the first `limit` in order of key, as far as their mass needs to reach `share`.
+static void keep_first(Oracle *o, const double *key, int limit, double share) {
+    bool chosen[MOST] = {false};
+    double wanted = share * (double)total(o);
+    uint64_t sum = 0;
+    for (int count = 0; count < limit; count++) {
+        if (count && (double)sum >= wanted) break;
+        int t = best(o, chosen, key);
+        if (t < 0) break;
+        chosen[t] = true;
+        sum += o->weight[t];
+    }
+    memcpy(o->kept, chosen, sizeof chosen);
+}
+
+static void keep_typical(Oracle *o, const double *order, double share) {
+    double sum = (double)total(o), entropy = 0.0, key[MOST];
+    bool seen[MOST] = {false};
+    for (int t; (t = best(o, seen, order)) >= 0;) {
+        double p = (double)o->weight[t] / sum;
+        seen[t] = true;
+        if (p > 0.0) entropy -= p * log(p);
+    }
+    for (int t = 0; t < o->n; t++) {
+        double p = (double)o->weight[t] / sum;
+        key[t] = p > 0.0 ? fabs(-log(p) - entropy) : INFINITY;
+    }
+    keep_first(o, key, o->n, share);
+}
+
+static int oracle_sample(const float *logits, int n, const SampleRule *rule, float uniform) {
+    Oracle o = {.n = n};
+    double order[MOST];
+    float largest = -INFINITY;
+    for (int t = 0; t < n; t++)
+        largest = fmaxf(largest, logits[t]);
+    for (int t = 0; t < n; t++) {
+        o.logits[t] = logits[t];
+        o.kept[t] = true;
+        order[t] = -(double)logits[t];
+        o.weight[t] = (uint64_t)(0x1p40f * exp_float((logits[t] - largest) / rule->temperature));
+    }
+    if (rule->top_k) keep_first(&o, order, rule->top_k, 2.0);
+    if (rule->top_p < 1.0f) keep_first(&o, order, n, (double)rule->top_p);
+    for (int t = 0; t < n; t++)
+        if (rule->min_p > 0.0f && o.kept[t] && logits[t] != largest)
+            o.kept[t] = (double)o.weight[t] >= (double)rule->min_p * 0x1p40;
+    if (rule->typical_p < 1.0f) keep_typical(&o, order, (double)rule->typical_p);
+    uint64_t u = (uint64_t)(uniform * 0x1p24f), sum = 0;
+    uint64_t target = (uint64_t)((unsigned __int128)total(&o) * u >> 24);
+    for (int t = 0; t < n; t++)
+        if (o.kept[t] && (sum += o.weight[t]) > target) return t;
+    return -1;
+}
+
+static SampleRule random_rule(TestRandom *random) {
+    SampleRule rule = ALL;
+    uint64_t bits = test_random(random);
+    rule.temperature = test_random_float(random, 0.2f, 2.0f);
+    if (bits & 1) rule.top_k = 1 + (int)(test_random(random) % 70);
+    if (bits & 2) rule.top_p = test_random_float(random, 0.0f, 1.0f);
+    if (bits & 4) rule.min_p = test_random_float(random, 0.0f, 0.5f);
+    if (bits & 8) rule.typical_p = test_random_float(random, 0.0f, 1.0f);
+    return rule;
+}
+
+Test(sample, follows_the_definition_for_every_rule) {
+    TestRandom random = {1};
+    Device *device = sampling_device(2, MOST);
+    for (int round = 0; round < 3000; round++) {
+        int n = 1 + (int)(test_random(&random) % MOST), rows = 1 + round % 3;
+        float logits[3 * MOST], uniform[3];
+        int32_t got[3];
+        SampleRule rule = random_rule(&random);
+        for (int i = 0; i < rows * n; i++) {
+            logits[i] = 3.0f * test_random_normal(&random);
+            if (round % 4 == 0) logits[i] = rintf(logits[i]); // many ties
+            if (round % 8 == 5 && i % 3) logits[i] = -INFINITY;
+        }
+        for (int i = 0; i < rows; i++)
+            uniform[i] = test_random_float(&random, 0.0f, 1.0f);
+        sample_rows(device, got, logits, rows, n, &rule, uniform);
+        for (int i = 0; i < rows; i++) {
+            int wanted = oracle_sample(logits + i * n, n, &rule, uniform[i]);
+            CHECK(got[i] == wanted,
+                  "round %d, %d logits: got %d, wanted %d (t %g k %d p %g m %g y %g)", round, n,
+                  got[i], wanted, (double)rule.temperature, rule.top_k, (double)rule.top_p,
+                  (double)rule.min_p, (double)rule.typical_p);
+        }
+    }
+    test_device_close(device);
+}
+
+// p = 0.1, 0.2, 0.3, 0.4 in order of id.
+Test(sample, four_tokens_by_hand) {
+    float logits[] = {logf(1), logf(2), logf(3), logf(4)};
+    SampleRule rule = ALL;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.05f), 0);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.15f), 1);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.35f), 2);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.65f), 3);
+    CHECK_INT(sample_one(logits, 4, &rule, 1.0f - 0x1p-24f), 3);
+    rule.top_k = 2; // 3/7, 4/7
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 2);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.42f), 2);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.44f), 3);
+    rule = ALL;
+    rule.top_p = 0.39f; // 0.4 alone
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 3);
+    rule.top_p = 0.41f; // 0.4 and 0.3
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 2);
+    rule = ALL;
+    rule.min_p = 0.49f; // 0.2 and up
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 1);
+    rule.min_p = 0.51f;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 2);
+    rule = ALL;
+    rule.temperature = 0.5f; // 1, 4, 9, 16 of 30
+    CHECK_INT(sample_one(logits, 4, &rule, 0.03f), 0);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.04f), 1);
+    // H = 1.2799; -log p = 2.303, 1.609, 1.204, 0.916: the third token is the most typical.
+    rule = ALL;
+    rule.typical_p = 0.25f;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.99f), 2);
+    rule.typical_p = 0.45f; // then the second
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 1);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.99f), 2);
+}
+
+Test(sample, temperature_zero_is_argmax) {
+    float logits[] = {1.0f, 5.0f, -2.0f, 5.0f};
+    SampleRule rule = ALL;
+    rule.temperature = 0.0f;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.99f), 1);
+}
+
+Test(sample, has_defined_results_at_the_edges) {
+    float equal[] = {2.0f, 2.0f, 2.0f}, nowhere[] = {-INFINITY, -INFINITY};
+    float nan[] = {1.0f, NAN, 0.0f}, infinite[] = {1.0f, INFINITY, 0.0f};
+    float far[] = {3e38f, -3e38f, 3e38f};
+    SampleRule rule = ALL, top = ALL;
+    top.top_k = 1;
+    CHECK_INT(sample_one(equal, 3, &rule, 0.0f), 0);
+    CHECK_INT(sample_one(equal, 3, &rule, 0.5f), 1);
+    CHECK_INT(sample_one(equal, 3, &rule, 0.9f), 2);
+    CHECK_INT(sample_one(equal, 3, &top, 0.9f), 0);
+    CHECK_INT(sample_one(nowhere, 2, &rule, 0.9f), 0);
+    CHECK_INT(sample_one(nan, 3, &rule, 0.0f), -1);
+    CHECK_INT(sample_one(infinite, 3, &rule, 0.0f), -1);
+    CHECK_INT(sample_one(far, 3, &rule, 0.4f), 0);
+    CHECK_INT(sample_one(far, 3, &rule, 0.6f), 2);
+    rule.temperature = 1e-30f;
+    CHECK_INT(sample_one((float[]){1.0f, 1.0001f, 1.0f}, 3, &rule, 0.999f), 1);
+    rule.temperature = 1e30f;
+    CHECK_INT(sample_one((float[]){-5.0f, 5.0f}, 2, &rule, 0.49f), 0);
+    rule = ALL;
+    rule.top_p = 0.0f;
+    CHECK_INT(sample_one(equal, 3, &rule, 0.9f), 0);
+}
+
+// A vocabulary of real size: with the same uniform, the weights' sums decide, worked out here.
+Test(sample, a_large_vocabulary) {
+    enum { V = 151936 };
+    TestRandom random = {3};
+    float *logits = random_floats(&random, V, 2.5f);
+    Device *device = sampling_device(2, V);
+    uint64_t *weights = malloc(V * sizeof *weights), sum = 0;
+    float largest = -INFINITY;
+    for (int t = 0; t < V; t++)
+        largest = fmaxf(largest, logits[t]);
+    for (int t = 0; t < V; t++)
+        sum += weights[t] = (uint64_t)(0x1p40f * exp_float(logits[t] - largest));
+    for (int round = 0; round < 5; round++) {
+        float uniform = (float)round * 0.2f + 0.1f;
+        uint64_t target = (uint64_t)((unsigned __int128)sum * (uint64_t)(uniform * 0x1p24f) >> 24);
+        int32_t got = -2, wanted = 0;
+        for (uint64_t at = weights[0]; at <= target; at += weights[wanted])
+            wanted++;
+        sample_rows(device, &got, logits, 1, V, &ALL, &uniform);
+        CHECK_INT(got, wanted);
+    }
+    free(weights), free(logits);
+    test_device_close(device);
+}
+
+// With top_k 40, no token may come that 40 others beat; the nucleus of top_p neither.
+Test(sample, cuts_hold_on_a_large_vocabulary) {
+    enum { V = 50257 };
+    TestRandom random = {4};
+    float *logits = random_floats(&random, V, 2.0f);
+    Device *device = sampling_device(2, V);
+    const SampleRule rules[] = {{1.0f, 40, 1.0f, 0.0f, 1.0f},
+                                {1.0f, 0, 0.3f, 0.0f, 1.0f},
+                                {0.7f, 0, 0.9f, 0.05f, 1.0f},
+                                {1.0f, 1000, 0.95f, 0.0f, 0.5f}};
+    for (int round = 0; round < 20; round++) {
+        const SampleRule *rule = &rules[round % 4];
+        float uniform = test_random_float(&random, 0.0f, 1.0f);
+        int32_t got = -2;
+        sample_rows(device, &got, logits, 1, V, rule, &uniform);
+        CHECK(got >= 0 && got < V, "%d", got);
+        double above = 0.0, all = 0.0;
+        int better = 0;
+        for (int t = 0; t < V; t++) {
+            double w = exp((double)(logits[t] - logits[got]) / (double)rule->temperature);
+            all += w;
+            if (logits[t] > logits[got]) above += w, better++;
+        }
+        CHECK(!rule->top_k || better < rule->top_k, "%d are better", better);
+        CHECK(above / all <= (double)rule->top_p + 1e-6, "mass above: %g", above / all);
+    }
+    free(logits);
+    test_device_close(device);
+}
+
+static int argmax_one(const float *logits, int n) {
+    Device *device = sampling_device(2, n);
+    int32_t *out = device_alloc(device, sizeof *out), got = -2;
+    argmax(device, out, upload_floats(device, logits, (size_t)n), 1, n);
+    device_download(device, &got, out, sizeof got);
+    test_device_close(device);
+    return got;
+}
+
+Test(argmax, the_lowest_of_equals_and_nan_is_an_error) {
+    float zeros[100] = {0};
+    CHECK_INT(argmax_one(zeros, 100), 0);
+    for (int at = 0; at < 100; at += 3) {
+        zeros[at] = 1.0f;
+        zeros[99] = 1.0f;
+        CHECK_INT(argmax_one(zeros, 100), at);
+        CHECK_INT(argmax_one(zeros, at + 1), at);
+        zeros[at] = NAN;
+        CHECK_INT(argmax_one(zeros, 100), -1);
+        zeros[at] = INFINITY;
+        CHECK_INT(argmax_one(zeros, 100), at);
+        zeros[at] = 0.0f;
+    }
+    float low[] = {-INFINITY, -INFINITY, -INFINITY}, signs[] = {-0.0f, 0.0f};
+    CHECK_INT(argmax_one(low, 3), 0);
+    CHECK_INT(argmax_one(signs, 2), 0);
+}
+
+Test(argmax, of_many_rows) {
+    enum { V = 1003, ROWS = 8 };
+    TestRandom random = {9};
+    float *logits = random_floats(&random, V * ROWS, 1.0f);
+    Device *device = sampling_device(3, V);
+    int32_t *out = device_alloc(device, ROWS * sizeof *out), got[ROWS];
+    argmax(device, out, upload_floats(device, logits, V * ROWS), ROWS, V);
+    device_download(device, got, out, sizeof got);
+    for (int i = 0; i < ROWS; i++) {
+        int wanted = 0;
+        for (int t = 0; t < V; t++)
+            if (logits[i * V + t] > logits[i * V + wanted]) wanted = t;
+        CHECK_INT(got[i], wanted);
+    }
+    free(logits);
+    test_device_close(device);
+}
+
+Test(exp_float, is_within_two_units_of_the_last_place) {
+    for (float x = -87.0f; x <= 88.0f; x += 0.00037f) {
+        double wanted = exp((double)x);
+        CHECK_NEAR(exp_float(x), wanted, wanted * 0x1p-22);
+    }
+    CHECK_NEAR(exp_float(0.0f), 1.0, 0);
+    CHECK_NEAR(exp_float(-87.01f), 0.0, 0);
+    CHECK_NEAR(exp_float(-INFINITY), 0.0, 0);
+    CHECK(isinf(exp_float(88.1f)) && isnan(exp_float(NAN)), "edges");
+}
