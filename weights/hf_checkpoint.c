@@ -27,6 +27,7 @@ typedef struct Shard {
 typedef struct Folder {
     Checkpoint *checkpoint;
     const char *directory; // "" or with the slash at its end
+    HfFlags flags;         // of config.json, once it has been read
 } Folder;
 
 // The path itself where it is a directory, else the directory that it lies in.
@@ -38,7 +39,7 @@ static bool folder_find(Folder *folder, Checkpoint *checkpoint, Error *error) {
     if (!directory) return false;
     memcpy(directory, path, length);
     if (length && directory[length - 1] != '/') directory[length] = '/';
-    *folder = (Folder){checkpoint, directory};
+    *folder = (Folder){.checkpoint = checkpoint, .directory = directory};
     return true;
 }
 
@@ -84,26 +85,27 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
 
 // ---- config.json, generation_config.json ----
 
-static bool use_config(Checkpoint *checkpoint, const json_t *root, Error *error) {
+static bool use_config(Folder *folder, const json_t *root, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
     const json_t *text = NULL;
-    HfFlags flags = {0};
     const HfFamily *hf = hf_family_find(root, &text, error);
     if (!hf) return false;
     checkpoint->naming = NAMES_HF;
     checkpoint->family = family_find(NAMES_HF, hf->model_type, error);
     if (!checkpoint->family) return false;
     family_defaults(checkpoint->family, &checkpoint->config);
-    if (!hf_config_read(&checkpoint->config, &flags, root, &checkpoint->arena, error)) return false;
-    checkpoint->head_required = !flags.tied;
+    if (!hf_config_read(&checkpoint->config, &folder->flags, root, &checkpoint->arena, error))
+        return false;
+    checkpoint->head_required = !folder->flags.tied;
     return true;
 }
 
-static bool read_configs(const Folder *folder, Error *error) {
+static bool read_configs(Folder *folder, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     Error cause = {0};
     bool exists;
     json_t *root = read_json(folder, "config.json", &JSON_CONFIG_LIMITS, error);
-    bool good = root && use_config(checkpoint, root, &cause);
+    bool good = root && use_config(folder, root, &cause);
     json_decref(root);
     if (!good) return error_set(error, cause.code, "config.json: %s", cause.message);
     if (!file_exists(&exists, folder, "generation_config.json", error)) return false;
@@ -247,6 +249,21 @@ static bool read_single(const Folder *folder, const char *name, Error *error) {
            parse_shard(checkpoint, &shard, error) && plan_shards(checkpoint, &shard, 1, error);
 }
 
+// Biases are optional to the table of families, where GGUF files say nothing about them;
+// config.json does say, and a missing or surplus one would silently be another model.
+static bool check_biases(const Folder *folder, Error *error) {
+    const Checkpoint *checkpoint = folder->checkpoint;
+    int wanted = folder->flags.attention_biases * checkpoint->config.n_layers, found = 0;
+    for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+        const char *name = checkpoint->tensors[i].name;
+        const char *part = strstr(name, ".self_attn."), *end = strstr(name, "_proj.bias");
+        found += part && end;
+    }
+    if (found == wanted) return true;
+    return error_set(error, ERROR_FILE, "%d biases of attention matrices, config.json wants %d",
+                     found, wanted);
+}
+
 bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     static const char SINGLE_NAME[] = "model.safetensors";
     Folder folder;
@@ -260,6 +277,7 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
         return error_set(error, ERROR_FILE, "a directory without %s or %s", SINGLE_NAME,
                          INDEX_NAME);
     if (!read_configs(&folder, error)) return false;
-    return single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
-                  : read_index(&folder, error);
+    return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
+                   : read_index(&folder, error)) &&
+           check_biases(&folder, error);
 }

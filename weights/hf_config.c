@@ -185,17 +185,20 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
     const HfFamily *family = hf_family_find(root, &text, error);
     if (!family) return false;
     config->norm_eps = family->norm_eps;
+    bool bias = false;
     *flags = (HfFlags){.tied = family->tied};
     const char *eps_key = family->eps_key ? family->eps_key : "rms_norm_eps";
-    return refuse_unknown(root, error) && refuse_unknown(text, error) &&
-           read_sizes(config, family, text, error) &&
-           json_read_float(text, eps_key, &config->norm_eps, error) &&
-           json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
-           json_read_bool(text, "attention_bias", &flags->attention_bias, error) &&
-           read_activation(config, family, text, error) &&
-           read_scales(config, family, text, error) &&
-           read_ids(config, family, root, text, error) &&
-           hf_positions_read(config, family, text, arena, error);
+    bool good = refuse_unknown(root, error) && refuse_unknown(text, error) &&
+                read_sizes(config, family, text, error) &&
+                json_read_float(text, eps_key, &config->norm_eps, error) &&
+                json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
+                json_read_bool(text, "attention_bias", &bias, error) &&
+                read_activation(config, family, text, error) &&
+                read_scales(config, family, text, error) &&
+                read_ids(config, family, root, text, error) &&
+                hf_positions_read(config, family, text, arena, error);
+    flags->attention_biases = bias ? 4 : family->attention_biases;
+    return good;
 }
 
 bool hf_generation_read(Config *config, GenerationDefaults *defaults, const json_t *root,

@@ -13,8 +13,8 @@
 
 // What config.json says beyond Config.
 typedef struct HfFlags {
-    bool tied;           // tie_word_embeddings
-    bool attention_bias; // q, k, v and o have biases
+    bool tied;            // tie_word_embeddings
+    int attention_biases; // of every layer: 4 (q, k, v, o), 3 (Qwen 2) or 0
 } HfFlags;
 
 // How a family decides which layers have a window.
@@ -41,6 +41,7 @@ typedef struct HfFamily {
     float query_scalar;                      // query_pre_attn_scalar; 0: scores by head_dim
     float softcap;                           // final_logit_softcapping
     bool scaled_embedding;                   // times sqrt(dim)
+    int attention_biases;                    // where attention_bias is absent
     HfWindow window_rule;
     int window;           // where sliding_window is absent; 0: none
     int original_context; // where original_max_position_embeddings is absent; 0: max_seq_len

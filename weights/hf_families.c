@@ -35,6 +35,7 @@ static const HfFamily FAMILIES[] = {
      .eos_id = 2},
     {.model_type = "qwen2",
      .architecture = "Qwen2ForCausalLM",
+     .attention_biases = 3,
      .n_kv_heads = 32,
      .norm_eps = 1e-6f,
      .theta = 1e4f,

@@ -97,6 +97,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
         return error_set(error, ERROR_FILE,
                          "\"original_max_position_embeddings\": wanted 1 .. %d, got %d",
                          LIMIT_CONTEXT, rope->original_max_seq_len);
+    if (rope->beta_fast == 0) rope->beta_fast = 32;
+    if (rope->beta_slow == 0) rope->beta_slow = 1;
     if (rope->scaling == ROPE_DYNAMIC_NTK) rope->original_max_seq_len = config->max_seq_len;
     if (rope->scaling == ROPE_LONGROPE && rope->factor == 0)
         rope->factor = (float)config->max_seq_len / (float)rope->original_max_seq_len;
@@ -145,7 +147,7 @@ static bool read_ropes(Config *config, const HfFamily *family, const json_t *tex
                        Error *error) {
     const json_t *full = NULL, *local = NULL, *both = NULL;
     config->rope.theta = family->theta;
-    config->rope_local.theta = family->theta_local;
+    if (family->theta_local > 0) config->rope_local.theta = family->theta_local;
     if (!json_read_object(text, "rope_scaling", &full, error) ||
         !json_read_object(text, "rope_parameters", &both, error) ||
         (both && (!json_read_object(both, "full_attention", &full, error) ||
