@@ -1,0 +1,22 @@
+// llama2.c files of every version for tests, laid out as its exporter writes them.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct BinShape {
+    int version; // 0, 1, 2
+    bool tied;
+    int32_t dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
+    int32_t group_size; // version 2
+} BinShape;
+
+// 8 channels, 2 heads on 1, vocabulary of 6: less than 4 KB in every version.
+BinShape bin_shape_tiny(int version, bool tied);
+
+// The bytes of a file with this shape and random weights, malloced.
+char *bin_bytes(size_t *size, const BinShape *shape, uint64_t seed);
+
+// Where the tensors begin: 28 or 256.
+size_t bin_start(const BinShape *shape);
