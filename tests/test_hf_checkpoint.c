@@ -1,0 +1,389 @@
+// Hugging Face directories and single .safetensors files: what is read, and HOSTILE S16, S18, S20,
+// S21 with their accepted twins.
+#include "tests/support/llama2c_writer.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/test.h"
+#include "weights/checkpoint.h"
+#include "weights/quant.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A tiny Llama in a fresh directory of this name.
+static const char *tiny_model(const char *name, bool tied) {
+    const char *directory = test_temporary(name);
+    BinShape shape = bin_shape_tiny(0, tied);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    write_hugging_face(directory, bin, size);
+    free(bin);
+    return directory;
+}
+
+static void path_in(char path[700], const char *directory, const char *name) {
+    snprintf(path, 700, "%s/%s", directory, name);
+}
+
+static void write_in(const char *directory, const char *name, const char *text) {
+    char path[700];
+    path_in(path, directory, name);
+    test_write_file(path, text, strlen(text));
+}
+
+static char *read_in(const char *directory, const char *name, size_t *size) {
+    char path[700];
+    path_in(path, directory, name);
+    return test_read_file(path, size);
+}
+
+static void check_opens(const char *path) {
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    bool good = checkpoint_open(&checkpoint, path, &error);
+    checkpoint_close(checkpoint);
+    CHECK(good, "%s", error.message);
+}
+
+static void check_refused(const char *path, ErrorCode code, const char *message) {
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    bool good = checkpoint_open(&checkpoint, path, &error);
+    checkpoint_close(checkpoint);
+    CHECK(!good && !checkpoint, "accepted, wanted \"%s\"", message);
+    CHECK(strstr(error.message, message), "\"%s\" is not in \"%s\"", message, error.message);
+    CHECK(!strncmp(error.message, path, strlen(path)), "no path in front of %s", error.message);
+    CHECK_INT(error.code, code);
+}
+
+// ---- what is read ----
+
+Test(hf_checkpoint, a_directory_and_the_file_in_it_are_the_same_model) {
+    const char *directory = tiny_model("same", true);
+    char path[700];
+    path_in(path, directory, "model.safetensors");
+    const char *paths[] = {directory, path};
+    for (int i = 0; i < 2; i++) {
+        Checkpoint *checkpoint = NULL;
+        Error error = {0};
+        CHECK(checkpoint_open(&checkpoint, paths[i], &error), "%s", error.message);
+        const Config *c = checkpoint_config(checkpoint);
+        const Weights *w = checkpoint_weights(checkpoint);
+        CHECK_STRING(checkpoint_container(checkpoint), "safetensors");
+        CHECK_STRING(c->family, "llama");
+        CHECK(c->dim == 8 && c->hidden_dim == 12 && c->q_dim == 8 && c->kv_dim == 4);
+        CHECK(c->n_eos_ids == 2 && c->bos_id == 1);
+        CHECK(w->head.data == w->token_embedding.data && w->layers[0].wq.rope_dim == 0);
+        CHECK_INT(checkpoint_unused(checkpoint), 0);
+        checkpoint_close(checkpoint);
+    }
+}
+
+Test(hf_checkpoint, relative_paths_find_what_lies_beside_the_file) {
+    const char *directory = tiny_model("relative", true);
+    char *here = getcwd(NULL, 0);
+    CHECK(!chdir(directory));
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    bool file = checkpoint_open(&checkpoint, "model.safetensors", &error);
+    checkpoint_close(checkpoint);
+    bool dot = checkpoint_open(&checkpoint, ".", &error);
+    checkpoint_close(checkpoint);
+    bool slash = checkpoint_open(&checkpoint, "./", &error);
+    checkpoint_close(checkpoint);
+    bool back = !chdir(here);
+    free(here);
+    CHECK(file && dot && slash && back, "%s", error.message);
+}
+
+Test(hf_checkpoint, rows_are_the_bins_rows_in_half_split_order) {
+    BinShape shape = bin_shape_tiny(0, false);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    const char *directory = test_temporary("rows");
+    write_hugging_face(directory, bin, size);
+    Checkpoint *a = NULL, *b = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open_memory(&a, "m.bin", bin, size, &error), "%s", error.message);
+    CHECK(checkpoint_open(&b, directory, &error), "%s", error.message);
+    const LayerWeights *x = &checkpoint_weights(a)->layers[0];
+    const LayerWeights *y = &checkpoint_weights(b)->layers[0];
+    const Matrix *pairs[][2] = {{&x->wq, &y->wq},
+                                {&x->wk, &y->wk},
+                                {&x->wv, &y->wv},
+                                {&x->wo, &y->wo},
+                                {&x->w_down, &y->w_down}};
+    for (size_t m = 0; m < 5; m++)
+        for (size_t row = 0; row < pairs[m][0]->rows; row++) {
+            float left[12], right[12];
+            matrix_row(left, pairs[m][0], row);
+            matrix_row(right, pairs[m][1], row);
+            CHECK(!memcmp(left, right, pairs[m][0]->cols * sizeof *left), "matrix %zu row %zu", m,
+                  row);
+        }
+    checkpoint_close(a);
+    checkpoint_close(b);
+    free(bin);
+}
+
+Test(hf_checkpoint, generation_config_adds_defaults_and_ends) {
+    const char *directory = tiny_model("generation", true);
+    write_in(directory, "generation_config.json",
+             "{\"temperature\":0.5,\"top_k\":7,\"eos_token_id\":[4]}");
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    CHECK(checkpoint_generation(checkpoint)->temperature == 0.5f);
+    CHECK(checkpoint_generation(checkpoint)->top_k == 7);
+    CHECK(checkpoint_generation(checkpoint)->top_p < 0);
+    CHECK_INT(checkpoint_config(checkpoint)->n_eos_ids, 3);
+    checkpoint_close(checkpoint);
+    write_in(directory, "generation_config.json", "{\"temperature\":\"warm\"}");
+    check_refused(directory, ERROR_FILE,
+                  "generation_config.json: \"temperature\": wanted a number, got a string");
+}
+
+Test(hf_checkpoint, s16_data_at_an_odd_offset_is_the_same_model) {
+    const char *directory = tiny_model("odd", true);
+    size_t size;
+    char *file = read_in(directory, "model.safetensors", &size), path[700];
+    uint64_t header;
+    memcpy(&header, file, 8);
+    size_t pad = header % 2 ? 2 : 1, start = 8 + header + pad;
+    CHECK(start & 1);
+    char *moved = malloc(size + pad);
+    memcpy(moved, file, 8 + header);
+    memset(moved + 8 + header, ' ', pad);
+    memcpy(moved + start, file + 8 + header, size - 8 - header);
+    header += pad;
+    memcpy(moved, &header, 8);
+    path_in(path, directory, "model.safetensors");
+    test_write_file(path, moved, size + pad);
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    float row[8];
+    matrix_row(row, &checkpoint_weights(checkpoint)->token_embedding, 5);
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t bin_size;
+    char *bin = bin_bytes(&bin_size, &shape, 7);
+    CHECK(!memcmp(row, bin + 28 + 5 * 32, sizeof row));
+    checkpoint_close(checkpoint);
+    free(bin);
+    free(moved);
+    free(file);
+}
+
+// ---- S18, S20: one file of the directory changed ----
+
+// `old` replaced by `new` (of the same length where it stands in the header) in a file.
+static void patch(const char *directory, const char *name, const char *old, const char *new) {
+    size_t size;
+    char *text = read_in(directory, name, &size), path[700];
+    char *at = memmem(text, size, old, strlen(old));
+    CHECK(at, "no %s in %s", old, name);
+    size_t before = (size_t)(at - text), after = size - before - strlen(old);
+    char *out = malloc(size + strlen(new));
+    memcpy(out, text, before);
+    memcpy(out + before, new, strlen(new));
+    memcpy(out + before + strlen(new), at + strlen(old), after);
+    path_in(path, directory, name);
+    test_write_file(path, out, before + strlen(new) + after);
+    free(out);
+    free(text);
+}
+
+typedef struct Patch {
+    const char *file, *old, *new, *message;
+} Patch;
+
+static const char WEIGHTS[] = "model.safetensors", CONFIG[] = "config.json";
+
+static const Patch PATCHES[] = {
+    {WEIGHTS, "layers.0.mlp.up_proj", "layers.1.mlp.up_proj", "layers.0.mlp.up_proj"},
+    {WEIGHTS, "model.norm.weight", "model.morm.weight", "model.norm.weight"},
+    {WEIGHTS, "model.norm.weight\":{\"dtype\":\"F32\",\"shape\":[8]",
+     "model.norm.weight\":{\"dtype\":\"I32\",\"shape\":[8]", "dtype I32 is not supported"},
+    {WEIGHTS, "q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[8,8]",
+     "q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[9,8]", "span 256 bytes, dtype and shape 288"},
+    {WEIGHTS, "q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[8,8]",
+     "q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[64] ", "q_proj.weight"},
+    {WEIGHTS, "v_proj.weight\":{\"dtype\":\"F32\",\"shape\":[4,8]",
+     "v_proj.weight\":{\"dtype\":\"F32\",\"shape\":[8,4]", "v_proj.weight"},
+    {CONFIG, "\"hidden_size\":8", "\"hidden_size\":\"8\"",
+     "config.json: \"hidden_size\": wanted an integer, got a string"},
+    {CONFIG, "\"num_hidden_layers\":1", "\"num_hidden_layers\":2147483648",
+     "config.json: \"num_hidden_layers\": 2147483648 is out of range"},
+    {CONFIG, "\"num_hidden_layers\":1", "\"num_hidden_layers\":2", "layers.1."},
+    {CONFIG, "\"num_attention_heads\":2", "\"num_attention_heads\":0",
+     "\"num_attention_heads\": wanted 1"},
+    {CONFIG, "\"num_key_value_heads\":1", "\"num_key_value_heads\":2", "k_proj.weight"},
+    {CONFIG, "1e-05", "1e999", "config.json: offset"},
+    {CONFIG, "1e-05", "-1", "norm_eps"},
+    {CONFIG, "10000.0", "0", "rope theta"},
+    {CONFIG, "\"hidden_size\":8", "\"hidden_size\":65537,\"head_dim\":4", "dim: got 65537"},
+    {CONFIG, "\"vocab_size\":6", "\"vocab_size\":7", "embed_tokens.weight"},
+    {CONFIG, "\"tie_word_embeddings\":true", "\"tie_word_embeddings\":false", "lm_head.weight"},
+    {CONFIG, "\"model_type\":\"llama\"", "\"model_type\":\"llama\",\"attention_bias\":true",
+     "0 biases of attention matrices, config.json wants 4"},
+    {CONFIG, "LlamaForCausalLM", "Gemma3ForCausalLM", "unsupported architecture \"Gemma3"},
+};
+
+Test(hf_checkpoint, s18_s20_one_thing_wrong_in_a_directory_is_named) {
+    for (size_t i = 0; i < sizeof PATCHES / sizeof *PATCHES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "patch%zu", i);
+        const char *directory = tiny_model(name, true);
+        check_opens(directory);
+        patch(directory, PATCHES[i].file, PATCHES[i].old, PATCHES[i].new);
+        check_refused(directory, ERROR_FILE, PATCHES[i].message);
+    }
+}
+
+Test(hf_checkpoint, s18_q_and_k_swapped_are_told_by_their_shapes) {
+    const char *directory = tiny_model("swapped", true);
+    patch(directory, WEIGHTS, "q_proj", "x_proj");
+    patch(directory, WEIGHTS, "k_proj", "q_proj");
+    patch(directory, WEIGHTS, "x_proj", "k_proj");
+    check_refused(directory, ERROR_FILE, "q_proj.weight");
+}
+
+Test(hf_checkpoint, s20_configs_that_are_none) {
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"", "config.json: the file is empty"},
+        {"[]", "config.json: wanted an object, got an array"},
+        {"{", "config.json: offset"},
+        {"{}", "config.json: neither"},
+        {"null", "config.json: offset 4"},
+    };
+    const char *directory = tiny_model("configs", true);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        write_in(directory, "config.json", CASES[i].text);
+        check_refused(directory, ERROR_FILE, CASES[i].message);
+    }
+    char path[700];
+    path_in(path, directory, "config.json");
+    unlink(path);
+    check_refused(directory, ERROR_FILE, "there is no config.json");
+    path_in(path, directory, "model.safetensors");
+    check_refused(path, ERROR_FILE, "there is no config.json");
+    unlink(path);
+    check_refused(directory, ERROR_FILE, "a directory without model.safetensors");
+}
+
+Test(hf_checkpoint, tensors_that_no_role_wants_are_listed_or_refused) {
+    const char *directory = tiny_model("unused", true);
+    size_t size;
+    char *file = read_in(directory, "model.safetensors", &size), path[700];
+    // a rank 0 tensor and an empty one, legal where nobody uses them
+    static const char MORE[] =
+        "{\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%zu,%zu]},"
+        "\"none\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[%zu,%zu]},";
+    uint64_t header;
+    memcpy(&header, file, 8);
+    size_t data = size - 8 - header;
+    char *out = calloc(1, size + 300);
+    int more = sprintf(out + 8, MORE, data, data + 4, data, data);
+    memcpy(out + 8 + more, file + 9, size - 9);
+    header += (uint64_t)more - 1;
+    memcpy(out, &header, 8);
+    path_in(path, directory, "model.safetensors");
+    test_write_file(path, out, 8 + header + data + 4);
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    CHECK_INT(checkpoint_unused(checkpoint), 2);
+    checkpoint_close(checkpoint);
+    free(out);
+    free(file);
+}
+
+// ---- S21: the index ----
+
+#define SHARD "shard-1.safetensors"
+
+// The tiny model as one shard under an index whose file name for every tensor is `name`.
+static const char *sharded(const char *directory_name, const char *name) {
+    const char *directory = tiny_model(directory_name, true);
+    char from[700], to[700], text[4000];
+    path_in(from, directory, "model.safetensors");
+    path_in(to, directory, SHARD);
+    CHECK(!rename(from, to));
+    static const char *const NAMES[] = {"model.embed_tokens.weight",
+                                        "model.norm.weight",
+                                        "model.layers.0.input_layernorm.weight",
+                                        "model.layers.0.self_attn.q_proj.weight",
+                                        "model.layers.0.self_attn.k_proj.weight",
+                                        "model.layers.0.self_attn.v_proj.weight",
+                                        "model.layers.0.self_attn.o_proj.weight",
+                                        "model.layers.0.post_attention_layernorm.weight",
+                                        "model.layers.0.mlp.gate_proj.weight",
+                                        "model.layers.0.mlp.down_proj.weight",
+                                        "model.layers.0.mlp.up_proj.weight"};
+    int length = sprintf(text, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        length += sprintf(text + length, "%s\"%s\":\"%s\"", i ? "," : "", NAMES[i], name);
+    strcpy(text + length, "}}");
+    write_in(directory, "model.safetensors.index.json", text);
+    return directory;
+}
+
+Test(hf_checkpoint, s21_shards_are_plain_files_of_the_same_directory) {
+    check_opens(sharded("index-good", SHARD));
+    static const char *const ESCAPES[] = {"../../etc/passwd",
+                                          "/etc/passwd",
+                                          "../index-good/" SHARD,
+                                          "./" SHARD,
+                                          "/tmp/x.safetensors",
+                                          "model.safetensors.index.json",
+                                          "config.json",
+                                          "..",
+                                          "",
+                                          ".hidden.safetensors",
+                                          ".safetensors",
+                                          "a/" SHARD,
+                                          "\\u001b[2J"};
+    for (size_t i = 0; i < sizeof ESCAPES / sizeof *ESCAPES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "index%zu", i);
+        check_refused(sharded(name, ESCAPES[i]), ERROR_FILE, "wanted a plain name");
+    }
+    check_refused(sharded("index-missing", "shard-2.safetensors"), ERROR_FILE,
+                  "there is no shard-2.safetensors");
+}
+
+Test(hf_checkpoint, s21_an_index_that_is_wrong_about_a_tensor) {
+    const char *directory = sharded("index-tensor", SHARD);
+    patch(directory, "model.safetensors.index.json", "model.norm.weight", "model.morm.weight");
+    check_refused(directory, ERROR_FILE, "tensor \"model.morm.weight\" is not in " SHARD);
+    directory = sharded("index-type", SHARD);
+    patch(directory, "model.safetensors.index.json", "norm.weight\":\"" SHARD "\"",
+          "norm.weight\":7");
+    check_refused(directory, ERROR_FILE, "wanted a file name, got an integer");
+    directory = sharded("index-empty", SHARD);
+    write_in(directory, "model.safetensors.index.json", "{\"weight_map\":{}}");
+    check_refused(directory, ERROR_FILE, "0 files of tensors");
+    write_in(directory, "model.safetensors.index.json", "{}");
+    check_refused(directory, ERROR_FILE, "\"weight_map\" is missing");
+    write_in(directory, "model.safetensors.index.json", "{\"weight_map\":[]}");
+    check_refused(directory, ERROR_FILE, "\"weight_map\": wanted an object, got an array");
+}
+
+Test(hf_checkpoint, s21_a_tensor_in_two_shards_is_refused) {
+    const char *directory = sharded("index-twice", SHARD);
+    size_t size;
+    char *file = read_in(directory, SHARD, &size), path[700];
+    path_in(path, directory, "shard-2.safetensors");
+    test_write_file(path, file, size);
+    free(file);
+    patch(directory, "model.safetensors.index.json", "norm.weight\":\"" SHARD,
+          "norm.weight\":\"shard-2.safetensors");
+    check_refused(directory, ERROR_FILE, "twice");
+}
+
+Test(hf_checkpoint, a_shard_that_is_no_file_of_tensors_is_named) {
+    const char *directory = sharded("index-bad", SHARD);
+    write_in(directory, SHARD, "nothing of the kind");
+    check_refused(directory, ERROR_FILE, "model.safetensors.index.json: " SHARD ": offset 0");
+}
