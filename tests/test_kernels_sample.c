@@ -102,6 +102,7 @@ static int oracle_sample(const float *logits, int n, const SampleRule *rule, flo
     float largest = -INFINITY;
     for (int t = 0; t < n; t++)
         largest = fmaxf(largest, logits[t]);
+    if (largest == -INFINITY) return 0;
     for (int t = 0; t < n; t++) {
         o.logits[t] = logits[t];
         o.kept[t] = true;
