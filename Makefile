@@ -109,6 +109,12 @@ $(BUILD)/%.o: %.cpp
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
+# A library that makes calls fail, for tests/test_torture.c.
+$(BUILD)/tests/faults.so: tests/faults/faults.c
+	@mkdir -p $(@D)
+	$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
+$(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
+
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) -ldl
 

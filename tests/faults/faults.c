@@ -1,0 +1,150 @@
+// A library for LD_PRELOAD that lets one call fail, so that tests can walk through all of them:
+//
+//   FAULT=memory | files   what fails: malloc and its kin, or open, read, write, fstat, mmap
+//   FAULT_AT=N             the N-th such call after main began fails (0: none)
+//   FAULT_ON=1             and every one after it
+//   FAULT_COUNT=FILE       the number of calls is written there at exit
+//
+// Memory calls go to glibc's own entry points, so that no symbol has to be looked up while
+// allocating. Counting starts at main: what libraries do before it is theirs.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+void *__libc_memalign(size_t, size_t);
+
+static bool armed, memory_kind, files_kind, for_ever;
+static long fail_at;
+static atomic_long calls;
+
+static bool fails(bool kind) {
+    if (!armed || !kind) return false;
+    long number = atomic_fetch_add(&calls, 1) + 1;
+    return fail_at && (number == fail_at || (for_ever && number > fail_at));
+}
+
+static bool no_memory(void) {
+    if (!fails(memory_kind)) return false;
+    errno = ENOMEM;
+    return true;
+}
+
+static bool no_file(int error) {
+    if (!fails(files_kind)) return false;
+    errno = error;
+    return true;
+}
+
+void *malloc(size_t size) { return no_memory() ? NULL : __libc_malloc(size); }
+
+void *calloc(size_t count, size_t size) { return no_memory() ? NULL : __libc_calloc(count, size); }
+
+void *realloc(void *old, size_t size) { return no_memory() ? NULL : __libc_realloc(old, size); }
+
+void *memalign(size_t alignment, size_t size) {
+    return no_memory() ? NULL : __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+
+int posix_memalign(void **out, size_t alignment, size_t size) {
+    void *memory = memalign(alignment, size);
+    if (!memory) return ENOMEM;
+    *out = memory;
+    return 0;
+}
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    bool anonymous = flags & MAP_ANONYMOUS;
+    if (anonymous ? no_memory() : no_file(ENODEV)) return MAP_FAILED;
+    return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+}
+
+static int open_path(int directory, const char *path, int flags, int mode) {
+    if (no_file(EIO)) return -1;
+    return (int)syscall(SYS_openat, directory, path, flags, mode);
+}
+
+#define OPEN(name_)                                                                                \
+    int name_(const char *path, int flags, ...) {                                                  \
+        va_list arguments;                                                                         \
+        va_start(arguments, flags);                                                                \
+        int mode = flags & O_CREAT ? va_arg(arguments, int) : 0;                                   \
+        va_end(arguments);                                                                         \
+        return open_path(AT_FDCWD, path, flags, mode);                                             \
+    }
+OPEN(open)
+OPEN(open64)
+
+int openat(int directory, const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    int mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
+    va_end(arguments);
+    return open_path(directory, path, flags, mode);
+}
+
+ssize_t read(int fd, void *buffer, size_t size) {
+    return no_file(EIO) ? -1 : syscall(SYS_read, fd, buffer, size);
+}
+
+ssize_t pread(int fd, void *buffer, size_t size, off_t offset) {
+    return no_file(EIO) ? -1 : syscall(SYS_pread64, fd, buffer, size, offset);
+}
+
+ssize_t write(int fd, const void *buffer, size_t size) {
+    if (fd == STDOUT_FILENO && no_file(ENOSPC)) return -1;
+    return syscall(SYS_write, fd, buffer, size);
+}
+
+int fstat(int fd, struct stat *status) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_fstat, fd, status);
+}
+
+static int (*real_main)(int, char **, char **);
+
+static void write_count(void) {
+    armed = false;
+    const char *path = getenv("FAULT_COUNT");
+    char text[32];
+    int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&calls));
+    int fd = path ? (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    if (fd >= 0 && syscall(SYS_write, fd, text, length) == length) syscall(SYS_close, fd);
+}
+
+static int armed_main(int argc, char **argv, char **environment) {
+    const char *kind = getenv("FAULT"), *at = getenv("FAULT_AT");
+    memory_kind = kind && !strcmp(kind, "memory");
+    files_kind = kind && !strcmp(kind, "files");
+    for_ever = getenv("FAULT_ON") != NULL;
+    fail_at = at ? atol(at) : 0;
+    atexit(write_count);
+    armed = true;
+    return real_main(argc, argv, environment);
+}
+
+typedef int StartMain(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void),
+                      void (*)(void), void *);
+int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv,
+                      void (*init)(void), void (*fini)(void), void (*rtld_fini)(void), void *stack);
+
+int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv,
+                      void (*init)(void), void (*fini)(void), void (*rtld_fini)(void), void *stack) {
+    StartMain *real = (StartMain *)dlsym(RTLD_NEXT, "__libc_start_main");
+    real_main = main_;
+    return real(armed_main, argc, argv, init, fini, rtld_fini, stack);
+}

@@ -1,0 +1,132 @@
+// Every allocation and every file call of a command fails once, and once and for ever after: the
+// command must end with the right exit code and one line, or, where it can do without, with the
+// same output as ever. tests/faults/faults.c makes the calls fail.
+#include "tests/support/gguf_writer.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/test.h"
+
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+static const char SHIM[] = TEST_BUILD "/tests/faults.so";
+
+typedef struct Walk {
+    const char *kind;       // "memory" or "files"
+    const char *const *argv;
+    const char *count_path; // where the shim leaves the number of calls
+    TestRun wanted;         // the undisturbed run
+    int other_code;         // a code besides 5 that a failure may have; 0: none
+} Walk;
+
+static void need_shim(void) {
+    if (SANITIZED) SKIP("sanitizers bring their own allocator");
+    if (access(SHIM, R_OK)) SKIP("no %s", SHIM);
+    if (access(TEST_RUN, X_OK)) SKIP("no %s", TEST_RUN);
+}
+
+static TestRun run_with_fault(const Walk *walk, long at, bool for_ever) {
+    char number[24];
+    snprintf(number, sizeof number, "%ld", at);
+    setenv("LD_PRELOAD", SHIM, 1);
+    setenv("FAULT", walk->kind, 1);
+    setenv("FAULT_AT", number, 1);
+    setenv("FAULT_COUNT", walk->count_path, 1);
+    if (for_ever) setenv("FAULT_ON", "1", 1);
+    TestRun run = test_run(walk->argv, NULL, 0);
+    unsetenv("FAULT_ON");
+    unsetenv("LD_PRELOAD");
+    return run;
+}
+
+static long count_calls(const Walk *walk) {
+    TestRun run = run_with_fault(walk, 0, false);
+    CHECK_INT(run.status, 0);
+    test_run_free(&run);
+    char *text = test_read_file(walk->count_path, NULL);
+    long count = atol(text);
+    free(text);
+    return count;
+}
+
+static bool one_error_line(const TestRun *run) {
+    char *newline = memchr(run->err, '\n', run->err_size);
+    return !strncmp(run->err, "run: ", 5) && newline == run->err + run->err_size - 1;
+}
+
+// A failure that the command could do without, or the promised code, line and no more output than a
+// beginning of the right one.
+static void check_fault(const Walk *walk, long at, bool for_ever) {
+    TestRun run = run_with_fault(walk, at, for_ever);
+    const TestRun *wanted = &walk->wanted;
+    bool same = run.out_size == wanted->out_size && !memcmp(run.out, wanted->out, run.out_size);
+    bool beginning = run.out_size <= wanted->out_size &&
+                     !memcmp(run.out, wanted->out, run.out_size);
+    bool survived = run.status == 0 && same;
+    bool refused = (run.status == 5 || (walk->other_code && run.status == walk->other_code)) &&
+                   beginning && one_error_line(&run);
+    CHECK(survived || refused, "%s call %ld%s of %s %s: exit %d, out \"%.60s\", err \"%.200s\"",
+          walk->kind, at, for_ever ? " and on" : "", walk->argv[1], walk->argv[2], run.status,
+          run.out, run.err);
+    test_run_free(&run);
+}
+
+static void walk_through(Walk *walk) {
+    need_shim();
+    walk->count_path = test_temporary("count");
+    walk->wanted = test_run(walk->argv, NULL, 0);
+    CHECK_INT(walk->wanted.status, 0);
+    long calls = count_calls(walk);
+    CHECK(calls > 0, "nothing to walk through");
+    for (long at = 1; at <= calls; at++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            check_fault(walk, at, for_ever);
+    fprintf(stderr, "%ld %s calls of %s\n", calls, walk->kind, walk->argv[1]);
+    test_run_free(&walk->wanted);
+}
+
+static const char *tiny_gguf(void) {
+    const char *path = test_temporary("tiny.gguf");
+    GgufFile *file = gguf_tiny_llama();
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(path, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    return path;
+}
+
+#define WALK(kind_, other_, ...)                                                                   \
+    do {                                                                                           \
+        const char *const argv_[] = {TEST_RUN, __VA_ARGS__, NULL};                                 \
+        walk_through(&(Walk){.kind = kind_, .argv = argv_, .other_code = other_});                 \
+    } while (0)
+
+Test(torture, memory_of_generate) {
+    WALK("memory", 0, "generate", tiny_gguf(), "--quiet", "-t", "0", "-j", "2", "--max-tokens", "4");
+}
+
+Test(torture, memory_of_sampling_and_json) {
+    WALK("memory", 0, "generate", tiny_gguf(), "--quiet", "-s", "1", "-j", "1", "-p", "0.5",
+         "--max-tokens", "4", "--ids");
+}
+
+Test(torture, memory_of_inspect) { WALK("memory", 0, "inspect", tiny_gguf()); }
+
+Test(torture, memory_of_tokenize) { WALK("memory", 0, "tokenize", tiny_gguf(), "-i", "a b a"); }
+
+// A call that fails leaves the cause to errno: cannot open, cannot map, cannot write are all exit 4.
+Test(torture, files_of_generate) {
+    WALK("files", 4, "generate", tiny_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens", "4");
+}
+
+Test(torture, files_of_inspect) { WALK("files", 4, "inspect", tiny_gguf()); }
