@@ -4,6 +4,7 @@
 #include "commands/output.h"
 #include "commands/progress.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -49,14 +50,19 @@ static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, int vocab_size, Er
     return NULL;
 }
 
+// A model begins with "GGUF"; tokenizer files of every kind do not.
+static bool is_gguf(const char *path) {
+    char magic[4];
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return false; // whoever opens it next says why
+    bool yes = read(file, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", 4);
+    close(file);
+    return yes;
+}
+
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
-    // A model begins with "GGUF"; tokenizer files of every kind do not.
-    char magic[5] = "";
-    FILE *file = is_directory(path) ? NULL : fopen(path, "rb");
-    bool is_gguf = file && fread(magic, 1, 4, file) == 4 && !strcmp(magic, "GGUF");
-    if (file) fclose(file);
-    if (is_gguf) {
-        if (!checkpoint_open(&s->tokenizer_owner, path, error)) return false;
+    if (is_gguf(path)) {
+        if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
         s->tokenizer = of_checkpoint(s->tokenizer_owner, vocab_size, error);
     } else {
         TokenizerSource source = {.path = path, .vocab_size = vocab_size};
@@ -90,6 +96,10 @@ static bool open_tokenizer(Session *s, Error *error) {
         if (!session_open_tokenizer(s, path, vocab_size, error)) return false;
     } else {
         s->tokenizer = of_checkpoint(s->checkpoint, vocab_size, &problem);
+    }
+    if (problem.code && problem.code != ERROR_FILE) {
+        *error = problem;
+        return false;
     }
     if (!s->tokenizer) {
         // Not every command needs one; the one that does tells why there is none.

@@ -124,21 +124,18 @@ static const char *byte_bpe_piece(Tokenizer *t, int32_t id, bool first, size_t *
 
 static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe_close};
 
-// Every normal token spells bytes, and the longest one fits the buffer of byte_bpe_piece.
-static bool check_spellings(Tokenizer *t, Error *error) {
-    size_t longest = 1;
+// Every normal token spells bytes.
+static bool check_spellings(const Tokenizer *t, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         char shown[96];
         const TextSpan *spelling = &t->tokens[i];
-        if (spelling->length > longest) longest = spelling->length;
         if (t->types[i] == TOKEN_NORMAL &&
             alphabet_decode(NULL, spelling->text, spelling->length) < 0)
             return error_set(error, ERROR_FILE,
                              "token %zu: \"%s\" has a character that stands for no byte", i,
                              escape_bytes(shown, sizeof shown, spelling->text, spelling->length));
     }
-    if (vocabulary_piece_buffer(t, longest)) return true;
-    return error_set(error, ERROR_MEMORY, "out of memory for a token of %zu bytes", longest);
+    return true;
 }
 
 static void find_bytes(const Tokenizer *t, int32_t *byte_ids) {

@@ -85,7 +85,9 @@ bool vocabulary_copy(Tokenizer *tokenizer, const Vocabulary *vocabulary, Error *
 // Id of the token spelt exactly so, of any type, or -1.
 int32_t vocabulary_find(const Tokenizer *tokenizer, const char *text, size_t length);
 
-// A buffer of at least `size` bytes in tokenizer->work for kind->piece; NULL: out of memory.
+// A buffer of at least `size` bytes in tokenizer->work for kind->piece; NULL: out of memory, which
+// cannot happen up to the longest spelling + PIECE_MARGIN: vocabulary_copy made that room.
+enum { PIECE_MARGIN = 8 };
 char *vocabulary_piece_buffer(Tokenizer *tokenizer, size_t size);
 
 // An id of `vocabulary` into bos_id, adds_bos and stops: those of `eos`, `eot`, `eom` that are in

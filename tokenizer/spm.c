@@ -32,7 +32,7 @@ static size_t with_spaces(char *out, TextSpan from) {
 
 const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
     TextSpan spelling = t->tokens[id];
-    char *out = vocabulary_piece_buffer(t, spelling.length + 8);
+    char *out = vocabulary_piece_buffer(t, spelling.length + PIECE_MARGIN);
     *length = 0;
     if (!out) return "";
     uint8_t byte;

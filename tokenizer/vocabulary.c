@@ -61,6 +61,15 @@ static void copy_tokens(Tokenizer *t, const Vocabulary *v, char *text) {
     }
 }
 
+// Room for any piece, so that decoding never asks for memory.
+static bool reserve_piece(Tokenizer *t, Error *error) {
+    size_t longest = 0;
+    for (size_t i = 0; i < t->n_tokens; i++)
+        if (t->tokens[i].length > longest) longest = t->tokens[i].length;
+    if (vocabulary_piece_buffer(t, longest + PIECE_MARGIN)) return true;
+    return error_set(error, ERROR_MEMORY, "out of memory for a token of %zu bytes", longest);
+}
+
 bool vocabulary_copy(Tokenizer *t, const Vocabulary *v, Error *error) {
     size_t total = 0;
     if (!total_length(v, &total, error)) return false;
@@ -80,7 +89,7 @@ bool vocabulary_copy(Tokenizer *t, const Vocabulary *v, Error *error) {
     t->scores = v->scores ? (float *)(void *)(arena + scores_at) : NULL;
     t->types = (uint8_t *)arena + types_at;
     copy_tokens(t, v, arena + text_at);
-    return true;
+    return reserve_piece(t, error);
 }
 
 char *vocabulary_piece_buffer(Tokenizer *t, size_t size) {

@@ -49,17 +49,25 @@ static bool no_file(int error) {
     return true;
 }
 
-void *malloc(size_t size) { return no_memory() ? NULL : __libc_malloc(size); }
+void *malloc(size_t size) {
+    return no_memory() ? NULL : __libc_malloc(size);
+}
 
-void *calloc(size_t count, size_t size) { return no_memory() ? NULL : __libc_calloc(count, size); }
+void *calloc(size_t count, size_t size) {
+    return no_memory() ? NULL : __libc_calloc(count, size);
+}
 
-void *realloc(void *old, size_t size) { return no_memory() ? NULL : __libc_realloc(old, size); }
+void *realloc(void *old, size_t size) {
+    return no_memory() ? NULL : __libc_realloc(old, size);
+}
 
 void *memalign(size_t alignment, size_t size) {
     return no_memory() ? NULL : __libc_memalign(alignment, size);
 }
 
-void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
 
 int posix_memalign(void **out, size_t alignment, size_t size) {
     void *memory = memalign(alignment, size);
@@ -122,7 +130,8 @@ static void write_count(void) {
     const char *path = getenv("FAULT_COUNT");
     char text[32];
     int length = snprintf(text, sizeof text, "%ld\n", atomic_load(&calls));
-    int fd = path ? (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    int fd =
+        path ? (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
     if (fd >= 0 && syscall(SYS_write, fd, text, length) == length) syscall(SYS_close, fd);
 }
 
@@ -143,7 +152,8 @@ int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv
                       void (*init)(void), void (*fini)(void), void (*rtld_fini)(void), void *stack);
 
 int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv,
-                      void (*init)(void), void (*fini)(void), void (*rtld_fini)(void), void *stack) {
+                      void (*init)(void), void (*fini)(void), void (*rtld_fini)(void),
+                      void *stack) {
     StartMain *real = (StartMain *)dlsym(RTLD_NEXT, "__libc_start_main");
     real_main = main_;
     return real(armed_main, argc, argv, init, fini, rtld_fini, stack);
