@@ -2,7 +2,7 @@
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
 # make core               libc alone: no libraries, GGUF and .bin files only
-# make install PREFIX=    limpid, its manual page
+# make install PREFIX=    limpid, its manual page and completion
 # Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=...
 BACKEND ?= cpu
 VARIANT ?= release
@@ -141,6 +141,9 @@ check:
 
 install: all
 	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
+	install -D -m 644 docs/limpid.1 $(DESTDIR)$(PREFIX)/share/man/man1/limpid.1
+	install -D -m 644 scripts/completion.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp')

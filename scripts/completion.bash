@@ -1,0 +1,22 @@
+# Completion of limpid for bash: installed as share/bash-completion/completions/limpid.
+_limpid() {
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate i
+    local commands="generate chat bench perplexity tokenize inspect"
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ " $commands " == *" ${COMP_WORDS[i]} "* ]] && command=${COMP_WORDS[i]} && break
+    done
+    case $previous in
+    --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
+    --kv) COMPREPLY=($(compgen -W "f32 f16" -- "$word")) && return ;;
+    --color) COMPREPLY=($(compgen -W "auto always never" -- "$word")) && return ;;
+    -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
+    esac
+    if [[ $word == -* ]]; then
+        COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" $command --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)" -- "$word"))
+    else
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "$word"))
+        [ "$COMP_CWORD" -eq 1 ] && COMPREPLY+=($(compgen -W "$commands" -- "$word"))
+    fi
+}
+complete -F _limpid limpid
