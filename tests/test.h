@@ -78,6 +78,16 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
         if (strcmp(got_, wanted_)) TEST_FAIL(#got ": got \"%s\", wanted \"%s\"", got_, wanted_);   \
     } while (0)
 
+// 1 under AddressSanitizer, where loops are cut short and stacks must be larger.
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define TEST_SANITIZED 1
+#else
+#define TEST_SANITIZED 0
+#endif
+
 // ---- support.c ----
 
 // "../shared/data/" + name where it exists, else the test is skipped aloud. Borrowed until the next
