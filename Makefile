@@ -115,8 +115,11 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
 $(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
 
-$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) -ldl
+# Programs stand without the test framework.
+$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \
+             $(BUILD)/weights/quant.o $(BUILD)/weights/quantise.o $(BUILD)/weights/unpack.o \
+             $(BUILD)/weights/bytes.o $(BUILD)/error.o
+	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ -lm
 
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -1,5 +1,6 @@
 #include "tests/support/device.h"
 
+#include "tests/support/random_blocks.h"
 #include "weights/quant.h"
 
 Device *test_device(int threads, Precision precision) {
@@ -73,45 +74,6 @@ float *random_floats(TestRandom *random, size_t count, float deviation) {
     return values;
 }
 
-// Where the half-precision factors of a block stand (-1: none); the rest may be any bits.
-static const struct {
-    int d, m;
-    float range; // largest |q * scale| for d = 1
-} BLOCKS[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = {0, -1, 8},      [DTYPE_Q4_1] = {0, 2, 16},
-    [DTYPE_Q5_0] = {0, -1, 16},     [DTYPE_Q5_1] = {0, 2, 32},
-    [DTYPE_Q8_0] = {0, -1, 128},    [DTYPE_Q2_K] = {80, 82, 45},
-    [DTYPE_Q3_K] = {108, -1, 128},  [DTYPE_Q4_K] = {0, 2, 15 * 63},
-    [DTYPE_Q5_K] = {0, 2, 31 * 63}, [DTYPE_Q6_K] = {208, -1, 32 * 128},
-};
-
-static void put_half(uint8_t *at, float value) {
-    uint16_t h = float_to_half(value);
-    memcpy(at, &h, sizeof h);
-}
-
-static void random_blocks(TestRandom *random, uint8_t *data, DType dtype, size_t bytes,
-                          float deviation) {
-    for (size_t i = 0; i < bytes; i++)
-        data[i] = (uint8_t)test_random(random);
-    size_t block_bytes = dtype_info(dtype)->block_bytes;
-    float d = 2.0f * deviation / BLOCKS[dtype].range;
-    for (size_t i = 0; i < bytes; i += block_bytes) {
-        put_half(data + i + BLOCKS[dtype].d, d * test_random_float(random, 0.5f, 1.5f));
-        if (BLOCKS[dtype].m >= 0)
-            put_half(data + i + BLOCKS[dtype].m, d * test_random_float(random, -1.0f, 1.0f));
-    }
-}
-
-static void random_values(TestRandom *random, uint8_t *data, DType dtype, size_t count,
-                          float deviation) {
-    size_t size = dtype_info(dtype)->block_bytes;
-    for (size_t i = 0; i < count; i++) {
-        float value = deviation * test_random_normal(random);
-        quantise(data + i * size, dtype, &value, 1);
-    }
-}
-
 static void random_groups(TestRandom *random, Matrix *m, float deviation) {
     size_t count = m->rows * m->cols, groups = count / m->group_size;
     uint8_t *scales = test_malloc(groups * sizeof(float) + 1);
@@ -135,10 +97,8 @@ Matrix random_matrix(TestRandom *random, DType dtype, size_t rows, size_t cols) 
         while (cols % m.group_size)
             m.group_size /= 2; // as llama2.c's exporter does
         random_groups(random, &m, deviation);
-    } else if (dtype_info(dtype)->block > 1) {
-        random_blocks(random, data, dtype, bytes, deviation);
     } else {
-        random_values(random, data, dtype, rows * cols, deviation);
+        random_elements(&random->state, data, dtype, rows * cols, deviation);
     }
     return m;
 }
