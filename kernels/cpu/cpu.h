@@ -32,12 +32,12 @@ struct Device {
 
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
     // device_matrix.
-    size_t max_cols;            // of any matrix
-    size_t max_matrix_rows;     // of any matrix: sampling takes that many logits
-    struct Activations *inputs; // project.c: one call's quantised rows
-    void *panel_scratch;        // project.c: per thread, unpacked panels
-    struct RowScratch *rows;    // sample.c
-    int max_rows;               // as given to device_reserve
+    size_t max_cols;                   // of any matrix
+    size_t max_matrix_rows;            // of any matrix: sampling takes that many logits
+    bool needs_integers, needs_floats; // forms of the inputs that some matrix meets
+    struct ProjectScratch *project;    // project.c: one call's inputs, unpacked panels
+    struct RowScratch *rows;           // sample.c
+    int max_rows;                      // as given to device_reserve
 };
 
 // Keeps the first failure, with exit code 6 (5: no memory).
@@ -63,6 +63,9 @@ static inline size_t work_chunk(size_t work) {
 // Parts of device_reserve; a failure goes into the device.
 void project_reserve(Device *device, int max_rows);   // project.c
 void attention_reserve(Device *device, int max_rows); // sampling: kv_open made the rest
+
+// A thread's own row of at least max_cols floats, until the next project.
+float *project_scratch_row(const Device *device, int thread);
 
 // The instruction sets in this program, best first, the last one portable; *count of them.
 const CpuKernels *const *isa_list(size_t *count);

@@ -1,9 +1,42 @@
-// The table that lanes/project.c exports, one per instruction set.
+// What lanes/project.c exports for each instruction set: input rows into the order of the kernels,
+// and panels times inputs.
+//
+// The input rows of a call are cut into blocks of at most TILE rows, and everything about a block
+// of n rows is stored with those n side by side, in the order in which the tile reads it.
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels/cpu/panels.h"
+
+enum { MAX_BLOCK_ROWS = 12 };
+
+// n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it.
+typedef struct InputBlock {
+    int first, n;         // rows first .. first + n - 1 of the call
+    const int32_t *pairs; // (cells, 16, n): z[2j], z[2j + 1] as two int16
+    const float *scales;  // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
+    const int32_t *sums;  // (cells, 2, n): sum z over each 16
+    const float *x;       // (cols, n) float32
+} InputBlock;
+
+// One matrix, some of its panels, some of the blocks.
+typedef struct PanelWork {
+    const DeviceMatrix *matrix;
+    const float *bias; // (rows) or NULL
+    float *out;        // (rows of the call, rows of the matrix)
+    size_t first_panel, end_panel;
+    const InputBlock *blocks;
+    size_t n_blocks;
+    bool as_floats; // quantised weights meet float32
+    void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
+} PanelWork;
+
+// A panel unpacked: 16 rows of floats at most.
+#define PANEL_SCRATCH_BYTES(cols) ((size_t)(cols)*PANEL_ROWS * sizeof(float))
 
 typedef struct ProjectKernels {
-    int unused;
+    int block_rows; // largest block that `panels` takes
+    // Fills pairs, scales and sums of one block from n rows of x (n, cols), see precision.h.
+    void (*quantise)(int32_t *pairs, float *scales, int32_t *sums, const float *x, int n,
+                     size_t cols, int levels);
+    void (*panels)(const PanelWork *work);
 } ProjectKernels;

@@ -16,6 +16,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Before a loop over registers, so that each turn names its own. In plain C a lane is a loop
+// already and stays one.
+#define UNROLL_PRAGMA_(text) _Pragma(#text)
+#if defined(ISA_portable)
+#define UNROLL(n)
+#else
+#define UNROLL(n) UNROLL_PRAGMA_(GCC unroll n)
+#endif
+
 #if defined(ISA_avx512)
 #include "kernels/cpu/simd_avx512.h"
 #elif defined(ISA_avx2)

@@ -140,6 +140,15 @@ static inline I32x16 i32_sub(I32x16 x, I32x16 y) {
 static inline I32x16 i32_shift_right(I32x16 x, int n) {
     return (I32x16){_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
 }
+static inline I32x16 i32_shift_left(I32x16 x, int n) {
+    return (I32x16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+static inline int32_t i32_sum(I32x16 x) {
+    __m256i a = _mm256_add_epi32(x.a, x.b);
+    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
+}
 static inline I32x16 i32_from_u8(const uint8_t *p) {
     return (I32x16){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
                     _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
@@ -182,6 +191,12 @@ static inline void i16_from_i32(int16_t *p, I32x16 x) {
     __m256i v = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
     _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(v, 0xd8));
 }
+static inline I32x16 i16_even(I16x32 x) {
+    return i32_shift_right(i32_shift_left(x, 16), 16);
+}
+static inline I32x16 i16_odd(I16x32 x) {
+    return i32_shift_right(x, 16);
+}
 static inline I16x32 i16_and(I16x32 x, I16x32 y) {
     return (I16x32){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
 }
@@ -200,7 +215,7 @@ static inline I16x32 i16_shift_right(I16x32 x, int n) {
 static inline I16x32 i16_shift_signed(I16x32 x, int n) {
     return (I16x32){_mm256_srai_epi16(x.a, n), _mm256_srai_epi16(x.b, n)};
 }
-static inline I16x32 i16_pair(const int16_t *p) {
+static inline I16x32 i16_pair(const void *p) {
     int32_t pair;
     __builtin_memcpy(&pair, p, sizeof pair);
     return i32_set(pair);

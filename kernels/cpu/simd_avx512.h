@@ -122,6 +122,12 @@ static inline I32x16 i32_sub(I32x16 a, I32x16 b) {
 static inline I32x16 i32_shift_right(I32x16 a, int count) {
     return _mm512_srai_epi32(a, (unsigned)count);
 }
+static inline I32x16 i32_shift_left(I32x16 a, int count) {
+    return _mm512_slli_epi32(a, (unsigned)count);
+}
+static inline int32_t i32_sum(I32x16 a) {
+    return _mm512_reduce_add_epi32(a);
+}
 static inline I32x16 i32_from_u8(const uint8_t *p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
@@ -157,6 +163,13 @@ static inline I16x32 i16_from_i8(const void *p) { // 32 bytes
 static inline void i16_from_i32(int16_t *p, I32x16 x) { // the low halves, 16 of them
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
 }
+// The even or the odd ones, widened.
+static inline I32x16 i16_even(I16x32 a) {
+    return i32_shift_right(i32_shift_left(a, 16), 16);
+}
+static inline I32x16 i16_odd(I16x32 a) {
+    return i32_shift_right(a, 16);
+}
 static inline I16x32 i16_and(I16x32 a, I16x32 b) {
     return _mm512_and_si512(a, b);
 }
@@ -177,7 +190,7 @@ static inline I16x32 i16_shift_signed(I16x32 a, int n) {
     return _mm512_srai_epi16(a, (unsigned)n);
 }
 // Two neighbouring int16 in every lane.
-static inline I16x32 i16_pair(const int16_t *p) {
+static inline I16x32 i16_pair(const void *p) {
     int32_t pair;
     __builtin_memcpy(&pair, p, sizeof pair);
     return _mm512_set1_epi32(pair);

@@ -136,6 +136,15 @@ static inline I32x16 i32_sub(I32x16 a, I32x16 b) {
 static inline I32x16 i32_shift_right(I32x16 a, int n) {
     SIMD_LANES(I32x16, 16, a.v[i] >> n);
 }
+static inline I32x16 i32_shift_left(I32x16 a, int n) {
+    SIMD_LANES(I32x16, 16, (int32_t)((uint32_t)a.v[i] << n));
+}
+static inline int32_t i32_sum(I32x16 a) {
+    int32_t sum = 0;
+    for (int i = 0; i < 16; i++)
+        sum += a.v[i];
+    return sum;
+}
 static inline I32x16 i32_from_u8(const uint8_t *p) {
     SIMD_LANES(I32x16, 16, p[i]);
 }
@@ -178,6 +187,12 @@ static inline void i16_from_i32(int16_t *p, I32x16 x) {
     for (int i = 0; i < 16; i++)
         p[i] = (int16_t)x.v[i];
 }
+static inline I32x16 i16_even(I16x32 a) {
+    SIMD_LANES(I32x16, 16, a.v[2 * i]);
+}
+static inline I32x16 i16_odd(I16x32 a) {
+    SIMD_LANES(I32x16, 16, a.v[2 * i + 1]);
+}
 static inline I16x32 i16_and(I16x32 a, I16x32 b) {
     SIMD_LANES(I16x32, 32, (int16_t)(a.v[i] & b.v[i]));
 }
@@ -196,8 +211,10 @@ static inline I16x32 i16_shift_right(I16x32 a, int n) {
 static inline I16x32 i16_shift_signed(I16x32 a, int n) {
     SIMD_LANES(I16x32, 32, (int16_t)(a.v[i] >> n));
 }
-static inline I16x32 i16_pair(const int16_t *p) {
-    SIMD_LANES(I16x32, 32, p[i & 1]);
+static inline I16x32 i16_pair(const void *p) {
+    int16_t pair[2];
+    memcpy(pair, p, sizeof pair);
+    SIMD_LANES(I16x32, 32, pair[i & 1]);
 }
 static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     SIMD_LANES(I32x16, 16, acc.v[i] + a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1]);

@@ -1,0 +1,152 @@
+// The device: threads, memory, the first failure. Nothing is recorded: operations run at once.
+#include "kernels/cpu/cpu.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// In front of each block of device memory; 64 bytes, so that the block stays aligned.
+struct Allocation {
+    _Alignas(64) Allocation *previous;
+    Allocation *next;
+};
+
+void device_fail(Device *device, ErrorCode code, const char *format, ...) {
+    char message[ERROR_MESSAGE_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    error_set(&device->error, code, "%s", message);
+}
+
+// The best instruction set that this processor has, or the one that LIMPID_ISA asks for.
+static void choose_kernels(Device *device) {
+    const char *wanted = getenv("LIMPID_ISA");
+    size_t count;
+    const CpuKernels *const *list = isa_list(&count);
+    device->kernels = list[count - 1];
+    for (size_t i = 0; i < count; i++) {
+        if (wanted && *wanted && strcmp(wanted, list[i]->name) != 0) continue;
+        if (isa_supported(list[i])) {
+            device->kernels = list[i];
+            return;
+        }
+        if (wanted && *wanted) {
+            device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: this processor does not have it",
+                        wanted);
+            return;
+        }
+    }
+    device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: wanted portable, avx2 or avx512", wanted);
+}
+
+Device *device_open(int threads, Precision precision) {
+    Device *device = calloc(1, sizeof *device);
+    if (!device) return NULL;
+    device->precision = precision;
+    device->n_threads = 1;
+    choose_kernels(device);
+    if (threads <= 0) threads = pool_processors();
+    if (threads > POOL_MAX_THREADS)
+        device_fail(device, ERROR_DEVICE, "%d threads: at most %d", threads, POOL_MAX_THREADS);
+    else if (threads > 1) {
+        device->pool = pool_open(threads);
+        if (device->pool)
+            device->n_threads = threads;
+        else
+            device_fail(device, errno == ENOMEM ? ERROR_MEMORY : ERROR_DEVICE,
+                        "cannot start %d threads: %s", threads, strerror(errno));
+    }
+    snprintf(device->description, sizeof device->description, "cpu, %d thread%s, %s (%s)",
+             device->n_threads, device->n_threads == 1 ? "" : "s", device->kernels->name,
+             device->kernels->features);
+    return device;
+}
+
+void device_close(Device *device) {
+    if (!device) return;
+    pool_close(device->pool);
+    while (device->allocations)
+        device_free(device, device->allocations + 1);
+    free(device);
+}
+
+const Error *device_error(const Device *device) {
+    return &device->error;
+}
+
+const char *device_description(const Device *device) {
+    return device->description;
+}
+
+int device_threads(const Device *device) {
+    return device->n_threads;
+}
+
+void *device_alloc(Device *device, size_t bytes) {
+    if (!device_ok(device)) return NULL;
+    Allocation *block = NULL;
+    if (bytes <= SIZE_MAX - 2 * sizeof *block) {
+        size_t size = (sizeof *block + bytes + 63) / 64 * 64;
+        block = aligned_alloc(64, size);
+        if (block) memset(block, 0, size);
+    }
+    if (!block) {
+        device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
+        return NULL;
+    }
+    block->next = device->allocations;
+    if (block->next) block->next->previous = block;
+    device->allocations = block;
+    return block + 1;
+}
+
+void device_free(Device *device, void *memory) {
+    if (!memory) return;
+    Allocation *block = (Allocation *)memory - 1;
+    if (block->next) block->next->previous = block->previous;
+    if (block->previous)
+        block->previous->next = block->next;
+    else
+        device->allocations = block->next;
+    free(block);
+}
+
+void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
+    if (device_ok(device) && bytes) memcpy(to, from_host, bytes);
+}
+
+void device_download(Device *device, void *to_host, const void *from, size_t bytes) {
+    if (device_ok(device) && bytes) memcpy(to_host, from, bytes);
+}
+
+void device_reserve(Device *device, int max_rows) {
+    if (!device_ok(device)) return;
+    device->max_rows = max_rows;
+    project_reserve(device, max_rows);
+    attention_reserve(device, max_rows);
+}
+
+void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
+    if (!n_items) return;
+    if (device->pool && n_items > chunk)
+        pool_run(device->pool, task, context, n_items, chunk);
+    else
+        task(context, 0, n_items, 0);
+}
+
+void device_begin(Device *device, const PassShape *shape) {
+    (void)device;
+    (void)shape;
+}
+
+void device_end(Device *device) {
+    (void)device;
+}
+
+void device_sync(Device *device) {
+    (void)device;
+}

@@ -1,0 +1,129 @@
+// Token embedding: rows gathered out of packed panels (panels.h draws them).
+#include "kernels/cpu/cpu.h"
+#include "weights/quant.h"
+
+#include <string.h>
+
+static uint16_t load_word(const uint8_t *p) {
+    uint16_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+static float load_half(const uint8_t *p) {
+    return half_to_float(load_word(p));
+}
+
+// Element `i` (0 .. 31) of lane r of a cell, centred.
+static int cell_element(const uint8_t *planes, const PanelFormat *format, int r, int i) {
+    int j = i / 2, lane = 2 * r + i % 2, bits = format->low_bits;
+    if (bits == 8) return (int8_t)planes[32 * j + lane];
+    int per_word = 16 / bits, element;
+    const uint8_t *vector = planes + j / per_word * 64;
+    element = load_word(vector + 2 * lane) >> (j % per_word * bits) & ((1 << bits) - 1);
+    if (format->high_bits) {
+        planes += bits * 64;
+        bits = format->high_bits;
+        per_word = 16 / bits;
+        vector = planes + j / per_word * 64;
+        int high = load_word(vector + 2 * lane) >> (j % per_word * bits) & ((1 << bits) - 1);
+        element |= high << format->low_bits;
+    }
+    return element - format->centre;
+}
+
+// s and m of scale group g of a cell; `tail` holds d and dmin of the piece.
+static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales, const uint8_t *tail,
+                       int r, int g) {
+    *m = 0.0f;
+    switch (dtype) {
+    case DTYPE_Q8_GROUP: memcpy(s, scales + 4 * r, 4); break;
+    case DTYPE_Q2_K:
+        *s = load_half(tail + 2 * r) * (float)(scales[16 * g + r] & 15);
+        *m = -(load_half(tail + 32 + 2 * r) * (float)(scales[16 * g + r] >> 4));
+        break;
+    case DTYPE_Q3_K:
+    case DTYPE_Q6_K: *s = load_half(tail + 2 * r) * (float)(int8_t)scales[16 * g + r]; break;
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+        *s = load_half(tail + 2 * r) * (float)scales[r];
+        *m = -(load_half(tail + 32 + 2 * r) * (float)scales[16 + r]);
+        break;
+    default:
+        *s = load_half(scales + 2 * r);
+        if (dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1) *m = load_half(scales + 32 + 2 * r);
+    }
+}
+
+static void quantised_row(float *out, const DeviceMatrix *table, size_t row) {
+    const PanelFormat format = panel_format(table->dtype);
+    const uint8_t *piece = table->panels + row / PANEL_ROWS * table->panel_bytes;
+    int r = (int)(row % PANEL_ROWS), group = CELL_COLS / format.groups;
+    for (size_t left = table->cols / CELL_COLS, count; left; left -= count) {
+        count = left < PIECE_CELLS ? left : PIECE_CELLS;
+        const uint8_t *scales = piece + count * format.plane_bytes;
+        const uint8_t *tail = scales + count * format.scale_bytes;
+        for (size_t c = 0; c < count; c++, out += CELL_COLS, scales += format.scale_bytes) {
+            const uint8_t *planes = piece + c * format.plane_bytes;
+            for (int g = 0; g < format.groups; g++) {
+                float s, m;
+                cell_scale(&s, &m, table->dtype, scales, tail, r, g);
+                for (int i = g * group; i < (g + 1) * group; i++) {
+                    out[i] = (float)cell_element(planes, &format, r, i) * s;
+                    if (format.affine) out[i] += m;
+                }
+            }
+        }
+        piece += piece_bytes(&format, count);
+    }
+}
+
+static void float_row(float *out, const DeviceMatrix *table, size_t row) {
+    size_t size = panel_format(table->dtype).low_bits, panel = row / PANEL_ROWS;
+    size_t first = panel / STRIP_PANELS * STRIP_PANELS, width = table->n_panels - first;
+    if (width > STRIP_PANELS) width = STRIP_PANELS;
+    const uint8_t *from = table->panels + first * table->panel_bytes;
+    from += (row - first * PANEL_ROWS) * size;
+    for (size_t k = 0; k < table->cols; k++, from += width * PANEL_ROWS * size) {
+        if (table->dtype == DTYPE_F32)
+            memcpy(out + k, from, 4);
+        else
+            out[k] = table->dtype == DTYPE_F16 ? load_half(from) : bf16_to_float(load_word(from));
+    }
+}
+
+static void table_row(float *out, const DeviceMatrix *table, size_t row) {
+    if (panel_is_float(table->dtype))
+        float_row(out, table, row);
+    else
+        quantised_row(out, table, row);
+}
+
+typedef struct Embedding {
+    float *out, scale;
+    const DeviceMatrix *table, *learned;
+    const Rows *rows;
+    const Device *device;
+} Embedding;
+
+static void embed_task(void *context, size_t begin, size_t end, int thread) {
+    const Embedding *e = context;
+    size_t dim = e->table->cols;
+    for (size_t i = begin; i < end; i++) {
+        float *x = e->out + i * dim, *learned = project_scratch_row(e->device, thread);
+        table_row(x, e->table, (size_t)e->rows->tokens[i]);
+        for (size_t k = 0; k < dim; k++)
+            x[k] *= e->scale;
+        if (!e->learned) continue;
+        table_row(learned, e->learned, (size_t)e->rows->positions[i]);
+        for (size_t k = 0; k < dim; k++)
+            x[k] += learned[k];
+    }
+}
+
+void embed(Device *device, float *out, const DeviceMatrix *table, const DeviceMatrix *learned,
+           float scale, const Rows *rows) {
+    if (!device_ok(device)) return;
+    Embedding e = {out, scale, table, learned, rows, device};
+    device_run(device, embed_task, &e, (size_t)rows->n, 4);
+}

@@ -1,0 +1,42 @@
+// Which instruction sets this program holds, and which of them this processor has.
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+#define ISA_TABLES(isa)                                                                            \
+    extern const ProjectKernels project_kernels_##isa;                                             \
+    extern const RowKernels row_kernels_##isa
+
+ISA_TABLES(portable);
+static const CpuKernels portable = {"portable", "plain C", &project_kernels_portable,
+                                    &row_kernels_portable};
+
+#if defined(__x86_64__)
+ISA_TABLES(avx2);
+ISA_TABLES(avx512);
+static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row_kernels_avx2};
+static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
+                                  &row_kernels_avx512};
+static const CpuKernels *const LIST[] = {&avx512, &avx2, &portable};
+#else
+static const CpuKernels *const LIST[] = {&portable};
+#endif
+
+const CpuKernels *const *isa_list(size_t *count) {
+    *count = sizeof LIST / sizeof *LIST;
+    return LIST;
+}
+
+bool isa_supported(const CpuKernels *kernels) {
+#if defined(__x86_64__)
+    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+    if (kernels == &avx2) return has_avx2;
+    if (kernels == &avx512)
+        return has_avx2 && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
+               __builtin_cpu_supports("avx512bf16");
+#endif
+    return kernels == &portable;
+}

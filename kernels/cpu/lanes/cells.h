@@ -1,0 +1,97 @@
+// Reading a cell of a panel (panels.h draws it): its elements as int16 words, its scales as floats.
+// `dtype` is a constant wherever these are used, so that each type becomes its own loop.
+#pragma once
+
+#include "kernels/cpu/panels.h"
+#include "kernels/cpu/simd.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Vector j of a plane of `bits` bits, its field moved to start at bit `to`.
+ALWAYS_INLINE I16x32 plane_vector(const uint8_t *plane, int bits, int j, int to) {
+    int per_word = 16 / bits, at = j % per_word * bits;
+    I16x32 words = i16_load(plane + 64 * (j / per_word));
+    if (at > to) words = i16_shift_right(words, at - to);
+    if (at < to) words = i16_shift_left(words, to - at);
+    if (at + bits == 16 && to == 0) return words; // nothing above it
+    return i16_and(words, i16_set((int16_t)(((1 << bits) - 1) << to)));
+}
+
+// Columns 2j, 2j + 1 of the cell's 16 rows, uncentred.
+ALWAYS_INLINE I16x32 cell_vector(DType dtype, const uint8_t *planes, int j) {
+    switch (dtype) {
+    case DTYPE_Q4_0:
+    case DTYPE_Q4_1:
+    case DTYPE_Q4_K: return plane_vector(planes, 4, j, 0);
+    case DTYPE_Q5_0:
+    case DTYPE_Q5_1:
+    case DTYPE_Q5_K:
+        return i16_or(plane_vector(planes, 4, j, 0), plane_vector(planes + 256, 1, j, 4));
+    case DTYPE_Q6_K:
+        return i16_or(plane_vector(planes, 4, j, 0), plane_vector(planes + 256, 2, j, 4));
+    case DTYPE_Q2_K: return plane_vector(planes, 2, j, 0);
+    case DTYPE_Q3_K:
+        return i16_or(plane_vector(planes, 2, j, 0), plane_vector(planes + 128, 1, j, 2));
+    default: return i16_from_i8(planes + 32 * j);
+    }
+}
+
+// One piece of a panel, up to 8 cells.
+typedef struct Piece {
+    const uint8_t *planes, *scales;
+    size_t n_cells;
+    F32x16 d, dmin; // K-quants
+} Piece;
+
+// `n_cells` are left in the panel.
+ALWAYS_INLINE Piece piece_open(DType dtype, const uint8_t *bytes, size_t n_cells) {
+    const PanelFormat format = panel_format(dtype);
+    Piece piece = {.planes = bytes, .n_cells = n_cells < PIECE_CELLS ? n_cells : PIECE_CELLS};
+    piece.scales = bytes + piece.n_cells * format.plane_bytes;
+    const uint16_t *tail = (const uint16_t *)(piece.scales + piece.n_cells * format.scale_bytes);
+    piece.d = format.tail_bytes ? f32_from_half(tail) : f32_zero();
+    piece.dmin = format.tail_bytes == 64 ? f32_from_half(tail + 16) : f32_zero();
+    return piece;
+}
+
+// s and m of each scale group of a cell; precision.h says what they are in each type.
+typedef struct CellScales {
+    F32x16 s[2], m[2];
+} CellScales;
+
+ALWAYS_INLINE F32x16 f32_from_u8(const uint8_t *p) {
+    return f32_from_i32(i32_from_u8(p));
+}
+
+ALWAYS_INLINE CellScales cell_scales(DType dtype, const Piece *piece, size_t cell) {
+    const uint8_t *scales = piece->scales + cell * panel_format(dtype).scale_bytes;
+    const F32x16 d = piece->d, minus = f32_mul(f32_set(-1.0f), piece->dmin); // exact
+    CellScales out;
+    const uint16_t *halves = (const uint16_t *)scales; // pieces and their parts are aligned
+    out.s[0] = out.s[1] = out.m[0] = out.m[1] = f32_zero();
+    switch (dtype) {
+    case DTYPE_Q8_GROUP: out.s[0] = f32_load((const float *)scales); break;
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+        out.s[0] = f32_mul(d, f32_from_u8(scales));
+        out.m[0] = f32_mul(minus, f32_from_u8(scales + 16));
+        break;
+    case DTYPE_Q3_K:
+    case DTYPE_Q6_K:
+        for (int g = 0; g < 2; g++)
+            out.s[g] = f32_mul(d, f32_from_i32(i32_from_i8(scales + 16 * g)));
+        break;
+    case DTYPE_Q2_K:
+        for (int g = 0; g < 2; g++) {
+            I32x16 both = i32_from_u8(scales + 16 * g), sm = i32_shift_right(both, 4);
+            I32x16 sc = i32_sub(both, i32_shift_left(sm, 4));
+            out.s[g] = f32_mul(d, f32_from_i32(sc));
+            out.m[g] = f32_mul(minus, f32_from_i32(sm));
+        }
+        break;
+    default:
+        out.s[0] = f32_from_half(halves);
+        if (dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1) out.m[0] = f32_from_half(halves + 16);
+    }
+    return out;
+}

@@ -1,0 +1,34 @@
+// The kernels of one instruction set that lanes/project.c joins into a table.
+#pragma once
+
+#include "kernels/cpu/project_kernels.h"
+#include "kernels/cpu/simd.h"
+
+// Rows of a block: as many as the registers hold. 32 registers of 16 lanes: 12 sums of whole
+// numbers and 12 of floats; 16 registers of 8 lanes: fewer.
+#if defined(ISA_avx512)
+enum { BLOCK_ROWS = 12 };
+#elif defined(ISA_avx2)
+enum { BLOCK_ROWS = 4 };
+#else
+enum { BLOCK_ROWS = 4 };
+#endif
+
+void ISA_NAME(quantise_block)(int32_t *pairs, float *scales, int32_t *sums, const float *x, int n,
+                              size_t cols, int levels);
+void ISA_NAME(project_float)(const PanelWork *work);
+void ISA_NAME(project_quantised)(const PanelWork *work);
+// F32 panels in strips of one panel, `w` (cols, 16), times one block.
+void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *w,
+                              const InputBlock *block);
+
+// out[row] = acc + bias, for the rows of a block and the outputs of a panel that exist.
+static inline void store_rows(const PanelWork *work, size_t panel, const InputBlock *block,
+                              const F32x16 *acc) {
+    size_t rows = work->matrix->rows, row = panel * PANEL_ROWS;
+    size_t count = rows - row < PANEL_ROWS ? rows - row : PANEL_ROWS;
+    float *out = work->out + (size_t)block->first * rows + row;
+    F32x16 bias = work->bias ? f32_load_part(work->bias + row, count) : f32_zero();
+    for (int t = 0; t < block->n; t++, out += rows)
+        f32_store_part(out, work->bias ? f32_add(acc[t], bias) : acc[t], count);
+}

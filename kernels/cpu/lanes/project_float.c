@@ -1,0 +1,108 @@
+// Float panels times float inputs: acc = fma(w[k], x[k], acc) for k ascending, each row in a lane.
+//
+// Such a chain gives a result every four cycles only, so several run side by side: one input row
+// takes the up to four panels of a strip together (64 rows, one stream of memory), more input rows
+// take one panel at a time, each row an accumulator.
+#include "kernels/cpu/lanes/cells.h"
+#include "kernels/cpu/lanes/project.h"
+
+ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
+    switch (dtype) {
+    case DTYPE_F16: return f32_from_half((const uint16_t *)p);
+    case DTYPE_BF16: return f32_from_bf16((const uint16_t *)p);
+    default: return f32_load((const float *)p);
+    }
+}
+
+// One input row, `width` panels side by side.
+ALWAYS_INLINE void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
+                             size_t cols, const float *x) {
+    const int bytes = PANEL_ROWS * panel_format(dtype).low_bits;
+    UNROLL(4)
+    for (int i = 0; i < width; i++)
+        acc[i] = f32_zero();
+    for (size_t k = 0; k < cols; k++, w += width * bytes) {
+        F32x16 xk = f32_set(x[k]);
+        UNROLL(4)
+        for (int i = 0; i < width; i++)
+            acc[i] = f32_fma(load_elements(dtype, w + i * bytes), xk, acc[i]);
+    }
+}
+
+// One panel, n input rows; `stride` bytes from one column to the next.
+ALWAYS_INLINE void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t *w,
+                        size_t stride, size_t cols, const float *x) {
+    UNROLL(12)
+    for (int t = 0; t < n; t++)
+        acc[t] = f32_zero();
+    for (size_t k = 0; k < cols; k++, w += stride, x += n) {
+        F32x16 column = load_elements(dtype, w);
+        UNROLL(12)
+        for (int t = 0; t < n; t++)
+            acc[t] = f32_fma(column, f32_set(x[t]), acc[t]);
+    }
+}
+
+#define TILE(rows)                                                                                 \
+    case rows:                                                                                     \
+        if (rows <= BLOCK_ROWS) tile(acc, dtype, rows, w, stride, cols, block->x);                 \
+        break
+ALWAYS_INLINE void tile_of(F32x16 *acc, const DType dtype, const uint8_t *w, size_t stride,
+                           size_t cols, const InputBlock *block) {
+    switch (block->n) {
+        TILE(1);
+        TILE(2);
+        TILE(4);
+        TILE(6);
+        TILE(8);
+        TILE(12);
+    }
+}
+
+void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *w,
+                              const InputBlock *block) {
+    F32x16 acc[MAX_BLOCK_ROWS];
+    size_t stride = PANEL_ROWS * sizeof *w;
+    tile_of(acc, DTYPE_F32, (const uint8_t *)w, stride, work->matrix->cols, block);
+    store_rows(work, panel, block, acc);
+}
+
+ALWAYS_INLINE void project_strip(const DType dtype, const PanelWork *work, size_t first,
+                                 size_t width) {
+    const DeviceMatrix *m = work->matrix;
+    const uint8_t *strip = m->panels + first * m->panel_bytes;
+    const InputBlock *blocks = work->blocks;
+    size_t bytes = PANEL_ROWS * panel_format(dtype).low_bits;
+    F32x16 acc[MAX_BLOCK_ROWS];
+    if (work->n_blocks == 1 && blocks->n == 1) {
+        switch (width) {
+        case 1: dot_strip(acc, dtype, 1, strip, m->cols, blocks->x); break;
+        case 2: dot_strip(acc, dtype, 2, strip, m->cols, blocks->x); break;
+        case 3: dot_strip(acc, dtype, 3, strip, m->cols, blocks->x); break;
+        default: dot_strip(acc, dtype, 4, strip, m->cols, blocks->x); break;
+        }
+        for (size_t i = 0; i < width; i++)
+            store_rows(work, first + i, blocks, acc + i);
+        return;
+    }
+    for (size_t i = 0; i < width; i++) {
+        for (size_t b = 0; b < work->n_blocks; b++) {
+            tile_of(acc, dtype, strip + i * bytes, width * bytes, m->cols, blocks + b);
+            store_rows(work, first + i, blocks + b, acc);
+        }
+    }
+}
+
+ALWAYS_INLINE void project_type(const DType dtype, const PanelWork *work) {
+    size_t n_panels = work->matrix->n_panels;
+    for (size_t p = work->first_panel; p < work->end_panel; p += STRIP_PANELS)
+        project_strip(dtype, work, p, n_panels - p < STRIP_PANELS ? n_panels - p : STRIP_PANELS);
+}
+
+void ISA_NAME(project_float)(const PanelWork *work) {
+    switch (work->matrix->dtype) {
+    case DTYPE_F16: project_type(DTYPE_F16, work); break;
+    case DTYPE_BF16: project_type(DTYPE_BF16, work); break;
+    default: project_type(DTYPE_F32, work); break;
+    }
+}

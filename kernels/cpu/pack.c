@@ -1,0 +1,247 @@
+// device_matrix: rows as a file stores them -> panels (panels.h draws them). All threads share the
+// work; a thread holds 16 unpacked rows at a time and nothing else.
+#include "kernels/cpu/cpu.h"
+#include "weights/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Where a stored block keeps d and its companion (m or dmin); -1: no companion.
+typedef struct BlockScales {
+    int8_t is_k; // scales of groups inside, multiples of d and dmin
+    int16_t d, m;
+} BlockScales;
+
+static const BlockScales BLOCK_SCALES[DTYPE_COUNT] = {
+    [DTYPE_Q8_0] = {0, 0, -1},   [DTYPE_Q4_0] = {0, 0, -1}, [DTYPE_Q4_1] = {0, 0, 2},
+    [DTYPE_Q5_0] = {0, 0, -1},   [DTYPE_Q5_1] = {0, 0, 2},  [DTYPE_Q2_K] = {1, 80, 82},
+    [DTYPE_Q3_K] = {1, 108, -1}, [DTYPE_Q4_K] = {1, 0, 2},  [DTYPE_Q5_K] = {1, 0, 2},
+    [DTYPE_Q6_K] = {1, 208, -1},
+};
+
+typedef struct Packing {
+    const Matrix *matrix;
+    DeviceMatrix *packed;
+    uint8_t *scratch; // per thread
+    size_t scratch_bytes;
+} Packing;
+
+enum { LARGEST_BLOCK = 256 };
+
+static const uint8_t *stored_row(const Matrix *m, size_t row) {
+    return (const uint8_t *)m->data +
+           matrix_stored_row(m, row) * dtype_row_bytes(m->dtype, m->cols);
+}
+
+// ---- float types ----
+
+static void pack_strip(const Packing *packing, size_t strip) {
+    const Matrix *m = packing->matrix;
+    DeviceMatrix *packed = packing->packed;
+    size_t size = panel_format(packed->dtype).low_bits, first = strip * STRIP_PANELS;
+    size_t width =
+        packed->n_panels - first < STRIP_PANELS ? packed->n_panels - first : STRIP_PANELS;
+    uint8_t *to = packed->panels + first * packed->panel_bytes;
+    float *row = (float *)packing->scratch; // only where Q8_GROUP becomes floats
+    for (size_t r = 0; r < width * PANEL_ROWS && first * PANEL_ROWS + r < m->rows; r++) {
+        const uint8_t *from = stored_row(m, first * PANEL_ROWS + r);
+        if (m->dtype == DTYPE_Q8_GROUP) {
+            matrix_row(row, m, first * PANEL_ROWS + r);
+            from = (const uint8_t *)row;
+        }
+        uint8_t *lane = to + r * size;
+        size_t stride = width * PANEL_ROWS * size;
+        for (size_t k = 0; k < m->cols; k++, lane += stride, from += size) {
+            if (size == 4)
+                memcpy(lane, from, 4);
+            else
+                memcpy(lane, from, 2);
+        }
+    }
+}
+
+// ---- quantised types ----
+
+// One plane of `bits` bits, those from `shift` on, of the 16 vectors of a cell.
+static void pack_plane(uint16_t *plane, const uint16_t u[16][32], int bits, int shift) {
+    int per_word = 16 / bits;
+    uint16_t mask = (uint16_t)((1 << bits) - 1);
+    for (int j = 0; j < 16; j++) {
+        uint16_t *words = plane + j / per_word * 32;
+        int at = j % per_word * bits;
+        for (int i = 0; i < 32; i++)
+            words[i] = (uint16_t)(words[i] | ((u[j][i] >> shift) & mask) << at);
+    }
+}
+
+// The 32 columns of 16 rows; q + r * cols is row r, centred.
+static void pack_planes(uint8_t *planes, const PanelFormat *format, const int8_t *q, size_t cols) {
+    uint16_t u[16][32];
+    for (int r = 0; r < PANEL_ROWS; r++)
+        for (int j = 0; j < 16; j++)
+            for (int p = 0; p < 2; p++)
+                u[j][2 * r + p] = (uint8_t)(q[(size_t)r * cols + 2 * j + p] + format->centre);
+    if (format->low_bits == 8) {
+        for (int j = 0; j < 16; j++)
+            for (int i = 0; i < 32; i++)
+                planes[32 * j + i] = (uint8_t)u[j][i];
+        return;
+    }
+    uint16_t *low = (uint16_t *)planes; // a piece starts on a cache line, planes are 64 bytes each
+    pack_plane(low, u, format->low_bits, 0);
+    if (format->high_bits)
+        pack_plane(low + format->low_bits * 32, u, format->high_bits, format->low_bits);
+}
+
+// Row r of a piece of a type without blocks of 256: its scales as they are stored.
+static void pack_block_scales(uint8_t *scales, const PanelFormat *format, const Matrix *m,
+                              size_t row, size_t cell, size_t n_cells, int r) {
+    if (m->dtype == DTYPE_Q8_GROUP) {
+        size_t groups = m->cols / m->group_size;
+        const uint8_t *from = (const uint8_t *)m->scales + matrix_stored_row(m, row) * groups * 4;
+        for (size_t c = 0; c < n_cells; c++, scales += format->scale_bytes)
+            memcpy(scales + 4 * r, from + (cell + c) * CELL_COLS / m->group_size * 4, 4);
+        return;
+    }
+    const BlockScales *at = &BLOCK_SCALES[m->dtype];
+    size_t block_bytes = dtype_info(m->dtype)->block_bytes;
+    const uint8_t *block = stored_row(m, row) + cell * block_bytes;
+    for (size_t c = 0; c < n_cells; c++, block += block_bytes, scales += format->scale_bytes) {
+        memcpy(scales + 2 * r, block + at->d, 2);
+        if (at->m >= 0) memcpy(scales + 32 + 2 * r, block + at->m, 2);
+    }
+}
+
+// Row r of a block of 256. Its group scales are whole multiples of d and dmin: unpacked from a copy
+// whose d and dmin are 1 they come out as those numbers.
+static void pack_k_scales(uint8_t *scales, uint8_t *tail, const PanelFormat *format, DType dtype,
+                          const uint8_t *block, int r) {
+    const BlockScales *at = &BLOCK_SCALES[dtype];
+    uint8_t copy[LARGEST_BLOCK];
+    int8_t q[LARGEST_BLOCK];
+    float s[16], m[16];
+    uint16_t one = float_to_half(1.0f);
+    memcpy(copy, block, dtype_info(dtype)->block_bytes);
+    memcpy(tail + 2 * r, block + at->d, 2);
+    memcpy(copy + at->d, &one, 2);
+    if (at->m >= 0) {
+        memcpy(tail + 32 + 2 * r, block + at->m, 2);
+        memcpy(copy + at->m, &one, 2);
+    }
+    unpack(q, s, m, dtype, copy, 256);
+    for (int c = 0; c < PIECE_CELLS; c++, scales += format->scale_bytes) {
+        for (int g = 0; g < format->groups; g++) {
+            int sc = (int)s[c * format->groups + g], sm = (int)-m[c * format->groups + g];
+            if (dtype == DTYPE_Q2_K)
+                scales[16 * g + r] = (uint8_t)(sc | sm << 4);
+            else {
+                scales[16 * g + r] = (uint8_t)sc;
+                if (format->affine) scales[16 + r] = (uint8_t)sm;
+            }
+        }
+    }
+}
+
+static void pack_panel(const Packing *packing, size_t panel, int8_t *q, float *s) {
+    const Matrix *m = packing->matrix;
+    const DeviceMatrix *packed = packing->packed;
+    const PanelFormat format_of = panel_format(packed->dtype), *format = &format_of;
+    size_t n_cells = m->cols / CELL_COLS, first = panel * PANEL_ROWS;
+    size_t n_rows = m->rows - first < PANEL_ROWS ? m->rows - first : PANEL_ROWS;
+    memset(q, 0, PANEL_ROWS * m->cols);
+    for (size_t r = 0; r < n_rows; r++)
+        matrix_unpack(q + r * m->cols, s, s + m->cols, m, first + r);
+    uint8_t *piece = packed->panels + panel * packed->panel_bytes;
+    for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
+        size_t count = n_cells - cell < PIECE_CELLS ? n_cells - cell : PIECE_CELLS;
+        uint8_t *scales = piece + count * format->plane_bytes;
+        for (size_t c = 0; c < count; c++)
+            pack_planes(piece + c * format->plane_bytes, format, q + (cell + c) * CELL_COLS,
+                        m->cols);
+        for (size_t r = 0; r < n_rows; r++) {
+            if (!BLOCK_SCALES[m->dtype].is_k) {
+                pack_block_scales(scales, format, m, first + r, cell, count, (int)r);
+                continue;
+            }
+            const uint8_t *block = stored_row(m, first + r);
+            block += cell / PIECE_CELLS * dtype_info(m->dtype)->block_bytes;
+            pack_k_scales(scales, scales + count * format->scale_bytes, format, m->dtype, block,
+                          (int)r);
+        }
+        piece += piece_bytes(format, count);
+    }
+}
+
+static void pack_task(void *context, size_t begin, size_t end, int thread) {
+    Packing packing = *(const Packing *)context;
+    packing.scratch += (size_t)thread * packing.scratch_bytes;
+    float *s = (float *)packing.scratch; // s and m of one row, then 16 rows of q
+    int8_t *q = (int8_t *)(s + 2 * packing.matrix->cols);
+    for (size_t item = begin; item < end; item++) {
+        if (panel_is_float(packing.packed->dtype))
+            pack_strip(&packing, item);
+        else
+            pack_panel(&packing, item, q, s);
+    }
+}
+
+// ---- the interface ----
+
+// llama2.c halves its groups until they divide the width of the model. Groups that do not fill
+// cells of 32 (models narrower than 32 or so) become float32.
+static DType packed_dtype(const Matrix *m) {
+    bool odd_groups = m->dtype == DTYPE_Q8_GROUP && m->group_size % CELL_COLS != 0;
+    return odd_groups ? DTYPE_F32 : m->dtype;
+}
+
+static size_t packed_panel_bytes(DType dtype, size_t cols) {
+    const PanelFormat format_of = panel_format(dtype), *format = &format_of;
+    if (panel_is_float(dtype)) return cols * PANEL_ROWS * format->low_bits;
+    size_t n_cells = cols / CELL_COLS, rest = n_cells % PIECE_CELLS;
+    size_t bytes = n_cells / PIECE_CELLS * piece_bytes(format, PIECE_CELLS);
+    return bytes + (rest ? piece_bytes(format, rest) : 0);
+}
+
+DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
+    DeviceMatrix *packed = device_alloc(device, sizeof *packed);
+    if (!packed) return NULL;
+    packed->dtype = packed_dtype(matrix);
+    packed->rows = matrix->rows;
+    packed->cols = matrix->cols;
+    packed->n_panels = (matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    packed->panel_bytes = packed_panel_bytes(packed->dtype, matrix->cols);
+    Packing packing = {.matrix = matrix, .packed = packed};
+    packing.scratch_bytes = matrix->cols * (2 * sizeof(float) + PANEL_ROWS);
+    size_t threads = (size_t)device->n_threads;
+    packed->panels = device_alloc(device, packed->n_panels * packed->panel_bytes);
+    packing.scratch = device_alloc(device, threads * packing.scratch_bytes);
+    if (device_ok(device)) {
+        bool strips = panel_is_float(packed->dtype);
+        size_t items = packed->n_panels;
+        if (strips) items = (items + STRIP_PANELS - 1) / STRIP_PANELS;
+        device_run(device, pack_task, &packing, items, strips ? 1 : STRIP_PANELS);
+        if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
+        if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
+        if (strips || device->precision == PRECISION_F32) device->needs_floats = true;
+        if (!strips && device->precision != PRECISION_F32) device->needs_integers = true;
+    }
+    device_free(device, packing.scratch);
+    if (device_ok(device)) return packed;
+    device_matrix_free(device, packed);
+    return NULL;
+}
+
+void device_matrix_free(Device *device, DeviceMatrix *matrix) {
+    if (!matrix) return;
+    device_free(device, matrix->panels);
+    device_free(device, matrix);
+}
+
+bool device_matrix_borrows(const DeviceMatrix *matrix) {
+    (void)matrix;
+    return false;
+}
+
+size_t device_matrix_bytes(const DeviceMatrix *matrix) {
+    return matrix->n_panels * matrix->panel_bytes;
+}

@@ -1,0 +1,94 @@
+// A packed matrix: panels of 16 output rows, one row per lane, so that a kernel never adds across
+// lanes and the result of a row depends on that row alone.
+//
+// Float types stand in strips of up to four panels side by side, read as one stream:
+//
+//     strip of w panels:   k = 0: row 0 .. 16w-1 | k = 1: row 0 .. 16w-1 | ...
+//
+// Quantised types are cut into cells of 32 columns, and up to 8 cells make a piece:
+//
+//     panel:  piece | piece | ...          (each starts on a cache line)
+//     piece:  planes of its cells | scales of its cells | d[16] | dmin[16]   (the last two:
+//     K-quants)
+//
+// The planes of a cell. Column 2j + p of row r belongs to word lane 2r + p of "vector j", j < 16:
+// what i32_dot multiplies with two neighbouring activations. Q8 stores 32 bytes per vector. Smaller
+// elements are split into planes of 4, 2 and 1 bits; a plane of b bits is b vectors of 32 words:
+//
+//     word lane l of its vector v:   | j = last | ... | j = v*16/b + 1 | j = v*16/b |   b bits each
+//
+// so a mask and a shift give 32 elements in the order in which they are multiplied. Elements are
+// stored uncentred (Q4_0's 0 .. 15), Q8 signed.
+//
+//     type     planes     bytes   scales of a cell, 16 rows each          packed / stored
+//     Q8_0     bytes      512     d: half                                 1.00
+//     Q8_GROUP bytes      512     float                                   1.06 at groups of 64
+//     Q4_0     4          256     d: half                                 1.00
+//     Q4_1     4          256     d, m: half                              1.00
+//     Q5_0     4 1        320     d: half                                 1.00
+//     Q5_1     4 1        320     d, m: half                              1.00
+//     Q2_K     2          128     sc + 16 sm: byte, for two groups        1.00
+//     Q3_K     2 1        192     sc: int8, for two groups                1.05
+//     Q4_K     4          256     sc, sm: byte                            1.03
+//     Q5_K     4 1        320     sc, sm: byte                            1.02
+//     Q6_K     4 2        384     sc: int8, for two groups                1.01
+#pragma once
+
+#include "kernels/kernels.h"
+
+enum {
+    PANEL_ROWS = 16,
+    STRIP_PANELS = 4, // float types
+    CELL_COLS = 32,
+    PIECE_CELLS = 8,
+};
+
+typedef struct PanelFormat {
+    uint16_t plane_bytes; // of a cell; 0: a float type
+    uint8_t scale_bytes;  // of a cell
+    uint8_t tail_bytes;   // of a piece: d, dmin
+    uint8_t high_bits;    // of the second plane: 0, 1 or 2
+    uint8_t low_bits;     // of the first plane: 8 (bytes), 4 or 2; float types: bytes per element
+    uint8_t groups;       // scale groups per cell: 1 of 32 or 2 of 16
+    int8_t centre;        // element = stored - centre
+    bool affine;          // element * s + m
+} PanelFormat;
+
+// A function and not a table, so that a kernel for one type is compiled with its numbers.
+static inline PanelFormat panel_format(DType dtype) {
+    switch (dtype) { // planes, scales, tail, high, low, groups, centre, affine
+    case DTYPE_F32: return (PanelFormat){0, 0, 0, 0, 4, 0, 0, false};
+    case DTYPE_F16:
+    case DTYPE_BF16: return (PanelFormat){0, 0, 0, 0, 2, 0, 0, false};
+    case DTYPE_Q8_0: return (PanelFormat){512, 32, 0, 0, 8, 1, 0, false};
+    case DTYPE_Q8_GROUP: return (PanelFormat){512, 64, 0, 0, 8, 1, 0, false};
+    case DTYPE_Q4_0: return (PanelFormat){256, 32, 0, 0, 4, 1, 8, false};
+    case DTYPE_Q4_1: return (PanelFormat){256, 64, 0, 0, 4, 1, 0, true};
+    case DTYPE_Q5_0: return (PanelFormat){320, 32, 0, 1, 4, 1, 16, false};
+    case DTYPE_Q5_1: return (PanelFormat){320, 64, 0, 1, 4, 1, 0, true};
+    case DTYPE_Q2_K: return (PanelFormat){128, 32, 64, 0, 2, 2, 0, true};
+    case DTYPE_Q3_K: return (PanelFormat){192, 32, 32, 1, 2, 2, 4, false};
+    case DTYPE_Q4_K: return (PanelFormat){256, 32, 64, 0, 4, 1, 0, true};
+    case DTYPE_Q5_K: return (PanelFormat){320, 32, 64, 1, 4, 1, 0, true};
+    case DTYPE_Q6_K: return (PanelFormat){384, 32, 32, 2, 4, 2, 32, false};
+    case DTYPE_COUNT: break;
+    }
+    return (PanelFormat){0};
+}
+
+struct DeviceMatrix {
+    DType dtype; // as packed
+    size_t rows, cols;
+    size_t n_panels;    // of 16 rows, the last one filled up with zeros
+    size_t panel_bytes; // quantised: of each panel; float types: of 16 rows in a strip
+    uint8_t *panels;    // owned
+};
+
+static inline size_t piece_bytes(const PanelFormat *format, size_t n_cells) {
+    size_t bytes = n_cells * (format->plane_bytes + format->scale_bytes) + format->tail_bytes;
+    return (bytes + 63) / 64 * 64;
+}
+
+static inline bool panel_is_float(DType dtype) {
+    return dtype <= DTYPE_BF16;
+}

@@ -1,0 +1,197 @@
+// project: one list of work over the panels of all matrices of the call.
+//
+// The inputs are prepared once, on all threads when there are many of them, in the forms that the
+// matrices of the call meet. Then threads take panels. For a prompt, where matrices are few and
+// narrow, the list also has the blocks of input rows cut into segments.
+#include "kernels/cpu/cpu.h"
+#include "kernels/precision.h"
+
+enum {
+    MOST_PROJECTIONS = 16,
+    SEGMENT_ROWS = 96,        // a panel is unpacked once for so many input rows at least
+    CHUNK_BYTES = 64 * 1024,  // of weights read by one input row: some microseconds
+    CHUNKS_PER_THREAD = 16,   // so that the last chunk does not keep the others waiting for long
+    ROWS_AT_MEMORY_SPEED = 4, // input rows that multiply in the time that a weight is read
+};
+
+struct ProjectScratch {
+    InputBlock *blocks; // of max_rows rows
+    int32_t *pairs;
+    float *scales;
+    int32_t *sums;
+    float *x;
+    uint8_t *panels; // per thread
+    size_t panel_bytes;
+};
+
+void project_reserve(Device *device, int max_rows) {
+    size_t rows = (size_t)max_rows, cols = device->max_cols, cells = cols / CELL_COLS;
+    struct ProjectScratch *s = device_alloc(device, sizeof *s);
+    if (!s) return;
+    device->project = s;
+    s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
+    s->panels = device_alloc(device, (size_t)device->n_threads * s->panel_bytes);
+    s->blocks = device_alloc(device, (rows + 1) * sizeof *s->blocks);
+    if (device->needs_integers) {
+        s->pairs = device_alloc(device, rows * cells * 16 * sizeof *s->pairs);
+        s->scales = device_alloc(device, rows * cells * 4 * sizeof *s->scales);
+        s->sums = device_alloc(device, rows * cells * 2 * sizeof *s->sums);
+    }
+    if (device->needs_floats) s->x = device_alloc(device, rows * cols * sizeof *s->x);
+}
+
+float *project_scratch_row(const Device *device, int thread) {
+    const struct ProjectScratch *s = device->project;
+    return (float *)(s->panels + (size_t)thread * s->panel_bytes);
+}
+
+// ---- inputs ----
+
+// Cuts n rows into blocks of the sizes that the kernels have. Returns their number.
+static size_t cut_blocks(const Device *device, const float *x, int n, size_t cols) {
+    static const int SIZES[] = {12, 8, 6, 4, 2, 1};
+    const struct ProjectScratch *s = device->project;
+    size_t count = 0;
+    for (int first = 0, size; first < n; first += size) {
+        int i = 0;
+        while (SIZES[i] > device->kernels->project->block_rows || SIZES[i] > n - first)
+            i++;
+        size = SIZES[i];
+        size_t row = (size_t)first, cells = cols / CELL_COLS;
+        InputBlock *block = &s->blocks[count++];
+        *block = (InputBlock){.first = first, .n = size};
+        if (s->pairs) {
+            block->pairs = s->pairs + row * cells * 16;
+            block->scales = s->scales + row * cells * 4;
+            block->sums = s->sums + row * cells * 2;
+        }
+        if (s->x) block->x = size == 1 ? x + row * cols : s->x + row * cols;
+    }
+    return count;
+}
+
+typedef struct Preparing {
+    const Device *device;
+    const float *x;
+    size_t cols;
+    bool integers, floats;
+} Preparing;
+
+static void prepare_task(void *context, size_t begin, size_t end, int thread) {
+    const Preparing *p = context;
+    const struct ProjectScratch *s = p->device->project;
+    int levels = p->device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    (void)thread;
+    for (size_t b = begin; b < end; b++) {
+        const InputBlock *block = &s->blocks[b];
+        size_t row = (size_t)block->first, n = (size_t)block->n, cells = p->cols / CELL_COLS;
+        const float *x = p->x + row * p->cols;
+        if (p->integers)
+            p->device->kernels->project->quantise(
+                s->pairs + row * cells * 16, s->scales + row * cells * 4, s->sums + row * cells * 2,
+                x, block->n, p->cols, levels);
+        if (!p->floats || n == 1) continue;
+        float *to = s->x + row * p->cols;
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < p->cols; k++)
+                to[k * n + i] = x[i * p->cols + k];
+    }
+}
+
+// ---- the list of work ----
+
+typedef struct WorkList {
+    const Device *device;
+    const Projection *projections;
+    int count;
+    size_t ends[MOST_PROJECTIONS]; // of each matrix in the list of items
+    const float *x;
+    size_t n_blocks, segment_blocks;
+} WorkList;
+
+// Items of a matrix: panels, or strips of them where they are stored as strips.
+static size_t panels_per_item(const DeviceMatrix *m) {
+    return panel_is_float(m->dtype) ? STRIP_PANELS : 1;
+}
+
+static size_t items_of(const DeviceMatrix *m) {
+    return (m->n_panels + panels_per_item(m) - 1) / panels_per_item(m);
+}
+
+// Items begin .. end - 1 of one segment of the input rows.
+static void project_items(const WorkList *list, size_t begin, size_t end, size_t segment,
+                          int thread) {
+    const struct ProjectScratch *s = list->device->project;
+    size_t start = 0;
+    for (int i = 0; i < list->count && begin < end; start = list->ends[i++]) {
+        if (begin >= list->ends[i]) continue;
+        const Projection *p = &list->projections[i];
+        size_t stop = end < list->ends[i] ? end : list->ends[i], per = panels_per_item(p->weight);
+        size_t first = segment * list->segment_blocks, left = list->n_blocks - first;
+        PanelWork work = {
+            .matrix = p->weight,
+            .bias = p->bias,
+            .out = p->out,
+            .first_panel = (begin - start) * per,
+            .end_panel = (stop - start) * per,
+            .blocks = s->blocks + first,
+            .n_blocks = left < list->segment_blocks ? left : list->segment_blocks,
+            .as_floats = list->device->precision == PRECISION_F32,
+            .scratch = s->panels + (size_t)thread * s->panel_bytes,
+        };
+        if (work.end_panel > p->weight->n_panels) work.end_panel = p->weight->n_panels;
+        list->device->kernels->project->panels(&work);
+        begin = stop;
+    }
+}
+
+static void project_task(void *context, size_t begin, size_t end, int thread) {
+    const WorkList *list = context;
+    size_t n_items = list->ends[list->count - 1];
+    while (begin < end) { // the segments lie one after another in the list
+        size_t segment = begin / n_items, first = begin % n_items, count = end - begin;
+        if (count > n_items - first) count = n_items - first;
+        project_items(list, first, first + count, segment, thread);
+        begin += count;
+    }
+}
+
+static void project_rows(Device *device, const float *x, int n, const Projection *projections,
+                         int count) {
+    WorkList list = {.device = device, .projections = projections, .count = count, .x = x};
+    size_t cols = projections->weight->cols, n_items = 0, bytes = 0;
+    Preparing preparing = {.device = device, .x = x, .cols = cols};
+    for (int i = 0; i < count; i++) {
+        const DeviceMatrix *m = projections[i].weight;
+        bool floats = panel_is_float(m->dtype) || device->precision == PRECISION_F32;
+        preparing.floats |= floats;
+        preparing.integers |= !floats;
+        list.ends[i] = n_items += items_of(m);
+        bytes += m->n_panels * m->panel_bytes;
+    }
+    list.n_blocks = cut_blocks(device, x, n, cols);
+    if (preparing.integers || n > 1)
+        device_run(device, prepare_task, &preparing, list.n_blocks,
+                   n * cols < 16384 ? list.n_blocks : 1);
+
+    size_t threads = (size_t)device->n_threads, segments = 1, chunk = n_items;
+    if (threads > 1) {
+        size_t wanted = threads * CHUNKS_PER_THREAD, most = (size_t)n / SEGMENT_ROWS;
+        segments = n_items < wanted ? (wanted + n_items - 1) / n_items : 1;
+        if (segments > most) segments = most ? most : 1;
+        size_t weight = bytes / n_items * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED) / segments + 1;
+        chunk = (CHUNK_BYTES + weight - 1) / weight;
+        if (chunk < n_items * segments / wanted) chunk = n_items * segments / wanted;
+    }
+    list.segment_blocks = (list.n_blocks + segments - 1) / segments;
+    segments = (list.n_blocks + list.segment_blocks - 1) / list.segment_blocks;
+    device_run(device, project_task, &list, n_items * segments, chunk);
+}
+
+void project(Device *device, const float *x, int n, const Projection *projections, int count) {
+    if (!device_ok(device) || n <= 0) return;
+    for (; count > 0; projections += MOST_PROJECTIONS, count -= MOST_PROJECTIONS) {
+        int some = count < MOST_PROJECTIONS ? count : MOST_PROJECTIONS;
+        project_rows(device, x, n, projections, some);
+    }
+}

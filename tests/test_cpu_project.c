@@ -1,0 +1,378 @@
+// project and embed of the cpu backend against plain loops over precision.h's definition: the same
+// bits, from every instruction set, any number of threads, any split of the rows.
+#include "kernels/cpu/cpu.h"
+#include "kernels/precision.h"
+#include "tests/test.h"
+#include "weights/quant.h"
+
+#include <errno.h>
+
+// ---- a matrix with random contents ----
+
+typedef struct Sample {
+    Matrix matrix;
+    uint8_t *data;
+    float *scales;
+} Sample;
+
+// Where blocks keep their halves, which must be ordinary numbers: random bytes would be NaN.
+static void set_halves(uint8_t *block, DType dtype, TestRandom *random) {
+    static const int AT[DTYPE_COUNT][2] = {
+        [DTYPE_Q4_0] = {0, -1},   [DTYPE_Q4_1] = {0, 2},  [DTYPE_Q5_0] = {0, -1},
+        [DTYPE_Q5_1] = {0, 2},    [DTYPE_Q8_0] = {0, -1}, [DTYPE_Q2_K] = {80, 82},
+        [DTYPE_Q3_K] = {108, -1}, [DTYPE_Q4_K] = {0, 2},  [DTYPE_Q5_K] = {0, 2},
+        [DTYPE_Q6_K] = {208, -1},
+    };
+    for (int i = 0; i < 2; i++) {
+        uint16_t half = float_to_half(test_random_normal(random) * 0.02f);
+        if (AT[dtype][i] >= 0) memcpy(block + AT[dtype][i], &half, 2);
+    }
+}
+
+static Sample sample_matrix(DType dtype, size_t rows, size_t cols, uint32_t group) {
+    TestRandom random = {rows * 1000 + cols + dtype};
+    Sample s = {.matrix = {.dtype = dtype, .rows = rows, .cols = cols}};
+    const DTypeInfo *info = dtype_info(dtype);
+    size_t row_bytes = dtype_row_bytes(dtype, cols), bytes = rows * row_bytes;
+    s.data = malloc(bytes + 1); // one off: files promise no alignment
+    for (size_t i = 0; i < bytes; i++)
+        s.data[1 + i] = (uint8_t)test_random(&random);
+    for (size_t i = 0; i < bytes; i += info->block_bytes) {
+        float x = test_random_normal(&random);
+        uint16_t half = float_to_half(x), bf16 = float_to_bf16(x);
+        if (dtype == DTYPE_F32) memcpy(s.data + 1 + i, &x, 4);
+        if (dtype == DTYPE_F16) memcpy(s.data + 1 + i, &half, 2);
+        if (dtype == DTYPE_BF16) memcpy(s.data + 1 + i, &bf16, 2);
+        if (info->block > 1) set_halves(s.data + 1 + i, dtype, &random);
+    }
+    s.matrix.data = s.data + 1;
+    if (dtype == DTYPE_Q8_GROUP) {
+        s.scales = malloc(rows * cols / group * sizeof *s.scales);
+        for (size_t i = 0; i < rows * cols / group; i++)
+            s.scales[i] = test_random_normal(&random) * 0.01f;
+        s.matrix.scales = s.scales;
+        s.matrix.group_size = group;
+    }
+    return s;
+}
+
+static void sample_free(Sample *s) {
+    free(s->data);
+    free(s->scales);
+}
+
+// ---- the definition, in plain loops ----
+
+static float dot_floats(const Matrix *m, size_t row, const float *x) {
+    float *w = malloc(m->cols * sizeof *w), acc = 0.0f;
+    matrix_row(w, m, row);
+    for (size_t k = 0; k < m->cols; k++)
+        acc = fmaf(w[k], x[k], acc);
+    free(w);
+    return acc;
+}
+
+static float dot_integers(const Matrix *m, size_t row, const float *x, int levels) {
+    size_t group = matrix_group(m) < 32 ? matrix_group(m) : 32, cols = m->cols;
+    int8_t *q = malloc(cols);
+    int16_t *z = malloc(cols * sizeof *z);
+    float *s = malloc(cols * 3 * sizeof *s), *offsets = s + cols, *d = offsets + cols, acc = 0.0f;
+    int32_t *sums = malloc(cols * sizeof *sums);
+    matrix_unpack(q, s, offsets, m, row);
+    activation_quantise(z, d, sums, x, cols, levels);
+    for (size_t k = 0; k < cols; k += group) {
+        int32_t isum = 0, sum_z = 0;
+        size_t g = k / matrix_group(m);
+        for (size_t i = k; i < k + group; i++) {
+            isum += q[i] * z[i];
+            sum_z += z[i];
+        }
+        acc = fmaf((float)isum, s[g] * d[k / 32], acc);
+        if (dtype_is_affine(m->dtype)) acc = fmaf(offsets[g], d[k / 32] * (float)sum_z, acc);
+    }
+    free(q);
+    free(z);
+    free(s);
+    free(sums);
+    return acc;
+}
+
+static void expected(float *out, const Matrix *m, const float *x, size_t n, const float *bias,
+                     Precision precision) {
+    bool floats = !matrix_group(m) || matrix_group(m) % 16 || precision == PRECISION_F32;
+    int levels = precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < m->rows; r++) {
+            const float *row = x + i * m->cols;
+            float dot = floats ? dot_floats(m, r, row) : dot_integers(m, r, row, levels);
+            out[i * m->rows + r] = bias ? dot + bias[r] : dot;
+        }
+}
+
+// ---- running the backend ----
+
+static const char *const ISAS[] = {"avx512", "avx2", "portable"};
+
+static Device *open_isa(const char *isa, int threads, Precision precision) {
+    setenv("LIMPID_ISA", isa, 1);
+    Device *device = device_open(threads, precision);
+    unsetenv("LIMPID_ISA");
+    CHECK(device != NULL, "no device");
+    return device;
+}
+
+static bool runs_here(const char *isa) {
+    Device *device = open_isa(isa, 1, PRECISION_A16);
+    bool runs = device_error(device)->code == ERROR_NONE;
+    if (!runs) fprintf(stderr, "SKIPPED %s: %s\n", isa, device_error(device)->message);
+    device_close(device);
+    return runs;
+}
+
+static void check_bits(const float *got, const float *wanted, size_t count, const char *what,
+                       DType dtype, int n) {
+    for (size_t i = 0; i < count; i++)
+        CHECK(!memcmp(got + i, wanted + i, sizeof *got), "%s, %s, %d rows: [%zu] %.9g, wanted %.9g",
+              what, dtype_info(dtype)->name, n, i, (double)got[i], (double)wanted[i]);
+}
+
+typedef struct Shape {
+    size_t rows, cols;
+} Shape;
+
+// All of x in one call, then row by row and in uneven pieces.
+static void check_matrix(Device *device, const char *isa, const Sample *sample, const float *x,
+                         const float *bias, const float *wanted, int n) {
+    const Matrix *m = &sample->matrix;
+    size_t out_size = (size_t)n * m->rows;
+    DeviceMatrix *w = device_matrix(device, m);
+    CHECK(w != NULL, "%s", device_error(device)->message);
+    size_t stored = m->rows * dtype_row_bytes(m->dtype, m->cols);
+    if (m->rows % 16 == 0 && m->cols % 256 == 0)
+        CHECK((double)device_matrix_bytes(w) <= 1.12 * (double)stored, "%s takes %zu for %zu",
+              dtype_info(m->dtype)->name, device_matrix_bytes(w), stored);
+    device_reserve(device, n);
+    float *out = malloc(out_size * sizeof *out);
+    static const int PIECES[] = {1, 2, 5, 3, 64};
+    for (int split = 0; split < 2; split++) {
+        memset(out, 0xff, out_size * sizeof *out); // NaN
+        for (int i = 0, piece = n, turn = 0; i < n; i += piece, turn++) {
+            if (split) piece = PIECES[turn % 5] < n - i ? PIECES[turn % 5] : n - i;
+            Projection p = {out + (size_t)i * m->rows, w, bias};
+            project(device, x + (size_t)i * m->cols, piece, &p, 1);
+        }
+        check_bits(out, wanted, out_size, isa, m->dtype, n);
+    }
+    free(out);
+    device_matrix_free(device, w);
+}
+
+static void check_type(DType dtype, uint32_t group, const Shape *shapes, int n_shapes,
+                       const char *isa) {
+    static const int ROWS[] = {1, 2, 3, 7, 64, 129};
+    TestRandom random = {7};
+    for (int s = 0; s < n_shapes; s++) {
+        Sample sample = sample_matrix(dtype, shapes[s].rows, shapes[s].cols, group);
+        size_t rows = shapes[s].rows, cols = shapes[s].cols;
+        float *x = malloc(129 * cols * sizeof *x), *bias = malloc(rows * sizeof *bias);
+        float *wanted = malloc(129 * rows * sizeof *wanted);
+        for (size_t i = 0; i < 129 * cols; i++)
+            x[i] = test_random_normal(&random) * (i % 11 ? 1.0f : 30.0f);
+        memset(x + cols / 2, 0, 32 * sizeof *x);
+        for (size_t i = 0; i < rows; i++)
+            bias[i] = test_random_normal(&random);
+        for (int precision = PRECISION_F32; precision <= PRECISION_A8; precision++) {
+            expected(wanted, &sample.matrix, x, 129, s % 2 ? bias : NULL, (Precision)precision);
+            for (int i = 0; i < 6; i++) {
+                static const int THREADS[] = {1, 2, 3, 7};
+                Device *device = open_isa(isa, THREADS[(i + precision) % 4], (Precision)precision);
+                check_matrix(device, isa, &sample, x, s % 2 ? bias : NULL, wanted, ROWS[i]);
+                device_close(device);
+            }
+        }
+        free(x);
+        free(bias);
+        free(wanted);
+        sample_free(&sample);
+    }
+}
+
+static void check_isa(const char *isa) {
+    if (!runs_here(isa)) return;
+    static const Shape FLOATS[] = {{70, 37}, {33, 64}, {130, 96}, {1, 5}};
+    static const Shape BLOCKS[] = {{50, 96}, {16, 32}, {37, 288}, {64, 512}};
+    static const Shape SUPER[] = {{19, 256}, {48, 768}};
+    for (int t = 0; t < DTYPE_COUNT; t++) {
+        DType dtype = (DType)t;
+        if (dtype_info(dtype)->block == 256) check_type(dtype, 0, SUPER, 2, isa);
+        if (dtype_info(dtype)->block == 32) check_type(dtype, 0, BLOCKS, 4, isa);
+        if (dtype <= DTYPE_BF16) check_type(dtype, 0, FLOATS, 4, isa);
+        if (dtype != DTYPE_Q8_GROUP) continue;
+        check_type(dtype, 32, BLOCKS, 4, isa);
+        check_type(dtype, 64, BLOCKS + 3, 1, isa);
+        check_type(dtype, 4, BLOCKS, 1, isa);
+    }
+}
+
+Test(cpu_project, gives_the_defined_bits_with_avx512) {
+    check_isa(ISAS[0]);
+}
+
+Test(cpu_project, gives_the_defined_bits_with_avx2) {
+    check_isa(ISAS[1]);
+}
+
+Test(cpu_project, gives_the_defined_bits_in_plain_c) {
+    check_isa(ISAS[2]);
+}
+
+Test(cpu_project, takes_several_matrices_of_different_types_at_once) {
+    enum { COLS = 256, N = 5 };
+    static const DType TYPES[] = {DTYPE_Q4_K, DTYPE_F16, DTYPE_Q6_K, DTYPE_Q8_0};
+    static const size_t ROWS[] = {100, 36, 36, 513};
+    TestRandom random = {3};
+    float x[N * COLS];
+    for (size_t i = 0; i < N * COLS; i++)
+        x[i] = test_random_normal(&random);
+    Device *device = device_open(2, PRECISION_A16);
+    Sample samples[4];
+    Projection list[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        samples[i] = sample_matrix(TYPES[i], ROWS[i], COLS, 0);
+        list[i].weight = device_matrix(device, &samples[i].matrix);
+        list[i].out = device_alloc(device, N * ROWS[i] * sizeof(float));
+    }
+    device_reserve(device, N);
+    project(device, x, N, list, 4);
+    CHECK_INT(device_error(device)->code, ERROR_NONE);
+    for (int i = 0; i < 4; i++) {
+        float *wanted = malloc(N * ROWS[i] * sizeof *wanted);
+        expected(wanted, &samples[i].matrix, x, N, NULL, PRECISION_A16);
+        check_bits(list[i].out, wanted, N * ROWS[i], "together", TYPES[i], N);
+        free(wanted);
+        sample_free(&samples[i]);
+    }
+    device_close(device);
+}
+
+// Q8_0 with d = 1 and q = 1 in a16: the sum of 64 inputs that z holds exactly.
+Test(cpu_project, adds_up_what_one_can_add_by_hand) {
+    uint8_t blocks[2 * 34];
+    uint16_t one = float_to_half(1.0f);
+    for (int b = 0; b < 2; b++) {
+        memset(blocks + 34 * b + 2, 1, 32);
+        memcpy(blocks + 34 * b, &one, 2);
+    }
+    float x[64] = {0}, out = 0;
+    x[0] = 32639.0f, x[31] = -39.0f, x[32] = 32639.0f, x[40] = -2.0f;
+    Device *device = device_open(1, PRECISION_A16);
+    Matrix m = {.dtype = DTYPE_Q8_0, .rows = 1, .cols = 64, .data = blocks};
+    Projection p = {.out = &out, .weight = device_matrix(device, &m)};
+    device_reserve(device, 1);
+    project(device, x, 1, &p, 1);
+    CHECK_NEAR(out, 32600.0 + 32637.0, 0);
+    device_close(device);
+}
+
+Test(cpu_project, follows_the_row_order_of_the_container) {
+    enum { ROWS = 48, COLS = 64 };
+    Sample sample = sample_matrix(DTYPE_Q8_0, ROWS, COLS, 0);
+    sample.matrix.head_dim = 24;
+    sample.matrix.rope_dim = 16;
+    float x[COLS], out[ROWS], wanted[ROWS];
+    for (int i = 0; i < COLS; i++)
+        x[i] = sinf((float)i);
+    Device *device = device_open(1, PRECISION_A16);
+    Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
+    device_reserve(device, 1);
+    project(device, x, 1, &p, 1);
+    expected(wanted, &sample.matrix, x, 1, NULL, PRECISION_A16);
+    check_bits(out, wanted, ROWS, "permuted", DTYPE_Q8_0, 1);
+    device_close(device);
+    sample_free(&sample);
+}
+
+Test(cpu_project, says_nan_where_an_input_is_not_finite) {
+    enum { ROWS = 20, COLS = 64 };
+    Sample sample = sample_matrix(DTYPE_Q4_0, ROWS, COLS, 0);
+    float x[2 * COLS] = {0}, out[2 * ROWS];
+    x[3] = INFINITY;
+    x[COLS + 40] = NAN;
+    Device *device = device_open(1, PRECISION_A16);
+    Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
+    device_reserve(device, 2);
+    project(device, x, 2, &p, 1);
+    for (int i = 0; i < 2 * ROWS; i++)
+        CHECK(isnan(out[i]), "[%d] is %g", i, (double)out[i]);
+    device_close(device);
+    sample_free(&sample);
+}
+
+Test(cpu_embed, gathers_rows_of_every_type) {
+    enum { ROWS = 83, COLS = 512, N = 3 };
+    int32_t tokens[N] = {82, 0, 37}, positions[N] = {1, 2, 50}, sequences[N] = {0};
+    Rows rows = {N, tokens, positions, sequences};
+    for (int t = 0; t < DTYPE_COUNT; t++) {
+        Sample table = sample_matrix((DType)t, ROWS, COLS, 64);
+        Sample learned = sample_matrix(DTYPE_F16, 60, COLS, 0);
+        Device *device = device_open(2, PRECISION_A16);
+        float *out = device_alloc(device, N * COLS * sizeof *out), a[COLS], b[COLS];
+        DeviceMatrix *packed = device_matrix(device, &table.matrix);
+        DeviceMatrix *packed_learned = device_matrix(device, &learned.matrix);
+        device_reserve(device, N);
+        embed(device, out, packed, packed_learned, 1.5f, &rows);
+        CHECK_INT(device_error(device)->code, ERROR_NONE);
+        for (int i = 0; i < N; i++) {
+            matrix_row(a, &table.matrix, (size_t)tokens[i]);
+            matrix_row(b, &learned.matrix, (size_t)positions[i]);
+            for (int k = 0; k < COLS; k++)
+                a[k] = a[k] * 1.5f + b[k];
+            check_bits(out + i * COLS, a, COLS, "embed", (DType)t, i);
+        }
+        device_close(device);
+        sample_free(&table);
+        sample_free(&learned);
+    }
+}
+
+Test(cpu_device, refuses_an_instruction_set_that_is_not_there) {
+    Device *device = open_isa("sse9", 1, PRECISION_A16);
+    CHECK_INT(device_error(device)->code, ERROR_DEVICE);
+    CHECK(device_alloc(device, 64) == NULL, "allocates after a failure");
+    device_close(device);
+}
+
+Test(cpu_device, refuses_more_threads_than_it_has_room_for) {
+    Device *device = device_open(100000, PRECISION_A16);
+    CHECK_INT(device_error(device)->code, ERROR_DEVICE);
+    device_close(device);
+}
+
+Test(cpu_device, says_when_there_is_no_memory) {
+    Device *device = device_open(1, PRECISION_A16);
+    CHECK(device_alloc(device, SIZE_MAX - 8) == NULL, "got memory");
+    CHECK_INT(device_error(device)->code, ERROR_MEMORY);
+    device_close(device);
+}
+
+// Each item is counted once, whatever the threads do.
+static void count_items(void *context, size_t begin, size_t end, int thread) {
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        ((int *)context)[i]++;
+}
+
+Test(cpu_pool, runs_every_item_once) {
+    static const int THREADS[] = {2, 3, 8};
+    for (int t = 0; t < 3; t++) {
+        Pool *pool = pool_open(THREADS[t]);
+        CHECK(pool != NULL, "no pool: %d", errno);
+        for (size_t n = 1; n < 300; n += 7) {
+            int counts[300] = {0};
+            pool_run(pool, count_items, counts, n, 1 + n % 5);
+            for (size_t i = 0; i < 300; i++)
+                CHECK_INT(counts[i], i < n);
+        }
+        pool_close(pool);
+    }
+}
