@@ -148,6 +148,7 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
     DeviceMatrix *w = device_matrix(device, m);
     CHECK(w != NULL, "%s", device_error(device)->message);
     size_t stored = m->rows * dtype_row_bytes(m->dtype, m->cols);
+    if (m->group_size) stored += m->rows * m->cols / m->group_size * sizeof(float);
     if (m->rows % 16 == 0 && m->cols % 256 == 0)
         CHECK((double)device_matrix_bytes(w) <= 1.12 * (double)stored, "%s takes %zu for %zu",
               dtype_info(m->dtype)->name, device_matrix_bytes(w), stored);
