@@ -123,6 +123,24 @@ Test(tokenizer_vectors, qwen3) {
     check_row(&(VectorRow){"tokenizers/qwen3/tokenizer.json", "tokenizers/qwen3/vectors.json"});
 }
 
+Test(tokenizer_vectors, llama2_model) {
+    check_row(&(VectorRow){"tokenizers/llama2/tokenizer.model", "tokenizers/llama2/vectors.json"});
+}
+
+Test(tokenizer_vectors, llama2_tokenizer_bin) {
+    check_row(&(VectorRow){"tokenizers/llama2/tokenizer.bin", "tokenizers/llama2/vectors.json"});
+}
+
+Test(tokenizer_vectors, sentencepiece_unigram) {
+    check_row(&(VectorRow){"tokenizers/sentencepiece/test_model.model",
+                           "tokenizers/sentencepiece/sp_test_model_unigram1000.vectors.json"});
+}
+
+Test(tokenizer_vectors, sentencepiece_japanese) {
+    check_row(&(VectorRow){"tokenizers/sentencepiece/test_ja_model.model",
+                           "tokenizers/sentencepiece/sp_test_ja_model.vectors.json"});
+}
+
 // ---- llama.cpp's .inp and .out: texts between marker lines, ids on a line each ----
 
 static const char MARKER[] = "\n__ggml_vocab_test__\n";
@@ -195,4 +213,12 @@ static void check_ggml_vocabulary(const char *name) {
 
 Test(tokenizer_vectors, ggml_gpt2) {
     check_ggml_vocabulary("gpt-2");
+}
+
+Test(tokenizer_vectors, ggml_llama_spm) {
+    check_ggml_vocabulary("llama-spm");
+}
+
+Test(tokenizer_vectors, ggml_phi3) {
+    check_ggml_vocabulary("phi-3");
 }
