@@ -1,0 +1,99 @@
+#include "tests/support/sentencepiece_writer.h"
+
+#include "tests/test.h"
+
+void model_writer_free(ModelWriter *w) {
+    free(w->bytes);
+    *w = (ModelWriter){0};
+}
+
+void model_raw(ModelWriter *w, const void *bytes, size_t size) {
+    if (w->size + size > w->capacity) {
+        w->capacity = 2 * w->capacity + size + 64;
+        w->bytes = realloc(w->bytes, w->capacity);
+    }
+    if (size) memcpy(w->bytes + w->size, bytes, size);
+    w->size += size;
+}
+
+void model_varint(ModelWriter *w, uint64_t value) {
+    do {
+        uint8_t byte = (uint8_t)(value & 0x7f) | (value > 0x7f ? 0x80 : 0);
+        model_raw(w, &byte, 1);
+        value >>= 7;
+    } while (value);
+}
+
+void model_tag(ModelWriter *w, uint32_t field, unsigned wire) {
+    model_varint(w, (uint64_t)field << 3 | wire);
+}
+
+void model_number(ModelWriter *w, uint32_t field, uint64_t value) {
+    model_tag(w, field, 0);
+    model_varint(w, value);
+}
+
+void model_bytes(ModelWriter *w, uint32_t field, const void *bytes, size_t size) {
+    model_tag(w, field, 2);
+    model_varint(w, size);
+    model_raw(w, bytes, size);
+}
+
+void model_piece(ModelWriter *w, const char *text, size_t length, float score, unsigned type) {
+    ModelWriter piece = {0};
+    model_bytes(&piece, 1, text, length);
+    model_tag(&piece, 2, 5);
+    model_raw(&piece, &score, sizeof score);
+    if (type) model_number(&piece, 3, type);
+    model_bytes(w, 1, piece.bytes, piece.size);
+    model_writer_free(&piece);
+}
+
+void model_trainer(ModelWriter *w, unsigned model_type, bool byte_fallback) {
+    ModelWriter spec = {0};
+    model_number(&spec, 3, model_type);
+    model_number(&spec, 35, byte_fallback);
+    model_bytes(w, 2, spec.bytes, spec.size);
+    model_writer_free(&spec);
+}
+
+void model_normalizer(ModelWriter *w, bool dummy_prefix, const void *charsmap, size_t size) {
+    ModelWriter spec = {0};
+    if (charsmap) model_bytes(&spec, 2, charsmap, size);
+    model_number(&spec, 3, dummy_prefix);
+    model_number(&spec, 4, 0);
+    model_bytes(w, 3, spec.bytes, spec.size);
+    model_writer_free(&spec);
+}
+
+void model_usual_pieces(ModelWriter *w, bool bytes) {
+    model_piece(w, "<unk>", 5, 0, 2);
+    model_piece(w, "<s>", 3, 0, 3);
+    model_piece(w, "</s>", 4, 0, 3);
+    for (int i = 0; bytes && i < 256; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", i);
+        model_piece(w, text, 6, 0, 6);
+    }
+}
+
+// Block 0 holds the root, block k + 1 the unit for the k-th 'a' and the leaf of the run before it.
+uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size) {
+    uint32_t n_units = 256 * (depth + 2), trie_size = 4 * n_units;
+    size_t text_size = strlen(to) + 1;
+    *size = 4 + trie_size + text_size;
+    uint8_t *bytes = calloc(1, *size);
+    uint32_t *units = calloc(n_units, sizeof *units);
+    uint32_t pos = 0;
+    for (unsigned k = 0; k <= depth; k++) {
+        uint32_t base = 256 * (k + 1);
+        units[pos] |= (pos ^ base) << 10 | (k ? 1u << 8 | 'a' : 0);
+        if (k) units[base] = 1u << 31; // the leaf: text 0
+        pos = base ^ 'a';
+    }
+    memcpy(bytes, &trie_size, 4);
+    memcpy(bytes + 4, units, trie_size);
+    memcpy(bytes + 4 + trie_size, to, text_size);
+    free(units);
+    return bytes;
+}

@@ -1,0 +1,37 @@
+// SentencePiece models written by hand, right ones and wrong ones: a tiny protobuf writer.
+//
+//     ModelWriter w = {0};
+//     model_piece(&w, "<unk>", 5, 0, 2);
+//     model_trainer(&w, 2, true);
+//     ... w.bytes, w.size ...
+//     model_writer_free(&w);
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ModelWriter {
+    uint8_t *bytes;
+    size_t size, capacity;
+} ModelWriter; // zero it first
+
+void model_writer_free(ModelWriter *w);
+void model_raw(ModelWriter *w, const void *bytes, size_t size);
+void model_varint(ModelWriter *w, uint64_t value);
+void model_tag(ModelWriter *w, uint32_t field, unsigned wire);
+void model_number(ModelWriter *w, uint32_t field, uint64_t value);
+void model_bytes(ModelWriter *w, uint32_t field, const void *bytes, size_t size);
+
+// The messages of a model. type 0: the field is left out.
+void model_piece(ModelWriter *w, const char *text, size_t length, float score, unsigned type);
+void model_trainer(ModelWriter *w, unsigned model_type, bool byte_fallback);
+// Neither extra whitespace removed nor a charsmap, unless given.
+void model_normalizer(ModelWriter *w, bool dummy_prefix, const void *charsmap, size_t size);
+
+// <unk>, <s>, </s>, and the 256 byte pieces where asked for.
+void model_usual_pieces(ModelWriter *w, bool bytes);
+
+// A charsmap with one rule: `depth` bytes 'a' (and every shorter run of them) become `to`.
+// malloced; free it.
+uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size);
