@@ -123,7 +123,7 @@ $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_
 
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(OBJECTS)
+$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/patch.o $(OBJECTS)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 fuzzers: $(FUZZERS)
 

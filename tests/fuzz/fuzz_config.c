@@ -1,0 +1,55 @@
+// config.json and generation_config.json: any text becomes a Config in range or one message.
+#include "tests/fuzz/patch.h"
+#include "weights/hf_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+
+#define SIZES                                                                                      \
+    "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":7,\"vocab_size\":99,"       \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"max_position_embeddings\":128,"
+
+static const char *const BASES[] = {
+    "{" SIZES
+    "\"model_type\":\"llama\",\"rope_theta\":1e4,\"rope_scaling\":{\"rope_type\":\"llama3\","
+    "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+    "\"original_max_position_embeddings\":64},\"eos_token_id\":[1,2],\"head_dim\":16}",
+    "{" SIZES "\"model_type\":\"mistral\",\"sliding_window\":8,\"rope_parameters\":{\"rope_type\":"
+    "\"yarn\",\"factor\":4,\"beta_fast\":32,\"truncate\":false},\"tie_word_embeddings\":true}",
+    "{" SIZES "\"model_type\":\"gemma3_text\",\"layer_types\":[\"sliding_attention\","
+    "\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\","
+    "\"full_attention\",\"full_attention\"],\"query_pre_attn_scalar\":24,\"rope_parameters\":{"
+    "\"full_attention\":{\"rope_theta\":1e6},\"sliding_attention\":{\"rope_theta\":1e4}}}",
+    "{" SIZES
+    "\"model_type\":\"phi3\",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"su\","
+    "\"long_factor\":[1,2],\"short_factor\":[1,1]},\"original_max_position_embeddings\":32}",
+    "{" SIZES "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1,1,0,1,1,1],"
+    "\"use_sliding_window\":false,\"temperature\":0.6,\"top_k\":20}",
+    ("{\"model_type\":\"gpt2\",\"n_embd\":12,\"n_layer\":2,\"n_head\":3,\"n_positions\":9,"
+     "\"vocab_size\":7,\"n_inner\":null,\"scale_attn_by_inverse_layer_idx\":true}"),
+};
+enum { N_BASES = sizeof BASES / sizeof *BASES };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
+    static Config config; // 13 KB, cleared by config_init
+    const char *base = BASES[count ? (data[0] >> 1) % N_BASES : 0];
+    size_t size;
+    uint8_t *text = fuzz_patched(&size, data, count, base, strlen(base));
+    Error error = {0};
+    Arena arena = {0};
+    HfFlags flags;
+    GenerationDefaults defaults = {-1, -1, -1, -1, -1};
+    if (!text) return 0;
+    config_init(&config);
+    json_t *root = json_parse((const char *)text, size, &JSON_CONFIG_LIMITS, &error);
+    bool good = root && hf_config_read(&config, &flags, root, &arena, &error) &&
+                config_finish(&config, &error) &&
+                hf_generation_read(&config, &defaults, root, &error);
+    if (good == (error.code != ERROR_NONE)) abort();
+    json_decref(root);
+    arena_free(&arena);
+    free(text);
+    return 0;
+}

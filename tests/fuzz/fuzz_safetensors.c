@@ -1,0 +1,112 @@
+// A safetensors file in memory beside a fixed config.json: the header, the plan, the roles, and
+// every byte of what was accepted.
+#include "tests/fuzz/patch.h"
+#include "weights/checkpoint.h"
+#include "weights/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+
+static const char CONFIG[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":4,\"intermediate_size\":2,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":1,\"vocab_size\":3,\"max_position_embeddings\":8,"
+    "\"tie_word_embeddings\":true}";
+
+static char directory[] = "/tmp/limpid-fuzz-XXXXXX", config_path[80], model_path[80];
+static uint8_t base[2048];
+static size_t base_size;
+
+static void clean_up(void) {
+    unlink(config_path);
+    rmdir(directory);
+}
+
+// A tiny Llama in F16, so that the smallest valid file is there to be changed.
+static void make_base(void) {
+    static const struct {
+        const char *name;
+        int rows, cols;
+    } TENSORS[] = {
+        {"embed_tokens", 3, 4},
+        {"norm", 4, 0},
+        {"layers.0.input_layernorm", 4, 0},
+        {"layers.0.self_attn.q_proj", 4, 4},
+        {"layers.0.self_attn.k_proj", 4, 4},
+        {"layers.0.self_attn.v_proj", 4, 4},
+        {"layers.0.self_attn.o_proj", 4, 4},
+        {"layers.0.post_attention_layernorm", 4, 0},
+        {"layers.0.mlp.gate_proj", 2, 4},
+        {"layers.0.mlp.up_proj", 2, 4},
+        {"layers.0.mlp.down_proj", 4, 2},
+    };
+    char *json = (char *)base + 8;
+    int length = 0, begin = 0;
+    for (size_t i = 0; i < sizeof TENSORS / sizeof *TENSORS; i++) {
+        char shape[32];
+        int cols = TENSORS[i].cols, end = begin + 2 * TENSORS[i].rows * (cols ? cols : 1);
+        snprintf(shape, sizeof shape, cols ? "%d,%d" : "%d", TENSORS[i].rows, cols);
+        length += sprintf(json + length,
+                          "%c\"model.%s.weight\":{\"dtype\":\"F16\",\"shape\":[%s],"
+                          "\"data_offsets\":[%d,%d]}",
+                          i ? ',' : '{', TENSORS[i].name, shape, begin, end);
+        begin = end;
+    }
+    json[length++] = '}';
+    base[0] = (uint8_t)length;
+    base[1] = (uint8_t)(length >> 8);
+    base_size = 8 + (size_t)(length + begin);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    if (!mkdtemp(directory)) abort();
+    snprintf(config_path, sizeof config_path, "%s/config.json", directory);
+    snprintf(model_path, sizeof model_path, "%s/model.safetensors", directory);
+    FILE *file = fopen(config_path, "w");
+    if (!file || fwrite(CONFIG, 1, sizeof CONFIG - 1, file) != sizeof CONFIG - 1 || fclose(file))
+        abort();
+    atexit(clean_up);
+    make_base();
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    if (!checkpoint_open_memory(&checkpoint, model_path, base, base_size, &error)) abort();
+    checkpoint_close(checkpoint);
+    return 0;
+}
+
+static void read_all(const Checkpoint *checkpoint) {
+    size_t count;
+    const TensorPlan *tensors = checkpoint_tensors(checkpoint, &count);
+    volatile uint8_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        for (uint64_t j = 0; j < tensors[i].bytes; j++)
+            sum = (uint8_t)(sum + tensors[i].data[j]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
+    size_t size;
+    uint8_t *file = fuzz_patched(&size, data, count, base, base_size);
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    if (!file) return 0;
+    if (checkpoint_open_memory(&checkpoint, model_path, file, size, &error))
+        read_all(checkpoint);
+    else if (!error.code || !error.message[0])
+        abort();
+    checkpoint_close(checkpoint);
+    // The plain reader takes more kinds of element, and no config.
+    SafetensorsTensor *tensors;
+    size_t n_tensors;
+    Arena arena = {0};
+    error = (Error){0};
+    if (!safetensors_parse(&tensors, &n_tensors, file, size, &arena, &error) && !error.code)
+        abort();
+    arena_free(&arena);
+    free(file);
+    return 0;
+}
