@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
 
@@ -38,13 +39,13 @@ typedef struct Part {
     size_t rows, cols; // of 4-byte numbers
 } Part;
 
-enum { MAX_PARTS = 16 };
+enum { PARTS = 13 };
 
-static int scratch_parts(Part *parts, const Config *c, const ModelOptions *o) {
+static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions *o) {
     size_t rows = (size_t)o->max_rows, logit_rows = (size_t)o->max_logit_rows;
     size_t dim = (size_t)c->dim, hidden_dim = (size_t)c->hidden_dim;
     size_t q_dim = (size_t)c->q_dim, kv_dim = (size_t)c->kv_dim;
-    const Part table[] = {
+    const Part table[PARTS] = {
         {offsetof(Scratch, x), rows, dim},
         {offsetof(Scratch, x_norm), rows, dim},
         {offsetof(Scratch, branch), rows, dim},
@@ -59,10 +60,7 @@ static int scratch_parts(Part *parts, const Config *c, const ModelOptions *o) {
         {offsetof(Scratch, positions), rows, 1},
         {offsetof(Scratch, sequences), rows, 1},
     };
-    int count = sizeof table / sizeof *table;
-    for (int i = 0; i < count; i++)
-        parts[i] = table[i];
-    return count;
+    memcpy(parts, table, sizeof table);
 }
 
 static size_t part_bytes(const Part *part) {
@@ -88,9 +86,9 @@ ModelCost model_cost(const Config *config, const ModelOptions *options) {
     ModelOptions o = with_defaults(config, options);
     KvShape shape = cache_shape(config, &o);
     ModelCost cost = {.cache = kv_bytes(&shape), .logits = 2 * logits_bytes(config, &o)};
-    Part parts[MAX_PARTS];
-    int count = scratch_parts(parts, config, &o);
-    for (int i = 0; i < count; i++)
+    Part parts[PARTS];
+    scratch_parts(parts, config, &o);
+    for (int i = 0; i < PARTS; i++)
         cost.scratch += part_bytes(&parts[i]);
     if (config->position == POSITION_ROPE)
         cost.rope = rope_bytes(config, &o) * 2 * (has_local_rope(config) ? 2 : 1);
@@ -100,15 +98,15 @@ ModelCost model_cost(const Config *config, const ModelOptions *options) {
 // ---- opening ----
 
 static bool open_scratch(Model *m) {
-    Part parts[MAX_PARTS];
-    int count = scratch_parts(parts, &m->config, &m->options);
+    Part parts[PARTS];
     size_t total = 0;
-    for (int i = 0; i < count; i++)
+    scratch_parts(parts, &m->config, &m->options);
+    for (int i = 0; i < PARTS; i++)
         total += part_bytes(&parts[i]);
     char *at = m->scratch_block = device_alloc(m->device, total);
     m->scratch.logits = device_alloc(m->device, logits_bytes(&m->config, &m->options));
     if (!at || !m->scratch.logits) return false;
-    for (int i = 0; i < count; at += part_bytes(&parts[i++]))
+    for (int i = 0; i < PARTS; at += part_bytes(&parts[i++]))
         if (parts[i].rows) *(void **)((char *)&m->scratch + parts[i].field) = at;
     return true;
 }
