@@ -19,8 +19,12 @@ enum { MOST_QUERIES = 8, MOST_TILES = 4, MOST_VECTORS = 4 };
 #if ISA_avx512
 enum { SCORE_QUERIES = 8, SCORE_TILES = 2, FEW_TILES = 4, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
 #else
-enum { SCORE_QUERIES = 6, SCORE_TILES = 1, FEW_TILES = 2, VALUE_QUERIES = 3, VALUE_VECTORS = 2 };
+enum { SCORE_QUERIES = 6, SCORE_TILES = 1, FEW_TILES = 1, VALUE_QUERIES = 4, VALUE_VECTORS = 1 };
 #endif
+
+// Bytes from what is read to what is fetched into the cache meanwhile, for passes of so few queries
+// that memory is what they wait for.
+enum { AHEAD = 4096, FEW_QUERIES = 8 };
 
 INLINE F32x16 load_cached(const unsigned char *base, size_t index, bool half) {
     return half ? f32_from_half((const uint16_t *)base + index)
@@ -71,16 +75,22 @@ static void pack_queries(const AttentionPass *pass) {
     }
 }
 
-// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on.
+// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on. Where
+// nothing is to be fetched, `ahead` is 0.
 INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys, int head_dim,
-                        float scale, const bool half, const int n, const int tiles) {
+                        float scale, size_t ahead, const bool half, const int n, const int tiles) {
     F32x16 sum[MOST_QUERIES][MOST_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             sum[i][t] = f32_zero();
     size_t tile = (size_t)head_dim * KV_TILE;
-    for (int j = 0; j < head_dim; j++, q += n) {
+    size_t line = (size_t)tiles * KV_TILE * (half ? sizeof(uint16_t) : sizeof(float));
+    const unsigned char *fetched = keys + ahead;
+    size_t step = ahead ? line : 0;
+    for (int j = 0; j < head_dim; j++, q += n, fetched += step) {
         F32x16 k[MOST_TILES];
+        for (size_t i = 0; i < line; i += 64)
+            __builtin_prefetch(fetched + i);
         for (int t = 0; t < tiles; t++)
             k[t] = load_cached(keys, (size_t)t * tile + (size_t)j * KV_TILE, half);
         for (int i = 0; i < n; i++) {
@@ -97,7 +107,7 @@ INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys
 
 // The tiles begin .. end - 1, counted from position 0, for n queries.
 INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, int begin, int end,
-                      const bool half, const int n, const int tiles) {
+                      size_t ahead, const bool half, const int n, const int tiles) {
     int head_dim = pass->kv->shape.head_dim, step;
     size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
     for (int t = begin; t < end; t += step) {
@@ -105,20 +115,20 @@ INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, 
         float *to = scores + t * KV_TILE % ATTENTION_CHUNK;
         step = end - t >= tiles ? tiles : 1;
         if (step == tiles)
-            score_tiles(to, q, keys, head_dim, pass->scale, half, n, tiles);
+            score_tiles(to, q, keys, head_dim, pass->scale, ahead, half, n, tiles);
         else
-            score_tiles(to, q, keys, head_dim, pass->scale, half, n, 1);
+            score_tiles(to, q, keys, head_dim, pass->scale, ahead, half, n, 1);
     }
 }
 
 INLINE void score_block(float *scores, const float *q, const AttentionPass *pass, int begin,
-                        int end, int n, const bool half) {
+                        int end, size_t ahead, int n, const bool half) {
     switch (n) {
-    case 1: score_run(scores, q, pass, begin, end, half, 1, FEW_TILES); break;
-    case 2: score_run(scores, q, pass, begin, end, half, 2, FEW_TILES); break;
-    case 3: score_run(scores, q, pass, begin, end, half, 3, FEW_TILES); break;
-    case 4: score_run(scores, q, pass, begin, end, half, 4, FEW_TILES); break;
-    default: score_run(scores, q, pass, begin, end, half, SCORE_QUERIES, SCORE_TILES);
+    case 1: score_run(scores, q, pass, begin, end, ahead, half, 1, MOST_TILES); break;
+    case 2: score_run(scores, q, pass, begin, end, ahead, half, 2, 2); break;
+    case 3: score_run(scores, q, pass, begin, end, ahead, half, 3, FEW_TILES); break;
+    case 4: score_run(scores, q, pass, begin, end, ahead, half, 4, FEW_TILES); break;
+    default: score_run(scores, q, pass, begin, end, ahead, half, SCORE_QUERIES, SCORE_TILES);
     }
 }
 
@@ -159,11 +169,12 @@ static void chunk_scores(const AttentionPass *pass, int chunk) {
     const float *q = pass->packed;
     for (int i = 0; i < pass->n_queries; i += n, q += n * head_dim) {
         float *scores = pass->scores + i * ATTENTION_CHUNK;
+        size_t ahead = i == 0 && pass->n_queries <= FEW_QUERIES ? AHEAD : 0;
         n = block_of(pass->n_queries - i, SCORE_QUERIES);
         if (pass->kv->shape.type == KV_F16)
-            score_block(scores, q, pass, begin, end, n, true);
+            score_block(scores, q, pass, begin, end, ahead, n, true);
         else
-            score_block(scores, q, pass, begin, end, n, false);
+            score_block(scores, q, pass, begin, end, ahead, n, false);
     }
     for (int i = 0; i < pass->n_queries; i++) {
         Span span = span_of(pass, i, chunk);
@@ -191,10 +202,12 @@ static void numerators(float *scores, Span span, float *max, float *sum) {
 
 // ---- values ----
 
-// out (n, value_dim), `vectors` vectors of it, over the positions of a span.
+// out (n, value_dim), `vectors` vectors of it, over the positions of a span; so many bytes of every
+// row are fetched ahead.
 INLINE void add_values(float *out, const float *weights, const unsigned char *values,
-                       size_t value_dim, Span span, const bool half, const int n,
+                       size_t value_dim, Span span, size_t fetch, const bool half, const int n,
                        const int vectors) {
+    size_t row = value_dim * (half ? sizeof(uint16_t) : sizeof(float));
     F32x16 sum[MOST_QUERIES][MOST_VECTORS];
     for (int i = 0; i < n; i++)
         for (int c = 0; c < vectors; c++)
@@ -202,6 +215,8 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
     const float *e = weights + span.lo % ATTENTION_CHUNK;
     for (size_t t = (size_t)span.lo; t <= (size_t)span.hi; t++, e++) {
         F32x16 v[MOST_VECTORS];
+        for (size_t i = 0; i < fetch; i += 64)
+            __builtin_prefetch(values + t * row + AHEAD + i);
         for (int c = 0; c < vectors; c++)
             v[c] = load_cached(values, t * value_dim + (size_t)c * 16, half);
         for (int i = 0; i < n; i++) {
@@ -216,36 +231,37 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
 }
 
 INLINE void value_run(float *out, const float *weights, const AttentionPass *pass, Span span,
-                      const bool half, const int n, const int vectors) {
+                      bool ahead, const bool half, const int n, const int vectors) {
     size_t value_dim = pass->kv->value_dim, step;
+    size_t fetch = ahead ? value_dim * pass->kv->element : 0;
     const unsigned char *values = pass->region + pass->kv->values_offset;
-    for (size_t c = 0; c < value_dim; c += step) {
+    for (size_t c = 0; c < value_dim; c += step, fetch = 0) {
         const unsigned char *from = values + c * pass->kv->element;
         step = value_dim - c >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
         if (step > 16)
-            add_values(out + c, weights, from, value_dim, span, half, n, vectors);
+            add_values(out + c, weights, from, value_dim, span, fetch, half, n, vectors);
         else
-            add_values(out + c, weights, from, value_dim, span, half, n, 1);
+            add_values(out + c, weights, from, value_dim, span, fetch, half, n, 1);
     }
 }
 
 INLINE void value_block_of(float *out, const float *weights, const AttentionPass *pass, Span span,
-                           int n, const bool half) {
+                           bool ahead, int n, const bool half) {
     switch (n) {
-    case 1: value_run(out, weights, pass, span, half, 1, MOST_VECTORS); break;
-    case 2: value_run(out, weights, pass, span, half, 2, VALUE_VECTORS); break;
-    case 3: value_run(out, weights, pass, span, half, 3, VALUE_VECTORS); break;
-    default: value_run(out, weights, pass, span, half, VALUE_QUERIES, VALUE_VECTORS);
+    case 1: value_run(out, weights, pass, span, ahead, half, 1, MOST_VECTORS); break;
+    case 2: value_run(out, weights, pass, span, ahead, half, 2, 2); break;
+    case 3: value_run(out, weights, pass, span, ahead, half, 3, VALUE_VECTORS); break;
+    default: value_run(out, weights, pass, span, ahead, half, VALUE_QUERIES, VALUE_VECTORS);
     }
 }
 
 static void value_block(float *out, const float *weights, const AttentionPass *pass, Span span,
-                        int n) {
+                        bool ahead, int n) {
     if (span.lo > span.hi) return;
     if (pass->kv->shape.type == KV_F16)
-        value_block_of(out, weights, pass, span, n, true);
+        value_block_of(out, weights, pass, span, ahead, n, true);
     else
-        value_block_of(out, weights, pass, span, n, false);
+        value_block_of(out, weights, pass, span, ahead, n, false);
 }
 
 // n queries from `first` on: what they all see together, what is before and after it one by one.
@@ -261,13 +277,15 @@ static void weigh_values(const AttentionPass *pass, int chunk, float *out, int f
     bool together = all.lo <= all.hi;
     for (int i = 0; i < n; i++) {
         Span before = {spans[i].lo, together ? all.lo - 1 : spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, 1);
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, false,
+                    1);
     }
     if (!together) return;
-    value_block(out, weights, pass, all, n);
+    value_block(out, weights, pass, all, first == 0 && pass->n_queries <= FEW_QUERIES, n);
     for (int i = 0; i < n; i++) {
         Span after = {all.hi + 1, spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, 1);
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, false,
+                    1);
     }
 }
 
