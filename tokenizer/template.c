@@ -50,7 +50,7 @@ static void encode_text(Renderer *r) {
     size_t length = r->length;
     bool prefix = r->tokenizer->prefixes_space;
     r->length = 0;
-    if (r->failed) return;
+    if (r->failed || !length) return;
     if (prefix && r->after_token && (r->format->rules & RULE_TOKEN_EATS_SPACE)) {
         size_t eaten = leading_space(text, length);
         text += eaten;
@@ -224,9 +224,9 @@ static void put_smollm3_system(Renderer *r, TextSpan given) {
     if (!text.length && !override) {
         text = (TextSpan){r->format->default_system, strlen(r->format->default_system)};
     }
-    put_format(r, override ? r->format->before[CHAT_USER] : r->format->before[CHAT_SYSTEM]);
+    put_format(r, override ? "{<|im_start|>}system\n" : r->format->before[CHAT_SYSTEM]);
     put(r, text.text, text.length);
-    put_format(r, override ? r->format->after[CHAT_USER] : r->format->after[CHAT_SYSTEM]);
+    put_format(r, override ? "{<|im_end|>}\n" : r->format->after[CHAT_SYSTEM]);
     free(copy);
 }
 

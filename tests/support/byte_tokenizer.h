@@ -1,0 +1,15 @@
+// A tokenizer that shows what was rendered: every byte is a token, and so are the markers of the
+// chat formats.
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+enum { BYTE_MARKERS = 20 };
+const char *byte_tokenizer_marker(size_t i);
+
+// `markers`: a bit for each marker that the vocabulary has. `prefix`: it sets a space before a
+// text.
+Tokenizer *byte_tokenizer(bool prefix, uint32_t markers, bool adds_bos);
+
+// The ids as text, control tokens as they are spelt. Borrowed until the next call but one.
+const char *byte_tokenizer_text(Tokenizer *tokenizer, const IdList *ids);
