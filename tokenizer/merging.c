@@ -4,41 +4,47 @@
 
 #include <stdlib.h>
 
-enum { NONE = 0xffffffff, SMALL = 128 };
+enum { NONE = 0xffffffff, SMALL = 64, CHILDREN = 4 };
 
 typedef struct Pair {
-    uint32_t priority;
-    uint32_t left, right; // symbols
-    uint32_t end;         // of the right one, in bytes, when the pair was seen
-    int32_t id;           // of the whole
+    uint64_t order; // priority, then the left symbol: the best pair has the least
+    uint32_t end;   // of the right one, in bytes, when the pair was seen
+    int32_t id;     // of the whole
 } Pair;
 
+// The children of i are 4 i + 1 .. 4 i + 4: half as deep as a binary heap, and a line of cache
+// each.
 typedef struct Heap {
     Pair *pairs; // pairs[0] is the best
     size_t count;
     uint64_t steps;
 } Heap;
 
-static bool better(const Pair *a, const Pair *b) {
-    return a->priority != b->priority ? a->priority < b->priority : a->left < b->left;
-}
-
 static void heap_push(Heap *heap, Pair pair) {
     size_t i = heap->count++;
-    for (; i && better(&pair, &heap->pairs[(i - 1) / 2]); i = (i - 1) / 2) {
-        heap->pairs[i] = heap->pairs[(i - 1) / 2];
+    for (size_t parent; i; i = parent) {
+        parent = (i - 1) / CHILDREN;
+        if (heap->pairs[parent].order <= pair.order) break;
+        heap->pairs[i] = heap->pairs[parent];
         heap->steps++;
     }
     heap->pairs[i] = pair;
 }
 
+static size_t best_child(const Heap *heap, size_t i) {
+    size_t best = CHILDREN * i + 1, end = best + CHILDREN;
+    if (end > heap->count) end = heap->count;
+    for (size_t child = best + 1; child < end; child++)
+        if (heap->pairs[child].order < heap->pairs[best].order) best = child;
+    return best;
+}
+
 static Pair heap_pop(Heap *heap) {
     Pair best = heap->pairs[0], last = heap->pairs[--heap->count];
     size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < heap->count; i = child) {
-        if (child + 1 < heap->count && better(&heap->pairs[child + 1], &heap->pairs[child]))
-            child++;
-        if (!better(&heap->pairs[child], &last)) break;
+    for (size_t child; CHILDREN * i + 1 < heap->count; i = child) {
+        child = best_child(heap, i);
+        if (heap->pairs[child].order >= last.order) break;
         heap->pairs[i] = heap->pairs[child];
         heap->steps++;
     }
@@ -56,28 +62,29 @@ typedef struct Merging {
 static void consider(Merging *m, uint32_t left, uint32_t right) {
     if (left == NONE || right == NONE) return;
     const Symbol *l = &m->symbols[left], *r = &m->symbols[right];
-    Pair pair = {.left = left, .right = right, .end = r->start + r->length};
+    Pair pair = {.end = r->start + r->length};
+    uint32_t priority;
     m->heap.steps++;
-    if (m->rule(m->context, l, r, &pair.priority, &pair.id)) heap_push(&m->heap, pair);
+    if (!m->rule(m->context, l, r, &priority, &pair.id)) return;
+    pair.order = (uint64_t)priority << 32 | left;
+    heap_push(&m->heap, pair);
 }
 
+// Joins the pair, unless one of its symbols is no longer what it was: then the left one is gone, or
+// what stands behind it ends elsewhere.
 static void join(Merging *m, const Pair *pair) {
-    Symbol *left = &m->symbols[pair->left], *right = &m->symbols[pair->right];
+    uint32_t at = (uint32_t)pair->order;
+    Symbol *left = &m->symbols[at];
+    if (!left->length || left->next == NONE) return;
+    Symbol *right = &m->symbols[left->next];
+    if (right->start + right->length != pair->end) return;
     left->length += right->length;
     left->id = pair->id;
     left->next = right->next;
     right->length = 0;
-    if (left->next != NONE) m->symbols[left->next].previous = pair->left;
-    consider(m, left->previous, pair->left);
-    consider(m, pair->left, left->next);
-}
-
-// Whether both symbols are still what they were when the pair was seen. The left one can only have
-// grown, and then its `next` is another; the right one can have grown or gone.
-static bool is_fresh(const Merging *m, const Pair *pair) {
-    const Symbol *left = &m->symbols[pair->left], *right = &m->symbols[pair->right];
-    return left->length && right->length && left->next == pair->right &&
-           right->start + right->length == pair->end;
+    if (left->next != NONE) m->symbols[left->next].previous = at;
+    consider(m, left->previous, at);
+    consider(m, at, left->next);
 }
 
 bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *context,
@@ -96,7 +103,7 @@ bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *co
         consider(&m, (uint32_t)i, (uint32_t)i + 1);
     while (m.heap.count) {
         Pair pair = heap_pop(&m.heap);
-        if (is_fresh(&m, &pair)) join(&m, &pair);
+        join(&m, &pair);
     }
     *steps += m.heap.steps;
     if (m.heap.pairs != small) free(m.heap.pairs);
