@@ -11,6 +11,7 @@
 struct Allocation {
     _Alignas(64) Allocation *previous;
     Allocation *next;
+    void *base; // what malloc gave
 };
 
 void device_fail(Device *device, ErrorCode code, const char *format, ...) {
@@ -90,9 +91,12 @@ void *device_alloc(Device *device, size_t bytes) {
     if (!device_ok(device)) return NULL;
     Allocation *block = NULL;
     if (bytes <= SIZE_MAX - 2 * sizeof *block) {
-        size_t size = (sizeof *block + bytes + 63) / 64 * 64;
-        block = aligned_alloc(64, size);
-        if (block) memset(block, 0, size);
+        // calloc: a large cache takes no memory before it is written to.
+        void *base = calloc(1, bytes + 2 * sizeof *block);
+        if (base) {
+            block = (Allocation *)(((uintptr_t)base + sizeof *block - 1) / 64 * 64);
+            block->base = base;
+        }
     }
     if (!block) {
         device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
@@ -112,7 +116,7 @@ void device_free(Device *device, void *memory) {
         block->previous->next = block->next;
     else
         device->allocations = block->next;
-    free(block);
+    free(block->base);
 }
 
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
