@@ -32,22 +32,22 @@ static int cell_element(const uint8_t *planes, const PanelFormat *format, int r,
     return element - format->centre;
 }
 
-// s and m of scale group g of a cell; `tail` holds d and dmin of the piece.
-static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales, const uint8_t *tail,
-                       int r, int g) {
+// s and m of scale group g of a cell; `header` holds d and dmin of the piece.
+static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales,
+                       const uint8_t *header, int r, int g) {
     *m = 0.0f;
     switch (dtype) {
     case DTYPE_Q8_GROUP: memcpy(s, scales + 4 * r, 4); break;
     case DTYPE_Q2_K:
-        *s = load_half(tail + 2 * r) * (float)(scales[16 * g + r] & 15);
-        *m = -(load_half(tail + 32 + 2 * r) * (float)(scales[16 * g + r] >> 4));
+        *s = load_half(header + 2 * r) * (float)(scales[16 * g + r] & 15);
+        *m = -(load_half(header + 32 + 2 * r) * (float)(scales[16 * g + r] >> 4));
         break;
     case DTYPE_Q3_K:
-    case DTYPE_Q6_K: *s = load_half(tail + 2 * r) * (float)(int8_t)scales[16 * g + r]; break;
+    case DTYPE_Q6_K: *s = load_half(header + 2 * r) * (float)(int8_t)scales[16 * g + r]; break;
     case DTYPE_Q4_K:
     case DTYPE_Q5_K:
-        *s = load_half(tail + 2 * r) * (float)scales[r];
-        *m = -(load_half(tail + 32 + 2 * r) * (float)scales[16 + r]);
+        *s = load_half(header + 2 * r) * (float)scales[r];
+        *m = -(load_half(header + 32 + 2 * r) * (float)scales[16 + r]);
         break;
     default:
         *s = load_half(scales + 2 * r);
@@ -61,13 +61,12 @@ static void quantised_row(float *out, const DeviceMatrix *table, size_t row) {
     int r = (int)(row % PANEL_ROWS), group = CELL_COLS / format.groups;
     for (size_t left = table->cols / CELL_COLS, count; left; left -= count) {
         count = left < PIECE_CELLS ? left : PIECE_CELLS;
-        const uint8_t *scales = piece + count * format.plane_bytes;
-        const uint8_t *tail = scales + count * format.scale_bytes;
-        for (size_t c = 0; c < count; c++, out += CELL_COLS, scales += format.scale_bytes) {
-            const uint8_t *planes = piece + c * format.plane_bytes;
+        for (size_t c = 0; c < count; c++, out += CELL_COLS) {
+            const uint8_t *scales = piece + cell_scales_at(&format, c);
+            const uint8_t *planes = piece + cell_planes_at(&format, c);
             for (int g = 0; g < format.groups; g++) {
                 float s, m;
-                cell_scale(&s, &m, table->dtype, scales, tail, r, g);
+                cell_scale(&s, &m, table->dtype, scales, piece, r, g);
                 for (int i = g * group; i < (g + 1) * group; i++) {
                     out[i] = (float)cell_element(planes, &format, r, i) * s;
                     if (format.affine) out[i] += m;

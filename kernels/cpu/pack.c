@@ -94,19 +94,18 @@ static void pack_planes(uint8_t *planes, const PanelFormat *format, const int8_t
 }
 
 // Row r of a piece of a type without blocks of 256: its scales as they are stored.
-static void pack_block_scales(uint8_t *scales, const PanelFormat *format, const Matrix *m,
-                              size_t row, size_t cell, size_t n_cells, int r) {
-    if (m->dtype == DTYPE_Q8_GROUP) {
-        size_t groups = m->cols / m->group_size;
-        const uint8_t *from = (const uint8_t *)m->scales + matrix_stored_row(m, row) * groups * 4;
-        for (size_t c = 0; c < n_cells; c++, scales += format->scale_bytes)
-            memcpy(scales + 4 * r, from + (cell + c) * CELL_COLS / m->group_size * 4, 4);
-        return;
-    }
-    const BlockScales *at = &BLOCK_SCALES[m->dtype];
-    size_t block_bytes = dtype_info(m->dtype)->block_bytes;
-    const uint8_t *block = stored_row(m, row) + cell * block_bytes;
-    for (size_t c = 0; c < n_cells; c++, block += block_bytes, scales += format->scale_bytes) {
+static void pack_block_scales(uint8_t *piece, const PanelFormat *format, const Matrix *m,
+                              size_t row, size_t cell, size_t n_cells, size_t r) {
+    for (size_t c = 0; c < n_cells; c++) {
+        uint8_t *scales = piece + cell_scales_at(format, c);
+        if (m->dtype == DTYPE_Q8_GROUP) {
+            size_t groups = m->cols / m->group_size, first = matrix_stored_row(m, row) * groups;
+            size_t group = first + (cell + c) * CELL_COLS / m->group_size;
+            memcpy(scales + 4 * r, (const uint8_t *)m->scales + 4 * group, 4);
+            continue;
+        }
+        const BlockScales *at = &BLOCK_SCALES[m->dtype];
+        const uint8_t *block = stored_row(m, row) + (cell + c) * dtype_info(m->dtype)->block_bytes;
         memcpy(scales + 2 * r, block + at->d, 2);
         if (at->m >= 0) memcpy(scales + 32 + 2 * r, block + at->m, 2);
     }
@@ -114,31 +113,28 @@ static void pack_block_scales(uint8_t *scales, const PanelFormat *format, const 
 
 // Row r of a block of 256. Its group scales are whole multiples of d and dmin: unpacked from a copy
 // whose d and dmin are 1 they come out as those numbers.
-static void pack_k_scales(uint8_t *scales, uint8_t *tail, const PanelFormat *format, DType dtype,
-                          const uint8_t *block, int r) {
+static void pack_k_scales(uint8_t *piece, const PanelFormat *format, DType dtype,
+                          const uint8_t *block, size_t r) {
     const BlockScales *at = &BLOCK_SCALES[dtype];
     uint8_t copy[LARGEST_BLOCK];
     int8_t q[LARGEST_BLOCK];
     float s[16], m[16];
     uint16_t one = float_to_half(1.0f);
     memcpy(copy, block, dtype_info(dtype)->block_bytes);
-    memcpy(tail + 2 * r, block + at->d, 2);
+    memcpy(piece + 2 * r, block + at->d, 2);
     memcpy(copy + at->d, &one, 2);
     if (at->m >= 0) {
-        memcpy(tail + 32 + 2 * r, block + at->m, 2);
+        memcpy(piece + 32 + 2 * r, block + at->m, 2);
         memcpy(copy + at->m, &one, 2);
     }
     unpack(q, s, m, dtype, copy, 256);
-    for (int c = 0; c < PIECE_CELLS; c++, scales += format->scale_bytes) {
-        for (int g = 0; g < format->groups; g++) {
-            int sc = (int)s[c * format->groups + g], sm = (int)-m[c * format->groups + g];
-            if (dtype == DTYPE_Q2_K)
-                scales[16 * g + r] = (uint8_t)(sc | sm << 4);
-            else {
-                scales[16 * g + r] = (uint8_t)sc;
-                if (format->affine) scales[16 + r] = (uint8_t)sm;
-            }
-        }
+    for (size_t i = 0; i < PIECE_CELLS * format->groups; i++) {
+        uint8_t *scales = piece + cell_scales_at(format, i / format->groups);
+        uint8_t *group = scales + i % format->groups * PANEL_ROWS;
+        int sc = (int)s[i], sm = (int)-m[i];
+        if (dtype == DTYPE_Q2_K) sc |= sm << 4;
+        group[r] = (uint8_t)sc;
+        if (format->affine && dtype != DTYPE_Q2_K) scales[PANEL_ROWS + r] = (uint8_t)sm;
     }
 }
 
@@ -148,25 +144,23 @@ static void pack_panel(const Packing *packing, size_t panel, int8_t *q, float *s
     const PanelFormat format_of = panel_format(packed->dtype), *format = &format_of;
     size_t n_cells = m->cols / CELL_COLS, first = panel * PANEL_ROWS;
     size_t n_rows = m->rows - first < PANEL_ROWS ? m->rows - first : PANEL_ROWS;
+    bool is_k = BLOCK_SCALES[m->dtype].is_k;
+    size_t block_bytes = dtype_info(m->dtype)->block_bytes;
     memset(q, 0, PANEL_ROWS * m->cols);
     for (size_t r = 0; r < n_rows; r++)
         matrix_unpack(q + r * m->cols, s, s + m->cols, m, first + r);
     uint8_t *piece = packed->panels + panel * packed->panel_bytes;
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
         size_t count = n_cells - cell < PIECE_CELLS ? n_cells - cell : PIECE_CELLS;
-        uint8_t *scales = piece + count * format->plane_bytes;
         for (size_t c = 0; c < count; c++)
-            pack_planes(piece + c * format->plane_bytes, format, q + (cell + c) * CELL_COLS,
+            pack_planes(piece + cell_planes_at(format, c), format, q + (cell + c) * CELL_COLS,
                         m->cols);
         for (size_t r = 0; r < n_rows; r++) {
-            if (!BLOCK_SCALES[m->dtype].is_k) {
-                pack_block_scales(scales, format, m, first + r, cell, count, (int)r);
-                continue;
-            }
             const uint8_t *block = stored_row(m, first + r);
-            block += cell / PIECE_CELLS * dtype_info(m->dtype)->block_bytes;
-            pack_k_scales(scales, scales + count * format->scale_bytes, format, m->dtype, block,
-                          (int)r);
+            if (is_k)
+                pack_k_scales(piece, format, m->dtype, block + cell / PIECE_CELLS * block_bytes, r);
+            else
+                pack_block_scales(piece, format, m, first + r, cell, count, r);
         }
         piece += piece_bytes(format, count);
     }

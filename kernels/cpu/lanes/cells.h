@@ -38,19 +38,18 @@ ALWAYS_INLINE I16x32 cell_vector(DType dtype, const uint8_t *planes, int j) {
 
 // One piece of a panel, up to 8 cells.
 typedef struct Piece {
-    const uint8_t *planes, *scales;
+    const uint8_t *bytes;
     size_t n_cells;
     F32x16 d, dmin; // K-quants
 } Piece;
 
 // `n_cells` are left in the panel.
 ALWAYS_INLINE Piece piece_open(DType dtype, const uint8_t *bytes, size_t n_cells) {
-    const PanelFormat format = panel_format(dtype);
-    Piece piece = {.planes = bytes, .n_cells = n_cells < PIECE_CELLS ? n_cells : PIECE_CELLS};
-    piece.scales = bytes + piece.n_cells * format.plane_bytes;
-    const uint16_t *tail = (const uint16_t *)(piece.scales + piece.n_cells * format.scale_bytes);
-    piece.d = format.tail_bytes ? f32_from_half(tail) : f32_zero();
-    piece.dmin = format.tail_bytes == 64 ? f32_from_half(tail + 16) : f32_zero();
+    const uint16_t *halves = (const uint16_t *)bytes; // pieces and their parts are aligned
+    Piece piece = {.bytes = bytes, .n_cells = n_cells < PIECE_CELLS ? n_cells : PIECE_CELLS};
+    bool has_d = panel_format(dtype).header_bytes, has_dmin = has_d && panel_format(dtype).affine;
+    piece.d = has_d ? f32_from_half(halves) : f32_zero();
+    piece.dmin = has_dmin ? f32_from_half(halves + 16) : f32_zero();
     return piece;
 }
 
@@ -64,10 +63,11 @@ ALWAYS_INLINE F32x16 f32_from_u8(const uint8_t *p) {
 }
 
 ALWAYS_INLINE CellScales cell_scales(DType dtype, const Piece *piece, size_t cell) {
-    const uint8_t *scales = piece->scales + cell * panel_format(dtype).scale_bytes;
+    const PanelFormat format = panel_format(dtype);
+    const uint8_t *scales = piece->bytes + cell_scales_at(&format, cell);
     const F32x16 d = piece->d, minus = f32_mul(f32_set(-1.0f), piece->dmin); // exact
     CellScales out;
-    const uint16_t *halves = (const uint16_t *)scales; // pieces and their parts are aligned
+    const uint16_t *halves = (const uint16_t *)scales;
     out.s[0] = out.s[1] = out.m[0] = out.m[1] = f32_zero();
     switch (dtype) {
     case DTYPE_Q8_GROUP: out.s[0] = f32_load((const float *)scales); break;

@@ -24,7 +24,7 @@ ALWAYS_INLINE F32x16 dot_panel(const DType dtype, const uint8_t *panel, size_t n
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
         Piece piece = piece_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < piece.n_cells; c++, pairs += 16, sums += 2, scales += 4) {
-            const uint8_t *planes = piece.planes + c * format.plane_bytes;
+            const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
             const int centre = format.centre;
             I32x16 isum[2] = {i32_set(-centre * sums[0]), i32_set(-centre * sums[1])};
             if (format.groups == 1) isum[0] = i32_set(-centre * (sums[0] + sums[1]));
@@ -68,7 +68,7 @@ ALWAYS_INLINE void unpack_panel(const DType dtype, Unpacked to, const uint8_t *p
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
         Piece piece = piece_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < piece.n_cells; c++) {
-            const uint8_t *planes = piece.planes + c * format.plane_bytes;
+            const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
             UNROLL(16)
             for (int j = 0; j < 16; j++, to.words += 32)
                 i16_store(to.words, i16_sub(cell_vector(dtype, planes, j), centre));
@@ -149,7 +149,7 @@ ALWAYS_INLINE void widen_panel(const DType dtype, float *to, const uint8_t *pane
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
         Piece piece = piece_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < piece.n_cells; c++) {
-            const uint8_t *planes = piece.planes + c * format.plane_bytes;
+            const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
             CellScales w = cell_scales(dtype, &piece, c);
             UNROLL(16)
             for (int j = 0; j < 16; j++, to += 32) {
