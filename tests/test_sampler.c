@@ -1,0 +1,257 @@
+// Penalties, bias, the generator and the options' ranges. The distribution itself is tested in
+// test_kernels_sample.c.
+#include "model/sampler.h"
+#include "tests/support/device.h"
+
+enum { VOCAB = 6 };
+
+static Device *sampler_device(void) {
+    static const uint16_t ZEROS[VOCAB];
+    Device *device = test_device(1, PRECISION_F32);
+    Matrix m = {.dtype = DTYPE_F16, .rows = VOCAB, .cols = 1, .data = ZEROS};
+    CHECK(device_matrix(device, &m), "no matrix");
+    device_reserve(device, 1);
+    return device;
+}
+
+static Sampler *open_sampler(Device *device, int context, SamplerOptions options) {
+    Error error = {0};
+    Sampler *sampler = sampler_open(device, VOCAB, context, &options, &error);
+    CHECK(sampler, "%s", error.message);
+    return sampler;
+}
+
+static int next(Sampler *sampler, const float *logits) {
+    Error error = {0};
+    int token = sampler_next(sampler, logits, &error);
+    CHECK(token >= 0, "%s", error.message);
+    return token;
+}
+
+static SamplerOptions greedy(void) {
+    SamplerOptions options = sampler_defaults();
+    options.rule.temperature = 0.0f;
+    return options;
+}
+
+// Greedy choice under a penalty, after the tokens of `seen` (-1 ends it).
+static int choose(SamplerOptions options, const float *logits, const int *seen) {
+    Device *device = sampler_device();
+    Sampler *sampler = open_sampler(device, 100, options);
+    for (; *seen >= 0; seen++)
+        sampler_accept(sampler, *seen);
+    int token = next(sampler, logits);
+    CHECK_INT(next(sampler, logits), token); // nothing is left behind
+    sampler_close(sampler);
+    test_device_close(device);
+    return token;
+}
+
+static const int NOTHING[] = {-1};
+
+// 4 / 2 = 2 < 3;  -1 * 2 = -2 < -1.5.
+Test(sampler, repetition_penalty_divides_positive_and_multiplies_negative_logits) {
+    SamplerOptions options = greedy();
+    options.repeat_penalty = 2.0f;
+    float positive[VOCAB] = {4.0f, 3.0f, -9, -9, -9, -9};
+    float negative[VOCAB] = {-1.0f, -1.5f, -9, -9, -9, -9};
+    static const int SEEN[] = {0, -1}, BOTH[] = {0, 1, 0, -1};
+    CHECK_INT(choose(options, positive, NOTHING), 0);
+    CHECK_INT(choose(options, positive, SEEN), 1);
+    CHECK_INT(choose(options, positive, BOTH), 0); // once each, however often seen
+    CHECK_INT(choose(options, negative, NOTHING), 0);
+    CHECK_INT(choose(options, negative, SEEN), 1);
+}
+
+Test(sampler, presence_counts_once_and_frequency_every_time) {
+    static const int ONCE[] = {0, -1}, THRICE[] = {0, 0, 0, -1};
+    float logits[VOCAB] = {4.0f, 3.0f, -9, -9, -9, -9};
+    SamplerOptions options = greedy();
+    options.presence_penalty = 0.9f; // 3.1
+    CHECK_INT(choose(options, logits, ONCE), 0);
+    CHECK_INT(choose(options, logits, THRICE), 0);
+    options.presence_penalty = 1.1f; // 2.9
+    CHECK_INT(choose(options, logits, ONCE), 1);
+    options = greedy();
+    options.frequency_penalty = 0.4f; // 3.6, then 2.8
+    CHECK_INT(choose(options, logits, ONCE), 0);
+    CHECK_INT(choose(options, logits, THRICE), 1);
+    options.frequency_penalty = -0.6f; // a negative one rewards
+    float other[VOCAB] = {2.0f, 3.0f, -9, -9, -9, -9};
+    CHECK_INT(choose(options, other, ONCE), 1);
+    CHECK_INT(choose(options, other, THRICE), 0);
+}
+
+// Order: bias, then repetition, then presence. Bias 3 makes -1 to 2, which the penalty halves.
+Test(sampler, bias_comes_first) {
+    static const LogitBias BIAS[] = {{2, 3.0f}};
+    static const LogitBias NEVER[] = {{0, -INFINITY}};
+    static const int SEEN[] = {2, -1};
+    SamplerOptions options = greedy();
+    options.repeat_penalty = 2.0f;
+    options.bias = BIAS;
+    options.n_bias = 1;
+    float logits[VOCAB] = {0.9f, -9, -1.0f, -9, -9, -9};
+    CHECK_INT(choose(options, logits, NOTHING), 2); // 2
+    CHECK_INT(choose(options, logits, SEEN), 2);    // 2 / 2 = 1 > 0.9
+    options.presence_penalty = 0.2f;                // 0.8
+    CHECK_INT(choose(options, logits, SEEN), 0);
+    options = greedy();
+    options.bias = NEVER;
+    options.n_bias = 1;
+    CHECK_INT(choose(options, logits, NOTHING), 2);
+}
+
+// repeat_last 2: the token before the last two is forgotten, as is everything by a reset.
+Test(sampler, forgets_what_is_long_ago) {
+    Device *device = sampler_device();
+    SamplerOptions options = greedy();
+    options.presence_penalty = 3.0f;
+    options.repeat_last = 2;
+    Sampler *sampler = open_sampler(device, 100, options);
+    float logits[VOCAB] = {5, 4, 3, 2, 1, 0};
+    static const int WANTED[] = {0, 1, 2, 0, 1, 2, 0}; // 0 comes back as soon as it is forgotten
+    for (int i = 0; i < 7; i++) {
+        int token = next(sampler, logits);
+        CHECK_INT(token, WANTED[i]);
+        sampler_accept(sampler, token);
+    }
+    sampler_reset(sampler);
+    CHECK_INT(next(sampler, logits), 0);
+    sampler_close(sampler);
+    test_device_close(device);
+}
+
+// The first outputs of xoshiro256** after splitmix64, worked out by a Python program of its own;
+// 0x99ec5f36cb75f2b4 is the published first one for seed 0.
+Test(sampler, the_generator_is_xoshiro256) {
+    static const uint32_t WANTED[2][4] = {{10087519, 12545567, 1728388, 6989204},
+                                          {1406987, 6358233, 11409235, 15513773}};
+    for (int k = 0; k < 2; k++) {
+        Device *device = sampler_device();
+        SamplerOptions options = sampler_defaults();
+        options.seed = k ? 42 : 0;
+        Sampler *sampler = open_sampler(device, 10, options);
+        for (int i = 0; i < 4; i++)
+            CHECK_NEAR(sampler_uniform(sampler), WANTED[k][i] * 0x1p-24, 0);
+        sampler_close(sampler);
+        test_device_close(device);
+    }
+}
+
+// 60,000 draws from p = 0.1 .. 0.3: each count within five standard deviations.
+Test(sampler, draws_as_often_as_the_probabilities_say) {
+    enum { DRAWS = 60000 };
+    static const double P[VOCAB] = {0.1, 0.3, 0.05, 0.25, 0.2, 0.1};
+    float logits[VOCAB];
+    int counts[VOCAB] = {0};
+    for (int t = 0; t < VOCAB; t++)
+        logits[t] = (float)log(P[t]);
+    Device *device = sampler_device();
+    SamplerOptions options = sampler_defaults();
+    options.seed = 7;
+    Sampler *sampler = open_sampler(device, 10, options),
+            *again = open_sampler(device, 10, options);
+    for (int i = 0; i < DRAWS; i++) {
+        int token = next(sampler, logits);
+        counts[token]++;
+        if (i < 500) CHECK_INT(next(again, logits), token); // the same seed, the same text
+    }
+    for (int t = 0; t < VOCAB; t++)
+        CHECK_NEAR(counts[t], P[t] * DRAWS, 5.0 * sqrt(P[t] * (1 - P[t]) * DRAWS));
+    sampler_close(sampler);
+    sampler_close(again);
+    test_device_close(device);
+}
+
+Test(sampler, logits_stay_as_they_are_and_bad_ones_are_an_error) {
+    Device *device = sampler_device();
+    SamplerOptions options = sampler_defaults();
+    options.repeat_penalty = 3.0f;
+    Sampler *sampler = open_sampler(device, 10, options);
+    sampler_accept(sampler, 1);
+    float logits[VOCAB] = {1, 2, 3, 4, 5, 6}, kept[VOCAB];
+    memcpy(kept, logits, sizeof kept);
+    next(sampler, logits);
+    CHECK(!memcmp(kept, logits, sizeof kept), "changed");
+    for (int k = 0; k < 2; k++) {
+        Error error = {0};
+        logits[3] = k ? INFINITY : NAN;
+        CHECK_INT(sampler_next(sampler, logits, &error), -1);
+        CHECK_INT(error.code, ERROR_NONFINITE);
+    }
+    for (int t = 0; t < VOCAB; t++)
+        logits[t] = -INFINITY;
+    CHECK_INT(next(sampler, logits), 0);
+    sampler_close(sampler);
+    sampler_close(NULL);
+    test_device_close(device);
+}
+
+static void check_refused(SamplerOptions options, const char *message) {
+    Device *device = sampler_device();
+    Error error = {0};
+    Sampler *sampler = sampler_open(device, VOCAB, 10, &options, &error);
+    CHECK(!sampler, "accepted: %s", message);
+    CHECK_INT(error.code, ERROR_USAGE);
+    CHECK_STRING(error.message, message);
+    test_device_close(device);
+}
+
+Test(sampler, options_out_of_range_are_named) {
+    SamplerOptions o = sampler_defaults();
+    o.rule.temperature = -1.0f;
+    check_refused(o, "temperature: wanted 0 to 1e+30, got -1");
+    o.rule.temperature = NAN;
+    check_refused(o, "temperature: wanted 0 to 1e+30, got nan");
+    o.rule.temperature = INFINITY;
+    check_refused(o, "temperature: wanted 0 to 1e+30, got inf");
+    o = sampler_defaults();
+    o.rule.top_p = 1.5f;
+    check_refused(o, "top-p: wanted 0 to 1, got 1.5");
+    o = sampler_defaults();
+    o.rule.min_p = -0.1f;
+    check_refused(o, "min-p: wanted 0 to 1, got -0.1");
+    o = sampler_defaults();
+    o.rule.typical_p = NAN;
+    check_refused(o, "typical-p: wanted 0 to 1, got nan");
+    o = sampler_defaults();
+    o.rule.top_k = -1;
+    check_refused(o, "top-k: wanted 0 or more, got -1");
+    o = sampler_defaults();
+    o.repeat_penalty = 0.0f;
+    check_refused(o, "repeat-penalty: wanted 0.001 to 1000, got 0");
+    o = sampler_defaults();
+    o.repeat_last = -2;
+    check_refused(o, "repeat-last: wanted 0 or more, got -2");
+    o = sampler_defaults();
+    LogitBias bias[] = {{VOCAB, 1.0f}};
+    o.bias = bias;
+    o.n_bias = 1;
+    check_refused(o, "logit bias: token 6 is not in the vocabulary of 6");
+    bias[0] = (LogitBias){0, NAN};
+    check_refused(o, "logit bias of token 0: wanted a number or -inf, got nan");
+}
+
+// Extremes inside the ranges stay finite and choose something.
+Test(sampler, extremes_in_range_work) {
+    static const SampleRule RULES[] = {
+        {1e-45f, 0, 1, 0, 1},     {1e30f, 0, 1, 0, 1},       {1, 1 << 30, 1, 0, 1},
+        {1, 0, 0, 0, 1},          {1, 0, 1, 1, 1},           {1, 0, 1, 0, 0},
+        {0, 3, 0.5f, 0.5f, 0.5f}, {1, 1, 1e-30f, 1, 1e-30f},
+    };
+    float logits[VOCAB] = {-3e38f, 3e38f, 0, -INFINITY, 1e-45f, 3e38f};
+    for (size_t i = 0; i < sizeof RULES / sizeof *RULES; i++) {
+        Device *device = sampler_device();
+        SamplerOptions options = sampler_defaults();
+        options.rule = RULES[i];
+        Sampler *sampler = open_sampler(device, 0, options);
+        for (int k = 0; k < 20; k++) {
+            int token = next(sampler, logits);
+            CHECK(token >= 0 && token < VOCAB && token != 3, "rule %zu: %d", i, token);
+            sampler_accept(sampler, token);
+        }
+        sampler_close(sampler);
+        test_device_close(device);
+    }
+}
