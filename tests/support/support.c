@@ -156,6 +156,12 @@ void test_run_free(TestRun *run) {
     free(run->err);
 }
 
+// AddressSanitizer asks for its options here: what is too large is refused, as by malloc itself.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
 #ifdef TEST_PLAIN
 
 static TestCase *first_case, **last_case = &first_case;
