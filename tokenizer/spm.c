@@ -14,8 +14,9 @@ bool spm_byte_spelling(TextSpan spelling, uint8_t *byte) {
     const char *s = spelling.text;
     if (spelling.length != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return false;
     int high = hex_digit(s[3]), low = hex_digit(s[4]);
-    *byte = (uint8_t)(high << 4 | (low & 15));
-    return high >= 0 && low >= 0;
+    if (high < 0 || low < 0) return false;
+    *byte = (uint8_t)(high << 4 | low);
+    return true;
 }
 
 // Copies `from` with real spaces and returns the length of what it wrote.

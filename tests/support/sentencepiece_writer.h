@@ -7,9 +7,7 @@
 //     model_writer_free(&w);
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tokenizer/tokenizer.h"
 
 typedef struct ModelWriter {
     uint8_t *bytes;
@@ -35,3 +33,6 @@ void model_usual_pieces(ModelWriter *w, bool bytes);
 // A charsmap with one rule: `depth` bytes 'a' (and every shorter run of them) become `to`.
 // malloced; free it.
 uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size);
+
+// Opens a model from bytes in memory; NULL where it is refused.
+Tokenizer *model_open(const void *bytes, size_t size, Error *error);
