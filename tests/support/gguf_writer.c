@@ -24,7 +24,6 @@ GgufFile *gguf_file_new(void) {
     if (!file) abort();
     file->version = 3;
     file->alignment = 32;
-    file->said_keys = file->said_tensors = UINT64_MAX;
     return file;
 }
 
@@ -42,6 +41,14 @@ void gguf_file_free(GgufFile *file) {
     free(file);
 }
 
+// A list of `count` elements with room for one more; it doubles at powers of two.
+static void *room(void *list, size_t count, size_t size) {
+    if (count & (count - 1)) return list;
+    list = realloc(list, (count ? 2 * count : 1) * size);
+    if (!list) abort();
+    return list;
+}
+
 // ---- keys ----
 
 static size_t find_key(const GgufFile *file, const char *key) {
@@ -53,7 +60,7 @@ static size_t find_key(const GgufFile *file, const char *key) {
 
 void gguf_add_raw(GgufFile *file, const void *key, size_t length, uint32_t type,
                   const void *payload, size_t size) {
-    file->keys = realloc(file->keys, (file->n_keys + 1) * sizeof *file->keys);
+    file->keys = room(file->keys, file->n_keys, sizeof *file->keys);
     file->keys[file->n_keys++] =
         (GgufKey){copy(key, length), length, length, type, copy(payload, size), size};
 }
@@ -171,7 +178,7 @@ GgufTensor *gguf_add_tensor(GgufFile *file, const char *name, DType dtype, uint6
         for (size_t i = 0; i < bytes; i++)
             data[i] = (uint8_t)test_random(&random);
     free(values);
-    file->tensors = realloc(file->tensors, (file->n_tensors + 1) * sizeof *file->tensors);
+    file->tensors = room(file->tensors, file->n_tensors, sizeof *file->tensors);
     GgufTensor *tensor = &file->tensors[file->n_tensors++];
     *tensor = (GgufTensor){.name = copy(name, strlen(name)),
                            .name_length = strlen(name),
@@ -198,8 +205,8 @@ uint8_t *gguf_write(const GgufFile *file, size_t *size) {
     Buffer b = {0}, data = {0};
     put(&b, "GGUF", 4);
     put_u32(&b, file->version);
-    put_u64(&b, file->said_tensors == UINT64_MAX ? file->n_tensors : file->said_tensors);
-    put_u64(&b, file->said_keys == UINT64_MAX ? file->n_keys : file->said_keys);
+    put_u64(&b, file->lies_of_tensors ? file->said_tensors : file->n_tensors);
+    put_u64(&b, file->lies_of_keys ? file->said_keys : file->n_keys);
     for (size_t i = 0; i < file->n_keys; i++) {
         const GgufKey *key = &file->keys[i];
         put_u64(&b, key->said_length);

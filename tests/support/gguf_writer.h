@@ -38,10 +38,11 @@ typedef struct GgufFile {
     size_t n_keys;
     GgufTensor *tensors;
     size_t n_tensors;
-    uint64_t said_keys, said_tensors; // UINT64_MAX: the truth
-    size_t gap_after;                 // index of a tensor after which...
-    size_t gap;                       // ...so many more bytes come
-    size_t tail;                      // bytes after the last tensor, beyond its padding
+    bool lies_of_keys, lies_of_tensors; // the header then says...
+    uint64_t said_keys, said_tensors;
+    size_t gap_after; // index of a tensor after which...
+    size_t gap;       // ...so many more bytes come
+    size_t tail;      // bytes after the last tensor, beyond its padding
 } GgufFile;
 
 GgufFile *gguf_file_new(void);
