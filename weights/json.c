@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 18};
+const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16};
 
 // What the scan needs to know of a text: only strings hide brackets and commas.
 typedef struct Scan {
@@ -59,17 +59,127 @@ static bool scan_text(const char *text, size_t size, const JsonLimits *limits, E
     return true;
 }
 
+// What jansson says of a text that begins at `offset` of the one that the message is about.
+static bool report(const json_error_t *cause, size_t offset, Error *error) {
+    if (json_error_code(cause) == json_error_out_of_memory)
+        return error_set(error, ERROR_MEMORY, "out of memory for JSON");
+    size_t position = offset + (size_t)(cause->position > 0 ? cause->position : 0);
+    return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %s", position, cause->text);
+}
+
 json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error) {
     if (!scan_text(text, size, limits, error)) return NULL;
     json_error_t cause;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
-    if (root) return root;
-    if (json_error_code(&cause) == json_error_out_of_memory)
-        error_set(error, ERROR_MEMORY, "out of memory for %zu bytes of JSON", size);
-    else
-        error_set(error, ERROR_FILE, "offset %d: invalid JSON: %s", cause.position, cause.text);
-    return NULL;
+    if (!root) report(&cause, 0, error);
+    return root;
 }
+
+// ---- members of a large object ----
+
+JsonMembers json_members(const char *text, size_t size, const JsonLimits *limits) {
+    return (JsonMembers){.text = text, .size = size, .pos = 1, .limits = limits};
+}
+
+void json_members_end(JsonMembers *members) {
+    json_decref(members->held);
+    members->held = NULL;
+}
+
+size_t json_members_bound(const char *text, size_t size) {
+    static const JsonLimits NONE = {.bytes = SIZE_MAX, .values = SIZE_MAX};
+    Scan scan = {0};
+    size_t count = 1;
+    for (size_t i = 0; i < size; i++) {
+        count += text[i] == ',' && !scan.in_string && scan.depth == 1;
+        if (!scan_byte(&scan, text[i], i, &NONE, NULL)) break; // too deep: the walk will say so
+    }
+    return count;
+}
+
+// Where the member at `pos` ends: at the comma or bracket that is its object's. False: there is
+// none.
+static bool member_end(JsonMembers *m, size_t *end, Error *error) {
+    Scan scan = {.depth = 1};
+    for (size_t i = m->pos; i < m->size; i++) {
+        char c = m->text[i];
+        *end = i;
+        if (scan.depth == 1 && !scan.in_string && (c == ',' || c == '}' || c == ']')) return true;
+        if (!scan_byte(&scan, c, i, m->limits, error)) return false;
+        if (i - m->pos > m->limits->bytes)
+            return error_set(error, ERROR_FILE, "offset %zu: more than %zu bytes in one member",
+                             m->pos, m->limits->bytes);
+    }
+    return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: the object does not end",
+                     m->size);
+}
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+// The first byte from `pos` on that is no space, or `end`.
+static size_t skip_spaces(const char *text, size_t pos, size_t end) {
+    while (pos < end && is_space(text[pos]))
+        pos++;
+    return pos;
+}
+
+// A member's text with the brackets around it that make it an object.
+typedef struct Wrapped {
+    const char *text;
+    size_t size, pos; // pos counts the opening bracket too
+} Wrapped;
+
+static size_t feed(void *buffer, size_t room, void *context) {
+    Wrapped *w = context;
+    char *out = buffer;
+    size_t n = 0;
+    for (; n < room && w->pos < w->size + 2; n++, w->pos++)
+        out[n] = w->pos == 0 ? '{' : w->pos == w->size + 1 ? '}' : w->text[w->pos - 1];
+    return n;
+}
+
+static bool parse_member(JsonMembers *m, size_t end, Error *error) {
+    json_error_t cause;
+    Wrapped wrapped = {.text = m->text + m->pos, .size = end - m->pos};
+    m->held = json_load_callback(feed, &wrapped, JSON_REJECT_DUPLICATES, &cause);
+    if (!m->held) return report(&cause, m->pos - 1, error);
+    if (json_object_size(m->held) != 1)
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a member is missing", end);
+    void *member = json_object_iter(m->held);
+    m->key = json_object_iter_key(member);
+    m->value = json_object_iter_value(member);
+    return true;
+}
+
+static bool next_member(JsonMembers *m, Error *error) {
+    size_t end = 0;
+    bool first = m->pos == 1;
+    if (!member_end(m, &end, error)) return false;
+    char closing = m->text[end];
+    bool empty = first && closing == '}' && skip_spaces(m->text, m->pos, end) == end;
+    if (closing == ']')
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: ']' ends an object", end);
+    if (!empty && !parse_member(m, end, error)) return false;
+    m->pos = end + 1;
+    if (closing == ',') return true;
+    m->done = true;
+    size_t behind = skip_spaces(m->text, m->pos, m->size);
+    if (behind < m->size)
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: more after the object",
+                         behind);
+    return true;
+}
+
+bool json_members_next(JsonMembers *members, Error *error) {
+    json_members_end(members);
+    if (members->done || members->failed) return false;
+    members->failed = !next_member(members, error);
+    return !members->failed && members->held;
+}
+
+// ---- getters ----
 
 const char *json_kind(const json_t *value) {
     if (!value) return "nothing";

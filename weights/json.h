@@ -21,11 +21,39 @@ enum { JSON_MAX_DEPTH = 64 };
 
 typedef struct JsonLimits {
     size_t bytes;
-    size_t values;    // of all kinds; jansson takes some 60 bytes for each
+    size_t values;    // of all kinds; jansson takes up to 150 bytes for each
     bool no_negative; // a minus outside a string is refused, so that -0 is not read as 0
 } JsonLimits;
 
-extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^18 values
+extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^16 values
+
+// The members of a large object one after another, each parsed by itself, so that memory holds one
+// at a time whatever the file. Keys that come twice are left to the caller.
+//
+//     JsonMembers members = json_members(text, size, &limits);
+//     while (json_members_next(&members, &error)) use(members.key, members.value);
+//     json_members_end(&members);
+//     if (members.failed) return false;
+typedef struct JsonMembers {
+    const char *key; // borrowed until the next call, like value
+    const json_t *value;
+    bool failed;
+    // the walk's own
+    const char *text;
+    size_t size, pos;
+    const JsonLimits *limits;
+    json_t *held;
+    bool done;
+} JsonMembers;
+
+// text[0] is '{'; `limits` hold for each member.
+JsonMembers json_members(const char *text, size_t size, const JsonLimits *limits);
+// False at the end, and on a failure (exit code 3 or 5, `failed`).
+bool json_members_next(JsonMembers *members, Error *error);
+void json_members_end(JsonMembers *members); // also in the middle
+
+// An upper bound on the number of members: one more than the commas between them.
+size_t json_members_bound(const char *text, size_t size);
 
 // The value that text[0 .. size) spells, owned (json_decref), an object or an array. NULL: exit
 // code 3 and a message with the offset.

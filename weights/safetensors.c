@@ -4,6 +4,7 @@
 
 #include "weights/bytes.h"
 #include "weights/json.h"
+#include "weights/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,8 @@ static const SafetensorsType TYPES[] = {
     {"F4", 4, DTYPE_COUNT},
 };
 
-// Eleven JSON values make a tensor of rank 4; the rest is room for __metadata__.
-static const JsonLimits HEADER_LIMITS = {
-    .bytes = LIMIT_JSON_HEADER, .values = 16 * (size_t)LIMIT_TENSORS, .no_negative = true};
+// For the entry of one tensor, which takes a hundred bytes, and for __metadata__.
+static const JsonLimits MEMBER_LIMITS = {.bytes = 8 << 20, .values = 1 << 16, .no_negative = true};
 
 static bool read_type(SafetensorsTensor *tensor, const json_t *entry, Error *error) {
     const char *name = json_string_value(json_object_get(entry, "dtype"));
@@ -144,29 +144,51 @@ static bool check_coverage(const SafetensorsTensor *tensors, size_t count, size_
                      (unsigned long long)end, (unsigned long long)(size - end));
 }
 
-static bool read_entries(SafetensorsTensor **tensors, size_t *count, const json_t *root,
-                         const uint8_t *data, size_t start, size_t size, Arena *arena,
-                         Error *error) {
-    size_t entries = json_object_size(root) - !!json_object_get(root, "__metadata__");
-    if (!json_is_object(root))
-        return error_set(error, ERROR_FILE, "the header is %s, wanted an object", json_kind(root));
-    if (entries > LIMIT_TENSORS)
-        return error_set(error, ERROR_FILE, "%zu tensors (at most %d)", entries, LIMIT_TENSORS);
-    *tensors = arena_alloc(arena, entries, sizeof **tensors, error);
-    if (!*tensors) return false;
-    *count = 0;
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)root, key, value) {
-        if (!strcmp(key, "__metadata__")) {
-            if (!check_metadata(value, error)) return false;
-            continue;
-        }
-        const char *name = arena_text(arena, key, strlen(key), error);
-        if (!read_tensor(&(*tensors)[(*count)++], name, value, data, start, size, error))
-            return false;
+// No name twice.
+static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *arena,
+                        Error *error) {
+    NameIndex index;
+    NameEntry *entries = arena_alloc(arena, count, sizeof *entries, error);
+    if (!entries) return false;
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (NameEntry){{tensors[i].plan.name, strlen(tensors[i].plan.name)}, (uint32_t)i};
+    return names_index(&index, entries, count, "tensor", error);
+}
+
+// A header being read.
+typedef struct Header {
+    const uint8_t *file;
+    size_t start, size; // of the data, of the file
+    SafetensorsTensor *tensors;
+    size_t count, room;
+    bool has_metadata;
+} Header;
+
+static bool read_member(Header *h, const char *key, const json_t *value, Arena *arena,
+                        Error *error) {
+    if (!strcmp(key, "__metadata__")) {
+        if (h->has_metadata) return error_set(error, ERROR_FILE, "\"__metadata__\" twice");
+        h->has_metadata = true;
+        return check_metadata(value, error);
     }
-    return check_coverage(*tensors, *count, start, size, arena, error);
+    if (h->count == LIMIT_TENSORS)
+        return error_set(error, ERROR_FILE, "more than %d tensors", LIMIT_TENSORS);
+    const char *name = arena_text(arena, key, strlen(key), error);
+    return read_tensor(&h->tensors[h->count++], name, value, h->file, h->start, h->size, error);
+}
+
+static bool read_members(Header *h, const char *text, size_t length, Arena *arena, Error *error) {
+    h->room = json_members_bound(text, length);
+    if (h->room > LIMIT_TENSORS + 1) h->room = LIMIT_TENSORS;
+    h->tensors = arena_alloc(arena, h->room, sizeof *h->tensors, error);
+    if (!h->tensors) return false;
+    JsonMembers members = json_members(text, length, &MEMBER_LIMITS);
+    bool good = true;
+    while (good && json_members_next(&members, error))
+        good = read_member(h, members.key, members.value, arena, error);
+    json_members_end(&members);
+    return good && !members.failed && check_names(h->tensors, h->count, arena, error) &&
+           check_coverage(h->tensors, h->count, h->start, h->size, arena, error);
 }
 
 bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t *data, size_t size,
@@ -181,12 +203,13 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t
     if (!text) return false;
     if (length < 2 || text[0] != '{')
         return bytes_fail(&in, 8, "the header does not begin with '{'");
+    Header header = {.file = data, .start = in.pos, .size = size};
     Error cause = {0};
-    json_t *root = json_parse(text, (size_t)length, &HEADER_LIMITS, &cause);
-    if (!root) return error_set(error, cause.code, "header: %s", cause.message);
-    bool good = read_entries(tensors, count, root, data, in.pos, size, arena, error);
-    json_decref(root);
-    return good;
+    if (!read_members(&header, text, (size_t)length, arena, &cause))
+        return error_set(error, cause.code, "header: %s", cause.message);
+    *tensors = header.tensors;
+    *count = header.count;
+    return true;
 }
 
 // ---- one plain file ----
