@@ -91,12 +91,16 @@ static double run_probe(const Limits *l, Probe probe, long repetitions, double *
     return run_team(loop_of(LOOP_OF[probe]), works, l->threads);
 }
 
+// How many repetitions fill a sample. A single slow run says nothing on a busy machine: of two the
+// faster counts.
 static void calibrate(Limits *l, Probe probe) {
     double work = 0, seconds = 0;
     long repetitions = 1;
     for (; repetitions < (1L << 40); repetitions *= 4) {
         seconds = run_probe(l, probe, repetitions, &work);
-        if (!(seconds < SAMPLE_SECONDS / 4)) break;
+        if (seconds < SAMPLE_SECONDS / 2) continue;
+        seconds = fmin(seconds, run_probe(l, probe, repetitions, &work));
+        if (!(seconds < SAMPLE_SECONDS / 2)) break;
     }
     double wanted = (double)repetitions * SAMPLE_SECONDS / seconds;
     l->repetitions[probe] = wanted > 1 ? (long)wanted : 1;
