@@ -61,6 +61,8 @@ TEST_SOURCES := $(wildcard tests/test_*.c)
 ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
+NOT_IN_CORE := $(addprefix tests/test_,json.c safetensors.c hf_config.c hf_checkpoint.c \
+                 reference_models.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
