@@ -9,7 +9,7 @@
 // Opens what `w` holds, frees `w`, and says what came of it.
 static void check_refused(ModelWriter *w, const char *cause) {
     Error error = {0};
-    Tokenizer *t = model_open(w->bytes, w->size, &error);
+    Tokenizer *t = sentencepiece_open_bytes(w->bytes, w->size, &error);
     model_writer_free(w);
     CHECK(!t, "taken: %s", cause);
     CHECK(error.code == ERROR_FILE && strstr(error.message, cause), "%d \"%s\", wanted \"%s\"",
@@ -18,7 +18,7 @@ static void check_refused(ModelWriter *w, const char *cause) {
 
 static Tokenizer *check_taken(ModelWriter *w) {
     Error error = {0};
-    Tokenizer *t = model_open(w->bytes, w->size, &error);
+    Tokenizer *t = sentencepiece_open_bytes(w->bytes, w->size, &error);
     model_writer_free(w);
     if (!t) TEST_FAIL("%s", error.message);
     return t;
@@ -76,14 +76,14 @@ Test(sentencepiece, every_length_but_whole_messages_is_refused) { // T01
     for (size_t size = 0; size < w.size; size++) {
         Error error = {0};
         if (size > end) end += 2u + w.bytes[end + 1];
-        Tokenizer *t = model_open(w.bytes, size, &error);
+        Tokenizer *t = sentencepiece_open_bytes(w.bytes, size, &error);
         CHECK(size == end || !t, "%zu bytes", size);
         if (!t) CHECK_INT(error.code, ERROR_FILE);
         tokenizer_close(t);
     }
     model_writer_free(&w);
     Error error = {0};
-    CHECK(!model_open(NULL, 0, &error));
+    CHECK(!sentencepiece_open_bytes(NULL, 0, &error));
     CHECK(strstr(error.message, "offset 0: no pieces"), "%s", error.message);
 }
 
@@ -253,7 +253,7 @@ Test(sentencepiece, only_unigram_and_bpe_are_known) { // T09
     ModelWriter w = small_model();
     model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
     Error error = {0};
-    Tokenizer *t = model_open(w.bytes, w.size, &error);
+    Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
     model_writer_free(&w);
     if (sentencepiece_available())
         CHECK(t && strstr(tokenizer_description(t), "unigram"));
@@ -391,7 +391,7 @@ Test(sentencepiece, no_change_of_a_charsmap_harms) {
         if (test_random(&random) % 2) unit = (unit & 0x3ff) << 10 | 'a' | (unit >> 22 & 0x100);
         ModelWriter w = with_charsmap(2, offset, &unit, 4, 0);
         Error error = {0};
-        Tokenizer *t = model_open(w.bytes, w.size, &error);
+        Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
         model_writer_free(&w);
         taken += t != NULL;
         if (t)

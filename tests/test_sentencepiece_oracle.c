@@ -104,7 +104,7 @@ static void check_against_spm_encode(const char *type, const char *byte_fallback
     TestRun run = test_run(argv, text, size);
     CHECK_INT(run.status, 0);
     Error error = {0};
-    Tokenizer *t = model_open(model, model_size, &error);
+    Tokenizer *t = sentencepiece_open_bytes(model, model_size, &error);
     CHECK(t || !sentencepiece_available(), "%s", error.message);
     if (t) {
         char *ids = ids_of_lines(t, text, size);
@@ -143,7 +143,7 @@ Test(sentencepiece_oracle, cuts_of_a_trained_model_are_refused_or_whole) {
     char *model = test_read_file(path, &size);
     for (size_t cut = 0; cut < size; cut++) {
         Error error = {0};
-        Tokenizer *t = model_open(model, cut, &error);
+        Tokenizer *t = sentencepiece_open_bytes(model, cut, &error);
         // What follows the pieces is not needed for the file to be lawful, but the byte pieces are.
         if (t)
             CHECK(tokenizer_size(t) > 3 + 256, "%zu of %zu bytes", cut, size);

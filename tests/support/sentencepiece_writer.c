@@ -99,7 +99,7 @@ uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size) {
     return bytes;
 }
 
-Tokenizer *model_open(const void *bytes, size_t size, Error *error) {
+Tokenizer *sentencepiece_open_bytes(const void *bytes, size_t size, Error *error) {
     // A copy of exactly that size, so that the sanitizer sees a read past the end.
     uint8_t *copy = malloc(size ? size : 1);
     if (size) memcpy(copy, bytes, size);

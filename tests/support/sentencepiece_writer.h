@@ -35,4 +35,4 @@ void model_usual_pieces(ModelWriter *w, bool bytes);
 uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size);
 
 // Opens a model from bytes in memory; NULL where it is refused.
-Tokenizer *model_open(const void *bytes, size_t size, Error *error);
+Tokenizer *sentencepiece_open_bytes(const void *bytes, size_t size, Error *error);
