@@ -129,7 +129,8 @@ $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_
 
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/patch.o $(OBJECTS)
+$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/patch.o \
+            $(BUILD)/tests/support/gguf_writer.o $(OBJECTS)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 fuzzers: $(FUZZERS)
 

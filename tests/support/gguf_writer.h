@@ -6,7 +6,8 @@
 //     uint8_t *bytes = gguf_write(file, &size);   // malloced
 //     gguf_file_free(file);
 //
-// Nothing is checked: the point is to write wrong files, too.
+// Nothing is checked: the point is to write wrong files, too. What cannot be done aborts. It needs
+// nothing of tests/test.h, so that fuzz targets can link it.
 #pragma once
 
 #include "weights/gguf.h"
@@ -65,7 +66,7 @@ void gguf_set_array(GgufFile *file, const char *key, uint32_t element, const voi
                     uint64_t count);
 void gguf_remove_key(GgufFile *file, const char *key);
 
-GgufTensor *gguf_find_tensor(GgufFile *file, const char *name); // fails the test if absent
+GgufTensor *gguf_find_tensor(GgufFile *file, const char *name); // must be there
 // Adds a tensor of small random numbers; dims fastest first; n_dims 1 or 2. Any type `quantise`
 // writes; for others the bytes are random.
 GgufTensor *gguf_add_tensor(GgufFile *file, const char *name, DType dtype, uint64_t cols,
