@@ -7,6 +7,14 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+// A kernel that is compiled once for each type and block size, which are constants in it. In plain
+// C there is one for all of them: a switch costs little beside sixteen lanes in a loop.
+#if defined(ISA_portable)
+#define SPECIALISED static __attribute__((noinline))
+#else
+#define SPECIALISED ALWAYS_INLINE
+#endif
+
 // Vector j of a plane of `bits` bits, its field moved to start at bit `to`.
 ALWAYS_INLINE I16x32 plane_vector(const uint8_t *plane, int bits, int j, int to) {
     int per_word = 16 / bits, at = j % per_word * bits;

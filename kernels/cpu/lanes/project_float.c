@@ -15,8 +15,8 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
 }
 
 // One input row, `width` panels side by side.
-ALWAYS_INLINE void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
-                             size_t cols, const float *x) {
+SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
+                           size_t cols, const float *x) {
     const int bytes = PANEL_ROWS * panel_format(dtype).low_bits;
     UNROLL(4)
     for (int i = 0; i < width; i++)
@@ -30,8 +30,8 @@ ALWAYS_INLINE void dot_strip(F32x16 *acc, const DType dtype, const int width, co
 }
 
 // One panel, n input rows; `stride` bytes from one column to the next.
-ALWAYS_INLINE void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t *w,
-                        size_t stride, size_t cols, const float *x) {
+SPECIALISED void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t *w, size_t stride,
+                      size_t cols, const float *x) {
     UNROLL(12)
     for (int t = 0; t < n; t++)
         acc[t] = f32_zero();
@@ -67,8 +67,8 @@ void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *
     store_rows(work, panel, block, acc);
 }
 
-ALWAYS_INLINE void project_strip(const DType dtype, const PanelWork *work, size_t first,
-                                 size_t width) {
+SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t first,
+                               size_t width) {
     const DeviceMatrix *m = work->matrix;
     const uint8_t *strip = m->panels + first * m->panel_bytes;
     const InputBlock *blocks = work->blocks;
@@ -93,7 +93,7 @@ ALWAYS_INLINE void project_strip(const DType dtype, const PanelWork *work, size_
     }
 }
 
-ALWAYS_INLINE void project_type(const DType dtype, const PanelWork *work) {
+SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
     size_t n_panels = work->matrix->n_panels;
     for (size_t p = work->first_panel; p < work->end_panel; p += STRIP_PANELS)
         project_strip(dtype, work, p, n_panels - p < STRIP_PANELS ? n_panels - p : STRIP_PANELS);

@@ -15,8 +15,8 @@
 
 // ---- one row, straight from the packed panel ----
 
-ALWAYS_INLINE F32x16 dot_panel(const DType dtype, const uint8_t *panel, size_t n_cells,
-                               const InputBlock *x) {
+SPECIALISED F32x16 dot_panel(const DType dtype, const uint8_t *panel, size_t n_cells,
+                             const InputBlock *x) {
     const PanelFormat format = panel_format(dtype);
     const int32_t *pairs = x->pairs, *sums = x->sums;
     const float *scales = x->scales;
@@ -61,8 +61,8 @@ static Unpacked unpacked_in(void *scratch, size_t n_cells) {
     return (Unpacked){words, (float *)(words + n_cells * 512)};
 }
 
-ALWAYS_INLINE void unpack_panel(const DType dtype, Unpacked to, const uint8_t *panel,
-                                size_t n_cells) {
+SPECIALISED void unpack_panel(const DType dtype, Unpacked to, const uint8_t *panel,
+                              size_t n_cells) {
     const PanelFormat format = panel_format(dtype);
     const I16x32 centre = i16_set(format.centre);
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
@@ -84,8 +84,8 @@ ALWAYS_INLINE void unpack_panel(const DType dtype, Unpacked to, const uint8_t *p
 }
 
 // acc[t] for the n rows of a block, n a constant.
-ALWAYS_INLINE void tile(F32x16 *acc, const int n, const int groups, const bool affine, Unpacked w,
-                        size_t n_cells, const InputBlock *x) {
+SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool affine, Unpacked w,
+                      size_t n_cells, const InputBlock *x) {
     const int32_t *pairs = x->pairs;
     const float *scales = x->scales;
     UNROLL(12)
@@ -143,7 +143,7 @@ TILES(tile_of_16_affine, 2, true)
 
 // ---- float32 inputs: the panel becomes floats ----
 
-ALWAYS_INLINE void widen_panel(const DType dtype, float *to, const uint8_t *panel, size_t n_cells) {
+SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel, size_t n_cells) {
     const PanelFormat format = panel_format(dtype);
     const I16x32 centre = i16_set(format.centre);
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
@@ -167,7 +167,7 @@ ALWAYS_INLINE void widen_panel(const DType dtype, float *to, const uint8_t *pane
 
 // ---- all of it for one type ----
 
-ALWAYS_INLINE void project_type(const DType dtype, const PanelWork *work) {
+SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
     const PanelFormat format = panel_format(dtype);
     size_t n_cells = work->matrix->cols / CELL_COLS;
     bool single = work->n_blocks == 1 && work->blocks->n == 1;
