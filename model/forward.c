@@ -26,7 +26,12 @@ static const float *norm(Model *m, float *out, const float *x, const DeviceNorm 
     return out;
 }
 
-// Norm of queries or keys before they meet: of each head by itself, or of all heads as one vector.
+// out = weight x + bias, for project.
+static Projection to(float *out, const DeviceLinear *w) {
+    return (Projection){out, w->weight, w->bias};
+}
+
+// Norm of queries or keys: of each head by itself, or of all heads as one vector.
 static void qk_norm(Model *m, float *x, const DeviceNorm *w, int n, int n_heads) {
     const Config *c = &m->config;
     bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
@@ -34,7 +39,6 @@ static void qk_norm(Model *m, float *x, const DeviceNorm *w, int n, int n_heads)
     if (w->weight) rmsnorm(m->device, x, x, w->weight, rows, width, c->norm_eps);
 }
 
-// Gives queries and keys their place in the text.
 static void rotate(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const RopeTable *table = c->layers[l].local_rope ? &m->rope_local : &m->rope;
@@ -43,55 +47,55 @@ static void rotate(Model *m, int l, const Rows *rows) {
     rope(m->device, m->scratch.k, c->n_kv_heads, c->head_dim, table, rows);
 }
 
+// Queries and keys from as they were projected to as they meet.
+static void place(Model *m, int l, const Rows *rows) {
+    const Config *c = &m->config;
+    const DeviceLayer *w = &m->layers[l];
+    if (c->qk_norm_after_rope) rotate(m, l, rows);
+    qk_norm(m, m->scratch.q, &w->q_norm, rows->n, c->n_heads);
+    qk_norm(m, m->scratch.k, &w->k_norm, rows->n, c->n_kv_heads);
+    if (!c->qk_norm_after_rope) rotate(m, l, rows);
+}
+
+// Weighted sums of the values of all positions that each row may see, its own included.
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
-    AttentionShape shape = {.n_heads = c->n_heads,
-                            .n_kv_heads = c->n_kv_heads,
-                            .head_dim = c->head_dim,
-                            .scale = c->layers[l].attention_scale,
-                            .pattern = m->pattern_override ? *m->pattern_override
-                                                           : attention_pattern(c, l)};
+    Scratch *s = &m->scratch;
     KvView view = {m->cache.kv, l};
-    kv_write(m->device, &view, m->scratch.k, m->scratch.v, rows);
-    attention(m->device, m->scratch.att_out, m->scratch.q, &view, rows, &shape, m->att_weights);
+    AttentionShape shape = {c->n_heads, c->n_kv_heads, c->head_dim, c->layers[l].attention_scale,
+                            attention_pattern(c, l)};
+    if (m->pattern_override) shape.pattern = *m->pattern_override;
+    kv_write(m->device, &view, s->k, s->v, rows);
+    attention(m->device, s->att_out, s->q, &view, rows, &shape, m->att_weights);
+    if (m->att_weights) observe(m, STAGE_ATT_WEIGHTS, l, m->att_weights);
+    observe(m, STAGE_ATT_HEADS, l, s->att_out);
 }
 
 static void attention_block(Model *m, int l, const Rows *rows) {
-    const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-    int n = rows->n;
 
-    const float *in = norm(m, s->x_norm, s->x, &w->att_norm, n);
-    observe(m, &(Stage){STAGE_ATT_NORM, l, {n, c->dim}, in, {0}});
+    const float *in = norm(m, s->x_norm, s->x, &w->att_norm, rows->n);
+    observe(m, STAGE_ATT_NORM, l, in);
 
-    Projection qkv[] = {{s->q, w->wq.weight, w->wq.bias},
-                        {s->k, w->wk.weight, w->wk.bias},
-                        {s->v, w->wv.weight, w->wv.bias}};
-    project(m->device, in, n, qkv, 3);
-    observe(m, &(Stage){STAGE_Q, l, {n, c->n_heads, c->head_dim}, s->q, {0}});
-    observe(m, &(Stage){STAGE_K, l, {n, c->n_kv_heads, c->head_dim}, s->k, {0}});
-    observe(m, &(Stage){STAGE_V, l, {n, c->n_kv_heads, c->head_dim}, s->v, {0}});
+    Projection qkv[] = {to(s->q, &w->wq), to(s->k, &w->wk), to(s->v, &w->wv)};
+    project(m->device, in, rows->n, qkv, 3);
+    observe(m, STAGE_Q, l, s->q);
+    observe(m, STAGE_K, l, s->k);
+    observe(m, STAGE_V, l, s->v);
 
-    if (c->qk_norm_after_rope) rotate(m, l, rows);
-    qk_norm(m, s->q, &w->q_norm, n, c->n_heads);
-    qk_norm(m, s->k, &w->k_norm, n, c->n_kv_heads);
-    if (!c->qk_norm_after_rope) rotate(m, l, rows);
-    observe(m, &(Stage){STAGE_Q_ROTATED, l, {n, c->n_heads, c->head_dim}, s->q, {0}});
-    observe(m, &(Stage){STAGE_K_ROTATED, l, {n, c->n_kv_heads, c->head_dim}, s->k, {0}});
+    place(m, l, rows);
+    observe(m, STAGE_Q_ROTATED, l, s->q);
+    observe(m, STAGE_K_ROTATED, l, s->k);
 
     attend(m, l, rows);
-    if (m->att_weights)
-        observe(
-            m, &(Stage){
-                   STAGE_ATT_WEIGHTS, l, {n, c->n_heads, m->options.context}, m->att_weights, {0}});
-    observe(m, &(Stage){STAGE_ATT_HEADS, l, {n, c->n_heads, c->head_dim}, s->att_out, {0}});
 
-    project(m->device, s->att_out, n, &(Projection){s->branch, w->wo.weight, w->wo.bias}, 1);
-    const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, n);
-    observe(m, &(Stage){STAGE_ATT_OUT, l, {n, c->dim}, out, {0}});
-    add(m->device, s->x, out, (size_t)n * (size_t)c->dim);
-    observe(m, &(Stage){STAGE_ATT_RESIDUAL, l, {n, c->dim}, s->x, {0}});
+    Projection o = to(s->branch, &w->wo);
+    project(m->device, s->att_out, rows->n, &o, 1);
+    const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, rows->n);
+    observe(m, STAGE_ATT_OUT, l, out);
+    add(m->device, s->x, out, (size_t)rows->n * (size_t)m->config.dim);
+    observe(m, STAGE_ATT_RESIDUAL, l, s->x);
 }
 
 // down(act(gate x) * up x), or down(act(up x)) without a gate.
@@ -99,27 +103,26 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-    int n = rows->n;
 
-    const float *in = norm(m, s->x_norm, s->x, &w->ffn_norm, n);
-    observe(m, &(Stage){STAGE_FFN_NORM, l, {n, c->dim}, in, {0}});
+    const float *in = norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
+    observe(m, STAGE_FFN_NORM, l, in);
 
-    Projection up_and_gate[] = {{s->up, w->w_up.weight, w->w_up.bias},
-                                {s->gate, w->w_gate.weight, w->w_gate.bias}};
-    project(m->device, in, n, up_and_gate, c->gated_ffn ? 2 : 1);
-    if (c->gated_ffn) observe(m, &(Stage){STAGE_FFN_GATE, l, {n, c->hidden_dim}, s->gate, {0}});
-    observe(m, &(Stage){STAGE_FFN_UP, l, {n, c->hidden_dim}, s->up, {0}});
+    Projection up_gate[] = {to(s->up, &w->w_up), to(s->gate, &w->w_gate)};
+    project(m->device, in, rows->n, up_gate, c->gated_ffn ? 2 : 1);
+    if (c->gated_ffn) observe(m, STAGE_FFN_GATE, l, s->gate);
+    observe(m, STAGE_FFN_UP, l, s->up);
 
     float *hidden = c->gated_ffn ? s->gate : s->up;
-    activate(m->device, hidden, c->gated_ffn ? s->up : NULL, (size_t)n * (size_t)c->hidden_dim,
-             (ActivationKind)c->activation);
-    observe(m, &(Stage){STAGE_FFN_ACTIVATED, l, {n, c->hidden_dim}, hidden, {0}});
+    activate(m->device, hidden, c->gated_ffn ? s->up : NULL,
+             (size_t)rows->n * (size_t)c->hidden_dim, (ActivationKind)c->activation);
+    observe(m, STAGE_FFN_ACTIVATED, l, hidden);
 
-    project(m->device, hidden, n, &(Projection){s->branch, w->w_down.weight, w->w_down.bias}, 1);
-    const float *out = norm(m, s->branch, s->branch, &w->ffn_post_norm, n);
-    observe(m, &(Stage){STAGE_FFN_OUT, l, {n, c->dim}, out, {0}});
-    add(m->device, s->x, out, (size_t)n * (size_t)c->dim);
-    observe(m, &(Stage){STAGE_LAYER_OUT, l, {n, c->dim}, s->x, {0}});
+    Projection down = to(s->branch, &w->w_down);
+    project(m->device, hidden, rows->n, &down, 1);
+    const float *out = norm(m, s->branch, s->branch, &w->ffn_post_norm, rows->n);
+    observe(m, STAGE_FFN_OUT, l, out);
+    add(m->device, s->x, out, (size_t)rows->n * (size_t)c->dim);
+    observe(m, STAGE_LAYER_OUT, l, s->x);
 }
 
 // Logits of the rows that want them, behind those of earlier pieces.
@@ -137,10 +140,10 @@ static void logits(Model *m) {
             run++;
         norm(m, s->last + (size_t)i * dim, s->x + (size_t)row[0] * dim, &m->final_norm, run);
     }
-    observe(m, &(Stage){STAGE_FINAL_NORM, -1, {n, c->dim}, s->last, {0}});
+    observe(m, STAGE_FINAL_NORM, -1, s->last);
     project(m->device, s->last, n, &(Projection){out, m->head, NULL}, 1);
     if (c->logit_softcap != 0.0f) softcap(m->device, out, (size_t)n * vocab_size, c->logit_softcap);
-    observe(m, &(Stage){STAGE_LOGITS, -1, {n, c->vocab_size}, out, {0}});
+    observe(m, STAGE_LOGITS, -1, out);
     m->n_logit_rows += n;
 }
 
@@ -151,7 +154,7 @@ static void forward_piece(Model *m) {
 
     embed(m->device, s->x, m->token_embedding, m->position_embedding, c->embedding_scale, &rows);
     if (m->embedding_norm.weight) norm(m, s->x, s->x, &m->embedding_norm, rows.n);
-    observe(m, &(Stage){STAGE_EMBEDDING, -1, {rows.n, c->dim}, s->x, {0}});
+    observe(m, STAGE_EMBEDDING, -1, s->x);
     for (int l = 0; l < c->n_layers; l++) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);

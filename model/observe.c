@@ -3,30 +3,43 @@
 
 #include "model/model.h"
 
-static const char *const NAMES[STAGE_COUNT] = {
-    [STAGE_EMBEDDING] = "embedding",
-    [STAGE_ATT_NORM] = "att_norm",
-    [STAGE_Q] = "q",
-    [STAGE_K] = "k",
-    [STAGE_V] = "v",
-    [STAGE_Q_ROTATED] = "q_rotated",
-    [STAGE_K_ROTATED] = "k_rotated",
-    [STAGE_ATT_WEIGHTS] = "att_weights",
-    [STAGE_ATT_HEADS] = "att_heads",
-    [STAGE_ATT_OUT] = "att_out",
-    [STAGE_ATT_RESIDUAL] = "att_residual",
-    [STAGE_FFN_NORM] = "ffn_norm",
-    [STAGE_FFN_GATE] = "ffn_gate",
-    [STAGE_FFN_UP] = "ffn_up",
-    [STAGE_FFN_ACTIVATED] = "ffn_activated",
-    [STAGE_FFN_OUT] = "ffn_out",
-    [STAGE_LAYER_OUT] = "layer_out",
-    [STAGE_FINAL_NORM] = "final_norm",
-    [STAGE_LOGITS] = "logits",
+// What one row of a stage is made of.
+typedef enum Width {
+    WIDTH_DIM,
+    WIDTH_HIDDEN,
+    WIDTH_VOCAB,
+    WIDTH_Q_HEADS,  // n_heads x head_dim
+    WIDTH_KV_HEADS, // n_kv_heads x head_dim
+    WIDTH_WEIGHTS,  // n_heads x context
+} Width;
+
+static const struct {
+    const char *name;
+    Width width;
+} STAGES[STAGE_COUNT] = {
+    [STAGE_EMBEDDING] = {"embedding", WIDTH_DIM},
+    [STAGE_ATT_NORM] = {"att_norm", WIDTH_DIM},
+    [STAGE_Q] = {"q", WIDTH_Q_HEADS},
+    [STAGE_K] = {"k", WIDTH_KV_HEADS},
+    [STAGE_V] = {"v", WIDTH_KV_HEADS},
+    [STAGE_Q_ROTATED] = {"q_rotated", WIDTH_Q_HEADS},
+    [STAGE_K_ROTATED] = {"k_rotated", WIDTH_KV_HEADS},
+    [STAGE_ATT_WEIGHTS] = {"att_weights", WIDTH_WEIGHTS},
+    [STAGE_ATT_HEADS] = {"att_heads", WIDTH_Q_HEADS},
+    [STAGE_ATT_OUT] = {"att_out", WIDTH_DIM},
+    [STAGE_ATT_RESIDUAL] = {"att_residual", WIDTH_DIM},
+    [STAGE_FFN_NORM] = {"ffn_norm", WIDTH_DIM},
+    [STAGE_FFN_GATE] = {"ffn_gate", WIDTH_HIDDEN},
+    [STAGE_FFN_UP] = {"ffn_up", WIDTH_HIDDEN},
+    [STAGE_FFN_ACTIVATED] = {"ffn_activated", WIDTH_HIDDEN},
+    [STAGE_FFN_OUT] = {"ffn_out", WIDTH_DIM},
+    [STAGE_LAYER_OUT] = {"layer_out", WIDTH_DIM},
+    [STAGE_FINAL_NORM] = {"final_norm", WIDTH_DIM},
+    [STAGE_LOGITS] = {"logits", WIDTH_VOCAB},
 };
 
 const char *stage_name(StageId id) {
-    return (unsigned)id < STAGE_COUNT ? NAMES[id] : "unknown";
+    return (unsigned)id < STAGE_COUNT ? STAGES[id].name : "unknown";
 }
 
 size_t stage_size(const Stage *stage) {
@@ -36,18 +49,32 @@ size_t stage_size(const Stage *stage) {
     return size;
 }
 
-void observe(Model *model, const Stage *stage) {
+static void set_shape(int shape[4], const Model *model, StageId id, int n) {
+    const Config *c = &model->config;
+    const int widths[][2] = {
+        [WIDTH_DIM] = {c->dim, 0},
+        [WIDTH_HIDDEN] = {c->hidden_dim, 0},
+        [WIDTH_VOCAB] = {c->vocab_size, 0},
+        [WIDTH_Q_HEADS] = {c->n_heads, c->head_dim},
+        [WIDTH_KV_HEADS] = {c->n_kv_heads, c->head_dim},
+        [WIDTH_WEIGHTS] = {c->n_heads, model->options.context},
+    };
+    shape[0] = n;
+    shape[1] = widths[STAGES[id].width][0];
+    shape[2] = widths[STAGES[id].width][1];
+}
+
+void observe(Model *model, StageId id, int layer, const float *data) {
     if (!model->listener) return;
     const Piece *p = &model->piece;
-    Stage seen = *stage;
-    seen.data = model->host_stage;
-    seen.rows = (Rows){p->n, p->tokens, p->positions, p->sequences};
-    if (stage->id >= STAGE_FINAL_NORM)
-        seen.rows =
+    Stage stage = {.id = id, .layer = layer, .data = model->host_stage};
+    stage.rows = (Rows){p->n, p->tokens, p->positions, p->sequences};
+    if (id >= STAGE_FINAL_NORM)
+        stage.rows =
             (Rows){p->n_logit_rows, p->logit_tokens, p->logit_positions, p->logit_sequences};
+    set_shape(stage.shape, model, id, stage.rows.n);
     device_sync(model->device);
-    device_download(model->device, model->host_stage, stage->data,
-                    stage_size(stage) * sizeof(float));
+    device_download(model->device, model->host_stage, data, stage_size(&stage) * sizeof(float));
     if (device_error(model->device)->code) return; // told by model_forward
-    model->listener(model->listener_context, model, &seen);
+    model->listener(model->listener_context, model, &stage);
 }

@@ -29,25 +29,26 @@ typedef enum StageId {
     STAGE_COUNT
 } StageId;
 
+// What a listener is told. All pointers are host memory and valid during the call only.
 typedef struct Stage {
     StageId id;
     int layer;         // -1 outside the layers
+    Rows rows;         // which rows these are
     int shape[4];      // slowest first; 0 ends it
-    const float *data; // device memory when observe is called, host memory for the listener
-    Rows rows;         // which rows these are (host memory): filled in for the listener
+    const float *data; // of that shape
 } Stage;
-
-// Number of elements: the product of the shape.
-size_t stage_size(const Stage *stage);
 
 typedef struct Model Model;
 
-// What a listener is: called with its own context for every stage; all pointers are valid during
-// the call only.
+// What a listener is: called with its own context for every stage.
 typedef void Listener(void *context, const Model *model, const Stage *stage);
 
 // "att_norm", "q", ...: the names used in messages and traces.
 const char *stage_name(StageId id);
 
-// Called by forward.c. Runs what is recorded, copies the stage to the host and tells the listener.
-void observe(Model *model, const Stage *stage);
+// Number of elements: the product of the shape.
+size_t stage_size(const Stage *stage);
+
+// Called by forward.c with what it has just computed, in device memory, for the rows at work. Runs
+// what is recorded, copies the stage to the host and tells the listener.
+void observe(Model *model, StageId id, int layer, const float *data);
