@@ -1,9 +1,10 @@
 // The next token from the logits. kernels.h has the definition, reference/sample.c sorts for it.
 //
-// Here nothing is sorted that cannot be drawn. One pass finds the largest logit of every 256; those
+// Here nothing is sorted but for typical_p. One pass finds the largest logit of every 256; those
 // maxima alone bound what is among the top_k, and a threshold that sinks until the weights above it
 // reach top_p of the whole finds the nucleus. What stands above (some hundreds of 150,000) is
-// collected, sorted and cut. Weights are whole numbers, so the order of summing changes nothing.
+// collected, by rising id, and each cut selects from it by the bytes of its keys, the highest
+// first. Weights are whole numbers, so the order of summing changes nothing.
 #include "kernels/cpu/sample.h"
 #include "kernels/precision.h"
 
@@ -22,6 +23,7 @@ struct RowScratch {
     float *largest;         // (blocks)
     uint64_t *sums;         // (blocks)
     uint32_t *ids;          // (room)
+    uint64_t *weights;      // (room) of the ids
     Candidate *kept, *swap; // (room)
 };
 
@@ -48,6 +50,7 @@ void attention_reserve(Device *device, int max_rows) {
     s->largest = device_alloc(device, blocks_of(vocab_size) * sizeof *s->largest);
     s->sums = device_alloc(device, blocks_of(vocab_size) * sizeof *s->sums);
     s->ids = device_alloc(device, vocab_size * sizeof *s->ids);
+    s->weights = device_alloc(device, vocab_size * sizeof *s->weights);
     s->kept = device_alloc(device, vocab_size * sizeof *s->kept);
     s->swap = device_alloc(device, vocab_size * sizeof *s->swap);
     device->rows = s;
@@ -173,9 +176,10 @@ static size_t gather(const SampleWork *w, float threshold) {
     float floor = w->max - 28.0f * w->rule->temperature;
     if (!(threshold > floor)) threshold = floor;
     size_t n = w->kernels->gather(s->ids, w->logits, w->count, s->largest, threshold);
+    w->kernels->weights(s->weights, s->ids, n, w->logits, w->max, w->rule->temperature);
     for (size_t i = 0; i < n; i++) {
-        float logit = w->logits[s->ids[i]];
-        s->kept[i] = (Candidate){~rising_key(logit), weight_of(w, logit), s->ids[i]};
+        uint32_t key = ~rising_key(w->logits[s->ids[i]]);
+        s->kept[i] = (Candidate){key, s->weights[i], s->ids[i]};
     }
     return n;
 }
@@ -187,19 +191,54 @@ static uint64_t total_weight(const Candidate *c, size_t n) {
     return total;
 }
 
-// Length of the shortest prefix with `share` of `total`; at least 1.
-static size_t prefix_with(const Candidate *c, size_t n, float share, uint64_t total) {
-    double wanted = (double)share * (double)total;
-    uint64_t sum = c[0].weight;
-    size_t kept = 1;
-    while (kept < n && (double)sum < wanted)
-        sum += c[kept++].weight;
+// What a prefix in order counts: candidates (top_k), or their weights (top_p).
+typedef enum Measure { BY_COUNT, BY_WEIGHT } Measure;
+
+// The key at which the shortest prefix in order that reaches `wanted` ends, and in *before what the
+// smaller keys hold together. Byte by byte from the highest: the byte in which it is reached.
+static uint32_t key_of_prefix(const Candidate *c, size_t n, double wanted, Measure measure,
+                              uint64_t *before) {
+    uint32_t key = 0;
+    *before = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        uint64_t held[256] = {0};
+        bool used[256] = {false};
+        for (size_t i = 0; i < n; i++) {
+            if ((c[i].key ^ key) >> shift >> 8) continue;
+            size_t byte = c[i].key >> shift & 255;
+            held[byte] += measure == BY_COUNT ? 1 : c[i].weight;
+            used[byte] = true;
+        }
+        uint32_t byte = 0, last = 255;
+        while (!used[last])
+            last--;
+        while (byte < last && (!used[byte] || (double)(*before + held[byte]) < wanted))
+            *before += held[byte++];
+        key |= byte << shift;
+    }
+    return key;
+}
+
+// Keeps that prefix, of candidates by rising id; they stay so. At least one stays.
+static size_t keep_prefix(Candidate *c, size_t n, double wanted, Measure measure) {
+    uint64_t sum;
+    uint32_t last = key_of_prefix(c, n, wanted, measure, &sum);
+    size_t kept = 0;
+    bool reached = false;
+    for (size_t i = 0; i < n; i++) {
+        if (c[i].key > last || (c[i].key == last && reached)) continue;
+        if (c[i].key == last) { // ties: by rising id, until it is reached
+            sum += measure == BY_COUNT ? 1 : c[i].weight;
+            reached = (double)sum >= wanted;
+        }
+        c[kept++] = c[i];
+    }
     return kept;
 }
 
 // ---- the cuts ----
 
-// The candidates that hold top_p of all the weight, sorted; some more may be among them.
+// The candidates that hold top_p of all the weight; some more may be among them.
 static size_t gather_nucleus(const SampleWork *w, uint64_t total) {
     double wanted = (double)w->rule->top_p * (double)total;
     for (float depth = 5.0f;; depth *= 2.0f) {
@@ -215,9 +254,10 @@ static size_t cut_min_p(Candidate *c, size_t n, float min_p) {
     return kept ? kept : 1;
 }
 
+// The only cut that asks for an order: the entropy is summed in it, and surprise breaks ties by it.
 static size_t cut_typical(struct RowScratch *s, size_t n, float typical_p) {
-    uint64_t whole = total_weight(s->kept, n);
-    double total = (double)whole, entropy = 0;
+    sort(s, n, 4);
+    double total = (double)total_weight(s->kept, n), entropy = 0, wanted = typical_p * total;
     for (size_t i = 0; i < n; i++) {
         double p = (double)s->kept[i].weight / total;
         if (p > 0) entropy -= p * log(p);
@@ -228,19 +268,24 @@ static size_t cut_typical(struct RowScratch *s, size_t n, float typical_p) {
         memcpy(&s->kept[i].key, &surprise, sizeof surprise); // not negative: the bits rise with it
     }
     sort(s, n, 8);
-    return prefix_with(s->kept, n, typical_p, whole);
+    uint64_t sum = s->kept[0].weight;
+    size_t kept = 1;
+    while (kept < n && (double)sum < wanted)
+        sum += s->kept[kept++].weight;
+    for (size_t i = 0; i < kept; i++)
+        s->kept[i].key = s->kept[i].id;
+    sort(s, kept, 4);
+    return kept;
 }
 
-static int draw(struct RowScratch *s, size_t n, float uniform) {
-    for (size_t i = 0; i < n; i++)
-        s->kept[i].key = s->kept[i].id;
-    sort(s, n, 4);
-    unsigned __int128 total = total_weight(s->kept, n);
+// From candidates by rising id.
+static int draw(const Candidate *c, size_t n, float uniform) {
+    unsigned __int128 total = total_weight(c, n);
     uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
     size_t i = 0;
-    while ((sum += s->kept[i].weight) <= target)
+    while ((sum += c[i].weight) <= target)
         i++;
-    return (int)s->kept[i].id;
+    return (int)c[i].id;
 }
 
 // Nothing is cut: the block that the draw falls into, then the token in it.
@@ -257,6 +302,16 @@ static int draw_from_all(const SampleWork *w, uint64_t total, float uniform) {
 }
 
 // ---- a row ----
+
+// The lowest id of the largest logit.
+static int first_of(const SampleWork *w) {
+    size_t t = 0;
+    while (w->scratch->largest[t] != w->max)
+        t++;
+    for (t *= SAMPLE_BLOCK; w->logits[t] != w->max;)
+        t++;
+    return (int)t;
+}
 
 static void scan_task(void *context, size_t begin, size_t end, int thread) {
     SampleWork *w = context;
@@ -295,28 +350,30 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
     for (size_t b = 0; b < blocks_of(w->count); b++)
         if (s->largest[b] > w->max) w->max = s->largest[b];
     if (w->max == -INFINITY) return 0;
-    if (rule->temperature == 0) return argmax_row(w->kernels, w->logits, w->count);
+    if (rule->temperature == 0) return first_of(w);
 
     bool top_k = rule->top_k > 0 && (size_t)rule->top_k < w->count, top_p = rule->top_p < 1;
-    bool typical = rule->typical_p < 1;
-    uint64_t total = top_k || (!top_p && (typical || rule->min_p > 0)) ? 0 : weigh_all(device, w);
+    bool min_p = rule->min_p > 0, typical = rule->typical_p < 1;
+    uint64_t total = 0;
     size_t n;
-    if (top_k)
+    if (top_k) {
         n = gather(w, bound_of_top(w, (size_t)rule->top_k));
-    else if (top_p)
+        n = keep_prefix(s->kept, n, rule->top_k, BY_COUNT);
+        total = total_weight(s->kept, n);
+    } else if (top_p) {
+        total = weigh_all(device, w);
         n = gather_nucleus(w, total);
-    else if (rule->min_p > 0)
+    } else if (min_p) {
         n = gather(w, w->max + rule->temperature * (logf(rule->min_p) - 1e-3f));
-    else if (typical)
+    } else if (typical) {
         n = gather(w, -INFINITY);
-    else
-        return draw_from_all(w, total, uniform);
-    if (top_k || top_p || typical) sort(s, n, 4);
-    if (top_k && n > (size_t)rule->top_k) n = (size_t)rule->top_k;
-    if (top_p) n = prefix_with(s->kept, n, rule->top_p, top_k ? total_weight(s->kept, n) : total);
-    if (rule->min_p > 0) n = cut_min_p(s->kept, n, rule->min_p);
+    } else {
+        return draw_from_all(w, weigh_all(device, w), uniform);
+    }
+    if (top_p) n = keep_prefix(s->kept, n, (double)rule->top_p * (double)total, BY_WEIGHT);
+    if (min_p) n = cut_min_p(s->kept, n, rule->min_p);
     if (typical) n = cut_typical(s, n, rule->typical_p);
-    return draw(s, n, uniform);
+    return draw(s->kept, n, uniform);
 }
 
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,

@@ -14,4 +14,7 @@ struct SampleKernels {
     // `scan` made it.
     size_t (*gather)(uint32_t *ids, const float *logits, size_t count, const float *largest,
                      float threshold);
-};
+    // The weights of the logits of some ids.
+    void (*weights)(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
+                    float max, float temperature);
+}; 

@@ -74,6 +74,10 @@ static inline F32x16 f32_round(F32x16 x) {
     return (F32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
                     _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
+static inline F32x16 f32_truncate(F32x16 x) {
+    return (F32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
+                    _mm256_round_ps(x.b, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+}
 static inline F32x16 f32_from_half(const uint16_t *p) {
     return (F32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};

@@ -62,6 +62,10 @@ static inline F32x16 f32_fma(F32x16 a, F32x16 b, F32x16 c) {
 static inline F32x16 f32_round(F32x16 a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+// To the next whole number towards 0.
+static inline F32x16 f32_truncate(F32x16 a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
 static inline F32x16 f32_from_half(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }

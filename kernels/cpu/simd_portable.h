@@ -75,6 +75,9 @@ static inline F32x16 f32_fma(F32x16 a, F32x16 b, F32x16 c) {
 static inline F32x16 f32_round(F32x16 a) {
     SIMD_LANES(F32x16, 16, rintf(a.v[i]));
 }
+static inline F32x16 f32_truncate(F32x16 a) {
+    SIMD_LANES(F32x16, 16, truncf(a.v[i]));
+}
 static inline F32x16 f32_from_half(const uint16_t *p) {
     SIMD_LANES(F32x16, 16, half_to_float(p[i]));
 }

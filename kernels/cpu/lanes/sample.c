@@ -33,33 +33,53 @@ static bool scan_blocks(float *largest, const float *logits, size_t count) {
     return f32_largest(bad) == 0;
 }
 
-// The largest whole number that is not above x >= 0.
-static inline F32x16 floor_of(F32x16 x) {
-    F32x16 near = f32_round(x);
-    return f32_choose(f32_less(x, near), f32_sub(near, f32_set(1.0f)), near);
+// Sixteen weights of 40 bits, as two whole numbers of 20: exact in floats, and in sums of int32.
+typedef struct Weights {
+    I32x16 high, low;
+} Weights;
+
+static inline Weights weigh(F32x16 logits, F32x16 max, F32x16 temperature, bool divide) {
+    F32x16 x = f32_sub(logits, max), scale = f32_set(0x1p20f);
+    if (divide) x = f32_div(x, temperature); // by 1 it changes nothing
+    F32x16 y = f32_mul(f32_exp(x), scale), whole = f32_truncate(y);
+    F32x16 rest = f32_truncate(f32_mul(f32_sub(y, whole), scale));
+    return (Weights){f32_to_i32(whole), f32_to_i32(rest)};
 }
 
-// A weight of 40 bits is two whole numbers of 20, exact in floats and in sums of int32.
 static void weigh_blocks(uint64_t *sums, const float *logits, size_t count, float max,
                          float temperature) {
     float room[SAMPLE_BLOCK];
-    int32_t lanes[2][LANES];
-    F32x16 m = f32_set(max), t = f32_set(temperature), scale = f32_set(0x1p20f);
+    int32_t high[LANES], low[LANES];
+    F32x16 m = f32_set(max), t = f32_set(temperature);
     for (size_t b = 0; b * SAMPLE_BLOCK < count; b++) {
         const float *x = block(room, logits, count, b);
-        I32x16 high = i32_zero(), low = i32_zero();
+        Weights sum = {i32_zero(), i32_zero()};
         for (int i = 0; i < STEPS; i++) {
-            F32x16 e = f32_exp(f32_div(f32_sub(f32_load(x + i * LANES), m), t));
-            F32x16 y = f32_mul(e, scale), whole = floor_of(y);
-            F32x16 rest = floor_of(f32_mul(f32_sub(y, whole), scale));
-            high = i32_add(high, f32_to_i32(whole));
-            low = i32_add(low, f32_to_i32(rest));
+            Weights w = weigh(f32_load(x + i * LANES), m, t, temperature != 1.0f);
+            sum.high = i32_add(sum.high, w.high);
+            sum.low = i32_add(sum.low, w.low);
         }
-        i32_store(lanes[0], high);
-        i32_store(lanes[1], low);
+        i32_store(high, sum.high);
+        i32_store(low, sum.low);
         sums[b] = 0;
         for (int i = 0; i < LANES; i++)
-            sums[b] += ((uint64_t)lanes[0][i] << 20) + (uint64_t)lanes[1][i];
+            sums[b] += ((uint64_t)high[i] << 20) + (uint64_t)low[i];
+    }
+}
+
+static void weigh_ids(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
+                      float max, float temperature) {
+    float x[LANES] = {0};
+    int32_t high[LANES], low[LANES];
+    for (size_t i = 0; i < n; i += LANES) {
+        size_t some = n - i < LANES ? n - i : LANES;
+        for (size_t j = 0; j < some; j++)
+            x[j] = logits[ids[i + j]];
+        Weights w = weigh(f32_load(x), f32_set(max), f32_set(temperature), temperature != 1.0f);
+        i32_store(high, w.high);
+        i32_store(low, w.low);
+        for (size_t j = 0; j < some; j++)
+            weights[i + j] = ((uint64_t)high[j] << 20) + (uint64_t)low[j];
     }
 }
 
@@ -87,4 +107,5 @@ const SampleKernels ISA_NAME(sample_kernels) = {
     .scan = scan_blocks,
     .weigh = weigh_blocks,
     .gather = gather_ids,
+    .weights = weigh_ids,
 };
