@@ -398,4 +398,10 @@ Test(kv, says_what_it_takes) {
     size_t full = kv_bytes(&shape);
     shape.type = KV_F16;
     CHECK(kv_bytes(&shape) <= full * 6 / 10, "%zu of %zu", kv_bytes(&shape), full);
+    shape = (KvShape){1024, 1 << 20, 8, 128, 1 << 22, KV_F32}; // 2^65 bytes
+    CHECK(kv_bytes(&shape) == SIZE_MAX, "%zu", kv_bytes(&shape));
+    Device *device = test_device(1, PRECISION_F32);
+    CHECK(!kv_open(device, &shape), "that much memory?");
+    CHECK_INT(device_error(device)->code, ERROR_MEMORY);
+    device_close(device);
 }

@@ -22,9 +22,14 @@ static size_t kv_index(const KvShape *s, int layer, int sequence, int kv_head, i
     return (head * (size_t)s->max_seq_len + (size_t)position) * (size_t)s->head_dim;
 }
 
-// Keys and values of everything: (layers, sequences, heads) x (positions, head_dim) x 2.
+// Keys and values of everything: (layers, sequences, heads) x (positions, head_dim) x 2. SIZE_MAX
+// where that is more than can be counted.
 size_t kv_bytes(const KvShape *s) {
-    return 2 * kv_index(s, s->n_layers, 0, 0, 0) * element_bytes(s);
+    const int factors[] = {s->n_layers, s->n_sequences, s->n_kv_heads, s->max_seq_len, s->head_dim};
+    size_t bytes = 2 * element_bytes(s);
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (__builtin_mul_overflow(bytes, (size_t)factors[i], &bytes)) return SIZE_MAX;
+    return bytes;
 }
 
 Kv *kv_open(Device *device, const KvShape *shape) {
