@@ -269,7 +269,7 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
     path_in(path, directory, "model.safetensors");
     check_refused(path, ERROR_FILE, "there is no config.json");
     unlink(path);
-    check_refused(directory, ERROR_FILE, "a directory without model.safetensors");
+    check_refused(directory, ERROR_IO, "a directory without model.safetensors");
 }
 
 Test(hf_checkpoint, tensors_that_no_role_wants_are_listed_or_refused) {

@@ -273,9 +273,13 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
         (!is_file && (!file_exists(&single, &folder, SINGLE_NAME, error) ||
                       !file_exists(&sharded, &folder, INDEX_NAME, error))))
         return false;
-    if (!single && !sharded)
-        return error_set(error, ERROR_FILE, "a directory without %s or %s", SINGLE_NAME,
-                         INDEX_NAME);
+    if (!single && !sharded) {
+        bool config;
+        if (!file_exists(&config, &folder, "config.json", error)) return false;
+        // Nothing of a model at all: the wrong path, not a bad model.
+        return error_set(error, config ? ERROR_FILE : ERROR_IO, "a directory without %s or %s",
+                         SINGLE_NAME, INDEX_NAME);
+    }
     if (!read_configs(&folder, error)) return false;
     return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
                    : read_index(&folder, error)) &&

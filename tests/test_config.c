@@ -1,0 +1,177 @@
+// config_finish: every range on both sides, and what is derived.
+#include "tests/test.h"
+#include "weights/config.h"
+
+#include <float.h>
+
+// A small Config in which nothing is wrong.
+static Config *sound(void) {
+    Config *c = malloc(sizeof *c);
+    if (!c) abort();
+    config_init(c);
+    c->dim = 64;
+    c->hidden_dim = 96;
+    c->n_layers = 2;
+    c->n_heads = 8;
+    c->n_kv_heads = 4;
+    c->vocab_size = 100;
+    c->max_seq_len = 128;
+    return c;
+}
+
+// Sets one int field (by its offset) to a value and says whether config_finish takes it.
+static bool takes_int(size_t field, int value, Error *error) {
+    Config *c = sound();
+    if (field == offsetof(Config, n_heads)) c->head_dim = 8; // no longer dim / n_heads
+    *(int *)((char *)c + field) = value;
+    if (field == offsetof(Config, n_heads)) c->n_kv_heads = 1;
+    *error = (Error){0};
+    bool taken = config_finish(c, error);
+    free(c);
+    return taken;
+}
+
+Test(config, int_ranges_hold_on_both_sides) {
+    static const struct {
+        const char *name;
+        size_t field;
+        int low, high;
+    } FIELDS[] = {
+        {"dim", offsetof(Config, dim), 16, LIMIT_DIM}, // two channels per head
+        {"hidden_dim", offsetof(Config, hidden_dim), 1, LIMIT_DIM},
+        {"n_layers", offsetof(Config, n_layers), 1, LIMIT_LAYERS},
+        {"n_heads", offsetof(Config, n_heads), 1, LIMIT_HEADS},
+        {"vocab_size", offsetof(Config, vocab_size), 1, LIMIT_VOCAB},
+        {"max_seq_len", offsetof(Config, max_seq_len), 1, LIMIT_CONTEXT},
+        {"n_heads * head_dim", offsetof(Config, head_dim), 2, LIMIT_DIM / 8},
+        {"rope_dim", offsetof(Config, rope_dim), 2, 8},
+        {"window", offsetof(Config, layers[1].window), 0, LIMIT_CONTEXT},
+        {"n_eos_ids", offsetof(Config, n_eos_ids), 0, LIMIT_EOS_IDS},
+    };
+    Error error;
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        CHECK(takes_int(FIELDS[i].field, FIELDS[i].low, &error), "%s", error.message);
+        CHECK(!takes_int(FIELDS[i].field, FIELDS[i].low - 1, &error), "%s", FIELDS[i].name);
+        CHECK(takes_int(FIELDS[i].field, FIELDS[i].high, &error), "%s", error.message);
+        CHECK(!takes_int(FIELDS[i].field, FIELDS[i].high + 1, &error), "%s", FIELDS[i].name);
+        CHECK(error.code == ERROR_FILE && strstr(error.message, FIELDS[i].name), "%s",
+              error.message);
+        CHECK(!takes_int(FIELDS[i].field, -1, &error), "%s", FIELDS[i].name);
+        CHECK(!takes_int(FIELDS[i].field, INT32_MIN, &error), "%s", FIELDS[i].name);
+    }
+}
+
+static bool takes_float(size_t field, float value, Error *error) {
+    Config *c = sound();
+    c->rope.scaling = ROPE_LLAMA3; // so that all of its numbers count
+    c->rope.factor = 8;
+    c->rope.low_freq_factor = 1;
+    c->rope.high_freq_factor = 4;
+    c->rope.original_max_seq_len = 64;
+    *(float *)((char *)c + field) = value;
+    *error = (Error){0};
+    bool taken = config_finish(c, error);
+    free(c);
+    return taken;
+}
+
+Test(config, floats_are_finite_and_in_range) {
+    static const struct {
+        const char *name;
+        size_t field;
+        float low, below, high;
+    } FIELDS[] = {
+        {"norm_eps", offsetof(Config, norm_eps), 0, -1e-9f, FLT_MAX},
+        {"embedding_scale", offsetof(Config, embedding_scale), 1e-9f, 0, 1e9f},
+        {"logit_softcap", offsetof(Config, logit_softcap), 0, -1, 1e9f},
+        {"attention_scale", offsetof(Config, attention_scale), 0, -1, 1e9f},
+        {"rope theta", offsetof(Config, rope.theta), 1, 0.5f, 1e18f},
+        {"rope factor", offsetof(Config, rope.factor), 1e-3f, 0, 1e6f},
+        {"rope low_freq_factor", offsetof(Config, rope.low_freq_factor), 1e-3f, 0, 3.9f},
+        {"rope high_freq_factor", offsetof(Config, rope.high_freq_factor), 1.1f, 1, 1e6f},
+    };
+    Error error;
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        CHECK(takes_float(FIELDS[i].field, FIELDS[i].low, &error), "%s", error.message);
+        CHECK(takes_float(FIELDS[i].field, FIELDS[i].high, &error), "%s", error.message);
+        const float bad[] = {FIELDS[i].below, NAN, INFINITY, -INFINITY};
+        for (int b = 0; b < 4; b++) {
+            CHECK(!takes_float(FIELDS[i].field, bad[b], &error), "%s %g", FIELDS[i].name,
+                  (double)bad[b]);
+            CHECK(error.code == ERROR_FILE && strstr(error.message, "got"), "%s", error.message);
+        }
+    }
+}
+
+Test(config, heads_divide) {
+    Config *c = sound();
+    Error error = {0};
+    c->n_kv_heads = 3;
+    CHECK(!config_finish(c, &error));
+    CHECK_STRING(error.message, "n_heads: got 8, wanted a multiple of n_kv_heads (3)");
+    free(c);
+    c = sound();
+    c->dim = 65;
+    error = (Error){0};
+    CHECK(!config_finish(c, &error));
+    CHECK_STRING(error.message, "dim: got 65, wanted a multiple of n_heads (8)");
+    free(c);
+}
+
+Test(config, derived_sizes_follow_head_dim) {
+    Config *c = sound();
+    c->head_dim = 10; // not dim / n_heads
+    CHECK(config_finish(c, NULL));
+    CHECK(c->q_dim == 80 && c->kv_dim == 40 && c->rope_dim == 10);
+    CHECK_NEAR(c->layers[0].attention_scale, 0.31622777, 1e-7);
+    free(c);
+    c = sound();
+    c->attention_scale = 0.25f;
+    c->layers[1].attention_scale = 0.5f;
+    CHECK(config_finish(c, NULL));
+    CHECK(c->layers[0].attention_scale == 0.25f && c->layers[1].attention_scale == 0.5f);
+    free(c);
+}
+
+Test(config, learned_positions_need_no_rope) {
+    Config *c = sound();
+    c->position = POSITION_LEARNED;
+    c->head_dim = 9;
+    c->rope.theta = 0;
+    CHECK(config_finish(c, NULL));
+    CHECK_INT(c->rope_dim, 0);
+    free(c);
+}
+
+Test(config, local_rope_counts_only_where_it_is_used) {
+    Config *c = sound();
+    c->rope_local.theta = 0;
+    CHECK(config_finish(c, NULL));
+    c->layers[1].local_rope = true;
+    CHECK(!config_finish(c, NULL));
+    free(c);
+}
+
+Test(config, longrope_needs_its_factors) {
+    Config *c = sound();
+    Error error = {0};
+    c->rope.scaling = ROPE_LONGROPE;
+    c->rope.original_max_seq_len = 64;
+    CHECK(!config_finish(c, &error) && strstr(error.message, "longrope"));
+    const float factors[4] = {1, 1, 2, 2};
+    c->rope.long_factor = c->rope.short_factor = factors;
+    CHECK(config_finish(c, NULL));
+    free(c);
+}
+
+Test(config, ids_outside_the_vocabulary_are_absent) {
+    Config *c = sound();
+    c->bos_id = 100;
+    c->n_eos_ids = 4;
+    c->eos_ids[0] = -1, c->eos_ids[1] = 99, c->eos_ids[2] = 100, c->eos_ids[3] = 7;
+    CHECK(config_finish(c, NULL));
+    CHECK_INT(c->bos_id, -1);
+    CHECK_INT(c->n_eos_ids, 2);
+    CHECK(c->eos_ids[0] == 99 && c->eos_ids[1] == 7);
+    free(c);
+}
