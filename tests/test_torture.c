@@ -2,6 +2,7 @@
 // command must end with the right exit code and one line, or, where it can do without, with the
 // same output as ever. tests/faults/faults.c makes the calls fail.
 #include "tests/support/gguf_writer.h"
+#include "tests/support/llama2c_writer.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/test.h"
 
@@ -106,6 +107,16 @@ static const char *tiny_gguf(void) {
     return path;
 }
 
+static const char *tiny_directory(void) {
+    const char *directory = test_temporary("tiny");
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    write_hugging_face(directory, bin, size);
+    free(bin);
+    return directory;
+}
+
 #define WALK(kind_, other_, ...)                                                                   \
     do {                                                                                           \
         const char *const argv_[] = {TEST_RUN, __VA_ARGS__, NULL};                                 \
@@ -130,6 +141,12 @@ Test(torture, memory_of_tokenize) {
     WALK("memory", 0, "tokenize", tiny_gguf(), "-i", "a b a");
 }
 
+// jansson's own memory too; at several places it takes an allocation that failed for bad JSON.
+Test(torture, memory_of_a_directory) {
+    WALK("memory", 0, "generate", tiny_directory(), "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
+         "1,3,4", "--ids", "--max-tokens", "2");
+}
+
 // A call that fails leaves the cause to errno: cannot open, cannot map, cannot write are all
 // exit 4.
 Test(torture, files_of_generate) {
@@ -138,4 +155,9 @@ Test(torture, files_of_generate) {
 
 Test(torture, files_of_inspect) {
     WALK("files", 4, "inspect", tiny_gguf());
+}
+
+Test(torture, files_of_a_directory) {
+    WALK("files", 4, "generate", tiny_directory(), "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
+         "1,3,4", "--ids", "--max-tokens", "2");
 }

@@ -3,7 +3,9 @@
 
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16};
@@ -59,20 +61,49 @@ static bool scan_text(const char *text, size_t size, const JsonLimits *limits, E
     return true;
 }
 
-// What jansson says of a text that begins at `offset` of the one that the message is about.
-static bool report(const json_error_t *cause, size_t offset, Error *error) {
-    if (json_error_code(cause) == json_error_out_of_memory)
-        return error_set(error, ERROR_MEMORY, "out of memory for JSON");
+// ---- memory ----
+
+// Where memory runs out inside jansson, it takes that for a wrong text or, worse, drops a byte of a
+// string and goes on. So our allocator remembers; and since jansson gives it no context to remember
+// in, this is one of the two places that cannot do without a global (the other is mapping.c).
+static _Thread_local bool memory_failed;
+static pthread_once_t installed = PTHREAD_ONCE_INIT;
+
+static void *allocate(size_t size) {
+    void *memory = malloc(size);
+    if (!memory) memory_failed = true;
+    return memory;
+}
+
+static void install_allocator(void) {
+    json_set_alloc_funcs(allocate, free);
+}
+
+static void watch_memory(void) {
+    pthread_once(&installed, install_allocator);
+    memory_failed = false;
+}
+
+// Returns `root`, what jansson made since watch_memory, or NULL with the message. The text begins
+// at `offset` of the one that the user knows.
+static json_t *checked(json_t *root, const json_error_t *cause, size_t offset, Error *error) {
+    if (memory_failed) {
+        json_decref(root);
+        error_set(error, ERROR_MEMORY, "out of memory for JSON");
+        return NULL;
+    }
+    if (root) return root;
     size_t position = offset + (size_t)(cause->position > 0 ? cause->position : 0);
-    return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %s", position, cause->text);
+    error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %s", position, cause->text);
+    return NULL;
 }
 
 json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error) {
     if (!scan_text(text, size, limits, error)) return NULL;
     json_error_t cause;
+    watch_memory();
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
-    if (!root) report(&cause, 0, error);
-    return root;
+    return checked(root, &cause, 0, error);
 }
 
 // ---- members of a large object ----
@@ -143,8 +174,10 @@ static size_t feed(void *buffer, size_t room, void *context) {
 static bool parse_member(JsonMembers *m, size_t end, Error *error) {
     json_error_t cause;
     Wrapped wrapped = {.text = m->text + m->pos, .size = end - m->pos};
-    m->held = json_load_callback(feed, &wrapped, JSON_REJECT_DUPLICATES, &cause);
-    if (!m->held) return report(&cause, m->pos - 1, error);
+    watch_memory();
+    json_t *held = json_load_callback(feed, &wrapped, JSON_REJECT_DUPLICATES, &cause);
+    m->held = checked(held, &cause, m->pos - 1, error);
+    if (!m->held) return false;
     if (json_object_size(m->held) != 1)
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a member is missing", end);
     void *member = json_object_iter(m->held);
