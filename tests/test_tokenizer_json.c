@@ -1,11 +1,9 @@
-// Tokenizer files of text: tokenizer.json, vocab.json with merges.txt, tiktoken's lines; and how a
-// path becomes a tokenizer. Every refusal stands beside an accepted twin.
+// tokenizer.json, of the byte-level kind and of the one with byte fallback. Every refusal stands
+// beside an accepted twin.
+#include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/byte_alphabet.h"
-#include "tokenizer/tokenizer.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #define SPACE "\xe2\x96\x81" // U+2581
 
@@ -45,20 +43,9 @@ static const char FALLBACK[] =
 
 // ---- helpers ----
 
-static Tokenizer *open_path(const char *path, Error *error) {
-    TokenizerSource source = {.path = path};
-    return tokenizer_open(&source, error);
-}
-
-static Tokenizer *open_text(const char *name, const void *text, size_t size, Error *error) {
-    const char *path = test_temporary(name);
-    test_write_file(path, text, size);
-    return open_path(path, error);
-}
-
 static Tokenizer *open_good(const char *text) {
     Error error = {0};
-    Tokenizer *t = open_text("good.json", text, strlen(text), &error);
+    Tokenizer *t = test_open_tokenizer_text("good.json", text, strlen(text), &error);
     if (!t) TEST_FAIL("%s", error.message);
     return t;
 }
@@ -72,19 +59,6 @@ static char *replaced(const char *text, const char *from, const char *to) {
     return out;
 }
 
-static void check_ids(Tokenizer *t, const char *text, bool special, const int *wanted) {
-    IdList ids = {0};
-    Error error = {0};
-    CHECK(tokenizer_encode(t, &ids, text, strlen(text), special, &error));
-    size_t n = 0;
-    for (; wanted[n] >= 0; n++)
-        CHECK(n < ids.count && ids.ids[n] == wanted[n], "\"%s\": id %zu is %d, wanted %d", text, n,
-              n < ids.count ? ids.ids[n] : -1, wanted[n]);
-    CHECK(ids.count == n, "\"%s\": %zu ids, wanted %zu", text, ids.count, n);
-    id_list_free(&ids);
-}
-#define IDS(...) ((const int[]){__VA_ARGS__, -1})
-
 typedef struct Change {
     const char *from, *to;
     const char *cause; // in the message; NULL: accepted
@@ -95,7 +69,7 @@ static void check_changes(const char *text, const Change *changes, size_t count)
         const Change *c = &changes[i];
         Error error = {0};
         char *changed = replaced(text, c->from, c->to);
-        Tokenizer *t = open_text("changed.json", changed, strlen(changed), &error);
+        Tokenizer *t = test_open_tokenizer_text("changed.json", changed, strlen(changed), &error);
         if (!c->cause) {
             CHECK(t, "%s -> %s: %s", c->from, c->to, error.message);
         } else {
@@ -115,7 +89,7 @@ static void check_changes(const char *text, const Change *changes, size_t count)
 static void check_cuts(const char *name, const char *text, size_t size) {
     for (size_t length = 0; length < size; length++) {
         Error error = {0};
-        Tokenizer *t = open_text(name, text, length, &error);
+        Tokenizer *t = test_open_tokenizer_text(name, text, length, &error);
         CHECK(!t, "%zu of %zu bytes were accepted", length, size);
         CHECK_INT(error.code, ERROR_FILE);
     }
@@ -127,9 +101,9 @@ Test(tokenizer_json, reads_a_byte_level_file) {
     Tokenizer *t = open_good(BYTE_LEVEL);
     CHECK_INT(tokenizer_size(t), 7);
     CHECK_STRING(tokenizer_description(t), "byte-level BPE, pattern gpt2");
-    check_ids(t, "abcab", false, IDS(4, 3));
-    check_ids(t, "a<think>b<|x|>", true, IDS(0, 6, 1, 5));
-    check_ids(t, "<think><|x|>", false, IDS(6)); // none of the other letters is a token
+    test_check_ids(t, "abcab", false, IDS(4, 3));
+    test_check_ids(t, "a<think>b<|x|>", true, IDS(0, 6, 1, 5));
+    test_check_ids(t, "<think><|x|>", false, IDS(6)); // none of the other letters is a token
     CHECK_INT(tokenizer_type(t, 5), TOKEN_CONTROL);
     CHECK_INT(tokenizer_type(t, 6), TOKEN_USER_DEFINED);
     CHECK_INT(tokenizer_bos(t), -1);
@@ -274,7 +248,7 @@ Test(tokenizer_json, refuses_text_that_is_no_json) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Error error = {0};
-        Tokenizer *t = open_text("bad.json", rows[i].text, rows[i].size, &error);
+        Tokenizer *t = test_open_tokenizer_text("bad.json", rows[i].text, rows[i].size, &error);
         CHECK(!t && error.code == ERROR_FILE, "row %zu: exit code %d", i, error.code);
         CHECK(strstr(error.message, rows[i].cause), "row %zu: \"%s\", wanted \"%s\"", i,
               error.message, rows[i].cause);
@@ -291,7 +265,7 @@ Test(tokenizer_json, refuses_deep_nesting_in_a_flat_stack) {
         n += sizeof step - 1;
     }
     Error error = {0};
-    CHECK(!open_text("deep.json", text, n, &error));
+    CHECK(!test_open_tokenizer_text("deep.json", text, n, &error));
     CHECK(error.code == ERROR_FILE && strstr(error.message, "nested deeper than 64"), "%s",
           error.message);
     free(text);
@@ -318,7 +292,7 @@ Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
         struct rusage before, after;
         getrusage(RUSAGE_SELF, &before);
         Error error = {0};
-        CHECK(!open_text("many.json", text, n, &error));
+        CHECK(!test_open_tokenizer_text("many.json", text, n, &error));
         getrusage(RUSAGE_SELF, &after);
         long bound = 32 * 1024 + 8 * (long)(size / 1024), used = after.ru_maxrss - before.ru_maxrss;
         CHECK(used < bound, "%s: %ld KiB, bound %ld", values[v], used, bound);
@@ -333,15 +307,15 @@ Test(tokenizer_json, reads_a_byte_fallback_file) {
     size_t length;
     CHECK_INT(tokenizer_bos(t), 1);
     CHECK(tokenizer_adds_bos(t));
-    check_ids(t, "ab", false, IDS(9)); // _ a b: a b first, then _ ab
-    check_ids(t, "ab ab", false, IDS(9, 9));
-    check_ids(t, " a", false, IDS(2, 8)); // __a: _ a has the lower rank
-    check_ids(t, "  b", false, IDS(10, 2, 4));
-    check_ids(t, "\xc3\xa9", false, IDS(2, 5, 6));
-    check_ids(t, "b\xc3", false, IDS(2, 4, 5));   // half a character is bytes too
-    check_ids(t, "bzzb", false, IDS(2, 4, 0, 4)); // z has no byte token: unknown, fused
-    check_ids(t, "<s>b", false, IDS(2, 0, 4));    // < s > are unknown
-    check_ids(t, "<s>b", true, IDS(1, 2, 4));
+    test_check_ids(t, "ab", false, IDS(9)); // _ a b: a b first, then _ ab
+    test_check_ids(t, "ab ab", false, IDS(9, 9));
+    test_check_ids(t, " a", false, IDS(2, 8)); // __a: _ a has the lower rank
+    test_check_ids(t, "  b", false, IDS(10, 2, 4));
+    test_check_ids(t, "\xc3\xa9", false, IDS(2, 5, 6));
+    test_check_ids(t, "b\xc3", false, IDS(2, 4, 5));   // half a character is bytes too
+    test_check_ids(t, "bzzb", false, IDS(2, 4, 0, 4)); // z has no byte token: unknown, fused
+    test_check_ids(t, "<s>b", false, IDS(2, 0, 4));    // < s > are unknown
+    test_check_ids(t, "<s>b", true, IDS(1, 2, 4));
     CHECK(!memcmp(tokenizer_piece(t, 9, false, false, &length), " ab", 3) && length == 3);
     CHECK(!memcmp(tokenizer_piece(t, 9, true, false, &length), "ab", 2) && length == 2);
     CHECK(!memcmp(tokenizer_piece(t, 5, false, false, &length), "\xc3", 1) && length == 1);
@@ -354,17 +328,17 @@ Test(tokenizer_json, knows_the_ways_to_prefix_a_space) {
         "\",\"prepend_scheme\":\"first\",\"split\":false}";
     char *plain = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
     Tokenizer *t = open_good(plain);
-    check_ids(t, "ab ab", false, IDS(7, 9)); // Gemma: no prefix
+    test_check_ids(t, "ab ab", false, IDS(7, 9)); // Gemma: no prefix
     tokenizer_close(t);
     char *first = replaced(plain, "\"pre_tokenizer\":null", METASPACE);
     t = open_good(first);
-    check_ids(t, "ab", false, IDS(9));
-    check_ids(t, " ab", false, IDS(9)); // it begins with a space already
-    check_ids(t, "<s>ab", true, IDS(1, 7));
+    test_check_ids(t, "ab", false, IDS(9));
+    test_check_ids(t, " ab", false, IDS(9)); // it begins with a space already
+    test_check_ids(t, "<s>ab", true, IDS(1, 7));
     tokenizer_close(t);
     char *always = replaced(first, "\"first\"", "\"always\"");
     t = open_good(always);
-    check_ids(t, "<s>ab", true, IDS(1, 9));
+    test_check_ids(t, "<s>ab", true, IDS(1, 9));
     tokenizer_close(t);
     free(plain);
     free(first);
@@ -397,204 +371,7 @@ Test(tokenizer_json, refuses_other_ways_with_spaces) {
     CHECK_CHANGES(FALLBACK, rows);
 }
 
-// ---- vocab.json and merges.txt ----
-
-static const char VOCAB[] = "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<|endoftext|>\":5}";
-static const char MERGES[] = "#version: 0.2\na b\nab c\n";
-
-// Puts the pair into a directory of its own and opens the directory.
-static Tokenizer *open_pair(const char *vocab, const char *merges, Error *error) {
-    char directory[400], path[450];
-    snprintf(directory, sizeof directory, "%s", test_temporary("pair"));
-    mkdir(directory, 0700);
-    snprintf(path, sizeof path, "%s/merges.txt", directory);
-    test_write_file(path, merges, strlen(merges));
-    snprintf(path, sizeof path, "%s/vocab.json", directory);
-    test_write_file(path, vocab, strlen(vocab));
-    return open_path(directory, error);
-}
-
-Test(vocab_merges, reads_the_pair) {
-    Error error = {0};
-    Tokenizer *t = open_pair(VOCAB, MERGES, &error);
-    if (!t) TEST_FAIL("%s", error.message);
-    check_ids(t, "abcab", false, IDS(4, 3));
-    check_ids(t, "a<|endoftext|>", true, IDS(0, 5));
-    check_ids(t, "a<|endoftext|>", false, IDS(0)); // no letter of it is a token but none
-    CHECK_INT(tokenizer_type(t, 5), TOKEN_CONTROL);
-    CHECK_INT(tokenizer_type(t, 4), TOKEN_NORMAL);
-    CHECK_INT(tokenizer_bos(t), -1);
-    int32_t stop;
-    CHECK(tokenizer_stops(t, &stop, 1) == 1 && stop == 5);
-    tokenizer_close(t);
-}
-
-Test(vocab_merges, takes_lines_as_they_come_and_refuses_broken_ones) {
-    static const struct {
-        const char *merges, *cause;
-    } rows[] = {
-        {"#version: 0.2\r\na b\r\nab c\r\n", NULL},
-        {"a b\nab c", NULL},
-        {"#version: 0.2", NULL},
-        {"#version: 0.2\n", NULL},
-        {"#version: 0.2\na b\n\nab c\n", "merges.txt line 3: merge 1"},
-        {"#version: 0.2\na b\nabc\n", "merges.txt line 3: merge 1: \"abc\""},
-        {"#version: 0.2\na z\n", "merges.txt line 2: merge 0: \"a\" + \"z\""},
-        {"a b\na b\n", "merges.txt line 2: merge 1: \"a\" + \"b\": the same pair"},
-        {"a b\n#version: 0.2\n", "merges.txt line 2"},
-        {"a  b\n", "merges.txt line 1"},
-        {" b\n", "merges.txt line 1"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        Error error = {0};
-        Tokenizer *t = open_pair(VOCAB, rows[i].merges, &error);
-        CHECK(!t == (rows[i].cause != NULL), "row %zu: %s", i, error.message);
-        if (rows[i].cause) {
-            CHECK_INT(error.code, ERROR_FILE);
-            CHECK(strstr(error.message, rows[i].cause), "row %zu: \"%s\"", i, error.message);
-        }
-        tokenizer_close(t);
-    }
-    Error error = {0};
-    CHECK(!open_pair("{\"a\":0,\"b\":2}", MERGES, &error));
-    CHECK(strstr(error.message, "vocab.json: id of \"b\": 2 is outside 0 .. 1"), "%s",
-          error.message);
-}
-
-Test(vocab_merges, every_cut_is_refused_or_means_fewer_merges) {
-    for (size_t length = 0; length < strlen(VOCAB); length++) {
-        char *vocab = strndup(VOCAB, length);
-        Error error = {0};
-        CHECK(!open_pair(vocab, MERGES, &error), "%zu bytes were accepted", length);
-        CHECK_INT(error.code, ERROR_FILE);
-        free(vocab);
-    }
-    for (size_t length = 1; length < strlen(MERGES); length++) {
-        char *merges = strndup(MERGES, length);
-        Error error = {0};
-        Tokenizer *t = open_pair(VOCAB, merges, &error);
-        CHECK(t || error.code == ERROR_FILE);
-        tokenizer_close(t);
-        free(merges);
-    }
-}
-
-// ---- tiktoken's lines ----
-
-Test(tiktoken, reads_lines_of_base64_and_rank) {
-    Error error = {0};
-    static const char text[] = "YQ== 0\nYg== 1\nYWI= 2\nYWJh 3\n/w== 4\n"; // a b ab aba \xff
-    Tokenizer *t = open_text("tokenizer.model", text, strlen(text), &error);
-    if (!t) TEST_FAIL("%s", error.message);
-    check_ids(t, "aba", false, IDS(3));
-    check_ids(t, "abab", false, IDS(2, 2));
-    check_ids(t, "ababa", false, IDS(2, 3)); // ab has the lowest rank, twice; then ab + a
-    check_ids(t, "b\xff", false, IDS(1, 4));
-    tokenizer_close(t);
-}
-
-Test(tiktoken, refuses_broken_lines) {
-    static const struct {
-        const char *text, *cause;
-    } rows[] = {
-        {"YQ== 0\r\nYg== 1", NULL},
-        {"YQ== 1\n", "line 1: wanted base64, a space and 0, got \"YQ== 1\""},
-        {"YQ== 0\nYg== 0\n", "line 2: wanted base64, a space and 1"},
-        {"YQ== 0\nYg==\n", "line 2"},
-        {"YQ== 0\n\n", "line 2"},
-        {"YQ== 0\nYg= 1\n", "line 2"},
-        {"YQ== 0\nY=g= 1\n", "line 2"},
-        {"YQ== 0\nY*== 1\n", "line 2"},
-        {"YQ== 0\n==== 1\n", "line 2"},
-        {"YQ== 0\nYg== 1 \n", "line 2"},
-        {"YQ== 0\nYg== 01\n", "line 2"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        Error error = {0};
-        Tokenizer *t = open_text("tokenizer.model", rows[i].text, strlen(rows[i].text), &error);
-        CHECK(!t == (rows[i].cause != NULL), "row %zu: %s", i, error.message);
-        if (rows[i].cause)
-            CHECK(error.code == ERROR_FILE && strstr(error.message, rows[i].cause),
-                  "row %zu: \"%s\"", i, error.message);
-        tokenizer_close(t);
-    }
-}
-
-static size_t write_base64(char *out, const uint8_t *bytes, size_t n) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *start = out;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t b = (uint32_t)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] : 0u) << 8 |
-                     (i + 2 < n ? bytes[i + 2] : 0u);
-        *out++ = digits[b >> 18];
-        *out++ = digits[b >> 12 & 63];
-        *out++ = i + 1 < n ? digits[b >> 6 & 63] : '=';
-        *out++ = i + 2 < n ? digits[b & 63] : '=';
-    }
-    return (size_t)(out - start);
-}
-
-// Meta's file has the same tokens as the tokenizer.json, and no merges.
-Test(tiktoken, gives_the_ids_of_llama3s_tokenizer_json) {
-    Error error = {0};
-    Tokenizer *json = open_path(test_data("tokenizers/llama3/tokenizer.json"), &error);
-    if (!json) TEST_FAIL("%s", error.message);
-    char *text = malloc(8 << 20);
-    size_t n = 0;
-    for (int32_t id = 0; id < 128000; id++) {
-        size_t length;
-        const char *piece = tokenizer_piece(json, id, false, false, &length);
-        n += write_base64(text + n, (const uint8_t *)piece, length);
-        n += (size_t)sprintf(text + n, " %d\n", id);
-    }
-    Tokenizer *t = open_text("tokenizer.model", text, n, &error);
-    free(text);
-    if (!t) TEST_FAIL("%s", error.message);
-    CHECK_INT(tokenizer_size(t), tokenizer_size(json));
-    for (int32_t id = 0; id < tokenizer_size(t); id++) {
-        TextSpan a = tokenizer_spelling(t, id), b = tokenizer_spelling(json, id);
-        CHECK(a.length == b.length && !memcmp(a.text, b.text, a.length), "token %d", id);
-        CHECK_INT(tokenizer_type(t, id), tokenizer_type(json, id));
-    }
-    CHECK(tokenizer_bos(t) == 128000 && tokenizer_adds_bos(t) && tokenizer_adds_bos(json));
-    size_t size;
-    char *wiki = test_read_file(test_data("text/wiki.test.raw"), &size);
-    IdList a = {0}, b = {0};
-    CHECK(tokenizer_encode(t, &a, wiki, size, false, &error));
-    CHECK(tokenizer_encode(json, &b, wiki, size, false, &error));
-    CHECK_INT(a.count, b.count);
-    CHECK(!memcmp(a.ids, b.ids, a.count * sizeof *a.ids));
-    id_list_free(&a);
-    id_list_free(&b);
-    free(wiki);
-    tokenizer_close(t);
-    tokenizer_close(json);
-}
-
-// ---- paths ----
-
-Test(tokenizer_path, says_what_is_wrong_with_a_path) {
-    Error error = {0};
-    CHECK(!open_path("/nowhere/tokenizer.json", &error));
-    CHECK(error.code == ERROR_IO && strstr(error.message, "/nowhere/tokenizer.json: "), "%s",
-          error.message);
-    error = (Error){0};
-    char directory[400];
-    snprintf(directory, sizeof directory, "%s", test_temporary("empty"));
-    mkdir(directory, 0700);
-    CHECK(!open_path(directory, &error));
-    CHECK(error.code == ERROR_FILE && strstr(error.message, "in this directory"), "%s",
-          error.message);
-    error = (Error){0};
-    CHECK(!open_text("some.gguf", "GGUF\3\0\0\0", 8, &error));
-    CHECK(error.code == ERROR_FILE && strstr(error.message, "a GGUF is no tokenizer file"), "%s",
-          error.message);
-    error = (Error){0};
-    CHECK(!open_text("vocab.json", VOCAB, strlen(VOCAB), &error));
-    CHECK(error.code == ERROR_FILE && strstr(error.message, "merges.txt"), "%s", error.message);
-}
-
-Test(tokenizer_path, a_pattern_can_be_asked_for) {
+Test(tokenizer_json, a_pattern_can_be_asked_for) {
     Error error = {0};
     const char *path = test_temporary("asked.json");
     test_write_file(path, BYTE_LEVEL, strlen(BYTE_LEVEL));

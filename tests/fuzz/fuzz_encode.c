@@ -1,50 +1,27 @@
 // Any bytes as a prompt: with every splitting pattern they come back as they went in (Qwen's form C
 // aside).
 #include "tests/fuzz/use_tokenizer.h"
-#include "tokenizer/byte_alphabet.h"
+#include "tests/support/made_vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 
-enum { N_PATTERNS = 8, N_MERGES = 8, N_TOKENS = 256 + N_MERGES + 2 };
+enum { N_PATTERNS = 8 };
 
 static const char *const NAMES[N_PATTERNS] = {"gpt2",   "smollm",   "llama3",  "dbrx",
                                               "tekken", "nanochat", "default", "qwen2"};
-static const char *const MERGES[N_MERGES][2] = {{"a b", "ab"},
-                                                {"a a", "aa"},
-                                                {"aa aa", "aaaa"},
-                                                {"\xc4\xa0 \xc4\xa0", "\xc4\xa0\xc4\xa0"},
-                                                {"\xc4\xa0 a", "\xc4\xa0"
-                                                               "a"},
-                                                {"\xc4\x8a \xc4\x8a", "\xc4\x8a\xc4\x8a"},
-                                                {"1 1", "11"},
-                                                {"' s", "'s"}};
+static const char *const MERGES[] = {
+    "a b", "a a", "aa aa", "\xc4\xa0 \xc4\xa0", "\xc4\xa0 a", "\xc4\x8a \xc4\x8a",
+    "1 1", "' s", NULL};
 
 static Tokenizer *open_pattern(const char *name) {
-    static char letters[256][ALPHABET_MAX];
-    TextSpan tokens[N_TOKENS], merges[N_MERGES];
-    uint8_t types[N_TOKENS];
-    memset(types, TOKEN_NORMAL, sizeof types);
-    for (int i = 0; i < 256; i++)
-        tokens[i] = (TextSpan){letters[i], alphabet_letter(letters[i], (uint8_t)i)};
-    for (int i = 0; i < N_MERGES; i++) {
-        merges[i] = (TextSpan){MERGES[i][0], strlen(MERGES[i][0])};
-        tokens[256 + i] = (TextSpan){MERGES[i][1], strlen(MERGES[i][1])};
-    }
-    tokens[N_TOKENS - 2] = (TextSpan){"<s>", 3};
-    types[N_TOKENS - 2] = TOKEN_CONTROL;
-    tokens[N_TOKENS - 1] = (TextSpan){"<u>", 3};
-    types[N_TOKENS - 1] = TOKEN_USER_DEFINED;
-    Vocabulary v = {.model = "gpt2",
-                    .pre = name,
-                    .n_tokens = N_TOKENS,
-                    .tokens = tokens,
-                    .types = types,
-                    .n_merges = N_MERGES,
-                    .merges = merges};
-    TokenizerSource source = {.vocabulary = &v};
+    MadeVocabulary made;
+    made_vocabulary(&made, name, MERGES);
+    made_vocabulary_add(&made, "<s>", 3, TOKEN_CONTROL);
+    made_vocabulary_add(&made, "<u>", 3, TOKEN_USER_DEFINED);
+    TokenizerSource source = {.vocabulary = &made.vocabulary};
     Tokenizer *t = tokenizer_open(&source, NULL);
     if (!t) abort();
     return t;

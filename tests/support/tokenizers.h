@@ -1,0 +1,12 @@
+// What the tests of tokenizers share.
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+Tokenizer *test_open_tokenizer(const char *path, Error *error);
+// The same for a text, written to a temporary file of that name.
+Tokenizer *test_open_tokenizer_text(const char *name, const void *text, size_t size, Error *error);
+
+// Fails the test unless `text` has exactly these ids; wanted: -1 at the end.
+void test_check_ids(Tokenizer *tokenizer, const char *text, bool special, const int *wanted);
+#define IDS(...) ((const int[]){__VA_ARGS__, -1})

@@ -1,0 +1,203 @@
+// vocab.json with merges.txt, tiktoken's lines, and how a path becomes a tokenizer.
+#include "tests/support/tokenizers.h"
+#include "tests/test.h"
+
+#include <sys/stat.h>
+
+// ---- vocab.json and merges.txt ----
+
+static const char VOCAB[] = "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<|endoftext|>\":5}";
+static const char MERGES[] = "#version: 0.2\na b\nab c\n";
+
+// Puts the pair into a directory of its own and opens the directory.
+static Tokenizer *open_pair(const char *vocab, const char *merges, Error *error) {
+    char directory[400], path[450];
+    snprintf(directory, sizeof directory, "%s", test_temporary("pair"));
+    mkdir(directory, 0700);
+    snprintf(path, sizeof path, "%s/merges.txt", directory);
+    test_write_file(path, merges, strlen(merges));
+    snprintf(path, sizeof path, "%s/vocab.json", directory);
+    test_write_file(path, vocab, strlen(vocab));
+    return test_open_tokenizer(directory, error);
+}
+
+Test(vocab_merges, reads_the_pair) {
+    Error error = {0};
+    Tokenizer *t = open_pair(VOCAB, MERGES, &error);
+    if (!t) TEST_FAIL("%s", error.message);
+    test_check_ids(t, "abcab", false, IDS(4, 3));
+    test_check_ids(t, "a<|endoftext|>", true, IDS(0, 5));
+    test_check_ids(t, "a<|endoftext|>", false, IDS(0)); // no letter of it is a token but none
+    CHECK_INT(tokenizer_type(t, 5), TOKEN_CONTROL);
+    CHECK_INT(tokenizer_type(t, 4), TOKEN_NORMAL);
+    CHECK_INT(tokenizer_bos(t), -1);
+    int32_t stop;
+    CHECK(tokenizer_stops(t, &stop, 1) == 1 && stop == 5);
+    tokenizer_close(t);
+}
+
+Test(vocab_merges, takes_lines_as_they_come_and_refuses_broken_ones) {
+    static const struct {
+        const char *merges, *cause;
+    } rows[] = {
+        {"#version: 0.2\r\na b\r\nab c\r\n", NULL},
+        {"a b\nab c", NULL},
+        {"#version: 0.2", NULL},
+        {"#version: 0.2\n", NULL},
+        {"#version: 0.2\na b\n\nab c\n", "merges.txt line 3: merge 1"},
+        {"#version: 0.2\na b\nabc\n", "merges.txt line 3: merge 1: \"abc\""},
+        {"#version: 0.2\na z\n", "merges.txt line 2: merge 0: \"a\" + \"z\""},
+        {"a b\na b\n", "merges.txt line 2: merge 1: \"a\" + \"b\": the same pair"},
+        {"a b\n#version: 0.2\n", "merges.txt line 2"},
+        {"a  b\n", "merges.txt line 1"},
+        {" b\n", "merges.txt line 1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Error error = {0};
+        Tokenizer *t = open_pair(VOCAB, rows[i].merges, &error);
+        CHECK(!t == (rows[i].cause != NULL), "row %zu: %s", i, error.message);
+        if (rows[i].cause) {
+            CHECK_INT(error.code, ERROR_FILE);
+            CHECK(strstr(error.message, rows[i].cause), "row %zu: \"%s\"", i, error.message);
+        }
+        tokenizer_close(t);
+    }
+    Error error = {0};
+    CHECK(!open_pair("{\"a\":0,\"b\":2}", MERGES, &error));
+    CHECK(strstr(error.message, "vocab.json: id of \"b\": 2 is outside 0 .. 1"), "%s",
+          error.message);
+}
+
+Test(vocab_merges, every_cut_is_refused_or_means_fewer_merges) {
+    for (size_t length = 0; length < strlen(VOCAB); length++) {
+        char *vocab = strndup(VOCAB, length);
+        Error error = {0};
+        CHECK(!open_pair(vocab, MERGES, &error), "%zu bytes were accepted", length);
+        CHECK_INT(error.code, ERROR_FILE);
+        free(vocab);
+    }
+    for (size_t length = 1; length < strlen(MERGES); length++) {
+        char *merges = strndup(MERGES, length);
+        Error error = {0};
+        Tokenizer *t = open_pair(VOCAB, merges, &error);
+        CHECK(t || error.code == ERROR_FILE);
+        tokenizer_close(t);
+        free(merges);
+    }
+}
+
+// ---- tiktoken's lines ----
+
+Test(tiktoken, reads_lines_of_base64_and_rank) {
+    Error error = {0};
+    static const char text[] = "YQ== 0\nYg== 1\nYWI= 2\nYWJh 3\n/w== 4\n"; // a b ab aba \xff
+    Tokenizer *t = test_open_tokenizer_text("tokenizer.model", text, strlen(text), &error);
+    if (!t) TEST_FAIL("%s", error.message);
+    test_check_ids(t, "aba", false, IDS(3));
+    test_check_ids(t, "abab", false, IDS(2, 2));
+    test_check_ids(t, "ababa", false, IDS(2, 3)); // ab has the lowest rank, twice; then ab + a
+    test_check_ids(t, "b\xff", false, IDS(1, 4));
+    tokenizer_close(t);
+}
+
+Test(tiktoken, refuses_broken_lines) {
+    static const struct {
+        const char *text, *cause;
+    } rows[] = {
+        {"YQ== 0\r\nYg== 1", NULL},
+        {"YQ== 1\n", "line 1: wanted base64, a space and 0, got \"YQ== 1\""},
+        {"YQ== 0\nYg== 0\n", "line 2: wanted base64, a space and 1"},
+        {"YQ== 0\nYg==\n", "line 2"},
+        {"YQ== 0\n\n", "line 2"},
+        {"YQ== 0\nYg= 1\n", "line 2"},
+        {"YQ== 0\nY=g= 1\n", "line 2"},
+        {"YQ== 0\nY*== 1\n", "line 2"},
+        {"YQ== 0\n==== 1\n", "line 2"},
+        {"YQ== 0\nYg== 1 \n", "line 2"},
+        {"YQ== 0\nYg== 01\n", "line 2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Error error = {0};
+        Tokenizer *t =
+            test_open_tokenizer_text("tokenizer.model", rows[i].text, strlen(rows[i].text), &error);
+        CHECK(!t == (rows[i].cause != NULL), "row %zu: %s", i, error.message);
+        if (rows[i].cause)
+            CHECK(error.code == ERROR_FILE && strstr(error.message, rows[i].cause),
+                  "row %zu: \"%s\"", i, error.message);
+        tokenizer_close(t);
+    }
+}
+
+static size_t write_base64(char *out, const uint8_t *bytes, size_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *start = out;
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t b = (uint32_t)bytes[i] << 16 | (i + 1 < n ? bytes[i + 1] : 0u) << 8 |
+                     (i + 2 < n ? bytes[i + 2] : 0u);
+        *out++ = digits[b >> 18];
+        *out++ = digits[b >> 12 & 63];
+        *out++ = i + 1 < n ? digits[b >> 6 & 63] : '=';
+        *out++ = i + 2 < n ? digits[b & 63] : '=';
+    }
+    return (size_t)(out - start);
+}
+
+// Meta's file has the same tokens as the tokenizer.json, and no merges.
+Test(tiktoken, gives_the_ids_of_llama3s_tokenizer_json) {
+    Error error = {0};
+    Tokenizer *json = test_open_tokenizer(test_data("tokenizers/llama3/tokenizer.json"), &error);
+    if (!json) TEST_FAIL("%s", error.message);
+    char *text = malloc(8 << 20);
+    size_t n = 0;
+    for (int32_t id = 0; id < 128000; id++) {
+        size_t length;
+        const char *piece = tokenizer_piece(json, id, false, false, &length);
+        n += write_base64(text + n, (const uint8_t *)piece, length);
+        n += (size_t)sprintf(text + n, " %d\n", id);
+    }
+    Tokenizer *t = test_open_tokenizer_text("tokenizer.model", text, n, &error);
+    free(text);
+    if (!t) TEST_FAIL("%s", error.message);
+    CHECK_INT(tokenizer_size(t), tokenizer_size(json));
+    for (int32_t id = 0; id < tokenizer_size(t); id++) {
+        TextSpan a = tokenizer_spelling(t, id), b = tokenizer_spelling(json, id);
+        CHECK(a.length == b.length && !memcmp(a.text, b.text, a.length), "token %d", id);
+        CHECK_INT(tokenizer_type(t, id), tokenizer_type(json, id));
+    }
+    CHECK(tokenizer_bos(t) == 128000 && tokenizer_adds_bos(t) && tokenizer_adds_bos(json));
+    size_t size;
+    char *wiki = test_read_file(test_data("text/wiki.test.raw"), &size);
+    IdList a = {0}, b = {0};
+    CHECK(tokenizer_encode(t, &a, wiki, size, false, &error));
+    CHECK(tokenizer_encode(json, &b, wiki, size, false, &error));
+    CHECK_INT(a.count, b.count);
+    CHECK(!memcmp(a.ids, b.ids, a.count * sizeof *a.ids));
+    id_list_free(&a);
+    id_list_free(&b);
+    free(wiki);
+    tokenizer_close(t);
+    tokenizer_close(json);
+}
+
+// ---- paths ----
+
+Test(tokenizer_path, says_what_is_wrong_with_a_path) {
+    Error error = {0};
+    CHECK(!test_open_tokenizer("/nowhere/tokenizer.json", &error));
+    CHECK(error.code == ERROR_IO && strstr(error.message, "/nowhere/tokenizer.json: "), "%s",
+          error.message);
+    error = (Error){0};
+    char directory[400];
+    snprintf(directory, sizeof directory, "%s", test_temporary("empty"));
+    mkdir(directory, 0700);
+    CHECK(!test_open_tokenizer(directory, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "in this directory"), "%s",
+          error.message);
+    error = (Error){0};
+    CHECK(!test_open_tokenizer_text("some.gguf", "GGUF\3\0\0\0", 8, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "a GGUF is no tokenizer file"), "%s",
+          error.message);
+    error = (Error){0};
+    CHECK(!test_open_tokenizer_text("vocab.json", VOCAB, strlen(VOCAB), &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "merges.txt"), "%s", error.message);
+}
