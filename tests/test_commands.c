@@ -515,8 +515,8 @@ Test(commands, the_locale_changes_nothing) {
 // The file loses its second half while the program runs: exit 4 or unaffected, never a signal.
 Test(commands, a_model_cut_short_while_it_runs) {
     TestRun r = run_shell("T=$(mktemp); cp $MODEL $T; chmod u+w $T; "
-                          "$RUN $T -n 0 -i x -q --ignore-eos --no-cache >/dev/null & P=$!; "
-                          "sleep 0.3; truncate -s 600000 $T; wait $P; E=$?; rm $T; exit $E");
+                          "$RUN $T -n 0 -i x -q --ignore-eos >/dev/null & P=$!; "
+                          "sleep 0.1; truncate -s 600000 $T; wait $P; E=$?; rm $T; exit $E");
     CHECK(r.status == 4 || r.status == 0, "exit %d: %s", r.status, r.err);
     if (r.status == 4) CHECK(strstr(r.err, "cut short"), "%s", r.err);
     test_run_free(&r);
