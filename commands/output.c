@@ -76,7 +76,7 @@ bool output_close(Error *error) {
     return error_set(error, ERROR_IO, "standard output: %s", strerror(first_failure));
 }
 
-static bool is_active(uint32_t c) {
+bool is_active_character(uint32_t c) {
     if (c < 0x20) return c != '\n' && c != '\t';
     if (c >= 0x7f && c < 0xa0) return true;      // DEL and C1
     if (c >= 0x202a && c <= 0x202e) return true; // bidirectional overrides
@@ -90,7 +90,7 @@ size_t terminal_filter(char *out, const char *bytes, size_t length) {
     for (size_t i = 0; i < length;) {
         uint32_t c = 0;
         size_t n = utf8_decode(bytes + i, length - i, &c);
-        if (!n || is_active(c)) {
+        if (!n || is_active_character(c)) {
             memcpy(out + used, "\xef\xbf\xbd", 3);
             used += 3;
         } else {

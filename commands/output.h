@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file that is opened later is
 // taken for it. A closed output is opened for reading, so that writing to it fails as it should.
@@ -29,8 +30,10 @@ bool output_good(void);
 // Flushes and closes. False with exit code 4 where anything was lost.
 bool output_close(Error *error);
 
-// Bytes as a terminal may have them, into out[3 * length]: control characters (but \n and \t), C1,
-// DEL, bidirectional overrides and invalid UTF-8 become U+FFFD. Returns the length.
+// Does a terminal act on it? Control characters (but \n and \t), C1, DEL, bidirectional overrides.
+bool is_active_character(uint32_t character);
+// Bytes as a terminal may have them, into out[3 * length]: active characters and invalid UTF-8
+// become U+FFFD. Returns the length.
 size_t terminal_filter(char *out, const char *bytes, size_t length);
 
 // Notes on standard error: one line, after which the program goes on. "run: " comes in front.

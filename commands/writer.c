@@ -20,8 +20,8 @@ static void quoted(const char *bytes, size_t length) {
             output_print("\\%c", c);
         else if (c == '\n')
             output_print("\\n");
-        else if (c < 0x20 || c == 0x7f)
-            output_print("\\u%04x", c);
+        else if (c == '\t' || is_active_character(character))
+            output_print("\\u%04x", character);
         else
             output_bytes(bytes + i, n);
         i += n ? n : 1;

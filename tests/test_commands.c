@@ -1,56 +1,7 @@
 // The program as a child process: what a user and a script rely on. Golden text and ids are
 // llama2.c's own (../shared/data); everything else holds one run against another.
 #include "error.h"
-#include "tests/test.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { MAX_WORDS = 32 };
-
-// Runs the program with the words of `line` (separated by |).
-static TestRun run_input(const char *line, const char *input, size_t size) {
-    static char copy[2000];
-    const char *argv[MAX_WORDS + 1] = {TEST_RUN};
-    int argc = 1;
-    snprintf(copy, sizeof copy, "%s", line);
-    for (char *rest = copy, *word; argc < MAX_WORDS && (word = strsep(&rest, "|"));)
-        argv[argc++] = word;
-    return test_run(argv, input, size);
-}
-
-static TestRun run(const char *format, const char *a, const char *b) {
-    char line[2000];
-    snprintf(line, sizeof line, format, a, b);
-    return run_input(line, NULL, 0);
-}
-
-// Runs a line of shell in which RUN is the program and MODEL the small GGUF.
-static TestRun run_shell(const char *script) {
-    char text[3000];
-    snprintf(text, sizeof text, "RUN=%s; MODEL=%s; %s", TEST_RUN,
-             test_data("stories260K/stories260K.gguf"), script);
-    return test_run((const char *const[]){"sh", "-c", text, NULL}, NULL, 0);
-}
-
-static const char *gguf(void) {
-    return test_data("stories260K/stories260K.gguf");
-}
-
-static void check_status(const TestRun *r, int wanted) {
-    CHECK(r->status == wanted, "exit %d, wanted %d; %s", r->status, wanted, r->err);
-}
-
-// Exit status, nothing on stdout, exactly one line on stderr that contains `because`.
-static void check_refused(TestRun *r, int status, const char *because) {
-    check_status(r, status);
-    CHECK_INT(r->out_size, 0);
-    CHECK(!strncmp(r->err, "run: ", 5), "%s", r->err);
-    CHECK(strchr(r->err, '\n') == r->err + r->err_size - 1, "not one line: %s", r->err);
-    CHECK(r->err_size <= 400, "%zu bytes", r->err_size);
-    CHECK(strstr(r->err, because), "\"%s\" does not say \"%s\"", r->err, because);
-    test_run_free(r);
-}
+#include "tests/support/program.h"
 
 // The text after "key": in one line of JSON, up to the comma or bracket that ends it.
 static const char *json_value(char out[4000], const char *json, const char *key) {
@@ -71,7 +22,7 @@ static const char *json_value(char out[4000], const char *json, const char *key)
 static void check_story(const char *line) {
     size_t size = 0;
     char *wanted = test_read_file(test_data("stories260K/expected_t0_n200.txt"), &size);
-    TestRun r = run_input(line, NULL, 0);
+    TestRun r = program_input(line, NULL, 0);
     check_status(&r, 0);
     CHECK(r.out_size == size && !memcmp(r.out, wanted, size), "%s: got %s", line, r.out);
     test_run_free(&r);
@@ -80,9 +31,9 @@ static void check_story(const char *line) {
 
 Test(commands, gguf_tells_llama2c_story_byte_for_byte) {
     char line[1000];
-    snprintf(line, sizeof line, "%s|-t|0|-n|200", gguf());
+    snprintf(line, sizeof line, "%s|-t|0|-n|200", small_model());
     check_story(line);
-    snprintf(line, sizeof line, "generate|%s|-t|0|-n|200|--precision|f32|-q", gguf());
+    snprintf(line, sizeof line, "generate|%s|-t|0|-n|200|--precision|f32|-q", small_model());
     check_story(line);
 }
 
@@ -99,12 +50,12 @@ Test(commands, a_tokenizer_beside_the_bin_is_found) {
     const char *path = test_temporary("model.bin");
     test_write_file(path, model, size);
     free(model);
-    TestRun alone = run("%s|-t|0|-n|5%s", path, "");
+    TestRun alone = program("%s|-t|0|-n|5%s", path, "");
     check_refused(&alone, ERROR_FILE, "-z");
     char *tokenizer = test_read_file(test_data("stories260K/tok512.bin"), &size);
     test_write_file(test_temporary("tokenizer.bin"), tokenizer, size);
     free(tokenizer);
-    TestRun r = run("%s|-t|0|-n|5|-q%s", path, "");
+    TestRun r = program("%s|-t|0|-n|5|-q%s", path, "");
     check_status(&r, 0);
     CHECK_STRING(r.out, "Once upon a time,\n");
     CHECK_STRING(r.err, "");
@@ -114,28 +65,28 @@ Test(commands, a_tokenizer_beside_the_bin_is_found) {
 // ---- for scripts ----
 
 Test(commands, n_counts_forward_passes_and_max_tokens_new_ones) {
-    TestRun r = run("%s|-t|0|-n|5|-i|Once upon|-q%s", gguf(), "");
+    TestRun r = program("%s|-t|0|-n|5|-i|Once upon|-q%s", small_model(), "");
     CHECK_STRING(r.out, "Once upon a time,\n"); // BOS, then 5 tokens with the prompt's two
     test_run_free(&r);
-    r = run("%s|-t|0|--max-tokens|3|-i|Once upon|-q%s", gguf(), "");
+    r = program("%s|-t|0|--max-tokens|3|-i|Once upon|-q%s", small_model(), "");
     CHECK_STRING(r.out, "Once upon a time,\n");
     test_run_free(&r);
-    r = run("%s|-t|0|-n|1|-i|Once upon|-q%s", gguf(), "");
+    r = program("%s|-t|0|-n|1|-i|Once upon|-q%s", small_model(), "");
     CHECK_STRING(r.out, "Once\n");
     test_run_free(&r);
-    r = run("%s|-t|0|--max-tokens|0|-i|Once upon|-q%s", gguf(), "");
+    r = program("%s|-t|0|--max-tokens|0|-i|Once upon|-q%s", small_model(), "");
     CHECK_STRING(r.out, "Once upon\n");
     test_run_free(&r);
 }
 
 Test(commands, ids_go_in_and_come_out) {
-    TestRun r = run("%s|--prompt-ids|1,403,407|--ids|-t|0|-n|6|-q%s", gguf(), "");
+    TestRun r = program("%s|--prompt-ids|1,403,407|--ids|-t|0|-n|6|-q%s", small_model(), "");
     check_status(&r, 0);
     CHECK_STRING(r.out, "261\n378\n432\n383\n");
     test_run_free(&r);
-    r = run("%s|--prompt-ids|1,512%s", gguf(), "");
+    r = program("%s|--prompt-ids|1,512%s", small_model(), "");
     check_refused(&r, ERROR_USAGE, "512");
-    r = run("%s|--prompt-ids|1,x%s", gguf(), "");
+    r = program("%s|--prompt-ids|1,x%s", small_model(), "");
     check_refused(&r, ERROR_USAGE, "no token id");
 }
 
@@ -149,7 +100,7 @@ Test(commands, json_has_exactly_the_promised_keys) {
                                        "decode_tokens_per_second",
                                        "time_to_first_token_s",
                                        "peak_memory_bytes"};
-    TestRun r = run("%s|-i|Once upon|-t|0|-n|6|--json|-q%s", gguf(), "");
+    TestRun r = program("%s|-i|Once upon|-t|0|-n|6|--json|-q%s", small_model(), "");
     check_status(&r, 0);
     char value[4000];
     CHECK_STRING(json_value(value, r.out, "prompt_ids"), "[1,403,407]");
@@ -171,7 +122,7 @@ Test(commands, json_has_exactly_the_promised_keys) {
 }
 
 static void hash_of(char out[4000], const char *model, const char *more) {
-    TestRun r = run("%s|-i|Once upon a time there was|-t|0|-n|40|--json|-q%s", model, more);
+    TestRun r = program("%s|-i|Once upon a time there was|-t|0|-n|40|--json|-q%s", model, more);
     check_status(&r, 0);
     json_value(out, r.out, "logits_hash");
     test_run_free(&r);
@@ -179,38 +130,38 @@ static void hash_of(char out[4000], const char *model, const char *more) {
 
 Test(commands, the_same_bits_however_it_is_computed) {
     char plain[4000], other[4000];
-    hash_of(plain, gguf(), "");
+    hash_of(plain, small_model(), "");
     static const char *const WAYS[] = {
         "|-j|1", "|-j|2", "|-j|3", "|--no-cache", "|-j|2|--no-cache", "|-c|512"};
     for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
-        hash_of(other, gguf(), WAYS[i]);
+        hash_of(other, small_model(), WAYS[i]);
         CHECK(!strcmp(plain, other), "%s: %s, plain %s", WAYS[i], other, plain);
     }
-    hash_of(other, gguf(), "|--kv|f32");
+    hash_of(other, small_model(), "|--kv|f32");
     CHECK(strcmp(plain, other), "the hash sees the cache's precision");
 }
 
 Test(commands, containers_give_the_same_bits) {
     char one[4000], two[4000], more[600];
-    hash_of(one, gguf(), "");
+    hash_of(one, small_model(), "");
     snprintf(more, sizeof more, "|-z|%s", test_data("stories260K/tok512.bin"));
     hash_of(two, test_data("stories260K/stories260K.bin"), more);
     CHECK_STRING(one, two);
 }
 
 Test(commands, a_seed_repeats_and_is_told) {
-    TestRun one = run("%s|-s|42|-n|60|-q%s", gguf(), "");
-    TestRun two = run("%s|-s|42|-n|60|-q%s", gguf(), "");
-    TestRun other = run("%s|-s|43|-n|60|-q%s", gguf(), "");
+    TestRun one = program("%s|-s|42|-n|60|-q%s", small_model(), "");
+    TestRun two = program("%s|-s|42|-n|60|-q%s", small_model(), "");
+    TestRun other = program("%s|-s|43|-n|60|-q%s", small_model(), "");
     CHECK_STRING(one.out, two.out);
     CHECK(strcmp(one.out, other.out), "two seeds, one text");
     test_run_free(&other);
-    other = run("%s|-n|60%s", gguf(), "");
+    other = program("%s|-n|60%s", small_model(), "");
     const char *seed = strstr(other.err, "seed ");
     CHECK(seed, "%s", other.err);
     char more[60];
     snprintf(more, sizeof more, "|-q|-s|%.*s", (int)strcspn(seed + 5, "\n"), seed + 5);
-    TestRun again = run("%s|-n|60%s", gguf(), more);
+    TestRun again = program("%s|-n|60%s", small_model(), more);
     CHECK_STRING(again.out, other.out);
     test_run_free(&one);
     test_run_free(&two);
@@ -219,7 +170,7 @@ Test(commands, a_seed_repeats_and_is_told) {
 }
 
 Test(commands, logprobs_are_lines_of_json) {
-    TestRun r = run("%s|-i|Once|-t|0|-n|3|--logprobs|2|-q%s", gguf(), "");
+    TestRun r = program("%s|-i|Once|-t|0|-n|3|--logprobs|2|-q%s", small_model(), "");
     check_status(&r, 0);
     CHECK(!strncmp(r.out, "{\"id\":407,\"text\":\" upon\",\"logprob\":-0.", 38), "%s", r.out);
     CHECK(strstr(r.out, "\"top\":[{\"id\":407,"), "%s", r.out);
@@ -231,10 +182,10 @@ Test(commands, logprobs_are_lines_of_json) {
 }
 
 Test(commands, stop_texts_end_the_text_before_them) {
-    TestRun r = run("%s|-t|0|-n|100|--stop|Lily|-q%s", gguf(), "");
+    TestRun r = program("%s|-t|0|-n|100|--stop|Lily|-q%s", small_model(), "");
     CHECK_STRING(r.out, "Once upon a time, there was a little girl named \n");
     test_run_free(&r);
-    r = run("%s|-t|0|-n|100|--stop|nothing|--stop|girl named L|--json|-q%s", gguf(), "");
+    r = program("%s|-t|0|-n|100|--stop|nothing|--stop|girl named L|--json|-q%s", small_model(), "");
     char value[4000];
     CHECK_STRING(json_value(value, r.out, "stop"), "\"stop\"");
     CHECK_STRING(json_value(value, r.out, "text"), "\"Once upon a time, there was a little \"");
@@ -244,16 +195,16 @@ Test(commands, stop_texts_end_the_text_before_them) {
 Test(commands, prompts_come_from_files_and_pipes_whole) {
     const char *path = test_temporary("prompt.txt");
     test_write_file(path, "Once upon", 9);
-    TestRun r = run("%s|-f|%s|-t|0|-n|5|-q", gguf(), path);
+    TestRun r = program("%s|-f|%s|-t|0|-n|5|-q", small_model(), path);
     CHECK_STRING(r.out, "Once upon a time,\n");
     test_run_free(&r);
     char line[600];
-    snprintf(line, sizeof line, "%s|-t|0|-n|5|-q", gguf());
-    r = run_input(line, "Once upon", 9);
+    snprintf(line, sizeof line, "%s|-t|0|-n|5|-q", small_model());
+    r = program_input(line, "Once upon", 9);
     CHECK_STRING(r.out, "Once upon a time,\n");
     test_run_free(&r);
-    snprintf(line, sizeof line, "%s|-t|0|--max-tokens|0|-q", gguf());
-    r = run_input(line, "a\0b\xff", 4); // NUL and an invalid byte go through
+    snprintf(line, sizeof line, "%s|-t|0|--max-tokens|0|-q", small_model());
+    r = program_input(line, "a\0b\xff", 4); // NUL and an invalid byte go through
     CHECK(r.out_size == 5 && !memcmp(r.out, "a\0b\xff\n", 5), "%zu bytes", r.out_size);
     test_run_free(&r);
 }
@@ -262,44 +213,44 @@ Test(commands, prompts_come_from_files_and_pipes_whole) {
 
 Test(commands, a_prompt_at_the_edge_of_the_context) {
     static const char LONG[] = "%s|--prompt-ids|1,403,407,261,378|-t|0|-q|--ids|-c|%s";
-    TestRun r = run(LONG, gguf(), "6");
+    TestRun r = program(LONG, small_model(), "6");
     check_status(&r, 0);
     CHECK_STRING(r.out, "432\n383\n"); // one into the last place, one that needs none
     CHECK(strstr(r.err, "context of 6 tokens is full"), "%s", r.err);
     test_run_free(&r);
-    r = run(LONG, gguf(), "5");
+    r = program(LONG, small_model(), "5");
     CHECK_STRING(r.out, "432\n");
     test_run_free(&r);
-    r = run(LONG, gguf(), "4");
+    r = program(LONG, small_model(), "4");
     check_refused(&r, ERROR_USAGE, "the prompt has 5 tokens, the context room for 4");
-    r = run("%s|-c|%s", gguf(), "4194304");
+    r = program("%s|-c|%s", small_model(), "4194304");
     check_refused(&r, ERROR_USAGE, "context");
 }
 
 // ---- other commands ----
 
 Test(commands, tokenize_and_back) {
-    TestRun r = run("tokenize|-z|%s|-i|%s", gguf(), "Once upon");
+    TestRun r = program("tokenize|-z|%s|-i|%s", small_model(), "Once upon");
     CHECK_STRING(r.out, "403 407\n");
     test_run_free(&r);
-    r = run("tokenize|%s|--bos|-i|%s", gguf(), "Once upon");
+    r = program("tokenize|%s|--bos|-i|%s", small_model(), "Once upon");
     CHECK_STRING(r.out, "1 403 407\n");
     test_run_free(&r);
-    r = run("tokenize|-z|%s|--decode|-i|%s", test_data("stories260K/tok512.bin"), "1 403 407");
+    r = program("tokenize|-z|%s|--decode|-i|%s", test_data("stories260K/tok512.bin"), "1 403 407");
     CHECK_STRING(r.out, "Once upon");
     test_run_free(&r);
     char line[600];
-    snprintf(line, sizeof line, "tokenize|%s|--lines", gguf());
-    r = run_input(line, "Once\n\nupon", 10);
+    snprintf(line, sizeof line, "tokenize|%s|--lines", small_model());
+    r = program_input(line, "Once\n\nupon", 10);
     CHECK_STRING(r.out, "403\n\n407\n");
     test_run_free(&r);
-    r = run("tokenize|%s|--decode|-i|%s", gguf(), "1 99999");
+    r = program("tokenize|%s|--decode|-i|%s", small_model(), "1 99999");
     check_status(&r, 2);
     test_run_free(&r);
 }
 
 Test(commands, inspect_says_what_is_there) {
-    TestRun r = run("inspect|%s|--json%s", gguf(), "");
+    TestRun r = program("inspect|%s|--json%s", small_model(), "");
     check_status(&r, 0);
     char value[4000];
     CHECK_STRING(json_value(value, r.out, "container"), "\"GGUF v3\"");
@@ -307,7 +258,7 @@ Test(commands, inspect_says_what_is_there) {
     CHECK_STRING(json_value(value, r.out, "dim"), "64");
     CHECK_STRING(json_value(value, r.out, "n_kv_heads"), "4");
     test_run_free(&r);
-    r = run("inspect|%s%s", gguf(), "");
+    r = program("inspect|%s%s", small_model(), "");
     CHECK(strstr(r.out, "blk.4.ffn_down.weight"), "%s", r.out);
     test_run_free(&r);
 }
@@ -316,7 +267,7 @@ Test(commands, inspect_says_what_is_there) {
 Test(commands, perplexity_is_the_mean_of_the_log_probabilities) {
     const char *path = test_temporary("ids.txt");
     test_write_file(path, "1, 403, 407\n[261 378]", 21);
-    TestRun r = run("perplexity|%s|--ids|%s|--json|-q", gguf(), path);
+    TestRun r = program("perplexity|%s|--ids|%s|--json|-q", small_model(), path);
     check_status(&r, 0);
     char value[4000];
     CHECK_STRING(json_value(value, r.out, "tokens"), "4");
@@ -326,7 +277,7 @@ Test(commands, perplexity_is_the_mean_of_the_log_probabilities) {
     test_run_free(&r);
     CHECK_NEAR(perplexity, exp(mean), 1e-9 * perplexity);
     // Greedy text from BOS is "Once upon a time": each of the four was the likeliest.
-    r = run("%s|--prompt-ids|1|-t|0|--max-tokens|4|--logprobs|0|-q%s", gguf(), "");
+    r = program("%s|--prompt-ids|1|-t|0|--max-tokens|4|--logprobs|0|-q%s", small_model(), "");
     double sum = 0;
     const char *at = r.out;
     for (int i = 0; i < 4; i++) {
@@ -349,8 +300,9 @@ Test(commands, perplexity_scores_every_token_once_in_any_window) {
     double whole = 0;
     for (int i = 0; i < 4; i++) {
         char line[600];
-        snprintf(line, sizeof line, "perplexity|%s|-f|%s|--json|-q%s", gguf(), path, WAYS[i]);
-        TestRun r = run_input(line, NULL, 0);
+        snprintf(line, sizeof line, "perplexity|%s|-f|%s|--json|-q%s", small_model(), path,
+                 WAYS[i]);
+        TestRun r = program_input(line, NULL, 0);
         check_status(&r, 0);
         json_value(value, r.out, "tokens");
         if (i)
@@ -369,8 +321,9 @@ Test(commands, perplexity_scores_every_token_once_in_any_window) {
 }
 
 Test(commands, bench_json_has_the_figures_that_scripts_read) {
-    TestRun r = run("bench|%s|--json|--no-limits|--pp|16|--gen|8|-r|1|--depth|0,8|--batch|1,2%s",
-                    gguf(), "");
+    TestRun r =
+        program("bench|%s|--json|--no-limits|--pp|16|--gen|8|-r|1|--depth|0,8|--batch|1,2%s",
+                small_model(), "");
     check_status(&r, 0);
     char value[4000];
     const char *prefill = strstr(r.out, "\"prefill\":{"), *decode = strstr(r.out, "\"decode\":{");
@@ -382,25 +335,26 @@ Test(commands, bench_json_has_the_figures_that_scripts_read) {
         rows++;
     CHECK_INT(rows, 2 * 2 * 2); // prefill and decode, depths, batches
     test_run_free(&r);
-    r = run("bench|%s|--csv|--no-limits|--pp|16|--gen|8|-r|1|--only|decode%s", gguf(), "");
+    r = program("bench|%s|--csv|--no-limits|--pp|16|--gen|8|-r|1|--only|decode%s", small_model(),
+                "");
     CHECK(!strncmp(r.out, "kind,threads,length,", 20) && strstr(r.out, "\ndecode,"), "%s", r.out);
     CHECK(!strstr(r.out, "prefill"), "%s", r.out);
     test_run_free(&r);
 }
 
 Test(commands, help_and_version_go_to_stdout) {
-    TestRun r = run("--help%s%s", "", "");
+    TestRun r = program("--help%s%s", "", "");
     check_status(&r, 0);
     CHECK(strstr(r.out, "perplexity") && !r.err_size, "%s", r.out);
     test_run_free(&r);
-    r = run("bench|--help%s%s", "", "");
+    r = program("bench|--help%s%s", "", "");
     check_status(&r, 0);
     CHECK(strstr(r.out, "--depth"), "%s", r.out);
     test_run_free(&r);
-    r = run("--version%s%s", "", "");
+    r = program("--version%s%s", "", "");
     CHECK(!strncmp(r.out, "limpid ", 7), "%s", r.out);
     test_run_free(&r);
-    r = run("--limits%s%s", "", "");
+    r = program("--limits%s%s", "", "");
     CHECK(strstr(r.out, "1024") && strstr(r.out, "layers"), "%s", r.out);
     test_run_free(&r);
 }
@@ -429,10 +383,10 @@ Test(commands, wrong_command_lines_are_one_line_and_exit_2) {
         {"|-c|9999999", "-c"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        TestRun r = run("%s%s", gguf(), CASES[i].words);
+        TestRun r = program("%s%s", small_model(), CASES[i].words);
         check_refused(&r, ERROR_USAGE, CASES[i].because);
     }
-    TestRun r = run_input("", NULL, 0); // one empty word: a model without a name
+    TestRun r = program_input("", NULL, 0); // one empty word: a model without a name
     CHECK(r.status != 0 && !r.out_size);
     test_run_free(&r);
     r = test_run((const char *const[]){TEST_RUN, NULL}, NULL, 0);
@@ -451,73 +405,8 @@ Test(commands, extremes_inside_the_range_work) {
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
         char more[100];
         snprintf(more, sizeof more, "|-n|4|-q%s", WORDS[i]);
-        TestRun r = run("%s%s", gguf(), more);
+        TestRun r = program("%s%s", small_model(), more);
         check_status(&r, 0);
         test_run_free(&r);
     }
-}
-
-// ---- streams, signals, surroundings ----
-
-static void shell_status(const char *script, int wanted) {
-    TestRun r = run_shell(script);
-    CHECK(r.status == wanted, "%s: exit %d, wanted %d; %s", script, r.status, wanted, r.err);
-    test_run_free(&r);
-}
-
-Test(commands, output_that_cannot_be_written_is_exit_4) {
-    if (access("/dev/full", W_OK)) SKIP("no /dev/full on this machine");
-    shell_status("$RUN $MODEL -n 5 -q -i x >/dev/full", 4);
-    shell_status("$RUN --help >/dev/full", 4);
-    shell_status("$RUN $MODEL --json -n 5 -q -i x >/dev/full", 4);
-    shell_status("$RUN inspect $MODEL >/dev/full", 4);
-}
-
-Test(commands, closed_streams_are_not_taken_by_files) {
-    shell_status("$RUN $MODEL -n 5 -q -i x >&-", 4);
-    shell_status("$RUN $MODEL -n 5 -q -i x <&- >&- 2>&-", 4);
-    shell_status("$RUN $MODEL -n 5 -q <&-", 4);
-    TestRun r = run_shell("$RUN $MODEL -t 0 -n 5 -i 'Once upon' 2>&-");
-    check_status(&r, 0);
-    CHECK_STRING(r.out, "Once upon a time,\n"); // no statistics among it
-    test_run_free(&r);
-}
-
-Test(commands, a_closed_pipe_ends_quietly) {
-    TestRun r = run_shell("{ $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } | head -c 1");
-    CHECK_STRING(r.err, "141\n");
-    test_run_free(&r);
-    r = run_shell("trap '' PIPE; { $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } "
-                  "| head -c 1");
-    CHECK_STRING(r.err, "141\n"); // as if it had not been ignored
-    test_run_free(&r);
-}
-
-Test(commands, ctrl_c_stops_at_a_token_and_says_so) {
-    // A shell's background job ignores SIGINT; env --default-signal would do too, but is newer.
-    TestRun r = run_shell("exec timeout -s INT 0.4 $RUN $MODEL -n 0 -i x --ignore-eos --no-cache");
-    CHECK(r.out_size > 0 && r.out[r.out_size - 1] == '\n', "%s", r.out);
-    CHECK(strstr(r.err, "tokens/s"), "statistics: %s", r.err);
-    CHECK(!strstr(r.err, "interrupted"), "%s", r.err);
-    test_run_free(&r);
-}
-
-Test(commands, the_locale_changes_nothing) {
-    TestRun plain = run_shell("$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
-    TestRun other = run_shell("LC_ALL=de_DE.UTF-8 LANG=tr_TR HOME= TMPDIR=/nonexistent "
-                              "$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
-    check_status(&other, 0);
-    CHECK_STRING(plain.out, other.out);
-    test_run_free(&plain);
-    test_run_free(&other);
-}
-
-// The file loses its second half while the program runs: exit 4 or unaffected, never a signal.
-Test(commands, a_model_cut_short_while_it_runs) {
-    TestRun r = run_shell("T=$(mktemp); cp $MODEL $T; chmod u+w $T; "
-                          "$RUN $T -n 0 -i x -q --ignore-eos >/dev/null & P=$!; "
-                          "sleep 0.1; truncate -s 600000 $T; wait $P; E=$?; rm $T; exit $E");
-    CHECK(r.status == 4 || r.status == 0, "exit %d: %s", r.status, r.err);
-    if (r.status == 4) CHECK(strstr(r.err, "cut short"), "%s", r.err);
-    test_run_free(&r);
 }

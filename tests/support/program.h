@@ -1,0 +1,18 @@
+// The program as a child process, for tests of the command line.
+#pragma once
+
+#include "tests/test.h"
+
+// Runs the program with the words of a line, separated by |. The line is format with a and b.
+TestRun program(const char *format, const char *a, const char *b);
+TestRun program_input(const char *line, const char *input, size_t size); // with that on stdin
+// Runs a line of shell in which $RUN is the program and $MODEL the small GGUF.
+TestRun program_shell(const char *script);
+// The same with standard output on a pseudo-terminal: `out` is what the screen got.
+TestRun program_terminal(const char *line);
+
+const char *small_model(void); // stories260K.gguf; skips the test where it is absent
+
+void check_status(const TestRun *run, int wanted);
+// Exit status, nothing on stdout, exactly one line on stderr that contains `because`; frees it.
+void check_refused(TestRun *run, int status, const char *because);

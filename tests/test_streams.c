@@ -1,0 +1,167 @@
+// Standard streams, signals and surroundings, with the program as a child process.
+#include "error.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/program.h"
+
+#include <unistd.h>
+
+static void shell_status(const char *script, int wanted) {
+    TestRun r = program_shell(script);
+    CHECK(r.status == wanted, "%s: exit %d, wanted %d; %s", script, r.status, wanted, r.err);
+    test_run_free(&r);
+}
+
+Test(streams, output_that_cannot_be_written_is_exit_4) {
+    if (access("/dev/full", W_OK)) SKIP("no /dev/full on this machine");
+    shell_status("$RUN $MODEL -n 5 -q -i x >/dev/full", 4);
+    shell_status("$RUN --help >/dev/full", 4);
+    shell_status("$RUN $MODEL --json -n 5 -q -i x >/dev/full", 4);
+    shell_status("$RUN inspect $MODEL >/dev/full", 4);
+}
+
+Test(streams, closed_streams_are_not_taken_by_files) {
+    shell_status("$RUN $MODEL -n 5 -q -i x >&-", 4);
+    shell_status("$RUN $MODEL -n 5 -q -i x <&- >&- 2>&-", 4);
+    shell_status("$RUN $MODEL -n 5 -q <&-", 4);
+    TestRun r = program_shell("$RUN $MODEL -t 0 -n 5 -i 'Once upon' 2>&-");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "Once upon a time,\n"); // no statistics among it
+    test_run_free(&r);
+}
+
+Test(streams, a_closed_pipe_ends_quietly) {
+    TestRun r =
+        program_shell("{ $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } | head -c 1");
+    CHECK_STRING(r.err, "141\n");
+    test_run_free(&r);
+    r = program_shell("trap '' PIPE; { $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } "
+                      "| head -c 1");
+    CHECK_STRING(r.err, "141\n"); // as if it had not been ignored
+    test_run_free(&r);
+}
+
+Test(streams, ctrl_c_stops_at_a_token_and_says_so) {
+    // A shell's background job ignores SIGINT; env --default-signal would do too, but is newer.
+    TestRun r =
+        program_shell("exec timeout -s INT 0.4 $RUN $MODEL -n 0 -i x --ignore-eos --no-cache");
+    CHECK(r.out_size > 0 && r.out[r.out_size - 1] == '\n', "%s", r.out);
+    CHECK(strstr(r.err, "tokens/s"), "statistics: %s", r.err);
+    CHECK(!strstr(r.err, "interrupted"), "%s", r.err);
+    test_run_free(&r);
+}
+
+Test(streams, the_locale_changes_nothing) {
+    TestRun plain = program_shell("$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
+    TestRun other = program_shell("LC_ALL=de_DE.UTF-8 LANG=tr_TR HOME= TMPDIR=/nonexistent "
+                                  "$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
+    check_status(&other, 0);
+    CHECK_STRING(plain.out, other.out);
+    test_run_free(&plain);
+    test_run_free(&other);
+}
+
+// The file loses its second half while the program runs: exit 4 or unaffected, never a signal.
+Test(streams, a_model_cut_short_while_it_runs) {
+    TestRun r = program_shell("T=$(mktemp); cp $MODEL $T; chmod u+w $T; "
+                              "$RUN $T -n 0 -i x -q --ignore-eos >/dev/null & P=$!; "
+                              "sleep 0.1; truncate -s 600000 $T; wait $P; E=$?; rm $T; exit $E");
+    CHECK(r.status == 4 || r.status == 0, "exit %d: %s", r.status, r.err);
+    if (r.status == 4) CHECK(strstr(r.err, "cut short"), "%s", r.err);
+    test_run_free(&r);
+}
+
+// ---- what a model's tokens may say ----
+
+// A model whose vocabulary is made of what terminals act on.
+static const char *evil_model(void) {
+    static const char *const TOKENS[] = {
+        "<unk>", "<s>", "</s>", "\xe2\x96\x81", "\x1b[2J\a", "\xc2\x9bm", "\r\b\xe2\x80\xae",
+        "<0x1B>"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, 8);
+    gguf_set_text(file, "general.name", "\x1b]0;evil\a");
+    size_t size = 0;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("evil.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+static void check_harmless(const TestRun *r) {
+    for (size_t i = 0; i < r->out_size; i++) {
+        unsigned char c = (unsigned char)r->out[i];
+        CHECK(c >= 0x20 || c == '\n' || c == '\t' || (c == '\r' && r->out[i + 1] == '\n'),
+              "byte %02x at %zu", c, i);
+        CHECK(c != 0x7f && !(c == 0xc2 && (unsigned char)r->out[i + 1] < 0xa0), "at %zu", i);
+    }
+    CHECK(!strstr(r->out, "\xe2\x80\xae"), "a bidirectional override");
+}
+
+Test(streams, nothing_active_reaches_a_terminal) {
+    static const char *const LINES[] = {
+        "%s|-i||-t|50|-p|1|-s|1|-n|60|--ignore-eos|-q%s",
+        "%s|-i||-t|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q%s",
+        "%s|-i||-t|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q%s",
+        "inspect|%s|-v%s",
+        "inspect|%s|--json%s",
+        "tokenize|%s|--decode|-i|4 5 6 7%s",
+        "tokenize|%s|--pieces|-i|\x1b[2J\a\r\b%s",
+    };
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        char line[600];
+        snprintf(line, sizeof line, LINES[i], evil_model(), "");
+        TestRun r = program_terminal(line);
+        CHECK(r.status == 0, "%s: exit %d, %s", line, r.status, r.out);
+        check_harmless(&r);
+        test_run_free(&r);
+    }
+}
+
+Test(streams, a_pipe_gets_the_bytes_as_they_are) {
+    TestRun r = program("tokenize|%s|--decode|-i|4 5 6 7%s", evil_model(), "");
+    CHECK_STRING(r.out, "\x1b[2J\a\xc2\x9bm\r\b\xe2\x80\xae\x1b");
+    test_run_free(&r);
+}
+
+// Without the data folder there is still this model: every command says yes to it.
+Test(streams, every_command_runs_on_a_tiny_file) {
+    static const char *const LINES[] = {
+        "%s|-i|ab|-n|8|-q%s",
+        "generate|%s|-i|ab|--json|-q%s",
+        "bench|%s|--no-limits|-r|1|--gen|4|--pp|8|-q%s",
+        "tokenize|%s|-i|abab%s",
+        "inspect|%s%s",
+        "chat|%s|--template|llama2|-i|ab|--max-tokens|4|-q%s",
+    };
+    size_t size = 0;
+    GgufFile *file = gguf_tiny_llama();
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        const char *path = test_temporary("tiny.gguf");
+        test_write_file(path, bytes, size);
+        TestRun r = program(LINES[i], path, "");
+        CHECK(r.status == 0, "%s: exit %d, %s", LINES[i], r.status, r.err);
+        CHECK(r.out_size > 0, "%s", LINES[i]);
+        test_run_free(&r);
+    }
+    free(bytes);
+}
+
+Test(streams, what_is_no_model_is_one_line) {
+    TestRun r = program("%s%s", "/nonexistent", "");
+    check_refused(&r, ERROR_IO, "/nonexistent");
+    r = program("%s%s", "/dev/zero", "");
+    check_refused(&r, ERROR_IO, "/dev/zero");
+    r = program("%s%s", "no\x1b[31m\nsuch", "");
+    check_refused(&r, ERROR_IO, "\\x1b[31m\\x0asuch");
+    char name[10001];
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    r = program("%s%s", name, "");
+    check_refused(&r, ERROR_IO, "nnn");
+    r = program("inspect|%s%s", "Makefile", "");
+    check_refused(&r, ERROR_FILE, "Makefile");
+}
