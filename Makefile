@@ -62,7 +62,7 @@ ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c safetensors.c hf_config.c hf_checkpoint.c \
-                 reference_models.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
+                 reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
                  tokenizer_files.c tokenizer_vectors.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
