@@ -213,6 +213,12 @@ Test(sample, has_defined_results_at_the_edges) {
     CHECK_INT(sample_one(equal, 3, &rule, 0.5f), 1);
     CHECK_INT(sample_one(equal, 3, &rule, 0.9f), 2);
     CHECK_INT(sample_one(equal, 3, &top, 0.9f), 0);
+    // Two of weight 2^40: half of the whole is reached by one, and is passed by two only.
+    CHECK_INT(sample_one(equal, 2, &rule, 0.5f), 1);
+    CHECK_INT(sample_one(equal, 2, &rule, 0.5f - 0x1p-24f), 0);
+    top = ALL;
+    top.top_p = 0.5f;
+    CHECK_INT(sample_one(equal, 2, &top, 0.9f), 0);
     CHECK_INT(sample_one(nowhere, 2, &rule, 0.9f), 0);
     CHECK_INT(sample_one(nan, 3, &rule, 0.0f), -1);
     CHECK_INT(sample_one(infinite, 3, &rule, 0.0f), -1);

@@ -131,6 +131,25 @@ Test(model, any_cut_gives_the_same_bits_in_every_dress) {
     check_shape(&shape);
 }
 
+// The same tokens in another order are another text: positions reach every layer.
+Test(model, the_order_of_tokens_matters) {
+    for (int learned = 0; learned < 2; learned++) {
+        TinyShape shape = tiny_shape();
+        shape.n_layers = 1; // one layer sees order by positions alone
+        shape.learned = learned;
+        TinyModel *tiny = tiny_model_open(&shape);
+        Model *model = open_model(tiny, ROOMY);
+        int32_t one[] = {7, 8, 9}, other[] = {8, 7, 9};
+        forward(model, &(Batch){.n = 3, .tokens = one});
+        float first = model_logits(model, 0)[0];
+        kv_cache_reset(&model->cache, 0);
+        forward(model, &(Batch){.n = 3, .tokens = other});
+        CHECK(fabsf(model_logits(model, 0)[0] - first) > 1e-3f, "learned %d", learned);
+        model_close(model);
+        tiny_model_close(tiny);
+    }
+}
+
 // ---- company ----
 
 // Three texts side by side in one batch, in an order that mixes them, equal each alone.
@@ -184,11 +203,15 @@ Test(model, an_earlier_position_forgets_what_came_after) {
     forward(model, &(Batch){.n = 3, .tokens = right.ids + 10, .positions = positions});
     check_same(model, 0, all, 12, "rewritten");
     CHECK_INT(kv_cache_length(&model->cache, 0), 13);
-    // Back and forth inside one batch: the rows before the step back do not see what it writes.
-    int32_t tokens[] = {wrong.ids[0], right.ids[13], right.ids[14]}, mixed[] = {13, 13, 14};
-    bool wants[] = {true, true, true};
-    forward(model, &(Batch){3, tokens, mixed, NULL, wants});
-    check_same(model, 2, all, 14, "after a step back");
+    // A step back inside one batch: the rows before it do not see what it writes.
+    int32_t tokens[] = {right.ids[13], right.ids[14], wrong.ids[0], right.ids[13]};
+    int32_t mixed[] = {13, 14, 13, 13};
+    bool wants[] = {true, true, true, true};
+    forward(model, &(Batch){4, tokens, mixed, NULL, wants});
+    check_same(model, 0, all, 13, "before the step back");
+    check_same(model, 1, all, 14, "just before the step back");
+    check_same(model, 3, all, 13, "after it");
+    CHECK_INT(kv_cache_length(&model->cache, 0), 14);
     kv_cache_truncate(&model->cache, 0, 5);
     forward(model, &(Batch){.n = 1, .tokens = right.ids + 5});
     check_same(model, 0, all, 5, "truncated");
@@ -352,6 +375,7 @@ Test(model, a_listener_sees_every_stage_and_changes_nothing) {
     CHECK_INT(seen.stages, 2 * (1 + 3 * 16) + 2);
     CHECK_INT(seen.rows[STAGE_EMBEDDING], LENGTH);
     CHECK_INT(seen.rows[STAGE_FFN_OUT], 3 * LENGTH);
+    CHECK_INT(seen.rows[STAGE_FINAL_NORM], 1);
     CHECK_INT(seen.rows[STAGE_LOGITS], 1);
     CHECK_NEAR(seen.weight_sum, 3.0 * 6 * LENGTH, 1e-2); // every softmax sums to 1
     CHECK(seen.logit == model_logits(model, 0)[0], "the logit seen");

@@ -116,6 +116,26 @@ Test(rope, yarn_without_rounding_of_the_range) {
     check(&rope, 128, 100, V, COUNT(V), 0.1 * log(4.0) + 1.0);
 }
 
+// A ramp that would begin below pair 0, and one that would end beyond the last channel.
+Test(rope, yarn_keeps_its_range_inside_the_head) {
+    static const Value LOW[] = {
+        {0, 1},
+        {1, 0.698765058696152},
+        {5, 0.156295085145882},
+        {10, 0.0178926785287838},
+        {14, 0.00444569852509731},
+        {31, 3.33380358040831e-05},
+    };
+    static const Value HIGH[] = {{0, 1}, {1, 0.1}, {2, 0.00875}, {3, 0.00075}};
+    RopeConfig rope = {
+        .theta = 1e4f, .sign = 1, .scaling = ROPE_YARN, .factor = 4, .original_max_seq_len = 128};
+    check(&rope, 64, 100, LOW, COUNT(LOW), 0.1 * log(4.0) + 1.0);
+    rope.original_max_seq_len = 4096;
+    rope.beta_fast = 32;
+    rope.beta_slow = 1e-9f;
+    check(&rope, 8, 100, HIGH, COUNT(HIGH), 0.1 * log(4.0) + 1.0);
+}
+
 // Twice the context with factor 2; up to the model's own length nothing changes.
 Test(rope, dynamic_ntk) {
     static const Value V[] = {

@@ -119,6 +119,14 @@ Test(sampler, forgets_what_is_long_ago) {
     sampler_reset(sampler);
     CHECK_INT(next(sampler, logits), 0);
     sampler_close(sampler);
+    // Counts are of the window, too: of 0 0 0 1 the last two hold one 0.
+    options.presence_penalty = 0.0f;
+    options.frequency_penalty = 0.6f;
+    sampler = open_sampler(device, 100, options);
+    for (int i = 0; i < 4; i++)
+        sampler_accept(sampler, i / 3);
+    CHECK_INT(next(sampler, (float[VOCAB]){5, 4.9f}), 0); // 4.4 and 4.3
+    sampler_close(sampler);
     test_device_close(device);
 }
 
