@@ -112,3 +112,49 @@ Test(containers, an_untied_model_of_odd_shape_too) {
     const char *paths[] = {bin_path, directory};
     if (reads_safetensors(directory)) check_same_bits(paths, 2, PRECISION_F32);
 }
+
+// ---- versions and types ----
+
+static const BinShape ROUNDED = {.tied = true,
+                                 .dim = 32,
+                                 .hidden_dim = 48,
+                                 .n_layers = 2,
+                                 .n_heads = 4,
+                                 .n_kv_heads = 2,
+                                 .vocab_size = 40,
+                                 .seq_len = 30,
+                                 .group_size = 16,
+                                 .rounded = true};
+
+// At f32 precision an int8 group is the float32 weight that it stands for.
+Test(containers, all_versions_of_llama2c_files_hold_the_same_model) {
+    char names[3][16];
+    const char *paths[3];
+    for (int version = 0; version < 3; version++) {
+        BinShape shape = ROUNDED;
+        size_t size;
+        shape.version = version;
+        char *bin = bin_bytes(&size, &shape, 5);
+        snprintf(names[version], sizeof names[version], "v%d.bin", version);
+        paths[version] = test_temporary(names[version]);
+        test_write_file(paths[version], bin, size);
+        free(bin);
+    }
+    check_same_bits(paths, 3, PRECISION_F32);
+}
+
+Test(containers, bfloat16_is_the_float32_that_it_widens_to) {
+    size_t size;
+    BinShape shape = ROUNDED;
+    char *bin = bin_bytes(&size, &shape, 5);
+    for (size_t at = bin_start(&shape); at < size; at += 4)
+        memset(bin + at, 0, 2); // the lower half of a float32
+    const char *wide = test_temporary("wide"), *narrow = test_temporary("narrow");
+    write_hugging_face(wide, bin, size);
+    write_hugging_face_bf16(narrow, bin, size);
+    free(bin);
+    const char *paths[] = {wide, narrow};
+    if (!reads_safetensors(wide)) return;
+    check_same_bits(paths, 2, PRECISION_F32);
+    check_same_bits(paths, 2, PRECISION_A16);
+}

@@ -10,12 +10,14 @@ typedef struct BinShape {
     bool tied;
     int32_t dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
     int32_t group_size; // version 2
+    bool rounded;       // matrices hold what version 2 keeps of them: groups of group_size rounded
 } BinShape;
 
 // 8 channels, 2 heads on 1, vocabulary of 6: less than 4 KB in every version.
 BinShape bin_shape_tiny(int version, bool tied);
 
-// The bytes of a file with this shape and random weights, malloced.
+// The bytes of a file with this shape and random weights, malloced. The same seed gives the same
+// weights in every version.
 char *bin_bytes(size_t *size, const BinShape *shape, uint64_t seed);
 
 // Where the tensors begin: 28 or 256.

@@ -89,7 +89,17 @@ static void write_files(const char *directory, const Llama2c *h, const WriterTen
     free(file);
 }
 
-void write_hugging_face(const char *directory, const char *bin, size_t size) {
+// In place of float32 data: the upper halves, owned by the caller as t->data.
+static void cut_to_bf16(WriterTensor *t) {
+    uint16_t *halves = malloc(t->bytes / 2);
+    for (size_t i = 0; i < t->bytes / 4; i++)
+        memcpy(&halves[i], (const char *)t->data + 4 * i + 2, 2); // little-endian
+    t->dtype = "BF16";
+    t->data = halves;
+    t->bytes /= 2;
+}
+
+static void write_model(const char *directory, const char *bin, size_t size, bool bf16) {
     Llama2c h;
     memcpy(&h, bin, sizeof h);
     size_t d = (size_t)h.dim, f = (size_t)h.hidden_dim, n = (size_t)h.n_layers;
@@ -122,9 +132,21 @@ void write_hugging_face(const char *directory, const char *bin, size_t size) {
     }
     add(list, &count, "model.norm.weight", -1, d, 0, norm);
     if (h.vocab_size < 0) add(list, &count, "lm_head.weight", -1, vocab, d, head);
+    for (size_t i = 0; bf16 && i < count; i++)
+        cut_to_bf16(&list[i]);
     write_files(directory, &h, list, count);
+    for (size_t i = 0; bf16 && i < count; i++)
+        free((void *)(uintptr_t)list[i].data);
     for (size_t i = 0; i < 2 * n; i++)
         free(turned[i]);
     free(turned);
     free(list);
+}
+
+void write_hugging_face(const char *directory, const char *bin, size_t size) {
+    write_model(directory, bin, size, false);
+}
+
+void write_hugging_face_bf16(const char *directory, const char *bin, size_t size) {
+    write_model(directory, bin, size, true);
 }

@@ -20,3 +20,6 @@ char *safetensors_bytes(size_t *size, const WriterTensor *tensors, size_t count,
 // numbers, the rows of wq and wk in half-split order. The directory is made where it is absent.
 // Fails the test on bytes that are no such file.
 void write_hugging_face(const char *directory, const char *bin, size_t size);
+
+// The same with every tensor in bfloat16, cut off: the upper half of each float32.
+void write_hugging_face_bf16(const char *directory, const char *bin, size_t size);
