@@ -144,16 +144,21 @@ static bool sample_row(Bench *b, const BenchRow *row, double *seconds, Error *er
     return true;
 }
 
-static bool run_repetitions(Bench *b, Limits *limits, double done, double share, Error *error) {
-    BenchReport *r = b->report;
-    int repetitions = (int)b->session.options->repetitions;
+static bool warm_up(Bench *b, Error *error) {
+    const BenchReport *r = b->report;
     double seconds = 0;
     for (int i = b->first_row; i < r->n_rows; i++) {
         const BenchRow *row = &r->rows[i];
-        int warm_up = row->length < WARM_UP_TOKENS ? (int)row->length : WARM_UP_TOKENS;
-        if (!run_row(b, row, row->prefill ? (int)row->length : warm_up, &seconds, error))
+        bool all = row->prefill || row->length < WARM_UP_TOKENS;
+        if (!run_row(b, row, all ? (int)row->length : WARM_UP_TOKENS, &seconds, error))
             return false;
     }
+    return true;
+}
+
+static bool run_repetitions(Bench *b, Limits *limits, double done, double share, Error *error) {
+    BenchReport *r = b->report;
+    int repetitions = (int)b->session.options->repetitions;
     for (int n = 0; n < repetitions; n++) {
         if (limits) limits_round(limits);
         for (int i = b->first_row; i < r->n_rows; i++)
@@ -276,7 +281,8 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     b->first_row = r->n_rows;
     Limits *limits = NULL;
     LimitFigures figures = {NAN, NAN, NAN, NAN};
-    bool good = add_rows(r, o, threads, error);
+    bool good = add_rows(r, o, threads, error) && warm_up(b, error);
+    if (!index) r->peak_memory = peak_memory_bytes(); // before the limits take their buffer
     if (good && !o->no_limits) good = (limits = limits_open(threads, r->weight_bytes, error));
     double share = 1.0 / o->threads.count;
     good = good && run_repetitions(b, limits, index * share, share, error);

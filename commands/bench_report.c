@@ -79,9 +79,9 @@ static void print_limits(const BenchReport *r) {
 static void print_text(const BenchReport *r) {
     char path[256];
     const char *name = checkpoint_path(r->session->checkpoint);
-    output_print("%s\n%s; weights %.1f MB, loaded in %.2f s\n\n",
+    output_print("%s\n%s; weights %.1f MB, loaded in %.2f s, memory %.1f MB\n\n",
                  escape_bytes(path, sizeof path, name, strlen(name)), r->device,
-                 (double)r->weight_bytes / 1e6, r->load_seconds);
+                 (double)r->weight_bytes / 1e6, r->load_seconds, (double)r->peak_memory / 1e6);
     print_rows(r);
     output_print("\n");
     print_limits(r);
@@ -181,7 +181,7 @@ static void print_json(const BenchReport *r) {
     writer_end(&w, ']');
     writer_string(&w, "peak", r->peak_name);
     write_limits(&w, r);
-    writer_integer(&w, "peak_memory_bytes", (int64_t)peak_memory_bytes());
+    writer_integer(&w, "peak_memory_bytes", (int64_t)r->peak_memory);
     writer_end(&w, '}');
     writer_line(&w);
 }

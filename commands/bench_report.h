@@ -27,6 +27,7 @@ typedef struct BenchReport {
     char device[128];
     double load_seconds;
     size_t weight_bytes;
+    uint64_t peak_memory;  // of the model at work, without what the limits need
     const char *peak_name; // "int8": what share_of_peak is of
     BenchRow rows[BENCH_MAX_ROWS];
     int n_rows;

@@ -138,6 +138,17 @@ bool session_need_tokenizer(Session *s, Error *error) {
     return error_set(error, s->tokenizer_code, "%s", s->tokenizer_problem);
 }
 
+static void tell_about_model(const Session *s) {
+    const Checkpoint *c = s->checkpoint;
+    ModelCost cost = model_cost(s->config, &s->model->options);
+    note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container(c),
+         (double)checkpoint_file_bytes(c) / 1e6,
+         s->tokenizer ? tokenizer_description(s->tokenizer) : "no tokenizer");
+    note("%s; context %d: cache %.1f MB, scratch %.1f MB", device_description(s->model->device),
+         s->model->options.context, (double)cost.cache / 1e6,
+         (double)(cost.scratch + cost.logits + cost.rope) / 1e6);
+}
+
 bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     const Options *o = s->options;
     Progress progress;
@@ -156,6 +167,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     s->model = model_open(s->config, checkpoint_weights(s->checkpoint), &options, error);
     progress_end(&progress);
     if (!s->model) return error_prefix(error, checkpoint_path(s->checkpoint));
+    if (o->verbose) tell_about_model(s);
     return session_check(s, error);
 }
 
