@@ -25,8 +25,8 @@ static const char GENERATE_HELP[] =
     "      --no-cache       every token from the beginning (to compare with)\n"
     "      --special        control tokens written in the prompt count as such\n"
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
-    "  text, stop, logits_hash (FNV-1a 64 of every row of float32 logits sampled from),\n"
-    "  rates, memory), --logprobs N (a JSON line per token, N alternatives)\n"
+    "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
+    "  memory), --logprobs N (a JSON line per token with N alternatives)\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
 static const char CHAT_HELP[] =
