@@ -1,6 +1,10 @@
 // Which instruction sets this program holds, and which of them this processor has.
 #include "kernels/cpu/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <string.h>
 
 #define ISA_TABLES(isa)                                                                            \
@@ -27,10 +31,18 @@ const CpuKernels *const *isa_list(size_t *count) {
     return LIST;
 }
 
+#if defined(__x86_64__)
+// clang 14 does not know this feature's name. CPUID leaf 1, ECX bit 29.
+static bool has_f16c(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+#endif
+
 bool isa_supported(const CpuKernels *kernels) {
 #if defined(__x86_64__)
     bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+                    has_f16c();
     if (kernels == &avx2) return has_avx2;
     if (kernels == &avx512)
         return has_avx2 && __builtin_cpu_supports("avx512f") &&
