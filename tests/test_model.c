@@ -204,13 +204,11 @@ Test(model, an_earlier_position_forgets_what_came_after) {
     check_same(model, 0, all, 12, "rewritten");
     CHECK_INT(kv_cache_length(&model->cache, 0), 13);
     // A step back inside one batch: the rows before it do not see what it writes.
-    int32_t tokens[] = {right.ids[13], right.ids[14], wrong.ids[0], right.ids[13]};
-    int32_t mixed[] = {13, 14, 13, 13};
-    bool wants[] = {true, true, true, true};
-    forward(model, &(Batch){4, tokens, mixed, NULL, wants});
+    int32_t tokens[] = {right.ids[13], right.ids[14], wrong.ids[0]}, mixed[] = {13, 14, 13};
+    bool wants[] = {true, true, true};
+    forward(model, &(Batch){3, tokens, mixed, NULL, wants});
     check_same(model, 0, all, 13, "before the step back");
     check_same(model, 1, all, 14, "just before the step back");
-    check_same(model, 3, all, 13, "after it");
     CHECK_INT(kv_cache_length(&model->cache, 0), 14);
     kv_cache_truncate(&model->cache, 0, 5);
     forward(model, &(Batch){.n = 1, .tokens = right.ids + 5});
