@@ -133,16 +133,20 @@ Test(gguf, a_written_head_is_used) {
     close_file(&o);
 }
 
-// A llama whose head is six wide: rows of q are stored 0 1 2 3 4 5 and mean 0 3 1 4 2 5.
-static GgufFile *wide_heads(void) {
-    static const struct {
+// The tiny llama with another head_dim. Six wide, rows of q are stored 0 1 2 3 4 5 and mean
+// 0 3 1 4 2 5.
+static GgufFile *wide_heads(uint32_t width) {
+    const struct {
         const char *name;
         uint64_t cols, rows;
-    } TENSORS[] = {{"attn_q", 4, 12}, {"attn_k", 4, 6}, {"attn_v", 4, 6}, {"attn_output", 12, 4}};
+    } TENSORS[] = {{"attn_q", 4, 2 * width},
+                   {"attn_k", 4, width},
+                   {"attn_v", 4, width},
+                   {"attn_output", 2 * width, 4}};
     GgufFile *file = gguf_tiny_llama();
-    gguf_set_u32(file, "llama.attention.key_length", 6);
-    gguf_set_u32(file, "llama.attention.value_length", 6);
-    gguf_set_u32(file, "llama.rope.dimension_count", 6);
+    gguf_set_u32(file, "llama.attention.key_length", width);
+    gguf_set_u32(file, "llama.attention.value_length", width);
+    gguf_set_u32(file, "llama.rope.dimension_count", width);
     for (int layer = 0; layer < 2; layer++)
         for (size_t i = 0; i < 4; i++) {
             char name[40];
@@ -156,7 +160,7 @@ static GgufFile *wide_heads(void) {
 static const int STORED_ROW[12] = {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};
 
 Test(gguf, interleaved_rows_and_biases_are_put_in_order) {
-    GgufFile *file = wide_heads();
+    GgufFile *file = wide_heads(6);
     GgufTensor *bias = gguf_add_tensor(file, "blk.0.attn_q.bias", DTYPE_F32, 12, 0);
     float values[12], row[4];
     for (int i = 0; i < 12; i++)
@@ -174,8 +178,22 @@ Test(gguf, interleaved_rows_and_biases_are_put_in_order) {
     close_file(&o);
 }
 
+Test(gguf, a_quantised_vector_is_refused) {
+    GgufFile *file = wide_heads(16);
+    size_t size;
+    Error error = {0};
+    Checkpoint *checkpoint = NULL;
+    gguf_add_tensor(file, "blk.0.attn_q.bias", DTYPE_Q8_0, 32, 0);
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    CHECK(!checkpoint_open_memory(&checkpoint, "test.gguf", bytes, size, &error));
+    free(bytes);
+    CHECK_STRING(error.message, "test.gguf: tensor \"blk.0.attn_q.bias\" (bq): type Q8_0, wanted "
+                                "F32, F16 or BF16");
+}
+
 Test(gguf, a_fused_qkv_is_cut_by_rows) {
-    GgufFile *file = wide_heads();
+    GgufFile *file = wide_heads(6);
     gguf_remove_tensor(file, "blk.1.attn_q.weight");
     gguf_remove_tensor(file, "blk.1.attn_k.weight");
     gguf_remove_tensor(file, "blk.1.attn_v.weight");
@@ -234,7 +252,7 @@ Test(gguf, per_layer_arrays_stand_for_one_number) {
 }
 
 Test(gguf, rope_freqs_are_the_divisors) {
-    GgufFile *file = wide_heads();
+    GgufFile *file = wide_heads(6);
     GgufTensor *freqs = gguf_add_tensor(file, "rope_freqs.weight", DTYPE_F32, 3, 0);
     const float values[3] = {1, 2.5f, 8};
     memcpy(freqs->data, values, sizeof values);
@@ -336,6 +354,32 @@ Test(gguf, a_mistral_says_that_its_window_may_be_lost) {
     Opened o = open_file(file);
     CHECK(checkpoint_config(o.checkpoint)->window_dropped);
     close_file(&o);
+}
+
+Test(gguf, a_file_is_mapped_and_its_pages_come_back_after_release) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_add_tensor(file, "output.weight", DTYPE_F32, 4, 8);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("mapped.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, path, &error), "%s", error.message);
+    CHECK_STRING(checkpoint_path(checkpoint), path);
+    CHECK_INT(checkpoint_file_bytes(checkpoint), size);
+    CHECK(checkpoint_generation(checkpoint)->temperature < 0, "a GGUF does not say");
+    const Weights *w = checkpoint_weights(checkpoint);
+    float before[4], after[4];
+    matrix_row(before, &w->head, 7);
+    w->release(w->owner, &w->head);
+    w->release(w->owner, &(Matrix){.data = before, .rows = 1, .cols = 4}); // of no file
+    matrix_row(after, &w->head, 7);
+    CHECK(!memcmp(before, after, sizeof before));
+    checkpoint_close(checkpoint);
+    checkpoint_close(NULL);
 }
 
 // ---- real files ----

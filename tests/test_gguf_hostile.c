@@ -204,6 +204,77 @@ Test(gguf_hostile, G52_a_sparse_terabyte_is_refused_without_reading_it) {
           error.message);
 }
 
+// Opens the file at `path` after it was made `size` bytes long, the new ones zeros.
+static ErrorCode open_sparse(const char *path, uint64_t size, bool vocabulary, Error *error) {
+    Checkpoint *checkpoint = NULL;
+    *error = (Error){0};
+    CHECK(!truncate(path, (off_t)size));
+    bool opened = vocabulary ? checkpoint_open_vocabulary(&checkpoint, path, error)
+                             : checkpoint_open(&checkpoint, path, error);
+    checkpoint_close(checkpoint);
+    return opened ? ERROR_NONE : error->code;
+}
+
+static void write_out(const char *path, GgufFile *file, size_t *size) {
+    uint8_t *bytes = gguf_write(file, size);
+    gguf_file_free(file);
+    test_write_file(path, bytes, *size);
+    free(bytes);
+}
+
+Test(gguf_hostile, rows_of_the_embedding_are_bounded) {
+    for (uint64_t rows = LIMIT_VOCAB; rows <= LIMIT_VOCAB + 1; rows++) {
+        const char *path = test_temporary("rows.gguf");
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_text(file, "tokenizer.ggml.model", "none");
+        gguf_remove_tensor(file, "token_embd.weight");
+        gguf_add_tensor(file, "token_embd.weight", DTYPE_F32, 4, 2)->dims[1] = rows; // the last
+        size_t size;
+        Error error;
+        write_out(path, file, &size);
+        ErrorCode code = open_sparse(path, size - 32 + rows * 16, false, &error);
+        CHECK_INT(code, rows == LIMIT_VOCAB ? ERROR_NONE : ERROR_FILE);
+        CHECK(!code || strstr(error.message, "4194305 rows, at most 4194304"), "%s", error.message);
+    }
+}
+
+// Strings of length 0 are eight zero bytes each, so that a sparse file is a list of millions.
+Test(gguf_hostile, tokens_and_merges_are_bounded) {
+    static const char *const KEYS[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"};
+    for (int k = 0; k < 2; k++)
+        for (uint64_t count = 1 << 22; count <= (1 << 22) + 1; count++) {
+            const char *path = test_temporary("list.gguf");
+            GgufFile *file = gguf_file_new();
+            uint8_t array[12] = {GGUF_STRING};
+            memcpy(array + 4, &count, sizeof count);
+            gguf_set_text(file, "tokenizer.ggml.model", "gpt2");
+            if (k) gguf_set_strings(file, KEYS[0], (const char *const[]){"a"}, 1);
+            gguf_set_raw(file, KEYS[k], GGUF_ARRAY, array, sizeof array);
+            size_t size;
+            Error error;
+            write_out(path, file, &size);
+            ErrorCode code = open_sparse(path, size + 8 * count, true, &error);
+            CHECK_INT(code, count == 1 << 22 ? ERROR_NONE : ERROR_FILE);
+            CHECK(!code || strstr(error.message, "4194305 entries"), "%s", error.message);
+        }
+}
+
+Test(gguf_hostile, a_vocabulary_is_asked_of_a_file_without_one) {
+    const char *path = test_temporary("none.gguf");
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    test_write_file(path, "not a GGUF file", 15);
+    CHECK(!checkpoint_open_vocabulary(&checkpoint, path, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "this is not a GGUF file"));
+    GgufFile *file = gguf_tiny_llama();
+    gguf_remove_key(file, "tokenizer.ggml.model");
+    size_t size;
+    write_out(path, file, &size);
+    error = (Error){0};
+    CHECK(!checkpoint_open_vocabulary(&checkpoint, path, &error));
+    CHECK(strstr(error.message, "\"tokenizer.ggml.model\" is missing"), "%s", error.message);
+}
+
 Test(gguf_hostile, F01_a_model_cut_short_while_open_is_damaged_and_no_signal_comes) {
     const char *path = test_temporary("shrinks.gguf");
     size_t size;

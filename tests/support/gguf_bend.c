@@ -217,6 +217,12 @@ void bend_layer_array(GgufFile *f, const GgufCase *c) { // a elements of 1, the 
     gguf_set_array(f, c->name, GGUF_I32, values, c->a);
 }
 
+void bend_yarn(GgufFile *f, const GgufCase *c) {
+    gguf_set_text(f, "llama.rope.scaling.type", "yarn");
+    gguf_set_f32(f, "llama.rope.scaling.factor", 2);
+    gguf_set_f32(f, "llama.rope.scaling.yarn_ext_factor", (float)c->real);
+}
+
 void bend_tokens(GgufFile *f, const GgufCase *c) {
     const char *texts[64];
     for (int i = 0; i < 64; i++)

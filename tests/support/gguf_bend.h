@@ -41,6 +41,7 @@ void bend_gap(GgufFile *f, const GgufCase *c);
 void bend_remove_tensor(GgufFile *f, const GgufCase *c);
 void bend_add_tensor(GgufFile *f, const GgufCase *c);
 void bend_layer_array(GgufFile *f, const GgufCase *c);
+void bend_yarn(GgufFile *f, const GgufCase *c);
 void bend_tokens(GgufFile *f, const GgufCase *c);
 void bend_numbers(GgufFile *f, const GgufCase *c);
 void bend_one_score(GgufFile *f, const GgufCase *c);
