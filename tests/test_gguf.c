@@ -354,6 +354,13 @@ Test(gguf, a_mistral_says_that_its_window_may_be_lost) {
     Opened o = open_file(file);
     CHECK(checkpoint_config(o.checkpoint)->window_dropped);
     close_file(&o);
+    file = gguf_tiny_llama();
+    gguf_set_text(file, "general.name", "some Mistral 7B");
+    gguf_set_u32(file, "llama.attention.sliding_window", 16);
+    o = open_file(file);
+    CHECK(!checkpoint_config(o.checkpoint)->window_dropped);
+    CHECK_INT(checkpoint_config(o.checkpoint)->layers[1].window, 16);
+    close_file(&o);
 }
 
 Test(gguf, a_file_is_mapped_and_its_pages_come_back_after_release) {

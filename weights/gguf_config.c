@@ -12,7 +12,8 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
         ".expert_count",           ".attention.max_alibi_bias",
         ".attention.clamp_kqv",    ".logit_scale",
         ".residual_scale",         ".embedding_scale",
-        ".attn_logit_softcapping", ".use_parallel_residual",
+        ".attn_logit_softcapping", ".attention.sliding_window_pattern",
+        ".use_parallel_residual",
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         const GgufValue *value = gguf_find(g, KEYS[i]);
@@ -55,10 +56,6 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
                      value_length, c->head_dim);
 }
 
-static bool is(TextSpan span, const char *text) {
-    return span.length == strlen(text) && !memcmp(span.text, text, span.length);
-}
-
 static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
     float factor = 1.0f, extrapolation = 1.0f;
     rope->scaling = ROPE_YARN;
@@ -95,9 +92,9 @@ static bool read_rope(const Gguf *g, Config *c, Error *error) {
         return false;
     if (gguf_find(g, ".rope.dimension_count") && !c->rope_dim)
         return gguf_fail(g, ".rope.dimension_count", error, "got 0");
-    if (is(type, "none")) return true;
-    if (is(type, "yarn")) return read_yarn(g, rope, error);
-    if (!is(type, "linear"))
+    if (span_equals(type, "none")) return true;
+    if (span_equals(type, "yarn")) return read_yarn(g, rope, error);
+    if (!span_equals(type, "linear"))
         return gguf_fail(g, ".rope.scaling.type", error, "\"%.*s\" is not supported",
                          (int)(type.length < 100 ? type.length : 100), type.text);
     if (rope->factor != 0.0f) rope->scaling = ROPE_LINEAR; // without a factor: as it is
@@ -129,7 +126,16 @@ static void add_eos(Config *c, int id) {
     if (id >= 0 && c->n_eos_ids < LIMIT_EOS_IDS) c->eos_ids[c->n_eos_ids++] = id;
 }
 
-// Mistral's GGUFs say "llama" and carry no window, which its first version had.
+// A window counts for every layer, as Mistral has it.
+static bool read_window(const Gguf *g, Config *c, Error *error) {
+    int window = 0;
+    if (!gguf_int(g, ".attention.sliding_window", false, &window, error)) return false;
+    for (int l = 0; l < c->n_layers; l++)
+        c->layers[l].window = window;
+    return true;
+}
+
+// Mistral's GGUFs say "llama" and mostly carry no window, which its first version had.
 static bool sounds_like_mistral(TextSpan name) {
     for (size_t i = 0; i + 7 <= name.length; i++)
         if (!strncasecmp(name.text + i, "mistral", 7)) return true;
@@ -148,11 +154,11 @@ bool gguf_read_config(const Gguf *g, Error *error) {
         !gguf_f32(g, eps, true, &c->norm_eps, error) ||
         !gguf_f32(g, ".attention.scale", false, &c->attention_scale, error) ||
         !gguf_f32(g, ".final_logit_softcapping", false, &c->logit_softcap, error) ||
-        !read_rope(g, c, error) || !read_vocab_size(g, c, error) ||
+        !read_rope(g, c, error) || !read_window(g, c, error) || !read_vocab_size(g, c, error) ||
         !gguf_text(g, "general.name", false, &name, error))
         return false;
     if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);
-    c->window_dropped = sounds_like_mistral(name);
+    c->window_dropped = !c->layers[0].window && sounds_like_mistral(name);
     c->bos_id = v->bos_id;
     add_eos(c, v->eos_id);
     add_eos(c, v->eot_id);

@@ -132,20 +132,16 @@ static bool read_flags(const Gguf *g, Vocabulary *v, Error *error) {
     return true;
 }
 
-static bool equals(TextSpan span, const char *text) {
-    return span.length == strlen(text) && !memcmp(span.text, text, span.length);
-}
-
 static bool read_kind(const Gguf *g, Vocabulary *v, Error *error) {
     static const char KEY[] = "tokenizer.ggml.model";
     TextSpan model = {0}, pre = {0};
     if (!gguf_text(g, KEY, false, &model, error) ||
         !gguf_text(g, "tokenizer.ggml.pre", false, &pre, error))
         return false;
-    if (!model.text || equals(model, "none") || equals(model, "no_vocab")) return true;
-    if (equals(model, "llama"))
+    if (!model.text || span_equals(model, "none") || span_equals(model, "no_vocab")) return true;
+    if (span_equals(model, "llama"))
         v->model = "llama";
-    else if (equals(model, "gpt2"))
+    else if (span_equals(model, "gpt2"))
         v->model = "gpt2";
     else
         return gguf_fail(g, KEY, error, "\"%.*s\" is not supported, wanted llama or gpt2",

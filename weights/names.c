@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool span_equals(TextSpan span, const char *text) {
+    return span.length == strlen(text) && !memcmp(span.text, text, span.length);
+}
+
 static int span_compare(TextSpan a, TextSpan b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.text, b.text, common) : 0;

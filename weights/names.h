@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+bool span_equals(TextSpan span, const char *text);
+
 typedef struct NameEntry {
     TextSpan name;
     uint32_t item;

@@ -1,5 +1,5 @@
 // Vocabulary: what a container says about its tokenizer, before anyone gives it a meaning.
-// Types only; weights/gguf.c fills it, tokenizer/ reads it.
+// Types only; weights/gguf_vocabulary.c fills it, tokenizer/ reads it.
 #pragma once
 
 #include <stdbool.h>
