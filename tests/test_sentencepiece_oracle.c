@@ -153,3 +153,61 @@ Test(sentencepiece_oracle, cuts_of_a_trained_model_are_refused_or_whole) {
     }
     free(model);
 }
+
+// ---- long runs of unknown characters: what the library gets is shorter, the ids are the same ----
+
+static void check_same_as_library(const char *name) {
+    size_t size;
+    char *model = test_read_file(test_data(name), &size), reason[SENTENCEPIECE_REASON_SIZE];
+    static const char *const UNITS[] = {"\n",       "\xf0\x9f\x98\x80", "\xff",         "a",  " ",
+                                        "\xc2\xa0", "\xef\xbc\xa1",     "\xe4\xb8\xad", "\t", "Q"};
+    Error error = {0};
+    SentencePiece *library;
+    CHECK(sentencepiece_load(&library, model, size, reason) == SENTENCEPIECE_OK);
+    Tokenizer *t = sentencepiece_open_bytes(model, size, &error);
+    CHECK(t, "%s", error.message);
+    TestRandom random = {7};
+    for (int round = 0; round < 200; round++) {
+        char text[2000];
+        size_t length = 0, count;
+        while (length < 1900) {
+            const char *a = UNITS[test_random(&random) % 10], *b = UNITS[test_random(&random) % 10];
+            for (size_t n = test_random(&random) % 60; n && length < 1900; n--)
+                length += (size_t)sprintf(text + length, "%s", n % 2 ? a : b);
+        }
+        IdList ids = {0};
+        const int *wanted;
+        CHECK(tokenizer_encode(t, &ids, text, length, false, &error));
+        CHECK(!sentencepiece_encode(library, text, length, &wanted, &count, reason));
+        CHECK_INT(ids.count, count);
+        for (size_t i = 0; i < count; i++)
+            CHECK_INT(ids.ids[i], wanted[i]);
+        id_list_free(&ids);
+    }
+    tokenizer_close(t);
+    sentencepiece_free(library);
+    free(model);
+}
+
+Test(sentencepiece_oracle, runs_of_unknown_characters_keep_their_ids) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    check_same_as_library("tokenizers/sentencepiece/test_model.model");
+    check_same_as_library("tokenizers/sentencepiece/test_ja_model.model");
+}
+
+Test(sentencepiece_oracle, a_megabyte_of_the_unknown_is_not_quadratic) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    enum { SIZE = 1 << 20 };
+    Error error = {0};
+    const char *path = test_data("tokenizers/sentencepiece/test_model.model");
+    Tokenizer *t = tokenizer_open(&(TokenizerSource){.path = path}, &error);
+    CHECK(t, "%s", error.message);
+    char *text = malloc(SIZE);
+    memset(text, '\n', SIZE);
+    IdList ids = {0};
+    CHECK(tokenizer_encode(t, &ids, text, SIZE, false, &error)); // 23 seconds by the library alone
+    CHECK(ids.count == 2 && tokenizer_type(t, ids.ids[1]) == TOKEN_UNKNOWN);
+    id_list_free(&ids);
+    free(text);
+    tokenizer_close(t);
+}

@@ -25,6 +25,8 @@ enum {
     SMALLEST_TRIE = 256 * 4,   // one block of units
 };
 
+static const uint32_t LABEL = 0x800000ff; // of a unit, with the bit that says "leaf"
+
 typedef struct Trie {
     const uint8_t *units; // (n_units) of four bytes
     size_t n_units;
@@ -75,7 +77,7 @@ static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     while (visit->next < 256) {
         uint32_t byte = visit->next++;
         *child = base ^ byte;
-        if ((unit_at(trie, *child) & 0x800000ffu) == byte) return true;
+        if ((unit_at(trie, *child) & LABEL) == byte) return true;
     }
     return false;
 }
@@ -112,6 +114,18 @@ static bool walk(const Trie *trie) {
         } else if (!enter(trie, child, &stack[depth++])) {
             return false;
         }
+    }
+    return true;
+}
+
+bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count) {
+    Trie trie = {.units = (const uint8_t *)charsmap.text + 4};
+    size_t pos = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
+        pos = base_of(&trie, pos) ^ byte;
+        if ((unit_at(&trie, pos) & LABEL) != byte) return false;
+        if (has_leaf(&trie, pos)) return true;
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include "tokenizer/sentencepiece_c.h"
 #include "tokenizer/sentencepiece_check.h"
 #include "tokenizer/spm.h"
+#include "tokenizer/unknown_runs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,18 @@ static bool report(SentencePieceStatus status, const char *reason, Error *error)
     return error_set(error, ERROR_FILE, "sentencepiece: %s", reason);
 }
 
-static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
-                           bool after_token, Error *error) {
-    (void)after_token;
+typedef struct Library {
+    SentencePiece *model;
+    KnownCharacters *known; // NULL: unknown characters are bytes, and every one counts
+} Library;
+
+static bool library_ids(const Library *library, IdList *ids, const char *text, size_t length,
+                        Error *error) {
     const int *found;
     size_t count;
     char reason[SENTENCEPIECE_REASON_SIZE] = "";
     SentencePieceStatus status =
-        sentencepiece_encode(t->state, text, length, &found, &count, reason);
+        sentencepiece_encode(library->model, text, length, &found, &count, reason);
     if (!report(status, reason, error)) return false;
     for (size_t i = 0; i < count; i++) {
         if (!id_list_push(ids, found[i], error)) return false;
@@ -32,24 +37,52 @@ static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, si
     return true;
 }
 
+static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                           bool after_token, Error *error) {
+    (void)after_token;
+    const Library *library = t->state;
+    if (!library->known) return library_ids(library, ids, text, length, error);
+    char *shorter = malloc(length);
+    if (!shorter)
+        return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
+    size_t left = shorten_unknown_runs(shorter, text, length, library->known);
+    bool good = library_ids(library, ids, shorter, left, error);
+    free(shorter);
+    return good;
+}
+
 static void library_close(Tokenizer *t) {
-    sentencepiece_free(t->state);
+    Library *library = t->state;
+    if (!library) return;
+    sentencepiece_free(library->model);
+    free(library->known);
+    free(library);
 }
 
 static const TokenizerKind LIBRARY = {
     .encode = library_encode, .piece = spm_piece, .close = library_close};
 
-static bool open_library(Tokenizer *t, const Vocabulary *vocabulary, const uint8_t *bytes,
+static bool load_library(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
                          size_t size, Error *error) {
     char reason[SENTENCEPIECE_REASON_SIZE] = "";
-    SentencePiece *model = NULL;
-    if (!report(sentencepiece_load(&model, bytes, size, reason), reason, error)) return false;
+    Library *library = t->state = calloc(1, sizeof *library);
     t->kind = &LIBRARY;
-    t->state = model;
-    if (!vocabulary_copy(t, vocabulary, error)) return false;
-    if (sentencepiece_size(model) != t->n_tokens)
+    if (!library) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    if (!report(sentencepiece_load(&library->model, bytes, size, reason), reason, error))
+        return false;
+    if (sentencepiece_size(library->model) != model->n_pieces)
         return error_set(error, ERROR_FILE, "sentencepiece: %zu pieces, the file has %zu",
-                         sentencepiece_size(model), t->n_tokens);
+                         sentencepiece_size(library->model), model->n_pieces);
+    if (model->byte_fallback) return true;
+    library->known = known_characters(model, error);
+    return library->known != NULL;
+}
+
+static bool open_library(Tokenizer *t, const SentencePieceModel *model,
+                         const Vocabulary *vocabulary, const uint8_t *bytes, size_t size,
+                         Error *error) {
+    if (!load_library(t, model, bytes, size, error)) return false;
+    if (!vocabulary_copy(t, vocabulary, error)) return false;
     t->prefixes_space = vocabulary->add_space_prefix == 1;
     vocabulary_set_ids(t, vocabulary, true);
     return spm_added_tokens(t, false, error); // the library cuts user-defined ones itself
@@ -90,7 +123,7 @@ static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint
     bool bpe = model->model_type == SENTENCEPIECE_BPE;
     bool own = bpe && text_stays(model) && !sentencepiece_available();
     bool good = own ? spm_bpe_open_vocabulary(t, &vocabulary, error)
-                    : open_library(t, &vocabulary, bytes, size, error);
+                    : open_library(t, model, &vocabulary, bytes, size, error);
     if (good)
         snprintf(t->description, sizeof t->description, "SentencePiece %s, %zu tokens",
                  bpe ? "BPE" : "unigram", t->n_tokens);

@@ -39,3 +39,5 @@ void sentencepiece_model_free(SentencePieceModel *model);
 
 // The rules for characters: a trie in a double array, and the texts it leads to (charsmap_check.c).
 bool charsmap_check(TextSpan charsmap, Error *error);
+// Whether some rule begins with these bytes, or is the beginning of them. The charsmap is checked.
+bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count);
