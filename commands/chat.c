@@ -114,9 +114,7 @@ static void print_text(void *context, const char *bytes, size_t length) {
 }
 
 static bool generate_answer(Chat *chat, Generation *g, Error *error) {
-    interrupt_begin();
     bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
-    interrupt_end();
     output_bytes("\n", 1);
     output_flush();
     chat->begun = true;
@@ -196,7 +194,9 @@ static bool converse(Chat *chat, Error *error) {
         }
         line.length = (size_t)length - (line.bytes[length - 1] == '\n');
         StopReason stop = STOP_EOS;
+        interrupt_begin(); // from here on Ctrl-C is about the answer
         if (line.length) good = answer(chat, &line, &stop, error);
+        interrupt_end();
     }
     text_free(&line);
     return good;

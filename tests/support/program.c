@@ -1,6 +1,7 @@
 #include "tests/support/program.h"
 
 #include <pty.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +42,26 @@ TestRun program_shell(const char *script) {
     return test_run((const char *const[]){"sh", "-c", text, NULL}, NULL, 0);
 }
 
-TestRun program_terminal(const char *line) {
+enum { SCREEN = 1 << 20 };
+
+static int wait_status(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static TestRun screen_open(void) {
+    return (TestRun){.out = calloc(1, SCREEN), .err = calloc(1, 1)};
+}
+
+// Appends what there is to read; false at the end (EIO: the other side of a terminal is closed).
+static bool screen_read(TestRun *run, int fd) {
+    ssize_t got = read(fd, run->out + run->out_size, SCREEN - 1 - run->out_size);
+    if (got > 0) run->out_size += (size_t)got;
+    return got > 0;
+}
+
+TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
     Words words;
     split(&words, line);
     fflush(NULL);
@@ -52,15 +72,47 @@ TestRun program_terminal(const char *line) {
         execvp(words.argv[0], (char *const *)words.argv);
         _exit(127);
     }
-    TestRun run = {.out = calloc(1, 1 << 20), .err = calloc(1, 1)};
-    for (ssize_t got; run.out_size < (1 << 20) - 1; run.out_size += (size_t)got) {
-        got = read(terminal, run.out + run.out_size, (1 << 20) - 1 - run.out_size);
-        if (got <= 0) break; // EIO: the other end is closed
+    TestRun run = screen_open();
+    size_t next = 0, seen = 0;
+    while (screen_read(&run, terminal)) {
+        const char *at = next < count ? strstr(run.out + seen, typed[next].after) : NULL;
+        if (!at) continue;
+        seen = run.out_size;
+        size_t length = strlen(typed[next].keys);
+        if (write(terminal, typed[next++].keys, length) != (ssize_t)length) break;
     }
-    int status = 0;
-    waitpid(child, &status, 0);
+    run.status = wait_status(child);
     close(terminal);
-    run.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return run;
+}
+
+TestRun program_terminal(const char *line) {
+    return program_typed(line, NULL, 0);
+}
+
+TestRun program_interrupted(const char *line) {
+    Words words;
+    split(&words, line);
+    fflush(NULL);
+    int ends[2];
+    CHECK(!pipe(ends));
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        signal(SIGINT, SIG_DFL);
+        execvp(words.argv[0], (char *const *)words.argv);
+        _exit(127);
+    }
+    close(ends[1]);
+    TestRun run = screen_open();
+    screen_read(&run, ends[0]);
+    kill(child, SIGINT);
+    while (screen_read(&run, ends[0])) {
+    }
+    close(ends[0]);
+    run.status = wait_status(child);
     return run;
 }
 

@@ -11,6 +11,14 @@ TestRun program_shell(const char *script);
 // The same with standard output on a pseudo-terminal: `out` is what the screen got.
 TestRun program_terminal(const char *line);
 
+// The same, with `keys` typed: each as soon as the text before it has appeared since the last.
+typedef struct TypedKeys {
+    const char *after, *keys;
+} TypedKeys;
+TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
+// Sends SIGINT as soon as there is output; `out` has standard output and standard error.
+TestRun program_interrupted(const char *line);
+
 const char *small_model(void); // stories260K.gguf; skips the test where it is absent
 
 void check_status(const TestRun *run, int wanted);
