@@ -60,9 +60,11 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
                const AttentionShape *shape, float *weights_out) {
     if (device->error.code) return;
     int max_seq_len = view->kv->shape.max_seq_len;
-    int group = shape->n_heads / shape->n_kv_heads;
+    int group = shape->n_heads / shape->n_kv_heads; // query heads per key-value head
     float *scores = view->kv->scores;
     for (int i = 0; i < rows->n; i++) {
+        // A row sees the cache up to its own position and nothing of the rows beside it in the
+        // call but what those have written there: a prompt and single tokens are the same thing.
         int p = rows->positions[i], sequence = rows->sequences[i];
         for (int h = 0; h < shape->n_heads; h++) {
             float largest = attention_scores(scores, q, view, sequence, h / group, p, shape);

@@ -44,6 +44,7 @@ int device_threads(const Device *device) {
     return 1;
 }
 
+// Zeroed, behind its list entry. A size that overflows is only a size that is not there.
 void *device_alloc(Device *device, size_t bytes) {
     if (device->error.code) return NULL;
     size_t total = 0, rounded = 0;
@@ -104,6 +105,8 @@ size_t device_matrix_bytes(const DeviceMatrix *matrix) {
     return sizeof *matrix;
 }
 
+// The largest matrix decides: every operation's scratch is for one of its rows, or for the
+// activations that meet it.
 void device_reserve(Device *device, int max_rows) {
     size_t cols = device->max_cols, rows = (size_t)max_rows;
     size_t groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
@@ -120,6 +123,7 @@ void device_reserve(Device *device, int max_rows) {
         device->x_bf16 = device_alloc(device, rows * cols * sizeof(float));
 }
 
+// Nothing is recorded here, so there is nothing to begin, end or wait for.
 void device_begin(Device *device, const PassShape *shape) {
     (void)device, (void)shape;
 }

@@ -7,6 +7,7 @@ void embed(Device *device, float *out, const DeviceMatrix *table, const DeviceMa
     if (device->error.code) return;
     size_t dim = table->matrix.cols;
     for (int i = 0; i < rows->n; i++) {
+        // (dim) of row i: no product with a one-hot vector, just the row itself
         float *x = out + (size_t)i * dim;
         matrix_row(x, &table->matrix, (size_t)rows->tokens[i]);
         for (size_t j = 0; j < dim; j++)

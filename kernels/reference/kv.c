@@ -2,7 +2,8 @@
 //
 //   keys, values: [layer][sequence][kv head][position][head_dim]   float32 or half
 //
-// One head's keys lie one after another, since attention walks them in that order.
+// One head's keys lie one after another, since attention walks them in that order. Keys are cached
+// as attention meets them, after their norm and rotation: a position never changes once written.
 #include "kernels/reference/kv.h"
 
 #include "kernels/reference/device.h"
@@ -56,6 +57,7 @@ void kv_close(Device *device, Kv *kv) {
     device_free(device, kv);
 }
 
+// One vector of head_dim into the cache, rounded to half where that is its type.
 static void store(const KvShape *s, void *array, size_t index, const float *from) {
     float *f32 = (float *)array + index;
     uint16_t *f16 = (uint16_t *)array + index;
@@ -92,6 +94,7 @@ void kv_write(Device *device, const KvView *view, const float *k, const float *v
     }
 }
 
+// A head's first `count` positions are one run of bytes.
 void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     if (device_error(device)->code) return;
     const KvShape *s = &kv->shape;

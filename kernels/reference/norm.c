@@ -1,8 +1,12 @@
-// The two norms. Sums are taken in double: this backend is what the others are measured against.
+// The two norms: both bring a row to a common size before a block reads it, so that the residual
+// stream may grow from layer to layer. Sums are taken in double: this backend is what the others
+// are measured against.
 #include "kernels/reference/device.h"
 
 #include <math.h>
 
+// x is divided by its root mean square; its mean stays. eps keeps a row of zeros from dividing by
+// 0.
 void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
              float eps) {
     if (device->error.code) return;
@@ -16,6 +20,8 @@ void rmsnorm(Device *device, float *out, const float *x, const float *weight, in
     }
 }
 
+// The older one (Ba et al. 2016, arXiv 1607.06450): the mean is taken away first, then what is left
+// is divided by its deviation. GPT-2 has it.
 void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
                int n, int dim, float eps) {
     if (device->error.code) return;

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+// One sum in the order of the columns: the order is part of what a result is.
 static float dot_float(const float *w, const float *x, size_t cols) {
     float acc = 0.0f;
     for (size_t k = 0; k < cols; k++)
@@ -62,7 +63,8 @@ static void project_integers(Device *device, int n, const Projection *p) {
     }
 }
 
-// The activations in the two forms that weights may meet; see precision.h.
+// The activations in the two forms that weights may meet, once for all matrices of the call: whole
+// numbers with a scale per 32 for quantised weights, bf16 (a8 only) for float ones.
 static void prepare(Device *device, const float *x, size_t n, size_t cols) {
     size_t groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
     int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;

@@ -4,7 +4,9 @@
 //              a           | b                  | stays as it is
 //
 // channel j of a and channel j of b are the two coordinates of one point in a plane, turned by
-// position * frequency[j].
+// position * frequency[j]. Turning queries by p and keys by t makes their product depend on p - t
+// alone: (R_p q) . (R_t k) = q . (R_(t-p) k). Low j turn fast and tell neighbours apart, high j
+// turn slowly and tell far from near.
 #include "kernels/reference/device.h"
 
 void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *table,
