@@ -33,6 +33,8 @@ static bool row_check(const Model *m, const Batch *batch, int i, const int *leng
     return true;
 }
 
+// Walks the whole batch as it would run, over a copy of the lengths, so that a refused batch has
+// changed nothing.
 bool batch_check(Model *m, const Batch *batch, Error *error) {
     int *lengths = m->lengths_planned, needed = 0, wanted = 0;
     if (batch->n < 1) return error_set(error, ERROR_USAGE, "a batch of %d rows", batch->n);
@@ -53,6 +55,7 @@ bool batch_check(Model *m, const Batch *batch, Error *error) {
     return true;
 }
 
+// Appends one row to the piece, and to its list of rows that want logits.
 static void piece_add(Piece *p, int token, int position, int sequence, bool wants_logits) {
     if (wants_logits) {
         int k = p->n_logit_rows++;

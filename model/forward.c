@@ -39,6 +39,7 @@ static void qk_norm(Model *m, float *x, const DeviceNorm *w, int n, int n_heads)
     if (w->weight) rmsnorm(m->device, x, x, w->weight, rows, width, c->norm_eps);
 }
 
+// Position enters here: queries and keys are turned by an angle that grows with it.
 static void rotate(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const RopeTable *table = c->layers[l].local_rope ? &m->rope_local : &m->rope;
@@ -71,6 +72,8 @@ static void attend(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_ATT_HEADS, l, s->att_out);
 }
 
+// x += wo attention: where positions exchange what they know. Everything else works on one row
+// alone.
 static void attention_block(Model *m, int l, const Rows *rows) {
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
@@ -98,7 +101,8 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_ATT_RESIDUAL, l, s->x);
 }
 
-// down(act(gate x) * up x), or down(act(up x)) without a gate.
+// x += down(act(gate x) * up x), or down(act(up x)) without a gate: what each position makes of
+// what it has gathered.
 static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -147,6 +151,7 @@ static void logits(Model *m) {
     m->n_logit_rows += n;
 }
 
+// All layers for the rows of one piece.
 static void forward_piece(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;

@@ -14,6 +14,7 @@ static int at_most(int a, int b) {
     return a < b ? a : b;
 }
 
+// 0 means: as the header says. After this no option is 0.
 static ModelOptions with_defaults(const Config *config, const ModelOptions *options) {
     ModelOptions o = *options;
     if (o.context <= 0) o.context = config->max_seq_len;
@@ -97,6 +98,7 @@ ModelCost model_cost(const Config *config, const ModelOptions *options) {
 
 // ---- opening ----
 
+// Logits apart: they alone may be larger than all the rest, and a backend may want them elsewhere.
 static bool open_scratch(Model *m) {
     Part parts[PARTS];
     size_t total = 0;
@@ -111,6 +113,8 @@ static bool open_scratch(Model *m) {
     return true;
 }
 
+// What the host keeps of a call: the logits for the caller, the rows at work, lengths to go back
+// to.
 static bool open_host_side(Model *m) {
     Piece *p = &m->piece;
     size_t rows = (size_t)m->options.max_rows, sequences = (size_t)m->options.n_sequences;
@@ -137,6 +141,7 @@ static RopeConfig rope_config(const Config *c, const RopeConfig *rope) {
     return r;
 }
 
+// cos and sin of every position of the context, made on the host and uploaded once.
 static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
     const Config *c = &m->config;
     size_t bytes = rope_bytes(c, &m->options);

@@ -65,6 +65,7 @@ static bool in_range(const char *name, float value, float low, float high, Error
                      (double)high, (double)value);
 }
 
+// Everything a user can set, checked before anything is allocated.
 static bool options_check(const SamplerOptions *o, int vocab_size, Error *error) {
     if (!in_range("temperature", o->rule.temperature, 0.0f, 1e30f, error) ||
         !in_range("top-p", o->rule.top_p, 0.0f, 1.0f, error) ||
@@ -141,6 +142,7 @@ void sampler_close(Sampler *s) {
 
 // ---- sampling ----
 
+// The window is a ring: when it is full the oldest token leaves as the newest comes.
 void sampler_accept(Sampler *s, int token) {
     assert(token >= 0 && token < s->vocab_size);
     if (s->count == s->capacity)

@@ -64,6 +64,7 @@ static bool load_linear(Loader *loader, DeviceLinear *out, const char *name, con
            load_vector(loader, &out->bias, name, bias, rows);
 }
 
+// Norms are vectors of float32, small enough that a missing optional one simply stays NULL.
 static bool load_norms(Loader *loader, DeviceLayer *to, const LayerWeights *from) {
     const Config *c = &loader->m->config;
     bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
@@ -97,6 +98,7 @@ static bool load_layer(Loader *loader, DeviceLayer *to, const LayerWeights *from
                        false);
 }
 
+// Tied weights reach us as two Matrix structs over the same bytes.
 static bool same_matrix(const Matrix *a, const Matrix *b) {
     return a->data == b->data && a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols &&
            a->rope_dim == b->rope_dim && a->scales == b->scales;

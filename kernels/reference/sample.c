@@ -1,5 +1,9 @@
 // The next token from the logits. Plainly: sort all of them, then cut. kernels.h has the
 // definition.
+//
+// top_k keeps a fixed number; top_p (Holtzman et al. 2019, arXiv 1904.09751) as many as it takes to
+// hold a share of the mass; min_p what is not too far below the best; typical_p what surprises
+// about as much as the text does on the average.
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
@@ -74,6 +78,7 @@ static size_t prefix_with(const Candidate *c, size_t count, float share) {
     return kept;
 }
 
+// Filters in place, so what stays is still in order.
 static size_t cut_min_p(Candidate *c, size_t count, float min_p) {
     size_t kept = 1; // the first is the largest
     for (size_t i = 1; i < count; i++)
@@ -81,6 +86,8 @@ static size_t cut_min_p(Candidate *c, size_t count, float min_p) {
     return kept;
 }
 
+// The entropy is the surprise to be expected; what lies closest to it comes first, which need not
+// be the most likely token.
 static size_t cut_typical(Candidate *c, size_t count, float typical_p) {
     double total = (double)total_weight(c, count), entropy = 0.0;
     for (size_t i = 0; i < count; i++) {
@@ -95,6 +102,7 @@ static size_t cut_typical(Candidate *c, size_t count, float typical_p) {
     return prefix_with(c, count, typical_p);
 }
 
+// From logits to one token; c is scratch for all candidates.
 static int sample_row(Candidate *c, const float *logits, int vocab_size, const SampleRule *rule,
                       float uniform) {
     int best = argmax_row(logits, vocab_size);
@@ -110,6 +118,8 @@ static int sample_row(Candidate *c, const float *logits, int vocab_size, const S
     if (rule->top_p < 1.0f) count = prefix_with(c, count, rule->top_p);
     if (rule->min_p > 0.0f) count = cut_min_p(c, count, rule->min_p);
     if (rule->typical_p < 1.0f) count = cut_typical(c, count, rule->typical_p);
+    // Inverse transform: the line from 0 to the total is cut into one piece per token, and a point
+    // on it, `uniform` of the way along, falls into one of them.
     sort(c, count, by_id);
     unsigned __int128 drawn = (unsigned __int128)total_weight(c, count);
     uint64_t target = (uint64_t)(drawn * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
