@@ -169,6 +169,7 @@ Test(json, refuses_what_the_grammar_forbids) {
     CHECK(!parses("[]\0", 3, &error), "trailing NUL");
     CHECK(!parses("[\"a\0b\"]", 7, &error), "NUL inside a string");
     CHECK(!parses("[\0]", 3, &error), "NUL between tokens");
+    CHECK(!parses("[1\0]", 4, &error), "NUL behind a number");
     CHECK(!parses("\xff\xfe[\0]\0", 6, &error), "UTF-16");
 }
 

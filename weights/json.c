@@ -17,6 +17,8 @@ typedef struct Scan {
 } Scan;
 
 static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limits, Error *error) {
+    if (c == '\0') // jansson passes over one behind a number
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a NUL byte", offset);
     if (scan->in_string) {
         if (scan->escaped)
             scan->escaped = false;
