@@ -63,7 +63,7 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c safetensors.c hf_config.c hf_checkpoint.c \
                  reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -114,7 +114,7 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams: | $(BUILD)/run
+$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output: | $(BUILD)/run
 
 # A library that makes calls fail, for tests/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c

@@ -157,6 +157,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .wants_hash = o->json,
+        .catch_interrupt = true,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
         .show = o->json        ? collect_text
@@ -170,7 +171,6 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         bool cut = option_given(o, OPTION_STEPS) && o->steps && prompt->count > (size_t)o->steps;
         echo_prompt(s, prompt, cut ? (size_t)o->steps + 1 : prompt->count);
     }
-    interrupt_begin();
     bool good = generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
     if (g.show == print_text) output_bytes("\n", 1);

@@ -69,6 +69,7 @@ TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
     pid_t child = forkpty(&terminal, NULL, NULL, NULL);
     if (child < 0) SKIP("no pseudo-terminal on this machine");
     if (child == 0) {
+        alarm(60); // whatever it waits for, not for ever
         execvp(words.argv[0], (char *const *)words.argv);
         _exit(127);
     }
@@ -98,6 +99,7 @@ TestRun program_interrupted(const char *line) {
     CHECK(!pipe(ends));
     pid_t child = fork();
     if (child == 0) {
+        alarm(60); // whatever it waits for, not for ever
         dup2(ends[1], 1);
         dup2(ends[1], 2);
         close(ends[0]);
