@@ -43,7 +43,7 @@ Test(streams, a_closed_pipe_ends_quietly) {
 Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
     char line[600];
     snprintf(line, sizeof line, "%s|-n|0|-i|Once|--ignore-eos|--no-cache", small_model());
-    TestRun r = program_interrupted(line);
+    TestRun r = program_interrupted(line, "upon a");
     CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
     const char *statistics = strstr(r.out, "\nrun: ");
     CHECK(statistics && strstr(statistics, "tokens/s"), "%s", r.out);

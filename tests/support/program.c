@@ -91,7 +91,7 @@ TestRun program_terminal(const char *line) {
     return program_typed(line, NULL, 0);
 }
 
-TestRun program_interrupted(const char *line) {
+TestRun program_interrupted(const char *line, const char *after) {
     Words words;
     split(&words, line);
     fflush(NULL);
@@ -109,7 +109,8 @@ TestRun program_interrupted(const char *line) {
     }
     close(ends[1]);
     TestRun run = screen_open();
-    screen_read(&run, ends[0]);
+    while (!strstr(run.out, after) && screen_read(&run, ends[0])) {
+    }
     kill(child, SIGINT);
     while (screen_read(&run, ends[0])) {
     }

@@ -16,8 +16,8 @@ typedef struct TypedKeys {
     const char *after, *keys;
 } TypedKeys;
 TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
-// Sends SIGINT as soon as there is output; `out` has standard output and standard error.
-TestRun program_interrupted(const char *line);
+// Sends SIGINT as soon as `after` has appeared; `out` has standard output and standard error.
+TestRun program_interrupted(const char *line, const char *after);
 
 const char *small_model(void); // stories260K.gguf; skips the test where it is absent
 
