@@ -1,19 +1,12 @@
-// tokenizer.json, and vocab.json with merges.txt: the vocabulary, the merges, the added tokens.
-// What is done to a text before and after is read by json_pipeline.c.
-#include "tokenizer/byte_alphabet.h"
+// tokenizer.json, and vocab.json with merges.txt: the model, its merges, and what follows from
+// both. Spellings and ids are collected by json_vocabulary.c; what is done to a text before and
+// after is read by json_pipeline.c.
 #include "tokenizer/byte_bpe.h"
 #include "tokenizer/json_pipeline.h"
+#include "tokenizer/json_vocabulary.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-
-// The vocabulary while it is collected; spellings are borrowed from the JSON.
-typedef struct Collected {
-    TextSpan *tokens;  // (n_tokens) text NULL: none yet
-    uint8_t *types;    // (n_tokens)
-    AddedToken *added; // (n_added)
-    size_t n_tokens, n_added;
-} Collected;
 
 // In a text of 11 MB, Qwen's, a value takes 19 bytes. With this the parsed form stays below 8 times
 // the text, 32 MiB besides, whatever the values are.
@@ -24,111 +17,6 @@ static json_t *parse(TextSpan json, Error *error) {
     error_set(error, ERROR_FILE, "wanted an object, got %s", json_kind(root));
     json_decref(root);
     return NULL;
-}
-
-static void collected_free(Collected *c) {
-    free(c->tokens);
-    free(c->types);
-    free(c->added);
-}
-
-static bool collected_init(Collected *c, size_t n_tokens, size_t n_added, Error *error) {
-    *c = (Collected){.n_tokens = n_tokens};
-    if (n_tokens > LIMIT_VOCAB)
-        return error_set(error, ERROR_FILE, "vocabulary: %zu tokens (at most %d)", n_tokens,
-                         LIMIT_VOCAB);
-    c->tokens = calloc(n_tokens + 1, sizeof *c->tokens);
-    c->types = calloc(n_tokens + 1, sizeof *c->types);
-    c->added = calloc(n_added + 1, sizeof *c->added);
-    return (c->tokens && c->types && c->added) ||
-           error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", n_tokens);
-}
-
-// Reads the id of a token: an integer below the number of tokens.
-static bool read_id(const Collected *c, const json_t *value, const char *spelling, int32_t *id,
-                    Error *error) {
-    char shown[96];
-    escape_bytes(shown, sizeof shown, spelling, strlen(spelling));
-    if (!json_is_integer(value))
-        return error_set(error, ERROR_FILE, "id of \"%s\": wanted an integer, got %s", shown,
-                         json_kind(value));
-    json_int_t number = json_integer_value(value);
-    if (number < 0 || (uint64_t)number >= c->n_tokens)
-        return error_set(error, ERROR_FILE,
-                         "id of \"%s\": %" JSON_INTEGER_FORMAT " is outside 0 .. %zu (a gap, or "
-                         "the same token twice)",
-                         shown, number, c->n_tokens - 1);
-    *id = (int32_t)number;
-    return true;
-}
-
-static bool set_token(Collected *c, int32_t id, const char *spelling, TokenType type,
-                      Error *error) {
-    TextSpan *token = &c->tokens[id];
-    size_t length = strlen(spelling);
-    char old[64], new[64];
-    if (token->text && (token->length != length || memcmp(token->text, spelling, length)))
-        return error_set(error, ERROR_FILE, "id %d: both \"%s\" and \"%s\"", (int)id,
-                         escape_bytes(old, sizeof old, token->text, token->length),
-                         escape_bytes(new, sizeof new, spelling, length));
-    *token = (TextSpan){spelling, length};
-    c->types[id] = (uint8_t)type;
-    return true;
-}
-
-static bool read_vocab(Collected *c, json_t *vocab, Error *error) {
-    const char *spelling;
-    json_t *value;
-    json_object_foreach(vocab, spelling, value) {
-        int32_t id;
-        if (!read_id(c, value, spelling, &id, error) ||
-            !set_token(c, id, spelling, TOKEN_NORMAL, error))
-            return false;
-    }
-    return true;
-}
-
-// ---- added tokens ----
-
-static bool read_added_token(Collected *c, const json_t *entry, const json_t *vocab, Error *error) {
-    const char *content = NULL;
-    bool special = false;
-    AddedToken *added = &c->added[c->n_added];
-    if (!json_read_string(entry, "content", &content, error) ||
-        !json_read_bool(entry, "special", &special, error) ||
-        !json_read_bool(entry, "lstrip", &added->lstrip, error) ||
-        !json_read_bool(entry, "rstrip", &added->rstrip, error) ||
-        !json_read_bool(entry, "single_word", &added->single_word, error))
-        return false;
-    if (!content) return error_set(error, ERROR_FILE, "an added token without \"content\"");
-    if (!read_id(c, json_object_get(entry, "id"), content, &added->id, error)) return false;
-    const json_t *known = json_object_get(vocab, content);
-    if (known && json_integer_value(known) != added->id)
-        return error_set(error, ERROR_FILE,
-                         "added token %d has id %" JSON_INTEGER_FORMAT " in the vocabulary",
-                         (int)added->id, json_integer_value(known));
-    added->text = (TextSpan){content, strlen(content)};
-    added->control = special;
-    c->n_added++;
-    return set_token(c, added->id, content, special ? TOKEN_CONTROL : TOKEN_USER_DEFINED, error);
-}
-
-static bool read_added(Collected *c, const json_t *list, const json_t *vocab, Error *error) {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (read_added_token(c, json_array_get(list, i), vocab, error)) continue;
-        return error_prefix(error, "added_tokens");
-    }
-    return true;
-}
-
-static size_t count_new(const json_t *list, const json_t *vocab) {
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *content =
-            json_string_value(json_object_get(json_array_get(list, i), "content"));
-        count += !content || !json_object_get(vocab, content);
-    }
-    return count;
 }
 
 // ---- ids with a meaning, which the file does not name ----
@@ -148,14 +36,6 @@ static void set_ids(Tokenizer *t, const char *first_token, bool adds_bos) {
     v.bos_id = first_token ? tokenizer_find(t, first_token) : find_any(t, begins);
     v.eos_id = find_any(t, ends);
     vocabulary_set_ids(t, &v, first_token || adds_bos);
-}
-
-static bool finish_vocabulary(Tokenizer *t, const Collected *c, Error *error) {
-    for (size_t i = 0; i < c->n_tokens; i++)
-        if (!c->tokens[i].text)
-            return error_set(error, ERROR_FILE, "vocabulary: no token has id %zu", i);
-    Vocabulary v = {.n_tokens = c->n_tokens, .tokens = c->tokens, .types = c->types};
-    return vocabulary_copy(t, &v, error) && added_set(t, c->added, c->n_added, error);
 }
 
 // ---- tokenizer.json ----
@@ -240,18 +120,16 @@ static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenize
     JsonPipeline pipeline;
     ModelFields m = {0};
     MergeTable merges;
-    Collected c;
+    JsonVocabulary v;
     const json_t *added = NULL;
     if (!json_pipeline_read(&pipeline, root, error) ||
         !read_model(&m, json_object_get(root, "model"), error) ||
         !json_read_array(root, "added_tokens", &added, error))
         return false;
     if (pretokenizer && !split_rule_find(&pipeline.rule, pretokenizer, NULL, error)) return false;
-    bool good = collected_init(&c, json_object_size(m.vocab) + count_new(added, m.vocab),
-                               json_array_size(added), error) &&
-                read_vocab(&c, m.vocab, error) && read_added(&c, added, m.vocab, error) &&
-                finish_vocabulary(t, &c, error);
-    collected_free(&c);
+    bool good =
+        json_vocabulary_init(&v, m.vocab, added, error) && json_vocabulary_finish(&v, t, error);
+    json_vocabulary_free(&v);
     if (!good || !read_merges(&merges, t, m.merges, error)) return false;
     // Llama 3's prompts begin with BOS, though its early files do not say so.
     set_ids(t, pipeline.first_token, tokenizer_find(t, "<|begin_of_text|>") >= 0);
@@ -296,11 +174,11 @@ static bool open_pair(Tokenizer *t, json_t *vocab, TextSpan text, const char *pr
                       Error *error) {
     SplitRule rule;
     MergeTable merges = {0};
-    Collected c;
+    JsonVocabulary v;
     if (!split_rule_find(&rule, pretokenizer, "gpt2", error)) return false;
-    bool good = collected_init(&c, json_object_size(vocab), 0, error) &&
-                read_vocab(&c, vocab, error) && finish_vocabulary(t, &c, error);
-    collected_free(&c);
+    bool good =
+        json_vocabulary_init(&v, vocab, NULL, error) && json_vocabulary_finish(&v, t, error);
+    json_vocabulary_free(&v);
     good = good && read_merges_text(&merges, t, text, error);
     if (good) find_controls(t, &merges);
     good = good && added_from_types(t, error);
