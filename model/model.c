@@ -14,7 +14,7 @@ static int at_most(int a, int b) {
     return a < b ? a : b;
 }
 
-// 0 means: as the header says. After this no option is 0.
+// The options with every 0 that stands for a default replaced by it.
 static ModelOptions with_defaults(const Config *config, const ModelOptions *options) {
     ModelOptions o = *options;
     if (o.context <= 0) o.context = config->max_seq_len;
