@@ -128,6 +128,8 @@ $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_
              $(BUILD)/weights/bytes.o $(BUILD)/error.o
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ -lm
 
+$(BUILD)/tests/test_random_model: | $(BUILD)/tests/random_model
+
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \

@@ -159,33 +159,33 @@ void sampler_reset(Sampler *s) {
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);
 }
 
-// Bias and penalties, in the order of sampler.h.
-static void adjust(Sampler *s) {
+// Bias and penalties on a copy of the logits, in the order of sampler.h.
+static const float *adjust(Sampler *s, const float *logits) {
     const SamplerOptions *o = &s->options;
-    float *l = s->adjusted;
-    for (int i = 0; i < o->n_bias; i++)
-        l[o->bias[i].token] += o->bias[i].bias;
     bool penalised =
         o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f;
-    if (!penalised) return;
-    for (int i = 0; i < s->count; i++) {
-        int token = s->window[i];
-        if (s->counts[token] < 0) continue; // done already
+    float *l = s->adjusted;
+    if (!penalised && !o->n_bias) return logits;
+    memcpy(l, logits, (size_t)s->vocab_size * sizeof *l);
+    for (int i = 0; i < o->n_bias; i++)
+        l[o->bias[i].token] += o->bias[i].bias;
+    for (int i = 0; penalised && i < s->count; i++) {
+        int token = s->window[i], count = s->counts[token];
+        if (count < 0) continue; // done already
         l[token] = l[token] > 0.0f ? l[token] / o->repeat_penalty : l[token] * o->repeat_penalty;
-        l[token] -= o->presence_penalty + o->frequency_penalty * (float)s->counts[token];
-        s->counts[token] = -s->counts[token]; // marks it
+        l[token] -= o->presence_penalty + o->frequency_penalty * (float)count;
+        s->counts[token] = -count; // marks it
     }
     for (int i = 0; i < s->count; i++)
         s->counts[s->window[i]] = abs(s->counts[s->window[i]]);
+    return l;
 }
 
 int sampler_next(Sampler *s, const float *logits, Error *error) {
     size_t bytes = (size_t)s->vocab_size * sizeof *logits;
     float uniform = sampler_uniform(s);
     int32_t token = -1;
-    memcpy(s->adjusted, logits, bytes);
-    adjust(s);
-    device_upload(s->device, s->logits, s->adjusted, bytes);
+    device_upload(s->device, s->logits, adjust(s, logits), bytes);
     device_upload(s->device, s->uniform, &uniform, sizeof uniform);
     sample(s->device, s->token, s->logits, 1, s->vocab_size, &s->options.rule, s->uniform);
     device_download(s->device, &token, s->token, sizeof token);

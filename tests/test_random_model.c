@@ -1,0 +1,82 @@
+// The random_model program: what it writes opens and runs in every type.
+#include "model/model.h"
+#include "tests/test.h"
+#include "weights/checkpoint.h"
+#include "weights/quant.h"
+
+static char *write_model(const char *type, const char *name) {
+    char *path = strdup(test_temporary(name));
+    const char *argv[] = {TEST_BUILD "/tests/random_model",
+                          "--dim",
+                          "256",
+                          "--hidden",
+                          "512",
+                          "--layers",
+                          "2",
+                          "--heads",
+                          "4",
+                          "--kv-heads",
+                          "2",
+                          "--head-dim",
+                          "64",
+                          "--vocab",
+                          "300",
+                          "--ctx",
+                          "32",
+                          "--type",
+                          type,
+                          path,
+                          NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s: %s", type, run.err);
+    test_run_free(&run);
+    return path;
+}
+
+// Logits of about 1, as those of a trained model: nothing has died out or exploded on the way.
+static void check_logits(const float *logits, int count, const char *type) {
+    double squares = 0.0;
+    for (int t = 0; t < count; t++)
+        squares += (double)logits[t] * (double)logits[t];
+    double deviation = sqrt(squares / count);
+    CHECK(deviation > 0.05 && deviation < 20.0, "%s: deviation %g", type, deviation);
+}
+
+Test(random_model, opens_and_runs_in_every_type) {
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        const char *type = dtype_info(dtype)->name;
+        if (dtype_info(dtype)->gguf_type < 0) continue; // not a GGUF type
+        char *path = write_model(type, "random.gguf");
+        Error error = {0};
+        Checkpoint *checkpoint = NULL;
+        CHECK(checkpoint_open(&checkpoint, path, &error), "%s: %s", type, error.message);
+        const Config *config = checkpoint_config(checkpoint);
+        CHECK(checkpoint_weights(checkpoint)->layers[1].wq.dtype == dtype, "%s", type);
+        CHECK_INT(checkpoint_vocabulary(checkpoint)->n_tokens, 300);
+        ModelOptions options = {.precision = PRECISION_A16};
+        Model *model = model_open(config, checkpoint_weights(checkpoint), &options, &error);
+        CHECK(model, "%s: %s", type, error.message);
+        int32_t ids[] = {1, 5, 299};
+        CHECK(model_forward(model, &(Batch){.n = 3, .tokens = ids}, &error), "%s: %s", type,
+              error.message);
+        check_logits(model_logits(model, 0), config->vocab_size, type);
+        model_close(model);
+        checkpoint_close(checkpoint);
+        free(path);
+    }
+}
+
+Test(random_model, says_what_it_does_not_understand) {
+    static const char *const WRONG[][3] = {
+        {"--shape", "7b", "x"},  {"--type", "Q9_9", "x"},         {"--dim", "0", "x"},
+        {"--dim", "12x", "x"},   {"--vocab", "259", "/dev/null"}, {"--heads", "7", "/dev/null"},
+        {"--colour", "red", "x"}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        const char *argv[] = {TEST_BUILD "/tests/random_model", WRONG[i][0], WRONG[i][1],
+                              WRONG[i][2], NULL};
+        TestRun run = test_run(argv, NULL, 0);
+        CHECK_INT(run.status, 2);
+        CHECK(!strncmp(run.err, "random_model: ", 14), "%s", run.err);
+        test_run_free(&run);
+    }
+}
