@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const MODELS[] = {"llama-tied", "llama-untied", "llama-rope-llama3",
-                                     "mistral-window8"};
+static const char *const MODELS[] = {"llama-tied",      "llama-untied", "llama-rope-llama3",
+                                     "mistral-window8", "qwen2",        "qwen3",
+                                     "qwen3-bf16"};
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS, MAX_PROMPT = 64, N_GREEDY = 32 };
 
 typedef struct Loaded {

@@ -220,11 +220,10 @@ static bool of_layer(const TensorName *name) {
     return strchr(name->pattern, '#') != NULL;
 }
 
-static bool run_pass(const Pass *pass) {
-    Checkpoint *c = pass->checkpoint;
-    const TensorName *names = c->family->tensors[c->naming];
+static bool run_list(const Pass *pass, const TensorName *list) {
+    const Checkpoint *c = pass->checkpoint;
     PatternText text;
-    for (const TensorName *name = names; name->pattern; name++) {
+    for (const TensorName *name = list; name && name->pattern; name++) {
         if (of_layer(name) != (pass->layer >= 0)) continue;
         pattern_text(text, name->pattern, pass->prefix, pass->layer);
         int64_t item = names_find(&c->names, text);
@@ -236,13 +235,20 @@ static bool run_pass(const Pass *pass) {
     return true;
 }
 
+static bool run_pass(const Pass *pass) {
+    const Checkpoint *c = pass->checkpoint;
+    for (int i = 0; i < N_LISTS; i++)
+        if (!run_list(pass, c->family->tensors[c->naming][i])) return false;
+    return true;
+}
+
 // The prefix under which the first tensor of the table is found, or the first prefix.
 static const char *find_prefix(const Checkpoint *c) {
     const char *const *prefixes = c->family->prefixes[c->naming];
     const char *first = prefixes[0] ? prefixes[0] : "";
     PatternText text;
     for (int i = 0; i < 3 && prefixes[i]; i++) {
-        pattern_text(text, c->family->tensors[c->naming]->pattern, prefixes[i], 0);
+        pattern_text(text, c->family->tensors[c->naming][0]->pattern, prefixes[i], 0);
         if (names_find(&c->names, text) >= 0) return prefixes[i];
     }
     return first;
@@ -254,7 +260,7 @@ static const char *find_prefix(const Checkpoint *c) {
 static bool belongs(const Checkpoint *c, const char *name, const char *prefix) {
     const char *last = strrchr(name, '.');
     PatternText text;
-    for (const TensorName *row = c->family->tensors[c->naming]; row->pattern; row++) {
+    for (const TensorName *row = c->family->tensors[c->naming][0]; row->pattern; row++) {
         const char *number = strchr(row->pattern, '#');
         pattern_text(text, row->pattern, prefix, 0);
         if (!number) {

@@ -51,12 +51,14 @@ typedef struct TensorName {
     Role roles[3]; // unused ones ROLE_NONE
 } TensorName;
 
+enum { N_LISTS = 4 }; // of tensor names that one family puts together
+
 struct Family {
-    const char *name;                        // Config.family
-    const char *called[NAMING_COUNT];        // model_type, architecture; NULL: not in such files
-    const char *prefixes[NAMING_COUNT][3];   // tried in order
-    const TensorName *tensors[NAMING_COUNT]; // ends with pattern NULL
-    bool interleaved[NAMING_COUNT];          // rows of wq and wk are in Meta's order (matrix.h)
+    const char *name;                      // Config.family
+    const char *called[NAMING_COUNT];      // model_type, architecture; NULL: not in such files
+    const char *prefixes[NAMING_COUNT][3]; // tried in order
+    const TensorName *tensors[NAMING_COUNT][N_LISTS]; // each ends with pattern NULL
+    bool interleaved[NAMING_COUNT]; // rows of wq and wk are in Meta's order (matrix.h)
 
     NormKind norm;
     QkNorm qk_norm;
