@@ -101,14 +101,18 @@ static void check_file(Tokenizer *t, const char *name, const json_t *wanted) {
     free(text);
 }
 
-static void check_row(const VectorRow *row) {
-    Tokenizer *t = open_tokenizer(test_data(row->tokenizer));
-    json_t *vectors = load(test_data(row->vectors)), *entry;
+static void check_vectors(Tokenizer *t, const char *path) {
+    json_t *vectors = load(test_data(path)), *entry;
     CHECK(json_array_size(json_object_get(vectors, "strings")) > 0);
     check_strings(t, json_object_get(vectors, "strings"));
     const char *name;
     json_object_foreach(json_object_get(vectors, "files"), name, entry) check_file(t, name, entry);
     json_decref(vectors);
+}
+
+static void check_row(const VectorRow *row) {
+    Tokenizer *t = open_tokenizer(test_data(row->tokenizer));
+    check_vectors(t, row->vectors);
     tokenizer_close(t);
 }
 
@@ -198,8 +202,8 @@ Test(tokenizer_vectors, ggml_qwen2) {
     check_ggml_file("tokenizers/qwen3/tokenizer.json", "qwen2");
 }
 
-// A vocabulary-only GGUF.
-static void check_ggml_vocabulary(const char *name) {
+// A vocabulary-only GGUF; it may have further vectors.
+static void check_ggml_vocabulary(const char *name, const char *vectors) {
     char path[128];
     snprintf(path, sizeof path, "ggml-vocab/ggml-vocab-%s.gguf", name);
     Error error = {0};
@@ -210,18 +214,19 @@ static void check_ggml_vocabulary(const char *name) {
     Tokenizer *t = tokenizer_open(&source, &error);
     if (!t) TEST_FAIL("%s", error.message);
     check_ggml(t, name);
+    if (vectors) check_vectors(t, vectors);
     tokenizer_close(t);
     checkpoint_close(checkpoint);
 }
 
 Test(tokenizer_vectors, ggml_gpt2) {
-    check_ggml_vocabulary("gpt-2");
+    check_ggml_vocabulary("gpt-2", "tokenizers/gpt2/vectors.json");
 }
 
 Test(tokenizer_vectors, ggml_llama_spm) {
-    check_ggml_vocabulary("llama-spm");
+    check_ggml_vocabulary("llama-spm", "tokenizers/llama2/vectors.json");
 }
 
 Test(tokenizer_vectors, ggml_phi3) {
-    check_ggml_vocabulary("phi-3");
+    check_ggml_vocabulary("phi-3", NULL);
 }
