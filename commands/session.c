@@ -20,34 +20,42 @@ static bool is_directory(const char *path) {
     return !stat(path, &info) && S_ISDIR(info.st_mode);
 }
 
-// out = directory of `path` + "/" + name; false where it does not fit.
+// out = directory of `path` ("." where it has none), then `name` in it; false where it does not
+// fit.
 static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
-    int directory = slash ? (int)(slash - path + 1) : 0;
-    return snprintf(out, PATH_SIZE, "%.*s%s", directory, path, name) < PATH_SIZE;
+    if (!slash) return snprintf(out, PATH_SIZE, "./%s", name) < PATH_SIZE;
+    return snprintf(out, PATH_SIZE, "%.*s%s", (int)(slash - path + 1), path, name) < PATH_SIZE;
 }
 
-static bool file_beside(char out[PATH_SIZE], const char *path, const char *name) {
-    return beside(out, path, name) && !access(out, R_OK);
+static bool is_llama2c(const Checkpoint *checkpoint) {
+    return !strncmp(checkpoint_container(checkpoint), "llama2.c", 8);
 }
 
-// A tokenizer out of a model file: the vocabulary of a GGUF, or what lies beside its weights.
-static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, int vocab_size, Error *error) {
-    static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model", "tokenizer.json",
-                                        "vocab.json"};
+// A tokenizer out of a model: the vocabulary of a GGUF, or what lies beside its weights.
+static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, Error *error) {
+    static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model"};
     const char *path = checkpoint_path(checkpoint);
     const Vocabulary *vocabulary = checkpoint_vocabulary(checkpoint);
-    if (vocabulary->model)
-        return tokenizer_open(&(TokenizerSource){.vocabulary = vocabulary}, error);
-    if (is_directory(path))
-        return tokenizer_open(&(TokenizerSource){.path = path, .vocab_size = vocab_size}, error);
-    char found[PATH_SIZE];
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        if (!file_beside(found, path, NAMES[i])) continue;
-        return tokenizer_open(&(TokenizerSource){.path = found, .vocab_size = vocab_size}, error);
+    char found[PATH_SIZE] = "";
+    TokenizerSource source = {.path = path,
+                              .vocab_size = checkpoint_config(checkpoint)->vocab_size};
+    if (vocabulary->model) {
+        source = (TokenizerSource){.vocabulary = vocabulary};
+    } else if (is_llama2c(checkpoint)) {
+        bool there = false;
+        for (int i = 0; i < 2 && !there; i++)
+            there = beside(found, path, NAMES[i]) && !access(found, R_OK);
+        source.path = found;
+        if (!there) {
+            error_set(error, ERROR_FILE,
+                      "no tokenizer.bin or tokenizer.model beside %s: give one with -z", path);
+            return NULL;
+        }
+    } else if (!is_directory(path) && beside(found, path, "")) {
+        source.path = found;
     }
-    error_set(error, ERROR_FILE, "no tokenizer in or beside %s: give one with -z", path);
-    return NULL;
+    return tokenizer_open(&source, error);
 }
 
 // A model begins with "GGUF"; tokenizer files of every kind do not.
@@ -63,12 +71,20 @@ static bool is_gguf(const char *path) {
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
     if (is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
-        s->tokenizer = of_checkpoint(s->tokenizer_owner, vocab_size, error);
-    } else {
-        TokenizerSource source = {.path = path, .vocab_size = vocab_size};
-        s->tokenizer = tokenizer_open(&source, error);
+        s->tokenizer = of_checkpoint(s->tokenizer_owner, error);
+        return s->tokenizer;
     }
-    return s->tokenizer;
+    Error first = {0}, second = {0};
+    TokenizerSource source = {.path = path, .vocab_size = vocab_size};
+    s->tokenizer = tokenizer_open(&source, &first);
+    if (s->tokenizer) return true;
+    // Not a tokenizer; perhaps a model that has one beside it.
+    if (first.code == ERROR_FILE && !is_directory(path) &&
+        checkpoint_open(&s->tokenizer_owner, path, &second)) {
+        s->tokenizer = of_checkpoint(s->tokenizer_owner, error);
+        return s->tokenizer;
+    }
+    return error_set(error, first.code, "%s", first.message);
 }
 
 static void add_stop(Session *s, int32_t id) {
@@ -95,7 +111,7 @@ static bool open_tokenizer(Session *s, Error *error) {
     if (path) {
         if (!session_open_tokenizer(s, path, vocab_size, error)) return false;
     } else {
-        s->tokenizer = of_checkpoint(s->checkpoint, vocab_size, &problem);
+        s->tokenizer = of_checkpoint(s->checkpoint, &problem);
     }
     if (problem.code && problem.code != ERROR_FILE) {
         *error = problem;
