@@ -56,7 +56,7 @@ static bool read_vocab(JsonVocabulary *v, json_t *vocab, Error *error) {
     const char *spelling;
     json_t *value;
     json_object_foreach(vocab, spelling, value) {
-        int32_t id;
+        int32_t id = -1;
         if (!read_id(v, value, spelling, &id, error) ||
             !set_token(v, id, spelling, TOKEN_NORMAL, error))
             return false;
