@@ -161,6 +161,34 @@ Test(hf_config, absent_keys_have_the_defaults_of_their_class) {
     CHECK_NEAR(c.layers[1].attention_scale, 0.25, 0);
 }
 
+// As published, less the keys that say nothing about the numbers.
+Test(hf_config, smollm2_and_llama_3_2_as_published) {
+    Config c = config_of(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,"
+        "\"attention_dropout\":0.0,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\","
+        "\"hidden_size\":576,\"initializer_range\":0.041666666666666664,"
+        "\"intermediate_size\":1536,\"is_llama_config\":true,\"max_position_embeddings\":8192,"
+        "\"mlp_bias\":false,\"model_type\":\"llama\",\"num_attention_heads\":9,"
+        "\"num_hidden_layers\":30,\"num_key_value_heads\":3,\"pad_token_id\":2,"
+        "\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,\"rope_interleaved\":false,"
+        "\"rope_scaling\":null,\"rope_theta\":100000,\"tie_word_embeddings\":true,"
+        "\"torch_dtype\":\"bfloat16\",\"transformers.js_config\":{\"kv_cache_dtype\":{\"q4f16\":"
+        "\"float16\"}},\"use_cache\":true,\"vocab_size\":49152}");
+    CHECK(c.dim == 576 && c.hidden_dim == 1536 && c.n_layers == 30 && c.n_heads == 9);
+    CHECK(c.n_kv_heads == 3 && c.head_dim == 64 && c.rope.theta == 100000);
+    c = config_of(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"bos_token_id\":128000,\"eos_token_id\":"
+        "[128001,128008,128009],\"head_dim\":64,\"hidden_size\":2048,\"intermediate_size\":8192,"
+        "\"max_position_embeddings\":131072,\"model_type\":\"llama\",\"num_attention_heads\":32,"
+        "\"num_hidden_layers\":16,\"num_key_value_heads\":8,\"rms_norm_eps\":1e-05,"
+        "\"rope_scaling\":{\"factor\":32.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
+        "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+        "\"rope_theta\":500000.0,\"tie_word_embeddings\":true,\"vocab_size\":128256}");
+    CHECK(c.n_eos_ids == 3 && c.eos_ids[2] == 128009 && c.bos_id == 128000);
+    CHECK(c.rope.scaling == ROPE_LLAMA3 && c.rope.factor == 32 && c.rope.theta == 500000);
+    CHECK_INT(c.rope.original_max_seq_len, 8192);
+}
+
 #define MISTRAL(more)                                                                              \
     "{" more "\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,"             \
     "\"num_hidden_layers\":3,\"num_attention_heads\":8,\"vocab_size\":100,"                        \
