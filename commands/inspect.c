@@ -114,8 +114,7 @@ static void print_tokenizer(const Session *s) {
         return;
     }
     const ChatTemplate *t = detect(s);
-    output_print("tokenizer    %s, %d tokens, BOS ", tokenizer_description(s->tokenizer),
-                 tokenizer_size(s->tokenizer));
+    output_print("tokenizer    %s, BOS ", tokenizer_description(s->tokenizer));
     output_print(tokenizer_bos(s->tokenizer) < 0 ? "none" : "%d", tokenizer_bos(s->tokenizer));
     output_print(tokenizer_adds_bos(s->tokenizer) ? " (added)\n" : "\n");
     output_print("ends at     ");

@@ -209,6 +209,22 @@ Test(commands, prompts_come_from_files_and_pipes_whole) {
     test_run_free(&r);
 }
 
+Test(commands, the_end_of_a_text_is_not_part_of_it) {
+    char line[1000], value[4000];
+    snprintf(line, sizeof line, "%s|-z|%s|-s|1|-n|0|--json|-q",
+             test_data("stories260K/stories260K.bin"), test_data("stories260K/tok512.bin"));
+    TestRun r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"eos\""); // llama2.c's stories end in BOS
+    json_value(value, r.out, "ids");
+    CHECK(!strstr(value, ",1,") && !strstr(value, ",1]") && !strstr(value, ",2]"), "%s", value);
+    test_run_free(&r);
+    strcat(line, "|--ignore-eos");
+    r = program_input(line, NULL, 0);
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"context\"");
+    test_run_free(&r);
+}
+
 // ---- the context ----
 
 Test(commands, a_prompt_at_the_edge_of_the_context) {

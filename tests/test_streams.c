@@ -69,6 +69,34 @@ Test(streams, ctrl_c_stops_the_answer_and_not_the_chat) {
     test_run_free(&r);
 }
 
+// The chat's mark is bold on a terminal, unless somebody does not want that.
+Test(streams, no_color_and_dumb_terminals_are_honoured) {
+    static const struct {
+        const char *no_color, *term, *more;
+        bool bold;
+    } CASES[] = {
+        {NULL, "xterm", "", true},
+        {"1", "xterm", "", false},
+        {"", "xterm", "", true},
+        {NULL, "dumb", "", false},
+        {NULL, "xterm", "|--color|never", false},
+        {"1", "dumb", "|--color|always", true},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        if (CASES[i].no_color)
+            setenv("NO_COLOR", CASES[i].no_color, 1);
+        else
+            unsetenv("NO_COLOR");
+        setenv("TERM", CASES[i].term, 1);
+        char line[600];
+        snprintf(line, sizeof line, "chat|%s|--template|llama2|-q%s", small_model(), CASES[i].more);
+        TestRun r = program_typed(line, &(TypedKeys){"> ", "\x04"}, 1);
+        CHECK(r.status == 0, "case %zu: exit %d", i, r.status);
+        CHECK(!strchr(r.out, '\x1b') == !CASES[i].bold, "case %zu: %s", i, r.out);
+        test_run_free(&r);
+    }
+}
+
 Test(streams, the_locale_changes_nothing) {
     TestRun plain = program_shell("$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
     TestRun other = program_shell("LC_ALL=de_DE.UTF-8 LANG=tr_TR HOME= TMPDIR=/nonexistent "
