@@ -105,6 +105,23 @@ static int next_rows(AttentionPass *pass, const AttentionWork *w, int p, int row
     return row;
 }
 
+// One chunk, while `next_chunk` of the same pass (-1: none) is fetched. Where many queries share
+// the keys, memory is not what they wait for.
+static void take_chunk(const AttentionWork *w, AttentionPass *pass, int chunk, int next_chunk,
+                       const AttentionState *state) {
+    enum { FEW_QUERIES = 8 };
+    const Kv *kv = w->kv;
+    pass->next_keys = pass->next_values = NULL;
+    if (next_chunk >= 0 && pass->n_queries <= FEW_QUERIES) {
+        size_t position = (size_t)next_chunk * ATTENTION_CHUNK;
+        pass->next_keys =
+            pass->region + kv_key_index(position, (size_t)kv->shape.head_dim) * kv->element;
+        pass->next_values =
+            pass->region + kv->values_offset + position * kv->value_dim * kv->element;
+    }
+    w->kernels->chunk(pass, chunk, state);
+}
+
 static void finish_pass(const AttentionWork *w, const AttentionPass *pass,
                         const AttentionState *state) {
     for (int i = 0; i < pass->n_queries; i++)
@@ -126,10 +143,10 @@ static void whole_passes(void *context, size_t begin, size_t end, int thread) {
                 first = smaller(first, pass.first[i]);
                 if (pass.last[i] > last) last = pass.last[i];
             }
-            int chunk = first / ATTENTION_CHUNK;
-            w->kernels->chunk(&pass, chunk, &state);
-            while (++chunk <= last / ATTENTION_CHUNK) {
-                w->kernels->chunk(&pass, chunk, &next);
+            int chunk = first / ATTENTION_CHUNK, last_chunk = last / ATTENTION_CHUNK;
+            take_chunk(w, &pass, chunk, chunk < last_chunk ? chunk + 1 : -1, &state);
+            while (++chunk <= last_chunk) {
+                take_chunk(w, &pass, chunk, chunk < last_chunk ? chunk + 1 : -1, &next);
                 w->kernels->merge(&state, &next, pass.n_queries, value_dim);
             }
             finish_pass(w, &pass, &state);
@@ -160,7 +177,8 @@ static void single_chunks(void *context, size_t begin, size_t end, int thread) {
         int p = (int)(item / (size_t)w->wave_chunks), c = (int)(item % (size_t)w->wave_chunks);
         AttentionState state = wave_state(w, wave->n_threads, p, c + 1);
         next_rows(&pass, w, p, 0, thread);
-        w->kernels->chunk(&pass, w->wave_chunk + c, &state);
+        bool more = item + 1 < end && c + 1 < w->wave_chunks;
+        take_chunk(w, &pass, w->wave_chunk + c, more ? w->wave_chunk + c + 1 : -1, &state);
     }
 }
 
@@ -177,9 +195,11 @@ static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chu
     for (int c = w->first_chunk; c <= w->last_chunk; c += w->wave_chunks) {
         w->wave_chunk = c;
         int count = smaller(w->wave_chunks, w->last_chunk - c + 1);
-        // Chunks beyond the last are looked at and found empty.
-        device_run(device, single_chunks, &wave, (size_t)n_passes * (size_t)w->wave_chunks,
-                   work_chunk(chunk_work));
+        // Chunks beyond the last are looked at and found empty. A thread takes several beside each
+        // other, so that it knows what to fetch, but no more than an eighth of its share.
+        size_t items = (size_t)n_passes * (size_t)w->wave_chunks;
+        size_t several = items / (8 * wave.n_threads), least = work_chunk(chunk_work);
+        device_run(device, single_chunks, &wave, items, several > least ? several : least);
         for (int p = 0; p < n_passes; p++) {
             AttentionState running = wave_state(w, wave.n_threads, p, 0);
             next_rows(&pass, w, p, 0, 0);

@@ -5,7 +5,7 @@
 
 enum {
     ATTENTION_CHUNK = 256,  // positions between two merges; a multiple of KV_TILE
-    ATTENTION_QUERIES = 32, // most queries of one pass: rows x heads that share a KV head
+    ATTENTION_QUERIES = 24, // most queries of one pass: rows x heads that share a KV head
 };
 
 // The softmax of some queries over the keys seen so far, before the division:
@@ -26,8 +26,10 @@ typedef struct AttentionPass {
     int n_queries;
     int first[ATTENTION_QUERIES], last[ATTENTION_QUERIES];
     const float *q[ATTENTION_QUERIES]; // (head_dim) each
-    float *packed;                     // (n_queries * head_dim) q as `scores` reads it
-    float *scores;                     // (n_queries, ATTENTION_CHUNK)
+    // The chunk that this thread takes next, to be fetched meanwhile, or NULL.
+    const unsigned char *next_keys, *next_values;
+    float *packed; // (n_queries * head_dim) q as `scores` reads it
+    float *scores; // (n_queries, ATTENTION_CHUNK)
 } AttentionPass;
 
 struct AttentionKernels {

@@ -44,8 +44,8 @@ static inline F32x16 f32_abs(F32x16 x) {
     return f32_max(x, f32_sub(f32_zero(), x));
 }
 
-// e^x: the bits of exp_float (kernels/precision.h), which says how.
-static inline F32x16 f32_exp(F32x16 x) {
+// e^x for x <= 88: the bits of exp_float (kernels/precision.h), which says how.
+static inline F32x16 f32_exp_below(F32x16 x) {
     F32x16 n = f32_round(f32_mul(x, f32_set(1.44269504f)));
     F32x16 r = f32_fma(n, f32_set(-0.693359375f), x);
     r = f32_fma(n, f32_set(2.12194440e-4f), r);
@@ -57,6 +57,10 @@ static inline F32x16 f32_exp(F32x16 x) {
     p = f32_fma(p, r, f32_set(5.0000001201e-1f));
     p = f32_add(f32_fma(p, f32_mul(r, r), r), f32_set(1.0f));
     F32x16 y = f32_mul(p, f32_power_of_2(f32_to_i32(n)));
-    y = f32_choose(f32_less(x, f32_set(-87.0f)), f32_zero(), y);
-    return f32_choose(f32_less(f32_set(88.0f), x), f32_set(INFINITY), y);
+    return f32_choose(f32_less(x, f32_set(-87.0f)), f32_zero(), y);
+}
+
+// e^x: the bits of exp_float.
+static inline F32x16 f32_exp(F32x16 x) {
+    return f32_choose(f32_less(f32_set(88.0f), x), f32_set(INFINITY), f32_exp_below(x));
 }

@@ -22,9 +22,15 @@ enum { SCORE_QUERIES = 8, SCORE_TILES = 2, FEW_TILES = 4, VALUE_QUERIES = 4, VAL
 enum { SCORE_QUERIES = 6, SCORE_TILES = 1, FEW_TILES = 1, VALUE_QUERIES = 4, VALUE_VECTORS = 1 };
 #endif
 
-// Bytes from what is read to what is fetched into the cache meanwhile, for passes of so few queries
-// that memory is what they wait for.
-enum { AHEAD = 4096, FEW_QUERIES = 8 };
+// While one chunk is worked on, the next is fetched into the second-level cache, evenly spread:
+// keys during the scores, values during the values. One thread of a Zen 4, 3 query heads per KV
+// head of 64 channels in half precision, 4,096 positions: 0.70 of the speed of a plain read with
+// AVX-512 (0.45 without fetching), 0.60 with AVX2; with everything in the cache already 27 and 23
+// GB/s.
+INLINE void fetch(const unsigned char *from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
+}
 
 INLINE F32x16 load_cached(const unsigned char *base, size_t index, bool half) {
     return half ? f32_from_half((const uint16_t *)base + index)
@@ -75,22 +81,22 @@ static void pack_queries(const AttentionPass *pass) {
     }
 }
 
-// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on. Where
-// nothing is to be fetched, `ahead` is 0.
+// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on. `next`
+// is what to fetch meanwhile, or NULL.
 INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys, int head_dim,
-                        float scale, size_t ahead, const bool half, const int n, const int tiles) {
+                        float scale, const unsigned char *next, const bool half, const int n,
+                        const int tiles) {
     F32x16 sum[MOST_QUERIES][MOST_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             sum[i][t] = f32_zero();
     size_t tile = (size_t)head_dim * KV_TILE;
     size_t line = (size_t)tiles * KV_TILE * (half ? sizeof(uint16_t) : sizeof(float));
-    const unsigned char *fetched = keys + ahead;
-    size_t step = ahead ? line : 0;
-    for (int j = 0; j < head_dim; j++, q += n, fetched += step) {
+    size_t step = next ? line : 0;
+    if (!next) next = keys; // at hand already: costs next to nothing, and no branch
+    for (int j = 0; j < head_dim; j++, q += n, next += step) {
         F32x16 k[MOST_TILES];
-        for (size_t i = 0; i < line; i += 64)
-            __builtin_prefetch(fetched + i);
+        fetch(next, line);
         for (int t = 0; t < tiles; t++)
             k[t] = load_cached(keys, (size_t)t * tile + (size_t)j * KV_TILE, half);
         for (int i = 0; i < n; i++) {
@@ -107,28 +113,30 @@ INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys
 
 // The tiles begin .. end - 1, counted from position 0, for n queries.
 INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, int begin, int end,
-                      size_t ahead, const bool half, const int n, const int tiles) {
+                      const unsigned char *next, const bool half, const int n, const int tiles) {
     int head_dim = pass->kv->shape.head_dim, step;
     size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
     for (int t = begin; t < end; t += step) {
         const unsigned char *keys = pass->region + (size_t)t * tile_bytes;
+        size_t offset = (size_t)(t % (ATTENTION_CHUNK / KV_TILE)) * tile_bytes;
+        const unsigned char *from = next ? next + offset : NULL;
         float *to = scores + t * KV_TILE % ATTENTION_CHUNK;
         step = end - t >= tiles ? tiles : 1;
         if (step == tiles)
-            score_tiles(to, q, keys, head_dim, pass->scale, ahead, half, n, tiles);
+            score_tiles(to, q, keys, head_dim, pass->scale, from, half, n, tiles);
         else
-            score_tiles(to, q, keys, head_dim, pass->scale, ahead, half, n, 1);
+            score_tiles(to, q, keys, head_dim, pass->scale, from, half, n, 1);
     }
 }
 
 INLINE void score_block(float *scores, const float *q, const AttentionPass *pass, int begin,
-                        int end, size_t ahead, int n, const bool half) {
+                        int end, const unsigned char *next, int n, const bool half) {
     switch (n) {
-    case 1: score_run(scores, q, pass, begin, end, ahead, half, 1, MOST_TILES); break;
-    case 2: score_run(scores, q, pass, begin, end, ahead, half, 2, 2); break;
-    case 3: score_run(scores, q, pass, begin, end, ahead, half, 3, FEW_TILES); break;
-    case 4: score_run(scores, q, pass, begin, end, ahead, half, 4, FEW_TILES); break;
-    default: score_run(scores, q, pass, begin, end, ahead, half, SCORE_QUERIES, SCORE_TILES);
+    case 1: score_run(scores, q, pass, begin, end, next, half, 1, MOST_TILES); break;
+    case 2: score_run(scores, q, pass, begin, end, next, half, 2, 2); break;
+    case 3: score_run(scores, q, pass, begin, end, next, half, 3, FEW_TILES); break;
+    case 4: score_run(scores, q, pass, begin, end, next, half, 4, FEW_TILES); break;
+    default: score_run(scores, q, pass, begin, end, next, half, SCORE_QUERIES, SCORE_TILES);
     }
 }
 
@@ -169,12 +177,12 @@ static void chunk_scores(const AttentionPass *pass, int chunk) {
     const float *q = pass->packed;
     for (int i = 0; i < pass->n_queries; i += n, q += n * head_dim) {
         float *scores = pass->scores + i * ATTENTION_CHUNK;
-        size_t ahead = i == 0 && pass->n_queries <= FEW_QUERIES ? AHEAD : 0;
+        const unsigned char *next = i == 0 ? pass->next_keys : NULL;
         n = block_of(pass->n_queries - i, SCORE_QUERIES);
         if (pass->kv->shape.type == KV_F16)
-            score_block(scores, q, pass, begin, end, ahead, n, true);
+            score_block(scores, q, pass, begin, end, next, n, true);
         else
-            score_block(scores, q, pass, begin, end, ahead, n, false);
+            score_block(scores, q, pass, begin, end, next, n, false);
     }
     for (int i = 0; i < pass->n_queries; i++) {
         Span span = span_of(pass, i, chunk);
@@ -193,7 +201,7 @@ static void numerators(float *scores, Span span, float *max, float *sum) {
     *max = f32_largest(largest);
     F32x16 m = f32_set(*max == -INFINITY ? 0 : *max);
     for (int t = begin; t <= end; t += KV_TILE) {
-        F32x16 e = f32_exp(f32_sub(f32_load(scores + t), m));
+        F32x16 e = f32_exp_below(f32_sub(f32_load(scores + t), m));
         f32_store(scores + t, e);
         total = f32_add(total, e);
     }
@@ -202,12 +210,11 @@ static void numerators(float *scores, Span span, float *max, float *sum) {
 
 // ---- values ----
 
-// out (n, value_dim), `vectors` vectors of it, over the positions of a span; so many bytes of every
-// row are fetched ahead.
+// out (n, value_dim), `vectors` vectors of it, over the positions of a span. Each fetches `step`
+// bytes from `next` on.
 INLINE void add_values(float *out, const float *weights, const unsigned char *values,
-                       size_t value_dim, Span span, size_t fetch, const bool half, const int n,
-                       const int vectors) {
-    size_t row = value_dim * (half ? sizeof(uint16_t) : sizeof(float));
+                       size_t value_dim, Span span, const unsigned char *next, size_t step,
+                       const bool half, const int n, const int vectors) {
     F32x16 sum[MOST_QUERIES][MOST_VECTORS];
     for (int i = 0; i < n; i++)
         for (int c = 0; c < vectors; c++)
@@ -215,8 +222,8 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
     const float *e = weights + span.lo % ATTENTION_CHUNK;
     for (size_t t = (size_t)span.lo; t <= (size_t)span.hi; t++, e++) {
         F32x16 v[MOST_VECTORS];
-        for (size_t i = 0; i < fetch; i += 64)
-            __builtin_prefetch(values + t * row + AHEAD + i);
+        fetch(next, step);
+        next += step;
         for (int c = 0; c < vectors; c++)
             v[c] = load_cached(values, t * value_dim + (size_t)c * 16, half);
         for (int i = 0; i < n; i++) {
@@ -230,38 +237,42 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
             f32_store(out + (size_t)i * value_dim + c * 16, sum[i][c]);
 }
 
+// In sweeps of some channels each. With `next`, a sweep fetches its share of the next chunk.
 INLINE void value_run(float *out, const float *weights, const AttentionPass *pass, Span span,
-                      bool ahead, const bool half, const int n, const int vectors) {
-    size_t value_dim = pass->kv->value_dim, step;
-    size_t fetch = ahead ? value_dim * pass->kv->element : 0;
+                      const unsigned char *next, const bool half, const int n, const int vectors) {
+    size_t value_dim = pass->kv->value_dim, element = pass->kv->element, step;
     const unsigned char *values = pass->region + pass->kv->values_offset;
-    for (size_t c = 0; c < value_dim; c += step, fetch = 0) {
-        const unsigned char *from = values + c * pass->kv->element;
+    for (size_t c = 0; c < value_dim; c += step) {
+        const unsigned char *from = values + c * element, *ahead = from;
         step = value_dim - c >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
+        size_t bytes = next ? step * element : 0;
+        if (next)
+            ahead =
+                next + c * element * ATTENTION_CHUNK + (size_t)span.lo % ATTENTION_CHUNK * bytes;
         if (step > 16)
-            add_values(out + c, weights, from, value_dim, span, fetch, half, n, vectors);
+            add_values(out + c, weights, from, value_dim, span, ahead, bytes, half, n, vectors);
         else
-            add_values(out + c, weights, from, value_dim, span, fetch, half, n, 1);
+            add_values(out + c, weights, from, value_dim, span, ahead, bytes, half, n, 1);
     }
 }
 
 INLINE void value_block_of(float *out, const float *weights, const AttentionPass *pass, Span span,
-                           bool ahead, int n, const bool half) {
+                           const unsigned char *next, int n, const bool half) {
     switch (n) {
-    case 1: value_run(out, weights, pass, span, ahead, half, 1, MOST_VECTORS); break;
-    case 2: value_run(out, weights, pass, span, ahead, half, 2, 2); break;
-    case 3: value_run(out, weights, pass, span, ahead, half, 3, VALUE_VECTORS); break;
-    default: value_run(out, weights, pass, span, ahead, half, VALUE_QUERIES, VALUE_VECTORS);
+    case 1: value_run(out, weights, pass, span, next, half, 1, MOST_VECTORS); break;
+    case 2: value_run(out, weights, pass, span, next, half, 2, 2); break;
+    case 3: value_run(out, weights, pass, span, next, half, 3, VALUE_VECTORS); break;
+    default: value_run(out, weights, pass, span, next, half, VALUE_QUERIES, VALUE_VECTORS);
     }
 }
 
 static void value_block(float *out, const float *weights, const AttentionPass *pass, Span span,
-                        bool ahead, int n) {
+                        const unsigned char *next, int n) {
     if (span.lo > span.hi) return;
     if (pass->kv->shape.type == KV_F16)
-        value_block_of(out, weights, pass, span, ahead, n, true);
+        value_block_of(out, weights, pass, span, next, n, true);
     else
-        value_block_of(out, weights, pass, span, ahead, n, false);
+        value_block_of(out, weights, pass, span, next, n, false);
 }
 
 // n queries from `first` on: what they all see together, what is before and after it one by one.
@@ -277,14 +288,14 @@ static void weigh_values(const AttentionPass *pass, int chunk, float *out, int f
     bool together = all.lo <= all.hi;
     for (int i = 0; i < n; i++) {
         Span before = {spans[i].lo, together ? all.lo - 1 : spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, false,
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, NULL,
                     1);
     }
     if (!together) return;
-    value_block(out, weights, pass, all, first == 0 && pass->n_queries <= FEW_QUERIES, n);
+    value_block(out, weights, pass, all, first == 0 ? pass->next_values : NULL, n);
     for (int i = 0; i < n; i++) {
         Span after = {all.hi + 1, spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, false,
+        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, NULL,
                     1);
     }
 }

@@ -41,7 +41,7 @@ typedef struct Weights {
 static inline Weights weigh(F32x16 logits, F32x16 max, F32x16 temperature, bool divide) {
     F32x16 x = f32_sub(logits, max), scale = f32_set(0x1p20f);
     if (divide) x = f32_div(x, temperature); // by 1 it changes nothing
-    F32x16 y = f32_mul(f32_exp(x), scale), whole = f32_truncate(y);
+    F32x16 y = f32_mul(f32_exp_below(x), scale), whole = f32_truncate(y);
     F32x16 rest = f32_truncate(f32_mul(f32_sub(y, whole), scale));
     return (Weights){f32_to_i32(whole), f32_to_i32(rest)};
 }
