@@ -94,7 +94,7 @@ static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
 
 // Depth first. Units can be shared, so each is entered once and what was found there is kept.
 static bool walk(const Trie *trie) {
-    Visit stack[LIMIT_RULE + 1];
+    Visit stack[LIMIT_RULE + 1] = {{0}};
     size_t depth = 1, child;
     if (!enter(trie, 0, &stack[0])) return false;
     while (depth) {
