@@ -87,7 +87,7 @@ typedef struct Rows {
 typedef enum PatternKind {
     PATTERN_CAUSAL,  // all t <= p, cut by the window
     PATTERN_LOCAL,   // p - t <= a / 2
-    PATTERN_STRIDED, // t = p or (p - t) % a = 0
+    PATTERN_STRIDED, // t = p or t % a = 0
     PATTERN_GLOBAL,  // t < a, or p < a, or t = p
     PATTERN_BLOCK,   // t / a >= p / a - 1
 } PatternKind;
@@ -104,7 +104,7 @@ static inline bool key_visible(const KeyPattern *pattern, int p, int t) {
     switch (pattern->kind) {
     case PATTERN_CAUSAL: return !pattern->window || p - t < pattern->window;
     case PATTERN_LOCAL: return p - t <= a / 2;
-    case PATTERN_STRIDED: return t == p || (p - t) % a == 0;
+    case PATTERN_STRIDED: return t == p || t % a == 0;
     case PATTERN_GLOBAL: return t < a || p < a || t == p;
     case PATTERN_BLOCK: return t / a >= p / a - 1;
     }
