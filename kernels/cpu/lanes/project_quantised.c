@@ -25,14 +25,21 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const uint8_t *panel, size_t n_c
         Piece piece = piece_open(dtype, panel, n_cells - cell);
         for (size_t c = 0; c < piece.n_cells; c++, pairs += 16, sums += 2, scales += 4) {
             const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
-            const int centre = format.centre;
-            I32x16 isum[2] = {i32_set(-centre * sums[0]), i32_set(-centre * sums[1])};
-            if (format.groups == 1) isum[0] = i32_set(-centre * (sums[0] + sums[1]));
+            I32x16 isum[4]; // several, so that the additions do not wait for each other
+            UNROLL(4)
+            for (int i = 0; i < 4; i++)
+                isum[i] = i32_zero();
             UNROLL(16)
             for (int j = 0; j < 16; j++) {
-                const int g = format.groups == 1 ? 0 : j / 8;
-                isum[g] = i32_dot(isum[g], cell_vector(dtype, planes, j), i16_pair(pairs + j));
+                const int i = j / 8 * 2 + j % 2;
+                isum[i] = i32_dot(isum[i], cell_vector(dtype, planes, j), i16_pair(pairs + j));
             }
+            UNROLL(2)
+            for (int g = 0; g < 2; g++) {
+                isum[g] = i32_add(isum[2 * g], isum[2 * g + 1]);
+                if (format.centre) isum[g] = i32_sub(isum[g], i32_set(format.centre * sums[g]));
+            }
+            if (format.groups == 1) isum[0] = i32_add(isum[0], isum[1]);
             CellScales w = cell_scales(dtype, &piece, c);
             F32x16 d = f32_set(scales[0]);
             UNROLL(2)
