@@ -20,6 +20,7 @@ typedef struct CpuKernels {
 } CpuKernels;
 
 typedef struct Allocation Allocation; // device.c: a header before each block of device memory
+typedef struct PanelChunk PanelChunk; // panel_memory.c: a mapping for packed matrices
 
 struct Device {
     Error error;
@@ -28,6 +29,7 @@ struct Device {
     Pool *pool;              // owned; NULL with one thread or after a failure
     int n_threads;           // 1 .. POOL_MAX_THREADS
     Allocation *allocations; // all of device_alloc, freed by device_close
+    PanelChunk *panel_chunks;
     char description[96];
 
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
@@ -63,6 +65,11 @@ static inline size_t work_chunk(size_t work) {
 // Parts of device_reserve; a failure goes into the device.
 void project_reserve(Device *device, int max_rows);   // project.c
 void attention_reserve(Device *device, int max_rows); // sampling: kv_open made the rest
+
+// Zeroed memory for packed weights, aligned to 64 bytes; NULL after a failure, which is kept.
+void *panel_memory(Device *device, size_t bytes);
+void panel_memory_free(Device *device, const uint8_t *panels); // NULL is fine
+void panel_memory_close(Device *device);                       // all of it
 
 // A thread's own row of at least max_cols floats, until the next project.
 float *project_scratch_row(const Device *device, int thread);

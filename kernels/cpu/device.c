@@ -72,6 +72,7 @@ void device_close(Device *device) {
     pool_close(device->pool);
     while (device->allocations)
         device_free(device, device->allocations + 1);
+    panel_memory_close(device);
     free(device);
 }
 

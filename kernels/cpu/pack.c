@@ -207,7 +207,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     Packing packing = {.matrix = matrix, .packed = packed};
     packing.scratch_bytes = matrix->cols * (2 * sizeof(float) + PANEL_ROWS);
     size_t threads = (size_t)device->n_threads;
-    packed->panels = device_alloc(device, packed->n_panels * packed->panel_bytes);
+    packed->panels = panel_memory(device, packed->n_panels * packed->panel_bytes);
     packing.scratch = device_alloc(device, threads * packing.scratch_bytes);
     if (device_ok(device)) {
         bool strips = panel_is_float(packed->dtype);
@@ -227,7 +227,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
 
 void device_matrix_free(Device *device, DeviceMatrix *matrix) {
     if (!matrix) return;
-    device_free(device, matrix->panels);
+    panel_memory_free(device, matrix->panels);
     device_free(device, matrix);
 }
 
