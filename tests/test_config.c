@@ -152,6 +152,15 @@ Test(config, local_rope_counts_only_where_it_is_used) {
     free(c);
 }
 
+Test(config, rope_turns_one_way_or_the_other) {
+    Config *c = sound();
+    c->rope.sign = -1;
+    CHECK(config_finish(c, NULL));
+    c->rope.sign = 0;
+    CHECK(!config_finish(c, NULL));
+    free(c);
+}
+
 Test(config, longrope_needs_its_factors) {
     Config *c = sound();
     Error error = {0};

@@ -313,6 +313,11 @@ Test(gguf, vocabulary_is_handed_over_as_it_stands) {
     const Config *c = checkpoint_config(o.checkpoint);
     CHECK(c->n_eos_ids == 2 && c->eos_ids[1] == 7);
     close_file(&o);
+    file = gguf_tiny_llama();
+    gguf_set_u32(file, "tokenizer.ggml.eot_token_id", 2); // the same as eos
+    o = open_file(file);
+    CHECK_INT(checkpoint_config(o.checkpoint)->n_eos_ids, 1);
+    close_file(&o);
 }
 
 Test(gguf, a_vocabulary_alone_is_a_tokenizer_source) {
@@ -334,6 +339,28 @@ Test(gguf, a_vocabulary_alone_is_a_tokenizer_source) {
     CHECK(!checkpoint_open(&checkpoint, path, &error) && !checkpoint);
     CHECK(strstr(error.message, "unsupported architecture \"something-else\""), "%s",
           error.message);
+}
+
+Test(gguf, a_vocabulary_alone_is_no_model) {
+    GgufFile *file = gguf_tiny_llama();
+    while (file->n_tensors)
+        gguf_remove_tensor(file, file->tensors[0].name);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    Error error = {0};
+    Checkpoint *checkpoint = NULL;
+    CHECK(!checkpoint_open_memory(&checkpoint, "v.gguf", bytes, size, &error));
+    free(bytes);
+    CHECK_STRING(error.message, "v.gguf: no tensors: this file holds a vocabulary alone");
+}
+
+Test(gguf, tensors_known_to_be_of_no_use_are_passed_over) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_add_tensor(file, "blk.0.attn_rot_embd.weight", DTYPE_F32, 7, 0);
+    Opened o = open_file(file);
+    CHECK_INT(checkpoint_unused(o.checkpoint), 0);
+    close_file(&o);
 }
 
 Test(gguf, tensors_of_layers_that_do_not_exist_are_listed) {

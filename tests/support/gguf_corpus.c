@@ -57,6 +57,8 @@ static const GgufCase CASES[] = {
     {"G13 bool 255", R, "bool of value 255", bend_set_bool, .name = "tokenizer.ggml.add_bos_token",
      .a = 255},
     {"G13 bool 1", A, bend_set_bool, .name = "tokenizer.ggml.add_bos_token", .a = 1},
+    {"G13 bool as u32", R, "add_eos_token\": type u32, wanted bool", bend_set_u32,
+     .name = "tokenizer.ggml.add_eos_token", .a = 1},
     {"G14 same key, same value", R, "\"llama.block_count\" stands there twice", bend_add_key,
      .name = "llama.block_count", .a = 2},
     {"G14 same key, other value", R, "stands there twice", bend_add_key,
