@@ -35,27 +35,39 @@ static const uint8_t *stored_row(const Matrix *m, size_t row) {
 
 // ---- float types ----
 
+// Element by element, TURN_COLS columns of all rows at a time: what is written stays in the cache.
+enum { TURN_COLS = 64 };
+
+static void turn_row(uint8_t *lane, size_t stride, const uint8_t *row, size_t size, size_t count) {
+    if (size == 4) {
+        for (size_t k = 0; k < count; k++)
+            memcpy(lane + k * stride, row + k * 4, 4);
+    } else {
+        for (size_t k = 0; k < count; k++)
+            memcpy(lane + k * stride, row + k * 2, 2);
+    }
+}
+
 static void pack_strip(const Packing *packing, size_t strip) {
     const Matrix *m = packing->matrix;
     DeviceMatrix *packed = packing->packed;
     size_t size = panel_format(packed->dtype).low_bits, first = strip * STRIP_PANELS;
     size_t width =
         packed->n_panels - first < STRIP_PANELS ? packed->n_panels - first : STRIP_PANELS;
+    size_t first_row = first * PANEL_ROWS, stride = width * PANEL_ROWS * size;
+    size_t n_rows = width * PANEL_ROWS;
+    if (n_rows > m->rows - first_row) n_rows = m->rows - first_row;
     uint8_t *to = packed->panels + first * packed->panel_bytes;
     float *row = (float *)packing->scratch; // only where Q8_GROUP becomes floats
-    for (size_t r = 0; r < width * PANEL_ROWS && first * PANEL_ROWS + r < m->rows; r++) {
-        const uint8_t *from = stored_row(m, first * PANEL_ROWS + r);
-        if (m->dtype == DTYPE_Q8_GROUP) {
-            matrix_row(row, m, first * PANEL_ROWS + r);
-            from = (const uint8_t *)row;
-        }
-        uint8_t *lane = to + r * size;
-        size_t stride = width * PANEL_ROWS * size;
-        for (size_t k = 0; k < m->cols; k++, lane += stride, from += size) {
-            if (size == 4)
-                memcpy(lane, from, 4);
+    for (size_t k = 0; k < m->cols; k += TURN_COLS) {
+        size_t count = m->cols - k < TURN_COLS ? m->cols - k : TURN_COLS;
+        for (size_t r = 0; r < n_rows; r++) {
+            const uint8_t *from = (const uint8_t *)row;
+            if (m->dtype == DTYPE_Q8_GROUP)
+                matrix_row(row, m, first_row + r);
             else
-                memcpy(lane, from, 2);
+                from = stored_row(m, first_row + r);
+            turn_row(to + k * stride + r * size, stride, from + k * size, size, count);
         }
     }
 }
@@ -111,13 +123,12 @@ static void pack_block_scales(uint8_t *piece, const PanelFormat *format, const M
     }
 }
 
-// Row r of a block of 256. Its group scales are whole multiples of d and dmin: unpacked from a copy
-// whose d and dmin are 1 they come out as those numbers.
-static void pack_k_scales(uint8_t *piece, const PanelFormat *format, DType dtype,
-                          const uint8_t *block, size_t r) {
+// Row r of a block of 256: its elements into q, its scales into the piece. Group scales are whole
+// multiples of d and dmin: unpacked from a copy whose d and dmin are 1 they come out as those.
+static void unpack_k_block(int8_t *q, uint8_t *piece, const PanelFormat *format, DType dtype,
+                           const uint8_t *block, size_t r) {
     const BlockScales *at = &BLOCK_SCALES[dtype];
     uint8_t copy[LARGEST_BLOCK];
-    int8_t q[LARGEST_BLOCK];
     float s[16], m[16];
     uint16_t one = float_to_half(1.0f);
     memcpy(copy, block, dtype_info(dtype)->block_bytes);
@@ -147,21 +158,22 @@ static void pack_panel(const Packing *packing, size_t panel, int8_t *q, float *s
     bool is_k = BLOCK_SCALES[m->dtype].is_k;
     size_t block_bytes = dtype_info(m->dtype)->block_bytes;
     memset(q, 0, PANEL_ROWS * m->cols);
-    for (size_t r = 0; r < n_rows; r++)
+    for (size_t r = 0; r < n_rows && !is_k; r++)
         matrix_unpack(q + r * m->cols, s, s + m->cols, m, first + r);
     uint8_t *piece = packed->panels + panel * packed->panel_bytes;
     for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
         size_t count = n_cells - cell < PIECE_CELLS ? n_cells - cell : PIECE_CELLS;
-        for (size_t c = 0; c < count; c++)
-            pack_planes(piece + cell_planes_at(format, c), format, q + (cell + c) * CELL_COLS,
-                        m->cols);
         for (size_t r = 0; r < n_rows; r++) {
-            const uint8_t *block = stored_row(m, first + r);
+            const uint8_t *block = stored_row(m, first + r) + cell / PIECE_CELLS * block_bytes;
+            int8_t *elements = q + r * m->cols + cell * CELL_COLS;
             if (is_k)
-                pack_k_scales(piece, format, m->dtype, block + cell / PIECE_CELLS * block_bytes, r);
+                unpack_k_block(elements, piece, format, m->dtype, block, r);
             else
                 pack_block_scales(piece, format, m, first + r, cell, count, r);
         }
+        for (size_t c = 0; c < count; c++)
+            pack_planes(piece + cell_planes_at(format, c), format, q + (cell + c) * CELL_COLS,
+                        m->cols);
         piece += piece_bytes(format, count);
     }
 }

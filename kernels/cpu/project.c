@@ -6,11 +6,13 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/precision.h"
 
+// Work is counted in bytes of weights read for one input row: 16 KB are half a microsecond or more.
 enum {
     MOST_PROJECTIONS = 16,
-    SEGMENT_ROWS = 96,        // a panel is unpacked once for so many input rows at least
-    CHUNK_BYTES = 64 * 1024,  // of weights read by one input row: some microseconds
+    PARALLEL_BYTES = 192 * 1024, // less than this is done before another thread has joined in
+    CHUNK_BYTES = 16 * 1024,
     CHUNKS_PER_THREAD = 16,   // so that the last chunk does not keep the others waiting for long
+    SEGMENT_ROWS = 96,        // a panel is unpacked once for so many input rows at least
     ROWS_AT_MEMORY_SPEED = 4, // input rows that multiply in the time that a weight is read
 };
 
@@ -174,14 +176,17 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         device_run(device, prepare_task, &preparing, list.n_blocks,
                    n * cols < 16384 ? list.n_blocks : 1);
 
-    size_t threads = (size_t)device->n_threads, segments = 1, chunk = n_items;
-    if (threads > 1) {
-        size_t wanted = threads * CHUNKS_PER_THREAD, most = (size_t)n / SEGMENT_ROWS;
-        segments = n_items < wanted ? (wanted + n_items - 1) / n_items : 1;
+    size_t threads = (size_t)device->n_threads, segments = 1, chunk;
+    size_t work = bytes * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED);
+    if (threads > 1 && work >= PARALLEL_BYTES) {
+        size_t chunks = threads * CHUNKS_PER_THREAD, most = (size_t)n / SEGMENT_ROWS;
+        segments = n_items < chunks ? (chunks + n_items - 1) / n_items : 1;
         if (segments > most) segments = most ? most : 1;
-        size_t weight = bytes / n_items * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED) / segments + 1;
-        chunk = (CHUNK_BYTES + weight - 1) / weight;
-        if (chunk < n_items * segments / wanted) chunk = n_items * segments / wanted;
+        if (chunks > work / CHUNK_BYTES) chunks = work / CHUNK_BYTES;
+        chunk = n_items * segments / chunks;
+        if (!chunk) chunk = 1;
+    } else {
+        chunk = n_items;
     }
     list.segment_blocks = (list.n_blocks + segments - 1) / segments;
     segments = (list.n_blocks + list.segment_blocks - 1) / list.segment_blocks;
