@@ -225,6 +225,15 @@ Test(sentencepiece, unknown_and_byte_pieces_are_counted) { // T06
     w = small_model();
     model_trainer(&w, 2, true);
     check_refused(&w, "0 byte pieces (wanted 256, since byte_fallback is on)");
+    w = (ModelWriter){0}; // 256, but one twice and one not at all
+    model_piece(&w, "<unk>", 5, 0, 2);
+    for (int i = 0; i < 256; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", i ? i : 1);
+        model_piece(&w, text, 6, 0, 6);
+    }
+    model_trainer(&w, 2, true);
+    check_refused(&w, "255 byte pieces (wanted 256");
     w = (ModelWriter){0};
     model_usual_pieces(&w, true);
     model_trainer(&w, 2, true);
@@ -356,6 +365,7 @@ Test(sentencepiece, charsmaps_that_lead_astray_are_refused) {
     check_refused(&w, "charsmap: the last replacement has no end");
     check_map_refused(1, 0, 3076, "charsmap: a trie of 3076 bytes in 3074");
     check_map_refused(1, 0, 3070, "charsmap: a trie of 3070 bytes");
+    check_map_refused(1, 0, 3068, "leads to unit 767 of 767");
     check_map_refused(1, 0, 1020, "charsmap: a trie of 1020 bytes");
     check_map_refused(1, 0, UINT32_MAX, "charsmap: a trie of 4294967295 bytes");
     // units: the root at 4, 'a' at 4 + 4 * (256 ^ 97), the leaf of "a" at 4 + 4 * 512
@@ -376,6 +386,28 @@ Test(sentencepiece, charsmaps_that_lead_astray_are_refused) {
     model_bytes(&w, 5, spec.bytes, spec.size);
     model_writer_free(&spec);
     check_refused(&w, "charsmap: ");
+}
+
+// Units can be shared: b, c and then the second 'a' of a run of 32 make a path of 33 matches.
+Test(sentencepiece, shared_parts_of_a_charsmap_are_counted_on_every_path) {
+    size_t size;
+    uint8_t *map = charsmap_of_runs(33, "b", &size);
+    uint32_t last = 256 * 34, b = 256 ^ 'b', c = last ^ 'c';
+    uint32_t units[3] = {1u << 31, (b ^ last) << 10 | 1u << 8 | 'b',
+                         (c ^ 512) << 10 | 1u << 8 | 'c'};
+    memcpy(map + 4 + 4 * (size_t)((256 * 33) ^ 'a'), &units[0], 4); // the run ends at 32
+    memcpy(map + 4 + 4 * (size_t)b, &units[1], 4);
+    ModelWriter w = small_model();
+    model_normalizer(&w, true, map, size);
+    if (sentencepiece_available())
+        check_fine(&w);
+    else
+        model_writer_free(&w);
+    memcpy(map + 4 + 4 * (size_t)c, &units[2], 4);
+    w = small_model();
+    model_normalizer(&w, true, map, size);
+    free(map);
+    check_refused(&w, "charsmap: more than 32 rules begin one another");
 }
 
 Test(sentencepiece, no_change_of_a_charsmap_harms) {

@@ -27,6 +27,24 @@ static size_t next_character(const char *text, size_t length, uint32_t *c) {
     return 1;
 }
 
+// All characters are tried; where no rule has the first bytes of one, its neighbours with the same
+// first bytes are passed over.
+static void add_rules(KnownCharacters *known, TextSpan charsmap) {
+    for (uint32_t c = 0, step; c < CODE_POINTS; c += step) {
+        char bytes[4];
+        size_t n = utf8_encode(bytes, c), shared = 1;
+        while (shared <= n && charsmap_begins(charsmap, bytes, shared))
+            shared++;
+        step = 1;
+        if (shared > n) {
+            set_known(known, c);
+        } else {
+            step = 1u << 6 * (n - shared);
+            step -= c % step;
+        }
+    }
+}
+
 KnownCharacters *known_characters(const SentencePieceModel *model, Error *error) {
     KnownCharacters *known = calloc(1, sizeof *known);
     if (!known) {
@@ -41,12 +59,7 @@ KnownCharacters *known_characters(const SentencePieceModel *model, Error *error)
         for (size_t at = 0; at < piece.length; set_known(known, c))
             at += next_character(piece.text + at, piece.length - at, &c);
     }
-    for (uint32_t c = 0; model->normalizer.charsmap.length && c < CODE_POINTS; c++) {
-        char bytes[4];
-        if (c >= 0xd800 && c < 0xe000) continue;
-        if (charsmap_begins(model->normalizer.charsmap, bytes, utf8_encode(bytes, c)))
-            set_known(known, c);
-    }
+    if (model->normalizer.charsmap.length) add_rules(known, model->normalizer.charsmap);
     return known;
 }
 
