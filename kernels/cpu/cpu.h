@@ -38,7 +38,7 @@ struct Device {
     size_t max_matrix_rows;            // of any matrix: sampling takes that many logits
     bool needs_integers, needs_floats; // forms of the inputs that some matrix meets
     struct ProjectScratch *project;    // project.c: one call's inputs, unpacked panels
-    struct RowScratch *rows;           // sample.c
+    struct SampleScratch *sampling;    // sample.c
     int max_rows;                      // as given to device_reserve
 };
 
@@ -63,8 +63,8 @@ static inline size_t work_chunk(size_t work) {
 }
 
 // Parts of device_reserve; a failure goes into the device.
-void project_reserve(Device *device, int max_rows);   // project.c
-void attention_reserve(Device *device, int max_rows); // sampling: kv_open made the rest
+void project_reserve(Device *device, int max_rows); // project.c
+void sample_reserve(Device *device);                // sample.c; kv_open makes attention's
 
 // Zeroed memory for packed weights, aligned to 64 bytes; NULL after a failure, which is kept.
 void *panel_memory(Device *device, size_t bytes);

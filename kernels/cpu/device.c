@@ -132,7 +132,7 @@ void device_reserve(Device *device, int max_rows) {
     if (!device_ok(device)) return;
     device->max_rows = max_rows;
     project_reserve(device, max_rows);
-    attention_reserve(device, max_rows);
+    sample_reserve(device);
 }
 
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {

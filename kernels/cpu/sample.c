@@ -18,7 +18,7 @@ typedef struct Candidate {
     uint32_t id;
 } Candidate;
 
-struct RowScratch {
+struct SampleScratch {
     size_t room;            // logits of a row
     float *largest;         // (blocks)
     uint64_t *sums;         // (blocks)
@@ -29,7 +29,7 @@ struct RowScratch {
 
 typedef struct SampleWork {
     const SampleKernels *kernels;
-    struct RowScratch *scratch;
+    struct SampleScratch *scratch;
     const SampleRule *rule;
     const float *logits; // (count)
     size_t count;
@@ -37,14 +37,9 @@ typedef struct SampleWork {
     bool finite; // no NaN, no +infinity
 } SampleWork;
 
-static size_t blocks_of(size_t count) {
-    return (count + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
-}
-
-void attention_reserve(Device *device, int max_rows) {
+void sample_reserve(Device *device) {
     size_t vocab_size = device->max_matrix_rows;
-    struct RowScratch *s = device_alloc(device, sizeof *s);
-    (void)max_rows;
+    struct SampleScratch *s = device_alloc(device, sizeof *s);
     if (!s) return;
     s->room = vocab_size;
     s->largest = device_alloc(device, blocks_of(vocab_size) * sizeof *s->largest);
@@ -53,52 +48,7 @@ void attention_reserve(Device *device, int max_rows) {
     s->weights = device_alloc(device, vocab_size * sizeof *s->weights);
     s->kept = device_alloc(device, vocab_size * sizeof *s->kept);
     s->swap = device_alloc(device, vocab_size * sizeof *s->swap);
-    device->rows = s;
-}
-
-// ---- argmax ----
-
-// The lowest index of the largest logit, -1 where a NaN is among them. Blocks are looked at in
-// slabs, so that it needs no scratch.
-static int argmax_row(const SampleKernels *kernels, const float *logits, size_t count) {
-    enum { SLAB = 64 };
-    float largest[SLAB], best = -INFINITY;
-    size_t at = 0;
-    for (size_t start = 0; start < count; start += SLAB * SAMPLE_BLOCK) {
-        size_t rest = count - start, n = rest < SLAB * SAMPLE_BLOCK ? rest : SLAB * SAMPLE_BLOCK;
-        if (!kernels->scan(largest, logits + start, n)) { // an infinity is in order, a NaN is not
-            for (size_t i = start; i < start + n; i++)
-                if (isnan(logits[i])) return -1;
-        }
-        for (size_t b = 0; b < blocks_of(n); b++) {
-            if (!(largest[b] > best)) continue;
-            best = largest[b];
-            at = start + b * SAMPLE_BLOCK;
-        }
-    }
-    while (logits[at] != best)
-        at++;
-    return (int)at;
-}
-
-typedef struct ArgmaxWork {
-    const SampleKernels *kernels;
-    int32_t *out;
-    const float *logits; // (n, vocab_size)
-    size_t vocab_size;
-} ArgmaxWork;
-
-static void argmax_task(void *context, size_t begin, size_t end, int thread) {
-    const ArgmaxWork *w = context;
-    for (size_t i = begin; i < end; i++)
-        w->out[i] = argmax_row(w->kernels, w->logits + i * w->vocab_size, w->vocab_size);
-    (void)thread;
-}
-
-void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {
-    if (!device_ok(device)) return;
-    ArgmaxWork work = {device->kernels->rows->sample, out, logits, (size_t)vocab_size};
-    device_run(device, argmax_task, &work, (size_t)n, work_chunk(2 * (size_t)vocab_size));
+    device->sampling = s;
 }
 
 // ---- order ----
@@ -123,7 +73,7 @@ static void insertion_sort(Candidate *c, size_t n) {
 
 // Stable, by key, of which the lowest `bytes` matter: byte by byte, the lowest first. Allocates
 // nothing, and a byte that all keys share costs one look.
-static void sort(struct RowScratch *s, size_t n, int bytes) {
+static void sort(struct SampleScratch *s, size_t n, int bytes) {
     if (n <= 32) {
         insertion_sort(s->kept, n);
         return;
@@ -172,7 +122,7 @@ static float bound_of_top(const SampleWork *w, size_t n) {
 // Every candidate that is not below the threshold, by rising id. Below 2^-40 of the largest, some
 // 27.7 temperatures down, weights are 0 and nothing can be drawn.
 static size_t gather(const SampleWork *w, float threshold) {
-    struct RowScratch *s = w->scratch;
+    struct SampleScratch *s = w->scratch;
     float floor = w->max - 28.0f * w->rule->temperature;
     if (!(threshold > floor)) threshold = floor;
     size_t n = w->kernels->gather(s->ids, w->logits, w->count, s->largest, threshold);
@@ -255,7 +205,7 @@ static size_t cut_min_p(Candidate *c, size_t n, float min_p) {
 }
 
 // The only cut that asks for an order: the entropy is summed in it, and surprise breaks ties by it.
-static size_t cut_typical(struct RowScratch *s, size_t n, float typical_p) {
+static size_t cut_typical(struct SampleScratch *s, size_t n, float typical_p) {
     sort(s, n, 4);
     double total = (double)total_weight(s->kept, n), entropy = 0, wanted = typical_p * total;
     for (size_t i = 0; i < n; i++) {
@@ -342,7 +292,7 @@ static uint64_t weigh_all(Device *device, SampleWork *w) {
 
 static int sample_row(Device *device, SampleWork *w, float uniform) {
     const SampleRule *rule = w->rule;
-    struct RowScratch *s = w->scratch;
+    struct SampleScratch *s = w->scratch;
     w->finite = true;
     device_run(device, scan_task, w, blocks_of(w->count), work_chunk(2 * SAMPLE_BLOCK));
     if (!w->finite) return -1;
@@ -379,13 +329,13 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform) {
     if (!device_ok(device)) return;
-    if (!device->rows || (size_t)vocab_size > device->rows->room) {
+    if (!device->sampling || (size_t)vocab_size > device->sampling->room) {
         device_fail(device, ERROR_DEVICE, "sample: room for %zu logits, got %d",
-                    device->rows ? device->rows->room : 0, vocab_size);
+                    device->sampling ? device->sampling->room : 0, vocab_size);
         return;
     }
     SampleWork work = {
-        .kernels = device->kernels->rows->sample, .scratch = device->rows, .rule = rule};
+        .kernels = device->kernels->rows->sample, .scratch = device->sampling, .rule = rule};
     work.count = (size_t)vocab_size;
     for (int i = 0; i < n; i++) {
         work.logits = logits + (size_t)i * work.count;

@@ -5,6 +5,10 @@
 
 enum { SAMPLE_BLOCK = 256 }; // logits that share a maximum and a sum of weights
 
+static inline size_t blocks_of(size_t count) {
+    return (count + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+}
+
 struct SampleKernels {
     // largest[b] of every block; returns whether all logits are below infinity and none is NaN.
     bool (*scan)(float *largest, const float *logits, size_t count);
@@ -17,4 +21,4 @@ struct SampleKernels {
     // The weights of the logits of some ids.
     void (*weights)(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
                     float max, float temperature);
-}; 
+};
