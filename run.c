@@ -42,7 +42,7 @@ static bool run(int argc, char **argv, Error *error) {
 
 int main(int argc, char **argv) {
     Error error = {0};
-    output_guard_descriptors();
+    output_guard();
     run(argc, argv, &error);
     output_close(&error);
     if (error.code == ERROR_INTERRUPTED) interrupt_raise();

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-void output_guard_descriptors(void) {
+void output_guard(void) {
+    // A file that may grow no further is a failed write, not a signal.
+    signal(SIGXFSZ, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
         // The lowest free number is this one, since those below are open by now.

@@ -13,7 +13,8 @@
 
 // Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file that is opened later is
 // taken for it. A closed output is opened for reading, so that writing to it fails as it should.
-void output_guard_descriptors(void);
+// And a limit on file sizes (SIGXFSZ) becomes a failed write.
+void output_guard(void);
 
 bool output_is_terminal(void);
 bool error_is_terminal(void); // standard error, with TERM not "dumb"

@@ -148,15 +148,16 @@ static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
     float *cos = device_alloc(m->device, bytes), *sin = device_alloc(m->device, bytes);
     float *host = malloc(2 * bytes);
     *table = (RopeTable){cos, sin, c->rope_dim};
-    if (cos && sin && host) {
+    bool good = cos && sin && host;
+    if (good) {
         RopeConfig r = rope_config(c, rope);
         float *host_sin = host + bytes / sizeof *host;
-        rope_tables(host, host_sin, &r, c->rope_dim, m->options.context);
+        good = rope_tables(host, host_sin, &r, c->rope_dim, m->options.context);
         device_upload(m->device, cos, host, bytes);
         device_upload(m->device, sin, host_sin, bytes);
     }
     free(host);
-    return cos && sin && host;
+    return good;
 }
 
 static bool open_ropes(Model *m) {

@@ -12,6 +12,7 @@
 #include "model/rope.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const double PI = 3.14159265358979323846;
 
@@ -97,10 +98,11 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
     if (rope->scaling == ROPE_LONGROPE) *magnitude = longrope_magnitude(rope);
 }
 
-void rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rope_dim,
+bool rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rope_dim,
                  int max_seq_len) {
-    double frequencies[LIMIT_DIM / 2], magnitude = 1.0;
     size_t half = (size_t)rope_dim / 2;
+    double magnitude = 1.0, *frequencies = malloc((half + 1) * sizeof *frequencies);
+    if (!frequencies) return false;
     rope_frequencies(frequencies, &magnitude, rope, rope_dim, max_seq_len);
     for (size_t t = 0; t < (size_t)max_seq_len; t++) {
         for (size_t i = 0; i < half; i++) {
@@ -109,4 +111,6 @@ void rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rop
             sin_out[t * half + i] = (float)(magnitude * sin(angle) * (double)rope->sign);
         }
     }
+    free(frequencies);
+    return true;
 }

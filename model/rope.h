@@ -9,4 +9,5 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
                       int max_seq_len);
 
 // cos[max_seq_len, rope_dim / 2] and sin, from those frequencies; sin carries the sign.
-void rope_tables(float *cos, float *sin, const RopeConfig *rope, int rope_dim, int max_seq_len);
+// False: no memory.
+bool rope_tables(float *cos, float *sin, const RopeConfig *rope, int rope_dim, int max_seq_len);

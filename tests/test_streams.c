@@ -172,6 +172,13 @@ Test(streams, a_pipe_gets_the_bytes_as_they_are) {
     test_run_free(&r);
 }
 
+// Scarce resources: an answer or one line, never a signal.
+Test(streams, small_limits_are_an_exit_code) {
+    // Sanitizers need a larger stack.
+    if (!TEST_SANITIZED) shell_status("ulimit -s 128; $RUN $MODEL -n 5 -q -i x >/dev/null", 0);
+    shell_status("T=$(mktemp); ulimit -f 0; $RUN $MODEL -n 5 -q -i x >$T; E=$?; rm $T; exit $E", 4);
+}
+
 // Without the data folder there is still this model: every command says yes to it.
 Test(streams, every_command_runs_on_a_tiny_file) {
     static const char *const LINES[] = {

@@ -8,17 +8,6 @@
 
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 static const char SHIM[] = TEST_BUILD "/tests/faults.so";
 
 typedef struct Walk {
@@ -30,7 +19,7 @@ typedef struct Walk {
 } Walk;
 
 static void need_shim(void) {
-    if (SANITIZED) SKIP("sanitizers bring their own allocator");
+    if (TEST_SANITIZED) SKIP("sanitizers bring their own allocator");
     if (access(SHIM, R_OK)) SKIP("no %s", SHIM);
     if (access(TEST_RUN, X_OK)) SKIP("no %s", TEST_RUN);
 }

@@ -58,7 +58,7 @@ Device *device_open(int threads, Precision precision) {
         if (device->pool)
             device->n_threads = threads;
         else
-            device_fail(device, errno == ENOMEM ? ERROR_MEMORY : ERROR_DEVICE,
+            device_fail(device, ERROR_MEMORY, // EAGAIN: what a thread needs is not there
                         "cannot start %d threads: %s", threads, strerror(errno));
     }
     snprintf(device->description, sizeof device->description, "cpu, %d thread%s, %s (%s)",
