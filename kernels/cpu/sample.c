@@ -145,16 +145,16 @@ static uint64_t total_weight(const Candidate *c, size_t n) {
 typedef enum Measure { BY_COUNT, BY_WEIGHT } Measure;
 
 // The key at which the shortest prefix in order that reaches `wanted` ends, and in *before what the
-// smaller keys hold together. Byte by byte from the highest: the byte in which it is reached.
+// smaller keys hold together. Byte by byte from the highest: the one in which it is reached, then
+// only the candidates that have it, in `room` (n).
 static uint32_t key_of_prefix(const Candidate *c, size_t n, double wanted, Measure measure,
-                              uint64_t *before) {
+                              Candidate *room, uint64_t *before) {
     uint32_t key = 0;
     *before = 0;
     for (int shift = 24; shift >= 0; shift -= 8) {
         uint64_t held[256] = {0};
         bool used[256] = {false};
         for (size_t i = 0; i < n; i++) {
-            if ((c[i].key ^ key) >> shift >> 8) continue;
             size_t byte = c[i].key >> shift & 255;
             held[byte] += measure == BY_COUNT ? 1 : c[i].weight;
             used[byte] = true;
@@ -165,14 +165,20 @@ static uint32_t key_of_prefix(const Candidate *c, size_t n, double wanted, Measu
         while (byte < last && (!used[byte] || (double)(*before + held[byte]) < wanted))
             *before += held[byte++];
         key |= byte << shift;
+        size_t left = 0;
+        for (size_t i = 0; i < n; i++)
+            if ((c[i].key >> shift & 255) == byte) room[left++] = c[i];
+        c = room;
+        n = left;
     }
     return key;
 }
 
 // Keeps that prefix, of candidates by rising id; they stay so. At least one stays.
-static size_t keep_prefix(Candidate *c, size_t n, double wanted, Measure measure) {
+static size_t keep_prefix(const struct SampleScratch *s, size_t n, double wanted, Measure measure) {
+    Candidate *c = s->kept;
     uint64_t sum;
-    uint32_t last = key_of_prefix(c, n, wanted, measure, &sum);
+    uint32_t last = key_of_prefix(c, n, wanted, measure, s->swap, &sum);
     size_t kept = 0;
     bool reached = false;
     for (size_t i = 0; i < n; i++) {
@@ -308,7 +314,7 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
     size_t n;
     if (top_k) {
         n = gather(w, bound_of_top(w, (size_t)rule->top_k));
-        n = keep_prefix(s->kept, n, rule->top_k, BY_COUNT);
+        n = keep_prefix(s, n, rule->top_k, BY_COUNT);
         total = total_weight(s->kept, n);
     } else if (top_p) {
         total = weigh_all(device, w);
@@ -320,7 +326,7 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
     } else {
         return draw_from_all(w, weigh_all(device, w), uniform);
     }
-    if (top_p) n = keep_prefix(s->kept, n, (double)rule->top_p * (double)total, BY_WEIGHT);
+    if (top_p) n = keep_prefix(s, n, (double)rule->top_p * (double)total, BY_WEIGHT);
     if (min_p) n = cut_min_p(s->kept, n, rule->min_p);
     if (typical) n = cut_typical(s, n, rule->typical_p);
     return draw(s->kept, n, uniform);
