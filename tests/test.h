@@ -53,9 +53,10 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
 
 #endif
 
+// The condition is an argument and not part of the format: it may hold a '%'.
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
-        if (!(condition)) TEST_FAIL("(" #condition ") " __VA_ARGS__);                              \
+        if (!(condition)) TEST_FAIL("(%s)%s", #condition, test_text(" " __VA_ARGS__));             \
     } while (0)
 
 #define CHECK_INT(got, wanted)                                                                     \
@@ -89,6 +90,9 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
 #endif
 
 // ---- support.c ----
+
+// A formatted text, borrowed until the next call.
+const char *test_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // "../shared/data/" + name where it exists, else the test is skipped aloud. Borrowed until the next
 // call but three.

@@ -16,6 +16,15 @@ static char *path_slot(void) {
     return slots[next++ % 4];
 }
 
+const char *test_text(const char *format, ...) {
+    static char text[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
 const char *test_data(const char *name) {
     char *path = path_slot();
     snprintf(path, 512, "../shared/data/%s", name);
