@@ -202,6 +202,12 @@ void test_skip(const char *format, ...) {
     longjmp(leave, SKIPPED);
 }
 
+static int run_case(const TestCase *test) {
+    int result = setjmp(leave);
+    if (!result) test->run();
+    return result;
+}
+
 // argv[1]: only tests whose "suite/name" contains it.
 int main(int argc, char **argv) {
     int count[3] = {0};
@@ -209,8 +215,7 @@ int main(int argc, char **argv) {
         char name[256];
         snprintf(name, sizeof name, "%s/%s", test->suite, test->name);
         if (argc > 1 && !strstr(name, argv[1])) continue;
-        int result = setjmp(leave);
-        if (!result) test->run();
+        int result = run_case(test);
         count[result]++;
         if (result == FAILED) fprintf(stderr, "FAILED %s\n", name);
     }
