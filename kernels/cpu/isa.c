@@ -41,8 +41,7 @@ static bool has_f16c(void) {
 
 bool isa_supported(const CpuKernels *kernels) {
 #if defined(__x86_64__)
-    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    has_f16c();
+    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (kernels == &avx2) return has_avx2;
     if (kernels == &avx512)
         return has_avx2 && __builtin_cpu_supports("avx512f") &&
