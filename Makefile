@@ -68,7 +68,7 @@ ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
-PROGRAMS := $(BUILD)/tests/random_model
+PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project precisions)
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
@@ -123,10 +123,8 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 $(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
 
 # Programs stand without the test framework.
-$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \
-             $(BUILD)/weights/quant.o $(BUILD)/weights/quantise.o $(BUILD)/weights/unpack.o \
-             $(BUILD)/weights/bytes.o $(BUILD)/error.o
-	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ -lm
+$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o $(OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/test_random_model: | $(BUILD)/tests/random_model
 
