@@ -1,8 +1,8 @@
 // The reference models: what transformers computed in float32, against the whole path from the
 // files to the logits. Tolerances are those of ../shared/data/reference-models/README.md: another
-// order of summation stays within 2.5e-4 of the logits and 3e-5 of a layer's largest value, and
-// every mistake that it lists (a window off by one, another theta, no scaling) is a thousand times
-// that.
+// order of summation stays within 2.5e-4 of the logits, 3e-5 of a layer's largest value and 1e-4 of
+// the attention weights, and every mistake that it lists (a window off by one, another theta, no
+// scaling) is a thousand times that.
 #include "model/model.h"
 #include "tests/test.h"
 #include "weights/checkpoint.h"
@@ -12,17 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const MODELS[] = {"llama-tied",      "llama-untied", "llama-rope-llama3",
-                                     "mistral-window8", "qwen2",        "qwen3",
-                                     "qwen3-bf16"};
+static const char *const MODELS[] = {
+    "llama-tied", "llama-untied", "llama-rope-llama3", "mistral-window8", "qwen2",   "qwen3",
+    "qwen3-bf16", "gemma3",       "gemma3-bf16",       "olmo2",           "smollm3", "phi3",
+    "gpt2",       "nanochat"};
 enum { N_MODELS = sizeof MODELS / sizeof *MODELS, MAX_PROMPT = 64, N_GREEDY = 32 };
 
 typedef struct Loaded {
     Checkpoint *checkpoint;
     Model *model;
     SafetensorsFile reference;
-    const char *name, *prompt; // "llama-tied", "p1"
-    int layers_seen;
+    const char *name, *prompt;                // "llama-tied", "p1"
+    int layers_seen, weights_seen, ends_seen; // stages that were compared
 } Loaded;
 
 static void path_of(char path[700], const char *directory, const char *name) {
@@ -58,8 +59,11 @@ static Loaded load(const char *name, bool spelling_4) {
     CHECK(safetensors_open(&loaded.reference, path, &error), "%s", error.message);
     if (spelling_4) directory = version_4(name, directory);
     CHECK(checkpoint_open(&loaded.checkpoint, directory, &error), "%s", error.message);
-    ModelOptions options = {
-        .threads = 2, .precision = PRECISION_F32, .context = 128, .max_logit_rows = MAX_PROMPT};
+    int longest = checkpoint_config(loaded.checkpoint)->max_seq_len;
+    ModelOptions options = {.threads = 2,
+                            .precision = PRECISION_F32,
+                            .context = longest < 128 ? longest : 128,
+                            .max_logit_rows = MAX_PROMPT};
     loaded.model = model_open(checkpoint_config(loaded.checkpoint),
                               checkpoint_weights(loaded.checkpoint), &options, &error);
     CHECK(loaded.model, "%s", error.message);
@@ -117,17 +121,50 @@ static double largest_of(const TensorPlan *plan) {
     return largest;
 }
 
-static void compare_layer(void *context, const Model *model, const Stage *stage) {
-    Loaded *loaded = context;
-    (void)model;
-    if (stage->id != STAGE_LAYER_OUT) return;
-    char what[40];
-    snprintf(what, sizeof what, "layer_out.%02d", stage->layer);
+// A stage of rows as wide as the model.
+static void compare_rows(const Loaded *loaded, const Stage *stage, const char *what) {
     const TensorPlan *plan = reference(loaded, what);
+    double tolerance = 3e-5 * largest_of(plan);
+    CHECK_INT(stage->rows.n, plan->shape[0]);
     for (int i = 0; i < stage->rows.n; i++)
         check_row(loaded, what, plan, (size_t)stage->rows.positions[i],
-                  stage->data + (size_t)i * plan->shape[1], 3e-5 * largest_of(plan));
-    loaded->layers_seen++;
+                  stage->data + (size_t)i * plan->shape[1], tolerance);
+}
+
+// (n, n_heads, context) here, (n_heads, T, T) there, where what is masked is exactly 0.
+static void compare_weights(const Loaded *loaded, const Stage *stage, const char *what) {
+    const TensorPlan *plan = reference(loaded, what);
+    size_t heads = plan->shape[0], length = plan->shape[1], room = (size_t)stage->shape[2];
+    CHECK(stage->shape[0] == (int)length && stage->shape[1] == (int)heads && room >= length);
+    for (size_t i = 0; i < length; i++)
+        for (size_t h = 0; h < heads; h++)
+            for (size_t t = 0; t < length; t++) {
+                float got = stage->data[(i * heads + h) * room + t], wanted;
+                memcpy(&wanted, plan->data + 4 * ((h * length + i) * length + t), 4);
+                if (!(fabsf(got - wanted) <= (wanted == 0.0f ? 0.0f : 1e-4f)))
+                    TEST_FAIL("%s %s.%s[%zu, %zu, %zu]: got %.9g, wanted %.9g", loaded->name,
+                              loaded->prompt, what, h, i, t, (double)got, (double)wanted);
+            }
+}
+
+static void compare_stage(void *context, const Model *model, const Stage *stage) {
+    Loaded *loaded = context;
+    char what[40];
+    (void)model;
+    if (stage->id == STAGE_EMBEDDING || stage->id == STAGE_FINAL_NORM) {
+        compare_rows(loaded, stage, stage->id == STAGE_EMBEDDING ? "embed" : "final_norm");
+        loaded->ends_seen++;
+    }
+    if (stage->id == STAGE_LAYER_OUT) {
+        snprintf(what, sizeof what, "layer_out.%02d", stage->layer);
+        compare_rows(loaded, stage, what);
+        loaded->layers_seen++;
+    }
+    if (stage->id == STAGE_ATT_WEIGHTS) {
+        snprintf(what, sizeof what, "attn.%02d", stage->layer);
+        compare_weights(loaded, stage, what);
+        loaded->weights_seen++;
+    }
 }
 
 static int best(const float *logits, int n) {
@@ -143,16 +180,18 @@ static void check_prompt(Loaded *loaded, const char *prompt) {
     bool all[MAX_PROMPT];
     Error error = {0};
     loaded->prompt = prompt;
-    loaded->layers_seen = 0;
+    loaded->layers_seen = loaded->weights_seen = loaded->ends_seen = 0;
     memset(all, true, sizeof all);
     int n = ids(loaded, "input_ids", tokens, MAX_PROMPT);
     int n_greedy = ids(loaded, "greedy_ids", greedy, N_GREEDY);
     const Config *config = checkpoint_config(loaded->checkpoint);
     kv_cache_reset(&loaded->model->cache, 0);
-    CHECK(model_listen(loaded->model, compare_layer, loaded, false, &error), "%s", error.message);
+    CHECK(model_listen(loaded->model, compare_stage, loaded, true, &error), "%s", error.message);
     Batch batch = {.n = n, .tokens = tokens, .wants_logits = all};
     CHECK(model_forward(loaded->model, &batch, &error), "%s", error.message);
     CHECK_INT(loaded->layers_seen, config->n_layers);
+    CHECK_INT(loaded->weights_seen, config->n_layers);
+    CHECK_INT(loaded->ends_seen, 2);
     CHECK(model_listen(loaded->model, NULL, NULL, false, &error), "%s", error.message);
     for (int i = 0; i < n; i++)
         check_row(loaded, "logits", reference(loaded, "logits"), (size_t)i,

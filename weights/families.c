@@ -7,21 +7,66 @@
 
 // ---- tensor names: a family puts together the lists that it needs ----
 
-// A decoder with a gated FFN and a norm before each block, as Hugging Face names it.
+// What nearly all decoders have, as Hugging Face names it.
 static const TensorName HF_DECODER[] = {
     {"~embed_tokens.weight", REQUIRED, {ROLE_EMBEDDING}},
-    {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
-    {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
     {"~layers.#.self_attn.q_proj.weight", REQUIRED, {ROLE_WQ}},
     {"~layers.#.self_attn.k_proj.weight", REQUIRED, {ROLE_WK}},
     {"~layers.#.self_attn.v_proj.weight", REQUIRED, {ROLE_WV}},
     {"~layers.#.self_attn.o_proj.weight", REQUIRED, {ROLE_WO}},
     {"~layers.#.self_attn.rotary_emb.inv_freq", IGNORED, {ROLE_NONE}},
-    {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {0},
+};
+
+// The same with q|k|v and gate|up in one matrix each.
+static const TensorName HF_FUSED_DECODER[] = {
+    {"~embed_tokens.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
+    {"~layers.#.self_attn.qkv_proj.weight", REQUIRED, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"~layers.#.self_attn.o_proj.weight", REQUIRED, {ROLE_WO}},
+    {"~layers.#.self_attn.rotary_emb.inv_freq", IGNORED, {ROLE_NONE}},
+    {"~layers.#.mlp.gate_up_proj.weight", REQUIRED, {ROLE_W_GATE, ROLE_W_UP}},
+    {"~layers.#.mlp.down_proj.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
+static const TensorName HF_GATED_FFN[] = {
     {"~layers.#.mlp.gate_proj.weight", REQUIRED, {ROLE_W_GATE}},
     {"~layers.#.mlp.up_proj.weight", REQUIRED, {ROLE_W_UP}},
     {"~layers.#.mlp.down_proj.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
+static const TensorName HF_PLAIN_FFN[] = {
+    {"~layers.#.mlp.fc1.weight", REQUIRED, {ROLE_W_UP}},
+    {"~layers.#.mlp.fc2.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
+// Norms in front of both blocks. The second comes after attention, hence its name.
+static const TensorName HF_PRE_NORMS[] = {
+    {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {0},
+};
+
+// Norms on what both blocks give (OLMo 2): the same name for another place.
+static const TensorName HF_POST_NORMS[] = {
+    {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_ATT_POST_NORM}},
+    {"~layers.#.post_feedforward_layernorm.weight", REQUIRED, {ROLE_FFN_POST_NORM}},
+    {0},
+};
+
+// Both (Gemma 3).
+static const TensorName HF_FOUR_NORMS[] = {
+    {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_ATT_POST_NORM}},
+    {"~layers.#.pre_feedforward_layernorm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {"~layers.#.post_feedforward_layernorm.weight", REQUIRED, {ROLE_FFN_POST_NORM}},
     {0},
 };
 
@@ -46,13 +91,36 @@ static const TensorName HF_QK_NORMS[] = {
     {0},
 };
 
-// The same decoder in a GGUF. attn_qkv may stand for the three.
+// GPT-2: every linear layer is a Conv1D (roles.c, turn) with a bias.
+static const TensorName HF_GPT2[] = {
+    {"~wte.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"~wpe.weight", REQUIRED, {ROLE_POSITION}},
+    {"~ln_f.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"~ln_f.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
+    {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
+    {"~h.#.ln_1.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"~h.#.ln_1.bias", REQUIRED, {ROLE_ATT_NORM_BIAS}},
+    {"~h.#.attn.c_attn.weight", REQUIRED, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"~h.#.attn.c_attn.bias", REQUIRED, {ROLE_BQ, ROLE_BK, ROLE_BV}},
+    {"~h.#.attn.c_proj.weight", REQUIRED, {ROLE_WO}},
+    {"~h.#.attn.c_proj.bias", REQUIRED, {ROLE_BO}},
+    {"~h.#.attn.bias", IGNORED, {ROLE_NONE}}, // the causal mask as a table
+    {"~h.#.attn.masked_bias", IGNORED, {ROLE_NONE}},
+    {"~h.#.ln_2.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {"~h.#.ln_2.bias", REQUIRED, {ROLE_FFN_NORM_BIAS}},
+    {"~h.#.mlp.c_fc.weight", REQUIRED, {ROLE_W_UP}},
+    {"~h.#.mlp.c_fc.bias", REQUIRED, {ROLE_B_UP}},
+    {"~h.#.mlp.c_proj.weight", REQUIRED, {ROLE_W_DOWN}},
+    {"~h.#.mlp.c_proj.bias", REQUIRED, {ROLE_B_DOWN}},
+    {0},
+};
+
+// What nearly all decoders have in a GGUF. attn_qkv may stand for the three.
 static const TensorName GGUF_DECODER[] = {
     {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"output.weight", OPTIONAL, {ROLE_HEAD}},
     {"rope_freqs.weight", OPTIONAL, {ROLE_ROPE_DIVISORS}},
-    {"blk.#.attn_norm.weight", REQUIRED, {ROLE_ATT_NORM}},
     {"blk.#.attn_qkv.weight", OPTIONAL, {ROLE_WQ, ROLE_WK, ROLE_WV}},
     {"blk.#.attn_q.weight", REQUIRED, {ROLE_WQ}},
     {"blk.#.attn_k.weight", REQUIRED, {ROLE_WK}},
@@ -60,10 +128,60 @@ static const TensorName GGUF_DECODER[] = {
     {"blk.#.attn_output.weight", REQUIRED, {ROLE_WO}},
     {"blk.#.attn_rot_embd.weight", IGNORED, {ROLE_NONE}},
     {"blk.#.rope_freqs.weight", IGNORED, {ROLE_NONE}}, // a copy of the one above, in every layer
-    {"blk.#.ffn_norm.weight", REQUIRED, {ROLE_FFN_NORM}},
     {"blk.#.ffn_gate.weight", REQUIRED, {ROLE_W_GATE}},
     {"blk.#.ffn_up.weight", REQUIRED, {ROLE_W_UP}},
     {"blk.#.ffn_down.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
+// The same with gate|up in one matrix, called ffn_up.
+static const TensorName GGUF_FUSED_DECODER[] = {
+    {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"output.weight", OPTIONAL, {ROLE_HEAD}},
+    {"rope_factors_long.weight", IGNORED, {ROLE_NONE}}, // gguf_families.c has read them
+    {"rope_factors_short.weight", IGNORED, {ROLE_NONE}},
+    {"blk.#.attn_qkv.weight", OPTIONAL, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"blk.#.attn_q.weight", REQUIRED, {ROLE_WQ}},
+    {"blk.#.attn_k.weight", REQUIRED, {ROLE_WK}},
+    {"blk.#.attn_v.weight", REQUIRED, {ROLE_WV}},
+    {"blk.#.attn_output.weight", REQUIRED, {ROLE_WO}},
+    {"blk.#.ffn_up.weight", REQUIRED, {ROLE_W_GATE, ROLE_W_UP}},
+    {"blk.#.ffn_down.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
+static const TensorName GGUF_PRE_NORMS[] = {
+    {"blk.#.attn_norm.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"blk.#.ffn_norm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {0},
+};
+
+static const TensorName GGUF_POST_NORMS[] = {
+    {"blk.#.post_attention_norm.weight", REQUIRED, {ROLE_ATT_POST_NORM}},
+    {"blk.#.post_ffw_norm.weight", REQUIRED, {ROLE_FFN_POST_NORM}},
+    {0},
+};
+
+// GPT-2, its matrices turned by the converter.
+static const TensorName GGUF_GPT2[] = {
+    {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"position_embd.weight", REQUIRED, {ROLE_POSITION}},
+    {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"output_norm.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
+    {"output.weight", OPTIONAL, {ROLE_HEAD}},
+    {"blk.#.attn_norm.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"blk.#.attn_norm.bias", REQUIRED, {ROLE_ATT_NORM_BIAS}},
+    {"blk.#.attn_qkv.weight", REQUIRED, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"blk.#.attn_qkv.bias", REQUIRED, {ROLE_BQ, ROLE_BK, ROLE_BV}},
+    {"blk.#.attn_output.weight", REQUIRED, {ROLE_WO}},
+    {"blk.#.attn_output.bias", REQUIRED, {ROLE_BO}},
+    {"blk.#.ffn_norm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {"blk.#.ffn_norm.bias", REQUIRED, {ROLE_FFN_NORM_BIAS}},
+    {"blk.#.ffn_up.weight", REQUIRED, {ROLE_W_UP}},
+    {"blk.#.ffn_up.bias", REQUIRED, {ROLE_B_UP}},
+    {"blk.#.ffn_down.weight", REQUIRED, {ROLE_W_DOWN}},
+    {"blk.#.ffn_down.bias", REQUIRED, {ROLE_B_DOWN}},
     {0},
 };
 
@@ -115,8 +233,8 @@ static const Family FAMILIES[] = {
         .name = "llama", // Llama 2 and 3, SmolLM2, llama2.c; as GGUF also Mistral
         .called = {[NAMES_HF] = "llama", [NAMES_GGUF] = "llama", [NAMES_META] = "llama"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
-        .tensors = {[NAMES_HF] = {HF_DECODER, HF_OPTIONAL_BIASES},
-                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_OPTIONAL_BIASES},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_OPTIONAL_BIASES},
                     [NAMES_META] = {META_DECODER}},
         .interleaved = {[NAMES_GGUF] = true, [NAMES_META] = true},
         .norm = NORM_RMS,
@@ -126,7 +244,7 @@ static const Family FAMILIES[] = {
         .name = "mistral",
         .called = {[NAMES_HF] = "mistral"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
-        .tensors = {[NAMES_HF] = {HF_DECODER}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN}},
         .norm = NORM_RMS,
         .activation = ACTIVATION_SILU,
     },
@@ -134,8 +252,8 @@ static const Family FAMILIES[] = {
         .name = "qwen2", // and 2.5
         .called = {[NAMES_HF] = "qwen2", [NAMES_GGUF] = "qwen2"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
-        .tensors = {[NAMES_HF] = {HF_DECODER, HF_QKV_BIASES},
-                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_QKV_BIASES}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN, HF_QKV_BIASES},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_QKV_BIASES}},
         .norm = NORM_RMS,
         .activation = ACTIVATION_SILU,
     },
@@ -143,11 +261,84 @@ static const Family FAMILIES[] = {
         .name = "qwen3",
         .called = {[NAMES_HF] = "qwen3", [NAMES_GGUF] = "qwen3"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
-        .tensors = {[NAMES_HF] = {HF_DECODER, HF_OPTIONAL_BIASES, HF_QK_NORMS},
-                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_OPTIONAL_BIASES, GGUF_QK_NORMS}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES,
+                                  HF_QK_NORMS},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_OPTIONAL_BIASES,
+                                    GGUF_QK_NORMS}},
         .norm = NORM_RMS,
         .qk_norm = QK_NORM_PER_HEAD,
         .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "gemma3", // text
+        .called = {[NAMES_HF] = "gemma3_text", [NAMES_GGUF] = "gemma3"},
+        // Multimodal files have the language model inside; the last is how transformers 5 saves it.
+        .prefixes = {[NAMES_HF] = {"model.", "language_model.model.", "model.language_model."}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_FOUR_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES,
+                                  HF_QK_NORMS},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_POST_NORMS,
+                                    GGUF_OPTIONAL_BIASES, GGUF_QK_NORMS}},
+        .norms_less_one = {[NAMES_HF] = true},
+        .norm = NORM_RMS,
+        .qk_norm = QK_NORM_PER_HEAD,
+        .activation = ACTIVATION_GELU_TANH,
+    },
+    {
+        .name = "olmo2",
+        .called = {[NAMES_HF] = "olmo2", [NAMES_GGUF] = "olmo2"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_POST_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES,
+                                  HF_QK_NORMS},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_POST_NORMS, GGUF_OPTIONAL_BIASES,
+                                    GGUF_QK_NORMS}},
+        .norm = NORM_RMS,
+        .qk_norm = QK_NORM_FULL_WIDTH,
+        .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "smollm3",
+        .called = {[NAMES_HF] = "smollm3", [NAMES_GGUF] = "smollm3"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_OPTIONAL_BIASES}},
+        .interleaved = {[NAMES_GGUF] = true}, // in the layers without RoPE, too
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "phi3", // and 3.5, 4
+        .called = {[NAMES_HF] = "phi3", [NAMES_GGUF] = "phi3"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_FUSED_DECODER, HF_PRE_NORMS},
+                    [NAMES_GGUF] = {GGUF_FUSED_DECODER, GGUF_PRE_NORMS}},
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "gpt2",
+        .called = {[NAMES_HF] = "gpt2", [NAMES_GGUF] = "gpt2"},
+        .prefixes = {[NAMES_HF] = {"transformer.", ""}},
+        .tensors = {[NAMES_HF] = {HF_GPT2}, [NAMES_GGUF] = {GGUF_GPT2}},
+        .turned = {[NAMES_HF] = true},
+        .norm = NORM_LAYER,
+        .activation = ACTIVATION_GELU_TANH,
+        .plain_ffn = true,
+        .position = POSITION_LEARNED,
+    },
+    {
+        .name = "nanochat", // of October 2025; what came later has tensors that are not here
+        .called = {[NAMES_HF] = "nanochat"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PLAIN_FFN, HF_OPTIONAL_BIASES}},
+        .ones = {ROLE_EMBEDDING_NORM, ROLE_FINAL_NORM, ROLE_ATT_NORM, ROLE_FFN_NORM, ROLE_Q_NORM,
+                 ROLE_K_NORM},
+        .complete = true,
+        .norm = NORM_RMS,
+        .qk_norm = QK_NORM_PER_HEAD,
+        .qk_norm_after_rope = true,
+        .rope_backwards = true,
+        .activation = ACTIVATION_RELU2,
+        .plain_ffn = true,
     },
 };
 
@@ -168,4 +359,5 @@ void family_defaults(const Family *family, Config *config) {
     config->activation = family->activation;
     config->gated_ffn = !family->plain_ffn;
     config->position = family->position;
+    if (family->rope_backwards) config->rope.sign = -1.0f;
 }

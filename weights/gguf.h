@@ -63,3 +63,6 @@ bool gguf_fail(const Gguf *gguf, const char *key, Error *error, const char *form
 bool gguf_read_vocabulary(const Gguf *gguf, Error *error);
 // Hyper-parameters -> checkpoint->config. After the plan and the vocabulary. gguf_config.c
 bool gguf_read_config(const Gguf *gguf, Error *error);
+// What an architecture implies or has keys of its own for: windows, local and missing rope, scales.
+// Part of gguf_read_config, after the sizes and the rope. gguf_families.c
+bool gguf_read_family(const Gguf *gguf, Error *error);

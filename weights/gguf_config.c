@@ -12,8 +12,7 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
         ".expert_count",           ".attention.max_alibi_bias",
         ".attention.clamp_kqv",    ".logit_scale",
         ".residual_scale",         ".embedding_scale",
-        ".attn_logit_softcapping", ".attention.sliding_window_pattern",
-        ".use_parallel_residual",
+        ".attn_logit_softcapping", ".use_parallel_residual",
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         const GgufValue *value = gguf_find(g, KEYS[i]);
@@ -92,6 +91,7 @@ static bool read_rope(const Gguf *g, Config *c, Error *error) {
         return gguf_fail(g, ".rope.dimension_count", error, "got 0");
     if (span_equals(type, "none")) return true;
     if (span_equals(type, "yarn")) return read_yarn(g, rope, error);
+    if (span_equals(type, "longrope")) return true; // its factors are tensors: gguf_families.c
     if (!span_equals(type, "linear"))
         return gguf_fail(g, ".rope.scaling.type", error, "\"%.*s\" is not supported",
                          (int)(type.length < 100 ? type.length : 100), type.text);
@@ -124,15 +124,6 @@ static void add_eos(Config *c, int id) {
     if (id >= 0 && c->n_eos_ids < LIMIT_EOS_IDS) c->eos_ids[c->n_eos_ids++] = id;
 }
 
-// A window counts for every layer, as Mistral has it.
-static bool read_window(const Gguf *g, Config *c, Error *error) {
-    int window = 0;
-    if (!gguf_int(g, ".attention.sliding_window", false, &window, error)) return false;
-    for (int l = 0; l < c->n_layers; l++)
-        c->layers[l].window = window;
-    return true;
-}
-
 // Mistral's GGUFs say "llama" and mostly carry no window, which its first version had.
 static bool sounds_like_mistral(TextSpan name) {
     for (size_t i = 0; i + 7 <= name.length; i++)
@@ -152,7 +143,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
         !gguf_f32(g, eps, true, &c->norm_eps, error) ||
         !gguf_f32(g, ".attention.scale", false, &c->attention_scale, error) ||
         !gguf_f32(g, ".final_logit_softcapping", false, &c->logit_softcap, error) ||
-        !read_rope(g, c, error) || !read_window(g, c, error) || !read_vocab_size(g, c, error) ||
+        !read_rope(g, c, error) || !gguf_read_family(g, error) || !read_vocab_size(g, c, error) ||
         !gguf_text(g, "general.name", false, &name, error))
         return false;
     if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);

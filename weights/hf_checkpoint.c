@@ -4,6 +4,7 @@
 #include "weights/container.h"
 #include "weights/hf_config.h"
 #include "weights/json.h"
+#include "weights/roles.h"
 #include "weights/safetensors.h"
 
 #include <stdio.h>
@@ -181,16 +182,25 @@ static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
 
 // ---- the plan ----
 
+// Buffers of other types that the family is known to have and not to need, such as GPT-2's causal
+// mask as a table of BOOL, do not enter the plan.
+static bool left_out(const Checkpoint *checkpoint, const SafetensorsTensor *tensor) {
+    return tensor->type->dtype == DTYPE_COUNT &&
+           tensor_name_ignored(checkpoint->family, NAMES_HF, tensor->plan.name);
+}
+
 static bool plan_shards(Checkpoint *checkpoint, const Shard *shards, size_t n_shards,
                         Error *error) {
     uint64_t total = 0;
     for (size_t i = 0; i < n_shards; i++)
-        total += shards[i].count;
+        for (size_t j = 0; j < shards[i].count; j++)
+            total += !left_out(checkpoint, &shards[i].tensors[j]);
     if (!plan_reserve(checkpoint, total, error)) return false;
     TensorPlan *plan = checkpoint->tensors;
     for (size_t i = 0; i < n_shards; i++) {
         for (size_t j = 0; j < shards[i].count; j++) {
             const SafetensorsTensor *tensor = &shards[i].tensors[j];
+            if (left_out(checkpoint, tensor)) continue;
             if (tensor->type->dtype == DTYPE_COUNT)
                 return error_set(error, ERROR_FILE,
                                  "tensor \"%.100s\": dtype %s is not supported (F32, F16 and BF16 "
@@ -211,6 +221,7 @@ static bool check_index(const Checkpoint *checkpoint, const json_t *map, const S
         Shard wanted = {.name = json_string_value(value)};
         const Shard *shard = bsearch(&wanted, shards, n_shards, sizeof *shards, by_name);
         int64_t item = names_find(&checkpoint->names, key);
+        if (item < 0 && tensor_name_ignored(checkpoint->family, NAMES_HF, key)) continue;
         const uint8_t *at = item < 0 ? NULL : checkpoint->tensors[item].data;
         if (!at || at < shard->file->data || at > shard->file->data + shard->file->size)
             return error_set(error, ERROR_FILE, "tensor \"%.100s\" is not in %.100s", key,

@@ -23,46 +23,54 @@ typedef enum Extent {
 } Extent;
 typedef enum Home { IN_WEIGHTS, IN_LAYER, IN_CONFIG } Home;
 
+typedef enum Trait {
+    PLAIN,
+    ROTARY,      // rows follow RoPE's pairing
+    NORM,        // the weight of a norm
+    ROTARY_NORM, // both
+} Trait;
+
 typedef struct RoleInfo {
     const char *name; // as Weights has it
     Home home;
     size_t offset;     // in Weights, LayerWeights or Config
     Extent rows, cols; // cols ONE: a float32 vector, else a Matrix
-    bool rotary;       // rows follow RoPE's pairing
+    Trait trait;
 } RoleInfo;
 
 #define WEIGHT(field) #field, IN_WEIGHTS, offsetof(Weights, field)
 #define LAYER(field) #field, IN_LAYER, offsetof(LayerWeights, field)
 
 static const RoleInfo ROLES[ROLE_COUNT] = {
-    [ROLE_EMBEDDING] = {WEIGHT(token_embedding), VOCAB, DIM, false},
-    [ROLE_POSITION] = {WEIGHT(position_embedding), CONTEXT, DIM, false},
-    [ROLE_FINAL_NORM] = {WEIGHT(final_norm), DIM, ONE, false},
-    [ROLE_FINAL_NORM_BIAS] = {WEIGHT(final_norm_bias), DIM, ONE, false},
-    [ROLE_HEAD] = {WEIGHT(head), VOCAB, DIM, false},
+    [ROLE_EMBEDDING] = {WEIGHT(token_embedding), VOCAB, DIM, PLAIN},
+    [ROLE_POSITION] = {WEIGHT(position_embedding), CONTEXT, DIM, PLAIN},
+    [ROLE_EMBEDDING_NORM] = {WEIGHT(embedding_norm), DIM, ONE, NORM},
+    [ROLE_FINAL_NORM] = {WEIGHT(final_norm), DIM, ONE, NORM},
+    [ROLE_FINAL_NORM_BIAS] = {WEIGHT(final_norm_bias), DIM, ONE, PLAIN},
+    [ROLE_HEAD] = {WEIGHT(head), VOCAB, DIM, PLAIN},
     [ROLE_ROPE_DIVISORS] = {"rope.divisors", IN_CONFIG, offsetof(Config, rope.divisors), PAIRS, ONE,
-                            false},
-    [ROLE_ATT_NORM] = {LAYER(att_norm), DIM, ONE, false},
-    [ROLE_ATT_NORM_BIAS] = {LAYER(att_norm_bias), DIM, ONE, false},
-    [ROLE_WQ] = {LAYER(wq), Q_DIM, DIM, true},
-    [ROLE_WK] = {LAYER(wk), KV_DIM, DIM, true},
-    [ROLE_WV] = {LAYER(wv), KV_DIM, DIM, false},
-    [ROLE_WO] = {LAYER(wo), DIM, Q_DIM, false},
-    [ROLE_BQ] = {LAYER(bq), Q_DIM, ONE, true},
-    [ROLE_BK] = {LAYER(bk), KV_DIM, ONE, true},
-    [ROLE_BV] = {LAYER(bv), KV_DIM, ONE, false},
-    [ROLE_BO] = {LAYER(bo), DIM, ONE, false},
-    [ROLE_Q_NORM] = {LAYER(q_norm), Q_NORM, ONE, true},
-    [ROLE_K_NORM] = {LAYER(k_norm), K_NORM, ONE, true},
-    [ROLE_ATT_POST_NORM] = {LAYER(att_post_norm), DIM, ONE, false},
-    [ROLE_FFN_NORM] = {LAYER(ffn_norm), DIM, ONE, false},
-    [ROLE_FFN_NORM_BIAS] = {LAYER(ffn_norm_bias), DIM, ONE, false},
-    [ROLE_W_GATE] = {LAYER(w_gate), HIDDEN, DIM, false},
-    [ROLE_W_UP] = {LAYER(w_up), HIDDEN, DIM, false},
-    [ROLE_W_DOWN] = {LAYER(w_down), DIM, HIDDEN, false},
-    [ROLE_B_UP] = {LAYER(b_up), HIDDEN, ONE, false},
-    [ROLE_B_DOWN] = {LAYER(b_down), DIM, ONE, false},
-    [ROLE_FFN_POST_NORM] = {LAYER(ffn_post_norm), DIM, ONE, false},
+                            PLAIN},
+    [ROLE_ATT_NORM] = {LAYER(att_norm), DIM, ONE, NORM},
+    [ROLE_ATT_NORM_BIAS] = {LAYER(att_norm_bias), DIM, ONE, PLAIN},
+    [ROLE_WQ] = {LAYER(wq), Q_DIM, DIM, ROTARY},
+    [ROLE_WK] = {LAYER(wk), KV_DIM, DIM, ROTARY},
+    [ROLE_WV] = {LAYER(wv), KV_DIM, DIM, PLAIN},
+    [ROLE_WO] = {LAYER(wo), DIM, Q_DIM, PLAIN},
+    [ROLE_BQ] = {LAYER(bq), Q_DIM, ONE, ROTARY},
+    [ROLE_BK] = {LAYER(bk), KV_DIM, ONE, ROTARY},
+    [ROLE_BV] = {LAYER(bv), KV_DIM, ONE, PLAIN},
+    [ROLE_BO] = {LAYER(bo), DIM, ONE, PLAIN},
+    [ROLE_Q_NORM] = {LAYER(q_norm), Q_NORM, ONE, ROTARY_NORM},
+    [ROLE_K_NORM] = {LAYER(k_norm), K_NORM, ONE, ROTARY_NORM},
+    [ROLE_ATT_POST_NORM] = {LAYER(att_post_norm), DIM, ONE, NORM},
+    [ROLE_FFN_NORM] = {LAYER(ffn_norm), DIM, ONE, NORM},
+    [ROLE_FFN_NORM_BIAS] = {LAYER(ffn_norm_bias), DIM, ONE, PLAIN},
+    [ROLE_W_GATE] = {LAYER(w_gate), HIDDEN, DIM, PLAIN},
+    [ROLE_W_UP] = {LAYER(w_up), HIDDEN, DIM, PLAIN},
+    [ROLE_W_DOWN] = {LAYER(w_down), DIM, HIDDEN, PLAIN},
+    [ROLE_B_UP] = {LAYER(b_up), HIDDEN, ONE, PLAIN},
+    [ROLE_B_DOWN] = {LAYER(b_down), DIM, ONE, PLAIN},
+    [ROLE_FFN_POST_NORM] = {LAYER(ffn_post_norm), DIM, ONE, NORM},
 };
 
 static size_t extent(const Config *c, Extent what) {
@@ -90,23 +98,6 @@ typedef struct Pass {
     Error *error;
 } Pass;
 
-typedef char PatternText[LIMIT_NAME_LENGTH + 32];
-
-static void pattern_text(PatternText out, const char *pattern, const char *prefix, int layer) {
-    size_t used = 0;
-    for (; *pattern && used < sizeof(PatternText) - 16; pattern++) {
-        char *at = out + used;
-        size_t room = sizeof(PatternText) - used;
-        if (*pattern == '~')
-            used += (size_t)snprintf(at, room, "%s", prefix);
-        else if (*pattern == '#')
-            used += (size_t)snprintf(at, room, "%d", layer);
-        else
-            out[used++] = *pattern;
-    }
-    out[used] = '\0';
-}
-
 static void *role_field(const Pass *pass, Role role) {
     Checkpoint *c = pass->checkpoint;
     char *home = ROLES[role].home == IN_LAYER    ? (char *)&c->weights.layers[pass->layer]
@@ -117,6 +108,15 @@ static void *role_field(const Pass *pass, Role role) {
 
 static bool is_vector(Role role) {
     return ROLES[role].cols == ONE;
+}
+
+static bool is_norm(Role role) {
+    return ROLES[role].trait == NORM || ROLES[role].trait == ROTARY_NORM;
+}
+
+// Whether the file has this matrix with rows and columns changed over (see turn).
+static bool is_turned(const Checkpoint *c, Role role) {
+    return c->family->turned[c->naming] && ROLES[role].home == IN_LAYER && !is_vector(role);
 }
 
 static bool role_filled(const Pass *pass, Role role) {
@@ -138,6 +138,11 @@ static bool shape_fits(const Pass *pass, const TensorPlan *tensor, const Role *r
     uint32_t n_dims = is_vector(roles[0]) ? 1 : 2;
     for (int i = 0; i < 3 && roles[i]; i++)
         wanted[0] += extent(config, ROLES[roles[i]].rows);
+    if (is_turned(pass->checkpoint, roles[0])) {
+        uint64_t rows = wanted[0];
+        wanted[0] = wanted[1];
+        wanted[1] = rows;
+    }
     if (tensor->n_dims == n_dims && tensor->shape[0] == wanted[0] &&
         (n_dims == 1 || tensor->shape[1] == wanted[1]))
         return true;
@@ -152,7 +157,8 @@ static bool shape_fits(const Pass *pass, const TensorPlan *tensor, const Role *r
 // Rows of q and k as the container has them: only the row order of the Matrix matters.
 static Matrix row_order(const Checkpoint *c, Role role) {
     Matrix order = {0};
-    if (ROLES[role].rotary && c->family->interleaved[c->naming]) {
+    bool rotary = ROLES[role].trait == ROTARY || ROLES[role].trait == ROTARY_NORM;
+    if (rotary && c->family->interleaved[c->naming]) {
         order.head_dim = (uint32_t)c->config.head_dim;
         order.rope_dim = (uint32_t)c->config.rope_dim;
     }
@@ -173,12 +179,67 @@ static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, s
     for (size_t i = 0; i < count; i++)
         dequantise(values + i, tensor->dtype,
                    tensor->data + (first + matrix_stored_row(&order, i)) * size, 1);
+    bool less_one = c->family->norms_less_one[c->naming] && is_norm(role);
+    for (size_t i = 0; less_one && i < count; i++)
+        values[i] += 1.0f;
     *(const float **)role_field(pass, role) = values;
     return true;
 }
 
-static void take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
+// A norm without a weight multiplies by one.
+static bool fill_ones(const Pass *pass) {
+    Checkpoint *c = pass->checkpoint;
+    for (const Role *role = c->family->ones; *role; role++) {
+        if ((ROLES[*role].home == IN_LAYER) != (pass->layer >= 0)) continue;
+        size_t count = extent(&c->config, ROLES[*role].rows);
+        float *ones = arena_alloc(&c->arena, count, sizeof *ones, pass->error);
+        if (!ones) return false;
+        for (size_t i = 0; i < count; i++)
+            ones[i] = 1.0f;
+        *(const float **)role_field(pass, *role) = ones;
+    }
+    return true;
+}
+
+// GPT-2's Conv1D stores y = x W, a matrix (in, out) in which a fused q|k|v lies side by side:
+//
+//             q cols   k cols   v cols                   rows of wk, one for each of k's columns
+//     in 0  | ...... | ...... | ...... |                 in 0, in 1, in 2 ..
+//     in 1  | ...... | ...... | ...... |       ->        in 0, in 1, in 2 ..
+//
+// Columns first .. first + rows of `from`, (cols, width), become the rows of `to`, (rows, cols), in
+// squares that stay in the cache.
+static void turn(uint8_t *to, const uint8_t *from, size_t rows, size_t cols, size_t width,
+                 size_t first, size_t size) {
+    enum { SIDE = 32 };
+    for (size_t r0 = 0; r0 < rows; r0 += SIDE)
+        for (size_t c0 = 0; c0 < cols; c0 += SIDE)
+            for (size_t r = r0; r < rows && r < r0 + SIDE; r++)
+                for (size_t c = c0; c < cols && c < c0 + SIDE; c++)
+                    memcpy(to + (r * cols + c) * size, from + (c * width + first + r) * size, size);
+}
+
+// The turned matrix is the checkpoint's own. Only floats can be turned: a block spans a row.
+static bool take_turned(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
+    Checkpoint *c = pass->checkpoint;
+    if (tensor->dtype > DTYPE_BF16)
+        return error_set(pass->error, ERROR_FILE,
+                         "tensor \"%s\" (%s): type %s, wanted F32, F16 or BF16", tensor->name,
+                         ROLES[role].name, dtype_info(tensor->dtype)->name);
+    size_t cols = (size_t)tensor->shape[0], width = (size_t)tensor->shape[1];
+    size_t size = dtype_row_bytes(tensor->dtype, 1);
+    uint8_t *data = arena_alloc(&c->arena, count, cols * size, pass->error);
+    if (!data) return false;
+    turn(data, tensor->data, count, cols, width, first, size);
+    *(Matrix *)role_field(pass, role) =
+        (Matrix){.dtype = tensor->dtype, .rows = count, .cols = cols, .data = data};
+    return true;
+}
+
+static bool take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
+                        size_t count) {
+    if (is_turned(pass->checkpoint, role)) return take_turned(pass, tensor, role, first, count);
     Matrix matrix = row_order(pass->checkpoint, role);
     size_t cols = (size_t)tensor->shape[1];
     matrix.dtype = tensor->dtype;
@@ -190,6 +251,7 @@ static void take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, s
         matrix.scales = tensor->scales + first * (cols / tensor->group_size) * sizeof(float);
     }
     *(Matrix *)role_field(pass, role) = matrix;
+    return true;
 }
 
 // Fills every role of one tensor. A role that two names bring is a contradiction.
@@ -206,11 +268,9 @@ static bool take(const Pass *pass, size_t item, const TensorName *name) {
         if (role_filled(pass, role))
             return error_set(pass->error, ERROR_FILE, "tensor \"%s\": %s stands there already",
                              tensor->name, ROLES[role].name);
-        if (is_vector(role)) {
-            if (!take_vector(pass, tensor, role, first, count)) return false;
-        } else {
-            take_matrix(pass, tensor, role, first, count);
-        }
+        if (is_vector(role) ? !take_vector(pass, tensor, role, first, count)
+                            : !take_matrix(pass, tensor, role, first, count))
+            return false;
         first += count;
     }
     return true;
@@ -222,10 +282,10 @@ static bool of_layer(const TensorName *name) {
 
 static bool run_list(const Pass *pass, const TensorName *list) {
     const Checkpoint *c = pass->checkpoint;
-    PatternText text;
+    TensorNameText text;
     for (const TensorName *name = list; name && name->pattern; name++) {
         if (of_layer(name) != (pass->layer >= 0)) continue;
-        pattern_text(text, name->pattern, pass->prefix, pass->layer);
+        tensor_name_text(text, name->pattern, pass->prefix, pass->layer);
         int64_t item = names_find(&c->names, text);
         if (item >= 0 && !take(pass, (size_t)item, name)) return false;
         bool wanted = name->need == REQUIRED || (name->roles[0] == ROLE_HEAD && c->head_required);
@@ -239,44 +299,7 @@ static bool run_pass(const Pass *pass) {
     const Checkpoint *c = pass->checkpoint;
     for (int i = 0; i < N_LISTS; i++)
         if (!run_list(pass, c->family->tensors[c->naming][i])) return false;
-    return true;
-}
-
-// The prefix under which the first tensor of the table is found, or the first prefix.
-static const char *find_prefix(const Checkpoint *c) {
-    const char *const *prefixes = c->family->prefixes[c->naming];
-    const char *first = prefixes[0] ? prefixes[0] : "";
-    PatternText text;
-    for (int i = 0; i < 3 && prefixes[i]; i++) {
-        pattern_text(text, c->family->tensors[c->naming][0]->pattern, prefixes[i], 0);
-        if (names_find(&c->names, text) >= 0) return prefixes[i];
-    }
-    return first;
-}
-
-// A tensor that no role uses would change the result if it belonged to the model: one inside an
-// existing layer or in the one that would come next (so the number of layers is wrong), or one
-// beside a tensor that is used (its bias).
-static bool belongs(const Checkpoint *c, const char *name, const char *prefix) {
-    const char *last = strrchr(name, '.');
-    PatternText text;
-    for (const TensorName *row = c->family->tensors[c->naming][0]; row->pattern; row++) {
-        const char *number = strchr(row->pattern, '#');
-        pattern_text(text, row->pattern, prefix, 0);
-        if (!number) {
-            size_t stem = last ? (size_t)(last - name) + 1 : 0;
-            if (stem && !strncmp(text, name, stem) && !strchr(text + stem, '.')) return true;
-            continue;
-        }
-        size_t before = (size_t)(strchr(text, '0') - text); // prefixes hold no digit
-        if (strncmp(text, name, before)) continue;
-        uint64_t layer = 0;
-        const char *digit = name + before;
-        for (; *digit >= '0' && *digit <= '9' && layer < LIMIT_LAYERS; digit++)
-            layer = layer * 10 + (uint64_t)(*digit - '0');
-        return digit > name + before && *digit == '.' && layer <= (uint64_t)c->config.n_layers;
-    }
-    return false;
+    return fill_ones(pass);
 }
 
 static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {
@@ -287,7 +310,7 @@ static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {
     if (!c->unused) return false;
     for (size_t i = 0; i < c->n_tensors; i++) {
         if (c->used[i]) continue;
-        if (belongs(c, c->tensors[i].name, prefix))
+        if (tensor_name_belongs(c, c->tensors[i].name, prefix))
             return error_set(error, ERROR_FILE,
                              "tensor \"%s\" has no use in architecture \"%s\" with %d layers",
                              c->tensors[i].name, c->family->name, c->config.n_layers);
@@ -307,7 +330,7 @@ static bool divisors_sound(const Config *config, Error *error) {
 }
 
 bool families_assign(Checkpoint *c, Error *error) {
-    const char *prefix = find_prefix(c);
+    const char *prefix = tensor_name_prefix(c);
     c->weights.layers =
         arena_alloc(&c->arena, (uint64_t)c->config.n_layers, sizeof *c->weights.layers, error);
     if (!c->weights.layers) return false;

@@ -9,6 +9,7 @@ typedef enum Role {
     ROLE_NONE, // ends a list
     ROLE_EMBEDDING,
     ROLE_POSITION,
+    ROLE_EMBEDDING_NORM,
     ROLE_FINAL_NORM,
     ROLE_FINAL_NORM_BIAS,
     ROLE_HEAD,
@@ -51,19 +52,43 @@ typedef struct TensorName {
     Role roles[3]; // unused ones ROLE_NONE
 } TensorName;
 
-enum { N_LISTS = 4 }; // of tensor names that one family puts together
+enum { N_LISTS = 6, N_PREFIXES = 4, N_ONES = 8 }; // what a row of the table has room for
 
 struct Family {
-    const char *name;                      // Config.family
-    const char *called[NAMING_COUNT];      // model_type, architecture; NULL: not in such files
-    const char *prefixes[NAMING_COUNT][3]; // tried in order
+    const char *name;                 // Config.family
+    const char *called[NAMING_COUNT]; // model_type, architecture; NULL: not in such files
+    const char *prefixes[NAMING_COUNT][N_PREFIXES];   // tried in order
     const TensorName *tensors[NAMING_COUNT][N_LISTS]; // each ends with pattern NULL
-    bool interleaved[NAMING_COUNT]; // rows of wq and wk are in Meta's order (matrix.h)
+
+    // How such files store what Weights has ready (weights.h).
+    bool interleaved[NAMING_COUNT];    // rows of wq and wk are in Meta's order (matrix.h)
+    bool norms_less_one[NAMING_COUNT]; // the weight of a norm is what is stored plus 1
+    bool turned[NAMING_COUNT];         // matrices of the layers are (cols, rows): y = x W
+    Role ones[N_ONES];                 // norms without a weight; ends with ROLE_NONE
+    bool complete;                     // a tensor that is not in the table means another model
 
     NormKind norm;
     QkNorm qk_norm;
     bool qk_norm_after_rope;
+    bool rope_backwards; // rotates by minus the angle
     Activation activation;
     bool plain_ffn; // no gate
     PositionKind position;
 };
+
+// ---- names of tensors (tensor_names.c) ----
+
+typedef char TensorNameText[LIMIT_NAME_LENGTH + 32];
+
+// The name that a pattern stands for.
+void tensor_name_text(TensorNameText out, const char *pattern, const char *prefix, int layer);
+
+// The prefix under which the first tensor of the family's table is found, or its first one.
+const char *tensor_name_prefix(const struct Checkpoint *checkpoint);
+
+// Whether a tensor that no role uses must belong to the model all the same, so that leaving it out
+// would change the result.
+bool tensor_name_belongs(const struct Checkpoint *checkpoint, const char *name, const char *prefix);
+
+// Whether the family's table says that this tensor is of no use, whatever its type.
+bool tensor_name_ignored(const Family *family, Naming naming, const char *name);
