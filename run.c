@@ -4,17 +4,24 @@
 #include "commands/interrupt.h"
 #include "commands/output.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 // `run COMMAND MODEL ...`; anything else is `run [generate] MODEL ...`. A model file that is named
-// like a command is given as ./bench.
-static const Command *take_command(int *argc, char ***argv) {
-    const Command *command = *argc > 1 ? command_find((*argv)[1]) : NULL;
-    if (!command) return command_find("generate");
-    --*argc;
-    ++*argv;
-    return command;
+// like a command is given as ./bench. NULL: the first word is a command misspelt, or no file.
+static const Command *take_command(int *argc, char ***argv, Error *error) {
+    const char *word = *argc > 1 ? (*argv)[1] : "-";
+    const Command *command = command_find(word);
+    if (command) {
+        --*argc;
+        ++*argv;
+        return command;
+    }
+    if (*word == '-' || !access(word, F_OK) || errno != ENOENT) return command_find("generate");
+    error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)", word);
+    return NULL;
 }
 
 // --help, --version and --limits as the first word belong to no command.
@@ -32,8 +39,9 @@ static bool answer_about_program(const char *word) {
 
 static bool run(int argc, char **argv, Error *error) {
     if (argc > 1 && answer_about_program(argv[1])) return true;
-    const Command *command = take_command(&argc, &argv);
+    const Command *command = take_command(&argc, &argv, error);
     Options options;
+    if (!command) return false;
     if (!options_parse(&options, command->bit, argc, argv, error)) return false;
     if (!options.help) return command->run(&options, error);
     help_command(command);

@@ -28,6 +28,8 @@ typedef struct Chat {
     int32_t pending; // the last token of an answer that was cut off: drawn, not yet in the cache
     bool begun;      // something of the conversation is in the cache
     bool full;       // nothing more fits
+    bool introduced; // format and seed have been named
+    uint64_t seed;
     bool color;
 } Chat;
 
@@ -67,28 +69,6 @@ static GenerationDefaults sampling(const Session *s) {
     return d;
 }
 
-static bool open_chat(Chat *chat, const Options *options, Error *error) {
-    Session *s = &chat->session;
-    if (options->prompt && options->file)
-        return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
-    if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
-        !find_format(chat, error))
-        return false;
-    int context = choose_context(s, error);
-    if (!context || !session_open_model(s, &(SessionModel){.context = context}, error))
-        return false;
-    GenerationDefaults defaults = sampling(s);
-    uint64_t seed = 0;
-    chat->sampler = open_sampler(s, &defaults, &seed, error);
-    chat->pending = -1;
-    if (!chat->sampler) return false;
-    if (!options->quiet) {
-        note("chat format %s, context %d", chat_template_name(chat->format), context);
-        if (!option_given(options, OPTION_SEED)) note("seed %" PRIu64, seed);
-    }
-    return true;
-}
-
 // ids = what the message adds to the cache.
 static bool encode_message(Chat *chat, const Text *message, Error *error) {
     const Session *s = &chat->session;
@@ -107,6 +87,35 @@ static bool encode_message(Chat *chat, const Text *message, Error *error) {
                                 system ? 2 : 1, error);
 }
 
+// What the format cannot do with this vocabulary or this system message shows before the model is
+// loaded.
+static bool try_format(Chat *chat, Error *error) {
+    return encode_message(chat, &(Text){.bytes = ""}, error);
+}
+
+static bool open_chat(Chat *chat, const Options *options, Error *error) {
+    Session *s = &chat->session;
+    if (options->prompt && options->file)
+        return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
+    if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
+        !find_format(chat, error) || !try_format(chat, error))
+        return false;
+    int context = choose_context(s, error);
+    if (!context || !session_open_model(s, &(SessionModel){.context = context}, error))
+        return false;
+    GenerationDefaults defaults = sampling(s);
+    chat->sampler = open_sampler(s, &defaults, &chat->seed, error);
+    return chat->sampler;
+}
+
+static void introduce(Chat *chat) {
+    const Session *s = &chat->session;
+    if (chat->introduced || s->options->quiet) return;
+    chat->introduced = true;
+    note("chat format %s, context %d", chat_template_name(chat->format), s->model->options.context);
+    if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
+}
+
 static void print_text(void *context, const char *bytes, size_t length) {
     (void)context;
     output_text(bytes, length);
@@ -115,7 +124,7 @@ static void print_text(void *context, const char *bytes, size_t length) {
 
 static bool generate_answer(Chat *chat, Generation *g, Error *error) {
     bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
-    output_bytes("\n", 1);
+    if (good || g->first_token_at) output_bytes("\n", 1);
     output_flush();
     chat->begun = true;
     chat->pending = g->ids.count && g->stop != STOP_EOS ? g->ids.ids[g->ids.count - 1] : -1;
@@ -128,7 +137,11 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
     const Options *o = s->options;
     if (!encode_message(chat, message, error)) return false;
     int room = s->model->options.context - kv_cache_length(&s->model->cache, 0);
-    if (chat->begun && chat->ids.count > (size_t)room) {
+    if (chat->ids.count > (size_t)room) {
+        if (!chat->begun)
+            return error_set(error, ERROR_USAGE,
+                             "the message has %zu tokens, the context room for %d", chat->ids.count,
+                             room);
         note("the message has %zu tokens, the context of %d still room for %d: the conversation "
              "ends here",
              chat->ids.count, s->model->options.context, room);
@@ -157,7 +170,8 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
     if (chat->full)
         note("the context of %d tokens is full: the conversation ends here",
              s->model->options.context);
-    if (good && !o->quiet) print_statistics(&g);
+    if (good && output_good()) introduce(chat);
+    if (good && output_good() && !o->quiet) print_statistics(&g);
     generation_free(&g);
     return good;
 }
@@ -182,6 +196,7 @@ static bool converse(Chat *chat, Error *error) {
     Text line = {0};
     size_t capacity = 0;
     bool good = true;
+    if (isatty(STDIN_FILENO)) introduce(chat);
     while (good && !chat->full && output_good()) {
         ask(chat);
         errno = 0;
@@ -209,7 +224,7 @@ static bool wants_color(const Options *o) {
 }
 
 bool chat_command(const Options *options, Error *error) {
-    Chat chat = {.color = wants_color(options)};
+    Chat chat = {.pending = -1, .color = wants_color(options)};
     bool good = open_chat(&chat, options, error);
     if (good && (options->prompt || options->file))
         good = answer_once(&chat, error);

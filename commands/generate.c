@@ -16,12 +16,33 @@
 
 // What the callbacks of a generation write into.
 typedef struct Sink {
-    const Options *options;
+    const Session *session;
+    const IdList *prompt;
+    bool begun; // text mode: something has been printed
     Logprobs logprobs;
     char *text; // --json: the whole of it
     size_t length, capacity;
     bool out_of_memory;
 } Sink;
+
+// The prompt comes back as the model's own pieces spell it, as in llama2.c; under -n as much of it
+// as there are passes.
+static void echo_prompt(void *context) {
+    Sink *sink = context;
+    const Options *o = sink->session->options;
+    Tokenizer *tokenizer = sink->session->tokenizer;
+    const IdList *ids = sink->prompt;
+    bool cut = option_given(o, OPTION_STEPS) && o->steps && ids->count > (size_t)o->steps;
+    size_t count = cut ? (size_t)o->steps + 1 : ids->count;
+    for (size_t i = 0; i < count; i++) {
+        bool first = i == 0 || (i == 1 && ids->ids[0] == tokenizer_bos(tokenizer));
+        size_t length = 0;
+        const char *piece = tokenizer_piece(tokenizer, ids->ids[i], first, false, &length);
+        output_text(piece, length);
+    }
+    output_flush();
+    sink->begun = true;
+}
 
 static void print_text(void *context, const char *bytes, size_t length) {
     (void)context;
@@ -48,7 +69,7 @@ static void collect_text(void *context, const char *bytes, size_t length) {
 static void print_token(void *context, int32_t id, const float *logits, const char *piece,
                         size_t length) {
     Sink *sink = context;
-    if (option_given(sink->options, OPTION_LOGPROBS))
+    if (option_given(sink->session->options, OPTION_LOGPROBS))
         logprobs_print(&sink->logprobs, id, logits, piece, length);
     else
         output_print("%" PRId32 "\n", id);
@@ -72,18 +93,6 @@ static bool encode_prompt(IdList *ids, Session *s, Error *error) {
                                     o->special, error);
     text_free(&text);
     return good;
-}
-
-// The prompt comes back as the model's own pieces spell it, as in llama2.c.
-static void echo_prompt(Session *s, const IdList *ids, size_t count) {
-    int bos = tokenizer_bos(s->tokenizer);
-    for (size_t i = 0; i < count; i++) {
-        bool first = i == 0 || (i == 1 && ids->ids[0] == bos);
-        size_t length = 0;
-        const char *piece = tokenizer_piece(s->tokenizer, ids->ids[i], first, false, &length);
-        output_text(piece, length);
-    }
-    output_flush();
 }
 
 // How many new tokens, and what context they need. -n counts forward passes: the first one takes
@@ -133,10 +142,21 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_line(&w);
 }
 
-static void say_how_it_ended(const Generation *g, uint64_t seed, const Options *o) {
+static void hint_at_chat(const Session *s) {
+    if (s->options->prompt_ids || !s->tokenizer) return;
+    const ChatTemplate *t = chat_template_detect(
+        s->tokenizer, checkpoint_vocabulary(s->checkpoint)->chat_template, s->config->family);
+    if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
+}
+
+// Beside a failed standard output there is only the line that says so.
+static void say_how_it_ended(const Generation *g, uint64_t seed) {
+    const Options *o = g->session->options;
+    if (!output_good()) return;
     if (g->stop == STOP_CONTEXT)
         note("the context of %d tokens is full", g->session->model->options.context);
     if (o->quiet) return;
+    hint_at_chat(g->session);
     if (!option_given(o, OPTION_SEED) && o->temperature > 0) note("seed %" PRIu64, seed);
     print_statistics(g);
 }
@@ -144,7 +164,9 @@ static void say_how_it_ended(const Generation *g, uint64_t seed, const Options *
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
     const Options *o = s->options;
     bool prints_lines = o->ids || option_given(o, OPTION_LOGPROBS);
-    Sink sink = {.options = o,
+    bool prints_text = !prints_lines && !o->json;
+    Sink sink = {.session = s,
+                 .prompt = prompt,
                  .logprobs = {.tokenizer = s->tokenizer,
                               .vocab_size = s->config->vocab_size,
                               .count = (int)o->logprobs}};
@@ -160,24 +182,19 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .catch_interrupt = true,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
-        .show = o->json        ? collect_text
-                : prints_lines ? NULL
-                               : print_text,
+        .begin = prints_text ? echo_prompt : NULL,
+        .show = prints_text ? print_text : o->json ? collect_text : NULL,
         .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
         .context = &sink,
     };
     if (!g.sampler) return false;
-    if (g.show == print_text) {
-        bool cut = option_given(o, OPTION_STEPS) && o->steps && prompt->count > (size_t)o->steps;
-        echo_prompt(s, prompt, cut ? (size_t)o->steps + 1 : prompt->count);
-    }
     bool good = generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
-    if (g.show == print_text) output_bytes("\n", 1);
+    if (sink.begun) output_bytes("\n", 1);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
-    if (good) say_how_it_ended(&g, seed, o);
+    if (good) say_how_it_ended(&g, seed);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);
@@ -190,13 +207,6 @@ static bool check_options(const Options *o, Error *error) {
     if (sources > 1)
         return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
     return true;
-}
-
-static void hint_at_chat(const Session *s) {
-    if (s->options->quiet || s->options->prompt_ids || !s->tokenizer) return;
-    const ChatTemplate *t = chat_template_detect(
-        s->tokenizer, checkpoint_vocabulary(s->checkpoint)->chat_template, s->config->family);
-    if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
 
 bool generate_command(const Options *options, Error *error) {
@@ -213,10 +223,7 @@ bool generate_command(const Options *options, Error *error) {
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&
            session_open_model(&s, &(SessionModel){.context = context}, error);
-    if (good) {
-        hint_at_chat(&s);
-        good = generate_text(&s, &prompt, max_new, error);
-    }
+    good = good && generate_text(&s, &prompt, max_new, error);
     id_list_free(&prompt);
     session_close(&s);
     return good;

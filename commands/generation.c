@@ -126,6 +126,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->prompt_seconds = prompt_done - started;
     g->stop = STOP_INTERRUPT;
     if (fed < count) return true;
+    if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
     bool good = decode(g, error);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;

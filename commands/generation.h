@@ -27,6 +27,8 @@ typedef struct Generation {
     bool ignore_eos, no_cache, wants_hash;
     bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
     bool first;           // the first new token begins a text: SPM kinds drop its leading space
+    // Once, when the model has read the whole prompt; NULL: not wanted.
+    void (*begin)(void *context);
     // Text as it can be shown, whole characters; NULL: not wanted.
     void (*show)(void *context, const char *bytes, size_t length);
     // Every new token with the logits it was drawn from and its bytes; NULL: not wanted.

@@ -81,7 +81,8 @@ static const char PERPLEXITY_HELP[] =
     "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n";
 
 static const char TOKENIZE_HELP[] =
-    "run tokenize -z TOKENIZER|MODEL [-i TEXT | -f FILE] [options]   text to ids\n"
+    "run tokenize MODEL|-z TOKENIZER [-i TEXT | -f FILE] [options]   text to ids\n"
+    "    ./run tokenize models/SmolLM2.gguf -i 'Hello world'\n"
     "    ./run tokenize -z tokenizer.model -i 'Hello world' --pieces\n"
     "\n"
     "Prints the ids of the whole input on one line; nothing is added that was not\n"

@@ -152,7 +152,8 @@ static void print_score(const Score *score, const Plan *p, const Options *o, dou
         writer_end(&w, '}');
         writer_line(&w);
     }
-    if (!o->quiet)
+    output_flush();
+    if (!o->quiet && output_good())
         fprintf(stderr, "run: %.1f tokens/s; memory %.1f MB\n", n / seconds,
                 (double)peak_memory_bytes() / 1e6);
 }

@@ -12,11 +12,34 @@ static void shell_status(const char *script, int wanted) {
 }
 
 Test(streams, output_that_cannot_be_written_is_exit_4) {
+    static const char *const WORDS[] = {
+        "$MODEL -n 5 -i x",
+        "$MODEL -n 5 -i x --json",
+        "$MODEL -n 5 -i x --ids",
+        "$MODEL -n 5 -i x --logprobs 2",
+        "chat $MODEL --template llama2 -i x --max-tokens 5",
+        "bench $MODEL --pp 8 --tg 4 -r 1 --no-limits",
+        "perplexity $MODEL -f Makefile --window 64",
+        "tokenize $MODEL -i x",
+        "inspect $MODEL",
+        "--help",
+        "--limits",
+    };
     if (access("/dev/full", W_OK)) SKIP("no /dev/full on this machine");
-    shell_status("$RUN $MODEL -n 5 -q -i x >/dev/full", 4);
-    shell_status("$RUN --help >/dev/full", 4);
-    shell_status("$RUN $MODEL --json -n 5 -q -i x >/dev/full", 4);
-    shell_status("$RUN inspect $MODEL >/dev/full", 4);
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        char script[300];
+        snprintf(script, sizeof script, "$RUN %s >/dev/full", WORDS[i]);
+        TestRun r = program_shell(script); // one line, without statistics beside it
+        check_refused(&r, 4, "standard output: No space left on device");
+    }
+}
+
+// What was asked for and cannot be given is the only line, whatever else there is to tell.
+Test(streams, nothing_is_told_beside_an_error) {
+    TestRun r = program("chat|%s|-i|hi|--template|%s", small_model(), "chatml");
+    check_refused(&r, ERROR_USAGE, "needs the token <|im_start|>");
+    r = program("chat|%s|-i|hi|--template|llama2|-c|%s", small_model(), "4");
+    check_refused(&r, ERROR_USAGE, "the context room for 4");
 }
 
 Test(streams, closed_streams_are_not_taken_by_files) {
@@ -206,7 +229,13 @@ Test(streams, every_command_runs_on_a_tiny_file) {
 
 Test(streams, what_is_no_model_is_one_line) {
     TestRun r = program("%s%s", "/nonexistent", "");
-    check_refused(&r, ERROR_IO, "/nonexistent");
+    check_refused(&r, ERROR_IO, "\"/nonexistent\" is neither a command nor a file");
+    r = program("%s%s", "bnech|model.gguf|--json", "");
+    check_refused(&r, ERROR_IO, "\"bnech\" is neither a command nor a file");
+    r = program("generate|%s%s", "/nonexistent", "");
+    check_refused(&r, ERROR_IO, "/nonexistent: cannot open it");
+    r = program("%s%s", "", "");
+    check_refused(&r, ERROR_IO, "\"\" is neither");
     r = program("%s%s", "/dev/zero", "");
     check_refused(&r, ERROR_IO, "/dev/zero");
     r = program("%s%s", "no\x1b[31m\nsuch", "");

@@ -39,8 +39,8 @@ typedef struct IdList {
 bool id_list_push(IdList *list, int32_t id, Error *error);
 void id_list_free(IdList *list);
 
-// Appends the ids of `length` bytes of text (any bytes, NUL and invalid UTF-8 included); adds no BOS
-// or EOS. With `special`, control tokens written in the text are recognised; without, only
+// Appends the ids of `length` bytes of text (any bytes, NUL and invalid UTF-8 included); adds no
+// BOS or EOS. With `special`, control tokens written in the text are recognised; without, only
 // user-defined ones are, as every reference does. O(n log n). False: exit code 5.
 bool tokenizer_encode(const Tokenizer *tokenizer, IdList *ids, const char *text, size_t length,
                       bool special, Error *error);
@@ -59,7 +59,7 @@ TokenType tokenizer_type(const Tokenizer *tokenizer, int32_t id);
 int tokenizer_find(const Tokenizer *tokenizer, const char *spelling);
 
 int tokenizer_size(const Tokenizer *tokenizer);
-int tokenizer_bos(const Tokenizer *tokenizer);     // -1: none
+int tokenizer_bos(const Tokenizer *tokenizer);       // -1: none
 bool tokenizer_adds_bos(const Tokenizer *tokenizer); // a prompt of this model begins with BOS
 // Every id that ends a text or a turn: the file's eos, eot, eom and the well-known names
 // (<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> </s>).

@@ -144,8 +144,10 @@ TestRun test_run(const char *const *argv, const char *input, size_t input_size) 
         if (fds[1].revents) err_open = collect(&e);
         if (in[1] >= 0 && fds[2].revents) {
             ssize_t wrote = write(in[1], input + sent, input_size - sent);
-            if (wrote > 0) sent += (size_t)wrote;
-            else if (errno != EAGAIN && errno != EINTR) sent = input_size;
+            if (wrote > 0)
+                sent += (size_t)wrote;
+            else if (errno != EAGAIN && errno != EINTR)
+                sent = input_size;
         }
     }
     if (in[1] >= 0) close(in[1]);
