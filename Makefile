@@ -17,7 +17,7 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 
 # ---- sources ----
 # A file that needs a library has a twin without_LIBRARY.c that refuses in one line.
-JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) weights/json.c \
+JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) $(wildcard weights/json*.c) \
                 tokenizer/tokenizer_json.c $(wildcard tokenizer/json_*.c)
 PCRE2_SOURCES := tokenizer/pretokenize.c tokenizer/nfc.c
 TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)

@@ -1,24 +1,28 @@
 // The flat scan before jansson, and getters that say which key was wrong.
 #include "weights/json.h"
 
+#include "weights/json_load.h"
+
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16};
 
-// What the scan needs to know of a text: only strings hide brackets and commas.
+// What the scan needs to know of a text: only strings hide brackets and commas. And what jansson
+// will need: room for the longest word.
 typedef struct Scan {
     size_t depth, values;
+    size_t word, longest_word; // bytes since the last comma or opening quote
     bool in_string, escaped;
 } Scan;
 
 static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limits, Error *error) {
     if (c == '\0') // jansson passes over one behind a number
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a NUL byte", offset);
+    if (++scan->word > scan->longest_word) scan->longest_word = scan->word;
     if (scan->in_string) {
         if (scan->escaped)
             scan->escaped = false;
@@ -29,7 +33,10 @@ static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limit
         return true;
     }
     switch (c) {
-    case '"': scan->in_string = true; break;
+    case '"':
+        scan->in_string = true;
+        scan->word = 0;
+        break;
     case '[':
     case '{':
         if (++scan->depth > JSON_MAX_DEPTH)
@@ -41,7 +48,10 @@ static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limit
     case '}':
         if (scan->depth) scan->depth--; // jansson complains about one too many
         break;
-    case ',': scan->values++; break;
+    case ',':
+        scan->values++;
+        scan->word = 0;
+        break;
     case '-':
         if (limits->no_negative)
             return error_set(error, ERROR_FILE, "offset %zu: a negative number", offset);
@@ -54,58 +64,20 @@ static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limit
     return true;
 }
 
-static bool scan_text(const char *text, size_t size, const JsonLimits *limits, Error *error) {
+static bool scan_text(Scan *scan, const char *text, size_t size, const JsonLimits *limits,
+                      Error *error) {
     if (size > limits->bytes)
         return error_set(error, ERROR_FILE, "%zu bytes of JSON (at most %zu)", size, limits->bytes);
-    Scan scan = {0};
     for (size_t i = 0; i < size; i++)
-        if (!scan_byte(&scan, text[i], i, limits, error)) return false;
+        if (!scan_byte(scan, text[i], i, limits, error)) return false;
     return true;
 }
 
-// ---- memory ----
-
-// Where memory runs out inside jansson, it takes that for a wrong text or, worse, drops a byte of a
-// string and goes on. So our allocator remembers; and since jansson gives it no context to remember
-// in, this is one of the two places that cannot do without a global (the other is mapping.c).
-static _Thread_local bool memory_failed;
-static pthread_once_t installed = PTHREAD_ONCE_INIT;
-
-static void *allocate(size_t size) {
-    void *memory = malloc(size);
-    if (!memory) memory_failed = true;
-    return memory;
-}
-
-static void install_allocator(void) {
-    json_set_alloc_funcs(allocate, free);
-}
-
-static void watch_memory(void) {
-    pthread_once(&installed, install_allocator);
-    memory_failed = false;
-}
-
-// Returns `root`, what jansson made since watch_memory, or NULL with the message. The text begins
-// at `offset` of the one that the user knows.
-static json_t *checked(json_t *root, const json_error_t *cause, size_t offset, Error *error) {
-    if (memory_failed) {
-        json_decref(root);
-        error_set(error, ERROR_MEMORY, "out of memory for JSON");
-        return NULL;
-    }
-    if (root) return root;
-    size_t position = offset + (size_t)(cause->position > 0 ? cause->position : 0);
-    error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %s", position, cause->text);
-    return NULL;
-}
-
 json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error) {
-    if (!scan_text(text, size, limits, error)) return NULL;
-    json_error_t cause;
-    watch_memory();
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
-    return checked(root, &cause, 0, error);
+    Scan scan = {0};
+    if (!scan_text(&scan, text, size, limits, error)) return NULL;
+    JsonText whole = {text, size, .longest_word = scan.longest_word};
+    return json_load_text(&whole, error);
 }
 
 // ---- members of a large object ----
@@ -132,11 +104,12 @@ size_t json_members_bound(const char *text, size_t size) {
 
 // Where the member at `pos` ends: at the comma or bracket that is its object's. False: there is
 // none.
-static bool member_end(JsonMembers *m, size_t *end, Error *error) {
+static bool member_end(JsonMembers *m, size_t *end, size_t *longest_word, Error *error) {
     Scan scan = {.depth = 1};
     for (size_t i = m->pos; i < m->size; i++) {
         char c = m->text[i];
         *end = i;
+        *longest_word = scan.longest_word;
         if (scan.depth == 1 && !scan.in_string && (c == ',' || c == '}' || c == ']')) return true;
         if (!scan_byte(&scan, c, i, m->limits, error)) return false;
         if (i - m->pos > m->limits->bytes)
@@ -158,27 +131,9 @@ static size_t skip_spaces(const char *text, size_t pos, size_t end) {
     return pos;
 }
 
-// A member's text with the brackets around it that make it an object.
-typedef struct Wrapped {
-    const char *text;
-    size_t size, pos; // pos counts the opening bracket too
-} Wrapped;
-
-static size_t feed(void *buffer, size_t room, void *context) {
-    Wrapped *w = context;
-    char *out = buffer;
-    size_t n = 0;
-    for (; n < room && w->pos < w->size + 2; n++, w->pos++)
-        out[n] = w->pos == 0 ? '{' : w->pos == w->size + 1 ? '}' : w->text[w->pos - 1];
-    return n;
-}
-
-static bool parse_member(JsonMembers *m, size_t end, Error *error) {
-    json_error_t cause;
-    Wrapped wrapped = {.text = m->text + m->pos, .size = end - m->pos};
-    watch_memory();
-    json_t *held = json_load_callback(feed, &wrapped, JSON_REJECT_DUPLICATES, &cause);
-    m->held = checked(held, &cause, m->pos - 1, error);
+static bool parse_member(JsonMembers *m, size_t end, size_t longest_word, Error *error) {
+    JsonText text = {m->text + m->pos, end - m->pos, m->pos - 1, longest_word, .member = true};
+    m->held = json_load_text(&text, error);
     if (!m->held) return false;
     if (json_object_size(m->held) != 1)
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a member is missing", end);
@@ -189,14 +144,14 @@ static bool parse_member(JsonMembers *m, size_t end, Error *error) {
 }
 
 static bool next_member(JsonMembers *m, Error *error) {
-    size_t end = 0;
+    size_t end = 0, longest_word = 0;
     bool first = m->pos == 1;
-    if (!member_end(m, &end, error)) return false;
+    if (!member_end(m, &end, &longest_word, error)) return false;
     char closing = m->text[end];
     bool empty = first && closing == '}' && skip_spaces(m->text, m->pos, end) == end;
     if (closing == ']')
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: ']' ends an object", end);
-    if (!empty && !parse_member(m, end, error)) return false;
+    if (!empty && !parse_member(m, end, longest_word, error)) return false;
     m->pos = end + 1;
     if (closing == ',') return true;
     m->done = true;
