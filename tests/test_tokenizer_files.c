@@ -3,6 +3,7 @@
 #include "tests/test.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 // ---- vocab.json and merges.txt ----
 
@@ -33,6 +34,29 @@ Test(vocab_merges, reads_the_pair) {
     CHECK_INT(tokenizer_bos(t), -1);
     int32_t stop;
     CHECK(tokenizer_stops(t, &stop, 1) == 1 && stop == 5);
+    tokenizer_close(t);
+}
+
+// A refused file is not silently replaced by another one of the directory, but that is named.
+Test(tokenizer_files, a_refused_file_names_the_one_beside_it) {
+    char directory[400], path[450];
+    snprintf(directory, sizeof directory, "%s", test_temporary("two"));
+    mkdir(directory, 0700);
+    snprintf(path, sizeof path, "%s/vocab.json", directory);
+    test_write_file(path, VOCAB, strlen(VOCAB));
+    snprintf(path, sizeof path, "%s/merges.txt", directory);
+    test_write_file(path, MERGES, strlen(MERGES));
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    test_write_file(path, "{\"model\":{}}", 12);
+    Error error = {0};
+    CHECK(!test_open_tokenizer(directory, &error));
+    CHECK_INT(error.code, ERROR_FILE);
+    CHECK(strstr(error.message, "tokenizer.json: "), "%s", error.message);
+    CHECK(strstr(error.message, "; -z can choose the vocab.json beside it"), "%s", error.message);
+    unlink(path);
+    error = (Error){0};
+    Tokenizer *t = test_open_tokenizer(directory, &error);
+    CHECK(t, "%s", error.message);
     tokenizer_close(t);
 }
 

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,22 +92,37 @@ static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *p
     return good ? true : error_prefix(error, path);
 }
 
+static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
+                                    "vocab.json"};
+
+// The path of the first candidate from `first` on that is in the directory, and its index; -1:
+// none.
+static int find_candidate(char path[PATH_MAX], const char *directory, int first) {
+    for (int i = first; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
+        if (snprintf(path, PATH_MAX, "%s/%s", directory, NAMES[i]) < PATH_MAX &&
+            !access(path, F_OK))
+            return i;
+    return -1;
+}
+
 bool tokenizer_open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
-                                        "vocab.json"};
     struct stat status;
     if (stat(source->path, &status) || !S_ISDIR(status.st_mode))
         return open_file(t, source, source->path, error);
-    char path[PATH_MAX];
-    size_t length = strlen(source->path);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (length + 1 + strlen(names[i]) >= sizeof path) break;
-        memcpy(path, source->path, length);
-        path[length] = '/';
-        memcpy(path + length + 1, names[i], strlen(names[i]) + 1);
-        if (!access(path, F_OK)) return open_file(t, source, path, error);
+    char path[PATH_MAX], other[PATH_MAX];
+    Error failure = {0};
+    int found = find_candidate(path, source->path, 0);
+    if (found < 0) {
+        error_set(error, ERROR_FILE,
+                  "no tokenizer.json, tokenizer.model, tokenizer.bin or vocab.json in this "
+                  "directory");
+        return error_prefix(error, source->path);
     }
-    error_set(error, ERROR_FILE,
-              "no tokenizer.json, tokenizer.model, tokenizer.bin or vocab.json in this directory");
-    return error_prefix(error, source->path);
+    if (open_file(t, source, path, &failure)) return true;
+    // Two files of one model may differ, so which one to use instead is for its user to say.
+    int next = find_candidate(other, source->path, found + 1);
+    if (failure.code != ERROR_FILE || next < 0)
+        return error_set(error, failure.code, "%s", failure.message);
+    return error_set(error, ERROR_FILE, "%s; -z can choose the %s beside it", failure.message,
+                     NAMES[next]);
 }

@@ -74,7 +74,8 @@ static int slot_claim(uintptr_t base, uintptr_t end) {
 }
 
 static bool cannot(Error *error, const char *what) {
-    return error_set(error, ERROR_IO, "cannot %s: %s", what, strerror(errno));
+    ErrorCode code = errno == ENOMEM ? ERROR_MEMORY : ERROR_IO;
+    return error_set(error, code, "cannot %s: %s", what, strerror(errno));
 }
 
 static bool map_descriptor(Mapping *mapping, int descriptor, Error *error) {
