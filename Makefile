@@ -61,7 +61,7 @@ TEST_SOURCES := $(wildcard tests/test_*.c)
 ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
-NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_checkpoint.c \
+NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
                  tokenizer_files.c tokenizer_vectors.c json_output.c)
 ifeq ($(JSON)$(PCRE2),00)

@@ -4,6 +4,9 @@
 #include "tests/support/as_gguf.h"
 #include "tests/test.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 // ---- one model from both containers ----
 
 enum { PROMPT = 24 };
@@ -74,6 +77,63 @@ Test(families, a_model_computes_the_same_from_both_containers) {
         Checkpoint *gguf = open_gguf(as_gguf(MODELS[i].architecture, hf), &bytes);
         CHECK(same_logits(hf, gguf, 64), "%s", name);
         CHECK_INT(checkpoint_unused(gguf), 0);
+        checkpoint_close(gguf);
+        checkpoint_close(hf);
+        free(bytes);
+    }
+}
+
+// ---- Phi 3 with longrope, a part of each head turning ----
+
+static const float LONG[] = {2, 3, 5, 7, 11, 13}, SHORT[] = {1, 1.5f, 1.25f, 2, 1, 3};
+
+// The reference model phi3 with other positions, in a directory of its own.
+static const char *phi3_directory(const char *name, const char *attention_factor) {
+    const char *from = test_data("reference-models/phi3"), *to = test_temporary(name);
+    char path[700], target[700], *here = getcwd(NULL, 0);
+    CHECK(!mkdir(to, 0700));
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    snprintf(target, sizeof target, "%s/%s/model.safetensors", here, from);
+    CHECK(!symlink(target, path));
+    free(here);
+    snprintf(path, sizeof path, "%s/config.json", to);
+    const char *config =
+        test_text("{\"model_type\":\"phi3\",\"hidden_size\":64,\"intermediate_size\":120,"
+                  "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":1,"
+                  "\"vocab_size\":280,\"max_position_embeddings\":256,\"sliding_window\":9,"
+                  "\"original_max_position_embeddings\":40,\"partial_rotary_factor\":0.75,"
+                  "\"rope_scaling\":{\"type\":\"longrope\",%s\"long_factor\":[2,3,5,7,11,13],"
+                  "\"short_factor\":[1,1.5,1.25,2,1,3]}}",
+                  attention_factor);
+    test_write_file(path, config, strlen(config));
+    return to;
+}
+
+static GgufFile *phi3_gguf(const Checkpoint *from, float attention_factor) {
+    GgufFile *file = as_gguf("phi3", from);
+    as_gguf_number(file, "phi3", "rope.scaling.original_context_length", 40);
+    if (attention_factor > 0)
+        as_gguf_float(file, "phi3", "rope.scaling.attn_factor", attention_factor);
+    memcpy(gguf_add_tensor(file, "rope_factors_long.weight", DTYPE_F32, 6, 0)->data, LONG,
+           sizeof LONG);
+    memcpy(gguf_add_tensor(file, "rope_factors_short.weight", DTYPE_F32, 6, 0)->data, SHORT,
+           sizeof SHORT);
+    return file;
+}
+
+Test(families, phi3_with_longrope_is_the_same_from_both_containers) {
+    for (int given = 0; given < 2; given++) {
+        uint8_t *bytes;
+        Checkpoint *hf = open_directory(phi3_directory(given ? "phi3-given" : "phi3-formula",
+                                                       given ? "\"attention_factor\":1.25," : ""));
+        Checkpoint *gguf = open_gguf(phi3_gguf(hf, given ? 1.25f : 0), &bytes);
+        CHECK(same_logits(hf, gguf, 40), "short, %d", given);
+        CHECK(same_logits(hf, gguf, 41), "long, %d", given);
+        float *a = logits_of(hf, 40), *b = logits_of(hf, 41);
+        bool same = !memcmp(a, b, sizeof *a * PROMPT * 280);
+        free(a);
+        free(b);
+        CHECK(!same, "a longer context has other factors");
         checkpoint_close(gguf);
         checkpoint_close(hf);
         free(bytes);
