@@ -2,7 +2,6 @@
 #include "tests/test.h"
 #include "weights/arena.h"
 #include "weights/bytes.h"
-#include "weights/limits.h"
 #include "weights/mapping.h"
 #include "weights/names.h"
 
@@ -194,18 +193,18 @@ Test(mapping, a_fault_elsewhere_still_kills) {
 }
 
 Test(mapping, as_many_files_as_the_table_has_and_no_more) {
-    static Mapping mappings[LIMIT_FILES];
+    static Mapping mappings[MAPPING_FILES];
     const char *path = test_temporary("many");
     Error error = {0};
     Mapping one_more;
     test_write_file(path, "x", 1);
-    for (int i = 0; i < LIMIT_FILES; i++)
+    for (int i = 0; i < MAPPING_FILES; i++)
         CHECK(mapping_open(&mappings[i], path, NULL), "%d", i);
     CHECK(!mapping_open(&one_more, path, &error));
     CHECK_STRING(error.message, "more than 1024 files are open at once");
     mapping_close(&mappings[500]);
     CHECK(mapping_open(&mappings[500], path, NULL));
-    for (int i = 0; i < LIMIT_FILES; i++)
+    for (int i = 0; i < MAPPING_FILES; i++)
         mapping_close(&mappings[i]);
 }
 

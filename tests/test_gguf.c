@@ -291,6 +291,21 @@ Test(gguf, rope_scaling_is_read) {
     close_file(&o);
 }
 
+Test(gguf, a_template_is_kept_up_to_its_limit) {
+    for (size_t length = LIMIT_TEMPLATE; length <= LIMIT_TEMPLATE + 1; length++) {
+        char *text = malloc(length + 1);
+        memset(text, 'x', length);
+        text[length] = '\0';
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_text(file, "tokenizer.chat_template", text);
+        Opened o = open_file(file);
+        size_t kept = checkpoint_vocabulary(o.checkpoint)->chat_template.length;
+        CHECK_INT(kept, length > LIMIT_TEMPLATE ? 0 : length);
+        close_file(&o);
+        free(text);
+    }
+}
+
 Test(gguf, vocabulary_is_handed_over_as_it_stands) {
     static const char TEMPLATE[] = "{% include '/etc/passwd' %}";
     GgufFile *file = gguf_tiny_llama();

@@ -272,31 +272,51 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
     check_refused(directory, ERROR_IO, "a directory without model.safetensors");
 }
 
-Test(hf_checkpoint, tensors_that_no_role_wants_are_listed_or_refused) {
-    const char *directory = tiny_model("unused", true);
+// Entries put in front of those of the file, and four bytes of data behind its own. `entries` says
+// where those begin and end, and twice where they begin.
+static void put_in_front(const char *directory, const char *entries) {
     size_t size;
     char *file = read_in(directory, "model.safetensors", &size), path[700];
-    // a rank 0 tensor and an empty one, legal where nobody uses them
-    static const char MORE[] =
-        "{\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%zu,%zu]},"
-        "\"none\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[%zu,%zu]},";
     uint64_t header;
     memcpy(&header, file, 8);
     size_t data = size - 8 - header;
-    char *out = calloc(1, size + 300);
-    int more = sprintf(out + 8, MORE, data, data + 4, data, data);
+    char *out = calloc(1, size + strlen(entries) + 100);
+    int more = sprintf(out + 8, entries, data, data + 4, data, data);
     memcpy(out + 8 + more, file + 9, size - 9);
     header += (uint64_t)more - 1;
     memcpy(out, &header, 8);
     path_in(path, directory, "model.safetensors");
     test_write_file(path, out, 8 + header + data + 4);
+    free(out);
+    free(file);
+}
+
+Test(hf_checkpoint, tensors_that_no_role_wants_are_listed_or_refused) {
+    const char *directory = tiny_model("unused", true);
+    // a rank 0 tensor and an empty one, legal where nobody uses them
+    put_in_front(directory,
+                 "{\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%zu,%zu]},"
+                 "\"none\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[%zu,%zu]},");
     Checkpoint *checkpoint = NULL;
     Error error = {0};
     CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
     CHECK_INT(checkpoint_unused(checkpoint), 2);
     checkpoint_close(checkpoint);
-    free(out);
-    free(file);
+}
+
+Test(hf_checkpoint, names_of_256_bytes_and_no_more) {
+    for (int length = 256; length <= 257; length++) {
+        char entries[400];
+        snprintf(entries, sizeof entries,
+                 "{\"%0*d\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%%zu,%%zu]},", length,
+                 0);
+        const char *directory = tiny_model(length == 256 ? "name256" : "name257", true);
+        put_in_front(directory, entries);
+        if (length == 256)
+            check_opens(directory);
+        else
+            check_refused(directory, ERROR_FILE, "name has 257 bytes, wanted 1 to 256");
+    }
 }
 
 // ---- S21: the index ----
@@ -351,6 +371,23 @@ Test(hf_checkpoint, s21_shards_are_plain_files_of_the_same_directory) {
     }
     check_refused(sharded("index-missing", "shard-2.safetensors"), ERROR_FILE,
                   "there is no shard-2.safetensors");
+}
+
+Test(hf_checkpoint, as_many_shards_as_the_limit_and_no_more) {
+    const char *directory = sharded("index-many", SHARD);
+    for (int n = LIMIT_FILES; n <= LIMIT_FILES + 1; n++) {
+        char *text = malloc((size_t)n * 40 + 40);
+        int length = sprintf(text, "{\"weight_map\":{");
+        for (int i = 0; i < n; i++)
+            length +=
+                sprintf(text + length, "%s\"t%d\":\"none-%d.safetensors\"", i ? "," : "", i, i);
+        strcpy(text + length, "}}");
+        write_in(directory, "model.safetensors.index.json", text);
+        free(text);
+        check_refused(directory, ERROR_FILE,
+                      n > LIMIT_FILES ? "513 files of tensors, wanted 1 .. 512"
+                                      : "there is no none-");
+    }
 }
 
 Test(hf_checkpoint, s21_an_index_that_is_wrong_about_a_tensor) {

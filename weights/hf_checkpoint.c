@@ -154,9 +154,9 @@ static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shard
     qsort(list, n, sizeof *list, by_name);
     for (size_t i = 0; i < n; i++)
         if (!i || strcmp(list[i].name, list[unique - 1].name) != 0) list[unique++] = list[i];
-    if (!unique || unique > LIMIT_FILES / 2)
+    if (!unique || unique > LIMIT_FILES)
         return error_set(error, ERROR_FILE, "%zu files of tensors, wanted 1 .. %d", unique,
-                         LIMIT_FILES / 2);
+                         LIMIT_FILES);
     *shards = list;
     *count = unique;
     return true;

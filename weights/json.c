@@ -2,6 +2,7 @@
 #include "weights/json.h"
 
 #include "weights/json_load.h"
+#include "weights/limits.h"
 
 #include <limits.h>
 #include <math.h>
@@ -39,9 +40,9 @@ static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limit
         break;
     case '[':
     case '{':
-        if (++scan->depth > JSON_MAX_DEPTH)
+        if (++scan->depth > LIMIT_JSON_DEPTH)
             return error_set(error, ERROR_FILE, "offset %zu: JSON nested deeper than %d", offset,
-                             JSON_MAX_DEPTH);
+                             LIMIT_JSON_DEPTH);
         scan->values++; // at most one more value than there are commas between its brackets
         break;
     case ']':

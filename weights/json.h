@@ -17,8 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JSON_MAX_DEPTH = 64 };
-
 typedef struct JsonLimits {
     size_t bytes;
     size_t values;    // of all kinds; jansson takes up to 150 bytes for each

@@ -18,7 +18,7 @@ enum {
     LIMIT_MERGES = 1 << 22,
     LIMIT_TEMPLATE = 1 << 20,      // bytes of a chat template that is kept
     LIMIT_ALIGNMENT = 65536,       // GGUF: a power of two from 8 up
-    LIMIT_FILES = 1024,            // shards of one model
+    LIMIT_FILES = 512,             // shards of one model
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
 };

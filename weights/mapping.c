@@ -6,7 +6,6 @@
 // the rule that there are none. Slots are claimed and released with atomics; the handler only
 // reads.
 #include "weights/mapping.h"
-#include "weights/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +23,7 @@ typedef struct Slot {
     atomic_bool damaged;
 } Slot;
 
-static Slot slots[LIMIT_FILES];
+static Slot slots[MAPPING_FILES];
 static struct sigaction previous;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static uintptr_t page_bytes;
@@ -38,7 +37,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
     (void)context;
     int saved = errno;
     uintptr_t at = (uintptr_t)info->si_addr;
-    for (size_t i = 0; info->si_code > 0 && i < LIMIT_FILES; i++) {
+    for (size_t i = 0; info->si_code > 0 && i < MAPPING_FILES; i++) {
         uintptr_t base = atomic_load(&slots[i].base);
         if (!base || at < base || at >= atomic_load(&slots[i].end)) continue;
         void *page = (void *)(at & ~(page_bytes - 1));
@@ -62,7 +61,7 @@ static void install_handler(void) {
 
 // The end of a free slot is 0, so a slot that is only half claimed holds no address.
 static int slot_claim(uintptr_t base, uintptr_t end) {
-    for (int i = 0; i < LIMIT_FILES; i++) {
+    for (int i = 0; i < MAPPING_FILES; i++) {
         uintptr_t expected = 0;
         if (atomic_load(&slots[i].base)) continue;
         if (!atomic_compare_exchange_strong(&slots[i].base, &expected, base)) continue;
@@ -93,7 +92,7 @@ static bool map_descriptor(Mapping *mapping, int descriptor, Error *error) {
     if (mapping->slot >= 0) return true;
     munmap(data, size);
     mapping->data = NULL;
-    return error_set(error, ERROR_IO, "more than %d files are open at once", LIMIT_FILES);
+    return error_set(error, ERROR_IO, "more than %d files are open at once", MAPPING_FILES);
 }
 
 bool mapping_open(Mapping *mapping, const char *path, Error *error) {

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { MAPPING_FILES = 1024 }; // open at once: a model of LIMIT_FILES and what lies beside it
+
 typedef struct Mapping {
     const char *path; // borrowed
     const uint8_t *data;
@@ -15,7 +17,7 @@ typedef struct Mapping {
     struct Mapping *next;
 } Mapping;
 
-// Maps a regular file whole. False: exit code 4 (cannot open, or not a regular file), 3 (empty).
+// Maps a regular file whole. False: exit code 4 (cannot open, or not a regular file), 3 (empty), 5.
 bool mapping_open(Mapping *mapping, const char *path, Error *error);
 void mapping_close(Mapping *mapping);
 

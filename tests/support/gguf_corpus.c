@@ -64,6 +64,7 @@ static const GgufCase CASES[] = {
     {"G14 same key, other value", R, "stands there twice", bend_add_key,
      .name = "llama.block_count", .a = 3},
     {"G15 65536 keys", A, bend_many_keys, .a = 65536},
+    {"G15 65537 keys", R, "65537 keys", bend_many_keys, .a = 65537},
     {"G15 10^6 keys", R, "1000000 keys", bend_many_keys, .a = 1000000},
     {"G16 alignment 0", R, "power of two", bend_set_u32, .name = "general.alignment", .a = 0},
     {"G16 alignment 3", R, "power of two", bend_set_u32, .name = "general.alignment", .a = 3},
