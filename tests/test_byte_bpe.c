@@ -7,14 +7,6 @@
 
 #include <time.h>
 
-static Tokenizer *open_made(const MadeVocabulary *made) {
-    Error error = {0};
-    TokenizerSource source = {.vocabulary = &made->vocabulary};
-    Tokenizer *t = tokenizer_open(&source, &error);
-    if (!t) TEST_FAIL("%s", error.message);
-    return t;
-}
-
 Test(byte_alphabet, is_the_published_one) {
     static const struct {
         uint8_t byte;
@@ -45,7 +37,7 @@ Test(byte_bpe, merges_the_lowest_rank_first_and_the_leftmost_of_equals) {
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2",
                     (const char *const[]){"b c", "a b", "a bc", "a a", "aa aa", NULL});
-    Tokenizer *t = open_made(&made);
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
     test_check_ids(t, "abc", false, IDS(258)); // b c, then a bc; not a b
     test_check_ids(t, "abd", false, IDS(257, 'd'));
     test_check_ids(t, "aaa", false, IDS(259, 'a')); // the left pair
@@ -59,7 +51,7 @@ Test(byte_bpe, merges_the_lowest_rank_first_and_the_leftmost_of_equals) {
 Test(byte_bpe, never_merges_across_words) {
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2", (const char *const[]){"a \xc4\xa0", "\xc4\xa0 a", NULL});
-    Tokenizer *t = open_made(&made);
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
     test_check_ids(t, "a a", false, IDS('a', 257));
     test_check_ids(t, "a ", false, IDS('a', ' '));
     tokenizer_close(t);
@@ -69,11 +61,11 @@ Test(byte_bpe, takes_a_word_that_is_a_token_only_where_merges_are_ignored) {
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2", (const char *const[]){"a b", NULL});
     made_vocabulary_add(&made, "xyz", 3, TOKEN_NORMAL);
-    Tokenizer *t = open_made(&made);
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
     test_check_ids(t, "xyz", false, IDS('x', 'y', 'z'));
     tokenizer_close(t);
     made.vocabulary.pre = "llama-bpe";
-    t = open_made(&made);
+    t = test_open_vocabulary(&made.vocabulary);
     test_check_ids(t, "xyz", false, IDS(257));
     test_check_ids(t, "wxyz", false, IDS('w', 'x', 'y', 'z'));
     tokenizer_close(t);
@@ -83,7 +75,7 @@ Test(byte_bpe, drops_a_byte_that_the_vocabulary_lacks) {
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2", (const char *const[]){"a b", NULL});
     made.tokens[0xff] = (TextSpan){"zz", 2};
-    Tokenizer *t = open_made(&made);
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
     test_check_ids(t, "x\xff", false, IDS('x'));
     test_check_ids(t, "\xff", false, (const int[]){-1});
     tokenizer_close(t);
@@ -99,7 +91,7 @@ static Tokenizer *open_with_specials(MadeVocabulary *made) {
     made_vocabulary_add(made, "<|end|>", 7, TOKEN_CONTROL);      // 260
     made->vocabulary.bos_id = 257;
     made->vocabulary.eos_id = 300; // outside: absent
-    return open_made(made);
+    return test_open_vocabulary(&made->vocabulary);
 }
 
 Test(byte_bpe, recognises_control_tokens_on_request_and_user_defined_ones_always) {
@@ -208,7 +200,7 @@ Test(byte_bpe, refuses_broken_vocabularies) {
     static const char *const two[] = {"a b", "ab c", NULL};
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2", two);
-    tokenizer_close(open_made(&made));
+    tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.merges[1] = (TextSpan){"ab zz", 5};
     check_refused(&made, "merge 1: \"ab\" + \"zz\": the right one is no token");
     made.merges[1] = (TextSpan){"zz c", 4};
@@ -224,11 +216,11 @@ Test(byte_bpe, refuses_broken_vocabularies) {
     made.merges[1] = (TextSpan){"a b", 3};
     check_refused(&made, "merge 1: \"a\" + \"b\": the same pair");
     made_vocabulary(&made, "gpt2", none);
-    tokenizer_close(open_made(&made));
+    tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.tokens[5] = (TextSpan){"a b", 3};
     check_refused(&made, "token 5: \"a b\" has a character that stands for no byte");
     made.types[5] = TOKEN_USER_DEFINED;
-    tokenizer_close(open_made(&made));
+    tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made_vocabulary(&made, "nosuch", none);
     check_refused(&made, "nosuch");
     made_vocabulary(&made, "gpt2", none);
@@ -245,12 +237,12 @@ Test(byte_bpe, limits_hold_on_both_sides) {
     memset(text, 'q', LIMIT_TOKEN_LENGTH + 2);
     made_vocabulary(&made, "gpt2", (const char *const[]){NULL});
     made_vocabulary_add(&made, text, LIMIT_TOKEN_LENGTH, TOKEN_NORMAL);
-    tokenizer_close(open_made(&made));
+    tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.tokens[256].length++;
     check_refused(&made, "token 256: 65537 bytes long");
     made_vocabulary(&made, "gpt2", (const char *const[]){NULL});
     made_vocabulary_add(&made, text, LIMIT_ADDED_BYTES, TOKEN_CONTROL);
-    tokenizer_close(open_made(&made));
+    tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.tokens[256].length++;
     check_refused(&made, "added token 256: 1025 bytes long");
     made.tokens[256].length = 0;

@@ -15,14 +15,6 @@ static void encode(Tokenizer *t, IdList *ids, const void *text, size_t length) {
     if (!tokenizer_encode(t, ids, text, length, false, &error)) TEST_FAIL("%s", error.message);
 }
 
-static Tokenizer *open_made(const MadeVocabulary *made) {
-    Error error = {0};
-    TokenizerSource source = {.vocabulary = &made->vocabulary};
-    Tokenizer *t = tokenizer_open(&source, &error);
-    if (!t) TEST_FAIL("%s", error.message);
-    return t;
-}
-
 typedef struct Loop {
     Tokenizer *t;
     IdList ids;
@@ -221,7 +213,7 @@ Test(byte_bpe_any_text, long_words_take_n_log_n_steps_without_data) {
     made_vocabulary(&made, "llama3",
                     (const char *const[]){"a a", "aa aa", "aaaa aaaa", "\xc4\xa0 \xc4\xa0", "a b",
                                           "1 1", "\xc4\x8a \xc4\x8a", "! !", NULL});
-    Tokenizer *t = open_made(&made);
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
     check_long(t, 1 << 17);
     tokenizer_close(t);
 }

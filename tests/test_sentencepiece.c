@@ -1,6 +1,7 @@
 // SentencePiece models: rows T01 to T10 of the hostile corpus with their accepted twins, every
 // length of a small model, and Debian's spm_train and spm_encode as an oracle.
 #include "tests/support/sentencepiece_writer.h"
+#include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece_c.h"
 #include "tokenizer/sentencepiece_check.h"
@@ -28,22 +29,6 @@ static void check_fine(ModelWriter *w) {
     tokenizer_close(check_taken(w));
 }
 
-// The spellings of the pieces of `text`, set apart by '|'.
-static const char *pieces(Tokenizer *t, const char *text) {
-    static char out[512];
-    Error error = {0};
-    IdList ids = {0};
-    CHECK(tokenizer_encode(t, &ids, text, strlen(text), false, &error), "%s", error.message);
-    out[0] = '\0';
-    for (size_t i = 0; i < ids.count; i++) {
-        TextSpan s = tokenizer_spelling(t, ids.ids[i]);
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%.*s", i ? "|" : "", (int)s.length,
-                 s.text);
-    }
-    id_list_free(&ids);
-    return out;
-}
-
 // A BPE model of "a", "b", "ab" and a space, which can be encoded without the library too.
 static ModelWriter small_model(void) {
     ModelWriter w = {0};
@@ -62,10 +47,10 @@ Test(sentencepiece, reads_a_small_model) {
     Tokenizer *t = check_taken(&w);
     CHECK_INT(tokenizer_size(t), 7);
     CHECK_INT(tokenizer_bos(t), 1);
-    CHECK_STRING(pieces(t, "abba"), "\xe2\x96\x81|ab|b|a");
-    CHECK_STRING(pieces(t, "a xx"), "\xe2\x96\x81|a|\xe2\x96\x81|<unk>");
-    CHECK_STRING(pieces(t, ""), "");
-    CHECK_STRING(pieces(t, "<s>"), "\xe2\x96\x81|<unk>");
+    CHECK_STRING(test_pieces(t, "abba", false), "\xe2\x96\x81|ab|b|a");
+    CHECK_STRING(test_pieces(t, "a xx", false), "\xe2\x96\x81|a|\xe2\x96\x81|<unk>");
+    CHECK_STRING(test_pieces(t, "", false), "");
+    CHECK_STRING(test_pieces(t, "<s>", false), "\xe2\x96\x81|<unk>");
     tokenizer_close(t);
 }
 
@@ -162,7 +147,7 @@ Test(sentencepiece, pieces_are_held_to_limits) { // T04
             check_refused(&w, CASES[i].cause);
         else {
             Tokenizer *t = check_taken(&w);
-            CHECK_STRING(pieces(t, "ab"), "\xe2\x96\x81|ab");
+            CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
             tokenizer_close(t);
         }
     }
@@ -214,7 +199,7 @@ Test(sentencepiece, unknown_and_byte_pieces_are_counted) { // T06
     model_trainer(&w, 2, false);
     model_normalizer(&w, false, NULL, 0);
     Tokenizer *t = check_taken(&w);
-    CHECK_STRING(pieces(t, "axa"), "a|<unk>|a");
+    CHECK_STRING(test_pieces(t, "axa", false), "a|<unk>|a");
     tokenizer_close(t);
     w = small_model();
     model_piece(&w, "<0x41>", 6, 0, 6);
@@ -239,7 +224,7 @@ Test(sentencepiece, unknown_and_byte_pieces_are_counted) { // T06
     model_trainer(&w, 2, true);
     model_normalizer(&w, false, NULL, 0);
     t = check_taken(&w);
-    CHECK_STRING(pieces(t, "\xc3\xa9"), "<0xC3>|<0xA9>");
+    CHECK_STRING(test_pieces(t, "\xc3\xa9", false), "<0xC3>|<0xA9>");
     tokenizer_close(t);
 }
 
@@ -279,7 +264,7 @@ Test(sentencepiece, of_a_field_given_twice_the_last_counts) { // T10
     model_raw(&w, rest.bytes, rest.size);
     model_writer_free(&rest);
     Tokenizer *t = check_taken(&w);
-    CHECK_STRING(pieces(t, "ab"), "\xe2\x96\x81|ab");
+    CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
     tokenizer_close(t);
     w = small_model();
     model_raw(&w,
@@ -306,7 +291,7 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
             continue;
         }
         Tokenizer *t = check_taken(&w);
-        CHECK_INT(strlen(pieces(t, text)), 3 + 1 + 64 + 1 + 16);
+        CHECK_INT(strlen(test_pieces(t, text, false)), 3 + 1 + 64 + 1 + 16);
         tokenizer_close(t);
     }
     ModelWriter w = small_model();
@@ -337,11 +322,11 @@ Test(sentencepiece, charsmaps_that_are_right_are_obeyed) {
     if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = with_charsmap(1, 0, NULL, 0, 0);
     Tokenizer *t = check_taken(&w);
-    CHECK_STRING(pieces(t, "aab"), "\xe2\x96\x81|b|b|b"); // a -> b
+    CHECK_STRING(test_pieces(t, "aab", false), "\xe2\x96\x81|b|b|b"); // a -> b
     tokenizer_close(t);
     w = with_charsmap(3, 0, NULL, 0, 0);
     t = check_taken(&w);
-    CHECK_STRING(pieces(t, "aaaab"), "\xe2\x96\x81|b|b|b"); // aaa -> b, a -> b, b
+    CHECK_STRING(test_pieces(t, "aaaab", false), "\xe2\x96\x81|b|b|b"); // aaa -> b, a -> b, b
     tokenizer_close(t);
     w = with_charsmap(32, 0, NULL, 0, 0);
     check_fine(&w);
@@ -428,7 +413,7 @@ Test(sentencepiece, no_change_of_a_charsmap_harms) {
         model_writer_free(&w);
         taken += t != NULL;
         if (t)
-            pieces(t, "aaab bab a\xc3\xa9\xff\x01");
+            test_pieces(t, "aaab bab a\xc3\xa9\xff\x01", false);
         else
             CHECK_INT(error.code, ERROR_FILE);
         tokenizer_close(t);

@@ -1,6 +1,7 @@
 // SPM-BPE over vocabularies made here: joined by hand, held against the sentencepiece library on
 // random models, counted, and on a stack that recursion would not fit.
 #include "tests/support/sentencepiece_writer.h"
+#include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece_c.h"
 #include "tokenizer/sentencepiece_check.h"
@@ -39,49 +40,19 @@ static void add_specials(Words *w, bool bytes) {
 }
 
 static Vocabulary vocabulary_of(const Words *w, int add_space_prefix) {
-    return (Vocabulary){.model = "llama",
-                        .n_tokens = w->count,
-                        .tokens = w->tokens,
-                        .scores = w->scores,
-                        .types = w->types,
-                        .bos_id = -1,
-                        .eos_id = -1,
-                        .eot_id = -1,
-                        .eom_id = -1,
-                        .unk_id = -1,
-                        .pad_id = -1,
-                        .add_bos = -1,
-                        .add_eos = -1,
-                        .add_space_prefix = add_space_prefix};
-}
-
-static Tokenizer *open_vocabulary(const Vocabulary *vocabulary) {
-    Error error = {0};
-    TokenizerSource source = {.vocabulary = vocabulary};
-    Tokenizer *t = tokenizer_open(&source, &error);
-    if (!t) TEST_FAIL("%s", error.message);
-    return t;
+    Vocabulary v = VOCABULARY_ABSENT;
+    v.model = "llama";
+    v.n_tokens = w->count;
+    v.tokens = w->tokens;
+    v.scores = w->scores;
+    v.types = w->types;
+    v.add_space_prefix = add_space_prefix;
+    return v;
 }
 
 static Tokenizer *open_words(const Words *w, int add_space_prefix) {
     Vocabulary vocabulary = vocabulary_of(w, add_space_prefix);
-    return open_vocabulary(&vocabulary);
-}
-
-// The spellings of the pieces, set apart by '|'.
-static const char *pieces(const Tokenizer *t, const char *text, bool special) {
-    static char out[512];
-    Error error = {0};
-    IdList ids = {0};
-    CHECK(tokenizer_encode(t, &ids, text, strlen(text), special, &error), "%s", error.message);
-    out[0] = '\0';
-    for (size_t i = 0; i < ids.count; i++) {
-        TextSpan s = tokenizer_spelling(t, ids.ids[i]);
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%.*s", i ? "|" : "", (int)s.length,
-                 s.text);
-    }
-    id_list_free(&ids);
-    return out;
+    return test_open_vocabulary(&vocabulary);
 }
 
 // ---- by hand ----
@@ -96,14 +67,14 @@ Test(spm_bpe, joins_by_score_and_leftmost_of_equals) {
     add(&w, "ba", -2, TOKEN_NORMAL);
     add(&w, "aa", -4, TOKEN_NORMAL);
     Tokenizer *t = open_words(&w, 0);
-    CHECK_STRING(pieces(t, "abab", false), "a|ba|b"); // "ba" -2 before "ab" -3
-    CHECK_STRING(pieces(t, "aaaaa", false), "aa|aa|a");
-    CHECK_STRING(pieces(t, "aab", false), "a|ab");
-    CHECK_STRING(pieces(t, "", false), "");
+    CHECK_STRING(test_pieces(t, "abab", false), "a|ba|b"); // "ba" -2 before "ab" -3
+    CHECK_STRING(test_pieces(t, "aaaaa", false), "aa|aa|a");
+    CHECK_STRING(test_pieces(t, "aab", false), "a|ab");
+    CHECK_STRING(test_pieces(t, "", false), "");
     tokenizer_close(t);
     t = open_words(&w, -1); // not said: a space is set before
-    CHECK_STRING(pieces(t, "ab", false), "\xe2\x96\x81|ab");
-    CHECK_STRING(pieces(t, " ab", false), "\xe2\x96\x81|\xe2\x96\x81|ab");
+    CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
+    CHECK_STRING(test_pieces(t, " ab", false), "\xe2\x96\x81|\xe2\x96\x81|ab");
     tokenizer_close(t);
 }
 
@@ -112,26 +83,26 @@ Test(spm_bpe, what_is_no_piece_becomes_bytes_or_unknown) {
     add_specials(&w, true);
     add(&w, "a", -1, TOKEN_NORMAL);
     Tokenizer *t = open_words(&w, 0);
-    CHECK_STRING(pieces(t, "a\xe4\xb8\xad\n", false), "a|<0xE4>|<0xB8>|<0xAD>|<0x0A>");
-    CHECK_STRING(pieces(t,
-                        "\xff"
-                        "a",
-                        false),
+    CHECK_STRING(test_pieces(t, "a\xe4\xb8\xad\n", false), "a|<0xE4>|<0xB8>|<0xAD>|<0x0A>");
+    CHECK_STRING(test_pieces(t,
+                             "\xff"
+                             "a",
+                             false),
                  "<0xFF>|a");
-    CHECK_STRING(pieces(t, " ", false), "<0xE2>|<0x96>|<0x81>");
+    CHECK_STRING(test_pieces(t, " ", false), "<0xE2>|<0x96>|<0x81>");
     tokenizer_close(t);
     Words poor = {.count = 0};
     add_specials(&poor, false);
     add(&poor, "a", -1, TOKEN_NORMAL);
     t = open_words(&poor, 0);
-    CHECK_STRING(pieces(t, "xyzaxa\xe4\xb8\xad", false), "<unk>|a|<unk>|a|<unk>");
+    CHECK_STRING(test_pieces(t, "xyzaxa\xe4\xb8\xad", false), "<unk>|a|<unk>|a|<unk>");
     size_t length;
     const char *shown = tokenizer_piece(t, 0, false, false, &length);
     CHECK(length == 5 && !memcmp(shown, " \xe2\x81\x87 ", 5)); // as the library shows it
     tokenizer_close(t);
     poor.types[0] = TOKEN_NORMAL; // no unknown token either
     t = open_words(&poor, 0);
-    CHECK_STRING(pieces(t, "xay", false), "a");
+    CHECK_STRING(test_pieces(t, "xay", false), "a");
     tokenizer_close(t);
 }
 
@@ -143,11 +114,11 @@ Test(spm_bpe, text_never_makes_control_or_byte_tokens) {
     for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
         add(&w, PIECES[i], -(float)i, TOKEN_NORMAL);
     Tokenizer *t = open_words(&w, 0);
-    CHECK_STRING(pieces(t, "<s>", false), "<s|>");
-    CHECK_STRING(pieces(t, "a<s>", true), "<0x61>|<s>");
-    CHECK_STRING(pieces(t, "</s>", false), "</|s>");
-    CHECK_STRING(pieces(t, "<0x0A>", false), "<0x|0A>");
-    CHECK_STRING(pieces(t, "<0x0A>", true), "<0x|0A>");
+    CHECK_STRING(test_pieces(t, "<s>", false), "<s|>");
+    CHECK_STRING(test_pieces(t, "a<s>", true), "<0x61>|<s>");
+    CHECK_STRING(test_pieces(t, "</s>", false), "</|s>");
+    CHECK_STRING(test_pieces(t, "<0x0A>", false), "<0x|0A>");
+    CHECK_STRING(test_pieces(t, "<0x0A>", true), "<0x|0A>");
     tokenizer_close(t);
 }
 
@@ -159,8 +130,8 @@ Test(spm_bpe, user_defined_pieces_are_cut_out_first) {
     add(&w, "ax", 0, TOKEN_USER_DEFINED);
     add(&w, "\xe2\x96\x81\xe2\x96\x81", 0, TOKEN_USER_DEFINED); // two spaces
     Tokenizer *t = open_words(&w, 0);
-    CHECK_STRING(pieces(t, "aaax", false), "aa|ax");
-    CHECK_STRING(pieces(t, "a  a", false), "a|\xe2\x96\x81\xe2\x96\x81|a");
+    CHECK_STRING(test_pieces(t, "aaax", false), "aa|ax");
+    CHECK_STRING(test_pieces(t, "a  a", false), "a|\xe2\x96\x81\xe2\x96\x81|a");
     size_t length;
     const char *shown =
         tokenizer_piece(t, tokenizer_find(t, "\xe2\x96\x81\xe2\x96\x81"), false, false, &length);
@@ -178,9 +149,9 @@ Test(spm_bpe, unused_pieces_help_to_join_but_are_taken_apart) {
     add(&w, "abc", -2, TOKEN_UNUSED);
     add(&w, "abca", -3, TOKEN_NORMAL);
     Tokenizer *t = open_words(&w, 0);
-    CHECK_STRING(pieces(t, "abca", false), "abca");
-    CHECK_STRING(pieces(t, "abc", false), "a|b|c");
-    CHECK_STRING(pieces(t, "abcb", false), "a|b|c|b");
+    CHECK_STRING(test_pieces(t, "abca", false), "abca");
+    CHECK_STRING(test_pieces(t, "abc", false), "a|b|c");
+    CHECK_STRING(test_pieces(t, "abcb", false), "a|b|c|b");
     tokenizer_close(t);
 }
 
@@ -211,7 +182,7 @@ Test(spm_bpe, bad_vocabularies_are_refused) {
     Vocabulary bare = vocabulary_of(&w, 0); // neither scores nor types
     bare.scores = NULL;
     bare.types = NULL;
-    Tokenizer *t = open_vocabulary(&bare);
+    Tokenizer *t = test_open_vocabulary(&bare);
     CHECK_INT(tokenizer_type(t, 0), TOKEN_UNKNOWN);
     CHECK_INT(tokenizer_type(t, 1), TOKEN_CONTROL);
     tokenizer_close(t);
@@ -267,7 +238,7 @@ static void check_against_library(const ModelWriter *w, TestRandom *random) {
                     .types = model.types,
                     .unk_id = -1,
                     .add_space_prefix = 0};
-    Tokenizer *t = open_vocabulary(&v);
+    Tokenizer *t = test_open_vocabulary(&v);
     for (int round = 0; round < 50; round++) {
         static const char *const LETTERS[] = {"a", "b", "\xc3\xa9", " ", "z"};
         char text[256] = "";

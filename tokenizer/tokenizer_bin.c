@@ -84,19 +84,11 @@ bool spm_bpe_open_bin(Tokenizer *t, const uint8_t *bytes, size_t size, int vocab
             scores[i] = token.score;
             end += tokens[i].length;
         }
-        Vocabulary vocabulary = {.model = "llama",
-                                 .n_tokens = count,
-                                 .tokens = tokens,
-                                 .scores = scores,
-                                 .bos_id = -1,
-                                 .eos_id = -1,
-                                 .eot_id = -1,
-                                 .eom_id = -1,
-                                 .unk_id = -1,
-                                 .pad_id = -1,
-                                 .add_bos = -1,
-                                 .add_eos = -1,
-                                 .add_space_prefix = -1};
+        Vocabulary vocabulary = VOCABULARY_ABSENT;
+        vocabulary.model = "llama";
+        vocabulary.n_tokens = count;
+        vocabulary.tokens = tokens;
+        vocabulary.scores = scores;
         good = spm_bpe_open_vocabulary(t, &vocabulary, error);
         // llama2.c stops at BOS as well as at EOS.
         if (good) vocabulary_add_stop(t, t->bos_id);

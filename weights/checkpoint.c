@@ -8,17 +8,15 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-void vocabulary_init(Vocabulary *v) {
-    *v = (Vocabulary){.bos_id = -1,
-                      .eos_id = -1,
-                      .eot_id = -1,
-                      .eom_id = -1,
-                      .unk_id = -1,
-                      .pad_id = -1,
-                      .add_bos = -1,
-                      .add_eos = -1,
-                      .add_space_prefix = -1};
-}
+const Vocabulary VOCABULARY_ABSENT = {.bos_id = -1,
+                                      .eos_id = -1,
+                                      .eot_id = -1,
+                                      .eom_id = -1,
+                                      .unk_id = -1,
+                                      .pad_id = -1,
+                                      .add_bos = -1,
+                                      .add_eos = -1,
+                                      .add_space_prefix = -1};
 
 const Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
     Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
@@ -117,7 +115,7 @@ static Checkpoint *checkpoint_new(const char *path, Error *error) {
         return NULL;
     }
     config_init(&c->config);
-    vocabulary_init(&c->vocabulary);
+    c->vocabulary = VOCABULARY_ABSENT;
     c->generation = (GenerationDefaults){-1, -1, -1, -1, -1};
     c->path = arena_text(&c->arena, path, strlen(path), error);
     if (c->path) return c;

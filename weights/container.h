@@ -54,9 +54,6 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error);
 // Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front.
 const Mapping *container_map(Checkpoint *checkpoint, const char *path, Error *error);
 
-// Refuses nothing, prepares everything: ids -1, nothing said. For checkpoint.c and tests.
-void vocabulary_init(Vocabulary *vocabulary);
-
 // Makes tensors and used for n tensors, zeroed, and sets n_tensors. n at most LIMIT_TENSORS.
 bool plan_reserve(Checkpoint *checkpoint, uint64_t n, Error *error);
 

@@ -1,5 +1,5 @@
 // Vocabulary: what a container says about its tokenizer, before anyone gives it a meaning.
-// Types only; weights/gguf_vocabulary.c fills it, tokenizer/ reads it.
+// Types; weights/gguf_vocabulary.c fills it, tokenizer/ reads it.
 #pragma once
 
 #include <stdbool.h>
@@ -34,3 +34,6 @@ typedef struct Vocabulary {
     int add_bos, add_eos, add_space_prefix;             // 1, 0, or -1: not said
     TextSpan chat_template;                             // never executed; shown and matched by name
 } Vocabulary;
+
+// No vocabulary, every id absent, nothing said: what a reader starts from.
+extern const Vocabulary VOCABULARY_ABSENT;

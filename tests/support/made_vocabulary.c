@@ -11,20 +11,12 @@ void made_vocabulary_add(MadeVocabulary *made, const char *text, size_t length, 
 
 void made_vocabulary(MadeVocabulary *made, const char *pre, const char *const *merges) {
     *made = (MadeVocabulary){0};
-    made->vocabulary = (Vocabulary){.model = "gpt2",
-                                    .pre = pre,
-                                    .tokens = made->tokens,
-                                    .types = made->types,
-                                    .merges = made->merges,
-                                    .bos_id = -1,
-                                    .eos_id = -1,
-                                    .eot_id = -1,
-                                    .eom_id = -1,
-                                    .unk_id = -1,
-                                    .pad_id = -1,
-                                    .add_bos = -1,
-                                    .add_eos = -1,
-                                    .add_space_prefix = -1};
+    made->vocabulary = VOCABULARY_ABSENT;
+    made->vocabulary.model = "gpt2";
+    made->vocabulary.pre = pre;
+    made->vocabulary.tokens = made->tokens;
+    made->vocabulary.types = made->types;
+    made->vocabulary.merges = made->merges;
     for (int byte = 0; byte < 256; byte++) {
         size_t n = alphabet_letter(made->letters[byte], (uint8_t)byte);
         made_vocabulary_add(made, made->letters[byte], n, TOKEN_NORMAL);
