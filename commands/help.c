@@ -42,7 +42,8 @@ static const char CHAT_HELP[] =
     "      --max-tokens N    of one answer (default: until it ends)\n"
     "  -t, --temp T  -p, --top-p P  --top-k K  --min-p P  --repeat-penalty R  -s SEED\n"
     "                        (default: the model's generation_config, else 0.7, 0.9)\n"
-    "      --stop TEXT       end an answer before TEXT (may be repeated)\n"
+    "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
+    "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
     "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 

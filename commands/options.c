@@ -68,7 +68,7 @@ static const OptionRow ROWS[] = {
     {OPTION_TEMPLATE, "template", 0, KIND_TEXT, FIELD(chat_template), FOR_CHAT | FOR_GENERATE, 0, 0, NULL, NULL},
     {OPTION_TOKENIZER, "tokenizer", 'z', KIND_TEXT, FIELD(tokenizer), ALL_COMMANDS, 0, 0, NULL, NULL},
     {OPTION_THREADS, "threads", 'j', KIND_LIST, FIELD(threads), MODEL_COMMANDS, 0, 256, NULL, "0 is all this process may use"},
-    {OPTION_CONTEXT, "ctx-size", 'c', KIND_INTEGER, FIELD(context), TEXT_COMMANDS | FOR_BENCH, 1, 1 << 22, NULL, NULL},
+    {OPTION_CONTEXT, "ctx-size", 'c', KIND_INTEGER, FIELD(context), TEXT_COMMANDS, 1, 1 << 22, NULL, NULL},
     {OPTION_KV, "kv", 0, KIND_CHOICE, FIELD(kv), MODEL_COMMANDS, 0, 0, "f32|f16", NULL},
     {OPTION_PRECISION, "precision", 0, KIND_CHOICE, FIELD(precision), MODEL_COMMANDS, 0, 0, "f32|a16|a8", NULL},
     {OPTION_NO_CACHE, "no-cache", 0, KIND_FLAG, FIELD(no_cache), FOR_GENERATE, 0, 0, NULL, NULL},
