@@ -53,6 +53,36 @@ static const ChatTemplate *detect(const Session *s) {
 
 // ---- text ----
 
+// How many layers are not like the others.
+typedef struct LayerCounts {
+    int windowed, local_rope, rope_less;
+} LayerCounts;
+
+static LayerCounts count_layers(const Config *c) {
+    LayerCounts counts = {0};
+    for (int l = 0; l < c->n_layers; l++) {
+        counts.windowed += c->layers[l].window > 0;
+        counts.local_rope += c->layers[l].local_rope;
+        counts.rope_less += c->layers[l].no_rope;
+    }
+    return counts;
+}
+
+static void print_positions(const Config *c) {
+    LayerCounts counts = count_layers(c);
+    if (c->position == POSITION_LEARNED) {
+        output_print("positions    learned\n");
+        return;
+    }
+    output_print("rope         theta %g, %d of %d channels, scaling %s", (double)c->rope.theta,
+                 c->rope_dim, c->head_dim, scaling_name(c->rope.scaling));
+    if (counts.local_rope)
+        output_print("; theta %g in %d of %d layers", (double)c->rope_local.theta,
+                     counts.local_rope, c->n_layers);
+    if (counts.rope_less) output_print("; none in %d of %d layers", counts.rope_less, c->n_layers);
+    output_print("\n");
+}
+
 static void print_config(const Config *c) {
     output_print("layers       %d\n", c->n_layers);
     output_print("dim          %d, hidden %d\n", c->dim, c->hidden_dim);
@@ -60,17 +90,16 @@ static void print_config(const Config *c) {
                  c->n_kv_heads);
     output_print("vocabulary   %d\n", c->vocab_size);
     output_print("context      %d", c->max_seq_len);
-    if (largest_window(c)) output_print(", window %d", largest_window(c));
+    if (largest_window(c))
+        output_print(", window %d in %d of %d layers", largest_window(c), count_layers(c).windowed,
+                     c->n_layers);
     output_print("\nnorm         %s, eps %g; QK norm %s\n", norm_name(c->norm), (double)c->norm_eps,
                  qk_norm_name(c));
     output_print("activation   %s%s\n", activation_name(c->activation),
                  c->gated_ffn ? ", gated" : "");
-    if (c->position == POSITION_LEARNED)
-        output_print("positions    learned\n");
-    else
-        output_print("rope         theta %g, %d of %d channels, scaling %s\n",
-                     (double)c->rope.theta, c->rope_dim, c->head_dim,
-                     scaling_name(c->rope.scaling));
+    print_positions(c);
+    if (c->logit_softcap != 0.0f)
+        output_print("logits       within %g\n", (double)c->logit_softcap);
     if (c->window_dropped)
         output_print("note         the container cannot say whether the model has a window\n");
 }
@@ -148,6 +177,7 @@ static void print_text(const Session *s) {
 // ---- JSON ----
 
 static void write_config(JsonWriter *w, const Config *c) {
+    LayerCounts counts = count_layers(c);
     writer_begin(w, "config", '{');
     writer_integer(w, "dim", c->dim);
     writer_integer(w, "hidden_dim", c->hidden_dim);
@@ -158,6 +188,7 @@ static void write_config(JsonWriter *w, const Config *c) {
     writer_integer(w, "vocab_size", c->vocab_size);
     writer_integer(w, "max_seq_len", c->max_seq_len);
     writer_integer(w, "window", largest_window(c));
+    writer_integer(w, "windowed_layers", counts.windowed);
     writer_string(w, "norm", norm_name(c->norm));
     writer_number(w, "norm_eps", (double)c->norm_eps);
     writer_string(w, "qk_norm", qk_norm_name(c));
@@ -167,6 +198,10 @@ static void write_config(JsonWriter *w, const Config *c) {
     writer_number(w, "rope_theta", (double)c->rope.theta);
     writer_integer(w, "rope_dim", c->rope_dim);
     writer_string(w, "rope_scaling", scaling_name(c->rope.scaling));
+    writer_integer(w, "rope_less_layers", counts.rope_less);
+    if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
+    writer_number(w, "embedding_scale", (double)c->embedding_scale);
+    writer_number(w, "logit_softcap", (double)c->logit_softcap);
     writer_integer(w, "bos_id", c->bos_id);
     writer_begin(w, "eos_ids", '[');
     for (int i = 0; i < c->n_eos_ids; i++)
