@@ -83,30 +83,36 @@ TEST_LIBS := -lcriterion
 endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"'
 
-.PHONY: all run test check core debug install format clean programs tests fuzzers
+.PHONY: all run test check core debug install format clean programs tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
 $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
+# What the objects were made with: written anew, and they with it, only where that changes.
+SWITCHES := $(CC) $(CXX) $(CFLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS)
+$(BUILD)/switches: always
+	@mkdir -p $(@D)
+	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
+
 define compile_for
-$(BUILD)/%.$(1).o: %.c
+$(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(CC) $$(REQUIRED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
-$(BUILD)/tests/%.o: tests/%.c
+$(BUILD)/tests/%.o: tests/%.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(CC) $(REQUIRED) $(TEST_FLAGS) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/%.o: %.c
+$(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
 
 # The C compiler links, and has no runtime for vptr checks.
-$(BUILD)/%.o: %.cpp
+$(BUILD)/%.o: %.cpp $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(CXX) $(REQUIRED_CXX) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
