@@ -131,23 +131,27 @@ static bool generate_answer(Chat *chat, Generation *g, Error *error) {
     return good;
 }
 
+// A first message that does not fit is an error, a later one the end of the conversation.
+static bool has_room(Chat *chat, Error *error) {
+    const Model *model = chat->session.model;
+    int context = model->options.context, room = context - kv_cache_length(&model->cache, 0);
+    if (chat->ids.count <= (size_t)room) return true;
+    if (!chat->begun)
+        return error_set(error, ERROR_USAGE, "the message has %zu tokens, the context room for %d",
+                         chat->ids.count, room);
+    note("the message has %zu tokens, the context of %d still room for %d: the conversation ends "
+         "here",
+         chat->ids.count, context, room);
+    chat->full = true;
+    return false;
+}
+
 // One message and its answer. Sets chat->full where the conversation can go no further.
 static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *error) {
     Session *s = &chat->session;
     const Options *o = s->options;
     if (!encode_message(chat, message, error)) return false;
-    int room = s->model->options.context - kv_cache_length(&s->model->cache, 0);
-    if (chat->ids.count > (size_t)room) {
-        if (!chat->begun)
-            return error_set(error, ERROR_USAGE,
-                             "the message has %zu tokens, the context room for %d", chat->ids.count,
-                             room);
-        note("the message has %zu tokens, the context of %d still room for %d: the conversation "
-             "ends here",
-             chat->ids.count, s->model->options.context, room);
-        chat->full = true;
-        return true;
-    }
+    if (!has_room(chat, error)) return chat->full;
     Generation g = {
         .session = s,
         .sampler = chat->sampler,

@@ -183,7 +183,9 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
         .begin = prints_text ? echo_prompt : NULL,
-        .show = prints_text ? print_text : o->json ? collect_text : NULL,
+        .show = prints_text ? print_text
+                : o->json   ? collect_text
+                            : NULL,
         .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
         .context = &sink,
     };

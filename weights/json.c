@@ -20,17 +20,21 @@ typedef struct Scan {
     bool in_string, escaped;
 } Scan;
 
+static void scan_string_byte(Scan *scan, char c) {
+    if (scan->escaped)
+        scan->escaped = false;
+    else if (c == '\\')
+        scan->escaped = true;
+    else if (c == '"')
+        scan->in_string = false;
+}
+
 static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limits, Error *error) {
     if (c == '\0') // jansson passes over one behind a number
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a NUL byte", offset);
     if (++scan->word > scan->longest_word) scan->longest_word = scan->word;
     if (scan->in_string) {
-        if (scan->escaped)
-            scan->escaped = false;
-        else if (c == '\\')
-            scan->escaped = true;
-        else if (c == '"')
-            scan->in_string = false;
+        scan_string_byte(scan, c);
         return true;
     }
     switch (c) {
