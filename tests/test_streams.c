@@ -228,6 +228,46 @@ Test(streams, small_limits_are_an_exit_code) {
     shell_status("T=$(mktemp); ulimit -f 0; $RUN $MODEL -n 5 -q -i x >$T; E=$?; rm $T; exit $E", 4);
 }
 
+// Address space in steps, as memory runs out at other places each time. What the loader says before
+// main (127) is not ours.
+Test(streams, little_memory_is_exit_5_or_enough) {
+    if (TEST_SANITIZED) SKIP("sanitizers need terabytes of address space");
+    int enough = 0;
+    for (int megabytes = 8; megabytes <= 1024; megabytes += megabytes / 4) {
+        char script[100];
+        snprintf(script, sizeof script, "ulimit -v %d; $RUN $MODEL -n 5 -q -i x -j 2",
+                 1024 * megabytes);
+        TestRun r = program_shell(script);
+        enough += r.status == 0;
+        if (r.status == ERROR_MEMORY) {
+            check_refused(&r, ERROR_MEMORY, "");
+            continue;
+        }
+        CHECK(r.status == 0 || r.status == 127, "%d MB: exit %d, %s", megabytes, r.status, r.err);
+        test_run_free(&r);
+    }
+    CHECK(enough, "1 GB is not enough");
+}
+
+// A file that is right but for one number: nothing of a text before the line that says so.
+Test(streams, a_nan_among_the_weights_is_exit_7) {
+    size_t size = 0;
+    char *bytes = test_read_file(test_data("stories260K/stories260K.bin"), &size);
+    float nan = NAN;
+    memcpy(bytes + 28 + sizeof nan * (512 * 64 + 5), &nan, sizeof nan); // in layer 0's first norm
+    char path[512]; // a copy: test_temporary and test_data reuse their buffers
+    snprintf(path, sizeof path, "%s", test_temporary("nan.bin"));
+    test_write_file(path, bytes, size);
+    free(bytes);
+    static const char *const LINES[] = {"%s|-i|hello|-z|%s", "perplexity|%s|-f|LICENSE|-z|%s",
+                                        "chat|%s|--template|llama2|-i|hi|-z|%s",
+                                        "bench|%s|--pp|8|--tg|4|-r|1|--no-limits|-z|%s"};
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        TestRun r = program(LINES[i], path, test_data("stories260K/tok512.bin"));
+        check_refused(&r, ERROR_NONFINITE, "layers.0.att_norm at position 0 holds nan");
+    }
+}
+
 // Without the data folder there is still this model: every command says yes to it.
 Test(streams, every_command_runs_on_a_tiny_file) {
     static const char *const LINES[] = {
