@@ -86,8 +86,8 @@ static void print_positions(const Config *c) {
 static void print_config(const Config *c) {
     output_print("layers       %d\n", c->n_layers);
     output_print("dim          %d, hidden %d\n", c->dim, c->hidden_dim);
-    output_print("heads        %d of %d, %d for keys and values\n", c->n_heads, c->head_dim,
-                 c->n_kv_heads);
+    output_print("heads        %d of %d channels, %d for keys and values\n", c->n_heads,
+                 c->head_dim, c->n_kv_heads);
     output_print("vocabulary   %d\n", c->vocab_size);
     output_print("context      %d", c->max_seq_len);
     if (largest_window(c))
