@@ -83,8 +83,8 @@ static void put_date(Renderer *r, bool whole_month) {
     struct tm date;
     if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) return;
     char out[64];
-    snprintf(out, sizeof out, "%02d %.*s %d", date.tm_mday, whole_month ? 9 : 3,
-             MONTHS[date.tm_mon], date.tm_year + 1900);
+    snprintf(out, sizeof out, "%02d %.*s %ld", date.tm_mday, whole_month ? 9 : 3,
+             MONTHS[date.tm_mon], 1900L + date.tm_year);
     put_string(r, out);
 }
 
