@@ -3,7 +3,7 @@
 # make test               all tests; make check: the part that takes minutes
 # make core               libc alone: no libraries, GGUF and .bin files only
 # make install PREFIX=    limpid, its manual page and completion
-# Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=...
+# Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 SENTENCEPIECE ?= 1
@@ -83,12 +83,17 @@ TEST_LIBS := -lcriterion
 endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"'
 
+# V=1 shows the commands.
+Q := $(if $(V),,@)
+say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
+
 .PHONY: all run test check core debug install format clean programs tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
 $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+	$(call say,LINK)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
 SWITCHES := $(CC) $(CXX) $(CFLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS)
@@ -99,25 +104,30 @@ $(BUILD)/switches: always
 define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
-	$$(CC) $$(REQUIRED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(call say,CC)
+	$$(Q)$$(CC) $$(REQUIRED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
 $(BUILD)/tests/%.o: tests/%.c $(BUILD)/switches
 	@mkdir -p $(@D)
-	$(CC) $(REQUIRED) $(TEST_FLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(REQUIRED) $(TEST_FLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
-	$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
 
 # The C compiler links, and has no runtime for vptr checks.
 $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	@mkdir -p $(@D)
-	$(CXX) $(REQUIRED_CXX) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
+	$(call say,CXX)
+	$(Q)$(CXX) $(REQUIRED_CXX) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
+	$(call say,LINK)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
 $(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output: | $(BUILD)/run
@@ -125,12 +135,14 @@ $(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_jso
 # A library that makes calls fail, for tests/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
-	$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
+	$(call say,CC)
+	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
 $(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
 
 # Programs stand without the test framework.
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o $(OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+	$(call say,LINK)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/test_random_model: | $(BUILD)/tests/random_model
 
@@ -139,7 +151,8 @@ FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \
                   tests/support/gguf_writer.c tests/support/made_vocabulary.c)
 $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(OBJECTS)
-	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+	$(call say,LINK)
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 fuzzers: $(FUZZERS)
 
 tests: $(TESTS)
