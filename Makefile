@@ -22,7 +22,7 @@ JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) $(wildcard weig
 PCRE2_SOURCES := tokenizer/pretokenize.c tokenizer/nfc.c
 TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)
 
-SOURCES := error.c $(wildcard commands/*.c weights/*.c model/*.c tokenizer/*.c kernels/*.c \
+SOURCES := error.c utf8.c $(wildcard commands/*.c weights/*.c model/*.c tokenizer/*.c kernels/*.c \
              kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -63,7 +63,7 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif

@@ -1,0 +1,28 @@
+// Buffer: bytes that grow, for what is written to a file: headers, JSON, little-endian numbers.
+//
+//     Buffer b = {0};
+//     buffer_u32(&b, 3);
+//     buffer_quote(&b, name, strlen(name));
+//     if (b.failed) ...                       // sticky: one check at the end is enough
+//     buffer_free(&b);
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Buffer {
+    uint8_t *bytes; // owned
+    size_t size, room;
+    bool failed; // out of memory
+} Buffer;        // zero it first
+
+void buffer_put(Buffer *b, const void *bytes, size_t size);
+void buffer_zeros(Buffer *b, size_t count);
+void buffer_u32(Buffer *b, uint32_t value);
+void buffer_u64(Buffer *b, uint64_t value);
+void buffer_f32(Buffer *b, float value);
+void buffer_print(Buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// A JSON string with its quotes; U+FFFD stands for every byte that is not UTF-8.
+void buffer_quote(Buffer *b, const char *text, size_t length);
+void buffer_free(Buffer *b);
