@@ -304,6 +304,29 @@ Test(safetensors, s17_metadata_is_strings_only) {
     }
 }
 
+Test(safetensors, metadata_is_found_by_its_key) {
+    static const char HEADER[] = "{\"__metadata__\":{\"model\":\"a \\\"b\\\"\",\"empty\":\"\"}}";
+    uint64_t length = sizeof HEADER - 1;
+    char bytes[8 + sizeof HEADER];
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, HEADER, sizeof HEADER);
+    const char *path = test_temporary("metadata.safetensors"), *value;
+    test_write_file(path, bytes, 8 + (size_t)length);
+    SafetensorsFile file;
+    Error error = {0};
+    CHECK(safetensors_open(&file, path, &error), "%s", error.message);
+    CHECK(safetensors_metadata(&file, "model", &value, &error));
+    CHECK_STRING(value, "a \"b\"");
+    CHECK(safetensors_metadata(&file, "empty", &value, &error));
+    CHECK_STRING(value, "");
+    CHECK(safetensors_metadata(&file, "mode", &value, &error) && !value);
+    safetensors_close(&file);
+    test_write_file(path, "\2\0\0\0\0\0\0\0{}", 10);
+    CHECK(safetensors_open(&file, path, &error), "%s", error.message);
+    CHECK(safetensors_metadata(&file, "model", &value, &error) && !value);
+    safetensors_close(&file);
+}
+
 // n tensors, all over the same byte (overlapping from the second on) or each over its own.
 static Parsed parse_many(size_t n, bool same) {
     char *json = malloc(n * 80 + 2);

@@ -235,3 +235,21 @@ const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const cha
         if (!strcmp(file->tensors[i].plan.name, name)) return &file->tensors[i];
     return NULL;
 }
+
+bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
+                          Error *error) {
+    Bytes in = bytes_over(file->mapping.data, file->mapping.size, error);
+    uint64_t length = bytes_u64(&in, "header length");
+    const char *header = (const char *)bytes_take(&in, length, "header"), *text = NULL;
+    *value = NULL;
+    if (!header || !length || *header != '{') return !in.failed; // cut while it was open
+    JsonMembers members = json_members(header, (size_t)length, &MEMBER_LIMITS);
+    while (!text && json_members_next(&members, error)) {
+        if (strcmp(members.key, "__metadata__") != 0) continue;
+        text = json_string_value(json_object_get(members.value, key));
+        if (!text) break;
+        *value = arena_text(&file->arena, text, strlen(text), error);
+    }
+    json_members_end(&members);
+    return !members.failed && (!text || *value);
+}

@@ -45,3 +45,7 @@ typedef struct SafetensorsFile {
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error);
 void safetensors_close(SafetensorsFile *file);
 const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const char *name); // or NULL
+
+// The text of `key` in "__metadata__", borrowed until close; NULL in *value where there is none.
+// Whoever shows it escapes it. False: exit code 5.
+bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value, Error *error);

@@ -31,3 +31,10 @@ const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const cha
     (void)file, (void)name;
     return NULL;
 }
+
+bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
+                          Error *error) {
+    (void)file, (void)key;
+    *value = NULL;
+    return refuse(error);
+}
