@@ -97,6 +97,8 @@ const char *test_text(const char *format, ...) __attribute__((format(printf, 1, 
 // "../shared/data/" + name where it exists, else the test is skipped aloud. Borrowed until the next
 // call but three.
 const char *test_data(const char *name);
+// The same for a real model's file, in the directory that LIMPID_MODELS names, else in models/.
+const char *test_model_file(const char *name);
 
 // The same generator everywhere: seeded, splitmix64.
 typedef struct TestRandom {

@@ -1,13 +1,12 @@
 // SPM-BPE over vocabularies made here: joined by hand, held against the sentencepiece library on
 // random models, counted, and on a stack that recursion would not fit.
+#include "tests/support/long_texts.h"
 #include "tests/support/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece_c.h"
 #include "tokenizer/sentencepiece_check.h"
 #include "tokenizer/spm.h"
-
-#include <pthread.h>
 
 enum { MOST = 700 };
 
@@ -291,59 +290,10 @@ static Tokenizer *open_runs(void) {
     return open_words(&w, 1);
 }
 
-static uint64_t steps_for(const Tokenizer *t, const char *text, size_t length) {
-    Error error = {0};
-    IdList ids = {0};
-    uint64_t before = tokenizer_steps(t);
-    CHECK(tokenizer_encode(t, &ids, text, length, false, &error), "%s", error.message);
-    id_list_free(&ids);
-    return tokenizer_steps(t) - before;
-}
-
-static char *repeated(const char *unit, size_t size, TestRandom *random) {
-    char *text = malloc(size);
-    size_t n = strlen(unit);
-    for (size_t i = 0; i < size; i++)
-        text[i] = n ? unit[i % n] : (char)test_random(random);
-    return text;
-}
-
-static const char *const UNITS[] = {"a", " ", "\n", "\xe4\xb8\xad", "ab", "a ", ""};
-enum { N_UNITS = sizeof UNITS / sizeof *UNITS, MEGABYTE = 1 << 20 };
-
-Test(spm_bpe, takes_n_log_n_steps_on_a_megabyte_of_anything) {
+Test(spm_bpe, a_long_text_takes_n_log_n_steps) {
     Tokenizer *t = open_runs();
-    TestRandom random = {2};
-    for (int i = 0; i < N_UNITS; i++) {
-        char *text = repeated(UNITS[i], MEGABYTE, &random);
-        uint64_t half = steps_for(t, text, MEGABYTE / 2), whole = steps_for(t, text, MEGABYTE);
-        free(text);
-        CHECK(whole <= 2.3 * (double)half + 100, "\"%s\": %llu and %llu steps", UNITS[i],
-              (unsigned long long)half, (unsigned long long)whole);
-        CHECK(whole < 64ull * MEGABYTE, "\"%s\": %llu steps", UNITS[i], (unsigned long long)whole);
-    }
-    tokenizer_close(t);
-}
-
-static void *encode_all(void *tokenizer) {
-    TestRandom random = {3};
-    for (int i = 0; i < N_UNITS; i++) {
-        char *text = repeated(UNITS[i], MEGABYTE, &random);
-        steps_for(tokenizer, text, MEGABYTE);
-        free(text);
-    }
-    return NULL;
-}
-
-Test(spm_bpe, needs_a_small_stack_only) {
-    Tokenizer *t = open_runs();
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    CHECK(!pthread_attr_setstacksize(&attributes, 64 << 10));
-    pthread_t thread;
-    CHECK(!pthread_create(&thread, &attributes, encode_all, t));
-    pthread_join(thread, NULL);
-    pthread_attr_destroy(&attributes);
+    test_long_texts(t);
+    CHECK(tokenizer_steps(t) > 1000);
     tokenizer_close(t);
 }
 

@@ -1,4 +1,5 @@
 // llama2.c's tokenizer.bin: rows L08 to L12 of the hostile corpus, every length, and a real file.
+#include "tests/support/long_texts.h"
 #include "tests/test.h"
 #include "tokenizer/kinds.h"
 #include "weights/checkpoint.h"
@@ -229,4 +230,15 @@ Test(tokenizer_bin, agrees_with_the_gguf_of_the_same_model) {
     tokenizer_close(a);
     tokenizer_close(b);
     checkpoint_close(checkpoint);
+}
+
+Test(tokenizer_bin, a_long_text_takes_n_log_n_steps) {
+    Error error = {0};
+    TokenizerSource source = {.path = test_data("tokenizers/llama2/tokenizer.bin"),
+                              .vocab_size = 32000};
+    Tokenizer *t = tokenizer_open(&source, &error);
+    CHECK(t, "%s", error.message);
+    test_long_texts(t);
+    CHECK(tokenizer_steps(t) > 1000);
+    tokenizer_close(t);
 }

@@ -1,5 +1,6 @@
 // tokenizer.json, of the byte-level kind and of the one with byte fallback. Every refusal stands
 // beside an accepted twin.
+#include "tests/support/long_texts.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -319,6 +320,13 @@ Test(tokenizer_json, reads_a_byte_fallback_file) {
     CHECK(!memcmp(tokenizer_piece(t, 9, false, false, &length), " ab", 3) && length == 3);
     CHECK(!memcmp(tokenizer_piece(t, 9, true, false, &length), "ab", 2) && length == 2);
     CHECK(!memcmp(tokenizer_piece(t, 5, false, false, &length), "\xc3", 1) && length == 1);
+    tokenizer_close(t);
+}
+
+Test(tokenizer_json, a_long_text_takes_n_log_n_steps_with_byte_fallback) {
+    Tokenizer *t = open_good(FALLBACK);
+    test_long_texts(t);
+    CHECK(tokenizer_steps(t) > 1000);
     tokenizer_close(t);
 }
 

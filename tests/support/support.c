@@ -32,6 +32,14 @@ const char *test_data(const char *name) {
     return path;
 }
 
+const char *test_model_file(const char *name) {
+    char *path = path_slot();
+    const char *directory = getenv("LIMPID_MODELS");
+    snprintf(path, 512, "%s/%s", directory ? directory : "models", name);
+    if (access(path, R_OK)) SKIP("no %s on this machine (scripts/get_model fetches it)", path);
+    return path;
+}
+
 uint64_t test_random(TestRandom *random) {
     uint64_t z = random->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

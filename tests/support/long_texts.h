@@ -1,0 +1,10 @@
+// What every kind of tokenizer has to do with a long text: O(n log n) steps of merging, under two
+// seconds for a megabyte, and no more of the stack than a short text takes.
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+// Encodes texts of 1 MB (64 KB under sanitizers), each in a thread with a small stack: one letter,
+// spaces, newlines, a CJK character, digits, punctuation, pairs, random bytes. Fails the test where
+// the whole takes more than 2.3 times the steps of its half, or too long.
+void test_long_texts(Tokenizer *tokenizer);
