@@ -32,11 +32,14 @@ static Projection to(float *out, const DeviceLinear *w) {
 }
 
 // Norm of queries or keys: of each head by itself, or of all heads as one vector.
-static void qk_norm(Model *m, float *x, const DeviceNorm *w, int n, int n_heads) {
+static void qk_norm(Model *m, StageId id, int l, float *x, const DeviceNorm *w, int n,
+                    int n_heads) {
     const Config *c = &m->config;
+    if (!w->weight) return;
     bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
     int rows = per_head ? n * n_heads : n, width = per_head ? c->head_dim : n_heads * c->head_dim;
-    if (w->weight) rmsnorm(m->device, x, x, w->weight, rows, width, c->norm_eps);
+    rmsnorm(m->device, x, x, w->weight, rows, width, c->norm_eps);
+    observe(m, id, l, x);
 }
 
 // Position enters here: queries and keys are turned by an angle that grows with it.
@@ -46,6 +49,8 @@ static void rotate(Model *m, int l, const Rows *rows) {
     if (c->position != POSITION_ROPE || c->layers[l].no_rope) return;
     rope(m->device, m->scratch.q, c->n_heads, c->head_dim, table, rows);
     rope(m->device, m->scratch.k, c->n_kv_heads, c->head_dim, table, rows);
+    observe(m, STAGE_Q_ROTATED, l, m->scratch.q);
+    observe(m, STAGE_K_ROTATED, l, m->scratch.k);
 }
 
 // Queries and keys from as they were projected to as they meet.
@@ -53,8 +58,8 @@ static void place(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     if (c->qk_norm_after_rope) rotate(m, l, rows);
-    qk_norm(m, m->scratch.q, &w->q_norm, rows->n, c->n_heads);
-    qk_norm(m, m->scratch.k, &w->k_norm, rows->n, c->n_kv_heads);
+    qk_norm(m, STAGE_Q_NORM, l, m->scratch.q, &w->q_norm, rows->n, c->n_heads);
+    qk_norm(m, STAGE_K_NORM, l, m->scratch.k, &w->k_norm, rows->n, c->n_kv_heads);
     if (!c->qk_norm_after_rope) rotate(m, l, rows);
 }
 
@@ -88,13 +93,11 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_V, l, s->v);
 
     place(m, l, rows);
-    observe(m, STAGE_Q_ROTATED, l, s->q);
-    observe(m, STAGE_K_ROTATED, l, s->k);
-
     attend(m, l, rows);
 
     Projection o = to(s->branch, &w->wo);
     project(m->device, s->att_out, rows->n, &o, 1);
+    if (w->att_post_norm.weight) observe(m, STAGE_ATT_PROJECTED, l, s->branch);
     const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, rows->n);
     observe(m, STAGE_ATT_OUT, l, out);
     add(m->device, s->x, out, (size_t)rows->n * (size_t)m->config.dim);
@@ -123,6 +126,7 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
 
     Projection down = to(s->branch, &w->w_down);
     project(m->device, hidden, rows->n, &down, 1);
+    if (w->ffn_post_norm.weight) observe(m, STAGE_FFN_PROJECTED, l, s->branch);
     const float *out = norm(m, s->branch, s->branch, &w->ffn_post_norm, rows->n);
     observe(m, STAGE_FFN_OUT, l, out);
     add(m->device, s->x, out, (size_t)rows->n * (size_t)c->dim);
@@ -146,7 +150,10 @@ static void logits(Model *m) {
     }
     observe(m, STAGE_FINAL_NORM, -1, s->last);
     project(m->device, s->last, n, &(Projection){out, m->head, NULL}, 1);
-    if (c->logit_softcap != 0.0f) softcap(m->device, out, (size_t)n * vocab_size, c->logit_softcap);
+    if (c->logit_softcap != 0.0f) {
+        observe(m, STAGE_UNCAPPED, -1, out);
+        softcap(m->device, out, (size_t)n * vocab_size, c->logit_softcap);
+    }
     observe(m, STAGE_LOGITS, -1, out);
     m->n_logit_rows += n;
 }
@@ -158,7 +165,10 @@ static void forward_piece(Model *m) {
     Rows rows = {m->piece.n, s->tokens, s->positions, s->sequences};
 
     embed(m->device, s->x, m->token_embedding, m->position_embedding, c->embedding_scale, &rows);
-    if (m->embedding_norm.weight) norm(m, s->x, s->x, &m->embedding_norm, rows.n);
+    if (m->embedding_norm.weight) {
+        observe(m, STAGE_TOKEN_EMBEDDING, -1, s->x);
+        norm(m, s->x, s->x, &m->embedding_norm, rows.n);
+    }
     observe(m, STAGE_EMBEDDING, -1, s->x);
     for (int l = 0; l < c->n_layers; l++) {
         attention_block(m, l, &rows);

@@ -17,24 +17,30 @@ static const struct {
     const char *name;
     Width width;
 } STAGES[STAGE_COUNT] = {
+    [STAGE_TOKEN_EMBEDDING] = {"token_embedding", WIDTH_DIM},
     [STAGE_EMBEDDING] = {"embedding", WIDTH_DIM},
     [STAGE_ATT_NORM] = {"att_norm", WIDTH_DIM},
     [STAGE_Q] = {"q", WIDTH_Q_HEADS},
     [STAGE_K] = {"k", WIDTH_KV_HEADS},
     [STAGE_V] = {"v", WIDTH_KV_HEADS},
+    [STAGE_Q_NORM] = {"q_norm", WIDTH_Q_HEADS},
+    [STAGE_K_NORM] = {"k_norm", WIDTH_KV_HEADS},
     [STAGE_Q_ROTATED] = {"q_rotated", WIDTH_Q_HEADS},
     [STAGE_K_ROTATED] = {"k_rotated", WIDTH_KV_HEADS},
     [STAGE_ATT_WEIGHTS] = {"att_weights", WIDTH_WEIGHTS},
     [STAGE_ATT_HEADS] = {"att_heads", WIDTH_Q_HEADS},
+    [STAGE_ATT_PROJECTED] = {"att_projected", WIDTH_DIM},
     [STAGE_ATT_OUT] = {"att_out", WIDTH_DIM},
     [STAGE_ATT_RESIDUAL] = {"att_residual", WIDTH_DIM},
     [STAGE_FFN_NORM] = {"ffn_norm", WIDTH_DIM},
     [STAGE_FFN_GATE] = {"ffn_gate", WIDTH_HIDDEN},
     [STAGE_FFN_UP] = {"ffn_up", WIDTH_HIDDEN},
     [STAGE_FFN_ACTIVATED] = {"ffn_activated", WIDTH_HIDDEN},
+    [STAGE_FFN_PROJECTED] = {"ffn_projected", WIDTH_DIM},
     [STAGE_FFN_OUT] = {"ffn_out", WIDTH_DIM},
     [STAGE_LAYER_OUT] = {"layer_out", WIDTH_DIM},
     [STAGE_FINAL_NORM] = {"final_norm", WIDTH_DIM},
+    [STAGE_UNCAPPED] = {"logits_uncapped", WIDTH_VOCAB},
     [STAGE_LOGITS] = {"logits", WIDTH_VOCAB},
 };
 

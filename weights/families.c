@@ -60,6 +60,17 @@ static const TensorName HF_POST_NORMS[] = {
     {0},
 };
 
+// Norms without a weight are modules all the same (nanochat).
+static const TensorName HF_WEIGHTLESS_NORMS[] = {
+    {"~embed_norm.weight", UNSTORED, {ROLE_EMBEDDING_NORM}}, // model.norm, called a first time
+    {"~norm.weight", UNSTORED, {ROLE_FINAL_NORM}},
+    {"~layers.#.input_layernorm.weight", UNSTORED, {ROLE_ATT_NORM}},
+    {"~layers.#.post_attention_layernorm.weight", UNSTORED, {ROLE_FFN_NORM}},
+    {"~layers.#.self_attn.q_norm.weight", UNSTORED, {ROLE_Q_NORM}},
+    {"~layers.#.self_attn.k_norm.weight", UNSTORED, {ROLE_K_NORM}},
+    {0},
+};
+
 // Both (Gemma 3).
 static const TensorName HF_FOUR_NORMS[] = {
     {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
@@ -95,6 +106,7 @@ static const TensorName HF_QK_NORMS[] = {
 static const TensorName HF_GPT2[] = {
     {"~wte.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"~wpe.weight", REQUIRED, {ROLE_POSITION}},
+    {"~drop.weight", UNSTORED, {ROLE_EMBEDDING_NORM}}, // where the sum of both comes out
     {"~ln_f.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"~ln_f.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
     {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
@@ -329,7 +341,8 @@ static const Family FAMILIES[] = {
         .name = "nanochat", // of October 2025; what came later has tensors that are not here
         .called = {[NAMES_HF] = "nanochat"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
-        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PLAIN_FFN, HF_OPTIONAL_BIASES}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PLAIN_FFN, HF_OPTIONAL_BIASES,
+                                  HF_WEIGHTLESS_NORMS}},
         .ones = {ROLE_EMBEDDING_NORM, ROLE_FINAL_NORM, ROLE_ATT_NORM, ROLE_FFN_NORM, ROLE_Q_NORM,
                  ROLE_K_NORM},
         .complete = true,

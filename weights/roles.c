@@ -284,7 +284,7 @@ static bool run_list(const Pass *pass, const TensorName *list) {
     const Checkpoint *c = pass->checkpoint;
     TensorNameText text;
     for (const TensorName *name = list; name && name->pattern; name++) {
-        if (of_layer(name) != (pass->layer >= 0)) continue;
+        if (name->need == UNSTORED || of_layer(name) != (pass->layer >= 0)) continue;
         tensor_name_text(text, name->pattern, pass->prefix, pass->layer);
         int64_t item = names_find(&c->names, text);
         if (item >= 0 && !take(pass, (size_t)item, name)) return false;

@@ -2,46 +2,15 @@
 #pragma once
 
 #include "weights/families.h"
+#include "weights/role.h"
 
 #include <stdbool.h>
-
-typedef enum Role {
-    ROLE_NONE, // ends a list
-    ROLE_EMBEDDING,
-    ROLE_POSITION,
-    ROLE_EMBEDDING_NORM,
-    ROLE_FINAL_NORM,
-    ROLE_FINAL_NORM_BIAS,
-    ROLE_HEAD,
-    ROLE_ROPE_DIVISORS,
-    ROLE_ATT_NORM,
-    ROLE_ATT_NORM_BIAS,
-    ROLE_WQ,
-    ROLE_WK,
-    ROLE_WV,
-    ROLE_WO,
-    ROLE_BQ,
-    ROLE_BK,
-    ROLE_BV,
-    ROLE_BO,
-    ROLE_Q_NORM,
-    ROLE_K_NORM,
-    ROLE_ATT_POST_NORM,
-    ROLE_FFN_NORM,
-    ROLE_FFN_NORM_BIAS,
-    ROLE_W_GATE,
-    ROLE_W_UP,
-    ROLE_W_DOWN,
-    ROLE_B_UP,
-    ROLE_B_DOWN,
-    ROLE_FFN_POST_NORM,
-    ROLE_COUNT
-} Role;
 
 typedef enum Need {
     REQUIRED,
     OPTIONAL, // absent: the step is left out, or another row brings the role
     IGNORED,  // known to be of no use, not worth a warning
+    UNSTORED, // no tensor: a module without a weight, here for the names of modules
 } Need;
 
 // One tensor name. '~' stands for the family's prefix, '#' for the layer's number. A tensor with
