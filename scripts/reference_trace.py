@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""The trace that transformers gives: every stage of a forward pass, in float32, with eager attention.
+
+    python3 scripts/reference_trace.py MODEL_DIR --prompt-ids 1,2,3 --out ref.safetensors
+    python3 scripts/reference_trace.py --gguf FILE --prompt-ids 1,2,3 --out ref.safetensors
+
+    run trace MODEL_DIR --prompt-ids 1,2,3 --precision f32 --out ours.safetensors
+    run diff ref.safetensors ours.safetensors
+
+Names and shapes are those of docs/trace.md. Needs torch and transformers (gguf for --gguf).
+"""
+import argparse
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+
+import tensor_files
+
+try:
+    import torch
+    import transformers
+except ImportError as missing:
+    sys.exit(f"reference_trace: {missing}; install with: "
+             "pip install torch --index-url https://download.pytorch.org/whl/cpu "
+             "&& pip install transformers gguf")
+
+# Modules whose output is a stage under the module's own name. An MLP or an attention is none: what
+# it gives is what its last matrix gives.
+STAGES = ("embed_tokens", "drop", "input_layernorm", "post_attention_layernorm",
+          "pre_feedforward_layernorm", "post_feedforward_layernorm", "ln_1", "ln_2", "ln_f", "norm",
+          "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj", "c_proj", "c_fc", "gate_proj",
+          "up_proj", "down_proj", "fc1", "fc2", "lm_head")
+LAYERS = ("layers", "h")
+# What these take in is a stage as well.
+INPUTS = {"self_attn.o_proj": "self_attn.heads", "attn.c_proj": "attn.heads",
+          "mlp.down_proj": "mlp.activated", "mlp.c_proj": "mlp.activated", "mlp.fc2": "mlp.activated"}
+# The residual stream between the blocks is what the second norm takes, or without one the MLP.
+SECOND = {"gemma3_text": "pre_feedforward_layernorm", "olmo2": "mlp", "gpt2": "ln_2"}
+HEADS_FIRST = ("gemma3_text", "nanochat")  # their QK norms see (heads, T, head_dim)
+
+
+class Recorder:
+    """Forward hooks on a model, and the tensors they have seen, in the order of computation."""
+
+    def __init__(self, model):
+        self.config = model.config.get_text_config()
+        self.family = self.config.model_type
+        self.tensors, self.attention = {}, None
+        for name, module in model.named_modules():
+            # Multimodal Gemma 3 holds its text model one level deeper.
+            self.hook(name.replace("model.language_model.", "model."), module)
+        self.hook_rope(sys.modules[type(model).__module__])
+
+    def keep(self, name, values):
+        self.tensors[name] = values.detach().float().numpy().copy()
+
+    def keep_rows(self, name, values):
+        """(1, T, width) or (1, T, heads, head_dim) -> (T, width)."""
+        self.keep(name, values[0].reshape(values.shape[1], -1))
+
+    def hook(self, name, module):
+        parts = name.split(".")
+        last, pair = parts[-1], ".".join(parts[-2:])
+        if pair in INPUTS:
+            module.register_forward_pre_hook(
+                lambda _, args: self.enter_last_matrix(name[:-len(pair)], INPUTS[pair], args[0]))
+        if last == SECOND.get(self.family, "post_attention_layernorm"):
+            module.register_forward_pre_hook(
+                lambda _, args: self.keep_rows(name[:-len(last)] + "attn_residual", args[0]))
+        if last in ("self_attn", "attn"):
+            module.register_forward_pre_hook(lambda *_: setattr(self, "attention", name))
+            module.register_forward_hook(
+                lambda _, args, out: self.keep(name + ".attn_weights", out[1][0]))
+        if last in STAGES:
+            module.register_forward_hook(lambda _, args, out: self.leave(name, last, out))
+        if last in ("c_attn", "qkv_proj", "gate_up_proj"):
+            module.register_forward_hook(lambda _, args, out: self.split(name, last, out))
+        if len(parts) > 1 and parts[-2] in LAYERS:
+            module.register_forward_hook(
+                lambda _, args, out: self.keep_rows(name, out[0] if isinstance(out, tuple) else out))
+
+    def enter_last_matrix(self, at, stage, values):
+        if stage.endswith("heads"):  # the weights came before; their hook comes later
+            self.tensors[at + stage.replace("heads", "attn_weights")] = None
+        self.keep_rows(at + stage, values)
+
+    def leave(self, name, last, out):
+        if last == "norm" and self.family == "nanochat" and "model.embed_norm" not in self.tensors:
+            name = "model.embed_norm"  # the same module, called before the layers and behind them
+        if last in ("q_norm", "k_norm") and self.family in HEADS_FIRST:
+            out = out.transpose(1, 2)
+        self.keep_rows(name, out)
+
+    def split(self, name, last, out):
+        c = self.config
+        if last == "gate_up_proj":
+            parts, widths = ("gate", "up"), [c.intermediate_size] * 2
+        else:
+            head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+            kv_heads = getattr(c, "num_key_value_heads", c.num_attention_heads)
+            parts = ("q", "k", "v")
+            widths = [head_dim * n for n in (c.num_attention_heads, kv_heads, kv_heads)]
+        for part, values in zip(parts, torch.split(out, widths, -1)):
+            self.keep_rows(f"{name}.{part}", values)
+
+    def hook_rope(self, modeling):
+        turn = getattr(modeling, "apply_rotary_pos_emb", None)
+        if not turn:
+            return
+
+        def watched(*args, **kwargs):
+            q, k = turn(*args, **kwargs)
+            self.keep_rows(self.attention + ".q_rotated", q.transpose(1, 2))
+            self.keep_rows(self.attention + ".k_rotated", k.transpose(1, 2))
+            return q, k
+        modeling.apply_rotary_pos_emb = watched
+
+    def run(self, model, ids):
+        self.tensors = {"input_ids": np.array(ids)}
+        with torch.no_grad():
+            logits = model(torch.tensor([ids]), use_cache=False).logits
+        if getattr(self.config, "final_logit_softcapping", None):
+            self.keep_rows("logits", logits)
+        return self.tensors
+
+    def shape(self):
+        c = self.config
+        heads = c.num_attention_heads
+        return SimpleNamespace(
+            family=self.family, dim=c.hidden_size, n_layers=c.num_hidden_layers, n_heads=heads,
+            hidden_dim=getattr(c, "intermediate_size", getattr(c, "n_inner", None))
+            or 4 * c.hidden_size,
+            n_kv_heads=getattr(c, "num_key_value_heads", heads), vocab_size=c.vocab_size,
+            head_dim=getattr(c, "head_dim", None) or c.hidden_size // heads)
+
+
+def open_model(directory, gguf):
+    """In float32, whatever the file holds: the reference is what that model says exactly."""
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    more = {"gguf_file": os.path.basename(gguf)} if gguf else {}
+    directory = (os.path.dirname(gguf) or ".") if gguf else directory
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, attn_implementation="eager", **more)
+    return model.eval()
+
+
+def greedy(model, ids, count):
+    for _ in range(count):
+        with torch.no_grad():
+            ids = ids + [int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax())]
+    return ids[len(ids) - count:]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", metavar="MODEL_DIR", nargs="?")
+    parser.add_argument("--gguf", metavar="FILE", help="read this file in place of a directory")
+    parser.add_argument("--prompt-ids", required=True, help="1,2,3")
+    parser.add_argument("--greedy", type=int, metavar="N", help="print the N ids that follow")
+    parser.add_argument("--out", help="write every stage to this safetensors file")
+    args = parser.parse_args()
+    if bool(args.model) == bool(args.gguf) or not (args.out or args.greedy):
+        parser.error("wanted MODEL_DIR or --gguf FILE, and --out or --greedy")
+    ids = [int(part) for part in args.prompt_ids.split(",")]
+    model = open_model(args.model, args.gguf)
+    if args.greedy:
+        print(*greedy(model, ids, args.greedy), sep="\n")
+    if args.out:
+        recorder = Recorder(model)
+        tensor_files.write_trace(args.out, recorder.run(model, ids),
+                                 f"transformers {transformers.__version__}",
+                                 args.gguf or args.model, recorder.shape())
+
+
+if __name__ == "__main__":
+    main()
