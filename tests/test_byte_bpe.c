@@ -247,10 +247,70 @@ Test(byte_bpe, limits_hold_on_both_sides) {
     check_refused(&made, "added token 256: 1025 bytes long");
     made.tokens[256].length = 0;
     check_refused(&made, "added token 256: empty");
-    made.vocabulary.n_tokens = LIMIT_VOCAB + 1;
-    check_refused(&made, "4194305 tokens (at most 4194304)");
-    made.vocabulary.n_tokens = 256;
-    made.vocabulary.n_merges = LIMIT_MERGES + 1;
-    check_refused(&made, "4194305 merges (at most 4194304)");
     free(text);
+}
+
+// Units of two letters and their repetitions: any two of a unit's join to a third, so that few
+// tokens have many merges. What is left of the vocabulary is numbered.
+typedef struct Largest {
+    TextSpan *tokens, *merges;
+    char (*units)[2 * 2 * 32 + 2]; // "xyxy...xy xyxy...xy": every merge is a part of it
+    char (*numbers)[8];
+    Vocabulary vocabulary;
+} Largest;
+
+static void largest_unit(Largest *l, char *unit, char x, char y) {
+    Vocabulary *v = &l->vocabulary;
+    char *middle = unit + 64;
+    for (int i = 0; i < 129; i++)
+        unit[i] = (i + (i > 64)) % 2 ? y : x;
+    *middle = ' ';
+    for (size_t k = 1; k <= 32; k++)
+        l->tokens[v->n_tokens++] = (TextSpan){unit, 2 * k};
+    for (size_t a = 1; a < 32; a++)
+        for (size_t b = 1; a + b <= 32 && v->n_merges <= LIMIT_MERGES; b++)
+            l->merges[v->n_merges++] = (TextSpan){middle - 2 * a, 2 * a + 1 + 2 * b};
+}
+
+static void largest_init(Largest *l) {
+    *l = (Largest){.tokens = calloc(LIMIT_VOCAB + 1, sizeof *l->tokens),
+                   .merges = calloc(LIMIT_MERGES + 1, sizeof *l->merges),
+                   .units = calloc(94 * 94, sizeof *l->units),
+                   .numbers = calloc(LIMIT_VOCAB + 1, sizeof *l->numbers),
+                   .vocabulary = VOCABULARY_ABSENT};
+    Vocabulary *v = &l->vocabulary;
+    v->model = "gpt2";
+    v->tokens = l->tokens;
+    v->merges = l->merges;
+    for (int u = 0; u < 94 * 94; u++)
+        largest_unit(l, l->units[u], (char)('!' + u / 94), (char)('!' + u % 94));
+    while (v->n_tokens <= LIMIT_VOCAB) { // seven digits: no repetition of two letters
+        char *number = l->numbers[v->n_tokens];
+        snprintf(number, 8, "%07zu", v->n_tokens);
+        l->tokens[v->n_tokens++] = (TextSpan){number, 7};
+    }
+}
+
+Test(byte_bpe, as_many_tokens_and_merges_as_the_limits_say) {
+    Largest l;
+    largest_init(&l);
+    Vocabulary *v = &l.vocabulary;
+    CHECK(v->n_tokens == LIMIT_VOCAB + 1 && v->n_merges == LIMIT_MERGES + 1);
+    Error error = {0};
+    TokenizerSource source = {.vocabulary = v};
+    CHECK(!tokenizer_open(&source, &error));
+    CHECK(strstr(error.message, "4194305 tokens (at most 4194304)"), "%s", error.message);
+    v->n_tokens--;
+    error = (Error){0};
+    CHECK(!tokenizer_open(&source, &error));
+    CHECK(strstr(error.message, "4194305 merges (at most 4194304)"), "%s", error.message);
+    v->n_merges--;
+    Tokenizer *t = test_open_vocabulary(v);
+    CHECK_INT(tokenizer_size(t), LIMIT_VOCAB);
+    CHECK_INT(tokenizer_find(t, "4194303"), LIMIT_VOCAB - 1);
+    tokenizer_close(t);
+    free(l.tokens);
+    free(l.merges);
+    free(l.units);
+    free(l.numbers);
 }

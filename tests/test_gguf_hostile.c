@@ -1,4 +1,4 @@
-// Bad GGUF files: the corpus, every truncation, random cuts, and files that are something else.
+// Bad GGUF files: the corpus, every truncation, and files that are something else.
 #include "tests/support/gguf_corpus.h"
 #include "tests/test.h"
 
@@ -107,18 +107,6 @@ Test(gguf_hostile, G01_every_truncation_is_refused) {
         }
         free(bytes);
     }
-}
-
-Test(gguf_hostile, a_thousand_random_cuts_of_a_real_file_are_refused) {
-    size_t size;
-    char *bytes = test_read_file(test_data("stories260K/stories260K.gguf"), &size);
-    TestRandom random = {260};
-    Error error;
-    for (int i = 0; i < 1000; i++) {
-        size_t length = 1 + test_random(&random) % (size - 32);
-        CHECK_INT(open_bytes(bytes, length, &error), ERROR_FILE);
-    }
-    free(bytes);
 }
 
 // Every byte of the header set to a few values: a result or one error, never a fault.

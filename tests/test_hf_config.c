@@ -215,6 +215,8 @@ Test(hf_config, windows_by_family) {
 Test(hf_config, ids_that_end_a_text_come_as_number_list_or_null) {
     Config c = config_of(LLAMA("\"eos_token_id\":9,\"bos_token_id\":null,"));
     CHECK(c.n_eos_ids == 1 && c.eos_ids[0] == 9 && c.bos_id == -1);
+    c = config_of(LLAMA("\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"));
+    CHECK_INT(c.n_eos_ids, LIMIT_EOS_IDS);
     c = config_of(LLAMA("\"eos_token_id\":[9,8,9,100,-1],"));
     CHECK(c.n_eos_ids == 2 && c.eos_ids[0] == 9 && c.eos_ids[1] == 8);
     CHECK_INT(config_of(LLAMA("\"eos_token_id\":null,")).n_eos_ids, 0);

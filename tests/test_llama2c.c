@@ -149,7 +149,7 @@ Test(llama2c, version_2_is_elements_times_the_scale_of_their_group) {
     free(file);
 }
 
-Test(llama2c, stories260K_opens_and_a_thousand_cuts_do_not) {
+Test(llama2c, stories260K_opens) {
     size_t size;
     char *file = test_read_file(test_data("stories260K/stories260K.bin"), &size);
     Error error;
@@ -159,13 +159,6 @@ Test(llama2c, stories260K_opens_and_a_thousand_cuts_do_not) {
     CHECK(c && c->dim == 64 && c->n_layers == 5 && c->n_heads == 8 && c->n_kv_heads == 4 &&
           c->vocab_size == 512 && c->max_seq_len == 512 && c->hidden_dim == 172);
     checkpoint_close(checkpoint);
-    TestRandom random = {1};
-    for (int i = 0; i < 1000; i++) {
-        error = (Error){0};
-        good =
-            checkpoint_open_memory(&checkpoint, "m.bin", file, test_random(&random) % size, &error);
-        CHECK(!good && error.code == ERROR_FILE, "%s", error.message);
-    }
     free(file);
 }
 

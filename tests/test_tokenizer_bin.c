@@ -124,9 +124,28 @@ Test(tokenizer_bin, the_longest_token_of_the_header_is_not_trusted) { // L09
     }
 }
 
+Test(tokenizer_bin, holds_so_many_tokens_and_no_more) {
+    enum { SIZE = 4 + 8 * (LIMIT_VOCAB + 1) }; // tokens of no bytes, of score 0
+    uint8_t *bytes = calloc(1, SIZE);
+    Error error = {0};
+    Tokenizer *t = open_bytes(bytes, SIZE - 8, 0, &error);
+    CHECK(t, "%s", error.message);
+    CHECK_INT(tokenizer_size(t), LIMIT_VOCAB);
+    tokenizer_close(t);
+    CHECK(!open_bytes(bytes, SIZE, 0, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "more than 4194304 tokens"), "%s",
+          error.message);
+    free(bytes);
+}
+
 Test(tokenizer_bin, lengths_are_held_against_what_is_there) { // L10
-    static const uint32_t LENGTHS[] = {UINT32_MAX, 2000000000, 65537, 100};
-    for (int i = 0; i < 4; i++) {
+    static const uint32_t LENGTHS[] = {UINT32_MAX, 2000000000, 65537, 65536, 100};
+    static const char *const CAUSES[] = {
+        "offset 21: token length: got ", "offset 21: token length: got ",
+        "offset 21: token length: got ",
+        "offset 25: truncated: token wants 65536 bytes, 99 are left",
+        "offset 25: truncated: token wants 100 bytes, 99 are left"};
+    for (int i = 0; i < 5; i++) {
         Bin bin = {.size = 0};
         put_u32(&bin, 5);
         put_token(&bin, 0, "<unk>");
@@ -134,11 +153,9 @@ Test(tokenizer_bin, lengths_are_held_against_what_is_there) { // L10
         put_u32(&bin, LENGTHS[i]);
         memset(bin.bytes + bin.size, 'x', 99);
         bin.size += 99;
-        check_refused(&bin, 2,
-                      i < 3 ? "offset 21: token length: got "
-                            : "offset 25: truncated: token wants 100 bytes, 99 are left");
+        check_refused(&bin, 2, CAUSES[i]);
         bin.bytes[bin.size++] = 'x';
-        if (i == 3) tokenizer_close(check_taken(&bin, 2));
+        if (i == 4) tokenizer_close(check_taken(&bin, 2));
     }
     Bin bin = {.size = 0}; // a token of no bytes is taken and never matches
     put_u32(&bin, 5);
