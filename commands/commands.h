@@ -18,6 +18,8 @@ bool bench_command(const Options *options, Error *error);
 bool perplexity_command(const Options *options, Error *error);
 bool tokenize_command(const Options *options, Error *error);
 bool inspect_command(const Options *options, Error *error);
+bool trace_command(const Options *options, Error *error);
+bool diff_command(const Options *options, Error *error);
 
 // Looks a word up among the names; NULL: it is none.
 const Command *command_find(const char *name);

@@ -76,25 +76,6 @@ static void print_token(void *context, int32_t id, const float *logits, const ch
     output_flush();
 }
 
-// The prompt as ids, BOS in front where the model's prompts begin with one.
-static bool encode_prompt(IdList *ids, Session *s, Error *error) {
-    const Options *o = s->options;
-    if (o->prompt_ids) {
-        size_t length = strlen(o->prompt_ids);
-        return ids_parse(ids, o->prompt_ids, length, "--prompt-ids", error) &&
-               session_check_ids(s, ids, error);
-    }
-    Text text = {0};
-    if (!session_need_tokenizer(s, error) || !text_read(&text, o, error)) return false;
-    int bos = tokenizer_bos(s->tokenizer);
-    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || !text.length;
-    bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
-    good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
-                                    o->special, error);
-    text_free(&text);
-    return good;
-}
-
 // How many new tokens, and what context they need. -n counts forward passes: the first one takes
 // the first token (BOS), and after N of them N tokens follow it.
 static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *context,
@@ -204,23 +185,14 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
     return good;
 }
 
-static bool check_options(const Options *o, Error *error) {
-    int sources = !!o->prompt + !!o->file + !!o->prompt_ids;
-    if (sources > 1)
-        return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
-    return true;
-}
-
 bool generate_command(const Options *options, Error *error) {
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     Session s = {0};
     IdList prompt = {0};
     size_t max_new = 0;
     int context = 0;
-    bool good = check_options(options, error) && session_open(&s, options, error) &&
-                encode_prompt(&prompt, &s, error);
-    if (good && !prompt.count)
-        good = error_set(error, ERROR_USAGE, "the prompt is empty and this model has no BOS token");
+    bool good = prompt_check(options, error) && session_open(&s, options, error) &&
+                prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&

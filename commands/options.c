@@ -33,17 +33,19 @@ typedef struct OptionRow {
 #define FIELD(name) offsetof(Options, name)
 enum {
     TEXT_COMMANDS = FOR_GENERATE | FOR_CHAT,
-    MODEL_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY,
-    INPUT_COMMANDS = TEXT_COMMANDS | FOR_PERPLEXITY | FOR_TOKENIZE,
-    ALL_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT,
+    MODEL_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_TRACE,
+    PROMPT_COMMANDS = TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE,
+    INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
+    TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT,
+    ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF,
 };
 static const double MANY = 1 << 30; // of tokens
 
 // clang-format off
 static const OptionRow ROWS[] = {
-    {OPTION_PROMPT, "prompt", 'i', KIND_TEXT, FIELD(prompt), TEXT_COMMANDS | FOR_TOKENIZE, 0, 0, NULL, NULL},
+    {OPTION_PROMPT, "prompt", 'i', KIND_TEXT, FIELD(prompt), PROMPT_COMMANDS, 0, 0, NULL, NULL},
     {OPTION_FILE, "file", 'f', KIND_TEXT, FIELD(file), INPUT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_PROMPT_IDS, "prompt-ids", 0, KIND_TEXT, FIELD(prompt_ids), FOR_GENERATE, 0, 0, NULL, NULL},
+    {OPTION_PROMPT_IDS, "prompt-ids", 0, KIND_TEXT, FIELD(prompt_ids), FOR_GENERATE | FOR_TRACE, 0, 0, NULL, NULL},
     {OPTION_TEMPERATURE, "temp", 't', KIND_NUMBER, FIELD(temperature), TEXT_COMMANDS, 0, 1e6, NULL,
      "-t is the temperature, as in llama2.c; threads are -j"},
     {OPTION_TEMPERATURE, "temperature", 0, KIND_NUMBER, FIELD(temperature), TEXT_COMMANDS, 0, 1e6, NULL, NULL},
@@ -66,7 +68,7 @@ static const OptionRow ROWS[] = {
      "-m is the mode, as in llama2.c; the model stands by itself: run MODEL"},
     {OPTION_SYSTEM, "system", 'y', KIND_TEXT, FIELD(system), TEXT_COMMANDS, 0, 0, NULL, NULL},
     {OPTION_TEMPLATE, "template", 0, KIND_TEXT, FIELD(chat_template), FOR_CHAT | FOR_GENERATE, 0, 0, NULL, NULL},
-    {OPTION_TOKENIZER, "tokenizer", 'z', KIND_TEXT, FIELD(tokenizer), ALL_COMMANDS, 0, 0, NULL, NULL},
+    {OPTION_TOKENIZER, "tokenizer", 'z', KIND_TEXT, FIELD(tokenizer), TOKENIZER_COMMANDS, 0, 0, NULL, NULL},
     {OPTION_THREADS, "threads", 'j', KIND_LIST, FIELD(threads), MODEL_COMMANDS, 0, 256, NULL, "0 is all this process may use"},
     {OPTION_CONTEXT, "ctx-size", 'c', KIND_INTEGER, FIELD(context), TEXT_COMMANDS, 1, 1 << 22, NULL, NULL},
     {OPTION_KV, "kv", 0, KIND_CHOICE, FIELD(kv), MODEL_COMMANDS, 0, 0, "f32|f16", NULL},
@@ -75,7 +77,7 @@ static const OptionRow ROWS[] = {
     {OPTION_LOGPROBS, "logprobs", 0, KIND_INTEGER, FIELD(logprobs), FOR_GENERATE, 0, 100, NULL, "the number of alternatives"},
     {OPTION_IDS, "ids", 0, KIND_FLAG, FIELD(ids), FOR_GENERATE | FOR_TOKENIZE, 0, 0, NULL, NULL},
     {OPTION_IDS_FILE, "ids", 0, KIND_TEXT, FIELD(ids_file), FOR_PERPLEXITY, 0, 0, NULL, NULL},
-    {OPTION_SPECIAL, "special", 0, KIND_FLAG, FIELD(special), FOR_GENERATE | FOR_TOKENIZE | FOR_PERPLEXITY, 0, 0, NULL, NULL},
+    {OPTION_SPECIAL, "special", 0, KIND_FLAG, FIELD(special), FOR_GENERATE | FOR_TOKENIZE | FOR_PERPLEXITY | FOR_TRACE, 0, 0, NULL, NULL},
     {OPTION_WINDOW, "window", 0, KIND_INTEGER, FIELD(window), FOR_PERPLEXITY, 1, 1 << 22, NULL, NULL},
     {OPTION_STRIDE, "stride", 0, KIND_INTEGER, FIELD(stride), FOR_PERPLEXITY, 1, 1 << 22, NULL, NULL},
     {OPTION_LINES, "lines", 0, KIND_FLAG, FIELD(lines), FOR_TOKENIZE, 0, 0, NULL, NULL},
@@ -91,7 +93,14 @@ static const OptionRow ROWS[] = {
     {OPTION_REPETITIONS, "repetitions", 'r', KIND_INTEGER, FIELD(repetitions), FOR_BENCH, 1, 1000, NULL, NULL},
     {OPTION_ONLY, "only", 0, KIND_CHOICE, FIELD(only), FOR_BENCH, 0, 0, "prefill|decode", NULL},
     {OPTION_NO_LIMITS, "no-limits", 0, KIND_FLAG, FIELD(no_limits), FOR_BENCH, 0, 0, NULL, NULL},
-    {OPTION_JSON, "json", 0, KIND_FLAG, FIELD(json), FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT, 0, 0, NULL, NULL},
+    {OPTION_OUT, "out", 'o', KIND_TEXT, FIELD(out), FOR_TRACE, 0, 0, NULL, NULL},
+    {OPTION_ONLY_NAMES, "only", 0, KIND_TEXTS, FIELD(only_names), FOR_TRACE | FOR_DIFF, 0, 0, NULL, NULL},
+    {OPTION_NEW_TOKENS, "max-tokens", 'n', KIND_INTEGER, FIELD(new_tokens), FOR_TRACE, 0, MANY, NULL,
+     "tokens generated behind the prompt"},
+    {OPTION_ATTENTION, "attention", 0, KIND_FLAG, FIELD(attention), FOR_TRACE, 0, 0, NULL, NULL},
+    {OPTION_BUDGET, "budget", 0, KIND_TEXT, FIELD(budget), FOR_DIFF, 0, 0, NULL, NULL},
+    {OPTION_ALL, "all", 0, KIND_FLAG, FIELD(all), FOR_DIFF, 0, 0, NULL, NULL},
+    {OPTION_JSON, "json", 0, KIND_FLAG, FIELD(json), FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF, 0, 0, NULL, NULL},
     {OPTION_CSV, "csv", 0, KIND_FLAG, FIELD(csv), FOR_BENCH, 0, 0, NULL, NULL},
     {OPTION_MARKDOWN, "markdown", 0, KIND_FLAG, FIELD(markdown), FOR_BENCH, 0, 0, NULL, NULL},
     {OPTION_COLOR, "color", 0, KIND_CHOICE, FIELD(color), ALL_COMMANDS, 0, 0, "auto|always|never", NULL},
@@ -311,7 +320,7 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
     const OptionRow *row = row_of(code, command);
     if (option_given(options, row->id) && row->kind != KIND_TEXTS)
         return error_set(error, ERROR_USAGE, "--%s is given twice", row->name);
-    options->given |= (uint64_t)1 << row->id;
+    options->given[row->id] = true;
     return store(options, row, optarg, error);
 }
 
@@ -326,6 +335,7 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
         if (!take_option(options, code, command, argv, error)) return false;
     if (options->help) return true;
     if (optind < argc) options->model = argv[optind++];
+    if (optind < argc && command == FOR_DIFF) options->other = argv[optind++];
     if (optind < argc)
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the model%s",
                          argv[optind], command & TEXT_COMMANDS ? "; the prompt is -i TEXT" : "");

@@ -21,6 +21,8 @@ typedef enum CommandBit {
     FOR_PERPLEXITY = 8,
     FOR_TOKENIZE = 16,
     FOR_INSPECT = 32,
+    FOR_TRACE = 64,
+    FOR_DIFF = 128,
 } CommandBit;
 
 typedef enum OptionId {
@@ -67,6 +69,12 @@ typedef enum OptionId {
     OPTION_REPETITIONS,
     OPTION_ONLY,
     OPTION_NO_LIMITS,
+    OPTION_OUT,
+    OPTION_ONLY_NAMES,
+    OPTION_NEW_TOKENS,
+    OPTION_ATTENTION,
+    OPTION_BUDGET,
+    OPTION_ALL,
     OPTION_JSON,
     OPTION_CSV,
     OPTION_MARKDOWN,
@@ -94,8 +102,9 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 // Every value has its default; `given` says which were on the command line. Texts are borrowed from
 // argv.
 typedef struct Options {
-    uint64_t given; // bit OptionId
+    bool given[OPTION_COUNT];
     const char *model;
+    const char *other; // diff: the second file
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
     TextList stops;
@@ -114,13 +123,18 @@ typedef struct Options {
     int64_t gen, repetitions;
     int only; // BenchOnly
     bool no_limits;
+
+    const char *out, *budget;
+    TextList only_names;
+    int64_t new_tokens;
+    bool attention, all;
 } Options;
 
 // Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error);
 
 static inline bool option_given(const Options *options, OptionId id) {
-    return options->given >> id & 1;
+    return options->given[id];
 }
 
 // A decimal integer or number that is the whole text; false where it is not.
