@@ -20,6 +20,7 @@ bool tokenize_command(const Options *options, Error *error);
 bool inspect_command(const Options *options, Error *error);
 bool trace_command(const Options *options, Error *error);
 bool diff_command(const Options *options, Error *error);
+bool selftest_command(const Options *options, Error *error);
 
 // Looks a word up among the names; NULL: it is none.
 const Command *command_find(const char *name);

@@ -23,6 +23,7 @@ typedef enum CommandBit {
     FOR_INSPECT = 32,
     FOR_TRACE = 64,
     FOR_DIFF = 128,
+    FOR_SELFTEST = 4096,
 } CommandBit;
 
 typedef enum OptionId {

@@ -22,6 +22,7 @@ Test(streams, output_that_cannot_be_written_is_exit_4) {
         "perplexity $MODEL -f Makefile --window 64",
         "tokenize $MODEL -i x",
         "inspect $MODEL",
+        "selftest $MODEL",
         "--help",
         "--limits",
     };
@@ -276,6 +277,7 @@ Test(streams, every_command_runs_on_a_tiny_file) {
         "bench|%s|--no-limits|-r|1|--gen|4|--pp|8|-q%s",
         "tokenize|%s|-i|abab%s",
         "inspect|%s%s",
+        "selftest|%s%s",
         "chat|%s|--template|llama2|-i|ab|--max-tokens|4|-q%s",
     };
     size_t size = 0;
