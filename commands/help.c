@@ -103,21 +103,21 @@ static const char INSPECT_HELP[] =
     "  -z, --tokenizer FILE   --json   -v, --verbose (the template's text)\n";
 
 static const char SELFTEST_HELP[] =
-    "run selftest MODEL [options]                    identities proved on your own file\n"
+    "run selftest MODEL [options]                    identities, on your own file\n"
     "    ./run selftest models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "\n"
     "Computes in two ways, with the model's own weights, what ought to be the same:\n"
     "with and without the cache, a prompt at once and token by token, in company and\n"
     "alone, with 1, 2, 3 and 7 threads, RoPE of halves and of neighbours ... A line\n"
-    "each: held or FAILED, \"same bits\" or the largest difference beside its bound, how\n"
-    "many values were compared, the time. What a model does not have does not apply,\n"
-    "and does not count. Exit status 0: all held; 1: one failed.\n"
+    "each: held or FAILED, \"same bits\" or the largest difference beside its bound,\n"
+    "how many values were compared, the time. What a model does not have does not\n"
+    "apply, and does not count. Exit status 0: all held; 1: one failed.\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403,407,261   at least 4\n"
     "                        tokens (default: a text of 24; ids where there is no\n"
     "                        tokenizer). A long one reaches sliding windows.\n"
-    "      --json            one object: checks (check, name, result, reason, same_bits,\n"
-    "                        largest_difference, bound, values, layer, position,\n"
-    "                        seconds), held, failed, does_not_apply\n"
+    "      --json            one object: checks (check, name, result, reason,\n"
+    "                        same_bits, largest_difference, bound, values, layer,\n"
+    "                        position, seconds), held, failed, does_not_apply\n"
     "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
     "  -q, --quiet           no progress bar\n";
 

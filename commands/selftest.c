@@ -51,13 +51,14 @@ static const char DEFAULT_TEXT[] =
     "said: it reads every word you gave it, and then it guesses the next one.";
 
 // A text where the model can read, else ids from a generator that always begins the same.
-static bool default_prompt(IdList *ids, Session *s, size_t room, Error *error) {
+static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *error) {
     size_t wanted = room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
+    Options options = *s->options;
+    Session with_text = *s;
+    options.prompt = DEFAULT_TEXT;
+    with_text.options = &options;
     Error unreadable = {0};
-    if (s->tokenizer &&
-        tokenizer_encode(s->tokenizer, ids, DEFAULT_TEXT, strlen(DEFAULT_TEXT), false,
-                         &unreadable) &&
-        ids->count >= wanted) {
+    if (prompt_encode(ids, &with_text, &unreadable) && ids->count >= wanted) {
         ids->count = wanted;
         return true;
     }
