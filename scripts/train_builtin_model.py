@@ -1,0 +1,428 @@
+#!/usr/bin/env python3
+"""Trains the model that is built into limpid, on a CPU or a GPU: text in, a Hugging Face folder out.
+
+    python3 -m venv v && v/bin/pip install torch sentencepiece safetensors numpy
+    v/bin/python scripts/train_builtin_model.py --text stories.txt --sampled 'sampled_*.txt' --out DIR
+
+The architecture is nanochat's of October 2025: an RMS norm after the embedding, rotary positions,
+then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
+Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
+
+--text     real stories, each followed by <|endoftext|>: seen many times, split into pieces in another
+           way each time (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
+--sampled  stories told by another model (scripts/sample_stories): seen behind the token <sampled>, so
+           that the model learns from them and yet knows which text is real
+--out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
+           model/: config.json and model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
+
+The length is --steps (the same numbers every time), or --minutes by the clock, whatever share of the
+machine the run gets: the learning rate then follows the time that is left.
+"""
+import argparse
+import csv
+import glob
+import json
+import math
+import os
+import random
+import re
+import time
+
+import numpy as np
+import sentencepiece
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional as F
+
+UNK, BOS, EOS, SAMPLED = range(4)
+HEAD_DIM, CAP, THETA, CONTEXT = 32, 15.0, 10000.0, 512
+DEV_STORIES = 60  # of --text, held back: the loss that log.csv shows beside the training loss
+WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
+REAL_SHARE = (0.4, 0.8)  # of the rows, at the beginning and at the end
+DROPOUT_UNTIL = 0.8  # BPE dropout ends here: the rest is split as it will be in use
+DROPOUT = 0.1
+
+
+# ---- text ----
+
+def tidy(story):
+    """One story in plain ASCII, a blank line between its paragraphs; None where that cannot be."""
+    for fancy, plain in (("\u201c", '"'), ("\u201d", '"'), ("\u2018", "'"), ("\u2019", "'"),
+                         ("\u2013", "-"), ("\u2014", "-"), ("\u2026", "...")):
+        story = story.replace(fancy, plain)
+    story = re.sub(r"[ \t]*\n\s*", "\n\n", re.sub(r"[ \t]+", " ", story).strip())
+    return story if story.isascii() and story.isprintable() | ("\n" in story) else None
+
+
+def read_stories(pattern):
+    text = "".join(open(path, encoding="utf-8", errors="replace").read()
+                   for path in sorted(glob.glob(pattern)))
+    stories = map(tidy, re.split(r"<\|endoftext\|>|<\|cut\|>", text))
+    return [story for story in stories if story]
+
+
+def words(story):
+    return re.findall(r"[A-Za-z]+", story)
+
+
+def keep_good(sampled, known):
+    """Of sampled stories those with known words only, long enough, without a sentence said thrice."""
+    def good(story):
+        sentences = re.split(r"(?<=[.!?])\s", story)
+        return (len(story) >= 200 and all(word in known for word in words(story))
+                and max(map(sentences.count, sentences)) < 3)
+    return [story for story in sampled if good(story)]
+
+
+def train_tokenizer(stories, prefix, vocab_size):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(stories), model_prefix=prefix, model_type="bpe", vocab_size=vocab_size,
+        byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, split_digits=True, max_sentence_length=65536,
+        control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
+
+
+class Rows:
+    """Rows of CONTEXT + 1 ids, without end: stories in a new order each time round."""
+
+    def __init__(self, make_round, seed):
+        self.make_round, self.random, self.ids = make_round, random.Random(seed), np.zeros(0, np.int32)
+        self.rounds = 0
+
+    def next(self):
+        while len(self.ids) <= CONTEXT:
+            self.ids = np.concatenate([self.ids, self.make_round(self.random)])
+            self.rounds += 1
+        row, self.ids = self.ids[:CONTEXT + 1], self.ids[CONTEXT:]
+        return row
+
+
+class Text:
+    def __init__(self, args):
+        real = read_stories(args.text)
+        random.Random(args.seed).shuffle(real)
+        self.dev, self.real = real[:DEV_STORIES], real[DEV_STORIES:]
+        known = {word for story in self.real for word in words(story)}
+        sampled = keep_good(read_stories(args.sampled), known) if args.sampled else []
+        path = os.path.join(args.out, "model", "tokenizer")
+        if not os.path.exists(path + ".model"):
+            train_tokenizer(self.real, path, args.vocab)
+            os.remove(path + ".vocab")
+        self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
+        self.dropout = DROPOUT
+        self.sampled = [np.array(ids, np.int32) for ids in self.pieces.encode(sampled)]
+        self.alone = Rows(lambda r: self.real_round(r, [BOS], [EOS]), args.seed)
+        self.joined = Rows(lambda r: self.real_round(r, [], "\n\n"), args.seed + 1)
+        self.told = Rows(self.sampled_round, args.seed + 2)
+        print(f"{len(self.real)} real stories, {sum(map(len, self.real)) / 1e6:.2f} MB; "
+              f"{len(sampled)} sampled, {sum(map(len, sampled)) / 1e6:.2f} MB", flush=True)
+
+    def real_round(self, generator, before, after):
+        sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
+        out = []
+        for story in generator.sample(self.real, len(self.real)):
+            joined = story + after if isinstance(after, str) else story
+            ids = self.pieces.encode(joined, enable_sampling=self.dropout > 0, alpha=self.dropout,
+                                     nbest_size=-1)
+            out += before + ids + (after if isinstance(after, list) else [])
+        return np.array(out, np.int32)
+
+    def sampled_round(self, generator):
+        tag = np.array([SAMPLED], np.int32)
+        return np.concatenate([part for ids in generator.sample(self.sampled, len(self.sampled))
+                               for part in (tag, ids)])
+
+    def batch(self, n_rows, share_done, generator):
+        share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
+        self.dropout = DROPOUT if share_done < DROPOUT_UNTIL else 0
+        rows = []
+        for _ in range(n_rows):
+            real = not self.sampled or generator.random() < share
+            source = generator.choice([self.alone, self.joined]) if real else self.told
+            row = source.next()
+            if source is self.told:  # it may begin in the middle of a story
+                row = np.concatenate([[SAMPLED], row[:-1]])
+            rows.append(row)
+        return torch.from_numpy(np.stack(rows).astype(np.int64))
+
+    def dev_text(self):
+        text = "\n\n".join(self.dev)
+        return self.pieces.encode(text), len(text.encode())
+
+
+# ---- the model ----
+
+def norm(x):
+    return F.rms_norm(x, (x.shape[-1],), eps=1e-6)
+
+
+class Layer(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.heads, self.kv_heads = shape["heads"], shape["kv_heads"]
+        dim, hidden, q_dim = shape["dim"], shape["hidden"], self.heads * HEAD_DIM
+        self.qkv = nn.Linear(dim, q_dim + 2 * self.kv_heads * HEAD_DIM, bias=False)
+        self.o = nn.Linear(q_dim, dim, bias=False)
+        self.up = nn.Linear(dim, hidden, bias=False)
+        self.down = nn.Linear(hidden, dim, bias=False)
+        for matrix in (self.qkv, self.up):
+            nn.init.uniform_(matrix.weight, -math.sqrt(3 / dim), math.sqrt(3 / dim))
+        for matrix in (self.o, self.down):  # at first a layer adds nothing
+            nn.init.zeros_(matrix.weight)
+
+    def forward(self, x, cos, sin):
+        n, length, _ = x.shape
+        qkv = self.qkv(norm(x)).view(n, length, -1, HEAD_DIM)
+        qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], 2)
+        a, b = qk.chunk(2, -1)  # as transformers' NanoChat turns them
+        qk = norm(torch.cat([a * cos + b * sin, b * cos - a * sin], -1))
+        q, k = qk.split([self.heads, self.kv_heads], 2)
+        group = self.heads // self.kv_heads
+        k, v = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
+        out = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2),
+                                             v.transpose(1, 2).to(q.dtype), is_causal=True)
+        x = x + self.o(out.transpose(1, 2).reshape(n, length, -1))
+        return x + self.down(F.relu(self.up(norm(x))).square())
+
+
+class Model(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.embedding = nn.Embedding(shape["vocab"], shape["dim"])
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape["layers"]))
+        self.head = nn.Linear(shape["dim"], shape["vocab"], bias=False)
+        nn.init.normal_(self.head.weight, std=0.001)
+        angles = torch.outer(torch.arange(CONTEXT).float(),
+                             THETA ** (-torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
+        self.register_buffer("cos", angles.cos()[None, :, None], persistent=False)
+        self.register_buffer("sin", angles.sin()[None, :, None], persistent=False)
+
+    def forward(self, ids, targets):
+        """Mean loss in nats; targets of -100 do not count."""
+        length = ids.shape[1]
+        x = norm(self.embedding(ids))
+        for layer in self.layers:
+            x = layer(x, self.cos[:, :length], self.sin[:, :length])
+        logits = CAP * torch.tanh(self.head(norm(x)).float() / CAP)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+
+def bits_per_byte(model, ids, n_bytes, device):
+    """As `run perplexity` counts: windows side by side, every token but the first scored once."""
+    ids = ids + [-100] * (-len(ids) % CONTEXT)
+    rows = torch.tensor(ids).view(-1, CONTEXT)
+    targets = torch.cat([rows.flatten()[1:], torch.tensor([-100])]).view(-1, CONTEXT)
+    total = 0.0
+    with torch.no_grad():
+        for row, target in zip(rows, targets):
+            loss = model(row.clamp(min=0)[None].to(device), target[None].to(device))
+            total += float(loss) * int((target >= 0).sum())
+    return total / math.log(2) / n_bytes
+
+
+# ---- learning ----
+
+def orthogonal(g):
+    """The orthogonal matrix nearest to g, by five Newton-Schulz steps."""
+    x = g.bfloat16() if g.is_cuda else g
+    x = x.T if g.shape[0] > g.shape[1] else x
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return (x.T if g.shape[0] > g.shape[1] else x).to(g.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.1):
+        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                mean = state.setdefault("mean", torch.zeros_like(p))
+                mean.lerp_(p.grad, 1 - group["momentum"])
+                update = orthogonal(p.grad.lerp(mean, group["momentum"]))
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(update, alpha=-group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def make_optimizers(model, rate):
+    matrices = [p for p in model.layers.parameters()]
+    adam = torch.optim.AdamW([dict(params=[model.embedding.weight], lr=0.05 * rate),
+                              dict(params=[model.head.weight], lr=0.005 * rate)],
+                             betas=(0.8, 0.95), eps=1e-10, weight_decay=0.01, foreach=False)
+    optimizers = [Muon(matrices, lr=0.02 * rate), adam]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["full_lr"] = group["lr"]
+    return optimizers
+
+
+def set_rate(optimizers, step, done):
+    """done: the share of the run that is over, 0 to 1."""
+    factor = min(1, (step + 1) / WARMUP_STEPS, (1 - done) / (1 - DECAY_FROM))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["full_lr"] * max(factor, 0)
+
+
+class Run:
+    """What a checkpoint holds, and how far the run is."""
+
+    def __init__(self, args, shape):
+        self.args, self.device = args, "cuda" if torch.cuda.is_available() else "cpu"
+        torch.manual_seed(args.seed)
+        self.text = Text(args)
+        self.model = Model(shape).to(self.device)
+        self.optimizers = make_optimizers(self.model, args.rate)
+        self.random = random.Random(args.seed)
+        self.step, self.seconds = 0, 0.0
+        self.path = os.path.join(args.out, "checkpoint.pt")
+        if os.path.exists(self.path):
+            self.load()
+        self.compiled = torch.compile(self.model, dynamic=False) if args.compile else self.model
+        self.started = time.monotonic() - self.seconds
+
+    def load(self):
+        saved = torch.load(self.path, weights_only=False)
+        self.model.load_state_dict(saved["model"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"]):
+            optimizer.load_state_dict(state)
+        self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
+        for name in ("alone", "joined", "told"):
+            rows = getattr(self.text, name)
+            rows.random, rows.ids, rows.rounds = saved[name]
+        print(f"goes on after step {self.step}", flush=True)
+
+    def save(self):
+        rows = {name: (r.random, r.ids, r.rounds) for name in ("alone", "joined", "told")
+                for r in [getattr(self.text, name)]}
+        torch.save({"model": self.model.state_dict(), "step": self.step, "random": self.random,
+                    "optimizers": [o.state_dict() for o in self.optimizers],
+                    "seconds": self.elapsed(), **rows}, self.path + ".new")
+        os.replace(self.path + ".new", self.path)
+
+    def elapsed(self):
+        return time.monotonic() - self.started
+
+    def done(self):
+        if self.args.minutes:
+            return min(1, self.elapsed() / 60 / self.args.minutes)
+        return self.step / self.args.steps
+
+    def learn(self, batch):
+        ids, targets = batch[:, :-1], batch[:, 1:].clone()
+        targets[(targets == BOS) | (targets == SAMPLED)] = -100  # what begins a story is given
+        with torch.autocast(self.device, torch.bfloat16):
+            loss = self.compiled(ids.to(self.device).contiguous(), targets.to(self.device))
+        loss.backward()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return float(loss.detach())
+
+    def report(self, loss, ids_per_step):
+        ids, n_bytes = self.text.dev_text()
+        dev = bits_per_byte(self.model, ids, n_bytes, self.device)
+        spent, done = self.elapsed(), self.done()
+        left = spent * (1 - done) / done if done > 0 else math.nan
+        row = [self.step, self.step * ids_per_step, round(spent), round(loss, 4), round(dev, 4)]
+        log = os.path.join(self.args.out, "log.csv")
+        new = not os.path.exists(log)
+        with open(log, "a", newline="") as file:
+            writer = csv.writer(file)
+            if new:
+                writer.writerow(["step", "tokens", "seconds", "train_nats", "dev_bits_per_byte"])
+            writer.writerow(row)
+        rounds = self.text.alone.rounds + self.text.joined.rounds
+        print(f"step {self.step}, {row[1] / 1e6:.2f} M tokens: loss {loss:.3f} nats, held-back text "
+              f"{dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
+              f"{left / 60:.1f} left", flush=True)
+
+    def train(self):
+        mean, ids_per_step = None, self.args.rows * CONTEXT
+        while (done := self.done()) < 1:
+            set_rate(self.optimizers, self.step, done)
+            loss = self.learn(self.text.batch(self.args.rows, done, self.random))
+            mean = loss if mean is None else 0.95 * mean + 0.05 * loss
+            self.step += 1
+            if self.step % self.args.report == 0:
+                self.report(mean, ids_per_step)
+                self.save()
+        self.report(mean, ids_per_step)
+        self.save()
+
+
+# ---- the folder that comes out ----
+
+def hugging_face_tensors(model, shape):
+    state, out = model.state_dict(), {}
+    parts = [shape["heads"] * HEAD_DIM] + 2 * [shape["kv_heads"] * HEAD_DIM]
+    for i in range(shape["layers"]):
+        layer, name = f"layers.{i}.", f"model.layers.{i}."
+        for part, matrix in zip("qkv", state[layer + "qkv.weight"].split(parts)):
+            out[f"{name}self_attn.{part}_proj.weight"] = matrix
+        out[name + "self_attn.o_proj.weight"] = state[layer + "o.weight"]
+        out[name + "mlp.fc1.weight"] = state[layer + "up.weight"]
+        out[name + "mlp.fc2.weight"] = state[layer + "down.weight"]
+    out["model.embed_tokens.weight"] = state["embedding.weight"]
+    out["lm_head.weight"] = state["head.weight"]
+    return {name: tensor.float().cpu().contiguous() for name, tensor in out.items()}
+
+
+def write_folder(folder, model, shape):
+    save_file(hugging_face_tensors(model, shape), os.path.join(folder, "model.safetensors"),
+              metadata={"format": "pt"})
+    config = {
+        "architectures": ["NanoChatForCausalLM"], "model_type": "nanochat", "dtype": "float32",
+        "vocab_size": shape["vocab"], "hidden_size": shape["dim"],
+        "intermediate_size": shape["hidden"], "num_hidden_layers": shape["layers"],
+        "num_attention_heads": shape["heads"], "num_key_value_heads": shape["kv_heads"],
+        "head_dim": HEAD_DIM, "max_position_embeddings": CONTEXT, "hidden_act": "relu2",
+        "rms_norm_eps": 1e-6, "final_logit_softcapping": CAP, "attention_bias": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
+        "tie_word_embeddings": False, "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": EOS}
+    generation = {"bos_token_id": BOS, "eos_token_id": EOS, "do_sample": True, "temperature": 0.8}
+    for name, content in (("config.json", config), ("generation_config.json", generation)):
+        with open(os.path.join(folder, name), "w") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--text", required=True)
+    p.add_argument("--sampled", help="a pattern of files")
+    p.add_argument("--out", required=True)
+    p.add_argument("--steps", type=int, default=3000)
+    p.add_argument("--minutes", type=float, help="instead of --steps")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--rows", type=int, default=12, help="of 512 tokens, in a step")
+    p.add_argument("--rate", type=float, default=1.0, help="times the usual learning rates")
+    p.add_argument("--report", type=int, default=50, help="steps between lines of log.csv")
+    p.add_argument("--no-compile", dest="compile", action="store_false")
+    for name, value in (("vocab", 2048), ("dim", 192), ("layers", 6), ("heads", 6), ("kv-heads", 2),
+                        ("hidden", 768)):
+        p.add_argument("--" + name, type=int, default=value)
+    return p.parse_args()
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(args.threads)
+    os.makedirs(os.path.join(args.out, "model"), exist_ok=True)
+    shape = {name: getattr(args, name) for name in
+             ("vocab", "dim", "layers", "heads", "kv_heads", "hidden")}
+    run = Run(args, shape)
+    print(f"{sum(p.numel() for p in run.model.parameters()) / 1e6:.2f} million parameters", flush=True)
+    run.train()
+    write_folder(os.path.join(args.out, "model"), run.model, shape)
+
+
+if __name__ == "__main__":
+    main()
