@@ -133,7 +133,7 @@ static const TensorName GGUF_DECODER[] = {
     {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"output.weight", OPTIONAL, {ROLE_HEAD}},
     {"rope_freqs.weight", OPTIONAL, {ROLE_ROPE_DIVISORS}},
-    {"blk.#.attn_qkv.weight", OPTIONAL, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"blk.#.attn_qkv.weight", ALTERNATIVE, {ROLE_WQ, ROLE_WK, ROLE_WV}},
     {"blk.#.attn_q.weight", REQUIRED, {ROLE_WQ}},
     {"blk.#.attn_k.weight", REQUIRED, {ROLE_WK}},
     {"blk.#.attn_v.weight", REQUIRED, {ROLE_WV}},
@@ -198,7 +198,7 @@ static const TensorName GGUF_GPT2[] = {
 };
 
 static const TensorName GGUF_OPTIONAL_BIASES[] = {
-    {"blk.#.attn_qkv.bias", OPTIONAL, {ROLE_BQ, ROLE_BK, ROLE_BV}},
+    {"blk.#.attn_qkv.bias", ALTERNATIVE, {ROLE_BQ, ROLE_BK, ROLE_BV}},
     {"blk.#.attn_q.bias", OPTIONAL, {ROLE_BQ}},
     {"blk.#.attn_k.bias", OPTIONAL, {ROLE_BK}},
     {"blk.#.attn_v.bias", OPTIONAL, {ROLE_BV}},
@@ -207,7 +207,7 @@ static const TensorName GGUF_OPTIONAL_BIASES[] = {
 };
 
 static const TensorName GGUF_QKV_BIASES[] = {
-    {"blk.#.attn_qkv.bias", OPTIONAL, {ROLE_BQ, ROLE_BK, ROLE_BV}},
+    {"blk.#.attn_qkv.bias", ALTERNATIVE, {ROLE_BQ, ROLE_BK, ROLE_BV}},
     {"blk.#.attn_q.bias", REQUIRED, {ROLE_BQ}},
     {"blk.#.attn_k.bias", REQUIRED, {ROLE_BK}},
     {"blk.#.attn_v.bias", REQUIRED, {ROLE_BV}},
@@ -217,6 +217,19 @@ static const TensorName GGUF_QKV_BIASES[] = {
 static const TensorName GGUF_QK_NORMS[] = {
     {"blk.#.attn_q_norm.weight", REQUIRED, {ROLE_Q_NORM}},
     {"blk.#.attn_k_norm.weight", REQUIRED, {ROLE_K_NORM}},
+    {0},
+};
+
+// nanochat: an architecture name of limpid's own, described in docs/gguf-nanochat.md.
+static const TensorName GGUF_NANOCHAT[] = {
+    {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"output.weight", OPTIONAL, {ROLE_HEAD}},
+    {"blk.#.attn_q.weight", REQUIRED, {ROLE_WQ}},
+    {"blk.#.attn_k.weight", REQUIRED, {ROLE_WK}},
+    {"blk.#.attn_v.weight", REQUIRED, {ROLE_WV}},
+    {"blk.#.attn_output.weight", REQUIRED, {ROLE_WO}},
+    {"blk.#.ffn_up.weight", REQUIRED, {ROLE_W_UP}},
+    {"blk.#.ffn_down.weight", REQUIRED, {ROLE_W_DOWN}},
     {0},
 };
 
@@ -303,6 +316,7 @@ static const Family FAMILIES[] = {
                                   HF_QK_NORMS},
                     [NAMES_GGUF] = {GGUF_DECODER, GGUF_POST_NORMS, GGUF_OPTIONAL_BIASES,
                                     GGUF_QK_NORMS}},
+        .own_head = {[NAMES_GGUF] = true},
         .norm = NORM_RMS,
         .qk_norm = QK_NORM_FULL_WIDTH,
         .activation = ACTIVATION_SILU,
@@ -339,10 +353,11 @@ static const Family FAMILIES[] = {
     },
     {
         .name = "nanochat", // of October 2025; what came later has tensors that are not here
-        .called = {[NAMES_HF] = "nanochat"},
+        .called = {[NAMES_HF] = "nanochat", [NAMES_GGUF] = "nanochat"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
         .tensors = {[NAMES_HF] = {HF_DECODER, HF_PLAIN_FFN, HF_OPTIONAL_BIASES,
-                                  HF_WEIGHTLESS_NORMS}},
+                                  HF_WEIGHTLESS_NORMS},
+                    [NAMES_GGUF] = {GGUF_NANOCHAT, GGUF_OPTIONAL_BIASES}},
         .ones = {ROLE_EMBEDDING_NORM, ROLE_FINAL_NORM, ROLE_ATT_NORM, ROLE_FFN_NORM, ROLE_Q_NORM,
                  ROLE_K_NORM},
         .complete = true,
@@ -362,6 +377,10 @@ const Family *family_find(Naming naming, const char *name, Error *error) {
     }
     error_set(error, ERROR_FILE, "unsupported architecture \"%.100s\"", name);
     return NULL;
+}
+
+bool family_needs_head(const Family *family, Naming naming) {
+    return family->own_head[naming];
 }
 
 void family_defaults(const Family *family, Config *config) {

@@ -20,6 +20,9 @@ const Family *family_find(Naming naming, const char *name, Error *error);
 // and so on. Numbers that files give (sizes, eps, theta) are not touched.
 void family_defaults(const Family *family, Config *config);
 
+// Whether such files must have the head as a tensor of its own, even where it is the embedding.
+bool family_needs_head(const Family *family, Naming naming);
+
 // Fills checkpoint->weights from the plan by the family's row for checkpoint->naming: every role
 // found, of the type its use allows, its shape equal to the one that config gives. Norms and biases
 // are copied to float32. Lists the tensors that nobody uses.

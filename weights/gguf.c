@@ -261,6 +261,7 @@ bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
     if (!g.architecture) return false;
     c->family = family_find(NAMES_GGUF, g.architecture, error);
     if (!c->family) return false;
+    c->head_required = family_needs_head(c->family, NAMES_GGUF);
     if (!header.n_tensors)
         return error_set(error, ERROR_FILE, "no tensors: this file holds a vocabulary alone");
     return read_tensors(&g, &in, header.n_tensors, error) && gguf_read_vocabulary(&g, error) &&

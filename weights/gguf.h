@@ -66,3 +66,10 @@ bool gguf_read_config(const Gguf *gguf, Error *error);
 // What an architecture implies or has keys of its own for: windows, local and missing rope, scales.
 // Part of gguf_read_config, after the sizes and the rope. gguf_families.c
 bool gguf_read_family(const Gguf *gguf, Error *error);
+
+// What no key says, for reader and writer alike (gguf_families.c): the scale of the embedding and
+// the layers without rope, into `config`, which has its sizes; which layers have the window (false:
+// all of those that the model has, no key can choose); what longrope multiplies cos and sin by.
+void gguf_implied(const char *architecture, Config *config);
+bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
+float gguf_longrope_factor(const RopeConfig *rope);

@@ -12,14 +12,13 @@ typedef struct Implied {
     bool scaled_embedding;  // times sqrt(dim)
     bool longrope;          // may come with rope_factors_long and _short
     int rope_less_interval; // every n-th layer does not rotate
-    bool untied;            // output.weight must be there
     int narrow_layers;      // with so many layers scores are scaled by (dim / n_heads)^-1/2
     const char *no_window;  // with a window it is the model named here
 } Implied;
 
 static const Implied TABLE[] = {
     {.architecture = "gemma3", .pattern = 6, .scaled_embedding = true, .narrow_layers = 62},
-    {.architecture = "olmo2", .untied = true, .no_window = "OLMo 3"},
+    {.architecture = "olmo2", .no_window = "OLMo 3"},
     {.architecture = "phi3", .longrope = true},
     {.architecture = "smollm3", .rope_less_interval = 4},
     {0},
@@ -113,18 +112,46 @@ static bool read_longrope(const Gguf *g, Config *c, const Implied *implied, Erro
     if (rope->scaling != ROPE_PLAIN)
         return error_set(error, ERROR_FILE, "longrope factors beside another rope scaling");
     rope->scaling = ROPE_LONGROPE; // config_finish asks for both lists
-    return gguf_f32(g, ".rope.scaling.attn_factor", false, &rope->attention_factor, error);
+    if (!gguf_f32(g, ".rope.scaling.attn_factor", false, &rope->attention_factor, error))
+        return false;
+    // The formula's value, rounded, is the formula: the same bits as from a config.json.
+    RopeConfig formula = *rope;
+    if (rope->original_max_seq_len < 1) return true; // config_finish will refuse it
+    formula.factor = (float)c->max_seq_len / (float)rope->original_max_seq_len;
+    if (rope->attention_factor != gguf_longrope_factor(&formula)) return true;
+    rope->factor = formula.factor;
+    rope->attention_factor = 0.0f;
+    return true;
+}
+
+float gguf_longrope_factor(const RopeConfig *rope) {
+    double factor = (double)rope->factor;
+    if (factor <= 1.0) return 1.0f;
+    return (float)sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
+}
+
+// ---- what is implied ----
+
+void gguf_implied(const char *architecture, Config *c) {
+    const Implied *implied = implied_by(architecture);
+    if (implied->scaled_embedding) c->embedding_scale = sqrtf((float)c->dim);
+    for (int l = 0; implied->rope_less_interval && l < c->n_layers; l++)
+        c->layers[l].no_rope = (l + 1) % implied->rope_less_interval == 0;
+}
+
+bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides) {
+    int pattern = implied_by(architecture)->pattern;
+    for (int l = 0; l < n_layers; l++)
+        slides[l] = !pattern || (l + 1) % pattern != 0;
+    return pattern != 0;
 }
 
 bool gguf_read_family(const Gguf *g, Error *error) {
     Config *c = &g->checkpoint->config;
     const Implied *implied = implied_by(g->architecture);
     if (!read_windows(g, c, implied, error) || !read_longrope(g, c, implied, error)) return false;
-    if (implied->scaled_embedding) c->embedding_scale = sqrtf((float)c->dim);
+    gguf_implied(g->architecture, c);
     if (implied->narrow_layers == c->n_layers && c->attention_scale == 0.0f && c->n_heads > 0)
         c->attention_scale = (float)(1.0 / sqrt((double)c->dim / c->n_heads));
-    for (int l = 0; implied->rope_less_interval && l < c->n_layers; l++)
-        c->layers[l].no_rope = (l + 1) % implied->rope_less_interval == 0;
-    if (implied->untied) g->checkpoint->head_required = true;
     return true;
 }

@@ -3,6 +3,7 @@
 #include "weights/roles.h"
 #include "weights/container.h"
 #include "weights/quant.h"
+#include "weights/rope_divisors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -123,6 +124,24 @@ static bool role_filled(const Pass *pass, Role role) {
     const void *field = role_field(pass, role);
     return is_vector(role) ? *(const float *const *)field != NULL
                            : ((const Matrix *)field)->data != NULL;
+}
+
+RoleView role_view(const Checkpoint *c, Role role, int layer) {
+    const RoleInfo *info = &ROLES[role];
+    Pass pass = {.checkpoint = (Checkpoint *)(uintptr_t)c, .layer = layer}; // only looked at
+    RoleView view = {.name = info->name,
+                     .of_layer = info->home == IN_LAYER,
+                     .rotary = info->trait == ROTARY || info->trait == ROTARY_NORM,
+                     .norm = is_norm(role),
+                     .rows = extent(&c->config, info->rows),
+                     .cols = extent(&c->config, info->cols)};
+    const void *field = role_field(&pass, role);
+    if (!role_filled(&pass, role)) return view;
+    if (is_vector(role))
+        view.vector = *(const float *const *)field;
+    else
+        view.matrix = field;
+    return view;
 }
 
 static void shape_text(char *out, size_t size, const uint64_t *shape, uint32_t n_dims) {
@@ -337,5 +356,7 @@ bool families_assign(Checkpoint *c, Error *error) {
     for (int layer = -1; layer < c->config.n_layers; layer++)
         if (!run_pass(&(Pass){c, prefix, layer, error})) return false;
     if (!c->weights.head.data) c->weights.head = c->weights.token_embedding; // tied
-    return divisors_sound(&c->config, error) && list_unused(c, prefix, error);
+    if (!divisors_sound(&c->config, error)) return false;
+    rope_recognise_llama3(&c->config.rope, c->config.rope_dim);
+    return list_unused(c, prefix, error);
 }

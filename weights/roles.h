@@ -2,15 +2,17 @@
 #pragma once
 
 #include "weights/families.h"
+#include "weights/matrix.h"
 #include "weights/role.h"
 
 #include <stdbool.h>
 
 typedef enum Need {
     REQUIRED,
-    OPTIONAL, // absent: the step is left out, or another row brings the role
-    IGNORED,  // known to be of no use, not worth a warning
-    UNSTORED, // no tensor: a module without a weight, here for the names of modules
+    OPTIONAL,    // absent: the step is left out, or another row brings the role
+    ALTERNATIVE, // the same, but another row is what limpid writes
+    IGNORED,     // known to be of no use, not worth a warning
+    UNSTORED,    // no tensor: a module without a weight, here for the names of modules
 } Need;
 
 // One tensor name. '~' stands for the family's prefix, '#' for the layer's number. A tensor with
@@ -34,6 +36,7 @@ struct Family {
     bool norms_less_one[NAMING_COUNT]; // the weight of a norm is what is stored plus 1
     bool turned[NAMING_COUNT];         // matrices of the layers are (cols, rows): y = x W
     Role ones[N_ONES];                 // norms without a weight; ends with ROLE_NONE
+    bool own_head[NAMING_COUNT];       // the head must be there, also where it is the embedding
     bool complete;                     // a tensor that is not in the table means another model
 
     NormKind norm;
@@ -44,6 +47,17 @@ struct Family {
     bool plain_ffn; // no gate
     PositionKind position;
 };
+
+// What a model has for a role, for whoever writes it out again (roles.c).
+typedef struct RoleView {
+    const char *name;    // "layers.#.wq" without its number: "wq"
+    bool of_layer;       // there is one in every layer
+    bool rotary, norm;   // rows follow RoPE's pairing; the weight of a norm
+    size_t rows, cols;   // what the Config asks for; cols 1: a vector
+    const float *vector; // (rows); NULL: the model has none, or it is a matrix
+    const Matrix *matrix;
+} RoleView;
+RoleView role_view(const struct Checkpoint *checkpoint, Role role, int layer);
 
 // ---- names of tensors (tensor_names.c) ----
 

@@ -24,7 +24,7 @@ typedef struct WriteMetadata {
     const char *key, *value; // text; no key twice
 } WriteMetadata;
 
-typedef struct SafetensorsWriter SafetensorsWriter;
+typedef struct TensorWriter SafetensorsWriter;
 
 // Lays out the file and begins it (weights/file_writer.h). Tensors lie in the order given, those
 // with wider elements first, so that each begins at a multiple of its element's size. Nothing of

@@ -1,28 +1,13 @@
 // The safetensors writer: its header stands drawn in safetensors.h.
-#include "weights/arena.h"
-#include "weights/buffer.h"
 #include "weights/bytes.h"
-#include "weights/file_writer.h"
 #include "weights/limits.h"
 #include "weights/names.h"
+#include "weights/tensor_writer.h"
 #include "weights/write.h"
 
 #include "utf8.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-typedef struct Placed {
-    const char *name;
-    uint64_t begin, bytes, written; // begin: in the file
-} Placed;
-
-struct SafetensorsWriter {
-    Arena arena;
-    FileWriter *file;
-    Placed *tensors; // (n)
-    size_t n;
-};
 
 // Elements that a writer here makes; widest first, which is the order in the file.
 static const struct {
@@ -64,7 +49,7 @@ static bool measure(const WriteTensor *tensor, uint64_t *bytes, Error *error) {
 }
 
 // Sets begin, counted from the first byte after the header, and in *total what all come to.
-static bool place(SafetensorsWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
+static bool place(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
     *total = 0;
     for (uint64_t width = WIDEST; width; width--) {
         for (size_t i = 0; i < w->n; i++) {
@@ -77,21 +62,17 @@ static bool place(SafetensorsWriter *w, const WriteTensor *tensors, uint64_t *to
     return true;
 }
 
-static bool plan(SafetensorsWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
+static bool plan(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
     NameIndex index;
     Error twice = {0};
-    w->tensors = arena_alloc(&w->arena, w->n, sizeof *w->tensors, error);
-    NameEntry *entries = w->tensors ? arena_alloc(&w->arena, w->n, sizeof *entries, error) : NULL;
+    NameEntry *entries = arena_alloc(&w->arena, w->n, sizeof *entries, error);
     if (!entries) return false;
-    if (w->n > LIMIT_TENSORS)
-        return error_set(error, ERROR_USAGE, "%zu tensors in one file (at most %d)", w->n,
-                         LIMIT_TENSORS);
     for (size_t i = 0; i < w->n; i++) {
-        size_t length = strlen(tensors[i].name);
-        if (!measure(&tensors[i], &w->tensors[i].bytes, error)) return false;
-        w->tensors[i].name = arena_text(&w->arena, tensors[i].name, length, error);
-        if (!w->tensors[i].name) return false;
-        entries[i] = (NameEntry){{w->tensors[i].name, length}, (uint32_t)i};
+        if (!measure(&tensors[i], &w->tensors[i].bytes, error) ||
+            !tensor_writer_name(w, i, tensors[i].name, error))
+            return false;
+        const char *name = w->tensors[i].name;
+        entries[i] = (NameEntry){{name, strlen(name)}, (uint32_t)i};
     }
     if (!names_index(&index, entries, w->n, "tensor", &twice))
         return error_set(error, ERROR_USAGE, "%s", twice.message);
@@ -100,7 +81,7 @@ static bool plan(SafetensorsWriter *w, const WriteTensor *tensors, uint64_t *tot
 
 // ---- the header ----
 
-static void describe(Buffer *json, const WriteTensor *tensor, const Placed *placed) {
+static void describe(Buffer *json, const WriteTensor *tensor, const PlacedTensor *placed) {
     buffer_quote(json, tensor->name, strlen(tensor->name));
     buffer_print(json, ":{\"dtype\":\"%s\",\"shape\":[", tensor->type);
     for (uint32_t i = 0; i < tensor->rank; i++)
@@ -111,7 +92,7 @@ static void describe(Buffer *json, const WriteTensor *tensor, const Placed *plac
 
 // The length, the JSON, and spaces up to a multiple of 8. Readers expect members in the order of
 // the data.
-static void write_header(Buffer *out, const SafetensorsWriter *w, const WriteTensor *tensors,
+static void write_header(Buffer *out, const TensorWriter *w, const WriteTensor *tensors,
                          const WriteMetadata *metadata, size_t n_metadata) {
     buffer_u64(out, 0);
     buffer_print(out, "{");
@@ -138,69 +119,43 @@ static void write_header(Buffer *out, const SafetensorsWriter *w, const WriteTen
         out->bytes[i] = (uint8_t)((out->size - 8) >> (8 * i));
 }
 
-static bool begin_file(SafetensorsWriter *w, const char *path, const Buffer *header, uint64_t total,
-                       Error *error) {
-    uint64_t size;
-    if (header->failed) return error_set(error, ERROR_MEMORY, "out of memory for the header");
-    if (header->size - 8 > LIMIT_JSON_HEADER || !add_ok(header->size, total, &size))
-        return error_set(error, ERROR_USAGE, "no safetensors file can hold all this");
-    for (size_t i = 0; i < w->n; i++)
-        w->tensors[i].begin += header->size;
-    w->file = file_writer_open(path, size, error);
-    return w->file && file_writer_put(w->file, 0, header->bytes, header->size, error);
+static bool begin(TensorWriter *w, const char *path, const WriteTensor *tensors,
+                  const WriteMetadata *metadata, size_t n_metadata, Error *error) {
+    Buffer header = {0};
+    uint64_t total;
+    if (!plan(w, tensors, &total, error)) return false;
+    write_header(&header, w, tensors, metadata, n_metadata);
+    bool fits = header.failed || header.size - 8 <= LIMIT_JSON_HEADER ||
+                error_set(error, ERROR_USAGE, "a header of %zu bytes (at most %d)", header.size,
+                          LIMIT_JSON_HEADER);
+    bool good = fits && tensor_writer_begin(w, path, &header, total, error);
+    buffer_free(&header);
+    return good;
 }
 
 SafetensorsWriter *safetensors_writer_open(const char *path, const WriteTensor *tensors, size_t n,
                                            const WriteMetadata *metadata, size_t n_metadata,
                                            Error *error) {
-    SafetensorsWriter *w = calloc(1, sizeof *w);
-    uint64_t total;
-    if (!w) {
-        error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", sizeof *w);
+    if (n > LIMIT_TENSORS) {
+        error_set(error, ERROR_USAGE, "%zu tensors in one file (at most %d)", n, LIMIT_TENSORS);
         return NULL;
     }
-    w->n = n;
-    bool good = plan(w, tensors, &total, error);
-    if (good) {
-        Buffer header = {0};
-        write_header(&header, w, tensors, metadata, n_metadata);
-        good = begin_file(w, path, &header, total, error);
-        buffer_free(&header);
-    }
-    if (good) return w;
+    TensorWriter *w = tensor_writer_new(n, error);
+    if (w && begin(w, path, tensors, metadata, n_metadata, error)) return w;
     error_prefix(error, path);
-    safetensors_writer_close(w);
+    tensor_writer_close(w);
     return NULL;
 }
 
-// ---- the data ----
-
 bool safetensors_writer_put(SafetensorsWriter *w, size_t tensor, uint64_t offset, const void *data,
                             uint64_t bytes, Error *error) {
-    if (tensor >= w->n) return error_set(error, ERROR_USAGE, "tensor %zu of %zu", tensor, w->n);
-    Placed *t = &w->tensors[tensor];
-    if (offset > t->bytes || bytes > t->bytes - offset || bytes > t->bytes - t->written)
-        return error_set(error, ERROR_USAGE, "tensor \"%.100s\": more than its %llu bytes", t->name,
-                         (unsigned long long)t->bytes);
-    t->written += bytes;
-    return file_writer_put(w->file, t->begin + offset, data, bytes, error);
+    return tensor_writer_put(w, tensor, offset, data, bytes, error);
 }
 
 bool safetensors_writer_finish(SafetensorsWriter *w, Error *error) {
-    for (size_t i = 0; i < w->n; i++) {
-        const Placed *t = &w->tensors[i];
-        if (t->written == t->bytes) continue;
-        error_set(error, ERROR_USAGE,
-                  "tensor \"%.100s\": %llu of its %llu bytes were never written", t->name,
-                  (unsigned long long)(t->bytes - t->written), (unsigned long long)t->bytes);
-        return error_prefix(error, file_writer_path(w->file));
-    }
-    return file_writer_finish(w->file, error);
+    return tensor_writer_finish(w, error);
 }
 
 void safetensors_writer_close(SafetensorsWriter *w) {
-    if (!w) return;
-    file_writer_close(w->file);
-    arena_free(&w->arena);
-    free(w);
+    tensor_writer_close(w);
 }
