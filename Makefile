@@ -130,7 +130,7 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output: | $(BUILD)/run
+$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity: | $(BUILD)/run
 
 # A library that makes calls fail, for tests/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c

@@ -59,6 +59,10 @@ typedef enum OptionId {
     OPTION_SPECIAL,
     OPTION_WINDOW,
     OPTION_STRIDE,
+    OPTION_WINDOWS,
+    OPTION_SECOND_HALF,
+    OPTION_SAVE_LOGITS,
+    OPTION_KL,
     OPTION_LINES,
     OPTION_PIECES,
     OPTION_BOS,
@@ -118,7 +122,9 @@ typedef struct Options {
     bool ignore_eos, no_cache, ids, special, json, csv, markdown, quiet, verbose, help;
 
     IntegerList threads; // bench: several
-    int64_t window, stride;
+    int64_t window, stride, windows;
+    const char *save_logits, *kl;
+    bool second_half;
     bool lines, pieces, bos, decode;
     IntegerList prompt_lengths, depths, batches;
     int64_t gen, repetitions;

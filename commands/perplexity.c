@@ -1,21 +1,18 @@
-// perplexity: how surprised the model is by a text.
+// perplexity: how surprised the model is by a text, and how far it is from another run's surprise.
 //
 //   nll(t) = -log p(token t | the tokens before it in its window)
 //   perplexity = e^(mean nll), its standard error = perplexity * deviation(nll) / sqrt(count)
 //
-// Windows of `window` tokens begin at 0, stride, 2 stride ...; the one that begins at b predicts
-// tokens b+1 .. b+window, of which it scores those that no earlier window has:
-//
-//   stride = window      |bbbb|          every token but the text's first is scored once
-//                             |bbbb|
-//   stride < window      |bbbb|
-//                           |..bb|       . fed again as context, b scored
+// text_windows.h says what a window is, divergence.h what --kl measures.
 #include "commands/commands.h"
+#include "commands/divergence.h"
 #include "commands/logprobs.h"
 #include "commands/output.h"
 #include "commands/progress.h"
 #include "commands/prompt.h"
+#include "commands/saved_logits.h"
 #include "commands/session.h"
+#include "commands/text_windows.h"
 #include "commands/writer.h"
 
 #include <errno.h>
@@ -24,48 +21,65 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { PIECE_ROWS = 128, DEFAULT_WINDOW = 1024 };
 
 typedef struct Score {
     uint64_t count, top1; // tokens scored; of these the likeliest one
     double sum, sum_squares;
-    uint64_t bytes; // of the text; 0: unknown
+    uint64_t bytes; // of the text where all of it is scored; 0: unknown
 } Score;
 
-typedef struct Plan {
-    size_t window, stride;
-} Plan;
+// A run: what is scored, and where its logits go and come from.
+typedef struct Run {
+    Session session;
+    IdList ids;
+    int32_t bos; // in front of every window with second_half; -1: nothing is
+    TextWindows windows;
+    size_t rows, used;
+    Score score;
+    LogitsWriter writer; // --save-logits
+    SavedLogits saved;   // --kl
+    Divergence divergence;
+} Run;
 
-static bool read_ids(IdList *ids, const Session *s, Error *error) {
-    const Options *o = s->options;
+// ---- the text ----
+
+static bool read_ids(Run *run, Error *error) {
+    const Options *o = run->session.options;
     Text text = {0};
     Options of_file = {.file = o->ids_file};
     bool good = text_read(&text, &of_file, error) &&
-                ids_parse(ids, text.bytes, text.length, o->ids_file, error) &&
-                session_check_ids(s, ids, error);
+                ids_parse(&run->ids, text.bytes, text.length, o->ids_file, error) &&
+                session_check_ids(&run->session, &run->ids, error);
     text_free(&text);
     return good;
 }
 
-static bool encode_text(IdList *ids, Score *score, Session *s, Error *error) {
+static bool encode_text(Run *run, Error *error) {
+    Session *s = &run->session;
     Text text = {0};
     if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, error)) return false;
-    bool good = !tokenizer_adds_bos(s->tokenizer) || tokenizer_bos(s->tokenizer) < 0 ||
-                id_list_push(ids, tokenizer_bos(s->tokenizer), error);
-    good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
-                                    s->options->special, error);
-    score->bytes = text.length;
+    if (tokenizer_adds_bos(s->tokenizer)) run->bos = tokenizer_bos(s->tokenizer);
+    bool good = (run->bos < 0 || id_list_push(&run->ids, run->bos, error)) &&
+                tokenizer_encode(s->tokenizer, &run->ids, text.bytes ? text.bytes : "", text.length,
+                                 s->options->special, error);
+    run->score.bytes = text.length;
     text_free(&text);
     return good;
 }
 
-static bool plan(Plan *p, const Session *s, Error *error) {
-    const Options *o = s->options;
-    int context = s->config->max_seq_len;
-    int64_t window = context < DEFAULT_WINDOW ? context : DEFAULT_WINDOW;
-    if (option_given(o, OPTION_WINDOW)) window = o->window;
-    int64_t stride = option_given(o, OPTION_STRIDE) ? o->stride : window;
+static bool read_text(Run *run, Error *error) {
+    bool good = run->session.options->ids_file ? read_ids(run, error) : encode_text(run, error);
+    if (!good || run->ids.count >= 2) return good;
+    return error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed",
+                     run->ids.count);
+}
+
+static bool check_window(const Run *run, int64_t window, int64_t stride, Error *error) {
+    const Options *o = run->session.options;
+    int context = run->session.config->max_seq_len;
     if (window > context)
         return error_set(error, ERROR_USAGE, "--window: got %" PRId64 ", the model's context is %d",
                          window, context);
@@ -73,112 +87,233 @@ static bool plan(Plan *p, const Session *s, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--stride: got %" PRId64 ", wanted at most the window, %" PRId64, stride,
                          window);
-    *p = (Plan){(size_t)window, (size_t)stride};
+    if (!o->second_half) return true;
+    if (option_given(o, OPTION_STRIDE))
+        return error_set(error, ERROR_USAGE, "--second-half has windows side by side, no --stride");
+    if (window < 4)
+        return error_set(error, ERROR_USAGE,
+                         "--window: got %" PRId64 ", --second-half wants at least 4", window);
     return true;
 }
 
-static void score_row(Score *score, const float *logits, int vocab_size, int32_t target) {
-    double nll = log_sum_exp(logits, vocab_size) - (double)logits[target];
-    int best = 0;
-    for (int i = 1; i < vocab_size; i++)
-        if (logits[i] > logits[best]) best = i;
-    score->count++;
-    score->top1 += best == target;
-    score->sum += nll;
-    score->sum_squares += nll * nll;
+static bool plan(Run *run, Error *error) {
+    const Options *o = run->session.options;
+    int context = run->session.config->max_seq_len;
+    int64_t window = context < DEFAULT_WINDOW ? context : DEFAULT_WINDOW;
+    if (option_given(o, OPTION_WINDOW)) window = o->window;
+    int64_t stride = option_given(o, OPTION_STRIDE) ? o->stride : window;
+    return check_window(run, window, stride, error) &&
+           ((run->windows =
+                 (TextWindows){(size_t)window, (size_t)stride, (size_t)o->windows, o->second_half}),
+            true);
 }
 
-// Feeds ids[begin .. end) from an empty cache and scores what follows each from `first` on.
-static bool score_window(Score *score, Session *s, const IdList *ids, size_t begin, size_t end,
-                         size_t first, Error *error) {
+// Counts what is scored. A window longer than the text is as long as the text.
+static bool count_rows(Run *run, Error *error) {
+    TextWindows *w = &run->windows;
+    size_t count = run->ids.count;
+    if (w->second_half && w->window > count)
+        return error_set(error, ERROR_USAGE,
+                         "the text has %zu tokens, fewer than one window of %zu", count, w->window);
+    if (w->window > count) w->window = count;
+    if (w->stride > w->window) w->stride = w->window;
+    run->rows = text_windows_scored(w, count, &run->used);
+    if (w->second_half || run->used < count) run->score.bytes = 0;
+    return true;
+}
+
+// ---- scoring ----
+
+static bool score_row(Run *run, const float *logits, int32_t target, Error *error) {
+    int vocab_size = run->session.config->vocab_size;
+    double nll = log_sum_exp(logits, vocab_size) - (double)logits[target];
+    Score *score = &run->score;
+    score->count++;
+    score->top1 += likeliest(logits, vocab_size) == target;
+    score->sum += nll;
+    score->sum_squares += nll * nll;
+    if (run->writer.out && !logits_writer_put(&run->writer, logits, error)) return false;
+    if (!run->saved.path) return true;
+    const float *exact = saved_logits_next(&run->saved, error);
+    if (exact) divergence_add(&run->divergence, exact, logits, vocab_size);
+    return exact;
+}
+
+// Feeds one window from an empty cache and scores its part.
+static bool score_window(Run *run, const TextWindow *w, Error *error) {
+    Session *s = &run->session;
+    const int32_t *ids = run->ids.ids;
     bool wants[PIECE_ROWS];
     kv_cache_reset(&s->model->cache, 0);
-    for (size_t at = begin; at < end;) {
-        int n = end - at < PIECE_ROWS ? (int)(end - at) : PIECE_ROWS, wanted = 0;
+    for (size_t at = w->begin; at < w->end;) {
+        int n = w->end - at < PIECE_ROWS ? (int)(w->end - at) : PIECE_ROWS;
         for (int i = 0; i < n; i++)
-            wanted += wants[i] = at + (size_t)i + 1 >= first && at + (size_t)i + 1 < ids->count;
-        Batch batch = {.n = n, .tokens = ids->ids + at, .wants_logits = wants};
+            wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
+        Batch batch = {.n = n, .tokens = ids + at, .wants_logits = wants};
         bool good = model_forward(s->model, &batch, error);
         if (checkpoint_damaged(s->checkpoint)) *error = (Error){0};
         if (!session_check(s, error) || !good) return false;
-        for (int i = 0, row = 0; i < n && row < wanted; i++)
-            if (wants[i])
-                score_row(score, model_logits(s->model, row++), s->config->vocab_size,
-                          ids->ids[at + (size_t)i + 1]);
+        for (int i = 0, row = 0; i < n; i++)
+            if (wants[i] &&
+                !score_row(run, model_logits(s->model, row++), ids[at + (size_t)i + 1], error))
+                return false;
         at += (size_t)n;
     }
     return true;
 }
 
-static bool score_text(Score *score, Session *s, const IdList *ids, const Plan *p, Error *error) {
+static bool score_text(Run *run, Error *error) {
     Progress progress;
-    progress_begin(&progress, "perplexity", s->options->quiet);
+    TextWindow w;
     bool good = true;
-    for (size_t begin = 0, first = 1; good && first < ids->count; begin += p->stride) {
-        size_t end = begin + p->window < ids->count ? begin + p->window : ids->count;
-        good = score_window(score, s, ids, begin, end, first, error);
-        first = end + 1;
-        progress_update(&progress, (double)end / (double)ids->count);
+    progress_begin(&progress, "perplexity", run->session.options->quiet);
+    for (size_t i = 0; good && text_window(&w, &run->windows, run->ids.count, i); i++) {
+        int32_t *first = &run->ids.ids[w.begin], id = *first;
+        if (run->windows.second_half && run->bos >= 0) *first = run->bos;
+        good = score_window(run, &w, error);
+        *first = id;
+        progress_update(&progress, (double)w.after / (double)run->used);
     }
     progress_end(&progress);
     return good;
 }
 
-static void print_score(const Score *score, const Plan *p, const Options *o, double seconds) {
+// ---- files of logits ----
+
+// Exit code 2 where --save-logits would replace what this run reads.
+static bool check_target(const Options *o, Error *error) {
+    const char *const INPUTS[] = {o->model, o->file, o->ids_file, o->tokenizer, o->kl};
+    struct stat target, input;
+    if (stat(o->save_logits, &target)) return true;
+    for (size_t i = 0; i < sizeof INPUTS / sizeof *INPUTS; i++)
+        if (INPUTS[i] && !stat(INPUTS[i], &input) && input.st_dev == target.st_dev &&
+            input.st_ino == target.st_ino)
+            return error_set(error, ERROR_USAGE, "--save-logits: \"%.200s\" is read by this run",
+                             o->save_logits);
+    return true;
+}
+
+static bool open_logits(Run *run, Error *error) {
+    static const char *const PRECISIONS[] = {"f32", "a16", "a8"}, *const KV[] = {"f32", "f16"};
+    const Options *o = run->session.options;
+    char model[100];
+    const char *slash = strrchr(o->model, '/'), *name = slash && slash[1] ? slash + 1 : o->model;
+    LogitsKey key = {.windows = run->windows,
+                     .vocab_size = run->session.config->vocab_size,
+                     .rows = run->rows,
+                     .used = run->used,
+                     .ids = run->ids.ids,
+                     .model = escape_bytes(model, sizeof model, name, strlen(name)),
+                     .precision = PRECISIONS[o->precision],
+                     .kv = KV[o->kv]};
+    if (o->kl && !(saved_logits_open(&run->saved, o->kl, &key, error) &&
+                   divergence_init(&run->divergence, run->rows, error)))
+        return false;
+    if (!o->save_logits) return true;
+    if (!check_target(o, error)) return false;
+    if (!o->quiet)
+        note("saving %zu rows of %d logits, %.1f MB, to %s", run->rows, key.vocab_size,
+             (double)saved_logits_bytes(&key) / 1e6, o->save_logits);
+    return logits_writer_open(&run->writer, o->save_logits, &key, error);
+}
+
+// ---- the result ----
+
+typedef struct Figures {
+    double mean, perplexity, error, bits, top1; // error: of the perplexity
+} Figures;
+
+static Figures figures(const Score *score) {
     double n = (double)score->count, mean = score->sum / n;
     double variance = n > 1 ? (score->sum_squares - n * mean * mean) / (n - 1) : NAN;
     double deviation = sqrt(variance > 0 ? variance : 0), perplexity = exp(mean);
-    double error = n > 1 ? perplexity * deviation / sqrt(n) : NAN;
-    double bits = score->bytes ? score->sum / log(2) / (double)score->bytes : NAN;
-    if (!o->json) {
-        output_print("tokens         %" PRIu64 " in windows of %zu, stride %zu\n", score->count,
-                     p->window, p->stride);
-        output_print("mean nll       %.6f nats\n", mean);
-        output_print("perplexity     %.4f +- %.4f\n", perplexity, error);
-        if (score->bytes) output_print("bits per byte  %.5f\n", bits);
-        output_print("top-1          %.2f %%\n", 100 * (double)score->top1 / n);
-    } else {
-        JsonWriter w = {0};
-        writer_begin(&w, NULL, '{');
-        writer_integer(&w, "tokens", (int64_t)score->count);
-        writer_number(&w, "mean_nll", mean);
-        writer_number(&w, "perplexity", perplexity);
-        writer_number(&w, "standard_error", error);
-        writer_number(&w, "bits_per_byte", bits);
-        writer_number(&w, "top1", (double)score->top1 / n);
-        writer_integer(&w, "window", (int64_t)p->window);
-        writer_integer(&w, "stride", (int64_t)p->stride);
-        writer_number(&w, "tokens_per_second", n / seconds);
-        writer_end(&w, '}');
-        writer_line(&w);
+    return (Figures){
+        .mean = mean,
+        .perplexity = perplexity,
+        .error = n > 1 ? perplexity * deviation / sqrt(n) : NAN,
+        .bits = score->bytes ? score->sum / log(2) / (double)score->bytes : NAN,
+        .top1 = (double)score->top1 / n,
+    };
+}
+
+static void print_text(const Run *run, const Figures *f, const DivergenceSummary *d) {
+    const TextWindows *w = &run->windows;
+    char name[3][100];
+    output_print("tokens         %" PRIu64 " in windows of %zu, ", run->score.count, w->window);
+    if (w->second_half)
+        output_print("the second half of each\n");
+    else
+        output_print("stride %zu\n", w->stride);
+    output_print("mean nll       %.6f nats\n", f->mean);
+    output_print("perplexity     %.4f +- %.4f\n", f->perplexity, f->error);
+    if (run->score.bytes) output_print("bits per byte  %.5f\n", f->bits);
+    output_print("top-1          %.2f %%\n", 100 * f->top1);
+    if (!d) return;
+    const char *of[] = {run->saved.model, run->saved.precision, run->saved.kv};
+    for (int i = 0; i < 3; i++)
+        escape_bytes(name[i], sizeof name[i], of[i] ? of[i] : "?", of[i] ? strlen(of[i]) : 1);
+    output_print("against        %s, precision %s, cache %s\n", name[0], name[1], name[2]);
+    output_print("KL divergence  %.3g nats, 99 %% within %.3g, largest %.3g\n", d->kl_mean,
+                 d->kl_p99, d->kl_max);
+    output_print("same top-1     %.3f %%\n", 100 * d->top1_agreement);
+    output_print("logit error    largest %.3g, root mean square %.3g\n", d->max_logit_error,
+                 d->rms_logit_error);
+}
+
+static void print_json(const Run *run, const Figures *f, const DivergenceSummary *d,
+                       double seconds) {
+    JsonWriter w = {0};
+    writer_begin(&w, NULL, '{');
+    writer_integer(&w, "tokens", (int64_t)run->score.count);
+    writer_number(&w, "mean_nll", f->mean);
+    writer_number(&w, "perplexity", f->perplexity);
+    writer_number(&w, "standard_error", f->error);
+    writer_number(&w, "bits_per_byte", f->bits);
+    writer_number(&w, "top1", f->top1);
+    writer_integer(&w, "window", (int64_t)run->windows.window);
+    writer_integer(&w, "stride", (int64_t)run->windows.stride);
+    writer_number(&w, "tokens_per_second", (double)run->score.count / seconds);
+    if (d) {
+        writer_number(&w, "kl_mean", d->kl_mean);
+        writer_number(&w, "kl_p99", d->kl_p99);
+        writer_number(&w, "kl_max", d->kl_max);
+        writer_number(&w, "top1_agreement", d->top1_agreement);
+        writer_number(&w, "max_logit_error", d->max_logit_error);
+        writer_number(&w, "rms_logit_error", d->rms_logit_error);
     }
+    writer_end(&w, '}');
+    writer_line(&w);
+}
+
+static void print_run(Run *run, double seconds) {
+    const Options *o = run->session.options;
+    Figures f = figures(&run->score);
+    DivergenceSummary summary = divergence_summary(&run->divergence);
+    const DivergenceSummary *d = run->saved.path ? &summary : NULL;
+    if (o->json)
+        print_json(run, &f, d, seconds);
+    else
+        print_text(run, &f, d);
     output_flush();
     if (!o->quiet && output_good())
-        fprintf(stderr, "run: %.1f tokens/s; memory %.1f MB\n", n / seconds,
+        fprintf(stderr, "run: %.1f tokens/s; memory %.1f MB\n", (double)run->score.count / seconds,
                 (double)peak_memory_bytes() / 1e6);
 }
 
 bool perplexity_command(const Options *options, Error *error) {
-    Session s = {0};
-    IdList ids = {0};
-    Score score = {0};
-    Plan p = {0};
-    bool good = session_open(&s, options, error) && plan(&p, &s, error);
-    if (good && options->ids_file)
-        good = read_ids(&ids, &s, error);
-    else if (good)
-        good = encode_text(&ids, &score, &s, error);
-    if (good && ids.count < 2)
-        good = error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed",
-                         ids.count);
-    if (good && p.window > ids.count) p.window = ids.count;
-    if (good && p.stride > p.window) p.stride = p.window;
-    SessionModel wanted = {.context = (int)p.window, .max_logit_rows = PIECE_ROWS};
-    good = good && session_open_model(&s, &wanted, error);
+    Run run = {.bos = -1};
+    bool good = session_open(&run.session, options, error) && plan(&run, error) &&
+                read_text(&run, error) && count_rows(&run, error);
+    SessionModel wanted = {.context = (int)run.windows.window, .max_logit_rows = PIECE_ROWS};
+    good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error);
     double started = seconds_now();
-    good = good && score_text(&score, &s, &ids, &p, error);
-    if (good) print_score(&score, &p, options, seconds_now() - started);
-    id_list_free(&ids);
-    session_close(&s);
+    good = good && score_text(&run, error) &&
+           (!run.writer.out || logits_writer_finish(&run.writer, error));
+    if (good) print_run(&run, seconds_now() - started);
+    logits_writer_close(&run.writer);
+    saved_logits_close(&run.saved);
+    divergence_free(&run.divergence);
+    id_list_free(&run.ids);
+    session_close(&run.session);
     return good;
 }

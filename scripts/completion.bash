@@ -9,6 +9,7 @@ _limpid() {
     --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
     --kv) COMPREPLY=($(compgen -W "f32 f16" -- "$word")) && return ;;
     --color) COMPREPLY=($(compgen -W "auto always never" -- "$word")) && return ;;
+    --save-logits | --kl) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
     -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
     esac
     if [[ $word == -* ]]; then
