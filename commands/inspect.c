@@ -157,6 +157,20 @@ static void print_tokenizer(const Session *s) {
     output_print("\n");
 }
 
+// Lines of the makers' text, as a terminal may show them.
+static void print_about(const Session *s) {
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        TextSpan text = checkpoint_about(s->checkpoint)[i];
+        for (size_t begin = 0, end; begin < text.length; begin = end + 1) {
+            char escaped[512];
+            const char *line = text.text + begin, *stop = memchr(line, '\n', text.length - begin);
+            end = stop ? (size_t)(stop - text.text) : text.length;
+            output_print("%-12s %s\n", begin ? "" : ABOUT_NAMES[i],
+                         escape_bytes(escaped, sizeof escaped, line, end - begin));
+        }
+    }
+}
+
 static void print_text(const Session *s) {
     char escaped[256];
     const Config *c = s->config;
@@ -168,6 +182,7 @@ static void print_text(const Session *s) {
                  checkpoint_file_bytes(s->checkpoint));
     output_print("family       %s", c->family);
     output_print(c->name[0] ? " (%s)\n" : "\n", c->name);
+    print_about(s);
     print_config(c);
     print_tokenizer(s);
     print_tensors(tensors, count);
@@ -261,6 +276,10 @@ static void print_json(const Session *s) {
     writer_integer(&w, "file_bytes", (int64_t)checkpoint_file_bytes(s->checkpoint));
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "name", s->config->name);
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        TextSpan text = checkpoint_about(s->checkpoint)[i];
+        if (text.length) writer_text(&w, ABOUT_NAMES[i], text.text, text.length);
+    }
     write_config(&w, s->config);
     write_tokenizer(&w, s);
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);

@@ -53,6 +53,19 @@ Test(gguf, config_has_what_the_keys_say) {
     close_file(&o);
 }
 
+Test(gguf, what_its_makers_wrote_about_it_is_handed_over) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.description", "tells\nstories");
+    gguf_set_text(file, "general.license", "MIT");
+    Opened o = open_file(file);
+    const TextSpan *about = checkpoint_about(o.checkpoint);
+    CHECK_INT(about[ABOUT_DESCRIPTION].length, 13);
+    CHECK(!memcmp(about[ABOUT_DESCRIPTION].text, "tells\nstories", 13));
+    CHECK_INT(about[ABOUT_LICENSE].length, 3);
+    CHECK_INT(about[ABOUT_AUTHOR].length, 0);
+    close_file(&o);
+}
+
 Test(gguf, absent_keys_have_the_defaults_of_the_format) {
     GgufFile *file = gguf_tiny_llama();
     gguf_remove_key(file, "llama.attention.head_count_kv");

@@ -228,6 +228,19 @@ static const Patch PATCHES[] = {
     {CONFIG, "LlamaForCausalLM", "Gemma3ForCausalLM", "unsupported architecture \"Gemma3"},
 };
 
+Test(hf_checkpoint, what_its_makers_wrote_about_it_is_handed_over) {
+    const char *directory = tiny_model("about", true);
+    patch(directory, CONFIG, "{", "{\"description\":\"tells stories\",\"url\":[1],");
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    const TextSpan *about = checkpoint_about(checkpoint);
+    CHECK_INT(about[ABOUT_DESCRIPTION].length, 13);
+    CHECK(!memcmp(about[ABOUT_DESCRIPTION].text, "tells stories", 13));
+    CHECK_INT(about[ABOUT_URL].length, 0);
+    checkpoint_close(checkpoint);
+}
+
 Test(hf_checkpoint, s18_s20_one_thing_wrong_in_a_directory_is_named) {
     for (size_t i = 0; i < sizeof PATCHES / sizeof *PATCHES; i++) {
         char name[32];

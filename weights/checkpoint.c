@@ -18,6 +18,8 @@ const Vocabulary VOCABULARY_ABSENT = {.bos_id = -1,
                                       .add_eos = -1,
                                       .add_space_prefix = -1};
 
+const char *const ABOUT_NAMES[ABOUT_KEYS] = {"description", "author", "license", "url"};
+
 const Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
     Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
     char *copy = arena_text(&c->arena, path, strlen(path), error);
@@ -188,6 +190,9 @@ const Vocabulary *checkpoint_vocabulary(const Checkpoint *c) {
 }
 const GenerationDefaults *checkpoint_generation(const Checkpoint *c) {
     return &c->generation;
+}
+const TextSpan *checkpoint_about(const Checkpoint *c) {
+    return c->about;
 }
 const char *checkpoint_path(const Checkpoint *c) {
     return c->path;

@@ -33,6 +33,17 @@ typedef struct GenerationDefaults {
     float temperature, top_p, top_k, min_p, repetition_penalty;
 } GenerationDefaults;
 
+// What its makers wrote about the model: general.description and so on of a GGUF, the keys of these
+// names in config.json.
+typedef enum AboutKey {
+    ABOUT_DESCRIPTION,
+    ABOUT_AUTHOR,
+    ABOUT_LICENSE,
+    ABOUT_URL,
+    ABOUT_KEYS
+} AboutKey;
+extern const char *const ABOUT_NAMES[ABOUT_KEYS]; // "description", ...
+
 // Maps the file(s) read-only and checks everything. On failure *checkpoint is NULL and `error` says
 // why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);

@@ -40,6 +40,7 @@ struct Checkpoint {
     Weights weights;
     Vocabulary vocabulary;         // ids initialised to -1, model == NULL
     GenerationDefaults generation; // initialised to "not given"
+    TextSpan about[ABOUT_KEYS];    // lives as long as the file or the arena
 };
 
 // The readers. The path is prefixed by the caller.

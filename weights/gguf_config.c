@@ -3,6 +3,7 @@
 #include "weights/gguf.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -131,6 +132,15 @@ static bool sounds_like_mistral(TextSpan name) {
     return false;
 }
 
+static bool read_about(const Gguf *g, Error *error) {
+    char key[64];
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        snprintf(key, sizeof key, "general.%s", ABOUT_NAMES[i]);
+        if (!gguf_text(g, key, false, &g->checkpoint->about[i], error)) return false;
+    }
+    return true;
+}
+
 bool gguf_read_config(const Gguf *g, Error *error) {
     Checkpoint *checkpoint = g->checkpoint;
     Config *c = &checkpoint->config;
@@ -144,7 +154,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
         !gguf_f32(g, ".attention.scale", false, &c->attention_scale, error) ||
         !gguf_f32(g, ".final_logit_softcapping", false, &c->logit_softcap, error) ||
         !read_rope(g, c, error) || !gguf_read_family(g, error) || !read_vocab_size(g, c, error) ||
-        !gguf_text(g, "general.name", false, &name, error))
+        !gguf_text(g, "general.name", false, &name, error) || !read_about(g, error))
         return false;
     if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);
     c->window_dropped = !c->layers[0].window && sounds_like_mistral(name);

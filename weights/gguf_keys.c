@@ -219,6 +219,12 @@ static void put_general(const Put *p, const Outgoing *out, const char *name) {
                   (TextSpan){p->architecture, strlen(p->architecture)});
     gguf_put_text(p->keys, "general.type", (TextSpan){"model", 5});
     if (name && *name) gguf_put_text(p->keys, "general.name", (TextSpan){name, strlen(name)});
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "general.%s", ABOUT_NAMES[i]);
+        TextSpan text = checkpoint_about(out->from)[i];
+        if (text.length) gguf_put_text(p->keys, key, text);
+    }
     gguf_put_u32(p->keys, "general.file_type", file_type(out->dtype));
     if (dtype_info(out->dtype)->block > 1) gguf_put_u32(p->keys, "general.quantization_version", 2);
 }

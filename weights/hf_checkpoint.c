@@ -86,6 +86,19 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
 
 // ---- config.json, generation_config.json ----
 
+// No key of transformers: a text of another kind under such a name is somebody else's.
+static bool read_about(Checkpoint *checkpoint, const json_t *root, Error *error) {
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        const json_t *value = json_object_get(root, ABOUT_NAMES[i]);
+        size_t length = json_string_length(value);
+        if (!length) continue;
+        const char *copy = arena_text(&checkpoint->arena, json_string_value(value), length, error);
+        if (!copy) return false;
+        checkpoint->about[i] = (TextSpan){copy, length};
+    }
+    return true;
+}
+
 static bool use_config(Folder *folder, const json_t *root, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     const json_t *text = NULL;
@@ -98,7 +111,7 @@ static bool use_config(Folder *folder, const json_t *root, Error *error) {
     if (!hf_config_read(&checkpoint->config, &folder->flags, root, &checkpoint->arena, error))
         return false;
     checkpoint->head_required = !folder->flags.tied;
-    return true;
+    return read_about(checkpoint, root, error);
 }
 
 static bool read_configs(Folder *folder, Error *error) {
