@@ -18,11 +18,14 @@ struct PanelChunk {
     size_t n_panels; // matrices in it
 };
 
-// The first chunk is small and has small pages: all that a tiny model needs.
+// The first chunk is small and has small pages, each later one is four times the one before: a tiny
+// model asks for no more than it needs.
 static PanelChunk *chunk_open(const Device *device, size_t bytes) {
     PanelChunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk) return NULL;
-    chunk->bytes = device->panel_chunks ? CHUNK_BYTES : FIRST_CHUNK_BYTES;
+    chunk->bytes = FIRST_CHUNK_BYTES;
+    if (device->panel_chunks) chunk->bytes = 4 * device->panel_chunks->bytes;
+    if (chunk->bytes > CHUNK_BYTES) chunk->bytes = CHUNK_BYTES;
     if (chunk->bytes < bytes) chunk->bytes = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
     chunk->mapping_bytes = chunk->bytes + LARGE_PAGE;
     void *mapping = MAP_FAILED;
