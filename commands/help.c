@@ -128,6 +128,24 @@ static const char SELFTEST_HELP[] =
     "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
     "  -q, --quiet           no progress bar\n";
 
+static const char TRACE_HELP[] =
+    "run trace MODEL -i PROMPT --out FILE [options]   every number of a run, in a file\n"
+    "    ./run trace models/SmolLM2.gguf -i 'Once upon a time' -o run.safetensors\n"
+    "\n"
+    "Every stage of every layer for every token, float32, in one safetensors file,\n"
+    "under the names that Hugging Face's model has for its modules, from whatever\n"
+    "container: model.layers.3.self_attn.k_proj; docs/trace.md lists them.\n"
+    "  -o, --out FILE          where to (needed)\n"
+    "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
+    "      --special           control tokens written in the prompt count as such\n"
+    "  -n, --max-tokens N      and N tokens generated behind it, greedily (0)\n"
+    "      --only NAME         stages of that name alone; * stands for anything, a name\n"
+    "                          may begin after any dot: q_proj, 'layers.3.*' (repeatable)\n"
+    "      --attention         attention weights too: heads x tokens x tokens a layer\n"
+    "      --precision f32|a16|a8   f32 to compare with a reference (default a16)\n"
+    "      --kv f32|f16        (default f32 with --precision f32, else f16)\n"
+    "  -z, --tokenizer FILE  -j, --threads N  -q, --quiet  -v, --verbose\n";
+
 static const Command COMMANDS[] = {
     {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
     {"chat", FOR_CHAT, chat_command, "a conversation", CHAT_HELP},
@@ -139,6 +157,8 @@ static const Command COMMANDS[] = {
     {"inspect", FOR_INSPECT, inspect_command, "what is in a model file", INSPECT_HELP},
     {"selftest", FOR_SELFTEST, selftest_command, "identities proved on your own model",
      SELFTEST_HELP},
+
+    {"trace", FOR_TRACE, trace_command, "every number of a run, in a file", TRACE_HELP},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 

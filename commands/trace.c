@@ -1,0 +1,133 @@
+// trace: every stage of every layer of a run, in a file, under the reference's names.
+#include "commands/commands.h"
+#include "commands/interrupt.h"
+#include "commands/output.h"
+#include "commands/progress.h"
+#include "commands/prompt.h"
+#include "commands/trace_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_ROWS = 256, FEWEST_ROWS = 8, PIECE_BYTES = 64 << 20 };
+
+// Rows that go through the model together: logits and attention weights of a piece are held in
+// memory, so there are few where these are wide.
+static int piece_rows(const Config *c, size_t n_tokens) {
+    size_t weights = (size_t)c->n_heads * n_tokens, width = (size_t)c->vocab_size;
+    if (weights > width) width = weights;
+    size_t rows = PIECE_BYTES / sizeof(float) / width;
+    if (rows > MOST_ROWS) rows = MOST_ROWS;
+    if (rows > n_tokens) return (int)n_tokens;
+    return rows < FEWEST_ROWS ? FEWEST_ROWS : (int)rows;
+}
+
+static bool check_out(const Options *o, Error *error) {
+    struct stat model, out;
+    if (!o->out) return error_set(error, ERROR_USAGE, "where to? --out FILE");
+    if (!o->model || stat(o->model, &model) || stat(o->out, &out)) return true;
+    if (model.st_dev != out.st_dev || model.st_ino != out.st_ino) return true;
+    return error_set(error, ERROR_USAGE, "--out is the model itself");
+}
+
+static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Error *error) {
+    size_t room = (size_t)s->config->max_seq_len, more = (size_t)s->options->new_tokens;
+    *n_tokens = n_prompt + more;
+    if (n_prompt <= room && more <= room - n_prompt) return true;
+    return error_set(error, ERROR_USAGE,
+                     "%zu tokens of the prompt and %zu new ones: the model's context is %zu",
+                     n_prompt, more, room);
+}
+
+// Feeds tokens[begin .. count) in pieces. Numbers that are not finite do not stop a trace, which is
+// what finds out where they come from: they are told at the end, in *nonfinite.
+static bool feed(TraceFile *f, const IdList *tokens, size_t begin, Error *nonfinite,
+                 Progress *progress, Error *error) {
+    Session *s = f->session;
+    int max_rows = s->model->options.max_rows;
+    bool all[MOST_ROWS];
+    memset(all, true, sizeof all);
+    for (size_t at = begin; at < tokens->count;) {
+        int n = tokens->count - at < (size_t)max_rows ? (int)(tokens->count - at) : max_rows;
+        Batch batch = {.n = n, .tokens = tokens->ids + at};
+        if (trace_file_wants_logits(f)) batch.wants_logits = all;
+        Error cause = {0};
+        bool good = model_forward(s->model, &batch, &cause);
+        if (!session_check(s, error)) return false;
+        if (!good && cause.code != ERROR_NONFINITE) {
+            *error = cause;
+            return false;
+        }
+        if (!good) error_set(nonfinite, cause.code, "%s", cause.message);
+        if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+        if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+        at += (size_t)n;
+        progress_update(progress, (double)at / (double)f->n_tokens);
+    }
+    return true;
+}
+
+static int32_t likeliest(const Model *model) {
+    const float *logits = model_logits(model, model->n_logit_rows - 1);
+    int best = 0;
+    for (int i = 1; i < model->config.vocab_size; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+// The prompt, then one token at a time, each the likeliest, whether it ends the text or not.
+static bool run_model(TraceFile *f, IdList *tokens, Error *nonfinite, Error *error) {
+    Progress progress;
+    progress_begin(&progress, "trace", f->session->options->quiet);
+    interrupt_begin();
+    bool good = feed(f, tokens, 0, nonfinite, &progress, error);
+    while (good && tokens->count < f->n_tokens) {
+        size_t fed = tokens->count;
+        if (nonfinite->code)
+            good = error_set(error, nonfinite->code, "%s", nonfinite->message);
+        else
+            good = id_list_push(tokens, likeliest(f->session->model), error) &&
+                   feed(f, tokens, fed, nonfinite, &progress, error);
+    }
+    interrupt_end();
+    progress_end(&progress);
+    return good;
+}
+
+static bool trace(Session *s, IdList *tokens, size_t n_tokens, Error *error) {
+    TraceFile file = {.session = s, .tokens = tokens, .n_tokens = n_tokens};
+    Error nonfinite = {0};
+    double started = seconds_now();
+    bool good = trace_file_plan(&file, error) && trace_file_open(&file, error) &&
+                run_model(&file, tokens, &nonfinite, error) && trace_file_finish(&file, error);
+    if (good) {
+        char name[200];
+        output_print("%s: %zu tokens, %zu tensors, %.1f MB\n",
+                     escape_bytes(name, sizeof name, s->options->out, strlen(s->options->out)),
+                     n_tokens, file.count, (double)file.bytes / 1e6);
+        output_flush();
+        if (!s->options->quiet && output_good())
+            note("%.1f s; memory %.1f MB", seconds_now() - started,
+                 (double)peak_memory_bytes() / 1e6);
+    }
+    trace_file_close(&file);
+    if (good && nonfinite.code) *error = nonfinite;
+    return good && !nonfinite.code;
+}
+
+bool trace_command(const Options *options, Error *error) {
+    Session s = {0};
+    IdList tokens = {0};
+    size_t n_tokens = 0;
+    bool good = prompt_check(options, error) && check_out(options, error) &&
+                session_open(&s, options, error) && prompt_encode(&tokens, &s, error) &&
+                check_length(&s, tokens.count, &n_tokens, error);
+    int rows = good ? piece_rows(s.config, n_tokens) : 0;
+    SessionModel wanted = {.context = (int)n_tokens, .max_rows = rows, .max_logit_rows = rows};
+    good = good && session_open_model(&s, &wanted, error) && trace(&s, &tokens, n_tokens, error);
+    id_list_free(&tokens);
+    session_close(&s);
+    return good;
+}
