@@ -157,7 +157,6 @@ static const Command COMMANDS[] = {
     {"inspect", FOR_INSPECT, inspect_command, "what is in a model file", INSPECT_HELP},
     {"selftest", FOR_SELFTEST, selftest_command, "identities proved on your own model",
      SELFTEST_HELP},
-
     {"trace", FOR_TRACE, trace_command, "every number of a run, in a file", TRACE_HELP},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
