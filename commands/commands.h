@@ -17,6 +17,7 @@ bool chat_command(const Options *options, Error *error);
 bool bench_command(const Options *options, Error *error);
 bool perplexity_command(const Options *options, Error *error);
 bool tokenize_command(const Options *options, Error *error);
+bool convert_command(const Options *options, Error *error);
 bool inspect_command(const Options *options, Error *error);
 bool trace_command(const Options *options, Error *error);
 bool diff_command(const Options *options, Error *error);

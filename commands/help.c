@@ -146,6 +146,22 @@ static const char TRACE_HELP[] =
     "      --kv f32|f16        (default f32 with --precision f32, else f16)\n"
     "  -z, --tokenizer FILE  -j, --threads N  -q, --quiet  -v, --verbose\n";
 
+static const char CONVERT_HELP[] =
+    "run convert MODEL OUT [options]                 another container, another type\n"
+    "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
+    "    ./run convert models/SmolLM2.gguf smollm2-hf --type f16\n"
+    "\n"
+    "MODEL is anything that limpid reads. OUT ends in .gguf; or it is a directory, which\n"
+    "gets model.safetensors, config.json and the tokenizer as transformers reads them;\n"
+    "or it ends in .safetensors, with those beside it. OUT appears whole or not at all.\n"
+    "      --type T         of the matrices: f32 f16 bf16, in a GGUF also q8_0 q4_0\n"
+    "                       (default: each keeps its own; what safetensors has no\n"
+    "                       type for becomes F32). Norms and biases of a GGUF are F32.\n"
+    "      --force          replace an OUT that is there\n"
+    "  -z, --tokenizer FILE   the vocabulary for a GGUF, where the model has none\n"
+    "  -q, --quiet\n"
+    "A kept type gives the same logits, bit for bit, from both files.\n";
+
 static const Command COMMANDS[] = {
     {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
     {"chat", FOR_CHAT, chat_command, "a conversation", CHAT_HELP},
@@ -155,6 +171,8 @@ static const Command COMMANDS[] = {
      PERPLEXITY_HELP},
     {"tokenize", FOR_TOKENIZE, tokenize_command, "text to token ids and back", TOKENIZE_HELP},
     {"inspect", FOR_INSPECT, inspect_command, "what is in a model file", INSPECT_HELP},
+    {"convert", FOR_CONVERT, convert_command, "between containers, and to smaller types",
+     CONVERT_HELP},
     {"selftest", FOR_SELFTEST, selftest_command, "identities proved on your own model",
      SELFTEST_HELP},
     {"trace", FOR_TRACE, trace_command, "every number of a run, in a file", TRACE_HELP},

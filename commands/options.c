@@ -36,7 +36,7 @@ enum {
     MODEL_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_TRACE | FOR_SELFTEST,
     PROMPT_COMMANDS = TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE | FOR_SELFTEST,
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
-    TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT,
+    TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
     ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF,
 };
 static const double MANY = 1 << 30; // of tokens
@@ -104,6 +104,9 @@ static const OptionRow ROWS[] = {
     {OPTION_ATTENTION, "attention", 0, KIND_FLAG, FIELD(attention), FOR_TRACE, 0, 0, NULL, NULL},
     {OPTION_BUDGET, "budget", 0, KIND_TEXT, FIELD(budget), FOR_DIFF, 0, 0, NULL, NULL},
     {OPTION_ALL, "all", 0, KIND_FLAG, FIELD(all), FOR_DIFF, 0, 0, NULL, NULL},
+    {OPTION_TYPE, "type", 0, KIND_CHOICE, FIELD(type), FOR_CONVERT, 0, 0, "f32|f16|bf16|q8_0|q4_0",
+     "without it every tensor keeps its type"},
+    {OPTION_FORCE, "force", 0, KIND_FLAG, FIELD(force), FOR_CONVERT, 0, 0, NULL, NULL},
     {OPTION_JSON, "json", 0, KIND_FLAG, FIELD(json), FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF | FOR_SELFTEST, 0, 0, NULL, NULL},
     {OPTION_CSV, "csv", 0, KIND_FLAG, FIELD(csv), FOR_BENCH, 0, 0, NULL, NULL},
     {OPTION_MARKDOWN, "markdown", 0, KIND_FLAG, FIELD(markdown), FOR_BENCH, 0, 0, NULL, NULL},
@@ -339,7 +342,7 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
         if (!take_option(options, code, command, argv, error)) return false;
     if (options->help) return true;
     if (optind < argc) options->model = argv[optind++];
-    if (optind < argc && command == FOR_DIFF) options->other = argv[optind++];
+    if (optind < argc && command & (FOR_DIFF | FOR_CONVERT)) options->other = argv[optind++];
     if (optind < argc)
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the model%s",
                          argv[optind], command & TEXT_COMMANDS ? "; the prompt is -i TEXT" : "");

@@ -23,6 +23,7 @@ typedef enum CommandBit {
     FOR_INSPECT = 32,
     FOR_TRACE = 64,
     FOR_DIFF = 128,
+    FOR_CONVERT = 256,
     FOR_SELFTEST = 4096,
 } CommandBit;
 
@@ -80,6 +81,8 @@ typedef enum OptionId {
     OPTION_ATTENTION,
     OPTION_BUDGET,
     OPTION_ALL,
+    OPTION_TYPE,
+    OPTION_FORCE,
     OPTION_JSON,
     OPTION_CSV,
     OPTION_MARKDOWN,
@@ -109,7 +112,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 typedef struct Options {
     bool given[OPTION_COUNT];
     const char *model;
-    const char *other; // diff: the second file
+    const char *other; // diff: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
     TextList stops;
@@ -135,6 +138,9 @@ typedef struct Options {
     TextList only_names;
     int64_t new_tokens;
     bool attention, all;
+
+    int type; // convert: an index of f32, f16, bf16, q8_0, q4_0
+    bool force;
 } Options;
 
 // Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.

@@ -17,6 +17,7 @@ typedef struct ByteBpe {
     MergeTable merges;
     MergeRule rule;
     const void *rule_context;
+    SplitRule split;
     bool ignore_merges;
     int32_t byte_ids[256]; // -1: no token
     char *spelling;        // (ALPHABET_MAX * capacity) the word in letters
@@ -122,7 +123,21 @@ static const char *byte_bpe_piece(Tokenizer *t, int32_t id, bool first, size_t *
 
 // ---- opening ----
 
-static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe_close};
+static bool byte_bpe_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    const ByteBpe *bpe = t->state;
+    out->model = "gpt2";
+    out->scores = NULL;
+    out->pre = split_rule_gguf_name(&bpe->split, bpe->ignore_merges);
+    if (!out->pre)
+        return error_set(error, ERROR_FILE, "its splitting pattern has no name in a GGUF");
+    if (!bpe->merges.count)
+        return error_set(error, ERROR_FILE, "it has ranks instead of merges (tiktoken)");
+    out->n_merges = bpe->merges.count;
+    return merge_table_list(&bpe->merges, t, &out->merges, arena, error);
+}
+
+static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe_close,
+                                       byte_bpe_describe};
 
 // Every normal token spells bytes.
 static bool check_spellings(const Tokenizer *t, Error *error) {
@@ -162,6 +177,7 @@ bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool
         *merges = (MergeTable){0};
     }
     bpe->ignore_merges = ignore_merges;
+    bpe->split = *rule;
     bpe->pretokenizer = pretokenizer_open(rule, error);
     if (!bpe->pretokenizer || !check_spellings(t, error)) return false;
     find_bytes(t, bpe->byte_ids);

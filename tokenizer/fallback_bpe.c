@@ -133,7 +133,29 @@ static bool fallback_encode(const Tokenizer *t, IdList *ids, const char *text, s
 
 // ---- opening ----
 
-static const TokenizerKind FALLBACK_BPE = {fallback_encode, spm_piece, fallback_close};
+// The same vocabulary as SPM-BPE: the earlier the merge, the higher the score. What no merge makes
+// and is longer than a character comes last.
+static bool fallback_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    const FallbackBpe *bpe = t->state;
+    float *scores = arena_alloc(arena, t->n_tokens, sizeof *scores, error);
+    uint8_t *types = arena_alloc(arena, t->n_tokens, 1, error);
+    if (!scores || !types) return false;
+    for (size_t i = 0; i < t->n_tokens; i++)
+        scores[i] = -1e9f;
+    merge_table_scores(&bpe->merges, scores, t->n_tokens);
+    memcpy(types, t->types, t->n_tokens);
+    if (bpe->options.unk_id >= 0) types[bpe->options.unk_id] = TOKEN_UNKNOWN;
+    out->model = "llama";
+    out->scores = scores;
+    out->types = types;
+    out->unk_id = bpe->options.unk_id;
+    out->add_space_prefix = bpe->options.prefix != PREFIX_NEVER;
+    return bpe->options.spaces ||
+           error_set(error, ERROR_FILE, "its spaces are not written as U+2581");
+}
+
+static const TokenizerKind FALLBACK_BPE = {fallback_encode, spm_piece, fallback_close,
+                                           fallback_describe};
 
 bool fallback_bpe_open(Tokenizer *t, MergeTable *merges, const FallbackOptions *options,
                        Error *error) {

@@ -8,6 +8,7 @@
 
 #include "tokenizer/tokenizer.h"
 
+#include "weights/arena.h"
 #include "weights/limits.h"
 
 enum {
@@ -25,6 +26,9 @@ typedef struct TokenizerKind {
     // with an id out of range. Borrowed until the next call.
     const char *(*piece)(Tokenizer *tokenizer, int32_t id, bool first, size_t *length);
     void (*close)(Tokenizer *tokenizer); // frees `state`; may be NULL where there is none
+    // What the kind knows beyond spellings, types and scores, as a GGUF would say it: model, pre,
+    // merges, scores, add_space_prefix, into `out`, which has the rest (export.h).
+    bool (*describe)(const Tokenizer *tokenizer, Vocabulary *out, Arena *arena, Error *error);
 } TokenizerKind;
 
 // A text that is cut out before anything else sees it. Control tokens are recognised on request,

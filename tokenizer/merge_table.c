@@ -86,6 +86,35 @@ bool merge_table_rule(const void *context, const Symbol *left, const Symbol *rig
     return entry->order;
 }
 
+bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpan **out,
+                      Arena *arena, Error *error) {
+    TextSpan *lines = arena_alloc(arena, table->count, sizeof *lines, error);
+    if (!lines) return false;
+    for (size_t i = 0; i < table->n_buckets; i++) {
+        const MergeEntry *entry = &table->entries[i];
+        if (!entry->order) continue;
+        TextSpan left = t->tokens[entry->left], right = t->tokens[entry->right];
+        size_t length = left.length + 1 + right.length;
+        char *text = arena_alloc(arena, length, 1, error);
+        if (!text) return false;
+        memcpy(text, left.text, left.length);
+        text[left.length] = ' ';
+        memcpy(text + left.length + 1, right.text, right.length);
+        lines[entry->order - 1] = (TextSpan){text, length};
+    }
+    *out = lines;
+    return true;
+}
+
+void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens) {
+    for (size_t i = 0; i < table->n_buckets; i++) {
+        const MergeEntry *entry = &table->entries[i];
+        if (!entry->order || (size_t)entry->whole >= n_tokens) continue;
+        float score = 1.0f - (float)entry->order; // exact up to 2^24 merges
+        if (!(scores[entry->whole] >= score)) scores[entry->whole] = score;
+    }
+}
+
 void merge_table_mark(const MergeTable *table, uint8_t *types, TokenType type) {
     for (size_t i = 0; i < table->n_buckets; i++)
         if (table->entries[i].order) types[table->entries[i].whole] = (uint8_t)type;

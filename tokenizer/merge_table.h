@@ -27,5 +27,13 @@ bool merge_table_add_line(MergeTable *table, Tokenizer *tokenizer, TextSpan line
 bool merge_table_rule(const void *context, const Symbol *left, const Symbol *right,
                       uint32_t *priority, int32_t *id);
 
+// The merges in their order, each as "left right": (count) spans in `arena`. False: exit code 5.
+bool merge_table_list(const MergeTable *table, const Tokenizer *tokenizer, const TextSpan **out,
+                      Arena *arena, Error *error);
+
+// scores[id] = minus the rank of the first merge that makes the token: the order of joining that
+// SPM-BPE takes from scores. Others stay as they are.
+void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens);
+
 // types[id] = type for every token that some merge makes.
 void merge_table_mark(const MergeTable *table, uint8_t *types, TokenType type);

@@ -42,6 +42,10 @@ const char *split_pattern_regex(int pattern);
 // exit code 2 (asked) or 3, naming the value and the known names.
 bool split_rule_find(SplitRule *rule, const char *asked, const char *name, Error *error);
 
+// What tokenizer.ggml.pre says for a rule with these passes and normalisation, where a word that is
+// a token is that token or not; NULL: there is no such name.
+const char *split_rule_gguf_name(const SplitRule *rule, bool ignore_merges);
+
 // The name of a rule's passes, for descriptions.
 const char *split_rule_name(const SplitRule *rule);
 

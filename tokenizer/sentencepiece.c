@@ -20,6 +20,7 @@ static bool report(SentencePieceStatus status, const char *reason, Error *error)
 
 typedef struct Library {
     SentencePiece *model;
+    const char *own_way;    // what it does that no GGUF can say; NULL: nothing
     KnownCharacters *known; // NULL: unknown characters are bytes, and every one counts
 } Library;
 
@@ -59,8 +60,22 @@ static void library_close(Tokenizer *t) {
     free(library);
 }
 
-static const TokenizerKind LIBRARY = {
-    .encode = library_encode, .piece = spm_piece, .close = library_close};
+static bool library_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    (void)arena;
+    const Library *library = t->state;
+    out->model = "llama";
+    out->add_space_prefix = t->prefixes_space;
+    return !library->own_way || error_set(error, ERROR_FILE, "%s", library->own_way);
+}
+
+static const TokenizerKind LIBRARY = {library_encode, spm_piece, library_close, library_describe};
+
+// spm_bpe.c replaces spaces and nothing else.
+static bool text_stays(const SentencePieceModel *model) {
+    const Normalizer *n = &model->normalizer;
+    return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
+           !model->space_is_suffix;
+}
 
 static bool load_library(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
                          size_t size, Error *error) {
@@ -73,6 +88,9 @@ static bool load_library(Tokenizer *t, const SentencePieceModel *model, const ui
     if (sentencepiece_size(library->model) != model->n_pieces)
         return error_set(error, ERROR_FILE, "sentencepiece: %zu pieces, the file has %zu",
                          sentencepiece_size(library->model), model->n_pieces);
+    library->own_way = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
+                       : !text_stays(model)                   ? "it rewrites its text first"
+                                                              : NULL;
     if (model->byte_fallback) return true;
     library->known = known_characters(model, error);
     return library->known != NULL;
@@ -86,13 +104,6 @@ static bool open_library(Tokenizer *t, const SentencePieceModel *model,
     t->prefixes_space = vocabulary->add_space_prefix == 1;
     vocabulary_set_ids(t, vocabulary, true);
     return spm_added_tokens(t, false, error); // the library cuts user-defined ones itself
-}
-
-// spm_bpe.c replaces spaces and nothing else.
-static bool text_stays(const SentencePieceModel *model) {
-    const Normalizer *n = &model->normalizer;
-    return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
-           !model->space_is_suffix;
 }
 
 static int find_control(const SentencePieceModel *model, TextSpan piece) {

@@ -41,25 +41,34 @@ static const char *const patterns[N_PATTERNS] = {
 };
 
 typedef struct NamedRule {
-    const char *name;
+    const char *name; // and what llama.cpp calls it, where that is the first alias:
+    bool alias_in_gguf;
     const char *aliases[6]; // other values of tokenizer.ggml.pre that mean the same
     SplitRule rule;
 } NamedRule;
 
 // The first row with the same passes names a rule.
 static const NamedRule rules[] = {
-    {"gpt2", {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, {.passes = {GPT2}, .n_passes = 1}},
+    {"gpt2", true, {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, {.passes = {GPT2}, .n_passes = 1}},
     {"smollm",
+     false,
      {"starcoder", "refact", "command-r", "codeshell"},
      {.passes = {DIGIT, GPT2}, .n_passes = 2}},
     {"llama3",
+     true,
      {"llama-bpe", "llama-v3", "falcon3", "pixtral", "lfm2"},
      {.passes = {LLAMA3}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
-    {"dbrx", {"smaug-bpe"}, {.passes = {LLAMA3}, .n_passes = 1}},
-    {"qwen2", {"deepseek-r1-qwen", "stablelm2"}, {.passes = {QWEN2}, .n_passes = 1, .nfc = true}},
-    {"tekken", {0}, {.passes = {TEKKEN}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
-    {"nanochat", {0}, {.passes = {NANOCHAT}, .n_passes = 1, .adds_bos = true}},
-    {"default", {0}, {.passes = {PUNCTUATION, GPT2, DIGITS, THREE_DIGITS}, .n_passes = 4}},
+    {"dbrx", false, {"smaug-bpe"}, {.passes = {LLAMA3}, .n_passes = 1}},
+    {"qwen2",
+     false,
+     {"deepseek-r1-qwen", "stablelm2"},
+     {.passes = {QWEN2}, .n_passes = 1, .nfc = true}},
+    {"tekken",
+     false,
+     {0},
+     {.passes = {TEKKEN}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
+    {"nanochat", false, {0}, {.passes = {NANOCHAT}, .n_passes = 1, .adds_bos = true}},
+    {"default", false, {0}, {.passes = {PUNCTUATION, GPT2, DIGITS, THREE_DIGITS}, .n_passes = 4}},
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 
@@ -96,12 +105,24 @@ bool split_rule_find(SplitRule *rule, const char *asked, const char *name, Error
                      escape_bytes(shown, sizeof shown, name, strlen(name)), known);
 }
 
-const char *split_rule_name(const SplitRule *rule) {
+static bool same_passes(const SplitRule *a, const SplitRule *b) {
+    return a->n_passes == b->n_passes &&
+           !memcmp(a->passes, b->passes, (size_t)a->n_passes * sizeof *a->passes);
+}
+
+const char *split_rule_gguf_name(const SplitRule *rule, bool ignore_merges) {
     for (size_t i = 0; i < N_RULES; i++) {
         const SplitRule *known = &rules[i].rule;
-        if (known->n_passes == rule->n_passes &&
-            !memcmp(known->passes, rule->passes, (size_t)rule->n_passes * sizeof *rule->passes))
-            return rules[i].name;
+        if (same_passes(known, rule) && known->nfc == rule->nfc &&
+            known->ignore_merges == ignore_merges)
+            return rules[i].alias_in_gguf ? rules[i].aliases[0] : rules[i].name;
+    }
+    return NULL;
+}
+
+const char *split_rule_name(const SplitRule *rule) {
+    for (size_t i = 0; i < N_RULES; i++) {
+        if (same_passes(&rules[i].rule, rule)) return rules[i].name;
     }
     return "of its own";
 }

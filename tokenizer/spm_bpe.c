@@ -228,7 +228,15 @@ static void spm_close(Tokenizer *t) {
     free(spm);
 }
 
-static const TokenizerKind SPM_BPE = {.encode = spm_encode, .piece = spm_piece, .close = spm_close};
+static bool spm_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    (void)arena;
+    (void)error;
+    out->model = "llama";
+    out->add_space_prefix = t->prefixes_space;
+    return true;
+}
+
+static const TokenizerKind SPM_BPE = {spm_encode, spm_piece, spm_close, spm_describe};
 
 // ---- opening ----
 

@@ -216,6 +216,16 @@ const char *checkpoint_unused_name(const Checkpoint *c, size_t i) {
     return i < c->n_unused ? c->tensors[c->unused[i]].name : NULL;
 }
 
+bool checkpoint_reads(const Checkpoint *c, const char *path) {
+    struct stat wanted, status;
+    if (stat(path, &wanted)) return false;
+    for (const Mapping *file = c->files; file; file = file->next)
+        if (!stat(file->path, &status) && status.st_dev == wanted.st_dev &&
+            status.st_ino == wanted.st_ino)
+            return true;
+    return false;
+}
+
 bool checkpoint_damaged(const Checkpoint *c) {
     for (const Mapping *file = c->files; file; file = file->next)
         if (mapping_damaged(file)) return true;

@@ -62,12 +62,17 @@ void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
 // All borrowed until checkpoint_close.
 const Config *checkpoint_config(const Checkpoint *checkpoint);
 const Weights *checkpoint_weights(const Checkpoint *checkpoint);
-const Vocabulary *checkpoint_vocabulary(const Checkpoint *checkpoint); // model == NULL: none inside
+const Vocabulary *
+checkpoint_vocabulary(const Checkpoint *checkpoint); // model == NULL: none inside,
+                                                     // but maybe chat_template
 const GenerationDefaults *checkpoint_generation(const Checkpoint *checkpoint);
 const TensorPlan *checkpoint_tensors(const Checkpoint *checkpoint, size_t *count);
 const char *checkpoint_path(const Checkpoint *checkpoint);      // as given to checkpoint_open
 const char *checkpoint_container(const Checkpoint *checkpoint); // "GGUF v3", "llama2.c v0", ...
 uint64_t checkpoint_file_bytes(const Checkpoint *checkpoint);   // of all files together
+
+// Whether `path` leads to one of the files that were mapped, by whatever link.
+bool checkpoint_reads(const Checkpoint *checkpoint, const char *path);
 
 // Names of tensors that no role uses (tolerated, worth a warning): count, and the i-th.
 size_t checkpoint_unused(const Checkpoint *checkpoint);

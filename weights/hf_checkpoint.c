@@ -130,6 +130,46 @@ static bool read_configs(Folder *folder, Error *error) {
     return good || error_set(error, cause.code, "generation_config.json: %s", cause.message);
 }
 
+// ---- the chat template ----
+
+// Kept until the checkpoint closes; a file that is no template is as good as none.
+static bool keep_template(Checkpoint *checkpoint, const char *text, size_t length, Error *error) {
+    if (!length || length > LIMIT_TEMPLATE) return true;
+    const char *kept = arena_text(&checkpoint->arena, text, length, error);
+    checkpoint->vocabulary.chat_template = (TextSpan){kept, length};
+    return kept != NULL;
+}
+
+// "chat_template" of tokenizer_config.json: a text, or a list of named ones.
+static const char *template_in(const json_t *root) {
+    const json_t *value = json_object_get(root, "chat_template");
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && !strcmp(name, "default"))
+            return json_string_value(json_object_get(entry, "template"));
+    }
+    return json_string_value(value);
+}
+
+// It is only looked at, so nothing that is wrong with it keeps a model from being read.
+static bool read_template(Folder *folder, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    Error ignored = {0};
+    Mapping file;
+    const char *path = folder_path(folder, "chat_template.jinja", error);
+    if (!path) return false;
+    bool good = true, there = mapping_open(&file, path, &ignored);
+    if (there) good = keep_template(checkpoint, (const char *)file.data, file.size, error);
+    mapping_close(&file);
+    if (there || !good) return good;
+    json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &ignored);
+    const char *text = template_in(root);
+    if (text) good = keep_template(checkpoint, text, strlen(text), error);
+    json_decref(root);
+    return good;
+}
+
 // ---- shards ----
 
 // A name that can only mean a file of this directory, and only a file of tensors.
@@ -304,7 +344,7 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
         return error_set(error, config ? ERROR_FILE : ERROR_IO, "a directory without %s or %s",
                          SINGLE_NAME, INDEX_NAME);
     }
-    if (!read_configs(&folder, error)) return false;
+    if (!read_configs(&folder, error) || !read_template(&folder, error)) return false;
     return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
                    : read_index(&folder, error)) &&
            check_biases(&folder, error);

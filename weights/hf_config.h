@@ -53,6 +53,9 @@ typedef struct HfFamily {
 // architecture.
 const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *error);
 
+// The row of a model_type that families.c knows.
+const HfFamily *hf_family_of(const char *model_type);
+
 // Fills the numbers, positions and ids of `config`, over config_init and family_defaults; derived
 // fields are config_finish's. Lists of factors are taken from `arena`.
 bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena, Error *error);

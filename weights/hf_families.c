@@ -160,3 +160,10 @@ const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *e
                   architecture, model_type ? model_type : "");
     return NULL;
 }
+
+const HfFamily *hf_family_of(const char *model_type) {
+    size_t i = 0;
+    while (i + 1 < N_FAMILIES && strcmp(FAMILIES[i].model_type, model_type) != 0)
+        i++;
+    return &FAMILIES[i];
+}

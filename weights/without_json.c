@@ -1,5 +1,6 @@
 // The twin of the files that need jansson, for builds without it (make JSON=0, make core).
 #include "weights/container.h"
+#include "weights/hf_write.h"
 #include "weights/safetensors.h"
 
 static bool refuse(Error *error) {
@@ -37,4 +38,13 @@ bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **v
     (void)file, (void)key;
     *value = NULL;
     return refuse(error);
+}
+
+bool hf_config_write(Buffer *json, const Outgoing *out, Error *error) {
+    (void)json, (void)out;
+    return refuse(error);
+}
+
+void hf_generation_write(Buffer *json, const Checkpoint *from) {
+    (void)json, (void)from;
 }

@@ -1,0 +1,185 @@
+// convert: a model from any container into a GGUF or a directory of safetensors, tensor by tensor,
+// never the whole of it in memory. The output appears whole or not at all.
+#include "commands/commands.h"
+#include "commands/convert_files.h"
+#include "commands/interrupt.h"
+#include "commands/output.h"
+#include "commands/progress.h"
+#include "tokenizer/export.h"
+#include "weights/gguf_write.h"
+#include "weights/quant.h"
+#include "weights/write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 4 << 20 };
+
+typedef struct Conversion {
+    Session *session;
+    OutPlace place;
+    Outgoing out;
+    TensorWriter *file;
+    uint64_t written, total; // bytes
+    Progress progress;
+} Conversion;
+
+// ---- tensors ----
+
+static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error) {
+    size_t row_bytes = outgoing_row_bytes(&c->out, i);
+    uint64_t rows = outgoing_row_count(&c->out, i), first = 0;
+    uint64_t piece = row_bytes < PIECE_BYTES ? PIECE_BYTES / row_bytes : 1;
+    for (; first < rows && !interrupt_asked(); first += piece) {
+        if (piece > rows - first) piece = rows - first;
+        if (!outgoing_rows(&c->out, i, first, piece, bytes, error) ||
+            !tensor_writer_put(c->file, i, first * row_bytes, bytes, piece * row_bytes, error))
+            return false;
+        c->written += piece * row_bytes;
+        progress_update(&c->progress, (double)c->written / (double)c->total);
+    }
+    return !interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
+static bool convert_tensors(Conversion *c, Error *error) {
+    size_t room = PIECE_BYTES;
+    for (size_t i = 0; i < c->out.n; i++) {
+        if (outgoing_row_bytes(&c->out, i) > room) room = outgoing_row_bytes(&c->out, i);
+        c->total += c->out.tensors[i].bytes;
+    }
+    uint8_t *bytes = malloc(room);
+    bool good = bytes || error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", room);
+    progress_begin(&c->progress, "converting", c->session->options->quiet);
+    interrupt_begin();
+    for (size_t i = 0; good && i < c->out.n; i++)
+        good = convert_tensor(c, i, bytes, error);
+    interrupt_end();
+    progress_end(&c->progress);
+    free(bytes);
+    return good && session_check(c->session, error);
+}
+
+// ---- the two containers ----
+
+static bool is_llama2c(const Session *s) {
+    return !strncmp(checkpoint_container(s->checkpoint), "llama2.c", 8);
+}
+
+// The vocabulary for a GGUF: that of the model, else its tokenizer's. What cannot be carried along
+// is said, and the model goes without.
+static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error *error) {
+    const Vocabulary *inside = checkpoint_vocabulary(s->checkpoint);
+    *v = *inside;
+    if (inside->model && !s->options->tokenizer) return true;
+    TextSpan chat_template = inside->chat_template;
+    Error cause = {0};
+    const char *problem = s->tokenizer_problem;
+    if (s->tokenizer && tokenizer_export(s->tokenizer, v, arena, &cause)) {
+        // In llama2.c's stories BOS ends a text as EOS does; EOS is what others look for first.
+        int32_t stop = -1;
+        size_t stops = tokenizer_stops(s->tokenizer, &stop, 1);
+        if (stops && (is_llama2c(s) || !s->config->n_eos_ids)) v->eos_id = stop;
+        v->chat_template = chat_template;
+        return true;
+    }
+    if (cause.code == ERROR_MEMORY) return error_set(error, cause.code, "%s", cause.message);
+    *v = VOCABULARY_ABSENT;
+    if (cause.code) problem = cause.message;
+    if (!s->options->quiet) note("the tokenizer is left out: %s", problem);
+    return true;
+}
+
+// What people will see as general.name: the model's own, else the last part of its path.
+static void find_name(char out[128], const Session *s) {
+    const char *path = checkpoint_path(s->checkpoint);
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin && path[begin - 1] != '/')
+        begin--;
+    if (s->config->name[0])
+        snprintf(out, 128, "%s", s->config->name);
+    else
+        escape_bytes(out, 128, path + begin, end - begin);
+}
+
+static bool open_gguf(Conversion *c, Error *error) {
+    GgufKeys keys = {0};
+    Vocabulary vocabulary;
+    Arena arena = {0};
+    char name[128];
+    find_name(name, c->session);
+    bool good = find_vocabulary(c->session, &vocabulary, &arena, error) &&
+                gguf_put_model(&keys, &c->out, &vocabulary, name, error);
+    if (good) c->file = gguf_writer_open(c->place.tensors, &keys, c->out.tensors, c->out.n, error);
+    buffer_free(&keys.bytes);
+    arena_free(&arena);
+    return c->file;
+}
+
+static bool open_safetensors(Conversion *c, Error *error) {
+    static const WriteMetadata METADATA[] = {{"format", "pt"}}; // transformers insists on it
+    WriteTensor *tensors = calloc(c->out.n + 1, sizeof *tensors);
+    if (!tensors) return error_set(error, ERROR_MEMORY, "out of memory for %zu tensors", c->out.n);
+    for (size_t i = 0; i < c->out.n; i++) {
+        const TensorPlan *t = &c->out.tensors[i];
+        tensors[i] = (WriteTensor){.name = t->name,
+                                   .type = dtype_info(t->dtype)->name,
+                                   .rank = t->n_dims,
+                                   .shape = {t->shape[0], t->shape[1]}};
+    }
+    bool good = out_place_fill(&c->place, c->session, &c->out, error);
+    if (good)
+        c->file = safetensors_writer_open(c->place.tensors, tensors, c->out.n, METADATA, 1, error);
+    free(tensors);
+    return c->file;
+}
+
+// ---- what is said ----
+
+static void tell_types(const Conversion *c) {
+    const Outgoing *out = &c->out;
+    if (out->n_kept)
+        note("%zu tensors of type %s are written as F32, exactly%s", out->n_kept,
+             dtype_info(out->kept)->name,
+             c->place.kind == OUT_GGUF ? " (--type q8_0 is smaller)" : " (--type f16 is smaller)");
+    if (out->n_other)
+        note("%zu tensors have rows that are no whole blocks and are written as F16, the first is "
+             "%s",
+             out->n_other, out->first_other);
+}
+
+static void tell_result(const Conversion *c) {
+    note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
+}
+
+static bool run(Conversion *c, Error *error) {
+    static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
+    const Options *o = c->session->options;
+    bool gguf = c->place.kind == OUT_GGUF;
+    OutgoingType type = {.given = option_given(o, OPTION_TYPE), .dtype = TYPES[o->type]};
+    if (!out_place_check(&c->place, c->session, o->force, error)) return false;
+    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
+        return error_prefix(error, checkpoint_path(c->session->checkpoint));
+    if (!o->quiet) tell_types(c);
+    bool good = (gguf ? open_gguf(c, error) : open_safetensors(c, error)) &&
+                convert_tensors(c, error) && tensor_writer_finish(c->file, error);
+    if (good && !o->quiet) tell_result(c);
+    return good;
+}
+
+bool convert_command(const Options *options, Error *error) {
+    Session session = {0};
+    Conversion conversion = {.session = &session};
+    if (!options->other)
+        return error_set(error, ERROR_USAGE,
+                         "convert wants a model and an output: run convert MODEL OUT");
+    bool good = out_place_find(&conversion.place, options->other, error) &&
+                session_open(&session, options, error) && run(&conversion, error);
+    tensor_writer_close(conversion.file);
+    outgoing_free(&conversion.out);
+    session_close(&session);
+    return good;
+}

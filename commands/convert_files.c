@@ -1,0 +1,194 @@
+#include "commands/convert_files.h"
+#include "commands/output.h"
+#include "tokenizer/export.h"
+#include "weights/buffer.h"
+#include "weights/file_writer.h"
+#include "weights/hf_write.h"
+#include "weights/mapping.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef char PathText[4096];
+
+static bool join(PathText out, const char *directory, const char *name, Error *error) {
+    if (snprintf(out, sizeof(PathText), "%s%s", directory, name) < (int)sizeof(PathText))
+        return true;
+    return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(PathText) - 1);
+}
+
+// ---- where ----
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && !strcmp(text + length - tail, end);
+}
+
+static bool is_directory(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+bool out_place_find(OutPlace *place, const char *path, Error *error) {
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    *place = (OutPlace){.kind = OUT_DIRECTORY};
+    if (!*path) return error_set(error, ERROR_USAGE, "the output has no name");
+    if (is_directory(path) || path[strlen(path) - 1] == '/')
+        return join(place->directory, path, path[strlen(path) - 1] == '/' ? "" : "/", error) &&
+               join(place->tensors, place->directory, "model.safetensors", error);
+    if (ends_with(path, ".gguf") || ends_with(path, ".safetensors")) {
+        place->kind = ends_with(path, ".gguf") ? OUT_GGUF : OUT_FILE;
+        if (length >= sizeof place->directory) length = 0; // then join refuses the path
+        memcpy(place->directory, path, length);
+        return join(place->tensors, path, "", error);
+    }
+    static const char *const OTHERS[] = {".bin", ".model", ".json", ".pt", ".pth"};
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
+        if (ends_with(path, OTHERS[i]))
+            return error_set(error, ERROR_USAGE,
+                             "%.200s: convert writes .gguf, .safetensors, and directories with "
+                             "model.safetensors, no %s",
+                             path, OTHERS[i]);
+    return join(place->directory, path, "/", error) &&
+           join(place->tensors, place->directory, "model.safetensors", error);
+}
+
+// ---- whether ----
+
+// The directory that the model was read from.
+static void source_directory(PathText out, const Session *s) {
+    const char *path = checkpoint_path(s->checkpoint), *slash = strrchr(path, '/');
+    if (is_directory(path))
+        snprintf(out, sizeof(PathText), "%s/", path);
+    else
+        snprintf(out, sizeof(PathText), "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+}
+
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(*a ? a : ".", &x) && !stat(*b ? b : ".", &y) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+static bool refuse_existing(const char *path, Error *error) {
+    return error_set(error, ERROR_USAGE, "%.300s is there already; --force replaces it", path);
+}
+
+bool out_place_check(const OutPlace *place, const Session *s, bool force, Error *error) {
+    PathText source, config;
+    const char *tokenizer = s->options->tokenizer;
+    source_directory(source, s);
+    if (checkpoint_reads(s->checkpoint, place->tensors) ||
+        (tokenizer && same_file(tokenizer, place->tensors)))
+        return error_set(error, ERROR_USAGE, "%.200s is what is converted: give another output",
+                         place->tensors);
+    if (place->kind != OUT_GGUF && same_file(place->directory, source))
+        return error_set(error, ERROR_USAGE,
+                         "the output's config.json would replace the one of %.200s: give another "
+                         "directory",
+                         checkpoint_path(s->checkpoint));
+    if (!join(config, place->directory, "config.json", error)) return false;
+    struct stat status;
+    if (!force && !lstat(place->tensors, &status)) return refuse_existing(place->tensors, error);
+    if (!force && place->kind != OUT_GGUF && !lstat(config, &status))
+        return refuse_existing(config, error);
+    return true;
+}
+
+// ---- files of a directory ----
+
+static bool write_file(const OutPlace *place, const char *name, const void *bytes, size_t size,
+                       Error *error) {
+    PathText path;
+    if (!join(path, place->directory, name, error)) return false;
+    FileWriter *file = file_writer_open(path, size, error);
+    bool good =
+        file && file_writer_put(file, 0, bytes, size, error) && file_writer_finish(file, error);
+    file_writer_close(file);
+    return good;
+}
+
+static bool write_buffer(const OutPlace *place, const char *name, Buffer *buffer, bool good,
+                         Error *error) {
+    if (buffer->failed) good = error_set(error, ERROR_MEMORY, "out of memory for %s", name);
+    good = good && write_file(place, name, buffer->bytes, buffer->size, error);
+    buffer_free(buffer);
+    return good;
+}
+
+// Copies directory/name where there is such a file; *copied says so.
+static bool copy_file(const OutPlace *place, const char *directory, const char *name, bool *copied,
+                      Error *error) {
+    PathText path;
+    Mapping file;
+    *copied = false;
+    if (!join(path, directory, name, error)) return false;
+    if (access(path, F_OK)) return true;
+    if (!mapping_open(&file, path, error)) return error_prefix(error, path);
+    bool good = write_file(place, name, file.data, file.size, error);
+    if (good && mapping_damaged(&file))
+        good = error_set(error, ERROR_IO, "%.300s: the file was cut short while in use", path);
+    mapping_close(&file);
+    *copied = good;
+    return good;
+}
+
+static bool make_directory(const OutPlace *place, Error *error) {
+    if (place->kind != OUT_DIRECTORY || !mkdir(place->directory, 0777) || errno == EEXIST)
+        return true;
+    return error_set(error, ERROR_IO, "%.300s: cannot make the directory: %s", place->directory,
+                     strerror(errno));
+}
+
+static bool write_configs(const OutPlace *place, const Session *s, const Outgoing *out, bool copied,
+                          Error *error) {
+    Buffer json = {0};
+    bool good = hf_config_write(&json, out, error);
+    if (!write_buffer(place, "config.json", &json, good, error)) return false;
+    if (copied) return true;
+    hf_generation_write(&json, s->checkpoint);
+    return write_buffer(place, "generation_config.json", &json, true, error);
+}
+
+// A vocabulary that came inside the model becomes the file that holds such a one.
+static bool write_vocabulary(const OutPlace *place, const Session *s, Error *error) {
+    const Vocabulary *v = checkpoint_vocabulary(s->checkpoint);
+    Buffer bytes = {0};
+    const char *name = NULL;
+    if (v->chat_template.length && !write_file(place, "chat_template.jinja", v->chat_template.text,
+                                               v->chat_template.length, error))
+        return false;
+    if (!v->model) return true;
+    bool good = vocabulary_write(&bytes, v, &name, error);
+    return write_buffer(place, name, &bytes, good, error);
+}
+
+bool out_place_fill(const OutPlace *place, const Session *s, const Outgoing *out, Error *error) {
+    static const char *const FILES[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer.model",
+                                        "tokenizer_config.json",
+                                        "tokenizer.bin",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja",
+                                        "vocab.json",
+                                        "merges.txt"};
+    PathText source;
+    Buffer trial = {0};
+    bool generation = false, copied, good = hf_config_write(&trial, out, error);
+    buffer_free(&trial);
+    if (!good || !make_directory(place, error)) return false;
+    source_directory(source, s);
+    bool inside = checkpoint_vocabulary(s->checkpoint)->model != NULL;
+    for (size_t i = 0; !inside && i < sizeof FILES / sizeof *FILES; i++) {
+        if (!copy_file(place, source, FILES[i], &copied, error)) return false;
+        if (!i) generation = copied;
+    }
+    if (inside && !write_vocabulary(place, s, error)) return false;
+    return write_configs(place, s, out, generation, error);
+}
