@@ -296,6 +296,11 @@ bool hf_config_write(Buffer *json, const Outgoing *out, Error *error) {
     put_id(&w.m, "bos_token_id", c->bos_id);
     put_ids(&w.m, "eos_token_id", c->eos_ids, c->n_eos_ids);
     put_id(&w.m, "pad_token_id", from->vocabulary.pad_id);
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        if (!from->about[i].length) continue;
+        key(&w.m, ABOUT_NAMES[i]);
+        buffer_quote(json, from->about[i].text, from->about[i].length);
+    }
     bool good = put_activation(&w) && put_scales(&w) && put_rope(&w) && put_windows(&w) &&
                 put_rope_less_layers(&w) && put_biases(&w, out);
     buffer_print(json, "\n}\n");
