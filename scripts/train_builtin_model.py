@@ -115,8 +115,9 @@ class Text:
         self.alone = Rows(lambda r: self.real_round(r, [BOS], [EOS]), args.seed)
         self.joined = Rows(lambda r: self.real_round(r, [], "\n\n"), args.seed + 1)
         self.told = Rows(self.sampled_round, args.seed + 2)
-        print(f"{len(self.real)} real stories, {sum(map(len, self.real)) / 1e6:.2f} MB; "
-              f"{len(sampled)} sampled, {sum(map(len, sampled)) / 1e6:.2f} MB", flush=True)
+        self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, sampled)]
+        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; "
+              f"{len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
 
     def real_round(self, generator, before, after):
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
@@ -353,8 +354,9 @@ class Run:
             if self.step % self.args.report == 0:
                 self.report(mean, ids_per_step)
                 self.save()
-        self.report(mean, ids_per_step)
-        self.save()
+        if mean is not None:
+            self.report(mean, ids_per_step)
+            self.save()
 
 
 # ---- the folder that comes out ----
@@ -374,7 +376,24 @@ def hugging_face_tensors(model, shape):
     return {name: tensor.float().cpu().contiguous() for name, tensor in out.items()}
 
 
-def write_folder(folder, model, shape):
+DESCRIPTION = """Tells short stories for small children, in simple English. Knows nothing else, cannot talk.
+Trained by limpid's scripts/train_builtin_model.py on {text:.1f} MB of TinyStories (CDLA-Sharing-1.0; \
+written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT).
+Seen: {tokens:.1f} million tokens. {loss}
+Loses its thread and contradicts itself after some sentences; repeats what its text got wrong."""
+
+
+def describe(run, args):
+    loss = f"{bits_per_byte(run.model, *run.text.dev_text(), run.device):.3f} bits per byte on stories held back"
+    if args.check:
+        text = open(args.check, encoding="utf-8").read()
+        bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
+        loss += f", {bits:.3f} on {os.path.basename(args.check)}, which it never saw"
+    return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1],
+                              tokens=run.step * args.rows * CONTEXT / 1e6, loss=loss + ".")
+
+
+def write_folder(folder, model, shape, description):
     save_file(hugging_face_tensors(model, shape), os.path.join(folder, "model.safetensors"),
               metadata={"format": "pt"})
     config = {
@@ -385,7 +404,8 @@ def write_folder(folder, model, shape):
         "head_dim": HEAD_DIM, "max_position_embeddings": CONTEXT, "hidden_act": "relu2",
         "rms_norm_eps": 1e-6, "final_logit_softcapping": CAP, "attention_bias": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
-        "tie_word_embeddings": False, "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": EOS}
+        "tie_word_embeddings": False, "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": EOS,
+        "description": description, "license": "MIT"}
     generation = {"bos_token_id": BOS, "eos_token_id": EOS, "do_sample": True, "temperature": 0.8}
     for name, content in (("config.json", config), ("generation_config.json", generation)):
         with open(os.path.join(folder, name), "w") as file:
@@ -398,6 +418,7 @@ def parse_arguments():
     p.add_argument("--text", required=True)
     p.add_argument("--sampled", help="a pattern of files")
     p.add_argument("--out", required=True)
+    p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=3000)
     p.add_argument("--minutes", type=float, help="instead of --steps")
     p.add_argument("--seed", type=int, default=1)
@@ -421,7 +442,7 @@ def main():
     run = Run(args, shape)
     print(f"{sum(p.numel() for p in run.model.parameters()) / 1e6:.2f} million parameters", flush=True)
     run.train()
-    write_folder(os.path.join(args.out, "model"), run.model, shape)
+    write_folder(os.path.join(args.out, "model"), run.model, shape, describe(run, args))
 
 
 if __name__ == "__main__":
