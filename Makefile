@@ -63,7 +63,7 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c selftest_command.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -131,6 +131,12 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 
 # These run the program as a child process.
 $(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity: | $(BUILD)/run
+
+# tests/test_selftest.c breaks these kernels, one at a time.
+BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
+comma := ,
+$(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap=%)
+$(BUILD)/tests/test_selftest_command: | $(BUILD)/run $(BUILD)/tests/random_model
 
 # A library that makes calls fail, for tests/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c

@@ -31,16 +31,18 @@ static void keep_stage(void *context, const Model *model, const Stage *stage) {
     (void)model;
     if (stage->layer < 0) return;
     LayerStages *layer = &stages->layers[stage->layer];
-    float *to = NULL;
+    size_t bytes = stage_size(stage) * sizeof(float);
     switch (stage->id) {
-    case STAGE_ATT_NORM: to = layer->in; break;
-    case STAGE_Q: to = layer->q; break;
-    case STAGE_Q_ROTATED: to = layer->q_placed; break;
-    case STAGE_K_ROTATED: to = layer->k_placed; break;
-    case STAGE_ATT_HEADS: to = layer->heads; break;
-    default: return;
+    case STAGE_ATT_NORM: memcpy(layer->in, stage->data, bytes); break;
+    case STAGE_Q: memcpy(layer->q, stage->data, bytes); // fall through
+    case STAGE_Q_NORM:
+    case STAGE_Q_ROTATED: memcpy(layer->q_placed, stage->data, bytes); break; // the last one stays
+    case STAGE_K:
+    case STAGE_K_NORM:
+    case STAGE_K_ROTATED: memcpy(layer->k_placed, stage->data, bytes); break;
+    case STAGE_ATT_HEADS: memcpy(layer->heads, stage->data, bytes); break;
+    default: break;
     }
-    memcpy(to, stage->data, stage_size(stage) * sizeof *to);
 }
 
 static bool stages_allocate(Stages *stages, const Config *c, Error *error) {
