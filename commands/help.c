@@ -162,6 +162,25 @@ static const char CONVERT_HELP[] =
     "  -q, --quiet\n"
     "A kept type gives the same logits, bit for bit, from both files.\n";
 
+static const char DIFF_HELP[] =
+    "run diff A B [options]                          two traces against each other\n"
+    "    ./run diff reference.safetensors run.safetensors\n"
+    "\n"
+    "Per tensor: the largest difference, the same as a share of the tensor's largest\n"
+    "value, the cosine, and the share of the budget that it takes. Then one sentence:\n"
+    "the first tensor in the order of computation that is over the budget, its layer,\n"
+    "position and element. Exit status 1 where one is, or nothing could be compared.\n"
+    "      --budget f32|a16|a8|NUMBER   default: what the precisions of A and B ask for\n"
+    "          NUMBER: a share of the largest value of each tensor; 0: the same numbers\n"
+    "          f32  3e-5 of the largest value: float32 summed in another order\n"
+    "          a16  3e-3: activations as 16-bit integers, or a cache in f16\n"
+    "          a8   0.2: activations as 8-bit integers (docs/trace.md: measured)\n"
+    "      --only NAME   tensors of that name alone, as in trace (repeatable)\n"
+    "      --all         every tensor, in the order of computation\n"
+    "      --json        one object: same, budget, compared, over, first (name, layer,\n"
+    "                    position, element, a, b ..), only_a, only_b, tensors\n"
+    "  -q, --quiet       no progress bar\n";
+
 static const Command COMMANDS[] = {
     {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
     {"chat", FOR_CHAT, chat_command, "a conversation", CHAT_HELP},
@@ -176,6 +195,7 @@ static const Command COMMANDS[] = {
     {"selftest", FOR_SELFTEST, selftest_command, "identities proved on your own model",
      SELFTEST_HELP},
     {"trace", FOR_TRACE, trace_command, "every number of a run, in a file", TRACE_HELP},
+    {"diff", FOR_DIFF, diff_command, "two traces against each other", DIFF_HELP},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
 

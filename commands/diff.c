@@ -1,0 +1,48 @@
+// diff: two traces held against each other. Which tensor is the first that differs?
+#include "commands/commands.h"
+#include "commands/diff_report.h"
+#include "commands/output.h"
+#include "commands/progress.h"
+
+// Exit code 1, with a line beside the answer on standard output.
+static bool answer_no(const TraceDiff *d, Error *error) {
+    if (d->first)
+        return error_set(error, ERROR_ANSWER_NO, "%zu tensors differ, the first is %.120s",
+                         d->n_over, d->first->a->plan.name);
+    return error_set(error, ERROR_ANSWER_NO, "nothing could be compared");
+}
+
+static bool compare(TraceDiff *d, const Options *o, const Budget *asked, Error *error) {
+    Budget budget;
+    if (!trace_diff_budget(d, &budget, error)) return false;
+    if (asked) budget = *asked;
+    DiffReport report = {d, &budget, o->model, o->other, o->all};
+    int64_t position = trace_diff_tokens(d);
+    if (position >= 0) {
+        diff_report_tokens(&report, (uint64_t)position, o->json);
+        return error_set(error, ERROR_ANSWER_NO, "the traces are of different tokens");
+    }
+    Progress progress;
+    progress_begin(&progress, "diff", o->quiet);
+    bool good = trace_diff_run(d, &budget, progress_update, &progress, error);
+    progress_end(&progress);
+    if (!good) return false;
+    if (o->json)
+        diff_report_json(&report);
+    else
+        diff_report_print(&report);
+    return (d->n_compared && !d->first) || answer_no(d, error);
+}
+
+bool diff_command(const Options *o, Error *error) {
+    TraceDiff diff;
+    Budget budget;
+    if (!o->model || !o->other)
+        return error_set(error, ERROR_USAGE, "which two? run diff A B, files that trace wrote");
+    if (o->budget && !budget_parse(&budget, o->budget, error)) return false;
+    if (!trace_diff_open(&diff, o->model, o->other, &o->only_names, error)) return false;
+    bool good = compare(&diff, o, o->budget ? &budget : NULL, error);
+    output_flush();
+    trace_diff_close(&diff);
+    return good;
+}
