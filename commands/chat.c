@@ -35,20 +35,20 @@ typedef struct Chat {
 
 static bool find_format(Chat *chat, Error *error) {
     const Session *s = &chat->session;
-    const char *name = s->options->chat_template;
-    if (name) {
-        chat->format = chat_template_by_name(name);
-        if (chat->format) return true;
+    const char *name = s->options->chat_template, *system = s->options->system;
+    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
+    chat->format = name ? chat_template_by_name(name)
+                        : chat_template_detect(s->tokenizer, text, s->config->family);
+    if (!chat->format && name)
         return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
                          chat_template_names());
-    }
-    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
-    chat->format = chat_template_detect(s->tokenizer, text, s->config->family);
-    if (chat->format) return true;
-    return error_set(error, ERROR_USAGE,
-                     "%s: no known chat format in this model; `run generate` continues a text, "
-                     "--template NAME sets a format",
-                     checkpoint_path(s->checkpoint));
+    if (!chat->format)
+        return error_set(error, ERROR_USAGE,
+                         "%s: no known chat format in this model; `run generate` continues a text, "
+                         "--template NAME sets a format",
+                         checkpoint_path(s->checkpoint));
+    if (system) chat->format = chat_template_for_system(chat->format, system, strlen(system));
+    return true;
 }
 
 static int choose_context(const Session *s, Error *error) {

@@ -29,7 +29,11 @@ Test(template_detect, is_known_by_what_its_program_contains) {
     check_detected(t, "\"[INST] \" + message + \"[/INST]\"", "llama", "mistral-v3");
     check_detected(t, "\"[INST]\" + message + \"[/INST]\"", "llama", "mistral-tekken");
     check_detected(plain, "{{ messages }}", "llama", "none");
-    check_detected(plain, "[SYSTEM_PROMPT] [INST]", "llama", "none");
+    check_detected(t, "'[INST] ' + x + '[/INST]' '[SYSTEM_PROMPT] '", "llama", "mistral-v7");
+    check_detected(t, "'[INST]' + x + '[/INST]' '[SYSTEM_PROMPT]'", "llama", "mistral-v7-tekken");
+    check_detected(t,
+                   "{{ bos_token }} '<|user|>\\n' + message['content'] + '\\n' '<|assistant|>\\n'",
+                   "olmo2", "olmo2");
     tokenizer_close(t);
     tokenizer_close(plain);
 }
@@ -47,6 +51,8 @@ Test(template_detect, without_a_program_the_special_tokens_tell) {
                  {0x600, "gemma3", "gemma"},
                  {0x5000, "phi3", "phi3"},
                  {0xc0, "llama", "mistral-tekken"},
+                 {0x2000c0, "llama", "mistral-v7-tekken"},
+                 {0x3, "olmo2", "olmo2"},
                  {0x50000, "nanochat", "nanochat"},
                  {0, "llama", "none"},
                  {0x3, NULL, "chatml"}};

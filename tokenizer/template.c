@@ -216,9 +216,9 @@ static void put_smollm3_system(Renderer *r, TextSpan given) {
     }
     if (given.length) memcpy(copy, given.text, given.length);
     TextSpan text = {copy, given.length};
-    bool quiet = take_out(copy, &text.length, "/no_think");
-    bool loud = take_out(copy, &text.length, "/think");
-    if (quiet || loud) r->format = chat_template_by_name(quiet ? "smollm3-nothink" : "smollm3");
+    r->format = chat_template_for_system(r->format, given.text, given.length);
+    take_out(copy, &text.length, "/no_think");
+    take_out(copy, &text.length, "/think");
     bool override = take_out(copy, &text.length, "/system_override");
     text = trim_end(text);
     if (!text.length && !override) {

@@ -17,8 +17,7 @@ typedef struct ChatMessage {
     size_t length;
 } ChatMessage;
 
-// "chatml", "smollm2", "qwen2.5", "qwen3", "smollm3", "llama2", "llama3", "llama3.1", "mistral-v1",
-// "mistral-v3", "mistral-tekken", "gemma", "phi3", "nanochat"; NULL where the name is unknown.
+// One of chat_template_names; NULL where the name is unknown.
 const ChatTemplate *chat_template_by_name(const char *name);
 const char *chat_template_name(const ChatTemplate *chat_template);
 const char *chat_template_names(void); // "chatml, smollm2, ..." for messages
@@ -27,6 +26,12 @@ const char *chat_template_names(void); // "chatml, smollm2, ..." for messages
 // and family; NULL: this does not look like a chat model.
 const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan template_text,
                                          const char *family);
+
+// The format of a conversation with this system message: SmolLM3's has "/no_think" or "/think" in
+// it choose between two. What is rendered with either of them is the same; chat_template_next needs
+// the one that holds.
+const ChatTemplate *chat_template_for_system(const ChatTemplate *chat_template, const char *system,
+                                             size_t length);
 
 // Appends the ids of a whole conversation, ready for the answer of the assistant (generation prompt
 // included). Control tokens come from the format alone; message text never produces one. BOS is

@@ -4,11 +4,23 @@
 
 #include <string.h>
 
+static bool contains(TextSpan text, const char *part) {
+    return text.length && memmem(text.text, text.length, part, strlen(part));
+}
+
 const ChatTemplate *chat_template_by_name(const char *name) {
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         if (!strcmp(name, CHAT_TEMPLATES[i].name)) return &CHAT_TEMPLATES[i];
     }
     return NULL;
+}
+
+const ChatTemplate *chat_template_for_system(const ChatTemplate *format, const char *system,
+                                             size_t length) {
+    if (!(format->rules & RULE_THINK_FLAGS)) return format;
+    TextSpan text = {system, length};
+    if (contains(text, "/no_think")) return chat_template_by_name("smollm3-nothink");
+    return contains(text, "/think") ? chat_template_by_name("smollm3") : format;
 }
 
 const char *chat_template_name(const ChatTemplate *chat_template) {
@@ -17,8 +29,8 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
 
 const char *chat_template_names(void) {
     return "chatml, smollm2, qwen2.5, qwen3, qwen3-nothink, smollm3, smollm3-nothink, llama2, "
-           "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, gemma, phi3, "
-           "nanochat";
+           "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
+           "mistral-v7-tekken, gemma, phi3, olmo2, nanochat";
 }
 
 // One row: all of `text` stand in the template. The first row that fits decides.
@@ -39,6 +51,7 @@ static const Sign TEXT_SIGNS[] = {
     {{"<start_of_turn>"}, "gemma"},
     {{"<|user_start|>"}, "nanochat"},
     {{"<|user|>", "<|end|>"}, "phi3"},
+    {{"{{ bos_token }}", "'<|user|>\\n' + message['content'] + '\\n'", "<|assistant|>"}, "olmo2"},
     {{"[INST]", "<<SYS>>"}, "llama2"},
 };
 
@@ -53,6 +66,7 @@ static const TokenSign TOKEN_SIGNS[] = {
     {{"<|im_start|>", "<|im_end|>"}, "qwen3", "qwen3"},
     {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
     {{"<|im_start|>", "<|im_end|>"}, "smollm3", "smollm3"},
+    {{"<|im_start|>", "<|im_end|>"}, "olmo2", "olmo2"}, // it has them and does not use them
     {{"<|im_start|>", "<|im_end|>"}, NULL, "chatml"},
     {{"<|start_header_id|>", "<|eom_id|>"}, NULL, "llama3.1"},
     {{"<|start_header_id|>", "<|eot_id|>"}, NULL, "llama3"},
@@ -61,19 +75,17 @@ static const TokenSign TOKEN_SIGNS[] = {
     {{"<|user|>", "<|end|>"}, NULL, "phi3"},
 };
 
-static bool contains(TextSpan text, const char *part) {
-    return text.length && memmem(text.text, text.length, part, strlen(part));
-}
-
 // Mistral's versions differ by spaces: v1 has one on each side of "[/INST]", v3 only after
-// "[INST]", tekken none.
+// "[INST]", tekken none; v7 sets the system message apart. Where there is no text: tekken is
+// byte-level, so it has no word that begins with SentencePiece's space.
 static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
-    if (tokenizer_find(tokenizer, "[INST]") < 0) return "mistral-v1";
-    if (contains(text, " [/INST]")) return "mistral-v1";
-    if (contains(text, "[INST] ")) return "mistral-v3";
-    if (contains(text, "[INST]")) return "mistral-tekken";
-    // No text: tekken is byte-level, so it has no word that begins with SentencePiece's space.
-    return tokenizer_find(tokenizer, "\xe2\x96\x81the") < 0 ? "mistral-tekken" : "mistral-v3";
+    bool tekken = tokenizer_find(tokenizer, "\xe2\x96\x81the") < 0;
+    if (tokenizer_find(tokenizer, "[INST]") < 0 || contains(text, " [/INST]")) return "mistral-v1";
+    if (contains(text, "[INST]")) tekken = !contains(text, "[INST] ");
+    bool v7 = contains(text, "[SYSTEM_PROMPT]");
+    if (!text.length) v7 = tokenizer_find(tokenizer, "[SYSTEM_PROMPT]") >= 0;
+    if (v7) return tekken ? "mistral-v7-tekken" : "mistral-v7";
+    return tekken ? "mistral-tekken" : "mistral-v3";
 }
 
 static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
@@ -84,10 +96,7 @@ static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
             found++;
         if (found == 3 || !sign->text[found]) return sign->format;
     }
-    // [SYSTEM_PROMPT] is a later format of Mistral's, which limpid does not have.
-    if (contains(text, "[INST]") && !contains(text, "[SYSTEM_PROMPT]"))
-        return mistral_version(tokenizer, text);
-    return NULL;
+    return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
 }
 
 static const char *from_tokens(const Tokenizer *tokenizer, const char *family) {

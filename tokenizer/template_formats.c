@@ -148,6 +148,19 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .rules = RULE_ALTERNATE,
     },
     {
+        .name = "mistral-v7",
+        .begin = "{<s>}",
+        .before = {"{[SYSTEM_PROMPT]} ", "{[INST]} ", " "},
+        .after = {"{[/SYSTEM_PROMPT]}", "{[/INST]}", "{</s>}"},
+    },
+    {
+        // As Mistral Small 3 has it; 3.1 and later bring a long default system message, left out.
+        .name = "mistral-v7-tekken",
+        .begin = "{<s>}",
+        .before = {"{[SYSTEM_PROMPT]}", "{[INST]}", ""},
+        .after = {"{[/SYSTEM_PROMPT]}", "{[/INST]}", "{</s>}"},
+    },
+    {
         .name = "gemma",
         .begin = "{<bos>}",
         .before = {"", "{<start_of_turn>}user\n", "{<start_of_turn>}model\n"},
@@ -165,6 +178,14 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .after = {"{<|end|>}\n", "{<|end|>}\n", "{<|end|>}\n"},
         .prompt = "{<|assistant|>}\n",
         .rules = RULE_SKIP_EMPTY_SYSTEM | RULE_TOKEN_EATS_SPACE,
+    },
+    {
+        // The roles are plain text: the vocabulary has no tokens for them.
+        .name = "olmo2",
+        .begin = "{<|endoftext|>}",
+        .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
+        .after = {"\n", "\n", "{<|endoftext|>}\n"},
+        .prompt = "<|assistant|>\n",
     },
     {
         .name = "nanochat",

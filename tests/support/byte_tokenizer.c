@@ -21,7 +21,10 @@ static const char *const MARKERS[BYTE_MARKERS] = {"<|im_start|>",
                                                   "<|user_start|>",
                                                   "<|user_end|>",
                                                   "<|assistant_start|>",
-                                                  "<|assistant_end|>"};
+                                                  "<|assistant_end|>",
+                                                  "<|endoftext|>",
+                                                  "[SYSTEM_PROMPT]",
+                                                  "[/SYSTEM_PROMPT]"};
 enum { N_TOKENS = 3 + 256 + 3 + BYTE_MARKERS };
 
 const char *byte_tokenizer_marker(size_t i) {
