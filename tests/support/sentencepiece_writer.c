@@ -2,6 +2,7 @@
 
 #include "tests/test.h"
 #include "tokenizer/kinds.h"
+#include "tokenizer/sentencepiece_check.h"
 
 void model_writer_free(ModelWriter *w) {
     free(w->bytes);
@@ -109,4 +110,37 @@ Tokenizer *sentencepiece_open_bytes(const void *bytes, size_t size, Error *error
     if (good) return t;
     tokenizer_close(t);
     return NULL;
+}
+
+void model_refused(ModelWriter *w, const char *cause) {
+    Error error = {0};
+    Tokenizer *t = sentencepiece_open_bytes(w->bytes, w->size, &error);
+    model_writer_free(w);
+    CHECK(!t, "taken: %s", cause);
+    CHECK(error.code == ERROR_FILE && strstr(error.message, cause), "%d \"%s\", wanted \"%s\"",
+          error.code, error.message, cause);
+}
+
+Tokenizer *model_taken(ModelWriter *w) {
+    Error error = {0};
+    Tokenizer *t = sentencepiece_open_bytes(w->bytes, w->size, &error);
+    model_writer_free(w);
+    if (!t) TEST_FAIL("%s", error.message);
+    return t;
+}
+
+void model_fine(ModelWriter *w) {
+    tokenizer_close(model_taken(w));
+}
+
+ModelWriter model_small(void) {
+    ModelWriter w = {0};
+    model_usual_pieces(&w, false);
+    model_piece(&w, "\xe2\x96\x81", 3, -3, 1);
+    model_piece(&w, "a", 1, -3, 1);
+    model_piece(&w, "b", 1, -3, 0); // the type is left out: a normal piece
+    model_piece(&w, "ab", 2, -1, 1);
+    model_trainer(&w, SENTENCEPIECE_BPE, false);
+    model_normalizer(&w, true, NULL, 0);
+    return w;
 }

@@ -36,3 +36,12 @@ uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size);
 
 // Opens a model from bytes in memory; NULL where it is refused.
 Tokenizer *sentencepiece_open_bytes(const void *bytes, size_t size, Error *error);
+
+// A BPE model of "a", "b", "ab" and a space, which can be encoded without the library too.
+ModelWriter model_small(void);
+
+// These open what `w` holds and free `w`. The test fails unless it is refused as a bad file for
+// this cause, or is taken.
+void model_refused(ModelWriter *w, const char *cause);
+Tokenizer *model_taken(ModelWriter *w);
+void model_fine(ModelWriter *w); // taken, and closed again
