@@ -204,6 +204,8 @@ Test(nfc, composes_orders_and_leaves_alone) {
     check_nfc("\xe2\x84\xab", "\xc3\x85");                             // the sign of Angstrom
     check_nfc("\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc");             // excluded from composition
     check_nfc("\xe1\xbe\x82", "\xe1\xbe\x82");                         // four characters and back
+    check_nfc("a\xcc\x81\xe0\xa3\x92", "\xc3\xa1\xe0\xa3\x92");     // U+08D2, class 220: Unicode 14
+    check_nfc("a\xe0\xa3\x8c\xcc\xa3", "\xe1\xba\xa1\xe0\xa3\x8c"); // U+08CC 230, dot below 220
 }
 
 Test(nfc, a_long_row_of_marks_takes_no_quadratic_time) {
