@@ -1,6 +1,7 @@
 # make                    build/cpu-release/run, linked to ./run
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
+# make fidelity           family x container x backend: how far each is off the reference
 # make core               libc alone: no libraries, GGUF and .bin files only
 # make install PREFIX=    limpid, its manual page and completion
 # Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=..., V=1 shows commands
@@ -10,6 +11,7 @@ SENTENCEPIECE ?= 1
 JSON ?= 1
 PCRE2 ?= 1
 PREFIX ?= /usr/local
+PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
 PLAIN ?= 0
 
@@ -68,7 +70,7 @@ ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
-PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project precisions sample_stories)
+PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project precisions sample_stories fidelity)
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
@@ -87,7 +89,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all run test check core debug install format clean programs tests fuzzers always
+.PHONY: all run test check fidelity core debug install format clean programs tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -130,7 +132,7 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity: | $(BUILD)/run
+$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity $(BUILD)/tests/test_real_models: | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -146,7 +148,8 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 $(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
 
 # Programs stand without the test framework.
-$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o $(OBJECTS)
+$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \
+             $(BUILD)/tests/support/reference_errors.o $(OBJECTS)
 	$(call say,LINK)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
@@ -169,6 +172,12 @@ debug:
 
 core:
 	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PLAIN=1
+
+# The table family x container x backend with the measured errors.
+fidelity:
+	$(MAKE) BACKEND=reference build/reference-release/tests/fidelity
+	$(MAKE) BACKEND=cpu build/cpu-release/run build/cpu-release/tests/fidelity
+	@$(PYTHON) scripts/fidelity $(FIDELITY)
 
 test:
 	bash scripts/run_tests
