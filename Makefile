@@ -64,7 +64,7 @@ ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
-                 reference_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
+                 reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
                  tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c selftest_command.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
@@ -146,6 +146,14 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
 $(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
+
+# Models of every family and what numpy computes on them; without numpy their tests are skipped.
+TINY_MODELS := build/tiny-models/models.txt
+$(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/tensor_files.py
+	$(call say,MAKE)
+	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
+	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
+$(BUILD)/tests/test_tiny_models: | $(TINY_MODELS)
 
 # Programs stand without the test framework.
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \

@@ -2,6 +2,7 @@
 // turn more slowly, so that far positions look like ones it has seen:
 //
 //   plain     f_i = theta^(-2 i / rope_dim), i = 0 .. rope_dim / 2 - 1        arXiv 2104.09864
+//             (an odd number of channels is rounded up, but not in the exponent)
 //   linear    f / factor: all positions pressed together                       arXiv 2306.15595
 //   NTK       theta grown with the context, so that only slow pairs stretch
 //   llama3    slow pairs by factor, fast ones not, the ones between by a ramp over wavelengths
@@ -82,9 +83,10 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
     double theta = ntk ? ntk_theta(rope, rope_dim, max_seq_len) : (double)rope->theta;
     const float *longrope =
         max_seq_len > rope->original_max_seq_len ? rope->long_factor : rope->short_factor;
+    int exponent_dim = rope->exponent_dim ? rope->exponent_dim : rope_dim;
     *magnitude = 1.0;
     for (int i = 0; i < rope_dim / 2; i++) {
-        double f = pow(theta, -2.0 * i / rope_dim);
+        double f = pow(theta, -2.0 * i / exponent_dim);
         if (rope->scaling == ROPE_LINEAR) f /= (double)rope->factor;
         if (rope->scaling == ROPE_LLAMA3) f = llama3_frequency(f, rope);
         if (rope->scaling == ROPE_LONGROPE && longrope) f /= (double)longrope[i];

@@ -206,8 +206,8 @@ def older(config):
     if "partial_rotary_factor" in parameters:
         old["partial_rotary_factor"] = parameters.pop("partial_rotary_factor")
     kind = parameters.pop("rope_type")
-    old["rope_scaling"] = None if kind == "default" else {
-        "type": "su" if kind == "longrope" else kind, **parameters}
+    key = "rope_type" if "rope_local_base_freq" in old else "type"  # Gemma 3 came later
+    old["rope_scaling"] = None if kind == "default" else {key: kind, **parameters}
     return old
 
 

@@ -242,6 +242,12 @@ Test(hf_config, rope_of_every_kind_in_both_spellings) {
     CHECK(c.rope.attention_factor == 1.5f && c.rope.original_max_seq_len == 32);
     c = config_of(LLAMA("\"rope_scaling\":null,\"partial_rotary_factor\":0.6,"));
     CHECK(c.rope.scaling == ROPE_PLAIN && c.rope_dim == 10); // floor(9.6), made even
+    CHECK_INT(c.rope.exponent_dim, 9);
+    c = config_of(LLAMA("\"head_dim\":40,\"partial_rotary_factor\":0.7,"));
+    CHECK(c.rope_dim == 28 && c.rope.exponent_dim == 0); // and not 40 * 0.7f = 27.999999
+    c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":null,"
+                        "\"original_max_position_embeddings\":32},"));
+    CHECK(c.rope.scaling == ROPE_YARN && c.rope.factor == 4); // from the lengths, 128 / 32
 }
 
 Test(hf_config, longrope_has_a_factor_for_every_pair) {

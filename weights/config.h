@@ -46,6 +46,7 @@ typedef enum RopeScaling {
 typedef struct RopeConfig {
     RopeScaling scaling;
     float theta;
+    int exponent_dim;                        // what exponents of theta are divided by; 0: rope_dim
     float sign;                              // +1; nanochat rotates the other way, -1
     float factor;                            // linear, llama3, yarn, ntk, longrope (0: not given)
     float low_freq_factor, high_freq_factor; // llama3

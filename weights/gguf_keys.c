@@ -177,6 +177,7 @@ static bool put_rope(const Put *p) {
     const Config *c = p->config;
     const RopeConfig *rope = &c->rope;
     if (c->position != POSITION_ROPE) return true;
+    if (rope->exponent_dim) return cannot(p, "an odd number of rotary channels");
     number(p, ".rope.dimension_count", c->rope_dim);
     real(p, ".rope.freq_base", rope->theta);
     switch (rope->scaling) {

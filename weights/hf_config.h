@@ -20,10 +20,10 @@ typedef struct HfFlags {
 // How a family decides which layers have a window.
 typedef enum HfWindow {
     HF_WINDOW_NONE,
-    HF_WINDOW_ALL,      // sliding_window on every layer (Mistral, Phi 3)
-    HF_WINDOW_SWITCHED, // none unless use_sliding_window (Qwen)
-    HF_WINDOW_LISTED,   // the same, and layer_types must then be given (SmolLM3)
-    HF_WINDOW_PATTERN,  // every n-th layer is global, the others local (Gemma 3)
+    HF_WINDOW_ALL,       // sliding_window on every layer (Mistral, Phi 3)
+    HF_WINDOW_SWITCHED,  // none unless use_sliding_window (Qwen)
+    HF_WINDOW_ROPE_LESS, // the same; layers without rope where there is no layer_types (SmolLM3)
+    HF_WINDOW_PATTERN,   // every n-th layer is global, the others local (Gemma 3)
 } HfWindow;
 
 // Class defaults of one model_type; 0 where the key must be given.

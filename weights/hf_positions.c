@@ -100,7 +100,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
     if (rope->beta_fast == 0) rope->beta_fast = 32;
     if (rope->beta_slow == 0) rope->beta_slow = 1;
     if (rope->scaling == ROPE_DYNAMIC_NTK) rope->original_max_seq_len = config->max_seq_len;
-    if (rope->scaling == ROPE_LONGROPE && rope->factor == 0)
+    bool from_lengths = rope->scaling == ROPE_LONGROPE || rope->scaling == ROPE_YARN;
+    if (from_lengths && rope->factor == 0)
         rope->factor = (float)config->max_seq_len / (float)rope->original_max_seq_len;
     if (rope->scaling != ROPE_PLAIN && rope->factor == 0)
         return error_set(error, ERROR_FILE, "rope scaling without \"factor\"");
@@ -129,17 +130,22 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
            read_factors(&rope->short_factor, dict, "short_factor", config->rope_dim, arena, error);
 }
 
-// The first floor(head_dim * factor) channels turn; an odd number rounds up.
+// The first floor(head_dim * factor) channels turn; an odd number rounds up, but not in the
+// exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
 static bool read_rope_dim(Config *config, const json_t *top, const json_t *dict, Error *error) {
-    float factor = 1;
-    if (!json_read_float(top, "partial_rotary_factor", &factor, error) ||
-        (dict && !json_read_float(dict, "partial_rotary_factor", &factor, error)))
+    static const char KEY[] = "partial_rotary_factor";
+    float rounded = 1;
+    if (!json_read_float(top, KEY, &rounded, error) ||
+        (dict && !json_read_float(dict, KEY, &rounded, error)))
         return false;
-    if (!(factor > 0) || factor > 1)
-        return error_set(error, ERROR_FILE, "\"partial_rotary_factor\": wanted 0 .. 1, got %g",
-                         (double)factor);
-    int turning = (int)((double)config->head_dim * (double)factor);
+    if (!(rounded > 0) || rounded > 1)
+        return error_set(error, ERROR_FILE, "\"%s\": wanted 0 .. 1, got %g", KEY, (double)rounded);
+    const json_t *given = json_object_get(dict, KEY);
+    if (!json_is_number(given)) given = json_object_get(top, KEY);
+    double factor = json_is_number(given) ? json_number_value(given) : 1;
+    int turning = (int)(config->head_dim * factor);
     config->rope_dim = turning + turning % 2;
+    if (turning % 2) config->rope.exponent_dim = turning;
     return true;
 }
 
@@ -194,9 +200,9 @@ static bool read_layer_types(bool *slides, const json_t *types, int n_layers, Er
 }
 
 // Which layers slide where there is no list: Gemma 3's every n-th is global, Qwen's first
-// max_window_layers are.
+// max_window_layers are, and SmolLM3's that have rope.
 static bool derive_layer_types(bool *slides, const HfFamily *family, const json_t *text,
-                               int n_layers, Error *error) {
+                               const Config *config, Error *error) {
     int pattern = 6, first = 28;
     if (!json_read_int(text, "_sliding_window_pattern", &pattern, error) ||
         !json_read_int(text, "sliding_window_pattern", &pattern, error) ||
@@ -205,10 +211,15 @@ static bool derive_layer_types(bool *slides, const HfFamily *family, const json_
     if (pattern < 1)
         return error_set(error, ERROR_FILE, "\"sliding_window_pattern\": wanted at least 1, got %d",
                          pattern);
-    for (int l = 0; l < n_layers; l++)
-        slides[l] =
-            family->window_rule == HF_WINDOW_ALL ||
-            (family->window_rule == HF_WINDOW_PATTERN ? (l + 1) % pattern != 0 : l >= first);
+    for (int l = 0; l < config->n_layers; l++) {
+        switch (family->window_rule) {
+        case HF_WINDOW_NONE: slides[l] = false; break;
+        case HF_WINDOW_ALL: slides[l] = true; break;
+        case HF_WINDOW_SWITCHED: slides[l] = l >= first; break;
+        case HF_WINDOW_ROPE_LESS: slides[l] = config->layers[l].no_rope; break;
+        case HF_WINDOW_PATTERN: slides[l] = (l + 1) % pattern != 0; break;
+        }
+    }
     return true;
 }
 
@@ -222,12 +233,10 @@ static bool read_windows(Config *config, const HfFamily *family, const json_t *t
         !json_read_array(text, "layer_types", &types, error))
         return false;
     bool optional =
-        family->window_rule == HF_WINDOW_SWITCHED || family->window_rule == HF_WINDOW_LISTED;
+        family->window_rule == HF_WINDOW_SWITCHED || family->window_rule == HF_WINDOW_ROPE_LESS;
     if (optional && !switched_on) return true;
-    if (family->window_rule == HF_WINDOW_LISTED && !types)
-        return error_set(error, ERROR_FILE, "\"use_sliding_window\" without \"layer_types\"");
     if (types ? !read_layer_types(slides, types, config->n_layers, error)
-              : !derive_layer_types(slides, family, text, config->n_layers, error))
+              : !derive_layer_types(slides, family, text, config, error))
         return false;
     for (int l = 0; l < config->n_layers; l++) {
         config->layers[l].window = slides[l] ? window : 0;

@@ -186,14 +186,26 @@ static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope
     if (rope->no_truncate) put_bool(m, "truncate", false);
 }
 
+// The shortest decimal that gives the number of channels again.
+static void put_rope_dim(Members *m, const Config *c) {
+    int turning = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
+    char text[32];
+    if (turning == c->head_dim) return;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)turning / c->head_dim);
+        if ((int)(c->head_dim * strtod(text, NULL)) == turning) break;
+    }
+    key(m, "partial_rotary_factor");
+    buffer_print(m->json, "%s", text);
+}
+
 static bool put_rope(Writing *w) {
     const Config *c = w->config;
     const RopeConfig *rope = &c->rope;
     if (c->position != POSITION_ROPE) return true;
     if (rope->divisors) return cannot(w, "the divisors of rope_freqs.weight");
     put_float(&w->m, "rope_theta", rope->theta);
-    if (c->rope_dim != c->head_dim)
-        put_float(&w->m, "partial_rotary_factor", (float)c->rope_dim / (float)c->head_dim);
+    put_rope_dim(&w->m, c);
     if (rope->scaling == ROPE_LONGROPE)
         put_int(&w->m, "original_max_position_embeddings", rope->original_max_seq_len);
     key(&w->m, "rope_scaling");
@@ -226,7 +238,7 @@ static void put_layer_types(Writing *w, bool any) {
 static bool put_windows(Writing *w) {
     const Config *c = w->config;
     bool all = true, switched = w->family->window_rule == HF_WINDOW_SWITCHED ||
-                                w->family->window_rule == HF_WINDOW_LISTED;
+                                w->family->window_rule == HF_WINDOW_ROPE_LESS;
     int window = 0;
     for (int l = 0; l < c->n_layers; l++) {
         int here = c->layers[l].window;
