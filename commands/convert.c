@@ -66,8 +66,8 @@ static bool is_llama2c(const Session *s) {
     return !strncmp(checkpoint_container(s->checkpoint), "llama2.c", 8);
 }
 
-// The vocabulary for a GGUF: that of the model, else its tokenizer's. What cannot be carried along
-// is said, and the model goes without.
+// The vocabulary that goes into the output: that of the model, else its tokenizer's. What cannot be
+// carried along is said, and the model goes without.
 static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error *error) {
     const Vocabulary *inside = checkpoint_vocabulary(s->checkpoint);
     *v = *inside;
@@ -105,21 +105,17 @@ static void find_name(char out[128], const Session *s) {
         escape_bytes(out, 128, path + begin, end - begin);
 }
 
-static bool open_gguf(Conversion *c, Error *error) {
+static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     GgufKeys keys = {0};
-    Vocabulary vocabulary;
-    Arena arena = {0};
     char name[128];
     find_name(name, c->session);
-    bool good = find_vocabulary(c->session, &vocabulary, &arena, error) &&
-                gguf_put_model(&keys, &c->out, &vocabulary, name, error);
-    if (good) c->file = gguf_writer_open(c->place.tensors, &keys, c->out.tensors, c->out.n, error);
+    if (gguf_put_model(&keys, &c->out, vocabulary, name, error))
+        c->file = gguf_writer_open(c->place.tensors, &keys, c->out.tensors, c->out.n, error);
     buffer_free(&keys.bytes);
-    arena_free(&arena);
     return c->file;
 }
 
-static bool open_safetensors(Conversion *c, Error *error) {
+static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     static const WriteMetadata METADATA[] = {{"format", "pt"}}; // transformers insists on it
     WriteTensor *tensors = calloc(c->out.n + 1, sizeof *tensors);
     if (!tensors) return error_set(error, ERROR_MEMORY, "out of memory for %zu tensors", c->out.n);
@@ -130,21 +126,34 @@ static bool open_safetensors(Conversion *c, Error *error) {
                                    .rank = t->n_dims,
                                    .shape = {t->shape[0], t->shape[1]}};
     }
-    bool good = out_place_fill(&c->place, c->session, &c->out, error);
-    if (good)
+    if (out_place_fill(&c->place, c->session, &c->out, vocabulary, error))
         c->file = safetensors_writer_open(c->place.tensors, tensors, c->out.n, METADATA, 1, error);
     free(tensors);
     return c->file;
+}
+
+// From one directory to another the tokenizer's own files are the best that there is.
+static bool open_output(Conversion *c, Error *error) {
+    const Session *s = c->session;
+    bool gguf = c->place.kind == OUT_GGUF;
+    bool files = !gguf && !s->options->tokenizer && !is_llama2c(s) &&
+                 !checkpoint_vocabulary(s->checkpoint)->model;
+    Vocabulary vocabulary;
+    Arena arena = {0};
+    bool good = files || find_vocabulary(s, &vocabulary, &arena, error);
+    good = good && (gguf ? open_gguf(c, &vocabulary, error)
+                         : open_safetensors(c, files ? NULL : &vocabulary, error));
+    arena_free(&arena);
+    return good;
 }
 
 // ---- what is said ----
 
 static void tell_types(const Conversion *c) {
     const Outgoing *out = &c->out;
-    if (out->n_kept)
-        note("%zu tensors of type %s are written as F32, exactly%s", out->n_kept,
-             dtype_info(out->kept)->name,
-             c->place.kind == OUT_GGUF ? " (--type q8_0 is smaller)" : " (--type f16 is smaller)");
+    if (out->n_exact)
+        note("%zu quantised tensors are written as F32, which is exact (--type %s is smaller)",
+             out->n_exact, c->place.kind == OUT_GGUF ? "q8_0" : "f16");
     if (out->n_other)
         note("%zu tensors have rows that are no whole blocks and are written as F16, the first is "
              "%s",
@@ -164,8 +173,8 @@ static bool run(Conversion *c, Error *error) {
     if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!o->quiet) tell_types(c);
-    bool good = (gguf ? open_gguf(c, error) : open_safetensors(c, error)) &&
-                convert_tensors(c, error) && tensor_writer_finish(c->file, error);
+    bool good =
+        open_output(c, error) && convert_tensors(c, error) && tensor_writer_finish(c->file, error);
     if (good && !o->quiet) tell_result(c);
     return good;
 }

@@ -120,12 +120,11 @@ static bool write_buffer(const OutPlace *place, const char *name, Buffer *buffer
     return good;
 }
 
-// Copies directory/name where there is such a file; *copied says so.
-static bool copy_file(const OutPlace *place, const char *directory, const char *name, bool *copied,
+// Copies directory/name where there is such a file.
+static bool copy_file(const OutPlace *place, const char *directory, const char *name,
                       Error *error) {
     PathText path;
     Mapping file;
-    *copied = false;
     if (!join(path, directory, name, error)) return false;
     if (access(path, F_OK)) return true;
     if (!mapping_open(&file, path, error)) return error_prefix(error, path);
@@ -133,7 +132,6 @@ static bool copy_file(const OutPlace *place, const char *directory, const char *
     if (good && mapping_damaged(&file))
         good = error_set(error, ERROR_IO, "%.300s: the file was cut short while in use", path);
     mapping_close(&file);
-    *copied = good;
     return good;
 }
 
@@ -144,51 +142,44 @@ static bool make_directory(const OutPlace *place, Error *error) {
                      strerror(errno));
 }
 
-static bool write_configs(const OutPlace *place, const Session *s, const Outgoing *out, bool copied,
-                          Error *error) {
-    Buffer json = {0};
-    bool good = hf_config_write(&json, out, error);
-    if (!write_buffer(place, "config.json", &json, good, error)) return false;
-    if (copied) return true;
-    hf_generation_write(&json, s->checkpoint);
-    return write_buffer(place, "generation_config.json", &json, true, error);
-}
-
-// A vocabulary that came inside the model becomes the file that holds such a one.
-static bool write_vocabulary(const OutPlace *place, const Session *s, Error *error) {
-    const Vocabulary *v = checkpoint_vocabulary(s->checkpoint);
+// A vocabulary becomes the file that holds such a one.
+static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *error) {
+    TextSpan text = v->chat_template;
     Buffer bytes = {0};
     const char *name = NULL;
-    if (v->chat_template.length && !write_file(place, "chat_template.jinja", v->chat_template.text,
-                                               v->chat_template.length, error))
+    if (text.length && !write_file(place, "chat_template.jinja", text.text, text.length, error))
         return false;
     if (!v->model) return true;
+    vocabulary_write_config(&bytes, v);
+    if (!write_buffer(place, "tokenizer_config.json", &bytes, true, error)) return false;
     bool good = vocabulary_write(&bytes, v, &name, error);
     return write_buffer(place, name, &bytes, good, error);
 }
 
-bool out_place_fill(const OutPlace *place, const Session *s, const Outgoing *out, Error *error) {
+static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
     static const char *const FILES[] = {"generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer.model",
                                         "tokenizer_config.json",
-                                        "tokenizer.bin",
                                         "special_tokens_map.json",
                                         "added_tokens.json",
                                         "chat_template.jinja",
                                         "vocab.json",
                                         "merges.txt"};
     PathText source;
-    Buffer trial = {0};
-    bool generation = false, copied, good = hf_config_write(&trial, out, error);
-    buffer_free(&trial);
-    if (!good || !make_directory(place, error)) return false;
     source_directory(source, s);
-    bool inside = checkpoint_vocabulary(s->checkpoint)->model != NULL;
-    for (size_t i = 0; !inside && i < sizeof FILES / sizeof *FILES; i++) {
-        if (!copy_file(place, source, FILES[i], &copied, error)) return false;
-        if (!i) generation = copied;
-    }
-    if (inside && !write_vocabulary(place, s, error)) return false;
-    return write_configs(place, s, out, generation, error);
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+        if (!copy_file(place, source, FILES[i], error)) return false;
+    return true;
+}
+
+bool out_place_fill(const OutPlace *place, const Session *s, const Outgoing *out,
+                    const Vocabulary *vocabulary, Error *error) {
+    Buffer json = {0};
+    bool good = hf_config_write(&json, out, error) && make_directory(place, error);
+    good = write_buffer(place, "config.json", &json, good, error);
+    if (!vocabulary) return good && copy_files(place, s, error);
+    hf_generation_write(&json, s->checkpoint);
+    return write_buffer(place, "generation_config.json", &json, good, error) &&
+           write_vocabulary(place, vocabulary, error);
 }

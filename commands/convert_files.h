@@ -25,7 +25,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error);
 bool out_place_check(const OutPlace *place, const Session *session, bool force, Error *error);
 
 // For safetensors: makes the directory, and in it config.json, generation_config.json, the
-// tokenizer and the chat template. Everything that can be refused is refused before the first byte
-// is written.
+// tokenizer and the chat template: from `vocabulary`, or where that is NULL copies of the files
+// that lie beside the model. What the config cannot say is refused before anything is made.
 bool out_place_fill(const OutPlace *place, const Session *session, const Outgoing *out,
-                    Error *error);
+                    const Vocabulary *vocabulary, Error *error);

@@ -17,4 +17,7 @@ bool tokenizer_export(const Tokenizer *tokenizer, Vocabulary *out, Arena *arena,
 // The other way: appends the bytes of a file that holds this vocabulary, and in *name what such a
 // file is called in a directory: "tokenizer.model" for model "llama", "tokenizer.json" for "gpt2".
 // False: exit code 3 where the format has no room for something, 5 is left to `out->failed`.
+// vocabulary_write_config: the tokenizer_config.json beside it, which tells transformers the class
+// and the special tokens.
+void vocabulary_write_config(Buffer *out, const Vocabulary *vocabulary);
 bool vocabulary_write(Buffer *out, const Vocabulary *vocabulary, const char **name, Error *error);

@@ -188,3 +188,29 @@ bool vocabulary_write(Buffer *out, const Vocabulary *v, const char **name, Error
     write_model(out, v);
     return true;
 }
+
+// ---- tokenizer_config.json ----
+
+void vocabulary_write_config(Buffer *out, const Vocabulary *v) {
+    const struct {
+        const char *name;
+        int id;
+    } tokens[] = {{"bos_token", v->bos_id},
+                  {"eos_token", v->eos_id},
+                  {"unk_token", v->unk_id},
+                  {"pad_token", v->pad_id}};
+    bool spm = !strcmp(v->model, "llama");
+    buffer_print(out, "{\n  \"tokenizer_class\": \"%s\"",
+                 spm ? "LlamaTokenizer" : "PreTrainedTokenizerFast");
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        if (tokens[i].id < 0) continue;
+        buffer_print(out, ",\n  \"%s\": ", tokens[i].name);
+        quote(out, v->tokens[tokens[i].id]);
+    }
+    if (v->add_bos >= 0)
+        buffer_print(out, ",\n  \"add_bos_token\": %s", v->add_bos ? "true" : "false");
+    if (spm)
+        buffer_print(out, ",\n  \"add_prefix_space\": %s",
+                     v->add_space_prefix != 0 ? "true" : "false");
+    buffer_print(out, ",\n  \"clean_up_tokenization_spaces\": false\n}\n");
+}

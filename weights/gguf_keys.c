@@ -215,6 +215,17 @@ static uint32_t file_type(DType dtype) {
     }
 }
 
+// What most bytes of the matrices are.
+static DType usual_type(const Outgoing *out) {
+    uint64_t bytes[DTYPE_COUNT] = {0};
+    DType most = DTYPE_F32;
+    for (size_t i = 0; i < out->n; i++)
+        if (out->tensors[i].n_dims == 2) bytes[out->tensors[i].dtype] += out->tensors[i].bytes;
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (bytes[dtype] > bytes[most]) most = dtype;
+    return most;
+}
+
 static void put_general(const Put *p, const Outgoing *out, const char *name) {
     gguf_put_text(p->keys, "general.architecture",
                   (TextSpan){p->architecture, strlen(p->architecture)});
@@ -226,8 +237,9 @@ static void put_general(const Put *p, const Outgoing *out, const char *name) {
         TextSpan text = checkpoint_about(out->from)[i];
         if (text.length) gguf_put_text(p->keys, key, text);
     }
-    gguf_put_u32(p->keys, "general.file_type", file_type(out->dtype));
-    if (dtype_info(out->dtype)->block > 1) gguf_put_u32(p->keys, "general.quantization_version", 2);
+    DType usual = usual_type(out);
+    gguf_put_u32(p->keys, "general.file_type", file_type(usual));
+    if (dtype_info(usual)->block > 1) gguf_put_u32(p->keys, "general.quantization_version", 2);
 }
 
 // ---- vocabulary ----

@@ -30,7 +30,7 @@ static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *
     bool holds =
         out->naming == NAMES_HF ? is_float(matrix->dtype) : matrix->dtype != DTYPE_Q8_GROUP;
     if (holds) return matrix->dtype;
-    if (!out->n_kept++) out->kept = matrix->dtype;
+    out->n_exact++;
     return DTYPE_F32;
 }
 

@@ -28,11 +28,10 @@ typedef struct Outgoing {
     TensorPlan *tensors;    // (n) name, dtype, n_dims, shape, bytes, as they will be written
     struct OutgoingSource *sources; // (n)
     size_t n;
-    DType dtype;             // that most of the matrices have
-    size_t n_other, n_kept;  // matrices of another type than asked for: rows that are no whole
-    const char *first_other; // blocks (F16 then), with the name of the first one; and types that
-                             // the container does not have (F32 then)
-    DType kept;              // the first of those types
+    DType dtype;             // of the embedding, where it may keep it, or what was asked for
+    size_t n_exact, n_other; // matrices of a type that the container does not have, F32 now; and
+                             // such whose rows are no whole blocks, F16 now,
+    const char *first_other; // the first of these
     float *values, *back;    // (widest row)
 } Outgoing;
 
