@@ -130,6 +130,14 @@ static float query_scalar(float scale) {
     return scalar;
 }
 
+// transformers 5 takes no float here.
+static void put_scalar(Members *m, const char *name, float value) {
+    if (value == roundf(value) && value < 1e6f)
+        put_int(m, name, (int)value);
+    else
+        put_float(m, name, value);
+}
+
 static bool put_scales(Writing *w) {
     const Config *c = w->config;
     float scale = c->layers[0].attention_scale, usual = (float)(1 / sqrt((double)c->head_dim));
@@ -142,7 +150,7 @@ static bool put_scales(Writing *w) {
     }
     if (by_layer) put_bool(&w->m, "scale_attn_by_inverse_layer_idx", true);
     if (w->family->query_scalar > 0)
-        put_float(&w->m, "query_pre_attn_scalar", query_scalar(scale));
+        put_scalar(&w->m, "query_pre_attn_scalar", query_scalar(scale));
     else if (w->family->gpt2_keys && scale == 1.0f && usual != 1.0f)
         put_bool(&w->m, "scale_attn_weights", false);
     else if (scale != usual)

@@ -13,20 +13,27 @@
 
 #include "weights/arena.h"
 #include "weights/checkpoint.h"
-#include "weights/families.h"
+#include "weights/roles.h"
 
 typedef struct OutgoingType {
     bool given;  // else every matrix keeps its type where the container has it
     DType dtype; // of the matrices; F32, F16, BF16, Q8_0 or Q4_0 (safetensors: the first three)
 } OutgoingType;
 
+// Where a tensor comes from: the roles of a row of the table, or a list of numbers.
+typedef struct OutgoingSource {
+    const TensorName *row; // NULL: `values`
+    const float *values;   // (shape[0])
+    int layer;
+} OutgoingSource;
+
 typedef struct Outgoing {
     Arena arena;
-    const Checkpoint *from; // borrowed
-    const Family *family;   // that the container knows the model as
-    Naming naming;          // NAMES_GGUF or NAMES_HF
-    TensorPlan *tensors;    // (n) name, dtype, n_dims, shape, bytes, as they will be written
-    struct OutgoingSource *sources; // (n)
+    const Checkpoint *from;  // borrowed
+    const Family *family;    // that the container knows the model as
+    Naming naming;           // NAMES_GGUF or NAMES_HF
+    TensorPlan *tensors;     // (n) name, dtype, n_dims, shape, bytes, as they will be written
+    OutgoingSource *sources; // (n)
     size_t n;
     DType dtype;             // of the embedding, where it may keep it, or what was asked for
     size_t n_exact, n_other; // matrices of a type that the container does not have, F32 now; and
@@ -49,3 +56,6 @@ size_t outgoing_row_bytes(const Outgoing *out, size_t i);
 // for its type.
 bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
                    Error *error);
+
+// Whether the container has this matrix with rows and columns changed over (GPT-2's directories).
+bool outgoing_is_turned(const Outgoing *out, const RoleView *view);
