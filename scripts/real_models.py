@@ -45,23 +45,23 @@ PROMPTS = [
 ]
 
 
-def limpid(*arguments):
-    return subprocess.run(["./run", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 class Model:
-    def __init__(self, path, threads):
+    def __init__(self, path, program, threads):
+        self.program = program
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self.path = path
         self.model = transformers.AutoModelForCausalLM.from_pretrained(
             os.path.dirname(path) or ".", gguf_file=os.path.basename(path), dtype=torch.float32, attn_implementation="eager").eval()
         self.config = self.model.config
-        self.adds_bos = "(added)" in next(l for l in limpid("inspect", path).split("\n") if l.startswith("tokenizer"))
+        self.adds_bos = "(added)" in next(l for l in self.limpid("inspect", path).split("\n") if l.startswith("tokenizer"))
+
+    def limpid(self, *arguments):
+        return subprocess.run([self.program, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def encode(self, text):
         command = ["tokenize", self.path, "--special", "-i", text] + (["--bos"] if self.adds_bos else [])
-        return [int(i) for i in limpid(*command).split()]
+        return [int(i) for i in self.limpid(*command).split()]
 
     def greedy(self, ids):
         """The ids that follow, their margins, and the logits after the prompt."""
@@ -90,7 +90,7 @@ class Model:
 def text_ids(model, path):
     """The ids of the text as perplexity sees them: BOS in front where prompts begin with it."""
     command = ["tokenize", model.path, "-f", path] + (["--bos"] if model.adds_bos else [])
-    return [int(i) for i in limpid(*command).split()]
+    return [int(i) for i in model.limpid(*command).split()]
 
 
 def numbers(values, form):
@@ -118,20 +118,52 @@ def write_expected(model, args, out):
     print("nll", numbers(losses, "%.6f"), file=out)
 
 
+def fnv1a(data):
+    hash = 0xCBF29CE484222325
+    for byte in data:
+        hash = (hash ^ byte) * 0x100000001B3 % 2**64
+    return hash
+
+
+def write_logits(model, args):
+    """As commands/saved_logits.h says, a window at a time."""
+    ids = text_ids(model, args.text)
+    count = min(args.windows, len(ids) // WINDOW)
+    rows, vocab_size = count * (WINDOW // 2 - 1), model.config.vocab_size
+    targets = [t for w in range(count) for t in ids[w * WINDOW + WINDOW // 2 + 1:(w + 1) * WINDOW]]
+    header = {
+        "__metadata__": {
+            "format": "limpid-logits", "vocab_size": str(vocab_size), "window": str(WINDOW), "stride": str(WINDOW), "second_half": "true",
+            "text_hash": f"{fnv1a(np.array(ids[:count * WINDOW], '<i4').tobytes()):016x}", "model": os.path.basename(args.model),
+            "precision": "float32 of transformers", "kv": "none"},
+        "targets": {"dtype": "I64", "shape": [rows], "data_offsets": [0, 8 * rows]},
+        "logits": {"dtype": "F32", "shape": [rows, vocab_size], "data_offsets": [8 * rows, 8 * rows + 4 * rows * vocab_size]}}
+    text = json.dumps(header).encode()
+    with open(args.logits, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + np.array(targets, "<i8").tobytes())
+        for w, (logits, _) in enumerate(model.windows(ids, count)):
+            out.write(logits.numpy().astype("<f4").tobytes())
+            print(f"window {w + 1} of {count}", file=sys.stderr, flush=True)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", help="a GGUF file that transformers can read")
     p.add_argument("--out")
+    p.add_argument("--logits", help="a file for `run perplexity --kl`")
+    p.add_argument("--program", default="./run", help="limpid, which cuts the text into ids")
     p.add_argument("--text", default="../shared/data/text/wiki.test.raw")
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--threads", type=int, default=1)
     args = p.parse_args()
     os.chdir(os.path.dirname(os.path.abspath(__file__)) + "/..")
     started = time.time()
-    model = Model(args.model, args.threads)
+    model = Model(args.model, args.program, args.threads)
     if args.out:
         with open(args.out, "w") as out:
             write_expected(model, args, out)
+    if args.logits:
+        write_logits(model, args)
     print(f"real_models: {time.time() - started:.0f} s", file=sys.stderr)
 
 
