@@ -3,7 +3,7 @@
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
 # make core               libc alone: no libraries, GGUF and .bin files only
-# make install PREFIX=    limpid, its manual page and completion
+# make install PREFIX=    limpid, its manual page, completion and gdb commands
 # Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
@@ -132,7 +132,8 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity $(BUILD)/tests/test_real_models: | $(BUILD)/run
+$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity $(BUILD)/tests/test_real_models \
+    $(BUILD)/tests/test_gdb: | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -193,11 +194,17 @@ test:
 check:
 	bash scripts/run_tests --quick
 
+# gdb whose files are under PREFIX loads limpid's commands by itself: Debian's with PREFIX=/usr.
+GDB_AUTO_LOAD := $(PREFIX)/share/gdb/auto-load$(PREFIX)/bin
 install: all
 	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
 	install -D -m 644 docs/limpid.1 $(DESTDIR)$(PREFIX)/share/man/man1/limpid.1
 	install -D -m 644 scripts/completion.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
+	install -d $(DESTDIR)$(PREFIX)/share/limpid $(DESTDIR)$(GDB_AUTO_LOAD)
+	install -m 644 scripts/limpid-gdb.py scripts/limpid_program.py scripts/limpid_blocks.py \
+	    $(DESTDIR)$(PREFIX)/share/limpid
+	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp')

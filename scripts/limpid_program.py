@@ -1,0 +1,342 @@
+# The stopped program as limpid-gdb.py sees it: its model, the place in the pass, its tensors by name.
+# Reads memory and runs nothing, but for the spelling of tokens.
+import struct
+
+import gdb
+
+from limpid_blocks import BLOCKS, block_values, f32
+
+# What observe is called with: one row of it by name of its widths, and what it is, in words.
+STAGES = {
+    "token_embedding": ("dim", "the rows of the embedding table, before their norm"),
+    "embedding": ("dim", "what enters the first layer"),
+    "att_norm": ("dim", "the residual stream as wq, wk and wv take it"),
+    "q": ("q", "queries as projected: what each position asks for"),
+    "k": ("kv", "keys as projected: what each position offers"),
+    "v": ("kv", "values: what each position passes on"),
+    "q_norm": ("q", "queries after their norm"),
+    "k_norm": ("kv", "keys after their norm"),
+    "q_rotated": ("q", "queries turned by their position (RoPE)"),
+    "k_rotated": ("kv", "keys turned by their position (RoPE)"),
+    "att_weights": ("weights", "softmax of the scores: how much each query takes of each key"),
+    "att_heads": ("q", "each head's weighted sum of values"),
+    "att_projected": ("dim", "the heads through wo, before the post norm"),
+    "att_out": ("dim", "what attention adds to the residual stream"),
+    "att_residual": ("dim", "the residual stream with attention's part"),
+    "ffn_norm": ("dim", "the residual stream as w_gate and w_up take it"),
+    "ffn_gate": ("hidden", "w_gate's part, before the activation"),
+    "ffn_up": ("hidden", "w_up's part"),
+    "ffn_activated": ("hidden", "what goes into w_down"),
+    "ffn_projected": ("dim", "out of w_down, before the post norm"),
+    "ffn_out": ("dim", "what the feed-forward block adds to the residual stream"),
+    "layer_out": ("dim", "the residual stream behind the layer"),
+    "final_norm": ("dim", "the residual stream as the head takes it"),
+    "logits_uncapped": ("vocab", "logits before the soft cap"),
+    "logits": ("vocab", "a number for every token of the vocabulary: how well it would follow"),
+}
+OF_LOGIT_ROWS = ("final_norm", "logits_uncapped", "logits")  # not of all rows at work
+ENUMERATORS = {"logits_uncapped": "STAGE_UNCAPPED"}  # where it is not STAGE_ and the name
+
+# Scratch of the model: name, width of a row.
+SCRATCH = {"x": "dim", "x_norm": "dim", "branch": "dim", "q": "q", "k": "kv", "v": "kv", "att_out": "q",
+           "gate": "hidden", "up": "hidden", "last": "dim", "logits": "vocab"}
+MATRICES = ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down")
+BIASES = {"bq": "wq", "bk": "wk", "bv": "wv", "bo": "wo", "b_up": "w_up", "b_down": "w_down"}
+CACHED = ("keys", "values")
+NORMS = ("att_norm", "att_post_norm", "ffn_norm", "ffn_post_norm", "q_norm", "k_norm")
+ENDS = ("token_embedding", "position_embedding", "head", "embedding_norm", "final_norm", "final_norm_bias")
+INTEGERS = ("tokens", "positions", "sequences")
+TABLES = ("rope.cos", "rope.sin", "rope_local.cos", "rope_local.sin")
+
+
+# ---- finding things ----
+
+
+def frames():
+    try:
+        frame = gdb.newest_frame()
+    except gdb.error:
+        raise gdb.GdbError("the program is not running: `limpid break q_rotated 0`, then `run`")
+    while frame:
+        yield frame
+        frame = frame.older()
+
+
+def arguments(frame):
+    """Names of a frame's arguments."""
+    try:
+        block = frame.block()
+    except RuntimeError:
+        return []
+    while block and not block.function:
+        block = block.superblock
+    return [symbol.name for symbol in block if symbol.is_argument] if block else []
+
+
+def struct_name(type_):
+    type_ = type_.strip_typedefs()
+    if type_.code != gdb.TYPE_CODE_PTR:
+        return None
+    return type_.target().unqualified().strip_typedefs().tag
+
+
+def find(wanted):
+    """The innermost argument that points to a struct of that name; None where there is none."""
+    optimised = False
+    for frame in frames():
+        for name in arguments(frame):
+            value = frame.read_var(name)
+            if struct_name(value.type) != wanted:
+                continue
+            optimised |= value.is_optimized_out
+            if not value.is_optimized_out and int(value):
+                return value.dereference()
+    if optimised:
+        raise gdb.GdbError("optimised out here: `up` or `finish` to where it is not, or use `make debug`")
+    return None
+
+
+def session():
+    value = find("Session")
+    if value is None:
+        generation = find("Generation")
+        value = generation["session"].dereference() if generation is not None else None
+    return value
+
+
+def model():
+    value = find("Model")
+    if value is None:
+        holder = session()
+        if holder is not None and int(holder["model"]):
+            value = holder["model"].dereference()
+    if value is None:
+        raise gdb.GdbError("not inside a model here: stop in `observe` (limpid break STAGE [LAYER])")
+    return value
+
+
+def argument_of(function, name):
+    """An argument of the innermost frame of a function, or None."""
+    for frame in frames():
+        if frame.name() == function:
+            value = frame.read_var(name) if name in arguments(frame) else None
+            return None if value is None or value.is_optimized_out else value
+    return None
+
+
+def stage_at_hand():
+    """The stage's name where the program stands in observe, else None."""
+    frame = gdb.newest_frame()
+    if frame.name() != "observe":
+        return None
+    id_ = argument_of("observe", "id")
+    return next((name for name in STAGES if enumerator(name) == str(id_)), None)
+
+
+def enumerator(stage):
+    return ENUMERATORS.get(stage, "STAGE_" + stage.upper())
+
+
+def layer_at_hand():
+    layer = argument_of("observe", "layer")
+    if layer is not None:
+        return int(layer)
+    for frame in frames():
+        if "l" in arguments(frame) and any(struct_name(frame.read_var(a).type) == "Model" for a in arguments(frame)):
+            value = frame.read_var("l")
+            return None if value.is_optimized_out else int(value)
+    return None
+
+
+def spelling(token):
+    """ ' "Once"' where the session has a tokenizer and a function of it can be called."""
+    try:
+        tokenizer = session()["tokenizer"]
+        span = gdb.parse_and_eval("tokenizer_spelling")(tokenizer, token)
+        text = read(span[span.type.fields()[0].name], int(span[span.type.fields()[1].name]))
+        return ' "%s"' % "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text.decode("utf-8", "replace"))
+    except (gdb.error, gdb.GdbError, TypeError, ValueError):
+        return ""
+
+
+def read(address, count):
+    try:
+        return gdb.selected_inferior().read_memory(int(address), count).tobytes() if count else b""
+    except gdb.MemoryError:
+        raise gdb.GdbError("cannot read %d bytes at %#x: not host memory, or freed" % (count, int(address)))
+
+
+def floats(address, count):
+    return memoryview(read(address, 4 * count)).cast("f").tolist()
+
+
+# ---- tensors ----
+
+
+class Tensor:
+    """shape (rows first), dtype, and rows(first, count): lists of float."""
+
+    def __init__(self, shape, dtype, rows):
+        self.shape, self.dtype, self.rows = tuple(shape), dtype, rows
+
+
+def vector(address, count):
+    return Tensor((count,), "F32", lambda first, rows: [floats(address, count)])
+
+
+def activations(address, rows, widths):
+    width = 1
+    for w in widths:
+        width *= w
+    address = int(address)
+    return Tensor((rows,) + tuple(widths), "F32",
+                  lambda first, count: [floats(address + 4 * width * (first + i), width) for i in range(count)])
+
+
+def integers(address, count):
+    return Tensor((count,), "int32", lambda first, rows: [list(struct.unpack("<%di" % count, read(address, 4 * count)))])
+
+
+def stored_row(m, row):
+    """weights/matrix.h: where the rows of wq and wk lie in Meta's order."""
+    head_dim, rope_dim = int(m["head_dim"]), int(m["rope_dim"])
+    if not rope_dim or row % head_dim >= rope_dim:
+        return row
+    i, middle = row % head_dim, rope_dim // 2
+    return row - i + (2 * i if i < middle else 2 * (i - middle) + 1)
+
+
+def matrix(m):
+    dtype, cols, data = str(m["dtype"]).replace("DTYPE_", ""), int(m["cols"]), int(m["data"])
+
+    def one(row):
+        row = stored_row(m, row)
+        if dtype in ("F32", "F16", "BF16"):
+            b = read(data + row * cols * (4 if dtype == "F32" else 2), cols * (4 if dtype == "F32" else 2))
+            if dtype == "BF16":
+                return [struct.unpack("<f", b"\0\0" + b[i:i + 2])[0] for i in range(0, len(b), 2)]
+            return list(struct.unpack("<%d%s" % (cols, "f" if dtype == "F32" else "e"), b))
+        if dtype == "Q8_GROUP":
+            group = int(m["group_size"])
+            scales = floats(int(m["scales"]) + 4 * row * (cols // group), cols // group)
+            q = struct.unpack("<%db" % cols, read(data + row * cols, cols))
+            return [f32(x * scales[i // group]) for i, x in enumerate(q)]
+        size, size_bytes, unpack = BLOCKS[dtype]
+        b = read(data + row * (cols // size) * size_bytes, cols // size * size_bytes)
+        return [x for at in range(0, len(b), size_bytes) for x in block_values(b[at:at + size_bytes], unpack)]
+
+    return Tensor((int(m["rows"]), cols), dtype, lambda first, count: [one(first + i) for i in range(count)])
+
+
+def device_matrix(pointer, name):
+    if not int(pointer):
+        raise gdb.GdbError("%s: this model has none" % name)
+    weight = pointer.dereference()
+    if "matrix" not in [field.name for field in weight.type.fields()]:
+        raise gdb.GdbError("%s: this backend keeps its matrices packed; `make debug` has them as the file does" % name)
+    return matrix(weight["matrix"])
+
+
+def optional_vector(pointer, count, name):
+    if not int(pointer):
+        raise gdb.GdbError("%s: this model has none" % name)
+    return vector(pointer, count)
+
+
+def widths(m, kind):
+    c = m["config"]
+    return {"dim": [int(c["dim"])], "hidden": [int(c["hidden_dim"])], "vocab": [int(c["vocab_size"])],
+            "q": [int(c["n_heads"]), int(c["head_dim"])], "kv": [int(c["n_kv_heads"]), int(c["head_dim"])],
+            "weights": [int(c["n_heads"]), int(m["options"]["context"])]}[kind]
+
+
+def cached(m, layer, name, full):
+    """What sequence 0 has in the cache of the reference backend: kernels/reference/kv.c."""
+    kv = m["cache"]["kv"].dereference()
+    if name not in [field.name for field in kv.type.fields()]:
+        raise gdb.GdbError("%s: this backend keeps its cache in tiles; `make debug` has a plain one" % full)
+    s = kv["shape"]
+    sequences, heads, room, width = (int(s[n]) for n in ("n_sequences", "n_kv_heads", "max_seq_len", "head_dim"))
+    size, code = (4, "f") if str(s["type"]) == "KV_F32" else (2, "e")
+
+    def one(position):
+        out = []
+        for head in range(heads):
+            index = ((layer * sequences * heads + head) * room + position) * width
+            out += struct.unpack("<%d%s" % (width, code), read(int(kv[name]) + size * index, size * width))
+        return out
+
+    return Tensor((int(m["cache"]["lengths"][0]), heads, width), "F32" if size == 4 else "F16",
+                  lambda first, count: [one(first + i) for i in range(count)])
+
+
+def layer_tensor(m, layer, name, full):
+    c = m["config"]
+    if not 0 <= layer < int(c["n_layers"]):
+        raise gdb.GdbError("%s: the layers are 0 .. %d" % (full, int(c["n_layers"]) - 1))
+    weights = m["layers"][layer]
+    if name in CACHED:
+        return cached(m, layer, name, full)
+    if name in MATRICES:
+        return device_matrix(weights[name]["weight"], full)
+    if name in BIASES:
+        rows = {"bq": "q_dim", "bk": "kv_dim", "bv": "kv_dim", "bo": "dim", "b_down": "dim"}.get(name, "hidden_dim")
+        return optional_vector(weights[BIASES[name]]["bias"], int(c[rows]), full)
+    base, bias = (name[:-5], "bias") if name.endswith("_bias") else (name, "weight")
+    if base not in NORMS:
+        raise unknown(full)
+    count = "dim"
+    if base in ("q_norm", "k_norm"):
+        per_head = str(c["qk_norm"]) == "QK_NORM_PER_HEAD"
+        count = "head_dim" if per_head else "q_dim" if base == "q_norm" else "kv_dim"
+    return optional_vector(weights[base][bias], int(c[count]), full)
+
+
+def names():
+    return list(SCRATCH) + list(INTEGERS) + ["stage"] + list(ENDS) + list(TABLES) + [
+        "layers.N." + n for n in CACHED + MATRICES + tuple(BIASES) + NORMS]
+
+
+def unknown(name):
+    return gdb.GdbError("no tensor %s: %s" % (name, " ".join(names())))
+
+
+def stage_tensor(m):
+    name, data = stage_at_hand(), argument_of("observe", "data")
+    if name is None or data is None:
+        raise gdb.GdbError("stage: only inside observe (limpid break STAGE [LAYER])")
+    rows = m["piece"]["n_logit_rows"] if name in OF_LOGIT_ROWS else m["piece"]["n"]
+    return activations(data, int(rows), widths(m, STAGES[name][0]))
+
+
+def end_tensor(m, name):
+    if name in ("token_embedding", "position_embedding", "head"):
+        return device_matrix(m[name], name)
+    base, part = (name[:-5], "bias") if name.endswith("_bias") else (name, "weight")
+    return optional_vector(m[base][part], int(m["config"]["dim"]), name)
+
+
+def tensor(m, name):
+    parts = name.split(".")
+    piece = m["piece"]
+    if len(parts) == 3 and parts[0] == "layers" and parts[1].isdigit():
+        return layer_tensor(m, int(parts[1]), parts[2], name)
+    if name == "stage":
+        return stage_tensor(m)
+    if name in INTEGERS:
+        return integers(piece[name], int(piece["n"]))
+    if name in ENDS:
+        return end_tensor(m, name)
+    if name in TABLES:
+        table = m[parts[0]]
+        if not int(table["cos"]):
+            raise gdb.GdbError("%s: this model has none" % name)
+        return activations(table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
+    if name not in SCRATCH:
+        raise unknown(name)
+    rows = int(piece["n_logit_rows"]) if name == "last" else int(piece["n"])
+    if name == "logits":  # those of earlier pieces and of this one
+        rows = int(m["n_logit_rows"]) or int(piece["n_logit_rows"])
+    if not int(m["scratch"][name]):
+        raise gdb.GdbError("%s: this model has none" % name)
+    return activations(m["scratch"][name], rows, widths(m, SCRATCH[name]))
