@@ -48,7 +48,7 @@ static void check_models(bool spelling_4) {
         reference_model_check(&model, "p1");
         if (figures())
             fprintf(stderr, "%-44s logits %.1e  rows %.1e  weights %.1e\n", models[i],
-                    model.worst.logits, model.worst.rows, model.worst.weights);
+                    model.run.worst.logits, model.run.worst.rows, model.run.worst.weights);
         reference_model_close(&model);
     }
 }
@@ -243,7 +243,7 @@ Test(tiny_models, every_mistake_is_twenty_times_the_budget_and_every_model_sees_
         double in_model = 0;
         reference_model_open(&model, models[i], false, &BUDGET);
         for (int j = 0; j < N_MISTAKES; j++) {
-            Config config = *checkpoint_config(model.checkpoint);
+            Config config = *checkpoint_config(model.run.checkpoint);
             if (!make_mistake(&config, &MISTAKES[j])) continue;
             double error = reference_model_error(&model, &config, "p1");
             in_model = fmax(in_model, error);

@@ -11,9 +11,10 @@
 static const TensorPlan *tensor(ReferenceRun *run, const char *what, uint32_t rank,
                                 const uint64_t *shape) {
     char name[64];
-    snprintf(name, sizeof name, "%s%s%s", run->prompt, *run->prompt ? "." : "", what);
+    snprintf(name, sizeof name, "%s.%s", run->prompt, what);
     const SafetensorsTensor *found = safetensors_find(&run->reference, name);
     bool good = found && found->plan.n_dims == rank;
+    if (rank > 1) good = good && found->plan.dtype == DTYPE_F32; // ids have one dimension
     for (uint32_t i = 0; good && i < rank; i++)
         good = !shape[i] || found->plan.shape[i] == shape[i];
     if (good) return &found->plan;
