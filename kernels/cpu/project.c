@@ -52,7 +52,7 @@ float *project_scratch_row(const Device *device, int thread) {
 
 // Cuts n rows into blocks of the sizes that the kernels have. Returns their number.
 static size_t cut_blocks(const Device *device, const float *x, int n, size_t cols) {
-    static const int SIZES[] = {12, 8, 6, 4, 2, 1};
+    static const int SIZES[] = {8, 6, 4, 2, 1};
     const struct ProjectScratch *s = device->project;
     size_t count = 0;
     for (int first = 0, size; first < n; first += size) {

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/panels.h"
 
-enum { MAX_BLOCK_ROWS = 12 };
+enum { MAX_BLOCK_ROWS = 8 };
 
 // n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it.
 typedef struct InputBlock {

@@ -224,7 +224,12 @@ static inline I16x32 i16_pair(const void *p) {
     __builtin_memcpy(&pair, p, sizeof pair);
     return i32_set(pair);
 }
+// acc += x: written as instructions, since gcc 12 otherwise keeps sums of a tile in memory.
+static inline __m256i simd_add_in_place(__m256i acc, __m256i x) {
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(x));
+    return acc;
+}
 static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
-    return (I32x16){_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a)),
-                    _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b))};
+    return (I32x16){simd_add_in_place(acc.a, _mm256_madd_epi16(x.a, y.a)),
+                    simd_add_in_place(acc.b, _mm256_madd_epi16(x.b, y.b))};
 }

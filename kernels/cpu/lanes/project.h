@@ -4,12 +4,12 @@
 #include "kernels/cpu/project_kernels.h"
 #include "kernels/cpu/simd.h"
 
-// Rows of a block: as many as the registers hold. 32 registers of 16 lanes: 12 sums of whole
-// numbers and 12 of floats; 16 registers of 8 lanes: fewer.
+// Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
+// back. More do not help: reading weights is hidden from 6 on.
 #if defined(ISA_avx512)
-enum { BLOCK_ROWS = 12 };
+enum { BLOCK_ROWS = 8 };
 #elif defined(ISA_avx2)
-enum { BLOCK_ROWS = 4 };
+enum { BLOCK_ROWS = 6 };
 #else
 enum { BLOCK_ROWS = 4 };
 #endif
@@ -29,6 +29,11 @@ static inline void store_rows(const PanelWork *work, size_t panel, const InputBl
     size_t count = rows - row < PANEL_ROWS ? rows - row : PANEL_ROWS;
     float *out = work->out + (size_t)block->first * rows + row;
     F32x16 bias = work->bias ? f32_load_part(work->bias + row, count) : f32_zero();
-    for (int t = 0; t < block->n; t++, out += rows)
-        f32_store_part(out, work->bias ? f32_add(acc[t], bias) : acc[t], count);
+    for (int t = 0; t < block->n; t++, out += rows) {
+        F32x16 y = work->bias ? f32_add(acc[t], bias) : acc[t];
+        if (count == PANEL_ROWS)
+            f32_store(out, y); // masked stores are slow
+        else
+            f32_store_part(out, y, count);
+    }
 }

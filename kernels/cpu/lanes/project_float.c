@@ -36,12 +36,12 @@ SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, cons
 // One panel, n input rows; `stride` bytes from one column to the next.
 SPECIALISED void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t *w, size_t stride,
                       size_t cols, const float *x) {
-    UNROLL(12)
+    UNROLL(8)
     for (int t = 0; t < n; t++)
         acc[t] = f32_zero();
     for (size_t k = 0; k < cols; k++, w += stride, x += n) {
         F32x16 column = load_elements(dtype, w);
-        UNROLL(12)
+        UNROLL(8)
         for (int t = 0; t < n; t++)
             acc[t] = f32_fma(column, f32_set(x[t]), acc[t]);
     }
@@ -59,7 +59,6 @@ ALWAYS_INLINE void tile_of(F32x16 *acc, const DType dtype, const uint8_t *w, siz
         TILE(4);
         TILE(6);
         TILE(8);
-        TILE(12);
     }
 }
 

@@ -100,33 +100,33 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
                       size_t n_cells, const InputBlock *x) {
     const int32_t *pairs = x->pairs;
     const float *scales = x->scales;
-    UNROLL(12)
+    UNROLL(8)
     for (int t = 0; t < n; t++)
         acc[t] = f32_zero();
     for (size_t c = 0; c < n_cells; c++, scales += 4 * n) {
         UNROLL(2)
         for (int g = 0; g < groups; g++) {
             I32x16 isum[MAX_BLOCK_ROWS];
-            UNROLL(12)
+            UNROLL(8)
             for (int t = 0; t < n; t++)
                 isum[t] = i32_zero();
             UNROLL(4)
             for (int j = 0; j < 16 / groups; j++, w.words += 32, pairs += n) {
                 I16x32 words = i16_load(w.words);
-                UNROLL(12)
+                UNROLL(8)
                 for (int t = 0; t < n; t++)
                     isum[t] = i32_dot(isum[t], words, i16_pair(pairs + t));
             }
             F32x16 s = f32_load(w.scales);
             w.scales += 16;
-            UNROLL(12)
+            UNROLL(8)
             for (int t = 0; t < n; t++)
                 acc[t] = f32_fma(f32_from_i32(isum[t]), f32_mul(s, f32_set(scales[t])), acc[t]);
             if (!affine) continue;
             F32x16 m = f32_load(w.scales);
             const float *sums = scales + (groups == 1 ? 1 : 2 + g) * n;
             w.scales += 16;
-            UNROLL(12)
+            UNROLL(8)
             for (int t = 0; t < n; t++)
                 acc[t] = f32_fma(m, f32_set(sums[t]), acc[t]);
         }
@@ -145,7 +145,6 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
             TILE(4, groups, affine);                                                               \
             TILE(6, groups, affine);                                                               \
             TILE(8, groups, affine);                                                               \
-            TILE(12, groups, affine);                                                              \
         }                                                                                          \
     }
 TILES(tile_of_32, 1, false)
