@@ -65,7 +65,7 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c selftest_command.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif

@@ -51,16 +51,28 @@ static bool has_bytes(const Vocabulary *v) {
     return count == 256;
 }
 
+// A file has exactly one unknown piece.
+static int find_unknown(const Vocabulary *v) {
+    if (v->unk_id >= 0) return v->unk_id;
+    for (size_t i = 0; v->types && i < v->n_tokens; i++)
+        if (v->types[i] == TOKEN_UNKNOWN) return (int)i;
+    return 0;
+}
+
+static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown) {
+    if ((int)id == unknown) return TOKEN_UNKNOWN;
+    uint8_t type = v->types ? v->types[id] : TOKEN_NORMAL;
+    return type == TOKEN_UNDEFINED || type == TOKEN_UNKNOWN ? TOKEN_UNUSED : type;
+}
+
 static void write_model(Buffer *out, const Vocabulary *v) {
     Buffer inner = {0};
-    int unk = v->unk_id;
+    int unk = find_unknown(v);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        uint8_t type = v->types ? v->types[i] : TOKEN_NORMAL;
-        if (type == TOKEN_UNKNOWN && unk < 0) unk = (int)i;
         bytes(&inner, 1, v->tokens[i].text, v->tokens[i].length);
         varint(&inner, 2 << 3 | 5);
         buffer_f32(&inner, v->scores ? v->scores[i] : 0.0f);
-        number(&inner, 3, type == TOKEN_UNDEFINED ? TOKEN_UNUSED : type);
+        number(&inner, 3, piece_type(v, i, unk));
         message(out, 1, &inner);
     }
     number(&inner, 3, 2);
