@@ -65,7 +65,7 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -132,8 +132,7 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(BUILD)/tests/test_commands $(BUILD)/tests/test_streams $(BUILD)/tests/test_json_output $(BUILD)/tests/test_perplexity $(BUILD)/tests/test_real_models \
-    $(BUILD)/tests/test_gdb: | $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,commands streams json_output perplexity real_models gdb convert): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
