@@ -151,16 +151,16 @@ static const char CONVERT_HELP[] =
     "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
     "    ./run convert models/SmolLM2.gguf smollm2-hf --type f16\n"
     "\n"
-    "MODEL is anything that limpid reads. OUT ends in .gguf; or it is a directory, which\n"
-    "gets model.safetensors, config.json and the tokenizer as transformers reads them;\n"
-    "or it ends in .safetensors, with those beside it. OUT appears whole or not at all.\n"
-    "      --type T         of the matrices: f32 f16 bf16, in a GGUF also q8_0 q4_0\n"
-    "                       (default: each keeps its own; what safetensors has no\n"
-    "                       type for becomes F32). Norms and biases of a GGUF are F32.\n"
-    "      --force          replace an OUT that is there\n"
-    "  -z, --tokenizer FILE   the vocabulary for a GGUF, where the model has none\n"
+    "OUT is a name that ends in .gguf; or a directory, which gets model.safetensors,\n"
+    "config.json and the tokenizer, as transformers reads them; or a name that ends\n"
+    "in .safetensors, with those files beside it. It appears whole or not at all.\n"
+    "      --type T          of the matrices: f32 f16 bf16, in a GGUF also q8_0 q4_0\n"
+    "                        (default: each keeps its own; one that safetensors does\n"
+    "                        not have becomes f32). Norms and biases of a GGUF: f32.\n"
+    "      --force           replace an OUT that is there\n"
+    "  -z, --tokenizer FILE  the vocabulary, where the model has none\n"
     "  -q, --quiet\n"
-    "A kept type gives the same logits, bit for bit, from both files.\n";
+    "Where the types are kept, both files give the same logits, bit for bit.\n";
 
 static const char DIFF_HELP[] =
     "run diff A B [options]                          two traces against each other\n"

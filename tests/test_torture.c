@@ -6,6 +6,8 @@
 #include "tests/support/safetensors_writer.h"
 #include "tests/test.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char SHIM[] = TEST_BUILD "/tests/faults.so";
@@ -163,6 +165,44 @@ Test(torture, memory_of_a_tokenizer_json) {
     test_write_file(path, text, strlen(text));
     need_json("tokenize", path);
     WALK("memory", 0, "tokenize", "-z", path, "-i", "a000");
+}
+
+// ---- convert: what it leaves behind ----
+
+// The directory holds what the undisturbed run made there and nothing else: whole files, no
+// temporaries, or what was there before.
+static void convert_through(const char *kind, int other, const char *from, const char *to) {
+    const char *directory = test_temporary("made");
+    char out[300];
+    if (access(directory, F_OK)) CHECK(!mkdir(directory, 0700));
+    snprintf(out, sizeof out, "%s/%s", directory, to);
+    WALK(kind, other, "convert", from, out, "--force", "--quiet");
+    DIR *made = opendir(directory);
+    for (struct dirent *e; (e = readdir(made));)
+        CHECK(strncmp(e->d_name, ".limpid", 7) != 0, "%s was left behind", e->d_name);
+    closedir(made);
+    const char *const argv[] = {TEST_RUN, "inspect", out, NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+
+Test(torture, memory_of_convert) {
+    convert_through("memory", 0, tiny_gguf(), "out.gguf");
+}
+
+Test(torture, files_of_convert) {
+    convert_through("files", 4, tiny_gguf(), "out.gguf");
+}
+
+Test(torture, memory_of_convert_to_a_directory) {
+    need_json("inspect", tiny_directory());
+    convert_through("memory", 0, tiny_gguf(), "hf");
+}
+
+Test(torture, files_of_convert_to_a_directory) {
+    need_json("inspect", tiny_directory());
+    convert_through("files", 4, tiny_gguf(), "hf");
 }
 
 // A call that fails leaves the cause to errno: cannot open, cannot map, cannot write are all

@@ -1,6 +1,7 @@
 // A library for LD_PRELOAD that lets one call fail, so that tests can walk through all of them:
 //
-//   FAULT=memory | files   what fails: malloc and its kin, or open, read, write, fstat, mmap
+//   FAULT=memory | files   what fails: malloc and its kin, or open, read, write, fstat, mmap and
+//                          what else is asked of files
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)
 //   FAULT_ON=1             and every one after it
 //   FAULT_COUNT=FILE       the number of calls is written there at exit
@@ -101,7 +102,7 @@ OPEN(open64)
 int openat(int directory, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    int mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
+    int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, int) : 0;
     va_end(arguments);
     return open_path(directory, path, flags, mode);
 }
@@ -112,6 +113,30 @@ ssize_t read(int fd, void *buffer, size_t size) {
 
 ssize_t pread(int fd, void *buffer, size_t size, off_t offset) {
     return no_file(EIO) ? -1 : syscall(SYS_pread64, fd, buffer, size, offset);
+}
+
+ssize_t pwrite(int fd, const void *buffer, size_t size, off_t offset) {
+    return no_file(ENOSPC) ? -1 : syscall(SYS_pwrite64, fd, buffer, size, offset);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t length) {
+    return no_file(ENOSPC) ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, length);
+}
+
+int fsync(int fd) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_linkat, from, old, to, new, flags);
+}
+
+int renameat(int from, const char *old, int to, const char *new) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_renameat, from, old, to, new);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 ssize_t write(int fd, const void *buffer, size_t size) {
