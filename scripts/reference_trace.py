@@ -18,6 +18,7 @@ import numpy as np
 
 import tensor_files
 
+os.environ["TQDM_DISABLE"] = "1"  # no bars while it loads
 try:
     import torch
     import transformers

@@ -198,6 +198,11 @@ Test(hf_config, smollm2_and_llama_3_2_as_published) {
     "\"num_hidden_layers\":3,\"num_attention_heads\":8,\"num_key_value_heads\":8,"                 \
     "\"vocab_size\":100,\"max_position_embeddings\":128}"
 
+#define PHI3(more)                                                                                 \
+    "{" more "\"model_type\":\"phi3\",\"hidden_size\":64,\"intermediate_size\":96,"                \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
+    "\"max_position_embeddings\":128}"
+
 Test(hf_config, windows_by_family) {
     CHECK_INT(config_of(MISTRAL("")).layers[2].window, 4096);
     CHECK_INT(config_of(MISTRAL("\"sliding_window\":null,")).layers[2].window, 0);
@@ -240,10 +245,10 @@ Test(hf_config, rope_of_every_kind_in_both_spellings) {
     CHECK(c.rope.scaling == ROPE_YARN && c.rope.beta_fast == 16 && c.rope.beta_slow == 2);
     CHECK(c.rope.mscale == 0.5f && c.rope.mscale_all_dim == 0.25f && c.rope.no_truncate);
     CHECK(c.rope.attention_factor == 1.5f && c.rope.original_max_seq_len == 32);
-    c = config_of(LLAMA("\"rope_scaling\":null,\"partial_rotary_factor\":0.6,"));
+    c = config_of(PHI3("\"rope_scaling\":null,\"partial_rotary_factor\":0.6,"));
     CHECK(c.rope.scaling == ROPE_PLAIN && c.rope_dim == 10); // floor(9.6), made even
     CHECK_INT(c.rope.exponent_dim, 9);
-    c = config_of(LLAMA("\"head_dim\":40,\"partial_rotary_factor\":0.7,"));
+    c = config_of(PHI3("\"head_dim\":40,\"partial_rotary_factor\":0.7,"));
     CHECK(c.rope_dim == 28 && c.rope.exponent_dim == 0); // and not 40 * 0.7f = 27.999999
     c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":null,"
                         "\"original_max_position_embeddings\":32},"));
@@ -295,6 +300,18 @@ static const Bad BAD[] = {
     {"{\"model_type\":\"\\u001b[2J\"}", "unsupported architecture \"\\x1b[2J\""},
     {LLAMA("\"quantization_config\":{\"bits\":4},"), "\"quantization_config\" is not supported"},
     {LLAMA("\"mlp_bias\":true,"), "\"mlp_bias\" is not supported"},
+    {LLAMA("\"new_trick\":0,"), "\"new_trick\" is no key that limpid knows"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"twist\":1},"),
+     "rope: \"twist\" is no key that limpid knows"},
+    {LLAMA("\"rope_interleaved\":true,"), "\"rope_interleaved\" is not supported"},
+    {LLAMA("\"interpolate_factor\":2,"), "\"interpolate_factor\" is not supported"},
+    {LLAMA("\"final_logit_softcapping\":30.0,"),
+     "\"final_logit_softcapping\" is not supported in LlamaForCausalLM"},
+    {LLAMA("\"partial_rotary_factor\":0.5,"),
+     "\"partial_rotary_factor\" is not supported in LlamaForCausalLM"},
+    {LLAMA("\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5},"
+           "\"sliding_attention\":{\"rope_theta\":6}},"),
+     "\"sliding_attention\" is not supported in LlamaForCausalLM"},
     {LLAMA("\"head_dim\":0,"), "\"head_dim\": wanted 1 .. 4194304, got 0"},
     {LLAMA("\"head_dim\":-16,"), "\"head_dim\": wanted 1 .. 4194304, got -16"},
     {LLAMA("\"num_key_value_heads\":0,"), "\"num_key_value_heads\": wanted 1"},

@@ -100,6 +100,9 @@ static bool read_scales(Config *config, const HfFamily *family, const json_t *te
         !json_read_float(text, "final_logit_softcapping", &config->logit_softcap, error))
         return false;
     if (json_is_null(json_object_get(text, "final_logit_softcapping"))) config->logit_softcap = 0;
+    if (config->logit_softcap != 0 && !family->capped) // transformers would pass it over
+        return error_set(error, ERROR_FILE, "\"final_logit_softcapping\" is not supported in %s",
+                         family->architecture);
     if (config->logit_softcap < 0)
         return error_set(error, ERROR_FILE, "\"final_logit_softcapping\": %g is negative",
                          (double)config->logit_softcap);
@@ -115,25 +118,6 @@ static bool read_scales(Config *config, const HfFamily *family, const json_t *te
     double scale = scaled ? 1 / sqrt(config->head_dim) : 1;
     for (int l = 0; by_layer && l < config->n_layers && l < LIMIT_LAYERS; l++)
         config->layers[l].attention_scale = (float)(scale / (l + 1));
-    return true;
-}
-
-// Keys that change the result in a way that limpid does not follow. Their harmless value passes.
-static bool refuse_unknown(const json_t *text, Error *error) {
-    static const char *const SWITCHES[] = {"mlp_bias", "use_bidirectional_attention",
-                                           "add_cross_attention", "is_encoder_decoder"};
-    static const char *const VALUES[] = {"attn_logit_softcapping", "quantization_config",
-                                         "clip_qkv"};
-    for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) {
-        bool on = false;
-        if (!json_read_bool(text, SWITCHES[i], &on, error)) return false;
-        if (on) return error_set(error, ERROR_FILE, "\"%s\" is not supported", SWITCHES[i]);
-    }
-    for (size_t i = 0; i < sizeof VALUES / sizeof *VALUES; i++) {
-        const json_t *value = json_object_get(text, VALUES[i]);
-        if (value && !json_is_null(value))
-            return error_set(error, ERROR_FILE, "\"%s\" is not supported", VALUES[i]);
-    }
     return true;
 }
 
@@ -188,7 +172,7 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
     bool bias = false;
     *flags = (HfFlags){.tied = family->tied};
     const char *eps_key = family->eps_key ? family->eps_key : "rms_norm_eps";
-    bool good = refuse_unknown(root, error) && refuse_unknown(text, error) &&
+    bool good = hf_keys_check(root, error) && hf_keys_check(text, error) &&
                 read_sizes(config, family, text, error) &&
                 json_read_float(text, eps_key, &config->norm_eps, error) &&
                 json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&

@@ -39,8 +39,10 @@ typedef struct HfFamily {
     const char *eps_key;                     // NULL: "rms_norm_eps"
     const char *activation_key, *activation; // NULL: "hidden_act"
     float query_scalar;                      // query_pre_attn_scalar; 0: scores by head_dim
-    float softcap;                           // final_logit_softcapping
+    bool capped;                             // has final_logit_softcapping,
+    float softcap;                           // which is this where it is absent
     bool scaled_embedding;                   // times sqrt(dim)
+    bool partial_rotary;                     // has partial_rotary_factor
     int attention_biases;                    // where attention_bias is absent
     HfWindow window_rule;
     int window;           // where sliding_window is absent; 0: none
@@ -59,6 +61,11 @@ const HfFamily *hf_family_of(const char *model_type);
 // Fills the numbers, positions and ids of `config`, over config_init and family_defaults; derived
 // fields are config_finish's. Lists of factors are taken from `arena`.
 bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena, Error *error);
+
+// In hf_keys.c. Refuses a key of config.json (of a dictionary of rope parameters) that is not
+// known, and one that asks for what limpid does not have; exit code 3, the message names it.
+bool hf_keys_check(const json_t *object, Error *error);
+bool hf_rope_keys_check(const json_t *object, Error *error);
 
 // Rope and windows of every layer: the part of hf_config_read that stands in hf_positions.c. Wants
 // the sizes in `config`.

@@ -119,7 +119,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
 // other.
 static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
                       const json_t *dict, Arena *arena, Error *error) {
-    if (dict && (!read_rope_type(rope, dict, error) || !read_rope_numbers(rope, dict, error)))
+    if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
+                 !read_rope_numbers(rope, dict, error)))
         return false;
     if (!json_read_int(top, "original_max_position_embeddings", &rope->original_max_seq_len,
                        error) ||
@@ -132,7 +133,8 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
 
 // The first floor(head_dim * factor) channels turn; an odd number rounds up, but not in the
 // exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
-static bool read_rope_dim(Config *config, const json_t *top, const json_t *dict, Error *error) {
+static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *top,
+                          const json_t *dict, Error *error) {
     static const char KEY[] = "partial_rotary_factor";
     float rounded = 1;
     if (!json_read_float(top, KEY, &rounded, error) ||
@@ -140,6 +142,9 @@ static bool read_rope_dim(Config *config, const json_t *top, const json_t *dict,
         return false;
     if (!(rounded > 0) || rounded > 1)
         return error_set(error, ERROR_FILE, "\"%s\": wanted 0 .. 1, got %g", KEY, (double)rounded);
+    if (rounded < 1 && !family->partial_rotary) // transformers turns the whole head there
+        return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEY,
+                         family->architecture);
     const json_t *given = json_object_get(dict, KEY);
     if (!json_is_number(given)) given = json_object_get(top, KEY);
     double factor = json_is_number(given) ? json_number_value(given) : 1;
@@ -151,19 +156,25 @@ static bool read_rope_dim(Config *config, const json_t *top, const json_t *dict,
 
 static bool read_ropes(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
                        Error *error) {
-    const json_t *full = NULL, *local = NULL, *both = NULL;
+    const json_t *full = NULL, *local = NULL, *both = NULL, *scaling = NULL;
     config->rope.theta = family->theta;
     if (family->theta_local > 0) config->rope_local.theta = family->theta_local;
-    if (!json_read_object(text, "rope_scaling", &full, error) ||
+    if (!json_read_object(text, "rope_scaling", &scaling, error) ||
         !json_read_object(text, "rope_parameters", &both, error) ||
         (both && (!json_read_object(both, "full_attention", &full, error) ||
                   !json_read_object(both, "sliding_attention", &local, error))))
         return false;
-    if (both && !json_object_get(both, "full_attention")) full = both;
+    if (both && scaling)
+        return error_set(error, ERROR_FILE, "\"rope_scaling\" beside \"rope_parameters\"");
+    if (scaling) full = scaling;
+    if (both && !full) full = both;
+    if (local && family->theta_local == 0)
+        return error_set(error, ERROR_FILE, "\"sliding_attention\" is not supported in %s",
+                         family->architecture);
     // Only what stands beside the dictionaries is read here: rope_theta, rope_local_base_freq.
     if (!json_read_float(text, "rope_theta", &config->rope.theta, error) ||
         !json_read_float(text, "rope_local_base_freq", &config->rope_local.theta, error) ||
-        !read_rope_dim(config, text, full, error) ||
+        !read_rope_dim(config, family, text, full, error) ||
         !read_rope(&config->rope, config, family, text, full, arena, error))
         return false;
     return family->theta_local == 0 ||

@@ -157,7 +157,8 @@ static bool put_scales(Writing *w) {
         return cannot(w, "the scale of its scores");
     float embedding = w->family->scaled_embedding ? sqrtf((float)c->dim) : 1.0f;
     if (c->embedding_scale != embedding) return cannot(w, "the scale of its embedding");
-    if (c->logit_softcap > 0 || w->family->softcap > 0) {
+    if (c->logit_softcap > 0 && !w->family->capped) return cannot(w, "the cap of its logits");
+    if (w->family->capped) {
         if (c->logit_softcap > 0)
             put_float(&w->m, "final_logit_softcapping", c->logit_softcap);
         else
@@ -195,16 +196,19 @@ static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope
 }
 
 // The shortest decimal that gives the number of channels again.
-static void put_rope_dim(Members *m, const Config *c) {
+static bool put_rope_dim(Writing *w) {
+    const Config *c = w->config;
     int turning = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
     char text[32];
-    if (turning == c->head_dim) return;
+    if (turning == c->head_dim) return true;
+    if (!w->family->partial_rotary) return cannot(w, "heads that turn in part");
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)turning / c->head_dim);
         if ((int)(c->head_dim * strtod(text, NULL)) == turning) break;
     }
-    key(m, "partial_rotary_factor");
-    buffer_print(m->json, "%s", text);
+    key(&w->m, "partial_rotary_factor");
+    buffer_print(w->m.json, "%s", text);
+    return true;
 }
 
 static bool put_rope(Writing *w) {
@@ -213,7 +217,7 @@ static bool put_rope(Writing *w) {
     if (c->position != POSITION_ROPE) return true;
     if (rope->divisors) return cannot(w, "the divisors of rope_freqs.weight");
     put_float(&w->m, "rope_theta", rope->theta);
-    put_rope_dim(&w->m, c);
+    if (!put_rope_dim(w)) return false;
     if (rope->scaling == ROPE_LONGROPE)
         put_int(&w->m, "original_max_position_embeddings", rope->original_max_seq_len);
     key(&w->m, "rope_scaling");
