@@ -65,7 +65,8 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c)
+                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c \
+                 trace.c trace_names.c diff.c diff_models.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -132,7 +133,8 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands streams json_output perplexity real_models gdb convert): | $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,commands streams json_output perplexity real_models gdb convert trace trace_names \
+    diff diff_models): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -161,7 +163,7 @@ $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_
 	$(call say,LINK)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/test_random_model: | $(BUILD)/tests/random_model
+$(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))

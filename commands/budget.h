@@ -10,12 +10,12 @@ typedef struct Budget {
     double relative, logits, weights;
 } Budget;
 
-// The budget that a text names: a precision, or a share of the largest value of each tensor (0: the
+// The budget that a text names: a precision, f16 for a cache in f16, or a share of the largest value of each tensor (0: the
 // same numbers). False: exit code 2.
 bool budget_parse(Budget *budget, const char *text, Error *error);
 
-// The one for two runs of these precisions and caches ("f32", "f16"): the wider. A cache in f16
-// counts as a16; NULL and what is not known as f32.
+// The one for two runs of these precisions and caches ("f32", "f16"): the widest. NULL and what is
+// not known count as f32.
 const Budget *budget_of_runs(const char *const precisions[2], const char *const caches[2]);
 
 // How far apart two tensors of that name may be, whose largest absolute value is `largest`.

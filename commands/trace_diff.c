@@ -49,7 +49,7 @@ static void measure(TensorDiff *t, uint64_t count) {
             t->error = fmax(t->error, error);
         }
     }
-    t->cosine = aa > 0 && bb > 0 ? ab / sqrt(aa) / sqrt(bb) : aa == bb;
+    t->cosine = aa > 0 && bb > 0 ? fmin(ab / sqrt(aa) / sqrt(bb), 1) : aa == bb;
 }
 
 uint64_t trace_position(const TensorPlan *plan, uint64_t element) {
