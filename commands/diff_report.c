@@ -41,7 +41,7 @@ static const char *share_text(char out[32], const TensorDiff *t) {
     else if (share < 10)
         snprintf(out, 32, "%.0f %%", 100 * share);
     else
-        snprintf(out, 32, "%.3g x", share);
+        snprintf(out, 32, share < 1e6 ? "%.0f x" : "%.0e x", share);
     return out;
 }
 
@@ -96,7 +96,7 @@ static void print_nearest(const TraceDiff *d) {
 static void print_around(const TraceDiff *d) {
     size_t first = (size_t)(d->first - d->tensors), begin = first > N_BEFORE ? first - N_BEFORE : 0;
     size_t end = d->count - begin > N_SHOWN ? begin + N_SHOWN : d->count;
-    if (begin) output_print("... %zu tensors before it are within the budget\n", begin);
+    if (begin) output_print("... %zu tensors before these are within the budget\n", begin);
     for (size_t i = begin; i < end; i++)
         print_row(&d->tensors[i]);
     if (end < d->count) output_print("... and %zu more (--all: every one)\n", d->count - end);
