@@ -129,7 +129,7 @@ static const char SELFTEST_HELP[] =
     "  -q, --quiet           no progress bar\n";
 
 static const char TRACE_HELP[] =
-    "run trace MODEL -i PROMPT --out FILE [options]   every number of a run, in a file\n"
+    "run trace MODEL -i PROMPT --out FILE [options]  every number of a run, in a file\n"
     "    ./run trace models/SmolLM2.gguf -i 'Once upon a time' -o run.safetensors\n"
     "\n"
     "Every stage of every layer for every token, float32, in one safetensors file,\n"
@@ -139,8 +139,8 @@ static const char TRACE_HELP[] =
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special           control tokens written in the prompt count as such\n"
     "  -n, --max-tokens N      and N tokens generated behind it, greedily (0)\n"
-    "      --only NAME         stages of that name alone; * stands for anything, a name\n"
-    "                          may begin after any dot: q_proj, 'layers.3.*' (repeatable)\n"
+    "      --only NAME         stages of that name alone (repeatable); * is anything,\n"
+    "                          a name may begin after any dot: q_proj, 'layers.3.*'\n"
     "      --attention         attention weights too: heads x tokens x tokens a layer\n"
     "      --precision f32|a16|a8   f32 to compare with a reference (default a16)\n"
     "      --kv f32|f16        (default f32 with --precision f32, else f16)\n"
@@ -171,15 +171,15 @@ static const char DIFF_HELP[] =
     "the first tensor in the order of computation that is over the budget, its layer,\n"
     "position and element. Exit status 1 where one is, or nothing could be compared.\n"
     "      --budget f32|a16|f16|a8|NUMBER   default: what A and B say they are\n"
-    "          NUMBER: a share of the largest value of each tensor; 0: the same numbers\n"
+    "          NUMBER: a share of the largest value of a tensor; 0: the same numbers\n"
     "          f32  3e-5 of the largest value: float32 summed in another order\n"
-    "          a16  1e-3: activations as 16-bit integers      (docs/trace.md: measured)\n"
+    "          a16  1e-3: activations as 16-bit integers    (docs/trace.md: measured)\n"
     "          f16  1e-2: a cache in f16, with f32 or a16\n"
     "          a8   0.3:  activations as 8-bit integers\n"
     "      --only NAME   tensors of that name alone, as in trace (repeatable)\n"
     "      --all         every tensor, in the order of computation\n"
-    "      --json        one object: same, budget, compared, over, first (name, layer,\n"
-    "                    position, element, a, b ..), only_a, only_b, tensors\n"
+    "      --json        one object: same, budget, compared, over, first (name,\n"
+    "                    layer, position, element, a, b ..), only_a, only_b, tensors\n"
     "  -q, --quiet       no progress bar\n";
 
 static const Command COMMANDS[] = {

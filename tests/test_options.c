@@ -157,8 +157,8 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
 
 // Whatever a help text names, the command takes; and it fits a screen.
 Test(options, help_names_what_exists_and_fits_a_screen) {
-    static const char *const NAMES[] = {"generate", "chat",    "bench",   "perplexity",
-                                        "tokenize", "inspect", "selftest"};
+    static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
+                                        "inspect",  "selftest", "convert", "trace",      "diff"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         const Command *command = command_find(NAMES[i]);
         CHECK(command, "%s", NAMES[i]);
