@@ -1,5 +1,6 @@
 #include "tests/support/tiny_model.h"
 
+#include "tests/support/random_blocks.h"
 #include "tests/test.h"
 #include "weights/quant.h"
 
@@ -20,10 +21,11 @@ Matrix tiny_matrix(TinyModel *tiny, DType dtype, int rows, int cols, float devia
     if (!values) abort();
     for (size_t i = 0; i < count; i++)
         values[i] = deviation * test_random_normal(&random);
-    for (int r = 0; r < rows; r++)
-        if (!quantise(data + (size_t)r * row_bytes, dtype, values + (size_t)r * (size_t)cols,
-                      (size_t)cols))
-            abort();
+    bool written = true;
+    for (int r = 0; r < rows && written; r++)
+        written = quantise(data + (size_t)r * row_bytes, dtype, values + (size_t)r * (size_t)cols,
+                           (size_t)cols);
+    if (!written) random_elements(&random.state, data, dtype, count, deviation);
     free(values);
     *seed = random.state;
     return (Matrix){.dtype = dtype, .rows = (size_t)rows, .cols = (size_t)cols, .data = data};
@@ -127,6 +129,28 @@ TinyModel *tiny_model_open(const TinyShape *s) {
     w->final_norm = vector(tiny, s->dim, 1.0f, &seed);
     if (s->layer_norm) w->final_norm_bias = vector(tiny, s->dim, 0.0f, &seed);
     return tiny;
+}
+
+static void dequantise_matrix(TinyModel *tiny, Matrix *m) {
+    if (!m->data || m->dtype == DTYPE_F32) return;
+    float *values = keep(tiny, m->rows * m->cols * sizeof *values);
+    for (size_t r = 0; r < m->rows; r++)
+        matrix_row(values + r * m->cols, m, r);
+    *m = (Matrix){.dtype = DTYPE_F32, .rows = m->rows, .cols = m->cols, .data = values};
+}
+
+void tiny_model_dequantise(TinyModel *tiny) {
+    Weights *w = &tiny->weights;
+    dequantise_matrix(tiny, &w->token_embedding);
+    dequantise_matrix(tiny, &w->position_embedding);
+    dequantise_matrix(tiny, &w->head);
+    for (int l = 0; l < tiny->config.n_layers; l++) {
+        LayerWeights *layer = &w->layers[l];
+        Matrix *matrices[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
+                              &layer->w_gate, &layer->w_up, &layer->w_down};
+        for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+            dequantise_matrix(tiny, matrices[i]);
+    }
 }
 
 void tiny_model_close(TinyModel *tiny) {

@@ -11,7 +11,7 @@
 
 typedef struct TinyShape {
     int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len;
-    DType dtype;       // of all matrices; a type that `quantise` can write
+    DType dtype;       // of all matrices
     bool untied;       // else the head is the embedding
     bool plain_ffn;    // no gate
     bool biases;       // on q, k, v, o, up and down
@@ -39,7 +39,10 @@ TinyShape tiny_shape(void);
 TinyModel *tiny_model_open(const TinyShape *shape); // aborts the test program without memory
 void tiny_model_close(TinyModel *tiny);
 
-// A matrix of normal random numbers with the given deviation, in any type that `quantise` writes;
-// F16 where the blocks do not fit the columns.
+// All matrices as float32, with the same values.
+void tiny_model_dequantise(TinyModel *tiny);
+
+// A matrix of normal random numbers with the given deviation, of random blocks in the types that
+// `quantise` does not write; F16 where the blocks do not fit the columns.
 Matrix tiny_matrix(TinyModel *tiny, DType dtype, int rows, int cols, float deviation,
                    uint64_t *seed);
