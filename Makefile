@@ -155,7 +155,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(call say,MAKE)
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
-$(BUILD)/tests/test_tiny_models: | $(TINY_MODELS)
+$(addprefix $(BUILD)/tests/test_,tiny_models diff_models): | $(TINY_MODELS)
 
 # Programs stand without the test framework.
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \

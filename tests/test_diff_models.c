@@ -96,6 +96,82 @@ Test(diff, names_the_rotation_where_theta_is_wrong) {
     free(bad);
 }
 
+// ---- every stage, by another hand ----
+
+static void need_numpy(void) {
+    if (access("/usr/bin/python3", X_OK)) SKIP("no /usr/bin/python3");
+    TestRun r =
+        test_run((const char *const[]){"/usr/bin/python3", "-c", "import numpy", NULL}, NULL, 0);
+    bool missing = r.status != 0;
+    test_run_free(&r);
+    if (missing) SKIP("no numpy: apt install python3-numpy");
+}
+
+// The trace of scripts/reference_numpy.py, in float64 from the definitions, against limpid's: the
+// same names, none left over, and all of them within the budget.
+static void check_stages(const char *model) {
+    const char *ids = "9,8,7,6,5,4,3,2,1,0,11,12,13,200,250,256";
+    char *theirs = strdup(test_temporary("numpy.safetensors")), options[200];
+    const char *numpy[] = {"/usr/bin/python3",
+                           "-B",
+                           "scripts/reference_numpy.py",
+                           model,
+                           "--prompt-ids",
+                           ids,
+                           "--out",
+                           theirs,
+                           NULL};
+    TestRun r = test_run(numpy, NULL, 0);
+    CHECK(r.status == 0, "%s: %s", model, r.err);
+    test_run_free(&r);
+    snprintf(options, sizeof options, "--precision|f32|--attention|--prompt-ids|%s", ids);
+    char *ours = write_trace(model, options, "ours.safetensors");
+    r = program("diff|%s|%s", theirs, ours);
+    CHECK(r.status == 0 && !strstr(r.out, "only in"), "%s: %s", model, r.out);
+    check_says(&r, 0, "within the budget f32");
+    free(ours);
+    free(theirs);
+}
+
+Test(diff, every_stage_of_every_family_is_that_of_numpy) {
+    static const char *const MODELS[] = {"gpt2",
+                                         "llama-tied",
+                                         "llama-untied",
+                                         "llama-rope-llama3",
+                                         "mistral-window8",
+                                         "qwen2",
+                                         "qwen3",
+                                         "gemma3",
+                                         "olmo2",
+                                         "nanochat",
+                                         "phi3",
+                                         "smollm3",
+                                         "qwen3-bf16",
+                                         "gemma3-bf16"};
+    need_numpy();
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        char model[300];
+        snprintf(model, sizeof model, "%s/%s", test_data("reference-models"), MODELS[i]);
+        check_stages(model);
+    }
+}
+
+// Every fourth of those that scripts/make_tiny_models.py makes, which need no data folder.
+Test(diff, every_stage_of_models_with_odd_sizes_is_that_of_numpy) {
+    need_numpy();
+    if (access("build/tiny-models/models.txt", R_OK)) SKIP("no build/tiny-models");
+    size_t size;
+    char *list = test_read_file("build/tiny-models/models.txt", &size), model[300];
+    int line = 0;
+    for (char *name = strtok(list, "\n"); name; name = strtok(NULL, "\n")) {
+        if (line++ % 4) continue;
+        snprintf(model, sizeof model, "build/tiny-models/%s", name);
+        check_stages(model);
+    }
+    CHECK(line > 20, "%d models", line);
+    free(list);
+}
+
 // ---- precisions ----
 
 // A quantised model with the f32, a16 and a8 arithmetic: apart by what each is allowed, and by more
