@@ -133,7 +133,7 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands streams json_output perplexity real_models gdb convert trace trace_names \
+$(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb convert trace trace_names \
     diff diff_models): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.

@@ -18,11 +18,16 @@ static json_t *parse_last(const TestRun *r) {
     return root;
 }
 
-static void check_types(json_t *root, const char *const *keys, const json_type *types, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        json_t *value = json_object_get(root, keys[i]);
-        CHECK(value, "no %s", keys[i]);
-        CHECK(json_typeof(value) == types[i], "%s has type %d", keys[i], json_typeof(value));
+// Exactly these keys, in this order, with these types.
+static void check_keys(json_t *root, const char *const *keys, const json_type *types, size_t n) {
+    const char *key;
+    json_t *value;
+    size_t i = 0;
+    CHECK_INT(json_object_size(root), n);
+    json_object_foreach(root, key, value) {
+        CHECK(!strcmp(key, keys[i]), "key %zu is %s, wanted %s", i, key, keys[i]);
+        CHECK(json_typeof(value) == types[i], "%s has type %d", key, json_typeof(value));
+        i++;
     }
 }
 
@@ -41,8 +46,7 @@ Test(json_output, generate) {
     TestRun r =
         program("%s|-i|Once \"upon\"\\|-n|20|-s|1|--json|--logprobs|3|-q%s", small_model(), "");
     json_t *root = parse_last(&r);
-    check_types(root, KEYS, TYPES, 9);
-    CHECK_INT(json_object_size(root), 9);
+    check_keys(root, KEYS, TYPES, 9);
     json_t *ids = json_object_get(root, "ids");
     // The lines before it: one for each of these ids, log probabilities that fall and sum to <= 1.
     const char *line = r.out;
@@ -107,6 +111,33 @@ Test(json_output, inspect_and_perplexity) {
     root = parse_last(&r);
     CHECK(json_number_value(json_object_get(root, "perplexity")) > 1);
     CHECK_INT(json_integer_value(json_object_get(root, "tokens")), 4); // after BOS, all of them
+    json_decref(root);
+    test_run_free(&r);
+}
+
+Test(json_output, selftest) {
+    static const char *const KEYS[] = {"family", "container", "precision", "prompt_ids",
+                                       "checks", "held",      "failed",    "does_not_apply"};
+    static const json_type TYPES[] = {JSON_STRING, JSON_STRING,  JSON_STRING,  JSON_ARRAY,
+                                      JSON_ARRAY,  JSON_INTEGER, JSON_INTEGER, JSON_INTEGER};
+    static const char *const FIGURES[] = {"largest_difference", "bound", "values", "seconds"};
+    TestRun r = program("selftest|%s|--json%s", small_model(), "");
+    json_t *root = parse_last(&r);
+    check_keys(root, KEYS, TYPES, 8);
+    json_t *checks = json_object_get(root, "checks");
+    json_int_t held = 0;
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        json_t *check = json_array_get(checks, i);
+        const char *result = json_string_value(json_object_get(check, "result"));
+        held += !strcmp(result, "held");
+        bool reason = json_is_string(json_object_get(check, "reason"));
+        CHECK(reason == !strcmp(result, "does not apply"), "%s", result);
+        for (int k = 0; k < 4; k++)
+            CHECK(json_is_number(json_object_get(check, FIGURES[k])), "%s", FIGURES[k]);
+    }
+    CHECK(held >= 11, "%d", (int)held);
+    CHECK_INT(held, json_integer_value(json_object_get(root, "held")));
+    CHECK_INT(json_integer_value(json_object_get(root, "failed")), 0);
     json_decref(root);
     test_run_free(&r);
 }

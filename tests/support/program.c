@@ -132,3 +132,16 @@ void check_refused(TestRun *run, int status, const char *because) {
     CHECK(strstr(run->err, because), "\"%s\" does not say \"%s\"", run->err, because);
     test_run_free(run);
 }
+
+const char *json_value(char out[4000], const char *json, const char *key) {
+    char pattern[80];
+    snprintf(pattern, sizeof pattern, "\"%s\":", key);
+    const char *at = strstr(json, pattern);
+    CHECK(at, "no key %s in %s", key, json);
+    at += strlen(pattern);
+    size_t length = *at == '"'   ? strcspn(at + 1, "\"") + 2
+                    : *at == '[' ? strcspn(at, "]") + 1
+                                 : strcspn(at, ",}");
+    snprintf(out, 4000, "%.*s", (int)length, at);
+    return out;
+}
