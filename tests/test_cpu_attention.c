@@ -1,4 +1,4 @@
-// Attention and the cache of the cpu backend: against double loops, and the same bits from every
+// Attention of the cpu backend: against double loops, and the same bits from every
 // instruction set, number of threads and cut of a prompt into calls.
 #include "kernels/cpu/attention.h"
 #include "tests/test.h"
@@ -370,82 +370,4 @@ Test(cpu_attention, says_nan_where_a_query_is_not_finite) {
     }
     free(out);
     inputs_free(&in);
-}
-
-// ---- the cache ----
-
-Test(cpu_kv, reads_back_what_was_written) {
-    static const int dims[] = {64, 40, 7};
-    for (int i = 0; i < 6; i++) {
-        Setup setup = {4, 2, dims[i / 2], 37, 0, 2, i % 2 ? KV_F16 : KV_F32, {0}};
-        Inputs in = inputs_make(&setup, 3);
-        Device *device = open_isa("", 1);
-        KvShape kv_shape = kv_shape_of(&setup);
-        Kv *kv = kv_open(device, &kv_shape);
-        CHECK(kv_bytes(&kv_shape) >=
-                  2u * 2 * 2 * 37 * (size_t)setup.head_dim * 2 * (setup.type == KV_F16 ? 2 : 4),
-              "room for it");
-        int32_t positions[74], sequences[74];
-        for (int r = 0; r < 74; r++) {
-            positions[r] = r % 37;
-            sequences[r] = r / 37;
-        }
-        Rows rows = {74, NULL, positions, sequences};
-        KvView view = {kv, 1};
-        kv_write(device, &view, in.k, in.v, &rows);
-        float k[64], v[64];
-        for (int r = 0; r < 74; r++) {
-            for (int h = 0; h < 2; h++) {
-                kv_read(device, &view, sequences[r], h, positions[r], k, v);
-                size_t at = (size_t)r * in.kv_size + (size_t)(h * setup.head_dim);
-                for (int j = 0; j < setup.head_dim; j++) {
-                    CHECK_NEAR(k[j], cached(&setup, in.k[at + (size_t)j]), 0);
-                    CHECK_NEAR(v[j], cached(&setup, in.v[at + (size_t)j]), 0);
-                }
-            }
-        }
-        kv_read(device, &(KvView){kv, 0}, 0, 0, 3, k, NULL);
-        CHECK_NEAR(k[0], 0, 0); // the other layer is as it was opened
-        device_close(device);
-        inputs_free(&in);
-    }
-}
-
-Test(cpu_kv, copies_the_positions_asked_for_and_no_more) {
-    Setup setup = {4, 2, 10, 40, 0, 2, KV_F16, {0}};
-    Inputs in = inputs_make(&setup, 4);
-    Device *device = open_isa("", 1);
-    KvShape kv_shape = kv_shape_of(&setup);
-    Kv *kv = kv_open(device, &kv_shape);
-    int32_t positions[80], sequences[80];
-    for (int r = 0; r < 80; r++) {
-        positions[r] = r % 40;
-        sequences[r] = r / 40;
-    }
-    Rows rows = {80, NULL, positions, sequences};
-    for (int layer = 0; layer < 2; layer++)
-        kv_write(device, &(KvView){kv, layer}, in.k, in.v, &rows);
-    kv_copy(device, kv, 1, 0, 21);
-    for (int t = 0; t < 40; t++) {
-        for (int layer = 0; layer < 2; layer++) {
-            float k[10], v[10];
-            kv_read(device, &(KvView){kv, layer}, 1, 1, t, k, v);
-            size_t at = (size_t)(t < 21 ? t : 40 + t) * in.kv_size + 10;
-            for (int j = 0; j < 10; j++) {
-                CHECK_NEAR(k[j], cached(&setup, in.k[at + (size_t)j]), 0);
-                CHECK_NEAR(v[j], cached(&setup, in.v[at + (size_t)j]), 0);
-            }
-        }
-    }
-    device_close(device);
-    inputs_free(&in);
-}
-
-Test(cpu_kv, refuses_a_size_beyond_memory) {
-    KvShape shape = {1 << 20, 1 << 20, 1 << 20, 1 << 10, 1 << 30, KV_F32};
-    CHECK(kv_bytes(&shape) == SIZE_MAX, "overflow is told");
-    Device *device = open_isa("", 1);
-    CHECK(!kv_open(device, &shape), "no cache");
-    CHECK_INT(device_error(device)->code, ERROR_MEMORY);
-    device_close(device);
 }

@@ -1,5 +1,5 @@
-// attention and the cache: plain double loops over the keys that key_visible names, values worked
-// by hand, and what must not matter: the future, other sequences, other rows, threads.
+// attention: plain double loops over the keys that key_visible names, values worked by hand, and
+// what must not matter: the future, other sequences, other rows, threads.
 #include "tests/support/device.h"
 #include "weights/quant.h"
 
@@ -356,52 +356,4 @@ Test(attention, a_visible_nan_is_not_hidden) {
     CHECK(isnan(got[0]), "got %g", (double)got[0]);
     free(got);
     scene_close(&s);
-}
-
-Test(kv, gives_back_what_was_written) {
-    for (KvType type = KV_F32; type <= KV_F16; type++) {
-        Scene s;
-        scene_open(&s, (Case){3, 3, 40, 20, type, CAUSAL}, 1);
-        float k[40], v[40];
-        for (int t = 0; t < 20; t++)
-            for (int g = 0; g < 3; g++) {
-                kv_read(s.device, &(KvView){s.kv, 1}, 2, g, t, k, v);
-                size_t at = ((40 + (size_t)t) * 3 + (size_t)g) * 40;
-                CHECK(!memcmp(k, s.k + at, sizeof k) && !memcmp(v, s.v + at, sizeof v),
-                      "position %d head %d", t, g);
-            }
-        kv_read(s.device, &(KvView){s.kv, 0}, 2, 0, 0, k, NULL);
-        CHECK_NEAR(k[0], 0.0, 0.0); // another layer: still zero
-        scene_close(&s);
-    }
-}
-
-Test(kv, copies_a_sequence) {
-    for (KvType type = KV_F32; type <= KV_F16; type++) {
-        Scene s;
-        scene_open(&s, (Case){2, 2, 40, 20, type, CAUSAL}, 1);
-        kv_copy(s.device, s.kv, 0, 2, 13);
-        float k[40], v[40];
-        for (int t = 0; t < 20; t++) {
-            kv_read(s.device, &(KvView){s.kv, 1}, 0, 1, t, k, v);
-            size_t at = ((t < 13 ? 40 + (size_t)t : (size_t)t) * 2 + 1) * 40;
-            CHECK(!memcmp(k, s.k + at, sizeof k) && !memcmp(v, s.v + at, sizeof v), "position %d",
-                  t);
-        }
-        scene_close(&s);
-    }
-}
-
-Test(kv, says_what_it_takes) {
-    KvShape shape = {2, 3, 4, 64, 100, KV_F32};
-    CHECK(kv_bytes(&shape) >= 2u * 2 * 3 * 4 * 64 * 100 * 4, "%zu", kv_bytes(&shape));
-    size_t full = kv_bytes(&shape);
-    shape.type = KV_F16;
-    CHECK(kv_bytes(&shape) <= full * 6 / 10, "%zu of %zu", kv_bytes(&shape), full);
-    shape = (KvShape){1024, 1 << 20, 8, 128, 1 << 22, KV_F32}; // 2^65 bytes
-    CHECK(kv_bytes(&shape) == SIZE_MAX, "%zu", kv_bytes(&shape));
-    Device *device = test_device(1, PRECISION_F32);
-    CHECK(!kv_open(device, &shape), "that much memory?");
-    CHECK_INT(device_error(device)->code, ERROR_MEMORY);
-    device_close(device);
 }
