@@ -70,6 +70,8 @@ void sample_reserve(Device *device);                // sample.c; kv_open makes a
 void *panel_memory(Device *device, size_t bytes);
 void panel_memory_free(Device *device, const uint8_t *panels); // NULL is fine
 void panel_memory_close(Device *device);                       // all of it
+// Asks for large pages wherever they fit into memory that nothing was written to yet.
+void memory_large_pages(void *memory, size_t bytes);
 
 // A thread's own row of at least max_cols floats, until the next project.
 float *project_scratch_row(const Device *device, int thread);

