@@ -73,23 +73,26 @@ static void print_head(void) {
                  "budget");
 }
 
-static int by_share(const void *a, const void *b) {
-    double x = budget_share(*(const TensorDiff *const *)a);
-    double y = budget_share(*(const TensorDiff *const *)b);
-    return (x < y) - (x > y);
+// Puts t among the nearest, which stand in falling order; the last falls out where they are full.
+static void insert(const TensorDiff *nearest[N_NEAREST], const TensorDiff *t) {
+    for (int i = 0; i < N_NEAREST; i++) {
+        if (nearest[i] && budget_share(nearest[i]) >= budget_share(t)) continue;
+        const TensorDiff *out = nearest[i];
+        nearest[i] = t;
+        if (!out) return;
+        t = out;
+    }
 }
 
 // Those nearest to what is allowed.
 static void print_nearest(const TraceDiff *d) {
-    const TensorDiff **order = malloc((d->count + 1) * sizeof *order);
-    size_t n = 0;
-    for (size_t i = 0; order && i < d->count; i++)
-        if (d->tensors[i].verdict == VERDICT_WITHIN) order[n++] = &d->tensors[i];
-    if (n) qsort(order, n, sizeof *order, by_share);
-    for (size_t i = 0; i < n && i < N_NEAREST; i++)
-        print_row(order[i]);
-    free(order);
-    if (n > N_NEAREST) output_print("... the nearest to the budget of %zu (--all: every one)\n", n);
+    const TensorDiff *nearest[N_NEAREST] = {NULL};
+    for (size_t i = 0; i < d->count; i++)
+        if (d->tensors[i].verdict == VERDICT_WITHIN) insert(nearest, &d->tensors[i]);
+    for (int i = 0; i < N_NEAREST && nearest[i]; i++)
+        print_row(nearest[i]);
+    if (d->n_compared > N_NEAREST)
+        output_print("... the nearest to the budget of %zu (--all: every one)\n", d->n_compared);
 }
 
 // From a little before the first that is over, so that it shows what was right.

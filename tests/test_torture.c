@@ -221,3 +221,40 @@ Test(torture, files_of_a_directory) {
     WALK("files", 4, "generate", directory, "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
          "1,3,4", "--ids", "--max-tokens", "2");
 }
+
+// ---- trace and diff ----
+
+static void trace_through(const char *kind, int other) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("trace.safetensors"));
+    WALK(kind, other, "trace", tiny_gguf(), "-i", "a b", "-n", "2", "--attention", "-j", "1",
+         "--quiet", "-o", out);
+}
+
+Test(torture, memory_of_trace) {
+    trace_through("memory", 0);
+}
+
+Test(torture, files_of_trace) {
+    trace_through("files", 4);
+}
+
+static void diff_through(const char *kind, int other) {
+    char out[300];
+    need_json("inspect", tiny_directory());
+    snprintf(out, sizeof out, "%s", test_temporary("trace.safetensors"));
+    const char *const argv[] = {TEST_RUN, "trace", tiny_gguf(), "--only", "lm_head",
+                                "-i",     "a b",   "-o",        out,      NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    WALK(kind, other, "diff", out, out);
+}
+
+Test(torture, memory_of_diff) {
+    diff_through("memory", 0);
+}
+
+Test(torture, files_of_diff) {
+    diff_through("files", 4);
+}
