@@ -1,0 +1,74 @@
+// scripts/fidelity: green on a model that is what its reference says, red with the cause and exit 1
+// on one that is not.
+#include "tests/support/program.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char PYTHON[] = "/usr/bin/python3";
+
+// The table of the models in `folder`, on the backend of this build.
+static TestRun table(const char *folder) {
+    const char *numpy[] = {PYTHON, "-c", "import numpy", NULL};
+    if (access(PYTHON, X_OK)) SKIP("no %s", PYTHON);
+    TestRun run = test_run(numpy, NULL, 0);
+    bool missing = run.status != 0;
+    test_run_free(&run);
+    if (missing) SKIP("no numpy: apt install python3-numpy");
+    const char *work = test_temporary("fidelity");
+    const char *argv[] = {PYTHON,     "scripts/fidelity", "--models",   folder,   "--builds",
+                          TEST_BUILD, "--backends",       TEST_BACKEND, "--work", work,
+                          NULL};
+    return test_run(argv, NULL, 0);
+}
+
+// `folder` outlives the paths that test_data and test_temporary lend.
+static void link_file(const char *folder, const char *name) {
+    char from[1000], to[1000], *here = getcwd(NULL, 0);
+    snprintf(from, sizeof from, "%s/%s/%s", here, test_data("reference-models/llama-tied"), name);
+    snprintf(to, sizeof to, "%s/model/%s", folder, name);
+    CHECK(!symlink(from, to), "%s", to);
+    free(here);
+}
+
+// A folder with one model, whose config.json has `to` in place of `from`.
+static const char *folder_with(const char *name, const char *from, const char *to) {
+    static char folder[500];
+    size_t size;
+    char path[1000];
+    snprintf(folder, sizeof folder, "%s", test_temporary(name));
+    CHECK(!mkdir(folder, 0700));
+    snprintf(path, sizeof path, "%s/model", folder);
+    CHECK(!mkdir(path, 0700));
+    char *config = test_read_file(test_data("reference-models/llama-tied/config.json"), &size);
+    char *at = strstr(config, from);
+    CHECK(at && strlen(from) == strlen(to), "%s", from);
+    memcpy(at, to, strlen(to));
+    snprintf(path, sizeof path, "%s/model/config.json", folder);
+    test_write_file(path, config, size);
+    free(config);
+    link_file(folder, "config.v4.json");
+    link_file(folder, "model.safetensors");
+    link_file(folder, "reference.safetensors");
+    return folder;
+}
+
+Test(fidelity, a_model_that_is_what_its_reference_says_is_green) {
+    TestRun run = table(folder_with("right", "rms_norm_eps", "rms_norm_eps"));
+    CHECK(run.status == 0, "%s %s", run.out, run.err);
+    CHECK(strstr(run.out, "| model | safetensors, config 5 |") && strstr(run.out, ".bin v0") &&
+              strstr(run.out, "GGUF (convert)") && strstr(run.out, "gemma2"),
+          "%s", run.out);
+    CHECK(!strstr(run.out, "RED") && strstr(run.out, "8 of 8 rows green"), "%s", run.out);
+    test_run_free(&run);
+}
+
+// In config.json alone: the GGUF is made of it, the other spelling stays right.
+Test(fidelity, another_eps_is_red) {
+    TestRun run = table(folder_with("wrong", "\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": 0.002"));
+    CHECK_INT(run.status, 1);
+    CHECK(strstr(run.out, "| model | safetensors, config 5 |") && strstr(run.out, "**RED** ") &&
+              strstr(run.out, "logits 0.") && strstr(run.out, "**RED**: 2 of 8 rows"),
+          "%s", run.out);
+    test_run_free(&run);
+}
