@@ -6,7 +6,6 @@
 #include "commands/prompt.h"
 #include "commands/trace_file.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,32 +40,41 @@ static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Er
                      n_prompt, more, room);
 }
 
-// Feeds tokens[begin .. count) in pieces. Numbers that are not finite do not stop a trace, which is
-// what finds out where they come from: they are told at the end, in *nonfinite.
-static bool feed(TraceFile *f, const IdList *tokens, size_t begin, Error *nonfinite,
-                 Progress *progress, Error *error) {
-    Session *s = f->session;
-    int max_rows = s->model->options.max_rows;
-    bool all[MOST_ROWS];
-    memset(all, true, sizeof all);
-    for (size_t at = begin; at < tokens->count;) {
-        int n = tokens->count - at < (size_t)max_rows ? (int)(tokens->count - at) : max_rows;
-        Batch batch = {.n = n, .tokens = tokens->ids + at};
-        if (trace_file_wants_logits(f)) batch.wants_logits = all;
-        Error cause = {0};
-        bool good = model_forward(s->model, &batch, &cause);
-        if (!session_check(s, error)) return false;
-        if (!good && cause.code != ERROR_NONFINITE) {
-            *error = cause;
-            return false;
-        }
-        if (!good) error_set(nonfinite, cause.code, "%s", cause.message);
-        if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
-        if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
-        at += (size_t)n;
-        progress_update(progress, (double)at / (double)f->n_tokens);
-    }
+typedef struct Run {
+    TraceFile *file;
+    Progress progress;
+    Error nonfinite; // the first time that the model's numbers were not finite
+} Run;
+
+// One batch. Numbers that are not finite do not stop a trace, which is what finds out where they
+// come from: they are kept to be told at the end.
+static bool run_piece(Run *run, const Batch *batch, Error *error) {
+    TraceFile *f = run->file;
+    Error cause = {0};
+    bool good = model_forward(f->session->model, batch, &cause);
+    if (!session_check(f->session, error)) return false;
+    if (!good && cause.code != ERROR_NONFINITE)
+        return error_set(error, cause.code, "%s", cause.message);
+    if (!good) error_set(&run->nonfinite, cause.code, "%s", cause.message);
+    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return true;
+}
+
+// Feeds tokens[begin .. count).
+static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
+    size_t max_rows = (size_t)run->file->session->model->options.max_rows;
+    bool all[MOST_ROWS], good = true;
+    memset(all, true, sizeof all);
+    for (size_t at = begin; good && at < tokens->count;) {
+        size_t left = tokens->count - at, n = left < max_rows ? left : max_rows;
+        Batch batch = {.n = (int)n, .tokens = tokens->ids + at};
+        if (trace_file_wants_logits(run->file)) batch.wants_logits = all;
+        good = run_piece(run, &batch, error);
+        at += n;
+        progress_update(&run->progress, (double)at / (double)run->file->n_tokens);
+    }
+    return good;
 }
 
 static int32_t likeliest(const Model *model) {
@@ -78,43 +86,46 @@ static int32_t likeliest(const Model *model) {
 }
 
 // The prompt, then one token at a time, each the likeliest, whether it ends the text or not.
-static bool run_model(TraceFile *f, IdList *tokens, Error *nonfinite, Error *error) {
-    Progress progress;
-    progress_begin(&progress, "trace", f->session->options->quiet);
+static bool run_model(Run *run, IdList *tokens, Error *error) {
+    const Session *s = run->file->session;
+    progress_begin(&run->progress, "trace", s->options->quiet);
     interrupt_begin();
-    bool good = feed(f, tokens, 0, nonfinite, &progress, error);
-    while (good && tokens->count < f->n_tokens) {
+    bool good = feed(run, tokens, 0, error);
+    while (good && tokens->count < run->file->n_tokens) {
         size_t fed = tokens->count;
-        if (nonfinite->code)
-            good = error_set(error, nonfinite->code, "%s", nonfinite->message);
+        if (run->nonfinite.code)
+            good = error_set(error, run->nonfinite.code, "%s", run->nonfinite.message);
         else
-            good = id_list_push(tokens, likeliest(f->session->model), error) &&
-                   feed(f, tokens, fed, nonfinite, &progress, error);
+            good =
+                id_list_push(tokens, likeliest(s->model), error) && feed(run, tokens, fed, error);
     }
     interrupt_end();
-    progress_end(&progress);
+    progress_end(&run->progress);
     return good;
+}
+
+static void say_what_was_written(const TraceFile *f, double seconds) {
+    const Options *o = f->session->options;
+    char name[200];
+    output_print("%s: %zu tokens, %zu tensors, %.1f MB\n",
+                 escape_bytes(name, sizeof name, o->out, strlen(o->out)), f->n_tokens, f->count,
+                 (double)f->bytes / 1e6);
+    output_flush();
+    if (!o->quiet && output_good())
+        note("%.1f s; memory %.1f MB", seconds, (double)peak_memory_bytes() / 1e6);
 }
 
 static bool trace(Session *s, IdList *tokens, size_t n_tokens, Error *error) {
     TraceFile file = {.session = s, .tokens = tokens, .n_tokens = n_tokens};
-    Error nonfinite = {0};
+    Run run = {.file = &file};
     double started = seconds_now();
     bool good = trace_file_plan(&file, error) && trace_file_open(&file, error) &&
-                run_model(&file, tokens, &nonfinite, error) && trace_file_finish(&file, error);
-    if (good) {
-        char name[200];
-        output_print("%s: %zu tokens, %zu tensors, %.1f MB\n",
-                     escape_bytes(name, sizeof name, s->options->out, strlen(s->options->out)),
-                     n_tokens, file.count, (double)file.bytes / 1e6);
-        output_flush();
-        if (!s->options->quiet && output_good())
-            note("%.1f s; memory %.1f MB", seconds_now() - started,
-                 (double)peak_memory_bytes() / 1e6);
-    }
+                run_model(&run, tokens, error) && trace_file_finish(&file, error);
+    if (good) say_what_was_written(&file, seconds_now() - started);
     trace_file_close(&file);
-    if (good && nonfinite.code) *error = nonfinite;
-    return good && !nonfinite.code;
+    if (good && run.nonfinite.code)
+        good = error_set(error, run.nonfinite.code, "%s", run.nonfinite.message);
+    return good;
 }
 
 bool trace_command(const Options *options, Error *error) {
