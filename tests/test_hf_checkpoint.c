@@ -173,6 +173,46 @@ Test(hf_checkpoint, s16_data_at_an_odd_offset_is_the_same_model) {
     free(file);
 }
 
+// ---- the chat template ----
+
+static void check_template(const char *directory, const char *wanted) {
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    const Vocabulary *v = checkpoint_vocabulary(checkpoint);
+    CHECK(!v->model, "a vocabulary");
+    CHECK(v->chat_template.length == strlen(wanted) &&
+              (!*wanted || !memcmp(v->chat_template.text, wanted, strlen(wanted))),
+          "got \"%.*s\", wanted \"%s\"", (int)v->chat_template.length, v->chat_template.text,
+          wanted);
+    checkpoint_close(checkpoint);
+}
+
+Test(hf_checkpoint, the_chat_template_is_found_where_transformers_keeps_it) {
+    static const char TOKENIZER_CONFIG[] = "tokenizer_config.json";
+    const char *directory = tiny_model("template", true);
+    check_template(directory, "");
+    write_in(directory, TOKENIZER_CONFIG, "{\"chat_template\": \"{{ one }}\"}");
+    check_template(directory, "{{ one }}");
+    write_in(directory, TOKENIZER_CONFIG,
+             "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"no\"}, 7,"
+             "{\"name\": \"default\", \"template\": \"two\"}]}");
+    check_template(directory, "two");
+    write_in(directory, "chat_template.jinja", "three\n");
+    check_template(directory, "three\n");
+}
+
+// It is only looked at: nothing that is wrong with it makes the model unreadable.
+Test(hf_checkpoint, a_template_that_is_none_is_passed_over) {
+    static const char *const BAD[] = {
+        "", "{", "[]", "{\"chat_template\": 3}", "{\"chat_template\": [{\"name\": 1}]}", "\xff"};
+    const char *directory = tiny_model("no-template", true);
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        write_in(directory, "tokenizer_config.json", BAD[i]);
+        check_template(directory, "");
+    }
+}
+
 // ---- S18, S20: one file of the directory changed ----
 
 // `old` replaced by `new` (of the same length where it stands in the header) in a file.

@@ -59,25 +59,28 @@ static int find_unknown(const Vocabulary *v) {
     return 0;
 }
 
-static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown) {
+// Without all 256 bytes there is no byte fallback, and then a file has none of them.
+static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown, bool all_bytes) {
     if ((int)id == unknown) return TOKEN_UNKNOWN;
     uint8_t type = v->types ? v->types[id] : TOKEN_NORMAL;
+    if (type == TOKEN_BYTE && !all_bytes) return TOKEN_UNUSED;
     return type == TOKEN_UNDEFINED || type == TOKEN_UNKNOWN ? TOKEN_UNUSED : type;
 }
 
 static void write_model(Buffer *out, const Vocabulary *v) {
     Buffer inner = {0};
     int unk = find_unknown(v);
+    bool all_bytes = has_bytes(v);
     for (size_t i = 0; i < v->n_tokens; i++) {
         bytes(&inner, 1, v->tokens[i].text, v->tokens[i].length);
         varint(&inner, 2 << 3 | 5);
         buffer_f32(&inner, v->scores ? v->scores[i] : 0.0f);
-        number(&inner, 3, piece_type(v, i, unk));
+        number(&inner, 3, piece_type(v, i, unk, all_bytes));
         message(out, 1, &inner);
     }
     number(&inner, 3, 2);
     number(&inner, 4, v->n_tokens);
-    number(&inner, 35, has_bytes(v));
+    number(&inner, 35, all_bytes);
     put_id(&inner, 40, v, unk);
     put_id(&inner, 41, v, v->bos_id);
     put_id(&inner, 42, v, v->eos_id);
