@@ -524,7 +524,6 @@ Test(convert, rope_scalings_and_windows_there_and_back) {
         "\"mscale_all_dim\":1,\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
         "\"high_freq_factor\":4,\"original_max_position_embeddings\":16}",
-        "\"partial_rotary_factor\":0.5",
     };
     for (size_t i = 0; i < sizeof MEMBERS / sizeof *MEMBERS; i++) {
         char *from = strdup(directory_with(test_text("from%zu", i), MEMBERS[i]));
