@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_WIDTH = 48, NAME_SIZE = 200, N_NEAREST = 5, N_BEFORE = 2, N_SHOWN = 12, N_ALONE = 4 };
