@@ -256,6 +256,36 @@ Test(cpu_project, takes_several_matrices_of_different_types_at_once) {
     device_close(device);
 }
 
+// The largest elements meet z = 128 = 256 * 1 - 128: bytes of -128, whose sums of products come
+// closest to the end of 16 bits.
+Test(cpu_project, adds_the_largest_products_of_bytes) {
+    enum { ROWS = 16, COLS = 256 };
+    float x[COLS], out[ROWS], wanted[ROWS];
+    for (int k = 0; k < COLS; k++)
+        x[k] = k % 32 == 2 ? (float)A16_LEVELS : 128.0f;
+    for (int t = 0; t < DTYPE_Q8_GROUP; t++) {
+        DType dtype = (DType)t;
+        if (dtype <= DTYPE_BF16) continue;
+        Sample sample = sample_matrix(dtype, ROWS, COLS, 0);
+        TestRandom random = {5};
+        size_t bytes = ROWS * dtype_row_bytes(dtype, COLS), block = dtype_info(dtype)->block_bytes;
+        memset(sample.data + 1, 0xff, bytes);
+        for (size_t i = 0; i < bytes; i += block)
+            set_halves(sample.data + 1 + i, dtype, &random);
+        expected(wanted, &sample.matrix, x, 1, NULL, PRECISION_A16);
+        for (int i = 0; i < 3; i++) {
+            if (!runs_here(ISAS[i])) continue;
+            Device *device = open_isa(ISAS[i], 1, PRECISION_A16);
+            Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
+            device_reserve(device, 1);
+            project(device, x, 1, &p, 1);
+            check_bits(out, wanted, ROWS, ISAS[i], dtype, 1);
+            device_close(device);
+        }
+        sample_free(&sample);
+    }
+}
+
 // Q8_0 with d = 1 and q = 1 in a16: the sum of 64 inputs that z holds exactly.
 Test(cpu_project, adds_up_what_one_can_add_by_hand) {
     uint8_t blocks[2 * 34];

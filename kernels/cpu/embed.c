@@ -14,21 +14,18 @@ static float load_half(const uint8_t *p) {
     return half_to_float(load_word(p));
 }
 
+static int plane_element(const uint8_t *plane, int bits, int r, int i) {
+    int field = i / 8 * 2 + i / 2 % 2, per_byte = 8 / bits;
+    const uint8_t *bytes = plane + field / per_byte * 64 + 4 * r;
+    return bytes[i % 2 * 2 + i / 4 % 2] >> field % per_byte * bits & ((1 << bits) - 1);
+}
+
 // Element `i` (0 .. 31) of lane r of a cell, centred.
 static int cell_element(const uint8_t *planes, const PanelFormat *format, int r, int i) {
-    int j = i / 2, lane = 2 * r + i % 2, bits = format->low_bits;
-    if (bits == 8) return (int8_t)planes[32 * j + lane];
-    int per_word = 16 / bits, element;
-    const uint8_t *vector = planes + j / per_word * 64;
-    element = load_word(vector + 2 * lane) >> (j % per_word * bits) & ((1 << bits) - 1);
-    if (format->high_bits) {
-        planes += bits * 64;
-        bits = format->high_bits;
-        per_word = 16 / bits;
-        vector = planes + j / per_word * 64;
-        int high = load_word(vector + 2 * lane) >> (j % per_word * bits) & ((1 << bits) - 1);
-        element |= high << format->low_bits;
-    }
+    int low = format->low_bits, high = format->high_bits;
+    if (low == 8) return (int8_t)planes[i / 2 * 32 + 2 * r + i % 2];
+    int element = plane_element(planes, low, r, i);
+    if (high) element |= plane_element(planes + low * 64, high, r, i) << low;
     return element - format->centre;
 }
 

@@ -74,35 +74,35 @@ static void pack_strip(const Packing *packing, size_t strip) {
 
 // ---- quantised types ----
 
-// One plane of `bits` bits, those from `shift` on, of the 16 vectors of a cell.
-static void pack_plane(uint16_t *plane, const uint16_t u[16][32], int bits, int shift) {
-    int per_word = 16 / bits;
-    uint16_t mask = (uint16_t)((1 << bits) - 1);
-    for (int j = 0; j < 16; j++) {
-        uint16_t *words = plane + j / per_word * 32;
-        int at = j % per_word * bits;
-        for (int i = 0; i < 32; i++)
-            words[i] = (uint16_t)(words[i] | ((u[j][i] >> shift) & mask) << at);
+// One plane of `bits` bits, those from `shift` on, of the elements q of row r.
+static void pack_plane(uint8_t *plane, int r, const uint8_t *q, int bits, int shift) {
+    int mask = (1 << bits) - 1, per_byte = 8 / bits;
+    for (int f = 0; f < 8; f++) {
+        uint8_t *bytes = plane + f / per_byte * 64 + 4 * r;
+        const uint8_t *columns = q + f / 2 * 8 + f % 2 * 2;
+        int at = f % per_byte * bits;
+        bytes[0] = (uint8_t)(bytes[0] | (columns[0] >> shift & mask) << at);
+        bytes[1] = (uint8_t)(bytes[1] | (columns[4] >> shift & mask) << at);
+        bytes[2] = (uint8_t)(bytes[2] | (columns[1] >> shift & mask) << at);
+        bytes[3] = (uint8_t)(bytes[3] | (columns[5] >> shift & mask) << at);
     }
 }
 
-// The 32 columns of 16 rows; q + r * cols is row r, centred.
+// The 32 columns of 16 rows; q + r * cols is row r, centred. The planes are zero before.
 static void pack_planes(uint8_t *planes, const PanelFormat *format, const int8_t *q, size_t cols) {
-    uint16_t u[16][32];
-    for (int r = 0; r < PANEL_ROWS; r++)
-        for (int j = 0; j < 16; j++)
-            for (int p = 0; p < 2; p++)
-                u[j][2 * r + p] = (uint8_t)(q[(size_t)r * cols + 2 * j + p] + format->centre);
-    if (format->low_bits == 8) {
-        for (int j = 0; j < 16; j++)
-            for (int i = 0; i < 32; i++)
-                planes[32 * j + i] = (uint8_t)u[j][i];
-        return;
+    int low = format->low_bits, high = format->high_bits;
+    for (int r = 0; r < PANEL_ROWS; r++, q += cols) {
+        uint8_t stored[CELL_COLS];
+        for (int i = 0; i < CELL_COLS; i++)
+            stored[i] = (uint8_t)(q[i] + format->centre);
+        if (low == 8) {
+            for (int j = 0; j < CELL_COLS / 2; j++)
+                memcpy(planes + 32 * j + 2 * r, stored + 2 * j, 2);
+            continue;
+        }
+        pack_plane(planes, r, stored, low, 0);
+        if (high) pack_plane(planes + low * 64, r, stored, high, low);
     }
-    uint16_t *low = (uint16_t *)planes; // a piece starts on a cache line, planes are 64 bytes each
-    pack_plane(low, u, format->low_bits, 0);
-    if (format->high_bits)
-        pack_plane(low + format->low_bits * 32, u, format->high_bits, format->low_bits);
 }
 
 // Row r of a piece of a type without blocks of 256: its scales as they are stored.

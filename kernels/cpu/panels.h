@@ -15,13 +15,18 @@
 // so that memory is read in rising order: scales apart from their planes, a second stream in the
 // same page, cost half of the bandwidth on Zen 4.
 //
-// The planes of a cell. Column 2j + p of row r belongs to word lane 2r + p of "vector j", j < 16:
-// what i32_dot multiplies with two neighbouring activations. Q8 stores 32 bytes per vector. Smaller
-// elements are split into planes of 4, 2 and 1 bits; a plane of b bits is b vectors of 32 words:
+// The planes of a cell. Q8 stores 32 bytes for each of 16 "word vectors" j: its byte 2r + p is
+// column 2j + p of row r, which i32_dot multiplies with two neighbouring activations.
 //
-//     word lane l of its vector v:   | j = last | ... | j = v*16/b + 1 | j = v*16/b |   b bits each
+// Smaller elements are split into planes of 4, 2 and 1 bits, made of vectors of 64 bytes of which
+// four belong to each row; a byte of a plane of b bits has 8/b fields, field f of all planes makes
+// the element:
 //
-// so a mask and a shift give 32 elements in the order in which they are multiplied. Elements are
+//     byte 4r + i:   | f = 8/b - 1 | ... | f = 1 | f = 0 |   then f = 8/b ... in the next 64 bytes
+//     field f of it: column 8 (f / 2) + 2 (f % 2) + (0, 4, 1, 5)[i] of row r,   f = 0 .. 7
+//
+// so a shift and a mask give "byte vector" f, 64 elements to be multiplied with bytes (digits of
+// the activations), or one half of each 16-bit word: word vector j, as of Q8, widened. Elements are
 // stored uncentred (Q4_0's 0 .. 15), Q8 signed.
 //
 //     type     planes     bytes   scales of a cell, 16 rows each          packed / stored

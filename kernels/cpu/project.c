@@ -22,6 +22,7 @@ struct ProjectScratch {
     int32_t *pairs;
     float *scales;
     int32_t *sums;
+    int32_t *digits; // of one row
     float *x;
     uint8_t *panels; // per thread
     size_t panel_bytes;
@@ -39,6 +40,7 @@ void project_reserve(Device *device, int max_rows) {
         s->pairs = device_alloc(device, rows * cells * 16 * sizeof *s->pairs);
         s->scales = device_alloc(device, rows * cells * 4 * sizeof *s->scales);
         s->sums = device_alloc(device, rows * cells * 2 * sizeof *s->sums);
+        s->digits = device_alloc(device, cells * 16 * sizeof *s->digits);
     }
     if (device->needs_floats) s->x = device_alloc(device, rows * cols * sizeof *s->x);
 }
@@ -67,6 +69,7 @@ static size_t cut_blocks(const Device *device, const float *x, int n, size_t col
             block->pairs = s->pairs + row * cells * 16;
             block->scales = s->scales + row * cells * 4;
             block->sums = s->sums + row * cells * 2;
+            block->digits = n == 1 ? s->digits : NULL;
         }
         if (s->x) block->x = size == 1 ? x + row * cols : s->x + row * cols;
     }
@@ -87,12 +90,9 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
     for (size_t b = begin; b < end; b++) {
         const InputBlock *block = &s->blocks[b];
-        size_t row = (size_t)block->first, n = (size_t)block->n, cells = p->cols / CELL_COLS;
+        size_t row = (size_t)block->first, n = (size_t)block->n;
         const float *x = p->x + row * p->cols;
-        if (p->integers)
-            p->device->kernels->project->quantise(
-                s->pairs + row * cells * 16, s->scales + row * cells * 4, s->sums + row * cells * 2,
-                x, block->n, p->cols, levels);
+        if (p->integers) p->device->kernels->project->quantise(block, x, p->cols, levels);
         if (!p->floats || n == 1) continue;
         float *to = s->x + row * p->cols;
         for (size_t i = 0; i < n; i++)

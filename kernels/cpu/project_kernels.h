@@ -11,11 +11,12 @@ enum { MAX_BLOCK_ROWS = 8 };
 
 // n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it.
 typedef struct InputBlock {
-    int first, n;         // rows first .. first + n - 1 of the call
-    const int32_t *pairs; // (cells, 16, n): z[2j], z[2j + 1] as two int16
-    const float *scales;  // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
-    const int32_t *sums;  // (cells, 2, n): sum z over each 16
-    const float *x;       // (cols, n) float32
+    int first, n;    // rows first .. first + n - 1 of the call
+    int32_t *pairs;  // (cells, 16, n): z[2j], z[2j + 1] as two int16
+    float *scales;   // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
+    int32_t *sums;   // (cells, 2, n): sum z over each 16
+    int32_t *digits; // (cells, 16), the only row of a call: z as bytes, drawn in lanes/inputs.c
+    const float *x;  // (cols, n) float32
 } InputBlock;
 
 // One matrix, some of its panels, some of the blocks.
@@ -35,8 +36,8 @@ typedef struct PanelWork {
 
 typedef struct ProjectKernels {
     int block_rows; // largest block that `panels` takes
-    // Fills pairs, scales and sums of one block from n rows of x (n, cols), see precision.h.
-    void (*quantise)(int32_t *pairs, float *scales, int32_t *sums, const float *x, int n,
-                     size_t cols, int levels);
+    // Fills what a block points to, pairs, scales, sums and digits, from its rows x (n, cols) as
+    // precision.h says.
+    void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

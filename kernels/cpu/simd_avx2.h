@@ -224,12 +224,28 @@ static inline I16x32 i16_pair(const void *p) {
     __builtin_memcpy(&pair, p, sizeof pair);
     return i32_set(pair);
 }
-// acc += x: written as instructions, since gcc 12 otherwise keeps sums of a tile in memory.
-static inline __m256i simd_add_in_place(__m256i acc, __m256i x) {
-    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(x));
-    return acc;
+// A sum that is added to in the order written: gcc 12 otherwise first makes all products of an
+// unrolled loop, and keeps them in memory.
+static inline __m256i simd_in_order(__m256i sum) {
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
-    return (I32x16){simd_add_in_place(acc.a, _mm256_madd_epi16(x.a, y.a)),
-                    simd_add_in_place(acc.b, _mm256_madd_epi16(x.b, y.b))};
+    return (I32x16){simd_in_order(_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a))),
+                    simd_in_order(_mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b)))};
+}
+
+// ---- bytes ----
+
+// int16 lanes, two to a row: |sum| <= run * 2 * (2^bits - 1) * 128 must fit.
+typedef I16x32 ByteSums;
+static inline int byte_sums_run(int bits) {
+    return bits <= 4 ? 8 : bits == 5 ? 4 : 2;
+}
+static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
+    return (ByteSums){simd_in_order(_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u8.a, s8.a))),
+                      simd_in_order(_mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u8.b, s8.b)))};
+}
+static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {
+    return i32_dot(i32_dot(i32_zero(), high, i16_set(256)), low, i16_set(1));
 }

@@ -203,3 +203,20 @@ static inline I16x32 i16_pair(const void *p) {
 static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     return _mm512_dpwssd_epi32(acc, a, b);
 }
+
+// ---- bytes ----
+
+// Sums of products of 64 unsigned with 64 signed bytes, four to each of sixteen rows, in lanes as
+// wide as the instruction set likes. They hold the products of `run` vectors of `bits`-bit numbers.
+typedef I32x16 ByteSums;
+static inline int byte_sums_run(int bits) {
+    (void)bits;
+    return 8;
+}
+static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
+    return _mm512_dpbusd_epi32(acc, u8, s8);
+}
+// 256 high + low: what two digits of the signed factor, summed apart, come to.
+static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {
+    return i32_add(i32_shift_left(high, 8), low);
+}

@@ -223,4 +223,24 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     SIMD_LANES(I32x16, 16, acc.v[i] + a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1]);
 }
 
+// ---- bytes ----
+
+typedef I32x16 ByteSums;
+static inline int byte_sums_run(int bits) {
+    (void)bits;
+    return 8;
+}
+static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
+    uint8_t a[64];
+    int8_t b[64];
+    memcpy(a, u8.v, sizeof a);
+    memcpy(b, s8.v, sizeof b);
+    for (int i = 0; i < 64; i++)
+        acc.v[i / 4] += a[i] * b[i];
+    return acc;
+}
+static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {
+    SIMD_LANES(I32x16, 16, high.v[i] * 256 + low.v[i]);
+}
+
 #undef SIMD_LANES

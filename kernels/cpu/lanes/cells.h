@@ -8,40 +8,54 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 // A kernel that is compiled once for each type and block size, which are constants in it. In plain
-// C there is one for all of them: a switch costs little beside sixteen lanes in a loop.
-#if defined(ISA_portable)
+// C there is one for all of them: a switch costs little beside sixteen lanes in a loop. So it is
+// under clang's AddressSanitizer, which takes minutes to compile what is unrolled for every type.
+#if defined(__has_feature)
+#define CLANG_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#define CLANG_ADDRESS_SANITIZER 0
+#endif
+#if defined(ISA_portable) || CLANG_ADDRESS_SANITIZER
 #define SPECIALISED static __attribute__((noinline))
 #else
 #define SPECIALISED ALWAYS_INLINE
 #endif
 
-// Vector j of a plane of `bits` bits, its field moved to start at bit `to`.
-ALWAYS_INLINE I16x32 plane_vector(const uint8_t *plane, int bits, int j, int to) {
-    int per_word = 16 / bits, at = j % per_word * bits;
-    I16x32 words = i16_load(plane + 64 * (j / per_word));
+// A part of a plane: field f of every byte (panels.h), or, as words, of the lower (half 0) or the
+// upper byte of every 16-bit word.
+typedef struct Part {
+    int field, half;
+    bool words;
+} Part;
+
+// That part of a plane of `bits` bits, the field moved to start at bit `to`.
+ALWAYS_INLINE I16x32 plane_part(const uint8_t *plane, int bits, Part part, int to) {
+    int per_byte = 8 / bits, at = part.field % per_byte * bits + part.half * 8;
+    I16x32 words = i16_load(plane + 64 * (part.field / per_byte));
     if (at > to) words = i16_shift_right(words, at - to);
     if (at < to) words = i16_shift_left(words, to - at);
-    if (at + bits == 16 && to == 0) return words; // nothing above it
-    return i16_and(words, i16_set((int16_t)(((1 << bits) - 1) << to)));
+    if (part.words && at + bits == 16 && to == 0) return words; // nothing above it
+    int mask = ((1 << bits) - 1) << to;
+    return i16_and(words, i16_set((int16_t)(part.words ? mask : mask << 8 | mask)));
 }
 
-// Columns 2j, 2j + 1 of the cell's 16 rows, uncentred.
-ALWAYS_INLINE I16x32 cell_vector(DType dtype, const uint8_t *planes, int j) {
-    switch (dtype) {
-    case DTYPE_Q4_0:
-    case DTYPE_Q4_1:
-    case DTYPE_Q4_K: return plane_vector(planes, 4, j, 0);
-    case DTYPE_Q5_0:
-    case DTYPE_Q5_1:
-    case DTYPE_Q5_K:
-        return i16_or(plane_vector(planes, 4, j, 0), plane_vector(planes + 256, 1, j, 4));
-    case DTYPE_Q6_K:
-        return i16_or(plane_vector(planes, 4, j, 0), plane_vector(planes + 256, 2, j, 4));
-    case DTYPE_Q2_K: return plane_vector(planes, 2, j, 0);
-    case DTYPE_Q3_K:
-        return i16_or(plane_vector(planes, 2, j, 0), plane_vector(planes + 128, 1, j, 2));
-    default: return i16_from_i8(planes + 32 * j);
-    }
+ALWAYS_INLINE I16x32 cell_part(DType dtype, const uint8_t *planes, Part part) {
+    const PanelFormat format = panel_format(dtype);
+    const int low = format.low_bits, high = format.high_bits;
+    I16x32 elements = plane_part(planes, low, part, 0);
+    if (!high) return elements;
+    return i16_or(elements, plane_part(planes + 64 * low, high, part, low));
+}
+
+// Word vector j: columns 2j, 2j + 1 of the cell's 16 rows, uncentred.
+ALWAYS_INLINE I16x32 cell_words(DType dtype, const uint8_t *planes, int j) {
+    if (panel_format(dtype).low_bits == 8) return i16_from_i8(planes + 32 * j);
+    return cell_part(dtype, planes, (Part){j / 4 * 2 + j % 2, j / 2 % 2, true});
+}
+
+// Byte vector f of a type of less than 8 bits: four columns of the cell's 16 rows, uncentred.
+ALWAYS_INLINE I16x32 cell_bytes(DType dtype, const uint8_t *planes, int f) {
+    return cell_part(dtype, planes, (Part){f, 0, false});
 }
 
 // One piece of a panel, up to 8 cells.

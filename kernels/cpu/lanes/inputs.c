@@ -2,57 +2,80 @@
 // precision.h says, the rows of a block side by side.
 //
 //     pairs:   cell 0: j = 0: row 0 .. n-1 | j = 1: row 0 .. n-1 | ... j = 15   | cell 1 ...
+//
+// The only row of a call besides as bytes, z = 256 h + l, for weights of less than 8 bits: the four
+// columns of each byte vector (panels.h), two vectors side by side, h before l:
+//
+//     digits:  v = 0: h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7) | v = 1: the same of 8 .. 15 |
+//     ...
 #include "kernels/cpu/lanes/project.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/precision.h"
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
-// 32 numbers -> z as 16 pairs, their scale, the sums of both halves.
-static inline void quantise_cell(int16_t *z, float *scale, int32_t *sums, const float *x,
-                                 float levels) {
+// 32 numbers as z, with their scale and the sums of both halves.
+typedef struct QuantisedCell {
+    int16_t z[CELL_COLS], high[CELL_COLS]; // high: h, in the lower byte
+    int32_t sums[2];
+    float d;
+} QuantisedCell;
+
+static inline QuantisedCell quantise_cell(const float *x, float levels) {
+    QuantisedCell cell;
     F32x16 a = f32_load(x), b = f32_load(x + 16), size_a = f32_abs(a), size_b = f32_abs(b);
     F32x16 infinite = f32_set(INFINITY);
     uint32_t finite = mask_bits(f32_less(size_a, infinite)) & mask_bits(f32_less(size_b, infinite));
     float d = f32_largest(f32_max(size_a, size_b)) / levels;
     float inverse = d >= FLT_MIN ? 1.0f / d : 0.0f;
-    *scale = d >= FLT_MIN ? d : 0.0f;
+    cell.d = d >= FLT_MIN ? d : 0.0f;
     I32x16 za = f32_to_i32(f32_mul(a, f32_set(inverse)));
     I32x16 zb = f32_to_i32(f32_mul(b, f32_set(inverse)));
     if (finite != 0xffff) {
-        *scale = NAN;
+        cell.d = NAN;
         za = zb = i32_zero();
     }
-    i16_from_i32(z, za);
-    i16_from_i32(z + 16, zb);
-    sums[0] = i32_sum(za);
-    sums[1] = i32_sum(zb);
+    const I32x16 half = i32_set(128); // l is in -128 .. 127
+    i16_from_i32(cell.z, za);
+    i16_from_i32(cell.z + 16, zb);
+    i16_from_i32(cell.high, i32_shift_right(i32_add(za, half), 8));
+    i16_from_i32(cell.high + 16, i32_shift_right(i32_add(zb, half), 8));
+    cell.sums[0] = i32_sum(za);
+    cell.sums[1] = i32_sum(zb);
+    return cell;
 }
 
-void ISA_NAME(quantise_block)(int32_t *pairs, float *scales, int32_t *sums, const float *x, int n,
-                              size_t cols, int levels) {
-    size_t step = (size_t)n;
-    for (size_t i = 0; i < step; i++) {
-        const float *row = x + i * cols;
-        int32_t *to = pairs + i;
-        for (size_t c = 0; c < cols / CELL_COLS; c++, row += CELL_COLS, to += 16 * step) {
-            union {
-                int16_t z[CELL_COLS];
-                int32_t pairs[CELL_COLS / 2];
-            } cell;
-            float d;
-            int32_t halves[2];
-            quantise_cell(cell.z, &d, halves, row, (float)levels);
+// The lower bytes of words w[0 .. 7] in the order 0 4 1 5 2 6 3 7.
+static inline void join_bytes(int32_t *to, const int16_t *w) {
+    const uint64_t lower = 0x00ff00ff00ff00ff;
+    uint64_t a, b;
+    memcpy(&a, w, sizeof a);
+    memcpy(&b, w + 4, sizeof b);
+    a = (a & lower) | (b & lower) << 8;
+    memcpy(to, &a, sizeof a);
+}
+
+void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels) {
+    size_t n = (size_t)block->n, cells = cols / CELL_COLS;
+    for (size_t i = 0; i < n; i++, x += cols) {
+        for (size_t c = 0; c < cells; c++) {
+            QuantisedCell cell = quantise_cell(x + c * CELL_COLS, (float)levels);
+            int32_t *pairs = block->pairs + 16 * c * n + i;
             for (size_t j = 0; j < 16; j++)
-                to[j * step] = cell.pairs[j];
-            float *s = scales + 4 * c * step + i;
-            s[0] = d;
-            s[step] = d * (float)(halves[0] + halves[1]);
-            s[2 * step] = d * (float)halves[0];
-            s[3 * step] = d * (float)halves[1];
-            sums[2 * c * step + i] = halves[0];
-            sums[2 * c * step + step + i] = halves[1];
+                memcpy(pairs + j * n, cell.z + 2 * j, sizeof *pairs);
+            float *scales = block->scales + 4 * c * n + i;
+            scales[0] = cell.d;
+            scales[n] = cell.d * (float)(cell.sums[0] + cell.sums[1]);
+            scales[2 * n] = cell.d * (float)cell.sums[0];
+            scales[3 * n] = cell.d * (float)cell.sums[1];
+            block->sums[2 * c * n + i] = cell.sums[0];
+            block->sums[2 * c * n + n + i] = cell.sums[1];
+            for (int v = 0; v < 4 && block->digits; v++) {
+                join_bytes(block->digits + 16 * c + 4 * v, cell.high + 8 * v);
+                join_bytes(block->digits + 16 * c + 4 * v + 2, cell.z + 8 * v);
+            }
         }
     }
 }

@@ -14,8 +14,7 @@ enum { BLOCK_ROWS = 6 };
 enum { BLOCK_ROWS = 4 };
 #endif
 
-void ISA_NAME(quantise_block)(int32_t *pairs, float *scales, int32_t *sums, const float *x, int n,
-                              size_t cols, int levels);
+void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels);
 void ISA_NAME(project_float)(const PanelWork *work);
 void ISA_NAME(project_quantised)(const PanelWork *work);
 // F32 panels in strips of one panel, `w` (cols, 16), times one block.
