@@ -20,6 +20,15 @@ static bool join(PathText out, const char *directory, const char *name, Error *e
     return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(PathText) - 1);
 }
 
+// What may lie in a model's directory besides the tensors: the first is always written, the others
+// are copied where they are.
+static const char *const FILES[] = {
+    "config.json",       "generation_config.json", "tokenizer.json",
+    "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
+    "added_tokens.json", "chat_template.jinja",    "vocab.json",
+    "merges.txt"};
+enum { N_FILES = sizeof FILES / sizeof *FILES };
+
 // ---- where ----
 
 static bool ends_with(const char *text, const char *end) {
@@ -78,24 +87,40 @@ static bool refuse_existing(const char *path, Error *error) {
     return error_set(error, ERROR_USAGE, "%.300s is there already; --force replaces it", path);
 }
 
-bool out_place_check(const OutPlace *place, const Session *s, bool force, Error *error) {
-    PathText source, config;
+// Whether writing to `path` would write to something that is read, by whatever link.
+static bool is_input(const Session *s, const char *path) {
     const char *tokenizer = s->options->tokenizer;
+    return checkpoint_reads(s->checkpoint, path) || (tokenizer && same_file(tokenizer, path));
+}
+
+static bool refuse_input(const char *path, Error *error) {
+    return error_set(error, ERROR_USAGE, "%.300s is what is converted: give another output", path);
+}
+
+// No file of the output is one of the model's directory.
+static bool check_files(const OutPlace *place, const Session *s, Error *error) {
+    PathText source, from, to;
     source_directory(source, s);
-    if (checkpoint_reads(s->checkpoint, place->tensors) ||
-        (tokenizer && same_file(tokenizer, place->tensors)))
-        return error_set(error, ERROR_USAGE, "%.200s is what is converted: give another output",
-                         place->tensors);
-    if (place->kind != OUT_GGUF && same_file(place->directory, source))
-        return error_set(error, ERROR_USAGE,
-                         "the output's config.json would replace the one of %.200s: give another "
-                         "directory",
-                         checkpoint_path(s->checkpoint));
-    if (!join(config, place->directory, "config.json", error)) return false;
+    for (int i = 0; i < N_FILES; i++) {
+        if (!join(from, source, FILES[i], error) || !join(to, place->directory, FILES[i], error))
+            return false;
+        if (is_input(s, to) || same_file(from, to)) return refuse_input(to, error);
+    }
+    return !same_file(place->directory, source) ||
+           error_set(error, ERROR_USAGE,
+                     "the output's config.json would lie beside %.200s: give another directory",
+                     checkpoint_path(s->checkpoint));
+}
+
+bool out_place_check(const OutPlace *place, const Session *s, bool force, Error *error) {
+    PathText config;
     struct stat status;
+    bool gguf = place->kind == OUT_GGUF;
+    if (is_input(s, place->tensors)) return refuse_input(place->tensors, error);
+    if (!gguf && !check_files(place, s, error)) return false;
+    if (!join(config, place->directory, FILES[0], error)) return false;
     if (!force && !lstat(place->tensors, &status)) return refuse_existing(place->tensors, error);
-    if (!force && place->kind != OUT_GGUF && !lstat(config, &status))
-        return refuse_existing(config, error);
+    if (!force && !gguf && !lstat(config, &status)) return refuse_existing(config, error);
     return true;
 }
 
@@ -157,18 +182,9 @@ static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *
 }
 
 static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
-    static const char *const FILES[] = {"generation_config.json",
-                                        "tokenizer.json",
-                                        "tokenizer.model",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "vocab.json",
-                                        "merges.txt"};
     PathText source;
     source_directory(source, s);
-    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++)
+    for (int i = 1; i < N_FILES; i++)
         if (!copy_file(place, source, FILES[i], error)) return false;
     return true;
 }

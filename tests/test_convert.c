@@ -416,7 +416,20 @@ Test(convert, a_directory_is_not_converted_into_itself) {
     char inside[300];
     snprintf(inside, sizeof inside, "%s/other.safetensors", from);
     check_no("%s|%s|--force", from, from, ERROR_USAGE, "what is converted");
-    check_no("%s|%s|--force", from, inside, ERROR_USAGE, "would replace the one of");
+    check_no("%s|%s|--force", from, inside, ERROR_USAGE, "is what is converted");
+    // Nor by a link that leads back.
+    char *to = strdup(test_temporary("linked")), config[300], link_path[300];
+    CHECK_INT(mkdir(to, 0700), 0);
+    snprintf(config, sizeof config, "%s/config.json", from);
+    snprintf(link_path, sizeof link_path, "%s/config.json", to);
+    CHECK_INT(symlink(config, link_path), 0);
+    check_no("%s|%s|--force", from, to, ERROR_USAGE, "config.json is what is converted");
+    // Beside a GGUF lies no config.json, but it would seem to be its.
+    char *gguf = strdup(tiny("alone.gguf"));
+    snprintf(inside, sizeof inside, "%s", test_temporary("alone.safetensors"));
+    check_no("%s|%s", gguf, inside, ERROR_USAGE, "would lie beside");
+    free(gguf);
+    free(to);
     convert("%s|%s", from, test_temporary("elsewhere"));
     free(from);
 }
