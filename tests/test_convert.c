@@ -131,7 +131,8 @@ Test(convert, the_story_is_told_from_every_container) {
     size_t size;
     char *wanted = test_read_file(test_data("stories260K/expected_t0_n200.txt"), &size);
     const char *bin = test_data("stories260K/stories260K.bin");
-    char *own = strdup(test_temporary("own.gguf")), *directory = strdup(test_temporary("hf"));
+    char *own = strdup(test_temporary("story.gguf"));
+    char *directory = strdup(test_temporary("story"));
     char line[1000];
     snprintf(line, sizeof line, "%%s|%%s|-z|%s", test_data("stories260K/tok512.bin"));
     convert(line, bin, own);
@@ -461,9 +462,10 @@ Test(convert, outputs_that_cannot_be) {
     check_no("%s%s", from, "", ERROR_USAGE, "convert wants a model and an output");
     check_no("%s|%s|third", from, "x.gguf", ERROR_USAGE, "one argument too many");
     check_no("%s|%s|--type|q5_0", from, "x.gguf", ERROR_USAGE, "one of f32|f16|bf16|q8_0|q4_0");
-    check_no("%s|%s|--type|q8_0", from, test_temporary("hf"), ERROR_USAGE, "bf16 for safetensors");
+    check_no("%s|%s|--type|q8_0", from, test_temporary("refused"), ERROR_USAGE,
+             "bf16 for safetensors");
     check_no("%s|%s", "no-such-model.gguf", "x.gguf", ERROR_IO, "no-such-model.gguf");
-    CHECK(!exists(test_temporary("hf")), "a directory was made");
+    CHECK(!exists(test_temporary("refused")), "a directory was made");
     free(from);
     free(fifo);
     free(directory);
@@ -589,7 +591,7 @@ Test(convert, template_names_and_ids_go_along) {
     static const int32_t TYPES[] = {2, 3, 3, 1, 1, 1, 1, 4};
     gguf_set_array(file, "tokenizer.ggml.token_type", GGUF_I32, TYPES, 8);
     char *from = strdup(write_gguf("along.gguf", file)), *hf = strdup(test_temporary("along"));
-    char *back = strdup(test_temporary("back.gguf"));
+    char *back = strdup(test_temporary("along-back.gguf"));
     convert("%s|%s", from, hf);
     convert("%s|%s", hf, back);
     Checkpoint *a = open_model(from), *b = open_model(back);
@@ -646,7 +648,7 @@ Test(convert, rows_without_a_token_get_names) {
 }
 
 Test(convert, keys_that_llama_cpp_looks_for_are_there) {
-    const char *from = tiny("d.gguf"), *to = test_temporary("keys.gguf");
+    const char *from = tiny("keys-from.gguf"), *to = test_temporary("keys.gguf");
     convert("%s|%s|--type|f16", from, to);
     size_t size;
     char *bytes = test_read_file(to, &size);
