@@ -194,3 +194,22 @@ Test(write_safetensors, a_path_that_cannot_be) {
     tensor = (WriteTensor){"a", "F32", 1, {(uint64_t)1 << 58}};
     CHECK(!safetensors_writer_open(test_temporary("vast"), &tensor, 1, NULL, 0, NULL), "2^60");
 }
+
+Test(write_safetensors, as_many_tensors_as_the_limit_says) {
+    size_t n = LIMIT_TENSORS + 1;
+    WriteTensor *tensors = calloc(n, sizeof *tensors);
+    char(*names)[8] = malloc(n * sizeof *names);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof *names, "%zu", i);
+        tensors[i] = (WriteTensor){.name = names[i], .type = "F32", .rank = 1}; // of no bytes
+    }
+    check_not_open(tensors, n, "65537 tensors in one file (at most 65536)");
+    const char *path = test_temporary("most.safetensors");
+    finish(begin(path, tensors, n - 1));
+    SafetensorsFile file;
+    open_file(&file, path);
+    check_tensor(&file, "65535", "F32", 1, "", 0);
+    safetensors_close(&file);
+    free(tensors);
+    free(names);
+}
