@@ -55,7 +55,7 @@ static int choose_context(const Session *s, Error *error) {
     const Options *o = s->options;
     int most = s->config->max_seq_len;
     if (!option_given(o, OPTION_CONTEXT)) return most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
-    if (o->context <= most) return (int)o->context;
+    if (o->context <= config_longest_context(s->config)) return (int)o->context;
     error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d", o->context,
               most);
     return 0;

@@ -82,7 +82,7 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
                         Error *error) {
     const Options *o = s->options;
     int64_t limit = option_given(o, OPTION_CONTEXT) ? o->context : s->config->max_seq_len;
-    if (limit > s->config->max_seq_len)
+    if (limit > config_longest_context(s->config))
         return error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d",
                          limit, s->config->max_seq_len);
     if (prompt > (size_t)limit)

@@ -32,7 +32,7 @@ static bool check_out(const Options *o, Error *error) {
 }
 
 static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Error *error) {
-    size_t room = (size_t)s->config->max_seq_len, more = (size_t)s->options->new_tokens;
+    size_t room = (size_t)config_longest_context(s->config), more = (size_t)s->options->new_tokens;
     *n_tokens = n_prompt + more;
     if (n_prompt <= room && more <= room - n_prompt) return true;
     return error_set(error, ERROR_USAGE,

@@ -184,3 +184,13 @@ Test(config, ids_outside_the_vocabulary_are_absent) {
     CHECK(c->eos_ids[0] == 99 && c->eos_ids[1] == 7);
     free(c);
 }
+
+Test(config, only_dynamic_ntk_goes_beyond_the_models_context) {
+    Config c;
+    config_init(&c);
+    c.max_seq_len = 12;
+    for (RopeScaling scaling = ROPE_PLAIN; scaling <= ROPE_LONGROPE; scaling++) {
+        c.rope.scaling = scaling;
+        CHECK_INT(config_longest_context(&c), scaling == ROPE_DYNAMIC_NTK ? LIMIT_CONTEXT : 12);
+    }
+}

@@ -139,3 +139,8 @@ bool config_finish(Config *c, Error *error) {
     special_ids(c);
     return true;
 }
+
+int config_longest_context(const Config *c) {
+    bool stretches = c->position == POSITION_ROPE && c->rope.scaling == ROPE_DYNAMIC_NTK;
+    return stretches ? LIMIT_CONTEXT : c->max_seq_len;
+}

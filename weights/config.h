@@ -101,3 +101,7 @@ void config_init(Config *config);
 // Checks every field against its range and against the others, and computes the derived ones.
 // False with exit code 3 and a message that names the field, its value and what is wanted.
 bool config_finish(Config *config, Error *error);
+
+// The longest context that may be asked for: the model's own, or any where its rope stretches with
+// the context (dynamic NTK).
+int config_longest_context(const Config *config);
