@@ -1,5 +1,6 @@
-// Hugging Face directories and single .safetensors files: what is read, and HOSTILE S16, S18, S20,
-// S21 with their accepted twins.
+// Hugging Face directories and single .safetensors files: what is read, and HOSTILE S16, S18, S20
+// with their accepted twins.
+#include "tests/support/hf_directory.h"
 #include "tests/support/llama2c_writer.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/test.h"
@@ -9,58 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A tiny Llama in a fresh directory of this name.
-static const char *tiny_model(const char *name, bool tied) {
-    const char *directory = test_temporary(name);
-    BinShape shape = bin_shape_tiny(0, tied);
-    size_t size;
-    char *bin = bin_bytes(&size, &shape, 7);
-    write_hugging_face(directory, bin, size);
-    free(bin);
-    return directory;
-}
-
-static void path_in(char path[700], const char *directory, const char *name) {
-    snprintf(path, 700, "%s/%s", directory, name);
-}
-
-static void write_in(const char *directory, const char *name, const char *text) {
-    char path[700];
-    path_in(path, directory, name);
-    test_write_file(path, text, strlen(text));
-}
-
-static char *read_in(const char *directory, const char *name, size_t *size) {
-    char path[700];
-    path_in(path, directory, name);
-    return test_read_file(path, size);
-}
-
-static void check_opens(const char *path) {
-    Checkpoint *checkpoint = NULL;
-    Error error = {0};
-    bool good = checkpoint_open(&checkpoint, path, &error);
-    checkpoint_close(checkpoint);
-    CHECK(good, "%s", error.message);
-}
-
-static void check_refused(const char *path, ErrorCode code, const char *message) {
-    Checkpoint *checkpoint = NULL;
-    Error error = {0};
-    bool good = checkpoint_open(&checkpoint, path, &error);
-    checkpoint_close(checkpoint);
-    CHECK(!good && !checkpoint, "accepted, wanted \"%s\"", message);
-    CHECK(strstr(error.message, message), "\"%s\" is not in \"%s\"", message, error.message);
-    CHECK(!strncmp(error.message, path, strlen(path)), "no path in front of %s", error.message);
-    CHECK_INT(error.code, code);
-}
-
 // ---- what is read ----
 
 Test(hf_checkpoint, a_directory_and_the_file_in_it_are_the_same_model) {
-    const char *directory = tiny_model("same", true);
+    const char *directory = hf_tiny_model("same", true);
     char path[700];
-    path_in(path, directory, "model.safetensors");
+    hf_path(path, directory, "model.safetensors");
     const char *paths[] = {directory, path};
     for (int i = 0; i < 2; i++) {
         Checkpoint *checkpoint = NULL;
@@ -79,7 +34,7 @@ Test(hf_checkpoint, a_directory_and_the_file_in_it_are_the_same_model) {
 }
 
 Test(hf_checkpoint, relative_paths_find_what_lies_beside_the_file) {
-    const char *directory = tiny_model("relative", true);
+    const char *directory = hf_tiny_model("relative", true);
     char *here = getcwd(NULL, 0);
     CHECK(!chdir(directory));
     Checkpoint *checkpoint = NULL;
@@ -126,8 +81,8 @@ Test(hf_checkpoint, rows_are_the_bins_rows_in_half_split_order) {
 }
 
 Test(hf_checkpoint, generation_config_adds_defaults_and_ends) {
-    const char *directory = tiny_model("generation", true);
-    write_in(directory, "generation_config.json",
+    const char *directory = hf_tiny_model("generation", true);
+    hf_write(directory, "generation_config.json",
              "{\"temperature\":0.5,\"top_k\":7,\"eos_token_id\":[4]}");
     Checkpoint *checkpoint = NULL;
     Error error = {0};
@@ -137,15 +92,15 @@ Test(hf_checkpoint, generation_config_adds_defaults_and_ends) {
     CHECK(checkpoint_generation(checkpoint)->top_p < 0);
     CHECK_INT(checkpoint_config(checkpoint)->n_eos_ids, 3);
     checkpoint_close(checkpoint);
-    write_in(directory, "generation_config.json", "{\"temperature\":\"warm\"}");
-    check_refused(directory, ERROR_FILE,
-                  "generation_config.json: \"temperature\": wanted a number, got a string");
+    hf_write(directory, "generation_config.json", "{\"temperature\":\"warm\"}");
+    hf_check_refused(directory, ERROR_FILE,
+                     "generation_config.json: \"temperature\": wanted a number, got a string");
 }
 
 Test(hf_checkpoint, s16_data_at_an_odd_offset_is_the_same_model) {
-    const char *directory = tiny_model("odd", true);
+    const char *directory = hf_tiny_model("odd", true);
     size_t size;
-    char *file = read_in(directory, "model.safetensors", &size), path[700];
+    char *file = hf_read(directory, "model.safetensors", &size), path[700];
     uint64_t header;
     memcpy(&header, file, 8);
     size_t pad = header % 2 ? 2 : 1, start = 8 + header + pad;
@@ -156,7 +111,7 @@ Test(hf_checkpoint, s16_data_at_an_odd_offset_is_the_same_model) {
     memcpy(moved + start, file + 8 + header, size - 8 - header);
     header += pad;
     memcpy(moved, &header, 8);
-    path_in(path, directory, "model.safetensors");
+    hf_path(path, directory, "model.safetensors");
     test_write_file(path, moved, size + pad);
     Checkpoint *checkpoint = NULL;
     Error error = {0};
@@ -215,23 +170,6 @@ Test(hf_checkpoint, a_template_that_is_none_is_passed_over) {
 
 // ---- S18, S20: one file of the directory changed ----
 
-// `old` replaced by `new` (of the same length where it stands in the header) in a file.
-static void patch(const char *directory, const char *name, const char *old, const char *new) {
-    size_t size;
-    char *text = read_in(directory, name, &size), path[700];
-    char *at = memmem(text, size, old, strlen(old));
-    CHECK(at, "no %s in %s", old, name);
-    size_t before = (size_t)(at - text), after = size - before - strlen(old);
-    char *out = malloc(size + strlen(new));
-    memcpy(out, text, before);
-    memcpy(out + before, new, strlen(new));
-    memcpy(out + before + strlen(new), at + strlen(old), after);
-    path_in(path, directory, name);
-    test_write_file(path, out, before + strlen(new) + after);
-    free(out);
-    free(text);
-}
-
 typedef struct Patch {
     const char *file, *old, *new, *message;
 } Patch;
@@ -269,8 +207,8 @@ static const Patch PATCHES[] = {
 };
 
 Test(hf_checkpoint, what_its_makers_wrote_about_it_is_handed_over) {
-    const char *directory = tiny_model("about", true);
-    patch(directory, CONFIG, "{", "{\"description\":\"tells stories\",\"url\":[1],");
+    const char *directory = hf_tiny_model("about", true);
+    hf_patch(directory, CONFIG, "{", "{\"description\":\"tells stories\",\"url\":[1],");
     Checkpoint *checkpoint = NULL;
     Error error = {0};
     CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
@@ -285,19 +223,19 @@ Test(hf_checkpoint, s18_s20_one_thing_wrong_in_a_directory_is_named) {
     for (size_t i = 0; i < sizeof PATCHES / sizeof *PATCHES; i++) {
         char name[32];
         snprintf(name, sizeof name, "patch%zu", i);
-        const char *directory = tiny_model(name, true);
-        check_opens(directory);
-        patch(directory, PATCHES[i].file, PATCHES[i].old, PATCHES[i].new);
-        check_refused(directory, ERROR_FILE, PATCHES[i].message);
+        const char *directory = hf_tiny_model(name, true);
+        hf_check_opens(directory);
+        hf_patch(directory, PATCHES[i].file, PATCHES[i].old, PATCHES[i].new);
+        hf_check_refused(directory, ERROR_FILE, PATCHES[i].message);
     }
 }
 
 Test(hf_checkpoint, s18_q_and_k_swapped_are_told_by_their_shapes) {
-    const char *directory = tiny_model("swapped", true);
-    patch(directory, WEIGHTS, "q_proj", "x_proj");
-    patch(directory, WEIGHTS, "k_proj", "q_proj");
-    patch(directory, WEIGHTS, "x_proj", "k_proj");
-    check_refused(directory, ERROR_FILE, "q_proj.weight");
+    const char *directory = hf_tiny_model("swapped", true);
+    hf_patch(directory, WEIGHTS, "q_proj", "x_proj");
+    hf_patch(directory, WEIGHTS, "k_proj", "q_proj");
+    hf_patch(directory, WEIGHTS, "x_proj", "k_proj");
+    hf_check_refused(directory, ERROR_FILE, "q_proj.weight");
 }
 
 Test(hf_checkpoint, s20_configs_that_are_none) {
@@ -310,26 +248,26 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
         {"{}", "config.json: neither"},
         {"null", "config.json: offset 4"},
     };
-    const char *directory = tiny_model("configs", true);
+    const char *directory = hf_tiny_model("configs", true);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        write_in(directory, "config.json", CASES[i].text);
-        check_refused(directory, ERROR_FILE, CASES[i].message);
+        hf_write(directory, "config.json", CASES[i].text);
+        hf_check_refused(directory, ERROR_FILE, CASES[i].message);
     }
     char path[700];
-    path_in(path, directory, "config.json");
+    hf_path(path, directory, "config.json");
     unlink(path);
-    check_refused(directory, ERROR_FILE, "there is no config.json");
-    path_in(path, directory, "model.safetensors");
-    check_refused(path, ERROR_FILE, "there is no config.json");
+    hf_check_refused(directory, ERROR_FILE, "there is no config.json");
+    hf_path(path, directory, "model.safetensors");
+    hf_check_refused(path, ERROR_FILE, "there is no config.json");
     unlink(path);
-    check_refused(directory, ERROR_IO, "a directory without model.safetensors");
+    hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
 }
 
 // Entries put in front of those of the file, and four bytes of data behind its own. `entries` says
 // where those begin and end, and twice where they begin.
 static void put_in_front(const char *directory, const char *entries) {
     size_t size;
-    char *file = read_in(directory, "model.safetensors", &size), path[700];
+    char *file = hf_read(directory, "model.safetensors", &size), path[700];
     uint64_t header;
     memcpy(&header, file, 8);
     size_t data = size - 8 - header;
@@ -338,14 +276,14 @@ static void put_in_front(const char *directory, const char *entries) {
     memcpy(out + 8 + more, file + 9, size - 9);
     header += (uint64_t)more - 1;
     memcpy(out, &header, 8);
-    path_in(path, directory, "model.safetensors");
+    hf_path(path, directory, "model.safetensors");
     test_write_file(path, out, 8 + header + data + 4);
     free(out);
     free(file);
 }
 
 Test(hf_checkpoint, tensors_that_no_role_wants_are_listed_or_refused) {
-    const char *directory = tiny_model("unused", true);
+    const char *directory = hf_tiny_model("unused", true);
     // a rank 0 tensor and an empty one, legal where nobody uses them
     put_in_front(directory,
                  "{\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%zu,%zu]},"
@@ -363,117 +301,11 @@ Test(hf_checkpoint, names_of_256_bytes_and_no_more) {
         snprintf(entries, sizeof entries,
                  "{\"%0*d\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%%zu,%%zu]},", length,
                  0);
-        const char *directory = tiny_model(length == 256 ? "name256" : "name257", true);
+        const char *directory = hf_tiny_model(length == 256 ? "name256" : "name257", true);
         put_in_front(directory, entries);
         if (length == 256)
-            check_opens(directory);
+            hf_check_opens(directory);
         else
-            check_refused(directory, ERROR_FILE, "name has 257 bytes, wanted 1 to 256");
+            hf_check_refused(directory, ERROR_FILE, "name has 257 bytes, wanted 1 to 256");
     }
-}
-
-// ---- S21: the index ----
-
-#define SHARD "shard-1.safetensors"
-
-// The tiny model as one shard under an index whose file name for every tensor is `name`.
-static const char *sharded(const char *directory_name, const char *name) {
-    const char *directory = tiny_model(directory_name, true);
-    char from[700], to[700], text[4000];
-    path_in(from, directory, "model.safetensors");
-    path_in(to, directory, SHARD);
-    CHECK(!rename(from, to));
-    static const char *const NAMES[] = {"model.embed_tokens.weight",
-                                        "model.norm.weight",
-                                        "model.layers.0.input_layernorm.weight",
-                                        "model.layers.0.self_attn.q_proj.weight",
-                                        "model.layers.0.self_attn.k_proj.weight",
-                                        "model.layers.0.self_attn.v_proj.weight",
-                                        "model.layers.0.self_attn.o_proj.weight",
-                                        "model.layers.0.post_attention_layernorm.weight",
-                                        "model.layers.0.mlp.gate_proj.weight",
-                                        "model.layers.0.mlp.down_proj.weight",
-                                        "model.layers.0.mlp.up_proj.weight"};
-    int length = sprintf(text, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        length += sprintf(text + length, "%s\"%s\":\"%s\"", i ? "," : "", NAMES[i], name);
-    strcpy(text + length, "}}");
-    write_in(directory, "model.safetensors.index.json", text);
-    return directory;
-}
-
-Test(hf_checkpoint, s21_shards_are_plain_files_of_the_same_directory) {
-    check_opens(sharded("index-good", SHARD));
-    static const char *const ESCAPES[] = {"../../etc/passwd",
-                                          "/etc/passwd",
-                                          "../index-good/" SHARD,
-                                          "./" SHARD,
-                                          "/tmp/x.safetensors",
-                                          "model.safetensors.index.json",
-                                          "config.json",
-                                          "..",
-                                          "",
-                                          ".hidden.safetensors",
-                                          ".safetensors",
-                                          "a/" SHARD,
-                                          "\\u001b[2J"};
-    for (size_t i = 0; i < sizeof ESCAPES / sizeof *ESCAPES; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "index%zu", i);
-        check_refused(sharded(name, ESCAPES[i]), ERROR_FILE, "wanted a plain name");
-    }
-    check_refused(sharded("index-missing", "shard-2.safetensors"), ERROR_FILE,
-                  "there is no shard-2.safetensors");
-}
-
-Test(hf_checkpoint, as_many_shards_as_the_limit_and_no_more) {
-    const char *directory = sharded("index-many", SHARD);
-    for (int n = LIMIT_FILES; n <= LIMIT_FILES + 1; n++) {
-        char *text = malloc((size_t)n * 40 + 40);
-        int length = sprintf(text, "{\"weight_map\":{");
-        for (int i = 0; i < n; i++)
-            length +=
-                sprintf(text + length, "%s\"t%d\":\"none-%d.safetensors\"", i ? "," : "", i, i);
-        strcpy(text + length, "}}");
-        write_in(directory, "model.safetensors.index.json", text);
-        free(text);
-        check_refused(directory, ERROR_FILE,
-                      n > LIMIT_FILES ? "513 files of tensors, wanted 1 .. 512"
-                                      : "there is no none-");
-    }
-}
-
-Test(hf_checkpoint, s21_an_index_that_is_wrong_about_a_tensor) {
-    const char *directory = sharded("index-tensor", SHARD);
-    patch(directory, "model.safetensors.index.json", "model.norm.weight", "model.morm.weight");
-    check_refused(directory, ERROR_FILE, "tensor \"model.morm.weight\" is not in " SHARD);
-    directory = sharded("index-type", SHARD);
-    patch(directory, "model.safetensors.index.json", "norm.weight\":\"" SHARD "\"",
-          "norm.weight\":7");
-    check_refused(directory, ERROR_FILE, "wanted a file name, got an integer");
-    directory = sharded("index-empty", SHARD);
-    write_in(directory, "model.safetensors.index.json", "{\"weight_map\":{}}");
-    check_refused(directory, ERROR_FILE, "0 files of tensors");
-    write_in(directory, "model.safetensors.index.json", "{}");
-    check_refused(directory, ERROR_FILE, "\"weight_map\" is missing");
-    write_in(directory, "model.safetensors.index.json", "{\"weight_map\":[]}");
-    check_refused(directory, ERROR_FILE, "\"weight_map\": wanted an object, got an array");
-}
-
-Test(hf_checkpoint, s21_a_tensor_in_two_shards_is_refused) {
-    const char *directory = sharded("index-twice", SHARD);
-    size_t size;
-    char *file = read_in(directory, SHARD, &size), path[700];
-    path_in(path, directory, "shard-2.safetensors");
-    test_write_file(path, file, size);
-    free(file);
-    patch(directory, "model.safetensors.index.json", "norm.weight\":\"" SHARD,
-          "norm.weight\":\"shard-2.safetensors");
-    check_refused(directory, ERROR_FILE, "twice");
-}
-
-Test(hf_checkpoint, a_shard_that_is_no_file_of_tensors_is_named) {
-    const char *directory = sharded("index-bad", SHARD);
-    write_in(directory, SHARD, "nothing of the kind");
-    check_refused(directory, ERROR_FILE, "model.safetensors.index.json: " SHARD ": offset 0");
 }

@@ -61,11 +61,6 @@ int posix_memalign(void **memory, size_t alignment, size_t size) {
 
 #endif
 
-static void forward(Model *model, const Batch *batch) {
-    Error error = {0};
-    CHECK(model_forward(model, batch, &error), "%s", error.message);
-}
-
 // A prompt in pieces, single tokens, two sequences, a copy, a cut, samples of every kind.
 static void use(Model *model, Sampler *const *samplers, int n_samplers) {
     int32_t tokens[40], sequences[40];
@@ -73,12 +68,12 @@ static void use(Model *model, Sampler *const *samplers, int n_samplers) {
         tokens[i] = i % 50;
         sequences[i] = i % 2;
     }
-    forward(model, &(Batch){.n = 40, .tokens = tokens, .sequences = sequences});
+    tiny_model_forward(model, &(Batch){.n = 40, .tokens = tokens, .sequences = sequences});
     kv_cache_copy(&model->cache, 1, 0);
     kv_cache_truncate(&model->cache, 0, 10);
     for (int i = 0; i < 10; i++) {
         Error error = {0};
-        forward(model, &(Batch){.n = 1, .tokens = tokens + i});
+        tiny_model_forward(model, &(Batch){.n = 1, .tokens = tokens + i});
         for (int k = 0; k < n_samplers; k++) {
             int token = sampler_next(samplers[k], model_logits(model, 0), &error);
             CHECK(token >= 0, "%s", error.message);

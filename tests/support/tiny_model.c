@@ -159,3 +159,15 @@ void tiny_model_close(TinyModel *tiny) {
         free(tiny->pieces[i]);
     free(tiny);
 }
+
+Model *tiny_model_run(const TinyModel *tiny, ModelOptions options) {
+    Error error = {0};
+    Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
+    CHECK(model, "%s", error.message);
+    return model;
+}
+
+void tiny_model_forward(Model *model, const Batch *batch) {
+    Error error = {0};
+    CHECK(model_forward(model, batch, &error), "%s", error.message);
+}

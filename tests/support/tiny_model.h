@@ -1,13 +1,12 @@
 // A small random model in memory, of any shape and type: what tests of model/ run on.
 //
 //     TinyModel *tiny = tiny_model_open(&(TinyShape){.n_layers = 2, ...});
-//     Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
+//     Model *model = tiny_model_run(tiny, (ModelOptions){.context = 50});
 //     model_close(model);
 //     tiny_model_close(tiny);
 #pragma once
 
-#include "weights/config.h"
-#include "weights/weights.h"
+#include "model/model.h"
 
 typedef struct TinyShape {
     int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len;
@@ -41,6 +40,10 @@ void tiny_model_close(TinyModel *tiny);
 
 // All matrices as float32, with the same values.
 void tiny_model_dequantise(TinyModel *tiny);
+
+// The model over it, and a pass of it; both fail the test where they fail.
+Model *tiny_model_run(const TinyModel *tiny, ModelOptions options);
+void tiny_model_forward(Model *model, const Batch *batch);
 
 // A matrix of normal random numbers with the given deviation, of random blocks in the types that
 // `quantise` does not write; F16 where the blocks do not fit the columns.
