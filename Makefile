@@ -66,7 +66,7 @@ endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
                  reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
                  tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c \
-                 trace.c trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c)
+                 trace.c trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c hf_shards.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
