@@ -68,7 +68,7 @@ static const BinShape ROUNDED = {.tied = true,
 
 // At f32 precision an int8 group is the float32 weight that it stands for.
 Test(containers, all_versions_of_llama2c_files_hold_the_same_model) {
-    char names[3][16];
+    char names[3][24];
     const char *paths[3];
     for (int version = 0; version < 3; version++) {
         BinShape shape = ROUNDED;
