@@ -185,11 +185,13 @@ debug:
 core:
 	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PLAIN=1
 
-# The table family x container x backend with the measured errors.
+# The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
+FIDELITY_BACKENDS ?= reference cpu
+comma := ,
+space := $() $()
 fidelity:
-	$(MAKE) BACKEND=reference build/reference-release/tests/fidelity
-	$(MAKE) BACKEND=cpu build/cpu-release/run build/cpu-release/tests/fidelity
-	@$(PYTHON) scripts/fidelity $(FIDELITY)
+	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) BACKEND=$(b) build/$(b)-release/run build/$(b)-release/tests/fidelity &&) true
+	@$(PYTHON) scripts/fidelity --backends $(subst $(space),$(comma),$(strip $(FIDELITY_BACKENDS))) $(FIDELITY)
 
 test:
 	bash scripts/run_tests
