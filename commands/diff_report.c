@@ -4,7 +4,6 @@
 #include "commands/writer.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
