@@ -160,6 +160,12 @@ static void tell_types(const Conversion *c) {
              out->n_other, out->first_other);
 }
 
+static void tell_window(const Conversion *c) {
+    bool llama = !strcmp(c->session->config->family, "mistral") && c->place.kind == OUT_GGUF;
+    if (llama && c->session->config->layers[0].window)
+        note("the window is kept, but llama.cpp runs architecture llama without one");
+}
+
 static void tell_result(const Conversion *c) {
     note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
 }
@@ -172,7 +178,10 @@ static bool run(Conversion *c, Error *error) {
     if (!out_place_check(&c->place, c->session, o->force, error)) return false;
     if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
-    if (!o->quiet) tell_types(c);
+    if (!o->quiet) {
+        tell_types(c);
+        tell_window(c);
+    }
     bool good =
         open_output(c, error) && convert_tensors(c, error) && tensor_writer_finish(c->file, error);
     if (good && !o->quiet) tell_result(c);
