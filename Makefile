@@ -64,7 +64,7 @@ ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
-                 reference_models.c tiny_models.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
+                 reference_models.c tiny_models.c unknown_keys.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
                  tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c \
                  trace.c trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c hf_shards.c)
 ifeq ($(JSON)$(PCRE2),00)
@@ -157,7 +157,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(call say,MAKE)
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
-$(addprefix $(BUILD)/tests/test_,tiny_models diff_models): | $(TINY_MODELS)
+$(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys): | $(TINY_MODELS) $(BUILD)/run
 
 # Programs stand without the test framework.
 $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \

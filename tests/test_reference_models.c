@@ -20,7 +20,9 @@ static void check_models(bool spelling_4) {
         ReferenceModel model;
         char name[100];
         snprintf(name, sizeof name, "reference-models/%s", MODELS[i]);
-        reference_model_open(&model, test_data(name), spelling_4, &BUDGET);
+        const char *directory = test_data(name);
+        reference_model_open(&model, directory,
+                             spelling_4 ? reference_model_version_4(directory) : NULL, &BUDGET);
         reference_model_check(&model, "p0");
         reference_model_check(&model, "p1");
         reference_model_close(&model);

@@ -10,8 +10,7 @@ static void path_of(char path[700], const char *directory, const char *name) {
     snprintf(path, 700, "%s/%s", directory, name);
 }
 
-// A directory with the same files, in which config.v4.json is the config.json.
-static const char *version_4(const char *directory) {
+const char *reference_model_version_4(const char *directory) {
     static int n;
     char name[100], from[700], to[700], *here = getcwd(NULL, 0);
     snprintf(name, sizeof name, "v4-%d", n++);
@@ -30,14 +29,14 @@ static const char *version_4(const char *directory) {
     return copy;
 }
 
-void reference_model_open(ReferenceModel *m, const char *directory, bool spelling_4,
+void reference_model_open(ReferenceModel *m, const char *directory, const char *files,
                           const ReferenceErrors *budget) {
     char path[700];
     Error error = {0};
     path_of(path, directory, "reference.safetensors");
     m->directory = directory;
-    CHECK(reference_open(&m->run, path, spelling_4 ? version_4(directory) : directory, &error),
-          "%s: %s", directory, error.message);
+    CHECK(reference_open(&m->run, path, files ? files : directory, &error), "%s: %s", directory,
+          error.message);
     m->run.budget = *budget;
 }
 

@@ -2,7 +2,7 @@
 // config.v4.json (the spelling of transformers 4) and reference.safetensors.
 //
 //     ReferenceModel m;
-//     reference_model_open(&m, "build/tiny-models/qwen3", false, &budget);
+//     reference_model_open(&m, "build/tiny-models/qwen3", NULL, &budget);
 //     reference_model_check(&m, "p1");
 //     reference_model_close(&m);
 #pragma once
@@ -14,11 +14,15 @@ typedef struct ReferenceModel {
     ReferenceRun run;
 } ReferenceModel;
 
-// Opens both. `spelling_4` reads config.v4.json in place of config.json. `directory` is borrowed.
-// Like all here it fails the test where it cannot.
-void reference_model_open(ReferenceModel *m, const char *directory, bool spelling_4,
+// Opens the reference of `directory`, and the model there, or where it is not NULL the same model
+// in `files`. Both are borrowed. Like all here it fails the test where it cannot.
+void reference_model_open(ReferenceModel *m, const char *directory, const char *files,
                           const ReferenceErrors *budget);
 void reference_model_close(ReferenceModel *m);
+
+// A directory with the same files, in which config.v4.json is the config.json. Borrowed, as
+// test_temporary's.
+const char *reference_model_version_4(const char *directory);
 
 // Fails the test with the first number that is over the budget, or the first id that differs.
 void reference_model_check(ReferenceModel *m, const char *prompt);
