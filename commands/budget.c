@@ -30,10 +30,11 @@ bool budget_parse(Budget *budget, const char *text, Error *error) {
     else if (parse_number(&number, text) && number >= 0 && number <= 1e9)
         *budget = (Budget){text, number, 0, number};
     else
-        return error_set(error, ERROR_USAGE,
-                         "--budget: got \"%.60s\", wanted f32, a16, f16, a8 or a share of the largest "
-                         "value such as 1e-4",
-                         text);
+        return error_set(
+            error, ERROR_USAGE,
+            "--budget: got \"%.60s\", wanted f32, a16, f16, a8 or a share of the largest "
+            "value such as 1e-4",
+            text);
     return true;
 }
 
@@ -51,6 +52,8 @@ double budget_allows(const Budget *budget, const char *name, double largest) {
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
     if (!strcmp(last, "attn_weights")) return budget->weights;
     bool logits = !strcmp(last, "lm_head") || !strcmp(last, "logits");
+    // Sums of values with attention weights, where a few large values may outweigh what is left.
+    if (!strcmp(last, "heads")) return budget->weights * largest;
     double share = budget->relative * largest;
     return logits && budget->logits > share ? budget->logits : share;
 }

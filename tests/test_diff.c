@@ -68,6 +68,7 @@ Test(diff, budgets_of_f32_are_those_of_the_reference_models) {
         const char *name;
         const float *within, *over;
     } CASES[] = {{"lm_head", B, C},
+                 {"model.layers.0.self_attn.heads", D, E},
                  {"logits", B, C},
                  {"model.layers.1.self_attn.attn_weights", D, E},
                  {"model.layers.1", F, G}};
