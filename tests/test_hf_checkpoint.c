@@ -145,15 +145,15 @@ static void check_template(const char *directory, const char *wanted) {
 
 Test(hf_checkpoint, the_chat_template_is_found_where_transformers_keeps_it) {
     static const char TOKENIZER_CONFIG[] = "tokenizer_config.json";
-    const char *directory = tiny_model("template", true);
+    const char *directory = hf_tiny_model("template", true);
     check_template(directory, "");
-    write_in(directory, TOKENIZER_CONFIG, "{\"chat_template\": \"{{ one }}\"}");
+    hf_write(directory, TOKENIZER_CONFIG, "{\"chat_template\": \"{{ one }}\"}");
     check_template(directory, "{{ one }}");
-    write_in(directory, TOKENIZER_CONFIG,
+    hf_write(directory, TOKENIZER_CONFIG,
              "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"no\"}, 7,"
              "{\"name\": \"default\", \"template\": \"two\"}]}");
     check_template(directory, "two");
-    write_in(directory, "chat_template.jinja", "three\n");
+    hf_write(directory, "chat_template.jinja", "three\n");
     check_template(directory, "three\n");
 }
 
@@ -161,9 +161,9 @@ Test(hf_checkpoint, the_chat_template_is_found_where_transformers_keeps_it) {
 Test(hf_checkpoint, a_template_that_is_none_is_passed_over) {
     static const char *const BAD[] = {
         "", "{", "[]", "{\"chat_template\": 3}", "{\"chat_template\": [{\"name\": 1}]}", "\xff"};
-    const char *directory = tiny_model("no-template", true);
+    const char *directory = hf_tiny_model("no-template", true);
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
-        write_in(directory, "tokenizer_config.json", BAD[i]);
+        hf_write(directory, "tokenizer_config.json", BAD[i]);
         check_template(directory, "");
     }
 }
