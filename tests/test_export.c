@@ -16,8 +16,7 @@ enum { TEXT_BYTES = TEST_SANITIZED ? 4000 : 60000 };
 // another.
 static const char *const PIECES[] = {
     "Hello, world!  Two   spaces\n\n\tand a tab.",
-    "caf\xc3\xa9 na\xc3\xafve \xe6\x97\xa5\xe6\x9c"
-    "\xac\xe8\xaa\x9e \xf0\x9f\x98\x80 12345.67",
+    "caf\xc3\xa9 na\xc3\xafve \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x98\x80 12345.67",
     "don't WE'LL they're",
     " ",
     "",
