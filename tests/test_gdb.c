@@ -248,8 +248,8 @@ static void check_blocks(DType dtype) {
     CHECK(blocks);
     random_elements(&state, blocks, dtype, count, 0.7f);
     dequantise(wanted, dtype, blocks, count);
-    TestRun r =
-        test_run((const char *const[]){"python3", "-B", "-c", SCRIPT, info->name, NULL}, blocks, bytes);
+    TestRun r = test_run((const char *const[]){"python3", "-B", "-c", SCRIPT, info->name, NULL},
+                         blocks, bytes);
     free(blocks);
     if (r.status == 127) {
         test_run_free(&r);
