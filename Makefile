@@ -63,10 +63,13 @@ TEST_SOURCES := $(wildcard tests/test_*.c)
 ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
-NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c hf_checkpoint.c \
-                 reference_models.c tiny_models.c unknown_keys.c template_ids.c pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c \
-                 tokenizer_files.c tokenizer_vectors.c json_output.c write_safetensors.c export.c selftest_command.c convert.c \
-                 trace.c trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c hf_shards.c)
+NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c \
+                 hf_checkpoint.c reference_models.c tiny_models.c unknown_keys.c template_ids.c \
+                 pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c tokenizer_files.c \
+                 tokenizer_vectors.c json_output.c write_safetensors.c export.c \
+                 selftest_command.c convert.c convert_outputs.c convert_metadata.c trace.c \
+                 trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c \
+                 hf_shards.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -135,8 +138,8 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb convert trace trace_names \
-    diff diff_models): | $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb \
+    convert convert_outputs convert_metadata trace trace_names diff diff_models): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

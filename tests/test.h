@@ -115,6 +115,9 @@ void test_write_file(const char *path, const void *bytes, size_t size);
 // A path inside a fresh temporary directory that is removed at exit. Borrowed, as test_data's.
 const char *test_temporary(const char *name);
 
+// How many entries a directory has besides . and ..
+int test_entries(const char *directory);
+
 // Runs a program with arguments (NULL-terminated, argv[0] first), `input` on stdin (or NULL: empty)
 // and gives back its exit status (128 + signal where one killed it), stdout and stderr (malloced,
 // NUL-terminated).

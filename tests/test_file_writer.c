@@ -2,22 +2,10 @@
 #include "tests/test.h"
 #include "weights/file_writer.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-// Entries of a directory besides . and ..
-static int entries(const char *directory) {
-    DIR *open_directory = opendir(directory);
-    int count = 0;
-    CHECK(open_directory, "%s", directory);
-    for (struct dirent *e; (e = readdir(open_directory));)
-        count += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-    closedir(open_directory);
-    return count;
-}
 
 // An empty directory of the test's own.
 static const char *fresh(const char *name) {
@@ -69,7 +57,7 @@ Test(file_writer, pieces_in_any_order_make_the_file) {
     CHECK(file_writer_finish(file, &error), "%s", error.message);
     file_writer_close(file);
     check_content(path, "hello world");
-    CHECK_INT(entries(directory), 1);
+    CHECK_INT(test_entries(directory), 1);
     free(path);
 }
 
@@ -96,7 +84,7 @@ Test(file_writer, without_finish_nothing_is_left) {
     FileWriter *file = file_writer_open(path, 4, &error);
     CHECK(file && file_writer_put(file, 0, "half", 4, &error), "%s", error.message);
     file_writer_close(file);
-    CHECK_INT(entries(directory), 0);
+    CHECK_INT(test_entries(directory), 0);
     file_writer_close(NULL);
     free(path);
 }
@@ -115,7 +103,7 @@ Test(file_writer, the_old_file_stays_until_finish_and_keeps_its_mode) {
     file_writer_close(file);
     check_content(path, "new");
     CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0640, "mode %o", status.st_mode);
-    CHECK_INT(entries(directory), 1);
+    CHECK_INT(test_entries(directory), 1);
     free(path);
 }
 
@@ -164,7 +152,7 @@ Test(file_writer, refuses_what_is_no_file) {
     Error error = {0};
     CHECK(!file_writer_open(long_name, 4, &error), "a name of 6000 bytes");
     CHECK_INT(error.code, ERROR_IO);
-    CHECK_INT(entries(directory), 3);
+    CHECK_INT(test_entries(directory), 3);
     free(long_name);
     free(fifo);
     free(dangling);
@@ -199,7 +187,7 @@ Test(file_writer, no_room_is_said_before_anything_is_written) {
     CHECK(!file, "opened");
     CHECK_INT(error.code, ERROR_IO);
     CHECK(strstr(error.message, "cannot take 1048576 bytes"), "%s", error.message);
-    CHECK_INT(entries(directory), 0);
+    CHECK_INT(test_entries(directory), 0);
     error = (Error){0};
     CHECK(!file_writer_open(path, UINT64_MAX, &error), "2^64 - 1 bytes");
     CHECK_INT(error.code, ERROR_IO);

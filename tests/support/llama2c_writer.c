@@ -15,6 +15,17 @@ BinShape bin_shape_tiny(int version, bool tied) {
                       .group_size = 4};
 }
 
+BinShape bin_shape_blocks(void) {
+    return (BinShape){.tied = false,
+                      .dim = 64,
+                      .hidden_dim = 96,
+                      .n_layers = 2,
+                      .n_heads = 4,
+                      .n_kv_heads = 2,
+                      .vocab_size = 50,
+                      .seq_len = 40};
+}
+
 size_t bin_start(const BinShape *shape) {
     return shape->version ? 256 : 28;
 }

@@ -16,6 +16,9 @@ typedef struct BinShape {
 // 8 channels, 2 heads on 1, vocabulary of 6: less than 4 KB in every version.
 BinShape bin_shape_tiny(int version, bool tied);
 
+// Version 0, untied, two layers: every row is a whole number of blocks of 32.
+BinShape bin_shape_blocks(void);
+
 // The bytes of a file with this shape and random weights, malloced. The same seed gives the same
 // weights in every version.
 char *bin_bytes(size_t *size, const BinShape *shape, uint64_t seed);

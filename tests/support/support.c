@@ -1,6 +1,7 @@
 // What tests share: data paths, random numbers, files, child processes, and the plain main.
 #include "tests/test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -97,6 +98,16 @@ const char *test_temporary(const char *name) {
     char *path = path_slot();
     snprintf(path, 512, "%s/%s", temporary_directory, name);
     return path;
+}
+
+int test_entries(const char *directory) {
+    DIR *open_directory = opendir(directory);
+    int count = 0;
+    CHECK(open_directory, "%s", directory);
+    for (struct dirent *e; (e = readdir(open_directory));)
+        count += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    closedir(open_directory);
+    return count;
 }
 
 typedef struct Collector {
