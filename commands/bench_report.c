@@ -159,7 +159,6 @@ static void write_limits(JsonWriter *w, const BenchReport *r) {
 }
 
 static void print_json(const BenchReport *r) {
-    static const char *const PRECISIONS[] = {"f32", "a16", "a8"}, *const KVS[] = {"f32", "f16"};
     const Session *s = r->session;
     JsonWriter w = {0};
     writer_begin(&w, NULL, '{');
@@ -168,8 +167,8 @@ static void print_json(const BenchReport *r) {
     writer_integer(&w, "file_bytes", (int64_t)checkpoint_file_bytes(s->checkpoint));
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "device", r->device);
-    writer_string(&w, "precision", PRECISIONS[s->options->precision]);
-    writer_string(&w, "kv", KVS[s->options->kv]);
+    writer_string(&w, "precision", precision_name(s->options->precision));
+    writer_string(&w, "kv", kv_name(s->options->kv));
     writer_integer(&w, "weight_bytes", (int64_t)r->weight_bytes);
     writer_number(&w, "load_seconds", r->load_seconds);
     writer_integer(&w, "repetitions", s->options->repetitions);

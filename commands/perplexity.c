@@ -102,10 +102,9 @@ static bool plan(Run *run, Error *error) {
     int64_t window = context < DEFAULT_WINDOW ? context : DEFAULT_WINDOW;
     if (option_given(o, OPTION_WINDOW)) window = o->window;
     int64_t stride = option_given(o, OPTION_STRIDE) ? o->stride : window;
-    return check_window(run, window, stride, error) &&
-           ((run->windows =
-                 (TextWindows){(size_t)window, (size_t)stride, (size_t)o->windows, o->second_half}),
-            true);
+    run->windows =
+        (TextWindows){(size_t)window, (size_t)stride, (size_t)o->windows, o->second_half};
+    return check_window(run, window, stride, error);
 }
 
 // Counts what is scored. A window longer than the text is as long as the text.
@@ -194,7 +193,6 @@ static bool check_target(const Options *o, Error *error) {
 }
 
 static bool open_logits(Run *run, Error *error) {
-    static const char *const PRECISIONS[] = {"f32", "a16", "a8"}, *const KV[] = {"f32", "f16"};
     const Options *o = run->session.options;
     char model[100];
     const char *slash = strrchr(o->model, '/'), *name = slash && slash[1] ? slash + 1 : o->model;
@@ -204,8 +202,8 @@ static bool open_logits(Run *run, Error *error) {
                      .used = run->used,
                      .ids = run->ids.ids,
                      .model = escape_bytes(model, sizeof model, name, strlen(name)),
-                     .precision = PRECISIONS[o->precision],
-                     .kv = KV[o->kv]};
+                     .precision = precision_name(o->precision),
+                     .kv = kv_name(o->kv)};
     if (o->kl && !(saved_logits_open(&run->saved, o->kl, &key, error) &&
                    divergence_init(&run->divergence, run->rows, error)))
         return false;

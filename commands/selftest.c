@@ -31,8 +31,6 @@ static const Check CHECKS[] = {
 };
 enum { N_CHECKS = sizeof CHECKS / sizeof *CHECKS };
 
-static const char *const PRECISIONS[] = {"f32", "a16", "a8"};
-
 const Check *selftest_check(int i) {
     return i >= 0 && i < N_CHECKS ? &CHECKS[i] : NULL;
 }
@@ -163,7 +161,7 @@ static void write_results(const Session *s, const Subject *subject, const Result
     writer_begin(&w, NULL, '{');
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "container", checkpoint_container(s->checkpoint));
-    writer_string(&w, "precision", PRECISIONS[s->options->precision]);
+    writer_string(&w, "precision", precision_name(s->options->precision));
     writer_ids(&w, "prompt_ids", subject->ids, (size_t)subject->n);
     writer_begin(&w, "checks", '[');
     for (int i = 0; i < N_CHECKS; i++)
@@ -197,7 +195,7 @@ static bool run_all(Result *results, const Session *s, Subject *subject, Error *
     const Options *o = s->options;
     if (!o->json)
         output_print("%s, %d layers, %s; %s; %d tokens\n", s->config->family, s->config->n_layers,
-                     PRECISIONS[o->precision], device_description(subject->model->device),
+                     precision_name(o->precision), device_description(subject->model->device),
                      subject->n);
     for (int i = 0; i < N_CHECKS; i++) {
         results[i].check = &CHECKS[i];

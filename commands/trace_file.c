@@ -95,7 +95,6 @@ static void lay_out(WriteTensor *tensors, const TraceFile *f) {
 }
 
 static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_ids, Error *error) {
-    static const char *const PRECISIONS[] = {"f32", "a16", "a8"}, *const KV[] = {"f32", "f16"};
     const Session *s = f->session;
     const ModelOptions *o = &s->model->options;
     const char *path = checkpoint_path(s->checkpoint);
@@ -107,8 +106,8 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"producer", "limpid " LIMPID_VERSION},
         {"model", model},
         {"family", s->config->family},
-        {"precision", PRECISIONS[o->precision]},
-        {"kv", KV[o->kv_type]},
+        {"precision", precision_name((int)o->precision)},
+        {"kv", kv_name((int)o->kv_type)},
         {"backend", device_description(s->model->device)},
         {"config", config},
         {"prompt_tokens", prompt_tokens},
