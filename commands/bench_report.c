@@ -2,6 +2,7 @@
 #include "commands/bench_report.h"
 #include "commands/output.h"
 #include "commands/writer.h"
+#include "kernels/precision.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -167,8 +168,8 @@ static void print_json(const BenchReport *r) {
     writer_integer(&w, "file_bytes", (int64_t)checkpoint_file_bytes(s->checkpoint));
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "device", r->device);
-    writer_string(&w, "precision", precision_name(s->options->precision));
-    writer_string(&w, "kv", kv_name(s->options->kv));
+    writer_string(&w, "precision", precision_name((Precision)s->options->precision));
+    writer_string(&w, "kv", kv_name((KvType)s->options->kv));
     writer_integer(&w, "weight_bytes", (int64_t)r->weight_bytes);
     writer_number(&w, "load_seconds", r->load_seconds);
     writer_integer(&w, "repetitions", s->options->repetitions);

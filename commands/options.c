@@ -170,16 +170,6 @@ static bool parse_list(IntegerList *list, const OptionRow *row, const char *text
     }
 }
 
-const char *precision_name(int precision) {
-    static const char *const NAMES[] = {"f32", "a16", "a8"};
-    return NAMES[precision];
-}
-
-const char *kv_name(int kv) {
-    static const char *const NAMES[] = {"f32", "f16"};
-    return NAMES[kv];
-}
-
 static bool parse_choice(int *out, const char *choices, const char *text) {
     size_t length = strlen(text);
     for (int i = 0;; i++) {

@@ -150,10 +150,6 @@ static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];
 }
 
-// A Precision and a KvType as the options spell them: "f32", "a16", "a8"; "f32", "f16".
-const char *precision_name(int precision);
-const char *kv_name(int kv);
-
 // A decimal integer or number that is the whole text; false where it is not.
 bool parse_integer(int64_t *out, const char *text);
 bool parse_unsigned(uint64_t *out, const char *text);

@@ -14,6 +14,7 @@
 #include "commands/session.h"
 #include "commands/text_windows.h"
 #include "commands/writer.h"
+#include "kernels/precision.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -202,8 +203,8 @@ static bool open_logits(Run *run, Error *error) {
                      .used = run->used,
                      .ids = run->ids.ids,
                      .model = escape_bytes(model, sizeof model, name, strlen(name)),
-                     .precision = precision_name(o->precision),
-                     .kv = kv_name(o->kv)};
+                     .precision = precision_name((Precision)o->precision),
+                     .kv = kv_name((KvType)o->kv)};
     if (o->kl && !(saved_logits_open(&run->saved, o->kl, &key, error) &&
                    divergence_init(&run->divergence, run->rows, error)))
         return false;

@@ -8,6 +8,7 @@
 #include "commands/prompt.h"
 #include "commands/session.h"
 #include "commands/writer.h"
+#include "kernels/precision.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -161,7 +162,7 @@ static void write_results(const Session *s, const Subject *subject, const Result
     writer_begin(&w, NULL, '{');
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "container", checkpoint_container(s->checkpoint));
-    writer_string(&w, "precision", precision_name(s->options->precision));
+    writer_string(&w, "precision", precision_name((Precision)s->options->precision));
     writer_ids(&w, "prompt_ids", subject->ids, (size_t)subject->n);
     writer_begin(&w, "checks", '[');
     for (int i = 0; i < N_CHECKS; i++)
@@ -195,8 +196,8 @@ static bool run_all(Result *results, const Session *s, Subject *subject, Error *
     const Options *o = s->options;
     if (!o->json)
         output_print("%s, %d layers, %s; %s; %d tokens\n", s->config->family, s->config->n_layers,
-                     precision_name(o->precision), device_description(subject->model->device),
-                     subject->n);
+                     precision_name((Precision)o->precision),
+                     device_description(subject->model->device), subject->n);
     for (int i = 0; i < N_CHECKS; i++) {
         results[i].check = &CHECKS[i];
         if (!run_one(&results[i], s, subject, error)) return false;

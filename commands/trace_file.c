@@ -1,6 +1,7 @@
 #include "commands/trace_file.h"
 
 #include "commands/commands.h"
+#include "kernels/precision.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,8 +107,8 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"producer", "limpid " LIMPID_VERSION},
         {"model", model},
         {"family", s->config->family},
-        {"precision", precision_name((int)o->precision)},
-        {"kv", kv_name((int)o->kv_type)},
+        {"precision", precision_name(o->precision)},
+        {"kv", kv_name(o->kv_type)},
         {"backend", device_description(s->model->device)},
         {"config", config},
         {"prompt_tokens", prompt_tokens},

@@ -5,6 +5,16 @@
 #include <math.h>
 #include <string.h>
 
+const char *precision_name(Precision precision) {
+    static const char *const NAMES[] = {"f32", "a16", "a8"};
+    return NAMES[precision];
+}
+
+const char *kv_name(KvType type) {
+    static const char *const NAMES[] = {"f32", "f16"};
+    return NAMES[type];
+}
+
 static void quantise_group(int16_t *z, float *scale, int32_t *sum, const float *x, size_t count,
                            int levels) {
     float amax = 0.0f;

@@ -25,8 +25,14 @@
 // in -127 .. 127.
 #pragma once
 
+#include "kernels/kernels.h"
+
 #include <stddef.h>
 #include <stdint.h>
+
+// As options and files spell them: "f32", "a16", "a8"; "f32", "f16".
+const char *precision_name(Precision precision);
+const char *kv_name(KvType type);
 
 enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127 };
 

@@ -108,8 +108,3 @@ void random_matrix_free(Matrix *m) {
     if (m->scales) free((uint8_t *)m->scales - 1);
     *m = (Matrix){0};
 }
-
-const char *precision_name(Precision precision) {
-    static const char *const NAMES[] = {"f32", "a16", "a8"};
-    return NAMES[precision];
-}

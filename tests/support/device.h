@@ -30,6 +30,3 @@ float *random_floats(TestRandom *random, size_t count, float deviation);
 // deviation 1 / sqrt(cols). Free it with random_matrix_free.
 Matrix random_matrix(TestRandom *random, DType dtype, size_t rows, size_t cols);
 void random_matrix_free(Matrix *matrix);
-
-// Names for messages.
-const char *precision_name(Precision precision);
