@@ -224,15 +224,22 @@ static inline I16x32 i16_pair(const void *p) {
     __builtin_memcpy(&pair, p, sizeof pair);
     return i32_set(pair);
 }
-// A sum that is added to in the order written: gcc 12 otherwise first makes all products of an
-// unrolled loop, and keeps them in memory.
+// From plain additions gcc 12 makes all products of an unrolled loop first and keeps them in
+// memory. So a sum is added to in the order written, for a tile also in its own register.
 static inline __m256i simd_in_order(__m256i sum) {
     __asm__("" : "+x"(sum));
     return sum;
 }
+static inline __m256i simd_add_to(__m256i sum, __m256i x) {
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(x));
+    return sum;
+}
+static inline I32x16 i32_pairs(I16x32 x, I16x32 y) {
+    return (I32x16){_mm256_madd_epi16(x.a, y.a), _mm256_madd_epi16(x.b, y.b)};
+}
 static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
-    return (I32x16){simd_in_order(_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a))),
-                    simd_in_order(_mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b)))};
+    return (I32x16){simd_add_to(acc.a, _mm256_madd_epi16(x.a, y.a)),
+                    simd_add_to(acc.b, _mm256_madd_epi16(x.b, y.b))};
 }
 
 // ---- bytes ----

@@ -199,6 +199,10 @@ static inline I16x32 i16_pair(const void *p) {
     __builtin_memcpy(&pair, p, sizeof pair);
     return _mm512_set1_epi32(pair);
 }
+// a[2i] b[2i] + a[2i+1] b[2i+1]: where a sum begins.
+static inline I32x16 i32_pairs(I16x32 a, I16x32 b) {
+    return _mm512_madd_epi16(a, b);
+}
 // acc[i] + a[2i] b[2i] + a[2i+1] b[2i+1], exact as long as it fits.
 static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     return _mm512_dpwssd_epi32(acc, a, b);

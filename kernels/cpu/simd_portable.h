@@ -219,6 +219,9 @@ static inline I16x32 i16_pair(const void *p) {
     memcpy(pair, p, sizeof pair);
     SIMD_LANES(I16x32, 32, pair[i & 1]);
 }
+static inline I32x16 i32_pairs(I16x32 a, I16x32 b) {
+    SIMD_LANES(I32x16, 16, a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1]);
+}
 static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     SIMD_LANES(I32x16, 16, acc.v[i] + a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1]);
 }
