@@ -53,7 +53,8 @@ def tidy(story):
                          ("\u2013", "-"), ("\u2014", "-"), ("\u2026", "...")):
         story = story.replace(fancy, plain)
     story = re.sub(r"[ \t]*\n\s*", "\n\n", re.sub(r"[ \t]+", " ", story).strip())
-    return story if story.isascii() and story.isprintable() | ("\n" in story) else None
+    plain = story.isascii() and story.replace("\n", "").isprintable()
+    return story if plain else None
 
 
 def read_stories(pattern):
@@ -403,7 +404,8 @@ Loses its thread and contradicts itself after some sentences; repeats what its t
 
 
 def describe(run, args):
-    loss = f"{bits_per_byte(run.model, *run.text.dev_text(), run.device):.3f} bits per byte on stories held back"
+    held_back = bits_per_byte(run.model, *run.text.dev_text(), run.device)
+    loss = f"{held_back:.3f} bits per byte on stories held back"
     if args.check:
         text = open(args.check, encoding="utf-8").read()
         bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
@@ -438,7 +440,7 @@ def parse_arguments():
     p.add_argument("--sampled", help="a pattern of files")
     p.add_argument("--out", required=True)
     p.add_argument("--check", help="a text to score in the end")
-    p.add_argument("--steps", type=int, default=3000)
+    p.add_argument("--steps", type=int, default=5000)
     p.add_argument("--minutes", type=float, help="instead of --steps")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=os.cpu_count())
