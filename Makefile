@@ -3,6 +3,7 @@
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
 # make core               libc alone: no libraries, GGUF and .bin files only
+# make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make install PREFIX=    limpid, its manual page, completion and gdb commands
 # Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
@@ -14,6 +15,10 @@ PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
 PLAIN ?= 0
+EMULATED ?= 0
+ifeq ($(EMULATED),1)
+override VARIANT := $(patsubst %-release,%,emulated-$(VARIANT))
+endif
 
 BUILD := build/$(BACKEND)-$(VARIANT)
 
@@ -55,13 +60,34 @@ FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -
 endif
 LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) \
+# kernels/cuda: nvcc for the GPUs of today and, as PTX, those to come; or any C++ compiler with
+# tests/cuda/cuda_runtime.h in place of the CUDA runtime.
+ifeq ($(BACKEND),cuda)
+CU_SOURCES := $(wildcard kernels/cuda/*.cu)
+LIBS += -lstdc++
+ifeq ($(EMULATED),1)
+CXX_SOURCES += tests/cuda/emulator.cpp
+CU_SOURCES += $(wildcard tests/cuda/*.cu)
+else
+CUDA_HOME ?= /usr/local/cuda
+NVCC ?= $(CUDA_HOME)/bin/nvcc
+GPU_ARCHS ?= 80 89 90 100
+GPU_CODE := $(foreach a,$(GPU_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+            -gencode arch=compute_$(firstword $(GPU_ARCHS)),code=compute_$(firstword $(GPU_ARCHS))
+LIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+endif
+endif
+
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o))
 TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # A test that only one backend or one library can have says so by its name.
 TEST_SOURCES := $(wildcard tests/test_*.c)
 ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
+endif
+ifneq ($(BACKEND)$(EMULATED),cuda1)
+TEST_SOURCES := $(filter-out tests/test_cuda_%.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c \
                  hf_checkpoint.c reference_models.c tiny_models.c unknown_keys.c template_ids.c \
@@ -124,6 +150,20 @@ $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
+
+# Contraction and order are decided in the code, on a GPU too.
+ifeq ($(EMULATED),1)
+$(BUILD)/%.o: %.cu $(BUILD)/switches
+	@mkdir -p $(@D)
+	$(call say,EMU)
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off $(CFLAGS) -x c++ -c -o $@ $<
+$(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda
+else
+$(BUILD)/%.o: %.cu $(BUILD)/switches
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) -std=c++17 -I. -MMD -MP -O3 -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
+endif
 
 # The C compiler links, and has no runtime for vptr checks.
 $(BUILD)/%.o: %.cpp $(BUILD)/switches

@@ -29,6 +29,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A backend whose compiler wants to be told which functions its device runs too says so before it
+// includes this.
+#ifndef DEVICE_FUNCTION
+#define DEVICE_FUNCTION
+#endif
+
 typedef struct Device Device;
 typedef struct DeviceMatrix DeviceMatrix;
 typedef struct Kv Kv;
@@ -98,7 +104,7 @@ typedef struct KeyPattern {
     int a;      // the parameter of the other kinds, >= 1
 } KeyPattern;
 
-static inline bool key_visible(const KeyPattern *pattern, int p, int t) {
+DEVICE_FUNCTION static inline bool key_visible(const KeyPattern *pattern, int p, int t) {
     if (t > p) return false;
     int a = pattern->a;
     switch (pattern->kind) {

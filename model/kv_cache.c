@@ -2,6 +2,7 @@
 #include "model/kv_cache.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error) {
@@ -9,10 +10,15 @@ bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *
     cache->lengths = calloc((size_t)shape->n_sequences, sizeof *cache->lengths);
     cache->kv = cache->lengths ? kv_open(device, shape) : NULL;
     if (cache->kv) return true;
-    return error_set(error, ERROR_MEMORY,
-                     "no memory for a cache of %zu bytes (%d sequences of %d positions); a smaller "
-                     "context (-c) takes less",
-                     kv_bytes(shape), shape->n_sequences, shape->max_seq_len);
+    char wanted[160];
+    snprintf(wanted, sizeof wanted,
+             "a cache of %zu bytes (%d sequences of %d positions); a smaller context (-c) takes "
+             "less",
+             kv_bytes(shape), shape->n_sequences, shape->max_seq_len);
+    const Error *failure = device_error(device); // a GPU's memory is its own, and so is its trouble
+    if (failure->code == ERROR_DEVICE)
+        return error_set(error, failure->code, "%s: %s", failure->message, wanted);
+    return error_set(error, ERROR_MEMORY, "no memory for %s", wanted);
 }
 
 void kv_cache_free(KvCache *cache) {

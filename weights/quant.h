@@ -44,6 +44,12 @@ void matrix_unpack(int8_t *q, float *s, float *m, const Matrix *matrix, size_t r
 uint32_t matrix_group(const Matrix *matrix); // elements per scale; 0 for float types
 bool dtype_is_affine(DType dtype);           // m counts
 
+// One block of 256 of a K-quant as whole numbers, for backends that pack weights anew: q[256],
+// and per scale group s = d * sc and m = -(dmin * sm); sc of Q3_K and Q6_K is signed. halves: d and
+// dmin (0 where the type has none) as they are stored.
+void unpack_scales(int8_t *q, uint8_t *sc, uint8_t *sm, uint16_t halves[2], DType dtype,
+                   const void *block);
+
 // blocks = in[count] in type F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0, bit-equal to ggml's
 // reference quantisers; false for a type that has no quantiser here.
 bool quantise(void *blocks, DType dtype, const float *in, size_t count);

@@ -178,6 +178,33 @@ void unpack(int8_t *q, float *s, float *m, DType dtype, const void *blocks, size
     }
 }
 
+// Group scales are whole multiples of d and dmin: unpacked from a copy whose d and dmin are 1 they
+// come out as those.
+void unpack_scales(int8_t *q, uint8_t *sc, uint8_t *sm, uint16_t halves[2], DType dtype,
+                   const void *block) {
+    // Where a block keeps d and dmin; -1: it has none.
+    static const int AT[DTYPE_COUNT][2] = {[DTYPE_Q2_K] = {80, 82},
+                                           [DTYPE_Q3_K] = {108, -1},
+                                           [DTYPE_Q4_K] = {0, 2},
+                                           [DTYPE_Q5_K] = {0, 2},
+                                           [DTYPE_Q6_K] = {208, -1}};
+    uint8_t copy[256];
+    float s[16], m[16];
+    uint16_t one = float_to_half(1.0f);
+    memcpy(copy, block, dtype_info(dtype)->block_bytes);
+    for (int i = 0; i < 2; i++) {
+        halves[i] = 0;
+        if (AT[dtype][i] < 0) continue;
+        memcpy(&halves[i], copy + AT[dtype][i], 2);
+        memcpy(copy + AT[dtype][i], &one, 2);
+    }
+    unpack(q, s, m, dtype, copy, 256);
+    for (uint32_t g = 0; g < 256 / FORMATS[dtype].group; g++) {
+        sc[g] = (uint8_t)(int)s[g];
+        sm[g] = (uint8_t)(int)-m[g];
+    }
+}
+
 void matrix_unpack(int8_t *q, float *s, float *m, const Matrix *matrix, size_t row) {
     size_t stored = matrix_stored_row(matrix, row);
     const uint8_t *data = matrix->data;

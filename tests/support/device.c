@@ -15,6 +15,10 @@ void test_device_close(Device *device) {
     device_close(device);
 }
 
+ErrorCode test_memory_error(void) {
+    return strcmp(TEST_BACKEND, "cuda") ? ERROR_MEMORY : ERROR_DEVICE;
+}
+
 static void *upload(Device *device, const void *from, size_t bytes) {
     void *to = device_alloc(device, bytes);
     CHECK(to, "no device memory");

@@ -10,6 +10,9 @@ Device *test_device(int threads, Precision precision);
 // Fails the test when the device has failed, then closes it.
 void test_device_close(Device *device);
 
+// What a device says that has no memory left: a GPU's is the device's (6), not the host's (5).
+ErrorCode test_memory_error(void);
+
 float *upload_floats(Device *device, const float *from, size_t count);
 int32_t *upload_ints(Device *device, const int32_t *from, size_t count);
 

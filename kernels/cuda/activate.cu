@@ -1,0 +1,62 @@
+// Operations on single numbers (reference/activate.c says what they are for).
+#include "kernels/cuda/activation.h"
+
+enum { THREADS = 256 };
+
+static __global__ void activate_kernel(ActivateOperation op) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= op.count) return;
+    wait_for_earlier_kernels();
+    op.gate[i] = activation(op.gate[i], op.kind) * (op.up ? op.up[i] : 1.0f);
+}
+
+static __global__ void add_kernel(AddOperation op) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= op.count) return;
+    wait_for_earlier_kernels();
+    op.x[i] += op.y[i];
+}
+
+static __global__ void softcap_kernel(SoftcapOperation op) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= op.count) return;
+    wait_for_earlier_kernels();
+    op.x[i] = op.cap * tanhf(op.x[i] / op.cap);
+}
+
+void run_activate(Device *device, const Operation *operation) {
+    const ActivateOperation *op = &operation->activate;
+    LAUNCH(device, activate_kernel, blocks_for(op->count, THREADS), THREADS, *op);
+}
+
+void run_add(Device *device, const Operation *operation) {
+    const AddOperation *op = &operation->add;
+    LAUNCH(device, add_kernel, blocks_for(op->count, THREADS), THREADS, *op);
+}
+
+void run_softcap(Device *device, const Operation *operation) {
+    const SoftcapOperation *op = &operation->softcap;
+    LAUNCH(device, softcap_kernel, blocks_for(op->count, THREADS), THREADS, *op);
+}
+
+void activate(Device *device, float *gate, const float *up, size_t count, ActivationKind kind) {
+    if (!count) return;
+    Operation operation = operation_of(OPERATION_ACTIVATE);
+    operation.activate.gate = gate, operation.activate.up = up;
+    operation.activate.count = count, operation.activate.kind = kind;
+    perform(device, &operation);
+}
+
+void add(Device *device, float *x, const float *y, size_t count) {
+    if (!count) return;
+    Operation operation = operation_of(OPERATION_ADD);
+    operation.add.x = x, operation.add.y = y, operation.add.count = count;
+    perform(device, &operation);
+}
+
+void softcap(Device *device, float *x, size_t count, float cap) {
+    if (!count) return;
+    Operation operation = operation_of(OPERATION_SOFTCAP);
+    operation.softcap.x = x, operation.softcap.count = count, operation.softcap.cap = cap;
+    perform(device, &operation);
+}

@@ -1,0 +1,251 @@
+// The GPU: opening it and saying why not, its memory, the way of weights to it.
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/recording.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- failures ----
+
+void device_fail(Device *device, ErrorCode code, const char *format, ...) {
+    char message[ERROR_MESSAGE_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    error_set(&device->error, code, "%s", message);
+}
+
+bool cuda_check(Device *device, cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return true;
+    char call[64]; // the name of the call or kernel, without its arguments
+    what += strspn(what, "(");
+    snprintf(call, sizeof call, "%.*s", (int)strcspn(what, "(<"), what);
+    device_fail(device, ERROR_DEVICE, "GPU: %s: %s (%d %s)", call, cudaGetErrorString(error),
+                (int)error, cudaGetErrorName(error));
+    (void)cudaGetLastError(); // the runtime forgets what is told
+    return false;
+}
+
+// What cudaGetDeviceCount's codes mean; their own texts mislead (35 is also "no driver at all").
+static bool find_gpu(Device *device) {
+    int count = 0, driver = 0, runtime = 0;
+    cudaError_t error = cudaGetDeviceCount(&count); // leaves count alone where it fails
+    (void)cudaGetLastError();
+    if (error == cudaSuccess && count > 0) return true;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (error == cudaErrorInsufficientDriver && !driver)
+        device_fail(device, ERROR_DEVICE,
+                    "no NVIDIA driver on this machine (libcuda.so.1 not found); make BACKEND=cpu "
+                    "builds for the CPU");
+    else if (error == cudaErrorInsufficientDriver)
+        device_fail(device, ERROR_DEVICE,
+                    "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d",
+                    driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    else if (error == cudaErrorStubLibrary)
+        device_fail(device, ERROR_DEVICE, "libcuda.so.1 is the CUDA toolkit's stub, not a driver "
+                                          "(LD_LIBRARY_PATH?)");
+    else if (error == cudaErrorNoDevice || error == cudaSuccess)
+        device_fail(device, ERROR_DEVICE,
+                    "an NVIDIA driver, but no GPU to be seen (CUDA_VISIBLE_DEVICES?)");
+    else
+        cuda_check(device, error, "cudaGetDeviceCount");
+    return false;
+}
+
+// ---- opening ----
+
+static bool open_staging(Device *device) {
+    Staging *staging = &device->staging;
+    for (int i = 0; i < 2; i++) {
+        if (!CUDA_CHECK(device, cudaMallocHost((void **)&staging->halves[i], STAGING_BYTES)) ||
+            !CUDA_CHECK(device,
+                        cudaEventCreateWithFlags(&staging->copied[i], cudaEventDisableTiming)))
+            return false;
+    }
+    return true;
+}
+
+Device *device_open(int threads, Precision precision) {
+    (void)threads; // of the host; a GPU has its own
+    Device *device = (Device *)calloc(1, sizeof *device);
+    if (!device) return NULL;
+    device->precision = precision;
+    snprintf(device->description, sizeof device->description, "cuda, no GPU");
+    cudaDeviceProp properties;
+    if (!find_gpu(device) || !CUDA_CHECK(device, cudaSetDevice(0)) ||
+        !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)) ||
+        !CUDA_CHECK(device, cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) ||
+        !open_staging(device))
+        return device;
+    device->n_processors = properties.multiProcessorCount;
+    device->programmatic = properties.major >= 9;
+    device->recording = recording_open(device);
+    snprintf(device->description, sizeof device->description, "cuda, %.80s, sm_%d%d, %d SMs",
+             properties.name, properties.major, properties.minor, properties.multiProcessorCount);
+    return device;
+}
+
+static void release(Allocation *a) {
+    if (a->on_host)
+        free(a->memory);
+    else
+        cudaFree(a->memory);
+    free(a);
+}
+
+void device_close(Device *device) {
+    if (!device) return;
+    if (device->stream) (void)cudaStreamSynchronize(device->stream);
+    recording_close(device->recording);
+    for (Allocation *a = device->allocations, *next; a; a = next) {
+        next = a->next;
+        release(a);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (device->staging.copied[i]) cudaEventDestroy(device->staging.copied[i]);
+        cudaFreeHost(device->staging.halves[i]);
+    }
+    if (device->stream) cudaStreamDestroy(device->stream);
+    free(device);
+}
+
+const Error *device_error(const Device *device) {
+    return &device->error;
+}
+
+const char *device_description(const Device *device) {
+    return device->description;
+}
+
+int device_threads(const Device *device) {
+    (void)device;
+    return 1;
+}
+
+// ---- memory ----
+
+static void *keep(Device *device, void *memory, bool on_host) {
+    Allocation *a = memory ? (Allocation *)malloc(sizeof *a) : NULL;
+    if (!a) {
+        if (memory && on_host) free(memory);
+        if (memory && !on_host) cudaFree(memory);
+        return NULL;
+    }
+    *a = Allocation{device->allocations, memory, on_host};
+    device->allocations = a;
+    return memory;
+}
+
+static void forget(Device *device, void *memory) {
+    for (Allocation **link = &device->allocations; *link; link = &(*link)->next) {
+        if ((*link)->memory != memory) continue;
+        Allocation *a = *link;
+        *link = a->next;
+        release(a);
+        return;
+    }
+}
+
+void *host_alloc(Device *device, size_t bytes) {
+    if (!device_ok(device)) return NULL;
+    void *memory = keep(device, calloc(1, bytes ? bytes : 1), true);
+    if (!memory) device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
+    return memory;
+}
+
+void host_free(Device *device, void *memory) {
+    if (memory) forget(device, memory);
+}
+
+static double gib(size_t bytes) {
+    return (double)bytes / (double)(1 << 30);
+}
+
+// Counted before it is asked for, so that the message can say both.
+void *device_alloc(Device *device, size_t bytes) {
+    if (!device_ok(device)) return NULL;
+    size_t free_bytes = 0, total = 0;
+    if (!CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return NULL;
+    if (bytes > free_bytes) {
+        device_fail(device, ERROR_DEVICE, "GPU: needs %.1f GiB more, %.1f of %.1f GiB are free",
+                    gib(bytes), gib(free_bytes), gib(total));
+        return NULL;
+    }
+    void *memory = NULL;
+    if (!CUDA_CHECK(device, cudaMalloc(&memory, bytes ? bytes : 1))) return NULL;
+    if (!keep(device, memory, false)) {
+        device_fail(device, ERROR_MEMORY, "no memory for a list entry");
+        return NULL;
+    }
+    if (CUDA_CHECK(device, cudaMemsetAsync(memory, 0, bytes, device->stream))) return memory;
+    device_free(device, memory);
+    return NULL;
+}
+
+void device_free(Device *device, void *memory) {
+    if (!memory) return;
+    (void)cudaStreamSynchronize(device->stream); // somebody may still be using it
+    forget(device, memory);
+}
+
+void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
+    if (!device_ok(device) || !bytes) return;
+    device_sync(device); // what is recorded came before
+    // Pageable memory: the copy has left the host's bytes when this returns.
+    CUDA_CHECK(device,
+               cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, device->stream));
+}
+
+void device_download(Device *device, void *to_host, const void *from, size_t bytes) {
+    device_sync(device);
+    if (!device_ok(device) || !bytes) return;
+    CUDA_CHECK(device,
+               cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, device->stream)) &&
+        CUDA_CHECK(device, cudaStreamSynchronize(device->stream));
+}
+
+void device_reserve(Device *device, int max_rows) {
+    if (!device_ok(device)) return;
+    device->max_rows = max_rows;
+    project_reserve(device);
+    sample_reserve(device);
+}
+
+// ---- staging ----
+
+bool staging_begin(Device *device, void *to) {
+    device->staging.to = (uint8_t *)to;
+    device->staging.used = 0;
+    return device_ok(device);
+}
+
+// Sends the current half and turns to the other one, once its last copy has left.
+static void staging_send(Device *device) {
+    Staging *s = &device->staging;
+    if (!s->used) return;
+    if (!CUDA_CHECK(device, cudaMemcpyAsync(s->to, s->halves[s->current], s->used,
+                                            cudaMemcpyHostToDevice, device->stream)) ||
+        !CUDA_CHECK(device, cudaEventRecord(s->copied[s->current], device->stream)))
+        return;
+    s->to += s->used;
+    s->used = 0;
+    s->current ^= 1;
+    CUDA_CHECK(device, cudaEventSynchronize(s->copied[s->current]));
+}
+
+uint8_t *staging_take(Device *device, size_t bytes) {
+    Staging *s = &device->staging;
+    if (s->used + bytes > STAGING_BYTES) staging_send(device);
+    if (!device_ok(device)) return NULL;
+    uint8_t *at = s->halves[s->current] + s->used;
+    s->used += bytes;
+    return at;
+}
+
+void staging_end(Device *device) {
+    if (device_ok(device)) staging_send(device);
+}

@@ -1,0 +1,114 @@
+// What the files of the CUDA backend share: the device, how kernels are launched, how a failed call
+// is told. Device memory is cudaMalloc's; everything runs in one stream, in the order of the calls.
+#pragma once
+
+#include "kernels/cuda/machine.h"
+
+extern "C" {
+#include "kernels/kernels.h"
+#include "kernels/precision.h"
+}
+
+#include "kernels/cuda/operations.h"
+
+// One piece of memory that belongs to the device, on the GPU or on the host.
+struct Allocation {
+    Allocation *next;
+    void *memory;
+    bool on_host;
+};
+
+// The pinned memory through which weights travel: one half is filled while the other is copied.
+struct Staging {
+    uint8_t *halves[2];
+    cudaEvent_t copied[2]; // the copy out of a half has ended
+    size_t used;           // bytes in the current half
+    uint8_t *to;           // where on the GPU they go
+    int current;
+};
+constexpr size_t STAGING_BYTES = 4 << 20; // of a half
+
+// How much of so many bytes can be taken at once.
+static inline size_t staging_share(size_t bytes) {
+    return bytes < STAGING_BYTES ? bytes : STAGING_BYTES;
+}
+
+// The activations of a call as whole numbers (precision.h), for n rows.
+//   z = 256 high + low: two signed bytes, so that a GPU multiplies four of them at once.
+struct QuantisedRows {
+    int8_t *high, *low; // (n, cols); a8 has no high
+    float *scales;      // (n, groups of 32)
+    int2 *sums;         // (n, groups of 32): of the first 16 z of a group, and of the others
+};
+
+struct Device {
+    Precision precision;
+    Error error; // the first failure; operations do nothing after it
+    char description[128];
+    Allocation *allocations;
+    cudaStream_t stream;
+    Staging staging;
+    size_t max_cols, max_matrix_rows; // of all matrices so far
+    int max_rows, n_processors;
+    bool programmatic; // the GPU can start a kernel before the one before it has ended
+
+    Recording *recording;
+    QuantisedRows quantised;   // (max_rows, max_cols)
+    SampleScratch *sampling;   // sample.cu
+    float *attention_scratch;  // partial sums of attention over long caches
+    size_t attention_scratch_floats;
+    unsigned *attention_counters; // of splits that have ended; 0 between launches
+};
+
+static inline bool device_ok(const Device *device) {
+    return !device->error.code;
+}
+
+// Keeps the first failure.
+void device_fail(Device *device, ErrorCode code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// false where `error` is one, told with what was tried.
+bool cuda_check(Device *device, cudaError_t error, const char *what);
+#define CUDA_CHECK(device, call) cuda_check(device, call, #call)
+
+// Zeroed host memory that lives as long as the device does, for the backend's own structs.
+void *host_alloc(Device *device, size_t bytes);
+void host_free(Device *device, void *memory);
+
+// Appends bytes to what is being copied to `to`, `to + 1`, ..: returns where to write at most
+// STAGING_BYTES of them; NULL after a failure. staging_end sends what is left.
+bool staging_begin(Device *device, void *to);
+uint8_t *staging_take(Device *device, size_t bytes);
+void staging_end(Device *device);
+
+// Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
+// write may overlap: it starts before the one before it has ended.
+template <class... Wanted, class... Given>
+void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Wanted...), dim3 grid,
+            unsigned threads, Given... arguments) {
+    if (!device_ok(device)) return;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.stream = device->stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlaps && device->programmatic;
+    cuda_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
+               name);
+}
+#define LAUNCH(device, kernel, grid, threads, ...)                                                 \
+    launch(device, #kernel, false, kernel, grid, threads, __VA_ARGS__)
+#define LAUNCH_OVERLAPPED(device, kernel, grid, threads, ...)                                      \
+    launch(device, #kernel, true, kernel, grid, threads, __VA_ARGS__)
+
+static inline unsigned blocks_for(size_t count, size_t each) {
+    return (unsigned)((count + each - 1) / each);
+}
+
+// Scratch for device_reserve to make, each beside the operation that needs it.
+void project_reserve(Device *device);
+void sample_reserve(Device *device);

@@ -1,0 +1,93 @@
+// Products of stored weights and activations: what a thread does with one load.
+#pragma once
+
+#include "kernels/cuda/matrix.h"
+
+// 16 bytes of digits at a time.
+static __device__ __forceinline__ void load_digits(int (&words)[8], const int8_t *p) {
+    int4 a = *(const int4 *)p, b = *(const int4 *)(p + 16);
+    words[0] = a.x, words[1] = a.y, words[2] = a.z, words[3] = a.w;
+    words[4] = b.x, words[5] = b.y, words[6] = b.z, words[7] = b.w;
+}
+
+// acc += chunk . x, as precision.h says it for DIGITS 1 (a8) and 2 (a16).
+template <DType D, int DIGITS>
+static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
+                                                  const QuantisedRows &x, size_t group) {
+    constexpr Layout L = layout_of(D);
+    int low[8], high[8];
+    load_digits(low, x.low + group * CHUNK);
+    if (DIGITS == 2) load_digits(high, x.high + group * CHUNK);
+    float d = x.scales[group];
+    int2 sums = x.sums[group];
+    int isum[2] = {0, 0};
+    for (int half = 0; half < 2; half++) {
+        int below = 0, above = 0;
+        for (int i = 4 * half; i < 4 * half + 4; i++) {
+            below = dot4(w.q[i], low[i], below);
+            if (DIGITS == 2) above = dot4(w.q[i], high[i], above);
+        }
+        isum[half] = below + 256 * above - L.centre * (half ? sums.y : sums.x);
+    }
+    if (L.groups == 1) {
+        acc = fmaf((float)(isum[0] + isum[1]), w.s[0] * d, acc);
+        if (L.affine) acc = fmaf(w.m[0], d * (float)(sums.x + sums.y), acc);
+        return acc;
+    }
+    acc = fmaf((float)isum[0], w.s[0] * d, acc);
+    if (L.affine) acc = fmaf(w.m[0], d * (float)sums.x, acc);
+    acc = fmaf((float)isum[1], w.s[1] * d, acc);
+    if (L.affine) acc = fmaf(w.m[1], d * (float)sums.y, acc);
+    return acc;
+}
+
+// DIGITS 0 (f32): the elements themselves against float32.
+template <DType D>
+static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<D> &w,
+                                                         const float *x) {
+    constexpr Layout L = layout_of(D);
+    for (int i = 0; i < 8; i++) {
+        float s = w.s[L.groups == 2 ? i / 4 : 0];
+        for (int b = 0; b < 4; b++) {
+            int q = L.low_bits == 8 ? (int)(int8_t)(w.q[i] >> (8 * b)) : w.q[i] >> (8 * b) & 0xff;
+            float element = (float)(q - L.centre) * s;
+            if (L.affine) element += w.m[L.groups == 2 ? i / 4 : 0];
+            acc = fmaf(element, x[4 * i + b], acc);
+        }
+    }
+    return acc;
+}
+
+// Float weights are taken eight at a time where rows of x hold whole eights, in every type, so that
+// a bfloat16 matrix and the float32 one that it widens to give the same bits; else one at a time.
+enum { FLOAT_LOAD = 8 };
+static inline bool whole_loads(const Planes &w, const float *x) {
+    return w.cols % FLOAT_LOAD == 0 && (uintptr_t)x % 16 == 0;
+}
+
+// LOAD elements of one row, from `col` on.
+template <DType D, int LOAD>
+static __device__ __forceinline__ void load_elements(float (&w)[LOAD], const Planes &planes,
+                                                     size_t row, size_t col) {
+    const size_t size = D == DTYPE_F32 ? 4 : 2;
+    const uint8_t *p = planes.low + (row * planes.stride + col) * size;
+    if constexpr (LOAD == 1) {
+        if (D == DTYPE_F32) w[0] = *(const float *)p;
+        if (D == DTYPE_F16) w[0] = half_value(load_u16(p));
+        if (D == DTYPE_BF16) w[0] = bf16_value(load_u16(p));
+    } else {
+        int words[8];
+        for (int i = 0; i < (D == DTYPE_F32 ? 2 : 1); i++) {
+            int4 bits = load_stream(p + 16 * i);
+            words[4 * i] = bits.x, words[4 * i + 1] = bits.y;
+            words[4 * i + 2] = bits.z, words[4 * i + 3] = bits.w;
+        }
+        for (int i = 0; i < LOAD; i++) {
+            unsigned word = (unsigned)words[D == DTYPE_F32 ? i : i / 2];
+            uint16_t half = (uint16_t)(i % 2 ? word >> 16 : word & 0xffff);
+            if (D == DTYPE_F32) memcpy(&w[i], &word, sizeof w[i]);
+            if (D == DTYPE_F16) w[i] = half_value(half);
+            if (D == DTYPE_BF16) w[i] = bf16_value(half);
+        }
+    }
+}

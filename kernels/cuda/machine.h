@@ -1,0 +1,151 @@
+// What a kernel can ask of the GPU beyond plain C++, each behind a small inline function. Below
+// `#else` stand the plain twins of what no CPU has, for tests/cuda/cuda_runtime.h: the only place
+// in this folder that knows of it.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { WARP = 32 };
+#define ALL_LANES 0xffffffffu
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+
+#define DEVICE_FUNCTION __host__ __device__
+
+// The block's shared memory: a kernel has one struct of it.
+template <class T> static __device__ __forceinline__ T &block_memory() {
+    __shared__ T memory;
+    return memory;
+}
+
+// sum + a.x b.x + a.y b.y + a.z b.z + a.w b.w of four signed bytes each.
+static __device__ __forceinline__ int dot4(int a, int b, int sum) {
+    return __dp4a(a, b, sum);
+}
+
+static __device__ __forceinline__ float half_value(uint16_t h) {
+    return __half2float(__ushort_as_half(h));
+}
+static __device__ __forceinline__ uint16_t half_bits(float f) {
+    return __half_as_ushort(__float2half_rn(f));
+}
+
+// Programmatic dependent launch: from here on what earlier kernels wrote is seen, and the next
+// kernel may start its prologue.
+static __device__ __forceinline__ void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Asks for the line of `p` before it is needed.
+static __device__ __forceinline__ void prefetch(const void *p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+// 16 bytes that nobody reads twice: past the first cache.
+static __device__ __forceinline__ int4 load_stream(const void *p) {
+    int4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+#else
+
+extern "C" {
+#define DEVICE_FUNCTION
+#include "weights/quant.h"
+}
+
+template <class T> static inline T &block_memory() {
+    return *(T *)emulator::block_memory(sizeof(T));
+}
+
+static inline int dot4(int a, int b, int sum) {
+    for (int i = 0; i < 32; i += 8)
+        sum += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
+    return sum;
+}
+
+static inline float half_value(uint16_t h) {
+    return half_to_float(h);
+}
+static inline uint16_t half_bits(float f) {
+    return float_to_half(f);
+}
+
+static inline void wait_for_earlier_kernels() {
+}
+static inline void let_next_kernel_start() {
+}
+static inline void prefetch(const void *) {
+}
+static inline int4 load_stream(const void *p) {
+    return *(const int4 *)p;
+}
+
+#endif
+
+// ---- the same on both ----
+
+static __device__ __forceinline__ float bf16_value(uint16_t h) {
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+// Sum, or largest, over the 32 lanes of a warp; every lane has it. The order is fixed: butterflies.
+// (The emulator makes the same tree out of one exchange: changing fibers is what its time goes to.)
+static __device__ __forceinline__ float warp_sum(float v) {
+#ifdef __CUDACC__
+    for (int bits = WARP / 2; bits; bits /= 2)
+        v += __shfl_xor_sync(ALL_LANES, v, bits);
+    return v;
+#else
+    return emulator::tree(v, [](float a, float b) { return a + b; });
+#endif
+}
+static __device__ __forceinline__ float warp_max(float v) {
+#ifdef __CUDACC__
+    for (int bits = WARP / 2; bits; bits /= 2)
+        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, bits));
+    return v;
+#else
+    return emulator::tree(v, [](float a, float b) { return fmaxf(a, b); });
+#endif
+}
+
+// The same over a block of N threads, with `parts` (N / 32 floats of shared memory); every thread
+// has it. A barrier stands before and after, so `parts` can be used again at once.
+template <int N> static __device__ __forceinline__ float block_sum(float v, float *parts) {
+    v = warp_sum(v);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
+    __syncthreads();
+    v = parts[0];
+    for (int i = 1; i < N / WARP; i++)
+        v += parts[i];
+    return v;
+}
+template <int N> static __device__ __forceinline__ float block_max(float v, float *parts) {
+    v = warp_max(v);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
+    __syncthreads();
+    v = parts[0];
+    for (int i = 1; i < N / WARP; i++)
+        v = fmaxf(v, parts[i]);
+    return v;
+}

@@ -1,0 +1,49 @@
+// One block per row: the sum of squares (and the mean before it), then the row again.
+#include "kernels/cuda/norm.h"
+
+struct NormMemory {
+    float parts[NORM_THREADS / WARP];
+};
+
+// Thirty-two or so additions in float32 per thread and five butterflies: the error is that of a
+// pairwise sum.
+static __global__ void norm_kernel(NormOperation op) {
+    NormMemory &memory = block_memory<NormMemory>();
+    size_t dim = (size_t)op.dim, row = blockIdx.x * dim;
+    const float *x = op.x + row;
+    wait_for_earlier_kernels();
+    float mean = 0.0f;
+    if (op.centred) {
+        float sum = 0.0f;
+        for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS)
+            sum += x[j];
+        mean = block_sum<NORM_THREADS>(sum, memory.parts) / (float)op.dim;
+    }
+    float inverse = norm_factor(x, dim, mean, op.eps, memory.parts);
+    for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS) {
+        float y = (x[j] - mean) * inverse * op.weight[j];
+        op.out[row + j] = op.bias ? y + op.bias[j] : y;
+    }
+}
+
+void run_norm(Device *device, const Operation *operation) {
+    LAUNCH(device, norm_kernel, operation->norm.n, NORM_THREADS, operation->norm);
+}
+
+void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
+             float eps) {
+    Operation operation = operation_of(OPERATION_NORM);
+    NormOperation *norm = &operation.norm;
+    norm->out = out, norm->x = x, norm->weight = weight;
+    norm->n = n, norm->dim = dim, norm->eps = eps;
+    perform(device, &operation);
+}
+
+void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
+               int n, int dim, float eps) {
+    Operation operation = operation_of(OPERATION_NORM);
+    NormOperation *norm = &operation.norm;
+    norm->out = out, norm->x = x, norm->weight = weight, norm->bias = bias;
+    norm->n = n, norm->dim = dim, norm->eps = eps, norm->centred = true;
+    perform(device, &operation);
+}

@@ -1,0 +1,131 @@
+// The operations of a forward pass as values: what kernels.h was called with. Between device_begin
+// and device_end they are kept, then run in order; neighbours that a pattern of fused.cu knows run as
+// one kernel, and a pass that was seen before is replayed as a CUDA graph (recording.cu).
+#pragma once
+
+#include <stddef.h>
+
+struct Device;
+struct Recording;
+struct SampleScratch;
+
+enum OperationKind {
+    OPERATION_EMBED,
+    OPERATION_NORM,
+    OPERATION_PROJECT,
+    OPERATION_ROPE,
+    OPERATION_KV_WRITE,
+    OPERATION_ATTENTION,
+    OPERATION_ACTIVATE,
+    OPERATION_ADD,
+    OPERATION_SOFTCAP,
+    OPERATION_COUNT
+};
+
+struct EmbedOperation {
+    float *out;
+    const DeviceMatrix *table, *learned;
+    float scale;
+    Rows rows;
+};
+
+struct NormOperation { // rmsnorm, or layernorm
+    float *out;
+    const float *x, *weight, *bias;
+    int n, dim;
+    float eps;
+    bool centred; // layernorm
+};
+
+enum { MAX_PROJECTIONS = 4 };
+struct ProjectOperation {
+    const float *x;
+    int n, count;
+    Projection projections[MAX_PROJECTIONS];
+};
+
+struct RopeOperation {
+    float *x;
+    int n_heads, head_dim;
+    RopeTable table;
+    Rows rows;
+};
+
+struct KvWriteOperation {
+    KvView view;
+    const float *k, *v;
+    Rows rows;
+};
+
+struct AttentionOperation {
+    float *out;
+    const float *q;
+    KvView view;
+    Rows rows;
+    AttentionShape shape;
+    float *weights_out;
+};
+
+struct ActivateOperation {
+    float *gate;
+    const float *up;
+    size_t count;
+    ActivationKind kind;
+};
+
+struct AddOperation {
+    float *x;
+    const float *y;
+    size_t count;
+};
+
+struct SoftcapOperation {
+    float *x;
+    size_t count;
+    float cap;
+};
+
+// Zeroed before it is filled, so that two that say the same are equal byte for byte.
+struct Operation {
+    OperationKind kind;
+    union {
+        EmbedOperation embed;
+        NormOperation norm;
+        ProjectOperation project;
+        RopeOperation rope;
+        KvWriteOperation kv_write;
+        AttentionOperation attention;
+        ActivateOperation activate;
+        AddOperation add;
+        SoftcapOperation softcap;
+    };
+};
+
+// Runs one operation now: OPERATIONS[kind] in recording.cu, each beside its kernel.
+void run_embed(Device *device, const Operation *operation);
+void run_norm(Device *device, const Operation *operation);
+void run_project(Device *device, const Operation *operation);
+void run_rope(Device *device, const Operation *operation);
+void run_kv_write(Device *device, const Operation *operation);
+void run_attention(Device *device, const Operation *operation);
+void run_activate(Device *device, const Operation *operation);
+void run_add(Device *device, const Operation *operation);
+void run_softcap(Device *device, const Operation *operation);
+
+// An operation of that kind, zeroed but for it.
+Operation operation_of(OperationKind kind);
+
+// Field by field: what lies between the fields of a caller's struct is anything.
+static inline void copy_rows(Rows *to, const Rows *from) {
+    to->n = from->n, to->tokens = from->tokens;
+    to->positions = from->positions, to->sequences = from->sequences;
+}
+static inline void copy_view(KvView *to, const KvView *from) {
+    to->kv = from->kv, to->layer = from->layer;
+}
+
+// Keeps the operation for device_end, or runs it now where nothing is being recorded.
+void perform(Device *device, const Operation *operation);
+
+// The number of positions that attention must be ready for in this pass.
+int pass_positions(const Device *device, int max_seq_len);

@@ -1,0 +1,68 @@
+// out = W x. Weights are read once, as they are stored; the work lies in reading them.
+//
+// Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the lanes
+// meet in butterflies: a fixed order, the same for one row of x and for many. Quantised weights meet
+// activations as whole numbers (precision.h): four products of signed bytes per instruction, twice
+// for the two digits of z.
+//
+//   few rows of x (project_few.cu): every block makes what it needs of x itself, norm and whole
+//     numbers, in shared memory, and does its neighbours' work on the way out
+//   many rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
+#include "kernels/cuda/project.h"
+
+int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
+    DType dtype = op->projections[first].weight->planes.dtype;
+    work->count = 0, work->n = op->n, work->x = op->x;
+    int i = first;
+    for (; i < op->count && op->projections[i].weight->planes.dtype == dtype; i++) {
+        const Projection *p = &op->projections[i];
+        int at = work->count++;
+        work->weights[at] = p->weight->planes;
+        work->out[at] = p->out;
+        work->bias[at] = p->bias;
+        work->first_row[at + 1] = work->first_row[at] + (unsigned)p->weight->planes.rows;
+    }
+    return i;
+}
+
+// Neighbours of one type share a launch.
+void run_project(Device *device, const Operation *operation) {
+    const ProjectOperation *op = &operation->project;
+    bool quantised = false;
+    for (int i = 0, end; i < op->count; i = end) {
+        ProjectWork work = {};
+        end = project_work(&work, op, i);
+        if (fits_few(device, &work)) {
+            launch_few(device, &work);
+            continue;
+        }
+        if (!quantised && meets_integers(device, work.weights[0].dtype)) {
+            quantise_rows(device, op->x, op->n, work.weights[0].cols);
+            quantised = true;
+        }
+        work.z = device->quantised;
+        launch_many(device, &work);
+    }
+}
+
+void project(Device *device, const float *x, int n, const Projection *projections, int count) {
+    if (!n || !device_ok(device)) return;
+    Operation operation = operation_of(OPERATION_PROJECT);
+    ProjectOperation *op = &operation.project;
+    op->x = x, op->n = n, op->count = count;
+    for (int i = 0; i < count && i < MAX_PROJECTIONS; i++)
+        op->projections[i] = projections[i];
+    perform(device, &operation);
+}
+
+// Room for the activations of max_rows rows as whole numbers.
+void project_reserve(Device *device) {
+    if (device->precision == PRECISION_F32) return;
+    size_t cols = (device->max_cols + CHUNK - 1) / CHUNK * CHUNK;
+    size_t count = (size_t)device->max_rows * cols;
+    device->quantised.low = (int8_t *)device_alloc(device, count);
+    if (device->precision == PRECISION_A16)
+        device->quantised.high = (int8_t *)device_alloc(device, count);
+    device->quantised.scales = (float *)device_alloc(device, count / CHUNK * sizeof(float));
+    device->quantised.sums = (int2 *)device_alloc(device, count / CHUNK * sizeof(int2));
+}

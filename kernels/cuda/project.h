@@ -1,0 +1,73 @@
+// What the files of `project` share: the work of one launch.
+#pragma once
+
+#include "kernels/cuda/matrix.h"
+
+enum { ROWS_PER_BLOCK = 8, PROJECT_THREADS = ROWS_PER_BLOCK * WARP }; // as many as NORM_THREADS
+
+// What becomes of a sum W x.
+enum Epilogue {
+    EPILOGUE_STORE,    // out = sum (+ bias)
+    EPILOGUE_ADD,      // out = sum (+ bias), residual += out
+    EPILOGUE_ACTIVATE, // out of the second matrix = f(its sum) * sum of the first: gate and up
+};
+
+// Matrices of one type with the same columns.
+struct ProjectWork {
+    Planes weights[MAX_PROJECTIONS];
+    float *out[MAX_PROJECTIONS];
+    const float *bias[MAX_PROJECTIONS];
+    unsigned first_row[MAX_PROJECTIONS + 1]; // of each matrix in the list of all rows
+    int count, n;
+    const float *x;
+    QuantisedRows z; // of x, where the launch does not make them itself
+
+    // The launch for few rows (project_few.cu) may do its neighbours' work too.
+    const float *norm_weight; // not NULL: x goes through rmsnorm first,
+    float norm_eps;
+    float *norm_out; // and what comes out is kept here, (n, cols)
+    float *residual; // EPILOGUE_ADD: (n, rows)
+    Epilogue epilogue;
+    ActivationKind activation;
+};
+
+// Fills the matrices from `first` on that have the type of the first: returns the one after them.
+int project_work(ProjectWork *work, const ProjectOperation *op, int first);
+
+// Launches: for few rows of x (fits_few), and for any number, `work->z` made by quantise_rows.
+bool fits_few(const Device *device, const ProjectWork *work);
+void launch_few(Device *device, const ProjectWork *work);
+void launch_many(Device *device, const ProjectWork *work);
+void quantise_rows(Device *device, const float *x, int n, size_t cols);
+
+static inline bool meets_integers(const Device *device, DType dtype) {
+    return layout_of(dtype).low_bits && device->precision != PRECISION_F32;
+}
+
+// Which matrix row `at` of the list of all rows belongs to.
+static __device__ __forceinline__ int matrix_of_row(const ProjectWork &work, unsigned at) {
+    int p = 0;
+    while (p + 1 < work.count && at >= work.first_row[p + 1])
+        p++;
+    return p;
+}
+
+// One group of 32 activations as whole numbers (precision.h), by the 32 lanes of a warp. `at`: of
+// this lane's number; `group`: of the group.
+static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, float value,
+                                                      size_t at, size_t group, int levels) {
+    float amax = warp_max(fabsf(value));
+    bool finite = !__ballot_sync(ALL_LANES, !isfinite(value));
+    float d = finite ? amax / (float)levels : NAN;
+    bool usable = d >= 1.17549435e-38f; // FLT_MIN; false for NaN too
+    int z = usable ? (int)rintf(value * (1.0f / d)) : 0;
+    int low = (int)(int8_t)(z & 255), sum = z;
+    out.low[at] = (int8_t)low;
+    if (out.high) out.high[at] = (int8_t)((z - low) / 256);
+    for (int bits = 8; bits; bits /= 2)
+        sum += __shfl_xor_sync(ALL_LANES, sum, bits);
+    int other = __shfl_xor_sync(ALL_LANES, sum, 16);
+    if (threadIdx.x % WARP) return;
+    out.scales[group] = usable || !finite ? d : 0.0f;
+    out.sums[group] = int2{sum, other};
+}

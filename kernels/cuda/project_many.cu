@@ -1,0 +1,118 @@
+// project for many rows of x, eight of them at a time: the weights come from memory once per eight.
+#include "kernels/cuda/dot.h"
+#include "kernels/cuda/project.h"
+
+enum { MANY = 8 };
+
+// ---- activations as whole numbers ----
+
+// One warp per group of 32.
+static __global__ void quantise_kernel(QuantisedRows out, const float *x, size_t n_groups,
+                                       int levels) {
+    size_t group = (size_t)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
+    if (group >= n_groups) return;
+    wait_for_earlier_kernels();
+    size_t at = group * CHUNK + threadIdx.x % WARP; // cols is a multiple of 32
+    quantise_group(out, x[at], at, group, levels);
+}
+
+void quantise_rows(Device *device, const float *x, int n, size_t cols) {
+    size_t groups = (size_t)n * (cols / CHUNK);
+    int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    LAUNCH(device, quantise_kernel, blocks_for(groups, ROWS_PER_BLOCK), PROJECT_THREADS,
+           device->quantised, x, groups, levels);
+}
+
+// ---- products ----
+
+// The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on; those past n are copies.
+static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
+                                                  int first, float (&acc)[MANY]) {
+    for (int i = 0; i < MANY; i++) {
+        float sum = warp_sum(acc[i]);
+        if (threadIdx.x % WARP || first + i >= work.n) continue;
+        if (work.bias[p]) sum += work.bias[p][row];
+        work.out[p][(size_t)(first + i) * work.weights[p].rows + row] = sum;
+    }
+}
+
+template <DType D, int DIGITS>
+static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const ProjectWork &work,
+                                                const Planes &w, size_t row, int first) {
+    size_t chunks = w.cols / CHUNK;
+    for (size_t c = threadIdx.x % WARP; c < chunks; c += WARP) {
+        Chunk<D> chunk = load_chunk<D>(w, row, c, chunks);
+        for (int i = 0; i < MANY; i++) {
+            size_t x_row = (size_t)(first + i < work.n ? first + i : first);
+            if (DIGITS == 0)
+                acc[i] = dot_chunk_floats<D>(acc[i], chunk, work.x + x_row * w.cols + c * CHUNK);
+            else
+                acc[i] = dot_chunk<D, DIGITS>(acc[i], chunk, work.z, x_row * chunks + c);
+        }
+    }
+}
+
+template <DType D, int LOAD>
+static __device__ __forceinline__ void dot_many_floats(float (&acc)[MANY], const ProjectWork &work,
+                                                       const Planes &w, size_t row, int first) {
+    for (size_t col = threadIdx.x % WARP * LOAD; col < w.cols; col += WARP * LOAD) {
+        float elements[LOAD];
+        load_elements<D, LOAD>(elements, w, row, col);
+        for (int i = 0; i < MANY; i++) {
+            size_t x_row = (size_t)(first + i < work.n ? first + i : first);
+            const float *x = work.x + x_row * w.cols + col;
+            for (int j = 0; j < LOAD; j++)
+                acc[i] = fmaf(elements[j], x[j], acc[i]);
+        }
+    }
+}
+
+// MODE: digits of quantised types; LOAD of float types.
+template <DType D, int MODE>
+static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(ProjectWork work) {
+    unsigned at = blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
+    if (at >= work.first_row[work.count]) return; // the whole warp
+    int p = matrix_of_row(work, at), first = (int)blockIdx.y * MANY;
+    size_t row = at - work.first_row[p];
+    float acc[MANY];
+    for (int i = 0; i < MANY; i++)
+        acc[i] = 0.0f;
+    wait_for_earlier_kernels();
+    if constexpr (layout_of(D).low_bits != 0)
+        dot_many<D, MODE>(acc, work, work.weights[p], row, first);
+    else
+        dot_many_floats<D, MODE>(acc, work, work.weights[p], row, first);
+    store_rows(work, p, row, first, acc);
+}
+
+// ---- choosing ----
+
+template <DType D> static void launch_type(Device *device, const ProjectWork &work) {
+    dim3 grid(blocks_for(work.first_row[work.count], ROWS_PER_BLOCK),
+              blocks_for((size_t)work.n, MANY));
+    if constexpr (layout_of(D).low_bits != 0) {
+        if (device->precision == PRECISION_F32)
+            LAUNCH(device, (project_many_kernel<D, 0>), grid, PROJECT_THREADS, work);
+        else if (device->precision == PRECISION_A16)
+            LAUNCH(device, (project_many_kernel<D, 2>), grid, PROJECT_THREADS, work);
+        else
+            LAUNCH(device, (project_many_kernel<D, 1>), grid, PROJECT_THREADS, work);
+    } else if (whole_loads(work.weights[0], work.x)) {
+        LAUNCH(device, (project_many_kernel<D, FLOAT_LOAD>), grid, PROJECT_THREADS, work);
+    } else {
+        LAUNCH(device, (project_many_kernel<D, 1>), grid, PROJECT_THREADS, work);
+    }
+}
+
+typedef void LaunchType(Device *device, const ProjectWork &work);
+static LaunchType *const TYPES[DTYPE_COUNT] = {
+    launch_type<DTYPE_F32>,  launch_type<DTYPE_F16>,  launch_type<DTYPE_BF16>,
+    launch_type<DTYPE_Q4_0>, launch_type<DTYPE_Q4_1>, launch_type<DTYPE_Q5_0>,
+    launch_type<DTYPE_Q5_1>, launch_type<DTYPE_Q8_0>, launch_type<DTYPE_Q2_K>,
+    launch_type<DTYPE_Q3_K>, launch_type<DTYPE_Q4_K>, launch_type<DTYPE_Q5_K>,
+    launch_type<DTYPE_Q6_K>, launch_type<DTYPE_Q8_GROUP>,
+};
+
+void launch_many(Device *device, const ProjectWork *work) {
+    TYPES[work->weights[0].dtype](device, *work);
+}

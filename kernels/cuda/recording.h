@@ -1,0 +1,8 @@
+// What has been recorded since device_begin, and the graphs of passes that were seen before.
+#pragma once
+
+#include "kernels/cuda/device.h"
+
+// NULL after a failure, kept in the device.
+Recording *recording_open(Device *device);
+void recording_close(Recording *recording); // NULL is fine

@@ -1,0 +1,212 @@
+// Stands in for the CUDA runtime where there is no GPU: the .cu files of kernels/cuda, unchanged,
+// become C++ for the CPU. For correctness, not for speed.
+//
+// A block's threads are fibers that run one at a time and change at barriers and shuffles
+// (emulator.cpp). What a wrong kernel does is found, not simulated: reading or writing past device
+// memory (AddressSanitizer), shared memory read before it is set (it is full of NaN), a barrier
+// that not every thread reaches, a shuffle whose mask names a lane that is not there, a missing
+// barrier (five orders of running the threads: EMULATOR_SCHEDULE=0..4). What a wrong kernel would
+// do faster or slower is not seen here, and blocks never run at the same time.
+//
+// Only what kernels/cuda uses is here, under the runtime's own names.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+// ---- qualifiers and vector types ----
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+#define __grid_constant__
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+struct uint3 {
+    unsigned x, y, z;
+};
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+// ---- what a kernel sees ----
+
+namespace emulator {
+
+struct Place { // of the thread that is running
+    uint3 thread, block;
+    dim3 block_size, grid_size;
+};
+extern Place place;
+
+void sync_block(const char *where);
+void sync_warp(const char *where);
+uint64_t exchange(uint64_t value, unsigned lane, unsigned mask, const char *where);
+unsigned ballot(bool predicate, unsigned mask, const char *where);
+unsigned lane();
+const uint64_t *exchange_all(uint64_t value, const char *where); // of the 32 lanes
+void *block_memory(size_t bytes); // the block's shared memory, the same for all of its threads
+
+template <class T> T shuffle(T value, unsigned from, unsigned mask, const char *where) {
+    static_assert(sizeof(T) <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = exchange(bits, from, mask, where);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// What butterflies of __shfl_xor_sync over all 32 lanes give, from one exchange.
+template <class Join> float tree(float value, Join join) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    const uint64_t *slots = exchange_all(bits, "a sum over a warp");
+    float values[32];
+    for (int i = 0; i < 32; i++) {
+        bits = (uint32_t)slots[i];
+        __builtin_memcpy(&values[i], &bits, sizeof bits);
+    }
+    for (int half = 16; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            values[i] = join(values[i], values[i + half]);
+    return values[0];
+}
+
+} // namespace emulator
+
+// Names and not macros: cudaLaunchConfig_t has fields of these names.
+inline const uint3 &threadIdx = emulator::place.thread;
+inline const uint3 &blockIdx = emulator::place.block;
+inline const dim3 &blockDim = emulator::place.block_size;
+inline const dim3 &gridDim = emulator::place.grid_size;
+
+#define EMULATOR_TEXT_(x) #x
+#define EMULATOR_TEXT(x) EMULATOR_TEXT_(x)
+#define EMULATOR_HERE __FILE__ ":" EMULATOR_TEXT(__LINE__)
+#define __syncthreads() emulator::sync_block("__syncthreads " EMULATOR_HERE)
+#define __syncwarp(...) emulator::sync_warp("__syncwarp " EMULATOR_HERE)
+#define __shfl_sync(mask, value, from)                                                             \
+    emulator::shuffle(value, from, mask, "__shfl_sync " EMULATOR_HERE)
+#define __shfl_xor_sync(mask, value, bits)                                                         \
+    emulator::shuffle(value, emulator::lane() ^ (bits), mask, "__shfl_xor_sync " EMULATOR_HERE)
+#define __ballot_sync(mask, predicate)                                                             \
+    emulator::ballot(predicate, mask, "__ballot_sync " EMULATOR_HERE)
+
+template <class T> T __ldg(const T *p) {
+    return *p;
+}
+template <class T> T atomicAdd(T *p, T v) {
+    T before = *p;
+    *p = before + v;
+    return before;
+}
+static inline void __threadfence() {
+}
+
+// ---- the host's side ----
+
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorStubLibrary = 34,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorLaunchFailure = 719,
+} cudaError_t;
+
+typedef enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+} cudaMemcpyKind;
+
+typedef struct EmulatorStream *cudaStream_t;
+typedef struct EmulatorEvent *cudaEvent_t;
+typedef struct EmulatorGraph *cudaGraph_t;
+typedef struct EmulatorGraph *cudaGraphExec_t;
+
+typedef struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int multiProcessorCount, major, minor;
+} cudaDeviceProp;
+
+typedef enum cudaLaunchAttributeID {
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6
+} cudaLaunchAttributeID;
+typedef union cudaLaunchAttributeValue {
+    int programmaticStreamSerializationAllowed;
+} cudaLaunchAttributeValue;
+typedef struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attrs;
+    unsigned numAttrs;
+} cudaLaunchConfig_t;
+
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+typedef enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 } cudaStreamCaptureMode;
+
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaMallocHost(void **memory, size_t bytes);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
+
+namespace emulator {
+// Runs every block of the grid, or keeps it for the graph that the stream is capturing.
+cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body);
+} // namespace emulator
+
+template <class... Wanted, class... Given>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Wanted...),
+                               Given &&...arguments) {
+    // Arguments are copied at the call, as the runtime does.
+    return emulator::launch(config,
+                            std::bind(kernel, static_cast<Wanted>(arguments)...));
+}

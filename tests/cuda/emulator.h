@@ -1,0 +1,34 @@
+// What tests of the emulated CUDA backend can ask of the emulator besides running kernels.
+#pragma once
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The host call with that number, counted from 1 from here on, fails with `error` (a cudaError_t);
+// 0: none does.
+void emulator_fail_call(long number, int error);
+
+// Host calls since the last emulator_fail_call.
+long emulator_calls(void);
+
+// Kernels that have run since the program began, those of replayed graphs among them.
+long emulator_kernels(void);
+
+// Device memory, pinned memory, streams, events and graphs that exist: 0 where nothing leaks.
+long emulator_live_objects(void);
+
+// Runs a kernel with a mistake (broken.cu) over out[64].
+typedef enum BrokenKernel {
+    BROKEN_DIVERGENT_BARRIER,
+    BROKEN_ABSENT_LANES,
+    BROKEN_UNSET_SHARED,
+    BROKEN_MISSING_BARRIER,
+    BROKEN_PAST_THE_END,
+    BROKEN_PAST_SHARED,
+} BrokenKernel;
+void emulator_run_broken(BrokenKernel kind, float *out);
+
+#ifdef __cplusplus
+}
+#endif
