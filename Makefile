@@ -255,7 +255,7 @@ install: all
 	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
 
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp' '*.cu')
 
 clean:
 	rm -rf build run

@@ -1,5 +1,5 @@
-// The emulator itself: kernels with one mistake each, and what it makes of them. Where it would stay
-// silent, so would every test of the CUDA backend that runs on it.
+// The emulator itself: kernels with one mistake each, and what it makes of them. Where it would
+// stay silent, so would every test of the CUDA backend that runs on it.
 #include "tests/cuda/emulator.h"
 #include "tests/test.h"
 

@@ -1,6 +1,6 @@
-// What the CUDA backend makes of a recorded pass: fused kernels give the bits of the operations that
-// they stand for, a replayed graph those of its first run, and a decode step is as few kernels as
-// fused.cu says. And every host call fails once.
+// What the CUDA backend makes of a recorded pass: fused kernels give the bits of the operations
+// that they stand for, a replayed graph those of its first run, and a decode step is as few kernels
+// as fused.cu says. And every host call fails once.
 #include "model/model.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/tiny_model.h"

@@ -1,6 +1,6 @@
 // Grouped-query attention over the cache, split along it: a block takes SPLIT positions of one
-// key-value head for up to HEADS of its query heads, so that keys and values are read once for all of
-// them; the partial sums of the splits are joined by the last block to finish.
+// key-value head for up to HEADS of its query heads, so that keys and values are read once for all
+// of them; the partial sums of the splits are joined by the last block to finish.
 //
 //   split s of row i, head h:   m = max score,  l = sum e^(score - m),  a = sum e^(score - m) v
 //   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
@@ -20,18 +20,18 @@ struct AttentionMemory {
 struct AttentionWork {
     AttentionOperation op;
     KvLayer kv;
-    int first_row, splits;   // of this launch
-    int head_tiles, group;   // query heads per key-value head, and tiles of HEADS of them
-    float *partial;          // (rows, n_heads, splits, head_dim)
-    float *largest, *sums;   // (rows, n_heads, splits)
-    unsigned *arrived;       // (rows, n_kv_heads x head_tiles), 0 before and after
+    int first_row, splits; // of this launch
+    int head_tiles, group; // query heads per key-value head, and tiles of HEADS of them
+    float *partial;        // (rows, n_heads, splits, head_dim)
+    float *largest, *sums; // (rows, n_heads, splits)
+    unsigned *arrived;     // (rows, n_kv_heads x head_tiles), 0 before and after
 };
 
 // Of one block.
 struct Tile {
-    int row, position, sequence;  // row within the batch
-    int kv_head, head, n_heads;   // first query head, and how many
-    int first, end;               // positions
+    int row, position, sequence; // row within the batch
+    int kv_head, head, n_heads;  // first query head, and how many
+    int first, end;              // positions
 };
 
 static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
@@ -146,16 +146,15 @@ static __device__ void join_splits(const AttentionWork &w, const Tile &t, int n_
             float acc = 0.0f;
             for (int s = 0; s < n_splits; s++)
                 if (w.largest[part + s] != -INFINITY || isnan(w.sums[part + s]))
-                    acc = fmaf(w.partial[(part + s) * dim + j],
-                               expf(w.largest[part + s] - largest), acc);
+                    acc = fmaf(w.partial[(part + s) * dim + j], expf(w.largest[part + s] - largest),
+                               acc);
             w.op.out[head * dim + j] = acc / sum;
         }
     }
 }
 
 // The last of a row's splits to get here joins them; the counter is 0 again afterwards.
-static __device__ bool arrives_last(AttentionMemory &memory, const AttentionWork &w,
-                                    int n_splits) {
+static __device__ bool arrives_last(AttentionMemory &memory, const AttentionWork &w, int n_splits) {
     unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
     __threadfence();
     __syncthreads();
@@ -249,8 +248,10 @@ void run_attention(Device *device, const Operation *operation) {
     w.splits = (int)blocks_for((size_t)pass_positions(device, w.kv.max_seq_len), SPLIT);
     size_t parts = (size_t)SCRATCH_ROWS * (size_t)op->shape.n_heads * (size_t)w.splits;
     w.partial = device->attention_scratch;
-    w.largest = w.partial + parts * (size_t)op->shape.head_dim;
-    w.sums = w.largest + parts;
+    if (w.partial) { // else no row has two splits
+        w.largest = w.partial + parts * (size_t)op->shape.head_dim;
+        w.sums = w.largest + parts;
+    }
     w.arrived = device->attention_counters;
     unsigned tiles = (unsigned)(op->shape.n_kv_heads * w.head_tiles);
     for (int n; w.first_row < op->rows.n; w.first_row += n) {

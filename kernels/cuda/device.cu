@@ -46,8 +46,9 @@ static bool find_gpu(Device *device) {
                     "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d",
                     driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     else if (error == cudaErrorStubLibrary)
-        device_fail(device, ERROR_DEVICE, "libcuda.so.1 is the CUDA toolkit's stub, not a driver "
-                                          "(LD_LIBRARY_PATH?)");
+        device_fail(device, ERROR_DEVICE,
+                    "libcuda.so.1 is the CUDA toolkit's stub, not a driver "
+                    "(LD_LIBRARY_PATH?)");
     else if (error == cudaErrorNoDevice || error == cudaSuccess)
         device_fail(device, ERROR_DEVICE,
                     "an NVIDIA driver, but no GPU to be seen (CUDA_VISIBLE_DEVICES?)");

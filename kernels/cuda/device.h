@@ -53,9 +53,9 @@ struct Device {
     bool programmatic; // the GPU can start a kernel before the one before it has ended
 
     Recording *recording;
-    QuantisedRows quantised;   // (max_rows, max_cols)
-    SampleScratch *sampling;   // sample.cu
-    float *attention_scratch;  // partial sums of attention over long caches
+    QuantisedRows quantised;  // (max_rows, max_cols)
+    SampleScratch *sampling;  // sample.cu
+    float *attention_scratch; // partial sums of attention over long caches
     size_t attention_scratch_floats;
     unsigned *attention_counters; // of splits that have ended; 0 between launches
 };

@@ -1,6 +1,6 @@
-// Neighbours in a decode step that one kernel does. Each pattern is a row of PATTERNS; what does not
-// fit runs one operation at a time. The fused forms give the bits of the sequences they replace, and
-// leave in every buffer what those leave there.
+// Neighbours in a decode step that one kernel does. Each pattern is a row of PATTERNS; what does
+// not fit runs one operation at a time. The fused forms give the bits of the sequences they
+// replace, and leave in every buffer what those leave there.
 //
 // A layer of a Llama becomes six kernels:
 //
@@ -59,8 +59,7 @@ static bool add_activation(ProjectWork *work, const ActivateOperation *activate)
 static size_t fuse_norm_project(Device *device, const Operation *operations, size_t count) {
     if (!has_kinds(operations, count, {OPERATION_NORM, OPERATION_PROJECT})) return 0;
     ProjectWork work = {};
-    if (!takes_all(device, &work, &operations[1].project) ||
-        !add_norm(&work, &operations[0].norm))
+    if (!takes_all(device, &work, &operations[1].project) || !add_norm(&work, &operations[0].norm))
         return 0;
     bool gated = count > 2 && operations[2].kind == OPERATION_ACTIVATE &&
                  add_activation(&work, &operations[2].activate);
@@ -164,11 +163,13 @@ static size_t fuse_place(Device *device, const Operation *operations, size_t cou
     size_t ropes, norms = 5, taken = 5;
     if (has_kinds(operations, count, {OPERATION_ROPE, OPERATION_ROPE, OPERATION_KV_WRITE}))
         ropes = 0, taken = 3;
-    else if (has_kinds(operations, count, {OPERATION_ROPE, OPERATION_ROPE, OPERATION_NORM,
-                                           OPERATION_NORM, OPERATION_KV_WRITE}))
+    else if (has_kinds(operations, count,
+                       {OPERATION_ROPE, OPERATION_ROPE, OPERATION_NORM, OPERATION_NORM,
+                        OPERATION_KV_WRITE}))
         ropes = 0, norms = 2;
-    else if (has_kinds(operations, count, {OPERATION_NORM, OPERATION_NORM, OPERATION_ROPE,
-                                           OPERATION_ROPE, OPERATION_KV_WRITE}))
+    else if (has_kinds(operations, count,
+                       {OPERATION_NORM, OPERATION_NORM, OPERATION_ROPE, OPERATION_ROPE,
+                        OPERATION_KV_WRITE}))
         ropes = 2, norms = 0;
     else
         return 0;
@@ -187,8 +188,8 @@ static size_t fuse_place(Device *device, const Operation *operations, size_t cou
                           !head_norm(&w.k, &operations[norms + 1].norm, w.kv.head_dim)))
         return 0;
     LAUNCH_OVERLAPPED(device, place_kernel,
-                      dim3((unsigned)w.rows.n, (unsigned)(w.q.n_heads + w.k.n_heads)),
-                      NORM_THREADS, w);
+                      dim3((unsigned)w.rows.n, (unsigned)(w.q.n_heads + w.k.n_heads)), NORM_THREADS,
+                      w);
     return taken;
 }
 

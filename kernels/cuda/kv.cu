@@ -97,9 +97,8 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
             size_t a = ((row + (size_t)to) * heads + (size_t)g) * head;
             size_t b = ((row + (size_t)from) * heads + (size_t)g) * head;
             for (void *array : {kv->keys, kv->values})
-                CUDA_CHECK(device,
-                           cudaMemcpyAsync((char *)array + a, (char *)array + b, bytes,
-                                           cudaMemcpyDeviceToDevice, device->stream));
+                CUDA_CHECK(device, cudaMemcpyAsync((char *)array + a, (char *)array + b, bytes,
+                                                   cudaMemcpyDeviceToDevice, device->stream));
         }
     }
 }
@@ -108,9 +107,9 @@ static void read_vector(Device *device, const KvView *view, const void *array, i
                         int kv_head, int position, float *out) {
     const KvShape *s = &view->kv->shape;
     KvLayer kv = kv_layer(view);
-    size_t index = ((size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head) *
-                       (size_t)s->max_seq_len +
-                   (size_t)position;
+    size_t index =
+        ((size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len +
+        (size_t)position;
     const char *layer = array == view->kv->keys ? (char *)kv.keys : (char *)kv.values;
     const char *from = layer + index * (size_t)s->head_dim * element_bytes(s);
     device_download(device, out, from, (size_t)s->head_dim * element_bytes(s));

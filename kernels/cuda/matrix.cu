@@ -1,5 +1,5 @@
-// device_matrix: rows as a file stores them -> planes (matrix.h draws them), packed on the host into
-// pinned memory while what was packed before is on its way.
+// device_matrix: rows as a file stores them -> planes (matrix.h draws them), packed on the host
+// into pinned memory while what was packed before is on its way.
 #include "kernels/cuda/matrix.h"
 
 #include <string.h>
@@ -76,8 +76,8 @@ static void pack_row(PackedRow to, const Layout &layout, const Matrix *m, size_t
         const int8_t *elements = q;
         if (layout.k) {
             if (c % SUPER_CHUNKS == 0)
-                pack_k_block(&to, layout, m, stored_row(m, row) + c / SUPER_CHUNKS * info->block_bytes,
-                             q);
+                pack_k_block(&to, layout, m,
+                             stored_row(m, row) + c / SUPER_CHUNKS * info->block_bytes, q);
             elements += c % SUPER_CHUNKS * CHUNK;
         } else {
             pack_scale(&to, layout, m, row, c);
@@ -144,9 +144,8 @@ static void send_quantised(Device *device, DeviceMatrix *to, const Matrix *m) {
 // Rows padded with zeros to whole loads of 16 bytes.
 static void send_floats(Device *device, DeviceMatrix *to, const Matrix *m) {
     size_t size = to->planes.dtype == DTYPE_F32 ? 4 : 2, bytes = to->planes.stride * size;
-    float *widened = m->dtype == to->planes.dtype
-                         ? NULL
-                         : (float *)host_alloc(device, m->cols * sizeof(float));
+    float *widened =
+        m->dtype == to->planes.dtype ? NULL : (float *)host_alloc(device, m->cols * sizeof(float));
     if (!staging_begin(device, (void *)to->planes.low)) return;
     for (size_t r = 0; r < m->rows && device_ok(device); r++) {
         const uint8_t *from = stored_row(m, r);
@@ -192,11 +191,11 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     size_t scales = padded(sizes.scales * matrix->rows);
     m->bytes = low + high + scales + padded(sizes.supers * matrix->rows);
     m->memory = (uint8_t *)device_alloc(device, m->bytes);
-    planes->low = m->memory;
-    planes->high = m->memory + low;
-    planes->scales = m->memory + low + high;
-    planes->supers = m->memory + low + high + scales;
     if (device_ok(device)) {
+        planes->low = m->memory;
+        planes->high = m->memory + low;
+        planes->scales = m->memory + low + high;
+        planes->supers = m->memory + low + high + scales;
         if (layout.low_bits)
             send_quantised(device, m, matrix);
         else

@@ -6,8 +6,8 @@
 enum { NORM_THREADS = 256 }; // of the block
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of x[dim]; every thread has it.
-static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean, float eps,
-                                                    float *parts) {
+static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
+                                                    float eps, float *parts) {
     float squares = 0.0f;
     for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS)
         squares = fmaf(x[j] - mean, x[j] - mean, squares);

@@ -1,6 +1,6 @@
 // The operations of a forward pass as values: what kernels.h was called with. Between device_begin
-// and device_end they are kept, then run in order; neighbours that a pattern of fused.cu knows run as
-// one kernel, and a pass that was seen before is replayed as a CUDA graph (recording.cu).
+// and device_end they are kept, then run in order; neighbours that a pattern of fused.cu knows run
+// as one kernel, and a pass that was seen before is replayed as a CUDA graph (recording.cu).
 #pragma once
 
 #include <stddef.h>

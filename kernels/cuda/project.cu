@@ -1,9 +1,9 @@
 // out = W x. Weights are read once, as they are stored; the work lies in reading them.
 //
-// Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the lanes
-// meet in butterflies: a fixed order, the same for one row of x and for many. Quantised weights meet
-// activations as whole numbers (precision.h): four products of signed bytes per instruction, twice
-// for the two digits of z.
+// Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the
+// lanes meet in butterflies: a fixed order, the same for one row of x and for many. Quantised
+// weights meet activations as whole numbers (precision.h): four products of signed bytes per
+// instruction, twice for the two digits of z.
 //
 //   few rows of x (project_few.cu): every block makes what it needs of x itself, norm and whole
 //     numbers, in shared memory, and does its neighbours' work on the way out

@@ -1,7 +1,7 @@
-// project for few rows of x, as decoding asks for it. Every block makes what it needs of x itself, in
-// shared memory: the norm before it, whole numbers for quantised weights. That costs each block a few
-// kilobytes out of the second cache and saves a kernel, and the wait between two, per step. On the
-// way out a sum is stored, added to the residual stream, or gated by its neighbour.
+// project for few rows of x, as decoding asks for it. Every block makes what it needs of x itself,
+// in shared memory: the norm before it, whole numbers for quantised weights. That costs each block
+// a few kilobytes out of the second cache and saves a kernel, and the wait between two, per step.
+// On the way out a sum is stored, added to the residual stream, or gated by its neighbour.
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
 // before the kernel before this one has ended.
@@ -94,8 +94,8 @@ static __device__ __forceinline__ void dot_row(float (&acc)[N], const Planes &w,
             load_elements<D, MODE>(elements, w, row, col);
             for (int i = 0; i < N; i++)
                 for (int j = 0; j < MODE; j++)
-                    acc[i] = fmaf(elements[j], x[(size_t)(i < n ? i : 0) * w.cols + col + j],
-                                  acc[i]);
+                    acc[i] =
+                        fmaf(elements[j], x[(size_t)(i < n ? i : 0) * w.cols + col + j], acc[i]);
         }
     }
     for (int i = 0; i < N; i++)
@@ -145,8 +145,8 @@ static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work
 template <DType D, int MODE, int N>
 static __global__ void __launch_bounds__(PROJECT_THREADS) project_few_kernel(ProjectWork work) {
     constexpr bool INTEGERS = layout_of(D).low_bits != 0 && MODE != 0;
-    unsigned rows = work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1]
-                                                       : work.first_row[work.count];
+    unsigned rows =
+        work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
     unsigned at = blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
     unsigned step = gridDim.x * ROWS_PER_BLOCK;
     if (at < rows) ask_for_first_row(work, at);
@@ -207,10 +207,10 @@ template <DType D> static void launch_type(Device *device, const ProjectWork &wo
 
 typedef void LaunchType(Device *device, const ProjectWork &work);
 static LaunchType *const TYPES[DTYPE_COUNT] = {
-    launch_type<DTYPE_F32>,  launch_type<DTYPE_F16>,  launch_type<DTYPE_BF16>,
-    launch_type<DTYPE_Q4_0>, launch_type<DTYPE_Q4_1>, launch_type<DTYPE_Q5_0>,
-    launch_type<DTYPE_Q5_1>, launch_type<DTYPE_Q8_0>, launch_type<DTYPE_Q2_K>,
-    launch_type<DTYPE_Q3_K>, launch_type<DTYPE_Q4_K>, launch_type<DTYPE_Q5_K>,
+    launch_type<DTYPE_F32>,  launch_type<DTYPE_F16>,      launch_type<DTYPE_BF16>,
+    launch_type<DTYPE_Q4_0>, launch_type<DTYPE_Q4_1>,     launch_type<DTYPE_Q5_0>,
+    launch_type<DTYPE_Q5_1>, launch_type<DTYPE_Q8_0>,     launch_type<DTYPE_Q2_K>,
+    launch_type<DTYPE_Q3_K>, launch_type<DTYPE_Q4_K>,     launch_type<DTYPE_Q5_K>,
     launch_type<DTYPE_Q6_K>, launch_type<DTYPE_Q8_GROUP>,
 };
 

@@ -1,9 +1,9 @@
-// Between device_begin and device_end operations are kept and run at the end, so that neighbours can
-// become one kernel (fused.cu) and a decode step, which is the same list every time, one launch: a CUDA
-// graph, kept for each list and each power of two of positions. Tokens and positions lie on the GPU,
-// so a replay needs no new arguments.
-#include "kernels/cuda/recording.h"
+// Between device_begin and device_end operations are kept and run at the end, so that neighbours
+// can become one kernel (fused.cu) and a decode step, which is the same list every time, one
+// launch: a CUDA graph, kept for each list and each power of two of positions. Tokens and positions
+// lie on the GPU, so a replay needs no new arguments.
 #include "kernels/cuda/fused.h"
+#include "kernels/cuda/recording.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct Graph {
 struct Recording {
     bool active;
     PassShape shape;
-    bool looked_at; // somebody has synchronised in the middle: run the rest plainly
+    bool looked_at;        // somebody has synchronised in the middle: run the rest plainly
     Operation *operations; // (room)
     size_t count, room;
     Graph graphs[MAX_GRAPHS];
@@ -32,8 +32,8 @@ struct Recording {
 
 typedef void Run(Device *device, const Operation *operation);
 static Run *const OPERATIONS[OPERATION_COUNT] = {
-    run_embed,    run_norm, run_project, run_rope, run_kv_write, run_attention,
-    run_activate, run_add,  run_softcap,
+    run_embed,     run_norm,     run_project, run_rope,    run_kv_write,
+    run_attention, run_activate, run_add,     run_softcap,
 };
 
 Recording *recording_open(Device *device) {

@@ -1,9 +1,9 @@
 // The next token from the logits, as kernels.h defines it; one block per row.
 //
-// Nothing is sorted but for typical_p. Every token has a 64-bit key, larger for those that come first
-// in order; the cut of top_k is found by counting tokens, that of top_p by adding their weights, byte
-// by byte of the keys from the highest. Weights are whole numbers, so the order of adding them
-// changes nothing: every backend returns the same token.
+// Nothing is sorted but for typical_p. Every token has a 64-bit key, larger for those that come
+// first in order; the cut of top_k is found by counting tokens, that of top_p by adding their
+// weights, byte by byte of the keys from the highest. Weights are whole numbers, so the order of
+// adding them changes nothing: every backend returns the same token.
 #include "kernels/cuda/device.h"
 #include "kernels/exp_float.h"
 
@@ -122,8 +122,8 @@ static __device__ uint64_t cut_key(SampleMemory &m, const Draw &d, uint64_t leas
         count_digits(m, d, least, prefix, shift, weigh);
         int digit = DIGITS - 1; // every thread walks the same list
         for (; digit >= 0; digit--) {
-            bool enough = weigh ? (double)(sum + m.sums[digit]) >= share
-                                : tokens + m.counts[digit] >= count;
+            bool enough =
+                weigh ? (double)(sum + m.sums[digit]) >= share : tokens + m.counts[digit] >= count;
             if (m.counts[digit] && enough) break;
             sum += m.sums[digit];
             tokens += m.counts[digit];
@@ -247,7 +247,8 @@ static __device__ void sample_typical(SampleMemory &m, const Draw &d, uint64_t l
     size_t kept = 1;
     while (kept < room && c[kept].key && (double)sum < wanted)
         sum += c[kept++].weight;
-    // By rising id: the smallest id whose running sum passes the target, found without sorting again.
+    // By rising id: the smallest id whose running sum passes the target, found without sorting
+    // again.
     uint64_t target = drawn_weight(sum, uniform), passed = 0;
     for (long id = -1;;) {
         size_t next = kept;

@@ -7,8 +7,10 @@ struct Memory {
 };
 
 static __global__ void divergent_barrier() {
-    if (threadIdx.x < 40) __syncthreads();
-    else (void)__shfl_xor_sync(ALL_LANES, 1.0f, 1);
+    if (threadIdx.x < 40)
+        __syncthreads();
+    else
+        (void)__shfl_xor_sync(ALL_LANES, 1.0f, 1);
 }
 
 static __global__ void shuffle_with_absent_lanes(float *out) {

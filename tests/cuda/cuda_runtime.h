@@ -114,8 +114,7 @@ template <class T> T atomicAdd(T *p, T v) {
     *p = before + v;
     return before;
 }
-static inline void __threadfence() {
-}
+static inline void __threadfence() {}
 
 // ---- the host's side ----
 
@@ -207,6 +206,5 @@ template <class... Wanted, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Wanted...),
                                Given &&...arguments) {
     // Arguments are copied at the call, as the runtime does.
-    return emulator::launch(config,
-                            std::bind(kernel, static_cast<Wanted>(arguments)...));
+    return emulator::launch(config, std::bind(kernel, static_cast<Wanted>(arguments)...));
 }
