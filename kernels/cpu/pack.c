@@ -6,27 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where a stored block keeps d and its companion (m or dmin); -1: no companion.
-typedef struct BlockScales {
-    int8_t is_k; // scales of groups inside, multiples of d and dmin
-    int16_t d, m;
-} BlockScales;
-
-static const BlockScales BLOCK_SCALES[DTYPE_COUNT] = {
-    [DTYPE_Q8_0] = {0, 0, -1},   [DTYPE_Q4_0] = {0, 0, -1}, [DTYPE_Q4_1] = {0, 0, 2},
-    [DTYPE_Q5_0] = {0, 0, -1},   [DTYPE_Q5_1] = {0, 0, 2},  [DTYPE_Q2_K] = {1, 80, 82},
-    [DTYPE_Q3_K] = {1, 108, -1}, [DTYPE_Q4_K] = {1, 0, 2},  [DTYPE_Q5_K] = {1, 0, 2},
-    [DTYPE_Q6_K] = {1, 208, -1},
-};
-
 typedef struct Packing {
     const Matrix *matrix;
     DeviceMatrix *packed;
     uint8_t *scratch; // per thread
     size_t scratch_bytes;
 } Packing;
-
-enum { LARGEST_BLOCK = 256 };
 
 static const uint8_t *stored_row(const Matrix *m, size_t row) {
     return (const uint8_t *)m->data +
@@ -116,36 +101,25 @@ static void pack_block_scales(uint8_t *piece, const PanelFormat *format, const M
             memcpy(scales + 4 * r, (const uint8_t *)m->scales + 4 * group, 4);
             continue;
         }
-        const BlockScales *at = &BLOCK_SCALES[m->dtype];
         const uint8_t *block = stored_row(m, row) + (cell + c) * dtype_info(m->dtype)->block_bytes;
-        memcpy(scales + 2 * r, block + at->d, 2);
-        if (at->m >= 0) memcpy(scales + 32 + 2 * r, block + at->m, 2);
+        memcpy(scales + 2 * r, block, 2); // d, or d and m, come first
+        if (format->affine) memcpy(scales + 32 + 2 * r, block + 2, 2);
     }
 }
 
-// Row r of a block of 256: its elements into q, its scales into the piece. Group scales are whole
-// multiples of d and dmin: unpacked from a copy whose d and dmin are 1 they come out as those.
+// Row r of a block of 256: its elements into q, its scales into the piece.
 static void unpack_k_block(int8_t *q, uint8_t *piece, const PanelFormat *format, DType dtype,
                            const uint8_t *block, size_t r) {
-    const BlockScales *at = &BLOCK_SCALES[dtype];
-    uint8_t copy[LARGEST_BLOCK];
-    float s[16], m[16];
-    uint16_t one = float_to_half(1.0f);
-    memcpy(copy, block, dtype_info(dtype)->block_bytes);
-    memcpy(piece + 2 * r, block + at->d, 2);
-    memcpy(copy + at->d, &one, 2);
-    if (at->m >= 0) {
-        memcpy(piece + 32 + 2 * r, block + at->m, 2);
-        memcpy(copy + at->m, &one, 2);
-    }
-    unpack(q, s, m, dtype, copy, 256);
+    uint8_t sc[16], sm[16];
+    uint16_t halves[2];
+    unpack_scales(q, sc, sm, halves, dtype, block);
+    memcpy(piece + 2 * r, &halves[0], 2);
+    if (format->affine) memcpy(piece + 32 + 2 * r, &halves[1], 2);
     for (size_t i = 0; i < PIECE_CELLS * format->groups; i++) {
         uint8_t *scales = piece + cell_scales_at(format, i / format->groups);
         uint8_t *group = scales + i % format->groups * PANEL_ROWS;
-        int sc = (int)s[i], sm = (int)-m[i];
-        if (dtype == DTYPE_Q2_K) sc |= sm << 4;
-        group[r] = (uint8_t)sc;
-        if (format->affine && dtype != DTYPE_Q2_K) scales[PANEL_ROWS + r] = (uint8_t)sm;
+        group[r] = dtype == DTYPE_Q2_K ? (uint8_t)(sc[i] | sm[i] << 4) : sc[i];
+        if (format->affine && dtype != DTYPE_Q2_K) scales[PANEL_ROWS + r] = sm[i];
     }
 }
 
@@ -155,7 +129,7 @@ static void pack_panel(const Packing *packing, size_t panel, int8_t *q, float *s
     const PanelFormat format_of = panel_format(packed->dtype), *format = &format_of;
     size_t n_cells = m->cols / CELL_COLS, first = panel * PANEL_ROWS;
     size_t n_rows = m->rows - first < PANEL_ROWS ? m->rows - first : PANEL_ROWS;
-    bool is_k = BLOCK_SCALES[m->dtype].is_k;
+    bool is_k = dtype_info(m->dtype)->block == 256;
     size_t block_bytes = dtype_info(m->dtype)->block_bytes;
     memset(q, 0, PANEL_ROWS * m->cols);
     for (size_t r = 0; r < n_rows && !is_k; r++)
