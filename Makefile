@@ -24,7 +24,7 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 
 # ---- sources ----
 # A file that needs a library has a twin without_LIBRARY.c that refuses in one line.
-JSON_SOURCES := weights/safetensors.c $(wildcard weights/hf_*.c) $(wildcard weights/json*.c) \
+JSON_SOURCES := weights/safetensors_json.c $(wildcard weights/hf_*.c) $(wildcard weights/json*.c) \
                 tokenizer/tokenizer_json.c $(wildcard tokenizer/json_*.c)
 PCRE2_SOURCES := tokenizer/pretokenize.c tokenizer/nfc.c
 TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)
@@ -88,6 +88,9 @@ TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
 endif
 ifneq ($(BACKEND)$(EMULATED),cuda1)
 TEST_SOURCES := $(filter-out tests/test_cuda_%.c,$(TEST_SOURCES))
+endif
+ifeq ($(JSON),1)
+TEST_SOURCES := $(filter-out tests/test_without_json.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c \
                  hf_checkpoint.c reference_models.c tiny_models.c unknown_keys.c template_ids.c \

@@ -1,10 +1,10 @@
-// One safetensors file: header -> tensors with checked types, shapes and ranges. Directories,
-// shards and config.json stand in hf_checkpoint.c.
+// One safetensors file: header -> tensors with checked types, shapes and ranges. Its text is read
+// by safetensors_json.c; directories, shards and config.json stand in hf_checkpoint.c.
 #include "weights/safetensors.h"
 
 #include "weights/bytes.h"
-#include "weights/json.h"
 #include "weights/names.h"
+#include "weights/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +21,25 @@ static const SafetensorsType TYPES[] = {
     {"F4", 4, DTYPE_COUNT},
 };
 
-// For the entry of one tensor, which takes a hundred bytes, and for __metadata__.
-static const JsonLimits MEMBER_LIMITS = {.bytes = 8 << 20, .values = 1 << 16, .no_negative = true};
+// ---- what a reader of the text says ----
 
-static bool read_type(SafetensorsTensor *tensor, const json_t *entry, Error *error) {
-    const char *name = json_string_value(json_object_get(entry, "dtype"));
-    if (!name)
-        return error_set(error, ERROR_FILE, "\"dtype\": wanted a string, got %s",
-                         json_kind(json_object_get(entry, "dtype")));
+bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error) {
+    h->room = most > LIMIT_TENSORS + 1 ? LIMIT_TENSORS : most;
+    h->tensors = arena_alloc(h->arena, h->room, sizeof *h->tensors, error);
+    return h->tensors;
+}
+
+SafetensorsTensor *safetensors_add(SafetensorsHeader *h, const char *name, Error *error) {
+    if (h->count == LIMIT_TENSORS) {
+        error_set(error, ERROR_FILE, "more than %d tensors", LIMIT_TENSORS);
+        return NULL;
+    }
+    SafetensorsTensor *tensor = &h->tensors[h->count++];
+    tensor->plan.name = arena_text(h->arena, name, strlen(name), error);
+    return tensor->plan.name ? tensor : NULL;
+}
+
+bool safetensors_set_type(SafetensorsTensor *tensor, const char *name, Error *error) {
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
         if (strcmp(name, TYPES[i].name) != 0) continue;
         tensor->type = &TYPES[i];
@@ -38,21 +49,13 @@ static bool read_type(SafetensorsTensor *tensor, const json_t *entry, Error *err
     return error_set(error, ERROR_FILE, "unknown dtype \"%.32s\"", name);
 }
 
-// The shape, and in plan.bytes what it comes to.
-static bool read_shape(SafetensorsTensor *tensor, const json_t *entry, Error *error) {
-    const json_t *shape = json_object_get(entry, "shape");
-    size_t rank = json_array_size(shape);
-    if (!json_is_array(shape))
-        return error_set(error, ERROR_FILE, "\"shape\": wanted an array, got %s", json_kind(shape));
-    if (rank > 4) return error_set(error, ERROR_FILE, "%zu dimensions (at most 4)", rank);
-    tensor->plan.n_dims = (uint32_t)rank;
+bool safetensors_measure(SafetensorsTensor *tensor, Error *error) {
     uint64_t bits = tensor->type->bits;
     bool fits = true, empty = false;
-    for (size_t i = 0; i < rank; i++) {
-        uint64_t *size = &tensor->plan.shape[i];
-        if (!json_to_size(json_array_get(shape, i), "\"shape\"", size, error)) return false;
-        empty |= *size == 0;
-        fits = fits && (*size == 0 || mul_ok(bits, *size, &bits));
+    for (uint32_t i = 0; i < tensor->plan.n_dims; i++) {
+        uint64_t size = tensor->plan.shape[i];
+        empty |= size == 0;
+        fits = fits && (size == 0 || mul_ok(bits, size, &bits));
     }
     if (!fits) return error_set(error, ERROR_FILE, "the shape does not fit 64 bits");
     if (empty) bits = 0;
@@ -61,56 +64,21 @@ static bool read_shape(SafetensorsTensor *tensor, const json_t *entry, Error *er
     return true;
 }
 
-// The range, as offset in the file; `start` is where the data begins.
-static bool read_range(SafetensorsTensor *tensor, const json_t *entry, const uint8_t *file,
-                       size_t start, size_t size, Error *error) {
-    const json_t *range = json_object_get(entry, "data_offsets");
-    uint64_t begin, end;
-    if (json_array_size(range) != 2)
-        return error_set(error, ERROR_FILE, "\"data_offsets\": wanted two integers, got %s",
-                         json_kind(range));
-    if (!json_to_size(json_array_get(range, 0), "\"data_offsets\"", &begin, error) ||
-        !json_to_size(json_array_get(range, 1), "\"data_offsets\"", &end, error))
-        return false;
-    if (begin > end || end > size - start)
+bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
+                       uint64_t end, Error *error) {
+    if (begin > end || end > h->size - h->start)
         return error_set(error, ERROR_FILE,
                          "data_offsets %llu .. %llu are outside the %zu bytes of data",
-                         (unsigned long long)begin, (unsigned long long)end, size - start);
+                         (unsigned long long)begin, (unsigned long long)end, h->size - h->start);
     if (end - begin != tensor->plan.bytes)
         return error_set(error, ERROR_FILE, "data_offsets span %llu bytes, dtype and shape %llu",
                          (unsigned long long)(end - begin), (unsigned long long)tensor->plan.bytes);
-    tensor->plan.data = file + start + begin;
-    tensor->plan.offset = start + begin;
+    tensor->plan.data = h->file + h->start + begin;
+    tensor->plan.offset = h->start + begin;
     return true;
 }
 
-static bool read_tensor(SafetensorsTensor *tensor, const char *name, const json_t *entry,
-                        const uint8_t *file, size_t start, size_t size, Error *error) {
-    Error cause = {0};
-    tensor->plan.name = name;
-    if (!name) return error_set(error, ERROR_MEMORY, "out of memory for tensor names");
-    if (json_object_size(entry) != 3)
-        error_set(&cause, ERROR_FILE, "wanted dtype, shape and data_offsets, got %s of %zu",
-                  json_kind(entry), json_object_size(entry));
-    else if (read_type(tensor, entry, &cause) && read_shape(tensor, entry, &cause) &&
-             read_range(tensor, entry, file, start, size, &cause))
-        return true;
-    return error_set(error, cause.code, "tensor \"%.100s\": %s", name, cause.message);
-}
-
-static bool check_metadata(const json_t *metadata, Error *error) {
-    if (!json_is_object(metadata))
-        return error_set(error, ERROR_FILE, "\"__metadata__\": wanted an object, got %s",
-                         json_kind(metadata));
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)metadata, key, value) {
-        if (!json_is_string(value))
-            return error_set(error, ERROR_FILE, "\"__metadata__\": \"%.100s\" is %s, not a string",
-                             key, json_kind(value));
-    }
-    return true;
-}
+// ---- all of them together ----
 
 // Tensors by where they begin, empty ones before the one that begins at the same place.
 static int by_offset(const void *a, const void *b) {
@@ -155,42 +123,6 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
     return names_index(&index, entries, count, "tensor", error);
 }
 
-// A header being read.
-typedef struct Header {
-    const uint8_t *file;
-    size_t start, size; // of the data, of the file
-    SafetensorsTensor *tensors;
-    size_t count, room;
-    bool has_metadata;
-} Header;
-
-static bool read_member(Header *h, const char *key, const json_t *value, Arena *arena,
-                        Error *error) {
-    if (!strcmp(key, "__metadata__")) {
-        if (h->has_metadata) return error_set(error, ERROR_FILE, "\"__metadata__\" twice");
-        h->has_metadata = true;
-        return check_metadata(value, error);
-    }
-    if (h->count == LIMIT_TENSORS)
-        return error_set(error, ERROR_FILE, "more than %d tensors", LIMIT_TENSORS);
-    const char *name = arena_text(arena, key, strlen(key), error);
-    return read_tensor(&h->tensors[h->count++], name, value, h->file, h->start, h->size, error);
-}
-
-static bool read_members(Header *h, const char *text, size_t length, Arena *arena, Error *error) {
-    h->room = json_members_bound(text, length);
-    if (h->room > LIMIT_TENSORS + 1) h->room = LIMIT_TENSORS;
-    h->tensors = arena_alloc(arena, h->room, sizeof *h->tensors, error);
-    if (!h->tensors) return false;
-    JsonMembers members = json_members(text, length, &MEMBER_LIMITS);
-    bool good = true;
-    while (good && json_members_next(&members, error))
-        good = read_member(h, members.key, members.value, arena, error);
-    json_members_end(&members);
-    return good && !members.failed && check_names(h->tensors, h->count, arena, error) &&
-           check_coverage(h->tensors, h->count, h->start, h->size, arena, error);
-}
-
 bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t *data, size_t size,
                        Arena *arena, Error *error) {
     Bytes in = bytes_over(data, size, error);
@@ -203,9 +135,11 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t
     if (!text) return false;
     if (length < 2 || text[0] != '{')
         return bytes_fail(&in, 8, "the header does not begin with '{'");
-    Header header = {.file = data, .start = in.pos, .size = size};
+    SafetensorsHeader header = {.file = data, .start = in.pos, .size = size, .arena = arena};
     Error cause = {0};
-    if (!read_members(&header, text, (size_t)length, arena, &cause))
+    if (!safetensors_read_text(&header, text, (size_t)length, &cause) ||
+        !check_names(header.tensors, header.count, arena, &cause) ||
+        !check_coverage(header.tensors, header.count, header.start, header.size, arena, &cause))
         return error_set(error, cause.code, "header: %s", cause.message);
     *tensors = header.tensors;
     *count = header.count;
@@ -236,20 +170,12 @@ const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const cha
     return NULL;
 }
 
-bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
-                          Error *error) {
+bool safetensors_header_text(const SafetensorsFile *file, const char **text, size_t *length,
+                             Error *error) {
     Bytes in = bytes_over(file->mapping.data, file->mapping.size, error);
-    uint64_t length = bytes_u64(&in, "header length");
-    const char *header = (const char *)bytes_take(&in, length, "header"), *text = NULL;
-    *value = NULL;
-    if (!header || !length || *header != '{') return !in.failed; // cut while it was open
-    JsonMembers members = json_members(header, (size_t)length, &MEMBER_LIMITS);
-    while (!text && json_members_next(&members, error)) {
-        if (strcmp(members.key, "__metadata__") != 0) continue;
-        text = json_string_value(json_object_get(members.value, key));
-        if (!text) break;
-        *value = arena_text(&file->arena, text, strlen(text), error);
-    }
-    json_members_end(&members);
-    return !members.failed && (!text || *value);
+    uint64_t bytes = bytes_u64(&in, "header length");
+    *text = (const char *)bytes_take(&in, bytes, "header");
+    *length = (size_t)bytes;
+    if (*text && (!bytes || **text != '{')) *text = NULL;
+    return !in.failed;
 }
