@@ -193,12 +193,18 @@ void diff_report_print(const DiffReport *r) {
 void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
     const SafetensorsTensor *ids[2] = {r->diff->ids_a, r->diff->ids_b};
     uint64_t n[2] = {ids[0]->plan.shape[0], ids[1]->plan.shape[0]};
+    double gaps[2];
+    bool known = trace_token_gaps(r->diff, position, gaps);
     if (json) {
         JsonWriter w = {0};
         writer_begin(&w, NULL, '{');
         writer_bool(&w, "same", false);
         writer_integer(&w, "compared", 0);
         writer_integer(&w, "tokens_differ_at", (int64_t)position);
+        if (known) {
+            writer_number(&w, "gap_a", gaps[0]);
+            writer_number(&w, "gap_b", gaps[1]);
+        }
         writer_end(&w, '}');
         writer_line(&w);
         return;
@@ -208,6 +214,10 @@ void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
         output_print("; at position %" PRIu64 " %" PRId64 " and %" PRId64, position,
                      trace_token(ids[0], position), trace_token(ids[1], position));
     output_print(".\n");
+    if (known)
+        output_print("A's logits put its token %.3g before B's, B's logits its own %.3g before A's."
+                     "\n",
+                     gaps[0], gaps[1]);
 }
 
 // ---- JSON ----

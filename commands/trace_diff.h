@@ -57,6 +57,11 @@ bool trace_diff_budget(TraceDiff *diff, Budget *budget, Error *error);
 int64_t trace_diff_tokens(const TraceDiff *diff);
 int64_t trace_token(const SafetensorsTensor *ids, uint64_t position);
 
+// How close the choice between the two tokens at `position` was: gaps[0] is by how much the logits
+// of A put A's token before B's, gaps[1] the same the other way round. False: a file has no logits
+// there, or its token was given to it and not chosen by them.
+bool trace_token_gaps(const TraceDiff *diff, uint64_t position, double gaps[2]);
+
 // Compares all. False: exit code 4 where a file was cut short meanwhile.
 bool trace_diff_run(TraceDiff *diff, const Budget *budget,
                     void (*progress)(void *context, double share), void *context, Error *error);

@@ -1,6 +1,7 @@
 // Two files of tensors: who meets whom, and in what order. The comparing is in trace_diff.c.
 #include "commands/stage_names.h"
 #include "commands/trace_diff.h"
+#include "weights/bytes.h"
 #include "weights/names.h"
 
 #include <stdlib.h>
@@ -147,4 +148,28 @@ int64_t trace_diff_tokens(const TraceDiff *d) {
     for (uint64_t i = 0; i < both; i++)
         if (trace_token(d->ids_a, i) != trace_token(d->ids_b, i)) return (int64_t)i;
     return a == b ? -1 : (int64_t)both;
+}
+
+// What `own` had over `other` in the logits that the token at `position` was chosen by.
+static bool token_gap(const SafetensorsFile *file, uint64_t position, int64_t own, int64_t other,
+                      double *gap) {
+    const SafetensorsTensor *logits = safetensors_find(file, "logits"); // after a soft cap
+    if (!logits) logits = safetensors_find(file, "lm_head");
+    if (!logits || logits->plan.n_dims != 2 || logits->plan.dtype != DTYPE_F32) return false;
+    uint64_t rows = logits->plan.shape[0], width = logits->plan.shape[1];
+    if (!position || position > rows || own < 0 || other < 0 || (uint64_t)own >= width ||
+        (uint64_t)other >= width)
+        return false;
+    const uint8_t *row = logits->plan.data + (position - 1) * width * sizeof(float);
+    *gap = (double)load_f32(row + (uint64_t)own * sizeof(float)) -
+           (double)load_f32(row + (uint64_t)other * sizeof(float));
+    return *gap >= 0;
+}
+
+bool trace_token_gaps(const TraceDiff *d, uint64_t position, double gaps[2]) {
+    const SafetensorsTensor *ids[2] = {d->ids_a, d->ids_b};
+    for (int i = 0; i < 2; i++)
+        if (!ids[i] || position >= ids[i]->plan.shape[0]) return false;
+    int64_t a = trace_token(d->ids_a, position), b = trace_token(d->ids_b, position);
+    return token_gap(&d->a, position, a, b, &gaps[0]) && token_gap(&d->b, position, b, a, &gaps[1]);
 }

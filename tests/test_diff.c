@@ -194,6 +194,31 @@ Test(diff, other_tokens_are_said_and_nothing_is_compared) {
     free(model);
 }
 
+// Three tokens, the last one chosen by row 1 of the logits: 2.5 before 2.25, and 2.5 before 1.5.
+Test(diff, where_greedy_texts_part_it_says_how_close_the_choice_was) {
+    static const int64_t IDS_A[] = {3, 1, 0}, IDS_B[] = {3, 1, 2};
+    static const float A[] = {0, 9, 0, 0, 2.5f, 0, 2.25f, 0, 0, 0, 0, 0};
+    static const float B[] = {0, 9, 0, 0, 1.5f, 0, 2.5f, 0, 0, 0, 0, 0};
+    WriterTensor a[] = {{"input_ids", "I64", 1, {3}, IDS_A, 24}, floats("lm_head", 3, 4, A)};
+    WriterTensor b[] = {{"input_ids", "I64", 1, {3}, IDS_B, 24}, floats("lm_head", 3, 4, B)};
+    char *path_a = write_tensors("a.safetensors", a, 2);
+    char *path_b = write_tensors("b.safetensors", b, 2);
+    TestRun r = program("diff|%s|%s", path_a, path_b);
+    check_says(
+        &r, ERROR_ANSWER_NO,
+        "at position 2 0 and 2.\nA's logits put its token 0.25 before B's, B's logits its own "
+        "1 before A's.\n");
+    r = program("diff|%s|%s|--json", path_a, path_b);
+    check_says(&r, ERROR_ANSWER_NO, "\"tokens_differ_at\":2,\"gap_a\":0.25,\"gap_b\":1}");
+    free(path_b);
+    b[1] = floats("lm_head", 3, 4, A); // its token was not the likelier one: it was given
+    path_b = write_tensors("b.safetensors", b, 2);
+    r = program("diff|%s|%s|--json", path_a, path_b);
+    check_says(&r, ERROR_ANSWER_NO, "\"tokens_differ_at\":2}");
+    free(path_a);
+    free(path_b);
+}
+
 // ---- what goes wrong ----
 
 Test(diff, refuses_what_is_no_pair_of_traces) {
