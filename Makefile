@@ -66,7 +66,7 @@ ifeq ($(BACKEND),cuda)
 CU_SOURCES := $(wildcard kernels/cuda/*.cu)
 LIBS += -lstdc++
 ifeq ($(EMULATED),1)
-CXX_SOURCES += tests/cuda/emulator.cpp
+CXX_SOURCES += $(wildcard tests/cuda/*.cpp)
 CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
 CUDA_HOME ?= /usr/local/cuda

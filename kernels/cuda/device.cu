@@ -1,5 +1,6 @@
 // The GPU: opening it and saying why not, its memory, the way of weights to it.
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/blas.h"
 #include "kernels/cuda/recording.h"
 
 #include <stdarg.h>
@@ -102,6 +103,7 @@ void device_close(Device *device) {
     if (!device) return;
     if (device->stream) (void)cudaStreamSynchronize(device->stream);
     recording_close(device->recording);
+    blas_close(device);
     for (Allocation *a = device->allocations, *next; a; a = next) {
         next = a->next;
         release(a);

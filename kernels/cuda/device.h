@@ -53,6 +53,7 @@ struct Device {
     bool programmatic; // the GPU can start a kernel before the one before it has ended
 
     Recording *recording;
+    Blas *blas;               // blas.cu
     QuantisedRows quantised;  // (max_rows, max_cols)
     SampleScratch *sampling;  // sample.cu
     float *attention_scratch; // partial sums of attention over long caches

@@ -13,6 +13,7 @@ enum { WARP = 32 };
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
+#include <dlfcn.h>
 
 #define DEVICE_FUNCTION __host__ __device__
 
@@ -61,6 +62,18 @@ static __device__ __forceinline__ int4 load_stream(const void *p) {
     return v;
 }
 
+// A library that is opened by hand, its functions by name. It is never unmapped: what has registered
+// kernels with the driver is not meant to leave.
+static inline void *library_open(const char *path) {
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+static inline void *library_symbol(void *library, const char *name) {
+    return dlsym(library, name);
+}
+static inline void library_close(void *library) {
+    dlclose(library);
+}
+
 #else
 
 extern "C" {
@@ -92,6 +105,16 @@ static inline int4 load_stream(const void *p) {
     return *(const int4 *)p;
 }
 
+static inline void *library_open(const char *path) {
+    return emulator::library_open(path);
+}
+static inline void *library_symbol(void *library, const char *name) {
+    return emulator::library_symbol(library, name);
+}
+static inline void library_close(void *library) {
+    emulator::library_close(library);
+}
+
 #endif
 
 // ---- the same on both ----
@@ -101,6 +124,14 @@ static __device__ __forceinline__ float bf16_value(uint16_t h) {
     float f;
     memcpy(&f, &bits, sizeof f);
     return f;
+}
+
+// The nearest one, ties to even; a NaN stays one.
+static __device__ __forceinline__ uint16_t bf16_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // Sum, or largest, over the 32 lanes of a warp; every lane has it. The order is fixed: butterflies.

@@ -8,6 +8,7 @@
 struct Device;
 struct Recording;
 struct SampleScratch;
+struct Blas;
 
 enum OperationKind {
     OPERATION_EMBED,

@@ -200,6 +200,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
 namespace emulator {
 // Runs every block of the grid, or keeps it for the graph that the stream is capturing.
 cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body);
+
+// For stand-ins of other libraries: whether a test makes this call fail, what exists and is not yet
+// freed, and work that runs now or with the graph that the stream is capturing.
+bool call_fails(cudaError_t *error);
+void count_objects(long more);
+void run_in(cudaStream_t stream, std::function<void()> work);
+
+// The loader's: cublaslt.cpp has what there is to open.
+void *library_open(const char *path);
+void *library_symbol(void *library, const char *name);
+void library_close(void *library);
 } // namespace emulator
 
 template <class... Wanted, class... Given>

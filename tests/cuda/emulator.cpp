@@ -383,6 +383,18 @@ extern "C" long emulator_live_objects(void) {
     return live_objects;
 }
 
+bool emulator::call_fails(cudaError_t *error) {
+    return fails(error);
+}
+
+void emulator::count_objects(long more) {
+    live_objects += more;
+}
+
+void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
+    enqueue(stream, work);
+}
+
 cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body) {
     cudaError_t error;
     if (fails(&error)) return error;

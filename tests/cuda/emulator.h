@@ -18,6 +18,12 @@ long emulator_kernels(void);
 // Device memory, pinned memory, streams, events and graphs that exist: 0 where nothing leaks.
 long emulator_live_objects(void);
 
+// From here on there is no cuBLASLt to open (1), or there is (0).
+void emulator_hide_cublas(int hide);
+
+// Products that cuBLASLt has made since the program began.
+long emulator_cublas_products(void);
+
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
     BROKEN_DIVERGENT_BARRIER,
