@@ -1,12 +1,15 @@
-// A Llama with random weights, of any shape and type, as a GGUF file: for measuring speed where the
-// text does not matter.
+// A model with random weights, of any family, shape and type, as a GGUF file: for measuring speed
+// where the text does not matter, and for comparing devices.
 //
 //     random_model --shape 0.6b --type Q8_0 OUT.gguf
 //     random_model --dim 512 --hidden 1536 --layers 8 --heads 8 --kv-heads 2 --type Q4_0 OUT.gguf
+//     random_model --family gemma3 --window 8 --type F32 OUT.gguf
 //
 // The vocabulary is a minimal SPM one: <unk> <s> </s>, 256 bytes, and as many words as are missing.
 #include "tests/support/random_blocks.h"
+#include "weights/container.h"
 #include "weights/quant.h"
+#include "weights/roles.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -21,15 +24,18 @@ typedef struct Shape {
     int dim, hidden, layers, heads, kv_heads, head_dim, vocab, ctx;
     float theta;
     bool untied;
+    int window, softcap; // 0: none
+    const char *family;  // NULL: llama
 } Shape;
 
 static const Shape SHAPES[] = {
-    {"stories", 64, 172, 5, 8, 4, 8, 512, 512, 1e4f, false},
-    {"stories15m", 288, 768, 6, 6, 6, 48, 32000, 256, 1e4f, false},
-    {"smollm2", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5f, false},
-    {"0.6b", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 1e6f, false},
-    {"1b", 2048, 8192, 16, 32, 8, 64, 128256, 131072, 5e5f, false},
-    {"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 1e4f, true},
+    {"stories", 64, 172, 5, 8, 4, 8, 512, 512, 1e4f, false, 0, 0, NULL},
+    {"stories15m", 288, 768, 6, 6, 6, 48, 32000, 256, 1e4f, false, 0, 0, NULL},
+    {"smollm2", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5f, false, 0, 0, NULL},
+    {"0.6b", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 1e6f, false, 0, 0, NULL},
+    {"1b", 2048, 8192, 16, 32, 8, 64, 128256, 131072, 5e5f, false, 0, 0, NULL},
+    {"3b", 3072, 8192, 28, 24, 8, 128, 128256, 131072, 5e5f, false, 0, 0, NULL},
+    {"tinyllama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 1e4f, true, 0, 0, NULL},
 };
 
 typedef struct Flag {
@@ -42,6 +48,7 @@ static const Flag FLAGS[] = {
     {"--layers", offsetof(Shape, layers)},     {"--heads", offsetof(Shape, heads)},
     {"--kv-heads", offsetof(Shape, kv_heads)}, {"--head-dim", offsetof(Shape, head_dim)},
     {"--vocab", offsetof(Shape, vocab)},       {"--ctx", offsetof(Shape, ctx)},
+    {"--window", offsetof(Shape, window)},     {"--softcap", offsetof(Shape, softcap)},
 };
 
 enum { SPECIALS = 3, BYTES = 256, CHUNK = 1 << 20, ALIGNMENT = 32, MAX_TENSORS = 16384 };
@@ -137,33 +144,42 @@ static void put_vocabulary(FILE *file, int vocab) {
     key_u32(file, "tokenizer.ggml.unknown_token_id", 0);
 }
 
-enum { N_KEYS = 22 }; // here and in put_vocabulary
+enum { N_KEYS = 22 }; // here and in put_vocabulary; a window and a cap are one more each
 
-static void put_keys(FILE *file, const Shape *s) {
-    key_text(file, "general.architecture", "llama");
+static void put_keys(FILE *file, const Shape *s, const Config *config) {
+    char key[80];
+#define OWN(name) (snprintf(key, sizeof key, "%s." name, s->family), key)
+    key_text(file, "general.architecture", s->family);
     key_text(file, "general.name", "random weights");
     key_u32(file, "general.quantization_version", 2);
-    key_u32(file, "llama.context_length", s->ctx);
-    key_u32(file, "llama.embedding_length", s->dim);
-    key_u32(file, "llama.block_count", s->layers);
-    key_u32(file, "llama.feed_forward_length", s->hidden);
-    key_u32(file, "llama.attention.head_count", s->heads);
-    key_u32(file, "llama.attention.head_count_kv", s->kv_heads);
-    key_u32(file, "llama.attention.key_length", s->head_dim);
-    key_u32(file, "llama.attention.value_length", s->head_dim);
-    key_u32(file, "llama.rope.dimension_count", s->head_dim);
-    key_f32(file, "llama.rope.freq_base", s->theta);
-    key_f32(file, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    key_u32(file, "llama.vocab_size", s->vocab);
+    key_u32(file, OWN("context_length"), s->ctx);
+    key_u32(file, OWN("embedding_length"), s->dim);
+    key_u32(file, OWN("block_count"), s->layers);
+    key_u32(file, OWN("feed_forward_length"), s->hidden);
+    key_u32(file, OWN("attention.head_count"), s->heads);
+    key_u32(file, OWN("attention.head_count_kv"), s->kv_heads);
+    key_u32(file, OWN("attention.key_length"), s->head_dim);
+    key_u32(file, OWN("attention.value_length"), s->head_dim);
+    key_u32(file, OWN("rope.dimension_count"), s->head_dim);
+    key_f32(file, OWN("rope.freq_base"), s->theta);
+    key_f32(file,
+            config->norm == NORM_LAYER ? OWN("attention.layer_norm_epsilon")
+                                       : OWN("attention.layer_norm_rms_epsilon"),
+            1e-5f);
+    if (s->window) key_u32(file, OWN("attention.sliding_window"), s->window);
+    if (s->softcap) key_f32(file, OWN("final_logit_softcapping"), (float)s->softcap);
+    key_u32(file, OWN("vocab_size"), s->vocab);
+#undef OWN
     put_vocabulary(file, s->vocab);
 }
 
 // ---- tensors ----
 
 typedef struct Tensor {
-    char name[48];
+    TensorNameText name;
     DType dtype;
     int cols, rows; // rows 0: a vector
+    bool norm;
 } Tensor;
 
 typedef struct TensorList {
@@ -184,36 +200,64 @@ static DType fitting(DType dtype, int cols) {
     }
 }
 
-static void list_add(TensorList *list, int layer, const char *name, DType dtype, int cols,
-                     int rows) {
+// A row of the family's table: the roles say how large the tensor is.
+static void list_add(TensorList *list, const Checkpoint *model, const TensorName *row, int layer,
+                     DType dtype) {
     if (list->count == MAX_TENSORS) stop("too many layers", "");
     Tensor *t = &list->tensors[list->count++];
-    *t = (Tensor){.dtype = rows ? fitting(dtype, cols) : DTYPE_F32, .cols = cols, .rows = rows};
-    if (layer < 0)
-        snprintf(t->name, sizeof t->name, "%s.weight", name);
-    else
-        snprintf(t->name, sizeof t->name, "blk.%d.%s.weight", layer, name);
-    if (rows && t->dtype != dtype && layer <= 0)
+    RoleView first = role_view(model, row->roles[0], 0);
+    size_t rows = 0;
+    for (int i = 0; i < 3 && row->roles[i]; i++)
+        rows += role_view(model, row->roles[i], 0).rows;
+    bool vector = first.cols == 1;
+    tensor_name_text(t->name, row->pattern, "", layer);
+    t->norm = first.norm;
+    t->cols = (int)(vector ? rows : first.cols);
+    t->rows = vector ? 0 : (int)rows;
+    if (row->roles[0] == ROLE_POSITION) dtype = DTYPE_F32; // read a row at a time
+    t->dtype = vector ? DTYPE_F32 : fitting(dtype, t->cols);
+    if (!vector && t->dtype != dtype && layer <= 0)
         fprintf(stderr, "random_model: %s is %s: %d columns do not fill blocks of %s\n", t->name,
-                dtype_info(t->dtype)->name, cols, dtype_info(dtype)->name);
+                dtype_info(t->dtype)->name, t->cols, dtype_info(dtype)->name);
 }
 
-static void list_tensors(TensorList *list, const Shape *s, DType dtype) {
-    int q_dim = s->heads * s->head_dim, kv_dim = s->kv_heads * s->head_dim;
-    list_add(list, -1, "token_embd", dtype, s->dim, s->vocab);
-    for (int l = 0; l < s->layers; l++) {
-        list_add(list, l, "attn_norm", dtype, s->dim, 0);
-        list_add(list, l, "attn_q", dtype, s->dim, q_dim);
-        list_add(list, l, "attn_k", dtype, s->dim, kv_dim);
-        list_add(list, l, "attn_v", dtype, s->dim, kv_dim);
-        list_add(list, l, "attn_output", dtype, q_dim, s->dim);
-        list_add(list, l, "ffn_norm", dtype, s->dim, 0);
-        list_add(list, l, "ffn_gate", dtype, s->dim, s->hidden);
-        list_add(list, l, "ffn_up", dtype, s->dim, s->hidden);
-        list_add(list, l, "ffn_down", dtype, s->hidden, s->dim);
+// What a model of the family must have, stacked (q|k|v) where it may be; layer -1: outside layers.
+static void list_rows(TensorList *list, const Checkpoint *model, int layer, DType dtype,
+                      bool untied) {
+    const TensorName *const *lists = model->family->tensors[NAMES_GGUF];
+    bool done[ROLE_COUNT] = {false};
+    for (int i = 0; i < N_LISTS && lists[i]; i++) {
+        for (const TensorName *row = lists[i]; row->pattern; row++) {
+            bool stacked = row->need == OPTIONAL && row->roles[1];
+            bool head = row->roles[0] == ROLE_HEAD && untied;
+            if ((row->need != REQUIRED && !stacked && !head) || done[row->roles[0]] ||
+                (strchr(row->pattern, '#') != NULL) != (layer >= 0))
+                continue;
+            for (int k = 0; k < 3; k++)
+                done[row->roles[k]] = true;
+            list_add(list, model, row, layer, dtype);
+        }
     }
-    list_add(list, -1, "output_norm", dtype, s->dim, 0);
-    if (s->untied) list_add(list, -1, "output", dtype, s->dim, s->vocab);
+}
+
+// A checkpoint with no more than what role_view looks at.
+static void describe(Checkpoint *model, const Shape *s) {
+    Error error = {0};
+    Config *c = &model->config;
+    model->family = family_find(NAMES_GGUF, s->family, &error);
+    if (!model->family) stop(error.message, "");
+    config_init(c);
+    family_defaults(model->family, c);
+    c->dim = s->dim, c->hidden_dim = s->hidden, c->n_layers = s->layers;
+    c->n_heads = s->heads, c->n_kv_heads = s->kv_heads, c->head_dim = s->head_dim;
+    c->vocab_size = s->vocab, c->max_seq_len = s->ctx;
+    if (!config_finish(c, &error)) stop(error.message, "");
+}
+
+static void list_tensors(TensorList *list, const Checkpoint *model, const Shape *s, DType dtype) {
+    bool untied = s->untied || family_needs_head(model->family, NAMES_GGUF);
+    for (int l = -1; l < s->layers; l++)
+        list_rows(list, model, l, dtype, untied);
 }
 
 static size_t tensor_elements(const Tensor *t) {
@@ -249,7 +293,7 @@ static void put_tensor(FILE *file, const Tensor *t, char *chunk, uint64_t *seed)
         count = left < CHUNK ? left : CHUNK;
         size_t bytes = dtype_row_bytes(t->dtype, count);
         random_elements(seed, chunk, t->dtype, count, deviation);
-        for (size_t i = 0; !t->rows && i < count; i++) // a norm: about 1
+        for (size_t i = 0; t->norm && i < count; i++) // about 1
             ((float *)chunk)[i] = 1.0f + ((float *)chunk)[i];
         put(file, chunk, bytes);
         written += bytes;
@@ -262,14 +306,18 @@ static void write_model(const char *path, const Shape *s, DType dtype) {
     TensorList *list = calloc(1, sizeof *list);
     char *chunk = malloc(CHUNK * sizeof(float));
     uint64_t seed = 1;
+    LayerWeights none = {0};
+    static Checkpoint model;
+    model.weights.layers = &none;
     if (!file) stop("cannot open ", path);
     if (!list || !chunk) stop("no memory", "");
-    list_tensors(list, s, dtype);
+    describe(&model, s);
+    list_tensors(list, &model, s, dtype);
     put(file, "GGUF", 4);
     put_u32(file, 3);
     put_u64(file, (uint64_t)list->count);
-    put_u64(file, N_KEYS);
-    put_keys(file, s);
+    put_u64(file, (uint64_t)(N_KEYS + !!s->window + !!s->softcap));
+    put_keys(file, s, &model.config);
     put_infos(file, list);
     put_padding(file, (size_t)ftell(file));
     for (int i = 0; i < list->count; i++)
@@ -291,7 +339,7 @@ static DType parse_type(const char *text) {
 static Shape parse_shape(const char *text) {
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         if (!strcmp(SHAPES[i].name, text)) return SHAPES[i];
-    stop("no such shape (stories stories15m smollm2 0.6b 1b tinyllama): ", text);
+    stop("no such shape (stories stories15m smollm2 0.6b 1b 3b tinyllama): ", text);
 }
 
 static bool parse_flag(Shape *shape, const char *name, const char *value) {
@@ -318,7 +366,9 @@ int main(int argc, char **argv) {
         else if (i + 1 == argc)
             stop("a value is missing after ", argv[i]);
         else if (!strcmp(argv[i], "--shape"))
-            shape = parse_shape(argv[++i]);
+            shape = parse_shape(argv[++i]); // what is said of it comes behind
+        else if (!strcmp(argv[i], "--family"))
+            shape.family = argv[++i];
         else if (!strcmp(argv[i], "--type"))
             dtype = parse_type(argv[++i]);
         else if (parse_flag(&shape, argv[i], argv[i + 1]))
@@ -326,7 +376,11 @@ int main(int argc, char **argv) {
         else
             stop("no such option: ", argv[i]);
     }
-    if (!path) stop("usage: random_model [--shape NAME] [--type TYPE] [--dim N ...] OUT.gguf", "");
+    if (!path)
+        stop("usage: random_model [--shape NAME] [--family NAME] [--type TYPE] [--dim N ...] "
+             "OUT.gguf",
+             "");
+    if (!shape.family) shape.family = "llama";
     if (shape.vocab <= SPECIALS + BYTES) stop("--vocab: at least 260", "");
     if (shape.heads % shape.kv_heads) stop("--heads: a multiple of --kv-heads", "");
     write_model(path, &shape, dtype);

@@ -4,9 +4,11 @@
 #include "weights/checkpoint.h"
 #include "weights/quant.h"
 
-static char *write_model(const char *type, const char *name) {
+static char *write_model(const char *family, const char *type, const char *name) {
     char *path = strdup(test_temporary(name));
     const char *argv[] = {TEST_BUILD "/tests/random_model",
+                          "--family",
+                          family,
                           "--dim",
                           "256",
                           "--hidden",
@@ -28,7 +30,7 @@ static char *write_model(const char *type, const char *name) {
                           path,
                           NULL};
     TestRun run = test_run(argv, NULL, 0);
-    CHECK(run.status == 0, "%s: %s", type, run.err);
+    CHECK(run.status == 0, "%s %s: %s", family, type, run.err);
     test_run_free(&run);
     return path;
 }
@@ -42,35 +44,46 @@ static void check_logits(const float *logits, int count, const char *type) {
     CHECK(deviation > 0.05 && deviation < 20.0, "%s: deviation %g", type, deviation);
 }
 
+static void check_model(const char *family, DType dtype) {
+    const char *type = dtype_info(dtype)->name;
+    char *path = write_model(family, type, "random.gguf");
+    Error error = {0};
+    Checkpoint *checkpoint = NULL;
+    CHECK(checkpoint_open(&checkpoint, path, &error), "%s %s: %s", family, type, error.message);
+    const Config *config = checkpoint_config(checkpoint);
+    CHECK_STRING(config->family, family);
+    CHECK(checkpoint_weights(checkpoint)->layers[1].wq.dtype == dtype, "%s", type);
+    CHECK_INT(checkpoint_vocabulary(checkpoint)->n_tokens, 300);
+    CHECK_INT(checkpoint_unused(checkpoint), 0);
+    ModelOptions options = {.precision = PRECISION_A16};
+    Model *model = model_open(config, checkpoint_weights(checkpoint), &options, &error);
+    CHECK(model, "%s %s: %s", family, type, error.message);
+    int32_t ids[] = {1, 5, 299};
+    CHECK(model_forward(model, &(Batch){.n = 3, .tokens = ids}, &error), "%s %s: %s", family, type,
+          error.message);
+    check_logits(model_logits(model, 0), config->vocab_size, test_text("%s %s", family, type));
+    model_close(model);
+    checkpoint_close(checkpoint);
+    free(path);
+}
+
 Test(random_model, opens_and_runs_in_every_type) {
-    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        const char *type = dtype_info(dtype)->name;
-        if (dtype_info(dtype)->gguf_type < 0) continue; // not a GGUF type
-        char *path = write_model(type, "random.gguf");
-        Error error = {0};
-        Checkpoint *checkpoint = NULL;
-        CHECK(checkpoint_open(&checkpoint, path, &error), "%s: %s", type, error.message);
-        const Config *config = checkpoint_config(checkpoint);
-        CHECK(checkpoint_weights(checkpoint)->layers[1].wq.dtype == dtype, "%s", type);
-        CHECK_INT(checkpoint_vocabulary(checkpoint)->n_tokens, 300);
-        ModelOptions options = {.precision = PRECISION_A16};
-        Model *model = model_open(config, checkpoint_weights(checkpoint), &options, &error);
-        CHECK(model, "%s: %s", type, error.message);
-        int32_t ids[] = {1, 5, 299};
-        CHECK(model_forward(model, &(Batch){.n = 3, .tokens = ids}, &error), "%s: %s", type,
-              error.message);
-        check_logits(model_logits(model, 0), config->vocab_size, type);
-        model_close(model);
-        checkpoint_close(checkpoint);
-        free(path);
-    }
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (dtype_info(dtype)->gguf_type >= 0) check_model("llama", dtype);
+}
+
+Test(random_model, opens_and_runs_in_every_family) {
+    static const char *const FAMILIES[] = {"qwen2",   "qwen3", "gemma3", "olmo2",
+                                           "smollm3", "phi3",  "gpt2",   "nanochat"};
+    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
+        check_model(FAMILIES[i], DTYPE_Q8_0);
 }
 
 Test(random_model, says_what_it_does_not_understand) {
     static const char *const WRONG[][3] = {
-        {"--shape", "7b", "x"},  {"--type", "Q9_9", "x"},         {"--dim", "0", "x"},
-        {"--dim", "12x", "x"},   {"--vocab", "259", "/dev/null"}, {"--heads", "7", "/dev/null"},
-        {"--colour", "red", "x"}};
+        {"--shape", "7b", "x"},   {"--type", "Q9_9", "x"},         {"--dim", "0", "x"},
+        {"--dim", "12x", "x"},    {"--vocab", "259", "/dev/null"}, {"--heads", "7", "/dev/null"},
+        {"--colour", "red", "x"}, {"--family", "t5", "/dev/null"}};
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
         const char *argv[] = {TEST_BUILD "/tests/random_model", WRONG[i][0], WRONG[i][1],
                               WRONG[i][2], NULL};
