@@ -19,6 +19,10 @@
 // a scale of the weights and a scale of the activations.
 // a8 with float weights: x is rounded to bf16 (nearest even), F32 and F16 weights too; then
 //           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
+// cuda, many rows of x at a time (project_blas.cu): float32 sums in the order of cuBLASLt, of
+//           numbers in bf16 parts: never further from the exact sum than the half step of x, or
+//           of bf16, that is allowed above; in a16 with F16 and BF16 weights, whose x would be
+//           float32, within 2^-17 of |w| |x|.
 // Bias comes last: acc + bias.
 //
 // z as an int16 is also two signed bytes, z = 256 h + l with l in -128 .. 127: |z| <= 32639 keeps h

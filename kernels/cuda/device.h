@@ -49,14 +49,16 @@ struct Device {
     cudaStream_t stream;
     Staging staging;
     size_t max_cols, max_matrix_rows; // of all matrices so far
+    size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;
     bool programmatic; // the GPU can start a kernel before the one before it has ended
 
     Recording *recording;
-    Blas *blas;               // blas.cu
-    QuantisedRows quantised;  // (max_rows, max_cols)
-    SampleScratch *sampling;  // sample.cu
-    float *attention_scratch; // partial sums of attention over long caches
+    Blas *blas;                // blas.cu
+    BlasScratch *blas_scratch; // project_blas.cu
+    QuantisedRows quantised;   // (max_rows, max_cols)
+    SampleScratch *sampling;   // sample.cu
+    float *attention_scratch;  // partial sums of attention over long caches
     size_t attention_scratch_floats;
     unsigned *attention_counters; // of splits that have ended; 0 between launches
 };

@@ -202,6 +202,9 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
             send_floats(device, m, matrix);
         if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
         if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
+        size_t elements = matrix->rows * whole_eights(matrix->cols);
+        if (!is_blas_operand(device, planes->dtype) && elements > device->max_unpacked)
+            device->max_unpacked = elements;
     }
     if (device_ok(device)) return m;
     device_matrix_free(device, m);

@@ -78,6 +78,17 @@ struct DeviceMatrix {
     size_t bytes;
 };
 
+// What cuBLASLt likes a row's length to be, and a row of halves in planes has.
+static inline size_t whole_eights(size_t cols) {
+    return (cols + 7) / 8 * 8;
+}
+
+// Whether the planes are what project_blas.cu multiplies; else it unpacks them for every use.
+static inline bool is_blas_operand(const Device *device, DType dtype) {
+    if (dtype == DTYPE_F32) return device->precision != PRECISION_A8;
+    return dtype == DTYPE_BF16 && device->precision != PRECISION_F32;
+}
+
 // ---- reading ----
 
 // 32 elements of a row, uncentred, four to a word, and their scales.

@@ -9,6 +9,7 @@ struct Device;
 struct Recording;
 struct SampleScratch;
 struct Blas;
+struct BlasScratch;
 
 enum OperationKind {
     OPERATION_EMBED,

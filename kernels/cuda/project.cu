@@ -8,6 +8,7 @@
 //   few rows of x (project_few.cu): every block makes what it needs of x itself, norm and whole
 //     numbers, in shared memory, and does its neighbours' work on the way out
 //   many rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
+//   a prompt's (project_blas.cu): cuBLASLt multiplies, on the tensor cores
 #include "kernels/cuda/project.h"
 
 int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
@@ -28,12 +29,17 @@ int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
 // Neighbours of one type share a launch.
 void run_project(Device *device, const Operation *operation) {
     const ProjectOperation *op = &operation->project;
-    bool quantised = false;
+    bool quantised = false, by_blas = fits_blas(device, op->n);
+    if (by_blas) blas_split(device, op->x, op->n, op->projections[0].weight->planes.cols);
     for (int i = 0, end; i < op->count; i = end) {
         ProjectWork work = {};
         end = project_work(&work, op, i);
         if (fits_few(device, &work)) {
             launch_few(device, &work);
+            continue;
+        }
+        if (by_blas) {
+            launch_blas(device, &work);
             continue;
         }
         if (!quantised && meets_integers(device, work.weights[0].dtype)) {
@@ -55,8 +61,9 @@ void project(Device *device, const float *x, int n, const Projection *projection
     perform(device, &operation);
 }
 
-// Room for the activations of max_rows rows as whole numbers.
+// Room for the activations of max_rows rows as whole numbers, and as cuBLASLt wants them.
 void project_reserve(Device *device) {
+    project_blas_reserve(device);
     if (device->precision == PRECISION_F32) return;
     size_t cols = (device->max_cols + CHUNK - 1) / CHUNK * CHUNK;
     size_t count = (size_t)device->max_rows * cols;

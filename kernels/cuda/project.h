@@ -40,6 +40,13 @@ void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
 
+// And for so many that cuBLASLt is worth it (project_blas.cu): fits_blas opens it when it is first
+// needed, and is false where there is none; blas_split makes x ready for all matrices of the call.
+bool fits_blas(Device *device, int n);
+void blas_split(Device *device, const float *x, int n, size_t cols);
+void launch_blas(Device *device, const ProjectWork *work);
+void project_blas_reserve(Device *device);
+
 static inline bool meets_integers(const Device *device, DType dtype) {
     return layout_of(dtype).low_bits && device->precision != PRECISION_F32;
 }
