@@ -20,7 +20,7 @@
 //     AVX2        12.0  15.0  32.0  34.5  29.5  23.0  26.0  52.0
 //     AVX-512     18.0  20.5  41.1  45.3  39.6  35.7  37.2  61.0
 //
-// The tile does 183 Gop/s with AVX-512 (of 234 that its dot product instruction has) and 154 with
+// The tile does 185 Gop/s with AVX-512 (of 234 that its dot product instruction has) and 155 with
 // AVX2, where a multiplication with its addition comes to 189.
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
@@ -138,9 +138,10 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
                       size_t n_cells, const InputBlock *x) {
     const int32_t *pairs = x->pairs;
     const float *scales = x->scales;
+    F32x16 sum[MAX_BLOCK_ROWS];
     UNROLL(8)
     for (int t = 0; t < n; t++)
-        acc[t] = f32_zero();
+        sum[t] = f32_zero();
     for (size_t c = 0; c < n_cells; c++, scales += 4 * n) {
         UNROLL(2)
         for (int g = 0; g < groups; g++) {
@@ -161,16 +162,19 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
             w.scales += 16;
             UNROLL(8)
             for (int t = 0; t < n; t++)
-                acc[t] = f32_fma(f32_from_i32(isum[t]), f32_mul(s, f32_set(scales[t])), acc[t]);
+                sum[t] = f32_fma(f32_from_i32(isum[t]), f32_mul(s, f32_set(scales[t])), sum[t]);
             if (!affine) continue;
             F32x16 m = f32_load(w.scales);
             const float *sums = scales + (groups == 1 ? 1 : 2 + g) * n;
             w.scales += 16;
             UNROLL(8)
             for (int t = 0; t < n; t++)
-                acc[t] = f32_fma(m, f32_set(sums[t]), acc[t]);
+                sum[t] = f32_fma(m, f32_set(sums[t]), sum[t]);
         }
     }
+    UNROLL(8)
+    for (int t = 0; t < n; t++)
+        acc[t] = sum[t];
 }
 
 #define TILE(rows, groups, affine)                                                                 \
