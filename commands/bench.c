@@ -23,8 +23,9 @@ typedef struct Bench {
     Options options; // with what depends on the model filled in
     Session session;
     BenchReport *report;
-    int first_row;                           // of this number of threads
-    double (*samples)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) seconds of one run
+    int first_row;                        // of this number of threads
+    double (*samples)[BENCH_MAX_SAMPLES]; // (BENCH_MAX_ROWS) seconds of one run
+    double (*idle)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) of these the GPU waited; NaN: no GPU
     int32_t *tokens, *positions, *sequences; // of the largest batch
     bool *wants;
     Progress progress;
@@ -119,39 +120,48 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     return true;
 }
 
-static bool run_row(Bench *b, const BenchRow *row, int length, double *seconds, Error *error) {
+typedef struct Run {
+    double seconds, busy; // by the host's clock, and by the GPU's; NaN: it has none
+} Run;
+
+static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
     if (!set_depth(b, batch, depth, error)) return false;
+    Device *device = b->session.model->device;
+    (void)device_busy_seconds(device); // from here on
     double started = seconds_now();
     bool good = true;
     if (row->prefill) good = pass(b, batch, depth, length, error);
     for (int i = 0; !row->prefill && good && i < length; i++)
         good = pass(b, batch, depth + i, 1, error);
-    *seconds = seconds_now() - started;
+    run->seconds = seconds_now() - started;
+    run->busy = device_busy_seconds(device);
     return good;
 }
 
 // The mean of as many runs as fill the sample.
-static bool sample_row(Bench *b, const BenchRow *row, double *seconds, Error *error) {
-    double total = 0, once = 0;
+static bool sample_row(Bench *b, int row, int repetition, Error *error) {
+    Run total = {0, 0}, once;
     int runs = 0;
     do {
-        if (!run_row(b, row, (int)row->length, &once, error)) return false;
-        total += once;
+        const BenchRow *wanted = &b->report->rows[row];
+        if (!run_row(b, wanted, (int)wanted->length, &once, error)) return false;
+        total.seconds += once.seconds;
+        total.busy += once.busy;
         runs++;
-    } while (total < SAMPLE_SECONDS);
-    *seconds = total / runs;
+    } while (total.seconds < SAMPLE_SECONDS);
+    b->samples[row][repetition] = total.seconds / runs;
+    b->idle[row][repetition] = (total.seconds - total.busy) / runs;
     return true;
 }
 
 static bool warm_up(Bench *b, Error *error) {
     const BenchReport *r = b->report;
-    double seconds = 0;
+    Run run;
     for (int i = b->first_row; i < r->n_rows; i++) {
         const BenchRow *row = &r->rows[i];
         bool all = row->prefill || row->length < WARM_UP_TOKENS;
-        if (!run_row(b, row, all ? (int)row->length : WARM_UP_TOKENS, &seconds, error))
-            return false;
+        if (!run_row(b, row, all ? (int)row->length : WARM_UP_TOKENS, &run, error)) return false;
     }
     return true;
 }
@@ -162,7 +172,7 @@ static bool run_repetitions(Bench *b, Limits *limits, double done, double share,
     for (int n = 0; n < repetitions; n++) {
         if (limits) limits_round(limits);
         for (int i = b->first_row; i < r->n_rows; i++)
-            if (!sample_row(b, &r->rows[i], &b->samples[i][n], error)) return false;
+            if (!sample_row(b, i, n, error)) return false;
         progress_update(&b->progress, done + share * (n + 1) / repetitions);
     }
     return true;
@@ -179,11 +189,28 @@ static const char *peak_name(const Session *s) {
 
 static double peak_of(const Session *s, const LimitFigures *limits) {
     const char *name = peak_name(s);
+    if (isfinite(limits->bf16)) return limits->bf16;
     if (!strcmp(name, "float32")) return limits->fp32;
     return !strcmp(name, "int8") ? limits->int8 : limits->int8 / 2;
 }
 
-static void finish_row(const Bench *b, BenchRow *row, double *seconds, const LimitFigures *limits) {
+// Seconds that the matrices of a prompt alone take the GPU's fastest library, those that `project`
+// gets together as one; NaN on a host. Attention is no part of it.
+static double product_seconds(const Session *s, const BenchRow *row) {
+    const Config *c = s->config;
+    Device *device = s->model->device;
+    int n = (int)(row->length * row->batch), up = (c->gated_ffn ? 2 : 1) * c->hidden_dim;
+    double layer = device_product_seconds(device, n, c->q_dim + 2 * c->kv_dim, c->dim) +
+                   device_product_seconds(device, n, c->dim, c->q_dim) +
+                   device_product_seconds(device, n, up, c->dim) +
+                   device_product_seconds(device, n, c->dim, c->hidden_dim);
+    return c->n_layers * layer +
+           device_product_seconds(device, (int)row->batch, c->vocab_size, c->dim);
+}
+
+static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
+    BenchRow *row = &b->report->rows[index];
+    double *seconds = b->samples[index];
     const Session *s = &b->session;
     Cost cost = count_cost(s);
     double tokens = row->length * row->batch;
@@ -194,7 +221,12 @@ static void finish_row(const Bench *b, BenchRow *row, double *seconds, const Lim
     row->gflop_per_second = operations(s, &cost, row) / row->seconds / 1e9;
     row->share_of_peak = row->gflop_per_second * 1e9 / peak_of(s, limits);
     row->bytes_per_token = row->gb_per_second = row->share_of_read = row->share_of_memory = NAN;
-    if (row->prefill) return;
+    row->share_of_products = row->idle_us = NAN;
+    if (row->prefill) {
+        if (!s->options->no_limits) row->share_of_products = product_seconds(s, row) / row->seconds;
+        return;
+    }
+    row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
     row->bytes_per_token = decode_bytes(s, &cost, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
@@ -260,7 +292,8 @@ static bool allocate(Bench *b, Error *error) {
     b->sequences = calloc(rows, sizeof *b->sequences);
     b->wants = calloc(rows, sizeof *b->wants);
     b->samples = calloc(BENCH_MAX_ROWS, sizeof *b->samples);
-    if (b->tokens && b->positions && b->sequences && b->wants && b->samples) return true;
+    b->idle = calloc(BENCH_MAX_ROWS, sizeof *b->idle);
+    if (b->tokens && b->positions && b->sequences && b->wants && b->samples && b->idle) return true;
     return error_set(error, ERROR_MEMORY, "out of memory for the rows of the benchmark");
 }
 
@@ -280,18 +313,22 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     snprintf(r->device, sizeof r->device, "%s", device_description(s->model->device));
     b->first_row = r->n_rows;
     Limits *limits = NULL;
-    LimitFigures figures = {NAN, NAN, NAN, NAN};
+    LimitFigures figures = {NAN, NAN, NAN, NAN, NAN};
     bool good = add_rows(r, o, threads, error) && warm_up(b, error);
     if (!index) r->peak_memory = peak_memory_bytes(); // before the limits take their buffer
-    if (good && !o->no_limits) good = (limits = limits_open(threads, r->weight_bytes, error));
+    if (good && !o->no_limits)
+        good = (limits = limits_open(s->model->device, threads, r->weight_bytes, error));
     double share = 1.0 / o->threads.count;
     good = good && run_repetitions(b, limits, index * share, share, error);
     if (good && limits) {
         figures = limits_figures(limits);
         r->limits[r->n_limits++] = (BenchLimits){threads, figures};
+        if (isfinite(figures.bf16)) r->peak_name = "bf16 products (cuBLASLt)";
     }
     for (int i = b->first_row; good && i < r->n_rows; i++)
-        finish_row(b, &r->rows[i], b->samples[i], &figures);
+        finish_row(b, i, &figures);
+    const Error *failure = device_error(s->model->device); // of what the limits asked for
+    if (good && failure->code) good = error_set(error, failure->code, "%s", failure->message);
     limits_close(limits);
     model_close(s->model);
     s->model = NULL;
@@ -332,6 +369,7 @@ bool bench_command(const Options *options, Error *error) {
     free(b.sequences);
     free(b.wants);
     free(b.samples);
+    free(b.idle);
     free(b.report);
     session_close(&b.session);
     return good;

@@ -22,12 +22,16 @@ typedef enum Probe {
     MODEL_STREAMS,
     FP32,
     INT8,
+    HOST_PROBES,
+    BF16 = HOST_PROBES, // with MODEL_LINEAR what a GPU is asked
     PROBES
 } Probe;
-static const LoopId LOOP_OF[PROBES] = {LOOP_READ_LINEAR,  LOOP_READ_STREAMS, LOOP_READ_LINEAR,
-                                       LOOP_READ_STREAMS, LOOP_FP32,         LOOP_INT8};
+static const LoopId LOOP_OF[HOST_PROBES] = {LOOP_READ_LINEAR,  LOOP_READ_STREAMS, LOOP_READ_LINEAR,
+                                            LOOP_READ_STREAMS, LOOP_FP32,         LOOP_INT8};
 
 struct Limits {
+    Device *device; // NULL: the host is measured
+    int product;    // rows, columns and rows of input of the large product
     int threads;
     char *memory; // mapped
     size_t memory_bytes, model_bytes;
@@ -106,12 +110,34 @@ static void calibrate(Limits *l, Probe probe) {
     l->repetitions[probe] = wanted > 1 ? (long)wanted : 1;
 }
 
-Limits *limits_open(int threads, size_t model_bytes, Error *error) {
-    Limits *l = calloc(1, sizeof *l);
-    if (!l) {
-        error_set(error, ERROR_MEMORY, "out of memory for the limits");
-        return NULL;
+// ---- a GPU ----
+
+// The largest product that is measured, or the first that takes so long.
+static const int LARGEST_PRODUCT = 8192;
+static const double PRODUCT_SECONDS = 5e-4;
+
+static void open_device(Limits *l, Device *device, size_t model_bytes) {
+    l->device = device;
+    l->model_bytes = model_bytes;
+    double seconds = 0;
+    for (l->product = 64; l->product < LARGEST_PRODUCT; l->product *= 2) {
+        seconds = device_product_seconds(device, l->product, l->product, l->product);
+        if (!(seconds < PRODUCT_SECONDS)) break; // NaN where there is no library
     }
+}
+
+static void device_round(Limits *l) {
+    double edge = l->product;
+    l->rates[MODEL_LINEAR][l->rounds] = device_read_rate(l->device, l->model_bytes);
+    l->rates[BF16][l->rounds] =
+        2 * edge * edge * edge /
+        device_product_seconds(l->device, l->product, l->product, l->product);
+    l->rounds++;
+}
+
+// ---- the host ----
+
+static bool open_host(Limits *l, int threads, size_t model_bytes, Error *error) {
     l->threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     l->memory_bytes = model_bytes > MEMORY_BYTES ? model_bytes : MEMORY_BYTES;
     l->memory = MAP_FAILED;
@@ -120,35 +146,59 @@ Limits *limits_open(int threads, size_t model_bytes, Error *error) {
             mmap(NULL, l->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (l->memory != MAP_FAILED) break;
     }
-    if (l->memory == MAP_FAILED) {
-        error_set(error, ERROR_MEMORY, "out of memory: %zu bytes to measure the read bandwidth",
-                  LEAST_BYTES);
-        free(l);
-        return NULL;
-    }
+    if (l->memory == MAP_FAILED)
+        return error_set(error, ERROR_MEMORY,
+                         "out of memory: %zu bytes to measure the read bandwidth", LEAST_BYTES);
     madvise(l->memory, l->memory_bytes, MADV_HUGEPAGE);
     memset(l->memory, 1, l->memory_bytes);
     l->model_bytes = model_bytes < l->memory_bytes ? model_bytes : l->memory_bytes;
     size_t least = (size_t)l->threads * 4096;
     if (l->model_bytes < least) l->model_bytes = least;
-    for (int p = 0; p < PROBES; p++)
+    for (int p = 0; p < HOST_PROBES; p++)
         calibrate(l, (Probe)p);
-    return l;
+    return true;
+}
+
+static void host_round(Limits *l) {
+    for (int p = 0; p < HOST_PROBES; p++) {
+        double work = 0, seconds = run_probe(l, (Probe)p, l->repetitions[p], &work);
+        l->rates[p][l->rounds] = work / seconds;
+    }
+    l->rounds++;
+}
+
+// ---- either ----
+
+Limits *limits_open(Device *device, int threads, size_t model_bytes, Error *error) {
+    Limits *l = calloc(1, sizeof *l);
+    if (!l) {
+        error_set(error, ERROR_MEMORY, "out of memory for the limits");
+        return NULL;
+    }
+    for (int p = 0; p < PROBES; p++)
+        for (int i = 0; i < MAX_ROUNDS; i++)
+            l->rates[p][i] = NAN;
+    if (isfinite(device_read_rate(device, model_bytes))) {
+        open_device(l, device, model_bytes);
+        return l;
+    }
+    if (open_host(l, threads, model_bytes, error)) return l;
+    free(l);
+    return NULL;
 }
 
 void limits_close(Limits *l) {
     if (!l) return;
-    munmap(l->memory, l->memory_bytes);
+    if (!l->device) munmap(l->memory, l->memory_bytes);
     free(l);
 }
 
 void limits_round(Limits *l) {
     if (l->rounds == MAX_ROUNDS) return;
-    for (int p = 0; p < PROBES; p++) {
-        double work = 0, seconds = run_probe(l, (Probe)p, l->repetitions[p], &work);
-        l->rates[p][l->rounds] = work / seconds;
-    }
-    l->rounds++;
+    if (l->device)
+        device_round(l);
+    else
+        host_round(l);
 }
 
 static int compare(const void *a, const void *b) {
@@ -174,5 +224,6 @@ LimitFigures limits_figures(const Limits *l) {
         .model_read = fmax(figure(l, MODEL_LINEAR), figure(l, MODEL_STREAMS)),
         .fp32 = figure(l, FP32),
         .int8 = figure(l, INT8),
+        .bf16 = figure(l, BF16),
     };
 }

@@ -13,29 +13,39 @@ typedef struct Column {
     size_t offset;
     int width, decimals;
     double factor; // in tables for people: shares as per cent, bytes as MB
+    bool of_gpu;   // these leave it out where no row has it
 } Column;
 
 #define AT(field) offsetof(BenchRow, field)
 static const Column COLUMNS[] = {
-    {"threads", "threads", AT(threads), 7, 0, 1},
-    {"length", "tokens", AT(length), 6, 0, 1},
-    {"depth", "depth", AT(depth), 6, 0, 1},
-    {"batch", "batch", AT(batch), 5, 0, 1},
-    {"tokens_per_second", "tokens/s", AT(tokens_per_second), 9, 1, 1},
-    {"tokens_per_second_min", "least", AT(least), 9, 1, 1},
-    {"tokens_per_second_max", "most", AT(most), 9, 1, 1},
-    {"seconds", "seconds", AT(seconds), 8, 4, 1},
-    {"bytes_per_token", "MB/token", AT(bytes_per_token), 8, 2, 1e-6},
-    {"gb_per_second", "GB/s", AT(gb_per_second), 7, 2, 1},
-    {"share_of_read", "% read", AT(share_of_read), 6, 1, 100},
-    {"share_of_memory", "% memory", AT(share_of_memory), 8, 1, 100},
-    {"gflop_per_second", "GFLOP/s", AT(gflop_per_second), 8, 1, 1},
-    {"share_of_peak", "% peak", AT(share_of_peak), 6, 1, 100},
+    {"threads", "threads", AT(threads), 7, 0, 1, false},
+    {"length", "tokens", AT(length), 6, 0, 1, false},
+    {"depth", "depth", AT(depth), 6, 0, 1, false},
+    {"batch", "batch", AT(batch), 5, 0, 1, false},
+    {"tokens_per_second", "tokens/s", AT(tokens_per_second), 9, 1, 1, false},
+    {"tokens_per_second_min", "least", AT(least), 9, 1, 1, false},
+    {"tokens_per_second_max", "most", AT(most), 9, 1, 1, false},
+    {"seconds", "seconds", AT(seconds), 8, 4, 1, false},
+    {"bytes_per_token", "MB/token", AT(bytes_per_token), 8, 2, 1e-6, false},
+    {"gb_per_second", "GB/s", AT(gb_per_second), 7, 2, 1, false},
+    {"share_of_read", "% read", AT(share_of_read), 6, 1, 100, false},
+    {"share_of_memory", "% memory", AT(share_of_memory), 8, 1, 100, false},
+    {"gflop_per_second", "GFLOP/s", AT(gflop_per_second), 8, 1, 1, false},
+    {"share_of_peak", "% peak", AT(share_of_peak), 6, 1, 100, false},
+    {"share_of_products", "% products", AT(share_of_products), 10, 1, 100, true},
+    {"idle_us", "idle us", AT(idle_us), 7, 1, 1, true},
 };
 enum { N_COLUMNS = sizeof COLUMNS / sizeof *COLUMNS };
 
 static double cell(const BenchRow *row, const Column *column) {
     return *(const double *)((const char *)row + column->offset);
+}
+
+static bool column_shown(const BenchReport *r, const Column *column) {
+    bool any = !column->of_gpu;
+    for (int i = 0; i < r->n_rows; i++)
+        any |= isfinite(cell(&r->rows[i], column));
+    return any;
 }
 
 static const char *kind(const BenchRow *row) {
@@ -54,11 +64,12 @@ static void print_cell(const BenchRow *row, const Column *c, int width) {
 static void print_rows(const BenchReport *r) {
     output_print("%-8s", "");
     for (int c = 0; c < N_COLUMNS; c++)
-        output_print(" %*s", COLUMNS[c].width, COLUMNS[c].title);
+        if (column_shown(r, &COLUMNS[c])) output_print(" %*s", COLUMNS[c].width, COLUMNS[c].title);
     output_print("\n");
     for (int i = 0; i < r->n_rows; i++) {
         output_print("%-8s", kind(&r->rows[i]));
         for (int c = 0; c < N_COLUMNS; c++) {
+            if (!column_shown(r, &COLUMNS[c])) continue;
             output_print(" ");
             print_cell(&r->rows[i], &COLUMNS[c], COLUMNS[c].width);
         }
@@ -69,6 +80,12 @@ static void print_rows(const BenchReport *r) {
 static void print_limits(const BenchReport *r) {
     for (int i = 0; i < r->n_limits; i++) {
         const LimitFigures *f = &r->limits[i].figures;
+        if (isnan(f->memory_read)) { // a GPU
+            output_print("limits: read %.1f GB/s (buffer of the model's size), bf16 products %.1f "
+                         "TFLOP/s\n",
+                         f->model_read / 1e9, f->bf16 / 1e12);
+            continue;
+        }
         output_print("limits with %d threads: read %.1f GB/s (buffer of the model's size), "
                      "memory %.1f GB/s, float32 %.0f GFLOP/s, int8 %.0f GOP/s\n",
                      r->limits[i].threads, f->model_read / 1e9, f->memory_read / 1e9, f->fp32 / 1e9,
@@ -109,14 +126,15 @@ static void print_csv(const BenchReport *r) {
 static void print_markdown(const BenchReport *r) {
     output_print("| |");
     for (int c = 0; c < N_COLUMNS; c++)
-        output_print(" %s |", COLUMNS[c].title);
+        if (column_shown(r, &COLUMNS[c])) output_print(" %s |", COLUMNS[c].title);
     output_print("\n| --- |");
     for (int c = 0; c < N_COLUMNS; c++)
-        output_print(" ---: |");
+        if (column_shown(r, &COLUMNS[c])) output_print(" ---: |");
     output_print("\n");
     for (int i = 0; i < r->n_rows; i++) {
         output_print("| %s |", kind(&r->rows[i]));
         for (int c = 0; c < N_COLUMNS; c++) {
+            if (!column_shown(r, &COLUMNS[c])) continue;
             output_print(" ");
             print_cell(&r->rows[i], &COLUMNS[c], 0);
             output_print(" |");
@@ -154,6 +172,7 @@ static void write_limits(JsonWriter *w, const BenchReport *r) {
         writer_number(w, "memory_read_gb_per_second", f->memory_read / 1e9);
         writer_number(w, "fp32_gflop_per_second", f->fp32 / 1e9);
         writer_number(w, "int8_gop_per_second", f->int8 / 1e9);
+        writer_number(w, "bf16_gflop_per_second", f->bf16 / 1e9);
         writer_end(w, '}');
     }
     writer_end(w, ']');

@@ -15,6 +15,8 @@ typedef struct BenchRow {
     double bytes_per_token, gb_per_second; // stored bytes of the weights and of the cache
     double share_of_read, share_of_memory; // of the two read bandwidths
     double gflop_per_second, share_of_peak;
+    double share_of_products; // GPU, prefill: of the speed of its matrix products alone
+    double idle_us;           // GPU, decode: microseconds of a pass in which it waits for the host
 } BenchRow;
 
 typedef struct BenchLimits {
@@ -24,7 +26,7 @@ typedef struct BenchLimits {
 
 typedef struct BenchReport {
     const Session *session;
-    char device[128];
+    char device[224];
     double load_seconds;
     size_t weight_bytes;
     uint64_t peak_memory;  // of the model at work, without what the limits need

@@ -253,3 +253,19 @@ typedef struct SampleRule {
 } SampleRule;
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);
+
+// ---- limits ----
+
+// What a GPU does at most, measured by its own means, one sample a call, for `bench`. NaN on a
+// host, which bench measures with loops of its own, and after a failure or where it cannot be had.
+
+// Bytes per second of reading a buffer of so many bytes, or of as many as are free.
+double device_read_rate(Device *device, size_t bytes);
+
+// Seconds that the product of a matrix (rows, cols) with n rows of input takes the fastest library
+// there is: bf16, float32 sums.
+double device_product_seconds(Device *device, int n, int rows, int cols);
+
+// Seconds that the device has worked on passes since the call before; the first call starts that
+// clock. The rest of a pass's time it waited for the host.
+double device_busy_seconds(Device *device);

@@ -1,6 +1,7 @@
 // The GPU: opening it and saying why not, its memory, the way of weights to it.
-#include "kernels/cuda/device.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/limits.h"
 #include "kernels/cuda/recording.h"
 
 #include <stdarg.h>
@@ -71,6 +72,25 @@ static bool open_staging(Device *device) {
     return true;
 }
 
+static int attribute(cudaDeviceAttr which) {
+    int value = 0;
+    if (cudaDeviceGetAttribute(&value, which, 0) != cudaSuccess) (void)cudaGetLastError();
+    return value;
+}
+
+// What a measurement has to name: the GPU, its clocks at most (kHz here), what the driver is good
+// for.
+static void describe(Device *device, const cudaDeviceProp *p) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    snprintf(device->description, sizeof device->description,
+             "cuda, %.80s, sm_%d%d, %d SMs at up to %d MHz, memory %d MHz x %d bits, driver for "
+             "CUDA %d.%d",
+             p->name, p->major, p->minor, p->multiProcessorCount,
+             attribute(cudaDevAttrClockRate) / 1000, attribute(cudaDevAttrMemoryClockRate) / 1000,
+             attribute(cudaDevAttrGlobalMemoryBusWidth), driver / 1000, driver % 1000 / 10);
+}
+
 Device *device_open(int threads, Precision precision) {
     (void)threads; // of the host; a GPU has its own
     Device *device = (Device *)calloc(1, sizeof *device);
@@ -86,8 +106,7 @@ Device *device_open(int threads, Precision precision) {
     device->n_processors = properties.multiProcessorCount;
     device->programmatic = properties.major >= 9;
     device->recording = recording_open(device);
-    snprintf(device->description, sizeof device->description, "cuda, %.80s, sm_%d%d, %d SMs",
-             properties.name, properties.major, properties.minor, properties.multiProcessorCount);
+    describe(device, &properties);
     return device;
 }
 
@@ -104,6 +123,7 @@ void device_close(Device *device) {
     if (device->stream) (void)cudaStreamSynchronize(device->stream);
     recording_close(device->recording);
     blas_close(device);
+    clock_close(device);
     for (Allocation *a = device->allocations, *next; a; a = next) {
         next = a->next;
         release(a);

@@ -44,7 +44,7 @@ struct QuantisedRows {
 struct Device {
     Precision precision;
     Error error; // the first failure; operations do nothing after it
-    char description[128];
+    char description[224];
     Allocation *allocations;
     cudaStream_t stream;
     Staging staging;
@@ -56,6 +56,7 @@ struct Device {
     Recording *recording;
     Blas *blas;                // blas.cu
     BlasScratch *blas_scratch; // project_blas.cu
+    Clock *clock;              // limits.cu; NULL until somebody asks for it
     QuantisedRows quantised;   // (max_rows, max_cols)
     SampleScratch *sampling;   // sample.cu
     float *attention_scratch;  // partial sums of attention over long caches

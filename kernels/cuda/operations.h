@@ -10,6 +10,7 @@ struct Recording;
 struct SampleScratch;
 struct Blas;
 struct BlasScratch;
+struct Clock;
 
 enum OperationKind {
     OPERATION_EMBED,

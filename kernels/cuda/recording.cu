@@ -3,6 +3,7 @@
 // launch: a CUDA graph, kept for each list and each power of two of positions. Tokens and positions
 // lie on the GPU, so a replay needs no new arguments.
 #include "kernels/cuda/fused.h"
+#include "kernels/cuda/limits.h"
 #include "kernels/cuda/recording.h"
 
 #include <stdlib.h>
@@ -178,13 +179,16 @@ void device_end(Device *device) {
         int positions = rounded_positions(r->shape.max_position + 1);
         Graph *g = NULL;
         if (r->shape.n > GRAPH_ROWS || r->looked_at) {
+            clock_begin(device);
             run_all(device, r->operations, r->count);
         } else {
             g = find_graph(r, positions);
             if (!g) g = capture_graph(device, r, positions);
+            clock_begin(device);
             if (g && CUDA_CHECK(device, cudaGraphLaunch(g->instance, device->stream)))
                 g->last_used = ++r->passes;
         }
+        clock_end(device);
     }
     r->active = false;
     r->count = 0;

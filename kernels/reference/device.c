@@ -5,6 +5,7 @@
 #include "kernels/precision.h"
 #include "weights/quant.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,4 +135,21 @@ void device_end(Device *device) {
 
 void device_sync(Device *device) {
     (void)device;
+}
+
+// ---- limits: the host's, which bench measures ----
+
+double device_read_rate(Device *device, size_t bytes) {
+    (void)device, (void)bytes;
+    return NAN;
+}
+
+double device_product_seconds(Device *device, int n, int rows, int cols) {
+    (void)device, (void)n, (void)rows, (void)cols;
+    return NAN;
+}
+
+double device_busy_seconds(Device *device) {
+    (void)device;
+    return NAN;
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
@@ -341,7 +342,7 @@ struct EmulatorStream {
     EmulatorGraph *capturing;
 };
 struct EmulatorEvent {
-    int unused;
+    double seconds; // of the host's clock: work is done when the call returns
 };
 
 namespace {
@@ -462,6 +463,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     return cudaSuccess;
 }
 
+// Of no use but to be told: it is not made to fail.
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
+    *value = 1000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     cudaError_t error;
     if (fails(&error)) return error;
@@ -543,8 +550,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return destroy(event);
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
     cudaError_t error;
+    struct timespec now;
+    fails(&error);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    event->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return error;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    cudaError_t error;
+    *milliseconds = (float)((to->seconds - from->seconds) * 1e3);
     fails(&error);
     return error;
 }

@@ -1,0 +1,163 @@
+// What this GPU can do at most, and how long it is really at work: for `bench`.
+//
+// Idle time is the host's time of a pass less the time between two CUDA events, one before and one
+// behind the launches of the pass (a graph, mostly). So copies of tokens and logits, and whatever
+// the host does between passes, count as idle; gaps between the kernels of a pass do not.
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/limits.h"
+
+#include <math.h>
+
+// ---- reading ----
+
+enum { READ_THREADS = 256, READ_BLOCKS = 8, READ_AHEAD = 8, READ_PASSES = 5, PRODUCT_RUNS = 10 };
+constexpr size_t LEAST_BYTES = 1 << 20;
+
+// Numbers like weights: zeros would cost less power.
+static __global__ void fill_kernel(uint32_t *out, size_t count) {
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
+        out[i] = (uint32_t)i * 2654435761u ^ (uint32_t)(i >> 15);
+}
+
+// Every thread has READ_AHEAD loads of 16 bytes under way. `never` is written by no buffer that
+// fill_kernel made, which the compiler cannot know.
+static __global__ void read_kernel(const int4 *memory, size_t count, int *never) {
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int sum = 0;
+    for (; i + (READ_AHEAD - 1) * step < count; i += READ_AHEAD * step) {
+        int4 v[READ_AHEAD];
+        for (int k = 0; k < READ_AHEAD; k++)
+            v[k] = load_stream(memory + i + (size_t)k * step);
+        for (int k = 0; k < READ_AHEAD; k++)
+            sum |= v[k].x & v[k].y & v[k].z & v[k].w & 1;
+    }
+    for (; i < count; i += step) {
+        int4 v = load_stream(memory + i);
+        sum |= v.x & v.y & v.z & v.w & 1;
+    }
+    if (sum) *never = sum;
+}
+
+// Milliseconds between two events, the second of which is waited for.
+static bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms) {
+    float value = 0.0f;
+    bool good = CUDA_CHECK(device, cudaEventSynchronize(end)) &&
+                CUDA_CHECK(device, cudaEventElapsedTime(&value, begin, end));
+    *ms = (double)value;
+    return good;
+}
+
+static double time_reading(Device *device, const int4 *memory, size_t count, int *never,
+                           cudaEvent_t begin, cudaEvent_t end) {
+    double ms = 0.0;
+    dim3 grid((unsigned)(device->n_processors * READ_BLOCKS));
+    LAUNCH(device, read_kernel, grid, READ_THREADS, memory, count, never); // wakes the GPU
+    if (!device_ok(device) || !CUDA_CHECK(device, cudaEventRecord(begin, device->stream)))
+        return NAN;
+    for (int i = 0; i < READ_PASSES; i++)
+        LAUNCH(device, read_kernel, grid, READ_THREADS, memory, count, never);
+    if (!device_ok(device) || !CUDA_CHECK(device, cudaEventRecord(end, device->stream)) ||
+        !elapsed(device, begin, end, &ms))
+        return NAN;
+    return READ_PASSES * (double)count * sizeof(int4) / (ms * 1e-3);
+}
+
+// Not more than half of what is free: whoever measures must not be who fails.
+static size_t bytes_to_read(Device *device, size_t bytes) {
+    size_t free_bytes = 0, total = 0;
+    if (!CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return 0;
+    if (bytes > free_bytes / 2) bytes = free_bytes / 2;
+    return bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
+}
+
+double device_read_rate(Device *device, size_t bytes) {
+    if (!device_ok(device)) return NAN;
+    device_sync(device);
+    bytes = bytes_to_read(device, bytes) / 16 * 16;
+    uint8_t *memory = (uint8_t *)device_alloc(device, bytes + 16);
+    cudaEvent_t begin = NULL, end = NULL;
+    double rate = NAN;
+    if (memory && CUDA_CHECK(device, cudaEventCreateWithFlags(&begin, cudaEventDefault)) &&
+        CUDA_CHECK(device, cudaEventCreateWithFlags(&end, cudaEventDefault))) {
+        LAUNCH(device, fill_kernel, dim3((unsigned)(device->n_processors * READ_BLOCKS)),
+               READ_THREADS, (uint32_t *)memory, bytes / sizeof(uint32_t));
+        rate = time_reading(device, (const int4 *)memory, bytes / sizeof(int4),
+                            (int *)(memory + bytes), begin, end);
+    }
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    device_free(device, memory);
+    return rate;
+}
+
+// ---- products ----
+
+double device_product_seconds(Device *device, int n, int rows, int cols) {
+    if (!device_ok(device)) return NAN;
+    device_sync(device);
+    double seconds = blas_seconds(device, rows, n, cols, PRODUCT_RUNS);
+    return seconds > 0.0 ? seconds : NAN;
+}
+
+// ---- the clock ----
+
+enum { CLOCK_PASSES = 128 }; // that may be under way before somebody has to wait
+
+struct Clock {
+    cudaEvent_t begin[CLOCK_PASSES], end[CLOCK_PASSES];
+    int count; // passes whose time has not been read
+    double seconds;
+};
+
+static void clock_read(Device *device) {
+    Clock *c = device->clock;
+    for (int i = 0; i < c->count; i++) {
+        double ms = 0.0;
+        if (!elapsed(device, c->begin[i], c->end[i], &ms)) return;
+        c->seconds += ms * 1e-3;
+    }
+    c->count = 0;
+}
+
+void clock_begin(Device *device) {
+    Clock *c = device->clock;
+    if (!c || !device_ok(device)) return;
+    if (c->count == CLOCK_PASSES) clock_read(device);
+    if (!device_ok(device)) return;
+    CUDA_CHECK(device, cudaEventRecord(c->begin[c->count], device->stream));
+}
+
+void clock_end(Device *device) {
+    Clock *c = device->clock;
+    if (!c || !device_ok(device)) return;
+    if (CUDA_CHECK(device, cudaEventRecord(c->end[c->count], device->stream))) c->count++;
+}
+
+// The struct itself belongs to the device's list.
+void clock_close(Device *device) {
+    Clock *c = device->clock;
+    for (int i = 0; c && i < CLOCK_PASSES; i++) {
+        if (c->begin[i]) cudaEventDestroy(c->begin[i]);
+        if (c->end[i]) cudaEventDestroy(c->end[i]);
+    }
+    device->clock = NULL;
+}
+
+static bool clock_open(Device *device) {
+    Clock *c = device->clock = (Clock *)host_alloc(device, sizeof(Clock));
+    for (int i = 0; c && i < CLOCK_PASSES; i++)
+        if (!CUDA_CHECK(device, cudaEventCreateWithFlags(&c->begin[i], cudaEventDefault)) ||
+            !CUDA_CHECK(device, cudaEventCreateWithFlags(&c->end[i], cudaEventDefault)))
+            return false;
+    return c;
+}
+
+double device_busy_seconds(Device *device) {
+    if (!device_ok(device) || (!device->clock && !clock_open(device))) return NAN;
+    clock_read(device);
+    double seconds = device->clock->seconds;
+    device->clock->seconds = 0.0;
+    return device_ok(device) ? seconds : NAN;
+}
