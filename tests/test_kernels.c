@@ -304,3 +304,14 @@ Test(device, keeps_its_first_failure) {
     rmsnorm(device, NULL, NULL, NULL, 1, 64, 1e-5f); // nothing happens
     device_close(device);
 }
+
+// A GPU has figures of its own, a host leaves them to bench; neither ends in a failure.
+Test(device, limits_are_those_of_a_gpu) {
+    bool gpu = !strcmp(TEST_BACKEND, "cuda");
+    Device *device = test_device(1, PRECISION_A16);
+    double rate = device_read_rate(device, 1 << 20), busy = device_busy_seconds(device);
+    CHECK(gpu ? rate > 0 && busy >= 0 : isnan(rate) && isnan(busy), "%g, %g", rate, busy);
+    double product = device_product_seconds(device, 2, 16, 8); // NaN without a library
+    CHECK(isnan(product) || (gpu && product > 0), "%g", product);
+    test_device_close(device);
+}
