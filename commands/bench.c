@@ -121,43 +121,46 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
 }
 
 typedef struct Run {
-    double seconds, busy; // by the host's clock, and by the GPU's; NaN: it has none
+    bool watch;
+    double seconds,
+        busy; // by the host's clock; by the GPU's where it was watched, NaN: it has none
 } Run;
 
 static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
     if (!set_depth(b, batch, depth, error)) return false;
     Device *device = b->session.model->device;
-    (void)device_busy_seconds(device); // from here on
+    (void)device_busy_seconds(device, run->watch);
     double started = seconds_now();
     bool good = true;
     if (row->prefill) good = pass(b, batch, depth, length, error);
     for (int i = 0; !row->prefill && good && i < length; i++)
         good = pass(b, batch, depth + i, 1, error);
     run->seconds = seconds_now() - started;
-    run->busy = device_busy_seconds(device);
+    run->busy = device_busy_seconds(device, false);
     return good;
 }
 
-// The mean of as many runs as fill the sample.
-static bool sample_row(Bench *b, int row, int repetition, Error *error) {
-    Run total = {0, 0}, once;
+// The mean of as many runs as fill the sample; then, where there is a GPU, one that is watched.
+static bool sample_row(Bench *b, int index, int repetition, Error *error) {
+    const BenchRow *row = &b->report->rows[index];
+    double total = 0;
     int runs = 0;
-    do {
-        const BenchRow *wanted = &b->report->rows[row];
-        if (!run_row(b, wanted, (int)wanted->length, &once, error)) return false;
-        total.seconds += once.seconds;
-        total.busy += once.busy;
-        runs++;
-    } while (total.seconds < SAMPLE_SECONDS);
-    b->samples[row][repetition] = total.seconds / runs;
-    b->idle[row][repetition] = (total.seconds - total.busy) / runs;
+    Run run = {0};
+    for (; total < SAMPLE_SECONDS; total += run.seconds, runs++)
+        if (!run_row(b, row, (int)row->length, &run, error)) return false;
+    b->samples[index][repetition] = total / runs;
+    b->idle[index][repetition] = NAN;
+    if (row->prefill || isnan(run.busy)) return true;
+    run.watch = true;
+    if (!run_row(b, row, (int)row->length, &run, error)) return false;
+    b->idle[index][repetition] = run.seconds - run.busy;
     return true;
 }
 
 static bool warm_up(Bench *b, Error *error) {
     const BenchReport *r = b->report;
-    Run run;
+    Run run = {0};
     for (int i = b->first_row; i < r->n_rows; i++) {
         const BenchRow *row = &r->rows[i];
         bool all = row->prefill || row->length < WARM_UP_TOKENS;

@@ -266,6 +266,7 @@ double device_read_rate(Device *device, size_t bytes);
 // there is: bf16, float32 sums.
 double device_product_seconds(Device *device, int n, int rows, int cols);
 
-// Seconds that the device has worked on passes since the call before; the first call starts that
-// clock. The rest of a pass's time it waited for the host.
-double device_busy_seconds(Device *device);
+// Seconds that the device has worked since the call before, where that one said `watch`; else 0.
+// What is left of the host's time it waited for the host. Watching costs a pass a microsecond or
+// two.
+double device_busy_seconds(Device *device, bool watch);

@@ -169,7 +169,7 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
     return NAN;
 }
 
-double device_busy_seconds(Device *device) {
-    (void)device;
+double device_busy_seconds(Device *device, bool watch) {
+    (void)device, (void)watch;
     return NAN;
 }

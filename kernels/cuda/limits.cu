@@ -1,8 +1,9 @@
 // What this GPU can do at most, and how long it is really at work: for `bench`.
 //
 // Idle time is the host's time of a pass less the time between two CUDA events, one before and one
-// behind the launches of the pass (a graph, mostly). So copies of tokens and logits, and whatever
-// the host does between passes, count as idle; gaps between the kernels of a pass do not.
+// behind the launches of the pass (a graph, mostly) and of what draws a token from its logits. So
+// copies of tokens and logits, and whatever the host does between passes, count as idle; gaps
+// between the kernels of a pass do not.
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/limits.h"
 
@@ -106,6 +107,7 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
 enum { CLOCK_PASSES = 128 }; // that may be under way before somebody has to wait
 
 struct Clock {
+    bool running;
     cudaEvent_t begin[CLOCK_PASSES], end[CLOCK_PASSES];
     int count; // passes whose time has not been read
     double seconds;
@@ -121,9 +123,13 @@ static void clock_read(Device *device) {
     c->count = 0;
 }
 
+static bool clock_runs(const Device *device) {
+    return device->clock && device->clock->running && device_ok(device);
+}
+
 void clock_begin(Device *device) {
     Clock *c = device->clock;
-    if (!c || !device_ok(device)) return;
+    if (!clock_runs(device)) return;
     if (c->count == CLOCK_PASSES) clock_read(device);
     if (!device_ok(device)) return;
     CUDA_CHECK(device, cudaEventRecord(c->begin[c->count], device->stream));
@@ -131,8 +137,15 @@ void clock_begin(Device *device) {
 
 void clock_end(Device *device) {
     Clock *c = device->clock;
-    if (!c || !device_ok(device)) return;
+    if (!clock_runs(device)) return;
     if (CUDA_CHECK(device, cudaEventRecord(c->end[c->count], device->stream))) c->count++;
+}
+
+// An event that is recorded again forgets the first time.
+void clock_extend(Device *device) {
+    Clock *c = device->clock;
+    if (!clock_runs(device) || !c->count) return;
+    CUDA_CHECK(device, cudaEventRecord(c->end[c->count - 1], device->stream));
 }
 
 // The struct itself belongs to the device's list.
@@ -154,10 +167,11 @@ static bool clock_open(Device *device) {
     return c;
 }
 
-double device_busy_seconds(Device *device) {
+double device_busy_seconds(Device *device, bool watch) {
     if (!device_ok(device) || (!device->clock && !clock_open(device))) return NAN;
     clock_read(device);
     double seconds = device->clock->seconds;
     device->clock->seconds = 0.0;
+    device->clock->running = watch;
     return device_ok(device) ? seconds : NAN;
 }
