@@ -42,10 +42,11 @@ static void scene_write(Scene *s, int sequence, int from) {
     device_free(s->device, v);
 }
 
-static void scene_open(Scene *s, Case c, int threads) {
+// Precisions differ where a GPU takes another way for the rows of a prompt.
+static void scene_open_at(Scene *s, Case c, int threads, Precision precision) {
     TestRandom random = {(uint64_t)(c.n_heads * 1000 + c.head_dim + c.n_keys)};
     size_t rows = (size_t)SEQUENCES * (size_t)c.n_keys;
-    *s = (Scene){.c = c, .device = test_device(threads, PRECISION_F32)};
+    *s = (Scene){.c = c, .device = test_device(threads, precision)};
     s->shape = (AttentionShape){c.n_heads, c.n_kv_heads, c.head_dim,
                                 1.0f / sqrtf((float)c.head_dim), c.pattern};
     s->kv_width = (size_t)(c.n_kv_heads * c.head_dim);
@@ -64,6 +65,10 @@ static void scene_open(Scene *s, Case c, int threads) {
     device_reserve(s->device, 1024);
     for (int i = 0; i < SEQUENCES; i++)
         scene_write(s, i, 0);
+}
+
+static void scene_open(Scene *s, Case c, int threads) {
+    scene_open_at(s, c, threads, PRECISION_F32);
 }
 
 static void scene_close(Scene *s) {
@@ -144,9 +149,9 @@ static void check_row(const Scene *s, int sequence, int p, const float *got, con
 }
 
 // All positions of sequence 1 as one prompt, then single rows of all sequences together.
-static void check_case(Case c) {
+static void check_case_at(Case c, Precision precision) {
     Scene s;
-    scene_open(&s, c, 2);
+    scene_open_at(&s, c, 2, precision);
     int32_t sequences[1024], positions[1024];
     for (int i = 0; i < c.n_keys; i++) {
         sequences[i] = 1;
@@ -167,6 +172,10 @@ static void check_case(Case c) {
                   weights + (size_t)i * row_weights);
     free(got), free(weights);
     scene_close(&s);
+}
+
+static void check_case(Case c) {
+    check_case_at(c, PRECISION_F32);
 }
 
 Test(attention, equals_the_double_loops) {
@@ -356,4 +365,102 @@ Test(attention, a_visible_nan_is_not_hidden) {
     CHECK(isnan(got[0]), "got %g", (double)got[0]);
     free(got);
     scene_close(&s);
+}
+
+// ---- the rows of a prompt, so many that a GPU takes another way ----
+
+enum { PROMPT = 64 };
+
+Test(attention, of_a_prompt_equals_the_double_loops) {
+    static const int SHAPES[][3] = {{2, 2, 40}, {6, 2, 64}, {8, 1, 128}, {3, 1, 256}, {5, 1, 96},
+                                    {4, 4, 8},  {9, 3, 72}, {2, 1, 33},  {20, 1, 16}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
+        check_case_at((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 70, KV_F16, CAUSAL},
+                      i % 2 ? PRECISION_A16 : PRECISION_A8);
+    check_case_at((Case){2, 1, 64, PROMPT, KV_F16, CAUSAL}, PRECISION_A16);
+    check_case_at((Case){3, 1, 128, 131, KV_F16, CAUSAL}, PRECISION_A16);
+    check_case_at((Case){2, 1, 64, 70, KV_F32, CAUSAL}, PRECISION_A16);
+}
+
+Test(attention, of_a_prompt_sees_what_windows_and_patterns_show) {
+    static const KeyPattern PATTERNS[] = {
+        {PATTERN_CAUSAL, 1, 1},  {PATTERN_CAUSAL, 16, 1}, {PATTERN_CAUSAL, 64, 1},
+        {PATTERN_CAUSAL, 65, 1}, {PATTERN_CAUSAL, 90, 1}, {PATTERN_LOCAL, 0, 8},
+        {PATTERN_STRIDED, 0, 4}, {PATTERN_GLOBAL, 0, 4},  {PATTERN_BLOCK, 0, 8},
+    };
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
+        check_case_at((Case){3, 1, 40, 133, KV_F16, PATTERNS[i]}, PRECISION_A16);
+    check_case_at((Case){1, 1, 136, 90, KV_F16, {PATTERN_CAUSAL, 33, 1}}, PRECISION_A16);
+}
+
+// Rows of all sequences, one after another, and in runs; later positions first.
+Test(attention, of_many_prompts_together_keeps_them_apart) {
+    Case c = {6, 2, 40, 150, KV_F16, {PATTERN_CAUSAL, 100, 1}};
+    int32_t sequences[150], positions[150];
+    for (int run = 1; run <= 50; run += 19) {
+        Scene s;
+        scene_open_at(&s, c, 2, PRECISION_A16);
+        for (int i = 0; i < 150; i++) {
+            sequences[i] = i / run % SEQUENCES;
+            positions[i] = 149 - i;
+        }
+        float *weights = NULL, *got = scene_attend(&s, 150, sequences, positions, &weights);
+        for (int i = 0; i < 150; i++)
+            check_row(&s, sequences[i], positions[i], got + (size_t)i * s.q_width,
+                      weights + (size_t)i * 6 * 151);
+        free(got), free(weights);
+        scene_close(&s);
+    }
+}
+
+// A key at position 40, a value at 50 of sequence 0 that is not finite: rows that see them show it,
+// rows before them, past the window and of other sequences do not.
+Test(attention, of_a_prompt_shows_what_is_not_finite_to_those_who_see_it) {
+    enum { KEYS = 120, WINDOW = 30, ROWS = 2 * KEYS };
+    for (int value = 0; value < 2; value++) {
+        Scene s;
+        scene_open_at(&s, (Case){4, 2, 40, KEYS, KV_F16, {PATTERN_CAUSAL, WINDOW, 1}}, 1,
+                      PRECISION_A16);
+        int at = value ? 50 : 40;
+        for (int h = 0; h < 2; h++)
+            (value ? s.v : s.k)[((size_t)at * 2 + (size_t)h) * 40 + 7] = value ? INFINITY : NAN;
+        scene_write(&s, 0, 0);
+        int32_t sequences[ROWS], positions[ROWS];
+        for (int i = 0; i < ROWS; i++) {
+            sequences[i] = i % 2;
+            positions[i] = i / 2;
+        }
+        float *got = scene_attend(&s, ROWS, sequences, positions, NULL);
+        for (int i = 0; i < ROWS; i++) {
+            bool sees = !sequences[i] && positions[i] >= at && positions[i] < at + WINDOW;
+            for (int j = 0; j < 160; j++) {
+                bool here = sees && (!value || j % 40 == 7);
+                CHECK_INT(!isfinite(got[i * 160 + j]), here);
+            }
+        }
+        free(got);
+        scene_close(&s);
+    }
+}
+
+// Queries beyond what a half can hold, and others below; the scores are those of before.
+Test(attention, of_a_prompt_takes_queries_of_any_size) {
+    static const float SIZES[] = {1e6f, 1e-6f, 1e-30f};
+    for (size_t k = 0; k < sizeof SIZES / sizeof *SIZES; k++) {
+        Scene s;
+        scene_open_at(&s, (Case){2, 1, 64, 70, KV_F16, CAUSAL}, 1, PRECISION_A16);
+        for (size_t i = 0; i < SEQUENCES * 70 * s.q_width; i++)
+            s.q[i] *= SIZES[k];
+        s.shape.scale /= SIZES[k];
+        int32_t sequences[70], positions[70];
+        for (int i = 0; i < 70; i++) {
+            sequences[i] = 2;
+            positions[i] = i;
+        }
+        float *weights = NULL, *got = scene_attend(&s, 70, sequences, positions, &weights);
+        for (int i = 0; i < 70; i++)
+            check_row(&s, 2, i, got + (size_t)i * s.q_width, weights + (size_t)i * 2 * 71);
+        free(got), free(weights);
+        scene_close(&s);
+    }
 }

@@ -6,7 +6,7 @@
 //   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
 //
 // Which splits a row has depends on its position alone, so its result is the same in any batch.
-#include "kernels/cuda/kv.h"
+#include "kernels/cuda/attention.h"
 
 enum { SPLIT = 64, HEADS = 8, THREADS = 128, MAX_HEAD_DIM = 1024 };
 
@@ -238,8 +238,7 @@ static bool reserve_scratch(Device *device, const KvView *view, const AttentionS
 
 // ---- the operation ----
 
-void run_attention(Device *device, const Operation *operation) {
-    const AttentionOperation *op = &operation->attention;
+static void run_splits(Device *device, const AttentionOperation *op) {
     AttentionWork w = {};
     w.op = *op;
     w.kv = kv_layer(&op->view);
@@ -258,9 +257,17 @@ void run_attention(Device *device, const Operation *operation) {
         n = op->rows.n - w.first_row < SCRATCH_ROWS ? op->rows.n - w.first_row : SCRATCH_ROWS;
         LAUNCH(device, attention_kernel, dim3((unsigned)w.splits, tiles, (unsigned)n), THREADS, w);
     }
+}
+
+void run_attention(Device *device, const Operation *operation) {
+    const AttentionOperation *op = &operation->attention;
+    if (fits_tiles(device, op))
+        run_tiles(device, op);
+    else
+        run_splits(device, op);
     if (op->weights_out)
         LAUNCH(device, weights_kernel, dim3((unsigned)op->rows.n, (unsigned)op->shape.n_heads),
-               THREADS, *op, w.kv, w.group);
+               THREADS, *op, kv_layer(&op->view), op->shape.n_heads / op->shape.n_kv_heads);
 }
 
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,

@@ -41,6 +41,13 @@ struct QuantisedRows {
     int2 *sums;         // (n, groups of 32): of the first 16 z of a group, and of the others
 };
 
+// From so many rows on a pass is a prompt and not a batch of decoding sequences: matrix products go
+// to cuBLASLt, attention to the tensor cores. More than the 32 rows of a recorded decode step,
+// which give the same bits in any batch. For products the least worth it, by reckoning: unpacking
+// writes up to 4 bytes per weight, about as long as our own kernel takes for some twenty rows. Not
+// yet measured on a GPU.
+enum { PROMPT_ROWS = 64 };
+
 struct Device {
     Precision precision;
     Error error; // the first failure; operations do nothing after it

@@ -11,7 +11,7 @@
 //   f32        all of them       w x in float32, never TF32   0
 //
 // and float32 sums. Whole numbers (precision.h) are off by half a step, 2^-8 and 2^-16 of a group's
-// largest |x|: always more. So this path is no worse than the one for few rows, which multiplies
+// largest |x|: always more. So this path is no worse than the one for fewer rows, which multiplies
 // with dp4a on the ordinary cores, and tensor cores for int8 cannot have a scale per 32.
 // a16 does promise float weights float32; there two parts of x fall short of it by 2^-18, a tenth
 // of what a16 costs elsewhere, and halve the work of three.
@@ -20,13 +20,9 @@
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/project.h"
 
-// Rows of x from which on cuBLASLt multiplies. More than the 32 that a recorded decode step can
-// have: those give the same bits in any batch. Unpacking writes up to 4 bytes per weight, about as
-// long as project_many takes for some twenty rows; that is reckoned, not yet measured on a GPU.
-enum { BLAS_ROWS = 64 };
-
 // Unpacked weights at a time: what is written should still be in the second cache (50 MB on an
-// H100) when it is read; a piece of 4,096 by 2,048 still fills all processors. Unmeasured too.
+// H100) when it is read; a piece of 4,096 by 2,048 still fills all processors. Not yet measured
+// on a GPU.
 constexpr size_t UNPACKED_BYTES = 32 << 20;
 enum { PIECE_ROWS = 64, THREADS = 256 }; // pieces are whole multiples of so many rows
 
@@ -264,11 +260,11 @@ void blas_split(Device *device, const float *x, int n, size_t cols) {
 }
 
 bool fits_blas(Device *device, int n) {
-    return n >= BLAS_ROWS && device->blas_scratch && blas_ready(device);
+    return n >= PROMPT_ROWS && device->blas_scratch && blas_ready(device);
 }
 
 void project_blas_reserve(Device *device) {
-    if (device->max_rows < BLAS_ROWS) return;
+    if (device->max_rows < PROMPT_ROWS) return;
     blas_reserve(device);
     BlasScratch *s = (BlasScratch *)host_alloc(device, sizeof *s);
     if (!s) return;

@@ -1,0 +1,375 @@
+// Attention of a prompt's rows on the tensor cores, in one pass over the keys (Dao 2023, arXiv
+// 2307.08691): a block takes QUERIES query vectors of one key-value head and walks tiles of KEYS
+// keys; each of its warps keeps 16 queries' scores and sums in registers.
+//
+//   queries of a key-value head, in order:   row 0 head 0, row 0 head 1, .., row 1 head 0, ..
+//   per tile:  s = q k^T;   M = max(m, max s);   p = e^(s - M);   l = l e^(m - M) + sum p
+//              a = a e^(m - M) + p v;   m = M                     at the end:  out = a / l
+//
+// so the query heads of a group share what is loaded, whatever their number. The cache holds
+// halves, which the tensor cores multiply exactly; q (brought to 1 .. 2 by a power of two) and p
+// are cut into two halves each, within 2^-22 of the largest: two products, and the accuracy of
+// float32. With an f32 cache or precision f32 attention.cu does the work. Not yet measured on a
+// GPU.
+#include "kernels/cuda/attention.h"
+
+enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
+enum { PAD = 8 }; // elements between rows in shared memory: no two lanes of a load share a bank
+
+// Shared memory is 48 kB: long heads have short tiles.
+template <int DIM> constexpr int KEYS = DIM > 128 ? 32 : 64;
+
+template <int DIM> struct TileMemory {
+    alignas(16) uint16_t keys[KEYS<DIM>][DIM + PAD];
+    alignas(16) unsigned values[KEYS<DIM> / 2][DIM + PAD]; // keys 2 i and 2 i + 1 to a word
+    int positions[QUERIES], sequences[QUERIES];            // -1: no such query
+    int odd_tile; // the last one, as the block counts them, with a value that is not finite
+};
+
+struct TileWork {
+    AttentionOperation op;
+    KvLayer kv;
+    int group, n_queries; // query heads per key-value head; rows times group
+};
+
+// Neighbouring queries of one sequence, and the keys that they see some of.
+struct Run {
+    int first, end; // queries of the tile
+    int sequence, first_key, last_key;
+};
+
+// What a lane keeps of its two queries, i and i + 8 of its warp's 16 (multiply_halves).
+template <int DIM> struct QueryState {
+    const float *q[2]; // NULL past the end
+    float up[2], scale[2];
+    float largest[2], sums[2]; // of this lane's keys, until the end
+    float out[DIM / 8][4];
+};
+
+// ---- queries ----
+
+static __device__ __forceinline__ float quad_sum(float v) {
+    v += __shfl_xor_sync(ALL_LANES, v, 1);
+    return v + __shfl_xor_sync(ALL_LANES, v, 2);
+}
+static __device__ __forceinline__ float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, 1));
+    return fmaxf(v, __shfl_xor_sync(ALL_LANES, v, 2));
+}
+
+// The power of two that brings `largest` to 1 .. 2; 1 where there is none.
+static __device__ __forceinline__ float power_for(float largest) {
+    uint32_t bits, exponent;
+    memcpy(&bits, &largest, sizeof bits);
+    exponent = bits >> 23;
+    if (exponent < 1 || exponent > 253) return 1.0f;
+    bits = (254 - exponent) << 23;
+    memcpy(&largest, &bits, sizeof bits);
+    return largest;
+}
+
+static __device__ __forceinline__ int queries_before(int tile) {
+    return tile * QUERIES;
+}
+
+template <int DIM>
+static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const TileWork &w,
+                                                    int tile) {
+    int lane = threadIdx.x % WARP, dim = w.op.shape.head_dim;
+    for (int r = 0; r < 2; r++) {
+        int query = queries_before(tile) + threadIdx.x / WARP * WARP_QUERIES + lane / 4 + 8 * r;
+        size_t head =
+            (size_t)(query / w.group) * w.op.shape.n_heads + blockIdx.y * w.group + query % w.group;
+        s.q[r] = query < w.n_queries ? w.op.q + head * dim : NULL;
+        float largest = 0.0f;
+        for (int c = lane % 4; s.q[r] && c < dim; c += 4)
+            largest = fmaxf(largest, fabsf(s.q[r][c]));
+        s.up[r] = power_for(quad_max(largest));
+        s.scale[r] = w.op.shape.scale / s.up[r];
+        s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
+    }
+#pragma unroll
+    for (int n = 0; n < DIM / 8; n++)
+        for (int e = 0; e < 4; e++)
+            s.out[n][e] = 0.0f;
+}
+
+// a, b in two words of two halves: the nearest ones, and what they leave.
+static __device__ __forceinline__ void split_pair(unsigned &high, unsigned &low, float a, float b) {
+    uint16_t a_high = half_bits(a), b_high = half_bits(b);
+    uint16_t a_low = half_bits(a - half_value(a_high)), b_low = half_bits(b - half_value(b_high));
+    high = a_high | (unsigned)b_high << 16;
+    low = a_low | (unsigned)b_low << 16;
+}
+
+// Channels 16 k .. 16 k + 15 of the warp's queries.
+template <int DIM>
+static __device__ __forceinline__ void load_queries(unsigned (&high)[4], unsigned (&low)[4],
+                                                    const QueryState<DIM> &s, int k, int dim) {
+    for (int i = 0; i < 4; i++) {
+        int r = i % 2, c = 16 * k + threadIdx.x % 4 * 2 + i / 2 * 8;
+        float a = s.q[r] && c < dim ? s.q[r][c] * s.up[r] : 0.0f;
+        float b = s.q[r] && c < dim ? s.q[r][c + 1] * s.up[r] : 0.0f; // dim is even
+        split_pair(high[i], low[i], a, b);
+    }
+}
+
+// ---- runs and tiles ----
+
+static __device__ __forceinline__ int first_seen(const KeyPattern &pattern, int position) {
+    int reach = position + 1; // keys before the query that it may see, itself among them
+    if (pattern.kind == PATTERN_CAUSAL && pattern.window) reach = pattern.window;
+    if (pattern.kind == PATTERN_LOCAL) reach = pattern.a / 2 + 1;
+    return position + 1 > reach ? position + 1 - reach : 0;
+}
+
+template <int DIM>
+static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int tile) {
+    for (int i = threadIdx.x; i < QUERIES; i += THREADS) {
+        int query = queries_before(tile) + i, row = query / w.group;
+        m.positions[i] = query < w.n_queries ? w.op.rows.positions[row] : -1;
+        m.sequences[i] = query < w.n_queries ? w.op.rows.sequences[row] : -1;
+    }
+    if (!threadIdx.x) m.odd_tile = -1;
+    __syncthreads();
+}
+
+// Every thread walks the same list.
+template <int DIM>
+static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int first) {
+    Run run = {first, first, m.sequences[first], 0, -1};
+    int lowest = m.positions[first];
+    for (; run.end < QUERIES && m.sequences[run.end] == run.sequence; run.end++) {
+        int position = m.positions[run.end];
+        lowest = position < lowest ? position : lowest;
+        run.last_key = position > run.last_key ? position : run.last_key;
+    }
+    run.first_key = first_seen(w.op.shape.pattern, lowest);
+    return run;
+}
+
+static __device__ __forceinline__ bool has_odd_half(int4 v) {
+    bool odd = false;
+    for (int word : {v.x, v.y, v.z, v.w})
+        odd |= (word & 0x7c00) == 0x7c00 || (word & 0x7c000000) == 0x7c000000;
+    return odd;
+}
+
+// Halves that are not finite become 0: a weight of 0 times one of them would not be 0.
+static __device__ __forceinline__ int without_odd(int word) {
+    if ((word & 0x7c00) == 0x7c00) word &= (int)0xffff0000;
+    if ((word & 0x7c000000) == 0x7c000000) word &= 0xffff;
+    return word;
+}
+
+// Eight channels of two keys: word c holds channel c of both.
+static __device__ __forceinline__ void store_pairs(unsigned *to, int4 a, int4 b) {
+    const int first[4] = {a.x, a.y, a.z, a.w}, second[4] = {b.x, b.y, b.z, b.w};
+    for (int i = 0; i < 4; i++) {
+        unsigned x = (unsigned)without_odd(first[i]), y = (unsigned)without_odd(second[i]);
+        to[2 * i] = (x & 0xffff) | y << 16;
+        to[2 * i + 1] = x >> 16 | (y & 0xffff0000u);
+    }
+}
+
+// Keys `from` on, zeros past the run's last; tile number `count` of the block.
+template <int DIM>
+static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Run &run, int from,
+                                 int count) {
+    constexpr int EIGHTS = DIM / 8;
+    __syncthreads(); // nobody reads the last tile any more
+    for (int i = threadIdx.x; i < KEYS<DIM> / 2 * EIGHTS; i += THREADS) {
+        int pair = i / EIGHTS, c = i % EIGHTS * 8;
+        int4 values[2] = {};
+        for (int r = 0; r < 2; r++) {
+            int4 key = {};
+            int p = from + 2 * pair + r;
+            if (p <= run.last_key && c < w.kv.head_dim) {
+                size_t at = kv_index(w.kv, run.sequence, blockIdx.y, p) + c;
+                key = *(const int4 *)((const uint16_t *)w.kv.keys + at);
+                values[r] = *(const int4 *)((const uint16_t *)w.kv.values + at);
+            }
+            *(int4 *)&m.keys[2 * pair + r][c] = key;
+        }
+        store_pairs(&m.values[pair][c], values[0], values[1]);
+        if (has_odd_half(values[0]) || has_odd_half(values[1])) m.odd_tile = count;
+    }
+    __syncthreads();
+}
+
+// ---- one tile ----
+
+template <int DIM>
+static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8][4],
+                                                  const TileMemory<DIM> &m,
+                                                  const QueryState<DIM> &s, int dim) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int n = 0; n < KEYS<DIM> / 8; n++)
+        for (int e = 0; e < 4; e++)
+            scores[n][e] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < DIM / 16; k++) {
+        unsigned high[4], low[4];
+        load_queries<DIM>(high, low, s, k, dim);
+#pragma unroll
+        for (int n = 0; n < KEYS<DIM> / 8; n++) {
+            const uint16_t *key = &m.keys[8 * n + lane / 4][16 * k + lane % 4 * 2];
+            unsigned b0 = *(const unsigned *)key, b1 = *(const unsigned *)(key + 8);
+            multiply_halves(scores[n], low, b0, b1);
+            multiply_halves(scores[n], high, b0, b1);
+        }
+    }
+}
+
+// Whether a query sees the whole tile, as most do: saves asking for each key.
+template <int DIM>
+static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int position,
+                                                 int from) {
+    return pattern.kind == PATTERN_CAUSAL && from + KEYS<DIM> - 1 <= position &&
+           (!pattern.window || position - from < pattern.window);
+}
+
+// Scores -> e^(score - largest); what was summed before is brought to the new largest. A NaN is no
+// largest, and makes the sum NaN.
+template <int DIM>
+static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 8][4],
+                                                    QueryState<DIM> &s, const KeyPattern &pattern,
+                                                    const int (&positions)[2], int from) {
+    float largest[2] = {s.largest[0], s.largest[1]}, base[2], factor[2];
+    const bool whole[2] = {sees_tile<DIM>(pattern, positions[0], from),
+                           sees_tile<DIM>(pattern, positions[1], from)};
+#pragma unroll
+    for (int n = 0; n < KEYS<DIM> / 8; n++)
+        for (int e = 0; e < 4; e++) {
+            int r = e / 2, key = from + 8 * n + threadIdx.x % 4 * 2 + e % 2;
+            bool seen = whole[r] || key_visible(&pattern, positions[r], key);
+            scores[n][e] = seen ? scores[n][e] * s.scale[r] : -INFINITY;
+            largest[r] = fmaxf(largest[r], scores[n][e]);
+        }
+    for (int r = 0; r < 2; r++) {
+        largest[r] = quad_max(largest[r]);
+        base[r] = largest[r] == -INFINITY ? 0.0f : largest[r];
+        factor[r] = expf(s.largest[r] - base[r]);
+        s.largest[r] = largest[r];
+        s.sums[r] *= factor[r];
+    }
+#pragma unroll
+    for (int n = 0; n < KEYS<DIM> / 8; n++)
+        for (int e = 0; e < 4; e++) {
+            scores[n][e] = expf(scores[n][e] - base[e / 2]);
+            s.sums[e / 2] += scores[n][e];
+        }
+#pragma unroll
+    for (int n = 0; n < DIM / 8; n++)
+        for (int e = 0; e < 4; e++)
+            s.out[n][e] *= factor[e / 2];
+}
+
+template <int DIM>
+static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const TileMemory<DIM> &m,
+                                                  const float (&weights)[KEYS<DIM> / 8][4]) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int k = 0; k < KEYS<DIM> / 16; k++) {
+        unsigned high[4], low[4];
+        for (int i = 0; i < 4; i++) {
+            const float *pair = &weights[2 * k + i / 2][i % 2 * 2];
+            split_pair(high[i], low[i], pair[0], pair[1]);
+        }
+#pragma unroll
+        for (int n = 0; n < DIM / 8; n++) {
+            unsigned b0 = m.values[8 * k + lane % 4][8 * n + lane / 4];
+            unsigned b1 = m.values[8 * k + 4 + lane % 4][8 * n + lane / 4];
+            multiply_halves(s.out[n], low, b0, b1);
+            multiply_halves(s.out[n], high, b0, b1);
+        }
+    }
+}
+
+// Values that are not finite reach those queries that see them, and no others.
+template <int DIM>
+static __device__ __forceinline__ void add_odd_values(QueryState<DIM> &s, const TileWork &w,
+                                                      const Run &run, const int (&positions)[2],
+                                                      int from) {
+    for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
+        const uint16_t *value =
+            (const uint16_t *)w.kv.values + kv_index(w.kv, run.sequence, blockIdx.y, p);
+#pragma unroll
+        for (int n = 0; n < DIM / 8; n++)
+            for (int e = 0; e < 4; e++) {
+                int c = 8 * n + threadIdx.x % 4 * 2 + e % 2;
+                if (c >= w.kv.head_dim || (value[c] & 0x7c00) != 0x7c00) continue;
+                if (key_visible(&w.op.shape.pattern, positions[e / 2], p))
+                    s.out[n][e] += half_value(value[c]);
+            }
+    }
+}
+
+// ---- the kernel ----
+
+template <int DIM>
+static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, const TileWork &w) {
+    int dim = w.op.shape.head_dim;
+    for (int r = 0; r < 2; r++) {
+        float sum = quad_sum(s.sums[r]);
+        if (!s.q[r]) continue;
+        float *out = w.op.out + (s.q[r] - w.op.q);
+#pragma unroll
+        for (int n = 0; n < DIM / 8; n++)
+            for (int e = 0; e < 2; e++) {
+                int c = 8 * n + threadIdx.x % 4 * 2 + e;
+                if (c < dim) out[c] = s.out[n][2 * r + e] / sum;
+            }
+    }
+}
+
+// Grid: tiles of queries, those with the most keys first; key-value heads.
+template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kernel(TileWork w) {
+    TileMemory<DIM> &m = block_memory<TileMemory<DIM>>();
+    int tile = (int)gridDim.x - 1 - (int)blockIdx.x, count = 0;
+    int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
+    wait_for_earlier_kernels();
+    QueryState<DIM> s;
+    open_queries<DIM>(s, w, tile);
+    note_positions<DIM>(m, w, tile);
+    for (int first = 0; first < QUERIES && m.sequences[first] >= 0;) {
+        Run run = next_run<DIM>(m, w, first);
+        int positions[2], query = mine + threadIdx.x % WARP / 4;
+        for (int r = 0; r < 2; r++, query += 8)
+            positions[r] = query >= run.first && query < run.end ? m.positions[query] : -1;
+        bool idle = run.end <= mine || run.first >= mine + WARP_QUERIES;
+        for (int from = run.first_key; from <= run.last_key; from += KEYS<DIM>, count++) {
+            load_tile<DIM>(m, w, run, from, count);
+            if (idle) continue;
+            float scores[KEYS<DIM> / 8][4];
+            score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
+            weigh_scores<DIM>(scores, s, w.op.shape.pattern, positions, from);
+            add_values<DIM>(s, m, scores);
+            if (m.odd_tile == count) add_odd_values<DIM>(s, w, run, positions, from);
+        }
+        first = run.end;
+    }
+    store_queries<DIM>(s, w);
+}
+
+bool fits_tiles(const Device *device, const AttentionOperation *op) {
+    KvType type = op->view.kv->shape.type;
+    return op->rows.n >= PROMPT_ROWS && device->precision != PRECISION_F32 && type == KV_F16 &&
+           op->shape.head_dim % 8 == 0 && op->shape.head_dim <= 256;
+}
+
+void run_tiles(Device *device, const AttentionOperation *op) {
+    TileWork w = {};
+    w.op = *op;
+    w.kv = kv_layer(&op->view);
+    w.group = op->shape.n_heads / op->shape.n_kv_heads;
+    w.n_queries = op->rows.n * w.group;
+    dim3 grid(blocks_for((size_t)w.n_queries, QUERIES), (unsigned)op->shape.n_kv_heads);
+    if (op->shape.head_dim <= 64)
+        LAUNCH(device, tiles_kernel<64>, grid, THREADS, w);
+    else if (op->shape.head_dim <= 128)
+        LAUNCH(device, tiles_kernel<128>, grid, THREADS, w);
+    else
+        LAUNCH(device, tiles_kernel<256>, grid, THREADS, w);
+}
