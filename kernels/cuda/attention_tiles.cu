@@ -311,6 +311,7 @@ static __device__ __forceinline__ void add_odd_values(QueryState<DIM> &s, const 
 template <int DIM>
 static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, const TileWork &w) {
     int dim = w.op.shape.head_dim;
+#pragma unroll
     for (int r = 0; r < 2; r++) {
         float sum = quad_sum(s.sums[r]);
         if (!s.q[r]) continue;
