@@ -149,6 +149,20 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count);
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host);
 
+// ---- counted beforehand ----
+
+// What is about to be asked for, told before any of it is allocated: device_plan_matrix for every
+// matrix, then device_plan. A device with memory of its own fails here where that is too little,
+// with what is needed and what is free, instead of after a long upload. Others take no notice.
+typedef struct MemoryPlan {
+    size_t bytes;  // of device_alloc, all together
+    KvShape cache; // of kv_open
+    int n_heads;   // query heads that will meet it
+    int max_rows;  // of device_reserve
+} MemoryPlan;
+void device_plan_matrix(Device *device, const Matrix *matrix);
+void device_plan(Device *device, const MemoryPlan *plan);
+
 // ---- a forward pass ----
 
 typedef struct PassShape {

@@ -173,6 +173,18 @@ static bool open_failed(const Model *m, Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the model's working space");
 }
 
+// All that the device will be asked for, told before the first of it.
+static bool plan_memory(Model *m, const WeightBytes *weights, Error *error) {
+    const ModelOptions *o = &m->options;
+    ModelCost cost = model_cost(&m->config, o);
+    device_plan(m->device, &(MemoryPlan){.bytes = weights->vectors + cost.scratch + cost.rope +
+                                                  logits_bytes(&m->config, o),
+                                         .cache = cache_shape(&m->config, o),
+                                         .n_heads = m->config.n_heads,
+                                         .max_rows = o->max_rows});
+    return !device_error(m->device)->code || open_failed(m, error);
+}
+
 static bool model_fill(Model *m, const Weights *weights, Error *error) {
     const ModelOptions *o = &m->options;
     if (m->config.position == POSITION_LEARNED && o->context > m->config.max_seq_len)
@@ -181,11 +193,13 @@ static bool model_fill(Model *m, const Weights *weights, Error *error) {
     m->device = device_open(o->threads, o->precision);
     if (!m->device) return error_set(error, ERROR_MEMORY, "no memory for the device");
     if (device_error(m->device)->code) return open_failed(m, error);
+    WeightBytes bytes;
+    if (!model_weigh(m, weights, &bytes, error) || !plan_memory(m, &bytes, error)) return false;
     // The cache comes first: what does not fit should be said before a long upload.
     KvShape shape = cache_shape(&m->config, o);
     if (!kv_cache_init(&m->cache, m->device, &shape, error)) return false;
     if (!open_scratch(m) || !open_host_side(m) || !open_ropes(m)) return open_failed(m, error);
-    if (!model_upload(m, weights, error)) return false;
+    if (!model_upload(m, weights, &bytes, error)) return false;
     device_reserve(m->device, o->max_rows);
     return !device_error(m->device)->code || open_failed(m, error);
 }

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// Goes over the weights twice: first it weighs them, then it loads them.
 typedef struct Loader {
     Model *m;
     const Weights *weights;
     Error *error;
-    double done, total; // stored bytes, for the progress callback
-    char prefix[32];    // "layers.3." in messages
+    WeightBytes *weighed; // NULL: loading
+    double done, total;   // stored bytes, for the progress callback
+    char prefix[32];      // "layers.3." in messages
 } Loader;
 
 static bool absent(Loader *loader, const char *name) {
@@ -27,7 +29,6 @@ static bool device_ok(const Loader *loader, const char *name) {
 }
 
 static double matrix_bytes(const Matrix *matrix) {
-    if (!matrix->data) return 0.0;
     return (double)dtype_row_bytes(matrix->dtype, matrix->cols) * (double)matrix->rows;
 }
 
@@ -39,6 +40,11 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     if (matrix->rows != (size_t)rows || matrix->cols != (size_t)cols)
         return error_set(loader->error, ERROR_FILE, "%s%s: wanted (%d, %d), got (%zu, %zu)",
                          loader->prefix, name, rows, cols, matrix->rows, matrix->cols);
+    if (loader->weighed) {
+        loader->weighed->matrices += matrix_bytes(matrix);
+        device_plan_matrix(m->device, matrix);
+        return true;
+    }
     *out = device_matrix(m->device, matrix);
     if (!*out) return device_ok(loader, name);
     if (loader->weights->release && !device_matrix_borrows(*out))
@@ -52,9 +58,14 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
 // A vector of `count` floats, which stays NULL where the model has none.
 static bool load_vector(Loader *loader, float **out, const char *name, const float *from,
                         int count) {
+    size_t bytes = (size_t)count * sizeof **out;
     if (!from) return true;
-    *out = device_alloc(loader->m->device, (size_t)count * sizeof **out);
-    if (*out) device_upload(loader->m->device, *out, from, (size_t)count * sizeof **out);
+    if (loader->weighed) {
+        loader->weighed->vectors += bytes;
+        return true;
+    }
+    *out = device_alloc(loader->m->device, bytes);
+    if (*out) device_upload(loader->m->device, *out, from, bytes);
     return device_ok(loader, name);
 }
 
@@ -124,28 +135,24 @@ static bool load_ends(Loader *loader, const Weights *w) {
     return true;
 }
 
-static double weights_bytes(const Config *c, const Weights *w) {
-    double total = matrix_bytes(&w->token_embedding) + matrix_bytes(&w->position_embedding);
-    if (!same_matrix(&w->head, &w->token_embedding)) total += matrix_bytes(&w->head);
-    for (int l = 0; l < c->n_layers; l++) {
-        const LayerWeights *layer = &w->layers[l];
-        const Matrix *all[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
-                               &layer->w_gate, &layer->w_up, &layer->w_down};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            total += matrix_bytes(all[i]);
-    }
-    return total;
-}
-
-bool model_upload(Model *m, const Weights *weights, Error *error) {
-    Loader loader = {.m = m, .weights = weights, .error = error};
-    loader.total = weights_bytes(&m->config, weights);
-    m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
-    if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");
-    if (!load_ends(&loader, weights)) return false;
+static bool load_all(Loader *loader) {
+    Model *m = loader->m;
+    if (!load_ends(loader, loader->weights)) return false;
     for (int l = 0; l < m->config.n_layers; l++) {
-        snprintf(loader.prefix, sizeof loader.prefix, "layers.%d.", l);
-        if (!load_layer(&loader, &m->layers[l], &weights->layers[l])) return false;
+        snprintf(loader->prefix, sizeof loader->prefix, "layers.%d.", l);
+        if (!load_layer(loader, &m->layers[l], &loader->weights->layers[l])) return false;
     }
     return true;
+}
+
+bool model_weigh(Model *m, const Weights *weights, WeightBytes *bytes, Error *error) {
+    *bytes = (WeightBytes){0};
+    m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
+    if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");
+    return load_all(&(Loader){.m = m, .weights = weights, .error = error, .weighed = bytes});
+}
+
+bool model_upload(Model *m, const Weights *weights, const WeightBytes *bytes, Error *error) {
+    return load_all(
+        &(Loader){.m = m, .weights = weights, .error = error, .total = bytes->matrices});
 }

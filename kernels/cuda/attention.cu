@@ -214,20 +214,26 @@ static __global__ void weights_kernel(AttentionOperation op, KvLayer kv, int gro
 
 // ---- scratch ----
 
-// Floats that a row needs for its partial sums.
-static size_t row_floats(const AttentionShape *shape, size_t splits) {
-    return (size_t)shape->n_heads * splits * ((size_t)shape->head_dim + 2);
+enum { SCRATCH_ROWS = 64, MAX_TILES = 1024 }; // rows of long caches per launch; counters per row
+
+static constexpr size_t COUNTER_BYTES = SCRATCH_ROWS * MAX_TILES * sizeof(unsigned);
+
+// Floats of partial sums that attention over such a cache may need at once.
+static size_t partial_floats(const KvShape *cache, int n_heads) {
+    size_t splits = blocks_for((size_t)cache->max_seq_len, SPLIT);
+    if (splits == 1) return 0;
+    return SCRATCH_ROWS * (size_t)n_heads * splits * ((size_t)cache->head_dim + 2);
 }
 
-enum { SCRATCH_ROWS = 64, MAX_TILES = 1024 }; // rows of long caches per launch; counters per row
+size_t attention_bytes(const MemoryPlan *plan) {
+    return COUNTER_BYTES + partial_floats(&plan->cache, plan->n_heads) * sizeof(float);
+}
 
 // Made when attention is first asked for, before anything is captured.
 static bool reserve_scratch(Device *device, const KvView *view, const AttentionShape *shape) {
-    size_t splits = blocks_for((size_t)view->kv->shape.max_seq_len, SPLIT);
-    size_t wanted = splits > 1 ? SCRATCH_ROWS * row_floats(shape, splits) : 0;
+    size_t wanted = partial_floats(&view->kv->shape, shape->n_heads);
     if (!device->attention_counters)
-        device->attention_counters =
-            (unsigned *)device_alloc(device, SCRATCH_ROWS * MAX_TILES * sizeof(unsigned));
+        device->attention_counters = (unsigned *)device_alloc(device, COUNTER_BYTES);
     if (wanted > device->attention_scratch_floats) {
         device_free(device, device->attention_scratch);
         device->attention_scratch = (float *)device_alloc(device, wanted * sizeof(float));

@@ -79,6 +79,10 @@ static BlasState blas_open(Device *device) {
     return BLAS_OPEN; // or the device has failed, and nobody asks again
 }
 
+size_t blas_bytes(void) {
+    return WORKSPACE_BYTES;
+}
+
 void blas_reserve(Device *device) {
     if (device->blas) return;
     device->blas = (Blas *)host_alloc(device, sizeof(Blas));

@@ -32,6 +32,7 @@ typedef struct BlasProduct {
 
 // Makes room for the workspace; nothing allocates device memory afterwards.
 void blas_reserve(Device *device);
+size_t blas_bytes(void); // of it
 void blas_close(Device *device);
 
 // Whether products can be had; opens cuBLASLt the first time. false after a failure too.

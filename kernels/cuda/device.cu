@@ -184,8 +184,34 @@ void host_free(Device *device, void *memory) {
     if (memory) forget(device, memory);
 }
 
-static double gib(size_t bytes) {
-    return (double)bytes / (double)(1 << 30);
+// Both in the larger unit that leaves something of the first.
+struct Bytes {
+    double needed, free;
+    const char *unit;
+};
+
+static Bytes bytes_in_words(size_t needed, size_t free) {
+    bool large = needed >= (size_t)1 << 30;
+    double unit = large ? 0x1p30 : 0x1p20;
+    return Bytes{(double)needed / unit, (double)free / unit, large ? "GiB" : "MiB"};
+}
+
+static size_t sum_or_most(size_t a, size_t b) {
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+// What the model asks for and what its operations need besides.
+void device_plan(Device *device, const MemoryPlan *plan) {
+    size_t free_bytes = 0, total = 0, cache = kv_bytes(&plan->cache);
+    if (!device_ok(device) || !CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return;
+    size_t others = device->planned + plan->bytes + project_bytes(device, plan->max_rows) +
+                    project_blas_bytes(device, plan->max_rows) + sample_bytes(device) +
+                    attention_bytes(plan);
+    size_t needed = sum_or_most(cache, others);
+    if (needed <= free_bytes) return;
+    Bytes b = bytes_in_words(needed, free_bytes);
+    device_fail(device, ERROR_DEVICE, "GPU: needs %.1f %s, %.1f free%s", b.needed, b.unit, b.free,
+                others <= free_bytes ? "; a smaller context (-c) takes less" : "");
 }
 
 // Counted before it is asked for, so that the message can say both.
@@ -194,8 +220,9 @@ void *device_alloc(Device *device, size_t bytes) {
     size_t free_bytes = 0, total = 0;
     if (!CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return NULL;
     if (bytes > free_bytes) {
-        device_fail(device, ERROR_DEVICE, "GPU: needs %.1f GiB more, %.1f of %.1f GiB are free",
-                    gib(bytes), gib(free_bytes), gib(total));
+        Bytes b = bytes_in_words(bytes, free_bytes);
+        device_fail(device, ERROR_DEVICE, "GPU: needs %.1f %s more, %.1f free", b.needed, b.unit,
+                    b.free);
         return NULL;
     }
     void *memory = NULL;

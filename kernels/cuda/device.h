@@ -55,6 +55,7 @@ struct Device {
     Allocation *allocations;
     cudaStream_t stream;
     Staging staging;
+    size_t planned;                   // bytes of the matrices told to device_plan_matrix
     size_t max_cols, max_matrix_rows; // of all matrices so far
     size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;
@@ -120,6 +121,10 @@ static inline unsigned blocks_for(size_t count, size_t each) {
     return (unsigned)((count + each - 1) / each);
 }
 
-// Scratch for device_reserve to make, each beside the operation that needs it.
+// Scratch for device_reserve to make, each beside the operation that needs it, and its bytes.
 void project_reserve(Device *device);
 void sample_reserve(Device *device);
+size_t project_bytes(const Device *device, int max_rows);
+size_t project_blas_bytes(const Device *device, int max_rows);
+size_t sample_bytes(const Device *device);
+size_t attention_bytes(const MemoryPlan *plan); // made when attention is first asked for

@@ -172,39 +172,59 @@ static DType packed_dtype(const Matrix *m) {
     return odd_groups ? DTYPE_F32 : m->dtype;
 }
 
-DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
-    DeviceMatrix *m = (DeviceMatrix *)host_alloc(device, sizeof *m);
-    if (!m) return NULL;
-    Planes *planes = &m->planes;
+// Fills in the planes but their addresses; returns the bytes of each.
+static PlaneSizes lay_out(Planes *planes, const Matrix *matrix) {
     planes->dtype = packed_dtype(matrix);
     planes->rows = matrix->rows;
     planes->cols = matrix->cols;
     Layout layout = layout_of(planes->dtype);
-    PlaneSizes sizes = plane_sizes(layout, matrix->cols);
+    PlaneSizes row = plane_sizes(layout, matrix->cols);
     if (!layout.low_bits) {
         size_t size = planes->dtype == DTYPE_F32 ? 4 : 2;
         planes->stride = (matrix->cols * size + 15) / 16 * 16 / size;
-        sizes.low = planes->stride * size;
+        row.low = planes->stride * size;
     }
-    planes->row_bytes = sizes.low;
-    size_t low = padded(sizes.low * matrix->rows), high = padded(sizes.high * matrix->rows);
-    size_t scales = padded(sizes.scales * matrix->rows);
-    m->bytes = low + high + scales + padded(sizes.supers * matrix->rows);
+    planes->row_bytes = row.low;
+    return PlaneSizes{padded(row.low * matrix->rows), padded(row.high * matrix->rows),
+                      padded(row.scales * matrix->rows), padded(row.supers * matrix->rows)};
+}
+
+static size_t all_planes(const PlaneSizes &sizes) {
+    return sizes.low + sizes.high + sizes.scales + sizes.supers;
+}
+
+// The largest matrix decides how much scratch its operations need.
+static void note_shape(Device *device, const Planes *planes) {
+    if (planes->cols > device->max_cols) device->max_cols = planes->cols;
+    if (planes->rows > device->max_matrix_rows) device->max_matrix_rows = planes->rows;
+    size_t elements = planes->rows * whole_eights(planes->cols);
+    if (!is_blas_operand(device, planes->dtype) && elements > device->max_unpacked)
+        device->max_unpacked = elements;
+}
+
+void device_plan_matrix(Device *device, const Matrix *matrix) {
+    Planes planes = {};
+    device->planned += all_planes(lay_out(&planes, matrix));
+    note_shape(device, &planes);
+}
+
+DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
+    DeviceMatrix *m = (DeviceMatrix *)host_alloc(device, sizeof *m);
+    if (!m) return NULL;
+    Planes *planes = &m->planes;
+    PlaneSizes sizes = lay_out(planes, matrix);
+    m->bytes = all_planes(sizes);
     m->memory = (uint8_t *)device_alloc(device, m->bytes);
     if (device_ok(device)) {
         planes->low = m->memory;
-        planes->high = m->memory + low;
-        planes->scales = m->memory + low + high;
-        planes->supers = m->memory + low + high + scales;
-        if (layout.low_bits)
+        planes->high = planes->low + sizes.low;
+        planes->scales = planes->high + sizes.high;
+        planes->supers = planes->scales + sizes.scales;
+        if (layout_of(planes->dtype).low_bits)
             send_quantised(device, m, matrix);
         else
             send_floats(device, m, matrix);
-        if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
-        if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
-        size_t elements = matrix->rows * whole_eights(matrix->cols);
-        if (!is_blas_operand(device, planes->dtype) && elements > device->max_unpacked)
-            device->max_unpacked = elements;
+        note_shape(device, planes);
     }
     if (device_ok(device)) return m;
     device_matrix_free(device, m);

@@ -263,18 +263,36 @@ bool fits_blas(Device *device, int n) {
     return n >= PROMPT_ROWS && device->blas_scratch && blas_ready(device);
 }
 
+// Bytes of the unpacked weights of a piece.
+static size_t piece_bytes(const Device *device) {
+    size_t wanted = device->max_unpacked * sizeof(float);
+    size_t most = PIECE_ROWS * whole_eights(device->max_cols) * sizeof(float);
+    if (most < UNPACKED_BYTES) most = UNPACKED_BYTES;
+    return wanted < most ? wanted : most;
+}
+
+static int parts_of_x(const Device *device) {
+    return device->precision == PRECISION_F32 ? 0 : device->precision == PRECISION_A8 ? 1 : 2;
+}
+
+static size_t part_bytes(const Device *device, int max_rows) {
+    return (size_t)max_rows * whole_eights(device->max_cols) * sizeof(uint16_t);
+}
+
+size_t project_blas_bytes(const Device *device, int max_rows) {
+    if (max_rows < BLAS_ROWS) return 0;
+    return blas_bytes() + piece_bytes(device) +
+           (size_t)parts_of_x(device) * part_bytes(device, max_rows);
+}
+
 void project_blas_reserve(Device *device) {
     if (device->max_rows < PROMPT_ROWS) return;
     blas_reserve(device);
     BlasScratch *s = (BlasScratch *)host_alloc(device, sizeof *s);
     if (!s) return;
-    size_t cols = whole_eights(device->max_cols), wanted = device->max_unpacked * sizeof(float);
-    size_t most = PIECE_ROWS * cols * sizeof(float);
-    if (most < UNPACKED_BYTES) most = UNPACKED_BYTES;
-    s->weight_bytes = wanted < most ? wanted : most;
-    if (wanted) s->weights = (uint8_t *)device_alloc(device, s->weight_bytes);
-    int parts = device->precision == PRECISION_F32 ? 0 : device->precision == PRECISION_A8 ? 1 : 2;
-    for (int p = 0; p < parts; p++)
-        s->x[p] = (uint16_t *)device_alloc(device, (size_t)device->max_rows * cols * 2);
+    s->weight_bytes = piece_bytes(device);
+    if (s->weight_bytes) s->weights = (uint8_t *)device_alloc(device, s->weight_bytes);
+    for (int p = 0; p < parts_of_x(device); p++)
+        s->x[p] = (uint16_t *)device_alloc(device, part_bytes(device, device->max_rows));
     if (device_ok(device)) device->blas_scratch = s;
 }

@@ -298,14 +298,19 @@ static __global__ void __launch_bounds__(THREADS)
 
 // ---- the operations; they are not part of a recorded pass ----
 
-void sample_reserve(Device *device) {
+size_t sample_bytes(const Device *device) {
     size_t room = 1;
     while (room < device->max_matrix_rows)
         room *= 2;
+    return room * sizeof(Candidate);
+}
+
+void sample_reserve(Device *device) {
+    size_t bytes = sample_bytes(device);
     device->sampling = (SampleScratch *)host_alloc(device, sizeof(SampleScratch));
     if (!device->sampling) return;
-    device->sampling->candidates = (Candidate *)device_alloc(device, room * sizeof(Candidate));
-    device->sampling->room = room;
+    device->sampling->candidates = (Candidate *)device_alloc(device, bytes);
+    device->sampling->room = bytes / sizeof(Candidate);
 }
 
 void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {

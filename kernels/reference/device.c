@@ -106,6 +106,15 @@ size_t device_matrix_bytes(const DeviceMatrix *matrix) {
     return sizeof *matrix;
 }
 
+// The host's memory is the system's to count.
+void device_plan_matrix(Device *device, const Matrix *matrix) {
+    (void)device, (void)matrix;
+}
+
+void device_plan(Device *device, const MemoryPlan *plan) {
+    (void)device, (void)plan;
+}
+
 // The largest matrix decides: every operation's scratch is for one of its rows, or for the
 // activations that meet it.
 void device_reserve(Device *device, int max_rows) {

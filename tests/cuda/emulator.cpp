@@ -9,6 +9,7 @@
 #include <ctime>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unordered_map>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -348,6 +349,8 @@ struct EmulatorEvent {
 namespace {
 
 long calls, failing_call, live_objects, kernels;
+size_t memory_bytes = (size_t)1 << 34, memory_used;
+std::unordered_map<void *, size_t> memory_blocks; // of the GPU
 cudaError_t failing_with;
 
 // Every host call passes here; the one that the test names fails.
@@ -378,6 +381,14 @@ extern "C" long emulator_calls(void) {
 
 extern "C" long emulator_kernels(void) {
     return kernels;
+}
+
+extern "C" void emulator_memory(size_t bytes) {
+    memory_bytes = bytes;
+}
+
+extern "C" size_t emulator_memory_used(void) {
+    return memory_used;
 }
 
 extern "C" long emulator_live_objects(void) {
@@ -457,7 +468,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     if (fails(&error)) return error;
     *properties = cudaDeviceProp{};
     snprintf(properties->name, sizeof properties->name, "emulated");
-    properties->totalGlobalMem = (size_t)1 << 34;
+    properties->totalGlobalMem = memory_bytes;
     properties->multiProcessorCount = 4;
     properties->major = 9;
     return cudaSuccess;
@@ -472,11 +483,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     cudaError_t error;
     if (fails(&error)) return error;
-    *free_bytes = *total_bytes = (size_t)1 << 34;
+    *total_bytes = memory_bytes;
+    *free_bytes = memory_bytes > memory_used ? memory_bytes - memory_used : 0;
     return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes) {
+static cudaError_t allocate(void **memory, size_t bytes) {
     cudaError_t error;
     if (fails(&error)) return error;
     if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
@@ -486,18 +498,27 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 }
 
 // Freeing and destroying is never made to fail: nobody could do anything about it.
-cudaError_t cudaFree(void *memory) {
+cudaError_t cudaFreeHost(void *memory) {
     live_objects -= memory != nullptr;
     free(memory);
     return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    return cudaMalloc(memory, bytes);
+    return allocate(memory, bytes);
 }
 
-cudaError_t cudaFreeHost(void *memory) {
-    return cudaFree(memory);
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    if (memory_used + bytes > memory_bytes) return cudaErrorMemoryAllocation;
+    cudaError_t error = allocate(memory, bytes);
+    if (error == cudaSuccess) memory_used += memory_blocks[*memory] = bytes;
+    return error;
+}
+
+cudaError_t cudaFree(void *memory) {
+    memory_used -= memory_blocks[memory];
+    memory_blocks.erase(memory);
+    return cudaFreeHost(memory);
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {

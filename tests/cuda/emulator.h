@@ -1,6 +1,8 @@
 // What tests of the emulated CUDA backend can ask of the emulator besides running kernels.
 #pragma once
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,6 +25,10 @@ void emulator_hide_cublas(int hide);
 
 // Products that cuBLASLt has made since the program began.
 long emulator_cublas_products(void);
+
+// The GPU has so much memory from here on (at first 16 GiB).
+void emulator_memory(size_t bytes);
+size_t emulator_memory_used(void); // and so much of it is in use
 
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
