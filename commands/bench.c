@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/progress.h"
+#include "kernels/precision.h"
 #include "weights/quant.h"
 
 #include <inttypes.h>
@@ -82,7 +83,7 @@ static double operations(const Session *s, const Cost *cost, const BenchRow *row
 
 // Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
 static double decode_bytes(const Session *s, const Cost *cost, const BenchRow *row) {
-    double element = s->options->kv == KV_F16 ? 2 : 4;
+    double element = (double)kv_element_bytes((KvType)s->options->kv);
     double keys = keys_seen(s->config, row->depth, row->length) / row->length;
     return (double)cost->bytes / row->batch + 2 * element * s->config->kv_dim * keys;
 }

@@ -14,7 +14,7 @@ static const Budget BUDGETS[] = {
     {"f16", 1e-2, 1e-2, 1e-2}, // a cache in f16
     {"a8", 3e-1, 3e-1, 3e-1},
 };
-enum { N_BUDGETS = sizeof BUDGETS / sizeof *BUDGETS, F32 = 0, F16 = 2 };
+enum { N_BUDGETS = sizeof BUDGETS / sizeof *BUDGETS, F32 = 0, F16 = 2, A8 = 3 };
 
 static int find(const char *name) {
     for (int i = 0; i < N_BUDGETS; i++)
@@ -43,6 +43,7 @@ const Budget *budget_of_runs(const char *const precisions[2], const char *const 
     for (int i = 0; i < 2; i++) {
         int own = find(precisions[i]);
         if (caches[i] && !strcmp(caches[i], "f16") && own < F16) own = F16;
+        if (caches[i] && !strcmp(caches[i], "bf16")) own = A8;
         if (own > widest) widest = own;
     }
     return &BUDGETS[widest];

@@ -15,7 +15,7 @@ typedef struct Budget {
 // value of each tensor (0: the same numbers). False: exit code 2.
 bool budget_parse(Budget *budget, const char *text, Error *error);
 
-// The one for two runs of these precisions and caches ("f32", "f16"): the widest. NULL and what is
+// The one for two runs of these precisions and caches ("f32", "f16", "bf16"): the widest. NULL and what is
 // not known count as f32.
 const Budget *budget_of_runs(const char *const precisions[2], const char *const caches[2]);
 

@@ -21,7 +21,7 @@ static const char GENERATE_HELP[] =
     "      --presence-penalty A  --frequency-penalty A\n"
     "  -z, --tokenizer FILE                  a tokenizer or a model that has one\n"
     "  -m generate|chat  -y, --system TEXT   as in llama2.c\n"
-    "  -j, --threads N  -c, --ctx-size N  --kv f32|f16  --precision f32|a16|a8\n"
+    "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --no-cache       every token from the beginning (to compare with)\n"
     "      --special        control tokens written in the prompt count as such\n"
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
@@ -44,7 +44,7 @@ static const char CHAT_HELP[] =
     "                        (default: the model's generation_config, else 0.7, 0.9)\n"
     "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
-    "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
+    "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
 static const char BENCH_HELP[] =
@@ -61,7 +61,7 @@ static const char BENCH_HELP[] =
     "  -j, --threads N,..               (default: all this process may use)\n"
     "  -r, --repetitions N              (5)\n"
     "      --only prefill|decode   --no-limits\n"
-    "      --kv f32|f16  --precision f32|a16|a8\n"
+    "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 
@@ -86,7 +86,7 @@ static const char PERPLEXITY_HELP[] =
     "                        (nats; mean, 99th percentile, largest), same top-1, ...\n"
     "      --json            tokens, mean_nll (nats), perplexity, bits_per_byte, ...;\n"
     "                        with --kl: kl_mean, kl_p99, kl_max, top1_agreement, ...\n"
-    "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n";
+    "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n";
 
 static const char TOKENIZE_HELP[] =
     "run tokenize MODEL|-z TOKENIZER [-i TEXT | -f FILE] [options]   text to ids\n"
@@ -125,7 +125,7 @@ static const char SELFTEST_HELP[] =
     "      --json            one object: checks (check, name, result, reason,\n"
     "                        same_bits, largest_difference, bound, values, layer,\n"
     "                        position, seconds), held, failed, does_not_apply\n"
-    "  -z, --tokenizer FILE  -j, --threads N  --kv f32|f16  --precision f32|a16|a8\n"
+    "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "  -q, --quiet           no progress bar\n";
 
 static const char TRACE_HELP[] =
@@ -143,7 +143,7 @@ static const char TRACE_HELP[] =
     "                          a name may begin after any dot: q_proj, 'layers.3.*'\n"
     "      --attention         attention weights too: heads x tokens x tokens a layer\n"
     "      --precision f32|a16|a8   f32 to compare with a reference (default a16)\n"
-    "      --kv f32|f16        (default f32 with --precision f32, else f16)\n"
+    "      --kv f32|f16|bf16   (default f32 with --precision f32, else f16)\n"
     "  -z, --tokenizer FILE  -j, --threads N  -q, --quiet  -v, --verbose\n";
 
 static const char CONVERT_HELP[] =
@@ -175,7 +175,7 @@ static const char DIFF_HELP[] =
     "          f32  3e-5 of the largest value: float32 summed in another order\n"
     "          a16  1e-3: activations as 16-bit integers    (docs/trace.md: measured)\n"
     "          f16  1e-2: a cache in f16, with f32 or a16\n"
-    "          a8   0.3:  activations as 8-bit integers\n"
+    "          a8   0.3:  activations as 8-bit integers, or a cache in bf16\n"
     "      --only NAME   tensors of that name alone, as in trace (repeatable)\n"
     "      --all         every tensor, in the order of computation\n"
     "      --json        one object: same, budget, compared, over, first (name,\n"

@@ -71,7 +71,7 @@ static const OptionRow ROWS[] = {
     {OPTION_TOKENIZER, "tokenizer", 'z', KIND_TEXT, FIELD(tokenizer), TOKENIZER_COMMANDS, 0, 0, NULL, NULL},
     {OPTION_THREADS, "threads", 'j', KIND_LIST, FIELD(threads), MODEL_COMMANDS, 0, 256, NULL, "0 is all this process may use"},
     {OPTION_CONTEXT, "ctx-size", 'c', KIND_INTEGER, FIELD(context), TEXT_COMMANDS, 1, 1 << 22, NULL, NULL},
-    {OPTION_KV, "kv", 0, KIND_CHOICE, FIELD(kv), MODEL_COMMANDS, 0, 0, "f32|f16", NULL},
+    {OPTION_KV, "kv", 0, KIND_CHOICE, FIELD(kv), MODEL_COMMANDS, 0, 0, "f32|f16|bf16", NULL},
     {OPTION_PRECISION, "precision", 0, KIND_CHOICE, FIELD(precision), MODEL_COMMANDS, 0, 0, "f32|a16|a8", NULL},
     {OPTION_NO_CACHE, "no-cache", 0, KIND_FLAG, FIELD(no_cache), FOR_GENERATE, 0, 0, NULL, NULL},
     {OPTION_LOGPROBS, "logprobs", 0, KIND_INTEGER, FIELD(logprobs), FOR_GENERATE, 0, 100, NULL, "the number of alternatives"},

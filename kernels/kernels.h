@@ -119,7 +119,7 @@ DEVICE_FUNCTION static inline bool key_visible(const KeyPattern *pattern, int p,
 
 // ---- the cache ----
 
-typedef enum KvType { KV_F32, KV_F16 } KvType;
+typedef enum KvType { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT } KvType;
 
 typedef struct KvShape {
     int n_layers, n_sequences, n_kv_heads, head_dim;

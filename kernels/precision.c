@@ -2,6 +2,7 @@
 #include "kernels/precision.h"
 
 #include "kernels/exp_float.h"
+#include "weights/quant.h"
 
 #include <float.h>
 #include <math.h>
@@ -12,8 +13,20 @@ const char *precision_name(Precision precision) {
 }
 
 const char *kv_name(KvType type) {
-    static const char *const NAMES[] = {"f32", "f16"};
+    static const char *const NAMES[] = {"f32", "f16", "bf16"};
     return NAMES[type];
+}
+
+size_t kv_element_bytes(KvType type) {
+    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+uint16_t kv_narrow(KvType type, float x) {
+    return type == KV_F16 ? float_to_half(x) : float_to_bf16(x);
+}
+
+float kv_widen(KvType type, uint16_t bits) {
+    return type == KV_F16 ? half_to_float(bits) : bf16_to_float(bits);
 }
 
 static void quantise_group(int16_t *z, float *scale, int32_t *sum, const float *x, size_t count,

@@ -34,9 +34,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// As options and files spell them: "f32", "a16", "a8"; "f32", "f16".
+// As options and files spell them: "f32", "a16", "a8"; "f32", "f16", "bf16".
 const char *precision_name(Precision precision);
 const char *kv_name(KvType type);
+
+// What a cache keeps of each number: its bytes; those of 16 bits, to the nearest, ties to even.
+size_t kv_element_bytes(KvType type);
+uint16_t kv_narrow(KvType type, float x);
+float kv_widen(KvType type, uint16_t bits);
 
 enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127 };
 

@@ -206,16 +206,21 @@ def stored_row(m, row):
     return row - i + (2 * i if i < middle else 2 * (i - middle) + 1)
 
 
+def numbers(dtype, b):
+    if dtype == "BF16":
+        return [struct.unpack("<f", b"\0\0" + b[i:i + 2])[0] for i in range(0, len(b), 2)]
+    size, code = (4, "f") if dtype == "F32" else (2, "e")
+    return list(struct.unpack("<%d%s" % (len(b) // size, code), b))
+
+
 def matrix(m):
     dtype, cols, data = str(m["dtype"]).replace("DTYPE_", ""), int(m["cols"]), int(m["data"])
 
     def one(row):
         row = stored_row(m, row)
         if dtype in ("F32", "F16", "BF16"):
-            b = read(data + row * cols * (4 if dtype == "F32" else 2), cols * (4 if dtype == "F32" else 2))
-            if dtype == "BF16":
-                return [struct.unpack("<f", b"\0\0" + b[i:i + 2])[0] for i in range(0, len(b), 2)]
-            return list(struct.unpack("<%d%s" % (cols, "f" if dtype == "F32" else "e"), b))
+            size = 4 if dtype == "F32" else 2
+            return numbers(dtype, read(data + row * cols * size, cols * size))
         if dtype == "Q8_GROUP":
             group = int(m["group_size"])
             scales = floats(int(m["scales"]) + 4 * row * (cols // group), cols // group)
@@ -257,16 +262,17 @@ def cached(m, layer, name, full):
         raise gdb.GdbError("%s: this backend keeps its cache in tiles; `make debug` has a plain one" % full)
     s = kv["shape"]
     sequences, heads, room, width = (int(s[n]) for n in ("n_sequences", "n_kv_heads", "max_seq_len", "head_dim"))
-    size, code = (4, "f") if str(s["type"]) == "KV_F32" else (2, "e")
+    dtype = str(s["type"]).replace("KV_", "")
+    size = 4 if dtype == "F32" else 2
 
     def one(position):
         out = []
         for head in range(heads):
             index = ((layer * sequences * heads + head) * room + position) * width
-            out += struct.unpack("<%d%s" % (width, code), read(int(kv[name]) + size * index, size * width))
+            out += numbers(dtype, read(int(kv[name]) + size * index, size * width))
         return out
 
-    return Tensor((int(m["cache"]["lengths"][0]), heads, width), "F32" if size == 4 else "F16",
+    return Tensor((int(m["cache"]["lengths"][0]), heads, width), dtype,
                   lambda first, count: [one(first + i) for i in range(count)])
 
 

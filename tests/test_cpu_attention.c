@@ -1,8 +1,8 @@
 // Attention of the cpu backend: against double loops, and the same bits from every
 // instruction set, number of threads and cut of a prompt into calls.
 #include "kernels/cpu/attention.h"
+#include "kernels/precision.h"
 #include "tests/test.h"
-#include "weights/quant.h"
 
 typedef struct Setup {
     int n_heads, n_kv_heads, head_dim, length, window, n_sequences;
@@ -115,7 +115,7 @@ static float *run_all(const Inputs *in, const char *isa, int threads, int piece)
 }
 
 static double cached(const Setup *s, float x) {
-    return s->type == KV_F16 ? half_to_float(float_to_half(x)) : x;
+    return s->type == KV_F32 ? x : kv_widen(s->type, kv_narrow(s->type, x));
 }
 
 // The definition in double: one row and head of `out`; weights (position + 1) or NULL.
@@ -184,6 +184,7 @@ static const Setup SHAPES[] = {
     {2, 2, 5, 20, 1, 1, KV_F32, {0}},     // its own key only
     {71, 1, 16, 18, 0, 1, KV_F16, {0}},   // more heads than a pass has
     {2, 1, 96, 18, 0, 1, KV_F16, {0}},    {2, 1, 128, 18, 0, 1, KV_F32, {0}},
+    {9, 3, 64, 300, 0, 1, KV_BF16, {0}},  {5, 5, 40, 45, 7, 2, KV_BF16, {0}},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 

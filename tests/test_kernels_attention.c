@@ -1,7 +1,7 @@
 // attention: plain double loops over the keys that key_visible names, values worked by hand, and
 // what must not matter: the future, other sequences, other rows, threads.
+#include "kernels/precision.h"
 #include "tests/support/device.h"
-#include "weights/quant.h"
 
 typedef struct Case {
     int n_heads, n_kv_heads, head_dim, n_keys;
@@ -54,9 +54,9 @@ static void scene_open_at(Scene *s, Case c, int threads, Precision precision) {
     s->k = random_floats(&random, rows * s->kv_width, 1.5f);
     s->v = random_floats(&random, rows * s->kv_width, 1.0f);
     s->q = random_floats(&random, rows * s->q_width, 1.5f);
-    for (size_t i = 0; c.type == KV_F16 && i < rows * s->kv_width; i++) {
-        s->k[i] = half_to_float(float_to_half(s->k[i])); // what the cache can hold
-        s->v[i] = half_to_float(float_to_half(s->v[i]));
+    for (size_t i = 0; c.type != KV_F32 && i < rows * s->kv_width; i++) {
+        s->k[i] = kv_widen(c.type, kv_narrow(c.type, s->k[i])); // what the cache can hold
+        s->v[i] = kv_widen(c.type, kv_narrow(c.type, s->v[i]));
     }
     // A layer before and after, and one position to spare.
     s->kv = kv_open(s->device,
@@ -184,13 +184,14 @@ Test(attention, equals_the_double_loops) {
     static const int KEYS[] = {1, 2, 17, 70};
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++)
-            for (KvType type = KV_F32; type <= KV_F16; type++)
+            for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++)
                 check_case((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], KEYS[k], type, CAUSAL});
 }
 
 Test(attention, equals_the_double_loops_over_a_long_text) {
     check_case((Case){6, 2, 40, 300, KV_F16, CAUSAL});
     check_case((Case){4, 1, 64, 513, KV_F32, CAUSAL});
+    check_case((Case){2, 1, 64, 270, KV_BF16, CAUSAL});
 }
 
 Test(attention, sees_what_windows_and_patterns_show) {
@@ -270,7 +271,7 @@ Test(attention, is_nearly_the_same_with_weights_out) {
 
 // NaN in every key and value after the row's position: left over from a text that was cut back.
 Test(attention, does_not_see_the_future) {
-    for (KvType type = KV_F32; type <= KV_F16; type++) {
+    for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++) {
         Scene s;
         scene_open(&s, (Case){3, 1, 40, 100, type, CAUSAL}, 1);
         int32_t sequence = 1;

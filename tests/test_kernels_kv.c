@@ -1,6 +1,6 @@
 // The cache of kernels.h: what is written is read back, in its own place and no other.
+#include "kernels/precision.h"
 #include "tests/support/device.h"
-#include "weights/quant.h"
 
 enum { LAYERS = 3, SEQUENCES = 2, HEADS = 2, POSITIONS = 40 };
 
@@ -25,7 +25,7 @@ static void cache_open(Cache *c, int head_dim, KvType type) {
     *c = (Cache){.device = test_device(1, PRECISION_F32), .head_dim = (size_t)head_dim};
     c->kv = kv_open(c->device, &shape);
     CHECK(c->kv, "%s", device_error(c->device)->message);
-    CHECK(kv_bytes(&shape) >= LAYERS * 2 * count * (type == KV_F16 ? 2 : 4), "room for all");
+    CHECK(kv_bytes(&shape) >= LAYERS * 2 * count * kv_element_bytes(type), "room for all");
     c->k = random_floats(&random, count, 1);
     c->v = random_floats(&random, count, 1);
     for (int i = 0; i < SEQUENCES * POSITIONS; i++) {
@@ -36,9 +36,9 @@ static void cache_open(Cache *c, int head_dim, KvType type) {
     float *k = upload_floats(c->device, c->k, count), *v = upload_floats(c->device, c->v, count);
     kv_write(c->device, &(KvView){c->kv, 1}, k, v, &all);
     kv_write(c->device, &(KvView){c->kv, 2}, v, k, &all);
-    for (size_t i = 0; type == KV_F16 && i < count; i++) {
-        c->k[i] = half_to_float(float_to_half(c->k[i]));
-        c->v[i] = half_to_float(float_to_half(c->v[i]));
+    for (size_t i = 0; type != KV_F32 && i < count; i++) {
+        c->k[i] = kv_widen(type, kv_narrow(type, c->k[i]));
+        c->v[i] = kv_widen(type, kv_narrow(type, c->v[i]));
     }
 }
 
@@ -64,10 +64,10 @@ static void check_place(Cache *c, int at_sequence, int at, int head, int sequenc
 static const int HEAD_DIMS[] = {64, 40, 10, 7};
 
 Test(kv, gives_back_what_was_written) {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 4 * KV_TYPE_COUNT; i++) {
         Cache c;
         float k[64];
-        cache_open(&c, HEAD_DIMS[i / 2], i % 2 ? KV_F16 : KV_F32);
+        cache_open(&c, HEAD_DIMS[i / KV_TYPE_COUNT], (KvType)(i % KV_TYPE_COUNT));
         for (int s = 0; s < SEQUENCES; s++)
             for (int t = 0; t < POSITIONS; t++)
                 for (int h = 0; h < HEADS; h++)
@@ -82,10 +82,10 @@ Test(kv, gives_back_what_was_written) {
 // None, less than a tile of keys, a tile and some, all.
 Test(kv, copies_the_positions_asked_for_and_no_more) {
     static const int COUNTS[] = {0, 13, 21, POSITIONS};
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 16 * KV_TYPE_COUNT; i++) {
         Cache c;
         int count = COUNTS[i % 4];
-        cache_open(&c, HEAD_DIMS[i / 8], i / 4 % 2 ? KV_F16 : KV_F32);
+        cache_open(&c, HEAD_DIMS[i / 4 % 4], (KvType)(i / 16));
         kv_copy(c.device, c.kv, 1, 0, count);
         for (int t = 0; t < POSITIONS; t++)
             for (int h = 0; h < HEADS; h++) {
@@ -100,8 +100,45 @@ Test(kv, says_what_it_takes) {
     KvShape shape = {2, 3, 4, 64, 100, KV_F32};
     CHECK(kv_bytes(&shape) >= 2u * 2 * 3 * 4 * 64 * 100 * 4, "%zu", kv_bytes(&shape));
     size_t full = kv_bytes(&shape);
-    shape.type = KV_F16;
-    CHECK(kv_bytes(&shape) <= full * 6 / 10, "%zu of %zu", kv_bytes(&shape), full);
+    for (shape.type = KV_F16; shape.type <= KV_BF16; shape.type++)
+        CHECK(kv_bytes(&shape) <= full * 6 / 10, "%zu of %zu", kv_bytes(&shape), full);
+}
+
+// Ties to even, what is too large or too small, what is no number: by hand.
+Test(kv, rounds_to_bf16_as_it_should) {
+    static const struct {
+        float written, read;
+    } NUMBERS[] = {
+        {1.0f + 0x1p-8f, 1.0f},          // half way: to even, below
+        {1.0f + 3 * 0x1p-8f, 1.015625f}, // half way: to even, above
+        {1.0f + 0x1.001p-8f, 1.0078125f},
+        {-1.0f - 0x1p-8f, -1.0f},
+        {0x1.fffffep127f, INFINITY},
+        {0x1.fep127f, 0x1.fep127f},
+        {0x1p-133f, 0x1p-133f},
+        {0x1.8p-133f, 0x1p-132f}, // subnormal
+        {0x1p-140f, 0.0f},
+        {-0.0f, -0.0f},
+        {-INFINITY, -INFINITY},
+        {NAN, NAN},
+    };
+    enum { N = sizeof NUMBERS / sizeof *NUMBERS };
+    float wide[N], got[N];
+    for (int i = 0; i < N; i++)
+        wide[i] = NUMBERS[i].written;
+    Device *device = test_device(1, PRECISION_F32);
+    KvView view = {kv_open(device, &(KvShape){1, 1, 1, N, 1, KV_BF16}), 0};
+    Rows row = test_rows(device, 1, NULL, NULL, NULL);
+    float *memory = upload_floats(device, wide, N);
+    kv_write(device, &view, memory, memory, &row);
+    for (int pass = 0; pass < 2; pass++) {
+        kv_read(device, &view, 0, 0, 0, pass ? got : NULL, pass ? NULL : got);
+        for (int i = 0; i < N; i++)
+            CHECK(!memcmp(got + i, &NUMBERS[i].read, sizeof *got), "%a: %a, not %a",
+                  (double)wide[i], (double)got[i], (double)NUMBERS[i].read);
+    }
+    kv_close(device, view.kv);
+    test_device_close(device);
 }
 
 Test(kv, refuses_a_size_beyond_memory) {

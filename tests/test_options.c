@@ -87,6 +87,8 @@ Test(options, long_names_and_defaults) {
     CHECK_INT(o.kv, KV_F32); // follows the precision
     CHECK(parse(&o, FOR_GENERATE, "m|--precision|f32|--kv|f16", &error));
     CHECK_INT(o.kv, KV_F16);
+    CHECK(parse(&o, FOR_GENERATE, "m|--precision|f32|--kv|bf16", &error));
+    CHECK_INT(o.kv, KV_BF16);
     CHECK(parse(&o, FOR_BENCH, "m|-j|1,2,4|--pp|64", &error));
     CHECK_INT(o.threads.count, 3);
     CHECK_INT(o.threads.values[2], 4);

@@ -1,7 +1,7 @@
 // The cache of keys and values: memory, writing, copying, reading back. kv.h draws the layout.
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/attention.h"
-#include "weights/quant.h"
+#include "kernels/precision.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ static bool kv_layout(Kv *kv, size_t *bytes) {
     const KvShape *s = &kv->shape;
     size_t positions = ((size_t)s->max_seq_len + KV_TILE - 1) / KV_TILE * KV_TILE;
     size_t head_dim = (size_t)s->head_dim, keys, values;
-    kv->element = s->type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+    kv->element = kv_element_bytes(s->type);
     kv->value_dim = (head_dim + 15) / 16 * 16;
     if (__builtin_mul_overflow(positions, head_dim * kv->element, &keys)) return false;
     if (__builtin_mul_overflow(positions, kv->value_dim * kv->element, &values)) return false;
@@ -113,8 +113,8 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
 }
 
 static float read_element(const Kv *kv, const unsigned char *base, size_t index) {
-    if (kv->shape.type == KV_F16) return half_to_float(((const uint16_t *)base)[index]);
-    return ((const float *)base)[index];
+    if (kv->shape.type == KV_F32) return ((const float *)base)[index];
+    return kv_widen(kv->shape.type, ((const uint16_t *)base)[index]);
 }
 
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,

@@ -1,7 +1,8 @@
 // The cpu backend's key and value cache, shared by kv.c and attention.c.
 //
 // Every (layer, sequence, KV head) owns one contiguous region, so that attention walks two straight
-// streams. Positions are rounded up to tiles of 16; elements are float or IEEE half.
+// streams. Positions are rounded up to tiles of 16; elements are float, IEEE half or
+// bf16.
 //
 //   keys     tile 0: positions 0 .. 15              tile 1: positions 16 .. 31        ...
 //            channel 0:  k[0] k[1] ... k[15]        One position a lane: a dot product with a

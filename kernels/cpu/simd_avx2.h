@@ -86,6 +86,21 @@ static inline void f32_to_half(uint16_t *p, F32x16 x) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
 }
+// float_to_bf16 (weights/quant.c) of eight lanes.
+static inline __m128i simd_to_bf16(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x), top = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    __m256i nearest = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(64)); // NaN
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    __m256i h = _mm256_blendv_epi8(nearest, quiet, nan);
+    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
+    _mm_storeu_si128((__m128i *)p, simd_to_bf16(x.a));
+    _mm_storeu_si128((__m128i *)(p + 8), simd_to_bf16(x.b));
+}
 static inline __m256 simd_bf16(const uint16_t *p) {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));

@@ -73,6 +73,17 @@ static inline void f32_to_half(uint16_t *p, F32x16 x) {
     __m256i h = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm256_storeu_si256((__m256i *)p, h);
 }
+// float_to_bf16 (weights/quant.c); the processor's own conversion loses subnormal numbers.
+static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
+    __m512i bits = _mm512_castps_si512(x), top = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    __m512i nearest = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    __m512i quiet = _mm512_or_si512(top, _mm512_set1_epi32(64)); // NaN
+    Mask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    __m512i h = _mm512_mask_blend_epi32(nan, nearest, quiet);
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(h));
+}
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));

@@ -85,6 +85,10 @@ static inline void f32_to_half(uint16_t *p, F32x16 x) {
     for (int i = 0; i < 16; i++)
         p[i] = float_to_half(x.v[i]);
 }
+static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
+    for (int i = 0; i < 16; i++)
+        p[i] = float_to_bf16(x.v[i]);
+}
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     SIMD_LANES(F32x16, 16, bf16_to_float(p[i]));
 }

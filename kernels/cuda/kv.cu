@@ -1,15 +1,7 @@
 // The cache: written by one thread per element, read back one vector at a time.
 #include "kernels/cuda/kv.h"
 
-extern "C" {
-#include "weights/quant.h"
-}
-
 #include <string.h>
-
-static size_t element_bytes(const KvShape *s) {
-    return s->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
 
 // Elements of one layer's keys.
 static size_t layer_elements(const KvShape *s) {
@@ -20,7 +12,7 @@ static size_t layer_elements(const KvShape *s) {
 // SIZE_MAX where that is more than can be counted.
 size_t kv_bytes(const KvShape *s) {
     const int factors[] = {s->n_layers, s->n_sequences, s->n_kv_heads, s->max_seq_len, s->head_dim};
-    size_t bytes = 2 * element_bytes(s);
+    size_t bytes = 2 * kv_element_bytes(s->type);
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (__builtin_mul_overflow(bytes, (size_t)factors[i], &bytes)) return SIZE_MAX;
     return bytes;
@@ -46,7 +38,7 @@ void kv_close(Device *device, Kv *kv) {
 
 KvLayer kv_layer(const KvView *view) {
     const KvShape *s = &view->kv->shape;
-    size_t offset = (size_t)view->layer * layer_elements(s) * element_bytes(s);
+    size_t offset = (size_t)view->layer * layer_elements(s) * kv_element_bytes(s->type);
     return KvLayer{(char *)view->kv->keys + offset,
                    (char *)view->kv->values + offset,
                    s->type,
@@ -89,7 +81,8 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     device_sync(device);
     if (!device_ok(device) || !count || to == from) return;
     const KvShape *s = &kv->shape;
-    size_t size = element_bytes(s), head = (size_t)s->max_seq_len * (size_t)s->head_dim * size;
+    size_t size = kv_element_bytes(s->type),
+           head = (size_t)s->max_seq_len * (size_t)s->head_dim * size;
     size_t bytes = (size_t)count * (size_t)s->head_dim * size;
     for (int l = 0; l < s->n_layers; l++) {
         for (int g = 0; g < s->n_kv_heads; g++) {
@@ -111,13 +104,13 @@ static void read_vector(Device *device, const KvView *view, const void *array, i
         ((size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len +
         (size_t)position;
     const char *layer = array == view->kv->keys ? (char *)kv.keys : (char *)kv.values;
-    const char *from = layer + index * (size_t)s->head_dim * element_bytes(s);
-    device_download(device, out, from, (size_t)s->head_dim * element_bytes(s));
+    const char *from = layer + index * (size_t)s->head_dim * kv_element_bytes(s->type);
+    device_download(device, out, from, (size_t)s->head_dim * kv_element_bytes(s->type));
     if (!device_ok(device) || s->type == KV_F32) return;
-    for (int j = s->head_dim - 1; j >= 0; j--) { // in place, from the end: halves are the shorter
-        uint16_t half;
-        memcpy(&half, (char *)out + 2 * j, sizeof half);
-        out[j] = half_to_float(half);
+    for (int j = s->head_dim - 1; j >= 0; j--) { // in place, from the end: 16 bits become 32
+        uint16_t bits;
+        memcpy(&bits, (char *)out + 2 * j, sizeof bits);
+        out[j] = kv_widen(s->type, bits);
     }
 }
 

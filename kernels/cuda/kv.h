@@ -1,6 +1,6 @@
 // The cache on the GPU, for kv.cu and attention.cu.
 //
-//   keys, values: [layer][sequence][kv head][position][head_dim]   float32 or half
+//   keys, values: [layer][sequence][kv head][position][head_dim]   float32, half or bf16
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -28,8 +28,9 @@ static __device__ __forceinline__ size_t kv_index(const KvLayer &kv, int sequenc
 
 static __device__ __forceinline__ float kv_element(const KvLayer &kv, const void *array,
                                                    size_t index) {
-    return kv.type == KV_F32 ? ((const float *)array)[index]
-                             : half_value(((const uint16_t *)array)[index]);
+    if (kv.type == KV_F32) return ((const float *)array)[index];
+    uint16_t bits = ((const uint16_t *)array)[index];
+    return kv.type == KV_F16 ? half_value(bits) : bf16_value(bits);
 }
 
 static __device__ __forceinline__ void kv_store(const KvLayer &kv, void *array, size_t index,
@@ -37,5 +38,5 @@ static __device__ __forceinline__ void kv_store(const KvLayer &kv, void *array, 
     if (kv.type == KV_F32)
         ((float *)array)[index] = value;
     else
-        ((uint16_t *)array)[index] = half_bits(value);
+        ((uint16_t *)array)[index] = kv.type == KV_F16 ? half_bits(value) : bf16_bits(value);
 }

@@ -1,19 +1,15 @@
 // The cache of the reference backend: two plain arrays.
 //
-//   keys, values: [layer][sequence][kv head][position][head_dim]   float32 or half
+//   keys, values: [layer][sequence][kv head][position][head_dim]   float32, half or bf16
 //
 // One head's keys lie one after another, since attention walks them in that order. Keys are cached
 // as attention meets them, after their norm and rotation: a position never changes once written.
 #include "kernels/reference/kv.h"
 
+#include "kernels/precision.h"
 #include "kernels/reference/device.h"
-#include "weights/quant.h"
 
 #include <string.h>
-
-static size_t element_bytes(const KvShape *s) {
-    return s->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
 
 // Index of the first element of one cached key or value.
 static size_t kv_index(const KvShape *s, int layer, int sequence, int kv_head, int position) {
@@ -27,7 +23,7 @@ static size_t kv_index(const KvShape *s, int layer, int sequence, int kv_head, i
 // where that is more than can be counted.
 size_t kv_bytes(const KvShape *s) {
     const int factors[] = {s->n_layers, s->n_sequences, s->n_kv_heads, s->max_seq_len, s->head_dim};
-    size_t bytes = 2 * element_bytes(s);
+    size_t bytes = 2 * kv_element_bytes(s->type);
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         if (__builtin_mul_overflow(bytes, (size_t)factors[i], &bytes)) return SIZE_MAX;
     return bytes;
@@ -57,15 +53,15 @@ void kv_close(Device *device, Kv *kv) {
     device_free(device, kv);
 }
 
-// One vector of head_dim into the cache, rounded to half where that is its type.
+// One vector of head_dim into the cache, rounded where its type is the shorter.
 static void store(const KvShape *s, void *array, size_t index, const float *from) {
-    float *f32 = (float *)array + index;
-    uint16_t *f16 = (uint16_t *)array + index;
+    float *whole = (float *)array + index;
+    uint16_t *narrow = (uint16_t *)array + index;
     for (int j = 0; j < s->head_dim; j++) {
         if (s->type == KV_F32)
-            f32[j] = from[j];
+            whole[j] = from[j];
         else
-            f16[j] = float_to_half(from[j]);
+            narrow[j] = kv_narrow(s->type, from[j]);
     }
 }
 
@@ -74,9 +70,9 @@ const float *kv_vector(const KvView *view, const void *array, int sequence, int 
     const KvShape *s = &view->kv->shape;
     size_t index = kv_index(s, view->layer, sequence, kv_head, position);
     if (s->type == KV_F32) return (const float *)array + index;
-    const uint16_t *f16 = (const uint16_t *)array + index;
+    const uint16_t *narrow = (const uint16_t *)array + index;
     for (int j = 0; j < s->head_dim; j++)
-        view->kv->vector[j] = half_to_float(f16[j]);
+        view->kv->vector[j] = kv_widen(s->type, narrow[j]);
     return view->kv->vector;
 }
 
@@ -98,7 +94,7 @@ void kv_write(Device *device, const KvView *view, const float *k, const float *v
 void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     if (device_error(device)->code) return;
     const KvShape *s = &kv->shape;
-    size_t size = element_bytes(s), bytes = (size_t)count * (size_t)s->head_dim * size;
+    size_t size = kv_element_bytes(s->type), bytes = (size_t)count * (size_t)s->head_dim * size;
     for (int l = 0; l < s->n_layers; l++) {
         for (int g = 0; g < s->n_kv_heads; g++) {
             size_t a = kv_index(s, l, to, g, 0) * size, b = kv_index(s, l, from, g, 0) * size;

@@ -32,9 +32,17 @@ INLINE void fetch(const unsigned char *from, size_t bytes) {
         __builtin_prefetch(from + i, 0, 2);
 }
 
-INLINE F32x16 load_cached(const unsigned char *base, size_t index, bool half) {
-    return half ? f32_from_half((const uint16_t *)base + index)
-                : f32_load((const float *)base + index);
+INLINE F32x16 load_cached(const unsigned char *base, size_t index, const KvType type) {
+    const uint16_t *narrow = (const uint16_t *)base + index;
+    if (type == KV_F32) return f32_load((const float *)base + index);
+    return type == KV_F16 ? f32_from_half(narrow) : f32_from_bf16(narrow);
+}
+
+INLINE void narrow_lanes(uint16_t *p, F32x16 x, KvType type) {
+    if (type == KV_F16)
+        f32_to_half(p, x);
+    else
+        f32_to_bf16(p, x);
 }
 
 // ---- writing ----
@@ -46,10 +54,10 @@ static void write_one(const Kv *kv, unsigned char *region, size_t position, cons
     for (size_t j = 0; j < head_dim; j += KV_TILE) {
         size_t count = head_dim - j < KV_TILE ? head_dim - j : KV_TILE;
         F32x16 x = f32_load_part(v + j, count); // 0 in the padding
-        if (kv->shape.type == KV_F16) {
+        if (kv->shape.type != KV_F32) {
             uint16_t lanes[KV_TILE], *keys = (uint16_t *)region + key + j * KV_TILE;
-            f32_to_half((uint16_t *)(region + kv->values_offset) + value + j, x);
-            f32_to_half(lanes, f32_load_part(k + j, count));
+            narrow_lanes((uint16_t *)(region + kv->values_offset) + value + j, x, kv->shape.type);
+            narrow_lanes(lanes, f32_load_part(k + j, count), kv->shape.type);
             for (size_t i = 0; i < count; i++)
                 keys[i * KV_TILE] = lanes[i];
         } else {
@@ -84,21 +92,21 @@ static void pack_queries(const AttentionPass *pass) {
 // scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on. `next`
 // is what to fetch meanwhile, or NULL.
 INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys, int head_dim,
-                        float scale, const unsigned char *next, const bool half, const int n,
+                        float scale, const unsigned char *next, const KvType type, const int n,
                         const int tiles) {
     F32x16 sum[MOST_QUERIES][MOST_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             sum[i][t] = f32_zero();
     size_t tile = (size_t)head_dim * KV_TILE;
-    size_t line = (size_t)tiles * KV_TILE * (half ? sizeof(uint16_t) : sizeof(float));
+    size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
     size_t step = next ? line : 0;
     if (!next) next = keys; // at hand already: costs next to nothing, and no branch
     for (int j = 0; j < head_dim; j++, q += n, next += step) {
         F32x16 k[MOST_TILES];
         fetch(next, line);
         for (int t = 0; t < tiles; t++)
-            k[t] = load_cached(keys, (size_t)t * tile + (size_t)j * KV_TILE, half);
+            k[t] = load_cached(keys, (size_t)t * tile + (size_t)j * KV_TILE, type);
         for (int i = 0; i < n; i++) {
             F32x16 x = f32_set(q[i]);
             for (int t = 0; t < tiles; t++)
@@ -113,7 +121,7 @@ INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys
 
 // The tiles begin .. end - 1, counted from position 0, for n queries.
 INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, int begin, int end,
-                      const unsigned char *next, const bool half, const int n, const int tiles) {
+                      const unsigned char *next, const KvType type, const int n, const int tiles) {
     int head_dim = pass->kv->shape.head_dim, step;
     size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
     for (int t = begin; t < end; t += step) {
@@ -123,20 +131,20 @@ INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, 
         float *to = scores + t * KV_TILE % ATTENTION_CHUNK;
         step = end - t >= tiles ? tiles : 1;
         if (step == tiles)
-            score_tiles(to, q, keys, head_dim, pass->scale, from, half, n, tiles);
+            score_tiles(to, q, keys, head_dim, pass->scale, from, type, n, tiles);
         else
-            score_tiles(to, q, keys, head_dim, pass->scale, from, half, n, 1);
+            score_tiles(to, q, keys, head_dim, pass->scale, from, type, n, 1);
     }
 }
 
 INLINE void score_block(float *scores, const float *q, const AttentionPass *pass, int begin,
-                        int end, const unsigned char *next, int n, const bool half) {
+                        int end, const unsigned char *next, int n, const KvType type) {
     switch (n) {
-    case 1: score_run(scores, q, pass, begin, end, next, half, 1, MOST_TILES); break;
-    case 2: score_run(scores, q, pass, begin, end, next, half, 2, 2); break;
-    case 3: score_run(scores, q, pass, begin, end, next, half, 3, FEW_TILES); break;
-    case 4: score_run(scores, q, pass, begin, end, next, half, 4, FEW_TILES); break;
-    default: score_run(scores, q, pass, begin, end, next, half, SCORE_QUERIES, SCORE_TILES);
+    case 1: score_run(scores, q, pass, begin, end, next, type, 1, MOST_TILES); break;
+    case 2: score_run(scores, q, pass, begin, end, next, type, 2, 2); break;
+    case 3: score_run(scores, q, pass, begin, end, next, type, 3, FEW_TILES); break;
+    case 4: score_run(scores, q, pass, begin, end, next, type, 4, FEW_TILES); break;
+    default: score_run(scores, q, pass, begin, end, next, type, SCORE_QUERIES, SCORE_TILES);
     }
 }
 
@@ -179,10 +187,11 @@ static void chunk_scores(const AttentionPass *pass, int chunk) {
         float *scores = pass->scores + i * ATTENTION_CHUNK;
         const unsigned char *next = i == 0 ? pass->next_keys : NULL;
         n = block_of(pass->n_queries - i, SCORE_QUERIES);
-        if (pass->kv->shape.type == KV_F16)
-            score_block(scores, q, pass, begin, end, next, n, true);
-        else
-            score_block(scores, q, pass, begin, end, next, n, false);
+        switch (pass->kv->shape.type) { // compiled once for each
+        case KV_F16: score_block(scores, q, pass, begin, end, next, n, KV_F16); break;
+        case KV_BF16: score_block(scores, q, pass, begin, end, next, n, KV_BF16); break;
+        default: score_block(scores, q, pass, begin, end, next, n, KV_F32);
+        }
     }
     for (int i = 0; i < pass->n_queries; i++) {
         Span span = span_of(pass, i, chunk);
@@ -214,7 +223,7 @@ static void numerators(float *scores, Span span, float *max, float *sum) {
 // bytes from `next` on.
 INLINE void add_values(float *out, const float *weights, const unsigned char *values,
                        size_t value_dim, Span span, const unsigned char *next, size_t step,
-                       const bool half, const int n, const int vectors) {
+                       const KvType type, const int n, const int vectors) {
     F32x16 sum[MOST_QUERIES][MOST_VECTORS];
     for (int i = 0; i < n; i++)
         for (int c = 0; c < vectors; c++)
@@ -225,7 +234,7 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
         fetch(next, step);
         next += step;
         for (int c = 0; c < vectors; c++)
-            v[c] = load_cached(values, t * value_dim + (size_t)c * 16, half);
+            v[c] = load_cached(values, t * value_dim + (size_t)c * 16, type);
         for (int i = 0; i < n; i++) {
             F32x16 x = f32_set(e[i * ATTENTION_CHUNK]);
             for (int c = 0; c < vectors; c++)
@@ -239,7 +248,8 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
 
 // In sweeps of some channels each. With `next`, a sweep fetches its share of the next chunk.
 INLINE void value_run(float *out, const float *weights, const AttentionPass *pass, Span span,
-                      const unsigned char *next, const bool half, const int n, const int vectors) {
+                      const unsigned char *next, const KvType type, const int n,
+                      const int vectors) {
     size_t value_dim = pass->kv->value_dim, element = pass->kv->element, step;
     const unsigned char *values = pass->region + pass->kv->values_offset;
     for (size_t c = 0; c < value_dim; c += step) {
@@ -250,29 +260,30 @@ INLINE void value_run(float *out, const float *weights, const AttentionPass *pas
             ahead =
                 next + c * element * ATTENTION_CHUNK + (size_t)span.lo % ATTENTION_CHUNK * bytes;
         if (step > 16)
-            add_values(out + c, weights, from, value_dim, span, ahead, bytes, half, n, vectors);
+            add_values(out + c, weights, from, value_dim, span, ahead, bytes, type, n, vectors);
         else
-            add_values(out + c, weights, from, value_dim, span, ahead, bytes, half, n, 1);
+            add_values(out + c, weights, from, value_dim, span, ahead, bytes, type, n, 1);
     }
 }
 
 INLINE void value_block_of(float *out, const float *weights, const AttentionPass *pass, Span span,
-                           const unsigned char *next, int n, const bool half) {
+                           const unsigned char *next, int n, const KvType type) {
     switch (n) {
-    case 1: value_run(out, weights, pass, span, next, half, 1, MOST_VECTORS); break;
-    case 2: value_run(out, weights, pass, span, next, half, 2, 2); break;
-    case 3: value_run(out, weights, pass, span, next, half, 3, VALUE_VECTORS); break;
-    default: value_run(out, weights, pass, span, next, half, VALUE_QUERIES, VALUE_VECTORS);
+    case 1: value_run(out, weights, pass, span, next, type, 1, MOST_VECTORS); break;
+    case 2: value_run(out, weights, pass, span, next, type, 2, 2); break;
+    case 3: value_run(out, weights, pass, span, next, type, 3, VALUE_VECTORS); break;
+    default: value_run(out, weights, pass, span, next, type, VALUE_QUERIES, VALUE_VECTORS);
     }
 }
 
 static void value_block(float *out, const float *weights, const AttentionPass *pass, Span span,
                         const unsigned char *next, int n) {
     if (span.lo > span.hi) return;
-    if (pass->kv->shape.type == KV_F16)
-        value_block_of(out, weights, pass, span, next, n, true);
-    else
-        value_block_of(out, weights, pass, span, next, n, false);
+    switch (pass->kv->shape.type) {
+    case KV_F16: value_block_of(out, weights, pass, span, next, n, KV_F16); break;
+    case KV_BF16: value_block_of(out, weights, pass, span, next, n, KV_BF16); break;
+    default: value_block_of(out, weights, pass, span, next, n, KV_F32);
+    }
 }
 
 // n queries from `first` on: what they all see together, what is before and after it one by one.
