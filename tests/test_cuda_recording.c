@@ -6,19 +6,31 @@
 #include "tests/support/tiny_model.h"
 #include "tests/test.h"
 
-enum { STEPS = 5 };
+enum { STEPS = 5, ROWS = 3 };
 
 static Model *open_model(const TinyModel *tiny, Precision precision, int max_rows) {
     Error error = {0};
-    ModelOptions options = {.precision = precision, .max_rows = max_rows, .kv_type = KV_F32};
+    ModelOptions options = {.precision = precision,
+                            .max_rows = max_rows,
+                            .max_logit_rows = ROWS,
+                            .n_sequences = ROWS,
+                            .kv_type = KV_BF16};
     Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
     CHECK(model, "%s", error.message);
     return model;
 }
 
-static void step(Model *model, int32_t token) {
+// A token for each of the first n sequences.
+static void step_rows(Model *model, int32_t token, int n) {
     Error error = {0};
-    CHECK(model_forward(model, &(Batch){.n = 1, .tokens = &token}, &error), "%s", error.message);
+    int32_t tokens[ROWS] = {token, token + 1, token + 2}, sequences[ROWS] = {0, 1, 2};
+    bool wants_logits[ROWS] = {true, true, true};
+    Batch batch = {n, tokens, NULL, sequences, wants_logits};
+    CHECK(model_forward(model, &batch, &error), "%s", error.message);
+}
+
+static void step(Model *model, int32_t token) {
+    step_rows(model, token, 1);
 }
 
 static void look(void *context, const Model *model, const Stage *stage) {
@@ -32,9 +44,10 @@ static void check_same(const TinyShape *shape, Precision precision, const char *
     Error error = {0};
     CHECK(model_listen(plain, look, NULL, false, &error), "%s", error.message);
     for (int32_t i = 0; i < STEPS; i++) {
-        step(fused, 3 * i + 1), step(plain, 3 * i + 1);
+        int n = i % 2 ? ROWS : 1;
+        step_rows(fused, 3 * i + 1, n), step_rows(plain, 3 * i + 1, n);
         const float *a = model_logits(fused, 0), *b = model_logits(plain, 0);
-        for (int t = 0; t < shape->vocab_size; t++)
+        for (int t = 0; t < n * shape->vocab_size; t++)
             CHECK(a[t] == b[t], "%s, step %d, token %d: fused %.9g, plain %.9g", what, i, t,
                   (double)a[t], (double)b[t]);
     }
@@ -85,21 +98,36 @@ Test(cuda_recording, and_where_little_can_be_fused) {
     check_types(tiny_shape(), "odd sizes");
 }
 
-// embed, six per layer, the head with the norm before it.
-Test(cuda_recording, a_step_is_six_kernels_per_layer) {
+// embed, five per layer, the head with the norm before it.
+Test(cuda_recording, a_step_is_five_kernels_per_layer) {
     TinyShape shape = whole_shape();
-    for (int layers = 1; layers <= 3; layers++) {
-        shape.n_layers = layers;
+    for (int layers = 1; layers <= 6; layers++) {
+        shape.n_layers = (layers + 1) / 2;
+        shape.qk_norm = layers % 2 ? QK_NORM_NONE : QK_NORM_PER_HEAD;
         TinyModel *tiny = tiny_model_open(&shape);
         Model *model = open_model(tiny, PRECISION_A16, 0);
         for (int32_t i = 0; i < 3; i++) { // captured, then replayed
             long before = emulator_kernels();
             step(model, i);
-            CHECK_INT(emulator_kernels() - before, 1 + 6 * layers + 1);
+            CHECK_INT(emulator_kernels() - before, 1 + 5 * shape.n_layers + 1);
         }
         model_close(model);
         tiny_model_close(tiny);
     }
+}
+
+// Norms behind the blocks: one more each.
+Test(cuda_recording, norms_behind_the_blocks_are_two_more) {
+    TinyShape shape = whole_shape();
+    shape.post_norms = true;
+    shape.qk_norm = QK_NORM_PER_HEAD;
+    TinyModel *tiny = tiny_model_open(&shape);
+    Model *model = open_model(tiny, PRECISION_A16, 0);
+    long before = emulator_kernels();
+    step(model, 7);
+    CHECK_INT(emulator_kernels() - before, 1 + 7 * shape.n_layers + 1);
+    model_close(model);
+    tiny_model_close(tiny);
 }
 
 // Two calls: the graph and the copy of the logits; the rows' tokens, positions, sequences before.

@@ -153,20 +153,6 @@ static __device__ void join_splits(const AttentionWork &w, const Tile &t, int n_
     }
 }
 
-// The last of a row's splits to get here joins them; the counter is 0 again afterwards.
-static __device__ bool arrives_last(AttentionMemory &memory, const AttentionWork &w, int n_splits) {
-    unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
-    __threadfence();
-    __syncthreads();
-    if (!threadIdx.x) {
-        memory.last = atomicAdd(counter, 1u) == (unsigned)n_splits - 1;
-        if (memory.last) *counter = 0;
-    }
-    __syncthreads();
-    __threadfence();
-    return memory.last;
-}
-
 // Grid: splits, tiles of heads, rows.
 static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork w) {
     AttentionMemory &memory = block_memory<AttentionMemory>();
@@ -178,7 +164,9 @@ static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork
     score_keys(memory, w, t);
     exponentials(memory, t);
     weigh_values(memory, w, t, n_splits == 1);
-    if (n_splits > 1 && arrives_last(memory, w, n_splits)) join_splits(w, t, n_splits);
+    unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
+    if (n_splits > 1 && arrives_last(counter, (unsigned)n_splits, memory.last))
+        join_splits(w, t, n_splits);
 }
 
 // Somebody looks: the softmax itself, one block per row and query head, three plain passes.

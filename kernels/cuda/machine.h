@@ -211,3 +211,18 @@ template <int N> static __device__ __forceinline__ float block_max(float v, floa
         v = fmaxf(v, parts[i]);
     return v;
 }
+
+// One of `count` blocks says that its part, which its threads wrote to global memory, is done.
+// True, for all of its threads, in the last one to say so; that one sees the parts of all, and the
+// counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *counter, unsigned count, bool &last) {
+    __threadfence();
+    __syncthreads();
+    if (!threadIdx.x) {
+        last = atomicAdd(counter, 1u) == count - 1;
+        if (last) *counter = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}

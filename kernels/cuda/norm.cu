@@ -7,7 +7,7 @@ struct NormMemory {
 
 // Thirty-two or so additions in float32 per thread and five butterflies: the error is that of a
 // pairwise sum.
-static __global__ void norm_kernel(NormOperation op) {
+static __global__ void norm_kernel(NormOperation op, float *residual) {
     NormMemory &memory = block_memory<NormMemory>();
     size_t dim = (size_t)op.dim, row = blockIdx.x * dim;
     const float *x = op.x + row;
@@ -22,12 +22,18 @@ static __global__ void norm_kernel(NormOperation op) {
     float inverse = norm_factor(x, dim, mean, op.eps, memory.parts);
     for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS) {
         float y = (x[j] - mean) * inverse * op.weight[j];
-        op.out[row + j] = op.bias ? y + op.bias[j] : y;
+        if (op.bias) y += op.bias[j];
+        op.out[row + j] = y;
+        if (residual) residual[row + j] += y;
     }
 }
 
+void launch_norm(Device *device, const NormOperation *op, float *residual) {
+    LAUNCH(device, norm_kernel, op->n, NORM_THREADS, *op, residual);
+}
+
 void run_norm(Device *device, const Operation *operation) {
-    LAUNCH(device, norm_kernel, operation->norm.n, NORM_THREADS, operation->norm);
+    launch_norm(device, &operation->norm, NULL);
 }
 
 void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,

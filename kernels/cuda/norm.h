@@ -5,6 +5,9 @@
 
 enum { NORM_THREADS = 256 }; // of the block
 
+// A norm as a kernel of its own; with `residual` (n, dim), residual += out too.
+void launch_norm(Device *device, const NormOperation *op, float *residual);
+
 // 1 / sqrt(mean of (x - mean)^2 + eps) of x[dim]; every thread has it.
 static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
                                                     float eps, float *parts) {

@@ -61,25 +61,29 @@ void project(Device *device, const float *x, int n, const Projection *projection
     perform(device, &operation);
 }
 
-// Room for the activations of max_rows rows as whole numbers.
+// One block of memory: the counters of EPILOGUE_PLACE, then the activations of max_rows rows as
+// whole numbers.
 static size_t quantised_count(const Device *device, int max_rows) {
     return (size_t)max_rows * ((device->max_cols + CHUNK - 1) / CHUNK * CHUNK);
 }
 
+static constexpr size_t COUNTER_BYTES = MAX_PLACED_HEADS * sizeof(unsigned);
+
 size_t project_bytes(const Device *device, int max_rows) {
-    if (device->precision == PRECISION_F32) return 0;
+    if (device->precision == PRECISION_F32) return COUNTER_BYTES;
     size_t count = quantised_count(device, max_rows);
     size_t digits = device->precision == PRECISION_A16 ? 2 : 1;
-    return count * digits + count / CHUNK * (sizeof(int2) + sizeof(float));
+    return COUNTER_BYTES + count * digits + count / CHUNK * (sizeof(int2) + sizeof(float));
 }
 
 void project_reserve(Device *device) {
     project_blas_reserve(device);
-    if (device->precision == PRECISION_F32) return;
     size_t count = quantised_count(device, device->max_rows);
     QuantisedRows *z = &device->quantised;
     uint8_t *at = (uint8_t *)device_alloc(device, project_bytes(device, device->max_rows));
-    if (!at) return;
+    device->place_counters = (unsigned *)at;
+    if (!at || device->precision == PRECISION_F32) return;
+    at += COUNTER_BYTES;
     z->low = (int8_t *)at, at += count;
     if (device->precision == PRECISION_A16) z->high = (int8_t *)at, at += count;
     z->sums = (int2 *)at, at += count / CHUNK * sizeof(int2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/matrix.h"
+#include "kernels/cuda/place.h"
 
 enum { ROWS_PER_BLOCK = 8, PROJECT_THREADS = ROWS_PER_BLOCK * WARP }; // as many as NORM_THREADS
 
@@ -10,6 +11,7 @@ enum Epilogue {
     EPILOGUE_STORE,    // out = sum (+ bias)
     EPILOGUE_ADD,      // out = sum (+ bias), residual += out
     EPILOGUE_ACTIVATE, // out of the second matrix = f(its sum) * sum of the first: gate and up
+    EPILOGUE_PLACE,    // out = sum (+ bias): q, k, v; then every head is brought to its place
 };
 
 // Matrices of one type with the same columns.
@@ -29,7 +31,11 @@ struct ProjectWork {
     float *residual; // EPILOGUE_ADD: (n, rows)
     Epilogue epilogue;
     ActivationKind activation;
+    PlaceWork place;   // EPILOGUE_PLACE
+    unsigned *arrived; // (heads of q, k and v) blocks of rows that are done, 0 between launches
 };
+
+enum { MAX_PLACED_HEADS = 1024 }; // counters that there are
 
 // Fills the matrices from `first` on that have the type of the first: returns the one after them.
 int project_work(ProjectWork *work, const ProjectOperation *op, int first);

@@ -1,7 +1,8 @@
 // project for few rows of x, as decoding asks for it. Every block makes what it needs of x itself,
 // in shared memory: the norm before it, whole numbers for quantised weights. That costs each block
 // a few kilobytes out of the second cache and saves a kernel, and the wait between two, per step.
-// On the way out a sum is stored, added to the residual stream, or gated by its neighbour.
+// On the way out a sum is stored, added to the residual stream, or gated by its neighbour; of q, k
+// and v, the block that brings the last rows of a head brings the head to its place (place.h).
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
 // before the kernel before this one has ended.
@@ -13,16 +14,21 @@
 enum { MAX_FEW = 4, BLOCKS_PER_PROCESSOR = 4 };
 enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x, all rows together
 
+struct FewShared {
+    float parts[PROJECT_THREADS / WARP];
+    bool last; // no other block works on the head
+};
+
 struct FewFloats {
     float x[FEW_FLOATS];
-    float parts[PROJECT_THREADS / WARP];
+    FewShared shared;
 };
 
 struct FewIntegers {
     alignas(16) int8_t low[FEW_INTEGERS], high[FEW_INTEGERS];
     float scales[FEW_INTEGERS / CHUNK];
     int2 sums[FEW_INTEGERS / CHUNK];
-    float parts[PROJECT_THREADS / WARP];
+    FewShared shared;
 };
 
 // ---- x ----
@@ -45,7 +51,7 @@ static __device__ __forceinline__ float normed(const ProjectWork &work, float x,
 static __device__ void take_floats(FewFloats &memory, const ProjectWork &work, size_t cols) {
     for (int i = 0; i < work.n; i++) {
         const float *x = work.x + (size_t)i * cols;
-        float factor = row_factor(work, x, memory.parts);
+        float factor = row_factor(work, x, memory.shared.parts);
         for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS)
             memory.x[(size_t)i * cols + j] = normed(work, x[j], factor, (size_t)i, j);
     }
@@ -59,7 +65,7 @@ static __device__ QuantisedRows take_integers(FewIntegers &memory, const Project
     if (digits == 1) z.high = NULL;
     for (int i = 0; i < work.n; i++) {
         const float *x = work.x + (size_t)i * cols;
-        float factor = row_factor(work, x, memory.parts);
+        float factor = row_factor(work, x, memory.shared.parts);
         for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) { // whole warps
             size_t at = (size_t)i * cols + j;
             quantise_group(z, normed(work, x[j], factor, (size_t)i, j), at, at / CHUNK, levels);
@@ -135,6 +141,14 @@ static __device__ __forceinline__ void plain_row(const ProjectWork &work, unsign
     }
 }
 
+// After the rows from `first` on: those of one head, since heads are whole blocks of rows.
+static __device__ void finish_head(const ProjectWork &work, unsigned first, FewShared &shared) {
+    unsigned head_dim = (unsigned)work.place.kv.head_dim, head = first / head_dim;
+    if (!arrives_last(work.arrived + head, head_dim / ROWS_PER_BLOCK, shared.last)) return;
+    for (int i = 0; i < work.n; i++)
+        place_head(work.place, i, (int)head, shared.parts);
+}
+
 static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work, unsigned at) {
     int p = matrix_of_row(work, at);
     const Planes &w = work.weights[p];
@@ -153,12 +167,16 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_few_kernel(Pro
     wait_for_earlier_kernels();
     QuantisedRows z = {};
     const float *x = NULL;
+    FewShared *shared;
     if constexpr (INTEGERS) {
-        z = take_integers(block_memory<FewIntegers>(), work, work.weights[0].cols, MODE);
+        FewIntegers &memory = block_memory<FewIntegers>();
+        z = take_integers(memory, work, work.weights[0].cols, MODE);
+        shared = &memory.shared;
     } else {
         FewFloats &memory = block_memory<FewFloats>();
         take_floats(memory, work, work.weights[0].cols);
         x = memory.x;
+        shared = &memory.shared;
     }
     let_next_kernel_start();
     for (; at < rows; at += step) {
@@ -166,6 +184,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_few_kernel(Pro
             gated_row<D, MODE, N>(work, at, z, x);
         else
             plain_row<D, MODE, N>(work, at, z, x);
+        if (work.epilogue == EPILOGUE_PLACE) finish_head(work, at - threadIdx.x / WARP, *shared);
     }
 }
 

@@ -1,0 +1,74 @@
+// Placing as a kernel of its own, where no projection before it could do it (place.h); and what a
+// list of operations must look like to be that.
+#include "kernels/cuda/place.h"
+
+struct PlaceMemory {
+    float parts[NORM_THREADS / WARP];
+};
+
+// Grid: rows, heads.
+static __global__ void __launch_bounds__(NORM_THREADS) place_kernel(PlaceWork w) {
+    PlaceMemory &memory = block_memory<PlaceMemory>();
+    wait_for_earlier_kernels();
+    place_head(w, (int)blockIdx.x, (int)blockIdx.y, memory.parts);
+}
+
+// Two operations of a kind side by side: for queries and for keys.
+static bool is_pair(const Operation *operations, size_t count, OperationKind kind) {
+    return count >= 2 && operations[0].kind == kind && operations[1].kind == kind;
+}
+
+// A norm of each head by itself, in place.
+static bool take_norm(HeadWork *head, const NormOperation *norm, const PlaceWork *w) {
+    if (norm->centred || norm->bias || norm->dim != w->kv.head_dim || norm->out != norm->x ||
+        (head->x && head->x != norm->x))
+        return false;
+    head->x = norm->out;
+    head->n_heads = norm->n / w->rows.n;
+    head->norm_weight = norm->weight;
+    head->norm_eps = norm->eps;
+    return true;
+}
+
+static bool take_rope(HeadWork *head, const RopeOperation *rope, const PlaceWork *w) {
+    if (rope->head_dim != w->kv.head_dim || rope->table.cos != w->table.cos ||
+        rope->table.sin != w->table.sin || rope->table.rope_dim != w->table.rope_dim ||
+        rope->rows.n != w->rows.n || rope->rows.positions != w->rows.positions)
+        return false;
+    head->x = rope->x;
+    head->n_heads = rope->n_heads;
+    return true;
+}
+
+size_t take_place(PlaceWork *w, const Operation *operations, size_t count) {
+    const Operation *norms = NULL, *ropes = NULL;
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        const Operation *next = operations + at;
+        if (!norms && is_pair(next, count - at, OPERATION_NORM))
+            norms = next, w->norm_after_rope = ropes != NULL, at += 2;
+        else if (!ropes && is_pair(next, count - at, OPERATION_ROPE))
+            ropes = next, at += 2;
+    }
+    if (at >= count || operations[at].kind != OPERATION_KV_WRITE) return 0;
+    const KvWriteOperation *write = &operations[at].kv_write;
+    w->kv = kv_layer(&write->view);
+    w->v = write->v, w->rows = write->rows;
+    if (ropes) {
+        w->table = ropes->rope.table;
+        if (!take_rope(&w->q, &ropes[0].rope, w) || !take_rope(&w->k, &ropes[1].rope, w)) return 0;
+    }
+    if (norms && (!take_norm(&w->q, &norms[0].norm, w) || !take_norm(&w->k, &norms[1].norm, w)))
+        return 0;
+    if (at && (w->k.x != write->k || w->k.n_heads != w->kv.n_kv_heads)) return 0;
+    return at + 1;
+}
+
+size_t fuse_place(Device *device, const Operation *operations, size_t count) {
+    PlaceWork w = {};
+    size_t taken = take_place(&w, operations, count);
+    if (taken < 2) return 0;
+    unsigned heads = (unsigned)(w.q.n_heads + 2 * w.kv.n_kv_heads);
+    LAUNCH_OVERLAPPED(device, place_kernel, dim3((unsigned)w.rows.n, heads), NORM_THREADS, w);
+    return taken;
+}
