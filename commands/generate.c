@@ -160,6 +160,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .wants_hash = o->json,
+        .wants_logits = option_given(o, OPTION_LOGPROBS),
         .catch_interrupt = true,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),

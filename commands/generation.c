@@ -49,27 +49,43 @@ static bool show_rest(Generation *g, Error *error) {
     return true;
 }
 
+// A device of its own need not wait for the host where nothing is asked of it between two tokens.
+static bool feeds_back(const Generation *g) {
+    const Model *m = g->session->model;
+    return device_ahead(m->device) > 0 && !g->no_cache && !g->wants_hash && !g->wants_logits &&
+           g->max_new > 0 && !m->listener && sampler_is_plain(g->sampler);
+}
+
 static int context_left(const Generation *g) {
     const Model *model = g->session->model;
+    if (g->feedback.model) return feedback_left(&g->feedback);
     return model->options.context - kv_cache_length(&model->cache, 0);
 }
 
 // One more token for the model: behind the cache, or everything anew.
 static bool feed_next(Generation *g, int32_t id, Error *error) {
     size_t fed = 0;
+    if (g->feedback.model) return true; // fed already
     if (!g->no_cache) return session_feed(g->session, &id, 1, &fed, error);
     kv_cache_reset(&g->session->model->cache, 0);
     return session_feed(g->session, g->all.ids, g->all.count, &fed, error);
 }
 
+// The next token, and the logits it was drawn from where they are on the host. -1: an error.
+static int next_id(Generation *g, const float **logits, Error *error) {
+    *logits = NULL;
+    if (g->feedback.model) return feedback_next(&g->feedback, error);
+    *logits = model_logits(g->session->model, 0);
+    size_t bytes = (size_t)g->session->config->vocab_size * sizeof **logits;
+    if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, *logits, bytes);
+    return sampler_next(g->sampler, *logits, error);
+}
+
 // Takes one token from the logits. *ended: g->stop is set.
 static bool draw(Generation *g, bool *ended, Error *error) {
     Session *s = g->session;
-    const float *logits = model_logits(s->model, 0);
-    if (g->wants_hash)
-        g->logits_hash =
-            fnv1a(g->logits_hash, logits, (size_t)s->config->vocab_size * sizeof *logits);
-    int id = sampler_next(g->sampler, logits, error);
+    const float *logits;
+    int id = next_id(g, &logits, error);
     if (id < 0) return false;
     if (!g->first_token_at) g->first_token_at = seconds_now();
     if (!g->ignore_eos && session_stops_at(s, id)) {
@@ -128,7 +144,9 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     if (fed < count) return true;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
+    if (feeds_back(g)) feedback_begin(&g->feedback, g->session->model, g->sampler, g->max_new);
     bool good = decode(g, error);
+    if (g->feedback.model) feedback_end(&g->feedback);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // What was made before a failure is shown too.
     return show_rest(g, good ? error : NULL) && good;

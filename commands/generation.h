@@ -8,6 +8,7 @@
 
 #include "commands/session.h"
 #include "commands/stop_text.h"
+#include "model/feedback.h"
 #include "model/sampler.h"
 
 typedef enum StopReason {
@@ -25,13 +26,15 @@ typedef struct Generation {
     size_t max_new;
     const TextList *stops;
     bool ignore_eos, no_cache, wants_hash;
+    bool wants_logits;    // `token` does; without that and wants_hash they may stay on the device
     bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
     bool first;           // the first new token begins a text: SPM kinds drop its leading space
     // Once, when the model has read the whole prompt; NULL: not wanted.
     void (*begin)(void *context);
     // Text as it can be shown, whole characters; NULL: not wanted.
     void (*show)(void *context, const char *bytes, size_t length);
-    // Every new token with the logits it was drawn from and its bytes; NULL: not wanted.
+    // Every new token with the logits it was drawn from (NULL: see wants_logits) and its bytes;
+    // NULL: not wanted.
     void (*token)(void *context, int32_t id, const float *logits, const char *piece, size_t length);
     void *context;
 
@@ -44,7 +47,8 @@ typedef struct Generation {
     double prompt_seconds, decode_seconds;
     double first_token_at; // seconds_now when the first token was there; 0: none came
     // inner
-    IdList all; // no_cache: prompt and new tokens
+    Feedback feedback; // begun where tokens are drawn and fed back on the device
+    IdList all;        // no_cache: prompt and new tokens
     StopText stop_text;
     Utf8Stream characters;
 } Generation;

@@ -268,6 +268,22 @@ typedef struct SampleRule {
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);
 
+// ---- tokens that stay on the device ----
+
+// A token that was drawn becomes that of the next pass without the host: sample, device_send for
+// whoever wants to read it, advance, the next pass. How many tokens should be under way while the
+// host looks at one: 0 where the device works only while the host waits.
+int device_ahead(const Device *device);
+
+// The rows of the next pass:   tokens[i] = max(drawn[i], 0), positions[i] += 1.
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n);
+
+// A number on its way to the host, which goes on meanwhile. A slot is free again when its number
+// has been received; -1 after a failure.
+enum { SEND_SLOTS = 8 };
+void device_send(Device *device, int slot, const int32_t *from);
+int32_t device_receive(Device *device, int slot);
+
 // ---- limits ----
 
 // What a GPU does at most, measured by its own means, one sample a call, for `bench`. NaN on a

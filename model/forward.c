@@ -177,14 +177,29 @@ static void forward_piece(Model *m) {
     if (m->piece.n_logit_rows) logits(m);
 }
 
+static void run_piece(Model *m) {
+    device_begin(m->device, &(PassShape){m->piece.n, m->piece.max_position});
+    forward_piece(m);
+    device_end(m->device);
+}
+
 void forward_batch(Model *m, const Batch *batch) {
     m->n_logit_rows = 0;
     for (int start = 0; start < batch->n; start += m->piece.n) {
         piece_take(m, batch, start);
-        device_begin(m->device, &(PassShape){m->piece.n, m->piece.max_position});
-        forward_piece(m);
-        device_end(m->device);
+        run_piece(m);
     }
+}
+
+void forward_drawn(Model *m, const int32_t *drawn) {
+    int position = kv_cache_length(&m->cache, 0);
+    kv_cache_write(&m->cache, 0, position);
+    m->piece.n = m->piece.n_logit_rows = 1;
+    m->piece.logit_rows[0] = 0;
+    m->piece.max_position = position;
+    m->n_logit_rows = 0;
+    advance(m->device, m->scratch.tokens, m->scratch.positions, drawn, 1);
+    run_piece(m);
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {

@@ -14,6 +14,10 @@ void piece_take(Model *m, const Batch *batch, int start);
 // The pass itself, piece by piece, without checks before or after.
 void forward_batch(Model *m, const Batch *batch);
 
+// One more pass, of one row: sequence 0 goes on with the token that `drawn` (device) holds. Its
+// logits take the place of those before. Only the device knows the token and the positions.
+void forward_drawn(Model *m, const int32_t *drawn);
+
 // False where one of `count` numbers is NaN or infinite.
 bool all_finite(const float *numbers, size_t count);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { AHEAD_COUNT = 64 }; // numbers that are sent to the device together
+
 struct Sampler {
     Device *device; // borrowed
     SamplerOptions options;
@@ -16,9 +18,12 @@ struct Sampler {
     int *counts;       // (vocab_size) how often each token is in the window
     float *adjusted;   // (vocab_size) host: logits after bias and penalties
     float *logits;     // (vocab_size) device
-    float *uniform;    // (1) device
+    float *uniform;    // (1 + AHEAD_COUNT) device: sampler_next's, then a run of the generator's
     int32_t *token;    // (1) device
     uint64_t state[4]; // xoshiro256**
+    uint64_t given;    // numbers so far
+    uint64_t run;      // which of them the run on the device begins with
+    bool has_run;
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -52,8 +57,13 @@ static uint64_t xoshiro256(uint64_t s[4]) {
     return result;
 }
 
+static float uniform_of(uint64_t state[4]) {
+    return (float)(xoshiro256(state) >> 40) * 0x1p-24f;
+}
+
 float sampler_uniform(Sampler *sampler) {
-    return (float)(xoshiro256(sampler->state) >> 40) * 0x1p-24f;
+    sampler->given++;
+    return uniform_of(sampler->state);
 }
 
 // ---- opening ----
@@ -101,7 +111,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     s->counts = calloc(vocab_size, sizeof *s->counts);
     s->adjusted = malloc(vocab_size * sizeof *s->adjusted);
     s->logits = device_alloc(s->device, vocab_size * sizeof *s->logits);
-    s->uniform = device_alloc(s->device, sizeof *s->uniform);
+    s->uniform = device_alloc(s->device, (1 + AHEAD_COUNT) * sizeof *s->uniform);
     s->token = device_alloc(s->device, sizeof *s->token);
     if (s->window && s->counts && s->adjusted && s->logits && s->uniform && s->token) return true;
     return error_set(error, ERROR_MEMORY, "no memory for a sampler of %d tokens", s->vocab_size);
@@ -159,11 +169,14 @@ void sampler_reset(Sampler *s) {
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);
 }
 
+static bool has_penalties(const SamplerOptions *o) {
+    return o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f;
+}
+
 // Bias and penalties on a copy of the logits, in the order of sampler.h.
 static const float *adjust(Sampler *s, const float *logits) {
     const SamplerOptions *o = &s->options;
-    bool penalised =
-        o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f;
+    bool penalised = has_penalties(o);
     float *l = s->adjusted;
     if (!penalised && !o->n_bias) return logits;
     memcpy(l, logits, (size_t)s->vocab_size * sizeof *l);
@@ -195,4 +208,35 @@ int sampler_next(Sampler *s, const float *logits, Error *error) {
     else if (token < 0)
         error_set(error, ERROR_NONFINITE, "a logit is NaN or +infinity");
     return failure->code ? -1 : token;
+}
+
+// ---- without the host ----
+
+bool sampler_is_plain(const Sampler *s) {
+    return !has_penalties(&s->options) && !s->options.n_bias;
+}
+
+// The next numbers of the generator, which stays where it is, on the device.
+static void send_run(Sampler *s) {
+    float numbers[AHEAD_COUNT];
+    uint64_t state[4];
+    memcpy(state, s->state, sizeof state);
+    for (int i = 0; i < AHEAD_COUNT; i++)
+        numbers[i] = uniform_of(state);
+    device_upload(s->device, s->uniform + 1, numbers, sizeof numbers);
+    s->run = s->given;
+    s->has_run = true;
+}
+
+void sampler_draw(Sampler *s, const float *device_logits, int ahead) {
+    uint64_t number = s->given + (uint64_t)ahead;
+    bool there = s->has_run && number >= s->run && number - s->run < AHEAD_COUNT;
+    if (!there && s->options.rule.temperature != 0.0f) send_run(s);
+    size_t at = s->has_run ? (size_t)(number - s->run) % AHEAD_COUNT : 0;
+    sample(s->device, s->token, device_logits, 1, s->vocab_size, &s->options.rule,
+           s->uniform + 1 + at);
+}
+
+const int32_t *sampler_drawn(const Sampler *s) {
+    return s->token;
 }

@@ -52,3 +52,15 @@ int sampler_next(Sampler *sampler, const float *logits, Error *error);
 
 // Uniform in [0, 1), 24 bits: the generator itself, for whoever else needs the same stream.
 float sampler_uniform(Sampler *sampler);
+
+// ---- drawing without the host (model/feedback.h) ----
+
+// Logits go into the distribution as they are: no bias, no penalties.
+bool sampler_is_plain(const Sampler *sampler);
+
+// Draws from device logits (vocab_size) with the uniform number that comes `ahead` numbers after
+// the next, and leaves the generator where it is. `ahead` is below 16.
+void sampler_draw(Sampler *sampler, const float *device_logits, int ahead);
+
+// Where sampler_draw leaves the token, in device memory: -1 where a logit is NaN or +infinity.
+const int32_t *sampler_drawn(const Sampler *sampler);

@@ -1,7 +1,7 @@
 // What the CUDA backend makes of a recorded pass: fused kernels give the bits of the operations
 // that they stand for, a replayed graph those of its first run, and a decode step is as few kernels
 // as fused.cu says. And every host call fails once.
-#include "model/model.h"
+#include "model/feedback.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/tiny_model.h"
 #include "tests/test.h"
@@ -153,7 +153,17 @@ static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
     bool done = model && model_forward(model, &(Batch){.n = 5, .tokens = tokens}, error) &&
                 model_forward(model, &(Batch){.n = 1, .tokens = tokens}, error);
     if (done) CHECK(isfinite(model_logits(model, 0)[0]), "no logits");
+    SamplerOptions rule = sampler_defaults();
+    Sampler *sampler =
+        done ? sampler_open(model->device, tiny->config.vocab_size, 10, &rule, error) : NULL;
+    done = sampler;
+    Feedback feedback = {0};
+    if (done) feedback_begin(&feedback, model, sampler, 5);
+    for (int i = 0; i < 3 && done; i++)
+        done = feedback_next(&feedback, error) >= 0;
+    if (done) feedback_end(&feedback);
     *calls = emulator_calls();
+    sampler_close(sampler);
     model_close(model);
     return done;
 }

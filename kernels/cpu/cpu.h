@@ -40,6 +40,7 @@ struct Device {
     struct ProjectScratch *project;    // project.c: one call's inputs, unpacked panels
     struct SampleScratch *sampling;    // sample.c
     int max_rows;                      // as given to device_reserve
+    int32_t sent[SEND_SLOTS];          // device_send
 };
 
 // Keeps the first failure, with exit code 6 (5: no memory).

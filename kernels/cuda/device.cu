@@ -101,7 +101,7 @@ Device *device_open(int threads, Precision precision) {
     if (!find_gpu(device) || !CUDA_CHECK(device, cudaSetDevice(0)) ||
         !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)) ||
         !CUDA_CHECK(device, cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) ||
-        !open_staging(device))
+        !open_staging(device) || !sends_open(device))
         return device;
     device->n_processors = properties.multiProcessorCount;
     device->programmatic = properties.major >= 9;
@@ -132,6 +132,7 @@ void device_close(Device *device) {
         if (device->staging.copied[i]) cudaEventDestroy(device->staging.copied[i]);
         cudaFreeHost(device->staging.halves[i]);
     }
+    sends_close(device);
     if (device->stream) cudaStreamDestroy(device->stream);
     free(device);
 }

@@ -71,6 +71,8 @@ struct Device {
     float *attention_scratch;  // partial sums of attention over long caches
     size_t attention_scratch_floats;
     unsigned *attention_counters; // of splits that have ended; 0 between launches
+    int32_t *sent;                // (SEND_SLOTS) pinned: what device_send sends, feedback.cu
+    cudaEvent_t arrived[SEND_SLOTS];
 };
 
 static inline bool device_ok(const Device *device) {
@@ -94,6 +96,10 @@ void host_free(Device *device, void *memory);
 bool staging_begin(Device *device, void *to);
 uint8_t *staging_take(Device *device, size_t bytes);
 void staging_end(Device *device);
+
+// What device_send needs, made with the device.
+bool sends_open(Device *device);
+void sends_close(Device *device);
 
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.

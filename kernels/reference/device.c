@@ -162,3 +162,24 @@ double device_busy_seconds(Device *device, bool watch) {
     (void)device, (void)watch;
     return NAN;
 }
+
+// The host waits for every operation, so there is never one under way.
+int device_ahead(const Device *device) {
+    (void)device;
+    return 0;
+}
+
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
+    for (int i = 0; i < n && !device_error(device)->code; i++) {
+        tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
+        positions[i]++;
+    }
+}
+
+void device_send(Device *device, int slot, const int32_t *from) {
+    device->sent[slot] = *from;
+}
+
+int32_t device_receive(Device *device, int slot) {
+    return device_error(device)->code ? -1 : device->sent[slot];
+}

@@ -20,15 +20,16 @@ struct Device {
     Allocation *allocations;          // all that device_alloc has given out, freed by device_close
     size_t max_cols, max_matrix_rows; // of all matrices so far
     // Scratch, made by device_reserve.
-    float *row;            // (max_cols) one row of weights in float32
-    int8_t *q;             // (max_cols) the same row as whole numbers
-    float *scale;          // (max_cols) of its scale groups
-    float *offset;         // (max_cols)
-    float *x_bf16;         // (max_rows, max_cols) activations of a8 with float weights
-    int16_t *z;            // (max_rows, max_cols) activations as whole numbers
-    float *z_scales;       // (max_rows, groups of max_cols)
-    int32_t *z_sums;       // (max_rows, groups of max_cols)
-    Candidate *candidates; // (max_matrix_rows)
+    float *row;               // (max_cols) one row of weights in float32
+    int8_t *q;                // (max_cols) the same row as whole numbers
+    float *scale;             // (max_cols) of its scale groups
+    float *offset;            // (max_cols)
+    float *x_bf16;            // (max_rows, max_cols) activations of a8 with float weights
+    int16_t *z;               // (max_rows, max_cols) activations as whole numbers
+    float *z_scales;          // (max_rows, groups of max_cols)
+    int32_t *z_sums;          // (max_rows, groups of max_cols)
+    Candidate *candidates;    // (max_matrix_rows)
+    int32_t sent[SEND_SLOTS]; // device_send
 };
 
 struct DeviceMatrix {

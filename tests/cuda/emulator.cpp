@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <deque>
+#include <map>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unordered_map>
@@ -343,7 +345,8 @@ struct EmulatorStream {
     EmulatorGraph *capturing;
 };
 struct EmulatorEvent {
-    double seconds; // of the host's clock: work is done when the call returns
+    long recorded, happened; // how often
+    double seconds;          // of the host's clock, when it last happened
 };
 
 namespace {
@@ -359,12 +362,33 @@ bool fails(cudaError_t *error) {
     return *error != cudaSuccess;
 }
 
+// What was given to a stream runs as late as it may: when the host waits for it, or frees memory.
+// So who reads too early, or writes over what is still to be read, is wrong every time.
+std::deque<std::function<void()>> pending;
+
+void run_pending() {
+    for (; !pending.empty(); pending.pop_front())
+        pending.front()();
+}
+
 template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
     if (stream && stream->capturing)
         stream->capturing->nodes.push_back(work);
+    else if (stream)
+        pending.push_back(work);
     else
         work();
     return cudaSuccess;
+}
+
+// Memory of cudaMallocHost may be copied from and to later; other memory of the host may not.
+std::map<const void *, size_t> pinned;
+
+bool is_pinned(const void *p) {
+    auto after = pinned.upper_bound(p);
+    if (after == pinned.begin()) return false;
+    --after;
+    return (const char *)p < (const char *)after->first + after->second;
 }
 
 } // namespace
@@ -499,13 +523,17 @@ static cudaError_t allocate(void **memory, size_t bytes) {
 
 // Freeing and destroying is never made to fail: nobody could do anything about it.
 cudaError_t cudaFreeHost(void *memory) {
+    run_pending();
     live_objects -= memory != nullptr;
+    pinned.erase(memory);
     free(memory);
     return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    return allocate(memory, bytes);
+    cudaError_t error = allocate(memory, bytes);
+    if (error == cudaSuccess) pinned[*memory] = bytes;
+    return error;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
@@ -527,11 +555,15 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
     return enqueue(stream, [=] { memset(memory, value, bytes); });
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    return enqueue(stream, [=] { memmove(to, from, bytes); });
+    enqueue(stream, [=] { memmove(to, from, bytes); });
+    const void *host = kind == cudaMemcpyHostToDevice ? from : to;
+    if (kind != cudaMemcpyDeviceToDevice && !is_pinned(host) && !(stream && stream->capturing))
+        run_pending();
+    return cudaSuccess;
 }
 
 template <class T> static cudaError_t create(T **object) {
@@ -553,6 +585,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    run_pending();
     if (stream) destroy(stream->capturing);
     return destroy(stream);
 }
@@ -560,7 +593,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    return stream && stream->capturing ? cudaErrorInvalidValue : cudaSuccess;
+    if (stream && stream->capturing) return cudaErrorInvalidValue;
+    run_pending();
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
@@ -568,16 +603,20 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    run_pending();
     return destroy(event);
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     cudaError_t error;
-    struct timespec now;
-    fails(&error);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    event->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return error;
+    if (fails(&error)) return error;
+    event->recorded++;
+    return enqueue(stream, [=] {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        event->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+        event->happened++;
+    });
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
@@ -587,10 +626,15 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return error;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t error;
-    fails(&error);
-    return error;
+    if (fails(&error)) return error;
+    while (event->happened < event->recorded) { // and no further than that
+        std::function<void()> work = pending.front();
+        pending.pop_front();
+        work();
+    }
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -620,13 +664,15 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
+    run_pending();
     return destroy(instance);
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    for (const std::function<void()> &node : instance->nodes)
-        node();
-    return cudaSuccess;
+    return enqueue(stream, [=] {
+        for (const std::function<void()> &node : instance->nodes)
+            node();
+    });
 }

@@ -1,0 +1,53 @@
+// Tokens that stay on the GPU: the rows of the next pass, and the numbers that the host reads when
+// it comes to them: pinned memory, and an event for each slot of it.
+#include "kernels/cuda/device.h"
+
+enum { AHEAD = 3 }; // a pass takes longer than the host with a token; this is for its worse moments
+
+static __global__ void advance_kernel(int32_t *tokens, int32_t *positions, const int32_t *drawn,
+                                      int n) {
+    int i = (int)(blockIdx.x * WARP + threadIdx.x);
+    if (i >= n) return;
+    wait_for_earlier_kernels();
+    tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
+    positions[i]++;
+}
+
+bool sends_open(Device *device) {
+    for (cudaEvent_t &arrived : device->arrived)
+        if (!CUDA_CHECK(device, cudaEventCreateWithFlags(&arrived, cudaEventDisableTiming)))
+            return false;
+    return CUDA_CHECK(device,
+                      cudaMallocHost((void **)&device->sent, SEND_SLOTS * sizeof *device->sent));
+}
+
+void sends_close(Device *device) {
+    for (cudaEvent_t arrived : device->arrived)
+        if (arrived) cudaEventDestroy(arrived);
+    cudaFreeHost(device->sent);
+}
+
+int device_ahead(const Device *device) {
+    (void)device;
+    return AHEAD;
+}
+
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
+    device_sync(device);
+    LAUNCH_OVERLAPPED(device, advance_kernel, blocks_for((size_t)n, WARP), WARP, tokens, positions,
+                      drawn, n);
+}
+
+void device_send(Device *device, int slot, const int32_t *from) {
+    device_sync(device);
+    if (!device_ok(device)) return;
+    CUDA_CHECK(device, cudaMemcpyAsync(device->sent + slot, from, sizeof *from,
+                                       cudaMemcpyDeviceToHost, device->stream)) &&
+        CUDA_CHECK(device, cudaEventRecord(device->arrived[slot], device->stream));
+}
+
+int32_t device_receive(Device *device, int slot) {
+    if (!device_ok(device) || !CUDA_CHECK(device, cudaEventSynchronize(device->arrived[slot])))
+        return -1;
+    return device->sent[slot];
+}
