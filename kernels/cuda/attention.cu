@@ -159,6 +159,7 @@ static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork
     wait_for_earlier_kernels();
     Tile t = tile_of_block(w);
     int n_splits = t.position / SPLIT + 1;
+    let_next_kernel_start();
     if ((int)blockIdx.x >= n_splits) return;
     load_queries(memory, w, t);
     score_keys(memory, w, t);
@@ -249,7 +250,8 @@ static void run_splits(Device *device, const AttentionOperation *op) {
     unsigned tiles = (unsigned)(op->shape.n_kv_heads * w.head_tiles);
     for (int n; w.first_row < op->rows.n; w.first_row += n) {
         n = op->rows.n - w.first_row < SCRATCH_ROWS ? op->rows.n - w.first_row : SCRATCH_ROWS;
-        LAUNCH(device, attention_kernel, dim3((unsigned)w.splits, tiles, (unsigned)n), THREADS, w);
+        LAUNCH_OVERLAPPED(device, attention_kernel, dim3((unsigned)w.splits, tiles, (unsigned)n),
+                          THREADS, w);
     }
 }
 

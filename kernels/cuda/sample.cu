@@ -1,4 +1,6 @@
-// The next token from the logits, as kernels.h defines it; one block per row.
+// The next token from the logits, as kernels.h defines it; one block per row, but for the largest
+// logit, which a whole grid looks for: a block alone would take as long over a large vocabulary as
+// a small model over its layers.
 //
 // Nothing is sorted but for typical_p. Every token has a 64-bit key, larger for those that come
 // first in order; the cut of top_k is found by counting tokens, that of top_p by adding their
@@ -14,9 +16,13 @@ struct Candidate { // typical_p
     uint64_t key, weight; // key 0: nothing, at the end
 };
 
+enum { LARGEST_BLOCKS = 32, LARGEST_ROWS = 32 }; // at most, of one launch
+
 struct SampleScratch {
     Candidate *candidates; // (room), a power of two
     size_t room;
+    uint64_t *largest; // (LARGEST_ROWS, LARGEST_BLOCKS) the largest key of each block's share
+    unsigned *arrived; // (LARGEST_ROWS) blocks that have theirs
 };
 
 struct SampleMemory {
@@ -26,7 +32,7 @@ struct SampleMemory {
     unsigned long long total, key, kept;
     double entropy;
     float parts[THREADS / WARP];
-    int best, bad;
+    bool last; // of the blocks of a row
 };
 
 // What all threads of the block know.
@@ -53,40 +59,58 @@ static __device__ __forceinline__ uint64_t weight_of(const Draw &d, int id) {
 
 // ---- the largest ----
 
-// Index of the largest logit, the lowest among equals; -1 with a NaN. Every thread has it.
-static __device__ int block_argmax(SampleMemory &m, const float *logits, int vocab_size) {
-    uint64_t best = 0;
-    int bad = 0;
-    for (int t = threadIdx.x; t < vocab_size; t += THREADS) {
-        if (isnan(logits[t])) bad = 1;
-        uint64_t key = order_key(logits[t], t);
-        best = key > best ? key : best;
-    }
-    for (int bits = WARP / 2; bits; bits /= 2) {
-        uint64_t other = __shfl_xor_sync(ALL_LANES, (unsigned long long)best, bits);
-        best = other > best ? other : best;
-        bad |= __shfl_xor_sync(ALL_LANES, bad, bits);
-    }
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) {
-        m.segments[threadIdx.x / WARP] = best;
-        m.counts[threadIdx.x / WARP] = (unsigned)bad;
-    }
-    __syncthreads();
-    for (int i = 0; i < THREADS / WARP; i++) {
-        best = m.segments[i] > best ? m.segments[i] : best;
-        bad |= (int)m.counts[i];
-    }
-    __syncthreads();
-    return bad ? -1 : (int)(0xffffffffu - (uint32_t)best);
+static constexpr uint64_t NO_NUMBER = ~(uint64_t)0; // a key above all others: some logit is NaN
+
+static __device__ __forceinline__ uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
 }
 
+// The largest of the threads' keys; every thread has it.
+static __device__ uint64_t block_largest(SampleMemory &m, uint64_t key) {
+    for (int bits = WARP / 2; bits; bits /= 2)
+        key = larger(key, __shfl_xor_sync(ALL_LANES, (unsigned long long)key, bits));
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) m.segments[threadIdx.x / WARP] = key;
+    __syncthreads();
+    for (int i = 0; i < THREADS / WARP; i++)
+        key = larger(key, m.segments[i]);
+    __syncthreads();
+    return key;
+}
+
+// The largest key of every `step`-th logit from `first` on.
+static __device__ uint64_t largest_key(SampleMemory &m, const float *logits, int first, int step,
+                                       int vocab_size) {
+    uint64_t key = 0;
+    for (int t = first; t < vocab_size; t += step)
+        key = larger(key, isnan(logits[t]) ? NO_NUMBER : order_key(logits[t], t));
+    return block_largest(m, key);
+}
+
+// The token of a largest key; -1 for NO_NUMBER.
+static __device__ __forceinline__ int token_of(uint64_t key) {
+    return key == NO_NUMBER ? -1 : (int)(0xffffffffu - (uint32_t)key);
+}
+
+// Grid: shares of the row, rows. The last block of a row has the answer. `strict`: +infinity is no
+// answer either.
 static __global__ void __launch_bounds__(THREADS)
-    argmax_kernel(int32_t *out, const float *logits, int vocab_size) {
+    argmax_kernel(int32_t *out, const float *logits, int vocab_size, SampleScratch scratch,
+                  bool strict) {
     SampleMemory &m = block_memory<SampleMemory>();
     wait_for_earlier_kernels();
-    int best = block_argmax(m, logits + (size_t)blockIdx.x * vocab_size, vocab_size);
-    if (!threadIdx.x) out[blockIdx.x] = best;
+    const float *row = logits + (size_t)blockIdx.y * vocab_size;
+    int first = (int)(blockIdx.x * THREADS + threadIdx.x), blocks = (int)gridDim.x;
+    uint64_t key = largest_key(m, row, first, blocks * THREADS, vocab_size);
+    if (blocks > 1) {
+        uint64_t *keys = scratch.largest + (size_t)blockIdx.y * LARGEST_BLOCKS;
+        if (!threadIdx.x) keys[blockIdx.x] = key;
+        if (!arrives_last(scratch.arrived + blockIdx.y, (unsigned)blocks, m.last)) return;
+        key = block_largest(m, (int)threadIdx.x < blocks ? keys[threadIdx.x] : 0);
+    }
+    if (threadIdx.x) return;
+    int best = token_of(key);
+    out[blockIdx.y] = strict && best >= 0 && row[best] == INFINITY ? -1 : best;
 }
 
 // ---- cuts ----
@@ -274,9 +298,8 @@ static __global__ void __launch_bounds__(THREADS)
     wait_for_earlier_kernels();
     row += (int)blockIdx.x;
     Draw d = {logits + (size_t)row * vocab_size, vocab_size, rule, 0.0f, 0};
-    d.best = block_argmax(m, d.logits, vocab_size);
-    if (d.best < 0 || d.logits[d.best] == INFINITY || d.logits[d.best] == -INFINITY ||
-        rule.temperature == 0.0f) {
+    d.best = token_of(largest_key(m, d.logits, (int)threadIdx.x, THREADS, vocab_size));
+    if (d.best < 0 || d.logits[d.best] == INFINITY || d.logits[d.best] == -INFINITY) {
         bool bad = d.best < 0 || d.logits[d.best] == INFINITY;
         if (!threadIdx.x) out[row] = bad ? -1 : d.best;
         return;
@@ -298,25 +321,50 @@ static __global__ void __launch_bounds__(THREADS)
 
 // ---- the operations; they are not part of a recorded pass ----
 
-size_t sample_bytes(const Device *device) {
+static size_t candidate_bytes(const Device *device) {
     size_t room = 1;
     while (room < device->max_matrix_rows)
         room *= 2;
     return room * sizeof(Candidate);
 }
 
+size_t sample_bytes(const Device *device) {
+    return candidate_bytes(device) +
+           LARGEST_ROWS * (LARGEST_BLOCKS * sizeof(uint64_t) + sizeof(unsigned));
+}
+
 void sample_reserve(Device *device) {
-    size_t bytes = sample_bytes(device);
-    device->sampling = (SampleScratch *)host_alloc(device, sizeof(SampleScratch));
-    if (!device->sampling) return;
-    device->sampling->candidates = (Candidate *)device_alloc(device, bytes);
-    device->sampling->room = bytes / sizeof(Candidate);
+    size_t candidates = candidate_bytes(device);
+    SampleScratch *s = (SampleScratch *)host_alloc(device, sizeof *s);
+    uint8_t *at = (uint8_t *)device_alloc(device, sample_bytes(device));
+    if (!s || !at) return;
+    s->candidates = (Candidate *)at;
+    s->room = candidates / sizeof(Candidate);
+    s->largest = (uint64_t *)(at + candidates);
+    s->arrived = (unsigned *)(s->largest + LARGEST_ROWS * LARGEST_BLOCKS);
+    device->sampling = s;
+}
+
+// A block has a few logits per thread; without scratch a row has one block.
+static void launch_argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
+                          bool strict) {
+    SampleScratch scratch = {};
+    unsigned blocks = 1;
+    if (device->sampling) {
+        scratch = *device->sampling;
+        blocks = blocks_for((size_t)vocab_size, 2 * THREADS);
+        if (blocks > LARGEST_BLOCKS) blocks = LARGEST_BLOCKS;
+    }
+    for (int i = 0, rows; i < n; i += rows) {
+        rows = n - i < LARGEST_ROWS ? n - i : LARGEST_ROWS;
+        LAUNCH_OVERLAPPED(device, argmax_kernel, dim3(blocks, (unsigned)rows), THREADS, out + i,
+                          logits + (size_t)i * vocab_size, vocab_size, scratch, strict);
+    }
 }
 
 void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {
     device_sync(device);
-    if (!n) return;
-    LAUNCH(device, argmax_kernel, (unsigned)n, THREADS, out, logits, vocab_size);
+    launch_argmax(device, out, logits, n, vocab_size, false);
 }
 
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
@@ -329,6 +377,10 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
         return;
     }
     SampleScratch scratch = *device->sampling;
+    if (rule->temperature == 0.0f) {
+        launch_argmax(device, out, logits, n, vocab_size, true);
+        return;
+    }
     if (rule->typical_p < 1.0f) { // one after another: they share the scratch
         for (int i = 0; i < n; i++)
             LAUNCH(device, sample_kernel, 1, THREADS, out, logits, vocab_size, *rule, uniform,
