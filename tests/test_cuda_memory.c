@@ -66,7 +66,7 @@ Test(cuda_memory, too_little_is_told_before_loading) {
     emulator_memory(taken - cache); // without the cache it would just fit
     emulator_fail_call(0, 0);
     CHECK(!try_open(tiny, PRECISION_F32, 5, &error), "opened");
-    CHECK(emulator_calls() < 12, "%ld host calls", emulator_calls());
+    CHECK(emulator_calls() < 25, "%ld host calls", emulator_calls());
     snprintf(wanted, sizeof wanted,
              "GPU: needs %.1f MiB, %.1f free; a smaller context (-c) takes less",
              (double)taken / 0x1p20, (double)(taken - cache) / 0x1p20);
@@ -79,7 +79,7 @@ Test(cuda_memory, too_little_is_told_before_loading) {
     tiny_model_close(tiny);
 }
 
-// A cache of 120 GiB.
+// A cache of more than 100 GiB.
 Test(cuda_memory, large_numbers_are_gibibytes) {
     TinyShape shape = shape_of(DTYPE_F32);
     shape.max_seq_len = 1 << 26;
