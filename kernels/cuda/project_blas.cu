@@ -280,7 +280,7 @@ static size_t part_bytes(const Device *device, int max_rows) {
 }
 
 size_t project_blas_bytes(const Device *device, int max_rows) {
-    if (max_rows < BLAS_ROWS) return 0;
+    if (max_rows < PROMPT_ROWS) return 0;
     return blas_bytes() + piece_bytes(device) +
            (size_t)parts_of_x(device) * part_bytes(device, max_rows);
 }
