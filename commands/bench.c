@@ -1,14 +1,15 @@
 // bench: tokens per second, and how far that is from what the machine can do.
 //
 // Prompts and tokens are a fixed pseudo-random row of ids, so that the cache may be kept between
-// repetitions: position p always holds the same token. Sampling is left out. Every repetition
+// repetitions: position p always holds the same token. Sampling is left out, except where tokens
+// can stay on the device: there one sequence is decoded as `generate` does it. Every repetition
 // measures the limits and then every row, in turns; the figures are medians.
-#include "commands/bench_report.h"
+#include "commands/bench_cost.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/progress.h"
 #include "kernels/precision.h"
-#include "weights/quant.h"
+#include "model/feedback.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,66 +28,11 @@ typedef struct Bench {
     int first_row;                        // of this number of threads
     double (*samples)[BENCH_MAX_SAMPLES]; // (BENCH_MAX_ROWS) seconds of one run
     double (*idle)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) of these the GPU waited; NaN: no GPU
+    Sampler *sampler;                     // the likeliest token; of the model at hand
     int32_t *tokens, *positions, *sequences; // of the largest batch
     bool *wants;
     Progress progress;
 } Bench;
-
-// ---- what a token costs ----
-
-static size_t matrix_bytes(const Matrix *m) {
-    if (!m->data) return 0;
-    size_t scales = m->dtype == DTYPE_Q8_GROUP ? m->rows * (m->cols / m->group_size) * 4 : 0;
-    return m->rows * dtype_row_bytes(m->dtype, m->cols) + scales;
-}
-
-typedef struct Cost {
-    size_t bytes;      // of all matrices that every token meets, head included
-    double parameters; // of the same without the head
-    double head;       // parameters of the head
-} Cost;
-
-static Cost count_cost(const Session *s) {
-    const Weights *w = checkpoint_weights(s->checkpoint);
-    Cost cost = {.bytes = matrix_bytes(&w->head)};
-    cost.head = (double)w->head.rows * (double)w->head.cols;
-    for (int l = 0; l < s->config->n_layers; l++) {
-        const LayerWeights *layer = &w->layers[l];
-        const Matrix *const all[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
-                                     &layer->w_gate, &layer->w_up, &layer->w_down};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            cost.bytes += matrix_bytes(all[i]);
-            if (all[i]->data) cost.parameters += (double)all[i]->rows * (double)all[i]->cols;
-        }
-    }
-    return cost;
-}
-
-// Keys that `count` tokens from position `start` on see, over all layers.
-static double keys_seen(const Config *c, double start, double count) {
-    double sum = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        double mean = start + (count + 1) / 2, window = c->layers[l].window;
-        sum += count * (window > 0 && window < mean ? window : mean);
-    }
-    return sum;
-}
-
-// Multiplications and additions of one run of a row: two for each weight that a token meets, four
-// for each key, value and channel of the query heads.
-static double operations(const Session *s, const Cost *cost, const BenchRow *row) {
-    double tokens = row->length * row->batch;
-    double logits = row->prefill ? row->batch : tokens;
-    double keys = row->batch * keys_seen(s->config, row->depth, row->length);
-    return 2 * cost->parameters * tokens + 2 * cost->head * logits + 4 * s->config->q_dim * keys;
-}
-
-// Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
-static double decode_bytes(const Session *s, const Cost *cost, const BenchRow *row) {
-    double element = (double)kv_element_bytes((KvType)s->options->kv);
-    double keys = keys_seen(s->config, row->depth, row->length) / row->length;
-    return (double)cost->bytes / row->batch + 2 * element * s->config->kv_dim * keys;
-}
 
 // ---- running ----
 
@@ -121,24 +67,48 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     return true;
 }
 
+// Whether the row's tokens are drawn, greedily, and fed back on the device.
+static bool feeds_back(const Bench *b, const BenchRow *row, int length) {
+    const Model *m = b->session.model;
+    return !row->prefill && row->batch == 1 && device_ahead(m->device) > 0 &&
+           (int)row->depth + 1 + length <= m->options.context;
+}
+
+// `length` passes, each of a token that the one before has drawn. The first is drawn by what was
+// passed before the clock began; the last needs no pass.
+static bool feed_back(Bench *b, int length, Error *error) {
+    Feedback f;
+    feedback_begin(&f, b->session.model, b->sampler, (size_t)length + 1);
+    bool good = true;
+    while (good && feedback_left(&f) > 0)
+        good = feedback_next(&f, error) >= 0;
+    feedback_end(&f);
+    return good;
+}
+
 typedef struct Run {
     bool watch;
-    double seconds,
-        busy; // by the host's clock; by the GPU's where it was watched, NaN: it has none
+    double seconds; // by the host's clock
+    double busy;    // by the GPU's where it was watched; NaN: it has none
 } Run;
 
 static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
-    if (!set_depth(b, batch, depth, error)) return false;
-    Device *device = b->session.model->device;
-    (void)device_busy_seconds(device, run->watch);
+    bool back = feeds_back(b, row, length);
+    Model *m = b->session.model;
+    if (!set_depth(b, batch, depth, error) || (back && !pass(b, 1, depth, 1, error))) return false;
+    (void)device_busy_seconds(m->device, run->watch);
     double started = seconds_now();
     bool good = true;
-    if (row->prefill) good = pass(b, batch, depth, length, error);
-    for (int i = 0; !row->prefill && good && i < length; i++)
+    if (back)
+        good = feed_back(b, length, error);
+    else if (row->prefill)
+        good = pass(b, batch, depth, length, error);
+    for (int i = 0; !back && !row->prefill && good && i < length; i++)
         good = pass(b, batch, depth + i, 1, error);
     run->seconds = seconds_now() - started;
-    run->busy = device_busy_seconds(device, false);
+    run->busy = device_busy_seconds(m->device, false);
+    if (back) kv_cache_truncate(&m->cache, 0, depth);
     return good;
 }
 
@@ -198,40 +168,27 @@ static double peak_of(const Session *s, const LimitFigures *limits) {
     return !strcmp(name, "int8") ? limits->int8 : limits->int8 / 2;
 }
 
-// Seconds that the matrices of a prompt alone take the GPU's fastest library, those that `project`
-// gets together as one; NaN on a host. Attention is no part of it.
-static double product_seconds(const Session *s, const BenchRow *row) {
-    const Config *c = s->config;
-    Device *device = s->model->device;
-    int n = (int)(row->length * row->batch), up = (c->gated_ffn ? 2 : 1) * c->hidden_dim;
-    double layer = device_product_seconds(device, n, c->q_dim + 2 * c->kv_dim, c->dim) +
-                   device_product_seconds(device, n, c->dim, c->q_dim) +
-                   device_product_seconds(device, n, up, c->dim) +
-                   device_product_seconds(device, n, c->dim, c->hidden_dim);
-    return c->n_layers * layer +
-           device_product_seconds(device, (int)row->batch, c->vocab_size, c->dim);
-}
-
 static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     BenchRow *row = &b->report->rows[index];
     double *seconds = b->samples[index];
     const Session *s = &b->session;
-    Cost cost = count_cost(s);
+    BenchCost cost = bench_cost(s);
     double tokens = row->length * row->batch;
     row->seconds = median_of(seconds, (int)s->options->repetitions); // sorts them
     row->tokens_per_second = tokens / row->seconds;
     row->most = tokens / seconds[0];
     row->least = tokens / seconds[s->options->repetitions - 1];
-    row->gflop_per_second = operations(s, &cost, row) / row->seconds / 1e9;
+    row->gflop_per_second = bench_operations(s, &cost, row) / row->seconds / 1e9;
     row->share_of_peak = row->gflop_per_second * 1e9 / peak_of(s, limits);
     row->bytes_per_token = row->gb_per_second = row->share_of_read = row->share_of_memory = NAN;
     row->share_of_products = row->idle_us = NAN;
     if (row->prefill) {
-        if (!s->options->no_limits) row->share_of_products = product_seconds(s, row) / row->seconds;
+        if (!s->options->no_limits)
+            row->share_of_products = bench_product_seconds(s, row) / row->seconds;
         return;
     }
     row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
-    row->bytes_per_token = decode_bytes(s, &cost, row);
+    row->bytes_per_token = bench_decode_bytes(s, &cost, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
     row->share_of_memory = row->gb_per_second * 1e9 / limits->memory_read;
@@ -271,14 +228,15 @@ static int largest(const IntegerList *list) {
     return most;
 }
 
-// Positions that the longest row needs; 0 with exit code 2 where the model has fewer.
+// Positions that the longest row needs, and one more (feed_back) where there is; 0 with exit code 2
+// where the model has fewer.
 static int needed_context(const Session *s, Error *error) {
     const Options *o = s->options;
     int64_t length = 0;
     if (o->only != BENCH_DECODE) length = largest(&o->prompt_lengths);
     if (o->only != BENCH_PREFILL && o->gen > length) length = o->gen;
     int64_t needed = largest(&o->depths) + length;
-    if (needed <= s->config->max_seq_len) return (int)needed;
+    if (needed <= s->config->max_seq_len) return (int)needed + (needed < s->config->max_seq_len);
     error_set(error, ERROR_USAGE,
               "%" PRId64 " positions are needed (depth and length), the model's context is %d; "
               "give smaller --prompt-length, --gen or --depth",
@@ -301,6 +259,14 @@ static bool allocate(Bench *b, Error *error) {
     return error_set(error, ERROR_MEMORY, "out of memory for the rows of the benchmark");
 }
 
+static bool open_sampler(Bench *b, Error *error) {
+    SamplerOptions options = sampler_defaults();
+    options.rule.temperature = 0.0f;
+    b->sampler =
+        sampler_open(b->session.model->device, b->session.config->vocab_size, 0, &options, error);
+    return b->sampler;
+}
+
 // Everything with one number of threads: a model of its own.
 static bool bench_threads(Bench *b, int index, int context, Error *error) {
     Session *s = &b->session;
@@ -311,7 +277,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
                            .n_sequences = largest(&o->batches),
                            .max_logit_rows = largest(&o->batches)};
     double started = seconds_now();
-    if (!session_open_model(s, &wanted, error)) return false;
+    if (!session_open_model(s, &wanted, error) || !open_sampler(b, error)) return false;
     if (!index) r->load_seconds = seconds_now() - started;
     int threads = device_threads(s->model->device);
     snprintf(r->device, sizeof r->device, "%s", device_description(s->model->device));
@@ -334,6 +300,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     const Error *failure = device_error(s->model->device); // of what the limits asked for
     if (good && failure->code) good = error_set(error, failure->code, "%s", failure->message);
     limits_close(limits);
+    sampler_close(b->sampler);
     model_close(s->model);
     s->model = NULL;
     return good;
@@ -361,7 +328,7 @@ bool bench_command(const Options *options, Error *error) {
     bool good = session_open(&b.session, &b.options, error);
     if (good) fit_defaults(&b);
     good = good && (context = needed_context(&b.session, error)) && allocate(&b, error);
-    if (good) b.report->weight_bytes = count_cost(&b.session).bytes;
+    if (good) b.report->weight_bytes = bench_cost(&b.session).bytes;
     if (good) b.report->peak_name = peak_name(&b.session);
     progress_begin(&b.progress, "bench", options->quiet);
     for (int i = 0; good && i < options->threads.count; i++)

@@ -1,6 +1,6 @@
 // Tokens that stay on the GPU: the rows of the next pass, and the numbers that the host reads when
 // it comes to them: pinned memory, and an event for each slot of it.
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/limits.h"
 
 enum { AHEAD = 3 }; // a pass takes longer than the host with a token; this is for its worse moments
 
@@ -34,12 +34,14 @@ int device_ahead(const Device *device) {
 
 void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
     device_sync(device);
+    clock_begin(device);
     LAUNCH_OVERLAPPED(device, advance_kernel, blocks_for((size_t)n, WARP), WARP, tokens, positions,
                       drawn, n);
 }
 
 void device_send(Device *device, int slot, const int32_t *from) {
     device_sync(device);
+    clock_extend(device); // by what drew the number
     if (!device_ok(device)) return;
     CUDA_CHECK(device, cudaMemcpyAsync(device->sent + slot, from, sizeof *from,
                                        cudaMemcpyDeviceToHost, device->stream)) &&

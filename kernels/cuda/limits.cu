@@ -107,7 +107,7 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
 enum { CLOCK_PASSES = 128 }; // that may be under way before somebody has to wait
 
 struct Clock {
-    bool running;
+    bool running, begun; // begun: a pass, not yet ended
     cudaEvent_t begin[CLOCK_PASSES], end[CLOCK_PASSES];
     int count; // passes whose time has not been read
     double seconds;
@@ -129,16 +129,17 @@ static bool clock_runs(const Device *device) {
 
 void clock_begin(Device *device) {
     Clock *c = device->clock;
-    if (!clock_runs(device)) return;
+    if (!clock_runs(device) || c->begun) return;
     if (c->count == CLOCK_PASSES) clock_read(device);
     if (!device_ok(device)) return;
-    CUDA_CHECK(device, cudaEventRecord(c->begin[c->count], device->stream));
+    c->begun = CUDA_CHECK(device, cudaEventRecord(c->begin[c->count], device->stream));
 }
 
 void clock_end(Device *device) {
     Clock *c = device->clock;
-    if (!clock_runs(device)) return;
+    if (!clock_runs(device) || !c->begun) return;
     if (CUDA_CHECK(device, cudaEventRecord(c->end[c->count], device->stream))) c->count++;
+    c->begun = false;
 }
 
 // An event that is recorded again forgets the first time.
@@ -173,5 +174,6 @@ double device_busy_seconds(Device *device, bool watch) {
     double seconds = device->clock->seconds;
     device->clock->seconds = 0.0;
     device->clock->running = watch;
+    device->clock->begun = false;
     return device_ok(device) ? seconds : NAN;
 }

@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/device.h"
 
-// Around the launches of a pass; behind launches that follow it without the host. They do nothing
-// while the clock stands.
+// Before the first launches of a pass (begun twice is begun the first time), behind its last, and
+// behind what follows it without the host. They do nothing while the clock stands.
 void clock_begin(Device *device);
 void clock_end(Device *device);
 void clock_extend(Device *device);
