@@ -207,7 +207,7 @@ Test(diff, every_precision_keeps_its_own_budget_and_no_narrower_one) {
     } RUNS[] = {{"--precision|a16|--kv|f32", "a16", "f32"},
                 {"--precision|f32|--kv|f16", "f16", "f32"},
                 {"--precision|a16", "f16", "f32"},
-                {"--precision|f32|--kv|bf16", "a8", "f16"},
+                {"--precision|f32|--kv|bf16", "a8", "a16"},
                 {"--precision|a8", "a8", "a16"}};
     const char *prompt = "--attention|--prompt-ids|1,2,3,4,5,6,7,8,9,10,11,12,250,260,270";
     char options[300], line[2000], answer[100];
