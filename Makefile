@@ -5,12 +5,14 @@
 # make core               libc alone: no libraries, GGUF and .bin files only
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make install PREFIX=    limpid, its manual page, completion and gdb commands
-# Switches: SENTENCEPIECE=0 without libsentencepiece, CC=clang, CFLAGS=..., V=1 shows commands
+# Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, CC=clang,
+#           CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 SENTENCEPIECE ?= 1
 JSON ?= 1
 PCRE2 ?= 1
+BUILTIN ?= 1
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
@@ -42,6 +44,11 @@ ifeq ($(PCRE2),1)
 LIBS += -lpcre2-8 -lutf8proc
 else
 SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES)) $(filter %/without_pcre2.c,$(TWINS))
+endif
+ifeq ($(BUILTIN),1)
+EMBEDDED := $(BUILD)/weights/embedded.o
+else
+SOURCES := $(filter-out weights/builtin.c,$(SOURCES)) weights/without_builtin.c
 endif
 ifeq ($(SENTENCEPIECE),1)
 CXX_SOURCES := $(wildcard tokenizer/*.cpp)
@@ -79,7 +86,7 @@ endif
 endif
 
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
-           $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o))
+           $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
 TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # A test that only one backend or one library can have says so by its name.
 TEST_SOURCES := $(wildcard tests/test_*.c)
@@ -98,7 +105,7 @@ NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config
                  tokenizer_vectors.c json_output.c write_safetensors.c export.c \
                  selftest_command.c convert.c convert_outputs.c convert_metadata.c trace.c \
                  trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c \
-                 hf_shards.c)
+                 hf_shards.c builtin_command.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -131,7 +138,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(CFLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS)
+SWITCHES := $(CC) $(CXX) $(CFLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -168,6 +175,11 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 	$(Q)$(NVCC) -std=c++17 -I. -MMD -MP -O3 -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
 endif
 
+$(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
+	@mkdir -p $(@D)
+	$(call say,AS)
+	$(Q)$(CC) -c -o $@ $<
+
 # The C compiler links, and has no runtime for vptr checks.
 $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	@mkdir -p $(@D)
@@ -182,7 +194,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb \
-    convert convert_outputs convert_metadata trace trace_names diff diff_models): | $(BUILD)/run
+    convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

@@ -3,6 +3,7 @@
 #include "commands/commands.h"
 #include "commands/interrupt.h"
 #include "commands/output.h"
+#include "weights/builtin.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
         ++*argv;
         return command;
     }
-    if (*word == '-' || !access(word, F_OK) || errno != ENOENT) return command_find("generate");
+    if (*word == '-' || builtin_is_meant(word) || !access(word, F_OK) || errno != ENOENT)
+        return command_find("generate");
     error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)", word);
     return NULL;
 }

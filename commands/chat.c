@@ -10,6 +10,7 @@
 #include "commands/progress.h"
 #include "commands/prompt.h"
 #include "tokenizer/template.h"
+#include "weights/builtin.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -42,6 +43,10 @@ static bool find_format(Chat *chat, Error *error) {
     if (!chat->format && name)
         return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
                          chat_template_names());
+    if (!chat->format && builtin_is_meant(checkpoint_path(s->checkpoint)))
+        return error_set(error, ERROR_USAGE,
+                         "the built-in model cannot talk, it only tells stories: try `run -i \"Once "
+                         "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
                          "%s: no known chat format in this model; `run generate` continues a text, "

@@ -8,9 +8,10 @@
 #include <string.h>
 
 static const char GENERATE_HELP[] =
-    "run [generate] MODEL [-i PROMPT] [options]      text from a prompt\n"
+    "run [generate] [MODEL] [-i PROMPT] [options]    text from a prompt\n"
     "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
-    "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them\n"
+    "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them;\n"
+    "  without one the built-in model tells a story\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "  -n, --steps N        forward passes, as in llama2.c: N tokens follow BOS,\n"
     "                       the prompt's included; 0: the whole context\n"
@@ -211,15 +212,15 @@ void help_command(const Command *command) {
 }
 
 void help_program(void) {
-    output_print(
-        "limpid runs small language models\n\n"
-        "    ./run MODEL [-i PROMPT] [options]\n"
-        "    ./run COMMAND MODEL [options]\n\n"
-        "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them\n\n");
+    output_print("limpid runs small language models\n\n"
+                 "    ./run [MODEL] [-i PROMPT] [options]\n"
+                 "    ./run COMMAND [MODEL] [options]\n\n"
+                 "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them;\n"
+                 "without one the built-in model, which tells stories\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
     output_print("\nrun COMMAND --help shows its options; --version, --limits.\n"
-                 "Example: ./run models/SmolLM2-135M-Instruct.Q4_1.gguf -i 'Once upon a time'\n");
+                 "Example: ./run -i 'Once upon a time'\n");
 }
 
 void help_version(void) {

@@ -1,5 +1,6 @@
 // The table of every option, and its reader. What an option does is its command's business.
 #include "commands/options.h"
+#include "weights/builtin.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -341,7 +342,10 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;)
         if (!take_option(options, code, command, argv, error)) return false;
     if (options->help) return true;
-    if (optind < argc) options->model = argv[optind++];
+    if (optind < argc)
+        options->model = argv[optind++];
+    else if (!(command & (FOR_DIFF | FOR_CONVERT)))
+        options->model = BUILTIN_NAME;
     if (optind < argc && command & (FOR_DIFF | FOR_CONVERT)) options->other = argv[optind++];
     if (optind < argc)
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the model%s",

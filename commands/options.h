@@ -111,7 +111,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 // argv.
 typedef struct Options {
     bool given[OPTION_COUNT];
-    const char *model;
+    const char *model; // "builtin" where none is named; NULL in diff and convert
     const char *other; // diff: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;

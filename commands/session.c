@@ -3,6 +3,7 @@
 #include "commands/interrupt.h"
 #include "commands/output.h"
 #include "commands/progress.h"
+#include "weights/builtin.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,7 +70,7 @@ static bool is_gguf(const char *path) {
 }
 
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
-    if (is_gguf(path)) {
+    if (builtin_is_meant(path) || is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
         s->tokenizer = of_checkpoint(s->tokenizer_owner, error);
         return s->tokenizer;
@@ -131,10 +132,6 @@ static bool open_tokenizer(Session *s, Error *error) {
 
 bool session_open(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
-    if (!options->model)
-        return error_set(error, ERROR_USAGE,
-                         "which model? run [COMMAND] MODEL; `bash scripts/get_model smollm2` "
-                         "fetches one, `bash scripts/story` does all of it");
     if (!checkpoint_open(&s->checkpoint, options->model, error)) return false;
     s->config = checkpoint_config(s->checkpoint);
     if (!open_tokenizer(s, error)) return false;

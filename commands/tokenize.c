@@ -106,8 +106,6 @@ bool tokenize_command(const Options *o, Error *error) {
     Session s = {.options = o};
     Text text = {0};
     const char *path = o->tokenizer ? o->tokenizer : o->model;
-    if (!path)
-        return error_set(error, ERROR_USAGE, "which tokenizer? give -z TOKENIZER or a model");
     if (o->prompt && o->file) return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
     if (o->decode && (o->pieces || o->bos || o->ids))
         return error_set(error, ERROR_USAGE,

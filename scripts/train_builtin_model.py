@@ -13,7 +13,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --sampled  stories told by another model (scripts/sample_stories): seen behind the token <sampled>, so
            that the model learns from them and yet knows which text is real
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
-           model/: config.json and model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
+           model/, as it was when it predicted the stories held back best: config.json and
+           model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
 
 The length is --steps (the same numbers every time), or --minutes by the clock, whatever share of the
 machine the run gets: the learning rate then follows the time that is left.
@@ -40,9 +41,10 @@ HEAD_DIM, CAP, THETA, CONTEXT = 32, 15.0, 10000.0, 512
 QUERY_BLOCK = 128
 DEV_STORIES = 60  # of --text, held back: the loss that log.csv shows beside the training loss
 WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
-REAL_SHARE = (0.4, 0.8)  # of the rows, at the beginning and at the end
-DROPOUT_UNTIL = 0.8  # BPE dropout ends here: the rest is split as it will be in use
-DROPOUT = 0.1
+REAL_SHARE = (0.3, 0.65)  # of the rows, at the beginning and at the end
+DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
+BPE_DROPOUT = 0.1
+BPE_DROPOUT_UNTIL = 0.91  # of the run: the rest, split as it will be in use, is soon learnt by heart
 
 
 # ---- text ----
@@ -112,7 +114,7 @@ class Text:
             train_tokenizer(self.real, path, args.vocab)
             os.remove(path + ".vocab")
         self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
-        self.dropout = DROPOUT
+        self.dropout = BPE_DROPOUT
         self.sampled = [np.array(ids, np.int32) for ids in self.pieces.encode(sampled)]
         self.alone = Rows(lambda r: self.real_round(r, [BOS], [EOS]), args.seed)
         self.joined = Rows(lambda r: self.real_round(r, [], "\n\n"), args.seed + 1)
@@ -138,7 +140,7 @@ class Text:
 
     def batch(self, n_rows, share_done, generator):
         share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
-        self.dropout = DROPOUT if share_done < DROPOUT_UNTIL else 0
+        self.dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
         rows = []
         for _ in range(n_rows):
             real = not self.sampled or generator.random() < share
@@ -190,6 +192,7 @@ class Layer(nn.Module):
         self.o = nn.Linear(q_dim, dim, bias=False)
         self.up = nn.Linear(dim, hidden, bias=False)
         self.down = nn.Linear(hidden, dim, bias=False)
+        self.drop = nn.Dropout(DROPOUT)
         for matrix in (self.qkv, self.up):
             nn.init.uniform_(matrix.weight, -math.sqrt(3 / dim), math.sqrt(3 / dim))
         for matrix in (self.o, self.down):  # at first a layer adds nothing
@@ -203,8 +206,8 @@ class Layer(nn.Module):
         qk = norm(torch.cat([a * cos + b * sin, b * cos - a * sin], -1))
         q, k = qk.to(v.dtype).split([self.heads, self.kv_heads], 2)
         out = attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        x = x + self.o(out.transpose(1, 2).reshape(n, length, -1))
-        return x + self.down(F.relu(self.up(norm(x))).square())
+        x = x + self.drop(self.o(out.transpose(1, 2).reshape(n, length, -1)))
+        return x + self.drop(self.down(F.relu(self.up(norm(x))).square()))
 
 
 class Model(nn.Module):
@@ -235,10 +238,12 @@ def bits_per_byte(model, ids, n_bytes, device):
     rows = torch.tensor(ids).view(-1, CONTEXT)
     targets = torch.cat([rows.flatten()[1:], torch.tensor([-100])]).view(-1, CONTEXT)
     total = 0.0
+    model.eval()
     with torch.no_grad():
         for row, target in zip(rows, targets):
             loss = model(row.clamp(min=0)[None].to(device), target[None].to(device))
             total += float(loss) * int((target >= 0).sum())
+    model.train()
     return total / math.log(2) / n_bytes
 
 
@@ -302,6 +307,7 @@ class Run:
         self.optimizers = make_optimizers(self.model, args.rate)
         self.random = random.Random(args.seed)
         self.step, self.seconds = 0, 0.0
+        self.best = (math.inf, None)  # bits per byte of the text held back, the model then
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
             self.load()
@@ -314,6 +320,7 @@ class Run:
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
+        self.best = saved["best"]
         for name in ("alone", "joined", "told"):
             rows = getattr(self.text, name)
             rows.random, rows.ids, rows.rounds = saved[name]
@@ -324,7 +331,7 @@ class Run:
                 for r in [getattr(self.text, name)]}
         torch.save({"model": self.model.state_dict(), "step": self.step, "random": self.random,
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "seconds": self.elapsed(), **rows}, self.path + ".new")
+                    "seconds": self.elapsed(), "best": self.best, **rows}, self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
     def elapsed(self):
@@ -349,6 +356,8 @@ class Run:
     def report(self, loss, ids_per_step):
         ids, n_bytes = self.text.dev_text()
         dev = bits_per_byte(self.model, ids, n_bytes, self.device)
+        if dev < self.best[0]:
+            self.best = (dev, {k: v.clone() for k, v in self.model.state_dict().items()})
         spent, done = self.elapsed(), self.done()
         left = spent * (1 - done) / done if done > 0 else math.nan
         row = [self.step, self.step * ids_per_step, round(spent), round(loss, 4), round(dev, 4)]
@@ -377,6 +386,7 @@ class Run:
         if mean is not None:
             self.report(mean, ids_per_step)
             self.save()
+        self.model.load_state_dict(self.best[1])
 
 
 # ---- the folder that comes out ----

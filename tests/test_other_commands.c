@@ -160,8 +160,6 @@ Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
         TestRun r = program("%s%s", small_model(), CASES[i].words);
         check_refused(&r, ERROR_USAGE, CASES[i].because);
     }
-    TestRun r = test_run((const char *const[]){TEST_RUN, NULL}, NULL, 0);
-    check_refused(&r, ERROR_USAGE, "scripts/story");
 }
 
 Test(other_commands, extremes_inside_the_range_work) {

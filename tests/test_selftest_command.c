@@ -128,8 +128,6 @@ Test(selftest_command, refuses_what_is_no_prompt) {
     check_refused(&r, ERROR_USAGE, "the prompt has 1366 tokens, wanted 4 .. 1365");
     r = program("selftest|%s%s", "Makefile", "");
     check_refused(&r, ERROR_FILE, "Makefile");
-    r = program("selftest%s%s", "", "");
-    check_refused(&r, ERROR_USAGE, "which model?");
 }
 
 // It waits for nothing on standard input.

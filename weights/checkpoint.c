@@ -1,4 +1,5 @@
 // Opening a model: which container is it, let its reader fill the plan, check, assign, hand out.
+#include "weights/builtin.h"
 #include "weights/bytes.h"
 #include "weights/container.h"
 #include "weights/quant.h"
@@ -141,32 +142,47 @@ static bool conclude(Checkpoint **out, Checkpoint *c, bool ok, Error *error) {
     return ok;
 }
 
+// Plain memory as the checkpoint's only file.
+static bool take_memory(Checkpoint *c, const void *bytes, size_t size, Error *error) {
+    Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
+    if (!mapping) return false;
+    *mapping = (Mapping){.path = c->path, .data = bytes, .size = size, .slot = -1};
+    c->files = mapping;
+    c->file_bytes = size;
+    return true;
+}
+
+static bool take_file(Checkpoint *c, const char *path, Error *error) {
+    size_t size = 0;
+    if (!builtin_is_meant(path)) return container_map(c, path, error);
+    const uint8_t *bytes = builtin_bytes(&size);
+    if (bytes) return take_memory(c, bytes, size, error);
+    return error_set(error, ERROR_USAGE,
+                     "this program was made without a model of its own: which one? `bash "
+                     "scripts/get_model smollm2` fetches one");
+}
+
 bool checkpoint_open(Checkpoint **out, const char *path, Error *error) {
     struct stat status;
     Checkpoint *c = checkpoint_new(path, error);
     bool ok = c != NULL;
-    if (ok && !stat(path, &status) && S_ISDIR(status.st_mode))
+    if (ok && !builtin_is_meant(path) && !stat(path, &status) && S_ISDIR(status.st_mode))
         ok = safetensors_read(c, error);
     else
-        ok = ok && container_map(c, path, error) && read_file(c, false, error);
+        ok = ok && take_file(c, path, error) && read_file(c, false, error);
     return conclude(out, c, ok && complete(c, error), error);
 }
 
 bool checkpoint_open_vocabulary(Checkpoint **out, const char *path, Error *error) {
     Checkpoint *c = checkpoint_new(path, error);
-    return conclude(out, c, c && container_map(c, path, error) && read_file(c, true, error), error);
+    return conclude(out, c, c && take_file(c, path, error) && read_file(c, true, error), error);
 }
 
 bool checkpoint_open_memory(Checkpoint **out, const char *name, const void *bytes, size_t size,
                             Error *error) {
     Checkpoint *c = checkpoint_new(name, error);
-    Mapping *mapping = c ? arena_alloc(&c->arena, 1, sizeof *mapping, error) : NULL;
-    if (mapping) {
-        *mapping = (Mapping){.path = c->path, .data = bytes, .size = size, .slot = -1};
-        c->files = mapping;
-        c->file_bytes = size;
-    }
-    return conclude(out, c, mapping && read_file(c, false, error) && complete(c, error), error);
+    bool ok = c && take_memory(c, bytes, size, error) && read_file(c, false, error);
+    return conclude(out, c, ok && complete(c, error), error);
 }
 
 void checkpoint_close(Checkpoint *c) {

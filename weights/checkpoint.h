@@ -44,8 +44,9 @@ typedef enum AboutKey {
 } AboutKey;
 extern const char *const ABOUT_NAMES[ABOUT_KEYS]; // "description", ...
 
-// Maps the file(s) read-only and checks everything. On failure *checkpoint is NULL and `error` says
-// why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
+// Maps the file(s) read-only and checks everything. The path "builtin" is the model inside the
+// program (builtin.h); exit code 2 where it was made without one. On failure *checkpoint is NULL
+// and `error` says why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
 
 // The same for a tokenizer alone: a GGUF file with a vocabulary, whose tensors (if it has any) are
