@@ -94,6 +94,7 @@ extern "C" void emulator_hide_cublas(int hide) {
 }
 
 extern "C" long emulator_cublas_products(void) {
+    emulator::finish();
     return products;
 }
 

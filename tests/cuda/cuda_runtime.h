@@ -214,6 +214,7 @@ cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body)
 bool call_fails(cudaError_t *error);
 void count_objects(long more);
 void run_in(cudaStream_t stream, std::function<void()> work);
+void finish(); // all that was given to a stream
 
 // The loader's: cublaslt.cpp has what there is to open.
 void *library_open(const char *path);

@@ -404,6 +404,7 @@ extern "C" long emulator_calls(void) {
 }
 
 extern "C" long emulator_kernels(void) {
+    run_pending();
     return kernels;
 }
 
@@ -425,6 +426,10 @@ bool emulator::call_fails(cudaError_t *error) {
 
 void emulator::count_objects(long more) {
     live_objects += more;
+}
+
+void emulator::finish() {
+    run_pending();
 }
 
 void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
