@@ -100,9 +100,9 @@ Test(cuda_blas, large_matrices_go_in_pieces) {
         float *many = poisoned(device, PROMPT * LARGE), *few = poisoned(device, LARGE);
         long before = emulator_cublas_products();
         project(device, dx, PROMPT, &(Projection){many, dm, NULL}, 1);
-        CHECK_INT(emulator_cublas_products() - before, 3 * 4); // 64, 64, 64 and 8 rows
         project(device, dx, 1, &(Projection){few, dm, NULL}, 1);
         float *a = fetch(device, many, PROMPT * LARGE), *b = fetch(device, few, LARGE);
+        CHECK_INT(emulator_cublas_products() - before, 3 * 4); // 64, 64, 64 and 8 rows
         for (int r = 0; r < LARGE; r++)
             CHECK_NEAR(a[r], b[r], 1e-3);
         for (int i = 0; i < PROMPT * LARGE; i++)
