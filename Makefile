@@ -71,6 +71,7 @@ LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 # tests/cuda/cuda_runtime.h in place of the CUDA runtime.
 ifeq ($(BACKEND),cuda)
 CU_SOURCES := $(wildcard kernels/cuda/*.cu)
+SOURCES := $(filter-out kernels/host.c,$(SOURCES))
 LIBS += -lstdc++
 ifeq ($(EMULATED),1)
 CXX_SOURCES += $(wildcard tests/cuda/*.cpp)

@@ -1,8 +1,8 @@
 // The device: threads, memory, the first failure. Nothing is recorded: operations run at once.
 #include "kernels/cpu/cpu.h"
+#include "kernels/host.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,15 +129,6 @@ void device_download(Device *device, void *to_host, const void *from, size_t byt
     if (device_ok(device) && bytes) memcpy(to_host, from, bytes);
 }
 
-// The host's memory is the system's to count.
-void device_plan_matrix(Device *device, const Matrix *matrix) {
-    (void)device, (void)matrix;
-}
-
-void device_plan(Device *device, const MemoryPlan *plan) {
-    (void)device, (void)plan;
-}
-
 void device_reserve(Device *device, int max_rows) {
     if (!device_ok(device)) return;
     device->max_rows = max_rows;
@@ -153,53 +144,6 @@ void device_run(Device *device, PoolTask *task, void *context, size_t n_items, s
         task(context, 0, n_items, 0);
 }
 
-void device_begin(Device *device, const PassShape *shape) {
-    (void)device;
-    (void)shape;
-}
-
-void device_end(Device *device) {
-    (void)device;
-}
-
-void device_sync(Device *device) {
-    (void)device;
-}
-
-// ---- limits: the host's, which bench measures ----
-
-double device_read_rate(Device *device, size_t bytes) {
-    (void)device, (void)bytes;
-    return NAN;
-}
-
-double device_product_seconds(Device *device, int n, int rows, int cols) {
-    (void)device, (void)n, (void)rows, (void)cols;
-    return NAN;
-}
-
-double device_busy_seconds(Device *device, bool watch) {
-    (void)device, (void)watch;
-    return NAN;
-}
-
-// The host waits for every operation, so there is never one under way.
-int device_ahead(const Device *device) {
-    (void)device;
-    return 0;
-}
-
-void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
-    for (int i = 0; i < n && !device_error(device)->code; i++) {
-        tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
-        positions[i]++;
-    }
-}
-
-void device_send(Device *device, int slot, const int32_t *from) {
-    device->sent[slot] = *from;
-}
-
-int32_t device_receive(Device *device, int slot) {
-    return device_error(device)->code ? -1 : device->sent[slot];
+int32_t *host_sent(Device *device) {
+    return device->sent;
 }

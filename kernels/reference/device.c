@@ -2,10 +2,10 @@
 // hangs in one list, so that device_close can free what the model did not.
 #include "kernels/reference/device.h"
 
+#include "kernels/host.h"
 #include "kernels/precision.h"
 #include "weights/quant.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,15 +106,6 @@ size_t device_matrix_bytes(const DeviceMatrix *matrix) {
     return sizeof *matrix;
 }
 
-// The host's memory is the system's to count.
-void device_plan_matrix(Device *device, const Matrix *matrix) {
-    (void)device, (void)matrix;
-}
-
-void device_plan(Device *device, const MemoryPlan *plan) {
-    (void)device, (void)plan;
-}
-
 // The largest matrix decides: every operation's scratch is for one of its rows, or for the
 // activations that meet it.
 void device_reserve(Device *device, int max_rows) {
@@ -133,53 +124,6 @@ void device_reserve(Device *device, int max_rows) {
         device->x_bf16 = device_alloc(device, rows * cols * sizeof(float));
 }
 
-// Nothing is recorded here, so there is nothing to begin, end or wait for.
-void device_begin(Device *device, const PassShape *shape) {
-    (void)device, (void)shape;
-}
-
-void device_end(Device *device) {
-    (void)device;
-}
-
-void device_sync(Device *device) {
-    (void)device;
-}
-
-// ---- limits: the host's, which bench measures ----
-
-double device_read_rate(Device *device, size_t bytes) {
-    (void)device, (void)bytes;
-    return NAN;
-}
-
-double device_product_seconds(Device *device, int n, int rows, int cols) {
-    (void)device, (void)n, (void)rows, (void)cols;
-    return NAN;
-}
-
-double device_busy_seconds(Device *device, bool watch) {
-    (void)device, (void)watch;
-    return NAN;
-}
-
-// The host waits for every operation, so there is never one under way.
-int device_ahead(const Device *device) {
-    (void)device;
-    return 0;
-}
-
-void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
-    for (int i = 0; i < n && !device_error(device)->code; i++) {
-        tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
-        positions[i]++;
-    }
-}
-
-void device_send(Device *device, int slot, const int32_t *from) {
-    device->sent[slot] = *from;
-}
-
-int32_t device_receive(Device *device, int slot) {
-    return device_error(device)->code ? -1 : device->sent[slot];
+int32_t *host_sent(Device *device) {
+    return device->sent;
 }
