@@ -176,17 +176,20 @@ Test(trace, one_model_gives_one_trace_from_every_container) {
     check_same(a, b);
     free(a);
     free(b);
-    a = write_trace(test_data("stories260K/stories260K.gguf"), "-i|Once|--attention",
-                    "gguf.safetensors");
+    free(bin);
+    free(directory);
+}
+
+Test(trace, stories260K_gives_one_trace_from_gguf_and_bin) {
     char options[300];
     snprintf(options, sizeof options, "-i|Once|--attention|-z|%s",
              test_data("stories260K/tok512.bin"));
-    b = write_trace(test_data("stories260K/stories260K.bin"), options, "bin.safetensors");
+    char *a = write_trace(test_data("stories260K/stories260K.gguf"), "-i|Once|--attention",
+                          "gguf.safetensors");
+    char *b = write_trace(test_data("stories260K/stories260K.bin"), options, "bin.safetensors");
     check_same(a, b);
     free(a);
     free(b);
-    free(bin);
-    free(directory);
 }
 
 // ---- what is written ----
