@@ -1,5 +1,5 @@
-// Limits: what this machine can do at most, measured in the same run as the
-// model and in turns with it, so that a slow minute is slow for both.
+// Limits: what this machine can do at most, measured in the same run as the model and in turns with
+// it, so that a slow minute is slow for both.
 #pragma once
 
 #include "error.h"

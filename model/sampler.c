@@ -114,8 +114,8 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     s->uniform = device_alloc(s->device, (1 + AHEAD_COUNT) * sizeof *s->uniform);
     s->token = device_alloc(s->device, sizeof *s->token);
     if (s->window && s->counts && s->adjusted && s->logits && s->uniform && s->token) return true;
-    const Error *failure =
-        device_error(s->device); // a GPU's memory is its own, and so is its trouble
+    // A GPU's memory is its own, and so is its trouble.
+    const Error *failure = device_error(s->device);
     if (failure->code == ERROR_DEVICE)
         return error_set(error, failure->code, "%s", failure->message);
     return error_set(error, ERROR_MEMORY, "no memory for a sampler of %d tokens", s->vocab_size);

@@ -321,6 +321,9 @@ class Run:
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
         self.best = saved["best"]
+        torch.set_rng_state(saved["torch"])  # what dropout draws from
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(saved["cuda"])
         for name in ("alone", "joined", "told"):
             rows = getattr(self.text, name)
             rows.random, rows.ids, rows.rounds = saved[name]
@@ -331,7 +334,8 @@ class Run:
                 for r in [getattr(self.text, name)]}
         torch.save({"model": self.model.state_dict(), "step": self.step, "random": self.random,
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "seconds": self.elapsed(), "best": self.best, **rows}, self.path + ".new")
+                    "seconds": self.elapsed(), "best": self.best, "torch": torch.get_rng_state(),
+                    "cuda": torch.cuda.get_rng_state_all(), **rows}, self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
     def elapsed(self):

@@ -63,6 +63,16 @@ Test(builtin_command, written_out_it_gives_the_same_bits) {
     test_run_free(&r);
 }
 
+// What could not be measured is no row of zeros.
+Test(builtin_command, bits_per_byte_has_a_figure_or_fails) {
+    need_builtin();
+    TestRun r = test_run(
+        (const char *const[]){"scripts/bits_per_byte", "no-such-text", "builtin", NULL}, NULL, 0);
+    check_status(&r, ERROR_IO);
+    CHECK(!strstr(r.out, "| builtin"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // The gate: what the model computes beside scripts/reference_numpy.py, stage by stage, within the
 // budget that diff has for float32.
 Test(builtin_command, every_stage_is_what_numpy_computes) {

@@ -189,3 +189,12 @@ static __device__ __forceinline__ float plane_element(const Planes &w, size_t ro
     }
     return 0.0f;
 }
+
+// {f<DTYPE_F32>, ..}, in the order of DType: what a type of weights is looked up in.
+#define OF_EVERY_DTYPE(f)                                                                          \
+    {f<DTYPE_F32>,  f<DTYPE_F16>,  f<DTYPE_BF16>, f<DTYPE_Q4_0>, f<DTYPE_Q4_1>,                    \
+     f<DTYPE_Q5_0>, f<DTYPE_Q5_1>, f<DTYPE_Q8_0>, f<DTYPE_Q2_K>, f<DTYPE_Q3_K>,                    \
+     f<DTYPE_Q4_K>, f<DTYPE_Q5_K>, f<DTYPE_Q6_K>, f<DTYPE_Q8_GROUP>}
+static_assert(DTYPE_F32 == 0 && DTYPE_Q4_0 == 3 && DTYPE_Q2_K == 8 && DTYPE_Q8_GROUP == 13 &&
+                  DTYPE_COUNT == 14,
+              "OF_EVERY_DTYPE lists the types in another order");

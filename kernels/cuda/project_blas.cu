@@ -127,13 +127,7 @@ template <DType D> static void launch_unpack(Device *device, const UnpackWork &w
 }
 
 typedef void LaunchUnpack(Device *device, const UnpackWork &work, int parts);
-static LaunchUnpack *const TYPES[DTYPE_COUNT] = {
-    launch_unpack<DTYPE_F32>,  launch_unpack<DTYPE_F16>,      launch_unpack<DTYPE_BF16>,
-    launch_unpack<DTYPE_Q4_0>, launch_unpack<DTYPE_Q4_1>,     launch_unpack<DTYPE_Q5_0>,
-    launch_unpack<DTYPE_Q5_1>, launch_unpack<DTYPE_Q8_0>,     launch_unpack<DTYPE_Q2_K>,
-    launch_unpack<DTYPE_Q3_K>, launch_unpack<DTYPE_Q4_K>,     launch_unpack<DTYPE_Q5_K>,
-    launch_unpack<DTYPE_Q6_K>, launch_unpack<DTYPE_Q8_GROUP>,
-};
+static LaunchUnpack *const TYPES[DTYPE_COUNT] = OF_EVERY_DTYPE(launch_unpack);
 
 // Rows first .. first + rows - 1 of `from` -> to.
 static void unpack(Device *device, const Planes &from, size_t first, size_t rows, void *const *to,

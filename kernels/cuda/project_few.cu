@@ -225,13 +225,7 @@ template <DType D> static void launch_type(Device *device, const ProjectWork &wo
 }
 
 typedef void LaunchType(Device *device, const ProjectWork &work);
-static LaunchType *const TYPES[DTYPE_COUNT] = {
-    launch_type<DTYPE_F32>,  launch_type<DTYPE_F16>,      launch_type<DTYPE_BF16>,
-    launch_type<DTYPE_Q4_0>, launch_type<DTYPE_Q4_1>,     launch_type<DTYPE_Q5_0>,
-    launch_type<DTYPE_Q5_1>, launch_type<DTYPE_Q8_0>,     launch_type<DTYPE_Q2_K>,
-    launch_type<DTYPE_Q3_K>, launch_type<DTYPE_Q4_K>,     launch_type<DTYPE_Q5_K>,
-    launch_type<DTYPE_Q6_K>, launch_type<DTYPE_Q8_GROUP>,
-};
+static LaunchType *const TYPES[DTYPE_COUNT] = OF_EVERY_DTYPE(launch_type);
 
 void launch_few(Device *device, const ProjectWork *work) {
     TYPES[work->weights[0].dtype](device, *work);
