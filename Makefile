@@ -245,11 +245,15 @@ core:
 	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PLAIN=1
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
+# FIDELITY_BACKENDS='reference cpu cuda-emulated': the kernels for a GPU too, on the CPU
 FIDELITY_BACKENDS ?= reference cpu
+fidelity-build = build/$(1)$(if $(filter cuda-emulated,$(1)),,-release)
+fidelity-switches = BACKEND=$(1:-emulated=) EMULATED=$(if $(filter cuda-emulated,$(1)),1,0)
 comma := ,
 space := $() $()
 fidelity:
-	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) BACKEND=$(b) build/$(b)-release/run build/$(b)-release/tests/fidelity &&) true
+	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) $(call fidelity-switches,$(b)) \
+	    $(addprefix $(call fidelity-build,$(b))/,run tests/fidelity) &&) true
 	@$(PYTHON) scripts/fidelity --backends $(subst $(space),$(comma),$(strip $(FIDELITY_BACKENDS))) $(FIDELITY)
 
 test:

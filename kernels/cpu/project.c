@@ -23,6 +23,7 @@ struct ProjectScratch {
     float *scales;
     int32_t *sums;
     int32_t *digits; // of one row
+    int32_t *quads;  // a8
     float *x;
     uint8_t *panels; // per thread
     size_t panel_bytes;
@@ -39,8 +40,11 @@ void project_reserve(Device *device, int max_rows) {
     if (device->needs_integers) {
         s->pairs = device_alloc(device, rows * cells * 16 * sizeof *s->pairs);
         s->scales = device_alloc(device, rows * cells * 4 * sizeof *s->scales);
-        s->sums = device_alloc(device, rows * cells * 2 * sizeof *s->sums);
-        s->digits = device_alloc(device, cells * 16 * sizeof *s->digits);
+        s->sums = device_alloc(device, rows * cells * 3 * sizeof *s->sums);
+        if (device->precision == PRECISION_A8)
+            s->quads = device_alloc(device, rows * cells * 8 * sizeof *s->quads);
+        else
+            s->digits = device_alloc(device, cells * 16 * sizeof *s->digits);
     }
     if (device->needs_floats) s->x = device_alloc(device, rows * cols * sizeof *s->x);
 }
@@ -68,8 +72,9 @@ static size_t cut_blocks(const Device *device, const float *x, int n, size_t col
         if (s->pairs) {
             block->pairs = s->pairs + row * cells * 16;
             block->scales = s->scales + row * cells * 4;
-            block->sums = s->sums + row * cells * 2;
+            block->sums = s->sums + row * cells * 3;
             block->digits = n == 1 ? s->digits : NULL;
+            block->quads = s->quads ? s->quads + row * cells * 8 : NULL;
         }
         if (s->x) block->x = size == 1 ? x + row * cols : s->x + row * cols;
     }

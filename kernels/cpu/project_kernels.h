@@ -14,8 +14,9 @@ typedef struct InputBlock {
     int first, n;    // rows first .. first + n - 1 of the call
     int32_t *pairs;  // (cells, 16, n): z[2j], z[2j + 1] as two int16
     float *scales;   // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
-    int32_t *sums;   // (cells, 2, n): sum z over each 16
+    int32_t *sums;   // (cells, 3, n): sum z over 32, over each 16
     int32_t *digits; // (cells, 16), the only row of a call: z as bytes, drawn in lanes/inputs.c
+    int32_t *quads;  // (cells, 8, n), a8: z as bytes, four columns to each byte vector of panels.h
     const float *x;  // (cols, n) float32
 } InputBlock;
 
@@ -36,8 +37,8 @@ typedef struct PanelWork {
 
 typedef struct ProjectKernels {
     int block_rows; // largest block that `panels` takes
-    // Fills what a block points to, pairs, scales, sums and digits, from its rows x (n, cols) as
-    // precision.h says.
+    // Fills what a block points to, pairs, scales, sums, digits and quads, from its rows x (n,
+    // cols) as precision.h says.
     void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

@@ -262,11 +262,17 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
 // int16 lanes, two to a row: |sum| <= run * 2 * (2^bits - 1) * 128 must fit.
 typedef I16x32 ByteSums;
 static inline int byte_sums_run(int bits) {
-    return bits <= 4 ? 8 : bits == 5 ? 4 : 2;
+    return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 0;
 }
 static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
     return (ByteSums){simd_in_order(_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u8.a, s8.a))),
                       simd_in_order(_mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u8.b, s8.b)))};
+}
+static inline ByteSums byte_sums_zero(void) {
+    return i32_zero();
+}
+static inline I32x16 byte_sums_whole(ByteSums sums) {
+    return i32_pairs(sums, i16_set(1));
 }
 static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {
     return i32_dot(i32_dot(i32_zero(), high, i16_set(256)), low, i16_set(1));

@@ -222,7 +222,8 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
 // ---- bytes ----
 
 // Sums of products of 64 unsigned with 64 signed bytes, four to each of sixteen rows, in lanes as
-// wide as the instruction set likes. They hold the products of `run` vectors of `bits`-bit numbers.
+// wide as the instruction set likes. They hold the products of `run` vectors of `bits`-bit numbers,
+// 0: not even of one.
 typedef I32x16 ByteSums;
 static inline int byte_sums_run(int bits) {
     (void)bits;
@@ -230,6 +231,12 @@ static inline int byte_sums_run(int bits) {
 }
 static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
     return _mm512_dpbusd_epi32(acc, u8, s8);
+}
+static inline ByteSums byte_sums_zero(void) {
+    return i32_zero();
+}
+static inline I32x16 byte_sums_whole(ByteSums sums) {
+    return sums;
 }
 // 256 high + low: what two digits of the signed factor, summed apart, come to.
 static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {

@@ -246,6 +246,12 @@ static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
         acc.v[i / 4] += a[i] * b[i];
     return acc;
 }
+static inline ByteSums byte_sums_zero(void) {
+    return i32_zero();
+}
+static inline I32x16 byte_sums_whole(ByteSums sums) {
+    return sums;
+}
 static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {
     SIMD_LANES(I32x16, 16, high.v[i] * 256 + low.v[i]);
 }

@@ -2,7 +2,7 @@
 // `dtype` is a constant wherever these are used, so that each type becomes its own loop.
 #pragma once
 
-#include "kernels/cpu/panels.h"
+#include "kernels/cpu/project_kernels.h"
 #include "kernels/cpu/simd.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -20,6 +20,27 @@
 #else
 #define SPECIALISED ALWAYS_INLINE
 #endif
+
+// f(type, ...) with the quantised type as a constant; float types are project_float's.
+#define TYPE_CASE(type, f, ...)                                                                    \
+    case type:                                                                                     \
+        f(type, __VA_ARGS__);                                                                      \
+        break
+#define WITH_CONSTANT_TYPE(dtype, f, ...)                                                          \
+    switch (dtype) {                                                                               \
+        TYPE_CASE(DTYPE_Q4_0, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q4_1, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q5_0, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q5_1, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q8_0, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q8_GROUP, f, __VA_ARGS__);                                                 \
+        TYPE_CASE(DTYPE_Q2_K, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q3_K, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q4_K, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q5_K, f, __VA_ARGS__);                                                     \
+        TYPE_CASE(DTYPE_Q6_K, f, __VA_ARGS__);                                                     \
+    default: break;                                                                                \
+    }
 
 // A part of a plane: field f of every byte (panels.h), or, as words, of the lower (half 0) or the
 // upper byte of every 16-bit word.
@@ -53,9 +74,31 @@ ALWAYS_INLINE I16x32 cell_words(DType dtype, const uint8_t *planes, int j) {
     return cell_part(dtype, planes, (Part){j / 4 * 2 + j % 2, j / 2 % 2, true});
 }
 
-// Byte vector f of a type of less than 8 bits: four columns of the cell's 16 rows, uncentred.
+// Byte vector f: four columns of the cell's 16 rows, uncentred. Q8 becomes 0 .. 255.
 ALWAYS_INLINE I16x32 cell_bytes(DType dtype, const uint8_t *planes, int f) {
-    return cell_part(dtype, planes, (Part){f, 0, false});
+    if (panel_format(dtype).low_bits < 8) return cell_part(dtype, planes, (Part){f, 0, false});
+    const uint8_t *two = planes + 32 * (f / 2 * 4 + f % 2), *next = two + 32 * 2;
+    I16x32 low = i16_sub(i16_from_i8(two), i16_set(-128));
+    I16x32 high = i16_sub(i16_from_i8(next), i16_set(-128));
+    return i16_or(low, i16_shift_left(high, 8));
+}
+
+// element = byte - byte_centre
+ALWAYS_INLINE int byte_centre(const PanelFormat *format) {
+    return format->low_bits == 8 ? 128 : format->centre;
+}
+
+// Byte vectors of a group of which byte sums hold the products; 0: of none.
+ALWAYS_INLINE int byte_run(const DType dtype) {
+    const PanelFormat format = panel_format(dtype);
+    const int per_group = 8 / format.groups,
+              run = byte_sums_run(format.low_bits + format.high_bits);
+    return run < per_group ? run : per_group;
+}
+
+// Whether a block's inputs meet this type as bytes.
+ALWAYS_INLINE bool takes_bytes(const DType dtype, const InputBlock *x) {
+    return x->quads && byte_run(dtype);
 }
 
 // One piece of a panel, up to 8 cells.

@@ -8,6 +8,10 @@
 //
 //     digits:  v = 0: h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7) | v = 1: the same of 8 .. 15 |
 //     ...
+//
+// In a8, where z = l, the rows of a block as bytes in the same order:
+//
+//     quads:   cell 0: f = 0: l(0 4 1 5) of row 0 .. n-1 | f = 1: l(2 6 3 7) of row 0 .. n-1 | ...
 #include "kernels/cpu/lanes/project.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/precision.h"
@@ -59,22 +63,32 @@ static inline void join_bytes(int32_t *to, const int16_t *w) {
 
 void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels) {
     size_t n = (size_t)block->n, cells = cols / CELL_COLS;
+    // Whom bytes serve does without, but for one row of Q8.
+    bool with_pairs = n == 1 || !block->quads || !byte_sums_run(8);
     for (size_t i = 0; i < n; i++, x += cols) {
         for (size_t c = 0; c < cells; c++) {
             QuantisedCell cell = quantise_cell(x + c * CELL_COLS, (float)levels);
             int32_t *pairs = block->pairs + 16 * c * n + i;
-            for (size_t j = 0; j < 16; j++)
+            for (size_t j = 0; j < 16 && with_pairs; j++)
                 memcpy(pairs + j * n, cell.z + 2 * j, sizeof *pairs);
             float *scales = block->scales + 4 * c * n + i;
             scales[0] = cell.d;
             scales[n] = cell.d * (float)(cell.sums[0] + cell.sums[1]);
             scales[2 * n] = cell.d * (float)cell.sums[0];
             scales[3 * n] = cell.d * (float)cell.sums[1];
-            block->sums[2 * c * n + i] = cell.sums[0];
-            block->sums[2 * c * n + n + i] = cell.sums[1];
+            int32_t *sums = block->sums + 3 * c * n + i;
+            sums[0] = cell.sums[0] + cell.sums[1];
+            sums[n] = cell.sums[0];
+            sums[2 * n] = cell.sums[1];
             for (int v = 0; v < 4 && block->digits; v++) {
                 join_bytes(block->digits + 16 * c + 4 * v, cell.high + 8 * v);
                 join_bytes(block->digits + 16 * c + 4 * v + 2, cell.z + 8 * v);
+            }
+            for (size_t v = 0; v < 4 && block->quads; v++) {
+                int32_t two[2];
+                join_bytes(two, cell.z + 8 * v);
+                block->quads[(8 * c + 2 * v) * n + i] = two[0];
+                block->quads[(8 * c + 2 * v + 1) * n + i] = two[1];
             }
         }
     }

@@ -17,6 +17,8 @@ enum { BLOCK_ROWS = 4 };
 void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels);
 void ISA_NAME(project_float)(const PanelWork *work);
 void ISA_NAME(project_quantised)(const PanelWork *work);
+// One quantised panel times blocks of several rows.
+void ISA_NAME(project_tile)(const PanelWork *work, size_t panel);
 // F32 panels in strips of one panel, `w` (cols, 16), times one block.
 void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *w,
                               const InputBlock *block);
