@@ -79,9 +79,13 @@ CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
+# In rising order. Code of one major version runs on later GPUs of that version alone; all others find
+# PTX: the last one's, with all that is new in it, or the first one's (Jetsons take no other code).
 GPU_ARCHS ?= 80 89 90 100
+GPU_PTX := $(sort $(firstword $(GPU_ARCHS)) $(lastword $(GPU_ARCHS)))
 GPU_CODE := $(foreach a,$(GPU_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-            -gencode arch=compute_$(firstword $(GPU_ARCHS)),code=compute_$(firstword $(GPU_ARCHS))
+            $(foreach a,$(GPU_PTX),-gencode arch=compute_$(a),code=compute_$(a)) \
+            -DLEAST_GPU=$(firstword $(GPU_ARCHS))
 LIBS += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
 endif
 endif

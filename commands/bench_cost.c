@@ -48,14 +48,24 @@ double bench_decode_bytes(const Session *s, const BenchCost *cost, const BenchRo
     return (double)cost->bytes / row->batch + 2 * element * s->config->kv_dim * keys;
 }
 
+// As model/forward.c asks for them: each matrix by itself, in passes of so many rows.
+static double layer_product_seconds(const Session *s, int n) {
+    const Config *c = s->config;
+    const int shapes[][2] = {{c->q_dim, c->dim},      {c->kv_dim, c->dim},
+                             {c->kv_dim, c->dim},     {c->dim, c->q_dim},
+                             {c->hidden_dim, c->dim}, {c->dim, c->hidden_dim},
+                             {c->hidden_dim, c->dim}}; // the last: the gate
+    int count = (int)(sizeof shapes / sizeof *shapes) - !c->gated_ffn;
+    double seconds = 0;
+    for (int i = 0; i < count && n; i++)
+        seconds += device_product_seconds(s->model->device, n, shapes[i][0], shapes[i][1]);
+    return seconds;
+}
+
 double bench_product_seconds(const Session *s, const BenchRow *row) {
     const Config *c = s->config;
-    Device *device = s->model->device;
-    int n = (int)(row->length * row->batch), up = (c->gated_ffn ? 2 : 1) * c->hidden_dim;
-    double layer = device_product_seconds(device, n, c->q_dim + 2 * c->kv_dim, c->dim) +
-                   device_product_seconds(device, n, c->dim, c->q_dim) +
-                   device_product_seconds(device, n, up, c->dim) +
-                   device_product_seconds(device, n, c->dim, c->hidden_dim);
-    return c->n_layers * layer +
-           device_product_seconds(device, (int)row->batch, c->vocab_size, c->dim);
+    int n = (int)(row->length * row->batch), most = s->model->options.max_rows;
+    double whole = n < most ? 0 : (n / most) * layer_product_seconds(s, most);
+    return c->n_layers * (whole + layer_product_seconds(s, n % most)) +
+           device_product_seconds(s->model->device, (int)row->batch, c->vocab_size, c->dim);
 }

@@ -18,6 +18,7 @@ double bench_operations(const Session *session, const BenchCost *cost, const Ben
 // Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
 double bench_decode_bytes(const Session *session, const BenchCost *cost, const BenchRow *row);
 
-// Seconds that the matrices of a prompt alone take the GPU's fastest library, those that `project`
-// gets together as one; NaN on a host. Attention is no part of it. The session's model is open.
+// Seconds that the matrices of a prompt alone take the GPU's fastest library, in the shapes that the
+// model multiplies: one by one, in its passes; one product of bf16 each, whatever the precision.
+// NaN on a host. Attention is no part of it. The session's model is open.
 double bench_product_seconds(const Session *session, const BenchRow *row);

@@ -76,15 +76,11 @@ Test(cuda_limits, every_host_call_fails_once) {
     CHECK(try_all(&error), "%s", error.message);
     long calls = emulator_calls();
     CHECK(calls > 50, "only %ld host calls", calls);
-    long harmless = 0; // waiting, before memory is given back
-    for (long i = 1; i <= calls; i++) {
+    for (long i = 1; i < calls; i++) { // the last one waits, before all is closed
         emulator_fail_call(i, i % 2 ? 2 : 719); // out of memory, a failed launch
         bool good = try_all(&error);
-        CHECK(good == !error.code, "call %ld: %d %s", i, error.code, error.message);
-        CHECK(good || error.code == ERROR_DEVICE, "call %ld: %s", i, error.message);
+        CHECK(!good && error.code == ERROR_DEVICE, "call %ld: %d %s", i, error.code, error.message);
         CHECK_INT(emulator_live_objects(), 0);
-        harmless += good;
     }
-    CHECK(harmless <= 5, "%ld failures were not seen", harmless);
     emulator_fail_call(0, 0);
 }

@@ -20,25 +20,49 @@ void device_fail(Device *device, ErrorCode code, const char *format, ...) {
     error_set(&device->error, code, "%s", message);
 }
 
-bool cuda_check(Device *device, cudaError_t error, const char *what) {
+bool cuda_check(Device *device, cudaError_t error, const char *what, const char *sizes) {
     if (error == cudaSuccess) return true;
     char call[64]; // the name of the call or kernel, without its arguments
     what += strspn(what, "(");
     snprintf(call, sizeof call, "%.*s", (int)strcspn(what, "(<"), what);
-    device_fail(device, ERROR_DEVICE, "GPU: %s: %s (%d %s)", call, cudaGetErrorString(error),
-                (int)error, cudaGetErrorName(error));
+    device_fail(device, ERROR_DEVICE, "GPU: %s%s%s%s: %s (%d %s)", call, sizes,
+                *device->name ? " on " : "", device->name, cudaGetErrorString(error), (int)error,
+                cudaGetErrorName(error));
     (void)cudaGetLastError(); // the runtime forgets what is told
     return false;
 }
 
+bool bytes_check(Device *device, cudaError_t error, const char *call, size_t bytes) {
+    if (error == cudaSuccess) return true;
+    char sizes[40];
+    snprintf(sizes, sizeof sizes, " of %zu bytes", bytes);
+    return cuda_check(device, error, call, sizes);
+}
+
+bool launch_check(Device *device, cudaError_t error, const char *kernel, dim3 grid,
+                  unsigned threads) {
+    if (error == cudaSuccess) return true;
+    char sizes[80];
+    snprintf(sizes, sizeof sizes, ", grid (%u, %u, %u) of %u threads,", grid.x, grid.y, grid.z,
+             threads);
+    return cuda_check(device, error, kernel, sizes);
+}
+
+// 0 where it cannot be had.
+static int version(cudaError_t (*get)(int *)) {
+    int value = 0;
+    if (get(&value) == cudaSuccess) return value;
+    (void)cudaGetLastError();
+    return 0;
+}
+
 // What cudaGetDeviceCount's codes mean; their own texts mislead (35 is also "no driver at all").
 static bool find_gpu(Device *device) {
-    int count = 0, driver = 0, runtime = 0;
+    int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count); // leaves count alone where it fails
     (void)cudaGetLastError();
     if (error == cudaSuccess && count > 0) return true;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
+    int driver = version(cudaDriverGetVersion), runtime = version(cudaRuntimeGetVersion);
     if (error == cudaErrorInsufficientDriver && !driver)
         device_fail(device, ERROR_DEVICE,
                     "no NVIDIA driver on this machine (libcuda.so.1 not found); make BACKEND=cpu "
@@ -64,7 +88,8 @@ static bool find_gpu(Device *device) {
 static bool open_staging(Device *device) {
     Staging *staging = &device->staging;
     for (int i = 0; i < 2; i++) {
-        if (!CUDA_CHECK(device, cudaMallocHost((void **)&staging->halves[i], STAGING_BYTES)) ||
+        if (!BYTES_CHECK(device, cudaMallocHost((void **)&staging->halves[i], STAGING_BYTES),
+                         STAGING_BYTES) ||
             !CUDA_CHECK(device,
                         cudaEventCreateWithFlags(&staging->copied[i], cudaEventDisableTiming)))
             return false;
@@ -81,14 +106,36 @@ static int attribute(cudaDeviceAttr which) {
 // What a measurement has to name: the GPU, its clocks at most (kHz here), what the driver is good
 // for.
 static void describe(Device *device, const cudaDeviceProp *p) {
-    int driver = 0;
-    cudaDriverGetVersion(&driver);
+    int driver = version(cudaDriverGetVersion);
     snprintf(device->description, sizeof device->description,
-             "cuda, %.80s, sm_%d%d, %d SMs at up to %d MHz, memory %d MHz x %d bits, driver for "
+             "cuda, %s, sm_%d%d, %d SMs at up to %d MHz, memory %d MHz x %d bits, driver for "
              "CUDA %d.%d",
-             p->name, p->major, p->minor, p->multiProcessorCount,
+             device->name, p->major, p->minor, p->multiProcessorCount,
              attribute(cudaDevAttrClockRate) / 1000, attribute(cudaDevAttrMemoryClockRate) / 1000,
              attribute(cudaDevAttrGlobalMemoryBusWidth), driver / 1000, driver % 1000 / 10);
+}
+
+// Stands for all kernels: they are compiled alike.
+static __global__ void probe_kernel() {}
+
+// The least of GPU_ARCHS in the Makefile.
+#ifndef LEAST_GPU
+#define LEAST_GPU 80
+#endif
+
+// Whether there is code for this GPU, and what that code can do: programmatic launches where it was
+// compiled for GPUs that have them, which the GPU having them does not say.
+static bool find_code(Device *device, const cudaDeviceProp *p) {
+    if (10 * p->major + p->minor < LEAST_GPU) {
+        device_fail(device, ERROR_DEVICE,
+                    "GPU: %s is an sm_%d%d, this program has code for sm_%d and later",
+                    device->name, p->major, p->minor, LEAST_GPU);
+        return false;
+    }
+    cudaFuncAttributes code = {};
+    if (!CUDA_CHECK(device, cudaFuncGetAttributes(&code, probe_kernel))) return false;
+    device->programmatic = p->major >= 9 && code.ptxVersion >= 90;
+    return true;
 }
 
 Device *device_open(int threads, Precision precision) {
@@ -99,17 +146,21 @@ Device *device_open(int threads, Precision precision) {
     snprintf(device->description, sizeof device->description, "cuda, no GPU");
     cudaDeviceProp properties;
     if (!find_gpu(device) || !CUDA_CHECK(device, cudaSetDevice(0)) ||
-        !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)) ||
+        !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)))
+        return device;
+    snprintf(device->name, sizeof device->name, "%.79s", properties.name);
+    if (!find_code(device, &properties) ||
         !CUDA_CHECK(device, cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) ||
         !open_staging(device) || !sends_open(device))
         return device;
     device->n_processors = properties.multiProcessorCount;
-    device->programmatic = properties.major >= 9;
     device->recording = recording_open(device);
     describe(device, &properties);
     return device;
 }
 
+// Freeing and destroying, here and elsewhere, is the one thing that is not checked: nothing could
+// be done about it, and what a program has read was waited for and checked before.
 static void release(Allocation *a) {
     if (a->on_host)
         free(a->memory);
@@ -227,19 +278,20 @@ void *device_alloc(Device *device, size_t bytes) {
         return NULL;
     }
     void *memory = NULL;
-    if (!CUDA_CHECK(device, cudaMalloc(&memory, bytes ? bytes : 1))) return NULL;
+    if (!BYTES_CHECK(device, cudaMalloc(&memory, bytes ? bytes : 1), bytes)) return NULL;
     if (!keep(device, memory, false)) {
         device_fail(device, ERROR_MEMORY, "no memory for a list entry");
         return NULL;
     }
-    if (CUDA_CHECK(device, cudaMemsetAsync(memory, 0, bytes, device->stream))) return memory;
+    if (BYTES_CHECK(device, cudaMemsetAsync(memory, 0, bytes, device->stream), bytes))
+        return memory;
     device_free(device, memory);
     return NULL;
 }
 
 void device_free(Device *device, void *memory) {
     if (!memory) return;
-    (void)cudaStreamSynchronize(device->stream); // somebody may still be using it
+    CUDA_CHECK(device, cudaStreamSynchronize(device->stream)); // somebody may still be using it
     forget(device, memory);
 }
 
@@ -247,15 +299,17 @@ void device_upload(Device *device, void *to, const void *from_host, size_t bytes
     if (!device_ok(device) || !bytes) return;
     device_sync(device); // what is recorded came before
     // Pageable memory: the copy has left the host's bytes when this returns.
-    CUDA_CHECK(device,
-               cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, device->stream));
+    BYTES_CHECK(device,
+                cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, device->stream),
+                bytes);
 }
 
 void device_download(Device *device, void *to_host, const void *from, size_t bytes) {
     device_sync(device);
     if (!device_ok(device) || !bytes) return;
-    CUDA_CHECK(device,
-               cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, device->stream)) &&
+    BYTES_CHECK(device,
+                cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, device->stream),
+                bytes) &&
         CUDA_CHECK(device, cudaStreamSynchronize(device->stream));
 }
 
@@ -278,8 +332,10 @@ bool staging_begin(Device *device, void *to) {
 static void staging_send(Device *device) {
     Staging *s = &device->staging;
     if (!s->used) return;
-    if (!CUDA_CHECK(device, cudaMemcpyAsync(s->to, s->halves[s->current], s->used,
-                                            cudaMemcpyHostToDevice, device->stream)) ||
+    if (!BYTES_CHECK(device,
+                     cudaMemcpyAsync(s->to, s->halves[s->current], s->used, cudaMemcpyHostToDevice,
+                                     device->stream),
+                     s->used) ||
         !CUDA_CHECK(device, cudaEventRecord(s->copied[s->current], device->stream)))
         return;
     s->to += s->used;

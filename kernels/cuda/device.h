@@ -50,7 +50,8 @@ enum { PROMPT_ROWS = 64 };
 
 struct Device {
     Precision precision;
-    Error error; // the first failure; operations do nothing after it
+    Error error;   // the first failure; operations do nothing after it
+    char name[80]; // the GPU's; empty until it is known
     char description[224];
     Allocation *allocations;
     cudaStream_t stream;
@@ -59,7 +60,7 @@ struct Device {
     size_t max_cols, max_matrix_rows; // of all matrices so far
     size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;
-    bool programmatic; // the GPU can start a kernel before the one before it has ended
+    bool programmatic; // a kernel can start before the one before it has ended
 
     Recording *recording;
     Blas *blas;                // blas.cu
@@ -83,9 +84,13 @@ static inline bool device_ok(const Device *device) {
 void device_fail(Device *device, ErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// false where `error` is one, told with what was tried.
-bool cuda_check(Device *device, cudaError_t error, const char *what);
+// false where `error` is one, told with what was tried, on which GPU and with what sizes.
+bool cuda_check(Device *device, cudaError_t error, const char *what, const char *sizes = "");
+bool bytes_check(Device *device, cudaError_t error, const char *call, size_t bytes);
+bool launch_check(Device *device, cudaError_t error, const char *kernel, dim3 grid,
+                  unsigned threads);
 #define CUDA_CHECK(device, call) cuda_check(device, call, #call)
+#define BYTES_CHECK(device, call, bytes) bytes_check(device, call, #call, bytes)
 
 // Zeroed host memory that lives as long as the device does, for the backend's own structs.
 void *host_alloc(Device *device, size_t bytes);
@@ -116,8 +121,8 @@ void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Want
     config.stream = device->stream;
     config.attrs = &attribute;
     config.numAttrs = overlaps && device->programmatic;
-    cuda_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
-               name);
+    launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
+                 name, grid, threads);
 }
 #define LAUNCH(device, kernel, grid, threads, ...)                                                 \
     launch(device, #kernel, false, kernel, grid, threads, __VA_ARGS__)

@@ -90,7 +90,7 @@ double device_read_rate(Device *device, size_t bytes) {
     if (begin) cudaEventDestroy(begin);
     if (end) cudaEventDestroy(end);
     device_free(device, memory);
-    return rate;
+    return device_ok(device) ? rate : NAN;
 }
 
 // ---- products ----

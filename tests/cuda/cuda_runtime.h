@@ -124,6 +124,8 @@ typedef enum cudaError {
     cudaErrorMemoryAllocation = 2,
     cudaErrorStubLibrary = 34,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorCallRequiresNewerDriver = 36,
+    cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;
@@ -144,6 +146,10 @@ typedef struct cudaDeviceProp {
     size_t totalGlobalMem;
     int multiProcessorCount, major, minor;
 } cudaDeviceProp;
+
+typedef struct cudaFuncAttributes {
+    int ptxVersion;
+} cudaFuncAttributes;
 
 typedef enum cudaDeviceAttr {
     cudaDevAttrClockRate = 13,
@@ -181,6 +187,7 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)());
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);

@@ -29,6 +29,7 @@ long calls, failing_call, live_objects, kernels;
 size_t memory_bytes = (size_t)1 << 34, memory_used;
 std::unordered_map<void *, size_t> memory_blocks; // of the GPU
 cudaError_t failing_with;
+int driver_version = 13000, gpus = 1, capability = 90;
 
 // Every host call passes here; the one that the test names fails.
 bool fails(cudaError_t *error) {
@@ -86,6 +87,10 @@ extern "C" void emulator_memory(size_t bytes) {
     memory_bytes = bytes;
 }
 
+extern "C" void emulator_machine(int driver, int n_gpus, int compute_capability) {
+    driver_version = driver, gpus = n_gpus, capability = compute_capability;
+}
+
 extern "C" size_t emulator_memory_used(void) {
     return memory_used;
 }
@@ -129,6 +134,7 @@ const char *cudaGetErrorName(cudaError_t error) {
     case cudaSuccess: return "cudaSuccess";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorDevicesUnavailable: return "cudaErrorDevicesUnavailable";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     default: return "cudaErrorOther";
@@ -146,12 +152,14 @@ cudaError_t cudaGetLastError(void) {
 cudaError_t cudaGetDeviceCount(int *count) {
     cudaError_t error;
     if (fails(&error)) return error; // the count stays unwritten, as on a machine without a driver
-    *count = 1;
+    if (driver_version < 13000) return cudaErrorInsufficientDriver;
+    *count = gpus;
     return cudaSuccess;
 }
 
+// These two only tell: they are not made to fail.
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = 13000;
+    *version = driver_version;
     return cudaSuccess;
 }
 
@@ -173,7 +181,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = memory_bytes;
     properties->multiProcessorCount = 4;
-    properties->major = 9;
+    properties->major = capability / 10;
+    properties->minor = capability % 10;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)()) {
+    cudaError_t error;
+    if (fails(&error)) return error;
+    attributes->ptxVersion = capability;
     return cudaSuccess;
 }
 

@@ -30,6 +30,10 @@ long emulator_cublas_products(void);
 void emulator_memory(size_t bytes);
 size_t emulator_memory_used(void); // and so much of it is in use
 
+// The driver is good for that CUDA version (13000: 13.0; 0: there is none), so many GPUs are to be
+// seen, and they have that compute capability (90: sm_90). At first 13000, 1, 90.
+void emulator_machine(int driver, int gpus, int capability);
+
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
     BROKEN_DIVERGENT_BARRIER,
