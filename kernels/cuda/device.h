@@ -28,11 +28,6 @@ struct Staging {
 };
 constexpr size_t STAGING_BYTES = 4 << 20; // of a half
 
-// How much of so many bytes can be taken at once.
-static inline size_t staging_share(size_t bytes) {
-    return bytes < STAGING_BYTES ? bytes : STAGING_BYTES;
-}
-
 // The activations of a call as whole numbers (precision.h), for n rows.
 //   z = 256 high + low: two signed bytes, so that a GPU multiplies four of them at once.
 struct QuantisedRows {
