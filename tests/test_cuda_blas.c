@@ -2,10 +2,8 @@
 // and how often, without it, in pieces, and with every call failing once. What comes out is checked
 // with the other numbers of `project`, in test_kernels_project.c.
 #include "kernels/cuda/blas.h"
-#include "model/model.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/device.h"
-#include "tests/support/tiny_model.h"
 #include "tests/test.h"
 
 #include <stdio.h>
@@ -133,40 +131,6 @@ Test(cuda_blas, a_shape_is_asked_about_once) {
     CHECK_INT(calls[2], calls[1]);
     test_device_close(device);
     random_matrix_free(&m);
-}
-
-// A prompt in one pass against the same in passes of 16 rows, which our own kernels multiply.
-Test(cuda_blas, a_whole_prompt_gives_nearly_the_logits_of_small_pieces) {
-    static const DType TYPES[] = {DTYPE_BF16, DTYPE_Q8_0};
-    static const double ALLOWED[] = {1e-4, 4e-3, 1.5}; // f32, a16, a8; logits of up to 8
-    TinyShape shape = tiny_shape();
-    shape.max_seq_len = 80;
-    shape.dim = 64, shape.head_dim = 32, shape.hidden_dim = 96;
-    int32_t tokens[PROMPT + 6];
-    for (int i = 0; i < PROMPT + 6; i++)
-        tokens[i] = (7 * i + 3) % shape.vocab_size;
-    for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++) {
-        shape.dtype = TYPES[t];
-        TinyModel *tiny = tiny_model_open(&shape);
-        for (Precision p = PRECISION_F32; p <= PRECISION_A8; p++) {
-            Batch batch = {.n = PROMPT + 6, .tokens = tokens};
-            ModelOptions options = {.precision = p, .max_rows = PROMPT + 6};
-            long before = emulator_cublas_products();
-            Model *whole = tiny_model_run(tiny, options);
-            tiny_model_forward(whole, &batch);
-            CHECK(emulator_cublas_products() > before, "cuBLASLt was not asked");
-            options.max_rows = 16;
-            Model *pieces = tiny_model_run(tiny, options);
-            tiny_model_forward(pieces, &batch);
-            const float *a = model_logits(whole, 0), *b = model_logits(pieces, 0);
-            for (int i = 0; i < shape.vocab_size; i++)
-                CHECK(fabs((double)a[i] - (double)b[i]) <= ALLOWED[p],
-                      "type %d, precision %d, token %d: %.6g in one pass, %.6g in pieces",
-                      (int)TYPES[t], (int)p, i, (double)a[i], (double)b[i]);
-            model_close(whole), model_close(pieces);
-        }
-        tiny_model_close(tiny);
-    }
 }
 
 // ---- measuring, and faults ----
