@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 from limpid_blocks import BLOCKS
-from limpid_program import (INTEGERS, STAGES, enumerator, frames, layer_at_hand, model, names, spelling,
+from limpid_program import (STAGES, enumerator, frames, layer_at_hand, model, names, rows_at_hand, spelling,
                             stage_at_hand, tensor)
 
 MOST_VALUES = 1 << 20  # that statistics are taken of
@@ -64,7 +64,7 @@ def print_summary(t, name):
     n, width = n_rows(t), 1
     for s in t.shape[1:] if len(t.shape) > 1 else t.shape:
         width *= s
-    most = MOST_VALUES // 16 if t.dtype in BLOCKS else MOST_VALUES
+    most = MOST_VALUES // 256 if t.slow else MOST_VALUES // 16 if t.dtype in BLOCKS else MOST_VALUES
     count = min(n, max(1, most // width))
     rows = t.rows(0, count)
     print("%s (%s) %s" % (name, ", ".join(str(s) for s in t.shape), t.dtype))
@@ -88,12 +88,14 @@ def print_tensor(t, name, row):
 
 
 BETWEEN = "between two forward passes"
+PASSES = ("forward_batch", "forward_drawn", "model_forward")  # the innermost first
 
 
 def place(m):
     """Where in the pass: layer, block, stage or functions."""
     inner = [frame.name() or "?" for frame in frames()]
-    if "forward_batch" not in inner and "model_forward" not in inner:
+    passes = [name for name in PASSES if name in inner]
+    if not passes:
         return BETWEEN + ", in %s" % inner[0]
     layer, stage, words = layer_at_hand(), stage_at_hand(), []
     if layer is not None and layer >= 0:
@@ -104,15 +106,14 @@ def place(m):
     if stage:
         return "%s: %s, %s" % (", ".join(words) or "before the layers", stage, STAGES[stage][1])
     else:
-        within = [f for f in inner[:inner.index("forward_batch") if "forward_batch" in inner else None]]
+        within = inner[:inner.index(passes[0])]
         words.append("in " + " < ".join(within[:4] or inner[:1]))
     return ", ".join(words)
 
 
 def print_rows(m, when):
-    p = m["piece"]
-    n = int(p["n"])
-    tokens, positions, sequences = ([int(p[name][i]) for i in range(n)] for name in INTEGERS)
+    n = int(m["piece"]["n"])
+    tokens, positions, sequences = rows_at_hand(m)
     print("%d row%s %s, a token each" % (n, "" if n == 1 else "s", when))
     for i in range(min(n, 16)):
         print("  row %-3d sequence %d, position %-4d token %d%s" % (i, sequences[i], positions[i], tokens[i],

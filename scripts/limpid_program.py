@@ -1,5 +1,6 @@
 # The stopped program as limpid-gdb.py sees it: its model, the place in the pass, its tensors by name.
-# Reads memory and runs nothing, but for the spelling of tokens.
+# Reads memory and runs nothing, but for the spelling of tokens, for what lies on a GPU, and for a
+# cache whose layout only its backend knows: these the program itself is asked for.
 import struct
 
 import gdb
@@ -170,31 +171,113 @@ def floats(address, count):
     return memoryview(read(address, 4 * count)).cast("f").tolist()
 
 
+# ---- asking the program ----
+
+
+def call(prototype, *arguments):
+    """Calls a function of the program; "TYPE NAME(TYPES)", since kernels may come without -g."""
+    result, rest = prototype.split(" ", 1)
+    name, types = rest.split("(", 1)
+    return gdb.parse_and_eval("(%s (*)(%s)%s" % (result, types, name)).dereference()(*arguments)
+
+
+def check_device(m):
+    error = call("Error* device_error(void*)", m["device"]).dereference()
+    if int(error["code"]):
+        raise gdb.GdbError(error["message"].string())
+
+
+# Functions of the CUDA backend that run what is recorded: called from inside it would run twice.
+AT_WORK = ("device_sync", "device_end", "device_upload", "device_download", "perform", "run_all")
+gpu_known = {}  # by process and device
+
+
+def on_gpu(m):
+    """Whether the activations lie where gdb cannot read."""
+    key = (gdb.selected_inferior().pid, int(m["device"]))
+    if key not in gpu_known:
+        try:
+            gpu_known[key] = call("char* device_description(void*)", m["device"]).string().startswith("cuda")
+        except gdb.error:  # a core file
+            return False
+    return gpu_known[key]
+
+
+class HostMemory:
+    """`with HostMemory(count) as address`: memory of the program that functions of it can write to."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __enter__(self):
+        self.address = int(call("void* malloc(unsigned long)", self.count))
+        if not self.address:
+            raise gdb.GdbError("no memory for %d bytes in the program" % self.count)
+        return self.address
+
+    def __exit__(self, *_):
+        call("void free(void*)", self.address)
+
+
+def need_idle():
+    if any((frame.name() or "").split("(")[0] in AT_WORK for frame in frames()):
+        raise gdb.GdbError("the backend is at work here: `finish` until it is not, or limpid next")
+
+
+def device_read(m, address, count):
+    """Device memory: copied back where it is a GPU's, behind whatever was recorded to compute it."""
+    if not on_gpu(m) or not count:
+        return read(address, count)
+    need_idle()
+    with HostMemory(count) as host:
+        call("void device_download(void*,void*,void*,unsigned long)", m["device"], host, int(address), count)
+        check_device(m)
+        return read(host, count)
+
+
+def device_floats(m, address, count):
+    return memoryview(device_read(m, address, 4 * count)).cast("f").tolist()
+
+
+def rows_at_hand(m):
+    """Tokens, positions and sequences of the rows. Those that a GPU has drawn itself only it knows."""
+    piece, n = m["piece"], int(m["piece"]["n"])
+    try:
+        lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS] if on_gpu(m) else None
+    except gdb.GdbError:
+        lists = None  # what the host has sent last
+    return [struct.unpack("<%di" % n, b) for b in lists or [read(piece[name], 4 * n) for name in INTEGERS]]
+
+
 # ---- tensors ----
 
 
 class Tensor:
-    """shape (rows first), dtype, and rows(first, count): lists of float."""
+    """shape (rows first), dtype, and rows(first, count): lists of float. slow: one call for each head."""
 
-    def __init__(self, shape, dtype, rows):
-        self.shape, self.dtype, self.rows = tuple(shape), dtype, rows
-
-
-def vector(address, count):
-    return Tensor((count,), "F32", lambda first, rows: [floats(address, count)])
+    def __init__(self, shape, dtype, rows, slow=False):
+        self.shape, self.dtype, self.rows, self.slow = tuple(shape), dtype, rows, slow
 
 
-def activations(address, rows, widths):
+def vector(m, address, count):
+    return Tensor((count,), "F32", lambda first, rows: [device_floats(m, address, count)])
+
+
+def activations(m, address, rows, widths):
     width = 1
     for w in widths:
         width *= w
     address = int(address)
-    return Tensor((rows,) + tuple(widths), "F32",
-                  lambda first, count: [floats(address + 4 * width * (first + i), width) for i in range(count)])
+
+    def some(first, count):
+        values = device_floats(m, address + 4 * width * first, width * count)
+        return [values[width * i:width * (i + 1)] for i in range(count)]
+
+    return Tensor((rows,) + tuple(widths), "F32", some)
 
 
-def integers(address, count):
-    return Tensor((count,), "int32", lambda first, rows: [list(struct.unpack("<%di" % count, read(address, 4 * count)))])
+def integers(values):
+    return Tensor((len(values),), "int32", lambda first, rows: [list(values)])
 
 
 def stored_row(m, row):
@@ -242,10 +325,10 @@ def device_matrix(pointer, name):
     return matrix(weight["matrix"])
 
 
-def optional_vector(pointer, count, name):
+def optional_vector(m, pointer, count, name):
     if not int(pointer):
         raise gdb.GdbError("%s: this model has none" % name)
-    return vector(pointer, count)
+    return vector(m, int(pointer), count)
 
 
 def widths(m, kind):
@@ -255,25 +338,34 @@ def widths(m, kind):
             "weights": [int(c["n_heads"]), int(m["options"]["context"])]}[kind]
 
 
-def cached(m, layer, name, full):
-    """What sequence 0 has in the cache of the reference backend: kernels/reference/kv.c."""
-    kv = m["cache"]["kv"].dereference()
-    if name not in [field.name for field in kv.type.fields()]:
-        raise gdb.GdbError("%s: this backend keeps its cache in tiles; `make debug` has a plain one" % full)
-    s = kv["shape"]
-    sequences, heads, room, width = (int(s[n]) for n in ("n_sequences", "n_kv_heads", "max_seq_len", "head_dim"))
-    dtype = str(s["type"]).replace("KV_", "")
-    size = 4 if dtype == "F32" else 2
+def cache_reader(m, layer, name):
+    """(sequence, head, position) -> one key or value, as the backend itself reads it."""
+    width = int(m["config"]["head_dim"])
 
-    def one(position):
-        out = []
-        for head in range(heads):
-            index = ((layer * sequences * heads + head) * room + position) * width
-            out += numbers(dtype, read(int(kv[name]) + size * index, size * width))
-        return out
+    def one(host, sequence, head, position):
+        view, at = host, host + 16  # a KvView, and what kv_read writes
+        gdb.selected_inferior().write_memory(view, struct.pack("<Qi", int(m["cache"]["kv"]), layer))
+        call("void kv_read(void*,void*,int,int,int,float*,float*)", m["device"], view, sequence, head, position,
+             at if name == "keys" else 0, at if name == "values" else 0)
+        return floats(at, width)
 
-    return Tensor((int(m["cache"]["lengths"][0]), heads, width), dtype,
-                  lambda first, count: [one(first + i) for i in range(count)])
+    return one
+
+
+def cached(m, layer, name):
+    """What sequence 0 has in the cache."""
+    heads, width = int(m["config"]["n_kv_heads"]), int(m["config"]["head_dim"])
+    read_one = cache_reader(m, layer, name)
+
+    def some(first, count):
+        need_idle()
+        with HostMemory(16 + 4 * width) as host:
+            rows = [[x for head in range(heads) for x in read_one(host, 0, head, first + i)] for i in range(count)]
+        check_device(m)
+        return rows
+
+    dtype = str(m["options"]["kv_type"]).replace("KV_", "")
+    return Tensor((int(m["cache"]["lengths"][0]), heads, width), dtype, some, slow=True)
 
 
 def layer_tensor(m, layer, name, full):
@@ -282,12 +374,12 @@ def layer_tensor(m, layer, name, full):
         raise gdb.GdbError("%s: the layers are 0 .. %d" % (full, int(c["n_layers"]) - 1))
     weights = m["layers"][layer]
     if name in CACHED:
-        return cached(m, layer, name, full)
+        return cached(m, layer, name)
     if name in MATRICES:
         return device_matrix(weights[name]["weight"], full)
     if name in BIASES:
         rows = {"bq": "q_dim", "bk": "kv_dim", "bv": "kv_dim", "bo": "dim", "b_down": "dim"}.get(name, "hidden_dim")
-        return optional_vector(weights[BIASES[name]]["bias"], int(c[rows]), full)
+        return optional_vector(m, weights[BIASES[name]]["bias"], int(c[rows]), full)
     base, bias = (name[:-5], "bias") if name.endswith("_bias") else (name, "weight")
     if base not in NORMS:
         raise unknown(full)
@@ -295,7 +387,7 @@ def layer_tensor(m, layer, name, full):
     if base in ("q_norm", "k_norm"):
         per_head = str(c["qk_norm"]) == "QK_NORM_PER_HEAD"
         count = "head_dim" if per_head else "q_dim" if base == "q_norm" else "kv_dim"
-    return optional_vector(weights[base][bias], int(c[count]), full)
+    return optional_vector(m, weights[base][bias], int(c[count]), full)
 
 
 def names():
@@ -312,14 +404,14 @@ def stage_tensor(m):
     if name is None or data is None:
         raise gdb.GdbError("stage: only inside observe (limpid break STAGE [LAYER])")
     rows = m["piece"]["n_logit_rows"] if name in OF_LOGIT_ROWS else m["piece"]["n"]
-    return activations(data, int(rows), widths(m, STAGES[name][0]))
+    return activations(m, data, int(rows), widths(m, STAGES[name][0]))
 
 
 def end_tensor(m, name):
     if name in ("token_embedding", "position_embedding", "head"):
         return device_matrix(m[name], name)
     base, part = (name[:-5], "bias") if name.endswith("_bias") else (name, "weight")
-    return optional_vector(m[base][part], int(m["config"]["dim"]), name)
+    return optional_vector(m, m[base][part], int(m["config"]["dim"]), name)
 
 
 def tensor(m, name):
@@ -330,14 +422,14 @@ def tensor(m, name):
     if name == "stage":
         return stage_tensor(m)
     if name in INTEGERS:
-        return integers(piece[name], int(piece["n"]))
+        return integers(rows_at_hand(m)[INTEGERS.index(name)])
     if name in ENDS:
         return end_tensor(m, name)
     if name in TABLES:
         table = m[parts[0]]
         if not int(table["cos"]):
             raise gdb.GdbError("%s: this model has none" % name)
-        return activations(table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
+        return activations(m, table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
     if name not in SCRATCH:
         raise unknown(name)
     rows = int(piece["n_logit_rows"]) if name == "last" else int(piece["n"])
@@ -345,4 +437,4 @@ def tensor(m, name):
         rows = int(m["n_logit_rows"]) or int(piece["n_logit_rows"])
     if not int(m["scratch"][name]):
         raise gdb.GdbError("%s: this model has none" % name)
-    return activations(m["scratch"][name], rows, widths(m, SCRATCH[name]))
+    return activations(m, m["scratch"][name], rows, widths(m, SCRATCH[name]))
