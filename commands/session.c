@@ -12,9 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The prompt goes through the model in pieces of so many rows: large enough for full speed, small
-// enough for Ctrl-C.
-enum { FEED_ROWS = 256, PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096 };
+
+// Rows of a prompt between two looks at Ctrl-C. A device of its own takes all that the model works
+// on at once: it unpacks quantised weights for every piece anew. A processor is at full speed with
+// fewer and needs seconds for them; its bits do not depend on the cut.
+static size_t feed_rows(const Session *s) {
+    enum { OF_A_PROCESSOR = 256 };
+    size_t most = (size_t)s->model->options.max_rows;
+    return device_ahead(s->model->device) || most < OF_A_PROCESSOR ? most : OF_A_PROCESSOR;
+}
 
 static bool is_directory(const char *path) {
     struct stat info;
@@ -203,8 +210,8 @@ bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Err
     progress_begin(&progress, "prompt", s->options->quiet);
     bool good = true;
     for (*fed = 0; good && *fed < count && !interrupt_asked();) {
-        size_t left = count - *fed;
-        int n = left < FEED_ROWS ? (int)left : FEED_ROWS;
+        size_t left = count - *fed, most = feed_rows(s);
+        int n = (int)(left < most ? left : most);
         good = model_forward(s->model, &(Batch){.n = n, .tokens = ids + *fed}, error);
         // Numbers of a file that was cut are zeros; that cause comes before what they led to.
         if (checkpoint_damaged(s->checkpoint)) {
