@@ -111,6 +111,17 @@ Test(project, columns_that_fill_no_vector) {
         }
 }
 
+// More columns than a block of a GPU has room for, alone or with several rows of x.
+Test(project, wide_rows) {
+    static const DType TYPES[] = {DTYPE_F32, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_K};
+    for (size_t p = 0; p < 3; p++)
+        for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
+            for (int n = 1; n <= 8; n += n == 1 ? 2 : 5)
+                check_rows(PRECISIONS[p], TYPES[i], n, 5, 13312);
+    for (size_t cols = 8200; cols <= 8201; cols++)
+        check_rows(PRECISION_A16, DTYPE_BF16, 3, 50, cols);
+}
+
 Test(project, the_rows_of_a_prompt) {
     for (size_t p = 0; p < 3; p++)
         for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
@@ -147,8 +158,8 @@ Test(project, a_block_by_hand) {
     }
 }
 
-static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, const float *x, int n) {
-    size_t cols = 256;
+static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, size_t cols,
+                           const float *x, int n) {
     float *out = poisoned(device, (size_t)n * rows);
     float *dx = upload_floats(device, x, (size_t)n * cols);
     project(device, dx, n, &(Projection){out, m, NULL}, 1);
@@ -159,33 +170,38 @@ static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, const f
 }
 
 // One row at a time, any number together, one thread or three: the same bits.
-Test(project, rows_and_threads_do_not_change_a_bit) {
-    enum { ROWS = 45, COLS = 256, MOST = 37 };
+static void check_bits(DType dtype, size_t rows, size_t cols) {
+    enum { MOST = 37 };
     static const int COUNTS[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, MOST};
     for (int p = 0; p < 3; p++) {
-        for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-            TestRandom random = {(uint64_t)dtype};
-            Matrix m = random_matrix(&random, dtype, ROWS, COLS);
-            float *x = random_floats(&random, MOST * COLS, 1.0f), *wanted = NULL;
-            for (int threads = 1; threads <= 3; threads += 2) {
-                Device *device = test_device(threads, PRECISIONS[p]);
-                DeviceMatrix *dm = device_matrix(device, &m);
-                device_reserve(device, MOST);
-                if (!wanted) wanted = project_rows(device, dm, ROWS, x, MOST);
-                for (size_t c = 0; c < sizeof COUNTS / sizeof *COUNTS; c++) {
-                    int first = MOST - COUNTS[c];
-                    float *got = project_rows(device, dm, ROWS, x + first * COLS, COUNTS[c]);
-                    CHECK(!memcmp(got, wanted + first * ROWS, sizeof(float) * ROWS * COUNTS[c]),
-                          "%s %s, %d rows, %d threads", precision_name(PRECISIONS[p]),
-                          dtype_info(dtype)->name, COUNTS[c], threads);
-                    free(got);
-                }
-                test_device_close(device);
+        TestRandom random = {(uint64_t)dtype};
+        Matrix m = random_matrix(&random, dtype, rows, cols);
+        float *x = random_floats(&random, MOST * cols, 1.0f), *wanted = NULL;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            Device *device = test_device(threads, PRECISIONS[p]);
+            DeviceMatrix *dm = device_matrix(device, &m);
+            device_reserve(device, MOST);
+            if (!wanted) wanted = project_rows(device, dm, rows, cols, x, MOST);
+            for (size_t c = 0; c < sizeof COUNTS / sizeof *COUNTS; c++) {
+                size_t first = (size_t)(MOST - COUNTS[c]);
+                float *got = project_rows(device, dm, rows, cols, x + first * cols, COUNTS[c]);
+                CHECK(!memcmp(got, wanted + first * rows, sizeof(float) * rows * (size_t)COUNTS[c]),
+                      "%s %s, %d rows, %d threads", precision_name(PRECISIONS[p]),
+                      dtype_info(dtype)->name, COUNTS[c], threads);
+                free(got);
             }
-            free(wanted), free(x);
-            random_matrix_free(&m);
+            test_device_close(device);
         }
+        free(wanted), free(x);
+        random_matrix_free(&m);
     }
+}
+
+Test(project, rows_and_threads_do_not_change_a_bit) {
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        check_bits(dtype, 45, 256);
+    check_bits(DTYPE_BF16, 3, 8456);
+    check_bits(DTYPE_Q4_0, 3, 12352);
 }
 
 // The activations' scale group says NaN for a row with infinity or NaN in it, and for no other row.
@@ -199,7 +215,7 @@ Test(project, what_is_not_finite_stays_so_and_stays_in_its_row) {
             device_reserve(device, 3);
             float *x = random_floats(&random, 3 * 256, 1.0f);
             x[256 + 200] = p == 1 ? INFINITY : NAN;
-            float *got = project_rows(device, dm, 19, x, 3);
+            float *got = project_rows(device, dm, 19, 256, x, 3);
             for (int r = 0; r < 19; r++) {
                 CHECK(isfinite(got[r]) && isfinite(got[2 * 19 + r]), "a neighbour was spoilt");
                 CHECK(!isfinite(got[19 + r]), "%s %s hides what is not finite",
@@ -223,7 +239,7 @@ Test(project, zeros_and_tiny_numbers_give_zero_or_nearly) {
             Device *device = test_device(1, PRECISIONS[p]);
             DeviceMatrix *dm = device_matrix(device, &m);
             device_reserve(device, 2);
-            float *got = project_rows(device, dm, 9, x, 2);
+            float *got = project_rows(device, dm, 9, 256, x, 2);
             for (int r = 0; r < 18; r++)
                 CHECK_NEAR(got[r], 0.0, r < 9 ? 0.0 : 1e-39);
             free(got);

@@ -101,6 +101,14 @@ Test(passes, and_where_little_can_be_fused) {
     check_types(tiny_shape(), NULL, "odd sizes");
 }
 
+// On a GPU x passes through shared memory in pieces.
+Test(passes, and_where_rows_are_wide) {
+    TinyShape shape = whole_shape();
+    shape.hidden_dim = 4224;
+    shape.n_layers = 1;
+    check_types(shape, NULL, "wide rows");
+}
+
 static void change_half(Config *c) { // Phi 3: half of the channels rotate
     c->rope_dim = c->head_dim / 2;
 }

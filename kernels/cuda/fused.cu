@@ -18,8 +18,8 @@
 #include "kernels/cuda/project.h"
 
 // All matrices of the call in one launch for few rows.
-static bool takes_all(const Device *device, ProjectWork *work, const ProjectOperation *op) {
-    return project_work(work, op, 0) == op->count && fits_few(device, work);
+static bool takes_all(ProjectWork *work, const ProjectOperation *op) {
+    return project_work(work, op, 0) == op->count && fits_few(work);
 }
 
 // Adds the norm before it to the work of a project; false where it is not that project's norm.
@@ -49,11 +49,13 @@ static size_t add_activation(ProjectWork *work, const Operation *operations, siz
     return 1;
 }
 
-// What was projected, added to the residual stream.
+// What was projected, added to the residual stream; not where that is what blocks still read.
 static size_t add_residual(ProjectWork *work, const Operation *operations, size_t count) {
     if (!count || operations->kind != OPERATION_ADD || work->count != 1) return 0;
     const AddOperation *add = &operations->add;
-    if (add->y != work->out[0] || add->count != (size_t)work->n * work->weights[0].rows) return 0;
+    if (add->y != work->out[0] || add->x == work->x ||
+        add->count != (size_t)work->n * work->weights[0].rows)
+        return 0;
     work->epilogue = EPILOGUE_ADD;
     work->residual = add->x;
     return 1;
@@ -91,8 +93,7 @@ static size_t add_place(ProjectWork *work, const Operation *operations, size_t c
 static size_t fuse_project(Device *device, const Operation *operations, size_t count) {
     size_t at = count > 1 && operations[0].kind == OPERATION_NORM ? 1 : 0;
     ProjectWork work = {};
-    if (operations[at].kind != OPERATION_PROJECT ||
-        !takes_all(device, &work, &operations[at].project) ||
+    if (operations[at].kind != OPERATION_PROJECT || !takes_all(&work, &operations[at].project) ||
         (at && !add_norm(&work, &operations[0].norm)))
         return 0;
     const Operation *rest = operations + ++at;

@@ -34,7 +34,7 @@ void run_project(Device *device, const Operation *operation) {
     for (int i = 0, end; i < op->count; i = end) {
         ProjectWork work = {};
         end = project_work(&work, op, i);
-        if (fits_few(device, &work)) {
+        if (fits_few(&work)) {
             launch_few(device, &work);
             continue;
         }

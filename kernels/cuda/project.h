@@ -41,7 +41,7 @@ enum { MAX_PLACED_HEADS = 1024 }; // counters that there are
 int project_work(ProjectWork *work, const ProjectOperation *op, int first);
 
 // Launches: for few rows of x (fits_few), and for any number, `work->z` made by quantise_rows.
-bool fits_few(const Device *device, const ProjectWork *work);
+bool fits_few(const ProjectWork *work);
 void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
@@ -65,6 +65,13 @@ static __device__ __forceinline__ int matrix_of_row(const ProjectWork &work, uns
     return p;
 }
 
+// Where digit `at` lies. Lanes read groups side by side, 16 bytes each: of eight lanes, which
+// shared memory serves at once, the last four find the halves of their groups the other way round,
+// so that no two meet in a bank.
+static __device__ __forceinline__ size_t digit_place(size_t at) {
+    return at ^ (at >> 3 & 16);
+}
+
 // One group of 32 activations as whole numbers (precision.h), by the 32 lanes of a warp. `at`: of
 // this lane's number; `group`: of the group.
 static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, float value,
@@ -75,8 +82,9 @@ static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, 
     bool usable = d >= 1.17549435e-38f; // FLT_MIN; false for NaN too
     int z = usable ? (int)rintf(value * (1.0f / d)) : 0;
     int low = (int)(int8_t)(z & 255), sum = z;
-    out.low[at] = (int8_t)low;
-    if (out.high) out.high[at] = (int8_t)((z - low) / 256);
+    size_t place = digit_place(at);
+    out.low[place] = (int8_t)low;
+    if (out.high) out.high[place] = (int8_t)((z - low) / 256);
     for (int bits = 8; bits; bits /= 2)
         sum += __shfl_xor_sync(ALL_LANES, sum, bits);
     int other = __shfl_xor_sync(ALL_LANES, sum, 16);

@@ -1,4 +1,6 @@
-// project for many rows of x, eight of them at a time: the weights come from memory once per eight.
+// project for many rows of x, eight of them at a time. Blocks that take the same rows of weights
+// for other rows of x run side by side, so that the second cache has what one of them has loaded:
+// the weights come from memory about once.
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/project.h"
 
@@ -25,12 +27,14 @@ void quantise_rows(Device *device, const float *x, int n, size_t cols) {
 
 // ---- products ----
 
-// The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on; those past n are copies.
+// The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on, or as many as there are.
 static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
                                                   int first, float (&acc)[MANY]) {
+#pragma unroll
     for (int i = 0; i < MANY; i++) {
+        if (first + i >= work.n) continue;
         float sum = warp_sum(acc[i]);
-        if (threadIdx.x % WARP || first + i >= work.n) continue;
+        if (threadIdx.x % WARP) continue;
         if (work.bias[p]) sum += work.bias[p][row];
         work.out[p][(size_t)(first + i) * work.weights[p].rows + row] = sum;
     }
@@ -42,12 +46,19 @@ static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const Projec
     size_t chunks = w.cols / CHUNK;
     for (size_t c = threadIdx.x % WARP; c < chunks; c += WARP) {
         Chunk<D> chunk = load_chunk<D>(w, row, c, chunks);
+#pragma unroll
         for (int i = 0; i < MANY; i++) {
-            size_t x_row = (size_t)(first + i < work.n ? first + i : first);
-            if (DIGITS == 0)
-                acc[i] = dot_chunk_floats<D>(acc[i], chunk, work.x + x_row * w.cols + c * CHUNK);
-            else
+            if (first + i >= work.n) continue;
+            size_t x_row = (size_t)(first + i);
+            if constexpr (DIGITS == 0) {
+                const float *x = work.x + x_row * w.cols + c * CHUNK;
+                acc[i] = dot_chunk_floats<D>(acc[i], chunk, [&](int quad) {
+                    const float *four = x + 4 * quad;
+                    return float4{four[0], four[1], four[2], four[3]};
+                });
+            } else {
                 acc[i] = dot_chunk<D, DIGITS>(acc[i], chunk, work.z, x_row * chunks + c);
+            }
         }
     }
 }
@@ -56,13 +67,21 @@ template <DType D, int LOAD>
 static __device__ __forceinline__ void dot_many_floats(float (&acc)[MANY], const ProjectWork &work,
                                                        const Planes &w, size_t row, int first) {
     for (size_t col = threadIdx.x % WARP * LOAD; col < w.cols; col += WARP * LOAD) {
-        float elements[LOAD];
-        load_elements<D, LOAD>(elements, w, row, col);
+        Eight<D> eight;
+        float element[1];
+        if constexpr (LOAD == FLOAT_LOAD)
+            eight = load_eight<D>(w, row, col);
+        else
+            load_elements<D, 1>(element, w, row, col);
+#pragma unroll
         for (int i = 0; i < MANY; i++) {
-            size_t x_row = (size_t)(first + i < work.n ? first + i : first);
-            const float *x = work.x + x_row * w.cols + col;
-            for (int j = 0; j < LOAD; j++)
-                acc[i] = fmaf(elements[j], x[j], acc[i]);
+            if (first + i >= work.n) continue;
+            const float *x = work.x + (size_t)(first + i) * w.cols + col;
+            if constexpr (LOAD == FLOAT_LOAD)
+                acc[i] =
+                    dot_eight<D>(acc[i], eight, ((const float4 *)x)[0], ((const float4 *)x)[1]);
+            else
+                acc[i] = fmaf(element[0], *x, acc[i]);
         }
     }
 }
@@ -70,11 +89,13 @@ static __device__ __forceinline__ void dot_many_floats(float (&acc)[MANY], const
 // MODE: digits of quantised types; LOAD of float types.
 template <DType D, int MODE>
 static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(ProjectWork work) {
-    unsigned at = blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
-    if (at >= work.first_row[work.count]) return; // the whole warp
-    int p = matrix_of_row(work, at), first = (int)blockIdx.y * MANY;
+    unsigned passes = ((unsigned)work.n + MANY - 1) / MANY; // side by side: one finds the weights
+    unsigned at = blockIdx.x / passes * ROWS_PER_BLOCK + threadIdx.x / WARP; // that another loaded
+    if (at >= work.first_row[work.count]) return;                            // the whole warp
+    int p = matrix_of_row(work, at), first = (int)(blockIdx.x % passes) * MANY;
     size_t row = at - work.first_row[p];
     float acc[MANY];
+#pragma unroll
     for (int i = 0; i < MANY; i++)
         acc[i] = 0.0f;
     wait_for_earlier_kernels();
@@ -88,7 +109,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(Pr
 // ---- choosing ----
 
 template <DType D> static void launch_type(Device *device, const ProjectWork &work) {
-    dim3 grid(blocks_for(work.first_row[work.count], ROWS_PER_BLOCK),
+    dim3 grid(blocks_for(work.first_row[work.count], ROWS_PER_BLOCK) *
               blocks_for((size_t)work.n, MANY));
     if constexpr (layout_of(D).low_bits != 0) {
         if (device->precision == PRECISION_F32)
