@@ -2,14 +2,14 @@
 //
 // Prompts and tokens are a fixed pseudo-random row of ids, so that the cache may be kept between
 // repetitions: position p always holds the same token. Sampling is left out, except where tokens
-// can stay on the device: there one sequence is decoded as `generate` does it. Every repetition
-// measures the limits and then every row, in turns; the figures are medians.
+// can stay on the device: there the likeliest are fed back, as `generate -t 0` does it. Every
+// repetition measures the limits and then every row, in turns; the figures are medians.
 #include "commands/bench_cost.h"
 #include "commands/commands.h"
 #include "commands/output.h"
 #include "commands/progress.h"
 #include "kernels/precision.h"
-#include "model/feedback.h"
+#include "model/forward.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,7 +28,7 @@ typedef struct Bench {
     int first_row;                        // of this number of threads
     double (*samples)[BENCH_MAX_SAMPLES]; // (BENCH_MAX_ROWS) seconds of one run
     double (*idle)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) of these the GPU waited; NaN: no GPU
-    Sampler *sampler;                     // the likeliest token; of the model at hand
+    int32_t *drawn;                       // (largest batch) device: the likeliest tokens
     int32_t *tokens, *positions, *sequences; // of the largest batch
     bool *wants;
     Progress progress;
@@ -70,20 +70,30 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
 // Whether the row's tokens are drawn, greedily, and fed back on the device.
 static bool feeds_back(const Bench *b, const BenchRow *row, int length) {
     const Model *m = b->session.model;
-    return !row->prefill && row->batch == 1 && device_ahead(m->device) > 0 &&
+    return !row->prefill && device_ahead(m->device) > 0 && row->batch <= m->options.max_rows &&
            (int)row->depth + 1 + length <= m->options.context;
 }
 
-// `length` passes, each of a token that the one before has drawn. The first is drawn by what was
-// passed before the clock began; the last needs no pass.
-static bool feed_back(Bench *b, int length, Error *error) {
-    Feedback f;
-    feedback_begin(&f, b->session.model, b->sampler, (size_t)length + 1);
+// `length` passes, each of the tokens that the one before has drawn. The first are drawn from what
+// was passed before the clock began. The host waits for one number a pass, some passes later.
+static bool feed_back(Bench *b, int batch, int length, Error *error) {
+    Model *m = b->session.model;
+    Device *device = m->device;
+    int vocab_size = m->config.vocab_size, ahead = device_ahead(device);
+    forward_drawn_begin(m, batch);
+    argmax(device, b->drawn, m->scratch.logits, batch, vocab_size);
     bool good = true;
-    while (good && feedback_left(&f) > 0)
-        good = feedback_next(&f, error) >= 0;
-    feedback_end(&f);
-    return good;
+    for (int i = 0; good && i < length + ahead; i++) {
+        if (i < length) {
+            forward_drawn(m, b->drawn, batch);
+            argmax(device, b->drawn, m->scratch.logits, batch, vocab_size);
+            device_send(device, i % SEND_SLOTS, b->drawn);
+        }
+        good = i < ahead || device_receive(device, (i - ahead) % SEND_SLOTS) >= 0;
+    }
+    const Error *failure = device_error(device);
+    if (failure->code) return error_set(error, failure->code, "%s", failure->message);
+    return good || error_set(error, ERROR_NONFINITE, "a logit is NaN");
 }
 
 typedef struct Run {
@@ -96,12 +106,13 @@ static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *
     int batch = (int)row->batch, depth = (int)row->depth;
     bool back = feeds_back(b, row, length);
     Model *m = b->session.model;
-    if (!set_depth(b, batch, depth, error) || (back && !pass(b, 1, depth, 1, error))) return false;
+    if (!set_depth(b, batch, depth, error) || (back && !pass(b, batch, depth, 1, error)))
+        return false;
     (void)device_busy_seconds(m->device, run->watch);
     double started = seconds_now();
     bool good = true;
     if (back)
-        good = feed_back(b, length, error);
+        good = feed_back(b, batch, length, error);
     else if (row->prefill)
         good = pass(b, batch, depth, length, error);
     for (int i = 0; !back && !row->prefill && good && i < length; i++)
@@ -259,14 +270,6 @@ static bool allocate(Bench *b, Error *error) {
     return error_set(error, ERROR_MEMORY, "out of memory for the rows of the benchmark");
 }
 
-static bool open_sampler(Bench *b, Error *error) {
-    SamplerOptions options = sampler_defaults();
-    options.rule.temperature = 0.0f;
-    b->sampler =
-        sampler_open(b->session.model->device, b->session.config->vocab_size, 0, &options, error);
-    return b->sampler;
-}
-
 // Everything with one number of threads: a model of its own.
 static bool bench_threads(Bench *b, int index, int context, Error *error) {
     Session *s = &b->session;
@@ -277,7 +280,8 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
                            .n_sequences = largest(&o->batches),
                            .max_logit_rows = largest(&o->batches)};
     double started = seconds_now();
-    if (!session_open_model(s, &wanted, error) || !open_sampler(b, error)) return false;
+    if (!session_open_model(s, &wanted, error)) return false;
+    b->drawn = device_alloc(s->model->device, (size_t)wanted.n_sequences * sizeof *b->drawn);
     if (!index) r->load_seconds = seconds_now() - started;
     int threads = device_threads(s->model->device);
     snprintf(r->device, sizeof r->device, "%s", device_description(s->model->device));
@@ -300,7 +304,6 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     const Error *failure = device_error(s->model->device); // of what the limits asked for
     if (good && failure->code) good = error_set(error, failure->code, "%s", failure->message);
     limits_close(limits);
-    sampler_close(b->sampler);
     model_close(s->model);
     s->model = NULL;
     return good;

@@ -11,10 +11,7 @@ void feedback_begin(Feedback *f, Model *m, Sampler *sampler, size_t max_tokens) 
     *f = (Feedback){.model = m, .sampler = sampler, .start = start};
     f->most = max_tokens < (size_t)room ? (int)max_tokens : room; // the last needs no place
     f->ahead = device_ahead(m->device);
-    // The row that every pass has, one step before the first of them: advance comes before a pass.
-    int32_t position = start - 1, sequence = 0;
-    device_upload(m->device, m->scratch.positions, &position, sizeof position);
-    device_upload(m->device, m->scratch.sequences, &sequence, sizeof sequence);
+    forward_drawn_begin(m, 1);
 }
 
 int feedback_left(const Feedback *f) {
@@ -24,7 +21,7 @@ int feedback_left(const Feedback *f) {
 // The pass of the token before, unless there is none, then one token more from its logits.
 static void draw_one(Feedback *f) {
     Model *m = f->model;
-    if (f->drawn) forward_drawn(m, sampler_drawn(f->sampler));
+    if (f->drawn) forward_drawn(m, sampler_drawn(f->sampler), 1);
     sampler_draw(f->sampler, m->scratch.logits, f->drawn - f->taken);
     device_send(m->device, f->drawn % SEND_SLOTS, sampler_drawn(f->sampler));
     f->drawn++;

@@ -191,14 +191,31 @@ void forward_batch(Model *m, const Batch *batch) {
     }
 }
 
-void forward_drawn(Model *m, const int32_t *drawn) {
-    int position = kv_cache_length(&m->cache, 0);
-    kv_cache_write(&m->cache, 0, position);
-    m->piece.n = m->piece.n_logit_rows = 1;
-    m->piece.logit_rows[0] = 0;
-    m->piece.max_position = position;
+// The rows stand one step before the first pass: advance comes before a pass.
+void forward_drawn_begin(Model *m, int n) {
+    Piece *p = &m->piece;
+    size_t bytes = (size_t)n * sizeof(int32_t);
+    assert(n <= m->options.max_rows && n <= m->options.max_logit_rows);
+    for (int i = 0; i < n; i++) {
+        p->positions[i] = kv_cache_length(&m->cache, i) - 1;
+        p->sequences[i] = i;
+        p->logit_rows[i] = i;
+    }
+    device_upload(m->device, m->scratch.positions, p->positions, bytes);
+    device_upload(m->device, m->scratch.sequences, p->sequences, bytes);
+}
+
+void forward_drawn(Model *m, const int32_t *drawn, int n) {
+    Piece *p = &m->piece;
+    p->n = p->n_logit_rows = n;
+    p->max_position = 0;
+    for (int i = 0; i < n; i++) {
+        int position = kv_cache_length(&m->cache, i);
+        kv_cache_write(&m->cache, i, position);
+        if (position > p->max_position) p->max_position = position;
+    }
     m->n_logit_rows = 0;
-    advance(m->device, m->scratch.tokens, m->scratch.positions, drawn, 1);
+    advance(m->device, m->scratch.tokens, m->scratch.positions, drawn, n);
     run_piece(m);
 }
 

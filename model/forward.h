@@ -14,9 +14,11 @@ void piece_take(Model *m, const Batch *batch, int start);
 // The pass itself, piece by piece, without checks before or after.
 void forward_batch(Model *m, const Batch *batch);
 
-// One more pass, of one row: sequence 0 goes on with the token that `drawn` (device) holds. Its
-// logits take the place of those before. Only the device knows the token and the positions.
-void forward_drawn(Model *m, const int32_t *drawn);
+// Passes of a row for each of the sequences 0 .. n - 1, which go on with the tokens that `drawn`
+// (n, device) holds. Their logits (n, vocab_size) take the place of those before. Only the device
+// knows the tokens and the positions, from forward_drawn_begin on, which comes before the first.
+void forward_drawn_begin(Model *m, int n);
+void forward_drawn(Model *m, const int32_t *drawn, int n);
 
 // False where one of `count` numbers is NaN or infinite.
 bool all_finite(const float *numbers, size_t count);

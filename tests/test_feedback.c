@@ -1,6 +1,7 @@
 // Tokens drawn and fed back on the device are those of sampling and feeding one at a time, whatever
 // is under way when the text ends, and leave the same cache and the same generator behind.
 #include "model/feedback.h"
+#include "model/forward.h"
 #include "tests/support/tiny_model.h"
 #include "tests/test.h"
 
@@ -163,4 +164,52 @@ Test(feedback, names_the_stage_that_is_not_finite) {
         CHECK_STRING(error.message, wanted.message);
         scene_close(&a);
     }
+}
+
+// ---- several sequences ----
+
+enum { SEQUENCES = 3, STEPS = 6 };
+
+static Model *several_open(const TinyModel *tiny) {
+    Model *model = tiny_model_run(tiny, (ModelOptions){.context = CONTEXT,
+                                                       .precision = PRECISION_A16,
+                                                       .n_sequences = SEQUENCES,
+                                                       .max_logit_rows = SEQUENCES});
+    // 1, 2 and 2 tokens long
+    static const int32_t SEQUENCE[PROMPT] = {0, 1, 1, 2, 2};
+    static const bool WANTS[PROMPT] = {true, false, true, false, true};
+    tiny_model_forward(model, &(Batch){PROMPT, IDS, NULL, SEQUENCE, WANTS});
+    return model;
+}
+
+// The likeliest tokens of several sequences, drawn and fed back on the device.
+Test(feedback, sequences_go_on_together) {
+    static const int32_t ALL[SEQUENCES] = {0, 1, 2};
+    static const bool WANTS[SEQUENCES] = {true, true, true};
+    TinyModel *tiny = tiny_open();
+    Model *a = several_open(tiny), *b = several_open(tiny);
+    int vocab_size = tiny->config.vocab_size;
+    size_t bytes = (size_t)SEQUENCES * (size_t)vocab_size * sizeof(float);
+    float *logits = malloc(bytes);
+    int32_t tokens[SEQUENCES], *drawn = device_alloc(b->device, sizeof tokens);
+    CHECK(logits && drawn);
+    forward_drawn_begin(b, SEQUENCES);
+    for (int step = 0; step < STEPS; step++) {
+        for (int q = 0; q < SEQUENCES; q++) {
+            const float *row = model_logits(a, q);
+            tokens[q] = 0;
+            for (int t = 1; t < vocab_size; t++)
+                if (row[t] > row[tokens[q]]) tokens[q] = t;
+        }
+        tiny_model_forward(a, &(Batch){SEQUENCES, tokens, NULL, ALL, WANTS});
+        argmax(b->device, drawn, b->scratch.logits, SEQUENCES, vocab_size);
+        forward_drawn(b, drawn, SEQUENCES);
+    }
+    device_download(b->device, logits, b->scratch.logits, bytes);
+    CHECK(!memcmp(logits, model_logits(a, 0), bytes), "the logits behind %d tokens", STEPS);
+    for (int q = 0; q < SEQUENCES; q++)
+        CHECK_INT(kv_cache_length(&b->cache, q), kv_cache_length(&a->cache, q));
+    free(logits);
+    model_close(a), model_close(b);
+    tiny_model_close(tiny);
 }
