@@ -1,7 +1,8 @@
-// argmax and sample: the definition in kernels.h, spelt out slowly here, must give the same token
-// on every backend for every rule, row and uniform.
+// argmax and sample: the definition in kernels.h, spelt out slowly in sample_oracle.c, must give
+// the same token on every backend for every rule, row and uniform.
 #include "kernels/precision.h"
 #include "tests/support/device.h"
+#include "tests/support/sample_oracle.h"
 
 static const SampleRule ALL = {1.0f, 0, 1.0f, 0.0f, 1.0f};
 
@@ -36,90 +37,18 @@ static int sample_one(const float *logits, int vocab_size, const SampleRule *rul
     return token;
 }
 
-// ---- the definition, by repeated search instead of sorting ----
-
-enum { MOST = 64 };
-
-typedef struct Oracle {
-    int n;
-    float logits[MOST];
-    uint64_t weight[MOST];
-    bool kept[MOST];
-} Oracle;
-
-static uint64_t total(const Oracle *o) {
-    uint64_t sum = 0;
-    for (int t = 0; t < o->n; t++)
-        sum += o->kept[t] ? o->weight[t] : 0;
-    return sum;
-}
-
-// The best token that is kept and not yet chosen: smallest key, then larger logit, then lower id.
-static int best(const Oracle *o, const bool *chosen, const double *key) {
-    int found = -1;
-    for (int t = 0; t < o->n; t++) {
-        if (!o->kept[t] || chosen[t]) continue;
-        if (found < 0 || key[t] < key[found] ||
-            (key[t] == key[found] && o->logits[t] > o->logits[found]))
-            found = t;
+static void check_rows(Device *device, const float *logits, int rows, int n, const SampleRule *rule,
+                       const float *uniform) {
+    enum { MOST_ROWS = 8 };
+    int32_t got[MOST_ROWS];
+    sample_rows(device, got, logits, rows, n, rule, uniform);
+    for (int i = 0; i < rows; i++) {
+        int wanted = sample_oracle(logits + (size_t)i * (size_t)n, n, rule, uniform[i]);
+        CHECK(got[i] == wanted,
+              "row %d of %d, %d logits: got %d, wanted %d (t %g k %d p %g m %g y %g u %g)", i, rows,
+              n, got[i], wanted, (double)rule->temperature, rule->top_k, (double)rule->top_p,
+              (double)rule->min_p, (double)rule->typical_p, (double)uniform[i]);
     }
-    return found;
-}
-
-// Keeps the first `limit` in order of key, as far as their mass needs to reach `share`.
-static void keep_first(Oracle *o, const double *key, int limit, double share) {
-    bool chosen[MOST] = {false};
-    double wanted = share * (double)total(o);
-    uint64_t sum = 0;
-    for (int count = 0; count < limit; count++) {
-        if (count && (double)sum >= wanted) break;
-        int t = best(o, chosen, key);
-        if (t < 0) break;
-        chosen[t] = true;
-        sum += o->weight[t];
-    }
-    memcpy(o->kept, chosen, sizeof chosen);
-}
-
-static void keep_typical(Oracle *o, const double *order, double share) {
-    double sum = (double)total(o), entropy = 0.0, key[MOST];
-    bool seen[MOST] = {false};
-    for (int t; (t = best(o, seen, order)) >= 0;) {
-        double p = (double)o->weight[t] / sum;
-        seen[t] = true;
-        if (p > 0.0) entropy -= p * log(p);
-    }
-    for (int t = 0; t < o->n; t++) {
-        double p = (double)o->weight[t] / sum;
-        key[t] = p > 0.0 ? fabs(-log(p) - entropy) : INFINITY;
-    }
-    keep_first(o, key, o->n, share);
-}
-
-static int oracle_sample(const float *logits, int n, const SampleRule *rule, float uniform) {
-    Oracle o = {.n = n};
-    double order[MOST];
-    float largest = -INFINITY;
-    for (int t = 0; t < n; t++)
-        largest = fmaxf(largest, logits[t]);
-    if (largest == -INFINITY) return 0;
-    for (int t = 0; t < n; t++) {
-        o.logits[t] = logits[t];
-        o.kept[t] = true;
-        order[t] = -(double)logits[t];
-        o.weight[t] = (uint64_t)(0x1p40f * exp_float((logits[t] - largest) / rule->temperature));
-    }
-    if (rule->top_k) keep_first(&o, order, rule->top_k, 2.0);
-    if (rule->top_p < 1.0f) keep_first(&o, order, n, (double)rule->top_p);
-    for (int t = 0; t < n; t++)
-        if (rule->min_p > 0.0f && o.kept[t] && logits[t] != largest)
-            o.kept[t] = (double)o.weight[t] >= (double)rule->min_p * 0x1p40;
-    if (rule->typical_p < 1.0f) keep_typical(&o, order, (double)rule->typical_p);
-    uint64_t u = (uint64_t)(uniform * 0x1p24f), sum = 0;
-    uint64_t target = (uint64_t)((unsigned __int128)total(&o) * u >> 24);
-    for (int t = 0; t < n; t++)
-        if (o.kept[t] && (sum += o.weight[t]) > target) return t;
-    return -1;
 }
 
 static SampleRule random_rule(TestRandom *random) {
@@ -134,12 +63,12 @@ static SampleRule random_rule(TestRandom *random) {
 }
 
 Test(sample, follows_the_definition_for_every_rule) {
+    enum { MOST = 64 };
     TestRandom random = {1};
     Device *device = sampling_device(2, MOST);
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)(test_random(&random) % MOST), rows = 1 + round % 3;
         float logits[3 * MOST], uniform[3];
-        int32_t got[3];
         SampleRule rule = random_rule(&random);
         for (int i = 0; i < rows * n; i++) {
             logits[i] = 3.0f * test_random_normal(&random);
@@ -148,15 +77,103 @@ Test(sample, follows_the_definition_for_every_rule) {
         }
         for (int i = 0; i < rows; i++)
             uniform[i] = test_random_float(&random, 0.0f, 1.0f);
-        sample_rows(device, got, logits, rows, n, &rule, uniform);
-        for (int i = 0; i < rows; i++) {
-            int wanted = oracle_sample(logits + i * n, n, &rule, uniform[i]);
-            CHECK(got[i] == wanted,
-                  "round %d, %d logits: got %d, wanted %d (t %g k %d p %g m %g y %g)", round, n,
-                  got[i], wanted, (double)rule.temperature, rule.top_k, (double)rule.top_p,
-                  (double)rule.min_p, (double)rule.typical_p);
-        }
+        check_rows(device, logits, rows, n, &rule, uniform);
     }
+    test_device_close(device);
+}
+
+// ---- rows that are larger than what one thread or one block looks at ----
+
+static float pick(TestRandom *random, const float *choices, int n) {
+    return choices[test_random(random) % (uint64_t)n];
+}
+
+// Logits of one kind, those that have made cuts difficult before.
+static void fill_row(TestRandom *random, float *logits, int n, uint64_t kind) {
+    float spread = pick(random, (float[]){0.01f, 1.0f, 4.0f, 1e4f}, 4);
+    for (int t = 0; t < n; t++) {
+        float x = spread * test_random_normal(random);
+        bool rare = test_random(random) % 50 == 0;
+        switch (kind) {
+        case 0: break;
+        case 1: x = -2.5f; break;                                  // all equal
+        case 2: x = rintf(x); break;                               // many equal
+        case 3: x = rare ? 1.0f : 0.0f; break;                     // two values
+        case 4: x = rare ? x : -INFINITY; break;                   // few that can be drawn
+        case 5: x = t == n / 2 ? 0.0f : -INFINITY; break;          // one
+        case 6: x = t % 2 ? 0.0f : -0.0f; break;                   // equal, with other bits
+        case 7: x = 1.0f + 0x1p-23f * (float)(t % 7000); break;    // neighbours
+        case 8: x = rare ? 3e38f : t % 2 ? -3e38f : 1e-45f; break; // too far apart for a float
+        case 9: x = -0.01f * (float)t; break;                      // falling, and far
+        case 10: x = 1e-3f * (float)t - 20.0f; break;              // rising over 0
+        default: x = -INFINITY; break;
+        }
+        logits[t] = x;
+    }
+    if (kind == 12) logits[n - 1] = NAN;
+    if (kind == 13) logits[n / 3] = INFINITY;
+}
+
+static SampleRule difficult_rule(TestRandom *random, int n) {
+    const float most = (float)n;
+    SampleRule rule = ALL;
+    uint64_t bits = test_random(random);
+    rule.temperature = pick(random, (float[]){1e-30f, 0.01f, 0.7f, 1.0f, 1.0f, 40.0f, 1e30f}, 7);
+    if (bits & 3)
+        rule.top_k = (int)pick(
+            random, (float[]){1, 2, 40, 1000, most / 2, most - 1, most, most + 1, 1e9f}, 9);
+    if (bits & 12)
+        rule.top_p =
+            pick(random, (float[]){0.0f, 1e-9f, 0.3f, 0.5f, 0.9f, 0.999f, 1.0f - 0x1p-24f}, 7);
+    if ((bits & 48) == 48) rule.min_p = pick(random, (float[]){1e-9f, 0.02f, 0.5f, 1.0f}, 4);
+    if ((bits & 960) == 960) rule.typical_p = pick(random, (float[]){0.0f, 0.2f, 0.95f}, 3);
+    return rule;
+}
+
+// Every row its own kind and its own answer, on one device: nothing of a call may be left for the
+// next.
+Test(sample, follows_the_definition_for_large_rows) {
+    static const int SIZES[] = {1,    2,    31,   33,   1000, 1023, 1024, 1025, 2047,
+                                2048, 2049, 3000, 4096, 4097, 6145, 9000, 16385};
+    enum { MOST = 16385, ROWS = 8, SMALL = 4097 };
+    TestRandom random = {11};
+    Device *device = sampling_device(2, MOST);
+    float *logits = malloc(ROWS * MOST * sizeof *logits), uniform[ROWS];
+    for (int round = 0; round < 250; round++) {
+        int n = SIZES[round % (int)(sizeof SIZES / sizeof *SIZES)];
+        int rows = n > SMALL ? 1 : 1 + (int)(test_random(&random) % (round % 5 ? 3 : ROWS));
+        SampleRule rule = difficult_rule(&random, n);
+        for (int i = 0; i < rows; i++) {
+            fill_row(&random, logits + (size_t)i * (size_t)n, n, test_random(&random) % 14);
+            uniform[i] = test_random_float(&random, 0.0f, 1.0f);
+            if (round % 4 == 0) uniform[i] = i % 2 ? 0.0f : 1.0f - 0x1p-24f;
+        }
+        check_rows(device, logits, rows, n, &rule, uniform);
+    }
+    free(logits);
+    test_device_close(device);
+}
+
+// As many as a language model has, by the rules that it is asked with.
+Test(sample, follows_the_definition_for_a_vocabulary) {
+    enum { V = 151936 };
+    static const SampleRule RULES[] = {
+        {0.8f, 0, 0.9f, 0.0f, 1.0f},       {1.0f, 40, 0.95f, 0.05f, 1.0f},
+        {1.5f, 100000, 0.99f, 0.0f, 1.0f}, {1.0f, 40, 1.0f, 0.0f, 1.0f},
+        {1.0f, 0, 1.0f, 0.1f, 1.0f},       {0.7f, 20, 0.8f, 0.0f, 0.9f},
+    };
+    TestRandom random = {12};
+    Device *device = sampling_device(2, V);
+    float *logits = random_floats(&random, V, 3.0f);
+    for (size_t i = 0; i < sizeof RULES / sizeof *RULES; i++) {
+        float uniform = test_random_float(&random, 0.0f, 1.0f);
+        check_rows(device, logits, 1, V, &RULES[i], &uniform);
+    }
+    for (int t = 0; t < V; t++)
+        logits[t] = 1.0f; // one bucket, one logit: ids decide
+    check_rows(device, logits, 1, V, &RULES[1], (float[]){0.999f});
+    check_rows(device, logits, 1, V, &RULES[2], (float[]){0.999f});
+    free(logits);
     test_device_close(device);
 }
 
@@ -255,36 +272,6 @@ Test(sample, a_large_vocabulary) {
         CHECK_INT(got, wanted);
     }
     free(weights), free(logits);
-    test_device_close(device);
-}
-
-// With top_k 40, no token may come that 40 others beat; the nucleus of top_p neither.
-Test(sample, cuts_hold_on_a_large_vocabulary) {
-    enum { V = 50257 };
-    TestRandom random = {4};
-    float *logits = random_floats(&random, V, 2.0f);
-    Device *device = sampling_device(2, V);
-    const SampleRule rules[] = {{1.0f, 40, 1.0f, 0.0f, 1.0f},
-                                {1.0f, 0, 0.3f, 0.0f, 1.0f},
-                                {0.7f, 0, 0.9f, 0.05f, 1.0f},
-                                {1.0f, 1000, 0.95f, 0.0f, 0.5f}};
-    for (int round = 0; round < 20; round++) {
-        const SampleRule *rule = &rules[round % 4];
-        float uniform = test_random_float(&random, 0.0f, 1.0f);
-        int32_t got = -2;
-        sample_rows(device, &got, logits, 1, V, rule, &uniform);
-        CHECK(got >= 0 && got < V, "%d", got);
-        double above = 0.0, all = 0.0;
-        int better = 0;
-        for (int t = 0; t < V; t++) {
-            double w = exp((double)(logits[t] - logits[got]) / (double)rule->temperature);
-            all += w;
-            if (logits[t] > logits[got]) above += w, better++;
-        }
-        CHECK(!rule->top_k || better < rule->top_k, "%d are better", better);
-        CHECK(above / all <= (double)rule->top_p + 1e-6, "mass above: %g", above / all);
-    }
-    free(logits);
     test_device_close(device);
 }
 
