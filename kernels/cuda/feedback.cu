@@ -17,8 +17,8 @@ bool sends_open(Device *device) {
     for (cudaEvent_t &arrived : device->arrived)
         if (!CUDA_CHECK(device, cudaEventCreateWithFlags(&arrived, cudaEventDisableTiming)))
             return false;
-    return CUDA_CHECK(device,
-                      cudaMallocHost((void **)&device->sent, SEND_SLOTS * sizeof *device->sent));
+    constexpr size_t bytes = SEND_SLOTS * sizeof *device->sent;
+    return BYTES_CHECK(device, cudaMallocHost((void **)&device->sent, bytes), bytes);
 }
 
 void sends_close(Device *device) {

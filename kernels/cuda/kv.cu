@@ -90,8 +90,10 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
             size_t a = ((row + (size_t)to) * heads + (size_t)g) * head;
             size_t b = ((row + (size_t)from) * heads + (size_t)g) * head;
             for (void *array : {kv->keys, kv->values})
-                CUDA_CHECK(device, cudaMemcpyAsync((char *)array + a, (char *)array + b, bytes,
-                                                   cudaMemcpyDeviceToDevice, device->stream));
+                BYTES_CHECK(device,
+                            cudaMemcpyAsync((char *)array + a, (char *)array + b, bytes,
+                                            cudaMemcpyDeviceToDevice, device->stream),
+                            bytes);
         }
     }
 }
