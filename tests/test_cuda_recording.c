@@ -3,6 +3,7 @@
 // operations: test_passes.c.
 #include "model/feedback.h"
 #include "tests/cuda/emulator.h"
+#include "tests/support/device.h"
 #include "tests/support/tiny_model.h"
 #include "tests/test.h"
 
@@ -69,6 +70,38 @@ Test(cuda_recording, a_replay_is_one_launch) {
     CHECK(emulator_calls() <= 6, "%ld host calls", emulator_calls());
     model_close(model);
     tiny_model_close(tiny);
+}
+
+// One query at the last position of a cache of ones, recorded.
+static void attend(Device *device, Kv *kv, int last, const Rows *rows, const float *q, float *out) {
+    device_begin(device, &(PassShape){1, last});
+    attention(device, out, q, &(KvView){kv, 0}, rows, &(AttentionShape){1, 1, 8, 1.0f, {0}}, NULL);
+    device_end(device);
+    device_sync(device);
+}
+
+// A longer cache needs more scratch: graphs of shorter ones do not keep what was there before.
+Test(cuda_recording, graphs_are_dropped_with_the_memory_that_they_use) {
+    Device *device = test_device(1, PRECISION_A16);
+    device_reserve(device, 1);
+    float *q = poisoned(device, 8), *out = poisoned(device, 8);
+    Kv *kv[2];
+    Rows rows[2];
+    for (int i = 0; i < 2; i++) {
+        int32_t last = i ? 599 : 99, zero = 0;
+        kv[i] = kv_open(device, &(KvShape){1, 1, 1, 8, last + 1, KV_F16});
+        rows[i] = test_rows(device, 1, NULL, &last, &zero);
+    }
+    attend(device, kv[0], 99, rows, q, out);
+    long with_graph = emulator_live_objects();
+    attend(device, kv[0], 99, rows, q, out);
+    CHECK_INT(emulator_live_objects(), with_graph);
+    attend(device, kv[1], 599, rows + 1, q, out); // the old graph goes, a new one comes
+    CHECK_INT(emulator_live_objects(), with_graph);
+    attend(device, kv[0], 99, rows, q, out);
+    CHECK_INT(emulator_live_objects(), with_graph + 1);
+    kv_close(device, kv[0]), kv_close(device, kv[1]);
+    test_device_close(device);
 }
 
 // ---- faults ----

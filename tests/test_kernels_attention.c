@@ -131,7 +131,7 @@ static void oracle(const Scene *s, int sequence, int p, int h, double *out, doub
 static const double TOLERANCE = 1e-5;
 
 static void check_row(const Scene *s, int sequence, int p, const float *got, const float *weights) {
-    double out[256], wanted[1024];
+    double out[512], wanted[1024];
     for (int h = 0; h < s->c.n_heads; h++) {
         oracle(s, sequence, p, h, out, wanted);
         for (int j = 0; j < s->c.head_dim; j++)
@@ -192,6 +192,26 @@ Test(attention, equals_the_double_loops_over_a_long_text) {
     check_case((Case){6, 2, 40, 300, KV_F16, CAUSAL});
     check_case((Case){4, 1, 64, 513, KV_F32, CAUSAL});
     check_case((Case){2, 1, 64, 270, KV_BF16, CAUSAL});
+}
+
+// Many heads of a key, channels that fill no load, and heads wider than a warp takes at once.
+Test(attention, equals_the_double_loops_for_heads_of_any_size) {
+    static const int SHAPES[][3] = {{12, 1, 16}, {2, 1, 6},   {2, 2, 12}, {3, 1, 100},
+                                    {2, 1, 200}, {2, 1, 320}, {1, 1, 511}};
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
+        for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++)
+            check_case((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 70, type, CAUSAL});
+}
+
+// Windows that begin many positions after the text does.
+Test(attention, equals_the_double_loops_behind_what_no_window_shows) {
+    static const KeyPattern PATTERNS[] = {{PATTERN_CAUSAL, 33, 1},
+                                          {PATTERN_CAUSAL, 150, 1},
+                                          {PATTERN_LOCAL, 0, 90},
+                                          {PATTERN_BLOCK, 0, 50},
+                                          {PATTERN_STRIDED, 0, 90}};
+    for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
+        check_case((Case){3, 1, 64, 290, KV_BF16, PATTERNS[i]});
 }
 
 Test(attention, sees_what_windows_and_patterns_show) {

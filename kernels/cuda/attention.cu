@@ -5,14 +5,34 @@
 //   split s of row i, head h:   m = max score,  l = sum e^(score - m),  a = sum e^(score - m) v
 //   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
 //
-// Which splits a row has depends on its position alone, so its result is the same in any batch.
+// Which splits a row has depends on its position and on the pattern alone, so its result is the
+// same in any batch. What lies before the first key that a window shows is not read.
+//
+// A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
+// at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
+// of 64 channels in one load, two of 128.
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/dot.h"
+#include "kernels/cuda/recording.h"
 
-enum { SPLIT = 64, HEADS = 8, THREADS = 128, MAX_HEAD_DIM = 1024 };
+enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
+enum {
+    CHANNELS = 8,
+    AT_ONCE = 4
+}; // of a lane's load; positions whose loads are under way together
 
-struct AttentionMemory {
-    float q[HEADS][MAX_HEAD_DIM]; // scaled
+// For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
+template <int DIM> struct Lanes {
+    static constexpr int SIDE = DIM < 256 ? DIM / CHANNELS : WARP; // lanes of one position
+    static constexpr int WIDTH = SIDE * CHANNELS;                  // channels that they load
+    static constexpr int PASSES = DIM / WIDTH;                     // until a head is whole
+    static constexpr int STEP = THREADS / SIDE;                    // positions that a block loads
+};
+
+template <int DIM> struct AttentionMemory {
+    alignas(16) float q[HEADS][2][DIM / 2]; // scaled: of every eight channels four, and the others
     float scores[HEADS][SPLIT];
+    float parts[WARPS][Lanes<DIM>::WIDTH]; // of the warps' sums of values
     float largest[HEADS], sums[HEADS];
     bool last; // the other splits of this row have ended
 };
@@ -31,7 +51,8 @@ struct AttentionWork {
 struct Tile {
     int row, position, sequence; // row within the batch
     int kv_head, head, n_heads;  // first query head, and how many
-    int first, end;              // positions
+    int first_split, n_splits;   // of the row: those from the first on have keys to see
+    int first, end;              // positions of this block
 };
 
 static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
@@ -43,51 +64,127 @@ static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     int in_group = blockIdx.y % w.head_tiles * HEADS;
     t.head = t.kv_head * w.group + in_group;
     t.n_heads = w.group - in_group < HEADS ? w.group - in_group : HEADS;
-    t.first = blockIdx.x * SPLIT;
-    t.end = t.first + SPLIT < t.position + 1 ? t.first + SPLIT : t.position + 1;
+    int visible = first_seen(w.op.shape.pattern, t.position), split = (int)blockIdx.x;
+    t.first_split = visible / SPLIT;
+    t.n_splits = t.position / SPLIT + 1;
+    t.first = split == t.first_split ? visible : split * SPLIT;
+    t.end = split + 1 < t.n_splits ? (split + 1) * SPLIT : t.position + 1;
     return t;
 }
 
-static __device__ void load_queries(AttentionMemory &memory, const AttentionWork &w,
+template <int DIM>
+static __device__ void load_queries(AttentionMemory<DIM> &memory, const AttentionWork &w,
                                     const Tile &t) {
     int dim = w.op.shape.head_dim;
     const float *q = w.op.q + ((size_t)t.row * w.op.shape.n_heads + t.head) * dim;
-    for (int j = threadIdx.x; j < t.n_heads * dim; j += THREADS)
-        memory.q[j / dim][j % dim] = q[j] * w.op.shape.scale;
-    __syncthreads();
-}
-
-// One warp per key, all heads of the tile at once.
-static __device__ void score_keys(AttentionMemory &memory, const AttentionWork &w, const Tile &t) {
-    int dim = w.op.shape.head_dim, lane = threadIdx.x % WARP;
-    for (int p = t.first + threadIdx.x / WARP; p < t.first + SPLIT; p += THREADS / WARP) {
-        bool seen = p < t.end && key_visible(&w.op.shape.pattern, t.position, p);
-        float dots[HEADS];
-        for (int h = 0; h < HEADS; h++)
-            dots[h] = 0.0f;
-        size_t k = kv_index(w.kv, t.sequence, t.kv_head, p);
-        for (int j = lane; seen && j < dim; j += WARP) {
-            float key = kv_element(w.kv, w.kv.keys, k + j);
-            for (int h = 0; h < HEADS; h++)
-                if (h < t.n_heads) dots[h] = fmaf(memory.q[h][j], key, dots[h]);
-        }
-        for (int h = 0; h < t.n_heads; h++) {
-            float score = warp_sum(dots[h]);
-            if (!lane) memory.scores[h][p - t.first] = seen ? score : -INFINITY;
-        }
+    for (int at = threadIdx.x; at < t.n_heads * DIM; at += THREADS) {
+        int h = at / DIM, j = at % DIM; // those past the end of the head are 0
+        float value = j < dim ? q[h * dim + j] * w.op.shape.scale : 0.0f;
+        memory.q[h][j / 4 % 2][j / 8 * 4 + j % 4] = value;
     }
     __syncthreads();
 }
 
+// Eight channels from `channel` on of what begins at `index`, 0 for those that the head does not
+// have. Where a head is not whole eights they come one at a time.
+template <DType D>
+static __device__ __forceinline__ Eight<D> load_channels(const void *array, size_t index,
+                                                         int channel, int dim) {
+    constexpr int WORDS = D == DTYPE_F32 ? 8 : 4;
+    Eight<D> x;
+    if (dim % CHANNELS == 0 && channel < dim) {
+        const int4 *from = (const int4 *)((const char *)array +
+                                          (index + (size_t)channel) * (D == DTYPE_F32 ? 4 : 2));
+        for (int i = 0; i < WORDS / 4; i++)
+            x.bits[i] = from[i];
+        return x;
+    }
+    int words[WORDS];
+    for (int i = 0; i < WORDS; i++)
+        words[i] = 0;
+    UNROLL
+    for (int i = 0; i < CHANNELS; i++) {
+        if (channel + i >= dim) continue;
+        size_t at = index + (size_t)(channel + i);
+        if (D == DTYPE_F32)
+            words[i % WORDS] = ((const int *)array)[at];
+        else
+            words[i / 2 % WORDS] |= (int)((unsigned)((const uint16_t *)array)[at] << (i % 2 * 16));
+    }
+    for (int i = 0; i < WORDS / 4; i++)
+        x.bits[i] = int4{words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+    return x;
+}
+
+// Eight channels of AT_ONCE positions from `from` on, a block's step apart; seen: whether they are.
+template <DType D, int DIM>
+static __device__ __forceinline__ void load_positions(Eight<D> (&x)[AT_ONCE], bool (&seen)[AT_ONCE],
+                                                      const AttentionWork &w, const Tile &t,
+                                                      const void *array, int from, int channel) {
+    UNROLL
+    for (int u = 0; u < AT_ONCE; u++) {
+        int p = from + u * Lanes<DIM>::STEP;
+        seen[u] = p < t.end && key_visible(&w.op.shape.pattern, t.position, p);
+        if (seen[u])
+            x[u] = load_channels<D>(array, kv_index(w.kv, t.sequence, t.kv_head, p), channel,
+                                    w.op.shape.head_dim);
+    }
+}
+
+// A few positions, all heads of the tile.
+template <DType D, int DIM>
+static __device__ __forceinline__ void
+score_positions(AttentionMemory<DIM> &memory, const AttentionWork &w, const Tile &t, int from) {
+    int lane = threadIdx.x % Lanes<DIM>::SIDE;
+    float dots[HEADS][AT_ONCE] = {};
+    bool seen[AT_ONCE];
+    for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++) {
+        int channel = pass * Lanes<DIM>::WIDTH + lane * CHANNELS;
+        Eight<D> keys[AT_ONCE];
+        load_positions<D, DIM>(keys, seen, w, t, w.kv.keys, from, channel);
+        UNROLL
+        for (int h = 0; h < HEADS; h++) {
+            if (h >= t.n_heads) continue;
+            const float4 low = *(const float4 *)&memory.q[h][0][channel / 2];
+            const float4 high = *(const float4 *)&memory.q[h][1][channel / 2];
+            UNROLL
+            for (int u = 0; u < AT_ONCE; u++)
+                if (seen[u]) dots[h][u] = dot_eight<D>(dots[h][u], keys[u], low, high);
+        }
+    }
+    UNROLL
+    for (int h = 0; h < HEADS; h++) {
+        if (h >= t.n_heads) continue;
+        UNROLL
+        for (int u = 0; u < AT_ONCE; u++) {
+            for (int bits = Lanes<DIM>::SIDE / 2; bits; bits /= 2)
+                dots[h][u] += __shfl_xor_sync(ALL_LANES, dots[h][u], bits);
+            int p = from + u * Lanes<DIM>::STEP;
+            if (!lane && p < t.end)
+                memory.scores[h][p - t.first] = seen[u] ? dots[h][u] : -INFINITY;
+        }
+    }
+}
+
+template <DType D, int DIM>
+static __device__ void score_keys(AttentionMemory<DIM> &memory, const AttentionWork &w,
+                                  const Tile &t) {
+    int mine = (int)threadIdx.x / Lanes<DIM>::SIDE;
+    for (int p = t.first; p < t.end; p += AT_ONCE * Lanes<DIM>::STEP)
+        score_positions<D, DIM>(memory, w, t, p + mine);
+    __syncthreads();
+}
+
 // NaN stays NaN: fmaxf would lose it, so sums carry it.
-static __device__ void exponentials(AttentionMemory &memory, const Tile &t) {
-    int lane = threadIdx.x % WARP;
+template <int DIM>
+static __device__ void exponentials(AttentionMemory<DIM> &memory, const Tile &t) {
+    int lane = threadIdx.x % WARP, count = t.end - t.first;
     for (int h = threadIdx.x / WARP; h < t.n_heads; h += THREADS / WARP) {
         float largest = -INFINITY, sum = 0.0f;
-        for (int p = lane; p < SPLIT; p += WARP)
+        for (int p = lane; p < count; p += WARP)
             largest = fmaxf(largest, memory.scores[h][p]);
         largest = warp_max(largest);
-        for (int p = lane; p < SPLIT; p += WARP) {
+        for (int p = lane; p < count; p += WARP) {
             float score = memory.scores[h][p];
             float e = score == -INFINITY ? 0.0f : expf(score - largest);
             memory.scores[h][p] = e;
@@ -99,52 +196,79 @@ static __device__ void exponentials(AttentionMemory &memory, const Tile &t) {
     __syncthreads();
 }
 
-// Each thread has some channels; where the row has one split, that is the result.
-static __device__ void weigh_values(AttentionMemory &memory, const AttentionWork &w, const Tile &t,
-                                    bool alone) {
-    int dim = w.op.shape.head_dim;
-    for (int j = threadIdx.x; j < dim; j += THREADS) {
-        float acc[HEADS];
-        for (int h = 0; h < HEADS; h++)
-            acc[h] = 0.0f;
-        size_t v = kv_index(w.kv, t.sequence, t.kv_head, t.first) + j;
-        for (int p = 0; p < t.end - t.first; p++, v += dim) {
-            float value = kv_element(w.kv, w.kv.values, v);
-            for (int h = 0; h < HEADS; h++)
-                if (h < t.n_heads && memory.scores[h][p] != 0.0f)
-                    acc[h] = fmaf(memory.scores[h][p], value, acc[h]);
-        }
-        for (int h = 0; h < t.n_heads; h++) {
-            size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
-            size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits;
-            if (alone)
-                w.op.out[head * dim + j] = acc[h] / memory.sums[h];
-            else
-                w.partial[(part + blockIdx.x) * dim + j] = acc[h];
-        }
+// The sums of one head over all lanes and warps, in one order; where the row has one split, that is
+// the result.
+template <int DIM>
+static __device__ __forceinline__ void store_values(AttentionMemory<DIM> &memory,
+                                                    const AttentionWork &w, const Tile &t, int h,
+                                                    int pass, float (&acc)[CHANNELS]) {
+    constexpr int SIDE = Lanes<DIM>::SIDE, WIDTH = Lanes<DIM>::WIDTH;
+    int dim = w.op.shape.head_dim, lane = threadIdx.x % WARP;
+    UNROLL
+    for (int i = 0; i < CHANNELS; i++) {
+        for (int bits = SIDE; bits < WARP; bits *= 2)
+            acc[i] += __shfl_xor_sync(ALL_LANES, acc[i], bits);
+        if (lane < SIDE) memory.parts[threadIdx.x / WARP][lane * CHANNELS + i] = acc[i];
     }
-    if (!alone && (int)threadIdx.x < t.n_heads) {
-        int h = threadIdx.x;
-        size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits;
-        w.largest[part + blockIdx.x] = memory.largest[h];
-        w.sums[part + blockIdx.x] = memory.sums[h];
+    __syncthreads();
+    size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
+    size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits + blockIdx.x;
+    for (int j = threadIdx.x; j < WIDTH && pass * WIDTH + j < dim; j += THREADS) {
+        float sum = memory.parts[0][j];
+        for (int i = 1; i < WARPS; i++)
+            sum += memory.parts[i][j];
+        if (t.first_split + 1 == t.n_splits)
+            w.op.out[head * dim + pass * WIDTH + j] = sum / memory.sums[h];
+        else
+            w.partial[part * dim + pass * WIDTH + j] = sum;
     }
+    if (!pass && !threadIdx.x && t.first_split + 1 < t.n_splits)
+        w.largest[part] = memory.largest[h], w.sums[part] = memory.sums[h];
+    __syncthreads();
 }
 
-static __device__ void join_splits(const AttentionWork &w, const Tile &t, int n_splits) {
+template <DType D, int DIM>
+static __device__ void weigh_values(AttentionMemory<DIM> &memory, const AttentionWork &w,
+                                    const Tile &t, int pass) {
+    constexpr int SIDE = Lanes<DIM>::SIDE, STEP = Lanes<DIM>::STEP;
+    int channel = pass * Lanes<DIM>::WIDTH + (int)threadIdx.x % SIDE * CHANNELS;
+    float acc[HEADS][CHANNELS] = {};
+    for (int from = t.first + (int)threadIdx.x / SIDE; from < t.end; from += AT_ONCE * STEP) {
+        Eight<D> values[AT_ONCE];
+        bool seen[AT_ONCE];
+        load_positions<D, DIM>(values, seen, w, t, w.kv.values, from, channel);
+        UNROLL
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (!seen[u]) continue;
+            UNROLL
+            for (int h = 0; h < HEADS; h++) {
+                float e = h < t.n_heads ? memory.scores[h][from + u * STEP - t.first] : 0.0f;
+                if (e == 0.0f) continue; // times infinity it would be NaN
+                UNROLL
+                for (int i = 0; i < CHANNELS; i++)
+                    acc[h][i] = fmaf(e, element_of<D>(values[u], i), acc[h][i]);
+            }
+        }
+    }
+    UNROLL
+    for (int h = 0; h < HEADS; h++)
+        if (h < t.n_heads) store_values<DIM>(memory, w, t, h, pass, acc[h]);
+}
+
+static __device__ void join_splits(const AttentionWork &w, const Tile &t) {
     int dim = w.op.shape.head_dim;
     for (int h = 0; h < t.n_heads; h++) {
         size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
         size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits;
         float largest = -INFINITY, sum = 0.0f;
-        for (int s = 0; s < n_splits; s++)
+        for (int s = t.first_split; s < t.n_splits; s++)
             largest = fmaxf(largest, w.largest[part + s]);
-        for (int s = 0; s < n_splits; s++)
+        for (int s = t.first_split; s < t.n_splits; s++)
             if (w.largest[part + s] != -INFINITY || isnan(w.sums[part + s]))
                 sum = fmaf(w.sums[part + s], expf(w.largest[part + s] - largest), sum);
         for (int j = threadIdx.x; j < dim; j += THREADS) {
             float acc = 0.0f;
-            for (int s = 0; s < n_splits; s++)
+            for (int s = t.first_split; s < t.n_splits; s++)
                 if (w.largest[part + s] != -INFINITY || isnan(w.sums[part + s]))
                     acc = fmaf(w.partial[(part + s) * dim + j], expf(w.largest[part + s] - largest),
                                acc);
@@ -154,20 +278,21 @@ static __device__ void join_splits(const AttentionWork &w, const Tile &t, int n_
 }
 
 // Grid: splits, tiles of heads, rows.
+template <DType D, int DIM>
 static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork w) {
-    AttentionMemory &memory = block_memory<AttentionMemory>();
+    AttentionMemory<DIM> &memory = block_memory<AttentionMemory<DIM>>();
     wait_for_earlier_kernels();
     Tile t = tile_of_block(w);
-    int n_splits = t.position / SPLIT + 1;
     let_next_kernel_start();
-    if ((int)blockIdx.x >= n_splits) return;
-    load_queries(memory, w, t);
-    score_keys(memory, w, t);
-    exponentials(memory, t);
-    weigh_values(memory, w, t, n_splits == 1);
+    if ((int)blockIdx.x < t.first_split || (int)blockIdx.x >= t.n_splits) return;
+    load_queries<DIM>(memory, w, t);
+    score_keys<D, DIM>(memory, w, t);
+    exponentials<DIM>(memory, t);
+    for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++)
+        weigh_values<D, DIM>(memory, w, t, pass);
     unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
-    if (n_splits > 1 && arrives_last(counter, (unsigned)n_splits, memory.last))
-        join_splits(w, t, n_splits);
+    int count = t.n_splits - t.first_split;
+    if (count > 1 && arrives_last(counter, (unsigned)count, memory.last)) join_splits(w, t);
 }
 
 // Somebody looks: the softmax itself, one block per row and query head, three plain passes.
@@ -224,6 +349,7 @@ static bool reserve_scratch(Device *device, const KvView *view, const AttentionS
     if (!device->attention_counters)
         device->attention_counters = (unsigned *)device_alloc(device, COUNTER_BYTES);
     if (wanted > device->attention_scratch_floats) {
+        recording_forget(device->recording); // graphs would write to what is freed here
         device_free(device, device->attention_scratch);
         device->attention_scratch = (float *)device_alloc(device, wanted * sizeof(float));
         device->attention_scratch_floats = wanted;
@@ -232,6 +358,17 @@ static bool reserve_scratch(Device *device, const KvView *view, const AttentionS
 }
 
 // ---- the operation ----
+
+template <DType D> static void launch_splits(Device *device, dim3 grid, const AttentionWork &w) {
+    if (w.op.shape.head_dim <= 64)
+        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 64>), grid, THREADS, w);
+    else if (w.op.shape.head_dim <= 128)
+        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 128>), grid, THREADS, w);
+    else if (w.op.shape.head_dim <= 256)
+        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 256>), grid, THREADS, w);
+    else
+        LAUNCH_OVERLAPPED(device, (attention_kernel<D, MAX_HEAD_DIM>), grid, THREADS, w);
+}
 
 static void run_splits(Device *device, const AttentionOperation *op) {
     AttentionWork w = {};
@@ -250,8 +387,10 @@ static void run_splits(Device *device, const AttentionOperation *op) {
     unsigned tiles = (unsigned)(op->shape.n_kv_heads * w.head_tiles);
     for (int n; w.first_row < op->rows.n; w.first_row += n) {
         n = op->rows.n - w.first_row < SCRATCH_ROWS ? op->rows.n - w.first_row : SCRATCH_ROWS;
-        LAUNCH_OVERLAPPED(device, attention_kernel, dim3((unsigned)w.splits, tiles, (unsigned)n),
-                          THREADS, w);
+        dim3 grid((unsigned)w.splits, tiles, (unsigned)n);
+        if (w.kv.type == KV_F32) launch_splits<DTYPE_F32>(device, grid, w);
+        if (w.kv.type == KV_F16) launch_splits<DTYPE_F16>(device, grid, w);
+        if (w.kv.type == KV_BF16) launch_splits<DTYPE_BF16>(device, grid, w);
     }
 }
 

@@ -7,3 +7,12 @@
 // Whether tiles are for this call; if so, run_tiles does it, but for weights_out.
 bool fits_tiles(const Device *device, const AttentionOperation *op);
 void run_tiles(Device *device, const AttentionOperation *op);
+
+// The query at `position` sees no key before it.
+static __device__ __forceinline__ int first_seen(const KeyPattern &pattern, int position) {
+    int first = 0;
+    if (pattern.kind == PATTERN_CAUSAL && pattern.window) first = position - pattern.window + 1;
+    if (pattern.kind == PATTERN_LOCAL) first = position - pattern.a / 2;
+    if (pattern.kind == PATTERN_BLOCK) first = (position / pattern.a - 1) * pattern.a;
+    return first < 0 ? 0 : first;
+}

@@ -116,13 +116,6 @@ static __device__ __forceinline__ void load_queries(unsigned (&high)[4], unsigne
 
 // ---- runs and tiles ----
 
-static __device__ __forceinline__ int first_seen(const KeyPattern &pattern, int position) {
-    int reach = position + 1; // keys before the query that it may see, itself among them
-    if (pattern.kind == PATTERN_CAUSAL && pattern.window) reach = pattern.window;
-    if (pattern.kind == PATTERN_LOCAL) reach = pattern.a / 2 + 1;
-    return position + 1 > reach ? position + 1 - reach : 0;
-}
-
 template <int DIM>
 static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int tile) {
     for (int i = threadIdx.x; i < QUERIES; i += THREADS) {

@@ -24,10 +24,10 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
     float d = x.scales[group];
     int2 sums = x.sums[group];
     int isum[2] = {0, 0};
-#pragma unroll
+    UNROLL
     for (int half = 0; half < 2; half++) {
         int below = 0, above = 0;
-#pragma unroll
+        UNROLL
         for (int i = 4 * half; i < 4 * half + 4; i++) {
             below = dot4(w.q[i], low[i], below);
             if (DIGITS == 2) above = dot4(w.q[i], high[i], above);
@@ -51,12 +51,12 @@ template <DType D, class Quads>
 static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<D> &w,
                                                          const Quads &x) {
     constexpr Layout L = layout_of(D);
-#pragma unroll
+    UNROLL
     for (int i = 0; i < 8; i++) {
         float s = w.s[L.groups == 2 ? i / 4 : 0];
         const float4 quad = x(i);
         const float four[4] = {quad.x, quad.y, quad.z, quad.w};
-#pragma unroll
+        UNROLL
         for (int b = 0; b < 4; b++) {
             int q = L.low_bits == 8 ? (int)(int8_t)(w.q[i] >> (8 * b)) : w.q[i] >> (8 * b) & 0xff;
             float element = (float)(q - L.centre) * s;
@@ -104,7 +104,7 @@ template <DType D>
 static __device__ __forceinline__ float dot_eight(float acc, const Eight<D> &w, const float4 &low,
                                                   const float4 &high) {
     const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
+    UNROLL
     for (int i = 0; i < 8; i++)
         acc = fmaf(element_of<D>(w, i), x[i], acc);
     return acc;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void load_elements(float (&w)[LOAD], const Pla
                                                      size_t row, size_t col) {
     if constexpr (LOAD == FLOAT_LOAD) {
         Eight<D> eight = load_eight<D>(planes, row, col);
-#pragma unroll
+        UNROLL
         for (int i = 0; i < LOAD; i++)
             w[i] = element_of<D>(eight, i);
     } else {

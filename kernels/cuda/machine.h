@@ -17,6 +17,9 @@ enum { WARP = 32 };
 
 #define DEVICE_FUNCTION __host__ __device__
 
+// Before a loop whose index names registers. For nvcc alone: clang would obey it too, at length.
+#define UNROLL _Pragma("unroll")
+
 // The block's shared memory: a kernel has one struct of it.
 template <class T> static __device__ __forceinline__ T &block_memory() {
     __shared__ T memory;
@@ -90,6 +93,7 @@ static inline void library_close(void *library) {
 
 extern "C" {
 #define DEVICE_FUNCTION
+#define UNROLL
 #include "weights/quant.h"
 }
 

@@ -132,19 +132,18 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
     size_t chunks = w->cols / CHUNK, before = piece.first / CHUNK, end = piece.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
         Chunk<D> chunk[R][STEPS];
-#pragma unroll
+        UNROLL
         for (int s = 0; s < STEPS; s++)
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                if (c + s * WARP < end)
-                    chunk[r][s] = load_chunk<D>(w[r], row, c + s * WARP, chunks);
-#pragma unroll
+            UNROLL
+        for (int r = 0; r < R; r++)
+            if (c + s * WARP < end) chunk[r][s] = load_chunk<D>(w[r], row, c + s * WARP, chunks);
+        UNROLL
         for (int s = 0; s < STEPS; s++) {
             if (c + s * WARP >= end) continue; // and no `break`, so that loops unroll
             size_t at = c + s * WARP - before;
-#pragma unroll
+            UNROLL
             for (int i = 0; i < N; i++) {
-#pragma unroll
+                UNROLL
                 for (int r = 0; r < R; r++) {
                     if (i >= n) continue;
                     if constexpr (MODE == 0) {
@@ -173,23 +172,22 @@ static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Plan
     for (size_t col = piece.first + threadIdx.x % WARP * FLOAT_LOAD; col < piece.end;
          col += STEPS * STEP) {
         Eight<D> eight[R][STEPS];
-#pragma unroll
+        UNROLL
         for (int s = 0; s < STEPS; s++)
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                if (col + s * STEP < piece.end)
-                    eight[r][s] = load_eight<D>(w[r], row, col + s * STEP);
-#pragma unroll
+            UNROLL
+        for (int r = 0; r < R; r++)
+            if (col + s * STEP < piece.end) eight[r][s] = load_eight<D>(w[r], row, col + s * STEP);
+        UNROLL
         for (int s = 0; s < STEPS; s++) {
             if (col + s * STEP >= piece.end) continue; // and no `break`, so that loops unroll
             size_t j = col + s * STEP - piece.first;
-#pragma unroll
+            UNROLL
             for (int i = 0; i < N; i++) {
                 if (i >= n) continue;
                 const float *x = memory.x + i * piece.stride;
                 const float4 low = *(const float4 *)(x + float_place(j));
                 const float4 high = *(const float4 *)(x + float_place(j + 4));
-#pragma unroll
+                UNROLL
                 for (int r = 0; r < R; r++)
                     acc[r][i] = dot_eight<D>(acc[r][i], eight[r][s], low, high);
             }
@@ -203,17 +201,17 @@ static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes
                                                 const FewFloats &memory, const Piece &piece,
                                                 int n) {
     for (size_t col = piece.first + threadIdx.x % WARP; col < piece.end; col += WARP)
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            float element[1];
-            load_elements<D, 1>(element, w[r], row, col);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                if (i >= n) continue;
-                float x = memory.x[i * piece.stride + float_place(col - piece.first)];
-                acc[r][i] = fmaf(element[0], x, acc[r][i]);
-            }
+        UNROLL
+    for (int r = 0; r < R; r++) {
+        float element[1];
+        load_elements<D, 1>(element, w[r], row, col);
+        UNROLL
+        for (int i = 0; i < N; i++) {
+            if (i >= n) continue;
+            float x = memory.x[i * piece.stride + float_place(col - piece.first)];
+            acc[r][i] = fmaf(element[0], x, acc[r][i]);
         }
+    }
 }
 
 // Row `row` of R matrices from w on, times all of x: sums of whole warps. All threads of the block
@@ -226,11 +224,11 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
     constexpr size_t ROOM = MEETS_INTEGERS<D, MODE> ? FEW_INTEGERS : FEW_FLOATS;
     size_t cols = work.weights[0].cols;
     int n = N == 1 ? 1 : work.n;
-#pragma unroll
+    UNROLL
     for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            acc[r][i] = 0.0f;
+        UNROLL
+    for (int i = 0; i < N; i++)
+        acc[r][i] = 0.0f;
     Piece piece = first_piece(cols, n, ROOM);
     for (; piece.first < cols; piece = piece_after(piece, cols)) {
         if (first || piece.stride < cols) {
@@ -246,11 +244,11 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
         else
             add_ones<D, N, R>(acc, w, row, memory, piece, n);
     }
-#pragma unroll
+    UNROLL
     for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (has_row && i < n) acc[r][i] = warp_sum(acc[r][i]);
+        UNROLL
+    for (int i = 0; i < N; i++)
+        if (has_row && i < n) acc[r][i] = warp_sum(acc[r][i]);
 }
 
 // up and gate are the first and the second matrix, as model/ projects them.
@@ -260,7 +258,7 @@ static __device__ __forceinline__ void gated_row(const ProjectWork &work, size_t
     float acc[2][N];
     dot_rows<D, MODE, N, 2>(acc, work, work.weights, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
-#pragma unroll
+    UNROLL
     for (int i = 0; i < N; i++) {
         if (i >= work.n) continue;
         float up = work.bias[0] ? acc[0][i] + work.bias[0][row] : acc[0][i];
@@ -279,7 +277,7 @@ static __device__ __forceinline__ void plain_row(const ProjectWork &work, unsign
     float acc[1][N];
     dot_rows<D, MODE, N, 1>(acc, work, work.weights + p, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
-#pragma unroll
+    UNROLL
     for (int i = 0; i < N; i++) {
         if (i >= work.n) continue;
         float sum = work.bias[p] ? acc[0][i] + work.bias[p][row] : acc[0][i];

@@ -30,7 +30,7 @@ void quantise_rows(Device *device, const float *x, int n, size_t cols) {
 // The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on, or as many as there are.
 static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
                                                   int first, float (&acc)[MANY]) {
-#pragma unroll
+    UNROLL
     for (int i = 0; i < MANY; i++) {
         if (first + i >= work.n) continue;
         float sum = warp_sum(acc[i]);
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const Projec
     size_t chunks = w.cols / CHUNK;
     for (size_t c = threadIdx.x % WARP; c < chunks; c += WARP) {
         Chunk<D> chunk = load_chunk<D>(w, row, c, chunks);
-#pragma unroll
+        UNROLL
         for (int i = 0; i < MANY; i++) {
             if (first + i >= work.n) continue;
             size_t x_row = (size_t)(first + i);
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void dot_many_floats(float (&acc)[MANY], const
             eight = load_eight<D>(w, row, col);
         else
             load_elements<D, 1>(element, w, row, col);
-#pragma unroll
+        UNROLL
         for (int i = 0; i < MANY; i++) {
             if (first + i >= work.n) continue;
             const float *x = work.x + (size_t)(first + i) * w.cols + col;
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(Pr
     int p = matrix_of_row(work, at), first = (int)(blockIdx.x % passes) * MANY;
     size_t row = at - work.first_row[p];
     float acc[MANY];
-#pragma unroll
+    UNROLL
     for (int i = 0; i < MANY; i++)
         acc[i] = 0.0f;
     wait_for_earlier_kernels();

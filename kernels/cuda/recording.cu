@@ -47,11 +47,16 @@ static void graph_free(Graph *graph) {
     *graph = Graph{};
 }
 
+void recording_forget(Recording *recording) {
+    for (int i = 0; i < recording->n_graphs; i++)
+        graph_free(&recording->graphs[i]);
+    recording->n_graphs = 0;
+}
+
 // The struct itself belongs to the device's list.
 void recording_close(Recording *recording) {
     if (!recording) return;
-    for (int i = 0; i < recording->n_graphs; i++)
-        graph_free(&recording->graphs[i]);
+    recording_forget(recording);
     free(recording->operations);
     recording->operations = NULL;
 }

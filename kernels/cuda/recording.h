@@ -6,3 +6,6 @@
 // NULL after a failure, kept in the device.
 Recording *recording_open(Device *device);
 void recording_close(Recording *recording); // NULL is fine
+
+// Drops the graphs of passes seen before: memory that they use is about to go.
+void recording_forget(Recording *recording);
