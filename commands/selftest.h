@@ -22,6 +22,7 @@ typedef struct Subject {
     int *row;          // (n) which row of `logits` a position has
     float *logits;     // (n_rows, vocab_size) token by token through the cache: the measure
     int n_rows;
+    double bound; // of logits, where the backend does not promise the same bits for any rows; or 0
 
     void (*progress)(void *context, double share); // of the running check; may be NULL
     void *progress_context;
@@ -69,6 +70,7 @@ bool subject_feed(Subject *s, Finding *f, const Feed *feed, Error *error);
 
 // The logits of the call just made, `count` rows for the positions that are wanted from `begin` on.
 void subject_compare(const Subject *s, Finding *f, int begin, int end);
+void subject_compare_row(const Subject *s, Finding *f, int position, const float *logits);
 void subject_progress(const Subject *s, double share);
 
 // ---- the checks ----

@@ -1,5 +1,6 @@
-// Identities over logits: however a text is run, the model says the same. kernels.h promises the
-// bits, so these want them.
+// Identities over logits: however a text is run, the model says the same. Where kernels.h promises
+// the bits these want them; on a GPU, whose kernels for a prompt add in another order, they want
+// what diff allows two runs of the precision.
 #include "commands/selftest.h"
 
 #include <stdlib.h>
@@ -14,15 +15,13 @@ static void forget(Subject *s) {
 // grows with the square of the prompt.
 bool check_cache(Subject *s, Finding *f, Error *error) {
     enum { POSITIONS = 8 };
-    size_t vocab_size = (size_t)s->config->vocab_size;
     for (int t = 0; t < s->n; t++) {
         int row = s->row[t];
         bool chosen = (row + 1) * POSITIONS / s->n_rows > row * POSITIONS / s->n_rows;
         if (!s->wants[t] || !chosen) continue;
         forget(s);
         if (!model_forward(s->model, &(Batch){.n = t + 1, .tokens = s->ids}, error)) return false;
-        finding_compare(f, -1, t, model_logits(s->model, 0), s->logits + (size_t)row * vocab_size,
-                        vocab_size, 1);
+        subject_compare_row(s, f, t, model_logits(s->model, 0));
         subject_progress(s, (double)(t + 1) / s->n);
     }
     return true;

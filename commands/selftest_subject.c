@@ -1,5 +1,7 @@
 // The model under test: opening it, feeding it, and holding logits against the measure.
+#include "commands/budget.h"
 #include "commands/selftest.h"
+#include "kernels/precision.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,6 +70,15 @@ static bool measure(Subject *s, Error *error) {
     return true;
 }
 
+// What diff allows between two runs of this precision and cache.
+static double logits_bound(const Subject *s) {
+    const char *precision = precision_name(s->options.precision), *kv = kv_name(s->options.kv_type);
+    const char *precisions[] = {precision, precision}, *caches[] = {kv, kv};
+    size_t count = (size_t)s->n_rows * (size_t)s->config->vocab_size;
+    return budget_allows(budget_of_runs(precisions, caches), "logits",
+                         largest_magnitude(s->logits, count));
+}
+
 bool subject_open(Subject *s, const Config *config, const Weights *weights,
                   const ModelOptions *options, const int32_t *ids, int n, Error *error) {
     s->config = config;
@@ -79,7 +90,9 @@ bool subject_open(Subject *s, const Config *config, const Weights *weights,
     s->options.n_sequences = 3;
     s->options.max_rows = at_most(3 * n, MOST_ROWS_AT_ONCE);
     s->options.max_logit_rows = s->n_rows < 3 ? 3 : s->n_rows;
-    return subject_reopen(s, NULL, error) && measure(s, error);
+    if (!subject_reopen(s, NULL, error) || !measure(s, error)) return false;
+    if (!device_rows_alone(s->model->device)) s->bound = logits_bound(s);
+    return true;
 }
 
 void subject_close(Subject *s) {
@@ -129,12 +142,15 @@ void finding_compare(Finding *f, int layer, int position, const float *got, cons
 
 // ---- running ----
 
-void subject_compare(const Subject *s, Finding *f, int begin, int end) {
+void subject_compare_row(const Subject *s, Finding *f, int t, const float *logits) {
     size_t vocab_size = (size_t)s->config->vocab_size;
+    if (s->bound > f->bound) f->bound = s->bound;
+    finding_compare(f, -1, t, logits, s->logits + (size_t)s->row[t] * vocab_size, vocab_size, 1);
+}
+
+void subject_compare(const Subject *s, Finding *f, int begin, int end) {
     for (int t = begin, i = 0; t < end; t++)
-        if (s->wants[t])
-            finding_compare(f, -1, t, model_logits(s->model, i++),
-                            s->logits + (size_t)s->row[t] * vocab_size, vocab_size, 1);
+        if (s->wants[t]) subject_compare_row(s, f, t, model_logits(s->model, i++));
 }
 
 bool subject_feed(Subject *s, Finding *f, const Feed *feed, Error *error) {

@@ -268,6 +268,10 @@ typedef struct SampleRule {
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);
 
+// Whether a row of any result has the same bits however many rows share its call. A GPU has kernels
+// for few rows that promise it among themselves, and others for a prompt.
+bool device_rows_alone(const Device *device);
+
 // ---- tokens that stay on the device ----
 
 // A token that was drawn becomes that of the next pass without the host: sample, device_send for
