@@ -171,7 +171,7 @@ ifeq ($(EMULATED),1)
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,EMU)
-	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off $(CFLAGS) -x c++ -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(CFLAGS) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda
 else
 $(BUILD)/%.o: %.cu $(BUILD)/switches

@@ -88,7 +88,7 @@ static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const Ti
         s.scale[r] = w.op.shape.scale / s.up[r];
         s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
     }
-#pragma unroll
+    UNROLL
     for (int n = 0; n < DIM / 8; n++)
         for (int e = 0; e < 4; e++)
             s.out[n][e] = 0.0f;
@@ -197,15 +197,15 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
                                                   const TileMemory<DIM> &m,
                                                   const QueryState<DIM> &s, int dim) {
     int lane = threadIdx.x % WARP;
-#pragma unroll
+    UNROLL
     for (int n = 0; n < KEYS<DIM> / 8; n++)
         for (int e = 0; e < 4; e++)
             scores[n][e] = 0.0f;
-#pragma unroll
+    UNROLL
     for (int k = 0; k < DIM / 16; k++) {
         unsigned high[4], low[4];
         load_queries<DIM>(high, low, s, k, dim);
-#pragma unroll
+        UNROLL
         for (int n = 0; n < KEYS<DIM> / 8; n++) {
             const uint16_t *key = &m.keys[8 * n + lane / 4][16 * k + lane % 4 * 2];
             unsigned b0 = *(const unsigned *)key, b1 = *(const unsigned *)(key + 8);
@@ -232,7 +232,7 @@ static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 
     float largest[2] = {s.largest[0], s.largest[1]}, base[2], factor[2];
     const bool whole[2] = {sees_tile<DIM>(pattern, positions[0], from),
                            sees_tile<DIM>(pattern, positions[1], from)};
-#pragma unroll
+    UNROLL
     for (int n = 0; n < KEYS<DIM> / 8; n++)
         for (int e = 0; e < 4; e++) {
             int r = e / 2, key = from + 8 * n + threadIdx.x % 4 * 2 + e % 2;
@@ -247,13 +247,13 @@ static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 
         s.largest[r] = largest[r];
         s.sums[r] *= factor[r];
     }
-#pragma unroll
+    UNROLL
     for (int n = 0; n < KEYS<DIM> / 8; n++)
         for (int e = 0; e < 4; e++) {
             scores[n][e] = expf(scores[n][e] - base[e / 2]);
             s.sums[e / 2] += scores[n][e];
         }
-#pragma unroll
+    UNROLL
     for (int n = 0; n < DIM / 8; n++)
         for (int e = 0; e < 4; e++)
             s.out[n][e] *= factor[e / 2];
@@ -263,14 +263,14 @@ template <int DIM>
 static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const TileMemory<DIM> &m,
                                                   const float (&weights)[KEYS<DIM> / 8][4]) {
     int lane = threadIdx.x % WARP;
-#pragma unroll
+    UNROLL
     for (int k = 0; k < KEYS<DIM> / 16; k++) {
         unsigned high[4], low[4];
         for (int i = 0; i < 4; i++) {
             const float *pair = &weights[2 * k + i / 2][i % 2 * 2];
             split_pair(high[i], low[i], pair[0], pair[1]);
         }
-#pragma unroll
+        UNROLL
         for (int n = 0; n < DIM / 8; n++) {
             unsigned b0 = m.values[8 * k + lane % 4][8 * n + lane / 4];
             unsigned b1 = m.values[8 * k + 4 + lane % 4][8 * n + lane / 4];
@@ -288,7 +288,7 @@ static __device__ __forceinline__ void add_odd_values(QueryState<DIM> &s, const 
     for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
         const uint16_t *value =
             (const uint16_t *)w.kv.values + kv_index(w.kv, run.sequence, blockIdx.y, p);
-#pragma unroll
+        UNROLL
         for (int n = 0; n < DIM / 8; n++)
             for (int e = 0; e < 4; e++) {
                 int c = 8 * n + threadIdx.x % 4 * 2 + e % 2;
@@ -304,12 +304,12 @@ static __device__ __forceinline__ void add_odd_values(QueryState<DIM> &s, const 
 template <int DIM>
 static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, const TileWork &w) {
     int dim = w.op.shape.head_dim;
-#pragma unroll
+    UNROLL
     for (int r = 0; r < 2; r++) {
         float sum = quad_sum(s.sums[r]);
         if (!s.q[r]) continue;
         float *out = w.op.out + (s.q[r] - w.op.q);
-#pragma unroll
+        UNROLL
         for (int n = 0; n < DIM / 8; n++)
             for (int e = 0; e < 2; e++) {
                 int c = 8 * n + threadIdx.x % 4 * 2 + e;

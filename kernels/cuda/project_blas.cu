@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(THREADS) unpack_kernel(UnpackWork work,
     wait_for_earlier_kernels();
     if constexpr (layout_of(D).low_bits != 0) {
         Chunk<D> chunk = load_chunk<D>(work.from, work.first_row + row, unit, work.units);
-#pragma unroll
+        UNROLL
         for (int i = 0; i < CHUNK / 8; i++) {
             chunk_values<D>(values, chunk, i);
             store_parts<PARTS>(work, row * work.stride + unit * CHUNK + 8 * i, values);
