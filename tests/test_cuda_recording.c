@@ -15,21 +15,9 @@ static void step(Model *model, int32_t token) {
     tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
 }
 
-static TinyShape whole_shape(void) { // rows that hold whole blocks
-    return (TinyShape){.dim = 64,
-                       .hidden_dim = 96,
-                       .n_layers = 2,
-                       .n_heads = 4,
-                       .n_kv_heads = 2,
-                       .head_dim = 16,
-                       .vocab_size = 70,
-                       .max_seq_len = 32,
-                       .seed = 5};
-}
-
 // embed, five per layer, the head with the norm before it.
 Test(cuda_recording, a_step_is_five_kernels_per_layer) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     for (int layers = 1; layers <= 6; layers++) {
         shape.n_layers = (layers + 1) / 2;
         shape.qk_norm = layers % 2 ? QK_NORM_NONE : QK_NORM_PER_HEAD;
@@ -47,7 +35,7 @@ Test(cuda_recording, a_step_is_five_kernels_per_layer) {
 
 // Norms behind the blocks: one more each.
 Test(cuda_recording, norms_behind_the_blocks_are_two_more) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     shape.post_norms = true;
     shape.qk_norm = QK_NORM_PER_HEAD;
     TinyModel *tiny = tiny_model_open(&shape);
@@ -61,7 +49,7 @@ Test(cuda_recording, norms_behind_the_blocks_are_two_more) {
 
 // Two calls: the graph and the copy of the logits; the rows' tokens, positions, sequences before.
 Test(cuda_recording, a_replay_is_one_launch) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     TinyModel *tiny = tiny_model_open(&shape);
     Model *model = open_model(tiny);
     step(model, 1), step(model, 2);
@@ -159,7 +147,7 @@ static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
 }
 
 Test(cuda_recording, every_host_call_fails_once) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     shape.n_layers = 1;
     TinyModel *tiny = tiny_model_open(&shape);
     Error error = {0};

@@ -8,18 +8,6 @@
 
 enum { STEPS = 5, ROWS = 3, WINDOW = 3, PROMPT = 70 };
 
-static TinyShape whole_shape(void) { // rows that hold whole blocks
-    return (TinyShape){.dim = 64,
-                       .hidden_dim = 96,
-                       .n_layers = 2,
-                       .n_heads = 4,
-                       .n_kv_heads = 2,
-                       .head_dim = 16,
-                       .vocab_size = 70,
-                       .max_seq_len = 32,
-                       .seed = 5};
-}
-
 // ---- who looks makes every operation run by itself ----
 
 static void look(void *context, const Model *model, const Stage *stage) {
@@ -73,7 +61,7 @@ static void check_types(TinyShape shape, Change *change, const char *what) {
 
 Test(passes, fused_kernels_give_the_bits_of_plain_ones) {
     static const DType TYPES[] = {DTYPE_F32, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
         shape.dtype = TYPES[i];
         TinyModel *tiny = tiny_model_open(&shape);
@@ -84,7 +72,7 @@ Test(passes, fused_kernels_give_the_bits_of_plain_ones) {
 }
 
 Test(passes, and_with_norms_of_queries_and_keys) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     shape.qk_norm = QK_NORM_PER_HEAD;
     check_types(shape, NULL, "norms per head");
     shape.qk_norm = QK_NORM_FULL_WIDTH;
@@ -92,10 +80,10 @@ Test(passes, and_with_norms_of_queries_and_keys) {
 }
 
 Test(passes, and_where_little_can_be_fused) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     shape.biases = shape.layer_norm = shape.plain_ffn = shape.learned = true;
     check_types(shape, NULL, "gpt2");
-    shape = whole_shape();
+    shape = tiny_shape_of_blocks();
     shape.post_norms = shape.no_pre_norms = true;
     check_types(shape, NULL, "post norms");
     check_types(tiny_shape(), NULL, "odd sizes");
@@ -103,7 +91,7 @@ Test(passes, and_where_little_can_be_fused) {
 
 // On a GPU x passes through shared memory in pieces.
 Test(passes, and_where_rows_are_wide) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     shape.hidden_dim = 4224;
     shape.n_layers = 1;
     check_types(shape, NULL, "wide rows");
@@ -132,14 +120,14 @@ static void change_nanochat(Config *c) {
 }
 
 Test(passes, and_with_what_else_families_have) {
-    TinyShape shape = whole_shape();
+    TinyShape shape = tiny_shape_of_blocks();
     check_types(shape, change_smollm3, "a layer that does not rotate");
     shape.window = WINDOW; // fewer keys than steps
     check_types(shape, change_half, "a window, and half of a head's channels rotate");
     shape.post_norms = true;
     shape.qk_norm = QK_NORM_PER_HEAD;
     check_types(shape, change_gemma, "gemma");
-    shape = whole_shape();
+    shape = tiny_shape_of_blocks();
     shape.qk_norm = QK_NORM_PER_HEAD;
     check_types(shape, change_nanochat, "nanochat");
 }

@@ -52,6 +52,18 @@ TinyShape tiny_shape(void) {
                        .seed = 7};
 }
 
+TinyShape tiny_shape_of_blocks(void) {
+    return (TinyShape){.dim = 64,
+                       .hidden_dim = 96,
+                       .n_layers = 2,
+                       .n_heads = 4,
+                       .n_kv_heads = 2,
+                       .head_dim = 16,
+                       .vocab_size = 70,
+                       .max_seq_len = 32,
+                       .seed = 5};
+}
+
 static void fill_config(Config *c, const TinyShape *s) {
     c->dim = s->dim;
     c->hidden_dim = s->hidden_dim;

@@ -34,6 +34,8 @@ typedef struct TinyModel {
 
 // Odd sizes: three query heads per key-value head, head_dim 40, nothing a power of two.
 TinyShape tiny_shape(void);
+// Two layers whose rows are whole blocks of 32: any quantised type fits.
+TinyShape tiny_shape_of_blocks(void);
 
 TinyModel *tiny_model_open(const TinyShape *shape); // aborts the test program without memory
 void tiny_model_close(TinyModel *tiny);
