@@ -60,6 +60,83 @@ Test(cuda_recording, a_replay_is_one_launch) {
     tiny_model_close(tiny);
 }
 
+// ---- what may not be fused ----
+
+// (norm,) project, add over vectors of one buffer, named by where they begin.
+typedef struct Vectors {
+    const char *what;
+    bool norm;
+    int x, normed, out, residual;
+    int kernels; // of the three operations, recorded
+} Vectors;
+
+enum { WIDTH = 64, FLOATS = 4 * WIDTH };
+
+static void norm_project_add(Device *device, float *floats, const Vectors *v, const float *weight,
+                             const DeviceMatrix *matrix) {
+    float *x = floats + v->x, *out = floats + v->out;
+    if (v->norm) {
+        rmsnorm(device, floats + v->normed, x, weight, 1, WIDTH, 1e-5f);
+        x = floats + v->normed;
+    }
+    project(device, x, 1, &(Projection){out, matrix, NULL}, 1);
+    add(device, floats + v->residual, out, WIDTH);
+}
+
+// All floats behind the operations; malloced.
+static float *floats_behind(Device *device, bool recorded, const float *before, const Vectors *v,
+                            const float *weight, const DeviceMatrix *matrix) {
+    float *floats = upload_floats(device, before, FLOATS);
+    long kernels = emulator_kernels();
+    if (recorded) device_begin(device, &(PassShape){1, 0});
+    norm_project_add(device, floats, v, weight, matrix);
+    if (recorded) {
+        device_end(device);
+        CHECK(emulator_kernels() - kernels == v->kernels, "%s: %ld kernels", v->what,
+              emulator_kernels() - kernels);
+    }
+    float *behind = fetch(device, floats, FLOATS);
+    device_free(device, floats);
+    return behind;
+}
+
+// Blocks of one launch run in no order: what one of them writes no other may read.
+Test(cuda_recording, nothing_is_fused_that_writes_what_other_blocks_read) {
+    static const Vectors ROWS[] = {
+        {"apart", false, 0, 0, 128, 192, 1},
+        {"the residual is x", false, 0, 0, 128, 0, 2},
+        {"half of the residual is of x", false, 32, 0, 192, 64, 2},
+        {"with a norm, apart", true, 0, 64, 128, 192, 1},
+        {"the residual is what the norm reads", true, 0, 64, 128, 0, 2},
+        {"the residual is what the norm wrote", true, 0, 64, 128, 64, 2},
+        {"half of the residual is", true, 0, 64, 192, 96, 2},
+        {"the result lies where the norm reads", true, 0, 64, 0, 192, 2},
+        {"half of the result does", true, 0, 128, 32, 192, 2},
+    };
+    Device *device = test_device(1, PRECISION_A16);
+    TestRandom random = {11};
+    Matrix host = random_matrix(&random, DTYPE_Q8_0, WIDTH, WIDTH);
+    DeviceMatrix *matrix = device_matrix(device, &host);
+    device_reserve(device, 1);
+    float *before = random_floats(&random, FLOATS, 1.0f),
+          *weight = upload_floats(device, before, WIDTH);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        float *one = floats_behind(device, false, before, ROWS + i, weight, matrix);
+        float *fused = floats_behind(device, true, before, ROWS + i, weight, matrix);
+        for (int j = 0; j < FLOATS; j++)
+            CHECK(one[j] == fused[j], "%s: float %d is %.9g, one by one %.9g", ROWS[i].what, j,
+                  (double)fused[j], (double)one[j]);
+        free(one), free(fused);
+    }
+    device_free(device, weight);
+    device_matrix_free(device, matrix);
+    random_matrix_free(&host);
+    free(before);
+    test_device_close(device);
+}
+
+// ---- memory of graphs ----
+
 // One query at the last position of a cache of ones, recorded.
 static void attend(Device *device, Kv *kv, int last, const Rows *rows, const float *q, float *out) {
     device_begin(device, &(PassShape){1, last});

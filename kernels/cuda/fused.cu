@@ -22,6 +22,22 @@ static bool takes_all(ProjectWork *work, const ProjectOperation *op) {
     return project_work(work, op, 0) == op->count && fits_few(work);
 }
 
+// Blocks read x until the last of them is done, and write what the norm makes of it: whether the
+// launch can write to `to`, (count), too. Operations that run one after another may say x again.
+static bool lies_apart(const ProjectWork *work, const float *to, size_t count) {
+    size_t read = (size_t)work->n * work->weights[0].cols;
+    const float *taken[] = {work->x, work->norm_out};
+    for (const float *from : taken)
+        if (from && to < from + read && from < to + count) return false;
+    return true;
+}
+
+static bool results_lie_apart(const ProjectWork *work) {
+    for (int i = 0; i < work->count; i++)
+        if (!lies_apart(work, work->out[i], (size_t)work->n * work->weights[i].rows)) return false;
+    return true;
+}
+
 // Adds the norm before it to the work of a project; false where it is not that project's norm.
 static bool add_norm(ProjectWork *work, const NormOperation *norm) {
     if (norm->centred || norm->bias || norm->out != work->x || norm->n != work->n ||
@@ -31,7 +47,7 @@ static bool add_norm(ProjectWork *work, const NormOperation *norm) {
     work->norm_weight = norm->weight;
     work->norm_eps = norm->eps;
     work->norm_out = norm->out;
-    return true;
+    return results_lie_apart(work);
 }
 
 // ---- what follows a project: how many operations of the list it takes along ----
@@ -49,12 +65,12 @@ static size_t add_activation(ProjectWork *work, const Operation *operations, siz
     return 1;
 }
 
-// What was projected, added to the residual stream; not where that is what blocks still read.
+// What was projected, added to the residual stream.
 static size_t add_residual(ProjectWork *work, const Operation *operations, size_t count) {
     if (!count || operations->kind != OPERATION_ADD || work->count != 1) return 0;
     const AddOperation *add = &operations->add;
-    if (add->y != work->out[0] || add->x == work->x ||
-        add->count != (size_t)work->n * work->weights[0].rows)
+    if (add->y != work->out[0] || add->count != (size_t)work->n * work->weights[0].rows ||
+        !lies_apart(work, add->x, add->count))
         return 0;
     work->epilogue = EPILOGUE_ADD;
     work->residual = add->x;
