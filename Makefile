@@ -199,7 +199,8 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb \
-    convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command): | $(BUILD)/run
+    convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command \
+    cuda_device): | $(BUILD)/run
 
 # tests/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

@@ -2,7 +2,8 @@
 // code 6, nothing left behind.
 #include "kernels/kernels.h"
 #include "tests/cuda/emulator.h"
-#include "tests/test.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/program.h"
 
 enum { DRIVER = 13000, CAPABILITY = 90 }; // of the emulator
 
@@ -65,6 +66,46 @@ Test(cuda_device, a_gpu_too_old) {
     }
     emulator_machine(DRIVER, 1, CAPABILITY);
 }
+
+// ---- the program, as a child ----
+
+// What every command that runs a model says on a machine that the environment describes: one line
+// with `because`.
+static void check_program(const char *variable, const char *value, const char *because) {
+    static const char *const LINES[] = {
+        "%s|--prompt-ids|1,2|-n|4%s", "bench|%s|--pp|2|--tg|2|-r|1|--no-limits%s",
+        "perplexity|%s|-f|README.md%s", "trace|%s|--prompt-ids|1,2|--out|%s"};
+    char *model = strdup(test_temporary("tiny.gguf")), *out = strdup(test_temporary("out"));
+    GgufFile *file = gguf_tiny_llama();
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(model, bytes, size);
+    setenv(variable, value, 1);
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        TestRun run = program(LINES[i], model, i == 3 ? out : "");
+        check_refused(&run, ERROR_DEVICE, because);
+    }
+    unsetenv(variable);
+    free(bytes), free(model), free(out);
+    gguf_file_free(file);
+}
+
+Test(cuda_device, the_program_says_it_in_one_line) {
+    check_program("EMULATOR_MACHINE", "0 0 90", "no NVIDIA driver on this machine");
+    check_program("EMULATOR_MACHINE", "12080 1 90",
+                  "the NVIDIA driver supports CUDA 12.8, this program needs 13.0");
+    check_program("EMULATOR_MACHINE", "13000 0 90", "an NVIDIA driver, but no GPU to be seen");
+    check_program("EMULATOR_MACHINE", "13000 1 75", "emulated is an sm_75");
+    check_program("EMULATOR_MACHINE", "13000 1 90 10000", "free");
+}
+
+Test(cuda_device, so_it_does_where_a_call_fails) {
+    check_program("EMULATOR_FAIL", "1 34", "the CUDA toolkit's stub");
+    check_program("EMULATOR_FAIL", "30 719", "(719 cudaErrorLaunchFailure)");
+    check_program("EMULATOR_FAIL", "30 2", "out of memory (2 cudaErrorMemoryAllocation)");
+}
+
+// ---- failures of an open device ----
 
 // The number of a call of an open device, which `operate` makes first.
 static void check_operation(void (*operate)(Device *), int code, const char *wanted) {

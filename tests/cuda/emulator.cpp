@@ -91,6 +91,16 @@ extern "C" void emulator_machine(int driver, int n_gpus, int compute_capability)
     driver_version = driver, gpus = n_gpus, capability = compute_capability;
 }
 
+// The same for a program that runs as a child of a test: what these variables say when it starts.
+__attribute__((constructor)) static void take_environment() {
+    const char *machine = getenv("EMULATOR_MACHINE"), *fail = getenv("EMULATOR_FAIL");
+    if (machine)
+        sscanf(machine, "%d %d %d %zu", &driver_version, &gpus, &capability, &memory_bytes);
+    long number = 0;
+    int error = 0;
+    if (fail && sscanf(fail, "%ld %d", &number, &error) == 2) emulator_fail_call(number, error);
+}
+
 extern "C" size_t emulator_memory_used(void) {
     return memory_used;
 }

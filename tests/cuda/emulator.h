@@ -34,6 +34,10 @@ size_t emulator_memory_used(void); // and so much of it is in use
 // seen, and they have that compute capability (90: sm_90). At first 13000, 1, 90.
 void emulator_machine(int driver, int gpus, int capability);
 
+// A child has them from its environment:
+//   EMULATOR_MACHINE   driver, gpus, capability (and bytes of memory), "12080 1 90"
+//   EMULATOR_FAIL      number of the call that fails and its error, "30 719"
+
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
     BROKEN_DIVERGENT_BARRIER,
