@@ -5,7 +5,11 @@
 // f32:      w is dequantised as weights/quant.h says, then acc = fmaf(w[k], x[k], acc) for k
 //           ascending, acc starting at 0.
 //           Float weights (F32, F16, BF16) do the same, in f32 and in a16.
-// a16, a8:  the row x is cut into groups of 32; of each group
+// a16, a8:  first the OUTLIERS elements of the row x with the largest |x| leave it, one after the
+// other
+//           (finite ones; the lowest column among equals), and 0 stands in their places: they make
+//           the steps of their neighbours coarse (Dettmers et al. 2022, LLM.int8(), arXiv
+//           2208.07339). The rest is cut into groups of 32; of each group
 //             amax = max |x|,  d = amax / LEVELS,  z = rint(x * (1 / d)) (ties to even)
 //           with LEVELS 32639 (a16) or 127 (a8); all z are 0 where d is below FLT_MIN, and d is NaN
 //           where any x is not finite. Then for every scale group of the weights (16 or 32
@@ -15,14 +19,16 @@
 //           where s is the scale of the group in float32: the block's d, or d * sc (one product)
 //           for K-quants. Affine types (Q4_1, Q5_1: + m; Q2_K, Q4_K, Q5_K: - dmin * sm) then also
 //             acc = fmaf(m, d * (float)sum_z, acc)      m or -(dmin * sm), sum_z over the group.
+//           The outliers come last, in the order in which they left, each as a group of one element
+//           with z = 1 and d = x:
+//             acc = fmaf((float)q, s * x, acc),  affine types then  acc = fmaf(m, x, acc).
 // Q8_GROUP, whose scale groups have any size: one such step for every run of elements that share
 // a scale of the weights and a scale of the activations.
 // a8 with float weights: x is rounded to bf16 (nearest even), F32 and F16 weights too; then
 //           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
 // cuda, many rows of x at a time (project_blas.cu): float32 sums in the order of cuBLASLt, of
-//           numbers in bf16 parts: never further from the exact sum than the half step of x, or
-//           of bf16, that is allowed above; in a16 with F16 and BF16 weights, whose x would be
-//           float32, within 2^-17 of |w| |x|.
+//           numbers in bf16 parts: of |w| |x| within 2^-7 in a8 and 3 * 2^-16 in a16, where no x
+//           leaves its row and F16 and BF16 weights do not meet float32.
 // Bias comes last: acc + bias.
 //
 // z as an int16 is also two signed bytes, z = 256 h + l with l in -128 .. 127: |z| <= 32639 keeps h
@@ -43,11 +49,18 @@ size_t kv_element_bytes(KvType type);
 uint16_t kv_narrow(KvType type, float x);
 float kv_widen(KvType type, uint16_t bits);
 
-enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127 };
+enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127, OUTLIERS = 2 };
 
-// z[count], and per group of 32 (the last may be shorter) scale and sum of z, as defined above.
-void activation_quantise(int16_t *z, float *scales, int32_t *sums, const float *x, size_t count,
-                         int levels);
+// An element that left its row; column 0 and 0.0 where nothing but zeros was left.
+typedef struct Outlier {
+    uint32_t column;
+    float x;
+} Outlier;
+
+// z[count], per group of 32 (the last may be shorter) scale and sum of z, and outliers[OUTLIERS],
+// as defined above.
+void activation_quantise(int16_t *z, float *scales, int32_t *sums, Outlier *outliers,
+                         const float *x, size_t count, int levels);
 
 // e^x within 2 units in the last place, the same bits everywhere: what `sample` is defined by.
 //   0 below -87, +infinity above 88, NaN stays NaN;   else with n = rint(x * log2(e)),

@@ -78,8 +78,9 @@ static float dot_integers(const Matrix *m, size_t row, const float *x, int level
     int16_t *z = malloc(cols * sizeof *z);
     float *s = malloc(cols * 3 * sizeof *s), *offsets = s + cols, *d = offsets + cols, acc = 0.0f;
     int32_t *sums = malloc(cols * sizeof *sums);
+    Outlier outliers[OUTLIERS];
     matrix_unpack(q, s, offsets, m, row);
-    activation_quantise(z, d, sums, x, cols, levels);
+    activation_quantise(z, d, sums, outliers, x, cols, levels);
     for (size_t k = 0; k < cols; k += group) {
         int32_t isum = 0, sum_z = 0;
         size_t g = k / matrix_group(m);
@@ -89,6 +90,11 @@ static float dot_integers(const Matrix *m, size_t row, const float *x, int level
         }
         acc = fmaf((float)isum, s[g] * d[k / 32], acc);
         if (dtype_is_affine(m->dtype)) acc = fmaf(offsets[g], d[k / 32] * (float)sum_z, acc);
+    }
+    for (int o = 0; o < OUTLIERS; o++) {
+        size_t k = outliers[o].column, g = k / matrix_group(m);
+        acc = fmaf((float)q[k], s[g] * outliers[o].x, acc);
+        if (dtype_is_affine(m->dtype)) acc = fmaf(offsets[g], outliers[o].x, acc);
     }
     free(q);
     free(z);
@@ -303,6 +309,53 @@ Test(cpu_project, adds_up_what_one_can_add_by_hand) {
     project(device, x, 1, &p, 1);
     CHECK_NEAR(out, 32600.0 + 32637.0, 0);
     device_close(device);
+}
+
+// Of 8s the two at the lowest columns leave; 1 is then the largest of its group, and the third 8 of
+// its own. What is not finite stays and spoils its group.
+Test(cpu_project, lets_the_largest_elements_leave) {
+    float x[64] = {[3] = -8.0f, [5] = 8.0f, [7] = 1.0f, [8] = -0.5f, [40] = 8.0f}, d[2];
+    int16_t z[64];
+    int32_t sums[2];
+    Outlier outliers[OUTLIERS];
+    activation_quantise(z, d, sums, outliers, x, 64, A8_LEVELS);
+    CHECK(outliers[0].column == 3 && outliers[0].x == -8.0f, "first %u", outliers[0].column);
+    CHECK(outliers[1].column == 5 && outliers[1].x == 8.0f, "second %u", outliers[1].column);
+    CHECK(d[0] == 1.0f / 127.0f && d[1] == 8.0f / 127.0f, "%g, %g", (double)d[0], (double)d[1]);
+    CHECK(!z[3] && !z[5] && z[7] == 127 && z[8] == -64 && z[40] == 127, "%d %d %d %d", z[3], z[7],
+          z[8], z[40]); // -63.5 to even
+    CHECK(sums[0] == 63 && sums[1] == 127, "%d, %d", sums[0], sums[1]);
+    float bad[64] = {[0] = INFINITY, [1] = NAN, [33] = 2.0f};
+    activation_quantise(z, d, sums, outliers, bad, 64, A16_LEVELS);
+    CHECK(outliers[0].column == 33 && outliers[0].x == 2.0f, "%u", outliers[0].column);
+    CHECK(outliers[1].column == 0 && outliers[1].x == 0.0f, "%u", outliers[1].column);
+    CHECK(isnan(d[0]) && d[1] == 0.0f && !z[0] && !z[33], "%g, %g", (double)d[0], (double)d[1]);
+}
+
+// Equal sizes, both in one group, nothing but zeros or one element, smallest numbers.
+Test(cpu_project, finds_the_elements_that_leave_wherever_they_are) {
+    enum { ROWS = 16, COLS = 96, N = 6 };
+    float x[N * COLS] = {0}, wanted[N * ROWS];
+    for (int k = 0; k < COLS; k++) {
+        x[k] = k % 2 ? 3.0f : -3.0f;
+        x[COLS + k] = sinf((float)k) + (k == 31 ? 50.0f : k == 30 ? -60.0f : 0.0f);
+        x[4 * COLS + k] = 1e-42f * (float)k;
+        x[5 * COLS + k] = k < 64 ? cosf((float)k) : 0.0f;
+    }
+    x[3 * COLS + 95] = -7.0f; // alone in its row; row 2 has none
+    for (DType dtype = DTYPE_Q4_0; dtype <= DTYPE_Q8_0; dtype++) {
+        Sample sample = sample_matrix(dtype, ROWS, COLS, 0);
+        for (int precision = PRECISION_A16; precision <= PRECISION_A8; precision++) {
+            expected(wanted, &sample.matrix, x, N, NULL, (Precision)precision);
+            for (int i = 0; i < 3; i++) {
+                if (!runs_here(ISAS[i])) continue;
+                Device *device = open_isa(ISAS[i], 1, (Precision)precision);
+                check_matrix(device, ISAS[i], &sample, x, NULL, wanted, N);
+                device_close(device);
+            }
+        }
+        sample_free(&sample);
+    }
 }
 
 Test(cpu_project, follows_the_row_order_of_the_container) {

@@ -24,6 +24,7 @@ struct ProjectScratch {
     int32_t *sums;
     int32_t *digits; // of one row
     int32_t *quads;  // a8
+    Outlier *outliers;
     float *x;
     uint8_t *panels; // per thread
     size_t panel_bytes;
@@ -41,6 +42,7 @@ void project_reserve(Device *device, int max_rows) {
         s->pairs = device_alloc(device, rows * cells * 16 * sizeof *s->pairs);
         s->scales = device_alloc(device, rows * cells * 4 * sizeof *s->scales);
         s->sums = device_alloc(device, rows * cells * 3 * sizeof *s->sums);
+        s->outliers = device_alloc(device, rows * OUTLIERS * sizeof *s->outliers);
         if (device->precision == PRECISION_A8)
             s->quads = device_alloc(device, rows * cells * 8 * sizeof *s->quads);
         else
@@ -75,6 +77,7 @@ static size_t cut_blocks(const Device *device, const float *x, int n, size_t col
             block->sums = s->sums + row * cells * 3;
             block->digits = n == 1 ? s->digits : NULL;
             block->quads = s->quads ? s->quads + row * cells * 8 : NULL;
+            block->outliers = s->outliers + row * OUTLIERS;
         }
         if (s->x) block->x = size == 1 ? x + row * cols : s->x + row * cols;
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cpu/panels.h"
+#include "kernels/precision.h"
 
 enum { MAX_BLOCK_ROWS = 8 };
 
@@ -17,7 +18,8 @@ typedef struct InputBlock {
     int32_t *sums;   // (cells, 3, n): sum z over 32, over each 16
     int32_t *digits; // (cells, 16), the only row of a call: z as bytes, drawn in lanes/inputs.c
     int32_t *quads;  // (cells, 8, n), a8: z as bytes, four columns to each byte vector of panels.h
-    const float *x;  // (cols, n) float32
+    Outlier *outliers; // (n, OUTLIERS)
+    const float *x;    // (cols, n) float32
 } InputBlock;
 
 // One matrix, some of its panels, some of the blocks.
@@ -37,8 +39,7 @@ typedef struct PanelWork {
 
 typedef struct ProjectKernels {
     int block_rows; // largest block that `panels` takes
-    // Fills what a block points to, pairs, scales, sums, digits and quads, from its rows x (n,
-    // cols) as precision.h says.
+    // Fills what a block points to, but for x, from its rows x (n, cols) as precision.h says.
     void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

@@ -162,6 +162,12 @@ static inline I32x16 i32_shift_right(I32x16 x, int n) {
 static inline I32x16 i32_shift_left(I32x16 x, int n) {
     return (I32x16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
 }
+static inline I32x16 i32_bits(I32x16 x, int from, int count) {
+    const __m128i shift = _mm_cvtsi32_si128(from);
+    const __m256i mask = _mm256_set1_epi32((1 << count) - 1);
+    return (I32x16){_mm256_and_si256(_mm256_srl_epi32(x.a, shift), mask),
+                    _mm256_and_si256(_mm256_srl_epi32(x.b, shift), mask)};
+}
 static inline int32_t i32_sum(I32x16 x) {
     __m256i a = _mm256_add_epi32(x.a, x.b);
     __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));

@@ -140,6 +140,11 @@ static inline I32x16 i32_shift_right(I32x16 a, int count) {
 static inline I32x16 i32_shift_left(I32x16 a, int count) {
     return _mm512_slli_epi32(a, (unsigned)count);
 }
+// Bits from .. from + count - 1, count below 32; `from` need not be a constant.
+static inline I32x16 i32_bits(I32x16 a, int from, int count) {
+    return _mm512_and_si512(_mm512_srl_epi32(a, _mm_cvtsi32_si128(from)),
+                            _mm512_set1_epi32((1 << count) - 1));
+}
 static inline int32_t i32_sum(I32x16 a) {
     return _mm512_reduce_add_epi32(a);
 }

@@ -146,6 +146,9 @@ static inline I32x16 i32_shift_right(I32x16 a, int n) {
 static inline I32x16 i32_shift_left(I32x16 a, int n) {
     SIMD_LANES(I32x16, 16, (int32_t)((uint32_t)a.v[i] << n));
 }
+static inline I32x16 i32_bits(I32x16 a, int from, int count) {
+    SIMD_LANES(I32x16, 16, (int32_t)((uint32_t)a.v[i] >> from & ((1u << count) - 1)));
+}
 static inline int32_t i32_sum(I32x16 a) {
     int32_t sum = 0;
     for (int i = 0; i < 16; i++)

@@ -34,6 +34,7 @@ struct QuantisedRows {
     int8_t *high, *low; // (n, cols); a8 has no high
     float *scales;      // (n, groups of 32)
     int2 *sums;         // (n, groups of 32): of the first 16 z of a group, and of the others
+    Outlier *outliers;  // (n, OUTLIERS)
 };
 
 // From so many rows on a pass is a prompt and not a batch of decoding sequences: matrix products go

@@ -46,6 +46,31 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
     return acc;
 }
 
+// sums[r][i], which all lanes have, get the outliers of row i of x times row `row` of matrix r.
+template <DType D, int N, int R>
+static __device__ __forceinline__ void add_outliers(float (&sums)[R][N], const Planes *w,
+                                                    size_t row, const Outlier *outliers, int n) {
+    static_assert(N * OUTLIERS <= WARP, "a lane for each");
+    unsigned lane = threadIdx.x % WARP;
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        float term = 0.0f;
+        if (lane < (unsigned)(n * OUTLIERS)) {
+            const Outlier o = outliers[lane];
+            ChunkElement e = element_in_chunk<D>(w[r], row, o.column);
+            term = e.q * (e.s * o.x);
+            if (layout_of(D).affine) term = fmaf(e.m, o.x, term);
+        }
+        UNROLL
+        for (int i = 0; i < N; i++) {
+            if (i >= n) continue;
+            UNROLL
+            for (int o = 0; o < OUTLIERS; o++)
+                sums[r][i] += __shfl_sync(ALL_LANES, term, i * OUTLIERS + o);
+        }
+    }
+}
+
 // DIGITS 0 (f32): the elements themselves against float32; x(i): elements 4 i .. 4 i + 3.
 template <DType D, class Quads>
 static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<D> &w,

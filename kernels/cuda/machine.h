@@ -192,6 +192,17 @@ static __device__ __forceinline__ float warp_max(float v) {
     return emulator::tree(v, [](float a, float b) { return fmaxf(a, b); });
 #endif
 }
+static __device__ __forceinline__ uint64_t warp_largest(uint64_t v) {
+#ifdef __CUDACC__
+    for (int bits = WARP / 2; bits; bits /= 2) {
+        uint64_t other = __shfl_xor_sync(ALL_LANES, v, bits);
+        v = other > v ? other : v;
+    }
+    return v;
+#else
+    return emulator::tree(v, [](uint64_t a, uint64_t b) { return b > a ? b : a; });
+#endif
+}
 
 // The same over a block of N threads, with `parts` (N / 32 floats of shared memory); every thread
 // has it. A barrier stands before and after, so `parts` can be used again at once.
@@ -213,6 +224,17 @@ template <int N> static __device__ __forceinline__ float block_max(float v, floa
     v = parts[0];
     for (int i = 1; i < N / WARP; i++)
         v = fmaxf(v, parts[i]);
+    return v;
+}
+template <int N>
+static __device__ __forceinline__ uint64_t block_largest(uint64_t v, uint64_t *parts) {
+    v = warp_largest(v);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
+    __syncthreads();
+    v = parts[0];
+    for (int i = 1; i < N / WARP; i++)
+        v = parts[i] > v ? parts[i] : v;
     return v;
 }
 

@@ -154,9 +154,13 @@ static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t ro
     return c;
 }
 
-// One element in float32, for embed, which reads few.
+// One element: q s, or q s + m.
+struct ChunkElement {
+    float q, s, m;
+};
 template <DType D>
-static __device__ __forceinline__ float chunk_element(const Planes &w, size_t row, size_t col) {
+static __device__ __forceinline__ ChunkElement element_in_chunk(const Planes &w, size_t row,
+                                                                size_t col) {
     constexpr Layout L = layout_of(D);
     Chunk<D> c = load_chunk<D>(w, row, col / CHUNK, w.cols / CHUNK);
     int j = (int)(col % CHUNK), word = 0;
@@ -164,8 +168,18 @@ static __device__ __forceinline__ float chunk_element(const Planes &w, size_t ro
         if (i == j / 4) word = c.q[i];
     int q = L.low_bits == 8 ? (int)(int8_t)(word >> (j % 4 * 8)) : word >> (j % 4 * 8) & 0xff;
     bool second = L.groups == 2 && j >= 16;
-    float s = second ? c.s[1] : c.s[0], x = (float)(q - L.centre) * s;
-    return L.affine ? x + (second ? c.m[1] : c.m[0]) : x;
+    return ChunkElement{(float)(q - L.centre), second ? c.s[1] : c.s[0],
+                        !L.affine ? 0.0f
+                        : second  ? c.m[1]
+                                  : c.m[0]};
+}
+
+// The same in float32, for embed, which reads few.
+template <DType D>
+static __device__ __forceinline__ float chunk_element(const Planes &w, size_t row, size_t col) {
+    ChunkElement e = element_in_chunk<D>(w, row, col);
+    float x = e.q * e.s;
+    return layout_of(D).affine ? x + e.m : x;
 }
 
 static __device__ __forceinline__ float plane_element(const Planes &w, size_t row, size_t col) {
@@ -192,9 +206,11 @@ static __device__ __forceinline__ float plane_element(const Planes &w, size_t ro
 
 // {f<DTYPE_F32>, ..}, in the order of DType: what a type of weights is looked up in.
 #define OF_EVERY_DTYPE(f)                                                                          \
-    {f<DTYPE_F32>,  f<DTYPE_F16>,  f<DTYPE_BF16>, f<DTYPE_Q4_0>, f<DTYPE_Q4_1>,                    \
-     f<DTYPE_Q5_0>, f<DTYPE_Q5_1>, f<DTYPE_Q8_0>, f<DTYPE_Q2_K>, f<DTYPE_Q3_K>,                    \
-     f<DTYPE_Q4_K>, f<DTYPE_Q5_K>, f<DTYPE_Q6_K>, f<DTYPE_Q8_GROUP>}
+    {                                                                                              \
+        f<DTYPE_F32>, f<DTYPE_F16>, f<DTYPE_BF16>, f<DTYPE_Q4_0>, f<DTYPE_Q4_1>, f<DTYPE_Q5_0>,    \
+            f<DTYPE_Q5_1>, f<DTYPE_Q8_0>, f<DTYPE_Q2_K>, f<DTYPE_Q3_K>, f<DTYPE_Q4_K>,             \
+            f<DTYPE_Q5_K>, f<DTYPE_Q6_K>, f<DTYPE_Q8_GROUP>                                        \
+    }
 static_assert(DTYPE_F32 == 0 && DTYPE_Q4_0 == 3 && DTYPE_Q2_K == 8 && DTYPE_Q8_GROUP == 13 &&
                   DTYPE_COUNT == 14,
               "OF_EVERY_DTYPE lists the types in another order");

@@ -73,7 +73,8 @@ size_t project_bytes(const Device *device, int max_rows) {
     if (device->precision == PRECISION_F32) return COUNTER_BYTES;
     size_t count = quantised_count(device, max_rows);
     size_t digits = device->precision == PRECISION_A16 ? 2 : 1;
-    return COUNTER_BYTES + count * digits + count / CHUNK * (sizeof(int2) + sizeof(float));
+    return COUNTER_BYTES + count * digits + count / CHUNK * (sizeof(int2) + sizeof(float)) +
+           (size_t)max_rows * OUTLIERS * sizeof(Outlier);
 }
 
 void project_reserve(Device *device) {
@@ -87,5 +88,6 @@ void project_reserve(Device *device) {
     z->low = (int8_t *)at, at += count;
     if (device->precision == PRECISION_A16) z->high = (int8_t *)at, at += count;
     z->sums = (int2 *)at, at += count / CHUNK * sizeof(int2);
-    z->scales = (float *)at;
+    z->scales = (float *)at, at += count / CHUNK * sizeof(float);
+    z->outliers = (Outlier *)at;
 }

@@ -72,6 +72,35 @@ static __device__ __forceinline__ size_t digit_place(size_t at) {
     return at ^ (at >> 3 & 16);
 }
 
+static __device__ __forceinline__ bool has_left(const Outlier *outliers, int count, size_t j) {
+    bool left = false;
+    for (int o = 0; o < count; o++)
+        left |= outliers[o].column == j && outliers[o].x != 0.0f;
+    return left;
+}
+
+// The outliers of one row of x (precision.h), x(j) for j < cols, by all threads of a block, which
+// all see them afterwards. `outliers` and `parts` (a number per warp) are shared memory.
+template <class X>
+static __device__ __forceinline__ void find_outliers(Outlier *outliers, uint64_t *parts,
+                                                     size_t cols, const X &x) {
+    for (int o = 0; o < OUTLIERS; o++) {
+        uint64_t best = 0; // |x| as its bits, then the lowest column
+        for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) {
+            float size = fabsf(x(j));
+            uint32_t bits;
+            memcpy(&bits, &size, sizeof bits);
+            if (bits >= 0x7f800000u || has_left(outliers, o, j)) continue; // NaN, infinity
+            uint64_t key = (uint64_t)bits << 32 | (uint32_t)~j;
+            if (key > best) best = key;
+        }
+        best = block_largest<PROJECT_THREADS>(best, parts);
+        uint32_t column = best >> 32 ? ~(uint32_t)best : 0;
+        if (!threadIdx.x) outliers[o] = Outlier{column, best >> 32 ? x(column) : 0.0f};
+        __syncthreads();
+    }
+}
+
 // One group of 32 activations as whole numbers (precision.h), by the 32 lanes of a warp. `at`: of
 // this lane's number; `group`: of the group.
 static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, float value,

@@ -1,20 +1,20 @@
 // project for the rows of a prompt, by cuBLASLt. The tensor cores multiply bf16 and add in float32,
 // so a float is taken apart into bf16 parts: h, the nearest one, and l, the nearest to what is left
-// of it: |x - h| <= 2^-9 |x|, |x - h - l| <= 2^-18 |x|. Quantised weights and float16 are unpacked
+// of it: |x - h| <= 2^-8 |x|, |x - h - l| <= 2^-16 |x|. Quantised weights and float16 are unpacked
 // into such parts for each use, as many rows of them at a time as stay near (UNPACKED_BYTES).
 //
-//   precision  weights           products                     off by at most, of |w| |x|
-//   a8         all of them       wh xh                        2^-8
-//   a16        BF16              w xl + w xh                  2^-18
-//              F16, quantised    wl xh + wh xl + wh xh        3 2^-18 (wl xl, and what w and x
-//              lose) F32               w x in float32, never TF32   0
-//   f32        all of them       w x in float32, never TF32   0
+//   precision  weights      products                        off by at most, of |w| |x|
+//   a8         all of them  wh xh                           2^-7
+//   a16        BF16         w xl + w xh                     2^-16    what x loses
+//              F16          wl xh + wh xl + wh xh           2 2^-16  and wl xl
+//              quantised    the same                        3 2^-16  and what w loses
+//              F32          w x in float32, never TF32      0
+//   f32        all of them  w x in float32, never TF32      0
 //
-// and float32 sums. Whole numbers (precision.h) are off by half a step, 2^-8 and 2^-16 of a group's
-// largest |x|: always more. So this path is no worse than the one for fewer rows, which multiplies
-// with dp4a on the ordinary cores, and tensor cores for int8 cannot have a scale per 32.
-// a16 does promise float weights float32; there two parts of x fall short of it by 2^-18, a tenth
-// of what a16 costs elsewhere, and halve the work of three.
+// and float32 sums. Whole numbers (precision.h), on the way for fewer rows, are off by half a step:
+// 2^-8 and 2^-16 of the largest |x| of a group, for its smaller elements too; only outliers are
+// not. That comes to about the same, and tensor cores for int8 cannot have a scale per 32. a16 does
+// promise float weights float32; there two parts of x fall short of it and halve the work of three.
 #include "kernels/cuda/blas.h"
 
 #include "kernels/cuda/dot.h"

@@ -42,6 +42,8 @@ struct FewIntegers {
     alignas(16) int8_t low[FEW_INTEGERS], high[FEW_INTEGERS];
     float scales[FEW_INTEGERS / CHUNK];
     int2 sums[FEW_INTEGERS / CHUNK];
+    Outlier outliers[MAX_FEW * OUTLIERS];
+    uint64_t largest[PROJECT_THREADS / WARP];
     FewShared shared;
 };
 
@@ -107,7 +109,18 @@ static __device__ void take(FewFloats &memory, const ProjectWork &work, const Pi
 }
 
 static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int digits) {
-    return QuantisedRows{digits == 1 ? NULL : memory.high, memory.low, memory.scales, memory.sums};
+    return QuantisedRows{digits == 1 ? NULL : memory.high, memory.low, memory.scales, memory.sums,
+                         memory.outliers};
+}
+
+static __device__ void take_outliers(FewFloats &memory, const ProjectWork &work) {
+    (void)memory, (void)work;
+}
+
+static __device__ void take_outliers(FewIntegers &memory, const ProjectWork &work) {
+    for (size_t i = 0; i < (size_t)work.n; i++)
+        find_outliers(memory.outliers + i * OUTLIERS, memory.largest, work.weights[0].cols,
+                      [&](size_t j) { return normed(work, memory.shared, i, j, false); });
 }
 
 static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Piece &piece,
@@ -117,7 +130,9 @@ static __device__ void take(FewIntegers &memory, const ProjectWork &work, const 
     for (size_t i = 0; i < (size_t)work.n; i++)
         for (size_t j = piece.first + threadIdx.x; j < piece.end; j += PROJECT_THREADS) {
             size_t at = i * piece.stride + (j - piece.first); // whole warps
-            quantise_group(z, normed(work, memory.shared, i, j, keep), at, at / CHUNK, levels);
+            float x = normed(work, memory.shared, i, j, keep);
+            if (has_left(memory.outliers + i * OUTLIERS, OUTLIERS, j)) x = 0.0f;
+            quantise_group(z, x, at, at / CHUNK, levels);
         }
 }
 
@@ -249,6 +264,8 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
         UNROLL
     for (int i = 0; i < N; i++)
         if (has_row && i < n) acc[r][i] = warp_sum(acc[r][i]);
+    if constexpr (MEETS_INTEGERS<D, MODE>)
+        if (has_row) add_outliers<D, N, R>(acc, w, row, memory.outliers, n);
 }
 
 // up and gate are the first and the second matrix, as model/ projects them.
@@ -312,6 +329,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     wait_for_earlier_kernels();
     Memory<D, MODE> &memory = block_memory<Memory<D, MODE>>();
     take_factors(memory.shared, work, work.weights[0].cols);
+    take_outliers(memory, work);
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;

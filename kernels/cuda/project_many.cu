@@ -8,34 +8,50 @@ enum { MANY = 8 };
 
 // ---- activations as whole numbers ----
 
-// One warp per group of 32.
-static __global__ void quantise_kernel(QuantisedRows out, const float *x, size_t n_groups,
-                                       int levels) {
-    size_t group = (size_t)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
-    if (group >= n_groups) return;
+struct QuantiseShared {
+    Outlier outliers[OUTLIERS];
+    uint64_t largest[PROJECT_THREADS / WARP];
+};
+
+// One block per row of x: its outliers, then a warp per group of 32.
+static __global__ void __launch_bounds__(PROJECT_THREADS)
+    quantise_kernel(QuantisedRows out, const float *x, size_t cols, int levels) {
+    QuantiseShared &shared = block_memory<QuantiseShared>();
+    size_t before = blockIdx.x * cols;
     wait_for_earlier_kernels();
-    size_t at = group * CHUNK + threadIdx.x % WARP; // cols is a multiple of 32
-    quantise_group(out, x[at], at, group, levels);
+    find_outliers(shared.outliers, shared.largest, cols, [&](size_t j) { return x[before + j]; });
+    if (threadIdx.x < OUTLIERS)
+        out.outliers[blockIdx.x * OUTLIERS + threadIdx.x] = shared.outliers[threadIdx.x];
+    for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) { // cols is a multiple of 32
+        float value = has_left(shared.outliers, OUTLIERS, j) ? 0.0f : x[before + j];
+        quantise_group(out, value, before + j, (before + j) / CHUNK, levels);
+    }
 }
 
 void quantise_rows(Device *device, const float *x, int n, size_t cols) {
-    size_t groups = (size_t)n * (cols / CHUNK);
     int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
-    LAUNCH(device, quantise_kernel, blocks_for(groups, ROWS_PER_BLOCK), PROJECT_THREADS,
-           device->quantised, x, groups, levels);
+    LAUNCH(device, quantise_kernel, (unsigned)n, PROJECT_THREADS, device->quantised, x, cols,
+           levels);
 }
 
 // ---- products ----
 
-// The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on, or as many as there are.
+// The sums of all lanes and the outliers -> out, by lane 0. MANY rows of x from `first` on, or as
+// many as there are.
+template <DType D, bool INTEGERS>
 static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
-                                                  int first, float (&acc)[MANY]) {
+                                                  int first, float (&acc)[1][MANY]) {
+    int n = work.n - first < MANY ? work.n - first : MANY;
+    UNROLL
+    for (int i = 0; i < MANY; i++)
+        if (i < n) acc[0][i] = warp_sum(acc[0][i]);
+    if constexpr (INTEGERS)
+        add_outliers<D, MANY, 1>(acc, work.weights + p, row,
+                                 work.z.outliers + (size_t)first * OUTLIERS, n);
     UNROLL
     for (int i = 0; i < MANY; i++) {
-        if (first + i >= work.n) continue;
-        float sum = warp_sum(acc[i]);
-        if (threadIdx.x % WARP) continue;
-        if (work.bias[p]) sum += work.bias[p][row];
+        if (i >= n || threadIdx.x % WARP) continue;
+        float sum = work.bias[p] ? acc[0][i] + work.bias[p][row] : acc[0][i];
         work.out[p][(size_t)(first + i) * work.weights[p].rows + row] = sum;
     }
 }
@@ -94,16 +110,17 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(Pr
     if (at >= work.first_row[work.count]) return;                            // the whole warp
     int p = matrix_of_row(work, at), first = (int)(blockIdx.x % passes) * MANY;
     size_t row = at - work.first_row[p];
-    float acc[MANY];
+    float acc[1][MANY];
     UNROLL
     for (int i = 0; i < MANY; i++)
-        acc[i] = 0.0f;
+        acc[0][i] = 0.0f;
     wait_for_earlier_kernels();
+    constexpr bool INTEGERS = layout_of(D).low_bits != 0 && MODE != 0;
     if constexpr (layout_of(D).low_bits != 0)
-        dot_many<D, MODE>(acc, work, work.weights[p], row, first);
+        dot_many<D, MODE>(acc[0], work, work.weights[p], row, first);
     else
-        dot_many_floats<D, MODE>(acc, work, work.weights[p], row, first);
-    store_rows(work, p, row, first, acc);
+        dot_many_floats<D, MODE>(acc[0], work, work.weights[p], row, first);
+    store_rows<D, INTEGERS>(work, p, row, first, acc);
 }
 
 // ---- choosing ----

@@ -120,6 +120,7 @@ void device_reserve(Device *device, int max_rows) {
     device->z = device_alloc(device, rows * cols * sizeof(int16_t));
     device->z_scales = device_alloc(device, rows * groups * sizeof(float));
     device->z_sums = device_alloc(device, rows * groups * sizeof(int32_t));
+    device->outliers = device_alloc(device, rows * OUTLIERS * sizeof(Outlier));
     if (device->precision == PRECISION_A8)
         device->x_bf16 = device_alloc(device, rows * cols * sizeof(float));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "kernels/precision.h"
 
 typedef struct Allocation Allocation;
 
@@ -28,6 +29,7 @@ struct Device {
     int16_t *z;               // (max_rows, max_cols) activations as whole numbers
     float *z_scales;          // (max_rows, groups of max_cols)
     int32_t *z_sums;          // (max_rows, groups of max_cols)
+    Outlier *outliers;        // (max_rows, OUTLIERS)
     Candidate *candidates;    // (max_matrix_rows)
     int32_t sent[SEND_SLOTS]; // device_send
 };

@@ -14,6 +14,17 @@ static float dot_float(const float *w, const float *x, size_t cols) {
     return acc;
 }
 
+// What left the row: float32 against the element as it is stored.
+static float dot_outliers(const Device *device, size_t group, bool affine, const Outlier *outliers,
+                          float acc) {
+    for (const Outlier *o = outliers; o < outliers + OUTLIERS; o++) {
+        size_t g = o->column / group;
+        acc = fmaf((float)device->q[o->column], device->scale[g] * o->x, acc);
+        if (affine) acc = fmaf(device->offset[g], o->x, acc);
+    }
+    return acc;
+}
+
 // One run of elements after another that share a scale of the weights and one of the activations.
 static float dot_integers(const Device *device, size_t group, bool affine, const int16_t *z,
                           const float *z_scales, size_t cols) {
@@ -56,10 +67,12 @@ static void project_integers(Device *device, int n, const Projection *p) {
     bool affine = dtype_is_affine(m->dtype);
     for (size_t r = 0; r < m->rows; r++) {
         matrix_unpack(device->q, device->scale, device->offset, m, r);
-        for (size_t i = 0; i < (size_t)n; i++)
+        for (size_t i = 0; i < (size_t)n; i++) {
+            float acc = dot_integers(device, matrix_group(m), affine, device->z + i * m->cols,
+                                     device->z_scales + i * groups, m->cols);
             p->out[i * m->rows + r] =
-                dot_integers(device, matrix_group(m), affine, device->z + i * m->cols,
-                             device->z_scales + i * groups, m->cols);
+                dot_outliers(device, matrix_group(m), affine, device->outliers + i * OUTLIERS, acc);
+        }
     }
 }
 
@@ -70,7 +83,8 @@ static void prepare(Device *device, const float *x, size_t n, size_t cols) {
     int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
     for (size_t i = 0; i < n; i++)
         activation_quantise(device->z + i * cols, device->z_scales + i * groups,
-                            device->z_sums + i * groups, x + i * cols, cols, levels);
+                            device->z_sums + i * groups, device->outliers + i * OUTLIERS,
+                            x + i * cols, cols, levels);
     for (size_t k = 0; device->precision == PRECISION_A8 && k < n * cols; k++)
         device->x_bf16[k] = round_to_bf16(x[k]);
 }

@@ -71,15 +71,14 @@ template <class T> T shuffle(T value, unsigned from, unsigned mask, const char *
 }
 
 // What butterflies of __shfl_xor_sync over all 32 lanes give, from one exchange.
-template <class Join> float tree(float value, Join join) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
+template <class T, class Join> T tree(T value, Join join) {
+    static_assert(sizeof(T) <= sizeof(uint64_t), "an exchange moves at most 8 bytes");
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
     const uint64_t *slots = exchange_all(bits, "a sum over a warp");
-    float values[32];
-    for (int i = 0; i < 32; i++) {
-        bits = (uint32_t)slots[i];
-        __builtin_memcpy(&values[i], &bits, sizeof bits);
-    }
+    T values[32];
+    for (int i = 0; i < 32; i++)
+        __builtin_memcpy(&values[i], &slots[i], sizeof values[i]);
     for (int half = 16; half; half /= 2)
         for (int i = 0; i < half; i++)
             values[i] = join(values[i], values[i + half]);

@@ -20,6 +20,51 @@
 #include <math.h>
 #include <string.h>
 
+// ---- outliers ----
+
+// The largest |x| of 32; what is not finite counts as 0.
+static inline float cell_largest(const float *x) {
+    const F32x16 infinite = f32_set(INFINITY), zero = f32_zero();
+    F32x16 a = f32_abs(f32_load(x)), b = f32_abs(f32_load(x + 16));
+    a = f32_choose(f32_less(a, infinite), a, zero);
+    b = f32_choose(f32_less(b, infinite), b, zero);
+    return f32_largest(f32_max(a, b));
+}
+
+// The cell without the first `count` outliers: itself, or a copy in `rest` with zeros for them.
+static const float *without(float *rest, const float *x, size_t cell, const Outlier *outliers,
+                            int count) {
+    const float *from = x + cell * CELL_COLS;
+    for (int o = 0; o < count; o++) {
+        if (outliers[o].x == 0.0f || outliers[o].column / CELL_COLS != cell) continue;
+        if (from != rest) memcpy(rest, from, CELL_COLS * sizeof *rest);
+        from = rest;
+        rest[outliers[o].column % CELL_COLS] = 0.0f;
+    }
+    return from;
+}
+
+// outliers[OUTLIERS] of one row, and the largest |x| that each cell keeps: largest[cell * stride].
+static void find_outliers(Outlier *outliers, float *largest, size_t stride, const float *x,
+                          size_t cells) {
+    for (size_t c = 0; c < cells; c++)
+        largest[c * stride] = cell_largest(x + c * CELL_COLS);
+    for (int o = 0; o < OUTLIERS; o++) {
+        float rest[CELL_COLS];
+        size_t cell = 0, i = 0;
+        for (size_t c = 1; c < cells; c++)
+            if (largest[c * stride] > largest[cell * stride]) cell = c;
+        const float *left = without(rest, x, cell, outliers, o);
+        while (i < CELL_COLS - 1 && fabsf(left[i]) != largest[cell * stride])
+            i++;
+        bool found = largest[cell * stride] > 0.0f;
+        outliers[o] = found ? (Outlier){(uint32_t)(cell * CELL_COLS + i), left[i]} : (Outlier){0};
+        largest[cell * stride] = cell_largest(without(rest, x, cell, outliers, o + 1));
+    }
+}
+
+// ---- whole numbers ----
+
 // 32 numbers as z, with their scale and the sums of both halves.
 typedef struct QuantisedCell {
     int16_t z[CELL_COLS], high[CELL_COLS]; // high: h, in the lower byte
@@ -27,12 +72,12 @@ typedef struct QuantisedCell {
     float d;
 } QuantisedCell;
 
-static inline QuantisedCell quantise_cell(const float *x, float levels) {
+static inline QuantisedCell quantise_cell(const float *x, float largest, float levels) {
     QuantisedCell cell;
-    F32x16 a = f32_load(x), b = f32_load(x + 16), size_a = f32_abs(a), size_b = f32_abs(b);
-    F32x16 infinite = f32_set(INFINITY);
-    uint32_t finite = mask_bits(f32_less(size_a, infinite)) & mask_bits(f32_less(size_b, infinite));
-    float d = f32_largest(f32_max(size_a, size_b)) / levels;
+    F32x16 a = f32_load(x), b = f32_load(x + 16), infinite = f32_set(INFINITY);
+    uint32_t finite =
+        mask_bits(f32_less(f32_abs(a), infinite)) & mask_bits(f32_less(f32_abs(b), infinite));
+    float d = largest / levels;
     float inverse = d >= FLT_MIN ? 1.0f / d : 0.0f;
     cell.d = d >= FLT_MIN ? d : 0.0f;
     I32x16 za = f32_to_i32(f32_mul(a, f32_set(inverse)));
@@ -66,12 +111,15 @@ void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t co
     // Whom bytes serve does without, but for one row of Q8.
     bool with_pairs = n == 1 || !block->quads || !byte_sums_run(8);
     for (size_t i = 0; i < n; i++, x += cols) {
+        Outlier *outliers = block->outliers + i * OUTLIERS;
+        find_outliers(outliers, block->scales + i, 4 * n, x, cells);
         for (size_t c = 0; c < cells; c++) {
-            QuantisedCell cell = quantise_cell(x + c * CELL_COLS, (float)levels);
+            float rest[CELL_COLS], *scales = block->scales + 4 * c * n + i;
+            const float *left = without(rest, x, c, outliers, OUTLIERS);
+            QuantisedCell cell = quantise_cell(left, scales[0], (float)levels);
             int32_t *pairs = block->pairs + 16 * c * n + i;
             for (size_t j = 0; j < 16 && with_pairs; j++)
                 memcpy(pairs + j * n, cell.z + 2 * j, sizeof *pairs);
-            float *scales = block->scales + 4 * c * n + i;
             scales[0] = cell.d;
             scales[n] = cell.d * (float)(cell.sums[0] + cell.sums[1]);
             scales[2 * n] = cell.d * (float)cell.sums[0];

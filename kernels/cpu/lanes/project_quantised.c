@@ -145,6 +145,7 @@ SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
         } else if (single) {
             F32x16 acc = bytes ? dot_panel(dtype, true, panel, n_cells, work->blocks)
                                : dot_panel(dtype, false, panel, n_cells, work->blocks);
+            acc = add_outliers(acc, dtype, panel, n_cells, work->blocks->outliers);
             store_rows(work, p, work->blocks, &acc);
         } else {
             ISA_NAME(project_tile)(work, p);

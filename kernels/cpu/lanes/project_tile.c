@@ -228,7 +228,10 @@ SPECIALISED void tile_type(const DType dtype, const PanelWork *work, size_t p) {
     Tile *run = tile_of(dtype, bytes);
     for (size_t b = 0; b < work->n_blocks; b++) {
         F32x16 acc[MAX_BLOCK_ROWS];
-        run(acc, unpacked, n_cells, work->blocks + b);
+        const InputBlock *x = work->blocks + b;
+        run(acc, unpacked, n_cells, x);
+        for (int t = 0; t < x->n; t++)
+            acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
         store_rows(work, p, work->blocks + b, acc);
     }
 }
