@@ -106,6 +106,47 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
     return acc;
 }
 
+// Field f of a plane (panels.h), of one of the four bytes of each row.
+ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int f, int byte) {
+    const int per_byte = 8 / bits;
+    I32x16 bytes = i32_load((const int32_t *)(const void *)(plane + 64 * (f / per_byte)));
+    return i32_bits(bytes, 8 * byte + f % per_byte * bits, bits);
+}
+
+// One column of a cell: its elements of 16 rows, centred.
+ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int column) {
+    const PanelFormat format = panel_format(dtype);
+    const int low = format.low_bits, high = format.high_bits;
+    if (low == 8) {
+        I16x32 two = i16_from_i8(planes + column / 2 * 32);
+        return column % 2 ? i16_odd(two) : i16_even(two);
+    }
+    const int f = column / 8 * 2 + column % 4 / 2, byte = column % 2 * 2 + column % 8 / 4;
+    I32x16 q = plane_element(planes, low, f, byte);
+    if (high) q = i32_add(q, i32_shift_left(plane_element(planes + 64 * low, high, f, byte), low));
+    return format.centre ? i32_sub(q, i32_set(format.centre)) : q;
+}
+
+// acc + what the outliers of one row of inputs come to (precision.h).
+ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *panel,
+                                  size_t n_cells, const Outlier *outliers) {
+    const PanelFormat format = panel_format(dtype);
+    UNROLL(2)
+    for (int o = 0; o < OUTLIERS; o++) {
+        size_t cell = outliers[o].column / CELL_COLS, c = cell % PIECE_CELLS, first = cell - c;
+        int column = (int)(outliers[o].column % CELL_COLS),
+            g = format.groups == 1 ? 0 : column / 16;
+        const uint8_t *bytes = panel + first / PIECE_CELLS * piece_bytes(&format, PIECE_CELLS);
+        Piece piece = piece_open(dtype, bytes, n_cells - first);
+        CellScales w = cell_scales(dtype, &piece, c);
+        F32x16 x = f32_set(outliers[o].x);
+        I32x16 q = cell_column(dtype, bytes + cell_planes_at(&format, c), column);
+        acc = f32_fma(f32_from_i32(q), f32_mul(g ? w.s[1] : w.s[0], x), acc);
+        if (format.affine) acc = f32_fma(g ? w.m[1] : w.m[0], x, acc);
+    }
+    return acc;
+}
+
 // ---- float32 inputs: the panel becomes floats ----
 
 SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel, size_t n_cells) {

@@ -56,6 +56,32 @@ SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
     }
 }
 
+// acc + what the outliers of one row of inputs come to (precision.h).
+ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const bool bytes,
+                                           Unpacked w, const Outlier *outliers) {
+    const PanelFormat format = panel_format(dtype);
+    UNROLL(2)
+    for (int o = 0; o < OUTLIERS; o++) {
+        const size_t column = outliers[o].column;
+        const int32_t one = column % 2 ? 1 << 16 : 1;
+        const int16_t *words = w.words + column / 2 * 32;
+        I32x16 q;
+        if (bytes) {
+            words = w.words + (column / 8 * 2 + column % 4 / 2) * 32;
+            int at = (int)(column % 2 * 2 + column % 8 / 4);
+            q = i32_bits(i32_load((const int32_t *)(const void *)words), 8 * at, 8);
+            q = i32_sub(q, i32_set(byte_centre(&format)));
+        } else {
+            q = i32_pairs(i16_load(words), i16_pair(&one));
+        }
+        const float *s = w.scales + column / (32 / format.groups) * (format.affine ? 32 : 16);
+        F32x16 x = f32_set(outliers[o].x);
+        acc = f32_fma(f32_from_i32(q), f32_mul(f32_load(s), x), acc);
+        if (format.affine) acc = f32_fma(f32_load(s + 16), x, acc);
+    }
+    return acc;
+}
+
 // sum[t] gets group g of a cell: its whole numbers times the scales of both sides and, in affine
 // types, m times the inputs' sum. `w_scales` moves on.
 ALWAYS_INLINE void add_group(F32x16 *sum, const I32x16 *isum, const int n, const int groups,
@@ -230,8 +256,11 @@ SPECIALISED void tile_type(const DType dtype, const PanelWork *work, size_t p) {
         F32x16 acc[MAX_BLOCK_ROWS];
         const InputBlock *x = work->blocks + b;
         run(acc, unpacked, n_cells, x);
-        for (int t = 0; t < x->n; t++)
-            acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
+        for (int t = 0; t < x->n; t++) {
+            const Outlier *outliers = x->outliers + t * OUTLIERS;
+            acc[t] = bytes ? add_unpacked_outliers(acc[t], dtype, true, unpacked, outliers)
+                           : add_unpacked_outliers(acc[t], dtype, false, unpacked, outliers);
+        }
         store_rows(work, p, work->blocks + b, acc);
     }
 }
