@@ -6,6 +6,7 @@
 #include "tests/support/device.h"
 #include "tests/support/tiny_model.h"
 #include "tests/test.h"
+#include "weights/quant.h"
 
 static Model *open_model(const TinyModel *tiny) {
     return tiny_model_run(tiny, (ModelOptions){.precision = PRECISION_A16, .kv_type = KV_BF16});
@@ -15,20 +16,63 @@ static void step(Model *model, int32_t token) {
     tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
 }
 
-// embed, five per layer, the head with the norm before it.
+// embed, so many per layer, the head with the norm before it: for n sequences, captured, then
+// replayed.
+static void check_kernels(const TinyModel *tiny, int n, int per_layer, const char *what) {
+    enum { MOST = 33 };
+    int32_t tokens[MOST], sequences[MOST];
+    ModelOptions options = {
+        .precision = PRECISION_A16, .kv_type = KV_BF16, .n_sequences = n, .max_rows = n};
+    Model *model = tiny_model_run(tiny, options);
+    for (int i = 0; i < n; i++)
+        tokens[i] = 2 * i, sequences[i] = i;
+    for (int i = 0; i < 3; i++) {
+        long before = emulator_kernels();
+        tiny_model_forward(model, &(Batch){.n = n, .tokens = tokens, .sequences = sequences});
+        long kernels = emulator_kernels() - before,
+             wanted = 1 + per_layer * tiny->config.n_layers + 1;
+        CHECK(kernels == wanted, "%s, %d rows: %ld kernels, wanted %ld", what, n, kernels, wanted);
+    }
+    model_close(model);
+}
+
 Test(cuda_recording, a_step_is_five_kernels_per_layer) {
+    static const int ROWS[] = {1, 2, 8, 9, 32};
     TinyShape shape = tiny_shape_of_blocks();
     for (int layers = 1; layers <= 6; layers++) {
         shape.n_layers = (layers + 1) / 2;
         shape.qk_norm = layers % 2 ? QK_NORM_NONE : QK_NORM_PER_HEAD;
         TinyModel *tiny = tiny_model_open(&shape);
-        Model *model = open_model(tiny);
-        for (int32_t i = 0; i < 3; i++) { // captured, then replayed
-            long before = emulator_kernels();
-            step(model, i);
-            CHECK_INT(emulator_kernels() - before, 1 + 5 * shape.n_layers + 1);
-        }
-        model_close(model);
+        for (size_t i = 0; i < (layers < 3 ? 5 : 1); i++)
+            check_kernels(tiny, ROWS[i], 5, "one type");
+        tiny_model_close(tiny);
+    }
+}
+
+// As llama.cpp mixes them: Q4_K_M, Q5_K_M, Q3_K_M, Q2_K; where rows do not hold 256, others in
+// their place. A gate and an up of two types are activated by a kernel of their own; what is not
+// quantised goes apart from what is: a norm, two launches and placing instead of one.
+Test(cuda_recording, so_it_is_with_matrices_of_several_types) {
+    static const struct {
+        DType dtype, other;
+        bool up;
+        int kernels;
+    } ROWS[] = {
+        {DTYPE_Q4_K, DTYPE_Q6_K, false, 5}, {DTYPE_Q5_K, DTYPE_Q6_K, false, 5},
+        {DTYPE_Q3_K, DTYPE_Q5_K, false, 5}, {DTYPE_Q2_K, DTYPE_Q3_K, false, 5},
+        {DTYPE_Q5_0, DTYPE_Q8_0, false, 5}, {DTYPE_Q5_1, DTYPE_Q8_0, false, 5},
+        {DTYPE_Q4_0, DTYPE_Q5_1, false, 5}, {DTYPE_BF16, DTYPE_F32, false, 5},
+        {DTYPE_Q4_0, DTYPE_Q4_1, true, 6},  {DTYPE_Q8_0, DTYPE_F16, false, 8},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        TinyShape shape = tiny_shape_of_large_blocks();
+        shape.dtype = ROWS[i].dtype;
+        TinyModel *tiny = tiny_model_open(&shape);
+        tiny_model_mix(tiny, ROWS[i].other, ROWS[i].up);
+        char what[40];
+        snprintf(what, sizeof what, "%s and %s", dtype_info(ROWS[i].dtype)->name,
+                 dtype_info(ROWS[i].other)->name);
+        check_kernels(tiny, i % 2 ? 10 : 1, ROWS[i].kernels, what);
         tiny_model_close(tiny);
     }
 }
@@ -39,11 +83,7 @@ Test(cuda_recording, norms_behind_the_blocks_are_two_more) {
     shape.post_norms = true;
     shape.qk_norm = QK_NORM_PER_HEAD;
     TinyModel *tiny = tiny_model_open(&shape);
-    Model *model = open_model(tiny);
-    long before = emulator_kernels();
-    step(model, 7);
-    CHECK_INT(emulator_kernels() - before, 1 + 7 * shape.n_layers + 1);
-    model_close(model);
+    check_kernels(tiny, 1, 7, "norms behind");
     tiny_model_close(tiny);
 }
 

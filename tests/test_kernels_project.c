@@ -67,11 +67,12 @@ static void check_matrix(Precision precision, const Matrix *m, const float *x, i
 }
 
 // n rows by two matrices of one call, the second with a bias.
-static void check_rows(Precision precision, DType dtype, int n, size_t rows, size_t cols) {
+static void check_two(Precision precision, DType dtype, DType second, int n, size_t rows,
+                      size_t cols) {
     TestRandom random = {rows * 31 + cols + (uint64_t)dtype};
     Device *device = test_device(2, precision);
     Matrix a = random_matrix(&random, dtype, rows, cols);
-    Matrix b = random_matrix(&random, dtype, 2 * rows + 1, cols);
+    Matrix b = random_matrix(&random, second, 2 * rows + 1, cols);
     DeviceMatrix *da = device_matrix(device, &a), *db = device_matrix(device, &b);
     device_reserve(device, n);
     size_t numbers = (size_t)n * cols, out_a = (size_t)n * a.rows, out_b = (size_t)n * b.rows;
@@ -89,6 +90,10 @@ static void check_rows(Precision precision, DType dtype, int n, size_t rows, siz
     free(got_a), free(got_b), free(x), free(bias);
     test_device_close(device);
     random_matrix_free(&a), random_matrix_free(&b);
+}
+
+static void check_rows(Precision precision, DType dtype, int n, size_t rows, size_t cols) {
+    check_two(precision, dtype, dtype, n, rows, cols);
 }
 
 static void check_type(Precision precision, DType dtype, size_t rows, size_t cols) {
@@ -116,6 +121,17 @@ Test(project, a8_is_within_half_a_step_of_double) {
     check_types(PRECISION_A8);
 }
 
+// Every type beside the next but one and the next but four, both of which are of all kinds.
+Test(project, matrices_of_two_types_in_one_call) {
+    static const int COUNTS[] = {1, 3, 17, 40};
+    for (size_t p = 0; p < 3; p++)
+        for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
+            for (int i = 0; i < 4; i++) {
+                DType second = (DType)((dtype + (i % 2 ? 2 : 5)) % DTYPE_COUNT);
+                check_two(PRECISIONS[p], dtype, second, COUNTS[i], 13, 512);
+            }
+}
+
 Test(project, columns_that_fill_no_vector) {
     static const size_t COLS[] = {2, 15, 16, 17, 31, 33, 63, 100, 257};
     for (size_t p = 0; p < 3; p++)
@@ -136,6 +152,7 @@ Test(project, wide_rows) {
                 check_rows(PRECISIONS[p], TYPES[i], n, 5, 13312);
     for (size_t cols = 8200; cols <= 8201; cols++)
         check_rows(PRECISION_A16, DTYPE_BF16, 3, 50, cols);
+    check_two(PRECISION_A16, DTYPE_Q4_K, DTYPE_Q8_0, 20, 5, 4096);
 }
 
 Test(project, the_rows_of_a_prompt) {

@@ -6,7 +6,7 @@
 #include "tests/test.h"
 #include "weights/quant.h"
 
-enum { STEPS = 5, ROWS = 3, WINDOW = 3, PROMPT = 70 };
+enum { STEPS = 5, ROWS = 3, MOST = 32, WINDOW = 3, PROMPT = 70 };
 
 // ---- who looks makes every operation run by itself ----
 
@@ -16,27 +16,34 @@ static void look(void *context, const Model *model, const Stage *stage) {
 
 // A token for each of the first n sequences.
 static void step_rows(Model *model, int32_t token, int n) {
-    int32_t tokens[ROWS] = {token, token + 1, token + 2}, sequences[ROWS] = {0, 1, 2};
-    bool wants_logits[ROWS] = {true, true, true};
+    int32_t tokens[MOST], sequences[MOST];
+    bool wants_logits[MOST];
+    for (int i = 0; i < n; i++)
+        tokens[i] = token + i, sequences[i] = i, wants_logits[i] = true;
     tiny_model_forward(model, &(Batch){n, tokens, NULL, sequences, wants_logits});
 }
 
-static void check_same(const TinyModel *tiny, Precision precision, const char *what) {
+// Steps of one sequence and of n.
+static void check_same_rows(const TinyModel *tiny, Precision precision, int n, const char *what) {
     ModelOptions options = {
-        .precision = precision, .max_logit_rows = ROWS, .n_sequences = ROWS, .kv_type = KV_BF16};
+        .precision = precision, .max_logit_rows = n, .n_sequences = n, .kv_type = KV_BF16};
     Model *fused = tiny_model_run(tiny, options), *plain = tiny_model_run(tiny, options);
     Error error = {0};
     CHECK(model_listen(plain, look, NULL, false, &error), "%s", error.message);
     for (int32_t i = 0; i < STEPS; i++) {
-        int n = i % 2 ? ROWS : 1;
-        step_rows(fused, 3 * i + 1, n), step_rows(plain, 3 * i + 1, n);
+        int rows = i % 2 ? n : 1;
+        step_rows(fused, 3 * i + 1, rows), step_rows(plain, 3 * i + 1, rows);
         const float *a = model_logits(fused, 0), *b = model_logits(plain, 0);
-        for (int t = 0; t < n * tiny->config.vocab_size; t++)
+        for (int t = 0; t < rows * tiny->config.vocab_size; t++)
             CHECK(a[t] == b[t], "%s, %s, precision %d, step %d, token %d: fused %.9g, plain %.9g",
                   what, dtype_info(tiny->weights.head.dtype)->name, (int)precision, i, t,
                   (double)a[t], (double)b[t]);
     }
     model_close(fused), model_close(plain);
+}
+
+static void check_same(const TinyModel *tiny, Precision precision, const char *what) {
+    check_same_rows(tiny, precision, ROWS, what);
 }
 
 // What a family has that is no part of a TinyShape.
@@ -87,6 +94,38 @@ Test(passes, and_where_little_can_be_fused) {
     shape.post_norms = shape.no_pre_norms = true;
     check_types(shape, NULL, "post norms");
     check_types(tiny_shape(), NULL, "odd sizes");
+}
+
+// On a GPU they go in groups.
+Test(passes, and_with_many_sequences) {
+    static const int COUNTS[] = {8, 9, 20, MOST};
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.qk_norm = QK_NORM_PER_HEAD;
+    shape.n_layers = 1;
+    for (size_t i = 0; i < sizeof COUNTS / sizeof *COUNTS; i++) {
+        shape.dtype = i % 2 ? DTYPE_Q8_0 : DTYPE_BF16;
+        TinyModel *tiny = tiny_model_open(&shape);
+        check_same_rows(tiny, PRECISION_A16, COUNTS[i], "many sequences");
+        tiny_model_close(tiny);
+    }
+}
+
+// wv and w_down are of another type, as in files of Q4_K_M; then w_up too.
+Test(passes, and_where_matrices_are_of_several_types) {
+    static const DType TYPES[][2] = {{DTYPE_Q4_K, DTYPE_Q6_K},
+                                     {DTYPE_Q5_0, DTYPE_Q8_0},
+                                     {DTYPE_Q8_0, DTYPE_F16},
+                                     {DTYPE_BF16, DTYPE_F32}};
+    TinyShape shape = tiny_shape_of_large_blocks();
+    shape.n_layers = 1;
+    for (size_t i = 0; i < 2 * sizeof TYPES / sizeof *TYPES; i++) {
+        shape.dtype = TYPES[i / 2][0];
+        TinyModel *tiny = tiny_model_open(&shape);
+        tiny_model_mix(tiny, TYPES[i / 2][1], i % 2);
+        for (Precision p = PRECISION_F32; p <= PRECISION_A8; p++)
+            check_same_rows(tiny, p, i % 2 ? 2 : 10, "several types");
+        tiny_model_close(tiny);
+    }
 }
 
 // On a GPU x passes through shared memory in pieces.

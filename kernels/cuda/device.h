@@ -63,7 +63,7 @@ struct Device {
     BlasScratch *blas_scratch; // project_blas.cu
     Clock *clock;              // limits.cu; NULL until somebody asks for it
     QuantisedRows quantised;   // (max_rows, max_cols)
-    unsigned *place_counters;  // (MAX_PLACED_HEADS) of rows of a head that are projected
+    unsigned *place_counters;  // (MAX_PLACE_COUNTERS) of rows of a head that are projected
     SampleScratch *sampling;   // sample.cu
     float *attention_scratch;  // partial sums of attention over long caches
     size_t attention_scratch_floats;

@@ -10,16 +10,16 @@
 //   rmsnorm, project gate up, activate                             4   project_few.cu
 //   project down, add                                              5   project_few.cu
 //
-// Norms behind a block (Gemma 3) are two more: norm and add. Matrices of several types are several
-// launches, so that only what is of one type is fused; then placing is a kernel of its own
-// (place.cu).
+// Norms behind a block (Gemma 3) are two more: norm and add. Where gate and up are of two types,
+// activating is a kernel of its own; where of q, k and v some are quantised and others not, so are
+// their norm and placing (place.cu).
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/place.h"
 #include "kernels/cuda/project.h"
 
 // All matrices of the call in one launch for few rows.
 static bool takes_all(ProjectWork *work, const ProjectOperation *op) {
-    return project_work(work, op, 0) == op->count && fits_few(work);
+    return project_work(work, op, 0) == op->count && fits_few(work->n);
 }
 
 // Blocks read x until the last of them is done, and write what the norm makes of it: whether the
@@ -58,7 +58,8 @@ static size_t add_activation(ProjectWork *work, const Operation *operations, siz
     const ActivateOperation *activate = &operations->activate;
     if (work->count != 2 || activate->up != work->out[0] || activate->gate != work->out[1] ||
         activate->count != (size_t)work->n * work->weights[1].rows ||
-        work->weights[0].rows != work->weights[1].rows)
+        work->weights[0].rows != work->weights[1].rows ||
+        work->weights[0].dtype != work->weights[1].dtype)
         return 0;
     work->epilogue = EPILOGUE_ACTIVATE;
     work->activation = activate->kind;
@@ -80,11 +81,11 @@ static size_t add_residual(ProjectWork *work, const Operation *operations, size_
 // Whole blocks of rows make a head, and q, k and v are these three matrices.
 static bool places_these(const ProjectWork *work, const PlaceWork *place) {
     size_t head_dim = (size_t)place->kv.head_dim, kv_rows = head_dim * (size_t)place->k.n_heads;
-    size_t heads = work->first_row[3] / head_dim;
+    size_t counters = work->first_row[3] / head_dim * few_groups(work->n);
     return work->n == place->rows.n && head_dim % ROWS_PER_BLOCK == 0 &&
-           heads <= MAX_PLACED_HEADS && work->out[0] == place->q.x && work->out[1] == place->k.x &&
-           work->out[2] == place->v && work->weights[1].rows == kv_rows &&
-           work->weights[2].rows == kv_rows &&
+           counters <= MAX_PLACE_COUNTERS && work->out[0] == place->q.x &&
+           work->out[1] == place->k.x && work->out[2] == place->v &&
+           work->weights[1].rows == kv_rows && work->weights[2].rows == kv_rows &&
            work->weights[0].rows == head_dim * (size_t)place->q.n_heads;
 }
 

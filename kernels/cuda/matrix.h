@@ -19,6 +19,8 @@
 
 #include "kernels/cuda/device.h"
 
+#include <type_traits>
+
 struct Layout {
     int low_bits;  // 4, 8; 0: a float type
     int high_bits; // 0, 1, 2
@@ -59,6 +61,10 @@ DEVICE_FUNCTION constexpr int scale_bytes(Layout l) {
 DEVICE_FUNCTION constexpr int super_bytes(Layout l) {
     if (!l.k) return 0;
     return l.affine ? 4 : 2;
+}
+
+DEVICE_FUNCTION constexpr bool is_quantised(DType dtype) {
+    return layout_of(dtype).low_bits != 0;
 }
 
 enum { CHUNK = 32, SUPER_CHUNKS = 8 };
@@ -182,26 +188,42 @@ static __device__ __forceinline__ float chunk_element(const Planes &w, size_t ro
     return layout_of(D).affine ? x + e.m : x;
 }
 
+// f(type) with the type as a constant: one branch, then code for that type alone.
+template <DType D> using TypeConstant = std::integral_constant<DType, D>;
+template <class F> static __device__ __forceinline__ void with_type(DType dtype, F f) {
+    switch (dtype) {
+    case DTYPE_F32: return f(TypeConstant<DTYPE_F32>());
+    case DTYPE_F16: return f(TypeConstant<DTYPE_F16>());
+    case DTYPE_BF16: return f(TypeConstant<DTYPE_BF16>());
+    case DTYPE_Q4_0: return f(TypeConstant<DTYPE_Q4_0>());
+    case DTYPE_Q4_1: return f(TypeConstant<DTYPE_Q4_1>());
+    case DTYPE_Q5_0: return f(TypeConstant<DTYPE_Q5_0>());
+    case DTYPE_Q5_1: return f(TypeConstant<DTYPE_Q5_1>());
+    case DTYPE_Q8_0: return f(TypeConstant<DTYPE_Q8_0>());
+    case DTYPE_Q8_GROUP: return f(TypeConstant<DTYPE_Q8_GROUP>());
+    case DTYPE_Q2_K: return f(TypeConstant<DTYPE_Q2_K>());
+    case DTYPE_Q3_K: return f(TypeConstant<DTYPE_Q3_K>());
+    case DTYPE_Q4_K: return f(TypeConstant<DTYPE_Q4_K>());
+    case DTYPE_Q5_K: return f(TypeConstant<DTYPE_Q5_K>());
+    case DTYPE_Q6_K: return f(TypeConstant<DTYPE_Q6_K>());
+    case DTYPE_COUNT: return;
+    }
+}
+
 static __device__ __forceinline__ float plane_element(const Planes &w, size_t row, size_t col) {
     size_t at = row * w.stride + col;
-    switch (w.dtype) {
-    case DTYPE_F32: return ((const float *)w.low)[at];
-    case DTYPE_F16: return half_value(((const uint16_t *)w.low)[at]);
-    case DTYPE_BF16: return bf16_value(((const uint16_t *)w.low)[at]);
-    case DTYPE_Q8_GROUP: return chunk_element<DTYPE_Q8_GROUP>(w, row, col);
-    case DTYPE_Q4_0: return chunk_element<DTYPE_Q4_0>(w, row, col);
-    case DTYPE_Q4_1: return chunk_element<DTYPE_Q4_1>(w, row, col);
-    case DTYPE_Q5_0: return chunk_element<DTYPE_Q5_0>(w, row, col);
-    case DTYPE_Q5_1: return chunk_element<DTYPE_Q5_1>(w, row, col);
-    case DTYPE_Q8_0: return chunk_element<DTYPE_Q8_0>(w, row, col);
-    case DTYPE_Q2_K: return chunk_element<DTYPE_Q2_K>(w, row, col);
-    case DTYPE_Q3_K: return chunk_element<DTYPE_Q3_K>(w, row, col);
-    case DTYPE_Q4_K: return chunk_element<DTYPE_Q4_K>(w, row, col);
-    case DTYPE_Q5_K: return chunk_element<DTYPE_Q5_K>(w, row, col);
-    case DTYPE_Q6_K: return chunk_element<DTYPE_Q6_K>(w, row, col);
-    case DTYPE_COUNT: break;
-    }
-    return 0.0f;
+    float element = 0.0f;
+    with_type(w.dtype, [&](auto type) {
+        if constexpr (type.value == DTYPE_F32)
+            element = ((const float *)w.low)[at];
+        else if constexpr (type.value == DTYPE_F16)
+            element = half_value(((const uint16_t *)w.low)[at]);
+        else if constexpr (type.value == DTYPE_BF16)
+            element = bf16_value(((const uint16_t *)w.low)[at]);
+        else
+            element = chunk_element<type.value>(w, row, col);
+    });
+    return element;
 }
 
 // {f<DTYPE_F32>, ..}, in the order of DType: what a type of weights is looked up in.

@@ -5,18 +5,24 @@
 // weights meet activations as whole numbers (precision.h): four products of signed bytes per
 // instruction, twice for the two digits of z.
 //
-//   few rows of x (project_few.cu): every block makes what it needs of x itself, norm and whole
-//     numbers, in shared memory, and does its neighbours' work on the way out
-//   many rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
+//   few rows of x, up to 32 (project_few.cu): every block makes what it needs of x itself, norm and
+//     whole numbers, in shared memory, and does its neighbours' work on the way out
+//   more rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
 //   a prompt's (project_blas.cu): cuBLASLt multiplies, on the tensor cores
 #include "kernels/cuda/project.h"
+
+// Whether one launch for n rows can take both types.
+static bool go_together(int n, DType a, DType b) {
+    return a == b || (fits_few(n) && is_quantised(a) == is_quantised(b));
+}
 
 int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
     DType dtype = op->projections[first].weight->planes.dtype;
     work->count = 0, work->n = op->n, work->x = op->x;
     int i = first;
-    for (; i < op->count && op->projections[i].weight->planes.dtype == dtype; i++) {
+    for (; i < op->count; i++) {
         const Projection *p = &op->projections[i];
+        if (!go_together(op->n, dtype, p->weight->planes.dtype)) break;
         int at = work->count++;
         work->weights[at] = p->weight->planes;
         work->out[at] = p->out;
@@ -26,7 +32,7 @@ int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
     return i;
 }
 
-// Neighbours of one type share a launch.
+// Neighbours share a launch where they can.
 void run_project(Device *device, const Operation *operation) {
     const ProjectOperation *op = &operation->project;
     bool quantised = false, by_blas = fits_blas(device, op->n);
@@ -34,7 +40,7 @@ void run_project(Device *device, const Operation *operation) {
     for (int i = 0, end; i < op->count; i = end) {
         ProjectWork work = {};
         end = project_work(&work, op, i);
-        if (fits_few(&work)) {
+        if (fits_few(op->n)) {
             launch_few(device, &work);
             continue;
         }
@@ -67,7 +73,7 @@ static size_t quantised_count(const Device *device, int max_rows) {
     return (size_t)max_rows * ((device->max_cols + CHUNK - 1) / CHUNK * CHUNK);
 }
 
-static constexpr size_t COUNTER_BYTES = MAX_PLACED_HEADS * sizeof(unsigned);
+static constexpr size_t COUNTER_BYTES = MAX_PLACE_COUNTERS * sizeof(unsigned);
 
 size_t project_bytes(const Device *device, int max_rows) {
     if (device->precision == PRECISION_F32) return COUNTER_BYTES;

@@ -14,7 +14,7 @@ enum Epilogue {
     EPILOGUE_PLACE,    // out = sum (+ bias): q, k, v; then every head is brought to its place
 };
 
-// Matrices of one type with the same columns.
+// Matrices with the same columns, of one type; for few rows all quantised, or all float.
 struct ProjectWork {
     Planes weights[MAX_PROJECTIONS];
     float *out[MAX_PROJECTIONS];
@@ -32,16 +32,19 @@ struct ProjectWork {
     Epilogue epilogue;
     ActivationKind activation;
     PlaceWork place;   // EPILOGUE_PLACE
-    unsigned *arrived; // (heads of q, k and v) blocks of rows that are done, 0 between launches
+    unsigned *arrived; // (heads of q, k and v, few_groups(n)) blocks of rows that are done: 0
+                       // between launches
 };
 
-enum { MAX_PLACED_HEADS = 1024 }; // counters that there are
+enum { MAX_PLACE_COUNTERS = 1024 };
 
-// Fills the matrices from `first` on that have the type of the first: returns the one after them.
+// Fills the matrices from `first` on that one launch can take: returns the one after them.
 int project_work(ProjectWork *work, const ProjectOperation *op, int first);
 
-// Launches: for few rows of x (fits_few), and for any number, `work->z` made by quantise_rows.
-bool fits_few(const ProjectWork *work);
+// Launches: for few rows of x (fits_few), which go in groups; and for any number, of matrices of
+// one type, `work->z` made by quantise_rows.
+bool fits_few(int n);
+unsigned few_groups(int n);
 void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
@@ -54,7 +57,7 @@ void launch_blas(Device *device, const ProjectWork *work);
 void project_blas_reserve(Device *device);
 
 static inline bool meets_integers(const Device *device, DType dtype) {
-    return layout_of(dtype).low_bits && device->precision != PRECISION_F32;
+    return is_quantised(dtype) && device->precision != PRECISION_F32;
 }
 
 // Which matrix row `at` of the list of all rows belongs to.

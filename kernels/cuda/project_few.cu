@@ -5,17 +5,20 @@
 // and v, the block that brings the last rows of a head brings the head to its place (place.h).
 //
 // However many columns there are: what shared memory has no room for passes through it in pieces.
+// However many types: a file of Q4_K_M has wv in another type than wq. A warp takes one row of one
+// matrix at a time, so it branches on the type once, and a kernel has code for all types that meet
+// x in the same form.
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
-// before the kernel before this one has ended.
+// before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
+// grids of fewer blocks walk the weights side by side, so that the second cache has for the others
+// what one of them has loaded.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/project.h"
 
-#include <type_traits>
-
-enum { MAX_FEW = 8 };
+enum { GROUP_ROWS = 8, MAX_FEW = 32 };            // rows of x of a block, and of all
 enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows together
 
 // Loads of 16 bytes that a lane has under way: with 32 warps to a processor some 64 KiB, where the
@@ -27,10 +30,25 @@ constexpr unsigned blocks_per_processor(int n) {
     return n == 1 ? 3 : 2;
 }
 
+// How weights meet x; what shared memory holds follows from it.
+enum Meeting {
+    ONES,       // float weights, one column at a time
+    EIGHTS,     // float weights, eight columns at a time
+    FLOATS,     // quantised weights and x in float32, or
+    ONE_DIGIT,  // in whole numbers of one signed byte,
+    TWO_DIGITS, // or of two
+};
+DEVICE_FUNCTION constexpr int digits_of(Meeting m) {
+    return m > FLOATS ? m - FLOATS : 0;
+}
+DEVICE_FUNCTION constexpr bool meets(Meeting m, DType dtype) {
+    return is_quantised(dtype) == (m >= FLOATS);
+}
+
 struct FewShared {
     float parts[PROJECT_THREADS / WARP];
-    float factors[MAX_FEW]; // of the norm, by row of x
-    bool last;              // no other block works on the head
+    float factors[GROUP_ROWS]; // of the norm, by row of x
+    bool last;                 // no other block works on the head
 };
 
 struct FewFloats {
@@ -42,18 +60,26 @@ struct FewIntegers {
     alignas(16) int8_t low[FEW_INTEGERS], high[FEW_INTEGERS];
     float scales[FEW_INTEGERS / CHUNK];
     int2 sums[FEW_INTEGERS / CHUNK];
-    Outlier outliers[MAX_FEW * OUTLIERS];
+    Outlier outliers[GROUP_ROWS * OUTLIERS];
     uint64_t largest[PROJECT_THREADS / WARP];
     FewShared shared;
 };
 
-// What shared memory holds depends on what the weights are multiplied with.
-template <DType D, int MODE>
-constexpr bool MEETS_INTEGERS = layout_of(D).low_bits != 0 && MODE != 0;
-template <DType D, int MODE>
-using Memory = std::conditional_t<MEETS_INTEGERS<D, MODE>, FewIntegers, FewFloats>;
+template <Meeting M> using Memory = std::conditional_t<digits_of(M) != 0, FewIntegers, FewFloats>;
 
 // ---- x ----
+
+// The rows of x that a block works on.
+struct Group {
+    size_t first;
+    int n;
+};
+
+template <int N> static __device__ __forceinline__ Group group_of_block(const ProjectWork &work) {
+    if (N == 1) return Group{0, 1};
+    int first = (int)blockIdx.y * GROUP_ROWS, left = work.n - first;
+    return Group{(size_t)first, left < GROUP_ROWS ? left : GROUP_ROWS};
+}
 
 // Columns first .. end of x are in shared memory, `stride` of them per row: all columns, or as many
 // as there is room for in whole passes of a warp, so that a lane meets its columns in one order.
@@ -79,19 +105,20 @@ static __device__ __forceinline__ size_t float_place(size_t j) {
     return j ^ (j >> 3 & 28);
 }
 
-static __device__ void take_factors(FewShared &shared, const ProjectWork &work, size_t cols) {
-    for (int i = 0; i < work.n && work.norm_weight; i++) {
-        float factor =
-            norm_factor(work.x + (size_t)i * cols, cols, 0.0f, work.norm_eps, shared.parts);
+static __device__ void take_factors(FewShared &shared, const ProjectWork &work, const Group &group,
+                                    size_t cols) {
+    for (int i = 0; i < group.n && work.norm_weight; i++) {
+        const float *x = work.x + (group.first + (size_t)i) * cols;
+        float factor = norm_factor(x, cols, 0.0f, work.norm_eps, shared.parts);
         if (!threadIdx.x) shared.factors[i] = factor;
     }
     __syncthreads();
 }
 
-// Element j of row i after the norm; `keep`: for whoever asks.
+// Element j of row i of the group after the norm; `keep`: for whoever asks.
 static __device__ __forceinline__ float normed(const ProjectWork &work, const FewShared &shared,
-                                               size_t i, size_t j, bool keep) {
-    size_t at = i * work.weights[0].cols + j;
+                                               const Group &group, size_t i, size_t j, bool keep) {
+    size_t at = (group.first + i) * work.weights[0].cols + j;
     float x = work.x[at];
     if (!work.norm_weight) return x;
     float y = x * shared.factors[i] * work.norm_weight[j];
@@ -99,13 +126,13 @@ static __device__ __forceinline__ float normed(const ProjectWork &work, const Fe
     return y;
 }
 
-static __device__ void take(FewFloats &memory, const ProjectWork &work, const Piece &piece,
-                            int digits, bool keep) {
+static __device__ void take(FewFloats &memory, const ProjectWork &work, const Group &group,
+                            const Piece &piece, int digits, bool keep) {
     (void)digits;
-    for (size_t i = 0; i < (size_t)work.n; i++)
+    for (size_t i = 0; i < (size_t)group.n; i++)
         for (size_t j = piece.first + threadIdx.x; j < piece.end; j += PROJECT_THREADS)
             memory.x[i * piece.stride + float_place(j - piece.first)] =
-                normed(work, memory.shared, i, j, keep);
+                normed(work, memory.shared, group, i, j, keep);
 }
 
 static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int digits) {
@@ -113,24 +140,26 @@ static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int
                          memory.outliers};
 }
 
-static __device__ void take_outliers(FewFloats &memory, const ProjectWork &work) {
-    (void)memory, (void)work;
+static __device__ void take_outliers(FewFloats &memory, const ProjectWork &work,
+                                     const Group &group) {
+    (void)memory, (void)work, (void)group;
 }
 
-static __device__ void take_outliers(FewIntegers &memory, const ProjectWork &work) {
-    for (size_t i = 0; i < (size_t)work.n; i++)
+static __device__ void take_outliers(FewIntegers &memory, const ProjectWork &work,
+                                     const Group &group) {
+    for (size_t i = 0; i < (size_t)group.n; i++)
         find_outliers(memory.outliers + i * OUTLIERS, memory.largest, work.weights[0].cols,
-                      [&](size_t j) { return normed(work, memory.shared, i, j, false); });
+                      [&](size_t j) { return normed(work, memory.shared, group, i, j, false); });
 }
 
-static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Piece &piece,
-                            int digits, bool keep) {
+static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Group &group,
+                            const Piece &piece, int digits, bool keep) {
     QuantisedRows z = rows_of(memory, digits);
     int levels = digits == 1 ? A8_LEVELS : A16_LEVELS;
-    for (size_t i = 0; i < (size_t)work.n; i++)
+    for (size_t i = 0; i < (size_t)group.n; i++)
         for (size_t j = piece.first + threadIdx.x; j < piece.end; j += PROJECT_THREADS) {
             size_t at = i * piece.stride + (j - piece.first); // whole warps
-            float x = normed(work, memory.shared, i, j, keep);
+            float x = normed(work, memory.shared, group, i, j, keep);
             if (has_left(memory.outliers + i * OUTLIERS, OUTLIERS, j)) x = 0.0f;
             quantise_group(z, x, at, at / CHUNK, levels);
         }
@@ -138,11 +167,16 @@ static __device__ void take(FewIntegers &memory, const ProjectWork &work, const 
 
 // ---- a row of weights, of R matrices at once ----
 
-// Chunks of 32 columns; the lane's loads are all asked for before the first is looked at.
-template <DType D, int MODE, int N, int R>
+static __device__ __forceinline__ size_t at_most(size_t i, size_t last) {
+    return i < last ? i : last;
+}
+
+// Chunks of 32 columns; the lane's loads are all asked for before the first is looked at. None of
+// them hangs on a condition, which would have the first wait for its answer: past the end it is the
+// last chunk again.
+template <DType D, Meeting M, int N, int R>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  Memory<D, MODE> &memory, const Piece &piece,
-                                                  int n) {
+                                                  Memory<M> &memory, const Piece &piece, int n) {
     constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
     size_t chunks = w->cols / CHUNK, before = piece.first / CHUNK, end = piece.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
@@ -151,7 +185,7 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
         for (int s = 0; s < STEPS; s++)
             UNROLL
         for (int r = 0; r < R; r++)
-            if (c + s * WARP < end) chunk[r][s] = load_chunk<D>(w[r], row, c + s * WARP, chunks);
+            chunk[r][s] = load_chunk<D>(w[r], row, at_most(c + s * WARP, end - 1), chunks);
         UNROLL
         for (int s = 0; s < STEPS; s++) {
             if (c + s * WARP >= end) continue; // and no `break`, so that loops unroll
@@ -161,15 +195,15 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
                 UNROLL
                 for (int r = 0; r < R; r++) {
                     if (i >= n) continue;
-                    if constexpr (MODE == 0) {
+                    if constexpr (M == FLOATS) {
                         const float *x = memory.x + i * piece.stride;
                         acc[r][i] = dot_chunk_floats<D>(acc[r][i], chunk[r][s], [&](int quad) {
                             return *(const float4 *)(x + float_place(at * CHUNK + 4 * quad));
                         });
                     } else {
-                        acc[r][i] =
-                            dot_chunk<D, MODE>(acc[r][i], chunk[r][s], rows_of(memory, MODE),
-                                               i * (piece.stride / CHUNK) + at);
+                        acc[r][i] = dot_chunk<D, digits_of(M)>(acc[r][i], chunk[r][s],
+                                                               rows_of(memory, digits_of(M)),
+                                                               i * (piece.stride / CHUNK) + at);
                     }
                 }
             }
@@ -191,7 +225,7 @@ static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Plan
         for (int s = 0; s < STEPS; s++)
             UNROLL
         for (int r = 0; r < R; r++)
-            if (col + s * STEP < piece.end) eight[r][s] = load_eight<D>(w[r], row, col + s * STEP);
+            eight[r][s] = load_eight<D>(w[r], row, at_most(col + s * STEP, piece.end - FLOAT_LOAD));
         UNROLL
         for (int s = 0; s < STEPS; s++) {
             if (col + s * STEP >= piece.end) continue; // and no `break`, so that loops unroll
@@ -229,87 +263,104 @@ static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes
     }
 }
 
-// Row `row` of R matrices from w on, times all of x: sums of whole warps. All threads of the block
-// come here, also those without a row, since x passes through shared memory in pieces; `first`: for
-// the first time, so that nothing of x is there yet.
-template <DType D, int MODE, int N, int R>
+// What is in shared memory of x, times the same columns of R matrices of one type.
+template <Meeting M, int N, int R>
+static __device__ __forceinline__ void add_piece(float (&acc)[R][N], const Planes *w, size_t row,
+                                                 Memory<M> &memory, const Piece &piece, int n) {
+    with_type(w->dtype, [&](auto type) {
+        if constexpr (!meets(M, type.value))
+            return;
+        else if constexpr (M == ONES)
+            add_ones<type.value, N, R>(acc, w, row, memory, piece, n);
+        else if constexpr (M == EIGHTS)
+            add_eights<type.value, N, R>(acc, w, row, memory, piece, n);
+        else
+            add_chunks<type.value, M, N, R>(acc, w, row, memory, piece, n);
+    });
+}
+
+// Row `row` of R matrices from w on, times all rows of the group: sums of whole warps. All threads
+// of the block come here, also those without a row, since x passes through shared memory in pieces;
+// `first`: for the first time, so that nothing of x is there yet.
+template <Meeting M, int N, int R>
 static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
-                                                const Planes *w, size_t row, bool has_row,
-                                                Memory<D, MODE> &memory, bool first) {
-    constexpr size_t ROOM = MEETS_INTEGERS<D, MODE> ? FEW_INTEGERS : FEW_FLOATS;
+                                                const Group &group, const Planes *w, size_t row,
+                                                bool has_row, Memory<M> &memory, bool first) {
+    constexpr size_t ROOM = digits_of(M) ? FEW_INTEGERS : FEW_FLOATS;
     size_t cols = work.weights[0].cols;
-    int n = N == 1 ? 1 : work.n;
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
     for (int i = 0; i < N; i++)
         acc[r][i] = 0.0f;
-    Piece piece = first_piece(cols, n, ROOM);
+    Piece piece = first_piece(cols, group.n, ROOM);
     for (; piece.first < cols; piece = piece_after(piece, cols)) {
         if (first || piece.stride < cols) {
             __syncthreads(); // nobody reads the piece before
-            take(memory, work, piece, MODE, first && !blockIdx.x);
+            take(memory, work, group, piece, digits_of(M), first && !blockIdx.x);
             __syncthreads();
         }
-        if (!has_row) continue;
-        if constexpr (layout_of(D).low_bits != 0)
-            add_chunks<D, MODE, N, R>(acc, w, row, memory, piece, n);
-        else if constexpr (MODE == FLOAT_LOAD)
-            add_eights<D, N, R>(acc, w, row, memory, piece, n);
-        else
-            add_ones<D, N, R>(acc, w, row, memory, piece, n);
+        if (has_row) add_piece<M, N, R>(acc, w, row, memory, piece, group.n);
     }
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
     for (int i = 0; i < N; i++)
-        if (has_row && i < n) acc[r][i] = warp_sum(acc[r][i]);
-    if constexpr (MEETS_INTEGERS<D, MODE>)
-        if (has_row) add_outliers<D, N, R>(acc, w, row, memory.outliers, n);
+        if (has_row && i < group.n) acc[r][i] = warp_sum(acc[r][i]);
+    if constexpr (digits_of(M) != 0)
+        if (has_row)
+            with_type(w->dtype, [&](auto type) {
+                if constexpr (meets(M, type.value))
+                    add_outliers<type.value, N, R>(acc, w, row, memory.outliers, group.n);
+            });
 }
 
-// up and gate are the first and the second matrix, as model/ projects them.
-template <DType D, int MODE, int N>
-static __device__ __forceinline__ void gated_row(const ProjectWork &work, size_t row, bool has_row,
-                                                 Memory<D, MODE> &memory, bool first) {
+// up and gate are the first and the second matrix, as model/ projects them; of one type.
+template <Meeting M, int N>
+static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
+                                                 size_t row, bool has_row, Memory<M> &memory,
+                                                 bool first) {
     float acc[2][N];
-    dot_rows<D, MODE, N, 2>(acc, work, work.weights, row, has_row, memory, first);
+    dot_rows<M, N, 2>(acc, work, group, work.weights, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
-        if (i >= work.n) continue;
+        if (i >= group.n) continue;
         float up = work.bias[0] ? acc[0][i] + work.bias[0][row] : acc[0][i];
         float gate = work.bias[1] ? acc[1][i] + work.bias[1][row] : acc[1][i];
-        size_t to = (size_t)i * work.weights[1].rows + row;
+        size_t to = (group.first + (size_t)i) * work.weights[1].rows + row;
         work.out[0][to] = up;
         work.out[1][to] = activation(gate, work.activation) * up;
     }
 }
 
-template <DType D, int MODE, int N>
-static __device__ __forceinline__ void plain_row(const ProjectWork &work, unsigned at, bool has_row,
-                                                 Memory<D, MODE> &memory, bool first) {
+template <Meeting M, int N>
+static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
+                                                 unsigned at, bool has_row, Memory<M> &memory,
+                                                 bool first) {
     int p = matrix_of_row(work, at);
     size_t row = at - work.first_row[p];
     float acc[1][N];
-    dot_rows<D, MODE, N, 1>(acc, work, work.weights + p, row, has_row, memory, first);
+    dot_rows<M, N, 1>(acc, work, group, work.weights + p, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
-        if (i >= work.n) continue;
+        if (i >= group.n) continue;
         float sum = work.bias[p] ? acc[0][i] + work.bias[p][row] : acc[0][i];
-        size_t to = (size_t)i * work.weights[p].rows + row;
+        size_t to = (group.first + (size_t)i) * work.weights[p].rows + row;
         work.out[p][to] = sum;
         if (work.epilogue == EPILOGUE_ADD) work.residual[to] += sum;
     }
 }
 
 // After the rows from `first` on: those of one head, since heads are whole blocks of rows.
-static __device__ void finish_head(const ProjectWork &work, unsigned first, FewShared &shared) {
+static __device__ void finish_head(const ProjectWork &work, const Group &group, unsigned first,
+                                   FewShared &shared) {
     unsigned head_dim = (unsigned)work.place.kv.head_dim, head = first / head_dim;
-    if (!arrives_last(work.arrived + head, head_dim / ROWS_PER_BLOCK, shared.last)) return;
-    for (int i = 0; i < work.n; i++)
-        place_head(work.place, i, (int)head, shared.parts);
+    unsigned *arrived = work.arrived + head * gridDim.y + blockIdx.y;
+    if (!arrives_last(arrived, head_dim / ROWS_PER_BLOCK, shared.last)) return;
+    for (int i = 0; i < group.n; i++)
+        place_head(work.place, (int)group.first + i, (int)head, shared.parts);
 }
 
 static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work, unsigned at) {
@@ -319,7 +370,8 @@ static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work
     if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
 }
 
-template <DType D, int MODE, int N>
+// Grid: a walk over the rows of weights; groups of rows of x.
+template <Meeting M, int N>
 static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
     project_few_kernel(ProjectWork work) {
     unsigned rows =
@@ -327,57 +379,51 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
     if (first + warp < rows) ask_for_first_row(work, first + warp);
     wait_for_earlier_kernels();
-    Memory<D, MODE> &memory = block_memory<Memory<D, MODE>>();
-    take_factors(memory.shared, work, work.weights[0].cols);
-    take_outliers(memory, work);
+    Memory<M> &memory = block_memory<Memory<M>>();
+    Group group = group_of_block<N>(work);
+    take_factors(memory.shared, work, group, work.weights[0].cols);
+    take_outliers(memory, work, group);
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
         if (work.epilogue == EPILOGUE_ACTIVATE)
-            gated_row<D, MODE, N>(work, at + warp, has_row, memory, at == first);
+            gated_row<M, N>(work, group, at + warp, has_row, memory, at == first);
         else
-            plain_row<D, MODE, N>(work, at + warp, has_row, memory, at == first);
-        if (work.epilogue == EPILOGUE_PLACE) finish_head(work, at, memory.shared);
+            plain_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+        if (work.epilogue == EPILOGUE_PLACE) finish_head(work, group, at, memory.shared);
     }
 }
 
 // ---- choosing ----
 
-bool fits_few(const ProjectWork *work) {
-    return work->n <= MAX_FEW;
+bool fits_few(int n) {
+    return n <= MAX_FEW;
 }
 
-template <DType D, int N>
-static void launch_rows(Device *device, const ProjectWork &work, dim3 grid) {
-    if constexpr (layout_of(D).low_bits != 0) {
-        if (device->precision == PRECISION_F32)
-            LAUNCH_OVERLAPPED(device, (project_few_kernel<D, 0, N>), grid, PROJECT_THREADS, work);
-        else if (device->precision == PRECISION_A16)
-            LAUNCH_OVERLAPPED(device, (project_few_kernel<D, 2, N>), grid, PROJECT_THREADS, work);
-        else
-            LAUNCH_OVERLAPPED(device, (project_few_kernel<D, 1, N>), grid, PROJECT_THREADS, work);
-    } else if (work.weights[0].cols % FLOAT_LOAD == 0) {
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<D, FLOAT_LOAD, N>), grid, PROJECT_THREADS,
-                          work);
-    } else {
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<D, 1, N>), grid, PROJECT_THREADS, work);
-    }
+unsigned few_groups(int n) {
+    return blocks_for((size_t)n, GROUP_ROWS);
 }
 
-template <DType D> static void launch_type(Device *device, const ProjectWork &work) {
-    unsigned rows = work.first_row[work.count];
-    unsigned blocks = blocks_for(rows, ROWS_PER_BLOCK);
-    unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n);
-    dim3 grid(blocks < most ? blocks : most);
+template <Meeting M> static void launch_meeting(Device *device, const ProjectWork &work) {
+    unsigned blocks = blocks_for(work.first_row[work.count], ROWS_PER_BLOCK);
+    unsigned groups = few_groups(work.n);
+    unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
+    if (!most) most = 1;
+    dim3 grid(blocks < most ? blocks : most, groups);
     if (work.n == 1)
-        launch_rows<D, 1>(device, work, grid);
+        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, 1>), grid, PROJECT_THREADS, work);
     else
-        launch_rows<D, MAX_FEW>(device, work, grid);
+        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, GROUP_ROWS>), grid, PROJECT_THREADS, work);
 }
-
-typedef void LaunchType(Device *device, const ProjectWork &work);
-static LaunchType *const TYPES[DTYPE_COUNT] = OF_EVERY_DTYPE(launch_type);
 
 void launch_few(Device *device, const ProjectWork *work) {
-    TYPES[work->weights[0].dtype](device, *work);
+    bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
+    if (!is_quantised(work->weights[0].dtype))
+        (eights ? launch_meeting<EIGHTS> : launch_meeting<ONES>)(device, *work);
+    else if (device->precision == PRECISION_F32)
+        launch_meeting<FLOATS>(device, *work);
+    else if (device->precision == PRECISION_A8)
+        launch_meeting<ONE_DIGIT>(device, *work);
+    else
+        launch_meeting<TWO_DIGITS>(device, *work);
 }

@@ -239,6 +239,17 @@ std::vector<unsigned> thread_order(unsigned n, int kind) {
     return order;
 }
 
+// Blocks of a GPU start in no order. Here they go row by row; or from the last one, column by
+// column.
+uint3 block_at(uint64_t b, dim3 grid, int kind) {
+    if (kind != 1 && kind != 4)
+        return {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                (unsigned)(b / grid.x / grid.y)};
+    b = (uint64_t)grid.x * grid.y * grid.z - 1 - b;
+    return {(unsigned)(b / grid.z / grid.y), (unsigned)(b / grid.z % grid.y),
+            (unsigned)(b % grid.z)};
+}
+
 } // namespace
 
 void run_grid(dim3 grid, dim3 size, const std::function<void()> &body) {
@@ -253,8 +264,7 @@ void run_grid(dim3 grid, dim3 size, const std::function<void()> &body) {
     place.grid_size = grid;
     place.block_size = size;
     for (uint64_t b = 0; b < (uint64_t)grid.x * grid.y * grid.z; b++) {
-        place.block = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
-                       (unsigned)(b / grid.x / grid.y)};
+        place.block = block_at(b, grid, kind);
         set_up_block(n, size);
         while (block.live)
             if (!run_once(order, kind)) die("a barrier that not every thread reaches");

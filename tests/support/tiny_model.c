@@ -64,6 +64,13 @@ TinyShape tiny_shape_of_blocks(void) {
                        .seed = 5};
 }
 
+TinyShape tiny_shape_of_large_blocks(void) {
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.dim = shape.hidden_dim = 256;
+    shape.head_dim = 64;
+    return shape;
+}
+
 static void fill_config(Config *c, const TinyShape *s) {
     c->dim = s->dim;
     c->hidden_dim = s->hidden_dim;
@@ -141,6 +148,21 @@ TinyModel *tiny_model_open(const TinyShape *s) {
     w->final_norm = vector(tiny, s->dim, 1.0f, &seed);
     if (s->layer_norm) w->final_norm_bias = vector(tiny, s->dim, 0.0f, &seed);
     return tiny;
+}
+
+static void remake(TinyModel *tiny, Matrix *m, DType dtype, uint64_t *seed) {
+    float deviation = 1.0f / sqrtf((float)m->cols);
+    *m = tiny_matrix(tiny, dtype, (int)m->rows, (int)m->cols, deviation, seed);
+}
+
+void tiny_model_mix(TinyModel *tiny, DType dtype, bool up) {
+    uint64_t seed = 23;
+    for (int l = 0; l < tiny->config.n_layers; l++) {
+        LayerWeights *layer = &tiny->weights.layers[l];
+        remake(tiny, &layer->wv, dtype, &seed);
+        remake(tiny, &layer->w_down, dtype, &seed);
+        if (up) remake(tiny, &layer->w_up, dtype, &seed);
+    }
 }
 
 static void dequantise_matrix(TinyModel *tiny, Matrix *m) {

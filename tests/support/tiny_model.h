@@ -36,9 +36,14 @@ typedef struct TinyModel {
 TinyShape tiny_shape(void);
 // Two layers whose rows are whole blocks of 32: any quantised type fits.
 TinyShape tiny_shape_of_blocks(void);
+// And one whose rows are whole blocks of 256, which K-quants have.
+TinyShape tiny_shape_of_large_blocks(void);
 
 TinyModel *tiny_model_open(const TinyShape *shape); // aborts the test program without memory
 void tiny_model_close(TinyModel *tiny);
+
+// wv and w_down of another type, as files of two types have it (Q4_K_M); and w_up.
+void tiny_model_mix(TinyModel *tiny, DType dtype, bool up);
 
 // All matrices as float32, with the same values.
 void tiny_model_dequantise(TinyModel *tiny);
