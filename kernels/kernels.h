@@ -42,8 +42,9 @@ typedef struct Kv Kv;
 // How much of the activations meets quantised weights; kernels/precision.h has the exact rules.
 typedef enum Precision {
     PRECISION_F32, // float32: the reference's numbers
-    PRECISION_A16, // int16 with one scale per 32: error about 3e-5; float weights meet float32
-    PRECISION_A8,  // int8 with one scale per 32 (float weights: bf16): what peers do, about 1e-2
+    PRECISION_A16, // int16 with one scale per 32, the two largest of a row float32; float weights
+                   // meet float32
+    PRECISION_A8, // int8 in the same way (float weights: bf16); docs/exactness.md has what it costs
 } Precision;
 
 // ---- memory ----

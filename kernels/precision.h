@@ -5,8 +5,7 @@
 // f32:      w is dequantised as weights/quant.h says, then acc = fmaf(w[k], x[k], acc) for k
 //           ascending, acc starting at 0.
 //           Float weights (F32, F16, BF16) do the same, in f32 and in a16.
-// a16, a8:  first the OUTLIERS elements of the row x with the largest |x| leave it, one after the
-// other
+// a16, a8:  first the OUTLIERS elements of the row x with the largest |x| leave it, one by one
 //           (finite ones; the lowest column among equals), and 0 stands in their places: they make
 //           the steps of their neighbours coarse (Dettmers et al. 2022, LLM.int8(), arXiv
 //           2208.07339). The rest is cut into groups of 32; of each group

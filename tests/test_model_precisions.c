@@ -87,8 +87,8 @@ static Errors errors_of(const TinyModel *tiny, Precision precision, const Run *e
 static const char *const NAMES[] = {
     [PRECISION_F32] = "f32", [PRECISION_A16] = "a16", [PRECISION_A8] = "a8"};
 
-static const Errors BUDGETS[] = {{0, 0}, {2e-4, 4e-4}, {7e-2, 1e-1}};
-static const Errors CANCELLING[] = {{0, 0}, {3.5e-4, 6e-4}, {1e-1, 1.8e-1}};
+static const Errors BUDGETS[] = {{0, 0}, {1e-4, 2e-4}, {3e-2, 5e-2}};
+static const Errors CANCELLING[] = {{0, 0}, {1.6e-4, 2.5e-4}, {6e-2, 1.2e-1}};
 
 // The three precisions on quantised weights; the exact ones are float32.
 static void check_type(const TinyShape *shape, DType dtype) {
