@@ -194,11 +194,9 @@ static __device__ __forceinline__ float warp_max(float v) {
 }
 static __device__ __forceinline__ uint64_t warp_largest(uint64_t v) {
 #ifdef __CUDACC__
-    for (int bits = WARP / 2; bits; bits /= 2) {
-        uint64_t other = __shfl_xor_sync(ALL_LANES, v, bits);
-        v = other > v ? other : v;
-    }
-    return v;
+    unsigned high = __reduce_max_sync(ALL_LANES, (unsigned)(v >> 32));
+    unsigned low = __reduce_max_sync(ALL_LANES, v >> 32 == high ? (unsigned)v : 0u);
+    return (uint64_t)high << 32 | low;
 #else
     return emulator::tree(v, [](uint64_t a, uint64_t b) { return b > a ? b : a; });
 #endif
@@ -224,17 +222,6 @@ template <int N> static __device__ __forceinline__ float block_max(float v, floa
     v = parts[0];
     for (int i = 1; i < N / WARP; i++)
         v = fmaxf(v, parts[i]);
-    return v;
-}
-template <int N>
-static __device__ __forceinline__ uint64_t block_largest(uint64_t v, uint64_t *parts) {
-    v = warp_largest(v);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
-    __syncthreads();
-    v = parts[0];
-    for (int i = 1; i < N / WARP; i++)
-        v = parts[i] > v ? parts[i] : v;
     return v;
 }
 

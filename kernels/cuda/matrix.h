@@ -168,11 +168,18 @@ template <DType D>
 static __device__ __forceinline__ ChunkElement element_in_chunk(const Planes &w, size_t row,
                                                                 size_t col) {
     constexpr Layout L = layout_of(D);
-    Chunk<D> c = load_chunk<D>(w, row, col / CHUNK, w.cols / CHUNK);
-    int j = (int)(col % CHUNK), word = 0;
-    for (int i = 0; i < 8; i++) // no run-time index: q stays in registers
-        if (i == j / 4) word = c.q[i];
-    int q = L.low_bits == 8 ? (int)(int8_t)(word >> (j % 4 * 8)) : word >> (j % 4 * 8) & 0xff;
+    size_t chunks = w.cols / CHUNK, at = row * chunks + col / CHUNK, j = col % CHUNK;
+    int q;
+    if (L.low_bits == 8)
+        q = (int8_t)w.low[at * low_bytes(L) + j];
+    else
+        q = w.low[at * low_bytes(L) + j % 16] >> (j / 16 * 4) & 15;
+    const unsigned *high = (const unsigned *)(w.high + at * high_bytes(L));
+    if (L.high_bits == 1) q |= (int)(high[0] >> (j % 4 * 8 + j / 4) & 1) << 4;
+    if (L.high_bits == 2) q |= (int)(high[j / 16] >> (j % 4 * 8 + j % 16 / 4 * 2) & 3) << 4;
+    Chunk<D> c; // its scales alone
+    load_scales<D>(c, w, at,
+                   row * ((chunks + SUPER_CHUNKS - 1) / SUPER_CHUNKS) + at % chunks / SUPER_CHUNKS);
     bool second = L.groups == 2 && j >= 16;
     return ChunkElement{(float)(q - L.centre), second ? c.s[1] : c.s[0],
                         !L.affine ? 0.0f

@@ -75,34 +75,75 @@ static __device__ __forceinline__ size_t digit_place(size_t at) {
     return at ^ (at >> 3 & 16);
 }
 
-static __device__ __forceinline__ bool has_left(const Outlier *outliers, int count, size_t j) {
+// ---- outliers (precision.h) ----
+
+// A number for each element of a row: of the largest |x|, and among those the lowest column, it is
+// the largest. 0 where the element is no outlier: 0.0, NaN, infinity.
+static __device__ __forceinline__ uint64_t outlier_key(float x, size_t column) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t size = bits & 0x7fffffffu, rest = ~((uint32_t)column << 1 | bits >> 31);
+    return size && size < 0x7f800000u ? (uint64_t)size << 32 | rest : 0;
+}
+
+static __device__ __forceinline__ Outlier outlier_of(uint64_t key) {
+    Outlier outlier = {0, 0.0f};
+    if (!key) return outlier;
+    uint32_t rest = ~(uint32_t)key, bits = (uint32_t)(key >> 32) | rest << 31;
+    outlier.column = rest >> 1;
+    memcpy(&outlier.x, &bits, sizeof bits);
+    return outlier;
+}
+
+// The largest OUTLIERS of the keys of all lanes, in order, for all of them. A lane's own come in
+// order; no two keys but 0 are equal.
+static __device__ __forceinline__ void warp_outliers(uint64_t (&keys)[OUTLIERS]) {
+    static_assert(OUTLIERS == 2, "they stand in line");
+    uint64_t first = warp_largest(keys[0]);
+    uint64_t second = warp_largest(keys[0] == first ? keys[1] : keys[0]);
+    keys[0] = first, keys[1] = second;
+}
+
+// A number for every warp's outliers, by row of x: shared memory.
+constexpr unsigned OUTLIER_KEYS = PROJECT_THREADS / WARP * OUTLIERS;
+typedef uint64_t OutlierKeys[OUTLIER_KEYS];
+
+// outliers (n, OUTLIERS) of n rows, x(i, j) for j < cols, by all threads of a block, which all see
+// them afterwards. Both arrays are shared memory; n is at most the number of warps.
+template <class X>
+static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierKeys *shared,
+                                                     size_t n, size_t cols, const X &x) {
+    static_assert(OUTLIER_KEYS <= (unsigned)WARP, "a lane for each");
+    unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t keys[OUTLIERS] = {0, 0};
+        for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) {
+            uint64_t key = outlier_key(x(i, j), j);
+            bool is_first = key > keys[0];
+            if (is_first || key > keys[1]) keys[1] = is_first ? keys[0] : key;
+            if (is_first) keys[0] = key;
+        }
+        warp_outliers(keys);
+        if (lane < OUTLIERS) shared[i][warp * OUTLIERS + lane] = lane ? keys[1] : keys[0];
+    }
+    __syncthreads();
+    if (warp < n) { // a warp for each row: of the warps' outliers those of the block
+        uint64_t keys[OUTLIERS] = {lane < OUTLIER_KEYS ? shared[warp][lane] : 0, 0};
+        warp_outliers(keys);
+        if (lane < OUTLIERS)
+            outliers[warp * OUTLIERS + lane] = outlier_of(lane ? keys[1] : keys[0]);
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ bool has_left(const Outlier *outliers, size_t j) {
     bool left = false;
-    for (int o = 0; o < count; o++)
+    for (int o = 0; o < OUTLIERS; o++)
         left |= outliers[o].column == j && outliers[o].x != 0.0f;
     return left;
 }
 
-// The outliers of one row of x (precision.h), x(j) for j < cols, by all threads of a block, which
-// all see them afterwards. `outliers` and `parts` (a number per warp) are shared memory.
-template <class X>
-static __device__ __forceinline__ void find_outliers(Outlier *outliers, uint64_t *parts,
-                                                     size_t cols, const X &x) {
-    for (int o = 0; o < OUTLIERS; o++) {
-        uint64_t best = 0; // |x| as its bits, then the lowest column
-        for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) {
-            float size = fabsf(x(j));
-            uint32_t bits;
-            memcpy(&bits, &size, sizeof bits);
-            if (bits >= 0x7f800000u || has_left(outliers, o, j)) continue; // NaN, infinity
-            uint64_t key = (uint64_t)bits << 32 | (uint32_t)~j;
-            if (key > best) best = key;
-        }
-        best = block_largest<PROJECT_THREADS>(best, parts);
-        uint32_t column = best >> 32 ? ~(uint32_t)best : 0;
-        if (!threadIdx.x) outliers[o] = Outlier{column, best >> 32 ? x(column) : 0.0f};
-        __syncthreads();
-    }
-}
+// ---- activations as whole numbers ----
 
 // One group of 32 activations as whole numbers (precision.h), by the 32 lanes of a warp. `at`: of
 // this lane's number; `group`: of the group.

@@ -61,7 +61,7 @@ struct FewIntegers {
     float scales[FEW_INTEGERS / CHUNK];
     int2 sums[FEW_INTEGERS / CHUNK];
     Outlier outliers[GROUP_ROWS * OUTLIERS];
-    uint64_t largest[PROJECT_THREADS / WARP];
+    OutlierKeys keys[GROUP_ROWS];
     FewShared shared;
 };
 
@@ -147,9 +147,9 @@ static __device__ void take_outliers(FewFloats &memory, const ProjectWork &work,
 
 static __device__ void take_outliers(FewIntegers &memory, const ProjectWork &work,
                                      const Group &group) {
-    for (size_t i = 0; i < (size_t)group.n; i++)
-        find_outliers(memory.outliers + i * OUTLIERS, memory.largest, work.weights[0].cols,
-                      [&](size_t j) { return normed(work, memory.shared, group, i, j, false); });
+    find_outliers(
+        memory.outliers, memory.keys, (size_t)group.n, work.weights[0].cols,
+        [&](size_t i, size_t j) { return normed(work, memory.shared, group, i, j, false); });
 }
 
 static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Group &group,
@@ -160,7 +160,7 @@ static __device__ void take(FewIntegers &memory, const ProjectWork &work, const 
         for (size_t j = piece.first + threadIdx.x; j < piece.end; j += PROJECT_THREADS) {
             size_t at = i * piece.stride + (j - piece.first); // whole warps
             float x = normed(work, memory.shared, group, i, j, keep);
-            if (has_left(memory.outliers + i * OUTLIERS, OUTLIERS, j)) x = 0.0f;
+            if (has_left(memory.outliers + i * OUTLIERS, j)) x = 0.0f;
             quantise_group(z, x, at, at / CHUNK, levels);
         }
 }

@@ -10,7 +10,7 @@ enum { MANY = 8 };
 
 struct QuantiseShared {
     Outlier outliers[OUTLIERS];
-    uint64_t largest[PROJECT_THREADS / WARP];
+    OutlierKeys keys[1];
 };
 
 // One block per row of x: its outliers, then a warp per group of 32.
@@ -19,11 +19,12 @@ static __global__ void __launch_bounds__(PROJECT_THREADS)
     QuantiseShared &shared = block_memory<QuantiseShared>();
     size_t before = blockIdx.x * cols;
     wait_for_earlier_kernels();
-    find_outliers(shared.outliers, shared.largest, cols, [&](size_t j) { return x[before + j]; });
+    find_outliers(shared.outliers, shared.keys, 1, cols,
+                  [&](size_t, size_t j) { return x[before + j]; });
     if (threadIdx.x < OUTLIERS)
         out.outliers[blockIdx.x * OUTLIERS + threadIdx.x] = shared.outliers[threadIdx.x];
     for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) { // cols is a multiple of 32
-        float value = has_left(shared.outliers, OUTLIERS, j) ? 0.0f : x[before + j];
+        float value = has_left(shared.outliers, j) ? 0.0f : x[before + j];
         quantise_group(out, value, before + j, (before + j) / CHUNK, levels);
     }
 }

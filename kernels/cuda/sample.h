@@ -142,8 +142,7 @@ static __device__ __forceinline__ unsigned long long larger(unsigned long long a
 // The largest of the threads' keys; every thread has it.
 static __device__ __forceinline__ unsigned long long block_largest(unsigned long long *parts,
                                                                    unsigned long long key) {
-    for (int bits = WARP / 2; bits; bits /= 2)
-        key = larger(key, __shfl_xor_sync(ALL_LANES, key, bits));
+    key = warp_largest(key);
     __syncthreads();
     if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = key;
     __syncthreads();
