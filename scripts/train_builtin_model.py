@@ -8,8 +8,9 @@ The architecture is nanochat's of October 2025: an RMS norm after the embedding,
 then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
 Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 
---text     real stories, each followed by <|endoftext|>: seen many times, split into pieces in another
-           way each time (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
+--text     real stories, each followed by <|endoftext|>: seen many times, each time with other names for
+           their people and split into pieces in another way (BPE dropout, arXiv 1910.13267), so that
+           they are not learnt by heart
 --sampled  stories told by another model (scripts/sample_stories): seen behind the token <sampled>, so
            that the model learns from them and yet knows which text is real
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
@@ -28,6 +29,7 @@ import os
 import random
 import re
 import time
+from collections import Counter
 
 import numpy as np
 import sentencepiece
@@ -43,8 +45,9 @@ DEV_STORIES = 60  # of --text, held back: the loss that log.csv shows beside the
 WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
 REAL_SHARE = (0.3, 0.65)  # of the rows, at the beginning and at the end
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
+RENAMED = 0.75  # of the real stories are read with other names than their own
 BPE_DROPOUT = 0.1
-BPE_DROPOUT_UNTIL = 0.91  # of the run: the rest, split as it will be in use, is soon learnt by heart
+BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
 
 
 # ---- text ----
@@ -79,6 +82,51 @@ def keep_good(sampled, known):
     return [story for story in sampled if good(story)]
 
 
+class Names:
+    """The names of people that stories know, he or she, to tell a story of somebody else.
+
+    A model that reads a story twenty times learns its people by heart; where each time they have
+    other names, only the story itself says who is in it, and that is what it learns to look up.
+    """
+
+    def __init__(self, stories):
+        small = Counter(word for story in stories for word in re.findall(r"\b[a-z]+", story))
+        names = Counter(name for story in stories  # capital letters not only where a sentence begins
+                        for name in re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", story))
+        names = {name: n for name, n in names.items() if n >= 8 and small[name.lower()] < 0.05 * n}
+        said = {name: Counter() for name in names}
+        for sentence in (part for story in stories for part in re.split(r"(?<=[.!?])\s", story)):
+            found = [word for word in re.findall(r"[A-Z][a-z]+", sentence) if word in names]
+            pronoun = re.search(r"\b(?:he|his|him|(she|her))\b", sentence.partition(found[0])[2]) \
+                if len(set(found)) == 1 else None
+            if pronoun:
+                said[found[0]]["she" if pronoun[1] else "he"] += 1
+        self.of, self.groups = {}, {"he": [], "she": []}
+        for name, count in said.items():
+            for group in self.groups:
+                if count.total() >= 4 and count[group] > 0.6 * count.total():
+                    self.of[name] = group
+                    self.groups[group].append(name)
+        self.weights = {group: [names[name] ** 0.5 for name in members]
+                        for group, members in self.groups.items()}
+
+    def other(self, story, generator):
+        """The story with other names: he stays he, two stay two."""
+        found = sorted(set(re.findall(r"[A-Z][a-z]+", story)) & self.of.keys())
+        to = {}
+        for name in found:
+            group = self.of[name]
+            choice = name
+            for _ in range(20):
+                choice = generator.choices(self.groups[group], self.weights[group])[0]
+                if choice not in found and choice not in to.values():
+                    break
+            else:
+                return story
+            to[name] = choice
+        return re.sub(r"\b[A-Z][a-z]+\b", lambda match: to.get(match[0], match[0]), story)
+
+
 def train_tokenizer(stories, prefix, vocab_size):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(stories), model_prefix=prefix, model_type="bpe", vocab_size=vocab_size,
@@ -107,6 +155,7 @@ class Text:
         real = read_stories(args.text)
         random.Random(args.seed).shuffle(real)
         self.dev, self.real = real[:DEV_STORIES], real[DEV_STORIES:]
+        self.names = Names(self.real)
         known = {word for story in self.real for word in words(story)}
         sampled = keep_good(read_stories(args.sampled), known) if args.sampled else []
         path = os.path.join(args.out, "model", "tokenizer")
@@ -127,6 +176,8 @@ class Text:
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
         out = []
         for story in generator.sample(self.real, len(self.real)):
+            if generator.random() < RENAMED:
+                story = self.names.other(story, generator)
             joined = story + after if isinstance(after, str) else story
             ids = self.pieces.encode(joined, enable_sampling=self.dropout > 0, alpha=self.dropout,
                                      nbest_size=-1)

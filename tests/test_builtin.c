@@ -80,8 +80,8 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
 
 static const char STORY[] =
     ", there was a little girl named Lily. She loved to play outside in the sunshine. One day, she "
-    "saw a big, red ball in the sky. She wanted to play with it, but she was too shy to play with "
-    "it";
+    "saw a big, red ball in the sky. She wanted to play with it, but it was too high for her."
+    "\n\nLily";
 
 Test(builtin, tells_the_golden_story_in_every_precision) {
     Checkpoint *checkpoint = open_builtin();
@@ -95,9 +95,9 @@ Test(builtin, tells_the_golden_story_in_every_precision) {
 
 // The cpu backend promises the same bits on every machine, whatever its instruction set.
 Test(builtin, logits_have_the_golden_bits_in_every_precision) {
-    static const uint64_t WANTED[] = {[PRECISION_F32] = 0xd4510bfa172c9579,
-                                      [PRECISION_A16] = 0xb31d686af62ae10e,
-                                      [PRECISION_A8] = 0xe41a18618f856120};
+    static const uint64_t WANTED[] = {[PRECISION_F32] = 0xc6ba05d4489b0951,
+                                      [PRECISION_A16] = 0x54d3af06d03fb0f7,
+                                      [PRECISION_A8] = 0x391a166e81e6b198};
     if (strcmp(TEST_BACKEND, "cpu")) SKIP("the %s backend promises no bits", TEST_BACKEND);
     Checkpoint *checkpoint = open_builtin();
     for (int p = 0; p < 3; p++) {
