@@ -46,28 +46,38 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
     return acc;
 }
 
-// sums[r][i], which all lanes have, get the outliers of row i of x times row `row` of matrix r.
-template <DType D, int N, int R>
-static __device__ __forceinline__ void add_outliers(float (&sums)[R][N], const Planes *w,
-                                                    size_t row, const Outlier *outliers, int n) {
+// An outlier and the weight that it meets, which is asked for before a row's chunks, so that nobody
+// waits for it behind them. Lane l has an outlier of row l / OUTLIERS of x, where there is one; the
+// others ask for what lane 0 asks for.
+struct MetOutlier {
+    Outlier outlier;
+    StoredElement weight;
+};
+
+template <DType D>
+static __device__ __forceinline__ MetOutlier meet_outlier(const Planes &w, size_t row,
+                                                          const Outlier *outliers, int n) {
+    unsigned lane = threadIdx.x % WARP;
+    MetOutlier met;
+    met.outlier = outliers[lane < (unsigned)(n * OUTLIERS) ? lane : 0];
+    met.weight = load_element<D>(w, row, met.outlier.column);
+    return met;
+}
+
+// What comes of it is the last that a lane adds to acc[row of x]: lane o of outlier o, whichever
+// row it is and whoever asked, so that the order is the same for few rows and for many.
+template <DType D, int N>
+static __device__ __forceinline__ void add_outlier(float (&acc)[N], const MetOutlier &met, int n) {
     static_assert(N * OUTLIERS <= WARP, "a lane for each");
     unsigned lane = threadIdx.x % WARP;
+    ElementValue e = value_of<D>(met.weight, met.outlier.column);
+    float product = fmaf(e.q, e.s, e.m) * met.outlier.x; // m first: it may take away what q s is
     UNROLL
-    for (int r = 0; r < R; r++) {
-        float term = 0.0f;
-        if (lane < (unsigned)(n * OUTLIERS)) {
-            const Outlier o = outliers[lane];
-            ChunkElement e = element_in_chunk<D>(w[r], row, o.column);
-            term = e.q * (e.s * o.x);
-            if (layout_of(D).affine) term = fmaf(e.m, o.x, term);
-        }
-        UNROLL
-        for (int i = 0; i < N; i++) {
-            if (i >= n) continue;
-            UNROLL
-            for (int o = 0; o < OUTLIERS; o++)
-                sums[r][i] += __shfl_sync(ALL_LANES, term, i * OUTLIERS + o);
-        }
+    for (int i = 0; i < N; i++) {
+        if (i >= n) continue;
+        float term =
+            N == 1 ? product : __shfl_sync(ALL_LANES, product, i * OUTLIERS + lane % OUTLIERS);
+        acc[i] += lane < OUTLIERS ? term : 0.0f;
     }
 }
 

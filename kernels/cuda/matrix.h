@@ -106,29 +106,50 @@ template <DType D> struct Chunk {
 static __device__ __forceinline__ uint16_t load_u16(const uint8_t *p) {
     return *(const uint16_t *)p;
 }
+static __device__ __forceinline__ unsigned load_word(const uint8_t *p, int bytes) {
+    return bytes == 4 ? *(const unsigned *)p : load_u16(p);
+}
+
+// The scales of a chunk as they are stored, in the order of the planes: asked for, not yet looked
+// at.
+struct StoredScales {
+    unsigned scales, supers;
+};
 
 template <DType D>
-static __device__ __forceinline__ void load_scales(Chunk<D> &c, const Planes &w, size_t at,
-                                                   size_t block) {
+static __device__ __forceinline__ StoredScales load_scales(const Planes &w, size_t row,
+                                                           size_t chunk, size_t chunks) {
     constexpr Layout L = layout_of(D);
-    const uint8_t *scales = w.scales + at * scale_bytes(L);
-    if (L.floats) {
-        c.s[0] = *(const float *)scales;
-        return;
-    }
-    if (!L.k) {
-        c.s[0] = half_value(load_u16(scales));
-        if (L.affine) c.m[0] = half_value(load_u16(scales + 2));
-        return;
-    }
-    const uint8_t *super = w.supers + block * super_bytes(L);
-    float d = half_value(load_u16(super));
-    for (int g = 0; g < L.groups; g++)
-        c.s[g] = d * (float)(int8_t)scales[g];
-    if (!L.affine) return;
-    float dmin = half_value(load_u16(super + 2));
-    for (int g = 0; g < L.groups; g++)
-        c.m[g] = -(dmin * (float)scales[L.groups + g]);
+    size_t blocks = (chunks + SUPER_CHUNKS - 1) / SUPER_CHUNKS;
+    StoredScales stored = {};
+    stored.scales = load_word(w.scales + (row * chunks + chunk) * scale_bytes(L), scale_bytes(L));
+    if (L.k)
+        stored.supers = load_word(w.supers + (row * blocks + chunk / SUPER_CHUNKS) * super_bytes(L),
+                                  super_bytes(L));
+    return stored;
+}
+
+// s and m of group g, as numbers.
+template <DType D>
+static __device__ __forceinline__ float scale_of(const StoredScales &stored, int g) {
+    constexpr Layout L = layout_of(D);
+    float s;
+    if (L.floats)
+        memcpy(&s, &stored.scales, sizeof s);
+    else if (L.k)
+        s = half_value((uint16_t)stored.supers) * (float)(int8_t)(stored.scales >> 8 * g);
+    else
+        s = half_value((uint16_t)stored.scales);
+    return s;
+}
+
+template <DType D>
+static __device__ __forceinline__ float shift_of(const StoredScales &stored, int g) {
+    constexpr Layout L = layout_of(D);
+    if (!L.affine) return 0.0f;
+    if (!L.k) return half_value((uint16_t)(stored.scales >> 16));
+    float sm = (float)(int8_t)(stored.scales >> 8 * (L.groups + g));
+    return -(half_value((uint16_t)(stored.supers >> 16)) * sm);
 }
 
 // Chunk `chunk` of row `row`; a row has `chunks`.
@@ -155,44 +176,53 @@ static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t ro
         c.q[i] |= (int)(high[0] >> i & 0x01010101u) << 4;
     for (int i = 0; L.high_bits == 2 && i < 8; i++)
         c.q[i] |= (int)(high[i / 4] >> (i % 4 * 2) & 0x03030303u) << 4;
-    size_t blocks = (chunks + SUPER_CHUNKS - 1) / SUPER_CHUNKS;
-    load_scales<D>(c, w, at, row * blocks + chunk / SUPER_CHUNKS);
+    StoredScales stored = load_scales<D>(w, row, chunk, chunks);
+    for (int g = 0; g < L.groups; g++) {
+        c.s[g] = scale_of<D>(stored, g);
+        if (L.affine) c.m[g] = shift_of<D>(stored, g);
+    }
     return c;
 }
 
-// One element: q s, or q s + m.
-struct ChunkElement {
+// One element as it is stored: asked for, not yet looked at.
+struct StoredElement {
+    unsigned low, high;
+    StoredScales scales;
+};
+template <DType D>
+static __device__ __forceinline__ StoredElement load_element(const Planes &w, size_t row,
+                                                             size_t col) {
+    constexpr Layout L = layout_of(D);
+    size_t chunks = w.cols / CHUNK, at = row * chunks + col / CHUNK, j = col % CHUNK;
+    StoredElement e = {};
+    e.low = w.low[at * low_bytes(L) + (L.low_bits == 8 ? j : j % 16)];
+    if (L.high_bits)
+        e.high = ((const unsigned *)(w.high + at * high_bytes(L)))[L.high_bits == 2 ? j / 16 : 0];
+    e.scales = load_scales<D>(w, row, col / CHUNK, chunks);
+    return e;
+}
+
+// Then its value: q s, or q s + m.
+struct ElementValue {
     float q, s, m;
 };
 template <DType D>
-static __device__ __forceinline__ ChunkElement element_in_chunk(const Planes &w, size_t row,
-                                                                size_t col) {
+static __device__ __forceinline__ ElementValue value_of(const StoredElement &e, size_t col) {
     constexpr Layout L = layout_of(D);
-    size_t chunks = w.cols / CHUNK, at = row * chunks + col / CHUNK, j = col % CHUNK;
-    int q;
-    if (L.low_bits == 8)
-        q = (int8_t)w.low[at * low_bytes(L) + j];
-    else
-        q = w.low[at * low_bytes(L) + j % 16] >> (j / 16 * 4) & 15;
-    const unsigned *high = (const unsigned *)(w.high + at * high_bytes(L));
-    if (L.high_bits == 1) q |= (int)(high[0] >> (j % 4 * 8 + j / 4) & 1) << 4;
-    if (L.high_bits == 2) q |= (int)(high[j / 16] >> (j % 4 * 8 + j % 16 / 4 * 2) & 3) << 4;
-    Chunk<D> c; // its scales alone
-    load_scales<D>(c, w, at,
-                   row * ((chunks + SUPER_CHUNKS - 1) / SUPER_CHUNKS) + at % chunks / SUPER_CHUNKS);
-    bool second = L.groups == 2 && j >= 16;
-    return ChunkElement{(float)(q - L.centre), second ? c.s[1] : c.s[0],
-                        !L.affine ? 0.0f
-                        : second  ? c.m[1]
-                                  : c.m[0]};
+    unsigned j = col % CHUNK, q = e.low;
+    if (L.low_bits == 4) q = q >> (j / 16 * 4) & 15;
+    if (L.high_bits == 1) q |= (e.high >> (j % 4 * 8 + j / 4) & 1) << 4;
+    if (L.high_bits == 2) q |= (e.high >> (j % 4 * 8 + j % 16 / 4 * 2) & 3) << 4;
+    int number = L.low_bits == 8 ? (int)(int8_t)q : (int)q - L.centre;
+    int g = L.groups == 2 ? (int)(j / 16) : 0;
+    return ElementValue{(float)number, scale_of<D>(e.scales, g), shift_of<D>(e.scales, g)};
 }
 
-// The same in float32, for embed, which reads few.
+// For embed, which reads few.
 template <DType D>
 static __device__ __forceinline__ float chunk_element(const Planes &w, size_t row, size_t col) {
-    ChunkElement e = element_in_chunk<D>(w, row, col);
-    float x = e.q * e.s;
-    return layout_of(D).affine ? x + e.m : x;
+    ElementValue e = value_of<D>(load_element<D>(w, row, col), col);
+    return layout_of(D).affine ? e.q * e.s + e.m : e.q * e.s;
 }
 
 // f(type) with the type as a constant: one branch, then code for that type alone.

@@ -263,6 +263,21 @@ static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes
     }
 }
 
+// The last piece brings the outliers along.
+template <DType D, Meeting M, int N, int R>
+static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
+                                                    Memory<M> &memory, const Piece &piece, int n) {
+    bool is_last = piece.end == w->cols;
+    MetOutlier met[R] = {};
+    UNROLL
+    for (int r = 0; r < R; r++)
+        if (is_last) met[r] = meet_outlier<D>(w[r], row, memory.outliers, n);
+    add_chunks<D, M, N, R>(acc, w, row, memory, piece, n);
+    UNROLL
+    for (int r = 0; r < R; r++)
+        if (is_last) add_outlier<D, N>(acc[r], met[r], n);
+}
+
 // What is in shared memory of x, times the same columns of R matrices of one type.
 template <Meeting M, int N, int R>
 static __device__ __forceinline__ void add_piece(float (&acc)[R][N], const Planes *w, size_t row,
@@ -274,6 +289,8 @@ static __device__ __forceinline__ void add_piece(float (&acc)[R][N], const Plane
             add_ones<type.value, N, R>(acc, w, row, memory, piece, n);
         else if constexpr (M == EIGHTS)
             add_eights<type.value, N, R>(acc, w, row, memory, piece, n);
+        else if constexpr (digits_of(M) != 0)
+            add_integers<type.value, M, N, R>(acc, w, row, memory, piece, n);
         else
             add_chunks<type.value, M, N, R>(acc, w, row, memory, piece, n);
     });
@@ -307,12 +324,6 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
         UNROLL
     for (int i = 0; i < N; i++)
         if (has_row && i < group.n) acc[r][i] = warp_sum(acc[r][i]);
-    if constexpr (digits_of(M) != 0)
-        if (has_row)
-            with_type(w->dtype, [&](auto type) {
-                if constexpr (meets(M, type.value))
-                    add_outliers<type.value, N, R>(acc, w, row, memory.outliers, group.n);
-            });
 }
 
 // up and gate are the first and the second matrix, as model/ projects them; of one type.

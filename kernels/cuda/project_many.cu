@@ -37,22 +37,15 @@ void quantise_rows(Device *device, const float *x, int n, size_t cols) {
 
 // ---- products ----
 
-// The sums of all lanes and the outliers -> out, by lane 0. MANY rows of x from `first` on, or as
-// many as there are.
-template <DType D, bool INTEGERS>
+// The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on, or as many as there are.
 static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
-                                                  int first, float (&acc)[1][MANY]) {
-    int n = work.n - first < MANY ? work.n - first : MANY;
-    UNROLL
-    for (int i = 0; i < MANY; i++)
-        if (i < n) acc[0][i] = warp_sum(acc[0][i]);
-    if constexpr (INTEGERS)
-        add_outliers<D, MANY, 1>(acc, work.weights + p, row,
-                                 work.z.outliers + (size_t)first * OUTLIERS, n);
+                                                  int first, float (&acc)[MANY]) {
     UNROLL
     for (int i = 0; i < MANY; i++) {
-        if (i >= n || threadIdx.x % WARP) continue;
-        float sum = work.bias[p] ? acc[0][i] + work.bias[p][row] : acc[0][i];
+        if (first + i >= work.n) continue;
+        float sum = warp_sum(acc[i]);
+        if (threadIdx.x % WARP) continue;
+        if (work.bias[p]) sum += work.bias[p][row];
         work.out[p][(size_t)(first + i) * work.weights[p].rows + row] = sum;
     }
 }
@@ -61,11 +54,15 @@ template <DType D, int DIGITS>
 static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const ProjectWork &work,
                                                 const Planes &w, size_t row, int first) {
     size_t chunks = w.cols / CHUNK;
+    int n = work.n - first < MANY ? work.n - first : MANY;
+    MetOutlier met = {};
+    if constexpr (DIGITS != 0)
+        met = meet_outlier<D>(w, row, work.z.outliers + (size_t)first * OUTLIERS, n);
     for (size_t c = threadIdx.x % WARP; c < chunks; c += WARP) {
         Chunk<D> chunk = load_chunk<D>(w, row, c, chunks);
         UNROLL
         for (int i = 0; i < MANY; i++) {
-            if (first + i >= work.n) continue;
+            if (i >= n) continue;
             size_t x_row = (size_t)(first + i);
             if constexpr (DIGITS == 0) {
                 const float *x = work.x + x_row * w.cols + c * CHUNK;
@@ -78,6 +75,7 @@ static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const Projec
             }
         }
     }
+    if constexpr (DIGITS != 0) add_outlier<D, MANY>(acc, met, n);
 }
 
 template <DType D, int LOAD>
@@ -111,17 +109,16 @@ static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(Pr
     if (at >= work.first_row[work.count]) return;                            // the whole warp
     int p = matrix_of_row(work, at), first = (int)(blockIdx.x % passes) * MANY;
     size_t row = at - work.first_row[p];
-    float acc[1][MANY];
+    float acc[MANY];
     UNROLL
     for (int i = 0; i < MANY; i++)
-        acc[0][i] = 0.0f;
+        acc[i] = 0.0f;
     wait_for_earlier_kernels();
-    constexpr bool INTEGERS = layout_of(D).low_bits != 0 && MODE != 0;
     if constexpr (layout_of(D).low_bits != 0)
-        dot_many<D, MODE>(acc[0], work, work.weights[p], row, first);
+        dot_many<D, MODE>(acc, work, work.weights[p], row, first);
     else
-        dot_many_floats<D, MODE>(acc[0], work, work.weights[p], row, first);
-    store_rows<D, INTEGERS>(work, p, row, first, acc);
+        dot_many_floats<D, MODE>(acc, work, work.weights[p], row, first);
+    store_rows(work, p, row, first, acc);
 }
 
 // ---- choosing ----
