@@ -18,13 +18,13 @@
 //           where s is the scale of the group in float32: the block's d, or d * sc (one product)
 //           for K-quants. Affine types (Q4_1, Q5_1: + m; Q2_K, Q4_K, Q5_K: - dmin * sm) then also
 //             acc = fmaf(m, d * (float)sum_z, acc)      m or -(dmin * sm), sum_z over the group.
-//           The outliers come last, in the order in which they left, each as a group of one element
-//           with z = 1 and d = x:
-//             acc = fmaf((float)q, s * x, acc),  affine types then  acc = fmaf(m, x, acc).
+//           The outliers come last, in the order in which they left:
+//             acc = fmaf(w, x, acc),   w = (float)q * s, of affine types fmaf((float)q, s, m).
 // Q8_GROUP, whose scale groups have any size: one such step for every run of elements that share
 // a scale of the weights and a scale of the activations.
 // a8 with float weights: x is rounded to bf16 (nearest even), F32 and F16 weights too; then
 //           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
+// cuda: the same steps, but each lane of a warp has every 32nd group, and their sums are added up.
 // cuda, many rows of x at a time (project_blas.cu): float32 sums in the order of cuBLASLt, of
 //           numbers in bf16 parts: of |w| |x| within 2^-7 in a8 and 3 * 2^-16 in a16, where no x
 //           leaves its row and F16 and BF16 weights do not meet float32.

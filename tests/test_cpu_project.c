@@ -93,8 +93,9 @@ static float dot_integers(const Matrix *m, size_t row, const float *x, int level
     }
     for (int o = 0; o < OUTLIERS; o++) {
         size_t k = outliers[o].column, g = k / matrix_group(m);
-        acc = fmaf((float)q[k], s[g] * outliers[o].x, acc);
-        if (dtype_is_affine(m->dtype)) acc = fmaf(offsets[g], outliers[o].x, acc);
+        float w = (float)q[k] * s[g];
+        if (dtype_is_affine(m->dtype)) w = fmaf((float)q[k], s[g], offsets[g]);
+        acc = fmaf(w, outliers[o].x, acc);
     }
     free(q);
     free(z);

@@ -244,12 +244,16 @@ static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work
     if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
 }
 
+// Rows of weights that the blocks walk over: gate goes along with up.
+static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
+    return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
+}
+
 // Grid: a walk over the rows of weights; groups of rows of x.
 template <Meeting M, int N>
 static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
     project_few_kernel(ProjectWork work) {
-    unsigned rows =
-        work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
+    unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
     if (first + warp < rows) ask_for_first_row(work, first + warp);
     wait_for_earlier_kernels();
@@ -279,7 +283,7 @@ unsigned few_groups(int n) {
 }
 
 template <Meeting M> static void launch_meeting(Device *device, const ProjectWork &work) {
-    unsigned blocks = blocks_for(work.first_row[work.count], ROWS_PER_BLOCK);
+    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
     unsigned groups = few_groups(work.n);
     unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
     if (!most) most = 1;

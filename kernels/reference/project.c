@@ -19,8 +19,9 @@ static float dot_outliers(const Device *device, size_t group, bool affine, const
                           float acc) {
     for (const Outlier *o = outliers; o < outliers + OUTLIERS; o++) {
         size_t g = o->column / group;
-        acc = fmaf((float)device->q[o->column], device->scale[g] * o->x, acc);
-        if (affine) acc = fmaf(device->offset[g], o->x, acc);
+        float w =
+            fmaf((float)device->q[o->column], device->scale[g], affine ? device->offset[g] : 0.0f);
+        acc = fmaf(w, o->x, acc);
     }
     return acc;
 }

@@ -5,7 +5,8 @@
 // give 64 of them as bytes, 16 rows x 4 columns, which are multiplied with both signed bytes of
 // z = 256 h + l apart: half of the instructions that 16-bit words take. Q8 is widened to words.
 //
-// In a8 an input is one signed byte, z = l, and one digit does. More rows: project_tile.c.
+// In a8 an input is one signed byte, z = l, and one digit does. Outliers come last, one column of a
+// cell for each. More rows: project_tile.c.
 //
 // Both compute the same whole numbers and the same roundings, so a row has the same bits either
 // way.
@@ -139,10 +140,9 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
         const uint8_t *bytes = panel + first / PIECE_CELLS * piece_bytes(&format, PIECE_CELLS);
         Piece piece = piece_open(dtype, bytes, n_cells - first);
         CellScales w = cell_scales(dtype, &piece, c);
-        F32x16 x = f32_set(outliers[o].x);
         I32x16 q = cell_column(dtype, bytes + cell_planes_at(&format, c), column);
-        acc = f32_fma(f32_from_i32(q), f32_mul(g ? w.s[1] : w.s[0], x), acc);
-        if (format.affine) acc = f32_fma(g ? w.m[1] : w.m[0], x, acc);
+        F32x16 weights = f32_fma(f32_from_i32(q), g ? w.s[1] : w.s[0], g ? w.m[1] : w.m[0]);
+        acc = f32_fma(weights, f32_set(outliers[o].x), acc);
     }
     return acc;
 }

@@ -10,6 +10,8 @@
 // at a time, half of the instructions and of the room. AVX2 multiplies bytes into 16-bit sums,
 // which do not hold Q8: there words remain.
 //
+// Outliers come last, one column of the unpacked panel for each.
+//
 // Both compute the whole numbers and the roundings of one row (project_quantised.c), so a row has
 // the same bits whatever stands beside it.
 //
@@ -75,9 +77,9 @@ ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const 
             q = i32_pairs(i16_load(words), i16_pair(&one));
         }
         const float *s = w.scales + column / (32 / format.groups) * (format.affine ? 32 : 16);
-        F32x16 x = f32_set(outliers[o].x);
-        acc = f32_fma(f32_from_i32(q), f32_mul(f32_load(s), x), acc);
-        if (format.affine) acc = f32_fma(f32_load(s + 16), x, acc);
+        F32x16 weights =
+            f32_fma(f32_from_i32(q), f32_load(s), format.affine ? f32_load(s + 16) : f32_zero());
+        acc = f32_fma(weights, f32_set(outliers[o].x), acc);
     }
     return acc;
 }
