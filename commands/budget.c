@@ -6,8 +6,9 @@
 
 // f32: two correct implementations that sum in another order. Logits and layers of the reference
 // models come to 9e-5 and 8.5e-6 between float32 and float64, with attention weights at 4.8e-5;
-// these are three times that. The others are three times the worst of what docs/trace.md lists,
-// measured against f32 on real models, and each holds for those before it.
+// these are three times that. The others are some three times the worst that was measured against
+// f32 on real models and ordinary prose (docs/trace.md, which also knows a text that goes beyond),
+// and each holds for those before it.
 static const Budget BUDGETS[] = {
     {"f32", 3e-5, 2.5e-4, 1e-4},
     {"a16", 1e-3, 1e-2, 1e-3},
