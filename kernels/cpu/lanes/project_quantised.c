@@ -12,7 +12,7 @@
 // way.
 //
 // Measured on Zen 4 (EPYC Genoa, 2 virtual processors, not idle), one thread. One row in the cache,
-// GB/s of stored weights (memory gives 31):
+// GB/s of stored weights (memory gives 31), before outliers, which take 3 to 4 % of it:
 //
 //                 Q2_K  Q3_K  Q4_0  Q4_1  Q4_K  Q5_0  Q6_K  Q8_0
 //     AVX2        12.0  15.0  32.0  34.5  29.5  23.0  26.0  52.0

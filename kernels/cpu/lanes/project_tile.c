@@ -15,9 +15,9 @@
 // Both compute the whole numbers and the roundings of one row (project_quantised.c), so a row has
 // the same bits whatever stands beside it.
 //
-// Measured on Zen 4 as there, Q4_0, 504 rows: words 185 Gop/s with AVX-512 (of 234 that its dot
-// product instruction has) and 155 with AVX2 (of 189 for a multiplication with its addition); bytes
-// 310 and 240.
+// Measured on Zen 4 as there, Q4_0, 504 rows: words 176 Gop/s with AVX-512 (of 234 that its dot
+// product instruction has) and 150 with AVX2 (of 189 for a multiplication with its addition); bytes
+// 304 and 227. Without outliers 185, 155, 310 and 240.
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
