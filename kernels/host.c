@@ -26,14 +26,14 @@ void device_sync(Device *device) {
     (void)device;
 }
 
-// ---- tokens that stay on the device ----
-
-// The host waits for every operation, so there is never one under way.
 bool device_rows_alone(const Device *device) {
     (void)device;
     return true;
 }
 
+// ---- tokens that stay on the device ----
+
+// The host waits for every operation, so there is never one under way.
 int device_ahead(const Device *device) {
     (void)device;
     return 0;

@@ -27,11 +27,6 @@ void sends_close(Device *device) {
     cudaFreeHost(device->sent);
 }
 
-bool device_rows_alone(const Device *device) {
-    (void)device;
-    return false;
-}
-
 int device_ahead(const Device *device) {
     (void)device;
     return AHEAD;
