@@ -8,11 +8,12 @@ The architecture is nanochat's of October 2025: an RMS norm after the embedding,
 then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
 Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 
---text     real stories, each followed by <|endoftext|>: seen many times, each time with other names for
-           their people and split into pieces in another way (BPE dropout, arXiv 1910.13267), so that
-           they are not learnt by heart
---sampled  stories told by another model (scripts/sample_stories): seen behind the token <sampled>, so
-           that the model learns from them and yet knows which text is real
+--text     real stories, each followed by <|endoftext|>: seen many times, each time with other people
+           and things in them and split into pieces in another way (BPE dropout, arXiv 1910.13267), so
+           that they are not learnt by heart
+--sampled  stories told by another model (scripts/sample_stories), of which those are kept that stay with
+           their people and things: seen behind the token <sampled>, so that the model learns from them
+           and yet knows which text is real
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -22,14 +23,11 @@ machine the run gets: the learning rate then follows the time that is left.
 """
 import argparse
 import csv
-import glob
 import json
 import math
 import os
 import random
-import re
 import time
-from collections import Counter
 
 import numpy as np
 import sentencepiece
@@ -38,94 +36,22 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
+from stories import Others, keep_good, read_stories, words
+
 UNK, BOS, EOS, SAMPLED = range(4)
 HEAD_DIM, CAP, THETA, CONTEXT = 32, 15.0, 10000.0, 512
+SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
 QUERY_BLOCK = 128
 DEV_STORIES = 60  # of --text, held back: the loss that log.csv shows beside the training loss
 WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
-REAL_SHARE = (0.3, 0.65)  # of the rows, at the beginning and at the end
+REAL_SHARE = (0.3, 0.85)  # of the rows, at the beginning and at the end
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
-RENAMED = 0.75  # of the real stories are read with other names than their own
+TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
 BPE_DROPOUT = 0.1
 BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
 
 
 # ---- text ----
-
-def tidy(story):
-    """One story in plain ASCII, a blank line between its paragraphs; None where that cannot be."""
-    for fancy, plain in (("\u201c", '"'), ("\u201d", '"'), ("\u2018", "'"), ("\u2019", "'"),
-                         ("\u2013", "-"), ("\u2014", "-"), ("\u2026", "...")):
-        story = story.replace(fancy, plain)
-    story = re.sub(r"[ \t]*\n\s*", "\n\n", re.sub(r"[ \t]+", " ", story).strip())
-    plain = story.isascii() and story.replace("\n", "").isprintable()
-    return story if plain else None
-
-
-def read_stories(pattern):
-    text = "".join(open(path, encoding="utf-8", errors="replace").read()
-                   for path in sorted(glob.glob(pattern)))
-    stories = map(tidy, re.split(r"<\|endoftext\|>|<\|cut\|>", text))
-    return [story for story in stories if story]
-
-
-def words(story):
-    return re.findall(r"[A-Za-z]+", story)
-
-
-def keep_good(sampled, known):
-    """Of sampled stories those with known words only, long enough, without a sentence said thrice."""
-    def good(story):
-        sentences = re.split(r"(?<=[.!?])\s", story)
-        return (len(story) >= 200 and all(word in known for word in words(story))
-                and max(map(sentences.count, sentences)) < 3)
-    return [story for story in sampled if good(story)]
-
-
-class Names:
-    """The names of people that stories know, he or she, to tell a story of somebody else.
-
-    A model that reads a story twenty times learns its people by heart; where each time they have
-    other names, only the story itself says who is in it, and that is what it learns to look up.
-    """
-
-    def __init__(self, stories):
-        small = Counter(word for story in stories for word in re.findall(r"\b[a-z]+", story))
-        names = Counter(name for story in stories  # capital letters not only where a sentence begins
-                        for name in re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", story))
-        names = {name: n for name, n in names.items() if n >= 8 and small[name.lower()] < 0.05 * n}
-        said = {name: Counter() for name in names}
-        for sentence in (part for story in stories for part in re.split(r"(?<=[.!?])\s", story)):
-            found = [word for word in re.findall(r"[A-Z][a-z]+", sentence) if word in names]
-            pronoun = re.search(r"\b(?:he|his|him|(she|her))\b", sentence.partition(found[0])[2]) \
-                if len(set(found)) == 1 else None
-            if pronoun:
-                said[found[0]]["she" if pronoun[1] else "he"] += 1
-        self.of, self.groups = {}, {"he": [], "she": []}
-        for name, count in said.items():
-            for group in self.groups:
-                if count.total() >= 4 and count[group] > 0.6 * count.total():
-                    self.of[name] = group
-                    self.groups[group].append(name)
-        self.weights = {group: [names[name] ** 0.5 for name in members]
-                        for group, members in self.groups.items()}
-
-    def other(self, story, generator):
-        """The story with other names: he stays he, two stay two."""
-        found = sorted(set(re.findall(r"[A-Z][a-z]+", story)) & self.of.keys())
-        to = {}
-        for name in found:
-            group = self.of[name]
-            choice = name
-            for _ in range(20):
-                choice = generator.choices(self.groups[group], self.weights[group])[0]
-                if choice not in found and choice not in to.values():
-                    break
-            else:
-                return story
-            to[name] = choice
-        return re.sub(r"\b[A-Z][a-z]+\b", lambda match: to.get(match[0], match[0]), story)
-
 
 def train_tokenizer(stories, prefix, vocab_size):
     sentencepiece.SentencePieceTrainer.train(
@@ -136,17 +62,18 @@ def train_tokenizer(stories, prefix, vocab_size):
 
 
 class Rows:
-    """Rows of CONTEXT + 1 ids, without end: stories in a new order each time round."""
+    """Rows of ids, without end: stories in a new order each time round."""
 
     def __init__(self, make_round, seed):
         self.make_round, self.random, self.ids = make_round, random.Random(seed), np.zeros(0, np.int32)
         self.rounds = 0
 
-    def next(self):
-        while len(self.ids) <= CONTEXT:
+    def next(self, length):
+        """length + 1 ids, the last of them the first of the next row."""
+        while len(self.ids) <= length:
             self.ids = np.concatenate([self.ids, self.make_round(self.random)])
             self.rounds += 1
-        row, self.ids = self.ids[:CONTEXT + 1], self.ids[CONTEXT:]
+        row, self.ids = self.ids[:length + 1], self.ids[length:]
         return row
 
 
@@ -155,9 +82,9 @@ class Text:
         real = read_stories(args.text)
         random.Random(args.seed).shuffle(real)
         self.dev, self.real = real[:DEV_STORIES], real[DEV_STORIES:]
-        self.names = Names(self.real)
+        self.others = Others(self.real)
         known = {word for story in self.real for word in words(story)}
-        sampled = keep_good(read_stories(args.sampled), known) if args.sampled else []
+        sampled = keep_good(read_stories(args.sampled), known, self.others) if args.sampled else []
         path = os.path.join(args.out, "model", "tokenizer")
         if not os.path.exists(path + ".model"):
             train_tokenizer(self.real, path, args.vocab)
@@ -176,8 +103,8 @@ class Text:
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
         out = []
         for story in generator.sample(self.real, len(self.real)):
-            if generator.random() < RENAMED:
-                story = self.names.other(story, generator)
+            if generator.random() < TOLD_OF_OTHERS:
+                story = self.others.other(story, generator)
             joined = story + after if isinstance(after, str) else story
             ids = self.pieces.encode(joined, enable_sampling=self.dropout > 0, alpha=self.dropout,
                                      nbest_size=-1)
@@ -192,11 +119,12 @@ class Text:
     def batch(self, n_rows, share_done, generator):
         share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
         self.dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
+        length = SHORT if share_done < SHORT_UNTIL else CONTEXT
         rows = []
-        for _ in range(n_rows):
+        for _ in range(n_rows * CONTEXT // length):
             real = not self.sampled or generator.random() < share
             source = generator.choice([self.alone, self.joined]) if real else self.told
-            row = source.next()
+            row = source.next(length)
             if source is self.told:  # it may begin in the middle of a story
                 row = np.concatenate([[SAMPLED], row[:-1]])
             rows.append(row)
@@ -243,11 +171,17 @@ class Layer(nn.Module):
         self.o = nn.Linear(q_dim, dim, bias=False)
         self.up = nn.Linear(dim, hidden, bias=False)
         self.down = nn.Linear(hidden, dim, bias=False)
-        self.drop = nn.Dropout(DROPOUT)
         for matrix in (self.qkv, self.up):
             nn.init.uniform_(matrix.weight, -math.sqrt(3 / dim), math.sqrt(3 / dim))
         for matrix in (self.o, self.down):  # at first a layer adds nothing
             nn.init.zeros_(matrix.weight)
+
+    def drop(self, x):
+        """Dropout of channels, the same ones at every position of a row: hardly a number to draw."""
+        if not self.training:
+            return x
+        keep = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= DROPOUT
+        return x * keep / (1 - DROPOUT)
 
     def forward(self, x, cos, sin):
         n, length, _ = x.shape
@@ -302,7 +236,7 @@ def bits_per_byte(model, ids, n_bytes, device):
 
 def orthogonal(g):
     """The orthogonal matrix nearest to g, by five Newton-Schulz steps."""
-    x = g.bfloat16() if g.is_cuda else g
+    x = g.bfloat16()
     x = x.T if g.shape[0] > g.shape[1] else x
     x = x / (x.norm() + 1e-7)
     for _ in range(5):
