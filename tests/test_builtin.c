@@ -79,9 +79,8 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
 }
 
 static const char STORY[] =
-    ", there was a little girl named Lily. She loved to play outside in the sunshine. One day, she "
-    "saw a big, red ball in the sky. She wanted to play with it, but it was too high for her."
-    "\n\nLily";
+    ", there was a little girl named Lily. She loved to play with her toys and eat candy. One day, "
+    "she went to the park with her mommy. They saw a big, red candle in the park. Lily wanted";
 
 Test(builtin, tells_the_golden_story_in_every_precision) {
     Checkpoint *checkpoint = open_builtin();
@@ -95,9 +94,9 @@ Test(builtin, tells_the_golden_story_in_every_precision) {
 
 // The cpu backend promises the same bits on every machine, whatever its instruction set.
 Test(builtin, logits_have_the_golden_bits_in_every_precision) {
-    static const uint64_t WANTED[] = {[PRECISION_F32] = 0xc6ba05d4489b0951,
-                                      [PRECISION_A16] = 0x1ff4f1c7287f0074,
-                                      [PRECISION_A8] = 0x04b58fcca9a5b9db};
+    static const uint64_t WANTED[] = {[PRECISION_F32] = 0xc1cd5ed5b0510867,
+                                      [PRECISION_A16] = 0x8c66799db737fb78,
+                                      [PRECISION_A8] = 0x6e65f1bb5bdcd716};
     if (strcmp(TEST_BACKEND, "cpu")) SKIP("the %s backend promises no bits", TEST_BACKEND);
     Checkpoint *checkpoint = open_builtin();
     for (int p = 0; p < 3; p++) {
