@@ -115,7 +115,7 @@ ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
-PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project sample_stories fidelity)
+PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project sample_stories teach_stories fidelity)
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \

@@ -3,8 +3,12 @@
 Only what Python brings along is needed; `python3 -m doctest scripts/stories.py` runs the examples.
 """
 import glob
+import random
 import re
+import sys
 from collections import Counter
+
+HELD_BACK = 60  # stories that are not learnt from: how well they are predicted tells how it goes
 
 OTHER_THINGS = 0.5  # of the things in a story that is told of others
 
@@ -30,6 +34,13 @@ def read_stories(pattern):
                    for path in sorted(glob.glob(pattern)))
     stories = map(tidy, re.split(r"<\|endoftext\|>|<\|cut\|>", text))
     return [story for story in stories if story]
+
+
+def hold_back(stories, seed):
+    """Those held back, and the others, in an order of the seed's."""
+    stories = list(stories)
+    random.Random(seed).shuffle(stories)
+    return stories[:HELD_BACK], stories[HELD_BACK:]
 
 
 def words(story):
@@ -88,7 +99,6 @@ class Others:
     >>> others = Others(8 * ["One day Tom met his dog.", "One day Sam met his dog.", "So Sue lost her hat."])
     >>> sorted(others.members["he"]), sorted(others.members["she"])
     (['Sam', 'Tom'], ['Sue'])
-    >>> import random
     >>> told = {others.other("Tom had an apple. Apples are good.", random.Random(i)) for i in range(99)}
     >>> "Sam had a pie. Pies are good." in told, "Sam had an apple. Apples are good." in told
     (True, True)
@@ -202,3 +212,16 @@ def keep_good(sampled, known, others):
                 and people(story[late:]) <= people(story[:late])
                 and 2 * sum(thing in early for thing in later) >= len(later))
     return [story for story in sampled if good(story)]
+
+
+def main():
+    """stories.py TEXT SEED VARIANT: what is learnt from of TEXT, told of others but for variant 0."""
+    _, stories = hold_back(read_stories(sys.argv[1]), int(sys.argv[2]))
+    others, variant = Others(stories), int(sys.argv[3])
+    generator = random.Random(variant)
+    for story in stories:
+        print(others.other(story, generator) if variant else story, end="<|endoftext|>\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --sampled  stories told by another model (scripts/sample_stories), of which those are kept that stay with
            their people and things: seen behind the token <sampled>, so that the model learns from them
            and yet knows which text is real
+--taught   the real stories, split into pieces, each with what a large model would have expected
+           (scripts/teach_stories): they are then what is learnt from, words and expectations
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -29,110 +31,18 @@ import os
 import random
 import time
 
-import numpy as np
-import sentencepiece
 import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from stories import Others, keep_good, read_stories, words
+from training_text import BOS, CONTEXT, EOS, SAMPLED, Text
 
-UNK, BOS, EOS, SAMPLED = range(4)
-HEAD_DIM, CAP, THETA, CONTEXT = 32, 15.0, 10000.0, 512
-SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
+HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128
-DEV_STORIES = 60  # of --text, held back: the loss that log.csv shows beside the training loss
 WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
-REAL_SHARE = (0.3, 0.85)  # of the rows, at the beginning and at the end
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
-TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
-BPE_DROPOUT = 0.1
-BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
-
-
-# ---- text ----
-
-def train_tokenizer(stories, prefix, vocab_size):
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(stories), model_prefix=prefix, model_type="bpe", vocab_size=vocab_size,
-        byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity",
-        remove_extra_whitespaces=False, split_digits=True, max_sentence_length=65536,
-        control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
-
-
-class Rows:
-    """Rows of ids, without end: stories in a new order each time round."""
-
-    def __init__(self, make_round, seed):
-        self.make_round, self.random, self.ids = make_round, random.Random(seed), np.zeros(0, np.int32)
-        self.rounds = 0
-
-    def next(self, length):
-        """length + 1 ids, the last of them the first of the next row."""
-        while len(self.ids) <= length:
-            self.ids = np.concatenate([self.ids, self.make_round(self.random)])
-            self.rounds += 1
-        row, self.ids = self.ids[:length + 1], self.ids[length:]
-        return row
-
-
-class Text:
-    def __init__(self, args):
-        real = read_stories(args.text)
-        random.Random(args.seed).shuffle(real)
-        self.dev, self.real = real[:DEV_STORIES], real[DEV_STORIES:]
-        self.others = Others(self.real)
-        known = {word for story in self.real for word in words(story)}
-        sampled = keep_good(read_stories(args.sampled), known, self.others) if args.sampled else []
-        path = os.path.join(args.out, "model", "tokenizer")
-        if not os.path.exists(path + ".model"):
-            train_tokenizer(self.real, path, args.vocab)
-            os.remove(path + ".vocab")
-        self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
-        self.dropout = BPE_DROPOUT
-        self.sampled = [np.array(ids, np.int32) for ids in self.pieces.encode(sampled)]
-        self.alone = Rows(lambda r: self.real_round(r, [BOS], [EOS]), args.seed)
-        self.joined = Rows(lambda r: self.real_round(r, [], "\n\n"), args.seed + 1)
-        self.told = Rows(self.sampled_round, args.seed + 2)
-        self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, sampled)]
-        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; "
-              f"{len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
-
-    def real_round(self, generator, before, after):
-        sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
-        out = []
-        for story in generator.sample(self.real, len(self.real)):
-            if generator.random() < TOLD_OF_OTHERS:
-                story = self.others.other(story, generator)
-            joined = story + after if isinstance(after, str) else story
-            ids = self.pieces.encode(joined, enable_sampling=self.dropout > 0, alpha=self.dropout,
-                                     nbest_size=-1)
-            out += before + ids + (after if isinstance(after, list) else [])
-        return np.array(out, np.int32)
-
-    def sampled_round(self, generator):
-        tag = np.array([SAMPLED], np.int32)
-        return np.concatenate([part for ids in generator.sample(self.sampled, len(self.sampled))
-                               for part in (tag, ids)])
-
-    def batch(self, n_rows, share_done, generator):
-        share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
-        self.dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
-        length = SHORT if share_done < SHORT_UNTIL else CONTEXT
-        rows = []
-        for _ in range(n_rows * CONTEXT // length):
-            real = not self.sampled or generator.random() < share
-            source = generator.choice([self.alone, self.joined]) if real else self.told
-            row = source.next(length)
-            if source is self.told:  # it may begin in the middle of a story
-                row = np.concatenate([[SAMPLED], row[:-1]])
-            rows.append(row)
-        return torch.from_numpy(np.stack(rows).astype(np.int64))
-
-    def dev_text(self):
-        text = "\n\n".join(self.dev)
-        return self.pieces.encode(text), len(text.encode())
+TAUGHT_SHARE = 0.7  # of the loss where a teacher said what it expects; the rest is the text itself
 
 
 # ---- the model ----
@@ -207,14 +117,26 @@ class Model(nn.Module):
         self.register_buffer("cos", angles.cos()[None, :, None], persistent=False)
         self.register_buffer("sin", angles.sin()[None, :, None], persistent=False)
 
-    def forward(self, ids, targets):
-        """Mean loss in nats; targets of -100 do not count."""
+    def forward(self, ids, targets, taught=None):
+        """Mean loss in nats; targets of -100 do not count.
+
+        taught: pieces and shares (n, T, CHOICES), what a teacher expects in the place of each target
+        (Hinton et al. 2015, arXiv 1503.02531); shares of 0 where it says nothing.
+        """
         length = ids.shape[1]
         x = norm(self.embedding(ids))
         for layer in self.layers:
             x = layer(x, self.cos[:, :length], self.sin[:, :length])
         logits = CAP * torch.tanh(self.head(norm(x)).float() / CAP)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100,
+                               reduction="mean" if taught is None else "none")
+        if taught is None:
+            return loss
+        pieces, shares = (x.flatten(0, 1) for x in taught)
+        logs = logits.flatten(0, 1)
+        expected = logs.logsumexp(-1) - (logs.gather(1, pieces) * shares).sum(-1)
+        known = TAUGHT_SHARE * (shares.sum(-1) > 0) * (targets.flatten() >= 0)
+        return (loss + known * (expected - loss)).sum() / (targets >= 0).sum()
 
 
 def bits_per_byte(model, ids, n_bytes, device):
@@ -332,10 +254,12 @@ class Run:
         return self.step / self.args.steps
 
     def learn(self, batch):
-        ids, targets = batch[:, :-1], batch[:, 1:].clone()
+        ids, targets = torch.from_numpy(batch[0][:, :-1]), torch.from_numpy(batch[0][:, 1:].copy())
         targets[(targets == BOS) | (targets == SAMPLED)] = -100  # what begins a story is given
         with torch.autocast(self.device, torch.bfloat16):
-            loss = self.compiled(ids.to(self.device).contiguous(), targets.to(self.device))
+            taught = batch[1] and tuple(torch.from_numpy(x[:, 1:].copy()).to(self.device)
+                                        for x in batch[1])
+            loss = self.compiled(ids.to(self.device).contiguous(), targets.to(self.device), taught)
         loss.backward()
         for optimizer in self.optimizers:
             optimizer.step()
@@ -397,7 +321,7 @@ def hugging_face_tensors(model, shape):
 
 DESCRIPTION = """Tells short stories for small children, in simple English. Knows nothing else, cannot talk.
 Trained by limpid's scripts/train_builtin_model.py on {text:.1f} MB of TinyStories (CDLA-Sharing-1.0; \
-written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT).
+written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT){taught}.
 Seen: {tokens:.1f} million tokens. {loss}
 Loses its thread and contradicts itself after some sentences; repeats what its text got wrong."""
 
@@ -409,7 +333,8 @@ def describe(run, args):
         text = open(args.check, encoding="utf-8").read()
         bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
         loss += f", {bits:.3f} on {os.path.basename(args.check)}, which it never saw"
-    return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1],
+    taught = ", each word with what\nSmolLM2-135M-Instruct (Apache-2.0) expected" if args.taught else ""
+    return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1], taught=taught,
                               tokens=run.step * args.rows * CONTEXT / 1e6, loss=loss + ".")
 
 
@@ -437,6 +362,7 @@ def parse_arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--text", required=True)
     p.add_argument("--sampled", help="a pattern of files")
+    p.add_argument("--taught", help="a pattern of files")
     p.add_argument("--out", required=True)
     p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=5000)
