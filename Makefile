@@ -110,7 +110,7 @@ NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config
                  tokenizer_vectors.c json_output.c write_safetensors.c export.c \
                  selftest_command.c convert.c convert_outputs.c convert_metadata.c trace.c \
                  trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c \
-                 hf_shards.c builtin_command.c)
+                 hf_shards.c builtin_command.c teach_stories.c)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -230,6 +230,7 @@ $(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
+$(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -1,6 +1,10 @@
 """Stories as text for scripts/train_builtin_model.py: read, told of others, and the good ones kept.
 
 Only what Python brings along is needed; `python3 -m doctest scripts/stories.py` runs the examples.
+
+    stories.py others TEXT SEED VARIANT           TEXT without what is held back; told of others, but for 0
+    stories.py good TEXT SEED MOST 'TOLD*.txt'..  of stories told by a model the good ones, in another
+                                                  order, and how many there are (standard error)
 """
 import glob
 import random
@@ -9,6 +13,7 @@ import sys
 from collections import Counter
 
 HELD_BACK = 60  # stories that are not learnt from: how well they are predicted tells how it goes
+SHORTEST = 200  # bytes of a sampled story
 
 OTHER_THINGS = 0.5  # of the things in a story that is told of others
 
@@ -200,7 +205,7 @@ def keep_good(sampled, known, others):
         return [others.forms[word][0] for word in words(text) if word in others.forms]
 
     def good(story):
-        if (len(story) < 200 or any(word not in known for word in words(story))
+        if (len(story) < SHORTEST or any(word not in known for word in words(story))
                 or STUTTER.search(story) or TO_ONESELF.search(story)):
             return False
         sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
@@ -214,13 +219,34 @@ def keep_good(sampled, known, others):
     return [story for story in sampled if good(story)]
 
 
-def main():
-    """stories.py TEXT SEED VARIANT: what is learnt from of TEXT, told of others but for variant 0."""
-    _, stories = hold_back(read_stories(sys.argv[1]), int(sys.argv[2]))
-    others, variant = Others(stories), int(sys.argv[3])
-    generator = random.Random(variant)
+def print_others(text, seed, variant):
+    _, stories = hold_back(read_stories(text), int(seed))
+    others, generator = Others(stories), random.Random(int(variant))
     for story in stories:
-        print(others.other(story, generator) if variant else story, end="<|endoftext|>\n")
+        print(others.other(story, generator) if int(variant) else story, end="<|endoftext|>\n")
+
+
+def print_good(text, seed, most, *patterns):
+    _, stories = hold_back(read_stories(text), int(seed))
+    others, known = Others(stories), {word for story in stories for word in words(story)}
+    left = int(most)
+    for pattern in patterns:
+        told = [story for story in read_stories(pattern) if len(story) >= SHORTEST]
+        good = keep_good(told, known, others)
+        stutter = sum(bool(STUTTER.search(story)) for story in told)
+        print(f"{pattern}: {len(told)} stories of {SHORTEST} bytes or more, {100 * len(good) / len(told):.1f} % "
+              f"good, {100 * stutter / len(told):.1f} % stutter", file=sys.stderr)
+        random.Random(int(seed)).shuffle(good)
+        for story in good[:left]:
+            print(story, end="<|endoftext|>\n")
+        left = max(0, left - len(good))
+
+
+def main():
+    commands = {"others": print_others, "good": print_good}
+    if len(sys.argv) < 5 or sys.argv[1] not in commands:
+        sys.exit(__doc__)
+    commands[sys.argv[1]](*sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
            and yet knows which text is real
 --taught   the real stories, split into pieces, each with what a large model would have expected
            (scripts/teach_stories): they are then what is learnt from, words and expectations
+--corrected  stories told by a small model, with the same: only the expectations are learnt, so that
+           the model sees places where stories go astray, and how a large one would have gone on
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -36,13 +38,13 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from training_text import BOS, CONTEXT, EOS, SAMPLED, Text
+from training_text import BOS, CONTEXT, EOS, Text
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128
 WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
+ROWS = ("alone", "joined", "told", "mended")  # of Text: what a checkpoint has of them
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
-TAUGHT_SHARE = 0.7  # of the loss where a teacher said what it expects; the rest is the text itself
 
 
 # ---- the model ----
@@ -117,39 +119,34 @@ class Model(nn.Module):
         self.register_buffer("cos", angles.cos()[None, :, None], persistent=False)
         self.register_buffer("sin", angles.sin()[None, :, None], persistent=False)
 
-    def forward(self, ids, targets, taught=None):
-        """Mean loss in nats; targets of -100 do not count.
+    def forward(self, ids, pieces, shares):
+        """Mean loss in nats. pieces, shares (n, T, any number): what is expected behind each of ids (n, T).
 
-        taught: pieces and shares (n, T, CHOICES), what a teacher expects in the place of each target
-        (Hinton et al. 2015, arXiv 1503.02531); shares of 0 where it says nothing.
+        Shares sum up to 1, or 0 where nothing counts; several pieces where a teacher expects several
+        (Hinton et al. 2015, arXiv 1503.02531).
         """
         length = ids.shape[1]
         x = norm(self.embedding(ids))
         for layer in self.layers:
             x = layer(x, self.cos[:, :length], self.sin[:, :length])
         logits = CAP * torch.tanh(self.head(norm(x)).float() / CAP)
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100,
-                               reduction="mean" if taught is None else "none")
-        if taught is None:
-            return loss
-        pieces, shares = (x.flatten(0, 1) for x in taught)
-        logs = logits.flatten(0, 1)
-        expected = logs.logsumexp(-1) - (logs.gather(1, pieces) * shares).sum(-1)
-        known = TAUGHT_SHARE * (shares.sum(-1) > 0) * (targets.flatten() >= 0)
-        return (loss + known * (expected - loss)).sum() / (targets >= 0).sum()
+        losses = (logits.logsumexp(-1, keepdim=True) - logits.gather(-1, pieces)) * shares
+        return losses.sum() / shares.sum()
 
 
 def bits_per_byte(model, ids, n_bytes, device):
     """As `run perplexity` counts: windows side by side, every token but the first scored once."""
-    ids = ids + [-100] * (-len(ids) % CONTEXT)
-    rows = torch.tensor(ids).view(-1, CONTEXT)
-    targets = torch.cat([rows.flatten()[1:], torch.tensor([-100])]).view(-1, CONTEXT)
+    places = len(ids) + -len(ids) % CONTEXT
+    rows = torch.tensor(ids + [0] * (places + 1 - len(ids)))
+    shares = (torch.arange(1, places + 1) < len(ids)).float()
     total = 0.0
     model.eval()
     with torch.no_grad():
-        for row, target in zip(rows, targets):
-            loss = model(row.clamp(min=0)[None].to(device), target[None].to(device))
-            total += float(loss) * int((target >= 0).sum())
+        for begin in range(0, places, CONTEXT):
+            share = shares[None, begin:begin + CONTEXT, None]
+            loss = model(rows[None, begin:begin + CONTEXT].to(device),
+                         rows[None, begin + 1:begin + CONTEXT + 1, None].to(device), share.to(device))
+            total += float(loss) * float(share.sum())
     model.train()
     return total / math.log(2) / n_bytes
 
@@ -231,14 +228,12 @@ class Run:
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
-        for name in ("alone", "joined", "told"):
-            rows = getattr(self.text, name)
-            rows.random, rows.ids, rows.rounds = saved[name]
+        for name in ROWS:
+            getattr(self.text, name).load(*saved[name])
         print(f"goes on after step {self.step}", flush=True)
 
     def save(self):
-        rows = {name: (r.random, r.ids, r.rounds) for name in ("alone", "joined", "told")
-                for r in [getattr(self.text, name)]}
+        rows = {name: getattr(self.text, name).saved() for name in ROWS}
         torch.save({"model": self.model.state_dict(), "step": self.step, "random": self.random,
                     "optimizers": [o.state_dict() for o in self.optimizers],
                     "seconds": self.elapsed(), "best": self.best, "torch": torch.get_rng_state(),
@@ -254,12 +249,10 @@ class Run:
         return self.step / self.args.steps
 
     def learn(self, batch):
-        ids, targets = torch.from_numpy(batch[0][:, :-1]), torch.from_numpy(batch[0][:, 1:].copy())
-        targets[(targets == BOS) | (targets == SAMPLED)] = -100  # what begins a story is given
+        ids, pieces, shares = (torch.from_numpy(x).to(self.device) for x in batch)
         with torch.autocast(self.device, torch.bfloat16):
-            taught = batch[1] and tuple(torch.from_numpy(x[:, 1:].copy()).to(self.device)
-                                        for x in batch[1])
-            loss = self.compiled(ids.to(self.device).contiguous(), targets.to(self.device), taught)
+            loss = self.compiled(ids[:, :-1].contiguous(), pieces[:, 1:].contiguous(),
+                                 shares[:, 1:].contiguous())
         loss.backward()
         for optimizer in self.optimizers:
             optimizer.step()
@@ -296,7 +289,7 @@ class Run:
             if self.step % self.args.report == 0:
                 self.report(mean, ids_per_step)
                 self.save()
-        if mean is not None:
+        if mean is not None and self.step % self.args.report:
             self.report(mean, ids_per_step)
             self.save()
         self.model.load_state_dict(self.best[1])
@@ -363,6 +356,7 @@ def parse_arguments():
     p.add_argument("--text", required=True)
     p.add_argument("--sampled", help="a pattern of files")
     p.add_argument("--taught", help="a pattern of files")
+    p.add_argument("--corrected", help="a pattern of files")
     p.add_argument("--out", required=True)
     p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=5000)

@@ -13,11 +13,15 @@ UNK, BOS, EOS, SAMPLED = range(4)
 CONTEXT = 512
 SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
 REAL_SHARE = (0.3, 0.85)  # of the rows, at the beginning and at the end
+CORRECTED_SHARE = 0.45  # of the other rows, where there are corrected stories
 TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
 BPE_DROPOUT = 0.1
 BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
 CHOICES = 12  # as in tests/teach_stories.c
-TAUGHT = np.dtype([("id", np.int32), ("pieces", np.uint16, CHOICES), ("shares", np.uint16, CHOICES)])
+TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text itself
+# A piece of text and what is learnt in its place: itself, and what a teacher expected there.
+PIECE = np.dtype([("id", np.int32), ("pieces", np.uint16, 1 + CHOICES),
+                  ("shares", np.float16, 1 + CHOICES)])
 
 
 def train_tokenizer(stories, prefix, vocab_size):
@@ -28,43 +32,69 @@ def train_tokenizer(stories, prefix, vocab_size):
         control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
 
 
-def without_teacher(ids):
-    row = np.zeros(len(ids), TAUGHT)
-    row["id"] = ids
+def untaught(ids):
+    row = np.zeros(len(ids), PIECE)
+    row["id"] = row["pieces"][:, 0] = ids
+    row["shares"][:, 0] = ~np.isin(row["id"], (BOS, SAMPLED))  # what begins a story is given
     return row
 
 
-def read_taught(pattern):
-    """Stories as tests/teach_stories.c writes them: arrays of TAUGHT."""
+def read_taught(pattern, share):
+    """Stories as tests/teach_stories.c writes them: arrays of PIECE.
+
+    share: of what is learnt where the teacher said something; 1: the text itself is not learnt at all.
+    """
     stories = []
     for path in sorted(glob.glob(pattern)):
         data, at = open(path, "rb").read(), 0
         while at < len(data):
             n = int(np.frombuffer(data, np.int32, 1, at)[0])
-            story = without_teacher(np.frombuffer(data, np.int32, n, at + 4))
-            targets = np.frombuffer(data, np.uint16, 2 * CHOICES * n, at + 4 + 4 * n)
-            targets = targets.reshape(n, 2, CHOICES)
-            story["pieces"], story["shares"] = targets[:, 0], targets[:, 1]
+            story = untaught(np.frombuffer(data, np.int32, n, at + 4))
+            expected = np.frombuffer(data, np.uint16, 2 * CHOICES * n, at + 4 + 4 * n)
+            pieces, shares = expected.reshape(n, 2, CHOICES).swapaxes(0, 1)
+            known = shares.any(1)
+            story["shares"][known | (share == 1), 0] = 1 - share
+            story["pieces"][:, 1:], story["shares"][:, 1:] = pieces, shares * (share / 65535)
             stories.append(story)
-            at += 4 + 4 * n + targets.nbytes
+            at += 4 + 4 * n + expected.nbytes
     return stories
 
 
 class Rows:
-    """Rows of ids, or of TAUGHT, without end: stories in a new order each time round."""
+    """Rows of PIECE without end: stories in a new order each time round."""
 
     def __init__(self, make_round, seed):
-        self.make_round, self.random, self.ids = make_round, random.Random(seed), None
-        self.rounds = 0
+        self.make_round, self.random = make_round, random.Random(seed)
+        self.round = untaught([])
+        self.begun, self.at, self.rounds = None, 0, 0
 
-    def next(self, length):
-        """length + 1 ids, the last of them the first of the next row."""
-        while self.ids is None or len(self.ids) <= length:
-            more = self.make_round(self.random)
-            self.ids = more if self.ids is None else np.concatenate([self.ids, more])
-            self.rounds += 1
-        row, self.ids = self.ids[:length + 1], self.ids[length:]
+    def next(self, length, dropout):
+        """length + 1 pieces, the last of them the first of the next row."""
+        while len(self.round) - self.at <= length:
+            self.begin_round(self.random.getstate(), self.round[self.at:].copy(), dropout)
+        row = self.round[self.at:self.at + length + 1]
+        self.at += length
         return row
+
+    def begin_round(self, state, left, dropout):
+        self.begun = state, left, dropout
+        self.random.setstate(state)
+        self.round = np.concatenate([left, self.make_round(self.random, dropout)])
+        self.at, self.rounds = 0, self.rounds + 1
+
+    def saved(self):
+        """Little: a round is made again from how it began."""
+        return self.begun, self.at, self.rounds
+
+    def load(self, begun, at, rounds):
+        if begun:
+            self.begin_round(*begun)
+        self.at, self.rounds = at, rounds
+
+
+def shuffled(stories, generator, before=untaught([]), after=untaught([])):
+    return np.concatenate([part for story in generator.sample(stories, len(stories))
+                           for part in (before, story, after)])
 
 
 class Text:
@@ -78,63 +108,58 @@ class Text:
             train_tokenizer(self.real, path, args.vocab)
             os.remove(path + ".vocab")
         self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
-        self.dropout = BPE_DROPOUT
-        self.sampled = [np.array(ids, np.int32) for ids in self.pieces.encode(sampled)]
-        self.taught = read_taught(args.taught) if args.taught else []
-        for story in self.taught[:9]:
+        self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
+        self.taught = read_taught(args.taught, TAUGHT_SHARE) if args.taught else []
+        self.corrected = read_taught(args.corrected, 1) if args.corrected else []
+        for story in self.taught[:9] + self.corrected[:9]:
             ids = story["id"].tolist()
             if self.pieces.encode(self.pieces.decode(ids)) != ids:
-                sys.exit("--taught: the stories were split by another tokenizer than that of --out")
+                sys.exit("--taught, --corrected: split by another tokenizer than that of --out")
         real_round = self.taught_round if self.taught else self.real_round
-        self.alone = Rows(lambda r: real_round(r, [BOS], [EOS]), args.seed)
-        self.joined = Rows(lambda r: real_round(r, [], "\n\n"), args.seed + 1)
-        self.told = Rows(self.sampled_round, args.seed + 2)
+        self.alone = Rows(lambda r, d: real_round(r, d, [BOS], [EOS]), args.seed)
+        self.joined = Rows(lambda r, d: real_round(r, d, [], "\n\n"), args.seed + 1)
+        self.told = Rows(lambda r, d: shuffled(self.sampled, r), args.seed + 2)
+        self.mended = Rows(lambda r, d: shuffled(self.corrected, r, untaught([BOS]), untaught([EOS])),
+                           args.seed + 3)
         self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, sampled)]
-        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {len(self.taught)} taught; "
-              f"{len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
+        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {len(self.taught)} taught, "
+              f"{len(self.corrected)} corrected; {len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
 
-    def real_round(self, generator, before, after):
+    def real_round(self, generator, dropout, before, after):
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
         out = []
         for story in generator.sample(self.real, len(self.real)):
             if generator.random() < TOLD_OF_OTHERS:
                 story = self.others.other(story, generator)
             joined = story + after if isinstance(after, str) else story
-            ids = self.pieces.encode(joined, enable_sampling=self.dropout > 0, alpha=self.dropout,
+            ids = self.pieces.encode(joined, enable_sampling=dropout > 0, alpha=dropout,
                                      nbest_size=-1)
             out += before + ids + (after if isinstance(after, list) else [])
-        return np.array(out, np.int32)
+        return untaught(out)
 
-    def taught_round(self, generator, before, after):
+    def taught_round(self, generator, _, before, after):
         if isinstance(after, str):  # as it is split behind a sentence
             after = self.pieces.encode("." + after)[len(self.pieces.encode(".")):]
-        before, after = without_teacher(before), without_teacher(after)
-        return np.concatenate([part for story in generator.sample(self.taught, len(self.taught))
-                               for part in (before, story, after)])
-
-    def sampled_round(self, generator):
-        tag = np.array([SAMPLED], np.int32)
-        return np.concatenate([part for ids in generator.sample(self.sampled, len(self.sampled))
-                               for part in (tag, ids)])
+        return shuffled(self.taught, generator, untaught(before), untaught(after))
 
     def batch(self, n_rows, share_done, generator):
-        """ids (n, length + 1), and None or what a teacher expects: pieces and shares, (.., CHOICES)."""
+        """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
         share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
-        self.dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
+        dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
         length = SHORT if share_done < SHORT_UNTIL else CONTEXT
         rows = []
         for _ in range(n_rows * CONTEXT // length):
-            real = not self.sampled or generator.random() < share
-            source = generator.choice([self.alone, self.joined]) if real else self.told
-            row = source.next(length)
-            if source is self.told:  # it may begin in the middle of a story
-                row = np.concatenate([[SAMPLED], row[:-1]])
+            if not self.sampled or generator.random() < share:
+                row = generator.choice([self.alone, self.joined]).next(length, dropout)
+            elif self.corrected and generator.random() < CORRECTED_SHARE:
+                row = self.mended.next(length, dropout)
+            else:  # it may begin in the middle of a story
+                row = np.concatenate([untaught([SAMPLED]), self.told.next(length, dropout)[:-1]])
             rows.append(row)
-        if not self.taught:
-            return np.stack(rows).astype(np.int64), None
-        rows = np.stack([row if row.dtype == TAUGHT else without_teacher(row) for row in rows])
-        return (rows["id"].astype(np.int64),
-                (rows["pieces"].astype(np.int64), rows["shares"].astype(np.float32) / 65535))
+        rows = np.stack(rows)
+        ends = 1 + CHOICES if self.taught or self.corrected else 1
+        return (rows["id"].astype(np.int64), rows["pieces"].astype(np.int64)[..., :ends],
+                rows["shares"].astype(np.float32)[..., :ends])
 
     def dev_text(self):
         text = "\n\n".join(self.dev)

@@ -1,12 +1,6 @@
 // The program with no file at hand: every command that takes a model has the built-in one.
 #include "error.h"
 #include "tests/support/program.h"
-#include "weights/builtin.h"
-
-static void need_builtin(void) {
-    size_t size = 0;
-    if (!builtin_bytes(&size)) SKIP("this build has no model of its own (BUILTIN=0)");
-}
 
 // Runs a line of words and wants exit status 0 and a text on standard output.
 static void check_prints(const char *line, const char *wanted) {

@@ -1,5 +1,7 @@
 #include "tests/support/program.h"
 
+#include "weights/builtin.h"
+
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -30,6 +32,11 @@ TestRun program(const char *format, const char *a, const char *b) {
     char line[LINE_SIZE];
     snprintf(line, sizeof line, format, a, b);
     return program_input(line, NULL, 0);
+}
+
+void need_builtin(void) {
+    size_t size = 0;
+    if (!builtin_bytes(&size)) SKIP("this build has no model of its own (BUILTIN=0)");
 }
 
 const char *small_model(void) {

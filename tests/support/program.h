@@ -19,6 +19,7 @@ TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
 // Sends SIGINT as soon as `after` has appeared; `out` has standard output and standard error.
 TestRun program_interrupted(const char *line, const char *after);
 
+void need_builtin(void);       // skips the test where the program has no model of its own
 const char *small_model(void); // stories260K.gguf; skips the test where it is absent
 
 void check_status(const TestRun *run, int wanted);

@@ -1,0 +1,204 @@
+// The teach_stories program: what a model expects of a story, beside what generate says it would
+// go on with. The built-in model is its own teacher: every piece but the first is known.
+#include "error.h"
+#include "tests/support/program.h"
+
+enum { MOST = 100, CHOICES = 12, WHOLE = 65535 };
+
+static const char STORY[] = "Once there was a dog named Max. He liked to run in the park with Sue.";
+static const char SHOWN[] = "Tom had a red kite. It flew over the trees.";
+
+typedef struct Taught {
+    int32_t n, ids[MOST];
+    uint16_t targets[MOST][2][CHOICES]; // pieces, and their shares
+} Taught;
+
+static TestRun teach(const char *teacher, const char *student, const char *shown,
+                     const char *stories) {
+    const char *argv[] = {TEST_BUILD "/tests/teach_stories", teacher, student, shown, NULL};
+    return test_run(argv, stories, strlen(stories));
+}
+
+// The stories of a run one after the other, and nothing behind them.
+static size_t take_story(Taught *story, const TestRun *r, size_t at) {
+    memset(story, 0, sizeof *story);
+    CHECK(at + sizeof story->n <= r->out_size, "%zu bytes; %s", r->out_size, r->err);
+    memcpy(&story->n, r->out + at, sizeof story->n);
+    at += sizeof story->n;
+    CHECK(story->n > 0 && story->n <= MOST, "%d pieces", story->n);
+    size_t n = (size_t)story->n;
+    CHECK(at + n * (sizeof *story->ids + sizeof *story->targets) <= r->out_size);
+    memcpy(story->ids, r->out + at, n * sizeof *story->ids);
+    at += n * sizeof *story->ids;
+    memcpy(story->targets, r->out + at, n * sizeof *story->targets);
+    return at + n * sizeof *story->targets;
+}
+
+// ids in front of a story, and its own up to piece k, as --prompt-ids has them.
+static char *prompt_ids(const char *before, const Taught *story, int k) {
+    size_t size = strlen(before) + 12 * (size_t)k + 1;
+    char *line = malloc(size);
+    CHECK(line);
+    int length = snprintf(line, size, "%s", before);
+    for (int i = 0; i < k; i++)
+        length += snprintf(line + length, size - (size_t)length, "%s%d", length ? "," : "",
+                           story->ids[i]);
+    return line;
+}
+
+// The first two choices at piece k, and how much likelier the one is than the other.
+static void check_expected(const Taught *story, int k, const char *before) {
+    char *ids = prompt_ids(before, story, k);
+    TestRun r = program(
+        "--prompt-ids|%s|--max-tokens|1|-t|0|--logprobs|2|--precision|a8|--kv|f32%s", ids, "");
+    int own, first, second;
+    double best, next;
+    const char *top = strstr(r.out, "\"top\":");
+    CHECK(top && sscanf(r.out, "{\"id\":%d", &own) == 1, "%s", r.out);
+    const char *one = strstr(top, "\"id\":"), *two = strstr(one + 1, "\"id\":");
+    CHECK(sscanf(one, "\"id\":%d", &first) == 1 && sscanf(two, "\"id\":%d", &second) == 1);
+    CHECK(sscanf(strstr(one, "\"logprob\":"), "\"logprob\":%lf", &best) == 1);
+    CHECK(sscanf(strstr(two, "\"logprob\":"), "\"logprob\":%lf", &next) == 1);
+    CHECK(own == first, "%d, %d", own, first);
+
+    const uint16_t *pieces = story->targets[k][0], *shares = story->targets[k][1];
+    CHECK(pieces[0] == first, "piece %d: expects %d, says %d", k, pieces[0], first);
+    int sum = 0;
+    for (int j = 0; j < CHOICES; j++)
+        sum += shares[j];
+    CHECK(abs(sum - WHOLE) <= CHOICES, "piece %d: %d in all", k, sum);
+    if (shares[1] > WHOLE / 100) {
+        CHECK(pieces[1] == second, "piece %d: then %d, not %d", k, pieces[1], second);
+        CHECK_NEAR(log((double)shares[0] / shares[1]), best - next, 2e-3);
+    }
+    test_run_free(&r);
+    free(ids);
+}
+
+static char *builtin_file(void) {
+    char *path = strdup(test_temporary("builtin.gguf"));
+    TestRun r = program("convert|builtin|%s|--force|-q%s", path, "");
+    check_status(&r, 0);
+    test_run_free(&r);
+    return path;
+}
+
+// What `tokenize` prints of a text, with commas.
+static char *ids_of(const char *text) {
+    TestRun r = program("tokenize|-i|%s%s", text, "");
+    char *ids = strdup(r.out);
+    CHECK(ids);
+    for (char *at = ids; *at; at++)
+        if (*at == ' ') *at = ',';
+    ids[strcspn(ids, "\n")] = 0;
+    test_run_free(&r);
+    return ids;
+}
+
+// A story that was read behind another text.
+static void check_behind(const Taught *story, const char *text) {
+    char before[600], *ids = ids_of(text), *parting = ids_of("\n\n");
+    snprintf(before, sizeof before, "%s,%s", ids, parting);
+    for (int k = 1; k < story->n; k++)
+        check_expected(story, k, before);
+    free(parting);
+    free(ids);
+}
+
+Test(teach_stories, expects_what_the_model_would_go_on_with) {
+    need_builtin();
+    Taught story;
+    char text[300], *model = builtin_file();
+    snprintf(text, sizeof text, "%s<|endoftext|>\n%s<|endoftext|>", STORY, SHOWN);
+    TestRun r = teach(model, model, NULL, text);
+    check_status(&r, 0);
+    size_t at = take_story(&story, &r, 0);
+    char *ids = prompt_ids("", &story, story.n), *wanted = ids_of(STORY);
+    CHECK_STRING(ids, wanted);
+    CHECK(!story.targets[0][1][0], "nothing is expected before a text begins");
+    for (int k = 1; k < story.n; k++)
+        check_expected(&story, k, "");
+
+    at = take_story(&story, &r, at); // read behind the first one
+    CHECK(at == r.out_size, "%zu of %zu bytes", at, r.out_size);
+    check_behind(&story, STORY);
+    test_run_free(&r);
+    free(wanted);
+    free(ids);
+    free(model);
+}
+
+Test(teach_stories, reads_a_story_that_is_shown_first) {
+    need_builtin();
+    Taught story;
+    char text[300], *model = builtin_file(), *shown = strdup(test_temporary("shown.txt"));
+    FILE *file = fopen(shown, "w");
+    CHECK(file && fprintf(file, "%s<|endoftext|>\n", SHOWN) > 0 && !fclose(file));
+    snprintf(text, sizeof text, "%s<|endoftext|>", STORY);
+    TestRun r = teach(model, model, shown, text);
+    check_status(&r, 0);
+    CHECK(take_story(&story, &r, 0) == r.out_size);
+    check_behind(&story, SHOWN);
+    test_run_free(&r);
+    free(shown);
+    free(model);
+}
+
+// Sets begins[i] where a piece of a model's begins at byte i of STORY, by the spelling that
+// tokenize prints, in which a space is U+2581; the one in front of all is not in the text.
+static void find_pieces(bool begins[sizeof STORY], const char *model) {
+    TestRun r = program("tokenize|%s|-i|%s|--pieces", model, STORY);
+    check_status(&r, 0);
+    memset(begins, 0, sizeof STORY);
+    size_t at = 0;
+    for (char *line = strtok(r.out, "\n"); line; line = strtok(NULL, "\n")) {
+        char spelling[40];
+        CHECK(sscanf(line, "%*d %*s %39s", spelling) == 1, "%s", line);
+        bool space = !strncmp(spelling, "\xe2\x96\x81", 3);
+        begins[at] = true;
+        at += strlen(spelling) - (space ? 2 : 0) - (space && !at ? 1 : 0);
+        CHECK(at < sizeof STORY, "%zu", at);
+    }
+    CHECK(at == strlen(STORY), "%zu", at);
+    test_run_free(&r);
+}
+
+// Another vocabulary: something is expected where a piece of both begins, and nowhere else.
+Test(teach_stories, knows_only_where_a_token_of_the_teacher_begins) {
+    need_builtin();
+    Taught story;
+    char text[300], *model = builtin_file();
+    snprintf(text, sizeof text, "%s<|endoftext|>", STORY);
+    TestRun r = teach(small_model(), model, NULL, text);
+    check_status(&r, 0);
+    CHECK(take_story(&story, &r, 0) == r.out_size);
+
+    bool teachers[sizeof STORY], own[sizeof STORY];
+    find_pieces(teachers, small_model());
+    find_pieces(own, model);
+    int k = 0, known = 0, apart = 0;
+    for (size_t at = 0; at < strlen(STORY); at++) {
+        if (own[at]) {
+            bool wanted = at > 0 && teachers[at];
+            CHECK(wanted == (story.targets[k][1][0] > 0), "piece %d at byte %zu", k, at);
+            known += wanted;
+            k++;
+        }
+        apart += own[at] != teachers[at];
+    }
+    CHECK(k == story.n && known > k / 2 && apart > 0, "%d of %d, %d apart", known, k, apart);
+    test_run_free(&r);
+    free(model);
+}
+
+Test(teach_stories, says_what_it_cannot_read) {
+    TestRun r = teach("no-such.gguf", "no-such.gguf", NULL, "");
+    check_status(&r, 2);
+    CHECK(!strncmp(r.err, "teach_stories: ", 15), "%s", r.err);
+    CHECK(r.out_size == 0);
+    test_run_free(&r);
+    r = teach("only-one-argument", NULL, NULL, "");
+    check_status(&r, 2);
+    CHECK(strstr(r.err, "usage: "), "%s", r.err);
+    test_run_free(&r);
+}
