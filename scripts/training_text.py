@@ -12,8 +12,8 @@ from stories import Others, hold_back, keep_good, read_stories, words
 UNK, BOS, EOS, SAMPLED = range(4)
 CONTEXT = 512
 SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
-REAL_SHARE = (0.3, 0.85)  # of the rows, at the beginning and at the end
-CORRECTED_SHARE = 0.45  # of the other rows, where there are corrected stories
+REAL_SHARE = (0.3, 0.75)  # of the rows, at the beginning and at the end
+CORRECTED_SHARE = 0.6  # of the other rows, where there are corrected stories
 TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
 BPE_DROPOUT = 0.1
 BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
