@@ -38,7 +38,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from training_text import BOS, CONTEXT, EOS, Text
+from soft_targets import BOS, EOS
+from training_text import CONTEXT, Text
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128

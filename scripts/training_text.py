@@ -1,5 +1,4 @@
 """The text that scripts/train_builtin_model.py learns from, as rows of token ids without end."""
-import glob
 import os
 import random
 import sys
@@ -7,9 +6,9 @@ import sys
 import numpy as np
 import sentencepiece
 
+from soft_targets import BOS, CHOICES, EOS, SAMPLED, read_taught, untaught
 from stories import Others, hold_back, keep_good, read_stories, words
 
-UNK, BOS, EOS, SAMPLED = range(4)
 CONTEXT = 512
 SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
 REAL_SHARE = (0.3, 0.75)  # of the rows, at the beginning and at the end
@@ -17,11 +16,7 @@ CORRECTED_SHARE = 0.6  # of the other rows, where there are corrected stories
 TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
 BPE_DROPOUT = 0.1
 BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
-CHOICES = 12  # as in tests/teach_stories.c
-TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text itself
-# A piece of text and what is learnt in its place: itself, and what a teacher expected there.
-PIECE = np.dtype([("id", np.int32), ("pieces", np.uint16, 1 + CHOICES),
-                  ("shares", np.float16, 1 + CHOICES)])
+TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text
 
 
 def train_tokenizer(stories, prefix, vocab_size):
@@ -30,34 +25,6 @@ def train_tokenizer(stories, prefix, vocab_size):
         byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity",
         remove_extra_whitespaces=False, split_digits=True, max_sentence_length=65536,
         control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
-
-
-def untaught(ids):
-    row = np.zeros(len(ids), PIECE)
-    row["id"] = row["pieces"][:, 0] = ids
-    row["shares"][:, 0] = ~np.isin(row["id"], (BOS, SAMPLED))  # what begins a story is given
-    return row
-
-
-def read_taught(pattern, share):
-    """Stories as tests/teach_stories.c writes them: arrays of PIECE.
-
-    share: of what is learnt where the teacher said something; 1: the text itself is not learnt at all.
-    """
-    stories = []
-    for path in sorted(glob.glob(pattern)):
-        data, at = open(path, "rb").read(), 0
-        while at < len(data):
-            n = int(np.frombuffer(data, np.int32, 1, at)[0])
-            story = untaught(np.frombuffer(data, np.int32, n, at + 4))
-            expected = np.frombuffer(data, np.uint16, 2 * CHOICES * n, at + 4 + 4 * n)
-            pieces, shares = expected.reshape(n, 2, CHOICES).swapaxes(0, 1)
-            known = shares.any(1)
-            story["shares"][known | (share == 1), 0] = 1 - share
-            story["pieces"][:, 1:], story["shares"][:, 1:] = pieces, shares * (share / 65535)
-            stories.append(story)
-            at += 4 + 4 * n + expected.nbytes
-    return stories
 
 
 class Rows:
@@ -109,8 +76,8 @@ class Text:
             os.remove(path + ".vocab")
         self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
         self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
-        self.taught = read_taught(args.taught, TAUGHT_SHARE) if args.taught else []
-        self.corrected = read_taught(args.corrected, 1) if args.corrected else []
+        self.taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
+        self.corrected = read_taught(args.corrected, 1, self.pieces)
         for story in self.taught[:9] + self.corrected[:9]:
             ids = story["id"].tolist()
             if self.pieces.encode(self.pieces.decode(ids)) != ids:
