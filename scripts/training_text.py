@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import sentencepiece
 
-from soft_targets import BOS, CHOICES, EOS, SAMPLED, read_taught, untaught
+from soft_targets import BOS, CHOICES, EOS, SAMPLED, UNK, read_taught, untaught
 from stories import Others, hold_back, keep_good, read_stories, words
 
 CONTEXT = 512
@@ -78,36 +78,53 @@ class Text:
         self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
         self.taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
         self.corrected = read_taught(args.corrected, 1, self.pieces)
-        for story in self.taught[:9] + self.corrected[:9]:
-            ids = story["id"].tolist()
-            if self.pieces.encode(self.pieces.decode(ids)) != ids:
-                sys.exit("--taught, --corrected: split by another tokenizer than that of --out")
-        real_round = self.taught_round if self.taught else self.real_round
-        self.alone = Rows(lambda r, d: real_round(r, d, [BOS], [EOS]), args.seed)
-        self.joined = Rows(lambda r, d: real_round(r, d, [], "\n\n"), args.seed + 1)
+        dev = set(map(tuple, self.pieces.encode(self.dev)))
+        for name in ("taught", "corrected"):
+            stories = [story["id"].tolist() for story in getattr(self, name)]
+            if getattr(args, name) and not stories:
+                sys.exit(f"--{name}: there are no stories in {getattr(args, name)}")
+            if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
+                sys.exit(f"--{name}: split by another tokenizer than that of --out")
+            if any(tuple(ids) in dev for ids in stories):
+                sys.exit(f"--{name}: has stories that are held back with this --seed")
+        begin, end, cut = untaught([BOS]), untaught([EOS]), untaught([EOS])
+        cut["shares"] = 0  # the end of a story that was told may be where it was cut off
+        if self.taught:
+            between = [self.in_text(story) for story in self.taught]
+            self.alone = Rows(lambda r, d: shuffled(self.taught, r, begin, end), args.seed)
+            self.joined = Rows(lambda r, d: shuffled(between, r), args.seed + 1)
+        else:
+            self.alone = Rows(lambda r, d: self.real_round(r, d, [BOS], "", [EOS]), args.seed)
+            self.joined = Rows(lambda r, d: self.real_round(r, d, [], "\n\n", []), args.seed + 1)
         self.told = Rows(lambda r, d: shuffled(self.sampled, r), args.seed + 2)
-        self.mended = Rows(lambda r, d: shuffled(self.corrected, r, untaught([BOS]), untaught([EOS])),
-                           args.seed + 3)
+        self.mended = Rows(lambda r, d: shuffled(self.corrected, r, begin, cut), args.seed + 3)
         self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, sampled)]
         print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {len(self.taught)} taught, "
               f"{len(self.corrected)} corrected; {len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
 
-    def real_round(self, generator, dropout, before, after):
+    def real_round(self, generator, dropout, before, parting, after):
+        """All real stories once: ids in front and behind, and a text behind that is split with it."""
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
         out = []
         for story in generator.sample(self.real, len(self.real)):
             if generator.random() < TOLD_OF_OTHERS:
                 story = self.others.other(story, generator)
-            joined = story + after if isinstance(after, str) else story
-            ids = self.pieces.encode(joined, enable_sampling=dropout > 0, alpha=dropout,
-                                     nbest_size=-1)
-            out += before + ids + (after if isinstance(after, list) else [])
+            out += before + self.pieces.encode(story + parting, enable_sampling=dropout > 0,
+                                               alpha=dropout, nbest_size=-1) + after
         return untaught(out)
 
-    def taught_round(self, generator, _, before, after):
-        if isinstance(after, str):  # as it is split behind a sentence
-            after = self.pieces.encode("." + after)[len(self.pieces.encode(".")):]
-        return shuffled(self.taught, generator, untaught(before), untaught(after))
+    def in_text(self, story):
+        """A taught story as it is split between others, a blank line behind it: "Once ... end.\\n\\n"."""
+        story, spell, find = story.copy(), self.pieces.id_to_piece, self.pieces.piece_to_id
+        for place, spelling in ((0, spell(int(story["id"][0])).removeprefix("\u2581")),
+                                (-1, spell(int(story["id"][-1])) + "\n\n")):
+            old, new = story["id"][place], find(spelling)
+            if new != UNK:
+                story["pieces"][place][story["pieces"][place] == old] = new
+                story["id"][place] = new
+            elif place:
+                story = np.concatenate([story, untaught([find("\n\n")])])
+        return story
 
     def batch(self, n_rows, share_done, generator):
         """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
@@ -116,9 +133,9 @@ class Text:
         length = SHORT if share_done < SHORT_UNTIL else CONTEXT
         rows = []
         for _ in range(n_rows * CONTEXT // length):
-            if not self.sampled or generator.random() < share:
+            if not (self.sampled or self.corrected) or generator.random() < share:
                 row = generator.choice([self.alone, self.joined]).next(length, dropout)
-            elif self.corrected and generator.random() < CORRECTED_SHARE:
+            elif not self.sampled or self.corrected and generator.random() < CORRECTED_SHARE:
                 row = self.mended.next(length, dropout)
             else:  # it may begin in the middle of a story
                 row = np.concatenate([untaught([SAMPLED]), self.told.next(length, dropout)[:-1]])
