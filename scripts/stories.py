@@ -2,9 +2,10 @@
 
 Only what Python brings along is needed; `python3 -m doctest scripts/stories.py` runs the examples.
 
-    stories.py others TEXT SEED VARIANT           TEXT without what is held back; told of others, but for 0
+    stories.py others TEXT SEED VARIANT           the stories of TEXT that are not held back, as they are
+                                                  (VARIANT 0) or told of others
     stories.py good TEXT SEED MOST 'TOLD*.txt'..  of stories told by a model the good ones, in another
-                                                  order, and how many there are (standard error)
+                                                  order; standard error says how many there are
 """
 import glob
 import random
@@ -179,6 +180,15 @@ TO_ONESELF = re.compile(r'"[^"]*\b([A-Z][a-z]+)[!.,?]*" (?:said|asked|replied) \
                         r'|\b([A-Z][a-z]+) (?:said|asked|replied|smiled and said),? "[^"]*\b\2\b')
 
 
+def stutters(story):
+    """Whether a word is stuck: "blue blue".
+
+    >>> stutters("Tom saw Tom and Tom."), stutters("Tom and Sue saw a blue, blue sky.")
+    (True, False)
+    """
+    return bool(STUTTER.search(story))
+
+
 def keep_good(sampled, known, others):
     """Of sampled stories those that stay with their people and things and say nothing twice.
 
@@ -206,7 +216,7 @@ def keep_good(sampled, known, others):
 
     def good(story):
         if (len(story) < SHORTEST or any(word not in known for word in words(story))
-                or STUTTER.search(story) or TO_ONESELF.search(story)):
+                or stutters(story) or TO_ONESELF.search(story)):
             return False
         sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
         said = words(story.lower())
@@ -219,23 +229,28 @@ def keep_good(sampled, known, others):
     return [story for story in sampled if good(story)]
 
 
+def some(pattern):
+    stories = read_stories(pattern)
+    return stories or sys.exit(f"stories.py: there are no stories in {pattern}")
+
+
 def print_others(text, seed, variant):
-    _, stories = hold_back(read_stories(text), int(seed))
+    _, stories = hold_back(some(text), int(seed))
     others, generator = Others(stories), random.Random(int(variant))
     for story in stories:
         print(others.other(story, generator) if int(variant) else story, end="<|endoftext|>\n")
 
 
 def print_good(text, seed, most, *patterns):
-    _, stories = hold_back(read_stories(text), int(seed))
+    _, stories = hold_back(some(text), int(seed))
     others, known = Others(stories), {word for story in stories for word in words(story)}
     left = int(most)
     for pattern in patterns:
-        told = [story for story in read_stories(pattern) if len(story) >= SHORTEST]
+        told = [story for story in some(pattern) if len(story) >= SHORTEST]
         good = keep_good(told, known, others)
-        stutter = sum(bool(STUTTER.search(story)) for story in told)
-        print(f"{pattern}: {len(told)} stories of {SHORTEST} bytes or more, {100 * len(good) / len(told):.1f} % "
-              f"good, {100 * stutter / len(told):.1f} % stutter", file=sys.stderr)
+        shares = [100 * n / max(1, len(told)) for n in (len(good), sum(map(stutters, told)))]
+        print(f"{pattern}: {len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
+              f"{shares[1]:.1f} % stutter", file=sys.stderr)
         random.Random(int(seed)).shuffle(good)
         for story in good[:left]:
             print(story, end="<|endoftext|>\n")

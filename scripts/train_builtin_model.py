@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 """Trains the model that is built into limpid, on a CPU or a GPU: text in, a Hugging Face folder out.
 
-    python3 -m venv v && v/bin/pip install torch sentencepiece safetensors numpy
+    python3 -m venv v && v/bin/pip install torch 'sentencepiece>=0.2.3' safetensors numpy
     v/bin/python scripts/train_builtin_model.py --text stories.txt --sampled 'sampled_*.txt' --out DIR
 
 The architecture is nanochat's of October 2025: an RMS norm after the embedding, rotary positions,
 then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
 Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 
---text     real stories, each followed by <|endoftext|>: seen many times, each time with other people
-           and things in them and split into pieces in another way (BPE dropout, arXiv 1910.13267), so
-           that they are not learnt by heart
+--text     real stories, each followed by <|endoftext|>; 60 are held back. Without --taught they are seen
+           many times, each time with other people and things in them and split into pieces in another
+           way (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
 --sampled  stories told by another model (scripts/sample_stories), of which those are kept that stay with
            their people and things: seen behind the token <sampled>, so that the model learns from them
            and yet knows which text is real
---taught   the real stories, split into pieces, each with what a large model would have expected
-           (scripts/teach_stories): they are then what is learnt from, words and expectations
---corrected  stories told by a small model, with the same: only the expectations are learnt, so that
-           the model sees places where stories go astray, and how a large one would have gone on
+--taught   the real stories, as they are and told of others, and what a large model expected at each
+           piece (scripts/teach_stories, arXiv 1503.02531): both are learnt
+--corrected  stories told by a small model, and the same of them: only what the large one expected is
+           learnt, from places where stories go astray too
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -38,7 +38,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from soft_targets import BOS, EOS
+from training_rows import BOS, EOS
 from training_text import CONTEXT, Text
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
@@ -137,8 +137,8 @@ class Model(nn.Module):
 
 def bits_per_byte(model, ids, n_bytes, device):
     """As `run perplexity` counts: windows side by side, every token but the first scored once."""
-    places = len(ids) + -len(ids) % CONTEXT
-    rows = torch.tensor(ids + [0] * (places + 1 - len(ids)))
+    places = -(-(len(ids) - 1) // CONTEXT) * CONTEXT
+    rows = torch.tensor((ids + [0] * CONTEXT)[:places + 1])
     shares = (torch.arange(1, places + 1) < len(ids)).float()
     total = 0.0
     model.eval()
@@ -212,6 +212,7 @@ class Run:
         self.optimizers = make_optimizers(self.model, args.rate)
         self.random = random.Random(args.seed)
         self.step, self.seconds = 0, 0.0
+        self.mean_loss = None  # over some twenty steps
         self.best = (math.inf, None)  # bits per byte of the text held back, the model then
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
@@ -225,7 +226,7 @@ class Run:
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
-        self.best = saved["best"]
+        self.best, self.mean_loss = saved["best"], saved["mean_loss"]
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
@@ -235,10 +236,11 @@ class Run:
 
     def save(self):
         rows = {name: getattr(self.text, name).saved() for name in ROWS}
-        torch.save({"model": self.model.state_dict(), "step": self.step, "random": self.random,
+        torch.save({"model": self.model.state_dict(), "step": self.step, "seconds": self.elapsed(),
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "seconds": self.elapsed(), "best": self.best, "torch": torch.get_rng_state(),
-                    "cuda": torch.cuda.get_rng_state_all(), **rows}, self.path + ".new")
+                    "best": self.best, "mean_loss": self.mean_loss, "random": self.random,
+                    "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(), **rows},
+                   self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
     def elapsed(self):
@@ -260,14 +262,15 @@ class Run:
             optimizer.zero_grad()
         return float(loss.detach())
 
-    def report(self, loss, ids_per_step):
+    def report(self):
         ids, n_bytes = self.text.dev_text()
         dev = bits_per_byte(self.model, ids, n_bytes, self.device)
         if dev < self.best[0]:
             self.best = (dev, {k: v.clone() for k, v in self.model.state_dict().items()})
         spent, done = self.elapsed(), self.done()
         left = spent * (1 - done) / done if done > 0 else math.nan
-        row = [self.step, self.step * ids_per_step, round(spent), round(loss, 4), round(dev, 4)]
+        tokens = self.step * self.args.rows * CONTEXT
+        row = [self.step, tokens, round(spent), round(self.mean_loss, 4), round(dev, 4)]
         log = os.path.join(self.args.out, "log.csv")
         new = not os.path.exists(log)
         with open(log, "a", newline="") as file:
@@ -276,23 +279,22 @@ class Run:
                 writer.writerow(["step", "tokens", "seconds", "train_nats", "dev_bits_per_byte"])
             writer.writerow(row)
         rounds = self.text.alone.rounds + self.text.joined.rounds
-        print(f"step {self.step}, {row[1] / 1e6:.2f} M tokens: loss {loss:.3f} nats, held-back text "
-              f"{dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
+        print(f"step {self.step}, {tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
+              f"text {dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
               f"{left / 60:.1f} left", flush=True)
+        self.save()
 
     def train(self):
-        mean, ids_per_step = None, self.args.rows * CONTEXT
+        begun = self.step
         while (done := self.done()) < 1:
             set_rate(self.optimizers, self.step, done)
             loss = self.learn(self.text.batch(self.args.rows, done, self.random))
-            mean = loss if mean is None else 0.95 * mean + 0.05 * loss
+            self.mean_loss = loss if self.mean_loss is None else 0.95 * self.mean_loss + 0.05 * loss
             self.step += 1
             if self.step % self.args.report == 0:
-                self.report(mean, ids_per_step)
-                self.save()
-        if mean is not None and self.step % self.args.report:
-            self.report(mean, ids_per_step)
-            self.save()
+                self.report()
+        if self.step > begun and self.step % self.args.report:
+            self.report()
         self.model.load_state_dict(self.best[1])
 
 
@@ -315,7 +317,7 @@ def hugging_face_tensors(model, shape):
 
 DESCRIPTION = """Tells short stories for small children, in simple English. Knows nothing else, cannot talk.
 Trained by limpid's scripts/train_builtin_model.py on {text:.1f} MB of TinyStories (CDLA-Sharing-1.0; \
-written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT){taught}.
+written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT).{taught}
 Seen: {tokens:.1f} million tokens. {loss}
 Loses its thread and contradicts itself after some sentences; repeats what its text got wrong."""
 
@@ -327,7 +329,7 @@ def describe(run, args):
         text = open(args.check, encoding="utf-8").read()
         bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
         loss += f", {bits:.3f} on {os.path.basename(args.check)}, which it never saw"
-    taught = ", each word with what\nSmolLM2-135M-Instruct (Apache-2.0) expected" if args.taught else ""
+    taught = f"\nTaught word by word by {args.teacher}." if args.taught or args.corrected else ""
     return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1], taught=taught,
                               tokens=run.step * args.rows * CONTEXT / 1e6, loss=loss + ".")
 
@@ -358,6 +360,7 @@ def parse_arguments():
     p.add_argument("--sampled", help="a pattern of files")
     p.add_argument("--taught", help="a pattern of files")
     p.add_argument("--corrected", help="a pattern of files")
+    p.add_argument("--teacher", default="SmolLM2-135M-Instruct (Apache-2.0)", help="for the description")
     p.add_argument("--out", required=True)
     p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=5000)

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import sentencepiece
 
-from soft_targets import BOS, CHOICES, EOS, SAMPLED, UNK, read_taught, untaught
 from stories import Others, hold_back, keep_good, read_stories, words
+from training_rows import (BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught)
 
 CONTEXT = 512
 SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
@@ -27,44 +27,9 @@ def train_tokenizer(stories, prefix, vocab_size):
         control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
 
 
-class Rows:
-    """Rows of PIECE without end: stories in a new order each time round."""
-
-    def __init__(self, make_round, seed):
-        self.make_round, self.random = make_round, random.Random(seed)
-        self.round = untaught([])
-        self.begun, self.at, self.rounds = None, 0, 0
-
-    def next(self, length, dropout):
-        """length + 1 pieces, the last of them the first of the next row."""
-        while len(self.round) - self.at <= length:
-            self.begin_round(self.random.getstate(), self.round[self.at:].copy(), dropout)
-        row = self.round[self.at:self.at + length + 1]
-        self.at += length
-        return row
-
-    def begin_round(self, state, left, dropout):
-        self.begun = state, left, dropout
-        self.random.setstate(state)
-        self.round = np.concatenate([left, self.make_round(self.random, dropout)])
-        self.at, self.rounds = 0, self.rounds + 1
-
-    def saved(self):
-        """Little: a round is made again from how it began."""
-        return self.begun, self.at, self.rounds
-
-    def load(self, begun, at, rounds):
-        if begun:
-            self.begin_round(*begun)
-        self.at, self.rounds = at, rounds
-
-
-def shuffled(stories, generator, before=untaught([]), after=untaught([])):
-    return np.concatenate([part for story in generator.sample(stories, len(stories))
-                           for part in (before, story, after)])
-
-
 class Text:
+    """Rows of it, from what args names: .batch(), for as long as wanted; .dev is held back."""
+
     def __init__(self, args):
         self.dev, self.real = hold_back(read_stories(args.text), args.seed)
         self.others = Others(self.real)

@@ -11,6 +11,7 @@
 //
 // Written for each story, in the machine's order of bytes: int32 n, int32 ids[n], then for each id
 // CHOICES uint16 pieces and CHOICES uint16 shares, of 65535; all of them 0 where none is known.
+// Piece 0 (<unk>) is never one.
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
@@ -29,11 +30,11 @@ typedef struct Side {
     Tokenizer *tokenizer;
 } Side;
 
-// One story, split by both. at[i] is the byte where piece i begins.
+// One story, split by both.
 typedef struct Story {
     IdList own, teachers;
-    size_t row; // of the first of the teacher's tokens in the pass
-    uint16_t (*targets)[2][CHOICES];
+    size_t row;                      // of the first of the teacher's tokens in the pass
+    uint16_t (*targets)[2][CHOICES]; // of own.count pieces; owned
     const char *text;
     size_t length;
 } Story;
@@ -68,6 +69,11 @@ static void open_side(Side *side, const char *path, Error *error) {
     TokenizerSource source = {.vocabulary = checkpoint_vocabulary(side->checkpoint)};
     side->tokenizer = tokenizer_open(&source, error);
     check(error);
+}
+
+static void close_side(Side *side) {
+    tokenizer_close(side->tokenizer);
+    checkpoint_close(side->checkpoint);
 }
 
 // ---- from the teacher's tokens to the student's pieces ----
@@ -108,7 +114,7 @@ typedef struct Choice {
     float weight;
 } Choice;
 
-// Inserts by falling weight into a list of at most `room`; returns its new length.
+// Inserts by falling weight into a list of at most `most`; returns its new length.
 static int insert(Choice *list, int n, int most, Choice new) {
     if (n == most && new.weight <= list[n - 1].weight) return n;
     int i = n < most ? n++ : n - 1;
@@ -150,13 +156,13 @@ static void take_targets(Class *c, uint16_t target[2][CHOICES], const float *log
 static void match(Class *c, Story *s) {
     int32_t *own_at = room(s->length + 1, sizeof *own_at); // byte -> the student's piece + 1
     size_t at = 0, length;
-    for (size_t i = 0; i < s->own.count; i++, at += length) {
+    for (size_t i = 0; i < s->own.count && at <= s->length; i++, at += length) {
         own_at[at] = (int32_t)i + 1;
         tokenizer_piece(c->student.tokenizer, s->own.ids[i], i == 0, false, &length);
     }
     if (at != s->length) stop("the student's pieces are not the text: ", s->text);
     at = 0;
-    for (size_t i = 0; i < s->teachers.count; i++, at += length) {
+    for (size_t i = 0; i < s->teachers.count && at <= s->length; i++, at += length) {
         if (at && own_at[at])
             take_targets(c, s->targets[own_at[at] - 1],
                          model_logits(c->model, (int)(s->row + i - 1)));
@@ -191,6 +197,7 @@ static void teach(Class *c) {
         id_list_free(&s->teachers);
         free(s->targets);
     }
+    if (ferror(stdout)) stop("cannot write", "");
     free(wants);
     c->n_stories = 0;
     c->rows.count = 0;
@@ -240,7 +247,8 @@ static void add_story(Class *c, const char *text, size_t length) {
     id_list_free(&between);
 }
 
-static char *read_all(FILE *file) {
+// All of a file, of which the last story ends in END.
+static char *read_stories(FILE *file, const char *name) {
     size_t capacity = 1 << 20, length = 0;
     char *text = room(capacity, 1);
     for (size_t got; (got = fread(text + length, 1, capacity - length, file)) > 0;) {
@@ -250,6 +258,12 @@ static char *read_all(FILE *file) {
         if (!text) stop("no memory", "");
     }
     text[length] = 0;
+    if (ferror(file)) stop("cannot read ", name);
+    while (length && strchr("\n ", text[length - 1]))
+        length--;
+    size_t end = sizeof END - 1;
+    if (length < end || memcmp(text + length - end, END, end) || strlen(text) < length)
+        stop("no stories, each followed by <|endoftext|>, are in ", name);
     return text;
 }
 
@@ -266,6 +280,8 @@ int main(int argc, char **argv) {
     class.model =
         model_open(config, checkpoint_weights(class.teacher.checkpoint), &options, &error);
     check(&error);
+    if (checkpoint_config(class.student.checkpoint)->vocab_size > UINT16_MAX)
+        stop("a vocabulary of more than 65,535 pieces: ", argv[2]);
     class.first_piece = room((size_t)config->vocab_size, sizeof *class.first_piece);
     memset(class.first_piece, UNKNOWN, (size_t)config->vocab_size * sizeof *class.first_piece);
 
@@ -273,10 +289,10 @@ int main(int argc, char **argv) {
     if (argc == 4) {
         FILE *file = fopen(argv[3], "rb");
         if (!file) stop("cannot read ", argv[3]);
-        class.shown = class.next_shown = shown = read_all(file);
+        class.shown = class.next_shown = shown = read_stories(file, argv[3]);
         fclose(file);
     }
-    char *text = read_all(stdin);
+    char *text = read_stories(stdin, "standard input");
     for (char *at = text, *end; (end = strstr(at, END)); at = end + sizeof END - 1) {
         *end = 0;
         char *begin = at + strspn(at, "\n ");
@@ -284,6 +300,11 @@ int main(int argc, char **argv) {
     }
     teach(&class);
     model_close(class.model);
+    id_list_free(&class.rows);
+    free(class.first_piece);
     free(shown);
+    free(text);
+    close_side(&class.teacher);
+    close_side(&class.student);
     return fflush(stdout) || ferror(stdout) ? 2 : 0;
 }

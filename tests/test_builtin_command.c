@@ -98,10 +98,10 @@ Test(builtin_command, stories_are_told_of_others_and_the_good_ones_kept) {
     test_run_free(&r);
 }
 
-Test(builtin_command, what_a_teacher_expects_is_told_in_pieces_of_the_vocabulary) {
+Test(builtin_command, rows_hold_the_text_and_what_a_teacher_expects) {
     if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null"))
         SKIP("no numpy: apt install python3-numpy");
-    TestRun r = program_shell("/usr/bin/python3 -m doctest scripts/soft_targets.py");
+    TestRun r = program_shell("/usr/bin/python3 -m doctest scripts/training_rows.py");
     check_status(&r, 0);
     CHECK_STRING(r.out, "");
     test_run_free(&r);

@@ -1,19 +1,21 @@
-"""What is learnt at each piece of a text: the text itself, and what a teacher expected in its place.
+"""Rows of pieces to learn from, and what is learnt at each: the text, and what a teacher expected.
 
-`python3 -m doctest scripts/soft_targets.py` runs the example; it needs numpy alone.
+Only numpy is needed; `python3 -m doctest scripts/training_rows.py` runs the examples.
 """
 import glob
+import random
 
 import numpy as np
 
 UNK, BOS, EOS, SAMPLED = range(4)
 CHOICES = 12  # as in tests/teach_stories.c
-# A piece of text and what is learnt in its place: itself, and what a teacher expected there.
+# A piece of a text, and the shares of what is learnt in its place: itself first, then a teacher's.
 PIECE = np.dtype([("id", np.int32), ("pieces", np.uint16, 1 + CHOICES),
                   ("shares", np.float16, 1 + CHOICES)])
 
 
 def untaught(ids):
+    """Pieces of which the text itself is learnt and nothing else."""
     row = np.zeros(len(ids), PIECE)
     row["id"] = row["pieces"][:, 0] = ids
     row["shares"][:, 0] = ~np.isin(row["id"], (BOS, SAMPLED))  # what begins a story is given
@@ -79,6 +81,22 @@ def read_taught(pattern, share, pieces):
 
     share: of what is learnt where the teacher said something; 1: the text itself is not learnt at all.
     pieces: what sentencepiece has of the vocabulary.
+
+    >>> import tempfile
+    >>> file = tempfile.NamedTemporaryFile()
+    >>> _ = file.write(np.array([2, 4, 5], np.int32))  # "Hi", where nothing is known, then "."
+    >>> story = np.zeros((2, 2, CHOICES), np.uint16)
+    >>> story[1, :, :2] = [5, 9], [0.8 * 65535, 0.2 * 65535]
+    >>> _ = file.write(story)
+    >>> file.flush()
+    >>> Pieces = type("Pieces", (), {"vocab_size": lambda self: 10, "id_to_piece": lambda self, i: str(i)})
+    >>> for share in 0.5, 1:
+    ...     for piece in read_taught(file.name, share, Pieces())[0]:
+    ...         print(piece["id"], piece["pieces"][:3], piece["shares"][:3].round(2))
+    4 [4 0 0] [1. 0. 0.]
+    5 [5 5 9] [0.5 0.4 0.1]
+    4 [4 0 0] [0. 0. 0.]
+    5 [5 5 9] [0.  0.8 0.2]
     """
     stories = []
     for path in sorted(glob.glob(pattern or "")):
@@ -98,3 +116,56 @@ def read_taught(pattern, share, pieces):
         story["shares"][:, 1:] *= share
         story["shares"][known | (share == 1), 0] = 1 - share
     return stories
+
+
+class Rows:
+    """Rows of PIECE without end: stories in a new order each time round.
+
+    make_round(generator, dropout): all stories once, one behind the other.
+
+    >>> stories = [untaught([i]) for i in range(5)]
+    >>> rows = Rows(lambda generator, _: shuffled(stories, generator), seed=1)
+    >>> first = [rows.next(2, 0)["id"].tolist() for _ in range(7)]
+    >>> all(before[-1] == after[0] for before, after in zip(first, first[1:]))
+    True
+    >>> sorted(sum((row[:2] for row in first), [])[:10])
+    [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    >>> later = Rows(rows.make_round, seed=2)
+    >>> later.load(*rows.saved())
+    >>> [rows.next(2, 0)["id"].tolist() for _ in range(9)] == [later.next(2, 0)["id"].tolist() for _ in range(9)]
+    True
+    """
+
+    def __init__(self, make_round, seed):
+        self.make_round, self.random = make_round, random.Random(seed)
+        self.round = untaught([])
+        self.begun, self.at, self.rounds = None, 0, 0
+
+    def next(self, length, dropout):
+        """length + 1 pieces, the last of them the first of the next row."""
+        while len(self.round) - self.at <= length:
+            self.begin_round(self.random.getstate(), self.round[self.at:].copy(), dropout)
+        row = self.round[self.at:self.at + length + 1]
+        self.at += length
+        return row
+
+    def begin_round(self, state, left, dropout):
+        self.begun = state, left, dropout
+        self.random.setstate(state)
+        self.round = np.concatenate([left, self.make_round(self.random, dropout)])
+        self.at, self.rounds = 0, self.rounds + 1
+
+    def saved(self):
+        """Little: a round is made again from how it began."""
+        return self.begun, self.at, self.rounds
+
+    def load(self, begun, at, rounds):
+        if begun:
+            self.begin_round(*begun)
+        self.at, self.rounds = at, rounds
+
+
+def shuffled(stories, generator, before=untaught([]), after=untaught([])):
+    """Arrays of PIECE one behind the other in a new order, each between the same two."""
+    return np.concatenate([part for story in generator.sample(stories, len(stories))
+                           for part in (before, story, after)])
