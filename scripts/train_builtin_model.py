@@ -18,6 +18,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
            piece (scripts/teach_stories, arXiv 1503.02531): both are learnt
 --corrected  stories told by a small model, and the same of them: only what the large one expected is
            learnt, from places where stories go astray too
+--begin    checkpoint.pt of another run, whose weights this one begins with: a short last part, of real
+           text mostly, after which a taught model has the manner of the stories again
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -39,11 +41,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from training_rows import BOS, EOS
-from training_text import CONTEXT, Text
+from training_text import CONTEXT, LAST, WHOLE, Text
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128
-WARMUP_STEPS, DECAY_FROM = 40, 0.4  # learning rate: up, level, then down to 0 in a straight line
 ROWS = ("alone", "joined", "told", "mended")  # of Text: what a checkpoint has of them
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
 
@@ -193,9 +194,9 @@ def make_optimizers(model, rate):
     return optimizers
 
 
-def set_rate(optimizers, step, done):
+def set_rate(optimizers, plan, step, done):
     """done: the share of the run that is over, 0 to 1."""
-    factor = min(1, (step + 1) / WARMUP_STEPS, (1 - done) / (1 - DECAY_FROM))
+    factor = min(1, (step + 1) / plan.warmup_steps, (1 - done) / (1 - plan.level_until))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["full_lr"] * max(factor, 0)
@@ -205,18 +206,24 @@ class Run:
     """What a checkpoint holds, and how far the run is."""
 
     def __init__(self, args, shape):
-        self.args, self.device = args, "cuda" if torch.cuda.is_available() else "cpu"
+        self.args, self.plan = args, LAST if args.begin else WHOLE
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
         torch.manual_seed(args.seed)
         self.text = Text(args)
         self.model = Model(shape).to(self.device)
         self.optimizers = make_optimizers(self.model, args.rate)
         self.random = random.Random(args.seed)
-        self.step, self.seconds = 0, 0.0
+        self.step, self.seconds, self.tokens = 0, 0.0, 0
+        self.taught = bool(args.taught or args.corrected)
         self.mean_loss = None  # over some twenty steps
         self.best = (math.inf, None)  # bits per byte of the text held back, the model then
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
             self.load()
+        elif args.begin:
+            saved = torch.load(args.begin, weights_only=False)
+            self.model.load_state_dict(saved["best"][1])
+            self.tokens, self.taught = saved["tokens"], self.taught or saved["taught"]
         self.compiled = torch.compile(self.model, dynamic=False) if args.compile else self.model
         self.started = time.monotonic() - self.seconds
 
@@ -227,6 +234,7 @@ class Run:
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
         self.best, self.mean_loss = saved["best"], saved["mean_loss"]
+        self.tokens, self.taught = saved["tokens"], saved["taught"]
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
@@ -238,8 +246,9 @@ class Run:
         rows = {name: getattr(self.text, name).saved() for name in ROWS}
         torch.save({"model": self.model.state_dict(), "step": self.step, "seconds": self.elapsed(),
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "best": self.best, "mean_loss": self.mean_loss, "random": self.random,
-                    "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(), **rows},
+                    "tokens": self.tokens, "taught": self.taught, "best": self.best,
+                    "mean_loss": self.mean_loss, "random": self.random, **rows,
+                    "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
                    self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
@@ -269,8 +278,7 @@ class Run:
             self.best = (dev, {k: v.clone() for k, v in self.model.state_dict().items()})
         spent, done = self.elapsed(), self.done()
         left = spent * (1 - done) / done if done > 0 else math.nan
-        tokens = self.step * self.args.rows * CONTEXT
-        row = [self.step, tokens, round(spent), round(self.mean_loss, 4), round(dev, 4)]
+        row = [self.step, self.tokens, round(spent), round(self.mean_loss, 4), round(dev, 4)]
         log = os.path.join(self.args.out, "log.csv")
         new = not os.path.exists(log)
         with open(log, "a", newline="") as file:
@@ -279,7 +287,7 @@ class Run:
                 writer.writerow(["step", "tokens", "seconds", "train_nats", "dev_bits_per_byte"])
             writer.writerow(row)
         rounds = self.text.alone.rounds + self.text.joined.rounds
-        print(f"step {self.step}, {tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
+        print(f"step {self.step}, {self.tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
               f"text {dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
               f"{left / 60:.1f} left", flush=True)
         self.save()
@@ -287,10 +295,11 @@ class Run:
     def train(self):
         begun = self.step
         while (done := self.done()) < 1:
-            set_rate(self.optimizers, self.step, done)
-            loss = self.learn(self.text.batch(self.args.rows, done, self.random))
+            set_rate(self.optimizers, self.plan, self.step, done)
+            loss = self.learn(self.text.batch(self.plan, self.args.rows, done, self.random))
             self.mean_loss = loss if self.mean_loss is None else 0.95 * self.mean_loss + 0.05 * loss
             self.step += 1
+            self.tokens += self.args.rows * CONTEXT
             if self.step % self.args.report == 0:
                 self.report()
         if self.step > begun and self.step % self.args.report:
@@ -329,9 +338,9 @@ def describe(run, args):
         text = open(args.check, encoding="utf-8").read()
         bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
         loss += f", {bits:.3f} on {os.path.basename(args.check)}, which it never saw"
-    taught = f"\nTaught word by word by {args.teacher}." if args.taught or args.corrected else ""
+    taught = f"\nTaught word by word by {args.teacher}." if run.taught else ""
     return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1], taught=taught,
-                              tokens=run.step * args.rows * CONTEXT / 1e6, loss=loss + ".")
+                              tokens=run.tokens / 1e6, loss=loss + ".")
 
 
 def write_folder(folder, model, shape, description):
@@ -362,6 +371,7 @@ def parse_arguments():
     p.add_argument("--corrected", help="a pattern of files")
     p.add_argument("--teacher", default="SmolLM2-135M-Instruct (Apache-2.0)", help="for the description")
     p.add_argument("--out", required=True)
+    p.add_argument("--begin", help="a checkpoint")
     p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=5000)
     p.add_argument("--minutes", type=float, help="instead of --steps")

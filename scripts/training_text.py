@@ -2,6 +2,7 @@
 import os
 import random
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -9,14 +10,25 @@ import sentencepiece
 from stories import Others, hold_back, keep_good, read_stories, words
 from training_rows import (BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught)
 
-CONTEXT = 512
-SHORT, SHORT_UNTIL = 256, 0.5  # rows are shorter, and more, for the first part of the run
-REAL_SHARE = (0.3, 0.75)  # of the rows, at the beginning and at the end
-CORRECTED_SHARE = 0.6  # of the other rows, where there are corrected stories
+CONTEXT, SHORT = 512, 256
+CORRECTED_SHARE = 0.6  # of the rows that are not real, where there are corrected stories
 TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
 BPE_DROPOUT = 0.1
-BPE_DROPOUT_UNTIL = 0.88  # of the run: the rest, split as it will be in use, is soon learnt by heart
 TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text
+
+
+class Plan(NamedTuple):
+    """How a run changes on its way, in shares of it."""
+
+    warmup_steps: int  # the learning rate rises
+    level_until: float  # it is level; from there on it falls to 0 in a straight line
+    real: tuple  # of the rows, at the beginning and at the end
+    short_until: float  # rows are SHORT, and more
+    split_until: float  # there is BPE dropout; text as it is split in use is soon learnt by heart
+
+
+WHOLE = Plan(warmup_steps=40, level_until=0.4, real=(0.3, 0.75), short_until=0.5, split_until=0.88)
+LAST = Plan(warmup_steps=20, level_until=0, real=(0.8, 0.8), short_until=0, split_until=0.4)
 
 
 def train_tokenizer(stories, prefix, vocab_size):
@@ -91,11 +103,11 @@ class Text:
                 story = np.concatenate([story, untaught([find("\n\n")])])
         return story
 
-    def batch(self, n_rows, share_done, generator):
+    def batch(self, plan, n_rows, share_done, generator):
         """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
-        share = REAL_SHARE[0] + (REAL_SHARE[1] - REAL_SHARE[0]) * share_done
-        dropout = BPE_DROPOUT if share_done < BPE_DROPOUT_UNTIL else 0
-        length = SHORT if share_done < SHORT_UNTIL else CONTEXT
+        share = plan.real[0] + (plan.real[1] - plan.real[0]) * share_done
+        dropout = BPE_DROPOUT if share_done < plan.split_until else 0
+        length = SHORT if share_done < plan.short_until else CONTEXT
         rows = []
         for _ in range(n_rows * CONTEXT // length):
             if not (self.sampled or self.corrected) or generator.random() < share:

@@ -79,8 +79,8 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
 }
 
 static const char STORY[] =
-    ", there was a little girl named Lily. She loved to play with her toys and eat candy. One day, "
-    "she went to the park with her mommy. They saw a big, red candle in the park. Lily wanted";
+    ", there was a little girl named Lily. She loved to play outside in the sunshine. One day, she "
+    "saw a big, red ball. She wanted to play with it, but it was too high for her.\n\nLily's mom";
 
 Test(builtin, tells_the_golden_story_in_every_precision) {
     Checkpoint *checkpoint = open_builtin();
@@ -94,9 +94,9 @@ Test(builtin, tells_the_golden_story_in_every_precision) {
 
 // The cpu backend promises the same bits on every machine, whatever its instruction set.
 Test(builtin, logits_have_the_golden_bits_in_every_precision) {
-    static const uint64_t WANTED[] = {[PRECISION_F32] = 0xc1cd5ed5b0510867,
-                                      [PRECISION_A16] = 0x8c66799db737fb78,
-                                      [PRECISION_A8] = 0x6e65f1bb5bdcd716};
+    static const uint64_t WANTED[] = {[PRECISION_F32] = 0x764fdb77bfab7c1e,
+                                      [PRECISION_A16] = 0x40d6787d08b9fec1,
+                                      [PRECISION_A8] = 0x24dc1d0cfd1ab3f5};
     if (strcmp(TEST_BACKEND, "cpu")) SKIP("the %s backend promises no bits", TEST_BACKEND);
     Checkpoint *checkpoint = open_builtin();
     for (int p = 0; p < 3; p++) {
