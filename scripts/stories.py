@@ -2,10 +2,8 @@
 
 Only what Python brings along is needed; `python3 -m doctest scripts/stories.py` runs the examples.
 
-    stories.py others TEXT SEED VARIANT           the stories of TEXT that are not held back, as they are
-                                                  (VARIANT 0) or told of others
-    stories.py good TEXT SEED MOST 'TOLD*.txt'..  of stories told by a model the good ones, in another
-                                                  order; standard error says how many there are
+    stories.py others TEXT SEED VARIANT    the stories of TEXT that are not held back with SEED, as they
+                                           are (VARIANT 0) or told of others
 """
 import glob
 import random
@@ -14,7 +12,7 @@ import sys
 from collections import Counter
 
 HELD_BACK = 60  # stories that are not learnt from: how well they are predicted tells how it goes
-SHORTEST = 200  # bytes of a sampled story
+SHORTEST = 200  # bytes of a story that a model told
 
 OTHER_THINGS = 0.5  # of the things in a story that is told of others
 
@@ -51,6 +49,10 @@ def hold_back(stories, seed):
 
 def words(story):
     return re.findall(r"[A-Za-z]+", story)
+
+
+def all_words(stories):
+    return {word for story in stories for word in words(story)}
 
 
 # What may stand for what: a story that is true of the one could be told of the other.
@@ -189,24 +191,44 @@ def stutters(story):
     return bool(STUTTER.search(story))
 
 
-def keep_good(sampled, known, others):
-    """Of sampled stories those that stay with their people and things and say nothing twice.
+def keep_clean(told):
+    """Of stories that a model told those that say nothing twice.
 
-    What is looked for is rare in real stories and common in those of a very small model: words that
-    do not exist, a word that is stuck, somebody who talks to himself, a sentence or much of one told
-    again, people who come in when the story ends, an end about other things than the beginning.
+    What is looked for is rare in real stories: a word that is stuck, somebody who talks to himself, a
+    sentence or much of one told again.
 
     >>> story = ("Tom had a kite. He took it to the park, and the wind was strong that day. The kite flew "
     ...          "higher than the trees. Then it fell down by a pond. Sue found it there and gave it "
     ...          "back to him. Tom thanked Sue for the kite, and they ran home.")
-    >>> others, known = Others(8 * ["So Tom lost his hat.", "So Sue lost her hat."]), set(words(story))
     >>> worse = [story.replace(*change) for change in (
-    ...     ("wind", "wimd"), ("the kite, and", "the kite kite, and"), ("by a", "by a pond in the"),
-    ...     ("Sue found", "Tim found"), ("Then it", "Tom had a kite. Then it"))]
+    ...     ("the kite, and", "the kite kite, and"), ("by a", "by a pond in the"),
+    ...     ("Then it", "Tom had a kite. Then it"), ("Then", '"Thank you, Tom," said Tom. Then'))]
+    >>> [clean == story for clean in keep_clean([story] + worse)]
+    [True]
+    """
+    def clean(story):
+        sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
+        said = words(story.lower())
+        fours = list(zip(said, said[1:], said[2:], said[3:]))
+        return (len(story) >= SHORTEST and not stutters(story) and not TO_ONESELF.search(story)
+                and len(set(sentences)) == len(sentences) and len(set(fours)) > 0.95 * len(fours))
+    return [story for story in told if clean(story)]
+
+
+def keep_good(told, known, others):
+    """Those that are clean, have only known words and stay with their people and things.
+
+    Nobody comes in when the story ends, and at least half of the things of its end are in its beginning.
+
+    >>> story = ("Tom had a kite. He took it to the park, and the wind was strong that day. The kite flew "
+    ...          "higher than the trees. Then it fell down by a pond. Sue found it there and gave it "
+    ...          "back to him. Tom thanked Sue for the kite, and they ran home.")
+    >>> others = Others(8 * ["So Tom lost his hat.", "So Tim lost his."])
+    >>> known = set(words(story)) | {"Tim", "hat"}
+    >>> worse = [story.replace(*change) for change in (
+    ...     ("wind", "wimd"), ("Tom thanked", "Tim thanked"), ("for the kite", "for the hat"))]
     >>> [good == story for good in keep_good([story] + worse, known, others)]
     [True]
-    >>> keep_good(['"Thank you, Tom," said Tom. ' + story], known | {"Thank", "you", "said"}, others)
-    []
     """
     def people(text):
         return {word for word in words(text) if others.group.get(word) in ("he", "she")}
@@ -215,18 +237,32 @@ def keep_good(sampled, known, others):
         return [others.forms[word][0] for word in words(text) if word in others.forms]
 
     def good(story):
-        if (len(story) < SHORTEST or any(word not in known for word in words(story))
-                or stutters(story) or TO_ONESELF.search(story)):
+        if any(word not in known for word in words(story)):
             return False
-        sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
-        said = words(story.lower())
-        fours = list(zip(said, said[1:], said[2:], said[3:]))
         middle, late = len(story) // 2, 2 * len(story) // 3
         early, later = set(things(story[:middle])), things(story[middle:])
-        return (len(set(sentences)) == len(sentences) and len(set(fours)) > 0.95 * len(fours)
-                and people(story[late:]) <= people(story[:late])
+        return (people(story[late:]) <= people(story[:late])
                 and 2 * sum(thing in early for thing in later) >= len(later))
-    return [story for story in sampled if good(story)]
+    return [story for story in keep_clean(told) if good(story)]
+
+
+def openings(stories, most, seed=5):
+    """Two sentences with which a paragraph begins, and what the story says behind them; at most `most`.
+
+    >>> story = ("Tom had a very old kite. It was as red as the evening sun was. He flew it in the park.\\n\\n"
+    ...          "Sue came by, and she had a kite too. It was blue. Theirs flew side by side.")
+    >>> openings([story, "Too short. To go on. With.", story], 9)  # doctest: +ELLIPSIS
+    [('Tom had a very old kite. It was as red as the evening sun was.', ' He flew it ... side by side.')]
+    """
+    found = {}
+    for story in stories:
+        for begin in [0] + [match.end() for match in re.finditer("\n\n", story)]:
+            two = re.match(r'(?:[^.!?"\n]+[.!?] ?){2}(?= [A-Z])', story[begin:])
+            if two and 60 <= len(two[0]) <= 160 and two[0][0].isupper():
+                found[two[0]] = story[begin + len(two[0]):]
+    chosen = sorted(found.items())
+    random.Random(seed).shuffle(chosen)
+    return chosen[:most]
 
 
 def some(pattern):
@@ -241,27 +277,26 @@ def print_others(text, seed, variant):
         print(others.other(story, generator) if int(variant) else story, end="<|endoftext|>\n")
 
 
-def print_good(text, seed, most, *patterns):
-    _, stories = hold_back(some(text), int(seed))
-    others, known = Others(stories), {word for story in stories for word in words(story)}
-    left = int(most)
-    for pattern in patterns:
-        told = [story for story in some(pattern) if len(story) >= SHORTEST]
-        good = keep_good(told, known, others)
-        shares = [100 * n / max(1, len(told)) for n in (len(good), sum(map(stutters, told)))]
-        print(f"{pattern}: {len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
-              f"{shares[1]:.1f} % stutter", file=sys.stderr)
-        random.Random(int(seed)).shuffle(good)
-        for story in good[:left]:
-            print(story, end="<|endoftext|>\n")
-        left = max(0, left - len(good))
+class Judge:
+    """Knows the stories of a text that are not held back: their words, their people and things."""
+
+    def __init__(self, text, seed):
+        _, stories = hold_back(some(text), seed)
+        self.others, self.known = Others(stories), all_words(stories)
+
+    def good(self, told):
+        """How many there are, as a sentence."""
+        told = [story for story in told if len(story) >= SHORTEST]
+        counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told))
+        shares = [100 * count / max(1, len(told)) for count in counts]
+        return (f"{len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
+                f"{shares[1]:.1f} % stutter")
 
 
 def main():
-    commands = {"others": print_others, "good": print_good}
-    if len(sys.argv) < 5 or sys.argv[1] not in commands:
+    if len(sys.argv) != 5 or sys.argv[1] != "others":
         sys.exit(__doc__)
-    commands[sys.argv[1]](*sys.argv[2:])
+    print_others(*sys.argv[2:])
 
 
 if __name__ == "__main__":

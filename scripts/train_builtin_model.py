@@ -2,24 +2,23 @@
 """Trains the model that is built into limpid, on a CPU or a GPU: text in, a Hugging Face folder out.
 
     python3 -m venv v && v/bin/pip install torch 'sentencepiece>=0.2.3' safetensors numpy
-    v/bin/python scripts/train_builtin_model.py --text stories.txt --sampled 'sampled_*.txt' --out DIR
+    v/bin/python scripts/train_builtin_model.py --text stories.txt --told 'told_*.txt' --out DIR
 
 The architecture is nanochat's of October 2025: an RMS norm after the embedding, rotary positions,
 then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
 Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 
---text     real stories, each followed by <|endoftext|>; 60 are held back. Without --taught they are seen
-           many times, each time with other people and things in them and split into pieces in another
-           way (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
---sampled  stories told by another model (scripts/sample_stories), of which those are kept that stay with
-           their people and things: seen behind the token <sampled>, so that the model learns from them
-           and yet knows which text is real
+--text     real stories, each followed by <|endoftext|>; 60 are held back. They are seen many
+           times, each time with other people and things in them and split into pieces in another way
+           (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
+--told     stories of a model that tells such stories well (scripts/tune_teller.py, scripts/sample_stories),
+           of which those are kept that say nothing twice: learnt from as the real ones are
+--sampled  stories of a very small model, of which those are kept that stay with their people and things
+           too: seen behind the token <sampled>, so that the model learns from them and yet knows what
+           they are; fewer and fewer of them. Where there are none, or none told, there is more real text
 --taught   the real stories, as they are and told of others, and what a large model expected at each
-           piece (scripts/teach_stories, arXiv 1503.02531): both are learnt
---corrected  stories told by a small model, and the same of them: only what the large one expected is
-           learnt, from places where stories go astray too
---begin    checkpoint.pt of another run, whose weights this one begins with: a short last part, of real
-           text mostly, after which a taught model has the manner of the stories again
+           piece (scripts/teach_stories, arXiv 1503.02531): both are learnt, and in the last third of
+           the run the text alone, which brings the manner of the stories back
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
@@ -33,6 +32,7 @@ import json
 import math
 import os
 import random
+import sys
 import time
 
 import torch
@@ -41,11 +41,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from training_rows import BOS, EOS
-from training_text import CONTEXT, LAST, WHOLE, Text
+from training_text import CONTEXT, PLAN, Text
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128
-ROWS = ("alone", "joined", "told", "mended")  # of Text: what a checkpoint has of them
 DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
 
 
@@ -194,9 +193,9 @@ def make_optimizers(model, rate):
     return optimizers
 
 
-def set_rate(optimizers, plan, step, done):
+def set_rate(optimizers, step, done):
     """done: the share of the run that is over, 0 to 1."""
-    factor = min(1, (step + 1) / plan.warmup_steps, (1 - done) / (1 - plan.level_until))
+    factor = min(1, (step + 1) / PLAN.warmup_steps, (1 - done) / (1 - PLAN.level_until))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["full_lr"] * max(factor, 0)
@@ -206,7 +205,7 @@ class Run:
     """What a checkpoint holds, and how far the run is."""
 
     def __init__(self, args, shape):
-        self.args, self.plan = args, LAST if args.begin else WHOLE
+        self.args = args
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         torch.manual_seed(args.seed)
         self.text = Text(args)
@@ -214,40 +213,40 @@ class Run:
         self.optimizers = make_optimizers(self.model, args.rate)
         self.random = random.Random(args.seed)
         self.step, self.seconds, self.tokens = 0, 0.0, 0
-        self.taught = bool(args.taught or args.corrected)
         self.mean_loss = None  # over some twenty steps
         self.best = (math.inf, None)  # bits per byte of the text held back, the model then
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
             self.load()
-        elif args.begin:
-            saved = torch.load(args.begin, weights_only=False)
-            self.model.load_state_dict(saved["best"][1])
-            self.tokens, self.taught = saved["tokens"], self.taught or saved["taught"]
         self.compiled = torch.compile(self.model, dynamic=False) if args.compile else self.model
         self.started = time.monotonic() - self.seconds
 
     def load(self):
         saved = torch.load(self.path, weights_only=False)
+        if saved["texts"] != self.texts():
+            sys.exit(f"{self.path}: a run with other texts; go on with {' '.join(saved['texts'])}")
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
         self.best, self.mean_loss = saved["best"], saved["mean_loss"]
-        self.tokens, self.taught = saved["tokens"], saved["taught"]
+        self.tokens = saved["tokens"]
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
-        for name in ROWS:
-            getattr(self.text, name).load(*saved[name])
+        for name, rows in self.text.rows.items():
+            rows.load(*saved["rows"][name])
         print(f"goes on after step {self.step}", flush=True)
 
+    def texts(self):
+        return ["--" + name for name in ("told", "sampled", "taught") if getattr(self.args, name)]
+
     def save(self):
-        rows = {name: getattr(self.text, name).saved() for name in ROWS}
+        rows = {name: rows.saved() for name, rows in self.text.rows.items()}
         torch.save({"model": self.model.state_dict(), "step": self.step, "seconds": self.elapsed(),
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "tokens": self.tokens, "taught": self.taught, "best": self.best,
-                    "mean_loss": self.mean_loss, "random": self.random, **rows,
+                    "tokens": self.tokens, "best": self.best, "mean_loss": self.mean_loss,
+                    "random": self.random, "texts": self.texts(), "rows": rows,
                     "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
                    self.path + ".new")
         os.replace(self.path + ".new", self.path)
@@ -286,7 +285,7 @@ class Run:
             if new:
                 writer.writerow(["step", "tokens", "seconds", "train_nats", "dev_bits_per_byte"])
             writer.writerow(row)
-        rounds = self.text.alone.rounds + self.text.joined.rounds
+        rounds = sum(rows.rounds for name, rows in self.text.rows.items() if name not in ("told", "sampled"))
         print(f"step {self.step}, {self.tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
               f"text {dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
               f"{left / 60:.1f} left", flush=True)
@@ -295,8 +294,8 @@ class Run:
     def train(self):
         begun = self.step
         while (done := self.done()) < 1:
-            set_rate(self.optimizers, self.plan, self.step, done)
-            loss = self.learn(self.text.batch(self.plan, self.args.rows, done, self.random))
+            set_rate(self.optimizers, self.step, done)
+            loss = self.learn(self.text.batch(self.args.rows, done, self.random))
             self.mean_loss = loss if self.mean_loss is None else 0.95 * self.mean_loss + 0.05 * loss
             self.step += 1
             self.tokens += self.args.rows * CONTEXT
@@ -326,7 +325,7 @@ def hugging_face_tensors(model, shape):
 
 DESCRIPTION = """Tells short stories for small children, in simple English. Knows nothing else, cannot talk.
 Trained by limpid's scripts/train_builtin_model.py on {text:.1f} MB of TinyStories (CDLA-Sharing-1.0; \
-written by GPT-3.5 and GPT-4) and {sampled:.1f} MB of stories sampled from stories260K (MIT).{taught}
+written by GPT-3.5 and GPT-4){told}.{taught}
 Seen: {tokens:.1f} million tokens. {loss}
 Loses its thread and contradicts itself after some sentences; repeats what its text got wrong."""
 
@@ -338,8 +337,11 @@ def describe(run, args):
         text = open(args.check, encoding="utf-8").read()
         bits = bits_per_byte(run.model, run.text.pieces.encode(text), len(text.encode()), run.device)
         loss += f", {bits:.3f} on {os.path.basename(args.check)}, which it never saw"
-    taught = f"\nTaught word by word by {args.teacher}." if run.taught else ""
-    return DESCRIPTION.format(text=run.text.megabytes[0], sampled=run.text.megabytes[1], taught=taught,
+    taught = f"\nTaught word by word by {args.teacher}." if run.text.n_taught else ""
+    text, *others = run.text.megabytes
+    told = "".join(f" and {size:.1f} MB told by {who}" for size, who in
+                   zip(others, (args.teacher + " that was tuned on it", "stories260K (MIT)")) if size)
+    return DESCRIPTION.format(text=text, told=told, taught=taught,
                               tokens=run.tokens / 1e6, loss=loss + ".")
 
 
@@ -366,12 +368,11 @@ def write_folder(folder, model, shape, description):
 def parse_arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--text", required=True)
+    p.add_argument("--told", help="a pattern of files")
     p.add_argument("--sampled", help="a pattern of files")
     p.add_argument("--taught", help="a pattern of files")
-    p.add_argument("--corrected", help="a pattern of files")
-    p.add_argument("--teacher", default="SmolLM2-135M-Instruct (Apache-2.0)", help="for the description")
+    p.add_argument("--teacher", default="SmolLM2-135M-Instruct (Apache-2.0)", help="that taught and told, for the description")
     p.add_argument("--out", required=True)
-    p.add_argument("--begin", help="a checkpoint")
     p.add_argument("--check", help="a text to score in the end")
     p.add_argument("--steps", type=int, default=5000)
     p.add_argument("--minutes", type=float, help="instead of --steps")

@@ -79,7 +79,7 @@ class Breaks:
 def read_taught(pattern, share, pieces):
     """Stories as tests/teach_stories.c writes them: arrays of PIECE.
 
-    share: of what is learnt where the teacher said something; 1: the text itself is not learnt at all.
+    share: of what is learnt where the teacher said something; the rest of it is the text itself.
     pieces: what sentencepiece has of the vocabulary.
 
     >>> import tempfile
@@ -90,13 +90,10 @@ def read_taught(pattern, share, pieces):
     >>> _ = file.write(story)
     >>> file.flush()
     >>> Pieces = type("Pieces", (), {"vocab_size": lambda self: 10, "id_to_piece": lambda self, i: str(i)})
-    >>> for share in 0.5, 1:
-    ...     for piece in read_taught(file.name, share, Pieces())[0]:
-    ...         print(piece["id"], piece["pieces"][:3], piece["shares"][:3].round(2))
+    >>> for piece in read_taught(file.name, 0.5, Pieces())[0]:
+    ...     print(piece["id"], piece["pieces"][:3], piece["shares"][:3].round(2))
     4 [4 0 0] [1. 0. 0.]
     5 [5 5 9] [0.5 0.4 0.1]
-    4 [4 0 0] [0. 0. 0.]
-    5 [5 5 9] [0.  0.8 0.2]
     """
     stories = []
     for path in sorted(glob.glob(pattern or "")):
@@ -114,7 +111,7 @@ def read_taught(pattern, share, pieces):
         breaks.mend(story)
         known = story["shares"][:, 1:].any(1)
         story["shares"][:, 1:] *= share
-        story["shares"][known | (share == 1), 0] = 1 - share
+        story["shares"][known, 0] = 1 - share
     return stories
 
 

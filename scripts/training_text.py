@@ -1,18 +1,16 @@
 """The text that scripts/train_builtin_model.py learns from, as rows of token ids without end."""
 import os
-import random
 import sys
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
 
-from stories import Others, hold_back, keep_good, read_stories, words
-from training_rows import (BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught)
+from stories import Others, all_words, hold_back, keep_clean, keep_good, read_stories
+from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
 CONTEXT, SHORT = 512, 256
-CORRECTED_SHARE = 0.6  # of the rows that are not real, where there are corrected stories
-TOLD_OF_OTHERS = 0.75  # of the real stories: other names and things than their own
+TOLD_OF_OTHERS = 0.75  # of the stories: other names and things than their own
 BPE_DROPOUT = 0.1
 TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text
 
@@ -22,13 +20,14 @@ class Plan(NamedTuple):
 
     warmup_steps: int  # the learning rate rises
     level_until: float  # it is level; from there on it falls to 0 in a straight line
-    real: tuple  # of the rows, at the beginning and at the end
+    shares: tuple  # of the rows, at the beginning and at the end: real, told, sampled
     short_until: float  # rows are SHORT, and more
-    split_until: float  # there is BPE dropout; text as it is split in use is soon learnt by heart
+    taught_until: float  # real rows have what a teacher expects, if there is one; then the text alone
+    split_until: float  # real rows without a teacher have BPE dropout: else soon learnt by heart
 
 
-WHOLE = Plan(warmup_steps=40, level_until=0.4, real=(0.3, 0.75), short_until=0.5, split_until=0.88)
-LAST = Plan(warmup_steps=20, level_until=0, real=(0.8, 0.8), short_until=0, split_until=0.4)
+PLAN = Plan(warmup_steps=40, level_until=0.4, shares=((0.35, 0.65), (0.35, 0.35), (0.3, 0)),
+            short_until=0.5, taught_until=0.65, split_until=0.88)
 
 
 def train_tokenizer(stories, prefix, vocab_size):
@@ -45,50 +44,58 @@ class Text:
     def __init__(self, args):
         self.dev, self.real = hold_back(read_stories(args.text), args.seed)
         self.others = Others(self.real)
-        known = {word for story in self.real for word in words(story)}
-        sampled = keep_good(read_stories(args.sampled), known, self.others) if args.sampled else []
+        sampled = keep_good(read_stories(args.sampled or ""), all_words(self.real), self.others)
+        self.told = keep_clean(read_stories(args.told or ""))
         path = os.path.join(args.out, "model", "tokenizer")
         if not os.path.exists(path + ".model"):
             train_tokenizer(self.real, path, args.vocab)
             os.remove(path + ".vocab")
         self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
         self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
-        self.taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
-        self.corrected = read_taught(args.corrected, 1, self.pieces)
-        dev = set(map(tuple, self.pieces.encode(self.dev)))
-        for name in ("taught", "corrected"):
-            stories = [story["id"].tolist() for story in getattr(self, name)]
+        taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
+        self.check(taught)
+        for name, stories in (("taught", taught), ("told", self.told), ("sampled", sampled)):
             if getattr(args, name) and not stories:
-                sys.exit(f"--{name}: there are no stories in {getattr(args, name)}")
-            if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
-                sys.exit(f"--{name}: split by another tokenizer than that of --out")
-            if any(tuple(ids) in dev for ids in stories):
-                sys.exit(f"--{name}: has stories that are held back with this --seed")
-        begin, end, cut = untaught([BOS]), untaught([EOS]), untaught([EOS])
-        cut["shares"] = 0  # the end of a story that was told may be where it was cut off
-        if self.taught:
-            between = [self.in_text(story) for story in self.taught]
-            self.alone = Rows(lambda r, d: shuffled(self.taught, r, begin, end), args.seed)
-            self.joined = Rows(lambda r, d: shuffled(between, r), args.seed + 1)
-        else:
-            self.alone = Rows(lambda r, d: self.real_round(r, d, [BOS], "", [EOS]), args.seed)
-            self.joined = Rows(lambda r, d: self.real_round(r, d, [], "\n\n", []), args.seed + 1)
-        self.told = Rows(lambda r, d: shuffled(self.sampled, r), args.seed + 2)
-        self.mended = Rows(lambda r, d: shuffled(self.corrected, r, begin, cut), args.seed + 3)
-        self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, sampled)]
-        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {len(self.taught)} taught, "
-              f"{len(self.corrected)} corrected; {len(sampled)} sampled, {self.megabytes[1]:.2f} MB", flush=True)
+                sys.exit(f"--{name}: there are no good stories in {getattr(args, name)}")
+        between = [self.in_text(story) for story in taught]
+        begin, end = untaught([BOS]), untaught([EOS])
+        makers = {"sampled": lambda r, d: shuffled(self.sampled, r),
+                  "told": lambda r, d: self.told_round(r),
+                  "alone": lambda r, d: self.round(self.real, r, d, [BOS], "", [EOS]),
+                  "joined": lambda r, d: self.round(self.real, r, d, [], "\n\n", []),
+                  "taught alone": lambda r, d: shuffled(taught, r, begin, end),
+                  "taught joined": lambda r, d: shuffled(between, r)}
+        self.rows = {name: Rows(maker, args.seed + i) for i, (name, maker) in enumerate(makers.items())}
+        self.n_taught = len(taught)
+        self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, self.told, sampled)]
+        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {self.n_taught} taught; "
+              f"{len(self.told)} told, {self.megabytes[1]:.2f} MB; {len(sampled)} sampled, "
+              f"{self.megabytes[2]:.2f} MB", flush=True)
 
-    def real_round(self, generator, dropout, before, parting, after):
-        """All real stories once: ids in front and behind, and a text behind that is split with it."""
+    def check(self, taught):
+        """That taught stories are split by this tokenizer, and none is held back."""
+        stories = [story["id"].tolist() for story in taught]
+        dev = set(map(tuple, self.pieces.encode(self.dev)))
+        if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
+            sys.exit("--taught: split by another tokenizer than that of --out")
+        if any(tuple(ids) in dev for ids in stories):
+            sys.exit("--taught: has stories that are held back with this --seed")
+
+    def round(self, stories, generator, dropout, before, parting, after):
+        """All of them once: ids in front and behind, and a text behind that is split with it."""
         sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
         out = []
-        for story in generator.sample(self.real, len(self.real)):
+        for story in generator.sample(stories, len(stories)):
             if generator.random() < TOLD_OF_OTHERS:
                 story = self.others.other(story, generator)
             out += before + self.pieces.encode(story + parting, enable_sampling=dropout > 0,
                                                alpha=dropout, nbest_size=-1) + after
         return untaught(out)
+
+    def told_round(self, generator):
+        out = self.round(self.told, generator, 0, [BOS], "", [EOS])
+        out["shares"][out["id"] == EOS] = 0  # where a story that was told ends it may have been cut off
+        return out
 
     def in_text(self, story):
         """A taught story as it is split between others, a blank line behind it: "Once ... end.\\n\\n"."""
@@ -103,22 +110,25 @@ class Text:
                 story = np.concatenate([story, untaught([find("\n\n")])])
         return story
 
-    def batch(self, plan, n_rows, share_done, generator):
+    def batch(self, n_rows, share_done, generator):
         """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
-        share = plan.real[0] + (plan.real[1] - plan.real[0]) * share_done
-        dropout = BPE_DROPOUT if share_done < plan.split_until else 0
-        length = SHORT if share_done < plan.short_until else CONTEXT
+        shares = [begin + (end - begin) * share_done for begin, end in PLAN.shares]
+        dropout = BPE_DROPOUT if share_done < PLAN.split_until else 0
+        length = SHORT if share_done < PLAN.short_until else CONTEXT
+        taught = self.n_taught > 0 and share_done < PLAN.taught_until
         rows = []
         for _ in range(n_rows * CONTEXT // length):
-            if not (self.sampled or self.corrected) or generator.random() < share:
-                row = generator.choice([self.alone, self.joined]).next(length, dropout)
-            elif not self.sampled or self.corrected and generator.random() < CORRECTED_SHARE:
-                row = self.mended.next(length, dropout)
-            else:  # it may begin in the middle of a story
-                row = np.concatenate([untaught([SAMPLED]), self.told.next(length, dropout)[:-1]])
+            kind = generator.choices(["real", "told", "sampled"], shares)[0]
+            if kind == "sampled" and self.sampled:  # it may begin in the middle of a story
+                row = np.concatenate([untaught([SAMPLED]), self.rows[kind].next(length, dropout)[:-1]])
+            elif kind == "told" and self.told:
+                row = self.rows[kind].next(length, dropout)
+            else:
+                name = generator.choice(["alone", "joined"])
+                row = self.rows["taught " + name if taught else name].next(length, dropout)
             rows.append(row)
         rows = np.stack(rows)
-        ends = 1 + CHOICES if self.taught or self.corrected else 1
+        ends = 1 + CHOICES if taught else 1
         return (rows["id"].astype(np.int64), rows["pieces"].astype(np.int64)[..., :ends],
                 rows["shares"].astype(np.float32)[..., :ends])
 

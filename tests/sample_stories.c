@@ -1,12 +1,12 @@
-// Stories that a small model tells, many at a time: more text for scripts/train_builtin_model.py.
+// Stories that a model tells, many at a time: more text for scripts/train_builtin_model.py.
 //
-//     sample_stories MODEL TEXT --seed 1 --from 0 --count 20000 >stories.txt
+//     sample_stories MODEL TEXT --seed 1 --count 20000 --temperature 0.9 --top-p 0.95 >stories.txt
 //
 // TEXT holds stories that end in <|endoftext|>. A third of what is told begins with nothing; the
 // rest goes on from some words of TEXT, taken at the start of a story or at any sentence of it. All
-// of a story follows from --seed and its own number, whatever runs beside it, since a row's result
-// does not depend on its neighbours. A story is followed by a line <|endoftext|>, one that was cut
-// because the room ended by <|cut|>.
+// of a story follows from --seed and its own number (from --from on), whatever runs beside it,
+// since a row's result does not depend on its neighbours. A story is followed by a line
+// <|endoftext|>, one that was cut because the room ended by <|cut|>.
 #include "model/model.h"
 #include "model/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -25,7 +25,7 @@ static const char END[] = "<|endoftext|>";
 typedef struct Plan {
     const char *model, *text;
     uint64_t seed, from, count;
-    double temperature;
+    double temperature, top_p;
 } Plan;
 
 // Where a sentence of the text begins, and whether a story does.
@@ -124,11 +124,12 @@ static TextSpan choose_opening(const Source *s, uint64_t *state) {
 
 // ---- telling ----
 
-static void begin_story(Teller *t, Slot *slot, double temperature, uint64_t seed, Error *error) {
-    uint64_t state = seed ^ (t->next * 0xd1342543de82ef95u);
+static void begin_story(Teller *t, Slot *slot, const Plan *plan, Error *error) {
+    uint64_t state = plan->seed ^ (t->next * 0xd1342543de82ef95u);
     TextSpan opening = choose_opening(&t->source, &state);
     SamplerOptions options = sampler_defaults();
-    options.rule.temperature = (float)temperature;
+    options.rule.temperature = (float)plan->temperature;
+    options.rule.top_p = (float)plan->top_p;
     options.seed = splitmix(&state);
     int vocab_size = checkpoint_config(t->checkpoint)->vocab_size;
     slot->prompt.count = slot->fed = 0;
@@ -185,8 +186,7 @@ static bool step(Teller *t, const Plan *plan, Error *error) {
     int n = 0;
     for (int i = 0; i < SLOTS && !error->code; i++) {
         Slot *slot = &t->slots[i];
-        if (!slot->sampler && t->next < t->end)
-            begin_story(t, slot, plan->temperature, plan->seed, error);
+        if (!slot->sampler && t->next < t->end) begin_story(t, slot, plan, error);
         if (!slot->sampler) continue;
         bool prompt = slot->fed < slot->prompt.count;
         tokens[n] = prompt ? slot->prompt.ids[slot->fed++] : slot->next;
@@ -206,7 +206,9 @@ static void run(Teller *t, const Plan *plan, Error *error) {
     TokenizerSource source = {.vocabulary = checkpoint_vocabulary(t->checkpoint)};
     t->tokenizer = tokenizer_open(&source, error);
     if (!t->tokenizer) return;
-    ModelOptions options = {.threads = 1,
+    // a8: what it rounds is little beside the chance in what is drawn
+    ModelOptions options = {.precision = PRECISION_A8,
+                            .threads = 1,
                             .context = CONTEXT,
                             .n_sequences = SLOTS,
                             .max_rows = SLOTS,
@@ -230,15 +232,21 @@ static void parse(Plan *plan, int argc, char **argv) {
             plan->count = strtoull(argv[i + 1], &end, 10);
         else if (!strcmp(argv[i], "--temperature"))
             plan->temperature = strtod(argv[i + 1], &end);
+        else if (!strcmp(argv[i], "--top-p"))
+            plan->top_p = strtod(argv[i + 1], &end);
         else
             stop("no such option: ", argv[i]);
-        if (*end) stop("not a number: ", argv[i + 1]);
+        if (*end || end == argv[i + 1]) stop("not a number: ", argv[i + 1]);
     }
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) stop("usage: sample_stories MODEL.gguf TEXT [--seed N --from N --count N]", "");
-    Plan plan = {.model = argv[1], .text = argv[2], .seed = 1, .count = 100, .temperature = 0.9};
+    if (argc < 3)
+        stop("usage: sample_stories MODEL.gguf TEXT [--seed N --from N --count N "
+             "--temperature T --top-p P]",
+             "");
+    Plan plan = {
+        .model = argv[1], .text = argv[2], .seed = 1, .count = 100, .temperature = 0.9, .top_p = 1};
     parse(&plan, argc, argv);
     static Teller teller;
     Error error = {0};

@@ -1,13 +1,13 @@
 // What a large model expects at every word of a text, in the pieces of a small one: soft targets
 // for scripts/train_builtin_model.py --taught (Hinton et al. 2015, arXiv 1503.02531).
 //
-//     teach_stories TEACHER STUDENT [SHOWN.txt] <stories.txt >stories.taught
+//     teach_stories TEACHER STUDENT <stories.txt >stories.taught
 //
 // The two split text in different ways. Where a piece of both begins at the same byte, what the
 // teacher expects there becomes an expectation of the student: each of the teacher's tokens stands
 // for the piece that the student would begin it with. Elsewhere (inside a word, at the beginning of
 // a story) there is none. Stories end in <|endoftext|>; the teacher reads several of them one after
-// the other, so that it knows their manner, and ahead of them one of SHOWN, if there are such.
+// the other, so that it knows their manner.
 //
 // Written for each story, in the machine's order of bytes: int32 n, int32 ids[n], then for each id
 // CHOICES uint16 pieces and CHOICES uint16 shares, of 65535; all of them 0 where none is known.
@@ -46,7 +46,6 @@ typedef struct Class {
     Story stories[CONTEXT];
     int n_stories;
     IdList rows;
-    const char *shown, *next_shown; // a text, owned by main; NULL: none
 } Class;
 
 static _Noreturn void stop(const char *what, const char *which) {
@@ -208,22 +207,6 @@ static void append(IdList *list, const IdList *more, Error *error) {
         id_list_push(list, more->ids[i], error);
 }
 
-// The next story of those shown goes ahead of a pass; after the last comes the first.
-static void show(Class *c, const IdList *between, Error *error) {
-    IdList ids = {0};
-    const char *begin = c->next_shown, *end = begin ? strstr(begin, END) : NULL;
-    if (!end) return;
-    tokenizer_encode(c->teacher.tokenizer, &ids, begin, (size_t)(end - begin), false, error);
-    if (ids.count <= CONTEXT / 2) {
-        append(&c->rows, &ids, error);
-        append(&c->rows, between, error);
-    }
-    id_list_free(&ids);
-    c->next_shown = end + sizeof END - 1;
-    if (!strstr(c->next_shown, END)) c->next_shown = c->shown;
-    c->next_shown += strspn(c->next_shown, "\n ");
-}
-
 static void add_story(Class *c, const char *text, size_t length) {
     Error error = {0};
     IdList between = {0};
@@ -232,13 +215,9 @@ static void add_story(Class *c, const char *text, size_t length) {
     tokenizer_encode(c->teacher.tokenizer, &s.teachers, text, length, false, &error);
     tokenizer_encode(c->teacher.tokenizer, &between, BREAK, sizeof BREAK - 1, false, &error);
     check(&error);
-    size_t most = c->shown ? CONTEXT / 2 - 2 * between.count : CONTEXT - between.count;
-    if (s.teachers.count > most) s.teachers.count = most;
+    if (s.teachers.count > CONTEXT) s.teachers.count = CONTEXT;
     if (c->rows.count + between.count + s.teachers.count > CONTEXT) teach(c);
-    if (c->n_stories)
-        append(&c->rows, &between, &error);
-    else
-        show(c, &between, &error);
+    if (c->n_stories) append(&c->rows, &between, &error);
     s.row = c->rows.count;
     s.targets = room(s.own.count, sizeof *s.targets);
     append(&c->rows, &s.teachers, &error);
@@ -247,31 +226,30 @@ static void add_story(Class *c, const char *text, size_t length) {
     id_list_free(&between);
 }
 
-// All of a file, of which the last story ends in END.
-static char *read_stories(FILE *file, const char *name) {
+// All of standard input, of which the last story ends in END.
+static char *read_stories(void) {
     size_t capacity = 1 << 20, length = 0;
     char *text = room(capacity, 1);
-    for (size_t got; (got = fread(text + length, 1, capacity - length, file)) > 0;) {
+    for (size_t got; (got = fread(text + length, 1, capacity - length, stdin)) > 0;) {
         length += got;
         if (length < capacity) continue;
         text = realloc(text, 1 + (capacity *= 2));
         if (!text) stop("no memory", "");
     }
     text[length] = 0;
-    if (ferror(file)) stop("cannot read ", name);
+    if (ferror(stdin)) stop("cannot read standard input", "");
     while (length && strchr("\n ", text[length - 1]))
         length--;
     size_t end = sizeof END - 1;
     if (length < end || memcmp(text + length - end, END, end) || strlen(text) < length)
-        stop("no stories, each followed by <|endoftext|>, are in ", name);
+        stop("no stories, each followed by <|endoftext|>, are in standard input", "");
     return text;
 }
 
 int main(int argc, char **argv) {
     static Class class;
     Error error = {0};
-    if (argc != 3 && argc != 4)
-        stop("usage: teach_stories TEACHER STUDENT [SHOWN] <stories.txt >stories.taught", "");
+    if (argc != 3) stop("usage: teach_stories TEACHER STUDENT <stories.txt >stories.taught", "");
     open_side(&class.teacher, argv[1], &error);
     open_side(&class.student, argv[2], &error);
     const Config *config = checkpoint_config(class.teacher.checkpoint);
@@ -285,14 +263,7 @@ int main(int argc, char **argv) {
     class.first_piece = room((size_t)config->vocab_size, sizeof *class.first_piece);
     memset(class.first_piece, UNKNOWN, (size_t)config->vocab_size * sizeof *class.first_piece);
 
-    char *shown = NULL;
-    if (argc == 4) {
-        FILE *file = fopen(argv[3], "rb");
-        if (!file) stop("cannot read ", argv[3]);
-        class.shown = class.next_shown = shown = read_stories(file, argv[3]);
-        fclose(file);
-    }
-    char *text = read_stories(stdin, "standard input");
+    char *text = read_stories();
     for (char *at = text, *end; (end = strstr(at, END)); at = end + sizeof END - 1) {
         *end = 0;
         char *begin = at + strspn(at, "\n ");
@@ -302,7 +273,6 @@ int main(int argc, char **argv) {
     model_close(class.model);
     id_list_free(&class.rows);
     free(class.first_piece);
-    free(shown);
     free(text);
     close_side(&class.teacher);
     close_side(&class.student);

@@ -1,5 +1,6 @@
 // The model inside the program: what every build must tell, word for word and bit for bit.
 #include "model/model.h"
+#include "tests/support/program.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/builtin.h"
@@ -11,8 +12,7 @@ static const char PROMPT[] = "Once upon a time";
 static Checkpoint *open_builtin(void) {
     Error error = {0};
     Checkpoint *checkpoint = NULL;
-    size_t size = 0;
-    if (!builtin_bytes(&size)) SKIP("this build has no model of its own (BUILTIN=0)");
+    need_builtin();
     CHECK(checkpoint_open(&checkpoint, BUILTIN_NAME, &error), "%s", error.message);
     return checkpoint;
 }
@@ -80,7 +80,7 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
 
 static const char STORY[] =
     ", there was a little girl named Lily. She loved to play outside in the sunshine. One day, she "
-    "saw a big, red ball. She wanted to play with it, but it was too high for her.\n\nLily's mom";
+    "saw a big, red ball in the sky. She wanted to play with it, but she was too small.\n\nLily's";
 
 Test(builtin, tells_the_golden_story_in_every_precision) {
     Checkpoint *checkpoint = open_builtin();
@@ -94,9 +94,9 @@ Test(builtin, tells_the_golden_story_in_every_precision) {
 
 // The cpu backend promises the same bits on every machine, whatever its instruction set.
 Test(builtin, logits_have_the_golden_bits_in_every_precision) {
-    static const uint64_t WANTED[] = {[PRECISION_F32] = 0x764fdb77bfab7c1e,
-                                      [PRECISION_A16] = 0x40d6787d08b9fec1,
-                                      [PRECISION_A8] = 0x24dc1d0cfd1ab3f5};
+    static const uint64_t WANTED[] = {[PRECISION_F32] = 0x6d13bd5afc8fc6e0,
+                                      [PRECISION_A16] = 0xdc60b0716d08c9ed,
+                                      [PRECISION_A8] = 0x07e8dd158c9662c6};
     if (strcmp(TEST_BACKEND, "cpu")) SKIP("the %s backend promises no bits", TEST_BACKEND);
     Checkpoint *checkpoint = open_builtin();
     for (int p = 0; p < 3; p++) {

@@ -6,16 +6,15 @@
 enum { MOST = 100, CHOICES = 12, WHOLE = 65535 };
 
 static const char STORY[] = "Once there was a dog named Max. He liked to run in the park with Sue.";
-static const char SHOWN[] = "Tom had a red kite. It flew over the trees.";
+static const char OTHER[] = "Tom had a red kite. It flew over the trees.";
 
 typedef struct Taught {
     int32_t n, ids[MOST];
     uint16_t targets[MOST][2][CHOICES]; // pieces, and their shares
 } Taught;
 
-static TestRun teach(const char *teacher, const char *student, const char *shown,
-                     const char *stories) {
-    const char *argv[] = {TEST_BUILD "/tests/teach_stories", teacher, student, shown, NULL};
+static TestRun teach(const char *teacher, const char *student, const char *stories) {
+    const char *argv[] = {TEST_BUILD "/tests/teach_stories", teacher, student, NULL};
     return test_run(argv, stories, strlen(stories));
 }
 
@@ -103,22 +102,12 @@ static char *ids_of(const char *text) {
     return ids;
 }
 
-// A story that was read behind another text.
-static void check_behind(const Taught *story, const char *text) {
-    char before[600], *ids = ids_of(text), *parting = ids_of("\n\n");
-    snprintf(before, sizeof before, "%s,%s", ids, parting);
-    for (int k = 1; k < story->n; k++)
-        check_expected(story, k, before);
-    free(parting);
-    free(ids);
-}
-
 Test(teach_stories, expects_what_the_model_would_go_on_with) {
     need_builtin();
     Taught story;
     char text[300], *model = builtin_file();
-    snprintf(text, sizeof text, "%s<|endoftext|>\n%s<|endoftext|>", STORY, SHOWN);
-    TestRun r = teach(model, model, NULL, text);
+    snprintf(text, sizeof text, "%s<|endoftext|>\n%s<|endoftext|>", STORY, OTHER);
+    TestRun r = teach(model, model, text);
     check_status(&r, 0);
     size_t at = take_story(&story, &r, 0);
     char *ids = prompt_ids("", &story, story.n), *wanted = ids_of(STORY);
@@ -129,26 +118,15 @@ Test(teach_stories, expects_what_the_model_would_go_on_with) {
 
     at = take_story(&story, &r, at); // read behind the first one
     CHECK(at == r.out_size, "%zu of %zu bytes", at, r.out_size);
-    check_behind(&story, STORY);
+    char before[600], *first = ids_of(STORY), *parting = ids_of("\n\n");
+    snprintf(before, sizeof before, "%s,%s", first, parting);
+    for (int k = 1; k < story.n; k++)
+        check_expected(&story, k, before);
     test_run_free(&r);
+    free(parting);
+    free(first);
     free(wanted);
     free(ids);
-    free(model);
-}
-
-Test(teach_stories, reads_a_story_that_is_shown_first) {
-    need_builtin();
-    Taught story;
-    char text[300], *model = builtin_file(), *shown = strdup(test_temporary("shown.txt"));
-    FILE *file = fopen(shown, "w");
-    CHECK(file && fprintf(file, "%s<|endoftext|>\n", SHOWN) > 0 && !fclose(file));
-    snprintf(text, sizeof text, "%s<|endoftext|>", STORY);
-    TestRun r = teach(model, model, shown, text);
-    check_status(&r, 0);
-    CHECK(take_story(&story, &r, 0) == r.out_size);
-    check_behind(&story, SHOWN);
-    test_run_free(&r);
-    free(shown);
     free(model);
 }
 
@@ -177,7 +155,7 @@ Test(teach_stories, knows_only_where_a_token_of_the_teacher_begins) {
     Taught story;
     char text[300], *model = builtin_file();
     snprintf(text, sizeof text, "%s<|endoftext|>", STORY);
-    TestRun r = teach(small_model(), model, NULL, text);
+    TestRun r = teach(small_model(), model, text);
     check_status(&r, 0);
     CHECK(take_story(&story, &r, 0) == r.out_size);
 
@@ -199,24 +177,18 @@ Test(teach_stories, knows_only_where_a_token_of_the_teacher_begins) {
     free(model);
 }
 
-static void check_stops(const char *model, const char *shown, const char *stories,
-                        const char *because) {
-    TestRun r = teach(model, model, shown, stories);
-    check_status(&r, 2);
-    CHECK(!strncmp(r.err, "teach_stories: ", 15) && strstr(r.err, because), "%s", r.err);
-    CHECK(r.out_size == 0, "%zu bytes", r.out_size);
-    test_run_free(&r);
+static void check_stops(const char *model, const char *stories, const char *because) {
+    TestRun r = teach(model, model, stories);
+    check_refused_by("teach_stories", &r, 2, because);
 }
 
 Test(teach_stories, says_what_it_cannot_read) {
-    check_stops("no-such.gguf", NULL, "", "no-such.gguf");
-    check_stops(NULL, NULL, "", "usage: ");
+    check_stops("no-such.gguf", "", "no-such.gguf");
+    check_stops(NULL, "", "usage: ");
     need_builtin();
     char *model = builtin_file();
-    check_stops(model, NULL, "", "no stories");
-    check_stops(model, NULL, STORY, "no stories");
-    check_stops(model, NULL, "One.<|endoftext|>Two", "no stories");
-    check_stops(model, "no-such.txt", "One.<|endoftext|>", "no-such.txt");
-    check_stops(model, "tests", "One.<|endoftext|>", "cannot read tests");
+    check_stops(model, "", "no stories");
+    check_stops(model, STORY, "no stories");
+    check_stops(model, "One.<|endoftext|>Two", "no stories");
     free(model);
 }

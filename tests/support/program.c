@@ -132,9 +132,15 @@ void check_status(const TestRun *run, int wanted) {
 }
 
 void check_refused(TestRun *run, int status, const char *because) {
+    check_refused_by("run", run, status, because);
+}
+
+void check_refused_by(const char *program, TestRun *run, int status, const char *because) {
+    size_t length = strlen(program);
     check_status(run, status);
     CHECK_INT(run->out_size, 0);
-    CHECK(!strncmp(run->err, "run: ", 5), "%s", run->err);
+    CHECK(!strncmp(run->err, program, length) && !strncmp(run->err + length, ": ", 2), "%s",
+          run->err);
     CHECK(strchr(run->err, '\n') == run->err + run->err_size - 1, "not one line: %s", run->err);
     CHECK(run->err_size <= 400, "%zu bytes", run->err_size);
     CHECK(strstr(run->err, because), "\"%s\" does not say \"%s\"", run->err, because);

@@ -25,6 +25,8 @@ const char *small_model(void); // stories260K.gguf; skips the test where it is a
 void check_status(const TestRun *run, int wanted);
 // Exit status, nothing on stdout, exactly one line on stderr that contains `because`; frees it.
 void check_refused(TestRun *run, int status, const char *because);
+// The same of another program, whose name the line begins with.
+void check_refused_by(const char *program, TestRun *run, int status, const char *because);
 
 // The text after "key": in one line of JSON, up to the comma or bracket that ends it; returns out.
 const char *json_value(char out[4000], const char *json, const char *key);
