@@ -23,8 +23,9 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
            model/, as it was when it predicted the stories held back best: config.json and
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
 
-The length is --steps (the same numbers every time), or --minutes by the clock, whatever share of the
-machine the run gets: the learning rate then follows the time that is left.
+The length is --steps, or --minutes by the clock, whatever share of the machine the run gets: the learning
+rate then follows the time that is left. With --steps the numbers are the same every time up to where text is
+split at random: sentencepiece 0.2.3 draws anew in every process, whatever its seed.
 """
 import argparse
 import csv

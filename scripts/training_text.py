@@ -83,7 +83,7 @@ class Text:
 
     def round(self, stories, generator, dropout, before, parting, after):
         """All of them once: ids in front and behind, and a text behind that is split with it."""
-        sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))
+        sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))  # 0.2.3 does not heed it
         out = []
         for story in generator.sample(stories, len(stories)):
             if generator.random() < TOLD_OF_OTHERS:
