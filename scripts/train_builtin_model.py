@@ -24,8 +24,8 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
            model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
 
 The length is --steps, or --minutes by the clock, whatever share of the machine the run gets: the learning
-rate then follows the time that is left. With --steps the numbers are the same every time up to where text is
-split at random: sentencepiece 0.2.3 draws anew in every process, whatever its seed.
+rate then follows the time that is left. With --steps and --type the same numbers come out every time on
+machines of the same kind, also of a run that was stopped and went on.
 """
 import argparse
 import csv
@@ -155,9 +155,25 @@ def bits_per_byte(model, ids, n_bytes, device):
 
 # ---- learning ----
 
-def orthogonal(g):
+def faster_type(device):
+    """bfloat16 where its products take less time than those of float32: not on every CPU that has it."""
+    if device == "cuda":
+        return torch.bfloat16
+    seconds = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        a, b = torch.ones(4096, 192, dtype=dtype), torch.ones(192, 768, dtype=dtype)
+        times = []
+        for _ in range(10):
+            begun = time.monotonic()
+            a @ b
+            times.append(time.monotonic() - begun)
+        seconds[dtype] = min(times)
+    return min(seconds, key=seconds.get)
+
+
+def orthogonal(g, dtype):
     """The orthogonal matrix nearest to g, by five Newton-Schulz steps."""
-    x = g.bfloat16()
+    x = g.to(dtype)
     x = x.T if g.shape[0] > g.shape[1] else x
     x = x / (x.norm() + 1e-7)
     for _ in range(5):
@@ -167,8 +183,9 @@ def orthogonal(g):
 
 
 class Muon(torch.optim.Optimizer):
-    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.1):
+    def __init__(self, parameters, dtype, lr, momentum=0.95, weight_decay=0.1):
         super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self):
@@ -177,17 +194,17 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[p]
                 mean = state.setdefault("mean", torch.zeros_like(p))
                 mean.lerp_(p.grad, 1 - group["momentum"])
-                update = orthogonal(p.grad.lerp(mean, group["momentum"]))
+                update = orthogonal(p.grad.lerp(mean, group["momentum"]), self.dtype)
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5)
 
 
-def make_optimizers(model, rate):
+def make_optimizers(model, rate, dtype):
     matrices = [p for p in model.layers.parameters()]
     adam = torch.optim.AdamW([dict(params=[model.embedding.weight], lr=0.05 * rate),
                               dict(params=[model.head.weight], lr=0.005 * rate)],
                              betas=(0.8, 0.95), eps=1e-10, weight_decay=0.01, foreach=False)
-    optimizers = [Muon(matrices, lr=0.02 * rate), adam]
+    optimizers = [Muon(matrices, dtype, lr=0.02 * rate), adam]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["full_lr"] = group["lr"]
@@ -208,10 +225,12 @@ class Run:
     def __init__(self, args, shape):
         self.args = args
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.dtype = getattr(torch, args.type) if args.type else faster_type(self.device)
+        print(f"products in {self.dtype}", flush=True)
         torch.manual_seed(args.seed)
         self.text = Text(args)
         self.model = Model(shape).to(self.device)
-        self.optimizers = make_optimizers(self.model, args.rate)
+        self.optimizers = make_optimizers(self.model, args.rate, self.dtype)
         self.random = random.Random(args.seed)
         self.step, self.seconds, self.tokens = 0, 0.0, 0
         self.mean_loss = None  # over some twenty steps
@@ -262,7 +281,7 @@ class Run:
 
     def learn(self, batch):
         ids, pieces, shares = (torch.from_numpy(x).to(self.device) for x in batch)
-        with torch.autocast(self.device, torch.bfloat16):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             loss = self.compiled(ids[:, :-1].contiguous(), pieces[:, 1:].contiguous(),
                                  shares[:, 1:].contiguous())
         loss.backward()
@@ -382,6 +401,7 @@ def parse_arguments():
     p.add_argument("--rows", type=int, default=12, help="of 512 tokens, in a step")
     p.add_argument("--rate", type=float, default=1.0, help="times the usual learning rates")
     p.add_argument("--report", type=int, default=50, help="steps between lines of log.csv")
+    p.add_argument("--type", choices=("bfloat16", "float32"), help="of products; without it the one that is faster here")
     p.add_argument("--no-compile", dest="compile", action="store_false")
     for name, value in (("vocab", 2048), ("dim", 192), ("layers", 6), ("heads", 6), ("kv-heads", 2),
                         ("hidden", 768)):

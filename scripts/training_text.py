@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 
+from bpe_dropout import Splitter
 from stories import Others, all_words, hold_back, keep_clean, keep_good, read_stories
 from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
@@ -51,6 +52,7 @@ class Text:
             train_tokenizer(self.real, path, args.vocab)
             os.remove(path + ".vocab")
         self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
+        self.splitter = Splitter(self.pieces)
         self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
         taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
         self.check(taught)
@@ -73,7 +75,9 @@ class Text:
               f"{self.megabytes[2]:.2f} MB", flush=True)
 
     def check(self, taught):
-        """That taught stories are split by this tokenizer, and none is held back."""
+        """That the splitter is this tokenizer's, that taught stories are split by it, and none is held back."""
+        if any(self.splitter.encode(story, 0, None) != self.pieces.encode(story) for story in self.dev):
+            sys.exit("--out: bpe_dropout.py splits stories otherwise than the tokenizer there")
         stories = [story["id"].tolist() for story in taught]
         dev = set(map(tuple, self.pieces.encode(self.dev)))
         if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
@@ -83,13 +87,13 @@ class Text:
 
     def round(self, stories, generator, dropout, before, parting, after):
         """All of them once: ids in front and behind, and a text behind that is split with it."""
-        sentencepiece.set_random_generator_seed(generator.randrange(1 << 31))  # 0.2.3 does not heed it
         out = []
         for story in generator.sample(stories, len(stories)):
             if generator.random() < TOLD_OF_OTHERS:
                 story = self.others.other(story, generator)
-            out += before + self.pieces.encode(story + parting, enable_sampling=dropout > 0,
-                                               alpha=dropout, nbest_size=-1) + after
+            ids = (self.splitter.encode(story + parting, dropout, generator) if dropout
+                   else self.pieces.encode(story + parting))
+            out += before + ids + after
         return untaught(out)
 
     def told_round(self, generator):

@@ -93,7 +93,8 @@ Test(builtin_command, stories_are_told_of_others_and_the_good_ones_kept) {
             "/usr/bin/python3 -c 'from collections import Counter; Counter().total()' 2>/dev/null"))
         SKIP("no python3 of version 3.10 or later");
     TestRun r =
-        program_shell("/usr/bin/python3 -m doctest scripts/stories.py scripts/tell_openings.py");
+        program_shell("/usr/bin/python3 -m doctest scripts/stories.py scripts/tell_openings.py "
+                      "scripts/bpe_dropout.py");
     check_status(&r, 0);
     CHECK_STRING(r.out, "");
     test_run_free(&r);
