@@ -191,6 +191,20 @@ def stutters(story):
     return bool(STUTTER.search(story))
 
 
+def repeats(story):
+    """Whether a sentence is told again, or more than a twentieth of all groups of four words.
+
+    >>> repeats("She liked the robot. She liked the robot."), repeats("She liked the robot. It liked her.")
+    (True, False)
+    >>> repeats("Tom and Sue saw a blue bird, then Tom and Sue saw a red bird.")
+    True
+    """
+    sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
+    said = words(story.lower())
+    fours = list(zip(said, said[1:], said[2:], said[3:]))
+    return len(set(sentences)) < len(sentences) or len(set(fours)) < 0.95 * len(fours)
+
+
 def keep_clean(told):
     """Of stories that a model told those that say nothing twice.
 
@@ -207,11 +221,8 @@ def keep_clean(told):
     [True]
     """
     def clean(story):
-        sentences = [part for part in re.split(r"(?<=[.!?])\s+", story.lower()) if len(part) > 12]
-        said = words(story.lower())
-        fours = list(zip(said, said[1:], said[2:], said[3:]))
         return (len(story) >= SHORTEST and not stutters(story) and not TO_ONESELF.search(story)
-                and len(set(sentences)) == len(sentences) and len(set(fours)) > 0.95 * len(fours))
+                and not repeats(story))
     return [story for story in told if clean(story)]
 
 
@@ -246,25 +257,6 @@ def keep_good(told, known, others):
     return [story for story in keep_clean(told) if good(story)]
 
 
-def openings(stories, most, seed=5):
-    """Two sentences with which a paragraph begins, and what the story says behind them; at most `most`.
-
-    >>> story = ("Tom had a very old kite. It was as red as the evening sun was. He flew it in the park.\\n\\n"
-    ...          "Sue came by, and she had a kite too. It was blue. Theirs flew side by side.")
-    >>> openings([story, "Too short. To go on. With.", story], 9)  # doctest: +ELLIPSIS
-    [('Tom had a very old kite. It was as red as the evening sun was.', ' He flew it ... side by side.')]
-    """
-    found = {}
-    for story in stories:
-        for begin in [0] + [match.end() for match in re.finditer("\n\n", story)]:
-            two = re.match(r'(?:[^.!?"\n]+[.!?] ?){2}(?= [A-Z])', story[begin:])
-            if two and 60 <= len(two[0]) <= 160 and two[0][0].isupper():
-                found[two[0]] = story[begin + len(two[0]):]
-    chosen = sorted(found.items())
-    random.Random(seed).shuffle(chosen)
-    return chosen[:most]
-
-
 def some(pattern):
     stories = read_stories(pattern)
     return stories or sys.exit(f"stories.py: there are no stories in {pattern}")
@@ -275,22 +267,6 @@ def print_others(text, seed, variant):
     others, generator = Others(stories), random.Random(int(variant))
     for story in stories:
         print(others.other(story, generator) if int(variant) else story, end="<|endoftext|>\n")
-
-
-class Judge:
-    """Knows the stories of a text that are not held back: their words, their people and things."""
-
-    def __init__(self, text, seed):
-        _, stories = hold_back(some(text), seed)
-        self.others, self.known = Others(stories), all_words(stories)
-
-    def good(self, told):
-        """How many there are, as a sentence."""
-        told = [story for story in told if len(story) >= SHORTEST]
-        counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told))
-        shares = [100 * count / max(1, len(told)) for count in counts]
-        return (f"{len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
-                f"{shares[1]:.1f} % stutter")
 
 
 def main():

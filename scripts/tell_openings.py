@@ -12,11 +12,12 @@ say what words.
 import argparse
 import concurrent.futures
 import os
+import random
 import re
 import subprocess
 import sys
 
-from stories import Judge, all_words, openings, tidy
+from stories import SHORTEST, Others, all_words, hold_back, keep_good, read_stories, repeats, stutters, tidy
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run")
 
@@ -40,6 +41,25 @@ def read_unseen(path):
     return [story for story in stories if story]
 
 
+def openings(stories, most, seed=5):
+    """Two sentences with which a paragraph begins, and what the story says behind them; at most `most`.
+
+    >>> story = ("Tom had a very old kite. It was as red as the evening sun was. He flew it in the park.\\n\\n"
+    ...          "Sue came by, and she had a kite too. It was blue. Theirs flew side by side.")
+    >>> openings([story, "Too short. To go on. With.", story], 9)  # doctest: +ELLIPSIS
+    [('Tom had a very old kite. It was as red as the evening sun was.', ' He flew it ... side by side.')]
+    """
+    found = {}
+    for story in stories:
+        for begin in [0] + [match.end() for match in re.finditer("\n\n", story)]:
+            two = re.match(r'(?:[^.!?"\n]+[.!?] ?){2}(?= [A-Z])', story[begin:])
+            if two and 60 <= len(two[0]) <= 160 and two[0][0].isupper():
+                found[two[0]] = story[begin + len(two[0]):]
+    chosen = sorted(found.items())
+    random.Random(seed).shuffle(chosen)
+    return chosen[:most]
+
+
 def whole_sentences(story):
     """
     >>> whole_sentences('He said, "Go!" Then he w'), whole_sentences("He went.")
@@ -47,6 +67,23 @@ def whole_sentences(story):
     """
     ends = [match.end() for match in re.finditer(r'[.!?]"?', story)]
     return story[:ends[-1]] if ends else story
+
+
+class Judge:
+    """Knows the stories of a text that are not held back: their words, their people and things."""
+
+    def __init__(self, text, seed):
+        with open(text):  # else no story of a file that is not there would be known
+            _, stories = hold_back(read_stories(text), seed)
+        self.others, self.known = Others(stories), all_words(stories)
+
+    def good(self, told):
+        """How many there are, as a sentence."""
+        told = [story for story in told if len(story) >= SHORTEST]
+        counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told)), sum(map(repeats, told))
+        shares = [100 * count / max(1, len(told)) for count in counts]
+        return (f"{len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
+                f"{shares[1]:.1f} % stutter, {shares[2]:.1f} % say things twice")
 
 
 def tell(model, opening, seed, args):
@@ -71,7 +108,10 @@ def tell_all(model, chosen, args):
 
 def main():
     args = parse_arguments()
-    judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
+    try:
+        judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
+    except OSError as error:
+        sys.exit(f"tell_openings.py: {error.filename}: {error.strerror}")
     judge.known |= all_words(unseen)
     chosen, length = openings(unseen, args.openings), 0
     if not chosen:
