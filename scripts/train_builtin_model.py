@@ -19,9 +19,10 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --taught   the real stories, as they are and told of others, and what a large model expected at each
            piece (scripts/teach_stories, arXiv 1503.02531): both are learnt, and in the last third of
            the run the text alone, which brings the manner of the stories back
+In the last twelfth the model is also shown stories of its own, and unlearns to say again what it said: a
+model that has seen this little falls into loops (scripts/own_text.py, arXiv 1908.04319).
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
-           model/, as it was when it predicted the stories held back best: config.json and
-           model.safetensors (transformers: NanoChatForCausalLM), tokenizer.model
+           model/: config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
 
 The length is --steps, or --minutes by the clock, whatever share of the machine the run gets: the learning
 rate then follows the time that is left. With --steps and --type the same numbers come out every time on
@@ -38,103 +39,16 @@ import time
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
-from torch.nn import functional as F
 
+from own_text import OwnText
+from training_model import CAP, HEAD_DIM, THETA, Model
 from training_rows import BOS, EOS
-from training_text import CONTEXT, PLAN, Text
+from training_text import CONTEXT, PLAN, SHORT, Text
 
-HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
-QUERY_BLOCK = 128
-DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
+OWN_ROWS, UNLIKELIHOOD = 40, 3.0  # in a step; how much that counts beside the text
 
 
-# ---- the model ----
-
-def norm(x):
-    return F.rms_norm(x, (x.shape[-1],), eps=1e-6)
-
-
-def attention(q, k, v):
-    """Causal grouped-query attention: q (n, heads, T, HEAD_DIM), k, v (n, kv_heads, T, HEAD_DIM)."""
-    n, heads, length, _ = q.shape
-    kv_heads = k.shape[1]
-    if q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    # On a CPU torch's own is twice as slow as this: blocks of queries by the keys that they see.
-    # Norms bound a score by sqrt(HEAD_DIM), so exp needs no maximum taken off.
-    parts = []
-    for begin in range(0, length, QUERY_BLOCK):
-        end = min(begin + QUERY_BLOCK, length)
-        rows = q[:, :, begin:end].reshape(n * kv_heads, -1, HEAD_DIM)
-        keys, values = (x[:, :, :end].reshape(n * kv_heads, end, HEAD_DIM) for x in (k, v))
-        scores = torch.bmm(rows, keys.transpose(1, 2)).view(n * kv_heads, -1, end - begin, end)
-        seen = torch.ones(end - begin, end, dtype=torch.bool, device=q.device).tril(begin)
-        weights = torch.where(seen, (scores.float() * HEAD_DIM ** -0.5).exp(), 0.0)
-        weights = (weights / weights.sum(-1, keepdim=True)).to(q.dtype)
-        parts.append(torch.bmm(weights.flatten(1, 2), values).view(n, heads, -1, HEAD_DIM))
-    return torch.cat(parts, 2)
-
-
-class Layer(nn.Module):
-    def __init__(self, shape):
-        super().__init__()
-        self.heads, self.kv_heads = shape["heads"], shape["kv_heads"]
-        dim, hidden, q_dim = shape["dim"], shape["hidden"], self.heads * HEAD_DIM
-        self.qkv = nn.Linear(dim, q_dim + 2 * self.kv_heads * HEAD_DIM, bias=False)
-        self.o = nn.Linear(q_dim, dim, bias=False)
-        self.up = nn.Linear(dim, hidden, bias=False)
-        self.down = nn.Linear(hidden, dim, bias=False)
-        for matrix in (self.qkv, self.up):
-            nn.init.uniform_(matrix.weight, -math.sqrt(3 / dim), math.sqrt(3 / dim))
-        for matrix in (self.o, self.down):  # at first a layer adds nothing
-            nn.init.zeros_(matrix.weight)
-
-    def drop(self, x):
-        """Dropout of channels, the same ones at every position of a row: hardly a number to draw."""
-        if not self.training:
-            return x
-        keep = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= DROPOUT
-        return x * keep / (1 - DROPOUT)
-
-    def forward(self, x, cos, sin):
-        n, length, _ = x.shape
-        qkv = self.qkv(norm(x)).view(n, length, -1, HEAD_DIM)
-        qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], 2)
-        a, b = qk.chunk(2, -1)  # as transformers' NanoChat turns them
-        qk = norm(torch.cat([a * cos + b * sin, b * cos - a * sin], -1))
-        q, k = qk.to(v.dtype).split([self.heads, self.kv_heads], 2)
-        out = attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        x = x + self.drop(self.o(out.transpose(1, 2).reshape(n, length, -1)))
-        return x + self.drop(self.down(F.relu(self.up(norm(x))).square()))
-
-
-class Model(nn.Module):
-    def __init__(self, shape):
-        super().__init__()
-        self.embedding = nn.Embedding(shape["vocab"], shape["dim"])
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape["layers"]))
-        self.head = nn.Linear(shape["dim"], shape["vocab"], bias=False)
-        nn.init.normal_(self.head.weight, std=0.001)
-        angles = torch.outer(torch.arange(CONTEXT).float(),
-                             THETA ** (-torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
-        self.register_buffer("cos", angles.cos()[None, :, None], persistent=False)
-        self.register_buffer("sin", angles.sin()[None, :, None], persistent=False)
-
-    def forward(self, ids, pieces, shares):
-        """Mean loss in nats. pieces, shares (n, T, any number): what is expected behind each of ids (n, T).
-
-        Shares sum up to 1, or 0 where nothing counts; several pieces where a teacher expects several
-        (Hinton et al. 2015, arXiv 1503.02531).
-        """
-        length = ids.shape[1]
-        x = norm(self.embedding(ids))
-        for layer in self.layers:
-            x = layer(x, self.cos[:, :length], self.sin[:, :length])
-        logits = CAP * torch.tanh(self.head(norm(x)).float() / CAP)
-        losses = (logits.logsumexp(-1, keepdim=True) - logits.gather(-1, pieces)) * shares
-        return losses.sum() / shares.sum()
-
+# ---- how well it predicts ----
 
 def bits_per_byte(model, ids, n_bytes, device):
     """As `run perplexity` counts: windows side by side, every token but the first scored once."""
@@ -148,7 +62,7 @@ def bits_per_byte(model, ids, n_bytes, device):
             share = shares[None, begin:begin + CONTEXT, None]
             loss = model(rows[None, begin:begin + CONTEXT].to(device),
                          rows[None, begin + 1:begin + CONTEXT + 1, None].to(device), share.to(device))
-            total += float(loss) * float(share.sum())
+            total += float(loss)
     model.train()
     return total / math.log(2) / n_bytes
 
@@ -234,7 +148,8 @@ class Run:
         self.random = random.Random(args.seed)
         self.step, self.seconds, self.tokens = 0, 0.0, 0
         self.mean_loss = None  # over some twenty steps
-        self.best = (math.inf, None)  # bits per byte of the text held back, the model then
+        self.own, self.tells = OwnText(self.text, args.seed, BOS, EOS, SHORT), torch.Generator()
+        self.tells.manual_seed(args.seed)
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
             self.load()
@@ -249,8 +164,9 @@ class Run:
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
             optimizer.load_state_dict(state)
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
-        self.best, self.mean_loss = saved["best"], saved["mean_loss"]
-        self.tokens = saved["tokens"]
+        self.tokens, self.mean_loss = saved["tokens"], saved["mean_loss"]
+        self.own.random, self.own.rate = saved["own"]
+        self.tells.set_state(saved["tells"])
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
@@ -265,8 +181,9 @@ class Run:
         rows = {name: rows.saved() for name, rows in self.text.rows.items()}
         torch.save({"model": self.model.state_dict(), "step": self.step, "seconds": self.elapsed(),
                     "optimizers": [o.state_dict() for o in self.optimizers],
-                    "tokens": self.tokens, "best": self.best, "mean_loss": self.mean_loss,
+                    "tokens": self.tokens, "mean_loss": self.mean_loss,
                     "random": self.random, "texts": self.texts(), "rows": rows,
+                    "own": (self.own.random, self.own.rate), "tells": self.tells.get_state(),
                     "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
                    self.path + ".new")
         os.replace(self.path + ".new", self.path)
@@ -279,22 +196,34 @@ class Run:
             return min(1, self.elapsed() / 60 / self.args.minutes)
         return self.step / self.args.steps
 
-    def learn(self, batch):
-        ids, pieces, shares = (torch.from_numpy(x).to(self.device) for x in batch)
+    def gradient(self, ids, pieces, shares, total):
+        """Adds that of the sum of losses over total; the loss, in nats."""
+        ids, pieces, shares = (x.to(self.device) for x in (ids, pieces, shares))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            loss = self.compiled(ids[:, :-1].contiguous(), pieces[:, 1:].contiguous(),
-                                 shares[:, 1:].contiguous())
+            loss = self.compiled(ids[:, :-1].contiguous(), pieces, shares) / total
         loss.backward()
+        return float(loss.detach())
+
+    def learn(self, done):
+        ids, pieces, shares = map(torch.from_numpy, self.text.batch(self.args.rows, done, self.random))
+        pieces, shares = pieces[:, 1:].contiguous(), shares[:, 1:].contiguous()
+        loss = self.gradient(ids, pieces, shares, shares.sum())
+        if done >= PLAN.unlearn_from:
+            self.unlearn()
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return float(loss.detach())
+        return loss
+
+    def unlearn(self):
+        self.model.eval()
+        ids, shares, told = self.own.batch(self.model, OWN_ROWS, self.tells)
+        self.model.train()
+        self.gradient(ids, ids[:, 1:, None].contiguous(), UNLIKELIHOOD * shares[..., None], max(1, told))
 
     def report(self):
         ids, n_bytes = self.text.dev_text()
         dev = bits_per_byte(self.model, ids, n_bytes, self.device)
-        if dev < self.best[0]:
-            self.best = (dev, {k: v.clone() for k, v in self.model.state_dict().items()})
         spent, done = self.elapsed(), self.done()
         left = spent * (1 - done) / done if done > 0 else math.nan
         row = [self.step, self.tokens, round(spent), round(self.mean_loss, 4), round(dev, 4)]
@@ -307,15 +236,18 @@ class Run:
             writer.writerow(row)
         rounds = sum(rows.rounds for name, rows in self.text.rows.items() if name not in ("told", "sampled"))
         print(f"step {self.step}, {self.tokens / 1e6:.2f} M tokens: loss {self.mean_loss:.3f} nats, held-back "
-              f"text {dev:.4f} bits per byte; real text round {rounds}; {spent / 60:.1f} min, "
-              f"{left / 60:.1f} left", flush=True)
+              f"text {dev:.4f} bits per byte; real text round {rounds}; "
+              f"{self.said_again()}{spent / 60:.1f} min, {left / 60:.1f} left", flush=True)
         self.save()
+
+    def said_again(self):
+        return "" if self.own.rate is None else f"{100 * self.own.rate:.2f} % of its own text said again; "
 
     def train(self):
         begun = self.step
         while (done := self.done()) < 1:
             set_rate(self.optimizers, self.step, done)
-            loss = self.learn(self.text.batch(self.args.rows, done, self.random))
+            loss = self.learn(done)
             self.mean_loss = loss if self.mean_loss is None else 0.95 * self.mean_loss + 0.05 * loss
             self.step += 1
             self.tokens += self.args.rows * CONTEXT
@@ -323,7 +255,6 @@ class Run:
                 self.report()
         if self.step > begun and self.step % self.args.report:
             self.report()
-        self.model.load_state_dict(self.best[1])
 
 
 # ---- the folder that comes out ----

@@ -25,10 +25,11 @@ class Plan(NamedTuple):
     short_until: float  # rows are SHORT, and more
     taught_until: float  # real rows have what a teacher expects, if there is one; then the text alone
     split_until: float  # real rows without a teacher have BPE dropout: else soon learnt by heart
+    unlearn_from: float  # what the model itself says again is unlearnt beside the text
 
 
 PLAN = Plan(warmup_steps=40, level_until=0.4, shares=((0.35, 0.65), (0.35, 0.35), (0.3, 0)),
-            short_until=0.5, taught_until=0.65, split_until=0.88)
+            short_until=0.5, taught_until=0.65, split_until=0.88, unlearn_from=0.92)
 
 
 def train_tokenizer(stories, prefix, vocab_size):

@@ -79,8 +79,8 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
 }
 
 static const char STORY[] =
-    ", there was a little girl named Lily. She loved to play outside in the sunshine. One day, she "
-    "saw a big, red ball in the sky. She wanted to play with it, but she was too small.\n\nLily's";
+    ", there was a little girl named Lily. She loved to play outside in the sun. One day, she saw a "
+    "big, red ball in the sky. She wanted to play with it, but she didn't want to play.\n\n";
 
 Test(builtin, tells_the_golden_story_in_every_precision) {
     Checkpoint *checkpoint = open_builtin();
@@ -94,9 +94,9 @@ Test(builtin, tells_the_golden_story_in_every_precision) {
 
 // The cpu backend promises the same bits on every machine, whatever its instruction set.
 Test(builtin, logits_have_the_golden_bits_in_every_precision) {
-    static const uint64_t WANTED[] = {[PRECISION_F32] = 0x6d13bd5afc8fc6e0,
-                                      [PRECISION_A16] = 0xdc60b0716d08c9ed,
-                                      [PRECISION_A8] = 0x07e8dd158c9662c6};
+    static const uint64_t WANTED[] = {[PRECISION_F32] = 0x2fd4cb1715709ace,
+                                      [PRECISION_A16] = 0xb1a5269f2b88bcf6,
+                                      [PRECISION_A8] = 0x29df01b36d5ff146};
     if (strcmp(TEST_BACKEND, "cpu")) SKIP("the %s backend promises no bits", TEST_BACKEND);
     Checkpoint *checkpoint = open_builtin();
     for (int p = 0; p < 3; p++) {

@@ -94,7 +94,7 @@ Test(builtin_command, stories_are_told_of_others_and_the_good_ones_kept) {
         SKIP("no python3 of version 3.10 or later");
     TestRun r =
         program_shell("/usr/bin/python3 -m doctest scripts/stories.py scripts/tell_openings.py "
-                      "scripts/bpe_dropout.py");
+                      "scripts/bpe_dropout.py scripts/own_text.py");
     check_status(&r, 0);
     CHECK_STRING(r.out, "");
     test_run_free(&r);
