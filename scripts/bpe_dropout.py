@@ -46,6 +46,12 @@ class Splitter:
     ...     is_control = is_unknown = is_byte = lambda s, i: i < 2
     >>> Splitter(Pieces()).encode("ab! ba", 0, None)
     [3, 1, 4, 6, 5]
+    >>> import random
+    >>> drawn = {tuple(Splitter(Pieces()).encode("ab! ba", 0.5, random.Random(seed))) for seed in range(99)}
+    >>> {"".join({1: "!"}.get(i, Pieces.spelling[i]) for i in ids) for ids in drawn} == {"\u2581ab!\u2581ba"}
+    True
+    >>> len(drawn)  # _ab as it is, as _ and ab, or as _, a and b
+    3
     """
 
     def __init__(self, pieces):

@@ -5,19 +5,21 @@
 
 An opening is two sentences of the second text. Each model goes on from each with several seeds, as
 `run MODEL -t 0.8` does; without a model the built-in one. Good is what says nothing twice and stays with
-its people and things. For comparison the text's own continuations are judged, cut to the same length;
+its people and things; one that stutters has a word that is stuck, one that repeats a sentence twice or
+more than a twentieth of its groups of four words. For comparison the text's own continuations are judged, cut to the same length;
 its stories are told apart by a blank line before "Once". The first text says what people there are, both
 say what words.
 """
 import argparse
 import concurrent.futures
+import glob
 import os
 import random
 import re
 import subprocess
 import sys
 
-from stories import SHORTEST, Others, all_words, hold_back, keep_good, read_stories, repeats, stutters, tidy
+from stories import HELD_BACK, SHORTEST, Others, all_words, hold_back, keep_good, read_stories, repeats, stutters, tidy
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run")
 
@@ -32,7 +34,10 @@ def parse_arguments():
     p.add_argument("--tokens", type=int, default=150, help="that a model goes on with")
     p.add_argument("--temperature", default="0.8")
     p.add_argument("--out", metavar="FILE", help="the stories, each followed by <|endoftext|>")
-    return p.parse_args()
+    args = p.parse_args()
+    if min(args.openings, args.seeds, args.tokens) < 1:
+        p.error("--openings, --seeds and --tokens: at least 1")
+    return args
 
 
 def read_unseen(path):
@@ -73,8 +78,10 @@ class Judge:
     """Knows the stories of a text that are not held back: their words, their people and things."""
 
     def __init__(self, text, seed):
-        with open(text):  # else no story of a file that is not there would be known
-            _, stories = hold_back(read_stories(text), seed)
+        with open(text):  # read_stories takes a pattern, which may find nothing
+            _, stories = hold_back(read_stories(glob.escape(text)), seed)
+        if not stories:
+            sys.exit(f"tell_openings.py: there are no more stories than the {HELD_BACK} held back in {text}")
         self.others, self.known = Others(stories), all_words(stories)
 
     def good(self, told):
@@ -83,7 +90,7 @@ class Judge:
         counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told)), sum(map(repeats, told))
         shares = [100 * count / max(1, len(told)) for count in counts]
         return (f"{len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
-                f"{shares[1]:.1f} % stutter, {shares[2]:.1f} % say things twice")
+                f"{shares[1]:.1f} % stutter, {shares[2]:.1f} % repeat")
 
 
 def tell(model, opening, seed, args):
@@ -110,13 +117,14 @@ def main():
     args = parse_arguments()
     try:
         judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
+        out = open(args.out or os.devnull, "w")
     except OSError as error:
         sys.exit(f"tell_openings.py: {error.filename}: {error.strerror}")
     judge.known |= all_words(unseen)
     chosen, length = openings(unseen, args.openings), 0
     if not chosen:
         sys.exit(f"tell_openings.py: there are no openings in {args.unseen}")
-    with open(args.out or os.devnull, "w") as out:
+    with out:
         for model in args.models or [None]:
             told = tell_all(model, chosen, args)
             length = max(length, sum(map(len, told)) // len(told))

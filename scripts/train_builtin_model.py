@@ -19,14 +19,15 @@ Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 --taught   the real stories, as they are and told of others, and what a large model expected at each
            piece (scripts/teach_stories, arXiv 1503.02531): both are learnt, and in the last third of
            the run the text alone, which brings the manner of the stories back
-In the last twelfth the model is also shown stories of its own, and unlearns to say again what it said: a
-model that has seen this little falls into loops (scripts/own_text.py, arXiv 1908.04319).
 --out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
            model/: config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
 
+In the last twelfth the model is also shown stories of its own, and unlearns to say again what it said: a
+model that has seen this little falls into loops (scripts/own_text.py, arXiv 1908.04319).
+
 The length is --steps, or --minutes by the clock, whatever share of the machine the run gets: the learning
-rate then follows the time that is left. With --steps and --type the same numbers come out every time on
-machines of the same kind, also of a run that was stopped and went on.
+rate then follows the time that is left. With --steps, --type and --threads the same numbers come out every
+time on CPUs of the same kind, also of a run that was stopped and went on.
 """
 import argparse
 import csv
@@ -36,6 +37,8 @@ import os
 import random
 import sys
 import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic; read when torch begins
 
 import torch
 from safetensors.torch import save_file
@@ -148,8 +151,9 @@ class Run:
         self.random = random.Random(args.seed)
         self.step, self.seconds, self.tokens = 0, 0.0, 0
         self.mean_loss = None  # over some twenty steps
-        self.own, self.tells = OwnText(self.text, args.seed, BOS, EOS, SHORT), torch.Generator()
-        self.tells.manual_seed(args.seed)
+        self.own = OwnText(self.text, args.seed, BOS, EOS, SHORT)
+        self.own_generator = torch.Generator()  # what its own stories are drawn from
+        self.own_generator.manual_seed(args.seed)
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
             self.load()
@@ -157,7 +161,9 @@ class Run:
         self.started = time.monotonic() - self.seconds
 
     def load(self):
-        saved = torch.load(self.path, weights_only=False)
+        saved = torch.load(self.path, map_location="cpu", weights_only=False)
+        if "own" not in saved:
+            sys.exit(f"{self.path}: of an older train_builtin_model.py, which trained otherwise; begin anew")
         if saved["texts"] != self.texts():
             sys.exit(f"{self.path}: a run with other texts; go on with {' '.join(saved['texts'])}")
         self.model.load_state_dict(saved["model"])
@@ -166,7 +172,7 @@ class Run:
         self.step, self.seconds, self.random = saved["step"], saved["seconds"], saved["random"]
         self.tokens, self.mean_loss = saved["tokens"], saved["mean_loss"]
         self.own.random, self.own.rate = saved["own"]
-        self.tells.set_state(saved["tells"])
+        self.own_generator.set_state(saved["own_generator"])
         torch.set_rng_state(saved["torch"])  # what dropout draws from
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
@@ -183,7 +189,7 @@ class Run:
                     "optimizers": [o.state_dict() for o in self.optimizers],
                     "tokens": self.tokens, "mean_loss": self.mean_loss,
                     "random": self.random, "texts": self.texts(), "rows": rows,
-                    "own": (self.own.random, self.own.rate), "tells": self.tells.get_state(),
+                    "own": (self.own.random, self.own.rate), "own_generator": self.own_generator.get_state(),
                     "torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
                    self.path + ".new")
         os.replace(self.path + ".new", self.path)
@@ -197,7 +203,7 @@ class Run:
         return self.step / self.args.steps
 
     def gradient(self, ids, pieces, shares, total):
-        """Adds that of the sum of losses over total; the loss, in nats."""
+        """Adds the gradient of the sum of losses over total to the parameters'; that loss, in nats."""
         ids, pieces, shares = (x.to(self.device) for x in (ids, pieces, shares))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             loss = self.compiled(ids[:, :-1].contiguous(), pieces, shares) / total
@@ -217,7 +223,7 @@ class Run:
 
     def unlearn(self):
         self.model.eval()
-        ids, shares, told = self.own.batch(self.model, OWN_ROWS, self.tells)
+        ids, shares, told = self.own.batch(self.model, OWN_ROWS, self.own_generator)
         self.model.train()
         self.gradient(ids, ids[:, 1:, None].contiguous(), UNLIKELIHOOD * shares[..., None], max(1, told))
 
@@ -241,7 +247,7 @@ class Run:
         self.save()
 
     def said_again(self):
-        return "" if self.own.rate is None else f"{100 * self.own.rate:.2f} % of its own text said again; "
+        return "" if self.own.rate is None else f"{100 * self.own.rate:.2f} % of its own pieces say something again; "
 
     def train(self):
         begun = self.step
@@ -276,7 +282,7 @@ def hugging_face_tensors(model, shape):
 
 DESCRIPTION = """Tells short stories for small children, in simple English. Knows nothing else, cannot talk.
 Trained by limpid's scripts/train_builtin_model.py on {text:.1f} MB of TinyStories (CDLA-Sharing-1.0; \
-written by GPT-3.5 and GPT-4){told}.{taught}
+written by GPT-3.5 and GPT-4){told}.{taught} Unlearnt to repeat itself.
 Seen: {tokens:.1f} million tokens. {loss}
 Loses its thread and contradicts itself after some sentences; repeats what its text got wrong."""
 
@@ -342,6 +348,9 @@ def parse_arguments():
 
 def main():
     args = parse_arguments()
+    if args.check and not os.path.isfile(args.check):
+        sys.exit(f"--check: there is no {args.check}")
+    torch.use_deterministic_algorithms(True, warn_only=True)  # compiled code would add up in any order
     torch.set_num_threads(args.threads)
     os.makedirs(os.path.join(args.out, "model"), exist_ok=True)
     shape = {name: getattr(args, name) for name in

@@ -60,31 +60,31 @@ class Layer(nn.Module):
         return x * keep / (1 - DROPOUT)
 
     def qkv_heads(self, x, cos, sin):
-        """Of x (n, T, dim): q, k, v, each (n, its heads, T, HEAD_DIM); q and k turned, then normed."""
+        """Of x (n, T, dim): q, k, v, each (n, its heads, T, HEAD_DIM); q and k rotated (RoPE), then normed."""
         n, length, _ = x.shape
         qkv = self.qkv(norm(x)).view(n, length, -1, HEAD_DIM)
         qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], 2)
-        a, b = qk.chunk(2, -1)  # as transformers' NanoChat turns them
+        a, b = qk.chunk(2, -1)  # as transformers' NanoChat rotates them
         qk = norm(torch.cat([a * cos + b * sin, b * cos - a * sin], -1))
         q, k = qk.to(v.dtype).split([self.heads, self.kv_heads], 2)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
-    def behind_attention(self, x, out):
+    def after_attention(self, x, out):
         n, length, _ = x.shape
         x = x + self.drop(self.o(out.transpose(1, 2).reshape(n, length, -1)))
         return x + self.drop(self.down(F.relu(self.up(norm(x))).square()))
 
     def forward(self, x, cos, sin):
-        return self.behind_attention(x, attention(*self.qkv_heads(x, cos, sin)))
+        return self.after_attention(x, attention(*self.qkv_heads(x, cos, sin)))
 
-    def go_on(self, x, cos, sin, cache, place):
+    def decode_step(self, x, cos, sin, cache, place):
         """One position more, x (n, 1, dim). cache (2, n, kv_heads, room, HEAD_DIM): keys and values so far."""
         q, k, v = self.qkv_heads(x, cos, sin)
         cache[:, :, :, place] = torch.stack([k, v])[:, :, :, 0]
         keys, values = cache[:, :, :, :place + 1]
         q = q.reshape(len(x), self.kv_heads, -1, HEAD_DIM)
         weights = (q @ keys.transpose(2, 3) * HEAD_DIM ** -0.5).softmax(-1)
-        return self.behind_attention(x, (weights @ values).view(len(x), self.heads, 1, HEAD_DIM))
+        return self.after_attention(x, (weights @ values).view(len(x), self.heads, 1, HEAD_DIM))
 
 
 class Model(nn.Module):
@@ -116,11 +116,11 @@ class Model(nn.Module):
             x = layer(x, self.cos[:, :length], self.sin[:, :length])
         logits = self.logits(x)
         log_p = logits.gather(-1, pieces) - logits.logsumexp(-1, keepdim=True)
-        other = torch.log1p(-log_p.exp().clamp(max=0.999))
+        other = torch.log1p(-log_p.exp().clamp(max=1 - 1e-5))  # log(1 - p), and finite
         return (torch.where(shares < 0, other, -log_p) * shares).sum()
 
     @torch.no_grad()
-    def tell(self, prompts, length, temperature, top_p, generator):
+    def generate(self, prompts, length, temperature, top_p, generator):
         """Rows of ids (n, length) that go on from prompts, lists of ids; EOS from where a row ends.
 
         temperature: one for each row. The numbers are drawn from generator, on the CPU.
@@ -135,7 +135,7 @@ class Model(nn.Module):
         for place in range(length - 1):
             x = norm(self.embedding(rows[:, place:place + 1].to(device)))
             for layer, cache in zip(self.layers, caches):
-                x = layer.go_on(x, self.cos[:, place], self.sin[:, place], cache, place)
+                x = layer.decode_step(x, self.cos[:, place], self.sin[:, place], cache, place)
             p, order = (self.logits(x)[:, 0].cpu() / temperature).softmax(-1).sort(-1, descending=True)
             sums = torch.where(p.cumsum(-1) - p < top_p, p, 0).cumsum(-1)
             drawn = torch.searchsorted(sums, torch.rand(n, 1, generator=generator) * sums[:, -1:])
@@ -146,5 +146,3 @@ class Model(nn.Module):
             if over.all():
                 break
         return rows, given
-
-

@@ -7,7 +7,7 @@ import numpy as np
 import sentencepiece
 
 from bpe_dropout import Splitter
-from stories import Others, all_words, hold_back, keep_clean, keep_good, read_stories
+from stories import HELD_BACK, Others, all_words, hold_back, keep_clean, keep_good, read_stories
 from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
 CONTEXT, SHORT = 512, 256
@@ -45,6 +45,8 @@ class Text:
 
     def __init__(self, args):
         self.dev, self.real = hold_back(read_stories(args.text), args.seed)
+        if not self.real:
+            sys.exit(f"--text: there are no more stories than the {HELD_BACK} to hold back in {args.text}")
         self.others = Others(self.real)
         sampled = keep_good(read_stories(args.sampled or ""), all_words(self.real), self.others)
         self.told = keep_clean(read_stories(args.told or ""))
@@ -87,13 +89,14 @@ class Text:
             sys.exit("--taught: has stories that are held back with this --seed")
 
     def round(self, stories, generator, dropout, before, parting, after):
-        """All of them once: ids in front and behind, and a text behind that is split with it."""
+        """All of them once: each with ids in front and behind, or with a parting as one text."""
+        told = [self.others.other(story, generator) if generator.random() < TOLD_OF_OTHERS else story
+                for story in generator.sample(stories, len(stories))]
+        if parting:  # split as one: behind another a story begins without the space of a text's beginning
+            told = ["".join(story + parting for story in told)]
         out = []
-        for story in generator.sample(stories, len(stories)):
-            if generator.random() < TOLD_OF_OTHERS:
-                story = self.others.other(story, generator)
-            ids = (self.splitter.encode(story + parting, dropout, generator) if dropout
-                   else self.pieces.encode(story + parting))
+        for text in told:
+            ids = self.splitter.encode(text, dropout, generator) if dropout else self.pieces.encode(text)
             out += before + ids + after
         return untaught(out)
 

@@ -88,7 +88,7 @@ Test(builtin_command, every_stage_is_what_numpy_computes) {
 }
 
 // What its training makes of stories: the examples in the script itself.
-Test(builtin_command, stories_are_told_of_others_and_the_good_ones_kept) {
+Test(builtin_command, examples_of_the_training_scripts_hold) {
     if (system(
             "/usr/bin/python3 -c 'from collections import Counter; Counter().total()' 2>/dev/null"))
         SKIP("no python3 of version 3.10 or later");
