@@ -22,6 +22,17 @@
 
 // ---- one row, straight from the packed panel ----
 
+// Bytes between what is computed and what is asked for. What prefetchers find by themselves is not
+// enough everywhere: a Sapphire Rapids core decodes Q8_0 at 10 GB/s without this and at 14 with it,
+// of 16 that memory gives; 2 to 8 KB do the same. Behind the last panel it asks for nothing of use.
+enum { PREFETCH_AHEAD = 4096 };
+
+ALWAYS_INLINE void prefetch_planes(const PanelFormat *format, const uint8_t *planes) {
+    UNROLL(8)
+    for (int line = 0; line < format->low_bits + format->high_bits; line++)
+        __builtin_prefetch(planes + PREFETCH_AHEAD + 64 * line);
+}
+
 // isum[g] of a cell of bytes: words times words.
 ALWAYS_INLINE void dot_words(I32x16 *isum, const uint8_t *planes, const int groups,
                              const int32_t *pairs) {
@@ -85,6 +96,7 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
             const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
             const int32_t *sums = x->sums + 3 * (cell + c);
             I32x16 isum[2];
+            prefetch_planes(&format, planes);
             if (format.low_bits == 8)
                 dot_words(isum, planes, groups, x->pairs + 16 * (cell + c));
             else if (bytes)
