@@ -25,14 +25,17 @@ endif
 BUILD := build/$(BACKEND)-$(VARIANT)
 
 # ---- sources ----
-# A file that needs a library has a twin without_LIBRARY.c that refuses in one line.
-JSON_SOURCES := weights/safetensors_json.c $(wildcard weights/hf_*.c) $(wildcard weights/json*.c) \
-                tokenizer/tokenizer_json.c $(wildcard tokenizer/json_*.c)
-PCRE2_SOURCES := tokenizer/pretokenize.c tokenizer/nfc.c
-TWINS := $(wildcard weights/without_*.c tokenizer/without_*.c)
+# A room is a folder, with the folders in it. A file that needs a library has a twin
+# without_LIBRARY.c that refuses in one line.
+room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
+JSON_SOURCES := base/json.c base/json_load.c weights/out/hf.c \
+                $(filter-out %/safetensors.c %/module_names.c,$(wildcard weights/hf/*.c)) \
+                $(filter-out %/export.c %/write.c,$(wildcard tokenizer/json/*.c))
+PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
+TWINS := $(wildcard weights/without_*.c weights/*/without_*.c tokenizer/*/without_*.c)
 
-SOURCES := error.c utf8.c $(wildcard commands/*.c weights/*.c model/*.c tokenizer/*.c kernels/*.c \
-             kernels/$(BACKEND)/*.c)
+SOURCES := $(wildcard base/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
+           $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
 ifeq ($(JSON),1)
@@ -51,7 +54,7 @@ else
 SOURCES := $(filter-out weights/builtin.c,$(SOURCES)) weights/without_builtin.c
 endif
 ifeq ($(SENTENCEPIECE),1)
-CXX_SOURCES := $(wildcard tokenizer/*.cpp)
+CXX_SOURCES := $(call room,tokenizer,cpp)
 LIBS += -lsentencepiece -lstdc++
 else
 SOURCES += $(filter %/without_sentencepiece.c,$(TWINS))
@@ -70,7 +73,7 @@ LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 # kernels/cuda: nvcc for the GPUs of today and, as PTX, those to come; or any C++ compiler with
 # tests/cuda/cuda_runtime.h in place of the CUDA runtime.
 ifeq ($(BACKEND),cuda)
-CU_SOURCES := $(wildcard kernels/cuda/*.cu)
+CU_SOURCES := $(call room,kernels/cuda,cu)
 SOURCES := $(filter-out kernels/host.c,$(SOURCES))
 LIBS += -lstdc++
 ifeq ($(EMULATED),1)
@@ -92,30 +95,31 @@ endif
 
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(CXX_SOURCES:%.cpp=$(BUILD)/%.o) $(CU_SOURCES:%.cu=$(BUILD)/%.o) \
            $(foreach isa,$(ISAS),$(LANES:%.c=$(BUILD)/%.$(isa).o)) $(EMBEDDED)
-TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
-# A test that only one backend or one library can have says so by its name.
-TEST_SOURCES := $(wildcard tests/test_*.c)
+TEST_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(call room,tests/support,c))
+# tests/ mirrors the rooms. A test that only one backend can have says so by its name or its room.
+TEST_SOURCES := $(wildcard tests/*/test_*.c training/tests/test_*.c)
 ifneq ($(BACKEND),cpu)
-TEST_SOURCES := $(filter-out tests/test_cpu_%.c,$(TEST_SOURCES))
+TEST_SOURCES := $(filter-out tests/kernels/test_cpu_%.c,$(TEST_SOURCES))
 endif
 ifneq ($(BACKEND)$(EMULATED),cuda1)
-TEST_SOURCES := $(filter-out tests/test_cuda_%.c,$(TEST_SOURCES))
+TEST_SOURCES := $(filter-out tests/cuda/%,$(TEST_SOURCES))
 endif
 ifeq ($(JSON),1)
-TEST_SOURCES := $(filter-out tests/test_without_json.c,$(TEST_SOURCES))
+TEST_SOURCES := $(filter-out %/test_without_json.c,$(TEST_SOURCES))
 endif
-NOT_IN_CORE := $(addprefix tests/test_,json.c families.c safetensors.c hf_config.c hf_families.c \
-                 hf_checkpoint.c reference_models.c tiny_models.c unknown_keys.c template_ids.c \
-                 pretokenize.c byte_bpe.c byte_bpe_any_text.c tokenizer_json.c tokenizer_files.c \
-                 tokenizer_vectors.c json_output.c write_safetensors.c export.c \
-                 selftest_command.c convert.c convert_outputs.c convert_metadata.c trace.c \
-                 trace_names.c diff.c diff_models.c fidelity.c perplexity.c real_models.c \
-                 hf_shards.c builtin_command.c teach_stories.c)
+NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_families hf_checkpoint \
+                 reference_models tiny_models unknown_keys template_ids pretokenize byte_bpe \
+                 byte_bpe_any_text tokenizer_json tokenizer_files tokenizer_vectors json_output \
+                 write_safetensors export selftest_command convert convert_outputs convert_metadata \
+                 trace trace_names diff diff_models fidelity perplexity real_models hf_shards \
+                 builtin_command teach_stories)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
-TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
-PROGRAMS := $(addprefix $(BUILD)/tests/,random_model bench_project sample_stories teach_stories fidelity)
+# Programs are linked beside each other, whatever room their source is in.
+TESTS := $(foreach t,$(TEST_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
+PROGRAM_SOURCES := $(wildcard tests/programs/*.c training/*.c)
+PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
@@ -156,10 +160,13 @@ $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
-$(BUILD)/tests/%.o: tests/%.c $(BUILD)/switches
-	@mkdir -p $(@D)
-	$(call say,CC)
-	$(Q)$(CC) $(REQUIRED) $(TEST_FLAGS) $(CFLAGS) -c -o $@ $<
+define compile_tests
+$(BUILD)/$(1)/%.o: $(1)/%.c $(BUILD)/switches
+	@mkdir -p $$(@D)
+	$$(call say,CC)
+	$$(Q)$$(CC) $$(REQUIRED) $$(TEST_FLAGS) $$(CFLAGS) -c -o $$@ $$<
+endef
+$(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 
 $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
@@ -191,9 +198,20 @@ $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	$(call say,CXX)
 	$(Q)$(CXX) $(REQUIRED_CXX) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
-$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(OBJECTS)
-	$(call say,LINK)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS) $(TEST_LIBS) -ldl
+# Tests and programs link what they use of these, not all of it.
+$(BUILD)/liblimpid.a: $(OBJECTS)
+$(BUILD)/libsupport.a: $(TEST_SUPPORT)
+$(BUILD)/%.a:
+	$(call say,AR)
+	$(Q)rm -f $@ && $(AR) crsT $@ $^
+
+define link_test
+$(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/liblimpid.a
+	$$(call say,LINK)
+	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pie -o $$@ $$^ $$(LIBS) $(2) -ldl
+endef
+$(foreach t,$(TEST_SOURCES),$(eval $(call link_test,$(t),$(TEST_LIBS))))
+$(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
@@ -202,13 +220,13 @@ $(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output per
     convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command \
     cuda_device): | $(BUILD)/run
 
-# tests/test_selftest.c breaks these kernels, one at a time.
+# tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
 comma := ,
 $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap=%)
 $(BUILD)/tests/test_selftest_command: | $(BUILD)/run $(BUILD)/tests/random_model
 
-# A library that makes calls fail, for tests/test_torture.c.
+# A library that makes calls fail, for tests/commands/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -223,12 +241,6 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
 $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys): | $(TINY_MODELS) $(BUILD)/run
 
-# Programs stand without the test framework.
-$(PROGRAMS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support/random_blocks.o \
-             $(BUILD)/tests/support/reference_errors.o $(OBJECTS)
-	$(call say,LINK)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
-
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
@@ -236,8 +248,8 @@ $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 # libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \
-                  tests/support/gguf_writer.c tests/support/made_vocabulary.c)
-$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(OBJECTS)
+                  tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
+$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
 	$(call say,LINK)
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 fuzzers: $(FUZZERS)

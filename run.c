@@ -1,8 +1,8 @@
 // limpid: runs small language models. This file finds out which command was asked for, hands over,
 // and prints the one line that says what went wrong. It is the only place that ends the program.
 #include "commands/commands.h"
-#include "commands/interrupt.h"
-#include "commands/output.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
 #include "weights/builtin.h"
 
 #include <errno.h>

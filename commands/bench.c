@@ -4,10 +4,10 @@
 // repetitions: position p always holds the same token. Sampling is left out, except where tokens
 // can stay on the device: there the likeliest are fed back, as `generate -t 0` does it. Every
 // repetition measures the limits and then every row, in turns; the figures are medians.
-#include "commands/bench_cost.h"
+#include "commands/bench/cost.h"
 #include "commands/commands.h"
-#include "commands/output.h"
-#include "commands/progress.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
 #include "kernels/precision.h"
 #include "model/forward.h"
 

@@ -4,12 +4,12 @@
 // the answer's. An answer that was stopped before its end is closed by the format itself, since
 // chat_template_next begins with the end of the assistant's turn.
 #include "commands/commands.h"
-#include "commands/generation.h"
-#include "commands/interrupt.h"
-#include "commands/output.h"
-#include "commands/progress.h"
-#include "commands/prompt.h"
-#include "tokenizer/template.h"
+#include "commands/shared/generation.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "commands/shared/prompt.h"
+#include "tokenizer/template/template.h"
 #include "weights/builtin.h"
 
 #include <errno.h>
@@ -44,9 +44,10 @@ static bool find_format(Chat *chat, Error *error) {
         return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
                          chat_template_names());
     if (!chat->format && builtin_is_meant(checkpoint_path(s->checkpoint)))
-        return error_set(error, ERROR_USAGE,
-                         "the built-in model cannot talk, it only tells stories: try `run -i \"Once "
-                         "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
+        return error_set(
+            error, ERROR_USAGE,
+            "the built-in model cannot talk, it only tells stories: try `run -i \"Once "
+            "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
                          "%s: no known chat format in this model; `run generate` continues a text, "

@@ -2,7 +2,7 @@
 // output.h, and returns false with an Error.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/shared/options.h"
 
 typedef struct Command {
     const char *name;

@@ -1,14 +1,14 @@
 // convert: a model from any container into a GGUF or a directory of safetensors, tensor by tensor,
 // never the whole of it in memory. The output appears whole or not at all.
 #include "commands/commands.h"
-#include "commands/convert_files.h"
-#include "commands/interrupt.h"
-#include "commands/output.h"
-#include "commands/progress.h"
-#include "tokenizer/export.h"
-#include "weights/gguf_write.h"
+#include "commands/convert/files.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "tokenizer/json/export.h"
+#include "weights/out/gguf.h"
+#include "weights/out/write.h"
 #include "weights/quant.h"
-#include "weights/write.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // diff: two traces held against each other. Which tensor is the first that differs?
 #include "commands/commands.h"
-#include "commands/diff_report.h"
-#include "commands/output.h"
-#include "commands/progress.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "commands/trace/report.h"
 
 // Exit code 1, with a line beside the answer on standard output.
 static bool answer_no(const TraceDiff *d, Error *error) {

@@ -1,12 +1,12 @@
 // generate: a prompt, and the text that the model makes of it. Start reading here.
 #include "commands/commands.h"
-#include "commands/generation.h"
-#include "commands/interrupt.h"
-#include "commands/logprobs.h"
-#include "commands/output.h"
-#include "commands/prompt.h"
-#include "commands/writer.h"
-#include "tokenizer/template.h"
+#include "commands/shared/generation.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/logprobs.h"
+#include "commands/shared/output.h"
+#include "commands/shared/prompt.h"
+#include "commands/shared/writer.h"
+#include "tokenizer/template/template.h"
 
 #include <inttypes.h>
 #include <math.h>

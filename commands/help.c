@@ -1,9 +1,9 @@
 // What --help, --version and --limits print. Every text fits a screen of 24 lines and 80 columns.
+#include "base/limits.h"
 #include "commands/commands.h"
-#include "commands/output.h"
+#include "commands/shared/output.h"
 #include "kernels/kernels.h"
 #include "weights/config.h"
-#include "weights/limits.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // inspect: what a model file says it is. Runs nothing.
 #include "commands/commands.h"
-#include "commands/output.h"
-#include "commands/session.h"
-#include "commands/writer.h"
-#include "tokenizer/template.h"
+#include "commands/shared/output.h"
+#include "commands/shared/session.h"
+#include "commands/shared/writer.h"
+#include "tokenizer/template/template.h"
 #include "weights/quant.h"
 
 #include <inttypes.h>

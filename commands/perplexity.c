@@ -5,15 +5,15 @@
 //
 // text_windows.h says what a window is, divergence.h what --kl measures.
 #include "commands/commands.h"
-#include "commands/divergence.h"
-#include "commands/logprobs.h"
-#include "commands/output.h"
-#include "commands/progress.h"
-#include "commands/prompt.h"
-#include "commands/saved_logits.h"
-#include "commands/session.h"
-#include "commands/text_windows.h"
-#include "commands/writer.h"
+#include "commands/perplexity/divergence.h"
+#include "commands/perplexity/saved_logits.h"
+#include "commands/perplexity/text_windows.h"
+#include "commands/shared/logprobs.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "commands/shared/prompt.h"
+#include "commands/shared/session.h"
+#include "commands/shared/writer.h"
 #include "kernels/precision.h"
 
 #include <errno.h>

@@ -1,13 +1,13 @@
 // selftest: what mathematics says about any model of this kind, proved on the user's own file.
 //
 // The checks themselves are in selftest_*.c; here they are listed, run and told.
-#include "commands/selftest.h"
+#include "commands/selftest/selftest.h"
 #include "commands/commands.h"
-#include "commands/output.h"
-#include "commands/progress.h"
-#include "commands/prompt.h"
-#include "commands/session.h"
-#include "commands/writer.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "commands/shared/prompt.h"
+#include "commands/shared/session.h"
+#include "commands/shared/writer.h"
 #include "kernels/precision.h"
 
 #include <inttypes.h>

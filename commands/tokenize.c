@@ -1,8 +1,8 @@
 // tokenize: text to ids and back, and the table of pieces.
 #include "commands/commands.h"
-#include "commands/output.h"
-#include "commands/prompt.h"
-#include "commands/session.h"
+#include "commands/shared/output.h"
+#include "commands/shared/prompt.h"
+#include "commands/shared/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>

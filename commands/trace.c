@@ -1,10 +1,10 @@
 // trace: every stage of every layer of a run, in a file, under the reference's names.
 #include "commands/commands.h"
-#include "commands/interrupt.h"
-#include "commands/output.h"
-#include "commands/progress.h"
-#include "commands/prompt.h"
-#include "commands/trace_file.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
+#include "commands/shared/progress.h"
+#include "commands/shared/prompt.h"
+#include "commands/trace/file.h"
 
 #include <stdio.h>
 #include <string.h>

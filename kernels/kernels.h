@@ -22,7 +22,7 @@
 // rows share the call, or on the instruction set: the same bits. precision.h has the arithmetic.
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "weights/matrix.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 // shortens the sequence to it first (the tokens after it are forgotten).
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "kernels/kernels.h"
 
 typedef struct KvCache {

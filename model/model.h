@@ -8,7 +8,7 @@
 // Between model_open and model_close nothing allocates.
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "kernels/kernels.h"
 #include "model/batch.h"
 #include "model/kv_cache.h"

@@ -15,7 +15,7 @@
 // options and logits give the same tokens on every machine.
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "kernels/kernels.h"
 
 typedef struct LogitBias {

@@ -3,7 +3,7 @@
 
     python3 scripts/make_tiny_models.py OUT_DIR
 
-For tests/test_tiny_models.c: odd sizes (head_dim 40, three query heads to a key-value head, a width
+For tests/model/test_tiny_models.c: odd sizes (head_dim 40, three query heads to a key-value head, a width
 that is no multiple of 32, 257 words) and all that a config can ask for: every rope scaling, windows,
 biases, tied and untied heads. One directory each, as Hugging Face has them, with config.json in the
 spelling of transformers 5, config.v4.json in that of 4, and reference.safetensors:

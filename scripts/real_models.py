@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What transformers computes in float32 from a GGUF file of a real model: the numbers that
-tests/test_real_models.c and `run perplexity --kl` hold limpid against.
+tests/commands/test_real_models.c and `run perplexity --kl` hold limpid against.
 
     python scripts/real_models.py models/SmolLM2-135M-Instruct.Q4_1.gguf --out tests/real/smollm2.txt
     python scripts/real_models.py models/gemma-3-270m-Q4_K_M.gguf --out tests/real/gemma3-270m.txt
@@ -126,7 +126,7 @@ def fnv1a(data):
 
 
 def write_logits(model, args):
-    """As commands/saved_logits.h says, a window at a time."""
+    """As commands/perplexity/saved_logits.h says, a window at a time."""
     ids = text_ids(model, args.text)
     count = min(args.windows, len(ids) // WINDOW)
     rows, vocab_size = count * (WINDOW // 2 - 1), model.config.vocab_size

@@ -1,9 +1,9 @@
 // Added tokens: texts that are cut out of a prompt before a kind splits and merges the rest.
 // A sorted list and a search that narrows it byte by byte; LIMIT_ADDED_BYTES bounds the work at
 // each place.
+#include "base/utf8.h"
 #include "tokenizer/kinds.h"
-#include "tokenizer/pretokenize.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/split/pretokenize.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 
 #include "tokenizer/tokenizer.h"
 
-#include "weights/arena.h"
-#include "weights/limits.h"
+#include "base/arena.h"
+#include "base/limits.h"
 
 enum {
     LIMIT_ADDED_BYTES = 1024, // of one text that is cut out: it bounds the search at each byte

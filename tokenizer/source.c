@@ -2,7 +2,7 @@
 // bytes show. No path is ever taken out of a file.
 #include "tokenizer/source.h"
 
-#include "weights/mapping.h"
+#include "base/mapping.h"
 
 #include <ctype.h>
 #include <limits.h>

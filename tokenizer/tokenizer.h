@@ -10,7 +10,7 @@
 // tokenizer.json, vocab.json + merges.txt, the tiktoken text form).
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "weights/vocabulary.h"
 
 #include <stdbool.h>

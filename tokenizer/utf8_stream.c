@@ -1,7 +1,7 @@
 // Utf8Stream: tokens of a byte-level vocabulary end anywhere, characters do not. The buffer holds
 // what was released last, then the bytes (three at most) of a character that is still cut short.
+#include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

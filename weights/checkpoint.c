@@ -1,6 +1,6 @@
 // Opening a model: which container is it, let its reader fill the plan, check, assign, hand out.
+#include "base/bytes.h"
 #include "weights/builtin.h"
-#include "weights/bytes.h"
 #include "weights/container.h"
 #include "weights/quant.h"
 

@@ -8,7 +8,7 @@
 // more of them, a llama2.c .bin (v0, v1, v2). The content decides, not the name.
 #pragma once
 
-#include "error.h"
+#include "base/error.h"
 #include "weights/config.h"
 #include "weights/vocabulary.h"
 #include "weights/weights.h"

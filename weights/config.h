@@ -4,8 +4,8 @@
 // one is for people: what a family does differently is an enum, a number or a per-layer entry.
 #pragma once
 
-#include "error.h"
-#include "weights/limits.h"
+#include "base/error.h"
+#include "base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>

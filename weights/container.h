@@ -12,11 +12,11 @@
 // All memory comes from `arena`, so a reader that fails simply returns false.
 #pragma once
 
-#include "weights/arena.h"
+#include "base/arena.h"
+#include "base/mapping.h"
+#include "base/text.h"
 #include "weights/checkpoint.h"
 #include "weights/families.h"
-#include "weights/mapping.h"
-#include "weights/names.h"
 
 struct Checkpoint {
     const char *path;

@@ -1,6 +1,6 @@
 // The plan: what is checked about tensors whatever the container. Sizes by division and checked
 // products, names and ranges by sorting, so that no file makes it quadratic.
-#include "weights/bytes.h"
+#include "base/bytes.h"
 #include "weights/container.h"
 #include "weights/quant.h"
 

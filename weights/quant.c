@@ -1,7 +1,7 @@
 // The types as such: names and sizes, half and bfloat16, elements as float32. Where each bit of a
 // block goes is drawn in unpack.c; how blocks are made stands in quantise.c.
 #include "weights/quant.h"
-#include "weights/bytes.h"
+#include "base/bytes.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 // Vocabulary: what a container says about its tokenizer, before anyone gives it a meaning.
-// Types; weights/gguf_vocabulary.c fills it, tokenizer/ reads it.
+// Types; weights/gguf/vocabulary.c fills it, tokenizer/ reads it.
 #pragma once
+
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,11 +17,6 @@ typedef enum TokenType { // numbers as in tokenizer.ggml.token_type and in sente
     TOKEN_UNUSED = 5,
     TOKEN_BYTE = 6,
 } TokenType;
-
-typedef struct TextSpan { // untrusted bytes, not terminated; borrowed
-    const char *text;
-    size_t length;
-} TextSpan;
 
 typedef struct Vocabulary {
     const char *model; // "llama" (SPM-BPE) or "gpt2" (byte-level BPE); NULL: no vocabulary

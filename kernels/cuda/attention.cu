@@ -12,7 +12,7 @@
 // at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
 // of 64 channels in one load, two of 128.
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/dot.h"
+#include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/recording.h"
 
 enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };

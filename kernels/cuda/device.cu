@@ -1,7 +1,7 @@
 // The GPU: opening it and saying why not, its memory, the way of weights to it.
-#include "kernels/cuda/blas.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/limits.h"
+#include "kernels/cuda/project/blas.h"
 #include "kernels/cuda/recording.h"
 
 #include <stdarg.h>

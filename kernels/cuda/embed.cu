@@ -1,6 +1,6 @@
 // Token embedding: the row of each token from the table, in float32; for GPT-2 also a row per
 // position.
-#include "kernels/cuda/matrix.h"
+#include "kernels/cuda/project/matrix.h"
 
 static __global__ void embed_kernel(float *out, Planes table, Planes learned, float scale,
                                     Rows rows) {

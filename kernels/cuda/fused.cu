@@ -15,7 +15,7 @@
 // their norm and placing (place.cu).
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/place.h"
-#include "kernels/cuda/project.h"
+#include "kernels/cuda/project/project.h"
 
 // All matrices of the call in one launch for few rows.
 static bool takes_all(ProjectWork *work, const ProjectOperation *op) {

@@ -4,8 +4,8 @@
 // behind the launches of the pass (a graph, mostly) and of what draws a token from its logits. So
 // copies of tokens and logits, and whatever the host does between passes, count as idle; gaps
 // between the kernels of a pass do not.
-#include "kernels/cuda/blas.h"
 #include "kernels/cuda/limits.h"
+#include "kernels/cuda/project/blas.h"
 
 #include <math.h>
 

@@ -1,4 +1,5 @@
-// Kernels with one mistake each, to see that the emulator finds it (tests/test_cuda_emulator.c).
+// Kernels with one mistake each, to see that the emulator finds it
+// (tests/cuda/test_cuda_emulator.c).
 #include "kernels/cuda/machine.h"
 #include "tests/cuda/emulator.h"
 

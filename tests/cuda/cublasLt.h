@@ -1,7 +1,7 @@
 // Stands in for cuBLASLt as cuda_runtime.h does for the runtime: the functions that
-// kernels/cuda/blas.cu uses, under their own names, in plain loops (cublaslt.cpp). What it is told
-// wrongly it finds: layouts that do not fit each other, a pointer less aligned than was promised,
-// an algorithm that was chosen for other shapes, a workspace too small.
+// kernels/cuda/project/blas.cu uses, under their own names, in plain loops (cublaslt.cpp). What it
+// is told wrongly it finds: layouts that do not fit each other, a pointer less aligned than was
+// promised, an algorithm that was chosen for other shapes, a workspace too small.
 #pragma once
 
 #include <cuda_runtime.h>

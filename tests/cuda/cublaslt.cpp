@@ -1,4 +1,4 @@
-// What cuBLASLt does for kernels/cuda/blas.cu, column by column, in plain loops.
+// What cuBLASLt does for kernels/cuda/project/blas.cu, column by column, in plain loops.
 #include "cublasLt.h"
 
 #include "tests/cuda/emulator.h"

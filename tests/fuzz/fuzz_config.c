@@ -1,6 +1,6 @@
 // config.json and generation_config.json: any text becomes a Config in range or one message.
 #include "tests/fuzz/patch.h"
-#include "weights/hf_config.h"
+#include "weights/hf/config.h"
 
 #include <stdlib.h>
 #include <string.h>

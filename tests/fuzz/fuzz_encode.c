@@ -1,7 +1,7 @@
 // Any bytes as a prompt: with every splitting pattern they come back as they went in (Qwen's form C
 // aside).
 #include "tests/fuzz/use_tokenizer.h"
-#include "tests/support/made_vocabulary.h"
+#include "tests/support/files/made_vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // GGUF files in memory: any bytes are a result or one error, and the rows of what was accepted can
 // be read. (make fuzzers; fuzz_gguf -max_len=8192 -timeout=1 -malloc_limit_mb=64 CORPUS)
 #include "tests/fuzz/patch.h"
-#include "tests/support/gguf_writer.h"
+#include "tests/support/files/gguf_writer.h"
 #include "weights/checkpoint.h"
 #include "weights/quant.h"
 

@@ -2,7 +2,7 @@
 // every byte of what was accepted.
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
-#include "weights/safetensors.h"
+#include "weights/hf/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "tests/support/device.h"
 
-#include "tests/support/random_blocks.h"
+#include "tests/support/files/random_blocks.h"
 #include "weights/quant.h"
 
 Device *test_device(int threads, Precision precision) {

@@ -11,7 +11,7 @@
 
 #include "model/model.h"
 #include "weights/checkpoint.h"
-#include "weights/safetensors.h"
+#include "weights/hf/safetensors.h"
 
 // Largest error: of a logit, of a row of the residual stream as a share of its tensor's largest
 // value, of an attention weight. What is masked must be exactly 0.

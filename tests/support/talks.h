@@ -1,9 +1,9 @@
 // Conversations to render, and their rendering as text.
 #pragma once
 
-#include "tests/support/byte_tokenizer.h"
+#include "tests/support/files/byte_tokenizer.h"
 #include "tests/test.h"
-#include "tokenizer/template_formats.h"
+#include "tokenizer/template/formats.h"
 
 #define SAY(role, text)                                                                            \
     { role, text, sizeof text - 1 }

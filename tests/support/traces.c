@@ -1,7 +1,7 @@
 #include "tests/support/traces.h"
 
-#include "tests/support/llama2c_writer.h"
-#include "tests/support/safetensors_writer.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/files/safetensors_writer.h"
 
 char *write_trace(const char *model, const char *options, const char *name) {
     char line[16000];

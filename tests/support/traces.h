@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/support/program.h"
-#include "weights/safetensors.h"
+#include "weights/hf/safetensors.h"
 
 // Runs `trace MODEL OPTIONS --out FILE`; options are words separated by |. The file's path,
 // malloced.

@@ -1,0 +1,93 @@
+#include "base/buffer.h"
+
+#include "base/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Room for `more` bytes behind the last; NULL: no memory.
+static uint8_t *grow(Buffer *b, size_t more) {
+    if (b->failed) return NULL;
+    if (more > b->room - b->size) {
+        size_t room = b->room;
+        while (room - b->size < more && room <= SIZE_MAX / 4)
+            room = room ? room * 2 : 1024;
+        uint8_t *bytes = room - b->size < more ? NULL : realloc(b->bytes, room);
+        b->failed = !bytes;
+        if (!bytes) return NULL;
+        b->bytes = bytes;
+        b->room = room;
+    }
+    return b->bytes + b->size;
+}
+
+void buffer_put(Buffer *b, const void *bytes, size_t size) {
+    uint8_t *at = grow(b, size);
+    if (!at || !size) return;
+    memcpy(at, bytes, size);
+    b->size += size;
+}
+
+void buffer_zeros(Buffer *b, size_t count) {
+    uint8_t *at = grow(b, count);
+    if (!at || !count) return;
+    memset(at, 0, count);
+    b->size += count;
+}
+
+void buffer_u32(Buffer *b, uint32_t value) {
+    uint8_t bytes[4];
+    for (size_t i = 0; i < 4; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    buffer_put(b, bytes, sizeof bytes);
+}
+
+void buffer_u64(Buffer *b, uint64_t value) {
+    buffer_u32(b, (uint32_t)value);
+    buffer_u32(b, (uint32_t)(value >> 32));
+}
+
+void buffer_f32(Buffer *b, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    buffer_u32(b, bits);
+}
+
+void buffer_print(Buffer *b, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    char *at = length < 0 ? NULL : (char *)grow(b, (size_t)length + 1);
+    if (at) {
+        vsnprintf(at, (size_t)length + 1, format, again);
+        b->size += (size_t)length;
+    }
+    va_end(again);
+    va_end(arguments);
+}
+
+void buffer_quote(Buffer *b, const char *text, size_t length) {
+    buffer_put(b, "\"", 1);
+    for (size_t i = 0; i < length;) {
+        uint32_t c = 0;
+        size_t n = utf8_decode(text + i, length - i, &c);
+        if (!n)
+            buffer_print(b, "\\ufffd");
+        else if (c == '"' || c == '\\')
+            buffer_print(b, "\\%c", (int)c);
+        else if (c < 0x20 || c == 0x7f)
+            buffer_print(b, "\\u%04x", c);
+        else
+            buffer_put(b, text + i, n);
+        i += n ? n : 1;
+    }
+    buffer_put(b, "\"", 1);
+}
+
+void buffer_free(Buffer *b) {
+    free(b->bytes);
+    *b = (Buffer){0};
+}

@@ -1,0 +1,98 @@
+// The bounded reader. Every number is put together byte by byte, so alignment and the machine's
+// byte order do not matter; compilers make one load of it.
+#include "base/bytes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+Bytes bytes_over(const void *base, size_t size, Error *error) {
+    return (Bytes){.base = base, .size = size, .error = error};
+}
+
+bool bytes_fail(Bytes *b, size_t offset, const char *format, ...) {
+    if (!b->failed) {
+        char text[ERROR_MESSAGE_SIZE];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        error_set(b->error, ERROR_FILE, "offset %zu: %s", offset, text);
+    }
+    b->failed = true;
+    return false;
+}
+
+const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what) {
+    if (b->failed) return NULL;
+    if (count > bytes_left(b)) {
+        bytes_fail(b, b->pos, "truncated: %s wants %llu bytes, %zu are left", what,
+                   (unsigned long long)count, bytes_left(b));
+        return NULL;
+    }
+    const uint8_t *at = b->base + b->pos;
+    b->pos += (size_t)count;
+    return at;
+}
+
+uint8_t bytes_u8(Bytes *b, const char *what) {
+    const uint8_t *p = bytes_take(b, 1, what);
+    return p ? *p : 0;
+}
+
+uint16_t bytes_u16(Bytes *b, const char *what) {
+    const uint8_t *p = bytes_take(b, 2, what);
+    return p ? load_u16(p) : 0;
+}
+
+uint32_t bytes_u32(Bytes *b, const char *what) {
+    const uint8_t *p = bytes_take(b, 4, what);
+    return p ? load_u32(p) : 0;
+}
+
+uint64_t bytes_u64(Bytes *b, const char *what) {
+    const uint8_t *p = bytes_take(b, 8, what);
+    return p ? load_u64(p) : 0;
+}
+
+float bytes_f32(Bytes *b, const char *what) {
+    const uint8_t *p = bytes_take(b, 4, what);
+    return p ? load_f32(p) : 0.0f;
+}
+
+bool bytes_align(Bytes *b, size_t alignment, const char *what) {
+    uint64_t aligned;
+    if (b->failed) return false;
+    if (!align_ok(b->pos, alignment, &aligned))
+        return bytes_fail(b, b->pos, "%s: no room for padding", what);
+    return bytes_take(b, aligned - b->pos, what) != NULL;
+}
+
+uint16_t load_u16(const void *p) {
+    const uint8_t *b = p;
+    return (uint16_t)(b[0] | b[1] << 8);
+}
+
+uint32_t load_u32(const void *p) {
+    const uint8_t *b = p;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+uint64_t load_u64(const void *p) {
+    const uint8_t *b = p;
+    return (uint64_t)load_u32(b) | (uint64_t)load_u32(b + 4) << 32;
+}
+
+float load_f32(const void *p) {
+    uint32_t bits = load_u32(p);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+bool align_ok(uint64_t a, uint64_t alignment, uint64_t *out) {
+    uint64_t up;
+    if (!add_ok(a, alignment - 1, &up)) return false;
+    *out = up & ~(alignment - 1);
+    return true;
+}

@@ -1,0 +1,59 @@
+// The bounded reader: the only code that walks over untrusted file bytes; and checked arithmetic.
+//
+//     Bytes in = bytes_over(data, size, &error);
+//     uint32_t version = bytes_u32(&in, "version");
+//     uint64_t count = bytes_u64(&in, "tensor count");
+//     if (in.failed) return false;          // sticky: one check after several reads is enough
+//
+// A read past the end gives zeros, marks the reader as failed and fills the Error once with the
+// place and the cause ("offset 16: truncated: tensor count wants 8 bytes, 3 are left").
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Bytes {
+    const uint8_t *base; // borrowed
+    size_t size, pos;    // pos <= size
+    bool failed;
+    Error *error;
+} Bytes;
+
+Bytes bytes_over(const void *base, size_t size, Error *error);
+static inline size_t bytes_left(const Bytes *b) {
+    return b->size - b->pos;
+}
+
+// Little-endian numbers. `what` names the thing in the message.
+uint8_t bytes_u8(Bytes *b, const char *what);
+uint16_t bytes_u16(Bytes *b, const char *what);
+uint32_t bytes_u32(Bytes *b, const char *what);
+uint64_t bytes_u64(Bytes *b, const char *what);
+float bytes_f32(Bytes *b, const char *what);
+
+// A pointer to the next `count` bytes, which are skipped; NULL where they are not there.
+const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what);
+// Moves forward to the next multiple of `alignment` (a power of two) from `base`.
+bool bytes_align(Bytes *b, size_t alignment, const char *what);
+
+// Says that what stands at `offset` is wrong: "offset N: ...", exit code 3. Returns false.
+bool bytes_fail(Bytes *b, size_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Loads from memory that is known to be there; any alignment.
+uint16_t load_u16(const void *p);
+uint32_t load_u32(const void *p);
+uint64_t load_u64(const void *p);
+float load_f32(const void *p);
+
+// *out = a op b; false where it does not fit 64 bits. align_ok: a rounded up to a power of two.
+static inline bool mul_ok(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool add_ok(uint64_t a, uint64_t b, uint64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+bool align_ok(uint64_t a, uint64_t alignment, uint64_t *out);

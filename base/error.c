@@ -1,0 +1,60 @@
+// Messages are built from untrusted names, so escaping happens here, once, for all of them.
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *escape_bytes(char *out, size_t size, const void *bytes, size_t count) {
+    static const char HEX[] = "0123456789abcdef";
+    const unsigned char *source = bytes;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool printable = source[i] >= 0x20 && source[i] < 0x7f;
+        size_t need = printable ? 1 : 4;
+        size_t tail = i + 1 == count ? 1 : 4; // room for "..." unless this is the last byte
+        if (used + need + tail > size) {
+            if (used + 4 <= size) {
+                memcpy(out + used, "...", 4);
+                return out;
+            }
+            break;
+        }
+        if (printable) {
+            out[used++] = (char)source[i];
+        } else {
+            out[used++] = '\\';
+            out[used++] = 'x';
+            out[used++] = HEX[source[i] >> 4];
+            out[used++] = HEX[source[i] & 15];
+        }
+    }
+    if (size) out[used] = '\0';
+    return out;
+}
+
+bool error_set(Error *error, ErrorCode code, const char *format, ...) {
+    if (!error || error->code) return false;
+    char raw[2 * ERROR_MESSAGE_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(raw, sizeof raw, format, arguments);
+    va_end(arguments);
+    size_t count = length < 0 ? 0 : (size_t)length;
+    error->code = code;
+    escape_bytes(error->message, sizeof error->message, raw,
+                 count < sizeof raw ? count : sizeof raw - 1);
+    return false;
+}
+
+bool error_prefix(Error *error, const char *prefix) {
+    if (!error || !error->code) return false;
+    Error whole = {0};
+    char name[200];
+    escape_bytes(name, sizeof name, prefix, strlen(prefix));
+    size_t length = strlen(name);
+    if (!strncmp(error->message, name, length) && error->message[length] == ':') return false;
+    error_set(&whole, error->code, "%s: %s", name, error->message);
+    *error = whole;
+    return false;
+}

@@ -1,0 +1,270 @@
+// The flat scan before jansson, and getters that say which key was wrong.
+#include "base/json.h"
+
+#include "base/json_load.h"
+#include "base/limits.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+const JsonLimits JSON_CONFIG_LIMITS = {.bytes = 4 << 20, .values = 1 << 16};
+
+// What the scan needs to know of a text: only strings hide brackets and commas. And what jansson
+// will need: room for the longest word.
+typedef struct Scan {
+    size_t depth, values;
+    size_t word, longest_word; // bytes since the last comma or opening quote
+    bool in_string, escaped;
+} Scan;
+
+static void scan_string_byte(Scan *scan, char c) {
+    if (scan->escaped)
+        scan->escaped = false;
+    else if (c == '\\')
+        scan->escaped = true;
+    else if (c == '"')
+        scan->in_string = false;
+}
+
+static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limits, Error *error) {
+    if (c == '\0') // jansson passes over one behind a number
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a NUL byte", offset);
+    if (++scan->word > scan->longest_word) scan->longest_word = scan->word;
+    if (scan->in_string) {
+        scan_string_byte(scan, c);
+        return true;
+    }
+    switch (c) {
+    case '"':
+        scan->in_string = true;
+        scan->word = 0;
+        break;
+    case '[':
+    case '{':
+        if (++scan->depth > LIMIT_JSON_DEPTH)
+            return error_set(error, ERROR_FILE, "offset %zu: JSON nested deeper than %d", offset,
+                             LIMIT_JSON_DEPTH);
+        scan->values++; // at most one more value than there are commas between its brackets
+        break;
+    case ']':
+    case '}':
+        if (scan->depth) scan->depth--; // jansson complains about one too many
+        break;
+    case ',':
+        scan->values++;
+        scan->word = 0;
+        break;
+    case '-':
+        if (limits->no_negative)
+            return error_set(error, ERROR_FILE, "offset %zu: a negative number", offset);
+        break;
+    default: break;
+    }
+    if (scan->values > limits->values)
+        return error_set(error, ERROR_FILE, "offset %zu: JSON with more than %zu values", offset,
+                         limits->values);
+    return true;
+}
+
+static bool scan_text(Scan *scan, const char *text, size_t size, const JsonLimits *limits,
+                      Error *error) {
+    if (size > limits->bytes)
+        return error_set(error, ERROR_FILE, "%zu bytes of JSON (at most %zu)", size, limits->bytes);
+    for (size_t i = 0; i < size; i++)
+        if (!scan_byte(scan, text[i], i, limits, error)) return false;
+    return true;
+}
+
+json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error) {
+    Scan scan = {0};
+    if (!scan_text(&scan, text, size, limits, error)) return NULL;
+    JsonText whole = {text, size, .longest_word = scan.longest_word};
+    return json_load_text(&whole, error);
+}
+
+// ---- members of a large object ----
+
+JsonMembers json_members(const char *text, size_t size, const JsonLimits *limits) {
+    return (JsonMembers){.text = text, .size = size, .pos = 1, .limits = limits};
+}
+
+void json_members_end(JsonMembers *members) {
+    json_decref(members->held);
+    members->held = NULL;
+}
+
+size_t json_members_bound(const char *text, size_t size) {
+    static const JsonLimits NONE = {.bytes = SIZE_MAX, .values = SIZE_MAX};
+    Scan scan = {0};
+    size_t count = 1;
+    for (size_t i = 0; i < size; i++) {
+        count += text[i] == ',' && !scan.in_string && scan.depth == 1;
+        if (!scan_byte(&scan, text[i], i, &NONE, NULL)) break; // too deep: the walk will say so
+    }
+    return count;
+}
+
+// Where the member at `pos` ends: at the comma or bracket that is its object's. False: there is
+// none.
+static bool member_end(JsonMembers *m, size_t *end, size_t *longest_word, Error *error) {
+    Scan scan = {.depth = 1};
+    for (size_t i = m->pos; i < m->size; i++) {
+        char c = m->text[i];
+        *end = i;
+        *longest_word = scan.longest_word;
+        if (scan.depth == 1 && !scan.in_string && (c == ',' || c == '}' || c == ']')) return true;
+        if (!scan_byte(&scan, c, i, m->limits, error)) return false;
+        if (i - m->pos > m->limits->bytes)
+            return error_set(error, ERROR_FILE, "offset %zu: more than %zu bytes in one member",
+                             m->pos, m->limits->bytes);
+    }
+    return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: the object does not end",
+                     m->size);
+}
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+// The first byte from `pos` on that is no space, or `end`.
+static size_t skip_spaces(const char *text, size_t pos, size_t end) {
+    while (pos < end && is_space(text[pos]))
+        pos++;
+    return pos;
+}
+
+static bool parse_member(JsonMembers *m, size_t end, size_t longest_word, Error *error) {
+    JsonText text = {m->text + m->pos, end - m->pos, m->pos - 1, longest_word, .member = true};
+    m->held = json_load_text(&text, error);
+    if (!m->held) return false;
+    if (json_object_size(m->held) != 1)
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a member is missing", end);
+    void *member = json_object_iter(m->held);
+    m->key = json_object_iter_key(member);
+    m->value = json_object_iter_value(member);
+    return true;
+}
+
+static bool next_member(JsonMembers *m, Error *error) {
+    size_t end = 0, longest_word = 0;
+    bool first = m->pos == 1;
+    if (!member_end(m, &end, &longest_word, error)) return false;
+    char closing = m->text[end];
+    bool empty = first && closing == '}' && skip_spaces(m->text, m->pos, end) == end;
+    if (closing == ']')
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: ']' ends an object", end);
+    if (!empty && !parse_member(m, end, longest_word, error)) return false;
+    m->pos = end + 1;
+    if (closing == ',') return true;
+    m->done = true;
+    size_t behind = skip_spaces(m->text, m->pos, m->size);
+    if (behind < m->size)
+        return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: more after the object",
+                         behind);
+    return true;
+}
+
+bool json_members_next(JsonMembers *members, Error *error) {
+    json_members_end(members);
+    if (members->done || members->failed) return false;
+    members->failed = !next_member(members, error);
+    return !members->failed && members->held;
+}
+
+// ---- getters ----
+
+const char *json_kind(const json_t *value) {
+    if (!value) return "nothing";
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a real number";
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    case JSON_NULL: return "null";
+    }
+    return "something unknown";
+}
+
+// The value of `key`, or NULL where it is absent or null.
+static const json_t *find(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static bool wrong_kind(const json_t *value, const char *key, const char *wanted, Error *error) {
+    return error_set(error, ERROR_FILE, "\"%s\": wanted %s, got %s", key, wanted, json_kind(value));
+}
+
+bool json_read_int(const json_t *object, const char *key, int *out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_integer(value)) return wrong_kind(value, key, "an integer", error);
+    json_int_t number = json_integer_value(value);
+    if (number < INT_MIN || number > INT_MAX)
+        return error_set(error, ERROR_FILE, "\"%s\": %" JSON_INTEGER_FORMAT " is out of range", key,
+                         number);
+    *out = (int)number;
+    return true;
+}
+
+bool json_read_float(const json_t *object, const char *key, float *out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_number(value)) return wrong_kind(value, key, "a number", error);
+    float number = (float)json_number_value(value);
+    if (!isfinite(number))
+        return error_set(error, ERROR_FILE, "\"%s\": %g is out of range", key,
+                         json_number_value(value));
+    *out = number;
+    return true;
+}
+
+bool json_read_bool(const json_t *object, const char *key, bool *out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_boolean(value)) return wrong_kind(value, key, "true or false", error);
+    *out = json_is_true(value);
+    return true;
+}
+
+bool json_read_string(const json_t *object, const char *key, const char **out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_string(value)) return wrong_kind(value, key, "a string", error);
+    *out = json_string_value(value);
+    return true;
+}
+
+bool json_read_object(const json_t *object, const char *key, const json_t **out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_object(value)) return wrong_kind(value, key, "an object", error);
+    *out = value;
+    return true;
+}
+
+bool json_read_array(const json_t *object, const char *key, const json_t **out, Error *error) {
+    const json_t *value = find(object, key);
+    if (!value) return true;
+    if (!json_is_array(value)) return wrong_kind(value, key, "an array", error);
+    *out = value;
+    return true;
+}
+
+bool json_to_size(const json_t *value, const char *what, uint64_t *out, Error *error) {
+    if (!json_is_integer(value))
+        return error_set(error, ERROR_FILE, "%s: wanted an integer, got %s", what,
+                         json_kind(value));
+    json_int_t number = json_integer_value(value);
+    if (number < 0)
+        return error_set(error, ERROR_FILE, "%s: %" JSON_INTEGER_FORMAT " is negative", what,
+                         number);
+    *out = (uint64_t)number;
+    return true;
+}

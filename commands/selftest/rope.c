@@ -1,0 +1,269 @@
+// Identities of rotary positions.
+//
+// Meta paired neighbouring channels (2i, 2i + 1), Hugging Face paired halves (i, half + i):
+//
+//   half         0   1   2   3 | 4   5   6   7       pairs (0, 4) (1, 5) (2, 6) (3, 7)
+//   interleaved  0   4 | 1   5 | 2   6 | 3   7       the same pairs, side by side
+//
+// One is the other with the rows of wq and wk in another order, and what comes with them: biases
+// and the weights of QK norms. A dot product does not mind an order that both sides share.
+#include "commands/selftest/selftest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool rotates(const Config *c, int l) {
+    return c->position == POSITION_ROPE && !c->layers[l].no_rope;
+}
+
+bool has_rope(const Subject *s, Finding *f) {
+    for (int l = 0; l < s->config->n_layers; l++)
+        if (rotates(s->config, l)) return true;
+    f->inapplicable = "the model has learned positions, not RoPE";
+    return false;
+}
+
+static const RopeTable *table_of(const Model *m, int l) {
+    return m->config.layers[l].local_rope ? &m->rope_local : &m->rope;
+}
+
+// ---- the pairing of channels ----
+
+// Queries or keys of one layer, from what the layer read to what attention takes.
+typedef struct Side {
+    const Matrix *weight;
+    const float *bias, *norm; // NULL: none
+    int n_heads;
+    const float *wanted; // (n, n_heads, head_dim) as the pass had it
+} Side;
+
+typedef struct Pairing {
+    const Subject *subject;
+    const Stages *stages;
+    int layer;
+    const float *cos, *sin; // host (context, rope_dim / 2)
+    float *x;               // host (n, heads, head_dim)
+    float *vector;          // host (q_dim) a bias or a norm in the interleaved order
+} Pairing;
+
+// In place, neighbours turned together: plain loops, no kernel.
+static void rotate_neighbours(const Pairing *p, int n_heads) {
+    const Config *c = p->subject->config;
+    float *x = p->x;
+    for (int i = 0; i < p->stages->n; i++) {
+        size_t angle = (size_t)(p->stages->first + i) * (size_t)(c->rope_dim / 2);
+        for (int h = 0; h < n_heads; h++, x += c->head_dim)
+            for (int j = 0; j < c->rope_dim / 2; j++) {
+                float cosine = p->cos[angle + (size_t)j], sine = p->sin[angle + (size_t)j];
+                float a = x[2 * j], b = x[2 * j + 1];
+                x[2 * j] = a * cosine - b * sine;
+                x[2 * j + 1] = a * sine + b * cosine;
+            }
+    }
+}
+
+static float *upload_interleaved(const Pairing *p, Device *d, const float *from, size_t count) {
+    if (!from) return NULL;
+    for (size_t r = 0; r < count; r++)
+        p->vector[r] = from[half_row(p->subject->config, r)];
+    return device_floats(d, p->vector, count);
+}
+
+// x = norm(x) on the device, with the weights of the interleaved order.
+static void norm_interleaved(const Pairing *p, Device *d, const Side *side, float *x) {
+    const Config *c = p->subject->config;
+    if (!side->norm) return;
+    bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
+    int width = per_head ? c->head_dim : side->n_heads * c->head_dim;
+    int rows = per_head ? p->stages->n * side->n_heads : p->stages->n;
+    float *weight = upload_interleaved(p, d, side->norm, (size_t)width);
+    device_begin(d, &(PassShape){p->stages->n, p->subject->n - 1});
+    rmsnorm(d, x, x, weight, rows, width, c->norm_eps);
+    device_end(d);
+}
+
+// Projects with reordered rows, places with neighbouring pairs; p->x has the result.
+static bool place_interleaved(const Pairing *p, Device *d, const Side *side, const Matrix *matrix,
+                              Error *error) {
+    const Config *c = p->subject->config;
+    int n = p->stages->n;
+    size_t count = (size_t)n * matrix->rows, bytes = count * sizeof(float);
+    DeviceMatrix *weight = device_matrix(d, matrix);
+    device_reserve(d, n);
+    const float *in = p->stages->layers[p->layer].in;
+    float *x = device_floats(d, in, (size_t)n * matrix->cols), *out = device_alloc(d, bytes);
+    Projection projection = {out, weight, upload_interleaved(p, d, side->bias, matrix->rows)};
+    if (!device_good(d, error)) return false;
+    device_begin(d, &(PassShape){n, p->subject->n - 1});
+    project(d, x, n, &projection, 1);
+    device_end(d);
+    if (!c->qk_norm_after_rope) norm_interleaved(p, d, side, out);
+    device_download(d, p->x, out, bytes);
+    rotate_neighbours(p, side->n_heads);
+    if (c->qk_norm_after_rope) {
+        device_upload(d, out, p->x, bytes);
+        norm_interleaved(p, d, side, out);
+        device_download(d, p->x, out, bytes);
+    }
+    return device_good(d, error);
+}
+
+static void compare_side(const Pairing *p, Finding *f, const Side *side) {
+    const Config *c = p->subject->config;
+    size_t width = (size_t)side->n_heads * (size_t)c->head_dim;
+    double scale = largest_magnitude(side->wanted, (size_t)p->stages->n * width);
+    for (int i = 0; i < p->stages->n; i++) {
+        const float *got = p->x + (size_t)i * width;
+        for (size_t r = 0; r < width; r++) // back into the half order
+            p->vector[half_row(c, r)] = got[r];
+        finding_compare(f, p->layer, p->stages->first + i, p->vector,
+                        side->wanted + (size_t)i * width, width, scale);
+    }
+}
+
+static bool check_side(const Pairing *p, Finding *f, const Side *side, Error *error) {
+    const ModelOptions *o = &p->subject->options;
+    Matrix matrix;
+    if (!matrix_reorder(&matrix, side->weight, p->subject->config, true))
+        return error_set(error, ERROR_MEMORY, "no memory for a reordered matrix");
+    // A device of its own: the model's has made room for its own matrices.
+    Device *d = device_open(o->threads, o->precision);
+    bool good = d ? place_interleaved(p, d, side, &matrix, error)
+                  : error_set(error, ERROR_MEMORY, "no memory for the device");
+    if (good) compare_side(p, f, side);
+    device_close(d);
+    free((void *)matrix.data);
+    return good;
+}
+
+static bool check_pairing_of_layer(Pairing *p, Finding *f, float *angles, Error *error) {
+    const Subject *s = p->subject;
+    const LayerWeights *w = &s->weights->layers[p->layer];
+    const LayerStages *stages = &p->stages->layers[p->layer];
+    const RopeTable *table = table_of(s->model, p->layer);
+    size_t count = (size_t)s->options.context * (size_t)(s->config->rope_dim / 2);
+    device_download(s->model->device, angles, table->cos, count * sizeof(float));
+    device_download(s->model->device, angles + count, table->sin, count * sizeof(float));
+    p->cos = angles;
+    p->sin = angles + count;
+    Side q = {&w->wq, w->bq, w->q_norm, s->config->n_heads, stages->q_placed};
+    Side k = {&w->wk, w->bk, w->k_norm, s->config->n_kv_heads, stages->k_placed};
+    return check_side(p, f, &q, error) && check_side(p, f, &k, error);
+}
+
+bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
+    const Config *c = s->config;
+    f->bound = 2e-6; // of the layer's largest: norms sum in another order
+    if (!has_rope(s, f)) return true;
+    Stages stages = {0};
+    bool good = stages_collect(&stages, s, error);
+    size_t q_dim = (size_t)c->q_dim, rows = (size_t)stages.n;
+    size_t angles = 2 * (size_t)s->options.context * (size_t)(c->rope_dim / 2);
+    float *memory = malloc((rows * q_dim + q_dim + angles) * sizeof *memory);
+    if (!memory) good = error_set(error, ERROR_MEMORY, "no memory for queries");
+    Pairing p = {.subject = s, .stages = &stages, .x = memory};
+    for (int l = 0; good && l < c->n_layers; l++) {
+        p.vector = memory + rows * q_dim;
+        p.layer = l;
+        good = !rotates(c, l) || check_pairing_of_layer(&p, f, p.vector + q_dim, error);
+        subject_progress(s, (double)(l + 1) / c->n_layers);
+    }
+    free(memory);
+    stages_free(&stages);
+    return good;
+}
+
+// ---- norm and rotation ----
+
+// The length of a pair after a rotation: 1, but for scalings such as YaRN's.
+static double stretch(Subject *s, const RopeTable *table) {
+    float cosine, sine;
+    device_download(s->model->device, &cosine, table->cos, sizeof cosine);
+    device_download(s->model->device, &sine, table->sin, sizeof sine);
+    return hypot((double)cosine, (double)sine);
+}
+
+// Device memory for the rows of Stages.
+typedef struct Turning {
+    float *x, *ones;
+    Rows rows;
+    float *first, *second; // host: norm then rotation, rotation then norm
+} Turning;
+
+static bool turning_open(Turning *t, Subject *s, const Stages *stages, Error *error) {
+    size_t n = (size_t)stages->n, q_dim = (size_t)s->config->q_dim;
+    Device *d = s->model->device;
+    t->first = malloc(2 * n * q_dim * sizeof(float));
+    int32_t *positions = malloc(n * sizeof *positions);
+    bool good = t->first && positions;
+    if (!good) error_set(error, ERROR_MEMORY, "no memory for queries");
+    if (good) {
+        t->second = t->first + n * q_dim;
+        for (size_t i = 0; i < q_dim; i++)
+            t->first[i] = 1;
+        t->ones = device_floats(d, t->first, q_dim);
+        t->x = device_alloc(d, n * q_dim * sizeof(float));
+        int32_t *on_device = device_alloc(d, n * sizeof *on_device);
+        for (int i = 0; i < stages->n; i++)
+            positions[i] = stages->first + i;
+        if (on_device) device_upload(d, on_device, positions, n * sizeof *positions);
+        t->rows = (Rows){stages->n, on_device, on_device, on_device};
+        good = device_good(d, error);
+    }
+    free(positions);
+    return good;
+}
+
+static void turning_close(Turning *t, Device *d) {
+    device_free(d, t->x);
+    device_free(d, t->ones);
+    device_free(d, (void *)t->rows.positions);
+    free(t->first);
+}
+
+// out = the layer's queries, normed per head without weights and turned, in one of the two orders.
+static void norm_and_turn(Turning *t, Subject *s, const float *q, int l, bool norm_first,
+                          float *out) {
+    static const float NO_EPS = 1e-30f; // only so that a head of zeros stays zero
+    const Config *c = s->config;
+    Device *d = s->model->device;
+    size_t bytes = (size_t)t->rows.n * (size_t)c->q_dim * sizeof(float);
+    int heads = t->rows.n * c->n_heads;
+    device_upload(d, t->x, q, bytes);
+    device_begin(d, &(PassShape){t->rows.n, s->n - 1});
+    if (norm_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
+    rope(d, t->x, c->n_heads, c->head_dim, table_of(s->model, l), &t->rows);
+    if (!norm_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
+    device_end(d);
+    device_download(d, out, t->x, bytes);
+}
+
+// A rotation keeps lengths, so a norm that weighs no channel may come before it or after it.
+bool check_norm_commutes(Subject *s, Finding *f, Error *error) {
+    const Config *c = s->config;
+    f->bound = 2e-6; // of the largest
+    if (!has_rope(s, f)) return true;
+    if (fabs(stretch(s, &s->model->rope) - 1) > 1e-6) {
+        f->inapplicable = "this RoPE scaling makes vectors longer as it turns them";
+        return true;
+    }
+    Stages stages = {0};
+    Turning t = {0};
+    bool good = stages_collect(&stages, s, error) && turning_open(&t, s, &stages, error);
+    for (int l = 0; good && l < c->n_layers; l++) {
+        subject_progress(s, (double)(l + 1) / c->n_layers);
+        if (!rotates(c, l)) continue;
+        size_t width = (size_t)c->q_dim, count = (size_t)stages.n * width;
+        norm_and_turn(&t, s, stages.layers[l].q, l, true, t.first);
+        norm_and_turn(&t, s, stages.layers[l].q, l, false, t.second);
+        good = device_good(s->model->device, error);
+        double scale = largest_magnitude(t.first, count);
+        for (int i = 0; good && i < stages.n; i++)
+            finding_compare(f, l, stages.first + i, t.second + (size_t)i * width,
+                            t.first + (size_t)i * width, width, scale);
+    }
+    turning_close(&t, s->model->device);
+    stages_free(&stages);
+    return good;
+}

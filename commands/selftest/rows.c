@@ -1,0 +1,106 @@
+// The order of rows of wq and wk in a file: Meta's or Hugging Face's, and one model from both.
+#include "commands/selftest/selftest.h"
+
+#include "weights/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t half_row(const Config *c, size_t r) {
+    size_t head_dim = (size_t)c->head_dim, rope_dim = (size_t)c->rope_dim;
+    size_t head = r / head_dim, i = r % head_dim;
+    if (i >= rope_dim) return r;
+    return head * head_dim + i % 2 * (rope_dim / 2) + i / 2;
+}
+
+bool matrix_reorder(Matrix *out, const Matrix *m, const Config *c, bool interleaved) {
+    size_t bytes = dtype_row_bytes(m->dtype, m->cols);
+    size_t scale_bytes = m->dtype == DTYPE_Q8_GROUP ? m->cols / m->group_size * sizeof(float) : 0;
+    char *data = malloc(m->rows * (bytes + scale_bytes));
+    if (!data) return false;
+    char *scales = data + m->rows * bytes;
+    for (size_t r = 0; r < m->rows; r++) {
+        size_t from = matrix_stored_row(m, interleaved ? half_row(c, r) : r);
+        memcpy(data + r * bytes, (const char *)m->data + from * bytes, bytes);
+        if (scale_bytes)
+            memcpy(scales + r * scale_bytes, (const char *)m->scales + from * scale_bytes,
+                   scale_bytes);
+    }
+    *out = *m;
+    out->data = data;
+    out->scales = scale_bytes ? scales : NULL;
+    out->head_dim = out->rope_dim = 0;
+    return true;
+}
+
+// A model's weights with the rows of wq and wk in the order that its file does not have.
+typedef struct Reordered {
+    const Weights *original;
+    Weights weights;
+    LayerWeights *layers;
+    int n; // layers that were reordered
+} Reordered;
+
+static void release_original(void *owner, const Matrix *matrix) {
+    const Reordered *r = owner;
+    for (int l = 0; l < r->n; l++)
+        if (matrix->data == r->layers[l].wq.data || matrix->data == r->layers[l].wk.data) return;
+    r->original->release(r->original->owner, matrix);
+}
+
+static bool reorder_matrix(Matrix *matrix, const Config *c) {
+    Matrix original = *matrix;
+    bool interleaved = !original.rope_dim;
+    if (!matrix_reorder(matrix, &original, c, interleaved)) return false;
+    if (!interleaved) return true;
+    matrix->head_dim = (uint32_t)c->head_dim;
+    matrix->rope_dim = (uint32_t)c->rope_dim;
+    return true;
+}
+
+// As many layers as MOST_BYTES hold, at least one.
+static bool reorder(Reordered *r, const Subject *s, Error *error) {
+    static const size_t MOST_BYTES = 256 << 20;
+    const Config *c = s->config;
+    size_t layers = (size_t)c->n_layers, bytes = 0;
+    r->original = s->weights;
+    r->weights = *s->weights;
+    r->layers = malloc(layers * sizeof *r->layers);
+    if (!r->layers) return error_set(error, ERROR_MEMORY, "no memory for a list of layers");
+    memcpy(r->layers, s->weights->layers, layers * sizeof *r->layers);
+    r->weights.layers = r->layers;
+    if (s->weights->release) r->weights.release = release_original;
+    r->weights.owner = r;
+    for (; r->n < c->n_layers && bytes < MOST_BYTES; r->n++) {
+        Matrix *wq = &r->layers[r->n].wq, *wk = &r->layers[r->n].wk;
+        bytes += dtype_row_bytes(wq->dtype, wq->cols) * (wq->rows + wk->rows);
+        Matrix original = *wq;
+        bool good = reorder_matrix(wq, c);
+        if (good && !reorder_matrix(wk, c)) {
+            free((void *)wq->data);
+            *wq = original;
+            good = false;
+        }
+        if (!good) return error_set(error, ERROR_MEMORY, "no memory for reordered weights");
+    }
+    return true;
+}
+
+static void reordered_free(Reordered *r) {
+    for (int l = 0; l < r->n; l++) {
+        free((void *)r->layers[l].wq.data);
+        free((void *)r->layers[l].wk.data);
+    }
+    free(r->layers);
+}
+
+bool check_row_order(Subject *s, Finding *f, Error *error) {
+    Reordered r = {0};
+    if (!has_rope(s, f)) return true;
+    bool good = reorder(&r, s, error) && subject_reopen(s, &r.weights, error) &&
+                subject_feed(s, f, &(Feed){0, 0, s->n, s->n}, error);
+    model_close(s->model); // it may borrow the copies
+    s->model = NULL;
+    reordered_free(&r);
+    return good;
+}

@@ -1,0 +1,56 @@
+#include "commands/shared/logprobs.h"
+#include "commands/shared/writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double log_sum_exp(const float *logits, int count) {
+    float largest = logits[0];
+    for (int i = 1; i < count; i++)
+        if (logits[i] > largest) largest = logits[i];
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += expf(logits[i] - largest);
+    return largest + log(sum);
+}
+
+// The likeliest token that comes after `id` in order (falling logit, then rising id); -1 at first
+// asks for the likeliest of all. `count` passes over the vocabulary are less than a sort.
+static int next_likeliest(const float *logits, int vocab_size, int id) {
+    int best = -1;
+    for (int i = 0; i < vocab_size; i++) {
+        bool after = id < 0 || logits[i] < logits[id] || (logits[i] == logits[id] && i > id);
+        if (after && (best < 0 || logits[i] > logits[best])) best = i;
+    }
+    return best;
+}
+
+static void put_token(JsonWriter *w, const Logprobs *l, int32_t id, const char *piece,
+                      size_t length, double logprob) {
+    writer_integer(w, "id", id);
+    if (l->tokenizer) writer_text(w, "text", piece, length);
+    writer_number(w, "logprob", logprob);
+}
+
+void logprobs_print(const Logprobs *l, int32_t id, const float *logits, const char *piece,
+                    size_t length) {
+    double total = log_sum_exp(logits, l->vocab_size);
+    JsonWriter w = {0};
+    writer_begin(&w, NULL, '{');
+    put_token(&w, l, id, piece, length, logits[id] - total);
+    writer_begin(&w, "top", '[');
+    for (int n = 0, other = -1; n < l->count; n++) {
+        other = next_likeliest(logits, l->vocab_size, other);
+        if (other < 0) break;
+        size_t other_length = 0;
+        const char *text = "";
+        if (l->tokenizer) text = tokenizer_piece(l->tokenizer, other, false, false, &other_length);
+        writer_begin(&w, NULL, '{');
+        put_token(&w, l, other, text, other_length, logits[other] - total);
+        writer_end(&w, '}');
+    }
+    writer_end(&w, ']');
+    writer_end(&w, '}');
+    writer_line(&w);
+}

@@ -1,0 +1,156 @@
+// Options: what a command line says, read once, whole and in range, by one table.
+//
+// Numbers are decimal and independent of the locale (the program never calls setlocale). A value
+// that is not what its flag wants is answered with what the flag means, exit code 2.
+#pragma once
+
+#include "base/error.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OPTIONS_MAX_LIST = 16, OPTIONS_MAX_STOPS = 16 };
+
+// Which commands an option belongs to; a command is one bit.
+typedef enum CommandBit {
+    FOR_GENERATE = 1,
+    FOR_CHAT = 2,
+    FOR_BENCH = 4,
+    FOR_PERPLEXITY = 8,
+    FOR_TOKENIZE = 16,
+    FOR_INSPECT = 32,
+    FOR_TRACE = 64,
+    FOR_DIFF = 128,
+    FOR_CONVERT = 256,
+    FOR_SELFTEST = 4096,
+} CommandBit;
+
+typedef enum OptionId {
+    OPTION_PROMPT,
+    OPTION_FILE,
+    OPTION_PROMPT_IDS,
+    OPTION_TEMPERATURE,
+    OPTION_TOP_P,
+    OPTION_TOP_K,
+    OPTION_MIN_P,
+    OPTION_TYPICAL_P,
+    OPTION_REPEAT_PENALTY,
+    OPTION_PRESENCE_PENALTY,
+    OPTION_FREQUENCY_PENALTY,
+    OPTION_REPEAT_LAST,
+    OPTION_SEED,
+    OPTION_STEPS,
+    OPTION_MAX_TOKENS,
+    OPTION_STOP,
+    OPTION_IGNORE_EOS,
+    OPTION_MODE,
+    OPTION_SYSTEM,
+    OPTION_TEMPLATE,
+    OPTION_TOKENIZER,
+    OPTION_THREADS,
+    OPTION_CONTEXT,
+    OPTION_KV,
+    OPTION_PRECISION,
+    OPTION_NO_CACHE,
+    OPTION_LOGPROBS,
+    OPTION_IDS,
+    OPTION_IDS_FILE,
+    OPTION_SPECIAL,
+    OPTION_WINDOW,
+    OPTION_STRIDE,
+    OPTION_WINDOWS,
+    OPTION_SECOND_HALF,
+    OPTION_SAVE_LOGITS,
+    OPTION_KL,
+    OPTION_LINES,
+    OPTION_PIECES,
+    OPTION_BOS,
+    OPTION_DECODE,
+    OPTION_PROMPT_LENGTHS,
+    OPTION_GEN,
+    OPTION_DEPTHS,
+    OPTION_BATCHES,
+    OPTION_REPETITIONS,
+    OPTION_ONLY,
+    OPTION_NO_LIMITS,
+    OPTION_OUT,
+    OPTION_ONLY_NAMES,
+    OPTION_NEW_TOKENS,
+    OPTION_ATTENTION,
+    OPTION_BUDGET,
+    OPTION_ALL,
+    OPTION_TYPE,
+    OPTION_FORCE,
+    OPTION_JSON,
+    OPTION_CSV,
+    OPTION_MARKDOWN,
+    OPTION_COLOR,
+    OPTION_QUIET,
+    OPTION_VERBOSE,
+    OPTION_HELP,
+    OPTION_COUNT
+} OptionId;
+
+typedef struct IntegerList {
+    int values[OPTIONS_MAX_LIST];
+    int count;
+} IntegerList;
+
+typedef struct TextList { // borrowed from argv
+    const char *texts[OPTIONS_MAX_STOPS];
+    int count;
+} TextList;
+
+typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
+typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
+typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
+
+// Every value has its default; `given` says which were on the command line. Texts are borrowed from
+// argv.
+typedef struct Options {
+    bool given[OPTION_COUNT];
+    const char *model; // "builtin" where none is named; NULL in diff and convert
+    const char *other; // diff: the second file; convert: the output
+
+    const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
+    TextList stops;
+    double temperature, top_p, min_p, typical_p;
+    double repeat_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k, repeat_last;
+    uint64_t seed;
+    int64_t steps, max_tokens, context, logprobs;
+    int mode, kv, precision, color; // Mode, KvType, Precision, Color
+    bool ignore_eos, no_cache, ids, special, json, csv, markdown, quiet, verbose, help;
+
+    IntegerList threads; // bench: several
+    int64_t window, stride, windows;
+    const char *save_logits, *kl;
+    bool second_half;
+    bool lines, pieces, bos, decode;
+    IntegerList prompt_lengths, depths, batches;
+    int64_t gen, repetitions;
+    int only; // BenchOnly
+    bool no_limits;
+
+    const char *out, *budget;
+    TextList only_names;
+    int64_t new_tokens;
+    bool attention, all;
+
+    int type; // convert: an index of f32, f16, bf16, q8_0, q4_0
+    bool force;
+} Options;
+
+// Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.
+bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error);
+
+static inline bool option_given(const Options *options, OptionId id) {
+    return options->given[id];
+}
+
+// A decimal integer or number that is the whole text; false where it is not.
+bool parse_integer(int64_t *out, const char *text);
+bool parse_unsigned(uint64_t *out, const char *text);
+bool parse_number(double *out, const char *text);

@@ -1,0 +1,104 @@
+#include "commands/shared/prompt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Reads a descriptor to its end. A directory or a failing disk shows here.
+static bool read_all(Text *text, int fd, const char *name, Error *error) {
+    size_t capacity = 0;
+    for (;;) {
+        if (text->length == capacity) {
+            capacity = capacity ? 2 * capacity : 65536;
+            char *grown = realloc(text->bytes, capacity);
+            if (!grown) return error_set(error, ERROR_MEMORY, "%s: out of memory", name);
+            text->bytes = grown;
+        }
+        ssize_t got = read(fd, text->bytes + text->length, capacity - text->length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return error_set(error, ERROR_IO, "%s: %s", name, strerror(errno));
+        if (got == 0) return true;
+        text->length += (size_t)got;
+    }
+}
+
+static bool read_file(Text *text, const char *path, Error *error) {
+    if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, "standard input", error);
+    FILE *file = fopen(path, "rb");
+    if (!file) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+    bool good = read_all(text, fileno(file), path, error);
+    fclose(file);
+    return good;
+}
+
+bool text_read(Text *text, const Options *options, Error *error) {
+    *text = (Text){0};
+    bool good = true;
+    if (options->prompt) {
+        text->length = strlen(options->prompt);
+        text->bytes = strdup(options->prompt);
+        if (!text->bytes) good = error_set(error, ERROR_MEMORY, "prompt: out of memory");
+    } else if (options->file) {
+        good = read_file(text, options->file, error);
+    } else if (!isatty(STDIN_FILENO)) {
+        good = read_all(text, STDIN_FILENO, "standard input", error);
+    }
+    if (!good) text_free(text);
+    return good;
+}
+
+void text_free(Text *text) {
+    free(text->bytes);
+    *text = (Text){0};
+}
+
+bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, Error *error) {
+    static const char BETWEEN[] = ", \t\r\n[]";
+    for (size_t i = 0; i < length;) {
+        if (text[i] && strchr(BETWEEN, text[i])) {
+            i++;
+            continue;
+        }
+        size_t begin = i;
+        int64_t id = 0;
+        while (i < length && text[i] >= '0' && text[i] <= '9' && i - begin < 10)
+            id = 10 * id + (text[i++] - '0');
+        bool ended = i == length || (text[i] && strchr(BETWEEN, text[i]));
+        if (i == begin || !ended || id > INT32_MAX)
+            return error_set(error, ERROR_USAGE, "%s: byte %zu is no token id", what, begin);
+        if (!id_list_push(ids, (int32_t)id, error)) return false;
+    }
+    return true;
+}
+
+bool prompt_check(const Options *o, Error *error) {
+    if (!!o->prompt + !!o->file + !!o->prompt_ids <= 1) return true;
+    return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
+}
+
+static bool encode_text(IdList *ids, Session *s, Error *error) {
+    Text text = {0};
+    if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, error)) return false;
+    int bos = tokenizer_bos(s->tokenizer);
+    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || !text.length;
+    bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
+    good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
+                                    s->options->special, error);
+    text_free(&text);
+    return good;
+}
+
+bool prompt_encode(IdList *ids, Session *s, Error *error) {
+    const char *given = s->options->prompt_ids;
+    if (given) {
+        if (!ids_parse(ids, given, strlen(given), "--prompt-ids", error) ||
+            !session_check_ids(s, ids, error))
+            return false;
+    } else if (!encode_text(ids, s, error)) {
+        return false;
+    }
+    if (ids->count) return true;
+    return error_set(error, ERROR_USAGE, "the prompt is empty and this model has no BOS token");
+}

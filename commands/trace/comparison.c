@@ -1,0 +1,120 @@
+// Two tensors held against each other, element by element. Who meets whom is trace_pair.c's affair.
+#include "commands/trace/comparison.h"
+
+#include "weights/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 4096 };
+
+typedef struct Chunk {
+    float a[CHUNK], b[CHUNK];
+} Chunk;
+
+static uint64_t elements(const TensorPlan *plan) {
+    return plan->bytes / dtype_row_bytes(plan->dtype, 1);
+}
+
+static size_t read_chunk(Chunk *chunk, const TensorDiff *t, uint64_t begin, uint64_t count) {
+    size_t n = count - begin < CHUNK ? (size_t)(count - begin) : CHUNK;
+    dequantise(chunk->a, t->a->plan.dtype,
+               t->a->plan.data + begin * dtype_row_bytes(t->a->plan.dtype, 1), n);
+    dequantise(chunk->b, t->b->plan.dtype,
+               t->b->plan.data + begin * dtype_row_bytes(t->b->plan.dtype, 1), n);
+    return n;
+}
+
+static bool comparable(const TensorPlan *plan) {
+    return plan->dtype <= DTYPE_BF16;
+}
+
+static bool same_shape(const TensorPlan *a, const TensorPlan *b) {
+    return a->n_dims == b->n_dims && !memcmp(a->shape, b->shape, a->n_dims * sizeof *a->shape);
+}
+
+// Largest value and error, and the angle between the two, over all that is finite.
+static void measure(TensorDiff *t, uint64_t count) {
+    Chunk chunk;
+    double aa = 0, bb = 0, ab = 0;
+    for (uint64_t begin = 0; begin < count; begin += CHUNK) {
+        size_t n = read_chunk(&chunk, t, begin, count);
+        for (size_t i = 0; i < n; i++) {
+            double a = (double)chunk.a[i], b = (double)chunk.b[i], error = fabs(a - b);
+            if (!isfinite(error)) continue;
+            aa += a * a;
+            bb += b * b;
+            ab += a * b;
+            t->largest = fmax(t->largest, fmax(fabs(a), fabs(b)));
+            t->error = fmax(t->error, error);
+        }
+    }
+    t->cosine = aa > 0 && bb > 0 ? fmin(ab / sqrt(aa) / sqrt(bb), 1) : aa == bb;
+}
+
+uint64_t trace_position(const TensorPlan *plan, uint64_t element) {
+    if (plan->n_dims < 2) return element;
+    uint64_t row = element / plan->shape[plan->n_dims - 1];
+    return plan->n_dims > 2 ? row % plan->shape[plan->n_dims - 2] : row;
+}
+
+// Whether an element that is over is to be told in place of the one found so far: one that is no
+// number comes before one that is too far off, then the earlier position.
+static bool comes_first(const TensorDiff *t, uint64_t element, bool finite) {
+    if (!t->n_over) return true;
+    if (finite != (t->verdict == VERDICT_OVER)) return !finite;
+    return trace_position(&t->a->plan, element) < trace_position(&t->a->plan, t->first);
+}
+
+static void judge(TensorDiff *t, uint64_t count) {
+    Chunk chunk;
+    for (uint64_t begin = 0; begin < count; begin += CHUNK) {
+        size_t n = read_chunk(&chunk, t, begin, count);
+        for (size_t i = 0; i < n; i++) {
+            double error = fabs((double)chunk.a[i] - (double)chunk.b[i]);
+            bool finite = isfinite(error);
+            if (finite && error <= t->allowed) continue;
+            bool first = comes_first(t, begin + i, finite);
+            t->n_over++;
+            if (!first) continue;
+            t->verdict = finite ? VERDICT_OVER : VERDICT_NONFINITE;
+            t->first = begin + i;
+            t->in_a = chunk.a[i];
+            t->in_b = chunk.b[i];
+        }
+    }
+}
+
+static void compare(TensorDiff *t, const Budget *budget) {
+    t->verdict = VERDICT_SHAPE;
+    if (!same_shape(&t->a->plan, &t->b->plan)) return;
+    t->verdict = VERDICT_TYPE;
+    if (!comparable(&t->a->plan) || !comparable(&t->b->plan)) return;
+    t->verdict = VERDICT_WITHIN;
+    uint64_t count = elements(&t->a->plan);
+    measure(t, count);
+    t->allowed = budget_allows(budget, t->a->plan.name, t->largest);
+    judge(t, count);
+}
+
+double budget_share(const TensorDiff *t) {
+    return t->allowed > 0 ? t->error / t->allowed : 0;
+}
+
+bool trace_diff_run(TraceDiff *d, const Budget *budget,
+                    void (*progress)(void *context, double share), void *context, Error *error) {
+    for (size_t i = 0; i < d->count; i++) {
+        TensorDiff *t = &d->tensors[i];
+        compare(t, budget);
+        d->n_compared += t->verdict != VERDICT_TYPE;
+        if (t->verdict == VERDICT_WITHIN) {
+            if (!d->nearest || budget_share(t) > budget_share(d->nearest)) d->nearest = t;
+        } else if (t->verdict != VERDICT_TYPE) {
+            d->n_over++;
+            if (!d->first) d->first = t;
+        }
+        if (progress) progress(context, (double)(i + 1) / (double)d->count);
+    }
+    if (!mapping_damaged(&d->a.mapping) && !mapping_damaged(&d->b.mapping)) return true;
+    return error_set(error, ERROR_IO, "a file was cut short while it was read");
+}

@@ -1,0 +1,184 @@
+#include "commands/trace/file.h"
+
+#include "commands/commands.h"
+#include "kernels/precision.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- what there is to write ----
+
+// Attention weights grow with the square of the text, so they come only where they are asked for.
+static bool wants_attention(const Options *o) {
+    bool named = false;
+    for (int i = 0; i < o->only_names.count; i++)
+        named |= strstr(o->only_names.texts[i], "attn_weights") != NULL;
+    return o->attention || named;
+}
+
+// Listener of the first pass: one tensor for every stage that comes by.
+static void note_stage(void *context, const Model *model, const Stage *stage) {
+    TraceFile *f = context;
+    (void)model;
+    if (f->count == f->room) {
+        size_t room = f->room ? 2 * f->room : 256;
+        TraceTensor *grown = realloc(f->tensors, room * sizeof *grown);
+        if (!grown) {
+            error_set(&f->failure, ERROR_MEMORY, "out of memory");
+            return;
+        }
+        f->tensors = grown;
+        f->room = room;
+    }
+    TraceTensor *tensor = &f->tensors[f->count];
+    *tensor = (TraceTensor){.id = stage->id, .layer = stage->layer};
+    size_t width = stage_size(stage) / (size_t)stage->shape[0];
+    bool weights = stage->id == STAGE_ATT_WEIGHTS;
+    tensor->width = weights ? (size_t)stage->shape[1] : width;
+    if (!trace_stage_name(tensor->name, f->session->checkpoint, stage->id, stage->layer)) return;
+    if (!trace_name_meant(&f->session->options->only_names, tensor->name)) return;
+    f->bytes += sizeof(float) * f->n_tokens * tensor->width * (weights ? f->n_tokens : 1);
+    f->count++;
+}
+
+bool trace_file_plan(TraceFile *f, Error *error) {
+    Model *model = f->session->model;
+    Error cause = {0};
+    if (!model_listen(model, note_stage, f, wants_attention(f->session->options), error))
+        return false;
+    bool good = model_forward(model, &(Batch){.n = 1, .tokens = f->tokens->ids}, &cause);
+    model_listen(model, NULL, NULL, false, NULL);
+    kv_cache_reset(&model->cache, 0);
+    // A model that makes NaN is worth a trace.
+    if (!good && cause.code != ERROR_NONFINITE)
+        return error_set(error, cause.code, "%s", cause.message);
+    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    if (f->count) return true;
+    return error_set(error, ERROR_USAGE,
+                     "--only: no stage of this model has such a name (docs/trace.md lists them)");
+}
+
+bool trace_file_wants_logits(const TraceFile *f) {
+    return f->count && f->tensors[f->count - 1].id >= STAGE_FINAL_NORM;
+}
+
+// ---- the file ----
+
+enum { N_METADATA = 9, TEXT_SIZE = 512 };
+
+static char *ids_text(const IdList *ids) {
+    char *text = malloc(ids->count * 12 + 1), *at = text;
+    for (size_t i = 0; text && i < ids->count; i++)
+        at += sprintf(at, "%s%" PRId32, i ? "," : "", ids->ids[i]);
+    return text;
+}
+
+static void config_text(char *out, size_t size, const Config *c) {
+    snprintf(out, size,
+             "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
+             "\"head_dim\":%d,\"vocab_size\":%d}",
+             c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim,
+             c->vocab_size);
+}
+
+// The tensors as the writer wants them: the tokens come first.
+static void lay_out(WriteTensor *tensors, const TraceFile *f) {
+    uint64_t n = f->n_tokens;
+    tensors[0] = (WriteTensor){"input_ids", "I64", 1, {n}};
+    for (size_t i = 0; i < f->count; i++) {
+        const TraceTensor *t = &f->tensors[i];
+        tensors[i + 1] = t->id == STAGE_ATT_WEIGHTS
+                             ? (WriteTensor){t->name, "F32", 3, {t->width, n, n}}
+                             : (WriteTensor){t->name, "F32", 2, {n, t->width}};
+    }
+}
+
+static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_ids, Error *error) {
+    const Session *s = f->session;
+    const ModelOptions *o = &s->model->options;
+    const char *path = checkpoint_path(s->checkpoint);
+    char model[TEXT_SIZE], config[TEXT_SIZE], prompt_tokens[24];
+    escape_bytes(model, sizeof model, path, strlen(path));
+    config_text(config, sizeof config, s->config);
+    snprintf(prompt_tokens, sizeof prompt_tokens, "%zu", f->tokens->count);
+    const WriteMetadata metadata[N_METADATA] = {
+        {"producer", "limpid " LIMPID_VERSION},
+        {"model", model},
+        {"family", s->config->family},
+        {"precision", precision_name(o->precision)},
+        {"kv", kv_name(o->kv_type)},
+        {"backend", device_description(s->model->device)},
+        {"config", config},
+        {"prompt_tokens", prompt_tokens},
+        {"prompt_ids", prompt_ids},
+    };
+    f->out = safetensors_writer_open(s->options->out, tensors, f->count + 1, metadata, N_METADATA,
+                                     error);
+    return f->out;
+}
+
+static void put(TraceFile *f, size_t tensor, uint64_t element, const float *data, size_t count) {
+    if (f->failure.code) return;
+    safetensors_writer_put(f->out, tensor + 1, element * sizeof *data, data, count * sizeof *data,
+                           &f->failure);
+}
+
+// (n, n_heads, context) as they come become rows of (n_heads, T, T).
+static void put_attention(TraceFile *f, size_t tensor, const Stage *stage) {
+    size_t n_heads = (size_t)stage->shape[1], context = (size_t)stage->shape[2];
+    for (int i = 0; i < stage->rows.n; i++)
+        for (size_t h = 0; h < n_heads; h++)
+            put(f, tensor, (h * f->n_tokens + (size_t)stage->rows.positions[i]) * f->n_tokens,
+                stage->data + ((size_t)i * n_heads + h) * context, f->n_tokens);
+}
+
+// Listener: the rows of a stage follow one another, as the positions of one sequence do.
+static void write_stage(void *context, const Model *model, const Stage *stage) {
+    TraceFile *f = context;
+    (void)model;
+    for (size_t i = 0; i < f->count; i++) {
+        const TraceTensor *tensor = &f->tensors[i];
+        if (tensor->id != stage->id || tensor->layer != stage->layer) continue;
+        if (stage->id == STAGE_ATT_WEIGHTS)
+            put_attention(f, i, stage);
+        else
+            put(f, i, (uint64_t)stage->rows.positions[0] * tensor->width, stage->data,
+                stage_size(stage));
+        return;
+    }
+}
+
+bool trace_file_open(TraceFile *f, Error *error) {
+    WriteTensor *tensors = calloc(f->count + 1, sizeof *tensors);
+    char *prompt_ids = ids_text(f->tokens);
+    bool good = tensors && prompt_ids;
+    if (good)
+        lay_out(tensors, f);
+    else
+        error_set(error, ERROR_MEMORY, "out of memory");
+    good = good && begin(f, tensors, prompt_ids, error) &&
+           model_listen(f->session->model, write_stage, f, wants_attention(f->session->options),
+                        error);
+    free(tensors);
+    free(prompt_ids);
+    return good;
+}
+
+bool trace_file_finish(TraceFile *f, Error *error) {
+    const IdList *tokens = f->tokens;
+    model_listen(f->session->model, NULL, NULL, false, NULL);
+    for (size_t i = 0; i < tokens->count && !f->failure.code; i++) {
+        int64_t id = tokens->ids[i];
+        safetensors_writer_put(f->out, 0, i * sizeof id, &id, sizeof id, &f->failure);
+    }
+    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    return safetensors_writer_finish(f->out, error);
+}
+
+void trace_file_close(TraceFile *f) {
+    safetensors_writer_close(f->out);
+    free(f->tensors);
+    *f = (TraceFile){0};
+}

@@ -1,0 +1,175 @@
+// Two files of tensors: who meets whom, and in what order. The comparing is in trace_diff.c.
+#include "base/bytes.h"
+#include "base/text.h"
+#include "commands/trace/comparison.h"
+#include "commands/trace/stage_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the order of computation ----
+
+typedef struct Listed {
+    const SafetensorsTensor *tensor;
+    int64_t line; // of the metadata's "order"
+} Listed;
+
+// The lines of `order`, numbered. One that stands there twice makes it no order.
+static bool index_lines(NameIndex *index, const char *order, Arena *arena, Error *error) {
+    size_t count = 1;
+    for (const char *at = order; *at; at++)
+        count += *at == '\n';
+    NameEntry *entries = arena_alloc(arena, count, sizeof *entries, error);
+    if (!entries) return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strcspn(order, "\n");
+        entries[i] = (NameEntry){{order, length}, (uint32_t)i};
+        order += length + (i + 1 < count);
+    }
+    return names_index(index, entries, count, "line of \"order\"", error);
+}
+
+static int by_line(const void *a, const void *b) {
+    const Listed *x = a, *y = b;
+    uint64_t at_x = x->tensor->plan.offset, at_y = y->tensor->plan.offset;
+    if (x->line != y->line) return x->line < y->line ? -1 : 1;
+    return (at_x > at_y) - (at_x < at_y);
+}
+
+// The tensors of a file that are meant, without the tokens: as `order` names them, the rest behind
+// as their data lies.
+static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const char *order,
+                            size_t *count, Error *error) {
+    NameIndex lines = {0};
+    Listed *list = arena_alloc(&file->arena, file->count, sizeof *list, error);
+    if (!list || (order && !index_lines(&lines, order, &file->arena, error))) return NULL;
+    *count = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].plan.name;
+        if (!strcmp(name, "input_ids") || !trace_name_meant(only, name)) continue;
+        int64_t line = names_find(&lines, name);
+        list[(*count)++] = (Listed){&file->tensors[i], line < 0 ? INT64_MAX : line};
+    }
+    qsort(list, *count, sizeof *list, by_line);
+    return list;
+}
+
+// ---- pairs ----
+
+static bool index_tensors(NameIndex *index, SafetensorsFile *file, Error *error) {
+    NameEntry *entries = arena_alloc(&file->arena, file->count, sizeof *entries, error);
+    if (!entries) return false;
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].plan.name;
+        entries[i] = (NameEntry){{name, strlen(name)}, (uint32_t)i};
+    }
+    return names_index(index, entries, file->count, "tensor", error);
+}
+
+// Walks A's tensors in order: with a partner they are pairs, without one A's alone. Then B's.
+static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *error) {
+    NameIndex names_a, names_b;
+    size_t n_a = 0, n_b = 0;
+    Arena *arena = &d->a.arena;
+    Listed *in_a = list_tensors(&d->a, only, order, &n_a, error);
+    Listed *in_b = in_a ? list_tensors(&d->b, only, order, &n_b, error) : NULL;
+    if (!in_b || !index_tensors(&names_a, &d->a, error) || !index_tensors(&names_b, &d->b, error))
+        return false;
+    d->tensors = arena_alloc(arena, n_a, sizeof *d->tensors, error);
+    d->only_a = arena_alloc(arena, n_a, sizeof *d->only_a, error);
+    d->only_b = arena_alloc(arena, n_b, sizeof *d->only_b, error);
+    if (!d->tensors || !d->only_a || !d->only_b) return false;
+    for (size_t i = 0; i < n_a; i++) {
+        const SafetensorsTensor *a = in_a[i].tensor;
+        int64_t other = names_find(&names_b, a->plan.name);
+        if (other >= 0)
+            d->tensors[d->count++] = (TensorDiff){.a = a, .b = &d->b.tensors[other]};
+        else
+            d->only_a[d->n_only_a++] = a;
+    }
+    for (size_t i = 0; i < n_b; i++)
+        if (names_find(&names_a, in_b[i].tensor->plan.name) < 0)
+            d->only_b[d->n_only_b++] = in_b[i].tensor;
+    return true;
+}
+
+// The tokens, where a file has them as a trace does.
+static const SafetensorsTensor *find_ids(const SafetensorsFile *file) {
+    const SafetensorsTensor *ids = safetensors_find(file, "input_ids");
+    return ids && !strcmp(ids->type->name, "I64") && ids->plan.n_dims == 1 ? ids : NULL;
+}
+
+bool trace_diff_open(TraceDiff *d, const char *path_a, const char *path_b, const TextList *only,
+                     Error *error) {
+    *d = (TraceDiff){0};
+    if (!safetensors_open(&d->a, path_a, error)) return false;
+    if (!safetensors_open(&d->b, path_b, error)) {
+        safetensors_close(&d->a);
+        return false;
+    }
+    d->ids_a = find_ids(&d->a);
+    d->ids_b = find_ids(&d->b);
+    const char *order = NULL;
+    bool good = safetensors_metadata(&d->a, "order", &order, error) &&
+                (order || safetensors_metadata(&d->b, "order", &order, error)) &&
+                pair(d, only, order, error);
+    if (!good) trace_diff_close(d);
+    return good;
+}
+
+void trace_diff_close(TraceDiff *d) {
+    safetensors_close(&d->a);
+    safetensors_close(&d->b);
+    *d = (TraceDiff){0};
+}
+
+// ---- what the files say of themselves ----
+
+bool trace_diff_budget(TraceDiff *d, Budget *budget, Error *error) {
+    const char *precisions[2], *caches[2];
+    SafetensorsFile *files[2] = {&d->a, &d->b};
+    for (int i = 0; i < 2; i++)
+        if (!safetensors_metadata(files[i], "precision", &precisions[i], error) ||
+            !safetensors_metadata(files[i], "kv", &caches[i], error))
+            return false;
+    *budget = *budget_of_runs(precisions, caches);
+    return true;
+}
+
+int64_t trace_token(const SafetensorsTensor *ids, uint64_t position) {
+    int64_t id;
+    memcpy(&id, ids->plan.data + position * sizeof id, sizeof id);
+    return id;
+}
+
+int64_t trace_diff_tokens(const TraceDiff *d) {
+    if (!d->ids_a || !d->ids_b) return -1;
+    uint64_t a = d->ids_a->plan.shape[0], b = d->ids_b->plan.shape[0], both = a < b ? a : b;
+    for (uint64_t i = 0; i < both; i++)
+        if (trace_token(d->ids_a, i) != trace_token(d->ids_b, i)) return (int64_t)i;
+    return a == b ? -1 : (int64_t)both;
+}
+
+// What `own` had over `other` in the logits that the token at `position` was chosen by.
+static bool token_gap(const SafetensorsFile *file, uint64_t position, int64_t own, int64_t other,
+                      double *gap) {
+    const SafetensorsTensor *logits = safetensors_find(file, "logits"); // after a soft cap
+    if (!logits) logits = safetensors_find(file, "lm_head");
+    if (!logits || logits->plan.n_dims != 2 || logits->plan.dtype != DTYPE_F32) return false;
+    uint64_t rows = logits->plan.shape[0], width = logits->plan.shape[1];
+    if (!position || position > rows || own < 0 || other < 0 || (uint64_t)own >= width ||
+        (uint64_t)other >= width)
+        return false;
+    const uint8_t *row = logits->plan.data + (position - 1) * width * sizeof(float);
+    *gap = (double)load_f32(row + (uint64_t)own * sizeof(float)) -
+           (double)load_f32(row + (uint64_t)other * sizeof(float));
+    return *gap >= 0;
+}
+
+bool trace_token_gaps(const TraceDiff *d, uint64_t position, double gaps[2]) {
+    const SafetensorsTensor *ids[2] = {d->ids_a, d->ids_b};
+    for (int i = 0; i < 2; i++)
+        if (!ids[i] || position >= ids[i]->plan.shape[0]) return false;
+    int64_t a = trace_token(d->ids_a, position), b = trace_token(d->ids_b, position);
+    return token_gap(&d->a, position, a, b, &gaps[0]) && token_gap(&d->b, position, b, a, &gaps[1]);
+}

@@ -1,0 +1,277 @@
+#include "commands/trace/report.h"
+
+#include "commands/shared/output.h"
+#include "commands/shared/writer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_WIDTH = 48, NAME_SIZE = 200, N_NEAREST = 5, N_BEFORE = 2, N_SHOWN = 12, N_ALONE = 4 };
+
+static const char *const VERDICTS[] = {
+    [VERDICT_WITHIN] = "within",        [VERDICT_OVER] = "over",
+    [VERDICT_NONFINITE] = "not finite", [VERDICT_SHAPE] = "other shape",
+    [VERDICT_TYPE] = "not compared",
+};
+
+static const char *name_of(char out[NAME_SIZE], const SafetensorsTensor *tensor) {
+    const char *name = tensor->plan.name;
+    return escape_bytes(out, NAME_SIZE, name, strlen(name));
+}
+
+static const char *shape_text(char out[100], const TensorPlan *plan) {
+    size_t used = (size_t)snprintf(out, 100, "(");
+    for (uint32_t i = 0; i < plan->n_dims; i++)
+        used +=
+            (size_t)snprintf(out + used, 100 - used, "%s%" PRIu64, i ? ", " : "", plan->shape[i]);
+    snprintf(out + used, 100 - used, ")");
+    return out;
+}
+
+// "12 %", or "37 x" where it is far more than is allowed.
+static const char *share_text(char out[32], const TensorDiff *t) {
+    double share = budget_share(t);
+    if (t->allowed <= 0)
+        snprintf(out, 32, t->error > 0 ? "any" : "0 %%");
+    else if (share < 0.1)
+        snprintf(out, 32, "%.1f %%", 100 * share);
+    else if (share < 10)
+        snprintf(out, 32, "%.0f %%", 100 * share);
+    else
+        snprintf(out, 32, share < 1e6 ? "%.0f x" : "%.0e x", share);
+    return out;
+}
+
+// ---- the table ----
+
+static double relative(const TensorDiff *t) {
+    return t->largest > 0 ? t->error / t->largest : 0;
+}
+
+static void print_row(const TensorDiff *t) {
+    char escaped[NAME_SIZE], share[32], a[100], b[100];
+    const char *name = name_of(escaped, t->a);
+    size_t length = strlen(name);
+    bool cut = length > NAME_WIDTH; // a name's end says more than its beginning
+    output_print("%s%-*s", cut ? "..." : "", NAME_WIDTH - (cut ? 3 : 0),
+                 cut ? name + length - NAME_WIDTH + 3 : name);
+    if (t->verdict == VERDICT_SHAPE)
+        output_print("  %s and %s\n", shape_text(a, &t->a->plan), shape_text(b, &t->b->plan));
+    else if (t->verdict == VERDICT_TYPE)
+        output_print("  %s and %s, not compared\n", t->a->type->name, t->b->type->name);
+    else
+        output_print(" %9.2e %9.2e %11.8f %8s%s%s\n", t->error, relative(t), t->cosine,
+                     share_text(share, t), t->verdict == VERDICT_WITHIN ? "" : "  ",
+                     t->verdict == VERDICT_WITHIN ? "" : VERDICTS[t->verdict]);
+}
+
+static void print_head(void) {
+    output_print("%-*s %9s %9s %11s %8s\n", NAME_WIDTH, "tensor", "error", "relative", "cosine",
+                 "budget");
+}
+
+// Puts t among the nearest, which stand in falling order; the last falls out where they are full.
+static void insert(const TensorDiff *nearest[N_NEAREST], const TensorDiff *t) {
+    for (int i = 0; i < N_NEAREST; i++) {
+        if (nearest[i] && budget_share(nearest[i]) >= budget_share(t)) continue;
+        const TensorDiff *out = nearest[i];
+        nearest[i] = t;
+        if (!out) return;
+        t = out;
+    }
+}
+
+// Those nearest to what is allowed.
+static void print_nearest(const TraceDiff *d) {
+    const TensorDiff *nearest[N_NEAREST] = {NULL};
+    for (size_t i = 0; i < d->count; i++)
+        if (d->tensors[i].verdict == VERDICT_WITHIN) insert(nearest, &d->tensors[i]);
+    for (int i = 0; i < N_NEAREST && nearest[i]; i++)
+        print_row(nearest[i]);
+    if (d->n_compared > N_NEAREST)
+        output_print("... the nearest to the budget of %zu (--all: every one)\n", d->n_compared);
+}
+
+// From a little before the first that is over, so that it shows what was right.
+static void print_around(const TraceDiff *d) {
+    size_t first = (size_t)(d->first - d->tensors), begin = first > N_BEFORE ? first - N_BEFORE : 0;
+    size_t end = d->count - begin > N_SHOWN ? begin + N_SHOWN : d->count;
+    if (begin) output_print("... %zu tensors before these are within the budget\n", begin);
+    for (size_t i = begin; i < end; i++)
+        print_row(&d->tensors[i]);
+    if (end < d->count) output_print("... and %zu more (--all: every one)\n", d->count - end);
+}
+
+static void print_alone(const SafetensorsTensor *const *tensors, size_t count, const char *path,
+                        bool all) {
+    char escaped[NAME_SIZE];
+    if (!count) return;
+    output_print("only in %s: %zu\n", escape_bytes(escaped, sizeof escaped, path, strlen(path)),
+                 count);
+    for (size_t i = 0; i < count && (all || i < N_ALONE); i++)
+        output_print("    %s\n", name_of(escaped, tensors[i]));
+    if (!all && count > N_ALONE) output_print("    ... and %zu more\n", count - N_ALONE);
+}
+
+// ---- the sentence ----
+
+// The number of the layer in a name: its first part that is a number; -1: none.
+static int layer_of(const char *name) {
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t digits = strspn(dot + 1, "0123456789");
+        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.'))
+            return atoi(dot + 1);
+    }
+    return -1;
+}
+
+static void print_place(const TraceDiff *d, const TensorDiff *t) {
+    uint64_t position = trace_position(&t->a->plan, t->first);
+    uint32_t rank = t->a->plan.n_dims;
+    output_print("at position %" PRIu64, position);
+    if (d->ids_a && position < d->ids_a->plan.shape[0])
+        output_print(" (token %" PRId64 ")", trace_token(d->ids_a, position));
+    if (rank < 2) return;
+    uint64_t width = t->a->plan.shape[rank - 1];
+    if (rank == 3)
+        output_print(", head %" PRIu64 ", key %" PRIu64, t->first / width / t->a->plan.shape[1],
+                     t->first % width);
+    else
+        output_print(", element %" PRIu64, t->first % width);
+}
+
+static void print_first(const DiffReport *r) {
+    const TraceDiff *d = r->diff;
+    const TensorDiff *t = d->first;
+    char name[NAME_SIZE], a[100], b[100], layer[32] = "";
+    int number = layer_of(t->a->plan.name);
+    if (number >= 0) snprintf(layer, sizeof layer, " (layer %d)", number);
+    output_print("The first that differs is %s%s, ", name_of(name, t->a), layer);
+    if (t->verdict == VERDICT_SHAPE) {
+        output_print("%s in A and %s in B", shape_text(a, &t->a->plan), shape_text(b, &t->b->plan));
+    } else {
+        print_place(d, t);
+        output_print(": %.9g in A, %.9g in B", (double)t->in_a, (double)t->in_b);
+    }
+    if (t->verdict == VERDICT_NONFINITE) output_print(", not a finite number");
+    output_print("; %zu of %zu tensors are over the budget %s.\n", d->n_over, d->n_compared,
+                 r->budget->name);
+}
+
+static void print_answer(const DiffReport *r) {
+    const TraceDiff *d = r->diff;
+    char name[NAME_SIZE], share[32];
+    if (!d->n_compared) {
+        output_print("Nothing could be compared: %s.\n",
+                     d->count ? "no tensor is of floating-point numbers on both sides"
+                              : "no name is in both files");
+    } else if (d->first) {
+        print_first(r);
+    } else {
+        const TensorDiff *t = d->nearest;
+        output_print("All %zu tensors are within the budget %s; %s comes nearest, with %s of it.\n",
+                     d->n_compared, r->budget->name, name_of(name, t->a), share_text(share, t));
+    }
+}
+
+void diff_report_print(const DiffReport *r) {
+    const TraceDiff *d = r->diff;
+    if (d->count) print_head();
+    for (size_t i = 0; r->all && i < d->count; i++)
+        print_row(&d->tensors[i]);
+    if (!r->all && d->first)
+        print_around(d);
+    else if (!r->all)
+        print_nearest(d);
+    print_alone(d->only_a, d->n_only_a, r->path_a, r->all);
+    print_alone(d->only_b, d->n_only_b, r->path_b, r->all);
+    print_answer(r);
+}
+
+void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
+    const SafetensorsTensor *ids[2] = {r->diff->ids_a, r->diff->ids_b};
+    uint64_t n[2] = {ids[0]->plan.shape[0], ids[1]->plan.shape[0]};
+    double gaps[2];
+    bool known = trace_token_gaps(r->diff, position, gaps);
+    if (json) {
+        JsonWriter w = {0};
+        writer_begin(&w, NULL, '{');
+        writer_bool(&w, "same", false);
+        writer_integer(&w, "compared", 0);
+        writer_integer(&w, "tokens_differ_at", (int64_t)position);
+        if (known) {
+            writer_number(&w, "gap_a", gaps[0]);
+            writer_number(&w, "gap_b", gaps[1]);
+        }
+        writer_end(&w, '}');
+        writer_line(&w);
+        return;
+    }
+    output_print("The traces are of different tokens: A has %" PRIu64 ", B %" PRIu64, n[0], n[1]);
+    if (position < n[0] && position < n[1])
+        output_print("; at position %" PRIu64 " %" PRId64 " and %" PRId64, position,
+                     trace_token(ids[0], position), trace_token(ids[1], position));
+    output_print(".\n");
+    if (known)
+        output_print("A's logits put its token %.3g before B's, B's logits its own %.3g before A's."
+                     "\n",
+                     gaps[0], gaps[1]);
+}
+
+// ---- JSON ----
+
+static void json_tensor(JsonWriter *w, const char *key, const TensorDiff *t) {
+    uint32_t rank = t->a->plan.n_dims;
+    writer_begin(w, key, '{');
+    writer_string(w, "name", t->a->plan.name);
+    writer_string(w, "verdict", VERDICTS[t->verdict]);
+    if (t->verdict <= VERDICT_NONFINITE) {
+        writer_number(w, "error", t->error);
+        writer_number(w, "relative", relative(t));
+        writer_number(w, "largest", t->largest);
+        writer_number(w, "cosine", t->cosine);
+        writer_number(w, "allowed", t->allowed);
+    }
+    if (t->verdict == VERDICT_OVER || t->verdict == VERDICT_NONFINITE) {
+        uint64_t width = rank ? t->a->plan.shape[rank - 1] : 1;
+        writer_integer(w, "layer", layer_of(t->a->plan.name));
+        writer_integer(w, "position", (int64_t)trace_position(&t->a->plan, t->first));
+        writer_integer(w, "element", (int64_t)(rank < 2 ? 0 : t->first % width));
+        writer_number(w, "a", (double)t->in_a);
+        writer_number(w, "b", (double)t->in_b);
+        writer_integer(w, "elements_over", (int64_t)t->n_over);
+    }
+    writer_end(w, '}');
+}
+
+static void json_names(JsonWriter *w, const char *key, const SafetensorsTensor *const *tensors,
+                       size_t count) {
+    writer_begin(w, key, '[');
+    for (size_t i = 0; i < count; i++)
+        writer_string(w, NULL, tensors[i]->plan.name);
+    writer_end(w, ']');
+}
+
+void diff_report_json(const DiffReport *r) {
+    const TraceDiff *d = r->diff;
+    JsonWriter w = {0};
+    writer_begin(&w, NULL, '{');
+    writer_bool(&w, "same", d->n_compared && !d->n_over);
+    writer_string(&w, "budget", r->budget->name);
+    writer_integer(&w, "compared", (int64_t)d->n_compared);
+    writer_integer(&w, "over", (int64_t)d->n_over);
+    if (d->first)
+        json_tensor(&w, "first", d->first);
+    else
+        writer_string(&w, "first", NULL);
+    json_names(&w, "only_a", d->only_a, d->n_only_a);
+    json_names(&w, "only_b", d->only_b, d->n_only_b);
+    writer_begin(&w, "tensors", '[');
+    for (size_t i = 0; i < d->count; i++)
+        json_tensor(&w, NULL, &d->tensors[i]);
+    writer_end(&w, ']');
+    writer_end(&w, '}');
+    writer_line(&w);
+}

@@ -1,0 +1,292 @@
+// project for the rows of a prompt, by cuBLASLt. The tensor cores multiply bf16 and add in float32,
+// so a float is taken apart into bf16 parts: h, the nearest one, and l, the nearest to what is left
+// of it: |x - h| <= 2^-8 |x|, |x - h - l| <= 2^-16 |x|. Quantised weights and float16 are unpacked
+// into such parts for each use, as many rows of them at a time as stay near (UNPACKED_BYTES).
+//
+//   precision  weights      products                        off by at most, of |w| |x|
+//   a8         all of them  wh xh                           2^-7
+//   a16        BF16         w xl + w xh                     2^-16    what x loses
+//              F16          wl xh + wh xl + wh xh           2 2^-16  and wl xl
+//              quantised    the same                        3 2^-16  and what w loses
+//              F32          w x in float32, never TF32      0
+//   f32        all of them  w x in float32, never TF32      0
+//
+// and float32 sums. Whole numbers (precision.h), on the way for fewer rows, are off by half a step:
+// 2^-8 and 2^-16 of the largest |x| of a group, for its smaller elements too; only outliers are
+// not. That comes to about the same, and tensor cores for int8 cannot have a scale per 32. a16 does
+// promise float weights float32; there two parts of x fall short of it and halve the work of three.
+#include "kernels/cuda/project/blas.h"
+
+#include "kernels/cuda/project/dot.h"
+#include "kernels/cuda/project/project.h"
+
+// Unpacked weights at a time: what is written should still be in the second cache (50 MB on an
+// H100) when it is read; a piece of 4,096 by 2,048 still fills all processors. Not yet measured
+// on a GPU.
+constexpr size_t UNPACKED_BYTES = 32 << 20;
+enum { PIECE_ROWS = 64, THREADS = 256 }; // pieces are whole multiples of so many rows
+
+enum { MAX_PARTS = 2 };
+
+struct BlasScratch {
+    uint16_t *x[MAX_PARTS]; // bf16 (max_rows, max_cols rounded up to whole eights)
+    uint8_t *weights;       // all parts of a piece
+    size_t weight_bytes;
+};
+
+// ---- taking apart ----
+
+struct UnpackWork {
+    Planes from;
+    size_t first_row;
+    unsigned rows, units; // units of UNIT elements per row of `to`
+    void *to[MAX_PARTS];  // bf16, or float32 where there is but one part and PARTS is 0
+    size_t stride;        // elements of a row of `to`, whole eights; beyond the columns zeros
+};
+
+// 16-byte stores of eight elements.
+template <int PARTS>
+static __device__ __forceinline__ void store_parts(const UnpackWork &work, size_t at,
+                                                   const float (&values)[8]) {
+    if constexpr (PARTS == 0) {
+        memcpy((float *)work.to[0] + at, values, sizeof values);
+        return;
+    }
+    float left[8];
+    memcpy(left, values, sizeof left);
+    for (int p = 0; p < PARTS; p++) {
+        alignas(16) uint16_t part[8];
+        for (int j = 0; j < 8; j++) {
+            part[j] = bf16_bits(left[j]);
+            left[j] -= bf16_value(part[j]); // exact
+        }
+        *(int4 *)((uint16_t *)work.to[p] + at) = *(const int4 *)part;
+    }
+}
+
+// Elements col .. col + 7 of a chunk, as quant.h says it.
+template <DType D>
+static __device__ __forceinline__ void chunk_values(float (&values)[8], const Chunk<D> &c,
+                                                    int eighth) {
+    constexpr Layout L = layout_of(D);
+    int group = L.groups == 2 && eighth >= 2;
+    for (int j = 0; j < 8; j++) {
+        int word = c.q[2 * eighth + j / 4] >> (8 * (j % 4));
+        int q = L.low_bits == 8 ? (int)(int8_t)word : word & 0xff;
+        float element = (float)(q - L.centre) * c.s[group];
+        values[j] = L.affine ? element + c.m[group] : element;
+    }
+}
+
+template <DType D>
+static __device__ __forceinline__ void float_values(float (&values)[8], const Planes &w, size_t row,
+                                                    size_t col, bool whole) {
+    if (whole && col + 8 <= w.cols) {
+        load_elements<D, 8>(values, w, row, col);
+        return;
+    }
+    for (int j = 0; j < 8; j++) {
+        float one[1] = {0.0f};
+        if (col + j < w.cols) load_elements<D, 1>(one, w, row, col + j);
+        values[j] = one[0];
+    }
+}
+
+// One thread per chunk of a quantised row, or per eight elements of floats; `whole`: rows of floats
+// begin at multiples of 16 bytes.
+template <DType D, int PARTS>
+static __global__ void __launch_bounds__(THREADS) unpack_kernel(UnpackWork work, bool whole) {
+    unsigned at = blockIdx.x * THREADS + threadIdx.x;
+    if (at >= work.rows * work.units) return;
+    unsigned row = at / work.units, unit = at % work.units;
+    float values[8];
+    wait_for_earlier_kernels();
+    if constexpr (layout_of(D).low_bits != 0) {
+        Chunk<D> chunk = load_chunk<D>(work.from, work.first_row + row, unit, work.units);
+        UNROLL
+        for (int i = 0; i < CHUNK / 8; i++) {
+            chunk_values<D>(values, chunk, i);
+            store_parts<PARTS>(work, row * work.stride + unit * CHUNK + 8 * i, values);
+        }
+    } else {
+        float_values<D>(values, work.from, work.first_row + row, (size_t)unit * 8, whole);
+        store_parts<PARTS>(work, row * work.stride + (size_t)unit * 8, values);
+    }
+}
+
+template <DType D> static void launch_unpack(Device *device, const UnpackWork &work, int parts) {
+    unsigned blocks = blocks_for((size_t)work.rows * work.units, THREADS);
+    size_t bytes = work.from.stride * (D == DTYPE_F32 ? 4 : 2);
+    bool whole = bytes % 16 == 0 && (uintptr_t)work.from.low % 16 == 0;
+    if (parts == 0)
+        LAUNCH(device, (unpack_kernel<D, 0>), blocks, THREADS, work, whole);
+    else if (parts == 1)
+        LAUNCH(device, (unpack_kernel<D, 1>), blocks, THREADS, work, whole);
+    else
+        LAUNCH(device, (unpack_kernel<D, 2>), blocks, THREADS, work, whole);
+}
+
+typedef void LaunchUnpack(Device *device, const UnpackWork &work, int parts);
+static LaunchUnpack *const TYPES[DTYPE_COUNT] = OF_EVERY_DTYPE(launch_unpack);
+
+// Rows first .. first + rows - 1 of `from` -> to.
+static void unpack(Device *device, const Planes &from, size_t first, size_t rows, void *const *to,
+                   size_t stride, int parts) {
+    UnpackWork work = {};
+    work.from = from;
+    work.first_row = first;
+    work.rows = (unsigned)rows;
+    work.units = (unsigned)(layout_of(from.dtype).low_bits ? stride / CHUNK : stride / 8);
+    for (int p = 0; p < MAX_PARTS; p++)
+        work.to[p] = to[p];
+    work.stride = stride;
+    TYPES[from.dtype](device, work, parts);
+}
+
+// ---- products ----
+
+// How many bf16 parts weights and activations have; 0: they are float32.
+struct Parts {
+    int weights, x;
+};
+
+static Parts parts_of(const Device *device, DType dtype) {
+    if (device->precision == PRECISION_F32) return Parts{0, 0};
+    if (device->precision == PRECISION_A8) return Parts{1, 1};
+    if (dtype == DTYPE_F32) return Parts{0, 0};
+    return dtype == DTYPE_BF16 ? Parts{1, 2} : Parts{2, 2};
+}
+
+// Some rows of a matrix as cuBLASLt takes them.
+struct Piece {
+    const void *parts[MAX_PARTS];
+    size_t first, rows, stride;
+};
+
+static size_t part_bytes(int parts) { // of one element of one part
+    return parts ? sizeof(uint16_t) : sizeof(float);
+}
+
+// The rows from `first` on that there is room for; as they are where cuBLASLt can have them so.
+static Piece next_piece(Device *device, const Planes &w, size_t first, int parts) {
+    Piece piece = {};
+    piece.first = first;
+    piece.rows = w.rows - first;
+    if (is_blas_operand(device, w.dtype)) {
+        piece.parts[0] = w.low;
+        piece.stride = w.stride;
+        return piece;
+    }
+    const BlasScratch *s = device->blas_scratch;
+    piece.stride = whole_eights(w.cols);
+    size_t row_bytes = piece.stride * part_bytes(parts) * (size_t)(parts ? parts : 1);
+    size_t room = s->weight_bytes / row_bytes;
+    if (piece.rows > room) piece.rows = room / PIECE_ROWS * PIECE_ROWS;
+    void *to[MAX_PARTS] = {};
+    for (int p = 0; p == 0 || p < parts; p++)
+        to[p] = s->weights + (size_t)p * piece.rows * piece.stride * part_bytes(parts);
+    unpack(device, w, first, piece.rows, to, piece.stride, parts);
+    for (int p = 0; p < MAX_PARTS; p++)
+        piece.parts[p] = to[p];
+    return piece;
+}
+
+// All products of one piece, the smallest first.
+static void multiply_piece(Device *device, const ProjectWork *work, int p, const Piece &piece,
+                           Parts parts) {
+    size_t rows = work->weights[p].rows, cols = work->weights[p].cols;
+    BlasProduct product = {};
+    product.type = parts.weights ? BLAS_BF16 : BLAS_F32;
+    product.m = (int)piece.rows, product.n = work->n;
+    product.k = (int)(parts.weights ? whole_eights(cols) : cols);
+    product.w_stride = piece.stride;
+    product.x_stride = (size_t)product.k;
+    product.out = work->out[p] + piece.first;
+    product.out_stride = rows;
+    if (!parts.weights) {
+        product.w = piece.parts[0], product.x = work->x;
+        blas_product(device, &product);
+        return;
+    }
+    for (int order = parts.x - 1; order >= 0; order--) {
+        for (int i = 0; i <= order && i < parts.weights;
+             i++) { // part i of w by part order - i of x
+            product.w = piece.parts[i];
+            product.x = device->blas_scratch->x[order - i];
+            blas_product(device, &product);
+            product.adds = true;
+        }
+    }
+}
+
+static __global__ void bias_kernel(float *out, const float *bias, size_t rows, size_t count) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    wait_for_earlier_kernels();
+    out[i] += bias[i % rows];
+}
+
+void launch_blas(Device *device, const ProjectWork *work) {
+    Parts parts = parts_of(device, work->weights[0].dtype);
+    for (int p = 0; p < work->count; p++) {
+        const Planes &w = work->weights[p];
+        for (size_t first = 0; first < w.rows && device_ok(device);) {
+            Piece piece = next_piece(device, w, first, parts.weights);
+            multiply_piece(device, work, p, piece, parts);
+            first += piece.rows;
+        }
+        size_t count = (size_t)work->n * w.rows;
+        if (work->bias[p])
+            LAUNCH(device, bias_kernel, blocks_for(count, THREADS), THREADS, work->out[p],
+                   work->bias[p], w.rows, count);
+    }
+}
+
+void blas_split(Device *device, const float *x, int n, size_t cols) {
+    if (device->precision == PRECISION_F32) return;
+    Planes from = {};
+    from.dtype = DTYPE_F32;
+    from.rows = (size_t)n, from.cols = from.stride = cols;
+    from.low = (const uint8_t *)x;
+    void *to[MAX_PARTS] = {device->blas_scratch->x[0], device->blas_scratch->x[1]};
+    unpack(device, from, 0, (size_t)n, to, whole_eights(cols),
+           device->precision == PRECISION_A8 ? 1 : 2);
+}
+
+bool fits_blas(Device *device, int n) {
+    return n >= PROMPT_ROWS && device->blas_scratch && blas_ready(device);
+}
+
+// Bytes of the unpacked weights of a piece.
+static size_t piece_bytes(const Device *device) {
+    size_t wanted = device->max_unpacked * sizeof(float);
+    size_t most = PIECE_ROWS * whole_eights(device->max_cols) * sizeof(float);
+    if (most < UNPACKED_BYTES) most = UNPACKED_BYTES;
+    return wanted < most ? wanted : most;
+}
+
+static int parts_of_x(const Device *device) {
+    return device->precision == PRECISION_F32 ? 0 : device->precision == PRECISION_A8 ? 1 : 2;
+}
+
+static size_t part_bytes(const Device *device, int max_rows) {
+    return (size_t)max_rows * whole_eights(device->max_cols) * sizeof(uint16_t);
+}
+
+size_t project_blas_bytes(const Device *device, int max_rows) {
+    if (max_rows < PROMPT_ROWS) return 0;
+    return blas_bytes() + piece_bytes(device) +
+           (size_t)parts_of_x(device) * part_bytes(device, max_rows);
+}
+
+void project_blas_reserve(Device *device) {
+    if (device->max_rows < PROMPT_ROWS) return;
+    blas_reserve(device);
+    BlasScratch *s = (BlasScratch *)host_alloc(device, sizeof *s);
+    if (!s) return;
+    s->weight_bytes = piece_bytes(device);
+    if (s->weight_bytes) s->weights = (uint8_t *)device_alloc(device, s->weight_bytes);
+    for (int p = 0; p < parts_of_x(device); p++)
+        s->x[p] = (uint16_t *)device_alloc(device, part_bytes(device, device->max_rows));
+    if (device_ok(device)) device->blas_scratch = s;
+}

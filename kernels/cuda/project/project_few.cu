@@ -1,0 +1,307 @@
+// project for few rows of x, as decoding asks for it. Every block makes what it needs of x itself,
+// in shared memory: the norm before it, whole numbers for quantised weights. That costs each block
+// a few kilobytes out of the second cache and saves a kernel, and the wait between two, per step.
+// On the way out a sum is stored, added to the residual stream, or gated by its neighbour; of q, k
+// and v, the block that brings the last rows of a head brings the head to its place (place.h).
+//
+// However many columns there are: what shared memory has no room for passes through it in pieces.
+// However many types: a file of Q4_K_M has wv in another type than wq. A warp takes one row of one
+// matrix at a time, so it branches on the type once, and a kernel has code for all types that meet
+// x in the same form.
+//
+// A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
+// before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
+// grids of fewer blocks walk the weights side by side, so that the second cache has for the others
+// what one of them has loaded.
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/project/dot.h"
+#include "kernels/cuda/project/few_rows.h"
+
+enum { MAX_FEW = 32 }; // rows of x
+
+// Loads of 16 bytes that a lane has under way: with 32 warps to a processor some 64 KiB, where the
+// memory of an H100 asks for about 20 to be busy.
+enum { LOADS = 4 };
+
+// Sums of several rows take registers: then fewer blocks fit.
+constexpr unsigned blocks_per_processor(int n) {
+    return n == 1 ? 3 : 2;
+}
+
+// ---- a row of weights, of R matrices at once ----
+
+static __device__ __forceinline__ size_t at_most(size_t i, size_t last) {
+    return i < last ? i : last;
+}
+
+// Chunks of 32 columns; the lane's loads are all asked for before the first is looked at. None of
+// them hangs on a condition, which would have the first wait for its answer: past the end it is the
+// last chunk again.
+template <DType D, Meeting M, int N, int R>
+static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
+                                                  Memory<M> &memory, const Piece &piece, int n) {
+    constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
+    size_t chunks = w->cols / CHUNK, before = piece.first / CHUNK, end = piece.end / CHUNK;
+    for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
+        Chunk<D> chunk[R][STEPS];
+        UNROLL
+        for (int s = 0; s < STEPS; s++)
+            UNROLL
+        for (int r = 0; r < R; r++)
+            chunk[r][s] = load_chunk<D>(w[r], row, at_most(c + s * WARP, end - 1), chunks);
+        UNROLL
+        for (int s = 0; s < STEPS; s++) {
+            if (c + s * WARP >= end) continue; // and no `break`, so that loops unroll
+            size_t at = c + s * WARP - before;
+            UNROLL
+            for (int i = 0; i < N; i++) {
+                UNROLL
+                for (int r = 0; r < R; r++) {
+                    if (i >= n) continue;
+                    if constexpr (M == FLOATS) {
+                        const float *x = memory.x + i * piece.stride;
+                        acc[r][i] = dot_chunk_floats<D>(acc[r][i], chunk[r][s], [&](int quad) {
+                            return *(const float4 *)(x + float_place(at * CHUNK + 4 * quad));
+                        });
+                    } else {
+                        acc[r][i] = dot_chunk<D, digits_of(M)>(acc[r][i], chunk[r][s],
+                                                               rows_of(memory, digits_of(M)),
+                                                               i * (piece.stride / CHUNK) + at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Float weights, eight columns at a time.
+template <DType D, int N, int R>
+static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Planes *w, size_t row,
+                                                  const FewFloats &memory, const Piece &piece,
+                                                  int n) {
+    constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
+    constexpr size_t STEP = WARP * FLOAT_LOAD;
+    for (size_t col = piece.first + threadIdx.x % WARP * FLOAT_LOAD; col < piece.end;
+         col += STEPS * STEP) {
+        Eight<D> eight[R][STEPS];
+        UNROLL
+        for (int s = 0; s < STEPS; s++)
+            UNROLL
+        for (int r = 0; r < R; r++)
+            eight[r][s] = load_eight<D>(w[r], row, at_most(col + s * STEP, piece.end - FLOAT_LOAD));
+        UNROLL
+        for (int s = 0; s < STEPS; s++) {
+            if (col + s * STEP >= piece.end) continue; // and no `break`, so that loops unroll
+            size_t j = col + s * STEP - piece.first;
+            UNROLL
+            for (int i = 0; i < N; i++) {
+                if (i >= n) continue;
+                const float *x = memory.x + i * piece.stride;
+                const float4 low = *(const float4 *)(x + float_place(j));
+                const float4 high = *(const float4 *)(x + float_place(j + 4));
+                UNROLL
+                for (int r = 0; r < R; r++)
+                    acc[r][i] = dot_eight<D>(acc[r][i], eight[r][s], low, high);
+            }
+        }
+    }
+}
+
+// And one at a time, where rows do not hold whole eights.
+template <DType D, int N, int R>
+static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes *w, size_t row,
+                                                const FewFloats &memory, const Piece &piece,
+                                                int n) {
+    for (size_t col = piece.first + threadIdx.x % WARP; col < piece.end; col += WARP)
+        UNROLL
+    for (int r = 0; r < R; r++) {
+        float element[1];
+        load_elements<D, 1>(element, w[r], row, col);
+        UNROLL
+        for (int i = 0; i < N; i++) {
+            if (i >= n) continue;
+            float x = memory.x[i * piece.stride + float_place(col - piece.first)];
+            acc[r][i] = fmaf(element[0], x, acc[r][i]);
+        }
+    }
+}
+
+// The last piece brings the outliers along.
+template <DType D, Meeting M, int N, int R>
+static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
+                                                    Memory<M> &memory, const Piece &piece, int n) {
+    bool is_last = piece.end == w->cols;
+    MetOutlier met[R] = {};
+    UNROLL
+    for (int r = 0; r < R; r++)
+        if (is_last) met[r] = meet_outlier<D>(w[r], row, memory.outliers, n);
+    add_chunks<D, M, N, R>(acc, w, row, memory, piece, n);
+    UNROLL
+    for (int r = 0; r < R; r++)
+        if (is_last) add_outlier<D, N>(acc[r], met[r], n);
+}
+
+// What is in shared memory of x, times the same columns of R matrices of one type.
+template <Meeting M, int N, int R>
+static __device__ __forceinline__ void add_piece(float (&acc)[R][N], const Planes *w, size_t row,
+                                                 Memory<M> &memory, const Piece &piece, int n) {
+    with_type(w->dtype, [&](auto type) {
+        if constexpr (!meets(M, type.value))
+            return;
+        else if constexpr (M == ONES)
+            add_ones<type.value, N, R>(acc, w, row, memory, piece, n);
+        else if constexpr (M == EIGHTS)
+            add_eights<type.value, N, R>(acc, w, row, memory, piece, n);
+        else if constexpr (digits_of(M) != 0)
+            add_integers<type.value, M, N, R>(acc, w, row, memory, piece, n);
+        else
+            add_chunks<type.value, M, N, R>(acc, w, row, memory, piece, n);
+    });
+}
+
+// Row `row` of R matrices from w on, times all rows of the group: sums of whole warps. All threads
+// of the block come here, also those without a row, since x passes through shared memory in pieces;
+// `first`: for the first time, so that nothing of x is there yet.
+template <Meeting M, int N, int R>
+static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
+                                                const Group &group, const Planes *w, size_t row,
+                                                bool has_row, Memory<M> &memory, bool first) {
+    constexpr size_t ROOM = digits_of(M) ? FEW_INTEGERS : FEW_FLOATS;
+    size_t cols = work.weights[0].cols;
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+    for (int i = 0; i < N; i++)
+        acc[r][i] = 0.0f;
+    Piece piece = first_piece(cols, group.n, ROOM);
+    for (; piece.first < cols; piece = piece_after(piece, cols)) {
+        if (first || piece.stride < cols) {
+            __syncthreads(); // nobody reads the piece before
+            take(memory, work, group, piece, digits_of(M), first && !blockIdx.x);
+            __syncthreads();
+        }
+        if (has_row) add_piece<M, N, R>(acc, w, row, memory, piece, group.n);
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+    for (int i = 0; i < N; i++)
+        if (has_row && i < group.n) acc[r][i] = warp_sum(acc[r][i]);
+}
+
+// up and gate are the first and the second matrix, as model/ projects them; of one type.
+template <Meeting M, int N>
+static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
+                                                 size_t row, bool has_row, Memory<M> &memory,
+                                                 bool first) {
+    float acc[2][N];
+    dot_rows<M, N, 2>(acc, work, group, work.weights, row, has_row, memory, first);
+    if (!has_row || threadIdx.x % WARP) return;
+    UNROLL
+    for (int i = 0; i < N; i++) {
+        if (i >= group.n) continue;
+        float up = work.bias[0] ? acc[0][i] + work.bias[0][row] : acc[0][i];
+        float gate = work.bias[1] ? acc[1][i] + work.bias[1][row] : acc[1][i];
+        size_t to = (group.first + (size_t)i) * work.weights[1].rows + row;
+        work.out[0][to] = up;
+        work.out[1][to] = activation(gate, work.activation) * up;
+    }
+}
+
+template <Meeting M, int N>
+static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
+                                                 unsigned at, bool has_row, Memory<M> &memory,
+                                                 bool first) {
+    int p = matrix_of_row(work, at);
+    size_t row = at - work.first_row[p];
+    float acc[1][N];
+    dot_rows<M, N, 1>(acc, work, group, work.weights + p, row, has_row, memory, first);
+    if (!has_row || threadIdx.x % WARP) return;
+    UNROLL
+    for (int i = 0; i < N; i++) {
+        if (i >= group.n) continue;
+        float sum = work.bias[p] ? acc[0][i] + work.bias[p][row] : acc[0][i];
+        size_t to = (group.first + (size_t)i) * work.weights[p].rows + row;
+        work.out[p][to] = sum;
+        if (work.epilogue == EPILOGUE_ADD) work.residual[to] += sum;
+    }
+}
+
+// After the rows from `first` on: those of one head, since heads are whole blocks of rows.
+static __device__ void finish_head(const ProjectWork &work, const Group &group, unsigned first,
+                                   FewShared &shared) {
+    unsigned head_dim = (unsigned)work.place.kv.head_dim, head = first / head_dim;
+    unsigned *arrived = work.arrived + head * gridDim.y + blockIdx.y;
+    if (!arrives_last(arrived, head_dim / ROWS_PER_BLOCK, shared.last)) return;
+    for (int i = 0; i < group.n; i++)
+        place_head(work.place, (int)group.first + i, (int)head, shared.parts);
+}
+
+static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work, unsigned at) {
+    int p = matrix_of_row(work, at);
+    const Planes &w = work.weights[p];
+    size_t row_bytes = w.row_bytes, lane = threadIdx.x % WARP * 128;
+    if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
+}
+
+// Rows of weights that the blocks walk over: gate goes along with up.
+static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
+    return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
+}
+
+// Grid: a walk over the rows of weights; groups of rows of x.
+template <Meeting M, int N>
+static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
+    project_few_kernel(ProjectWork work) {
+    unsigned rows = walked_rows(work);
+    unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
+    if (first + warp < rows) ask_for_first_row(work, first + warp);
+    wait_for_earlier_kernels();
+    Memory<M> &memory = block_memory<Memory<M>>();
+    Group group = group_of_block<N>(work);
+    take_factors(memory.shared, work, group, work.weights[0].cols);
+    take_outliers(memory, work, group);
+    let_next_kernel_start();
+    for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
+        bool has_row = at + warp < rows;
+        if (work.epilogue == EPILOGUE_ACTIVATE)
+            gated_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+        else
+            plain_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+        if (work.epilogue == EPILOGUE_PLACE) finish_head(work, group, at, memory.shared);
+    }
+}
+
+// ---- choosing ----
+
+bool fits_few(int n) {
+    return n <= MAX_FEW;
+}
+
+unsigned few_groups(int n) {
+    return blocks_for((size_t)n, GROUP_ROWS);
+}
+
+template <Meeting M> static void launch_meeting(Device *device, const ProjectWork &work) {
+    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
+    unsigned groups = few_groups(work.n);
+    unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
+    if (!most) most = 1;
+    dim3 grid(blocks < most ? blocks : most, groups);
+    if (work.n == 1)
+        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, 1>), grid, PROJECT_THREADS, work);
+    else
+        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, GROUP_ROWS>), grid, PROJECT_THREADS, work);
+}
+
+void launch_few(Device *device, const ProjectWork *work) {
+    bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
+    if (!is_quantised(work->weights[0].dtype))
+        (eights ? launch_meeting<EIGHTS> : launch_meeting<ONES>)(device, *work);
+    else if (device->precision == PRECISION_F32)
+        launch_meeting<FLOATS>(device, *work);
+    else if (device->precision == PRECISION_A8)
+        launch_meeting<ONE_DIGIT>(device, *work);
+    else
+        launch_meeting<TWO_DIGITS>(device, *work);
+}

@@ -1,0 +1,211 @@
+// The cuts of top_k and top_p: which key is the last one kept. Both ask the same, where in order so
+// much is reached, and count it differently: by tokens, or by weight.
+//
+//   count_kernel    adds all tokens up by bucket; the last block finds the bucket of the first cut
+//   select_kernel   once a cut: lists the keys of its bucket; the last block finds the key in the
+//                   list, and the bucket of the second cut
+//
+// A bucket of some hundred keys is usual. One that has all of them, where the logits are equal,
+// makes the last block slow and nothing else.
+#include "kernels/cuda/sample/sample.h"
+
+// Sums of 64 bits in halves: shared memory adds 32 of them at once, but 64 by trying again until no
+// other thread was in between.
+struct Tally {
+    unsigned low[BUCKETS], high[BUCKETS];
+};
+
+struct CutMemory {
+    Tally tallies[MEASURES];
+    unsigned long long parts[SAMPLE_WARPS];
+    unsigned long long before; // what precedes `found`
+    int found;
+    bool last;
+};
+
+static __device__ void tally_clear(Tally &tally) {
+    for (int i = (int)threadIdx.x; i < BUCKETS; i += SAMPLE_THREADS)
+        tally.low[i] = 0, tally.high[i] = 0;
+}
+
+static __device__ __forceinline__ void tally_add(Tally &tally, int at, unsigned long long more) {
+    unsigned part = (unsigned)more, before = atomicAdd(&tally.low[at], part);
+    unsigned rest = (unsigned)(more >> 32) + (before + part < before);
+    if (rest) atomicAdd(&tally.high[at], rest);
+}
+
+static __device__ __forceinline__ unsigned long long tally_sum(const Tally &tally, int at) {
+    return (unsigned long long)tally.high[at] << 32 | tally.low[at];
+}
+
+static __device__ __forceinline__ int bucket_of(const Row &r, float logit) {
+    float below = (r.largest - logit) / r.temperature;
+    return below < 32.0f ? (int)(below * (BUCKETS / 32)) : BUCKETS;
+}
+
+// The thread holds `sums` of neighbouring buckets, and all before it hold `sum`. In which bucket
+// the running sum reaches `wanted` goes to m.found, for all threads; -1: in none.
+static __device__ void find_bucket(CutMemory &m, const unsigned long long *sums,
+                                   unsigned long long sum, double wanted) {
+    if (!threadIdx.x) m.found = -1;
+    __syncthreads();
+    for (int i = 0; i < BUCKETS_PER_THREAD; i++) {
+        unsigned long long next = sum + sums[i];
+        if ((double)sum < wanted && (double)next >= wanted) { // of one thread
+            m.found = (int)threadIdx.x * BUCKETS_PER_THREAD + i;
+            m.before = sum;
+        }
+        sum = next;
+    }
+    __syncthreads();
+}
+
+// ---- the bucket ----
+
+// The bucket of a row's cut by that measure, into r.cut; its sums are 0 again. Of bucket `split`
+// only `part` is left by the cut before, of those behind it nothing.
+static __device__ bool find_cut(CutMemory &m, const SampleWork &work, const Row &r, Measure measure,
+                                int split, unsigned long long part) {
+    unsigned long long *sums =
+        work.scratch.sums + ((size_t)blockIdx.y * MEASURES + measure) * BUCKETS;
+    unsigned long long own[BUCKETS_PER_THREAD], held = 0;
+    for (int i = 0; i < BUCKETS_PER_THREAD; i++) {
+        int bucket = (int)threadIdx.x * BUCKETS_PER_THREAD + i;
+        own[i] = bucket < split ? sums[bucket] : bucket == split ? part : 0;
+        sums[bucket] = 0;
+        held += own[i];
+    }
+    Place place = block_place(m.parts, held);
+    // At least one token stays: the first one's weight is 2^40.
+    double wanted = measure == TOKENS ? (double)work.rule.top_k
+                                      : fmax(1.0, (double)work.rule.top_p * (double)place.total);
+    find_bucket(m, own, place.before, wanted);
+    if (!threadIdx.x) {
+        r.cut->bucket = m.found;
+        r.cut->measure = measure;
+        r.cut->before = m.before;
+        r.cut->wanted = wanted;
+    }
+    return m.found >= 0;
+}
+
+// Adds this block's share of the row to the row's sums.
+static __device__ void count_tokens(CutMemory &m, const SampleWork &work, const Row &r) {
+    bool wanted[MEASURES] = {cuts_tokens(work), cuts_weight(work)};
+    unsigned long long *sums = work.scratch.sums + (size_t)blockIdx.y * MEASURES * BUCKETS;
+    for (int measure = 0; measure < MEASURES; measure++)
+        if (wanted[measure]) tally_clear(m.tallies[measure]);
+    __syncthreads();
+    for (int t = (int)(blockIdx.x * SAMPLE_THREADS + threadIdx.x); t < r.vocab_size;
+         t += (int)gridDim.x * SAMPLE_THREADS) {
+        int bucket = bucket_of(r, r.logits[t]);
+        if (bucket == BUCKETS) continue; // weight 0: whether it is kept is all one
+        if (wanted[TOKENS]) tally_add(m.tallies[TOKENS], bucket, 1);
+        if (wanted[WEIGHT]) tally_add(m.tallies[WEIGHT], bucket, weight_of(r, r.logits[t]));
+    }
+    __syncthreads();
+    for (int measure = 0; measure < MEASURES; measure++) {
+        for (int i = (int)threadIdx.x; wanted[measure] && i < BUCKETS; i += SAMPLE_THREADS) {
+            unsigned long long sum = tally_sum(m.tallies[measure], i);
+            if (sum) atomicAdd(&sums[measure * BUCKETS + i], sum);
+        }
+    }
+}
+
+// Grid: shares of the row, rows.
+static __global__ void __launch_bounds__(SAMPLE_THREADS) count_kernel(SampleWork work) {
+    CutMemory &m = block_memory<CutMemory>();
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
+    Row r = row_of_block(work);
+    if (!r.draws) return;
+    count_tokens(m, work, r);
+    if (!arrives_last(work.scratch.arrived + blockIdx.y, gridDim.x, m.last)) return;
+    if (!threadIdx.x) r.cut->least = 0;
+    bool found = cuts_tokens(work) && find_cut(m, work, r, TOKENS, BUCKETS, 0);
+    if (!found && cuts_weight(work)) find_cut(m, work, r, WEIGHT, BUCKETS, 0);
+}
+
+// ---- the key ----
+
+// The key in the list at which the running sum in order, from c.before on, reaches c.wanted.
+// Digit by digit of BUCKETS values, the highest in which the keys still differ first.
+static __device__ unsigned long long select_key(CutMemory &m, const Row &r, const Cut &c,
+                                                const unsigned long long *keys) {
+    unsigned long long first = 0, last = ~0ull, before = c.before;
+    Tally &tally = m.tallies[0];
+    for (;;) {
+        unsigned long long most = 0, least = 0; // of the keys from first to last; least: its ~
+        for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS) {
+            if (keys[i] < first || keys[i] > last) continue;
+            most = larger(most, keys[i]);
+            least = larger(least, ~keys[i]);
+        }
+        most = block_largest(m.parts, most);
+        least = ~block_largest(m.parts, least);
+        if (most <= least) return least;
+        int shift = 0;
+        while ((most ^ least) >> shift >= BUCKETS)
+            shift++;
+        tally_clear(tally);
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS) {
+            if (keys[i] < least || keys[i] > most) continue;
+            int digit = (int)(keys[i] >> shift & (BUCKETS - 1));
+            tally_add(tally, BUCKETS - 1 - digit,
+                      c.measure == TOKENS ? 1 : weight_of(r, logit_of_key(keys[i])));
+        }
+        __syncthreads();
+        unsigned long long own[BUCKETS_PER_THREAD], held = 0;
+        for (int i = 0; i < BUCKETS_PER_THREAD; i++)
+            held += own[i] = tally_sum(tally, (int)threadIdx.x * BUCKETS_PER_THREAD + i);
+        find_bucket(m, own, before + block_place(m.parts, held).before, c.wanted);
+        before = m.before;
+        first = ((most >> shift | (BUCKETS - 1)) - (unsigned)m.found) << shift;
+        last = first + (1ull << shift) - 1;
+    }
+}
+
+// Writes the keys in the bucket, in any order. Those that an earlier cut has taken away may be
+// among them: they come last, and a cut never gets that far.
+static __device__ void list_keys(const Row &r, int bucket, unsigned long long *keys) {
+    for (int t = (int)(blockIdx.x * SAMPLE_THREADS + threadIdx.x); t < r.vocab_size;
+         t += (int)gridDim.x * SAMPLE_THREADS) {
+        if (bucket_of(r, r.logits[t]) != bucket) continue;
+        keys[atomicAdd(&r.cut->listed, 1u)] = order_key(r.logits[t], t);
+    }
+}
+
+// Grid: shares of the row, rows.
+static __global__ void __launch_bounds__(SAMPLE_THREADS) select_kernel(SampleWork work) {
+    CutMemory &m = block_memory<CutMemory>();
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
+    Row r = row_of_block(work);
+    if (!r.draws) return;
+    int bucket = r.cut->bucket;
+    if (bucket < 0) return;
+    unsigned long long *keys = work.scratch.keys + (size_t)blockIdx.y * work.scratch.room;
+    list_keys(r, bucket, keys);
+    if (!arrives_last(work.scratch.arrived + blockIdx.y, gridDim.x, m.last)) return;
+    Cut c = *r.cut;
+    c.least = select_key(m, r, c, keys);
+    if (!threadIdx.x) {
+        r.cut->least = c.least;
+        r.cut->bucket = -1;
+        r.cut->listed = 0;
+    }
+    if (c.measure != TOKENS || !cuts_weight(work)) return;
+    unsigned long long part = 0;
+    for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS)
+        if (keys[i] >= c.least) part += weight_of(r, logit_of_key(keys[i]));
+    find_cut(m, work, r, WEIGHT, bucket, block_place(m.parts, part).total);
+}
+
+void find_cuts(Device *device, const SampleWork *work, unsigned rows, unsigned blocks) {
+    int cuts = cuts_tokens(*work) + cuts_weight(*work);
+    if (!cuts) return;
+    LAUNCH_OVERLAPPED(device, count_kernel, dim3(blocks, rows), SAMPLE_THREADS, *work);
+    for (int i = 0; i < cuts; i++)
+        LAUNCH_OVERLAPPED(device, select_kernel, dim3(blocks, rows), SAMPLE_THREADS, *work);
+}

@@ -1,0 +1,113 @@
+// typical_p: what surprises about as much as the text does on the average. The only cut that sorts,
+// because its definition adds the entropy up in order; by one block, since nobody's default has it.
+// Tokens of weight 0 are left out: they come last, and nothing is drawn of them.
+#include "kernels/cuda/sample/sample.h"
+
+enum Order { BY_KEY, BY_SURPRISE, BY_ID };
+
+struct TypicalMemory {
+    unsigned long long sum; // weight of the candidates
+    unsigned count;
+    double entropy;
+};
+
+// Falling keys, or rising surprise, equal ones by falling key, or rising ids; nothing comes last.
+static __device__ __forceinline__ bool comes_before(const Candidate &a, const Candidate &b,
+                                                    Order order) {
+    if (!a.key || !b.key) return a.key > b.key;
+    if (order == BY_SURPRISE && a.surprise != b.surprise) return a.surprise < b.surprise;
+    return order == BY_ID ? (uint32_t)a.key > (uint32_t)b.key : a.key > b.key;
+}
+
+// Bitonic sort of `room` candidates, a power of two.
+static __device__ void block_sort(Candidate *c, size_t room, Order order) {
+    for (size_t run = 2; run <= room; run *= 2) {
+        for (size_t step = run / 2; step; step /= 2) {
+            for (size_t i = threadIdx.x; i < room; i += SAMPLE_THREADS) {
+                size_t j = i ^ step;
+                if (j < i) continue;
+                bool falling = (i & run) == 0;
+                if (comes_before(c[j], c[i], order) != falling) continue;
+                Candidate swapped = c[i];
+                c[i] = c[j];
+                c[j] = swapped;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+// The kept ones in order, then nothing up to a power of two, which is returned.
+static __device__ size_t list_candidates(TypicalMemory &m, const Row &r, Candidate *c) {
+    if (!threadIdx.x) m.count = 0, m.sum = 0;
+    __syncthreads();
+    for (int t = (int)threadIdx.x; t < r.vocab_size; t += SAMPLE_THREADS) {
+        unsigned long long weight = kept_weight(r, t);
+        if (!weight) continue;
+        c[atomicAdd(&m.count, 1u)] = Candidate{0.0, order_key(r.logits[t], t), weight};
+        atomicAdd(&m.sum, weight);
+    }
+    __syncthreads();
+    size_t room = 1;
+    while (room < m.count)
+        room *= 2;
+    for (size_t i = m.count + threadIdx.x; i < room; i += SAMPLE_THREADS)
+        c[i] = Candidate{0.0, 0, 0};
+    __syncthreads();
+    block_sort(c, room, BY_KEY);
+    return room;
+}
+
+static __device__ void find_surprises(TypicalMemory &m, Candidate *c) {
+    double total = (double)m.sum;
+    for (size_t i = threadIdx.x; i < m.count; i += SAMPLE_THREADS) {
+        double p = (double)c[i].weight / total;
+        c[i].surprise = p * log(p);
+    }
+    __syncthreads();
+    if (!threadIdx.x) { // in order, as the definition says
+        double entropy = 0.0;
+        for (size_t i = 0; i < m.count; i++)
+            entropy -= c[i].surprise;
+        m.entropy = entropy;
+    }
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < m.count; i += SAMPLE_THREADS)
+        c[i].surprise = fabs(-log((double)c[i].weight / total) - m.entropy);
+    __syncthreads();
+}
+
+// By one thread: all but the first ones that hold `wanted` become nothing.
+static __device__ void keep_first(TypicalMemory &m, Candidate *c, double wanted) {
+    size_t kept = 1;
+    m.sum = c[0].weight;
+    while (kept < m.count && (double)m.sum < wanted)
+        m.sum += c[kept++].weight;
+    for (size_t i = kept; i < m.count; i++)
+        c[i].key = 0;
+}
+
+// One block, one row.
+static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWork work) {
+    TypicalMemory &m = block_memory<TypicalMemory>();
+    wait_for_earlier_kernels();
+    Row r = row_of_block(work);
+    if (!r.draws) return;
+    Candidate *c = work.scratch.candidates;
+    size_t room = list_candidates(m, r, c);
+    find_surprises(m, c);
+    block_sort(c, room, BY_SURPRISE);
+    if (!threadIdx.x) keep_first(m, c, (double)work.rule.typical_p * (double)m.sum);
+    __syncthreads();
+    block_sort(c, room, BY_ID);
+    if (threadIdx.x) return;
+    unsigned long long target = drawn_weight(m.sum, work.uniform[0]), sum = c[0].weight;
+    size_t drawn = 0;
+    while (sum <= target)
+        sum += c[++drawn].weight;
+    work.out[0] = id_of_key(c[drawn].key);
+}
+
+void draw_typical(Device *device, const SampleWork *work) {
+    LAUNCH_OVERLAPPED(device, typical_kernel, 1, SAMPLE_THREADS, *work);
+}

@@ -1,0 +1,224 @@
+// A file appears whole or not at all, whatever stands in its way.
+#include "base/file_writer.h"
+#include "tests/test.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// An empty directory of the test's own.
+static const char *fresh(const char *name) {
+    const char *path = test_temporary(name);
+    CHECK_INT(mkdir(path, 0777), 0);
+    return path;
+}
+
+static char *inside(const char *directory, const char *name) {
+    char *path = malloc(strlen(directory) + strlen(name) + 2);
+    sprintf(path, "%s/%s", directory, name);
+    return path;
+}
+
+static void write_whole(const char *path, const char *text) {
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, strlen(text), &error);
+    CHECK(file, "%s", error.message);
+    CHECK(file_writer_put(file, 0, text, strlen(text), &error), "%s", error.message);
+    CHECK(file_writer_finish(file, &error), "%s", error.message);
+    file_writer_close(file);
+}
+
+static void check_content(const char *path, const char *wanted) {
+    size_t size;
+    char *text = test_read_file(path, &size);
+    CHECK_STRING(text, wanted);
+    free(text);
+}
+
+static void check_refused(const char *path, const char *because) {
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 4, &error);
+    CHECK(!file, "%s was opened", path);
+    CHECK_INT(error.code, ERROR_IO);
+    CHECK(strstr(error.message, because), "\"%s\" is not in \"%s\"", because, error.message);
+    CHECK(!strncmp(error.message, path, strlen(path)), "no path in \"%s\"", error.message);
+}
+
+Test(file_writer, pieces_in_any_order_make_the_file) {
+    const char *directory = fresh("order");
+    char *path = inside(directory, "out");
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 11, &error);
+    CHECK(file, "%s", error.message);
+    CHECK(file_writer_put(file, 6, "world", 5, &error), "%s", error.message);
+    CHECK(file_writer_put(file, 0, "hello ", 6, &error), "%s", error.message);
+    CHECK(access(path, F_OK), "there before finish");
+    CHECK(file_writer_finish(file, &error), "%s", error.message);
+    file_writer_close(file);
+    check_content(path, "hello world");
+    CHECK_INT(test_entries(directory), 1);
+    free(path);
+}
+
+Test(file_writer, what_is_never_put_is_zeros) {
+    const char *directory = fresh("zeros");
+    char *path = inside(directory, "out");
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 5, &error);
+    CHECK(file && file_writer_put(file, 4, "x", 1, &error), "%s", error.message);
+    CHECK(file_writer_finish(file, &error), "%s", error.message);
+    file_writer_close(file);
+    size_t size;
+    char *bytes = test_read_file(path, &size);
+    CHECK_INT(size, 5);
+    CHECK(!memcmp(bytes, "\0\0\0\0x", 5), "other bytes");
+    free(bytes);
+    free(path);
+}
+
+Test(file_writer, without_finish_nothing_is_left) {
+    const char *directory = fresh("left");
+    char *path = inside(directory, "out");
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 4, &error);
+    CHECK(file && file_writer_put(file, 0, "half", 4, &error), "%s", error.message);
+    file_writer_close(file);
+    CHECK_INT(test_entries(directory), 0);
+    file_writer_close(NULL);
+    free(path);
+}
+
+Test(file_writer, the_old_file_stays_until_finish_and_keeps_its_mode) {
+    const char *directory = fresh("old");
+    char *path = inside(directory, "out");
+    struct stat status;
+    Error error = {0};
+    write_whole(path, "old");
+    CHECK_INT(chmod(path, 0640), 0);
+    FileWriter *file = file_writer_open(path, 3, &error);
+    CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
+    check_content(path, "old");
+    CHECK(file_writer_finish(file, &error), "%s", error.message);
+    file_writer_close(file);
+    check_content(path, "new");
+    CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0640, "mode %o", status.st_mode);
+    CHECK_INT(test_entries(directory), 1);
+    free(path);
+}
+
+Test(file_writer, new_files_follow_the_umask) {
+    const char *directory = fresh("umask");
+    char *path = inside(directory, "out");
+    struct stat status;
+    mode_t before = umask(027);
+    write_whole(path, "x");
+    umask(before);
+    CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0640, "mode %o", status.st_mode);
+    free(path);
+}
+
+Test(file_writer, writes_through_a_link) {
+    const char *directory = fresh("links");
+    char *path = inside(directory, "link"), *target = inside(directory, "target");
+    struct stat status;
+    write_whole(target, "old");
+    CHECK_INT(symlink("target", path), 0);
+    write_whole(path, "new");
+    check_content(target, "new");
+    CHECK(!lstat(path, &status) && S_ISLNK(status.st_mode), "the link is gone");
+    free(path);
+    free(target);
+}
+
+Test(file_writer, refuses_what_is_no_file) {
+    const char *directory = fresh("odd");
+    char *fifo = inside(directory, "fifo"), *dangling = inside(directory, "dangling");
+    char *loop = inside(directory, "loop"), *below = inside(directory, "no/such");
+    char *slash = inside(directory, "new/");
+    CHECK_INT(mkfifo(fifo, 0600), 0);
+    CHECK_INT(symlink("nowhere", dangling), 0);
+    CHECK_INT(symlink("loop", loop), 0);
+    check_refused(directory, "is a directory");
+    check_refused(fifo, "a pipe");
+    check_refused("/dev/full", "is a device");
+    check_refused(dangling, "cannot follow the link");
+    check_refused(loop, "cannot follow the link");
+    check_refused(below, "No such file or directory");
+    check_refused(slash, "Is a directory");
+    check_refused("", "No such file");
+    char *long_name = calloc(1, 6001);
+    memset(long_name, 'x', 6000);
+    Error error = {0};
+    CHECK(!file_writer_open(long_name, 4, &error), "a name of 6000 bytes");
+    CHECK_INT(error.code, ERROR_IO);
+    CHECK_INT(test_entries(directory), 3);
+    free(long_name);
+    free(fifo);
+    free(dangling);
+    free(loop);
+    free(below);
+    free(slash);
+}
+
+Test(file_writer, a_name_as_long_as_names_may_be) {
+    const char *directory = fresh("long");
+    char name[256] = "";
+    memset(name, 'n', 255);
+    char *path = inside(directory, name);
+    write_whole(path, "x");
+    check_content(path, "x");
+    free(path);
+}
+
+// A limit on file sizes stands for a full disk: taking the room fails at once.
+Test(file_writer, no_room_is_said_before_anything_is_written) {
+    const char *directory = fresh("full");
+    char *path = inside(directory, "out");
+    struct rlimit before, small;
+    Error error = {0};
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){.rlim_cur = 1 << 16, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    FileWriter *file = file_writer_open(path, 1 << 20, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    CHECK(!file, "opened");
+    CHECK_INT(error.code, ERROR_IO);
+    CHECK(strstr(error.message, "cannot take 1048576 bytes"), "%s", error.message);
+    CHECK_INT(test_entries(directory), 0);
+    error = (Error){0};
+    CHECK(!file_writer_open(path, UINT64_MAX, &error), "2^64 - 1 bytes");
+    CHECK_INT(error.code, ERROR_IO);
+    CHECK(!file_writer_open(path, (uint64_t)1 << 62, NULL), "2^62 bytes");
+    free(path);
+}
+
+Test(file_writer, nothing_is_put_behind_the_end) {
+    const char *directory = fresh("behind");
+    char *path = inside(directory, "out");
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 4, &error);
+    CHECK(file, "%s", error.message);
+    CHECK(file_writer_put(file, 4, "", 0, &error), "%s", error.message);
+    CHECK(!file_writer_put(file, 1, "1234", 4, &error), "one too many");
+    CHECK_INT(error.code, ERROR_IO);
+    CHECK(!file_writer_put(file, 5, "", 0, NULL), "behind the end");
+    CHECK(!file_writer_put(file, UINT64_MAX, "12", 2, NULL), "around the corner");
+    file_writer_close(file);
+    free(path);
+}
+
+Test(file_writer, a_directory_that_vanishes_fails_the_finish) {
+    const char *directory = fresh("gone");
+    char *path = inside(directory, "out");
+    Error error = {0};
+    FileWriter *file = file_writer_open(path, 4, &error);
+    CHECK(file && file_writer_put(file, 0, "half", 4, &error), "%s", error.message);
+    if (rmdir(directory)) SKIP("the temporary has a name here");
+    CHECK(!file_writer_finish(file, &error), "finished in no directory");
+    CHECK_INT(error.code, ERROR_IO);
+    file_writer_close(file);
+    free(path);
+}

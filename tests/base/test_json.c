@@ -1,0 +1,288 @@
+// The JSON layer: what the grammar allows and forbids, the limits on both sides, the getters.
+// The cases follow RFC 8259 and the naming of JSONTestSuite: y_ must parse, n_ must not.
+#include "base/json.h"
+#include "tests/test.h"
+
+static bool parses(const char *text, size_t size, Error *error) {
+    *error = (Error){0};
+    json_t *root = json_parse(text, size, &JSON_CONFIG_LIMITS, error);
+    json_decref(root);
+    return root;
+}
+
+static const char *const YES[] = {
+    "[]",
+    "{}",
+    "[[] ]",
+    "[ ]",
+    "[\"\"]",
+    "[null, 1, \"1\", {}]",
+    "[1\n]",
+    " [1]",
+    "[2] ",
+    "[1,null,null,null,2]",
+    "[0]",
+    "[-0]",
+    "[-1]",
+    "[0e1]",
+    "[0e+1]",
+    "[1E22]",
+    "[1E-2]",
+    "[123e45]",
+    "[123.456e78]",
+    "[-0.000000000000000000000000000000000000000000000001]",
+    "[9223372036854775807]",
+    "[-9223372036854775808]",
+    "{\"a\":\"b\",\"c\":[]}",
+    "{\"\":0}",
+    "{\"a\\u0062c\":1}",
+    "{\"a\":{},\"b\":{}}",
+    "{\n\"a\":\"b\"\n}",
+    "[\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"]",
+    "[\"\\u0060\\u012a\\u12AB\"]",
+    "[\"\\uD801\\udc37\"]",
+    "[\"\\uFFFF\"]",
+    "[\"\x7f\"]",
+    "[\"\xe2\x82\xac\xf0\x9d\x84\x9e\"]",
+    "[\"\\u0012\"]",
+    "[\"[{,-:\"]",
+    "[\"\\\\\",\"a\"]",
+    "[true,false]",
+};
+
+Test(json, accepts_what_the_grammar_allows) {
+    for (size_t i = 0; i < sizeof YES / sizeof *YES; i++) {
+        Error error;
+        CHECK(parses(YES[i], strlen(YES[i]), &error), "%s: %s", YES[i], error.message);
+    }
+}
+
+static const char *const NO[] = {
+    // structure
+    "",
+    " ",
+    "[",
+    "]",
+    "{",
+    "}",
+    "[[]",
+    "[]]",
+    "[1,]",
+    "[,1]",
+    "[1,,2]",
+    "[,]",
+    "[1 2]",
+    "[1:2]",
+    "{]",
+    "[}",
+    "{\"a\"}",
+    "{\"a\":}",
+    "{\"a\" 1}",
+    "{\"a\"::1}",
+    "{\"a\":1,}",
+    "{,\"a\":1}",
+    "{\"a\":1,,\"b\":2}",
+    "{a:1}",
+    "{1:1}",
+    "{null:1}",
+    "{'a':1}",
+    "{\"a\":1 \"b\"}",
+    "[1]x",
+    "{}}",
+    "{}{}",
+    "{\"a\":true} \"x\"",
+    "[1]#",
+    "{\"a\":/*c*/1}",
+    "// c\n[]",
+    "[1,\n1\n,1",
+    // top-level scalars, literals
+    "1",
+    "\"a\"",
+    "null",
+    "[nul]",
+    "[True]",
+    "[tru]",
+    "[NaN]",
+    "[Infinity]",
+    "[-Infinity]",
+    "[nan]",
+    // numbers
+    "[01]",
+    "[-01]",
+    "[+1]",
+    "[1.]",
+    "[.5]",
+    "[-.5]",
+    "[1e]",
+    "[1e+]",
+    "[1.e1]",
+    "[0x1]",
+    "[1_000]",
+    "[--1]",
+    "[-]",
+    "[1a]",
+    "[1e999]",
+    "[-1e999]",
+    "[18446744073709551616]",
+    "[9223372036854775808]",
+    "[1 000]",
+    "[\xef\xbc\x91]",
+    // strings
+    "[\"]",
+    "[\"a",
+    "[\"\\\"]",
+    "[\"\\x00\"]",
+    "[\"\\a\"]",
+    "[\"\\u12\"]",
+    "[\"\\uqqqq\"]",
+    "[\"\\ud800\"]",
+    "[\"\\udc00\"]",
+    "[\"\\ud800\\u0061\"]",
+    "[\"\\ud800\\ud800\"]",
+    "[\"\\u0000\"]",
+    "[\"\n\"]",
+    "[\"\t\"]",
+    "[\"\x1f\"]",
+    "['a']",
+    "[\xe2\x80\x9c b\xe2\x80\x9d]",
+    // encoding: overlong, lone continuation, surrogate, above U+10FFFF, BOM, cut short
+    "[\"\xc0\x80\"]",
+    "[\"\x80\"]",
+    "[\"\xed\xa0\x80\"]",
+    "[\"\xf4\x90\x80\x80\"]",
+    "[\"\xff\"]",
+    "[\"\xe2\x82\"]",
+    "\xef\xbb\xbf[]",
+    "[\xff]",
+    // duplicate keys, spelt the same or not
+    "{\"a\":1,\"a\":1}",
+    "{\"a\":1,\"\\u0061\":2}",
+    "{\"b\":{\"a\":1,\"a\":2}}",
+};
+
+Test(json, refuses_what_the_grammar_forbids) {
+    for (size_t i = 0; i < sizeof NO / sizeof *NO; i++) {
+        Error error;
+        CHECK(!parses(NO[i], strlen(NO[i]), &error), "%s was accepted", NO[i]);
+        CHECK_INT(error.code, ERROR_FILE);
+        CHECK(strstr(error.message, "invalid JSON"), "%s: %s", NO[i], error.message);
+    }
+    Error error;
+    CHECK(!parses("[]\0", 3, &error), "trailing NUL");
+    CHECK(!parses("[\"a\0b\"]", 7, &error), "NUL inside a string");
+    CHECK(!parses("[\0]", 3, &error), "NUL between tokens");
+    CHECK(!parses("[1\0]", 4, &error), "NUL behind a number");
+    CHECK(!parses("\xff\xfe[\0]\0", 6, &error), "UTF-16");
+}
+
+// `open` repeated, then what closes it.
+static char *nested(const char *open, char close, size_t depth, size_t *size) {
+    size_t step = strlen(open);
+    char *text = malloc(depth * (step + 1) + 1);
+    for (size_t i = 0; i < depth; i++)
+        memcpy(text + i * step, open, step);
+    text[depth * step] = '1';
+    memset(text + depth * step + 1, close, depth);
+    *size = depth * (step + 1) + 1;
+    return text;
+}
+
+Test(json, depth_64_passes_65_does_not_and_depth_costs_no_stack) {
+    static const struct {
+        const char *open;
+        char close;
+        size_t depth;
+        bool good;
+    } CASES[] = {{"[", ']', 64, true},       {"[", ']', 65, false},
+                 {"{\"a\":", '}', 64, true}, {"{\"a\":", '}', 65, false},
+                 {"[", ']', 100000, false},  {"{\"a\":", '}', 50000, false}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        size_t size;
+        char *text = nested(CASES[i].open, CASES[i].close, CASES[i].depth, &size);
+        Error error;
+        bool good = parses(text, size, &error);
+        free(text);
+        CHECK(good == CASES[i].good, "case %zu: %s", i, error.message);
+        CHECK(good || strstr(error.message, "nested deeper than 64"), "%s", error.message);
+    }
+}
+
+Test(json, limits_hold_on_both_sides) {
+    Error error = {0};
+    json_t *root = json_parse("[1,2,3]", 7, &(JsonLimits){.bytes = 7, .values = 3}, &error);
+    CHECK(root, "%s", error.message);
+    json_decref(root);
+    CHECK(!json_parse("[1,2,3]", 7, &(JsonLimits){.bytes = 6, .values = 3}, &error));
+    CHECK_STRING(error.message, "7 bytes of JSON (at most 6)");
+    error = (Error){0};
+    CHECK(!json_parse("[1,2,3]", 7, &(JsonLimits){.bytes = 7, .values = 2}, &error));
+    CHECK_STRING(error.message, "offset 4: JSON with more than 2 values");
+    error = (Error){0};
+    JsonLimits unsigned_only = {.bytes = 99, .values = 9, .no_negative = true};
+    CHECK(!json_parse("[-0]", 4, &unsigned_only, &error));
+    CHECK_STRING(error.message, "offset 1: a negative number");
+    root = json_parse("[\"-0\"]", 6, &unsigned_only, &error);
+    CHECK(root, "a minus inside a string");
+    json_decref(root);
+}
+
+typedef struct Values {
+    int i;
+    float f;
+    bool b;
+    const char *s;
+    const json_t *o, *a;
+} Values;
+
+static bool read_all(const json_t *root, Values *v, Error *error) {
+    return json_read_int(root, "i", &v->i, error) && json_read_float(root, "f", &v->f, error) &&
+           json_read_bool(root, "b", &v->b, error) && json_read_string(root, "s", &v->s, error) &&
+           json_read_object(root, "o", &v->o, error) && json_read_array(root, "a", &v->a, error);
+}
+
+Test(json, getters_read_and_leave_what_is_absent_alone) {
+    static const char TEXT[] = "{\"i\":-7,\"f\":2,\"b\":true,\"s\":\"x\",\"o\":{},\"a\":[]}";
+    static const char NULLS[] = "{\"i\":null,\"f\":null,\"b\":null,\"s\":null,\"o\":null}";
+    Error error = {0};
+    Values v = {.i = 1};
+    json_t *root = json_parse(TEXT, sizeof TEXT - 1, &JSON_CONFIG_LIMITS, &error);
+    CHECK(root && read_all(root, &v, &error), "%s", error.message);
+    CHECK(v.i == -7 && v.f == 2 && v.b && v.o && v.a);
+    CHECK_STRING(v.s, "x");
+    json_decref(root);
+    v = (Values){.i = 1, .f = 0.5f, .s = "kept"};
+    root = json_parse(NULLS, sizeof NULLS - 1, &JSON_CONFIG_LIMITS, &error);
+    CHECK(root && read_all(root, &v, &error), "%s", error.message);
+    CHECK(v.i == 1 && v.f == 0.5f && !v.b && !v.o && !v.a);
+    CHECK_STRING(v.s, "kept");
+    json_decref(root);
+}
+
+Test(json, getters_name_the_key_what_is_there_and_what_is_wanted) {
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"{\"i\":\"64\"}", "\"i\": wanted an integer, got a string"},
+        {"{\"i\":64.0}", "\"i\": wanted an integer, got a real number"},
+        {"{\"i\":true}", "\"i\": wanted an integer, got true"},
+        {"{\"i\":2147483648}", "\"i\": 2147483648 is out of range"},
+        {"{\"i\":-2147483649}", "\"i\": -2147483649 is out of range"},
+        {"{\"f\":[]}", "\"f\": wanted a number, got an array"},
+        {"{\"f\":1e39}", "\"f\": 1e+39 is out of range"},
+        {"{\"b\":1}", "\"b\": wanted true or false, got an integer"},
+        {"{\"s\":{}}", "\"s\": wanted a string, got an object"},
+        {"{\"o\":[]}", "\"o\": wanted an object, got an array"},
+        {"{\"a\":false}", "\"a\": wanted an array, got false"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Error error = {0};
+        Values v = {0};
+        json_t *root =
+            json_parse(CASES[i].text, strlen(CASES[i].text), &JSON_CONFIG_LIMITS, &error);
+        bool good = read_all(root, &v, &error);
+        json_decref(root);
+        CHECK(!good, "%s", CASES[i].text);
+        CHECK_INT(error.code, ERROR_FILE);
+        CHECK_STRING(error.message, CASES[i].message);
+    }
+}

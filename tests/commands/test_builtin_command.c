@@ -1,0 +1,110 @@
+// The program with no file at hand: every command that takes a model has the built-in one.
+#include "base/error.h"
+#include "tests/support/program.h"
+
+// Runs a line of words and wants exit status 0 and a text on standard output.
+static void check_prints(const char *line, const char *wanted) {
+    TestRun r = program("%s%s", line, "");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, wanted), "%s: %s", line, r.out);
+    test_run_free(&r);
+}
+
+Test(builtin_command, a_prompt_and_no_model_is_continued) {
+    need_builtin();
+    check_prints("-i|Once upon a time|-t|0|--max-tokens|20", "Once upon a time");
+    check_prints("builtin|-i|Once upon a time|-t|0|--max-tokens|20", "Once upon a time");
+}
+
+Test(builtin_command, nothing_at_all_is_a_story) {
+    need_builtin();
+    TestRun r = test_run((const char *const[]){TEST_RUN, NULL}, NULL, 0);
+    check_status(&r, 0);
+    CHECK(strlen(r.out) > 40, "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(builtin_command, every_command_takes_it) {
+    need_builtin();
+    check_prints("inspect", "TinyStories");
+    check_prints("inspect|--json", "\"description\"");
+    check_prints("tokenize|-i|Once upon a time", "\n");
+    check_prints("perplexity|-f|README.md|--json", "bits_per_byte");
+    check_prints("bench|--pp|8|--tg|4|-r|1|--no-limits", "decode");
+    check_prints("selftest", " 0 failed");
+}
+
+Test(builtin_command, chat_says_that_it_only_tells_stories) {
+    need_builtin();
+    TestRun r = program("chat|-i|Hello%s%s", "", "");
+    check_refused(&r, ERROR_USAGE, "only tells stories");
+}
+
+Test(builtin_command, a_file_of_that_name_is_written_with_its_directory) {
+    need_builtin();
+    TestRun r = program("./builtin|-i|a%s%s", "", "");
+    check_refused(&r, ERROR_IO, "./builtin");
+}
+
+Test(builtin_command, written_out_it_gives_the_same_bits) {
+    need_builtin();
+    TestRun r = program_shell("dir=$(mktemp -d); $RUN convert builtin $dir/out.gguf -q;"
+                              "for model in builtin $dir/out.gguf; do"
+                              "    $RUN $model -i 'Once upon a time' -t 0 --max-tokens 20 --json | "
+                              "grep -o 'logits_hash\":\"[0-9a-f]*';"
+                              "done | uniq | wc -l; rm -r $dir");
+    CHECK_STRING(r.out, "1\n");
+    test_run_free(&r);
+}
+
+// What could not be measured is no row of zeros.
+Test(builtin_command, bits_per_byte_has_a_figure_or_fails) {
+    need_builtin();
+    TestRun r = test_run(
+        (const char *const[]){"training/bits_per_byte", "no-such-text", "builtin", NULL}, NULL, 0);
+    check_status(&r, ERROR_IO);
+    CHECK(!strstr(r.out, "| builtin"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// The gate: what the model computes beside scripts/reference_numpy.py, stage by stage, within the
+// budget that diff has for float32.
+Test(builtin_command, every_stage_is_what_numpy_computes) {
+    need_builtin();
+    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null"))
+        SKIP("no numpy: apt install python3-numpy");
+    TestRun r =
+        program_shell("set -e; dir=$(mktemp -d); trap 'rm -r $dir' EXIT; $RUN convert builtin "
+                      "$dir/hf --type f32 -q;"
+                      "ids=$($RUN tokenize --bos -i 'Once upon a time, there was a little dog "
+                      "named Max. Max liked to "
+                      "run in the park with his friend.' | tr ' ' ,);"
+                      "/usr/bin/python3 scripts/reference_numpy.py $dir/hf --prompt-ids $ids --out "
+                      "$dir/numpy.safetensors;"
+                      "$RUN trace --prompt-ids $ids --precision f32 -o $dir/own.safetensors -q;"
+                      "$RUN diff $dir/numpy.safetensors $dir/own.safetensors");
+    check_status(&r, 0);
+    test_run_free(&r);
+}
+
+// What its training makes of stories: the examples in the script itself.
+Test(builtin_command, examples_of_the_training_scripts_hold) {
+    if (system(
+            "/usr/bin/python3 -c 'from collections import Counter; Counter().total()' 2>/dev/null"))
+        SKIP("no python3 of version 3.10 or later");
+    TestRun r =
+        program_shell("/usr/bin/python3 -m doctest training/stories.py training/tell_openings.py "
+                      "training/bpe_dropout.py training/own_text.py");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "");
+    test_run_free(&r);
+}
+
+Test(builtin_command, rows_hold_the_text_and_what_a_teacher_expects) {
+    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null"))
+        SKIP("no numpy: apt install python3-numpy");
+    TestRun r = program_shell("/usr/bin/python3 -m doctest training/training_rows.py");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "");
+    test_run_free(&r);
+}

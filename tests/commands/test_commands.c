@@ -1,0 +1,212 @@
+// The program as a child process: what a user and a script rely on. Golden text and ids are
+// llama2.c's own (../shared/data); everything else holds one run against another.
+#include "base/error.h"
+#include "tests/support/program.h"
+
+// ---- the golden story ----
+
+static void check_story(const char *line) {
+    size_t size = 0;
+    char *wanted = test_read_file(test_data("stories260K/expected_t0_n200.txt"), &size);
+    TestRun r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    CHECK(r.out_size == size && !memcmp(r.out, wanted, size), "%s: got %s", line, r.out);
+    test_run_free(&r);
+    free(wanted);
+}
+
+Test(commands, gguf_tells_llama2c_story_byte_for_byte) {
+    char line[1000];
+    snprintf(line, sizeof line, "%s|-t|0|-n|200", small_model());
+    check_story(line);
+    snprintf(line, sizeof line, "generate|%s|-t|0|-n|200|--precision|f32|-q", small_model());
+    check_story(line);
+}
+
+Test(commands, bin_tells_llama2c_story_byte_for_byte) {
+    char line[1000];
+    snprintf(line, sizeof line, "%s|-z|%s|-t|0|-n|200", test_data("stories260K/stories260K.bin"),
+             test_data("stories260K/tok512.bin"));
+    check_story(line);
+}
+
+Test(commands, a_tokenizer_beside_the_bin_is_found) {
+    size_t size = 0;
+    char *model = test_read_file(test_data("stories260K/stories260K.bin"), &size);
+    const char *path = test_temporary("model.bin");
+    test_write_file(path, model, size);
+    free(model);
+    TestRun alone = program("%s|-t|0|-n|5%s", path, "");
+    check_refused(&alone, ERROR_FILE, "-z");
+    char *tokenizer = test_read_file(test_data("stories260K/tok512.bin"), &size);
+    test_write_file(test_temporary("tokenizer.bin"), tokenizer, size);
+    free(tokenizer);
+    TestRun r = program("%s|-t|0|-n|5|-q%s", path, "");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "Once upon a time,\n");
+    CHECK_STRING(r.err, "");
+    test_run_free(&r);
+}
+
+// ---- for scripts ----
+
+Test(commands, n_counts_forward_passes_and_max_tokens_new_ones) {
+    TestRun r = program("%s|-t|0|-n|5|-i|Once upon|-q%s", small_model(), "");
+    CHECK_STRING(r.out, "Once upon a time,\n"); // BOS, then 5 tokens with the prompt's two
+    test_run_free(&r);
+    r = program("%s|-t|0|--max-tokens|3|-i|Once upon|-q%s", small_model(), "");
+    CHECK_STRING(r.out, "Once upon a time,\n");
+    test_run_free(&r);
+    r = program("%s|-t|0|-n|1|-i|Once upon|-q%s", small_model(), "");
+    CHECK_STRING(r.out, "Once\n");
+    test_run_free(&r);
+    r = program("%s|-t|0|--max-tokens|0|-i|Once upon|-q%s", small_model(), "");
+    CHECK_STRING(r.out, "Once upon\n");
+    test_run_free(&r);
+}
+
+Test(commands, ids_go_in_and_come_out) {
+    TestRun r = program("%s|--prompt-ids|1,403,407|--ids|-t|0|-n|6|-q%s", small_model(), "");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "261\n378\n432\n383\n");
+    test_run_free(&r);
+    r = program("%s|--prompt-ids|1,512%s", small_model(), "");
+    check_refused(&r, ERROR_USAGE, "512");
+    r = program("%s|--prompt-ids|1,x%s", small_model(), "");
+    check_refused(&r, ERROR_USAGE, "no token id");
+}
+
+Test(commands, json_says_what_came_of_it) { // its keys and types: tests/commands/test_json_output.c
+    TestRun r = program("%s|-i|Once upon|-t|0|-n|6|--json|-q%s", small_model(), "");
+    check_status(&r, 0);
+    char value[4000];
+    CHECK_STRING(json_value(value, r.out, "prompt_ids"), "[1,403,407]");
+    CHECK_STRING(json_value(value, r.out, "ids"), "[261,378,432,383]");
+    CHECK_STRING(json_value(value, r.out, "text"), "\" a time, there\"");
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"length\"");
+    CHECK_INT(strlen(json_value(value, r.out, "logits_hash")), 18);
+    CHECK(strchr(r.out, '\n') == r.out + r.out_size - 1, "one line");
+    test_run_free(&r);
+}
+
+static void hash_of(char out[4000], const char *model, const char *more) {
+    TestRun r = program("%s|-i|Once upon a time there was|-t|0|-n|40|--json|-q%s", model, more);
+    check_status(&r, 0);
+    json_value(out, r.out, "logits_hash");
+    test_run_free(&r);
+}
+
+Test(commands, the_same_bits_however_it_is_computed) {
+    char plain[4000], other[4000];
+    hash_of(plain, small_model(), "");
+    static const char *const WAYS[] = {
+        "|-j|1", "|-j|2", "|-j|3", "|--no-cache", "|-j|2|--no-cache", "|-c|512"};
+    for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
+        hash_of(other, small_model(), WAYS[i]);
+        CHECK(!strcmp(plain, other), "%s: %s, plain %s", WAYS[i], other, plain);
+    }
+    hash_of(other, small_model(), "|--kv|f32");
+    CHECK(strcmp(plain, other), "the hash sees the cache's precision");
+}
+
+Test(commands, containers_give_the_same_bits) {
+    char one[4000], two[4000], more[600];
+    hash_of(one, small_model(), "");
+    snprintf(more, sizeof more, "|-z|%s", test_data("stories260K/tok512.bin"));
+    hash_of(two, test_data("stories260K/stories260K.bin"), more);
+    CHECK_STRING(one, two);
+}
+
+Test(commands, a_seed_repeats_and_is_told) {
+    TestRun one = program("%s|-s|42|-n|60|-q%s", small_model(), "");
+    TestRun two = program("%s|-s|42|-n|60|-q%s", small_model(), "");
+    TestRun other = program("%s|-s|43|-n|60|-q%s", small_model(), "");
+    CHECK_STRING(one.out, two.out);
+    CHECK(strcmp(one.out, other.out), "two seeds, one text");
+    test_run_free(&other);
+    other = program("%s|-n|60%s", small_model(), "");
+    const char *seed = strstr(other.err, "seed ");
+    CHECK(seed, "%s", other.err);
+    char more[60];
+    snprintf(more, sizeof more, "|-q|-s|%.*s", (int)strcspn(seed + 5, "\n"), seed + 5);
+    TestRun again = program("%s|-n|60%s", small_model(), more);
+    CHECK_STRING(again.out, other.out);
+    test_run_free(&one);
+    test_run_free(&two);
+    test_run_free(&other);
+    test_run_free(&again);
+}
+
+Test(commands, logprobs_are_lines_of_json) {
+    TestRun r = program("%s|-i|Once|-t|0|-n|3|--logprobs|2|-q%s", small_model(), "");
+    check_status(&r, 0);
+    CHECK(!strncmp(r.out, "{\"id\":407,\"text\":\" upon\",\"logprob\":-0.", 38), "%s", r.out);
+    CHECK(strstr(r.out, "\"top\":[{\"id\":407,"), "%s", r.out);
+    int lines = 0;
+    for (const char *c = r.out; *c; c++)
+        lines += *c == '\n';
+    CHECK_INT(lines, 2);
+    test_run_free(&r);
+}
+
+Test(commands, stop_texts_end_the_text_before_them) {
+    TestRun r = program("%s|-t|0|-n|100|--stop|Lily|-q%s", small_model(), "");
+    CHECK_STRING(r.out, "Once upon a time, there was a little girl named \n");
+    test_run_free(&r);
+    r = program("%s|-t|0|-n|100|--stop|nothing|--stop|girl named L|--json|-q%s", small_model(), "");
+    char value[4000];
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"stop\"");
+    CHECK_STRING(json_value(value, r.out, "text"), "\"Once upon a time, there was a little \"");
+    test_run_free(&r);
+}
+
+Test(commands, prompts_come_from_files_and_pipes_whole) {
+    const char *path = test_temporary("prompt.txt");
+    test_write_file(path, "Once upon", 9);
+    TestRun r = program("%s|-f|%s|-t|0|-n|5|-q", small_model(), path);
+    CHECK_STRING(r.out, "Once upon a time,\n");
+    test_run_free(&r);
+    char line[600];
+    snprintf(line, sizeof line, "%s|-t|0|-n|5|-q", small_model());
+    r = program_input(line, "Once upon", 9);
+    CHECK_STRING(r.out, "Once upon a time,\n");
+    test_run_free(&r);
+    snprintf(line, sizeof line, "%s|-t|0|--max-tokens|0|-q", small_model());
+    r = program_input(line, "a\0b\xff", 4); // NUL and an invalid byte go through
+    CHECK(r.out_size == 5 && !memcmp(r.out, "a\0b\xff\n", 5), "%zu bytes", r.out_size);
+    test_run_free(&r);
+}
+
+Test(commands, the_end_of_a_text_is_not_part_of_it) {
+    char line[1000], value[4000];
+    snprintf(line, sizeof line, "%s|-z|%s|-s|1|-n|0|--json|-q",
+             test_data("stories260K/stories260K.bin"), test_data("stories260K/tok512.bin"));
+    TestRun r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"eos\""); // llama2.c's stories end in BOS
+    json_value(value, r.out, "ids");
+    CHECK(!strstr(value, ",1,") && !strstr(value, ",1]") && !strstr(value, ",2]"), "%s", value);
+    test_run_free(&r);
+    strcat(line, "|--ignore-eos");
+    r = program_input(line, NULL, 0);
+    CHECK_STRING(json_value(value, r.out, "stop"), "\"context\"");
+    test_run_free(&r);
+}
+
+// ---- the context ----
+
+Test(commands, a_prompt_at_the_edge_of_the_context) {
+    static const char LONG[] = "%s|--prompt-ids|1,403,407,261,378|-t|0|-q|--ids|-c|%s";
+    TestRun r = program(LONG, small_model(), "6");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "432\n383\n"); // one into the last place, one that needs none
+    CHECK(strstr(r.err, "context of 6 tokens is full"), "%s", r.err);
+    test_run_free(&r);
+    r = program(LONG, small_model(), "5");
+    CHECK_STRING(r.out, "432\n");
+    test_run_free(&r);
+    r = program(LONG, small_model(), "4");
+    check_refused(&r, ERROR_USAGE, "the prompt has 5 tokens, the context room for 4");
+    r = program("%s|-c|%s", small_model(), "4194304");
+    check_refused(&r, ERROR_USAGE, "context");
+}

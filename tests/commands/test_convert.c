@@ -1,0 +1,310 @@
+// convert as a child process: what comes out is the same model, in every container, family and
+// type, and a number that a type cannot hold is refused.
+#include "base/error.h"
+#include "tests/support/files/conversions.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/program.h"
+#include "tests/support/same_bits.h"
+#include "weights/checkpoint.h"
+#include "weights/hf/safetensors.h"
+#include "weights/quant.h"
+
+#include <sys/stat.h>
+
+// ---- one model, five containers ----
+
+// The same numbers as a llama2.c v1 file: another header, the tensors in another order.
+static const char *as_version_1(const char *v0) {
+    size_t size;
+    char *from = test_read_file(v0, &size), *to = calloc(1, size + 256);
+    int32_t h[7];
+    memcpy(h, from, sizeof h);
+    size_t dim = (size_t)h[0], hidden = (size_t)h[1], layers = (size_t)h[2];
+    size_t kv = dim / (size_t)h[3] * (size_t)h[4], vocab = (size_t)h[5];
+    // embedding, att_norm, wq, wk, wv, wo, ffn_norm, w1, w2, w3, final norm
+    size_t counts[] = {vocab * dim,
+                       layers * dim,
+                       layers * dim * dim,
+                       layers * kv * dim,
+                       layers * kv * dim,
+                       layers * dim * dim,
+                       layers * dim,
+                       layers * hidden * dim,
+                       layers * hidden * dim,
+                       layers * hidden * dim,
+                       dim};
+    static const int ORDER[] = {1, 6, 10, 0, 2, 3, 4, 5, 7, 8, 9};
+    memcpy(to, "24ka\1\0\0\0", 8);
+    memcpy(to + 8, h, sizeof h);
+    to[36] = 1; // tied
+    size_t at = 256;
+    for (int i = 0; i < 11; i++) {
+        size_t begin = sizeof h;
+        for (int j = 0; j < ORDER[i]; j++)
+            begin += counts[j] * 4;
+        memcpy(to + at, from + begin, counts[ORDER[i]] * 4);
+        at += counts[ORDER[i]] * 4;
+    }
+    const char *path = test_temporary("v1.bin");
+    test_write_file(path, to, at);
+    free(from);
+    free(to);
+    return path;
+}
+
+Test(convert, one_model_in_five_containers) {
+    char *bin = strdup(test_data("stories260K/stories260K.bin"));
+    char *gguf = strdup(test_data("stories260K/stories260K.gguf"));
+    char line[1000];
+    snprintf(line, sizeof line, "%%s|%%s|-z|%s", test_data("stories260K/tok512.bin"));
+    char *version_1 = strdup(as_version_1(bin)), *own = strdup(test_temporary("own.gguf"));
+    char *directory = strdup(test_temporary("hf")), *back = strdup(test_temporary("back.gguf"));
+    convert(line, bin, own);
+    convert("%s|%s", gguf, directory);
+    convert("%s|%s", directory, back);
+    const char *paths[] = {bin, version_1, gguf, own, directory, back};
+    for (int precision = PRECISION_F32; precision <= PRECISION_A8; precision++)
+        check_same_bits(paths, 6, (Precision)precision);
+    free(bin);
+    free(gguf);
+    free(version_1);
+    free(own);
+    free(directory);
+    free(back);
+}
+
+// Told with the tokenizer that came along.
+Test(convert, the_story_is_told_from_every_container) {
+    size_t size;
+    char *wanted = test_read_file(test_data("stories260K/expected_t0_n200.txt"), &size);
+    const char *bin = test_data("stories260K/stories260K.bin");
+    char *own = strdup(test_temporary("story.gguf"));
+    char *directory = strdup(test_temporary("story"));
+    char line[1000];
+    snprintf(line, sizeof line, "%%s|%%s|-z|%s", test_data("stories260K/tok512.bin"));
+    convert(line, bin, own);
+    convert("%s|%s", own, directory);
+    for (int i = 0; i < 2; i++) {
+        TestRun run = program("%s|-t|0|-n|200|-q%s", i ? directory : own, "");
+        check_status(&run, 0);
+        CHECK(run.out_size == size && !memcmp(run.out, wanted, size), "got %s", run.out);
+        test_run_free(&run);
+    }
+    free(wanted);
+    free(own);
+    free(directory);
+}
+
+// ---- every family ----
+
+static const char *const FAMILIES[] = {
+    "llama-tied", "llama-untied", "llama-rope-llama3", "mistral-window8", "qwen2",   "qwen3",
+    "qwen3-bf16", "gemma3",       "gemma3-bf16",       "olmo2",           "smollm3", "phi3",
+    "gpt2",       "nanochat"};
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
+
+static bool near(const TensorPlan *a, const TensorPlan *b) {
+    for (size_t i = 0; i < a->shape[0]; i++) {
+        float x, y;
+        dequantise(&x, a->dtype, a->data + 4 * i, 1);
+        dequantise(&y, b->dtype, b->data + 4 * i, 1);
+        if (!(fabsf(x - y) <= 0x1p-23f * fmaxf(1.0f, fabsf(x)))) return false;
+    }
+    return true;
+}
+
+// The same tensors by name, type and bytes. Only float32 norms of Gemma, which a GGUF has with 1
+// added, come back with the bits that 1 + w has room for.
+static void check_same_tensors(const char *a, const char *b, bool gemma) {
+    SafetensorsFile x, y;
+    Error error = {0};
+    CHECK(safetensors_open(&x, a, &error) && safetensors_open(&y, b, &error), "%s", error.message);
+    CHECK_INT(y.count, x.count);
+    for (size_t i = 0; i < x.count; i++) {
+        const TensorPlan *wanted = &x.tensors[i].plan;
+        const SafetensorsTensor *got = safetensors_find(&y, wanted->name);
+        CHECK(got && got->plan.bytes == wanted->bytes && got->plan.dtype == wanted->dtype &&
+                  !memcmp(got->plan.shape, wanted->shape, sizeof wanted->shape),
+              "%s: %s", b, wanted->name);
+        bool rounded = gemma && wanted->n_dims == 1 && wanted->dtype == DTYPE_F32;
+        CHECK(rounded ? near(wanted, &got->plan)
+                      : !memcmp(got->plan.data, wanted->data, wanted->bytes),
+              "%s: %s", b, wanted->name);
+    }
+    safetensors_close(&x);
+    safetensors_close(&y);
+}
+
+Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
+    for (int i = 0; i < N_FAMILIES; i++) {
+        char name[100], path[300], other[300];
+        snprintf(name, sizeof name, "reference-models/%s", FAMILIES[i]);
+        char *from = strdup(test_data(name));
+        snprintf(name, sizeof name, "%s.gguf", FAMILIES[i]);
+        char *gguf = strdup(test_temporary(name)), *back = strdup(test_temporary(FAMILIES[i]));
+        convert("%s|%s", from, gguf);
+        convert("%s|%s", gguf, back);
+        const char *paths[] = {from, gguf, back};
+        check_same_bits(paths, 3, PRECISION_F32);
+        snprintf(path, sizeof path, "%s/model.safetensors", from);
+        snprintf(other, sizeof other, "%s/model.safetensors", back);
+        if (exists(path)) // one has two shards
+            check_same_tensors(path, other, !strcmp(FAMILIES[i], "gemma3"));
+        Checkpoint *a = open_converted(from), *b = open_converted(back);
+        CHECK_STRING(checkpoint_config(b)->family, checkpoint_config(a)->family);
+        CHECK_INT(checkpoint_config(b)->rope.scaling, checkpoint_config(a)->rope.scaling);
+        checkpoint_close(a);
+        checkpoint_close(b);
+        free(from);
+        free(gguf);
+        free(back);
+    }
+}
+
+// ---- types ----
+
+// Every row of `got` is what quantise makes of the row of `from`.
+static void check_rows(const Matrix *got, const Matrix *from, DType wanted, const char *name) {
+    float values[256];
+    uint8_t blocks[1024];
+    size_t row_bytes = dtype_row_bytes(wanted, from->cols);
+    CHECK(got->dtype == wanted && got->rows == from->rows && got->cols == from->cols, "%s", name);
+    for (size_t r = 0; r < from->rows; r++) {
+        matrix_row(values, from, r);
+        quantise(blocks, wanted, values, from->cols);
+        const uint8_t *stored = (const uint8_t *)got->data + matrix_stored_row(got, r) * row_bytes;
+        CHECK(!memcmp(stored, blocks, row_bytes), "%s, row %zu", name, r);
+    }
+}
+
+static void check_type(const char *from, const char *type, DType wanted) {
+    char line[100];
+    const char *to = test_temporary(test_text("%s.gguf", type));
+    snprintf(line, sizeof line, "%%s|%%s|--type|%s", type);
+    convert(line, from, to);
+    Checkpoint *a = open_converted(from), *b = open_converted(to);
+    const Weights *x = checkpoint_weights(a), *y = checkpoint_weights(b);
+    check_rows(&y->token_embedding, &x->token_embedding, wanted, "embedding");
+    check_rows(&y->head, &x->head, wanted, "head");
+    for (int l = 0; l < checkpoint_config(a)->n_layers; l++) {
+        const LayerWeights *p = &x->layers[l], *q = &y->layers[l];
+        check_rows(&q->wq, &p->wq, wanted, "wq");
+        check_rows(&q->wk, &p->wk, wanted, "wk");
+        check_rows(&q->wv, &p->wv, wanted, "wv");
+        check_rows(&q->wo, &p->wo, wanted, "wo");
+        check_rows(&q->w_gate, &p->w_gate, wanted, "w_gate");
+        check_rows(&q->w_up, &p->w_up, wanted, "w_up");
+        check_rows(&q->w_down, &p->w_down, wanted, "w_down");
+        CHECK(!memcmp(p->att_norm, q->att_norm, 64 * sizeof(float)), "norms are F32");
+    }
+    checkpoint_close(a);
+    checkpoint_close(b);
+}
+
+Test(convert, rows_are_what_quantise_makes_of_them) {
+    BinShape shape = bin_shape_blocks();
+    char *from = strdup(conversion_bin("whole.bin", &shape));
+    check_type(from, "f32", DTYPE_F32);
+    check_type(from, "f16", DTYPE_F16);
+    check_type(from, "bf16", DTYPE_BF16);
+    check_type(from, "q8_0", DTYPE_Q8_0);
+    check_type(from, "q4_0", DTYPE_Q4_0);
+    free(from);
+}
+
+// A hidden width of 100 is no whole number of blocks: w_down stays in halves, and it is said.
+Test(convert, rows_that_are_no_whole_blocks_are_halves) {
+    BinShape shape = bin_shape_blocks();
+    shape.hidden_dim = 100;
+    const char *from = conversion_bin("ragged.bin", &shape), *to = test_temporary("ragged.gguf");
+    TestRun run = program("convert|%s|%s|--type|q4_0", from, to);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "2 tensors have rows that are no whole blocks and are written as F16, "
+                          "the first is blk.0.ffn_down.weight"),
+          "%s", run.err);
+    test_run_free(&run);
+    Checkpoint *c = open_converted(to);
+    CHECK_INT(checkpoint_weights(c)->layers[1].w_down.dtype, DTYPE_F16);
+    CHECK_INT(checkpoint_weights(c)->layers[1].w_up.dtype, DTYPE_Q4_0);
+    checkpoint_close(c);
+}
+
+// What safetensors has no type for is written as the float32 that it stands for.
+Test(convert, a_quantised_gguf_becomes_float32_exactly) {
+    BinShape shape = bin_shape_blocks();
+    char *bin = strdup(conversion_bin("whole.bin", &shape));
+    char *gguf = strdup(test_temporary("q4.gguf")), *hf = strdup(test_temporary("q4"));
+    convert("%s|%s|--type|q4_0", bin, gguf);
+    TestRun run = program("convert|%s|%s", gguf, hf);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "16 quantised tensors are written as F32, which is exact"), "%s",
+          run.err);
+    test_run_free(&run);
+    const char *paths[] = {gguf, hf};
+    check_same_bits(paths, 2, PRECISION_F32);
+    free(bin);
+    free(gguf);
+    free(hf);
+}
+
+Test(convert, a_llama2c_file_of_int8_groups_becomes_float32) {
+    BinShape shape = bin_shape_blocks();
+    shape.version = 2;
+    shape.group_size = 32;
+    char *bin = strdup(conversion_bin("v2.bin", &shape)), *gguf = strdup(test_temporary("v2.gguf"));
+    convert("%s|%s", bin, gguf);
+    const char *paths[] = {bin, gguf};
+    check_same_bits(paths, 2, PRECISION_F32);
+    free(bin);
+    free(gguf);
+}
+
+// ---- numbers that do not fit ----
+
+static void check_number(float value, const char *type, int status) {
+    const char *directory = test_temporary(test_text("n-%s-%g", type, (double)value));
+    CHECK_INT(mkdir(directory, 0700), 0);
+    GgufFile *file = gguf_tiny_llama();
+    memcpy(gguf_find_tensor(file, "blk.1.ffn_up.weight")->data + 8, &value, sizeof value);
+    const char *from = conversion_gguf("number.gguf", file);
+    char line[300];
+    snprintf(line, sizeof line, "convert|%%s|%s/out.gguf|--type|%s%%s", directory, type);
+    TestRun run = program(line, from, "");
+    if (status == ERROR_NONE)
+        check_status(&run, 0);
+    else
+        CHECK(run.status == status && strstr(run.err, "blk.1.ffn_up.weight") &&
+                  strstr(run.err, "is not a number that"),
+              "%g as %s: %d, %s", (double)value, type, run.status, run.err);
+    CHECK_INT(test_entries(directory), status == ERROR_NONE);
+    test_run_free(&run);
+}
+
+Test(convert, numbers_that_a_type_cannot_hold_are_refused_and_nothing_is_left) {
+    check_number(1e5f, "f16", ERROR_NONFINITE);
+    check_number(NAN, "f16", ERROR_NONFINITE);
+    check_number(-INFINITY, "bf16", ERROR_NONFINITE);
+    check_number(65504, "f16", ERROR_NONE);
+    check_number(1e5f, "bf16", ERROR_NONE);
+    check_number(1e-42f, "f16", ERROR_NONE);
+}
+
+// The tiny model's rows are 4 long, so the blocks are tried with one that has whole ones.
+Test(convert, scales_that_overflow_are_refused) {
+    BinShape shape = bin_shape_blocks();
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 3);
+    static const float LARGE[] = {1e7f, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        memcpy(bin + bin_start(&shape) + 400, &LARGE[i], sizeof(float));
+        const char *from = test_temporary("large.bin"), *to = test_temporary("large.gguf");
+        test_write_file(from, bin, size);
+        check_no_conversion("%s|%s|--type|q8_0|-q", from, to, ERROR_NONFINITE,
+                            "token_embd.weight\", row 1");
+        check_no_conversion("%s|%s|--type|q4_0|-q", from, to, ERROR_NONFINITE,
+                            "token_embd.weight\", row 1");
+        CHECK(!exists(to), "left behind");
+    }
+    free(bin);
+}

@@ -1,0 +1,325 @@
+// The gdb commands of scripts/limpid-gdb.py, in batch: what they print is what the program computes
+// when nobody looks. Skips aloud where there is no gdb, or no leave to trace.
+#include "model/model.h"
+#include "tests/support/files/random_blocks.h"
+#include "tests/support/program.h"
+#include "weights/checkpoint.h"
+#include "weights/quant.h"
+
+#include <unistd.h>
+
+enum { REFERENCE = sizeof TEST_BACKEND == sizeof "reference" };
+// Who draws the next token: on a GPU it does not come to the host in between.
+static const char *const DRAWS =
+    sizeof TEST_BACKEND == sizeof "cuda" ? "sampler_draw" : "sampler_next";
+static const int32_t PROMPT[] = {1, 403, 407, 261, 378};
+enum { LENGTH = sizeof PROMPT / sizeof *PROMPT };
+
+// gdb over a script and a command line (its words separated by blanks).
+static TestRun gdb(const char *script, const char *line) {
+    const char *argv[24] = {"gdb", "-nx", "-batch", "-x", "scripts/limpid-gdb.py", "-x"};
+    int count = 6;
+    char words[1000];
+    argv[count] = test_temporary("script.gdb");
+    test_write_file(argv[count++], script, strlen(script));
+    argv[count++] = "--args";
+    argv[count++] = TEST_RUN;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *rest = words, *word; count < 23 && (word = strsep(&rest, " "));)
+        argv[count++] = word;
+    return test_run(argv, NULL, 0);
+}
+
+// Whether gdb is there, may trace, and the program has its names in it.
+static void need_gdb(void) {
+    if (TEST_SANITIZED) SKIP("a leak check cannot run under gdb");
+    TestRun r = gdb("break main\nrun\npython print('can ' + 'trace')", "--help");
+    bool there = r.status != 127, traces = strstr(r.out, "can trace");
+    bool named = strstr(r.out, "Breakpoint 1, main (argc=2");
+    test_run_free(&r);
+    if (!there) SKIP("no gdb on this machine");
+    if (!traces) SKIP("gdb may not trace a program here");
+    if (!named) SKIP("built without -g");
+}
+
+static const char *model_line(void) {
+    static char line[600];
+    snprintf(line, sizeof line,
+             "%s --prompt-ids 1,403,407,261,378 -t 0 --ids --max-tokens 2 -j 1 -q --precision f32",
+             small_model());
+    return line;
+}
+
+static void check_prints(const TestRun *r, const char *wanted) {
+    CHECK(strstr(r->out, wanted), "no \"%s\" in %s%s", wanted, r->out, r->err);
+}
+
+// ---- where ----
+
+Test(gdb, says_where_it_stands) {
+    need_gdb();
+    TestRun r = gdb("limpid break q_rotated 2\nrun\nlimpid where\n"
+                    "limpid next\nlimpid next layer_out 3\nlimpid next logits\n"
+                    "limpid next embedding\nlimpid where\ndelete\nlimpid next token_embedding\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r,
+                 "\nlayer 2 of 5, attention: q_rotated, queries turned by their position (RoPE)\n"
+                 "5 rows at work, a token each\n"
+                 "  row 0   sequence 0, position 0    token 1 \"<s>\"\n");
+    check_prints(&r, "  row 4   sequence 0, position 4    token 378 \"");
+    check_prints(&r, "time\"\ncache: sequence 0 holds 5 of 7 positions\n"
+                     "layer 2 of 5, attention: k_rotated, keys");
+    check_prints(&r, "\nlayer 3 of 5, feed-forward: layer_out, ");
+    check_prints(&r, "\nlogits: logits, ");
+    check_prints(&r, "before the layers: embedding, ");
+    check_prints(&r, "\n1 row at work, a token each\n"
+                     "  row 0   sequence 0, position 5    token 432 \",\"\n"
+                     "cache: sequence 0 holds 6 of 7 positions\n");
+    check_prints(&r, "the program has ended\n");
+    test_run_free(&r);
+}
+
+// Every stage of the model has words, and a breakpoint on it is one that gdb takes.
+Test(gdb, knows_every_stage) {
+    need_gdb();
+    char script[4000] = "";
+    for (int id = 0; id < STAGE_COUNT; id++)
+        sprintf(script + strlen(script), "limpid break %s %d\n", stage_name((StageId)id), id % 5);
+    strcat(script, "python print(len(STAGES), 'stages')\n");
+    TestRun r = gdb(script, model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, test_text("%d stages\n", STAGE_COUNT));
+    test_run_free(&r);
+}
+
+Test(gdb, stands_in_a_kernel_and_between_passes) {
+    need_gdb();
+    TestRun r = gdb(test_text("break kv_write\nrun\nlimpid where\ndelete\nbreak %s\ncontinue\n"
+                              "limpid where\n",
+                              DRAWS),
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "\nlayer 0 of 5, attention, in kv_write < ");
+    check_prints(
+        &r, test_text("\nbetween two forward passes, in %s\n5 rows before, a token each\n", DRAWS));
+    test_run_free(&r);
+}
+
+// ---- tensors ----
+
+typedef struct Rows5 {
+    Checkpoint *checkpoint;
+    Model *model;
+    float q[LENGTH * 64], x[LENGTH * 64]; // of layer 2: rotated queries, the stream behind it
+} Rows5;
+
+static void keep(void *context, const Model *model, const Stage *stage) {
+    Rows5 *kept = context;
+    (void)model;
+    if (stage->layer != 2) return;
+    if (stage->id == STAGE_Q_ROTATED) memcpy(kept->q, stage->data, sizeof kept->q);
+    if (stage->id == STAGE_LAYER_OUT) memcpy(kept->x, stage->data, sizeof kept->x);
+}
+
+// The same pass in this process, which has the same kernels.
+static Rows5 *run_here(void) {
+    Rows5 *kept = calloc(1, sizeof *kept);
+    Error error = {0};
+    ModelOptions options = {.precision = PRECISION_F32, .context = 7, .threads = 1};
+    CHECK(kept && checkpoint_open(&kept->checkpoint, small_model(), &error), "%s", error.message);
+    kept->model = model_open(checkpoint_config(kept->checkpoint),
+                             checkpoint_weights(kept->checkpoint), &options, &error);
+    CHECK(kept->model, "%s", error.message);
+    CHECK(model_listen(kept->model, keep, kept, false, &error), "%s", error.message);
+    CHECK(model_forward(kept->model, &(Batch){.n = LENGTH, .tokens = PROMPT}, &error), "%s",
+          error.message);
+    return kept;
+}
+
+static void close_here(Rows5 *kept) {
+    model_close(kept->model);
+    checkpoint_close(kept->checkpoint);
+    free(kept);
+}
+
+// "0.5 -1.25 ...": the first values as the commands print them.
+static const char *as_printed(const float *values, int count) {
+    static char text[400];
+    text[0] = '\0';
+    for (int i = 0; i < count; i++)
+        sprintf(text + strlen(text), "%s%.6g", i ? " " : "", (double)values[i]);
+    return text;
+}
+
+static const char *extremes(const float *values, size_t count) {
+    double low = (double)values[0], high = low;
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, (double)values[i]);
+        high = fmax(high, (double)values[i]);
+    }
+    return test_text("min %.6g  max %.6g  mean ", low, high);
+}
+
+Test(gdb, tensors_are_what_the_model_computes) {
+    need_gdb();
+    Rows5 *here = run_here();
+    TestRun r = gdb("limpid break q_rotated 2\nlimpid break layer_out 2\nlimpid break logits\nrun\n"
+                    "limpid tensor q --row 3\nlimpid tensor stage\ncontinue\n"
+                    "limpid tensor x --row 4\ncontinue\nlimpid tensor logits --row 0\n"
+                    "limpid tensor tokens\nlimpid tensor rope.sin --row 0\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    const float *q = here->q + 3 * 64;
+    check_prints(&r, "q (5, 8, 8) F32\nrow 3: ");
+    check_prints(&r, extremes(q, 64));
+    for (int h = 0; h < 8; h++)
+        check_prints(&r, test_text("  head %d   %s\n", h, as_printed(q + 8 * h, 8)));
+    check_prints(&r, "stage (5, 8, 8) F32\n");
+    check_prints(&r, extremes(here->q, LENGTH * 64));
+    check_prints(&r, test_text("\n  %s ...\n", as_printed(here->x + 4 * 64, 8)));
+    const float *logits = model_logits(here->model, 0);
+    check_prints(&r, test_text("  largest: 432 \",\" %.6g, 383 \"", (double)logits[432]));
+    check_prints(&r, extremes(logits, 512));
+    check_prints(&r, "tokens (5) int32\n");
+    check_prints(&r, "1 403 407 261 378\n");
+    check_prints(&r, "rope.sin (7, 4) F32\nrow 0: min 0  max 0  mean 0  rms 0  NaN 0\n");
+    test_run_free(&r);
+    close_here(here);
+}
+
+// A NaN in the weights of layer 1's norm is counted where it is, and not before.
+Test(gdb, counts_what_is_not_a_number) {
+    need_gdb();
+    TestRun r = gdb("limpid break att_norm 1\nrun\nlimpid tensor x\nset var model->scratch.x[7] = "
+                    "0.0/0.0\nlimpid tensor x\nlimpid tensor x --row 1\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "NaN 0\n");
+    check_prints(&r, "NaN 1\n");
+    test_run_free(&r);
+}
+
+Test(gdb, weights_are_those_of_the_file) {
+    need_gdb();
+    Rows5 *here = run_here();
+    const LayerWeights *w = &checkpoint_weights(here->checkpoint)->layers[2];
+    TestRun r = gdb("limpid break layer_out 2\nrun\nlimpid tensor layers.2.att_norm\n"
+                    "python\nfor name in ('layers.2.wq --row 5', 'layers.2.keys --row 2'):\n"
+                    "    try: gdb.execute('limpid tensor ' + name)\n"
+                    "    except gdb.error as error: print('refused:', error)\nend\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "layers.2.att_norm (64) F32\n");
+    check_prints(&r, test_text("%s ...\n", as_printed(w->att_norm, 8)));
+    float row[64], k[8];
+    matrix_row(row, &w->wq, 5); // stored in Meta's order
+    if (REFERENCE) {
+        check_prints(&r, "layers.2.wq (64, 64) F32\nrow 5: ");
+        check_prints(&r, test_text("\n  %s ...\n", as_printed(row, 8)));
+    } else {
+        check_prints(&r, "refused: layers.2.wq: this backend keeps its matrices packed");
+    }
+    check_prints(&r, "layers.2.keys (5, 4, 8) F32\nrow 2: ");
+    kv_read(here->model->device, &(KvView){here->model->cache.kv, 2}, 0, 3, 2, k, NULL);
+    check_prints(&r, test_text("  head 3   %s\n", as_printed(k, 8)));
+    test_run_free(&r);
+    close_here(here);
+}
+
+// ---- blocks ----
+
+// Every block format, unpacked by scripts/limpid_blocks.py: the bits of `dequantise`.
+static void check_blocks(DType dtype) {
+    static const char SCRIPT[] =
+        "import sys, struct\n"
+        "sys.path.insert(0, 'scripts')\n"
+        "from limpid_blocks import BLOCKS, block_values\n"
+        "size, count, unpack = BLOCKS[sys.argv[1]]\n"
+        "data = sys.stdin.buffer.read()\n"
+        "for at in range(0, len(data), count):\n"
+        "    values = block_values(data[at:at + count], unpack)\n"
+        "    assert len(values) == size\n"
+        "    sys.stdout.buffer.write(struct.pack('<%df' % size, *values))\n";
+    enum { BLOCKS = 12, MOST = BLOCKS * 256 };
+    const DTypeInfo *info = dtype_info(dtype);
+    size_t count = BLOCKS * (size_t)info->block, bytes = dtype_row_bytes(dtype, count);
+    char *blocks = malloc(bytes);
+    float wanted[MOST];
+    uint64_t state = 3;
+    CHECK(blocks);
+    random_elements(&state, blocks, dtype, count, 0.7f);
+    dequantise(wanted, dtype, blocks, count);
+    TestRun r = test_run((const char *const[]){"python3", "-B", "-c", SCRIPT, info->name, NULL},
+                         blocks, bytes);
+    free(blocks);
+    if (r.status == 127) {
+        test_run_free(&r);
+        SKIP("no python3 on this machine");
+    }
+    CHECK(r.status == 0, "%s: %s", info->name, r.err);
+    CHECK_INT(r.out_size, count * sizeof(float));
+    CHECK(!memcmp(r.out, wanted, count * sizeof(float)), "%s", info->name);
+    test_run_free(&r);
+}
+
+Test(gdb, blocks_are_unpacked_to_the_bits) {
+    int checked = 0;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (dtype_info((DType)dtype)->block > 1) {
+            check_blocks((DType)dtype);
+            checked++;
+        }
+    CHECK_INT(checked, 10);
+}
+
+// ---- what cannot be answered ----
+
+Test(gdb, one_line_says_why_not) {
+    static const char *const CASES[][2] = {
+        {"limpid tensor nothing", "no tensor nothing: x x_norm branch q k v "},
+        {"limpid tensor layers.5.wq", "layers.5.wq: the layers are 0 .. 4"},
+        {"limpid tensor layers.1.w", "no tensor layers.1.w: x "},
+        {"limpid tensor layers.1.bq", "layers.1.bq: this model has none"},
+        {"limpid tensor layers.1.q_norm", "layers.1.q_norm: this model has none"},
+        {"limpid tensor position_embedding", "position_embedding: this model has none"},
+        {"limpid tensor rope_local.cos", "rope_local.cos: this model has none"},
+        {"limpid tensor q --row 5", "q: the rows are 0 .. 4"},
+        {"limpid tensor q --row x", "limpid tensor NAME [--row N]; names: x "},
+        {"limpid tensor", "limpid tensor NAME [--row N]; names: x "},
+        {"limpid break", "limpid break STAGE [LAYER]; stages: token_embedding "},
+        {"limpid break rope", "no stage rope: token_embedding "},
+        {"limpid next q one", "limpid break STAGE [LAYER]: LAYER is a number"},
+        {"limpid whither", "no command limpid whither: limpid help lists them"},
+    };
+    need_gdb();
+    char script[4000] = "limpid help\n"
+                        "python\n"
+                        "def attempt(line):\n"
+                        "    try: gdb.execute(line)\n"
+                        "    except gdb.error as error: print('refused:', error)\n"
+                        "attempt('limpid where')\n"
+                        "attempt('limpid next')\n"
+                        "end\n"
+                        "break main\nrun\n"
+                        "python attempt('limpid tensor x')\n"
+                        "python attempt('limpid tensor stage')\n"
+                        "limpid break q 1\ncontinue\n";
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        sprintf(script + strlen(script), "python attempt('%s')\n", CASES[i][0]);
+    strcat(script, "finish\npython attempt('limpid tensor stage')\n");
+    TestRun r = gdb(script, model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "limpid where   ");
+    check_prints(&r, "refused: the program is not running");
+    check_prints(&r, "refused: not inside a model here");
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        check_prints(&r, test_text("refused: %s", CASES[i][1]));
+    check_prints(&r, "refused: stage: only inside observe");
+    CHECK(!strstr(r.out, "Traceback") && !strstr(r.err, "Traceback"), "%s%s", r.out, r.err);
+    test_run_free(&r);
+    r = gdb("limpid break q_rotated 2\nrun\nlimpid tensor nothing\nlimpid where\n", model_line());
+    CHECK_INT(r.status, 1); // a script ends at its first error
+    CHECK(!strstr(r.out, "rows at work"), "%s", r.out);
+    test_run_free(&r);
+}

@@ -1,0 +1,248 @@
+// The command line's reader: numbers whole and in range, flags of other programs answered.
+#include "commands/commands.h"
+#include "commands/shared/output.h"
+#include "commands/shared/stop_text.h"
+#include "tests/test.h"
+
+#include <ctype.h>
+
+enum { MAX_ARGUMENTS = 24 };
+
+// Parses the words of `line` (separated by |) for a command.
+static bool parse(Options *options, CommandBit command, const char *line, Error *error) {
+    static char copy[1000];
+    char *argv[MAX_ARGUMENTS + 1] = {"run"};
+    int argc = 1;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *rest = copy, *word; argc < MAX_ARGUMENTS && (word = strsep(&rest, "|"));)
+        argv[argc++] = word;
+    *error = (Error){0};
+    return options_parse(options, command, argc, argv, error);
+}
+
+static void refused(CommandBit command, const char *line, const char *because) {
+    Options o;
+    Error error;
+    CHECK(!parse(&o, command, line, &error), "%s was accepted", line);
+    CHECK_INT(error.code, ERROR_USAGE);
+    CHECK(strstr(error.message, because), "%s: \"%s\" does not say \"%s\"", line, error.message,
+          because);
+}
+
+Test(options, numbers_are_read_whole) {
+    int64_t integer = 0;
+    uint64_t whole = 0;
+    double number = 0;
+    CHECK(parse_integer(&integer, "-12") && integer == -12);
+    CHECK(!parse_integer(&integer, "1e3"));
+    CHECK(!parse_integer(&integer, ""));
+    CHECK(!parse_integer(&integer, "-"));
+    CHECK(!parse_integer(&integer, " 1"));
+    CHECK(!parse_integer(&integer, "9223372036854775808"));
+    CHECK(parse_unsigned(&whole, "18446744073709551615") && whole == UINT64_MAX);
+    CHECK(!parse_unsigned(&whole, "18446744073709551616"));
+    CHECK(!parse_unsigned(&whole, "-1"));
+    CHECK(parse_number(&number, "0.75") && number == 0.75);
+    CHECK(parse_number(&number, "1e-45") && number > 0);
+    CHECK(!parse_number(&number, "0,75"));
+    CHECK(!parse_number(&number, "nan"));
+    CHECK(!parse_number(&number, "0x1p3"));
+    CHECK(!parse_number(&number, "1.5x"));
+    CHECK(!parse_number(&number, ""));
+    CHECK(!parse_number(&number, "e"));
+}
+
+Test(options, llama2c_flags_keep_their_meaning) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE, "m.bin|-t|0.8|-p|0.5|-s|7|-n|200|-i|Once|-z|tok.bin|-m",
+                &error) == false);
+    CHECK(parse(&o, FOR_GENERATE, "m.bin|-t|0.8|-p|0.5|-s|7|-n|200|-i|Once", &error));
+    CHECK_STRING(o.model, "m.bin");
+    CHECK_NEAR(o.temperature, 0.8, 0);
+    CHECK_NEAR(o.top_p, 0.5, 0);
+    CHECK_INT(o.seed, 7);
+    CHECK_INT(o.steps, 200);
+    CHECK_STRING(o.prompt, "Once");
+    CHECK(parse(&o, FOR_GENERATE, "-z|tok.bin|-m|chat|-y|Be brief|m.bin", &error));
+    CHECK_STRING(o.tokenizer, "tok.bin");
+    CHECK_STRING(o.system, "Be brief");
+    CHECK_INT(o.mode, MODE_CHAT);
+    CHECK_STRING(o.model, "m.bin");
+}
+
+Test(options, long_names_and_defaults) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE, "m|--temp=0|--top-k|40|--stop|a|--stop|b|--json", &error));
+    CHECK_NEAR(o.temperature, 0, 0);
+    CHECK_INT(o.top_k, 40);
+    CHECK_INT(o.stops.count, 2);
+    CHECK_STRING(o.stops.texts[1], "b");
+    CHECK(o.json && option_given(&o, OPTION_JSON) && !option_given(&o, OPTION_SEED));
+    CHECK_INT(o.max_tokens, 256);
+    CHECK_INT(o.kv, KV_F16);
+    CHECK_NEAR(o.top_p, 0.9, 0);
+    CHECK(parse(&o, FOR_GENERATE, "m|--precision|f32", &error));
+    CHECK_INT(o.kv, KV_F32); // follows the precision
+    CHECK(parse(&o, FOR_GENERATE, "m|--precision|f32|--kv|f16", &error));
+    CHECK_INT(o.kv, KV_F16);
+    CHECK(parse(&o, FOR_GENERATE, "m|--precision|f32|--kv|bf16", &error));
+    CHECK_INT(o.kv, KV_BF16);
+    CHECK(parse(&o, FOR_BENCH, "m|-j|1,2,4|--pp|64", &error));
+    CHECK_INT(o.threads.count, 3);
+    CHECK_INT(o.threads.values[2], 4);
+    CHECK_INT(o.prompt_lengths.values[0], 64);
+}
+
+Test(options, values_of_other_programs_are_answered) {
+    refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
+    refused(FOR_GENERATE, "m|-m|model.gguf", "the model stands by itself");
+    refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
+    refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");
+}
+
+Test(options, what_is_out_of_range_is_refused) {
+    static const char *const LINES[] = {
+        "m|-n|-1",
+        "m|-n|2147483648",
+        "m|-n|1e3",
+        "m|-n|abc",
+        "m|-n|",
+        "m|-t|-1",
+        "m|-t|nan",
+        "m|-t|inf",
+        "m|-t|1e30",
+        "m|-p|1.5",
+        "m|-p|nan",
+        "m|--top-k|-1",
+        "m|-j|-1",
+        "m|-j|10000",
+        "m|-j|abc",
+        "m|-s|-1",
+        "m|-s|x",
+        "m|-j|1,2",
+        "m|--precision|8",
+        "m|-s|18446744073709551616",
+        "m|--ctx-size|0",
+        "m|--stop|",
+        "m|--json=1",
+        "m|-t|1|-t|1",
+        "m|--temp|1|--temperature|1",
+    };
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++)
+        refused(FOR_GENERATE, LINES[i], "");
+}
+
+Test(options, unknown_and_misplaced_options_are_told_apart) {
+    refused(FOR_GENERATE, "m|--bogus", "unknown");
+    refused(FOR_GENERATE, "m|-Z", "unknown");
+    refused(FOR_GENERATE, "m|--window|3", "not an option of this command");
+    refused(FOR_BENCH, "m|-i|x", "not an option of this command");
+    refused(FOR_GENERATE, "m|-i", "wants a value");
+    refused(FOR_GENERATE, "m|--seed", "wants a value");
+}
+
+Test(options, a_hundred_thousand_arguments_are_refused) {
+    enum { MANY = 100000 };
+    char **argv = malloc((MANY + 1) * sizeof *argv);
+    for (int i = 0; i < MANY; i++)
+        argv[i] = "x";
+    argv[MANY] = NULL;
+    Options o;
+    Error error = {0};
+    bool good = options_parse(&o, FOR_GENERATE, MANY, argv, &error);
+    free(argv);
+    CHECK(!good);
+    CHECK_INT(error.code, ERROR_USAGE);
+}
+
+// Whatever a help text names, the command takes; and it fits a screen.
+Test(options, help_names_what_exists_and_fits_a_screen) {
+    static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
+                                        "inspect",  "selftest", "convert", "trace",      "diff"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        const Command *command = command_find(NAMES[i]);
+        CHECK(command, "%s", NAMES[i]);
+        int lines = 0, column = 0;
+        for (const char *c = command->help; *c; c++) {
+            column = *c == '\n' ? 0 : column + 1;
+            lines += *c == '\n';
+            CHECK(column <= 80, "%s: line %d is longer than 80", NAMES[i], lines + 1);
+            bool starts = !strncmp(c, "--", 2) && (c == command->help || !isalnum(c[-1]));
+            if (!starts || !isalpha(c[2])) continue;
+            char line[80];
+            int length = 2;
+            while (isalpha(c[length]) || c[length] == '-')
+                length++;
+            snprintf(line, sizeof line, "m|%.*s", length, c);
+            Options o;
+            Error error;
+            if (!parse(&o, command->bit, line, &error))
+                CHECK(strstr(error.message, "wants a value"), "%s: %s", NAMES[i], error.message);
+        }
+        CHECK(lines <= 24, "%s: %d lines", NAMES[i], lines);
+        CHECK(strstr(command->help, "    ./run "), "%s: no example", NAMES[i]);
+    }
+}
+
+// ---- what else stands between a token and the screen ----
+
+static void filtered(const char *in, size_t length, const char *wanted) {
+    char out[200];
+    size_t n = terminal_filter(out, in, length);
+    out[n] = '\0';
+    CHECK_STRING(out, wanted);
+}
+
+#define BAD "\xef\xbf\xbd"
+Test(output, nothing_active_reaches_a_terminal) {
+    filtered("a\tb\n", 4, "a\tb\n");
+    filtered("\x1b[2J", 4, BAD "[2J");
+    filtered("\x1b]0;x\a", 6, BAD "]0;x" BAD);
+    filtered("a\rb\bc\x7f", 6, "a" BAD "b" BAD "c" BAD);
+    filtered("\xc2\x9b"
+             "31m",
+             5, BAD "31m"); // C1 as UTF-8
+    filtered("\x9b"
+             "31m",
+             4, BAD "31m");           // and as a byte
+    filtered("\xe2\x80\xae", 3, BAD); // right-to-left override
+    filtered("\xe2\x81\xa6", 3, BAD); // isolate
+    filtered("\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", 9, "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
+    filtered("\xe4\xb8", 2, BAD BAD); // half a character
+    filtered("a\0b", 3, "a" BAD "b");
+}
+
+// Feeds `text` in pieces of every size; what comes out must be `wanted`.
+static void stops_at(const TextList *stops, const char *text, const char *wanted,
+                     bool wants_found) {
+    for (size_t piece = 1; piece <= strlen(text); piece++) {
+        StopText stop = {.stops = stops};
+        char shown[200] = "";
+        const char *out = NULL;
+        size_t length = 0;
+        bool found = false;
+        for (size_t i = 0; i < strlen(text) && !found; i += piece) {
+            size_t n = strlen(text) - i < piece ? strlen(text) - i : piece;
+            CHECK(stop_text_push(&stop, text + i, n, &out, &length, &found, NULL));
+            strncat(shown, out, length);
+        }
+        stop_text_flush(&stop, &out, &length);
+        strncat(shown, out, length);
+        stop_text_free(&stop);
+        CHECK_STRING(shown, wanted);
+        CHECK_INT(found, wants_found);
+    }
+}
+
+Test(stop_text, ends_before_the_text_however_it_is_cut) {
+    TextList two = {{"END", "nn"}, 2};
+    stops_at(&two, "one ENxENEND more", "one ENxEN", true);
+    stops_at(&two, "a banner END", "a ba", true);
+    stops_at(&two, "never EN", "never EN", false);
+    TextList overlap = {{"aab"}, 1};
+    stops_at(&overlap, "aaaaab!", "aaa", true);
+    TextList none = {.count = 0};
+    stops_at(&none, "plain", "plain", false);
+}

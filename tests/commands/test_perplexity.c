@@ -1,0 +1,363 @@
+// perplexity: which tokens a window scores, what a divergence is, and files of saved logits.
+#include "base/error.h"
+#include "commands/perplexity/divergence.h"
+#include "commands/perplexity/text_windows.h"
+#include "tests/support/program.h"
+
+#include <unistd.h>
+
+// ---- windows ----
+
+static void check_windows(TextWindows windows, size_t count, const TextWindow *wanted, size_t n,
+                          size_t used) {
+    TextWindow w;
+    size_t scored = 0, got_used;
+    for (size_t i = 0; i < n; i++) {
+        CHECK(text_window(&w, &windows, count, i), "window %zu is missing", i);
+        CHECK(w.begin == wanted[i].begin && w.end == wanted[i].end && w.first == wanted[i].first &&
+                  w.after == wanted[i].after,
+              "window %zu: %zu %zu %zu %zu", i, w.begin, w.end, w.first, w.after);
+        scored += w.after - w.first;
+    }
+    CHECK(!text_window(&w, &windows, count, n), "one window too many");
+    CHECK_INT(text_windows_scored(&windows, count, &got_used), scored);
+    CHECK_INT(got_used, used);
+}
+
+Test(perplexity, windows_score_every_token_but_the_first_once) {
+    check_windows((TextWindows){4, 4, 0, false}, 10,
+                  (TextWindow[]){{0, 4, 1, 5}, {4, 8, 5, 9}, {8, 10, 9, 10}}, 3, 10);
+    check_windows((TextWindows){4, 2, 0, false}, 8,
+                  (TextWindow[]){{0, 4, 1, 5}, {2, 6, 5, 7}, {4, 8, 7, 8}}, 3, 8);
+    check_windows((TextWindows){4, 4, 0, false}, 5, (TextWindow[]){{0, 4, 1, 5}}, 1, 5);
+    check_windows((TextWindows){4, 4, 0, false}, 1, NULL, 0, 0);
+    check_windows((TextWindows){4, 4, 2, false}, 100, (TextWindow[]){{0, 4, 1, 5}, {4, 8, 5, 9}}, 2,
+                  9); // --windows 2
+}
+
+Test(perplexity, second_halves_are_those_of_whole_windows) {
+    check_windows((TextWindows){4, 4, 0, true}, 11, (TextWindow[]){{0, 3, 3, 4}, {4, 7, 7, 8}}, 2,
+                  8);
+    check_windows((TextWindows){8, 8, 1, true}, 16, (TextWindow[]){{0, 7, 5, 8}}, 1, 8);
+    check_windows((TextWindows){8, 8, 0, true}, 7, NULL, 0, 0);
+}
+
+// ---- divergence ----
+
+// P = (1/2, 1/4, 1/4), Q = (1/4, 1/2, 1/4):  KL = 1/2 ln 2 - 1/4 ln 2 = ln 2 / 4. A constant added
+// to all logits changes no probability.
+Test(perplexity, divergence_worked_by_hand) {
+    static const float P[] = {0.69314718f, 0, 0}, Q[] = {3, 3.69314718f, 3};
+    Divergence d;
+    Error error = {0};
+    CHECK(divergence_init(&d, 200, &error));
+    divergence_add(&d, P, Q, 3);
+    divergence_add(&d, P, P, 3);
+    DivergenceSummary s = divergence_summary(&d);
+    CHECK_NEAR(s.kl_mean, 0.6931471805599453 / 8, 1e-8);
+    CHECK_NEAR(s.kl_max, 0.6931471805599453 / 4, 1e-8);
+    CHECK_NEAR(s.top1_agreement, 0.5, 0);
+    CHECK_NEAR(s.max_logit_error, 3.69314718f, 1e-7);
+    // Row 1: errors 2.3069, 3.6931, 3; row 2: none.
+    CHECK_NEAR(s.rms_logit_error,
+               sqrt((2.30685282 * 2.30685282 + 3.69314718 * 3.69314718 + 9) / 3 / 2), 1e-7);
+    divergence_free(&d);
+}
+
+// Of 200 rows 2 may lie above the 99th percentile. KL of row i grows with i.
+Test(perplexity, percentile_worked_by_hand) {
+    static const float P[] = {0, 0};
+    Divergence d;
+    Error error = {0};
+    CHECK(divergence_init(&d, 200, &error));
+    for (int i = 199; i >= 0; i--)
+        divergence_add(&d, P, (float[]){(float)i * 0.01f, 0}, 2);
+    DivergenceSummary s = divergence_summary(&d);
+    double x = 197 * 0.01; // the third largest: log of the mean of e^x and 1, less x / 2
+    CHECK_NEAR(s.kl_p99, log((exp(x) + 1) / 2) - x / 2, 1e-6);
+    CHECK_NEAR(s.kl_max, log((exp(1.99) + 1) / 2) - 1.99 / 2, 1e-6);
+    CHECK_NEAR(s.top1_agreement, 1.0, 0); // the lowest index among equals
+    divergence_free(&d);
+}
+
+Test(perplexity, divergence_of_extreme_logits_is_finite) {
+    static const float P[] = {3e38f, -3e38f, 0}, Q[] = {-3e38f, 3e38f, 0};
+    Divergence d;
+    Error error = {0};
+    CHECK(divergence_init(&d, 2, &error));
+    divergence_add(&d, P, Q, 3);
+    divergence_add(&d, P, P, 3);
+    DivergenceSummary s = divergence_summary(&d);
+    CHECK(isfinite(s.kl_max) && s.kl_max > 1e38, "%g", s.kl_max);
+    CHECK_NEAR(d.kl[0], 0, 0);
+    divergence_free(&d);
+    CHECK(divergence_init(&d, 0, &error));
+    CHECK(isnan(divergence_summary(&d).kl_mean));
+    divergence_free(&d);
+}
+
+// ---- the program ----
+
+static double number(const TestRun *r, const char *key) {
+    char pattern[80];
+    snprintf(pattern, sizeof pattern, "\"%s\":", key);
+    const char *at = strstr(r->out, pattern);
+    CHECK(at, "no key %s in %s %s", key, r->out, r->err);
+    return strtod(at + strlen(pattern), NULL);
+}
+
+enum { TEXT_IDS = 100 };
+
+// A path that outlives the next four; test_temporary's do not.
+static const char *keep(const char *path) {
+    static char slots[16][512];
+    static int next;
+    char *slot = slots[next++ % 16];
+    snprintf(slot, 512, "%s", path);
+    return slot;
+}
+
+// ids 1 .. of some text; `from` and `count` choose a part; `first` stands in front where it is >=
+// 0.
+static const char *ids_file(const char *name, int first, int from, int count) {
+    char text[1000];
+    int at = first >= 0 ? snprintf(text, sizeof text, "%d", first) : 0;
+    for (int i = from; i < from + count; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, " %d", 3 + (i * i * 7 + i) % 500);
+    const char *path = keep(test_temporary(name));
+    test_write_file(path, text, (size_t)at);
+    return path;
+}
+
+static TestRun run_ids(const char *ids, const char *options) {
+    char line[4000];
+    snprintf(line, sizeof line, "perplexity|%s|--json|-q|--ids|%s%s", small_model(), ids, options);
+    return program_input(line, NULL, 0);
+}
+
+// Sum of the nll of what a run scores.
+static double total(const char *ids, const char *options, int tokens) {
+    TestRun r = run_ids(ids, options);
+    check_status(&r, 0);
+    double sum = number(&r, "mean_nll") * number(&r, "tokens");
+    CHECK_INT(number(&r, "tokens"), tokens);
+    test_run_free(&r);
+    return sum;
+}
+
+Test(perplexity, second_half_is_the_whole_less_the_first_half) {
+    double whole = total(ids_file("a", -1, 0, 32), "", 31);
+    double first = total(ids_file("b", -1, 0, 17), "", 16);
+    double second = total(ids_file("c", -1, 0, 40), "|--window|32|--second-half", 15);
+    CHECK_NEAR(second, whole - first, 1e-5);
+    double both = total(ids_file("d", -1, 0, 64), "|--window|32|--second-half", 30);
+    double next =
+        total(ids_file("e", -1, 32, 32), "", 31) - total(ids_file("f", -1, 32, 17), "", 16);
+    CHECK_NEAR(both, second + next, 1e-5);
+    CHECK_NEAR(total(ids_file("d", -1, 0, 64), "|--window|32|--second-half|--windows|1", 15),
+               second, 1e-9);
+}
+
+// A text of a model whose prompts begin with BOS: every window begins with it, in place of its
+// first token.
+Test(perplexity, windows_of_second_halves_begin_with_bos) {
+    static const char TEXT[] =
+        "Once upon a time there was a dog and a cat in the park all day long.";
+    char line[1000];
+    snprintf(line, sizeof line, "tokenize|%s|--bos|-i|%s", small_model(), TEXT);
+    TestRun ids = program_input(line, NULL, 0);
+    int id[200], n = 0;
+    for (char *at = ids.out, *end; n < 200; at = end) {
+        id[n] = (int)strtol(at, &end, 10);
+        if (end == at) break;
+        n++;
+    }
+    test_run_free(&ids);
+    CHECK(n >= 24 && id[0] == 1, "%d ids", n);
+    id[8] = id[16] = 1;
+    char text[1000];
+    int at = 0;
+    for (int i = 0; i < 24; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, " %d", id[i]);
+    const char *path = test_temporary("bos");
+    test_write_file(path, text, (size_t)at);
+    double wanted = total(path, "|--window|8|--second-half|--windows|3", 9);
+    snprintf(line, sizeof line, "perplexity|%s|--json|-q|--window|8|--second-half|--windows|3",
+             small_model());
+    TestRun r = program_input(line, TEXT, sizeof TEXT - 1);
+    check_status(&r, 0);
+    CHECK_NEAR(number(&r, "mean_nll"), wanted / 9, 1e-9);
+    test_run_free(&r);
+}
+
+Test(perplexity, logits_against_themselves_diverge_by_nothing) {
+    char options[1000];
+    const char *ids = ids_file("ids", -1, 0, TEXT_IDS);
+    const char *path = keep(test_temporary("saved.safetensors"));
+    snprintf(options, sizeof options, "|--window|32|--stride|20|--precision|f32|--save-logits|%s",
+             path);
+    TestRun r = run_ids(ids, options);
+    check_status(&r, 0);
+    CHECK(!strstr(r.out, "kl_mean") && !r.err_size, "%s %s", r.out, r.err);
+    test_run_free(&r);
+    snprintf(options, sizeof options, "|--window|32|--stride|20|--precision|f32|-j|2|--kl|%s",
+             path);
+    r = run_ids(ids, options);
+    check_status(&r, 0);
+    CHECK_NEAR(number(&r, "kl_mean"), 0, 0);
+    CHECK_NEAR(number(&r, "kl_p99"), 0, 0);
+    CHECK_NEAR(number(&r, "kl_max"), 0, 0);
+    CHECK_NEAR(number(&r, "max_logit_error"), 0, 0);
+    CHECK_NEAR(number(&r, "rms_logit_error"), 0, 0);
+    CHECK_NEAR(number(&r, "top1_agreement"), 1, 0);
+    test_run_free(&r);
+    // The cache as float16: close, and not the same. Its divergence is that of the saved rows.
+    snprintf(options, sizeof options,
+             "|--window|32|--stride|20|--precision|f32|--kv|f16|--kl|%s|--save-logits|%s.2", path,
+             path);
+    r = run_ids(ids, options);
+    check_status(&r, 0);
+    double kl = number(&r, "kl_mean"), error = number(&r, "max_logit_error");
+    CHECK(kl > 0 && kl < 1e-5 && error > 0 && error < 0.1, "%g %g", kl, error);
+    CHECK(number(&r, "kl_p99") <= number(&r, "kl_max"));
+    test_run_free(&r);
+    snprintf(options, sizeof options, "|--window|32|--stride|20|--precision|f32|--kl|%s.2", path);
+    r = run_ids(ids, options);
+    check_status(&r, 0);
+    CHECK_NEAR(number(&r, "max_logit_error"), error, 0);
+    CHECK_NEAR(number(&r, "kl_mean"), kl, 0.05 * kl); // nearly symmetric so close by
+    test_run_free(&r);
+}
+
+Test(perplexity, divergence_is_printed_for_people) {
+    char line[2000];
+    const char *ids = ids_file("ids", -1, 0, 20),
+               *path = keep(test_temporary("people.safetensors"));
+    snprintf(line, sizeof line, "perplexity|%s|--ids|%s|--save-logits|%s", small_model(), ids,
+             path);
+    TestRun r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    CHECK(strstr(r.err, "saving 19 rows of 512 logits"), "%s", r.err);
+    test_run_free(&r);
+    snprintf(line, sizeof line, "perplexity|%s|--ids|%s|--kl|%s", small_model(), ids, path);
+    r = program_input(line, NULL, 0);
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "against        stories260K.gguf, precision a16, cache f16") &&
+              strstr(r.out, "KL divergence  0 nats"),
+          "%s", r.out);
+    test_run_free(&r);
+}
+
+// ---- files that do not belong ----
+
+static void check_kl_refused(const char *ids, const char *options, const char *path,
+                             const char *because) {
+    char line[1000];
+    snprintf(line, sizeof line, "%s|--kl|%s", options, path);
+    TestRun r = run_ids(ids, line);
+    check_refused(&r, ERROR_FILE, because);
+}
+
+Test(perplexity, logits_of_another_run_are_refused) {
+    char line[1000];
+    const char *path = keep(test_temporary("one.safetensors"));
+    const char *ids = ids_file("ids", -1, 0, 64);
+    snprintf(line, sizeof line, "|--window|32|--save-logits|%s", path);
+    TestRun r = run_ids(ids, line);
+    check_status(&r, 0);
+    test_run_free(&r);
+    check_kl_refused(ids, "|--window|16", path,
+                     "window: these logits were saved with 32, this run has 16");
+    check_kl_refused(ids, "|--window|32|--stride|16", path, "stride");
+    check_kl_refused(ids, "|--window|32|--second-half", path, "second_half");
+    check_kl_refused(ids, "|--window|32|--windows|1", path, "another text (text_hash)");
+    check_kl_refused(ids_file("other", -1, 1, 64), "|--window|32", path, "another text");
+    check_kl_refused(ids, "", small_model(), "stories260K.gguf: ");
+    check_kl_refused(ids, "", ids, "ids: ");
+    snprintf(line, sizeof line, "|--kl|%s.absent", path);
+    r = run_ids(ids, line);
+    check_refused(&r, ERROR_IO, "absent");
+}
+
+// Replaces the first `from` in a file of saved logits and holds a run against it.
+static void check_bent(const char *path, const char *from, const char *to, const char *because) {
+    size_t size = 0;
+    char *bytes = test_read_file(path, &size);
+    char *at = memmem(bytes, size, from, strlen(from));
+    CHECK(at && strlen(from) == strlen(to), "%s", from);
+    memcpy(at, to, strlen(to));
+    const char *bent = keep(test_temporary("bent.safetensors"));
+    test_write_file(bent, bytes, size);
+    free(bytes);
+    check_kl_refused(ids_file("ids", -1, 0, 20), "", bent, because);
+}
+
+Test(perplexity, hostile_files_of_logits_are_refused) {
+    char line[1000];
+    const char *path = keep(test_temporary("good.safetensors"));
+    const char *ids = ids_file("ids", -1, 0, 20);
+    snprintf(line, sizeof line, "|--save-logits|%s", path);
+    TestRun r = run_ids(ids, line);
+    check_status(&r, 0);
+    test_run_free(&r);
+    check_bent(path, "\"limpid-logits\"", "\"limpid-lagits\"", "format");
+    check_bent(path, "\"text_hash\"", "\"test_hash\"", "the metadata has no \"text_hash\"");
+    check_bent(path, "\"vocab_size\":\"512\"", "\"vocab_size\":\"513\"", "vocab_size");
+    check_bent(path, "\"F32\"", "\"I32\"", "\"logits\" of F32");
+    check_bent(path, "[19,512]", "[512,19]", "\"logits\" of F32");
+    check_bent(path, "\"targets\"", "\"torgets\"", "\"targets\" of I64");
+    size_t size = 0;
+    char *bytes = test_read_file(path, &size);
+    const char *bent = keep(test_temporary("cut.safetensors"));
+    test_write_file(bent, bytes, size - 100);
+    check_kl_refused(ids, "", bent, "outside");
+    memset(bytes + size - 4, 0xff, 4); // the last logit is a NaN
+    test_write_file(bent, bytes, size);
+    check_kl_refused(ids, "", bent, "row 18 of the logits is not finite");
+    bytes[size - 19 * 512 * 4 - 8]++; // the last target
+    test_write_file(bent, bytes, size);
+    check_kl_refused(ids, "", bent, "another text: target 18");
+    free(bytes);
+}
+
+Test(perplexity, logits_are_saved_whole_or_not_at_all) {
+    char line[1500];
+    const char *path = keep(test_temporary("whole.safetensors"));
+    const char *ids = ids_file("ids", -1, 0, 20);
+    // A file size limit stands for a full disk.
+    snprintf(line, sizeof line, "ulimit -f 8; $RUN perplexity $MODEL --ids %s -q --save-logits %s",
+             ids, path);
+    TestRun r = program_shell(line);
+    check_refused(&r, ERROR_IO, "whole.safetensors");
+    CHECK(access(path, F_OK), "something was left behind");
+    snprintf(line, sizeof line, "|--save-logits|/nowhere/x.safetensors");
+    r = run_ids(ids, line);
+    check_refused(&r, ERROR_IO, "/nowhere/x.safetensors");
+    snprintf(line, sizeof line, "|--save-logits|%s", ids);
+    r = run_ids(ids, line);
+    check_refused(&r, ERROR_USAGE, "is read by this run");
+    // What fails on the way leaves the old file.
+    test_write_file(path, "old", 3);
+    snprintf(line, sizeof line, "|--save-logits|%s|--kl|%s", path, small_model());
+    r = run_ids(ids, line);
+    check_refused(&r, ERROR_FILE, "stories260K.gguf");
+    size_t size = 0;
+    char *bytes = test_read_file(path, &size);
+    CHECK_STRING(bytes, "old");
+    free(bytes);
+}
+
+Test(perplexity, wrong_command_lines) {
+    const char *ids = ids_file("ids", -1, 0, 20);
+    static const struct {
+        const char *options, *because;
+    } CASES[] = {{"|--second-half|--stride|8", "no --stride"},
+                 {"|--second-half|--window|3", "at least 4"},
+                 {"|--second-half", "fewer than one window of 1024"},
+                 {"|--windows|-1", "--windows"},
+                 {"|--kl", "wants a value"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = run_ids(ids, CASES[i].options);
+        check_refused(&r, ERROR_USAGE, CASES[i].because);
+    }
+}

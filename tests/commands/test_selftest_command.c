@@ -1,0 +1,166 @@
+// selftest as a user calls it: real files of every container and family, its output, and what it
+// refuses.
+#include "base/error.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/program.h"
+
+enum { REFERENCE = sizeof TEST_BACKEND == sizeof "reference" }; // has one thread: one check less
+
+// "12 held, 0 failed, 0 do not apply", of a model to which `held` checks apply.
+static const char *verdicts(int held) {
+    held -= REFERENCE;
+    return test_text("\n%d held, 0 failed, %d do%s not apply; ", held, 12 - held,
+                     held == 11 ? "es" : "");
+}
+
+static void check_says(const char *line, const char *wanted) {
+    TestRun r = program("selftest|%s%s", line, "");
+    CHECK(r.status == 0, "%s: exit %d: %s%s", line, r.status, r.out, r.err);
+    CHECK(strstr(r.out, wanted), "%s: no \"%s\" in %s", line, wanted, r.out);
+    CHECK_STRING(r.err, "");
+    test_run_free(&r);
+}
+
+Test(selftest_command, holds_on_stories260K_in_every_container_and_precision) {
+    static const char *const WAYS[] = {"", "|--precision|f32|-j|1", "|--precision|a8|--kv|f32"};
+    char line[1000];
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line, "%s%s", small_model(), WAYS[i]);
+        check_says(line, verdicts(12));
+        snprintf(line, sizeof line, "%s%s", test_data("stories260K/stories260K.bin"), WAYS[i]);
+        check_says(line, verdicts(12)); // without a tokenizer: ids
+    }
+}
+
+// More rows than are worked on at once, more positions than are compared.
+Test(selftest_command, holds_on_a_long_prompt) {
+    char line[2000];
+    snprintf(line, sizeof line, "%s|--prompt-ids|1", small_model());
+    for (int i = 0; i < 299; i++)
+        sprintf(line + strlen(line), ",%d", 259 + i % 250);
+    check_says(line, "300 tokens\n");
+}
+
+Test(selftest_command, holds_on_every_reference_model) {
+    static const struct {
+        const char *name;
+        int held;
+    } MODELS[] = {
+        {"llama-tied", 12},      {"llama-untied", 12}, {"llama-rope-llama3", 12}, {"qwen2", 12},
+        {"mistral-window8", 12}, {"qwen3", 12},        {"qwen3-bf16", 12},        {"gemma3", 12},
+        {"gemma3-bf16", 12},     {"olmo2", 12},        {"smollm3", 12},           {"phi3", 12},
+        {"nanochat", 12},        {"gpt2", 8}};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        char name[100], line[600];
+        snprintf(name, sizeof name, "reference-models/%s", MODELS[i].name);
+        snprintf(line, sizeof line, "%s%s", test_data(name), i % 2 ? "|--precision|f32" : "");
+        check_says(line, verdicts(MODELS[i].held));
+    }
+}
+
+// A model of our own, with blocks of weights that cross nothing evenly: needs no other file.
+Test(selftest_command, holds_on_a_random_model) {
+    static const char *const TYPES[] = {"Q4_K", "Q6_K", "F16"};
+    for (int i = 0; i < 3; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s", test_temporary("random.gguf"));
+        const char *argv[] = {TEST_BUILD "/tests/random_model",
+                              "--dim",
+                              "256",
+                              "--hidden",
+                              "512",
+                              "--layers",
+                              "2",
+                              "--heads",
+                              "6",
+                              "--kv-heads",
+                              "2",
+                              "--head-dim",
+                              "64",
+                              "--vocab",
+                              "300",
+                              "--ctx",
+                              "48",
+                              "--type",
+                              TYPES[i],
+                              path,
+                              NULL};
+        TestRun made = test_run(argv, NULL, 0);
+        CHECK(made.status == 0, "%s", made.err);
+        test_run_free(&made);
+        check_says(path, verdicts(12));
+    }
+}
+
+Test(selftest_command, tells_what_it_compared) {
+    TestRun r = program("selftest|%s|-i|%s", small_model(), "Once upon a time there was a dog.");
+    CHECK(strstr(r.out, "\nheld            cached = uncached "), "%s", r.out);
+    CHECK(strstr(r.out, "same bits"), "%s", r.out);
+    CHECK(strstr(r.out, ", bound "), "%s", r.out);
+    int lines = 0;
+    for (const char *c = r.out; *c; c++)
+        lines += *c == '\n';
+    CHECK_INT(lines, 14); // what was run, twelve checks, the count
+    test_run_free(&r);
+}
+
+Test(selftest_command, refuses_what_is_no_prompt) {
+    static const struct {
+        const char *words, *because;
+    } CASES[] = {
+        {"--prompt-ids|1,2,3", "the prompt has 3 tokens, wanted 4 .. 1365"},
+        {"--prompt-ids|1,2,3,512", "512"},
+        {"--prompt-ids|1,2,x,4", "no token id"},
+        {"-i|", "tokens, wanted 4"},
+        {"-i|a|--prompt-ids|1,2,3,4", "one of -i, -f and --prompt-ids"},
+        {"-n|5", "not an option of this command"},
+        {"--precision|f64", "f32|a16|a8"},
+        {"-j|1,2", "one number of threads"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = program("selftest|%s|%s", small_model(), CASES[i].words);
+        check_refused(&r, ERROR_USAGE, CASES[i].because);
+    }
+    char ids[4000] = "--prompt-ids|1";
+    for (int i = 0; i < 1365; i++)
+        strcat(ids, ",7");
+    TestRun r = program("selftest|%s|%s", small_model(), ids);
+    check_refused(&r, ERROR_USAGE, "the prompt has 1366 tokens, wanted 4 .. 1365");
+    r = program("selftest|%s%s", "Makefile", "");
+    check_refused(&r, ERROR_FILE, "Makefile");
+}
+
+// It waits for nothing on standard input.
+Test(selftest_command, reads_no_standard_input) {
+    char line[600];
+    snprintf(line, sizeof line, "selftest|%s|-q", small_model());
+    TestRun r = program_input(line, "x", 1);
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "24 tokens"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// The smallest of files, with all of its numbers set to one value.
+static const char *constant_model(float value, int32_t seq_len) {
+    BinShape shape = bin_shape_tiny(0, false);
+    size_t size;
+    shape.seq_len = seq_len;
+    char *bin = bin_bytes(&size, &shape, 7);
+    for (size_t at = 28; at + 4 <= size; at += 4)
+        memcpy(bin + at, &value, 4);
+    const char *path = test_temporary("constant.bin");
+    test_write_file(path, bin, size);
+    free(bin);
+    return path;
+}
+
+Test(selftest_command, numbers_that_are_none_are_exit_7_and_zeros_are_numbers) {
+    TestRun r = program("selftest|%s%s", constant_model(NAN, 12), "");
+    check_refused(&r, ERROR_NONFINITE, "constant.bin: ");
+    r = program("selftest|%s%s", constant_model(0, 12), "");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, " 0 failed"), "%s", r.out);
+    test_run_free(&r);
+    r = program("selftest|%s%s", constant_model(0, 5), "");
+    check_refused(&r, ERROR_FILE, "constant.bin: a context of 5 is too short");
+}

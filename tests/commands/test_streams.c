@@ -1,0 +1,319 @@
+// Standard streams, signals and surroundings, with the program as a child process.
+#include "base/error.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/program.h"
+
+#include <unistd.h>
+
+static void shell_status(const char *script, int wanted) {
+    TestRun r = program_shell(script);
+    CHECK(r.status == wanted, "%s: exit %d, wanted %d; %s", script, r.status, wanted, r.err);
+    test_run_free(&r);
+}
+
+Test(streams, output_that_cannot_be_written_is_exit_4) {
+    static const char *const WORDS[] = {
+        "$MODEL -n 5 -i x",
+        "$MODEL -n 5 -i x --json",
+        "$MODEL -n 5 -i x --ids",
+        "$MODEL -n 5 -i x --logprobs 2",
+        "chat $MODEL --template llama2 -i x --max-tokens 5",
+        "bench $MODEL --pp 8 --tg 4 -r 1 --no-limits",
+        "perplexity $MODEL -f Makefile --window 64",
+        "tokenize $MODEL -i x",
+        "inspect $MODEL",
+        "selftest $MODEL",
+        "--help",
+        "--limits",
+    };
+    if (access("/dev/full", W_OK)) SKIP("no /dev/full on this machine");
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        char script[300];
+        snprintf(script, sizeof script, "$RUN %s >/dev/full", WORDS[i]);
+        TestRun r = program_shell(script); // one line, without statistics beside it
+        check_refused(&r, 4, "standard output: No space left on device");
+    }
+}
+
+// What was asked for and cannot be given is the only line, whatever else there is to tell.
+Test(streams, nothing_is_told_beside_an_error) {
+    TestRun r = program("chat|%s|-i|hi|--template|%s", small_model(), "chatml");
+    check_refused(&r, ERROR_USAGE, "needs the token <|im_start|>");
+    r = program("chat|%s|-i|hi|--template|llama2|-c|%s", small_model(), "4");
+    check_refused(&r, ERROR_USAGE, "the context room for 4");
+}
+
+Test(streams, closed_streams_are_not_taken_by_files) {
+    shell_status("$RUN $MODEL -n 5 -q -i x >&-", 4);
+    shell_status("$RUN $MODEL -n 5 -q -i x <&- >&- 2>&-", 4);
+    shell_status("$RUN $MODEL -n 5 -q <&-", 4);
+    TestRun r = program_shell("$RUN $MODEL -t 0 -n 5 -i 'Once upon' 2>&-");
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "Once upon a time,\n"); // no statistics among it
+    test_run_free(&r);
+}
+
+Test(streams, a_closed_pipe_ends_quietly) {
+    TestRun r =
+        program_shell("{ $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } | head -c 1");
+    CHECK_STRING(r.err, "141\n");
+    test_run_free(&r);
+    r = program_shell("trap '' PIPE; { $RUN $MODEL -n 0 -i x -q --ignore-eos; echo $? >&2; } "
+                      "| head -c 1");
+    CHECK_STRING(r.err, "141\n"); // as if it had not been ignored
+    test_run_free(&r);
+}
+
+Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
+    char line[600];
+    snprintf(line, sizeof line, "%s|-n|0|-i|Once|--ignore-eos|--no-cache", small_model());
+    TestRun r = program_interrupted(line, "upon a");
+    CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
+    const char *statistics = strstr(r.out, "\nrun: ");
+    CHECK(statistics && strstr(statistics, "tokens/s"), "%s", r.out);
+    CHECK(!strstr(r.out, "interrupted"), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(streams, ctrl_c_stops_the_answer_and_not_the_chat) {
+    static const TypedKeys KEYS[] = {{"> ", "Once upon a time\n"},
+                                     {" special", "\x03"},
+                                     {"> ", "And then\n"},
+                                     {" spec", "\x03"},
+                                     {"> ", "\x04"}};
+    char line[600];
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|--ignore-eos|-c|2048|-t|0",
+             small_model());
+    TestRun r = program_typed(line, KEYS, sizeof KEYS / sizeof *KEYS);
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    const char *first = strstr(r.out, "run: prompt ");
+    // A machine that is fast and a terminal that is slow fill the context first: that is no fault.
+    bool full = strstr(r.out, "is full");
+    CHECK(first && (full || strstr(first + 1, "run: prompt ")), "two answers: %s", r.out);
+    test_run_free(&r);
+}
+
+// The chat's mark is bold on a terminal, unless somebody does not want that.
+Test(streams, no_color_and_dumb_terminals_are_honoured) {
+    static const struct {
+        const char *no_color, *term, *more;
+        bool bold;
+    } CASES[] = {
+        {NULL, "xterm", "", true},
+        {"1", "xterm", "", false},
+        {"", "xterm", "", true},
+        {NULL, "dumb", "", false},
+        {NULL, "xterm", "|--color|never", false},
+        {"1", "dumb", "|--color|always", true},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        if (CASES[i].no_color)
+            setenv("NO_COLOR", CASES[i].no_color, 1);
+        else
+            unsetenv("NO_COLOR");
+        setenv("TERM", CASES[i].term, 1);
+        char line[600];
+        snprintf(line, sizeof line, "chat|%s|--template|llama2|-q%s", small_model(), CASES[i].more);
+        TestRun r = program_typed(line, &(TypedKeys){"> ", "\x04"}, 1);
+        CHECK(r.status == 0, "case %zu: exit %d", i, r.status);
+        CHECK(!strchr(r.out, '\x1b') == !CASES[i].bold, "case %zu: %s", i, r.out);
+        test_run_free(&r);
+    }
+}
+
+Test(streams, the_locale_changes_nothing) {
+    TestRun plain = program_shell("$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
+    TestRun other = program_shell("LC_ALL=de_DE.UTF-8 LANG=tr_TR HOME= TMPDIR=/nonexistent "
+                                  "$RUN $MODEL -t 0.5 -p 0.9 -s 3 -n 20 -q");
+    check_status(&other, 0);
+    CHECK_STRING(plain.out, other.out);
+    test_run_free(&plain);
+    test_run_free(&other);
+}
+
+// The file loses its second half while the program waits for its prompt, after it has mapped the
+// file and before it reads the weights; a chat has read them all by then, if its backend packs
+// them.
+static TestRun cut_short(const char *words) {
+    char script[1500];
+    snprintf(script, sizeof script,
+             "D=$(mktemp -d); T=$D/cut.gguf; cp $MODEL $T; chmod u+w $T; mkfifo $D/in; "
+             "$RUN %s <$D/in & P=$!; exec 3>$D/in; "
+             "for i in $(seq 500); do grep -q cut.gguf /proc/$P/maps && break; sleep 0.02; done; "
+             "truncate -s 600000 $T; echo Once upon >&3; exec 3>&-; wait $P; E=$?; "
+             "rm -r $D; exit $E",
+             words);
+    return program_shell(script);
+}
+
+Test(streams, a_model_cut_short_before_its_weights_are_read) {
+    static const char *const WORDS[] = {"$T -n 5 -q", "$T -n 5 --json", "perplexity $T"};
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        TestRun r = cut_short(WORDS[i]);
+        check_refused(&r, ERROR_IO, "the file was cut short while in use");
+    }
+}
+
+Test(streams, a_model_cut_short_in_a_chat) {
+    TestRun r = cut_short("chat $T --template llama2 -t 0 --max-tokens 5 -q");
+    if (r.status) {
+        check_refused(&r, ERROR_IO, "cut short");
+        return;
+    }
+    TestRun whole = program_shell("echo Once upon | "
+                                  "$RUN chat $MODEL --template llama2 -t 0 --max-tokens 5 -q");
+    CHECK_STRING(r.out, whole.out);
+    test_run_free(&whole);
+    test_run_free(&r);
+}
+
+// ---- what a model's tokens may say ----
+
+// A model whose vocabulary is made of what terminals act on.
+static const char *evil_model(void) {
+    static const char *const TOKENS[] = {
+        "<unk>", "<s>", "</s>", "\xe2\x96\x81", "\x1b[2J\a", "\xc2\x9bm", "\r\b\xe2\x80\xae",
+        "<0x1B>"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, 8);
+    gguf_set_text(file, "general.name", "\x1b]0;evil\a");
+    size_t size = 0;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("evil.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+static void check_harmless(const TestRun *r) {
+    for (size_t i = 0; i < r->out_size; i++) {
+        unsigned char c = (unsigned char)r->out[i];
+        CHECK(c >= 0x20 || c == '\n' || c == '\t' || (c == '\r' && r->out[i + 1] == '\n'),
+              "byte %02x at %zu", c, i);
+        CHECK(c != 0x7f && !(c == 0xc2 && (unsigned char)r->out[i + 1] < 0xa0), "at %zu", i);
+    }
+    CHECK(!strstr(r->out, "\xe2\x80\xae"), "a bidirectional override");
+}
+
+Test(streams, nothing_active_reaches_a_terminal) {
+    static const char *const LINES[] = {
+        "%s|-i||-t|50|-p|1|-s|1|-n|60|--ignore-eos|-q%s",
+        "%s|-i||-t|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q%s",
+        "%s|-i||-t|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q%s",
+        "inspect|%s|-v%s",
+        "inspect|%s|--json%s",
+        "tokenize|%s|--decode|-i|4 5 6 7%s",
+        "tokenize|%s|--pieces|-i|\x1b[2J\a\r\b%s",
+    };
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        char line[600];
+        snprintf(line, sizeof line, LINES[i], evil_model(), "");
+        TestRun r = program_terminal(line);
+        CHECK(r.status == 0, "%s: exit %d, %s", line, r.status, r.out);
+        check_harmless(&r);
+        test_run_free(&r);
+    }
+}
+
+Test(streams, a_pipe_gets_the_bytes_as_they_are) {
+    TestRun r = program("tokenize|%s|--decode|-i|4 5 6 7%s", evil_model(), "");
+    CHECK_STRING(r.out, "\x1b[2J\a\xc2\x9bm\r\b\xe2\x80\xae\x1b");
+    test_run_free(&r);
+}
+
+// Scarce resources: an answer or one line, never a signal.
+Test(streams, small_limits_are_an_exit_code) {
+    // Sanitizers need a larger stack.
+    if (!TEST_SANITIZED) shell_status("ulimit -s 128; $RUN $MODEL -n 5 -q -i x >/dev/null", 0);
+    shell_status("T=$(mktemp); ulimit -f 0; $RUN $MODEL -n 5 -q -i x >$T; E=$?; rm $T; exit $E", 4);
+}
+
+// Address space in steps, as memory runs out at other places each time. What the loader says before
+// main (127) is not ours.
+Test(streams, little_memory_is_exit_5_or_enough) {
+    if (TEST_SANITIZED) SKIP("sanitizers need terabytes of address space");
+    int enough = 0;
+    for (int megabytes = 8; megabytes <= 1024; megabytes += megabytes / 4) {
+        char script[100];
+        snprintf(script, sizeof script, "ulimit -v %d; $RUN $MODEL -n 5 -q -i x -j 2",
+                 1024 * megabytes);
+        TestRun r = program_shell(script);
+        enough += r.status == 0;
+        if (r.status == ERROR_MEMORY && megabytes < 64) {
+            check_refused(&r, ERROR_MEMORY, "");
+            continue;
+        }
+        CHECK(r.status == 0 || (r.status == 127 && megabytes < 64), "%d MB: exit %d, %s", megabytes,
+              r.status, r.err);
+        test_run_free(&r);
+    }
+    CHECK(enough, "1 GB is not enough");
+}
+
+// A file that is right but for one number: nothing of a text before the line that says so.
+Test(streams, a_nan_among_the_weights_is_exit_7) {
+    size_t size = 0;
+    char *bytes = test_read_file(test_data("stories260K/stories260K.bin"), &size);
+    float nan = NAN;
+    memcpy(bytes + 28 + sizeof nan * (512 * 64 + 5), &nan, sizeof nan); // in layer 0's first norm
+    char path[512]; // a copy: test_temporary and test_data reuse their buffers
+    snprintf(path, sizeof path, "%s", test_temporary("nan.bin"));
+    test_write_file(path, bytes, size);
+    free(bytes);
+    static const char *const LINES[] = {"%s|-i|hello|-z|%s", "perplexity|%s|-f|LICENSE|-z|%s",
+                                        "chat|%s|--template|llama2|-i|hi|-z|%s",
+                                        "bench|%s|--pp|8|--tg|4|-r|1|--no-limits|-z|%s"};
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        TestRun r = program(LINES[i], path, test_data("stories260K/tok512.bin"));
+        check_refused(&r, ERROR_NONFINITE, "layers.0.att_norm at position 0 holds nan");
+    }
+}
+
+// Without the data folder there is still this model: every command says yes to it.
+Test(streams, every_command_runs_on_a_tiny_file) {
+    static const char *const LINES[] = {
+        "%s|-i|ab|-n|8|-q%s",
+        "generate|%s|-i|ab|--json|-q%s",
+        "bench|%s|--no-limits|-r|1|--gen|4|--pp|8|-q%s",
+        "tokenize|%s|-i|abab%s",
+        "inspect|%s%s",
+        "selftest|%s%s",
+        "chat|%s|--template|llama2|-i|ab|--max-tokens|4|-q%s",
+    };
+    size_t size = 0;
+    GgufFile *file = gguf_tiny_llama();
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        const char *path = test_temporary("tiny.gguf");
+        test_write_file(path, bytes, size);
+        TestRun r = program(LINES[i], path, "");
+        CHECK(r.status == 0, "%s: exit %d, %s", LINES[i], r.status, r.err);
+        CHECK(r.out_size > 0, "%s", LINES[i]);
+        test_run_free(&r);
+    }
+    free(bytes);
+}
+
+Test(streams, what_is_no_model_is_one_line) {
+    TestRun r = program("%s%s", "/nonexistent", "");
+    check_refused(&r, ERROR_IO, "\"/nonexistent\" is neither a command nor a file");
+    r = program("%s%s", "bnech|model.gguf|--json", "");
+    check_refused(&r, ERROR_IO, "\"bnech\" is neither a command nor a file");
+    r = program("generate|%s%s", "/nonexistent", "");
+    check_refused(&r, ERROR_IO, "/nonexistent: cannot open it");
+    r = program("%s%s", "", "");
+    check_refused(&r, ERROR_IO, "\"\" is neither");
+    r = program("%s%s", "/dev/zero", "");
+    check_refused(&r, ERROR_IO, "/dev/zero");
+    r = program("%s%s", "no\x1b[31m\nsuch", "");
+    check_refused(&r, ERROR_IO, "\\x1b[31m\\x0asuch");
+    char name[10001];
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    r = program("%s%s", name, "");
+    check_refused(&r, ERROR_IO, "nnn");
+    r = program("inspect|%s%s", "Makefile", "");
+    check_refused(&r, ERROR_FILE, "Makefile");
+}

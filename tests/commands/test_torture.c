@@ -1,0 +1,260 @@
+// Every allocation and every file call of a command fails once, and once and for ever after: the
+// command must end with the right exit code and one line, or, where it can do without, with the
+// same output as ever. tests/faults/faults.c makes the calls fail.
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/files/safetensors_writer.h"
+#include "tests/test.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char SHIM[] = TEST_BUILD "/tests/faults.so";
+
+typedef struct Walk {
+    const char *kind; // "memory" or "files"
+    const char *const *argv;
+    const char *count_path; // where the shim leaves the number of calls
+    TestRun wanted;         // the undisturbed run
+    int other_code;         // a code besides 5 that a failure may have; 0: none
+} Walk;
+
+static void need_shim(void) {
+    if (TEST_SANITIZED) SKIP("sanitizers bring their own allocator");
+    if (access(SHIM, R_OK)) SKIP("no %s", SHIM);
+    if (access(TEST_RUN, X_OK)) SKIP("no %s", TEST_RUN);
+}
+
+static TestRun run_with_fault(const Walk *walk, long at, bool for_ever) {
+    char number[24];
+    snprintf(number, sizeof number, "%ld", at);
+    setenv("LD_PRELOAD", SHIM, 1);
+    setenv("FAULT", walk->kind, 1);
+    setenv("FAULT_AT", number, 1);
+    setenv("FAULT_COUNT", walk->count_path, 1);
+    if (for_ever) setenv("FAULT_ON", "1", 1);
+    TestRun run = test_run(walk->argv, NULL, 0);
+    unsetenv("FAULT_ON");
+    unsetenv("LD_PRELOAD");
+    return run;
+}
+
+static long count_calls(const Walk *walk) {
+    TestRun run = run_with_fault(walk, 0, false);
+    CHECK_INT(run.status, 0);
+    test_run_free(&run);
+    char *text = test_read_file(walk->count_path, NULL);
+    long count = atol(text);
+    free(text);
+    return count;
+}
+
+static bool one_error_line(const TestRun *run) {
+    char *newline = memchr(run->err, '\n', run->err_size);
+    return !strncmp(run->err, "run: ", 5) && newline == run->err + run->err_size - 1;
+}
+
+// A failure that the command could do without, or the promised code, line and no more output than a
+// beginning of the right one.
+static void check_fault(const Walk *walk, long at, bool for_ever) {
+    TestRun run = run_with_fault(walk, at, for_ever);
+    const TestRun *wanted = &walk->wanted;
+    bool same = run.out_size == wanted->out_size && !memcmp(run.out, wanted->out, run.out_size);
+    size_t text = run.out_size; // a text that breaks off still ends its line
+    if (text && run.out[text - 1] == '\n') text--;
+    bool beginning = text <= wanted->out_size && !memcmp(run.out, wanted->out, text);
+    bool survived = run.status == 0 && same;
+    bool refused = (run.status == 5 || (walk->other_code && run.status == walk->other_code)) &&
+                   beginning && one_error_line(&run);
+    CHECK(survived || refused, "%s call %ld%s of %s %s: exit %d, out \"%.60s\", err \"%.200s\"",
+          walk->kind, at, for_ever ? " and on" : "", walk->argv[1], walk->argv[2], run.status,
+          run.out, run.err);
+    test_run_free(&run);
+}
+
+static void walk_through(Walk *walk) {
+    need_shim();
+    walk->count_path = test_temporary("count");
+    walk->wanted = test_run(walk->argv, NULL, 0);
+    CHECK_INT(walk->wanted.status, 0);
+    long calls = count_calls(walk);
+    CHECK(calls > 0, "nothing to walk through");
+    for (long at = 1; at <= calls; at++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            check_fault(walk, at, for_ever);
+    fprintf(stderr, "%ld %s calls of %s\n", calls, walk->kind, walk->argv[1]);
+    test_run_free(&walk->wanted);
+}
+
+static const char *tiny_gguf(void) {
+    const char *path = test_temporary("tiny.gguf");
+    GgufFile *file = gguf_tiny_llama();
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(path, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    return path;
+}
+
+static const char *tiny_directory(void) {
+    const char *directory = test_temporary("tiny");
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    write_hugging_face(directory, bin, size);
+    free(bin);
+    return directory;
+}
+
+// Some builds have no JSON.
+static void need_json(const char *command, const char *path) {
+    const char *const argv[] = {TEST_RUN, command, path, NULL};
+    need_shim();
+    TestRun run = test_run(argv, NULL, 0);
+    bool cannot = strstr(run.err, "this build") != NULL;
+    test_run_free(&run);
+    if (cannot) SKIP("this build reads no JSON");
+}
+
+#define WALK(kind_, other_, ...)                                                                   \
+    do {                                                                                           \
+        const char *const argv_[] = {TEST_RUN, __VA_ARGS__, NULL};                                 \
+        walk_through(&(Walk){.kind = kind_, .argv = argv_, .other_code = other_});                 \
+    } while (0)
+
+Test(torture, memory_of_generate) {
+    WALK("memory", 0, "generate", tiny_gguf(), "--quiet", "-t", "0", "-j", "2", "--max-tokens",
+         "4");
+}
+
+Test(torture, memory_of_sampling_and_json) {
+    WALK("memory", 0, "generate", tiny_gguf(), "--quiet", "-s", "1", "-j", "1", "-p", "0.5",
+         "--max-tokens", "4", "--ids");
+}
+
+Test(torture, memory_of_inspect) {
+    WALK("memory", 0, "inspect", tiny_gguf());
+}
+
+Test(torture, memory_of_tokenize) {
+    WALK("memory", 0, "tokenize", tiny_gguf(), "-i", "a b a");
+}
+
+// jansson's own memory too; at several places it takes an allocation that failed for bad JSON.
+Test(torture, memory_of_a_directory) {
+    const char *directory = tiny_directory();
+    need_json("inspect", directory);
+    WALK("memory", 0, "generate", directory, "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
+         "1,3,4", "--ids", "--max-tokens", "2");
+}
+
+// Words of every length, so that jansson's buffer has to grow for each kind of byte, a closing
+// quote too: where that fails, version 2.14 alone reads past its end.
+Test(torture, memory_of_a_tokenizer_json) {
+    char text[8000], vocabulary[6000] = "";
+    for (int length = 1, used = 0; length <= 70; length++)
+        used += sprintf(vocabulary + used, ",\"%0*d\":%d", length, 0, length);
+    snprintf(text, sizeof text,
+             "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+             "\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+             "\"vocab\":{\"a\":0%s},\"merges\":[\"0 0\"]}}",
+             vocabulary);
+    const char *path = test_temporary("tokenizer.json");
+    test_write_file(path, text, strlen(text));
+    need_json("tokenize", path);
+    WALK("memory", 0, "tokenize", "-z", path, "-i", "a000");
+}
+
+// ---- convert: what it leaves behind ----
+
+// The directory holds what the undisturbed run made there and nothing else: whole files, no
+// temporaries, or what was there before.
+static void convert_through(const char *kind, int other, const char *from, const char *to) {
+    const char *directory = test_temporary("made");
+    char out[300];
+    if (access(directory, F_OK)) CHECK(!mkdir(directory, 0700));
+    snprintf(out, sizeof out, "%s/%s", directory, to);
+    WALK(kind, other, "convert", from, out, "--force", "--quiet");
+    DIR *made = opendir(directory);
+    for (struct dirent *e; (e = readdir(made));)
+        CHECK(strncmp(e->d_name, ".limpid", 7) != 0, "%s was left behind", e->d_name);
+    closedir(made);
+    const char *const argv[] = {TEST_RUN, "inspect", out, NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+
+Test(torture, memory_of_convert) {
+    convert_through("memory", 0, tiny_gguf(), "out.gguf");
+}
+
+Test(torture, files_of_convert) {
+    convert_through("files", 4, tiny_gguf(), "out.gguf");
+}
+
+Test(torture, memory_of_convert_to_a_directory) {
+    need_json("inspect", tiny_directory());
+    convert_through("memory", 0, tiny_gguf(), "hf");
+}
+
+Test(torture, files_of_convert_to_a_directory) {
+    need_json("inspect", tiny_directory());
+    convert_through("files", 4, tiny_gguf(), "hf");
+}
+
+// A call that fails leaves the cause to errno: cannot open, cannot map, cannot write are all
+// exit 4.
+Test(torture, files_of_generate) {
+    WALK("files", 4, "generate", tiny_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens", "4");
+}
+
+Test(torture, files_of_inspect) {
+    WALK("files", 4, "inspect", tiny_gguf());
+}
+
+Test(torture, files_of_a_directory) {
+    const char *directory = tiny_directory();
+    need_json("inspect", directory);
+    WALK("files", 4, "generate", directory, "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
+         "1,3,4", "--ids", "--max-tokens", "2");
+}
+
+// ---- trace and diff ----
+
+static void trace_through(const char *kind, int other) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("trace.safetensors"));
+    WALK(kind, other, "trace", tiny_gguf(), "-i", "a b", "-n", "2", "--attention", "-j", "1",
+         "--quiet", "-o", out);
+}
+
+Test(torture, memory_of_trace) {
+    trace_through("memory", 0);
+}
+
+Test(torture, files_of_trace) {
+    trace_through("files", 4);
+}
+
+static void diff_through(const char *kind, int other) {
+    char out[300];
+    need_json("inspect", tiny_directory());
+    snprintf(out, sizeof out, "%s", test_temporary("trace.safetensors"));
+    const char *const argv[] = {TEST_RUN, "trace", tiny_gguf(), "--only", "lm_head",
+                                "-i",     "a b",   "-o",        out,      NULL};
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    WALK(kind, other, "diff", out, out);
+}
+
+Test(torture, memory_of_diff) {
+    diff_through("memory", 0);
+}
+
+Test(torture, files_of_diff) {
+    diff_through("files", 4);
+}

@@ -1,0 +1,86 @@
+// What the CUDA backend measures of itself, on the emulator: figures are there, the clock counts
+// passes and nothing else, every host call fails once.
+#include "model/model.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/files/tiny_model.h"
+#include "tests/test.h"
+
+#include <time.h>
+
+static TinyModel *open_tiny(void) {
+    TinyShape shape = tiny_shape();
+    shape.n_layers = 1;
+    return tiny_model_open(&shape);
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+Test(cuda_limits, rates_are_measured) {
+    Device *device = device_open(0, PRECISION_A16);
+    CHECK(device_read_rate(device, 3 << 20) > 0, "%s", device_error(device)->message);
+    CHECK(device_read_rate(device, 1) > 0, "a buffer too small to measure is not used");
+    CHECK(device_product_seconds(device, 3, 40, 24) > 0, "%s", device_error(device)->message);
+    emulator_hide_cublas(1);
+    Device *poor = device_open(0, PRECISION_A16);
+    CHECK(isnan(device_product_seconds(poor, 3, 40, 24)), "there is no library");
+    CHECK_INT(device_error(poor)->code, ERROR_NONE);
+    emulator_hide_cublas(0);
+    device_close(poor);
+    device_close(device);
+    CHECK_INT(emulator_live_objects(), 0);
+}
+
+// More passes than the clock has places for: it reads them in between.
+Test(cuda_limits, the_clock_counts_passes) {
+    enum { PASSES = 140 };
+    TinyModel *tiny = open_tiny();
+    Error error = {0};
+    ModelOptions options = {.precision = PRECISION_F32, .context = PASSES};
+    Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
+    CHECK(model, "%s", error.message);
+    double began = seconds_now();
+    CHECK(device_busy_seconds(model->device, false) == 0, "nothing has run");
+    int32_t token = 1;
+    tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
+    CHECK(device_busy_seconds(model->device, true) == 0, "nobody watched");
+    tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
+    double first = device_busy_seconds(model->device, true), longest = seconds_now() - began;
+    CHECK(first > 0 && first < longest, "%g of %g s", first, longest);
+    CHECK(device_busy_seconds(model->device, true) == 0, "nothing has run since");
+    for (int i = 2; i < PASSES; i++)
+        tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
+    double all = device_busy_seconds(model->device, false);
+    CHECK(all > first / 4 * PASSES && all < seconds_now() - began, "%g s, one took %g", all, first);
+    model_close(model);
+    tiny_model_close(tiny);
+    CHECK_INT(emulator_live_objects(), 0);
+}
+
+static bool try_all(Error *error) {
+    Device *device = device_open(0, PRECISION_A16);
+    double busy = device_busy_seconds(device, true), rate = device_read_rate(device, 1 << 20);
+    double product = device_product_seconds(device, 2, 8, 8);
+    bool good = isfinite(busy) && isfinite(rate) && isfinite(product);
+    *error = *device_error(device);
+    device_close(device);
+    return good;
+}
+
+Test(cuda_limits, every_host_call_fails_once) {
+    Error error = {0};
+    emulator_fail_call(0, 0);
+    CHECK(try_all(&error), "%s", error.message);
+    long calls = emulator_calls();
+    CHECK(calls > 50, "only %ld host calls", calls);
+    for (long i = 1; i < calls; i++) {          // the last one waits, before all is closed
+        emulator_fail_call(i, i % 2 ? 2 : 719); // out of memory, a failed launch
+        bool good = try_all(&error);
+        CHECK(!good && error.code == ERROR_DEVICE, "call %ld: %d %s", i, error.code, error.message);
+        CHECK_INT(emulator_live_objects(), 0);
+    }
+    emulator_fail_call(0, 0);
+}

@@ -1,0 +1,69 @@
+"""Holds scripts/reference_numpy.py against what transformers computed for every reference model:
+
+    /usr/bin/python3 tests/programs/check_reference_numpy.py ../shared/data/reference-models
+
+Tolerances are those of that folder's README for float64 against its float32: logits 9e-5, attention
+weights 4.8e-5, layers 8.5e-6 of the largest value. Prints a line for each model; exit 1 where one
+is off. Both spellings of every config are read.
+"""
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+import reference_numpy  # noqa: E402
+import tensor_files  # noqa: E402
+
+BUDGETS = {"embed": 1e-6, "layer_out": 8.5e-6, "final_norm": 8.5e-6, "attn": 4.8e-5, "logits": 9e-5}
+
+
+def their_name(name):
+    """What the reference files call a stage of forward; None where they do not have it."""
+    parts = name.split(".")
+    if name in ("norm", "lm_head", "logits"):
+        return {"norm": "final_norm"}.get(name, "logits")
+    if name in ("embed_tokens", "embed_norm"):
+        return "embed"
+    if len(parts) == 2:
+        return f"layer_out.{int(parts[1]):02d}"
+    return f"attn.{int(parts[1]):02d}" if parts[-1] == "attn_weights" else None
+
+
+def check(directory, config):
+    """The largest error of each kind of stage over both prompts."""
+    m, w = reference_numpy.open_model(directory, config)
+    wanted, _ = tensor_files.read(os.path.join(directory, "reference.safetensors"))
+    worst = {}
+    for prompt in ("p0", "p1"):
+        got = {}
+        ids = wanted[prompt + ".input_ids"]
+        reference_numpy.forward(m, w, ids, None, lambda name, values: got.update(
+            {their_name(name): values}))  # what comes later wins: logits over lm_head
+        got.pop(None, None)
+        if len(got) != 2 * m.n_layers + 3:
+            sys.exit(f"{directory}: {len(got)} stages")
+        for name, values in got.items():
+            kind, reference = name.split(".")[0], wanted[f"{prompt}.{name}"]
+            scale = 1 if kind in ("attn", "logits") else np.abs(reference).max()
+            worst[kind] = max(worst.get(kind, 0), np.abs(values - reference).max() / scale)
+        ids, _ = reference_numpy.greedy(m, w, ids, 6)
+        if ids != list(wanted[prompt + ".greedy_ids"][:6]):
+            worst["greedy ids"] = np.inf
+    return worst
+
+
+def main():
+    folder, good = sys.argv[1], True
+    for name in sorted(os.listdir(folder)):
+        directory = os.path.join(folder, name)
+        for config in ("config.json", "config.v4.json") if os.path.isdir(directory) else ():
+            worst = check(directory, config)
+            fine = all(error <= BUDGETS.get(kind, 0) for kind, error in worst.items())
+            good &= fine
+            print(f"{'ok' if fine else 'OFF':4}{name:18} {config:15}",
+                  "  ".join(f"{kind} {error:.1e}" for kind, error in worst.items()))
+    sys.exit(0 if good else 1)
+
+
+main()

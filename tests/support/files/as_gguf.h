@@ -1,0 +1,14 @@
+// A Hugging Face checkpoint as the GGUF that llama.cpp's converter would make of it: other names,
+// other order of rows, 1 added to Gemma's norms, GPT-2's matrices turned. Written from the
+// converter's description and not with anything of weights/, so that two readings of one model can
+// be held against each other.
+#pragma once
+
+#include "tests/support/files/gguf_writer.h"
+
+// The caller may add keys and tensors, then writes and frees it.
+GgufFile *as_gguf(const char *architecture, const Checkpoint *from);
+
+// A key below the architecture, "llama.block_count" from "block_count".
+void as_gguf_number(GgufFile *file, const char *architecture, const char *key, int value);
+void as_gguf_float(GgufFile *file, const char *architecture, const char *key, float value);

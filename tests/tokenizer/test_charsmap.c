@@ -1,0 +1,127 @@
+// The character map of a SentencePiece model, row T07 of the hostile corpus: a trie that the
+// library walks without looking, so that ours looks first.
+#include "tests/support/files/sentencepiece_writer.h"
+#include "tests/support/tokenizers.h"
+#include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
+#include "tokenizer/tokenizer.h"
+
+// Takes a charsmap with `depth` nested rules a, aa, ... -> b, and changes `count` of its bytes.
+static ModelWriter with_charsmap(unsigned depth, size_t offset, const void *change, size_t count,
+                                 size_t cut) {
+    ModelWriter w = model_small();
+    size_t size;
+    uint8_t *map = charsmap_of_runs(depth, "b", &size);
+    if (count) memcpy(map + offset, change, count);
+    model_normalizer(&w, true, map, size - cut);
+    free(map);
+    return w;
+}
+
+static void map_refused(unsigned depth, size_t offset, uint32_t unit, const char *cause) {
+    ModelWriter w = with_charsmap(depth, offset, &unit, 4, 0);
+    model_refused(&w, cause);
+}
+
+Test(charsmap, charsmaps_that_are_right_are_obeyed) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = with_charsmap(1, 0, NULL, 0, 0);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "aab", false), "\xe2\x96\x81|b|b|b"); // a -> b
+    tokenizer_close(t);
+    w = with_charsmap(3, 0, NULL, 0, 0);
+    t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "aaaab", false), "\xe2\x96\x81|b|b|b"); // aaa -> b, a -> b, b
+    tokenizer_close(t);
+    w = with_charsmap(32, 0, NULL, 0, 0);
+    model_fine(&w);
+    w = model_small();
+    model_normalizer(&w, true, "", 0); // an empty one is none
+    model_fine(&w);
+}
+
+Test(charsmap, charsmaps_that_lead_astray_are_refused) {
+    ModelWriter w;
+    for (size_t size = 1; size < 4; size++) {
+        w = model_small();
+        model_normalizer(&w, true, "\1\1\1", size);
+        model_refused(&w, "charsmap: ");
+    }
+    w = with_charsmap(33, 0, NULL, 0, 0);
+    model_refused(&w, "charsmap: more than 32 rules begin one another");
+    w = with_charsmap(1, 0, NULL, 0, 2); // no texts
+    model_refused(&w, "charsmap: a trie of 3072 bytes in 3072");
+    w = with_charsmap(1, 0, NULL, 0, 1); // a text without an end
+    model_refused(&w, "charsmap: the last replacement has no end");
+    map_refused(1, 0, 3076, "charsmap: a trie of 3076 bytes in 3074");
+    map_refused(1, 0, 3070, "charsmap: a trie of 3070 bytes");
+    map_refused(1, 0, 3068, "leads to unit 767 of 767");
+    map_refused(1, 0, 1020, "charsmap: a trie of 1020 bytes");
+    map_refused(1, 0, UINT32_MAX, "charsmap: a trie of 4294967295 bytes");
+    // units: the root at 4, 'a' at 4 + 4 * (256 ^ 97), the leaf of "a" at 4 + 4 * 512
+    size_t a = 256 ^ 'a';
+    map_refused(1, 4, 768u << 10, "charsmap: unit 0 leads to unit 1023 of 768");
+    map_refused(1, 4, 0x7ffffc00 | 1u << 9, "charsmap: unit 0 leads to unit");
+    map_refused(1, 4 + 4 * a, 'a' | 1u << 8 | (uint32_t)(a ^ 768) << 10,
+                "charsmap: unit 353 leads to unit 1023 of 768");
+    map_refused(1, 4 + 4 * a, 'a' | 1u << 8 | (uint32_t)(a ^ 256) << 10,
+                "charsmap: unit 353 leads back to itself");
+    map_refused(1, 4 + 4 * a, 'a' | (uint32_t)a << 10,
+                "charsmap: unit 0 leads back to itself"); // by way of the root
+    map_refused(1, 4 + 4 * 512, 1u << 31 | 2, "charsmap: replacement at 2 of 2 bytes");
+    // The same holds for the rules that decoding would use.
+    w = model_small();
+    ModelWriter spec = {0};
+    model_bytes(&spec, 2, "\1\1\1", 3);
+    model_bytes(&w, 5, spec.bytes, spec.size);
+    model_writer_free(&spec);
+    model_refused(&w, "charsmap: ");
+}
+
+// Units can be shared: b, c and then the second 'a' of a run of 32 make a path of 33 matches.
+Test(charsmap, shared_parts_of_a_charsmap_are_counted_on_every_path) {
+    size_t size;
+    uint8_t *map = charsmap_of_runs(33, "b", &size);
+    uint32_t last = 256 * 34, b = 256 ^ 'b', c = last ^ 'c';
+    uint32_t units[3] = {1u << 31, (b ^ last) << 10 | 1u << 8 | 'b',
+                         (c ^ 512) << 10 | 1u << 8 | 'c'};
+    memcpy(map + 4 + 4 * (size_t)((256 * 33) ^ 'a'), &units[0], 4); // the run ends at 32
+    memcpy(map + 4 + 4 * (size_t)b, &units[1], 4);
+    ModelWriter w = model_small();
+    model_normalizer(&w, true, map, size);
+    if (sentencepiece_available())
+        model_fine(&w);
+    else
+        model_writer_free(&w);
+    memcpy(map + 4 + 4 * (size_t)c, &units[2], 4);
+    w = model_small();
+    model_normalizer(&w, true, map, size);
+    free(map);
+    model_refused(&w, "charsmap: more than 32 rules begin one another");
+}
+
+Test(charsmap, no_change_of_a_charsmap_harms) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    TestRandom random = {5};
+    size_t taken = 0;
+    for (int i = 0; i < 2000; i++) {
+        uint32_t unit = (uint32_t)test_random(&random);
+        size_t place = test_random(&random) % 4;
+        size_t offset = place == 0   ? 0
+                        : place == 1 ? 4
+                        : place == 2 ? 4 + 4 * (256 ^ 'a')
+                                     : 4 + 4 * (test_random(&random) % 1024);
+        if (test_random(&random) % 2) unit = (unit & 0x3ff) << 10 | 'a' | (unit >> 22 & 0x100);
+        ModelWriter w = with_charsmap(2, offset, &unit, 4, 0);
+        Error error = {0};
+        Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
+        model_writer_free(&w);
+        taken += t != NULL;
+        if (t)
+            test_pieces(t, "aaab bab a\xc3\xa9\xff\x01", false);
+        else
+            CHECK_INT(error.code, ERROR_FILE);
+        tokenizer_close(t);
+    }
+    CHECK(taken > 0 && taken < 2000, "%zu taken", taken);
+}

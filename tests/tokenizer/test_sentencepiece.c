@@ -1,0 +1,265 @@
+// SentencePiece models: rows T01 to T10 of the hostile corpus with their accepted twins (T07, the
+// character maps, in test_charsmap.c), and every length of a small model.
+#include "tests/support/files/sentencepiece_writer.h"
+#include "tests/support/tokenizers.h"
+#include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
+#include "tokenizer/sentencepiece/sentencepiece_check.h"
+#include "tokenizer/tokenizer.h"
+
+Test(sentencepiece, reads_a_small_model) {
+    ModelWriter w = model_small();
+    Tokenizer *t = model_taken(&w);
+    CHECK_INT(tokenizer_size(t), 7);
+    CHECK_INT(tokenizer_bos(t), 1);
+    CHECK_STRING(test_pieces(t, "abba", false), "\xe2\x96\x81|ab|b|a");
+    CHECK_STRING(test_pieces(t, "a xx", false), "\xe2\x96\x81|a|\xe2\x96\x81|<unk>");
+    CHECK_STRING(test_pieces(t, "", false), "");
+    CHECK_STRING(test_pieces(t, "<s>", false), "\xe2\x96\x81|<unk>");
+    tokenizer_close(t);
+}
+
+Test(sentencepiece, every_length_but_whole_messages_is_refused) { // T01
+    ModelWriter w = model_small();
+    // Cut between two messages, a protobuf is whole. All of these are shorter than 128 bytes.
+    size_t end = 0;
+    for (size_t size = 0; size < w.size; size++) {
+        Error error = {0};
+        if (size > end) end += 2u + w.bytes[end + 1];
+        Tokenizer *t = sentencepiece_open_bytes(w.bytes, size, &error);
+        CHECK(size == end || !t, "%zu bytes", size);
+        if (!t) CHECK_INT(error.code, ERROR_FILE);
+        tokenizer_close(t);
+    }
+    model_writer_free(&w);
+    Error error = {0};
+    CHECK(!sentencepiece_open_bytes(NULL, 0, &error));
+    CHECK(strstr(error.message, "offset 0: no pieces"), "%s", error.message);
+}
+
+Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
+    ModelWriter w = model_small();
+    model_raw(&w, "\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12);
+    model_refused(&w, "a number of more than 64 bits");
+    w = model_small(); // ten bytes are 64 bits, if the tenth is 1 at most
+    model_raw(&w, "\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11);
+    model_refused(&w, "a number of more than 64 bits");
+    w = model_small();
+    model_raw(&w, "\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11);
+    model_fine(&w);
+    w = model_small();
+    model_raw(&w, "\x02\x00", 2);
+    model_refused(&w, "no protobuf: field number 0");
+    w = model_small();
+    model_number(&w, 1u << 29, 0); // a tag of 33 bits
+    model_refused(&w, "no protobuf: field number 536870912");
+    for (unsigned wire = 3; wire < 8; wire++) {
+        char cause[64];
+        if (wire == 5) continue;
+        w = model_small();
+        model_tag(&w, 9, wire);
+        snprintf(cause, sizeof cause, "field 9 has wire type %u (wanted 0, 1, 2 or 5)", wire);
+        model_refused(&w, cause);
+    }
+    w = model_small();
+    for (int i = 0; i < 100000; i++)
+        model_tag(&w, 9, 3); // start-group without end: no recursion
+    model_refused(&w, "field 9 has wire type 3");
+    w = model_small();
+    model_number(&w, 1, 5); // a piece that is a number
+    model_refused(&w, "model: wire type 0, wanted 2");
+    w = model_small();
+    model_tag(&w, 200, 1); // unknown fields of every lawful kind are passed over
+    model_raw(&w, "12345678", 8);
+    model_tag(&w, 201, 5);
+    model_raw(&w, "1234", 4);
+    model_bytes(&w, 202, "\xff\xff\xff", 3);
+    model_fine(&w);
+}
+
+Test(sentencepiece, lengths_stay_inside_their_message) { // T03
+    ModelWriter w = model_small();
+    model_raw(&w, "\x4a\x05xxxx", 6);
+    model_refused(&w, "truncated: field wants 5 bytes, 4 are left");
+    w = model_small();
+    model_raw(&w, "\x4a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11);
+    model_refused(&w, "truncated: field wants 18446744073709551615 bytes, 0 are left");
+    w = (ModelWriter){0};
+    model_raw(&w, "\x0a\x04\x0a\x09xy", 6); // the text is longer than its piece
+    model_piece(&w, "abcdefghijkl", 12, 0, 1);
+    model_refused(&w, "offset 4: truncated: field wants 9 bytes, 2 are left");
+}
+
+Test(sentencepiece, pieces_are_held_to_limits) { // T04
+    static char large[4 << 20];
+    memset(large, 'x', sizeof large);
+    static const struct {
+        const char *text;
+        size_t length;
+        const char *cause; // NULL: taken
+    } CASES[] = {{"", 0, "piece 7: empty"},
+                 {large, 65536, NULL},
+                 {large, 65537, "piece 7: 65537 bytes long (at most 65536)"},
+                 {large, sizeof large, "piece 7: 4194304 bytes long"},
+                 {"x\0y", 3, NULL},
+                 {"\xff\xc0", 2, NULL},
+                 {"ab", 2, "sentencepiece: "}}; // the library knows two pieces spelt alike
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        if (i == 6 && !sentencepiece_available()) continue;
+        ModelWriter w = model_small();
+        model_piece(&w, CASES[i].text, CASES[i].length, -1, 1);
+        if (CASES[i].cause)
+            model_refused(&w, CASES[i].cause);
+        else {
+            Tokenizer *t = model_taken(&w);
+            CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
+            tokenizer_close(t);
+        }
+    }
+}
+
+Test(sentencepiece, scores_and_types_are_checked) { // T05
+    static const float BAD[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        ModelWriter w = model_small();
+        model_piece(&w, "c", 1, BAD[i], 1);
+        model_refused(&w, "piece 7: its score is not finite");
+    }
+    for (unsigned type = 7; type < 100; type += 92) {
+        ModelWriter w = model_small();
+        model_piece(&w, "c", 1, 0, type);
+        model_refused(&w, "piece 7: unknown type ");
+    }
+    ModelWriter w = model_small();
+    model_raw(&w,
+              "\x0a\x07\x0a\x01"
+              "c\x18\x80\x80\x04",
+              9); // type 65536, no score
+    model_refused(&w, "piece 7: unknown type 65536 (wanted 1 to 6)");
+    w = model_small();
+    model_raw(&w,
+              "\x0a\x05\x0a\x01"
+              "c\x18\x00",
+              7);
+    model_refused(&w, "piece 7: unknown type 0");
+    w = model_small();
+    model_raw(&w,
+              "\x0a\x03\x0a\x01"
+              "c",
+              5); // neither score nor type
+    model_fine(&w);
+}
+
+Test(sentencepiece, unknown_and_byte_pieces_are_counted) { // T06
+    ModelWriter w = {0};
+    model_piece(&w, "a", 1, 0, 1);
+    model_trainer(&w, 2, false);
+    model_refused(&w, "0 unknown pieces (wanted 1)");
+    w = model_small();
+    model_piece(&w, "<unk2>", 6, 0, 2);
+    model_refused(&w, "2 unknown pieces (wanted 1)");
+    w = (ModelWriter){0}; // the unknown piece may be any one
+    model_piece(&w, "a", 1, 0, 1);
+    model_piece(&w, "<unk>", 5, 0, 2);
+    model_trainer(&w, 2, false);
+    model_normalizer(&w, false, NULL, 0);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "axa", false), "a|<unk>|a");
+    tokenizer_close(t);
+    w = model_small();
+    model_piece(&w, "<0x41>", 6, 0, 6);
+    model_refused(&w, "1 byte pieces (wanted 0, since byte_fallback is off)");
+    w = model_small();
+    model_piece(&w, "<0xZZ>", 6, 0, 6);
+    model_refused(&w, "piece 7: no byte is spelt like this byte piece");
+    w = model_small();
+    model_trainer(&w, 2, true);
+    model_refused(&w, "0 byte pieces (wanted 256, since byte_fallback is on)");
+    w = (ModelWriter){0}; // 256, but one twice and one not at all
+    model_piece(&w, "<unk>", 5, 0, 2);
+    for (int i = 0; i < 256; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", i ? i : 1);
+        model_piece(&w, text, 6, 0, 6);
+    }
+    model_trainer(&w, 2, true);
+    model_refused(&w, "255 byte pieces (wanted 256");
+    w = (ModelWriter){0};
+    model_usual_pieces(&w, true);
+    model_trainer(&w, 2, true);
+    model_normalizer(&w, false, NULL, 0);
+    t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "\xc3\xa9", false), "<0xC3>|<0xA9>");
+    tokenizer_close(t);
+}
+
+Test(sentencepiece, too_many_pieces_and_none_are_refused) { // T08
+    ModelWriter w = {0};
+    model_trainer(&w, 2, false);
+    model_refused(&w, "no pieces");
+    for (int i = 0; i < 5000000; i++)
+        model_raw(&w, "\x0a\x00", 2);
+    model_refused(&w, "more than 4194304 pieces");
+}
+
+Test(sentencepiece, only_unigram_and_bpe_are_known) { // T09
+    static const unsigned TYPES[] = {0, 3, 4, 99};
+    for (int i = 0; i < 4; i++) {
+        ModelWriter w = model_small();
+        model_trainer(&w, TYPES[i], false);
+        model_refused(&w, "(known: 1 unigram, 2 BPE)");
+    }
+    ModelWriter w = model_small();
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+    Error error = {0};
+    Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
+    model_writer_free(&w);
+    if (sentencepiece_available())
+        CHECK(t && strstr(tokenizer_description(t), "unigram"));
+    else
+        CHECK(!t && strstr(error.message, "use a GGUF or a tokenizer.json"), "%s", error.message);
+    tokenizer_close(t);
+}
+
+Test(sentencepiece, of_a_field_given_twice_the_last_counts) { // T10
+    ModelWriter w = {0};
+    model_trainer(&w, 4, true); // joined with the one that follows
+    model_normalizer(&w, false, NULL, 0);
+    ModelWriter rest = model_small();
+    model_raw(&w, rest.bytes, rest.size);
+    model_writer_free(&rest);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
+    tokenizer_close(t);
+    w = model_small();
+    model_raw(&w,
+              "\x0a\x0a\x0a\x01"
+              "c\x0a\x01"
+              "d\x18\x06\x18\x01",
+              12); // text and type twice
+    t = model_taken(&w);
+    CHECK_INT(tokenizer_find(t, "d"), 7);
+    CHECK_INT(tokenizer_find(t, "c"), -1);
+    tokenizer_close(t);
+}
+
+Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    char text[81] = "";
+    memset(text, 'u', 80);
+    for (size_t n = 64; n <= 65; n++) {
+        ModelWriter w = model_small();
+        for (size_t i = 1; i <= n; i++)
+            model_piece(&w, text, i, 0, 4);
+        if (n == 65) {
+            model_refused(&w, "more than 64 user-defined pieces begin one another");
+            continue;
+        }
+        Tokenizer *t = model_taken(&w);
+        CHECK_INT(strlen(test_pieces(t, text, false)), 3 + 1 + 64 + 1 + 16);
+        tokenizer_close(t);
+    }
+    ModelWriter w = model_small();
+    model_piece(&w, "u\0v", 3, 0, 4);
+    model_refused(&w, "piece 7: user-defined, with a NUL inside");
+}

@@ -1,0 +1,394 @@
+// tokenizer.json, of the byte-level kind and of the one with byte fallback. Every refusal stands
+// beside an accepted twin.
+#include "tests/support/files/long_texts.h"
+#include "tests/support/tokenizers.h"
+#include "tests/test.h"
+
+#include <sys/resource.h>
+
+#define SPACE "\xe2\x96\x81" // U+2581
+
+// Ids by the letters of their spelling: a 0, b 1, c 2, ab 3, abc 4.
+static const char BYTE_LEVEL[] =
+    "{\"version\":\"1.0\",\"truncation\":null,\"added_tokens\":["
+    "{\"id\":5,\"content\":\"<|x|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+    "\"normalized\":false,\"special\":true},"
+    "{\"id\":6,\"content\":\"<think>\",\"special\":false}],"
+    "\"normalizer\":null,"
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
+    "\"post_processor\":{\"type\":\"ByteLevel\"},"
+    "\"decoder\":{\"type\":\"ByteLevel\"},"
+    "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+    "\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\",\"fuse_unk\":false,"
+    "\"byte_fallback\":false,\"ignore_merges\":false,"
+    "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4},"
+    "\"merges\":[\"a b\",[\"ab\",\"c\"]]}}";
+
+// <unk> 0, <s> 1, _ 2, a 3, b 4, <0xC3> 5, <0xA9> 6, ab 7, _a 8, _ab 9, __ 10
+static const char FALLBACK[] =
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+    "{\"id\":1,\"content\":\"<s>\",\"special\":true}],"
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
+    "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},"
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}]},"
+    "\"pre_tokenizer\":null,"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+    "{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\"}}]},"
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+    "\"pattern\":{\"String\":\"" SPACE "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
+    "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,"
+    "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"" SPACE "\":2,\"a\":3,\"b\":4,\"<0xC3>\":5,\"<0xA9>\":6,"
+    "\"ab\":7,\"" SPACE "a\":8,\"" SPACE "ab\":9,\"" SPACE SPACE "\":10},"
+    "\"merges\":[\"a b\",\"" SPACE " ab\",\"" SPACE " a\",\"" SPACE " " SPACE "\"]}}";
+
+// ---- helpers ----
+
+static Tokenizer *open_good(const char *text) {
+    Error error = {0};
+    Tokenizer *t = test_open_tokenizer_text("good.json", text, strlen(text), &error);
+    if (!t) TEST_FAIL("%s", error.message);
+    return t;
+}
+
+// A copy of `text` with the first `from` replaced; malloced.
+static char *replaced(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    CHECK(at, "no %s in the text", from);
+    char *out = malloc(strlen(text) + strlen(to) + 1);
+    sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    return out;
+}
+
+typedef struct Change {
+    const char *from, *to;
+    const char *cause; // in the message; NULL: accepted
+} Change;
+
+static void check_changes(const char *text, const Change *changes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const Change *c = &changes[i];
+        Error error = {0};
+        char *changed = replaced(text, c->from, c->to);
+        Tokenizer *t = test_open_tokenizer_text("changed.json", changed, strlen(changed), &error);
+        if (!c->cause) {
+            CHECK(t, "%s -> %s: %s", c->from, c->to, error.message);
+        } else {
+            CHECK(!t, "%s -> %s was accepted", c->from, c->to);
+            CHECK(error.code == ERROR_FILE, "%s -> %s: exit code %d", c->from, c->to, error.code);
+            CHECK(strstr(error.message, c->cause), "%s -> %s: \"%s\", wanted \"%s\"", c->from,
+                  c->to, error.message, c->cause);
+            CHECK(strstr(error.message, "changed.json: "), "no file in \"%s\"", error.message);
+        }
+        tokenizer_close(t);
+        free(changed);
+    }
+}
+#define CHECK_CHANGES(text, rows) check_changes(text, rows, sizeof rows / sizeof *rows)
+
+// Every beginning of a text is refused, but those that `text` + spaces end in.
+static void check_cuts(const char *name, const char *text, size_t size) {
+    for (size_t length = 0; length < size; length++) {
+        Error error = {0};
+        Tokenizer *t = test_open_tokenizer_text(name, text, length, &error);
+        CHECK(!t, "%zu of %zu bytes were accepted", length, size);
+        CHECK_INT(error.code, ERROR_FILE);
+    }
+}
+
+// ---- tokenizer.json of the byte-level kind ----
+
+Test(tokenizer_json, reads_a_byte_level_file) {
+    Tokenizer *t = open_good(BYTE_LEVEL);
+    CHECK_INT(tokenizer_size(t), 7);
+    CHECK_STRING(tokenizer_description(t), "byte-level BPE, pattern gpt2");
+    test_check_ids(t, "abcab", false, IDS(4, 3));
+    test_check_ids(t, "a<think>b<|x|>", true, IDS(0, 6, 1, 5));
+    test_check_ids(t, "<think><|x|>", false, IDS(6)); // none of the other letters is a token
+    CHECK_INT(tokenizer_type(t, 5), TOKEN_CONTROL);
+    CHECK_INT(tokenizer_type(t, 6), TOKEN_USER_DEFINED);
+    CHECK_INT(tokenizer_bos(t), -1);
+    tokenizer_close(t);
+}
+
+Test(tokenizer_json, refuses_ids_that_are_none) {
+    static const Change rows[] = {
+        {"\"c\":2", "\"c\" : 2", NULL},
+        {"\"c\":2", "\"c\":-1", "id of \"c\": -1 is outside 0 .. 6"},
+        {"\"c\":2", "\"c\":7", "id of \"c\": 7 is outside 0 .. 6"},
+        {"\"c\":2", "\"c\":2147483648", "2147483648 is outside"},
+        {"\"c\":2", "\"c\":18446744073709551616", "invalid JSON"},
+        {"\"c\":2", "\"c\":2.0", "id of \"c\": wanted an integer, got a real number"},
+        {"\"c\":2", "\"c\":\"2\"", "id of \"c\": wanted an integer, got a string"},
+        {"\"c\":2", "\"c\":null", "id of \"c\": wanted an integer, got null"},
+        {"\"c\":2", "\"c\":1", "id 1: both \"b\" and \"c\""},
+        {"\"c\":2", "\"c\":5", "id 5: both \"c\" and \"<|x|>\""},
+        {"\"c\":2", "\"c\":2,\"d\":7", NULL},
+        {"\"c\":2", "\"c\":2,\"d\":8", "8 is outside 0 .. 7"},
+        {"\"c\":2", "\"c\":2,\"c\":2", "invalid JSON: duplicate object key"},
+        {"\"c\":2", "\"c\":2,\"\xc4\xa0\":7", NULL},
+        {"\"c\":2", "\"c\":2,\" \":7", "token 7: \" \" has a character that stands for no byte"},
+        {"\"c\":2", "\"c\":2,\"\\ud800\":7", "invalid JSON"},
+        {"\"c\":2", "\"c\":2,\"\\u0000\":7", "invalid JSON"},
+        {"\"c\":2", "\"c\":2,\"\xff\":7", "invalid JSON"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+Test(tokenizer_json, refuses_broken_added_tokens) {
+    static const Change rows[] = {
+        {"\"id\":6", "\"id\": 6", NULL},
+        {"\"id\":6", "\"id\":7", "7 is outside 0 .. 6"},
+        {"\"id\":6", "\"id\":5", "id 5: both"},
+        {"\"id\":6", "\"id\":true", "got true"},
+        {"\"id\":6,", "", "id of \"<think>\": wanted an integer, got nothing"},
+        {"\"<think>\"", "\"<|x|>\"", "both spelt \"<|x|>\""},
+        {"\"<think>\"", "\"\"", "added token 6: empty"},
+        {"\"<think>\"", "1", "\"content\": wanted a string"},
+        {"\"content\":\"<think>\",", "", "an added token without \"content\""},
+        {"\"special\":true", "\"special\":1", "\"special\": wanted true or false"},
+        {"{\"id\":6,\"content\":\"<think>\",\"special\":false}", "7",
+         "an added token without \"content\""},
+        {"{\"id\":6,\"content\":\"<think>\",\"special\":false}",
+         "{\"id\":4,\"content\":\"abc\",\"special\":false}", NULL},
+        {"{\"id\":6,\"content\":\"<think>\",\"special\":false}",
+         "{\"id\":3,\"content\":\"abc\",\"special\":false}", "has id 4 in the vocabulary"},
+        {"\"added_tokens\":[", "\"added_tokens\":{},\"x\":[", "\"added_tokens\": wanted an array"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+Test(tokenizer_json, refuses_broken_merges) {
+    static const Change rows[] = {
+        {"\"a b\"", "[\"a\",\"b\"]", NULL},
+        {"\"a b\"", "\"ab\"", "merge 0: \"ab\""},
+        {"\"a b\"", "\"a b c\"", "merge 0: \"a\" + \"b c\": the right one is no token"},
+        {"\"a b\"", "\"a z\"", "merge 0: \"a\" + \"z\": the right one is no token"},
+        {"\"a b\"", "\"b a\"", "merge 0: \"b\" + \"a\": together they are no token"},
+        {"\"a b\"", "[\"a\",\"b\",\"c\"]", "merge 0: wanted a string or two"},
+        {"\"a b\"", "[\"a\"]", "merge 0: wanted a string or two"},
+        {"\"a b\"", "[\"a\",1]", "merge 0: wanted a string or two"},
+        {"\"a b\"", "7", "merge 0: wanted a string or two, got an integer"},
+        {"\"a b\",", "\"a b\",\"a b\",", "merge 1: \"a\" + \"b\": the same pair"},
+        {"\"a b\"", "\"\"", "merge 0"},
+        {"\"a b\",[\"ab\",\"c\"]", "", NULL},
+        {"\"merges\":[\"a b\",[\"ab\",\"c\"]]", "\"merges\":\"a b\"", "\"merges\", an array"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+Test(tokenizer_json, refuses_what_it_would_have_to_leave_out) {
+    static const char DEEP[] = "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+                               "\"Sequence\",\"normalizers\":[]}]}";
+    static const Change rows[] = {
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", NULL},
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}",
+         "normalizer: type \"NFKC\" is not known"},
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "\"Lowercase\""},
+        {"\"normalizer\":null", "\"normalizer\":{}", "normalizer: a step without a \"type\""},
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}", "without its list"},
+        {"\"normalizer\":null", DEEP, "normalizer: type \"Sequence\""},
+        {"\"normalizer\":null", "\"normalizer\":7", "normalizer: a step without"},
+        {"\"use_regex\":true", "\"use_regex\":1", "\"use_regex\": wanted true or false"},
+        {"\"add_prefix_space\":false", "\"add_prefix_space\":true", "\"add_prefix_space\""},
+        {"\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true",
+         "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}"
+         ",{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]",
+         NULL},
+        {"\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true",
+         "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+         "\"(a+)+$\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\","
+         "\"add_prefix_space\":false}]",
+         "pre_tokenizer: pattern \"(a+)+$\" is not known"},
+        {"\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true",
+         "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+         "\"\\\\p{N}\"},\"behavior\":\"Removed\"},{\"type\":\"ByteLevel\","
+         "\"add_prefix_space\":false}]",
+         "Split behavior \"Removed\""},
+        {"\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true",
+         "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+         "false},{\"type\":\"Digits\"}]",
+         "ByteLevel is not the last step"},
+        {"\"type\":\"ByteLevel\",\"add_prefix_space\":false", "\"type\":\"BertPreTokenizer\"",
+         "pre_tokenizer: type \"BertPreTokenizer\""},
+        {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":{\"type\":\"WordPiece\"}",
+         "decoder: type \"WordPiece\""},
+        {"\"post_processor\":{\"type\":\"ByteLevel\"}",
+         "\"post_processor\":{\"type\":\"BertProcessing\"}",
+         "post_processor: type \"BertProcessing\""},
+        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model: type \"Unigram\""},
+        {"\"dropout\":null", "\"dropout\":0.1", "dropout"},
+        {"\"end_of_word_suffix\":\"\"", "\"end_of_word_suffix\":\"</w>\"", "end_of_word_suffix"},
+        {"\"model\":{", "\"mode\":{", "neither a tokenizer.json (no \"model\") nor"},
+        {"\"vocab\":{", "\"vocab\":[],\"v\":{", "wanted \"vocab\", an object"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+Test(tokenizer_json, refuses_text_that_is_no_json) {
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *cause;
+    } rows[] = {
+        {"", 0, "empty"},
+        {"{", 1, "invalid JSON"},
+        {"{\"a\":1,}", 8, "invalid JSON"},
+        {"{\"a\" 1}", 7, "invalid JSON"},
+        {"{\"model\":{}}\0", 13, "invalid JSON"},
+        {"{\"model\":{}} x", 14, "invalid JSON"},
+        {"\xef\xbb\xbf{}", 5, "no known tokenizer"},
+        {"{\0\"\0", 4, "invalid JSON"},
+        {"[1]", 3, "no known tokenizer"},
+        {"{\"a\":01}", 8, "invalid JSON"},
+        {"{\"a\":+1}", 8, "invalid JSON"},
+        {"{\"a\":NaN}", 9, "invalid JSON"},
+        {"{'a':1}", 7, "invalid JSON"},
+        {"{} // no", 8, "invalid JSON"},
+        {"{}", 2, "neither a tokenizer.json"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Error error = {0};
+        Tokenizer *t = test_open_tokenizer_text("bad.json", rows[i].text, rows[i].size, &error);
+        CHECK(!t && error.code == ERROR_FILE, "row %zu: exit code %d", i, error.code);
+        CHECK(strstr(error.message, rows[i].cause), "row %zu: \"%s\", wanted \"%s\"", i,
+              error.message, rows[i].cause);
+    }
+}
+
+Test(tokenizer_json, refuses_deep_nesting_in_a_flat_stack) {
+    enum { DEPTH = 100000 };
+    static const char step[] = "{\"type\":\"Sequence\",\"normalizers\":[";
+    char *text = malloc((sizeof step) * DEPTH + 64);
+    size_t n = (size_t)sprintf(text, "{\"normalizer\":");
+    for (int i = 0; i < DEPTH; i++) {
+        memcpy(text + n, step, sizeof step - 1);
+        n += sizeof step - 1;
+    }
+    Error error = {0};
+    CHECK(!test_open_tokenizer_text("deep.json", text, n, &error));
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "nested deeper than 64"), "%s",
+          error.message);
+    free(text);
+}
+
+Test(tokenizer_json, is_refused_at_every_cut) {
+    check_cuts("cut.json", BYTE_LEVEL, strlen(BYTE_LEVEL));
+    check_cuts("cut.json", FALLBACK, strlen(FALLBACK));
+}
+
+// Many small values are the most that a text can ask for.
+Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
+    if (TEST_SANITIZED) SKIP("sanitizers keep more memory than the program");
+    static const char *const values[] = {"{},", "[],", "\"\",", "\"a\",", "1,", "[[]],"};
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        size_t size = 4 << 20, unit = strlen(values[v]);
+        char *text = malloc(size + 64);
+        size_t n = (size_t)sprintf(text, "{\"x\":[");
+        while (n + unit < size) {
+            memcpy(text + n, values[v], unit);
+            n += unit;
+        }
+        n += (size_t)sprintf(text + n, "0]}");
+        struct rusage before, after;
+        getrusage(RUSAGE_SELF, &before);
+        Error error = {0};
+        CHECK(!test_open_tokenizer_text("many.json", text, n, &error));
+        getrusage(RUSAGE_SELF, &after);
+        long bound = 32 * 1024 + 8 * (long)(size / 1024), used = after.ru_maxrss - before.ru_maxrss;
+        CHECK(used < bound, "%s: %ld KiB, bound %ld", values[v], used, bound);
+        free(text);
+    }
+}
+
+// ---- the byte-fallback kind ----
+
+Test(tokenizer_json, reads_a_byte_fallback_file) {
+    Tokenizer *t = open_good(FALLBACK);
+    size_t length;
+    CHECK_INT(tokenizer_bos(t), 1);
+    CHECK(tokenizer_adds_bos(t));
+    test_check_ids(t, "ab", false, IDS(9)); // _ a b: a b first, then _ ab
+    test_check_ids(t, "ab ab", false, IDS(9, 9));
+    test_check_ids(t, " a", false, IDS(2, 8)); // __a: _ a has the lower rank
+    test_check_ids(t, "  b", false, IDS(10, 2, 4));
+    test_check_ids(t, "\xc3\xa9", false, IDS(2, 5, 6));
+    test_check_ids(t, "b\xc3", false, IDS(2, 4, 5));   // half a character is bytes too
+    test_check_ids(t, "bzzb", false, IDS(2, 4, 0, 4)); // z has no byte token: unknown, fused
+    test_check_ids(t, "<s>b", false, IDS(2, 0, 4));    // < s > are unknown
+    test_check_ids(t, "<s>b", true, IDS(1, 2, 4));
+    CHECK(!memcmp(tokenizer_piece(t, 9, false, false, &length), " ab", 3) && length == 3);
+    CHECK(!memcmp(tokenizer_piece(t, 9, true, false, &length), "ab", 2) && length == 2);
+    CHECK(!memcmp(tokenizer_piece(t, 5, false, false, &length), "\xc3", 1) && length == 1);
+    tokenizer_close(t);
+}
+
+Test(tokenizer_json, a_long_text_takes_n_log_n_steps_with_byte_fallback) {
+    Tokenizer *t = open_good(FALLBACK);
+    test_long_texts(t);
+    CHECK(tokenizer_steps(t) > 1000);
+    tokenizer_close(t);
+}
+
+Test(tokenizer_json, knows_the_ways_to_prefix_a_space) {
+    static const char METASPACE[] =
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
+        "\",\"prepend_scheme\":\"first\",\"split\":false}";
+    char *plain = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
+    Tokenizer *t = open_good(plain);
+    test_check_ids(t, "ab ab", false, IDS(7, 9)); // Gemma: no prefix
+    tokenizer_close(t);
+    char *first = replaced(plain, "\"pre_tokenizer\":null", METASPACE);
+    t = open_good(first);
+    test_check_ids(t, "ab", false, IDS(9));
+    test_check_ids(t, " ab", false, IDS(9)); // it begins with a space already
+    test_check_ids(t, "<s>ab", true, IDS(1, 7));
+    tokenizer_close(t);
+    char *always = replaced(first, "\"first\"", "\"always\"");
+    t = open_good(always);
+    test_check_ids(t, "<s>ab", true, IDS(1, 9));
+    tokenizer_close(t);
+    free(plain);
+    free(first);
+    free(always);
+}
+
+Test(tokenizer_json, refuses_other_ways_with_spaces) {
+    static const Change rows[] = {
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":"
+         "\"MergedWithPrevious\",\"invert\":false}",
+         NULL},
+        {"\"String\":\" \"", "\"String\":\"x\"", "normalizer: Replace by"},
+        {"\"prepend\":\"" SPACE "\"", "\"prepend\":\"x\"", "normalizer: Prepend of \"x\""},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE "\"}",
+         "Metaspace with \"split\""},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"split\":false}",
+         "Metaspace replacement \"_\""},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+         "ByteLevel after a change of spaces"},
+        {"\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Digits\"}",
+         "patterns or NFC without ByteLevel"},
+        {"\"start\":1", "\"start\":2", "decoder: Strip of"},
+        {"\"byte_fallback\":true", "\"byte_fallback\":false",
+         "neither ByteLevel nor byte_fallback"},
+    };
+    CHECK_CHANGES(FALLBACK, rows);
+}
+
+Test(tokenizer_json, a_pattern_can_be_asked_for) {
+    Error error = {0};
+    const char *path = test_temporary("asked.json");
+    test_write_file(path, BYTE_LEVEL, strlen(BYTE_LEVEL));
+    TokenizerSource source = {.path = path, .pretokenizer = "qwen2"};
+    Tokenizer *t = tokenizer_open(&source, &error);
+    CHECK(t, "%s", error.message);
+    CHECK_STRING(tokenizer_description(t), "byte-level BPE, pattern qwen2");
+    tokenizer_close(t);
+    source.pretokenizer = "nosuch";
+    CHECK(!tokenizer_open(&source, &error));
+    CHECK_INT(error.code, ERROR_USAGE);
+}

@@ -1,0 +1,207 @@
+// What a GGUF's architecture implies (NUMERICS 3.1): windows by pattern, a second theta, layers
+// that do not rotate, longrope's factors as tensors, a head of its own. Values worked by hand.
+#include "tests/support/files/gguf_writer.h"
+#include "tests/test.h"
+
+enum { DIM = 8, HEADS = 2, KV_HEADS = 1, HIDDEN = 6, VOCAB = 5 };
+
+static const char *key(const char *architecture, const char *name) {
+    return test_text("%s.%s", architecture, name);
+}
+
+static void add(GgufFile *file, int layer, const char *name, uint64_t cols, uint64_t rows) {
+    if (layer < 0)
+        gguf_add_tensor(file, name, DTYPE_F32, cols, rows);
+    else
+        gguf_add_tensor(file, test_text("blk.%d.%s", layer, name), DTYPE_F32, cols, rows);
+}
+
+static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t head_dim) {
+    bool olmo2 = !strcmp(architecture, "olmo2"), gemma3 = !strcmp(architecture, "gemma3");
+    bool fused = !strcmp(architecture, "phi3");
+    uint64_t q = HEADS * head_dim, kv = KV_HEADS * head_dim;
+    if (!olmo2) add(file, l, "attn_norm.weight", DIM, 0);
+    if (!olmo2) add(file, l, "ffn_norm.weight", DIM, 0);
+    if (olmo2 || gemma3) {
+        add(file, l, "post_attention_norm.weight", DIM, 0);
+        add(file, l, "post_ffw_norm.weight", DIM, 0);
+        add(file, l, "attn_q_norm.weight", olmo2 ? q : head_dim, 0);
+        add(file, l, "attn_k_norm.weight", olmo2 ? kv : head_dim, 0);
+    }
+    if (fused) {
+        add(file, l, "attn_qkv.weight", DIM, q + 2 * kv);
+    } else {
+        add(file, l, "attn_q.weight", DIM, q);
+        add(file, l, "attn_k.weight", DIM, kv);
+        add(file, l, "attn_v.weight", DIM, kv);
+        add(file, l, "ffn_gate.weight", DIM, HIDDEN);
+    }
+    add(file, l, "attn_output.weight", q, DIM);
+    add(file, l, "ffn_up.weight", DIM, fused ? 2 * HIDDEN : HIDDEN);
+    add(file, l, "ffn_down.weight", HIDDEN, DIM);
+}
+
+static GgufFile *tiny(const char *architecture, int n_layers, int head_dim) {
+    GgufFile *file = gguf_file_new();
+    gguf_set_text(file, "general.architecture", architecture);
+    gguf_set_u32(file, key(architecture, "block_count"), (uint32_t)n_layers);
+    gguf_set_u32(file, key(architecture, "context_length"), 64);
+    gguf_set_u32(file, key(architecture, "embedding_length"), DIM);
+    gguf_set_u32(file, key(architecture, "feed_forward_length"), HIDDEN);
+    gguf_set_u32(file, key(architecture, "attention.head_count"), HEADS);
+    gguf_set_u32(file, key(architecture, "attention.head_count_kv"), KV_HEADS);
+    gguf_set_u32(file, key(architecture, "attention.key_length"), (uint32_t)head_dim);
+    gguf_set_u32(file, key(architecture, "attention.value_length"), (uint32_t)head_dim);
+    gguf_set_f32(file, key(architecture, "attention.layer_norm_rms_epsilon"), 1e-6f);
+    gguf_set_f32(file, key(architecture, "rope.freq_base"), 1e6f);
+    add(file, -1, "token_embd.weight", DIM, VOCAB);
+    add(file, -1, "output_norm.weight", DIM, 0);
+    if (!strcmp(architecture, "olmo2")) add(file, -1, "output.weight", DIM, VOCAB);
+    for (int l = 0; l < n_layers; l++)
+        add_layer(file, architecture, l, (uint64_t)head_dim);
+    return file;
+}
+
+// Opens and frees the file. NULL message: it opens, and its Config is given back.
+static Config config_of(GgufFile *file, const char *message) {
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    bool opened = checkpoint_open_memory(&checkpoint, "t", bytes, size, &error);
+    Config config = {0};
+    if (opened) config = *checkpoint_config(checkpoint);
+    checkpoint_close(checkpoint);
+    free(bytes);
+    CHECK(opened == !message, "%s", error.message);
+    CHECK(opened || strstr(error.message, message), "\"%s\" is not in \"%s\"", message,
+          error.message);
+    return config;
+}
+
+// 'w' for a layer with the window and the local theta, '.' for one without either.
+static void check_windows(const Config *c, const char *wanted) {
+    CHECK_INT(c->n_layers, strlen(wanted));
+    for (int l = 0; l < c->n_layers; l++) {
+        CHECK_INT(c->layers[l].window, wanted[l] == 'w' ? 3 : 0);
+        CHECK_INT(c->layers[l].local_rope, wanted[l] == 'w');
+    }
+}
+
+static GgufFile *gemma(int n_layers) {
+    GgufFile *file = tiny("gemma3", n_layers, 6);
+    gguf_set_u32(file, "gemma3.attention.sliding_window", 3);
+    return file;
+}
+
+Test(gguf_families, gemma3_implies_what_no_key_says) {
+    Config c = config_of(gemma(13), NULL);
+    check_windows(&c, "wwwww.wwwww.w");
+    CHECK(c.rope.theta == 1e6f && c.rope_local.theta == 1e4f);
+    CHECK_NEAR(c.embedding_scale, 2.8284271, 1e-6);            // sqrt(8)
+    CHECK_NEAR(c.layers[0].attention_scale, 0.40824829, 1e-7); // 6^-1/2
+    CHECK(c.logit_softcap == 0.0f && c.activation == ACTIVATION_GELU_TANH);
+
+    c = config_of(tiny("gemma3", 7, 6), NULL); // no window: every layer is global
+    for (int l = 0; l < 7; l++)
+        CHECK(!c.layers[l].window && !c.layers[l].local_rope);
+
+    // The largest has 62 layers and scales by the width of a head as it would be without
+    // key_length.
+    c = config_of(gemma(62), NULL);
+    CHECK_NEAR(c.layers[61].attention_scale, 0.5, 1e-7); // (8 / 2)^-1/2
+}
+
+Test(gguf_families, gemma3_keys_say_otherwise) {
+    GgufFile *file = gemma(4);
+    gguf_set_u32(file, "gemma3.attention.sliding_window_pattern", 2);
+    gguf_set_f32(file, "gemma3.rope.freq_base_swa", 5e3f);
+    gguf_set_f32(file, "gemma3.rope.scaling.factor", 8.0f); // of the global layers
+    Config c = config_of(file, NULL);
+    check_windows(&c, "w.w.");
+    CHECK(c.rope_local.theta == 5e3f && c.rope_local.scaling == ROPE_PLAIN);
+    CHECK(c.rope.scaling == ROPE_LINEAR && c.rope.factor == 8.0f);
+
+    const uint8_t slides[] = {0, 1, 1, 0};
+    file = gemma(4);
+    gguf_set_array(file, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, slides, 4);
+    c = config_of(file, NULL);
+    check_windows(&c, ".ww.");
+}
+
+Test(gguf_families, patterns_that_say_nothing_are_refused) {
+    const uint8_t slides[] = {0, 1, 1, 0};
+    GgufFile *file = gemma(4);
+    gguf_set_array(file, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, slides, 3);
+    config_of(file, "3 elements for 4 layers");
+    file = gemma(4);
+    gguf_set_array(file, "gemma3.attention.sliding_window_pattern", GGUF_U8, slides, 4);
+    config_of(file, "array of u8, wanted bool");
+    file = gemma(4);
+    gguf_set_u32(file, "gemma3.attention.sliding_window_pattern", 0);
+    config_of(file, "wanted at least 1");
+    file = tiny("llama", 2, 4);
+    gguf_set_u32(file, "llama.attention.sliding_window_pattern", 2);
+    config_of(file, "\"llama.attention.sliding_window_pattern\": is not supported");
+}
+
+Test(gguf_families, olmo2_has_a_head_of_its_own_and_no_window) {
+    Config c = config_of(tiny("olmo2", 2, 4), NULL);
+    CHECK_INT(c.qk_norm, QK_NORM_FULL_WIDTH);
+    GgufFile *file = tiny("olmo2", 2, 4);
+    gguf_remove_tensor(file, "output.weight");
+    config_of(file, "\"output.weight\" is missing");
+    file = tiny("olmo2", 2, 4);
+    gguf_set_u32(file, "olmo2.attention.sliding_window", 4096);
+    config_of(file, "OLMo 3");
+}
+
+Test(gguf_families, every_fourth_layer_of_smollm3_does_not_rotate) {
+    Config c = config_of(tiny("smollm3", 9, 4), NULL);
+    for (int l = 0; l < 9; l++)
+        CHECK_INT(c.layers[l].no_rope, l == 3 || l == 7);
+}
+
+// ---- longrope ----
+
+static void add_factors(GgufFile *file, const char *name, uint64_t count, float first) {
+    GgufTensor *tensor = gguf_add_tensor(file, name, DTYPE_F32, count, 0);
+    for (uint64_t i = 0; i < count; i++) {
+        float factor = first + (float)i;
+        memcpy(tensor->data + 4 * i, &factor, 4);
+    }
+}
+
+static GgufFile *phi(uint64_t n_long, uint64_t n_short, float first) {
+    GgufFile *file = tiny("phi3", 1, 8);
+    gguf_set_u32(file, "phi3.rope.dimension_count", 6);
+    gguf_set_u32(file, "phi3.rope.scaling.original_context_length", 16);
+    gguf_set_f32(file, "phi3.rope.scaling.attn_factor", 1.25f);
+    if (n_long) add_factors(file, "rope_factors_long.weight", n_long, 2.0f);
+    if (n_short) add_factors(file, "rope_factors_short.weight", n_short, first);
+    return file;
+}
+
+Test(gguf_families, phi3_with_factors_has_longrope) {
+    Config c = config_of(phi(3, 3, 1.0f), NULL);
+    CHECK(c.rope.scaling == ROPE_LONGROPE && c.rope_dim == 6);
+    CHECK(c.rope.original_max_seq_len == 16 && c.rope.attention_factor == 1.25f);
+    CHECK_INT(config_of(phi(0, 0, 1.0f), NULL).rope.scaling, ROPE_PLAIN);
+}
+
+Test(gguf_families, factors_that_are_not_right_are_refused) {
+    config_of(phi(3, 0, 1.0f), "longrope without its factors");
+    config_of(phi(3, 4, 1.0f), "\"rope_factors_short.weight\": wanted 3 elements of F32");
+    config_of(phi(3, 3, -1.0f), "\"rope_factors_short.weight\": element 0 is -1");
+    config_of(phi(3, 3, NAN), "element 0 is");
+    GgufFile *file = phi(3, 3, 1.0f);
+    gguf_set_f32(file, "phi3.rope.scaling.factor", 4.0f);
+    config_of(file, "beside another rope scaling");
+    file = phi(0, 0, 1.0f);
+    gguf_set_text(file, "phi3.rope.scaling.type", "longrope");
+    config_of(file, "longrope without its factors");
+    file = tiny("llama", 1, 4);
+    gguf_set_text(file, "llama.rope.scaling.type", "longrope");
+    config_of(file, "\"longrope\" is not supported");
+}

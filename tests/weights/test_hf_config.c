@@ -1,0 +1,396 @@
+// config.json in both spellings, for all families: against the reference models' directories where
+// they are at hand, and against texts written here after transformers' documentation.
+#include "tests/test.h"
+#include "weights/hf/config.h"
+
+typedef struct Read {
+    Config config;
+    HfFlags flags;
+    Arena arena;
+    Error error;
+    bool good;
+} Read;
+
+static Read *read_text(const char *text, size_t size) {
+    Read *read = calloc(1, sizeof *read);
+    config_init(&read->config);
+    json_t *root = json_parse(text, size, &JSON_CONFIG_LIMITS, &read->error);
+    read->good =
+        root && hf_config_read(&read->config, &read->flags, root, &read->arena, &read->error);
+    json_decref(root);
+    return read;
+}
+
+static void drop(Read *read) {
+    arena_free(&read->arena);
+    free(read);
+}
+
+// What a Llama needs, with room for more keys in front.
+#define LLAMA(more)                                                                                \
+    "{" more "\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":96,"               \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
+    "\"max_position_embeddings\":128}"
+
+// ---- the reference models ----
+
+typedef struct Known {
+    const char *name, *family;
+    int layers, dim, heads, kv_heads, head_dim, hidden, vocab, context;
+    bool tied;
+    double theta, eps;
+    const char *windows; // one digit a layer
+} Known;
+
+// From the README of the reference models.
+static const Known KNOWN[] = {
+    {"gpt2", "gpt2", 3, 60, 5, 5, 12, 240, 263, 80, true, 0, 1e-5, "000"},
+    {"llama-untied", "llama", 3, 48, 6, 2, 14, 100, 301, 256, false, 10000, 1e-5, "000"},
+    {"llama-tied", "llama", 2, 72, 4, 1, 18, 136, 257, 256, true, 100000, 1e-3, "00"},
+    {"llama-rope-llama3", "llama", 3, 64, 4, 1, 24, 172, 320, 256, false, 500, 1e-5, "000"},
+    {"mistral-window8", "mistral", 3, 64, 8, 2, 12, 88, 300, 256, false, 10000, 1e-5, "888"},
+    {"qwen2", "qwen2", 3, 60, 6, 2, 10, 116, 331, 256, true, 1e6, 1e-6, "000"},
+    {"qwen3", "qwen3", 3, 48, 4, 1, 20, 96, 350, 256, true, 1e6, 1e-6, "000"},
+    {"gemma3", "gemma3_text", 7, 56, 4, 1, 20, 84, 384, 256, true, 1e6, 1e-6, "8888808"},
+    {"olmo2", "olmo2", 3, 60, 6, 2, 10, 92, 290, 256, false, 5e5, 1e-6, "000"},
+    {"nanochat", "nanochat", 3, 48, 6, 2, 8, 192, 272, 256, false, 10000, 1e-6, "000"},
+    {"smollm3", "smollm3", 4, 64, 4, 1, 16, 108, 310, 256, true, 50000, 1e-6, "0000"},
+    {"phi3", "phi3", 2, 64, 4, 1, 16, 120, 280, 256, false, 10000, 1e-5, "00"},
+};
+
+static Read *read_reference(const char *model, const char *file) {
+    char name[200];
+    snprintf(name, sizeof name, "reference-models/%s/%s", model, file);
+    const char *path = test_data(name);
+    size_t size;
+    char *text = test_read_file(path, &size);
+    Read *read = read_text(text, size);
+    free(text);
+    return read;
+}
+
+static void check_known(const Known *k, const Read *read) {
+    const Config *c = &read->config;
+    CHECK(read->good, "%s: %s", k->name, read->error.message);
+    CHECK(c->n_layers == k->layers && c->dim == k->dim && c->hidden_dim == k->hidden, "%s",
+          k->name);
+    CHECK(c->n_heads == k->heads && c->n_kv_heads == k->kv_heads && c->head_dim == k->head_dim,
+          "%s", k->name);
+    CHECK(c->vocab_size == k->vocab && c->max_seq_len == k->context, "%s", k->name);
+    CHECK(read->flags.tied == k->tied, "%s", k->name);
+    if (k->theta > 0) CHECK_NEAR(c->rope.theta, k->theta, 0);
+    CHECK_NEAR(c->norm_eps, k->eps, 1e-10);
+    CHECK(c->bos_id == -1 && c->n_eos_ids == 0, "%s: ids are null", k->name);
+    for (int l = 0; l < k->layers; l++)
+        CHECK_INT(c->layers[l].window, k->windows[l] - '0');
+}
+
+Test(hf_config, both_spellings_of_every_reference_model_say_what_its_readme_says) {
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
+        Read *five = read_reference(KNOWN[i].name, "config.json");
+        check_known(&KNOWN[i], five);
+        Read *four = read_reference(KNOWN[i].name, "config.v4.json");
+        check_known(&KNOWN[i], four);
+        CHECK(!memcmp(&four->config, &five->config, sizeof four->config), "%s", KNOWN[i].name);
+        drop(four);
+        drop(five);
+    }
+}
+
+Test(hf_config, what_only_some_families_have) {
+    Read *gemma = read_reference("gemma3", "config.v4.json");
+    CHECK_NEAR(gemma->config.rope_local.theta, 10000, 0);
+    CHECK_NEAR(gemma->config.attention_scale, 0.20412414523193154, 1e-8); // 24 ^ -1/2
+    CHECK_NEAR(gemma->config.embedding_scale, 7.483314773547883, 1e-6);   // 56 ^ 1/2
+    CHECK(gemma->config.layers[0].local_rope && !gemma->config.layers[5].local_rope);
+    CHECK_INT(gemma->config.activation, ACTIVATION_GELU_TANH);
+    drop(gemma);
+    Read *smollm = read_reference("smollm3", "config.json");
+    for (int l = 0; l < 4; l++)
+        CHECK_INT(smollm->config.layers[l].no_rope, l == 3);
+    drop(smollm);
+    Read *chat = read_reference("nanochat", "config.json");
+    CHECK_NEAR(chat->config.logit_softcap, 15, 0);
+    CHECK_INT(chat->config.activation, ACTIVATION_RELU2);
+    drop(chat);
+    Read *llama = read_reference("llama-rope-llama3", "config.v4.json");
+    const RopeConfig *rope = &llama->config.rope;
+    CHECK(rope->scaling == ROPE_LLAMA3 && rope->factor == 8 && rope->low_freq_factor == 1 &&
+          rope->high_freq_factor == 4 && rope->original_max_seq_len == 64);
+    drop(llama);
+}
+
+// ---- texts written here ----
+
+static Config config_of(const char *text) {
+    Read *read = read_text(text, strlen(text));
+    Config config = read->config;
+    bool good = read->good;
+    char message[ERROR_MESSAGE_SIZE];
+    memcpy(message, read->error.message, sizeof message);
+    drop(read);
+    CHECK(good, "%s: %s", text, message);
+    return config;
+}
+
+Test(hf_config, absent_keys_have_the_defaults_of_their_class) {
+    Config c = config_of(LLAMA(""));
+    CHECK(c.n_kv_heads == 4 && c.head_dim == 16 && c.rope_dim == 16);
+    CHECK(c.bos_id == 1 && c.n_eos_ids == 1 && c.eos_ids[0] == 2);
+    CHECK_NEAR(c.norm_eps, 1e-6, 1e-12);
+    CHECK_NEAR(c.rope.theta, 10000, 0);
+    CHECK_INT(c.activation, ACTIVATION_SILU);
+    // gemma-3-4b's text_config leaves nearly everything out.
+    c = config_of(
+        "{\"model_type\":\"gemma3\",\"architectures\":[\"Gemma3ForConditionalGeneration\"],"
+        "\"eos_token_id\":[1,106],\"text_config\":{\"model_type\":\"gemma3_text\","
+        "\"hidden_size\":2560,\"intermediate_size\":10240,\"num_hidden_layers\":34,"
+        "\"sliding_window\":1024,\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}");
+    CHECK(c.n_heads == 8 && c.n_kv_heads == 4 && c.head_dim == 256 && c.vocab_size == 262208);
+    CHECK(c.n_eos_ids == 2 && c.eos_ids[1] == 106);
+    CHECK(c.rope.scaling == ROPE_LINEAR && c.rope.factor == 8 && c.rope.theta == 1e6f);
+    CHECK(c.rope_local.scaling == ROPE_PLAIN && c.rope_local.theta == 1e4f);
+    CHECK(c.layers[4].window == 1024 && c.layers[5].window == 0);
+    CHECK_NEAR(c.attention_scale, 0.0625, 0);
+    // GPT-2: n_inner null is four times the width.
+    c = config_of("{\"model_type\":\"gpt2\",\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
+                  "\"n_positions\":9,\"vocab_size\":7,\"n_inner\":null,"
+                  "\"scale_attn_by_inverse_layer_idx\":true}");
+    CHECK(c.hidden_dim == 48 && c.n_kv_heads == 3 && c.head_dim == 4);
+    CHECK_NEAR(c.layers[0].attention_scale, 0.5, 0);
+    CHECK_NEAR(c.layers[1].attention_scale, 0.25, 0);
+}
+
+// As published, less the keys that say nothing about the numbers.
+Test(hf_config, smollm2_and_llama_3_2_as_published) {
+    Config c = config_of(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,"
+        "\"attention_dropout\":0.0,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\","
+        "\"hidden_size\":576,\"initializer_range\":0.041666666666666664,"
+        "\"intermediate_size\":1536,\"is_llama_config\":true,\"max_position_embeddings\":8192,"
+        "\"mlp_bias\":false,\"model_type\":\"llama\",\"num_attention_heads\":9,"
+        "\"num_hidden_layers\":30,\"num_key_value_heads\":3,\"pad_token_id\":2,"
+        "\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,\"rope_interleaved\":false,"
+        "\"rope_scaling\":null,\"rope_theta\":100000,\"tie_word_embeddings\":true,"
+        "\"torch_dtype\":\"bfloat16\",\"transformers.js_config\":{\"kv_cache_dtype\":{\"q4f16\":"
+        "\"float16\"}},\"use_cache\":true,\"vocab_size\":49152}");
+    CHECK(c.dim == 576 && c.hidden_dim == 1536 && c.n_layers == 30 && c.n_heads == 9);
+    CHECK(c.n_kv_heads == 3 && c.head_dim == 64 && c.rope.theta == 100000);
+    c = config_of(
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"bos_token_id\":128000,\"eos_token_id\":"
+        "[128001,128008,128009],\"head_dim\":64,\"hidden_size\":2048,\"intermediate_size\":8192,"
+        "\"max_position_embeddings\":131072,\"model_type\":\"llama\",\"num_attention_heads\":32,"
+        "\"num_hidden_layers\":16,\"num_key_value_heads\":8,\"rms_norm_eps\":1e-05,"
+        "\"rope_scaling\":{\"factor\":32.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
+        "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"},"
+        "\"rope_theta\":500000.0,\"tie_word_embeddings\":true,\"vocab_size\":128256}");
+    CHECK(c.n_eos_ids == 3 && c.eos_ids[2] == 128009 && c.bos_id == 128000);
+    CHECK(c.rope.scaling == ROPE_LLAMA3 && c.rope.factor == 32 && c.rope.theta == 500000);
+    CHECK_INT(c.rope.original_max_seq_len, 8192);
+}
+
+#define MISTRAL(more)                                                                              \
+    "{" more "\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,"             \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":8,\"vocab_size\":100,"                        \
+    "\"max_position_embeddings\":128}"
+#define QWEN(more)                                                                                 \
+    "{" more "\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":96,"               \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":8,\"num_key_value_heads\":8,"                 \
+    "\"vocab_size\":100,\"max_position_embeddings\":128}"
+
+#define PHI3(more)                                                                                 \
+    "{" more "\"model_type\":\"phi3\",\"hidden_size\":64,\"intermediate_size\":96,"                \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
+    "\"max_position_embeddings\":128}"
+
+Test(hf_config, windows_by_family) {
+    CHECK_INT(config_of(MISTRAL("")).layers[2].window, 4096);
+    CHECK_INT(config_of(MISTRAL("\"sliding_window\":null,")).layers[2].window, 0);
+    CHECK_INT(config_of(MISTRAL("\"sliding_window\":7,")).layers[0].window, 7);
+    CHECK_INT(config_of(LLAMA("\"sliding_window\":7,")).layers[0].window, 0);
+    CHECK_INT(config_of(QWEN("\"sliding_window\":7,")).layers[2].window, 0);
+    Config c = config_of(
+        QWEN("\"sliding_window\":7,\"use_sliding_window\":true,\"max_window_layers\":2,"));
+    CHECK(!c.layers[0].window && !c.layers[1].window && c.layers[2].window == 7);
+    c = config_of(QWEN("\"sliding_window\":7,\"use_sliding_window\":true,\"layer_types\":"
+                       "[\"sliding_attention\",\"full_attention\",\"full_attention\"],"));
+    CHECK(c.layers[0].window == 7 && !c.layers[1].window && !c.layers[2].window);
+}
+
+Test(hf_config, ids_that_end_a_text_come_as_number_list_or_null) {
+    Config c = config_of(LLAMA("\"eos_token_id\":9,\"bos_token_id\":null,"));
+    CHECK(c.n_eos_ids == 1 && c.eos_ids[0] == 9 && c.bos_id == -1);
+    c = config_of(LLAMA("\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"));
+    CHECK_INT(c.n_eos_ids, LIMIT_EOS_IDS);
+    c = config_of(LLAMA("\"eos_token_id\":[9,8,9,100,-1],"));
+    CHECK(c.n_eos_ids == 2 && c.eos_ids[0] == 9 && c.eos_ids[1] == 8);
+    CHECK_INT(config_of(LLAMA("\"eos_token_id\":null,")).n_eos_ids, 0);
+    CHECK_INT(config_of(LLAMA("\"eos_token_id\":[],")).n_eos_ids, 0);
+    CHECK_INT(config_of(LLAMA("\"bos_token_id\":100,")).bos_id, -1); // outside the vocabulary
+    CHECK_INT(config_of(LLAMA("\"bos_token_id\":99,")).bos_id, 99);
+}
+
+Test(hf_config, rope_of_every_kind_in_both_spellings) {
+    Config c = config_of(LLAMA("\"rope_theta\":5,\"rope_scaling\":{\"type\":\"linear\","
+                               "\"factor\":2},"));
+    CHECK(c.rope.scaling == ROPE_LINEAR && c.rope.factor == 2 && c.rope.theta == 5);
+    c = config_of(LLAMA("\"rope_theta\":5,\"rope_parameters\":{\"rope_type\":\"dynamic\","
+                        "\"factor\":2,\"rope_theta\":6},"));
+    CHECK(c.rope.scaling == ROPE_DYNAMIC_NTK && c.rope.theta == 6); // inside wins
+    CHECK_INT(c.rope.original_max_seq_len, 128);
+    c = config_of(LLAMA("\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":16,"
+                        "\"beta_slow\":2,\"mscale\":0.5,\"mscale_all_dim\":0.25,"
+                        "\"attention_factor\":1.5,\"truncate\":false,"
+                        "\"original_max_position_embeddings\":32},"));
+    CHECK(c.rope.scaling == ROPE_YARN && c.rope.beta_fast == 16 && c.rope.beta_slow == 2);
+    CHECK(c.rope.mscale == 0.5f && c.rope.mscale_all_dim == 0.25f && c.rope.no_truncate);
+    CHECK(c.rope.attention_factor == 1.5f && c.rope.original_max_seq_len == 32);
+    c = config_of(PHI3("\"rope_scaling\":null,\"partial_rotary_factor\":0.6,"));
+    CHECK(c.rope.scaling == ROPE_PLAIN && c.rope_dim == 10); // floor(9.6), made even
+    CHECK_INT(c.rope.exponent_dim, 9);
+    c = config_of(PHI3("\"head_dim\":40,\"partial_rotary_factor\":0.7,"));
+    CHECK(c.rope_dim == 28 && c.rope.exponent_dim == 0); // and not 40 * 0.7f = 27.999999
+    c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":null,"
+                        "\"original_max_position_embeddings\":32},"));
+    CHECK(c.rope.scaling == ROPE_YARN && c.rope.factor == 4); // from the lengths, 128 / 32
+}
+
+Test(hf_config, longrope_has_a_factor_for_every_pair) {
+    static const char TEXT[] =
+        LLAMA("\"head_dim\":4,\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":"
+              "\"su\",\"long_factor\":[1.5,2],\"short_factor\":[1,1.25]},");
+    Read *read = read_text(TEXT, sizeof TEXT - 1);
+    const RopeConfig *rope = &read->config.rope;
+    CHECK(read->good, "%s", read->error.message);
+    CHECK(rope->scaling == ROPE_LONGROPE && rope->factor == 4 && rope->original_max_seq_len == 32);
+    CHECK(rope->long_factor[0] == 1.5f && rope->long_factor[1] == 2);
+    CHECK(rope->short_factor[0] == 1 && rope->short_factor[1] == 1.25f);
+    drop(read);
+}
+
+Test(hf_config, generation_defaults_and_more_ends) {
+    static const char TEXT[] = "{\"temperature\":0.6,\"top_p\":0.9,\"top_k\":20,\"eos_token_id\":"
+                               "[5,2],\"do_sample\":true}";
+    Config config = config_of(LLAMA(""));
+    GenerationDefaults defaults = {-1, -1, -1, -1, -1};
+    Error error = {0};
+    json_t *root = json_parse(TEXT, sizeof TEXT - 1, &JSON_CONFIG_LIMITS, &error);
+    CHECK(hf_generation_read(&config, &defaults, root, &error), "%s", error.message);
+    json_decref(root);
+    CHECK(defaults.temperature == 0.6f && defaults.top_p == 0.9f && defaults.top_k == 20);
+    CHECK(defaults.min_p == -1 && defaults.repetition_penalty == -1);
+    CHECK(config.n_eos_ids == 2 && config.eos_ids[0] == 2 && config.eos_ids[1] == 5);
+}
+
+// ---- HOSTILE S20: what is refused, each with the key in the message ----
+
+typedef struct Bad {
+    const char *text, *message;
+} Bad;
+
+static const Bad BAD[] = {
+    {"{}", "neither \"model_type\" nor \"architectures\""},
+    {"{\"model_type\":\"mixtral\",\"architectures\":[\"MixtralForCausalLM\"]}",
+     "unsupported architecture \"MixtralForCausalLM\" (model_type \"mixtral\")"},
+    {"{\"model_type\":\"bert\"}", "unsupported architecture \"bert\""},
+    {"{\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]}",
+     "unsupported architecture \"LlamaForSequenceClassification\""},
+    {"{\"model_type\":7}", "\"model_type\": wanted a string, got an integer"},
+    {"{\"model_type\":\"llama\",\"architectures\":[1]}", "\"architectures\": wanted a string"},
+    {"{\"model_type\":\"\\u001b[2J\"}", "unsupported architecture \"\\x1b[2J\""},
+    {LLAMA("\"quantization_config\":{\"bits\":4},"), "\"quantization_config\" is not supported"},
+    {LLAMA("\"mlp_bias\":true,"), "\"mlp_bias\" is not supported"},
+    {LLAMA("\"new_trick\":0,"), "\"new_trick\" is no key that limpid knows"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"twist\":1},"),
+     "rope: \"twist\" is no key that limpid knows"},
+    {LLAMA("\"rope_interleaved\":true,"), "\"rope_interleaved\" is not supported"},
+    {LLAMA("\"interpolate_factor\":2,"), "\"interpolate_factor\" is not supported"},
+    {LLAMA("\"final_logit_softcapping\":30.0,"),
+     "\"final_logit_softcapping\" is not supported in LlamaForCausalLM"},
+    {LLAMA("\"partial_rotary_factor\":0.5,"),
+     "\"partial_rotary_factor\" is not supported in LlamaForCausalLM"},
+    {LLAMA("\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5},"
+           "\"sliding_attention\":{\"rope_theta\":6}},"),
+     "\"sliding_attention\" is not supported in LlamaForCausalLM"},
+    {LLAMA("\"head_dim\":0,"), "\"head_dim\": wanted 1 .. 4194304, got 0"},
+    {LLAMA("\"head_dim\":-16,"), "\"head_dim\": wanted 1 .. 4194304, got -16"},
+    {LLAMA("\"num_key_value_heads\":0,"), "\"num_key_value_heads\": wanted 1"},
+    {LLAMA("\"rms_norm_eps\":1e999,"), "invalid JSON"},
+    {LLAMA("\"rms_norm_eps\":\"1e-5\","), "\"rms_norm_eps\": wanted a number, got a string"},
+    {LLAMA("\"hidden_act\":\"gelu_fast\","), "unknown activation \"gelu_fast\""},
+    {LLAMA("\"hidden_size\":64,"), "invalid JSON"}, // twice
+    {LLAMA("\"eos_token_id\":\"2\","), "\"eos_token_id\": wanted an integer, got a string"},
+    {LLAMA("\"eos_token_id\":[2,null],"), "\"eos_token_id\": wanted an integer, got null"},
+    {LLAMA("\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17],"), "17 ids (at most 16)"},
+    {LLAMA("\"tie_word_embeddings\":1,"), "\"tie_word_embeddings\": wanted true or false"},
+    {LLAMA("\"partial_rotary_factor\":0,"), "\"partial_rotary_factor\": wanted 0 .. 1, got 0"},
+    {LLAMA("\"partial_rotary_factor\":1.5,"), "\"partial_rotary_factor\": wanted 0 .. 1, got 1.5"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"mrope\"},"), "\"rope_type\": unknown kind \"mrope\""},
+    {LLAMA("\"rope_scaling\":{\"type\":\"linear\"},"), "rope scaling without \"factor\""},
+    {LLAMA("\"rope_scaling\":{\"type\":\"linear\",\"factor\":0},"),
+     "\"factor\": 0 is not positive"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+           "\"high_freq_factor\":4},"),
+     "llama3 rope scaling: wanted 0 < low_freq_factor"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+           "\"high_freq_factor\":4,\"original_max_position_embeddings\":-1},"),
+     "\"original_max_position_embeddings\": wanted 1"},
+    {LLAMA("\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1],\"short_factor\":[1]},"),
+     "\"long_factor\": wanted 8 numbers, got 1"},
+    {LLAMA("\"head_dim\":2,\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[0],"
+           "\"short_factor\":[1]},"),
+     "\"long_factor\"[0]: wanted a positive number"},
+    {LLAMA("\"head_dim\":2,\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1]},"),
+     "\"short_factor\": wanted 1 numbers, got 0"},
+    {LLAMA("\"rope_scaling\":7,"), "\"rope_scaling\": wanted an object, got an integer"},
+    {MISTRAL("\"sliding_window\":0,"), "\"sliding_window\": wanted null or at least 1, got 0"},
+    {QWEN("\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"],"),
+     "\"layer_types\": wanted 3 entries, got 1"},
+    {QWEN("\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"x\",1],"),
+     "\"layer_types\"[1]: unknown kind \"x\""},
+    {"{\"model_type\":\"llama\",\"hidden_size\":\"64\"}",
+     "\"hidden_size\": wanted an integer, got a string"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64.5}", "\"hidden_size\": wanted an integer"},
+    {"{\"model_type\":\"llama\"}", "\"hidden_size\" is missing"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,"
+     "\"num_hidden_layers\":2147483648}",
+     "\"num_hidden_layers\": 2147483648 is out of range"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,"
+     "\"num_hidden_layers\":1,\"num_attention_heads\":0}",
+     "\"num_attention_heads\": wanted 1 .. 4194304, got 0"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,\"vocab_size\":9,"
+     "\"num_hidden_layers\":1025,\"num_attention_heads\":1,\"max_position_embeddings\":9}",
+     "\"num_hidden_layers\": 1025 (at most 1024)"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64,\"vocab_size\":9,"
+     "\"num_hidden_layers\":1,\"num_attention_heads\":1,\"max_position_embeddings\":9}",
+     "\"intermediate_size\" is missing"},
+    {"{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,\"vocab_size\":9,"
+     "\"num_hidden_layers\":1,\"num_attention_heads\":3,\"max_position_embeddings\":9}",
+     "a width of 64 does not divide into 3 heads"},
+};
+
+Test(hf_config, refuses_with_the_key_and_what_is_wrong_with_it) {
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        Read *read = read_text(BAD[i].text, strlen(BAD[i].text));
+        bool good = read->good;
+        Error error = read->error;
+        drop(read);
+        CHECK(!good, "accepted: %s", BAD[i].text);
+        CHECK_INT(error.code, ERROR_FILE);
+        CHECK(strstr(error.message, BAD[i].message), "%s\n  not in: %s", BAD[i].message,
+              error.message);
+    }
+}
+
+Test(hf_config, the_limit_of_layers_passes_and_every_cut_of_a_config_is_refused) {
+    static const char MOST[] =
+        "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,\"vocab_size\":9,"
+        "\"num_hidden_layers\":1024,\"num_attention_heads\":1,\"max_position_embeddings\":9}";
+    CHECK_INT(config_of(MOST).n_layers, 1024);
+    for (size_t size = 0; size < sizeof MOST - 1; size++) {
+        Read *read = read_text(MOST, size);
+        bool good = read->good;
+        drop(read);
+        CHECK(!good, "%zu bytes of %zu", size, sizeof MOST - 1);
+    }
+}

@@ -1,0 +1,203 @@
+// A word's way: bytes -> letters of the byte alphabet -> one symbol each -> merged -> ids.
+//
+//   " the"  ->  "Ġthe"  ->  Ġ t h e  ->  Ġt he  ->  Ġthe  ->  262
+//
+// A byte that the vocabulary lacks (SmolLM2 has no 0x04) adds nothing, as in the reference.
+#include "tokenizer/bpe/byte_bpe.h"
+
+#include "base/utf8.h"
+#include "tokenizer/bpe/byte_alphabet.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ByteBpe {
+    Pretokenizer *pretokenizer;
+    MergeTable merges;
+    MergeRule rule;
+    const void *rule_context;
+    SplitRule split;
+    bool ignore_merges;
+    int32_t byte_ids[256]; // -1: no token
+    char *spelling;        // (ALPHABET_MAX * capacity) the word in letters
+    Symbol *symbols;       // (capacity)
+    size_t capacity;       // bytes of the longest word so far
+} ByteBpe;
+
+static void byte_bpe_close(Tokenizer *t) {
+    ByteBpe *bpe = t->state;
+    if (!bpe) return;
+    pretokenizer_close(bpe->pretokenizer);
+    merge_table_free(&bpe->merges);
+    free(bpe->spelling);
+    free(bpe->symbols);
+    free(bpe);
+    t->state = NULL;
+}
+
+// ---- encoding ----
+
+static bool reserve(ByteBpe *bpe, size_t length, Error *error) {
+    if (length <= bpe->capacity) return true;
+    if (length >= UINT32_MAX / ALPHABET_MAX)
+        return error_set(error, ERROR_USAGE, "a word of %zu bytes is too long", length);
+    size_t capacity = length < 256 ? 256 : length;
+    free(bpe->spelling);
+    free(bpe->symbols);
+    bpe->spelling = malloc(capacity * ALPHABET_MAX);
+    bpe->symbols = malloc(capacity * sizeof *bpe->symbols);
+    bpe->capacity = bpe->spelling && bpe->symbols ? capacity : 0;
+    if (!bpe->capacity)
+        return error_set(error, ERROR_MEMORY, "out of memory for a word of %zu bytes", length);
+    return true;
+}
+
+// Fills spelling and symbols; returns the number of symbols and the spelling's length.
+static size_t spell(ByteBpe *bpe, const char *word, size_t length, size_t *spelling_length) {
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < length; i++) {
+        uint8_t byte = (uint8_t)word[i];
+        size_t n = alphabet_letter(bpe->spelling + at, byte);
+        if (bpe->byte_ids[byte] >= 0)
+            bpe->symbols[count++] =
+                (Symbol){.start = (uint32_t)at, .length = (uint32_t)n, .id = bpe->byte_ids[byte]};
+        at += n;
+    }
+    *spelling_length = at;
+    return count;
+}
+
+typedef struct Encoding {
+    const Tokenizer *tokenizer;
+    IdList *ids;
+} Encoding;
+
+static bool encode_word(void *context, const char *word, size_t length, Error *error) {
+    const Encoding *encoding = context;
+    const Tokenizer *t = encoding->tokenizer;
+    ByteBpe *bpe = t->state;
+    if (!reserve(bpe, length, error)) return false;
+    size_t spelling_length, count = spell(bpe, word, length, &spelling_length);
+    if (bpe->ignore_merges) {
+        int32_t id = vocabulary_find(t, bpe->spelling, spelling_length);
+        if (id >= 0 && t->types[id] == TOKEN_NORMAL) return id_list_push(encoding->ids, id, error);
+    }
+    if (!count) return true;
+    if (!merge_symbols(bpe->symbols, count, bpe->rule, bpe->rule_context, &t->work->steps, error))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (bpe->symbols[i].length && !id_list_push(encoding->ids, bpe->symbols[i].id, error))
+            return false;
+    return true;
+}
+
+static bool byte_bpe_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                            bool after_token, Error *error) {
+    (void)after_token;
+    const ByteBpe *bpe = t->state;
+    return pretokenizer_split(bpe->pretokenizer, text, length, encode_word, &(Encoding){t, ids},
+                              error);
+}
+
+// tiktoken's rule: the two symbols stand side by side in the word's spelling.
+static bool whole_is_token(const void *context, const Symbol *left, const Symbol *right,
+                           uint32_t *priority, int32_t *id) {
+    const Tokenizer *t = context;
+    const ByteBpe *bpe = t->state;
+    *id = vocabulary_find(t, bpe->spelling + left->start, (size_t)left->length + right->length);
+    *priority = (uint32_t)*id;
+    return *id >= 0 && t->types[*id] == TOKEN_NORMAL;
+}
+
+// ---- decoding ----
+
+static const char *byte_bpe_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
+    (void)first;
+    const TextSpan *spelling = &t->tokens[id];
+    *length = spelling->length;
+    if (t->types[id] != TOKEN_NORMAL) return spelling->text; // spelt as plain text
+    *length = (size_t)alphabet_decode(t->work->piece, spelling->text, spelling->length);
+    return t->work->piece;
+}
+
+// ---- opening ----
+
+static bool byte_bpe_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    const ByteBpe *bpe = t->state;
+    out->model = "gpt2";
+    out->scores = NULL;
+    out->pre = split_rule_gguf_name(&bpe->split, bpe->ignore_merges);
+    if (!out->pre)
+        return error_set(error, ERROR_FILE, "its splitting pattern has no name in a GGUF");
+    if (!bpe->merges.count)
+        return error_set(error, ERROR_FILE, "it has ranks instead of merges (tiktoken)");
+    out->n_merges = bpe->merges.count;
+    return merge_table_list(&bpe->merges, t, &out->merges, arena, error);
+}
+
+static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe_close,
+                                       byte_bpe_describe};
+
+// Every normal token spells bytes.
+static bool check_spellings(const Tokenizer *t, Error *error) {
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        char shown[96];
+        const TextSpan *spelling = &t->tokens[i];
+        if (t->types[i] == TOKEN_NORMAL &&
+            alphabet_decode(NULL, spelling->text, spelling->length) < 0)
+            return error_set(error, ERROR_FILE,
+                             "token %zu: \"%s\" has a character that stands for no byte", i,
+                             escape_bytes(shown, sizeof shown, spelling->text, spelling->length));
+    }
+    return true;
+}
+
+static void find_bytes(const Tokenizer *t, int32_t *byte_ids) {
+    for (int byte = 0; byte < 256; byte++) {
+        char letter[ALPHABET_MAX];
+        size_t n = alphabet_letter(letter, (uint8_t)byte);
+        int32_t id = vocabulary_find(t, letter, n);
+        byte_ids[byte] = id >= 0 && t->types[id] == TOKEN_NORMAL ? id : -1;
+    }
+}
+
+bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool ignore_merges,
+                   Error *error) {
+    ByteBpe *bpe = t->state = calloc(1, sizeof *bpe);
+    if (!bpe) {
+        if (merges) merge_table_free(merges);
+        return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    }
+    t->kind = &BYTE_BPE;
+    bpe->rule = merges ? merge_table_rule : whole_is_token;
+    bpe->rule_context = merges ? (const void *)&bpe->merges : t;
+    if (merges) {
+        bpe->merges = *merges;
+        *merges = (MergeTable){0};
+    }
+    bpe->ignore_merges = ignore_merges;
+    bpe->split = *rule;
+    bpe->pretokenizer = pretokenizer_open(rule, error);
+    if (!bpe->pretokenizer || !check_spellings(t, error)) return false;
+    find_bytes(t, bpe->byte_ids);
+    snprintf(t->description, sizeof t->description, "byte-level BPE, pattern %s",
+             split_rule_name(rule));
+    return true;
+}
+
+bool byte_bpe_open_vocabulary(Tokenizer *t, const Vocabulary *v, const char *pretokenizer,
+                              Error *error) {
+    SplitRule rule;
+    if (!split_rule_find(&rule, pretokenizer, v->pre ? v->pre : "default", error) ||
+        !vocabulary_copy(t, v, error) || !added_from_types(t, error))
+        return false;
+    vocabulary_set_ids(t, v, rule.adds_bos);
+    MergeTable merges;
+    bool good = merge_table_init(&merges, v->n_merges, error);
+    for (size_t i = 0; good && i < v->n_merges; i++)
+        good = merge_table_add_line(&merges, t, v->merges[i], error);
+    if (good) return byte_bpe_open(t, &merges, &rule, rule.ignore_merges, error);
+    merge_table_free(&merges);
+    return false;
+}

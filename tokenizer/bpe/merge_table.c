@@ -1,0 +1,121 @@
+#include "tokenizer/bpe/merge_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct MergeEntry {
+    int32_t left, right; // ids
+    int32_t whole;
+    uint32_t order; // rank + 1; 0: empty
+} MergeEntry;
+
+static size_t first_bucket(const MergeTable *table, int32_t left, int32_t right) {
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    return (h ^ (h >> 29)) & (table->n_buckets - 1);
+}
+
+static MergeEntry *entry_of(const MergeTable *table, int32_t left, int32_t right) {
+    size_t i = first_bucket(table, left, right);
+    for (; table->entries[i].order; i = (i + 1) & (table->n_buckets - 1))
+        if (table->entries[i].left == left && table->entries[i].right == right) break;
+    return &table->entries[i];
+}
+
+bool merge_table_init(MergeTable *table, size_t n_merges, Error *error) {
+    *table = (MergeTable){0};
+    if (n_merges > LIMIT_MERGES)
+        return error_set(error, ERROR_FILE, "%zu merges (at most %d)", n_merges, LIMIT_MERGES);
+    size_t n_buckets = 16;
+    while (n_buckets < 2 * n_merges)
+        n_buckets *= 2;
+    table->entries = calloc(n_buckets, sizeof *table->entries);
+    if (!table->entries)
+        return error_set(error, ERROR_MEMORY, "out of memory for %zu merges", n_merges);
+    table->n_buckets = n_buckets;
+    return true;
+}
+
+void merge_table_free(MergeTable *table) {
+    free(table->entries);
+    *table = (MergeTable){0};
+}
+
+static bool fail(const MergeTable *table, TextSpan left, TextSpan right, const char *what,
+                 Error *error) {
+    char l[64], r[64];
+    return error_set(error, ERROR_FILE, "merge %zu: \"%s\" + \"%s\": %s", table->count,
+                     escape_bytes(l, sizeof l, left.text, left.length),
+                     escape_bytes(r, sizeof r, right.text, right.length), what);
+}
+
+bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan right, Error *error) {
+    if (2 * table->count >= table->n_buckets)
+        return error_set(error, ERROR_FILE, "merge %zu: more merges than announced", table->count);
+    int32_t left_id = vocabulary_find(t, left.text, left.length);
+    int32_t right_id = vocabulary_find(t, right.text, right.length);
+    if (!left.length || left_id < 0)
+        return fail(table, left, right, "the left one is no token", error);
+    if (!right.length || right_id < 0)
+        return fail(table, left, right, "the right one is no token", error);
+    char *whole = vocabulary_piece_buffer(t, left.length + right.length);
+    if (!whole) return error_set(error, ERROR_MEMORY, "out of memory for a merge");
+    memcpy(whole, left.text, left.length);
+    memcpy(whole + left.length, right.text, right.length);
+    int32_t id = vocabulary_find(t, whole, left.length + right.length);
+    if (id < 0) return fail(table, left, right, "together they are no token", error);
+    MergeEntry *entry = entry_of(table, left_id, right_id);
+    if (entry->order) return fail(table, left, right, "the same pair as an earlier one", error);
+    *entry = (MergeEntry){left_id, right_id, id, (uint32_t)++table->count};
+    return true;
+}
+
+bool merge_table_add_line(MergeTable *table, Tokenizer *t, TextSpan line, Error *error) {
+    const char *space = line.length > 1 ? memchr(line.text + 1, ' ', line.length - 1) : NULL;
+    if (!space)
+        return fail(table, line, (TextSpan){"", 0}, "wanted two, with a space between", error);
+    size_t left = (size_t)(space - line.text);
+    return merge_table_add(table, t, (TextSpan){line.text, left},
+                           (TextSpan){space + 1, line.length - left - 1}, error);
+}
+
+bool merge_table_rule(const void *context, const Symbol *left, const Symbol *right,
+                      uint32_t *priority, int32_t *id) {
+    const MergeEntry *entry = entry_of(context, left->id, right->id);
+    *priority = entry->order;
+    *id = entry->whole;
+    return entry->order;
+}
+
+bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpan **out,
+                      Arena *arena, Error *error) {
+    TextSpan *lines = arena_alloc(arena, table->count, sizeof *lines, error);
+    if (!lines) return false;
+    for (size_t i = 0; i < table->n_buckets; i++) {
+        const MergeEntry *entry = &table->entries[i];
+        if (!entry->order) continue;
+        TextSpan left = t->tokens[entry->left], right = t->tokens[entry->right];
+        size_t length = left.length + 1 + right.length;
+        char *text = arena_alloc(arena, length, 1, error);
+        if (!text) return false;
+        memcpy(text, left.text, left.length);
+        text[left.length] = ' ';
+        memcpy(text + left.length + 1, right.text, right.length);
+        lines[entry->order - 1] = (TextSpan){text, length};
+    }
+    *out = lines;
+    return true;
+}
+
+void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens) {
+    for (size_t i = 0; i < table->n_buckets; i++) {
+        const MergeEntry *entry = &table->entries[i];
+        if (!entry->order || (size_t)entry->whole >= n_tokens) continue;
+        float score = 1.0f - (float)entry->order; // exact up to 2^24 merges
+        if (!(scores[entry->whole] >= score)) scores[entry->whole] = score;
+    }
+}
+
+void merge_table_mark(const MergeTable *table, uint8_t *types, TokenType type) {
+    for (size_t i = 0; i < table->n_buckets; i++)
+        if (table->entries[i].order) types[table->entries[i].whole] = (uint8_t)type;
+}

@@ -1,0 +1,86 @@
+#include "tokenizer/bpe/spm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+}
+
+bool spm_byte_spelling(TextSpan spelling, uint8_t *byte) {
+    const char *s = spelling.text;
+    if (spelling.length != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return false;
+    int high = hex_digit(s[3]), low = hex_digit(s[4]);
+    if (high < 0 || low < 0) return false;
+    *byte = (uint8_t)(high << 4 | low);
+    return true;
+}
+
+// Copies `from` with real spaces and returns the length of what it wrote.
+static size_t with_spaces(char *out, TextSpan from) {
+    size_t length = 0;
+    for (size_t i = 0; i < from.length;) {
+        bool space = from.length - i >= SPM_SPACE_LENGTH &&
+                     !memcmp(from.text + i, SPM_SPACE, SPM_SPACE_LENGTH);
+        out[length++] = space ? ' ' : from.text[i];
+        i += space ? SPM_SPACE_LENGTH : 1;
+    }
+    return length;
+}
+
+const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
+    TextSpan spelling = t->tokens[id];
+    char *out = vocabulary_piece_buffer(t, spelling.length + PIECE_MARGIN);
+    *length = 0;
+    if (!out) return "";
+    uint8_t byte;
+    if (t->types[id] == TOKEN_UNKNOWN) { // as the sentencepiece library shows it
+        memcpy(out, " \xe2\x81\x87 ", 5);
+        *length = 5;
+    } else if (t->types[id] == TOKEN_BYTE && spm_byte_spelling(spelling, &byte)) {
+        out[0] = (char)byte;
+        *length = 1;
+    } else {
+        *length = with_spaces(out, spelling);
+        if (first && t->prefixes_space && *length && out[0] == ' ' && spelling.text[0] != ' ') {
+            --*length;
+            return out + 1;
+        }
+    }
+    return out;
+}
+
+bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        count += t->types[i] == TOKEN_CONTROL || t->types[i] == TOKEN_USER_DEFINED;
+        bytes += t->tokens[i].length;
+    }
+    if (!count) return true;
+    AddedToken *list = malloc(count * sizeof *list + bytes);
+    if (!list) return error_set(error, ERROR_MEMORY, "out of memory for %zu added tokens", count);
+    memset(list, 0, count * sizeof *list);
+    char *text = (char *)(list + count);
+    count = 0;
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        bool control = t->types[i] == TOKEN_CONTROL;
+        if (!control && !(user_defined && t->types[i] == TOKEN_USER_DEFINED)) continue;
+        // Of two that are spelt alike only the lower id can be found; an empty one never is.
+        TextSpan spelling = t->tokens[i];
+        if (!spelling.length) continue;
+        if (vocabulary_find(t, spelling.text, spelling.length) != (int32_t)i) continue;
+        size_t length = spelling.length;
+        if (control)
+            memcpy(text, spelling.text, length);
+        else
+            length = with_spaces(text, spelling);
+        list[count++] = (AddedToken){.text = {text, length}, .id = (int32_t)i, .control = control};
+        text += length;
+    }
+    bool good = added_set(t, list, count, error);
+    free(list);
+    return good;
+}

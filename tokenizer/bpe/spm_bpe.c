@@ -1,0 +1,327 @@
+// SPM-BPE, the way SentencePiece's BPE models and llama2.c encode: spaces become U+2581, the text
+// falls into characters, and the neighbours whose union is the vocabulary's best-scored piece are
+// joined until none is left. What is no piece at the end is written byte by byte.
+//
+// Source: sentencepiece's bpe_model.cc, version 0.1.97, for the order of joining, for pieces of
+// type UNUSED, which may be joined on the way but not put out, and for runs of unknown characters.
+#include "base/utf8.h"
+#include "tokenizer/bpe/merging.h"
+#include "tokenizer/bpe/spm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Part { // bytes of the normalised text
+    uint32_t start, length;
+} Part;
+
+typedef struct SpmBpe {
+    int32_t bytes[256];     // id of each byte's token, or -1
+    int32_t unk_id;         // -1: none
+    size_t longest;         // bytes of the longest piece
+    bool before_space[256]; // some piece has U+2581 directly after this byte
+    // For pieces of type UNUSED only, else NULL: how long the left half of each was when it was
+    // last considered, and room to take such pieces apart again.
+    uint32_t *left_length; // (n_tokens)
+    Part *parts;           // (longest + 1)
+} SpmBpe;
+
+// A text can contain this token: control, byte and unknown tokens never match text.
+static bool is_word(const Tokenizer *t, int32_t id) {
+    return id >= 0 && (t->types[id] == TOKEN_NORMAL || t->types[id] == TOKEN_USER_DEFINED ||
+                       t->types[id] == TOKEN_UNUSED || t->types[id] == TOKEN_UNDEFINED);
+}
+
+static int32_t find_word(const Tokenizer *t, const char *text, size_t length) {
+    int32_t id = vocabulary_find(t, text, length);
+    return is_word(t, id) ? id : -1;
+}
+
+// ---- merging ----
+
+typedef struct Stretch {
+    const Tokenizer *tokenizer;
+    const char *text; // normalised
+} Stretch;
+
+// Whole numbers in the order of the scores, the highest first.
+static uint32_t priority_of(float score) {
+    uint32_t bits;
+    score += 0.0f; // -0 is 0
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 31 ? bits : ~(bits | 0x80000000u);
+}
+
+static bool spm_rule(const void *context, const Symbol *left, const Symbol *right,
+                     uint32_t *priority, int32_t *id) {
+    const Stretch *stretch = context;
+    const Tokenizer *t = stretch->tokenizer;
+    const SpmBpe *spm = t->state;
+    size_t length = (size_t)left->length + right->length;
+    if (length > spm->longest) return false;
+    *id = find_word(t, stretch->text + left->start, length);
+    if (*id < 0) return false;
+    *priority = priority_of(t->scores ? t->scores[*id] : 0);
+    if (spm->left_length && t->types[*id] == TOKEN_UNUSED) spm->left_length[*id] = left->length;
+    return true;
+}
+
+// ---- output ----
+
+typedef struct Output {
+    const Tokenizer *tokenizer;
+    IdList *ids;
+    bool after_unknown; // a run of unknown characters is one unknown token
+    Error *error;
+} Output;
+
+static bool put_unknown(Output *out, const char *text, size_t length) {
+    const SpmBpe *spm = out->tokenizer->state;
+    for (size_t i = 0; i < length; i++) {
+        int32_t id = spm->bytes[(uint8_t)text[i]];
+        bool unknown = id < 0;
+        if (unknown && !out->after_unknown) id = spm->unk_id;
+        out->after_unknown = unknown;
+        if (id >= 0 && !id_list_push(out->ids, id, out->error)) return false;
+    }
+    return true;
+}
+
+static bool put_piece(Output *out, int32_t id, const char *text, size_t length) {
+    if (id < 0) return put_unknown(out, text, length);
+    out->after_unknown = false;
+    return id_list_push(out->ids, id, out->error);
+}
+
+// Takes a piece of type UNUSED apart into the two it was joined from, and those again, left to
+// right: the right half waits in `parts`. A half is shorter than the whole, so this ends.
+static bool put_unused(Output *out, int32_t id, const char *text, Part part) {
+    const Tokenizer *t = out->tokenizer;
+    const SpmBpe *spm = t->state;
+    size_t waiting = 0;
+    for (;;) {
+        uint32_t left = id >= 0 && t->types[id] == TOKEN_UNUSED ? spm->left_length[id] : 0;
+        if (left && left < part.length) {
+            spm->parts[waiting++] = (Part){part.start + left, part.length - left};
+            part.length = left;
+        } else {
+            if (!put_piece(out, id, text + part.start, part.length)) return false;
+            if (!waiting) return true;
+            part = spm->parts[--waiting];
+        }
+        id = find_word(t, text + part.start, part.length);
+    }
+}
+
+// ---- encoding ----
+
+// Writes the text with U+2581 for each space, and one before it all where the vocabulary wants
+// that.
+static size_t normalise(char *out, const char *text, size_t length, bool prefix) {
+    size_t n = 0;
+    if (prefix) {
+        memcpy(out, SPM_SPACE, SPM_SPACE_LENGTH);
+        n = SPM_SPACE_LENGTH;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == ' ') {
+            memcpy(out + n, SPM_SPACE, SPM_SPACE_LENGTH);
+            n += SPM_SPACE_LENGTH;
+        } else {
+            out[n++] = text[i];
+        }
+    }
+    return n;
+}
+
+// The end of the word that begins at `start`: the next U+2581 that no piece could hold together
+// with the byte before it. Words can be joined one by one then, with the same result as all at
+// once.
+static size_t word_end(const SpmBpe *spm, const char *text, size_t start, size_t length) {
+    for (size_t i = start + 1; i + SPM_SPACE_LENGTH <= length; i++) {
+        if (text[i] == SPM_SPACE[0] && !memcmp(text + i, SPM_SPACE, SPM_SPACE_LENGTH) &&
+            !spm->before_space[(uint8_t)text[i - 1]])
+            return i;
+    }
+    return length;
+}
+
+static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
+    size_t longest = 0;
+    for (size_t start = 0, end; start < length; start = end) {
+        end = word_end(spm, text, start, length);
+        if (end - start > longest) longest = end - start;
+    }
+    return longest;
+}
+
+// One symbol for each character; a byte that belongs to none is one of its own.
+static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *text, size_t start,
+                               size_t end) {
+    size_t count = 0;
+    for (size_t i = start; i < end;) {
+        uint32_t codepoint;
+        size_t n = utf8_decode(text + i, end - i, &codepoint);
+        if (!n) n = 1;
+        symbols[count++] =
+            (Symbol){.start = (uint32_t)i, .length = (uint32_t)n, .id = find_word(t, text + i, n)};
+        i += n;
+    }
+    return count;
+}
+
+static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *text) {
+    const Tokenizer *t = out->tokenizer;
+    Stretch stretch = {t, text};
+    if (!merge_symbols(symbols, count, spm_rule, &stretch, &t->work->steps, out->error))
+        return false;
+    for (uint32_t i = 0; i < count; i = symbols[i].next) {
+        const Symbol *s = &symbols[i];
+        bool unused = s->id >= 0 && t->types[s->id] == TOKEN_UNUSED;
+        bool good = unused ? put_unused(out, s->id, text, (Part){s->start, s->length})
+                           : put_piece(out, s->id, text + s->start, s->length);
+        if (!good) return false;
+    }
+    return true;
+}
+
+static bool encode_normalised(Output *out, const char *text, size_t length) {
+    const SpmBpe *spm = out->tokenizer->state;
+    size_t longest = longest_word(spm, text, length); // in bytes, so at least its characters
+    Symbol *symbols = malloc((longest + 1) * sizeof *symbols);
+    if (!symbols)
+        return error_set(out->error, ERROR_MEMORY, "out of memory for a word of %zu bytes",
+                         longest);
+    bool good = true;
+    for (size_t start = 0, end; good && start < length; start = end) {
+        end = word_end(spm, text, start, length);
+        size_t count = split_characters(out->tokenizer, symbols, text, start, end);
+        good = encode_word(out, symbols, count, text);
+    }
+    free(symbols);
+    return good;
+}
+
+// The space before a stretch is set again after an added token, as llama.cpp does.
+static bool spm_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                       bool after_token, Error *error) {
+    (void)after_token;
+    if (length > UINT32_MAX / SPM_SPACE_LENGTH - 2)
+        return error_set(error, ERROR_MEMORY, "a text of %zu bytes is too long", length);
+    char *normal = malloc((length + 1) * SPM_SPACE_LENGTH);
+    if (!normal)
+        return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
+    size_t count = normalise(normal, text, length, t->prefixes_space);
+    Output out = {.tokenizer = t, .ids = ids, .error = error};
+    bool good = encode_normalised(&out, normal, count);
+    free(normal);
+    return good;
+}
+
+static void spm_close(Tokenizer *t) {
+    SpmBpe *spm = t->state;
+    if (!spm) return;
+    free(spm->left_length);
+    free(spm->parts);
+    free(spm);
+}
+
+static bool spm_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    (void)arena;
+    (void)error;
+    out->model = "llama";
+    out->add_space_prefix = t->prefixes_space;
+    return true;
+}
+
+static const TokenizerKind SPM_BPE = {spm_encode, spm_piece, spm_close, spm_describe};
+
+// ---- opening ----
+
+static void note_spaces(SpmBpe *spm, TextSpan spelling) {
+    for (size_t i = 1; i + SPM_SPACE_LENGTH <= spelling.length; i++) {
+        if (!memcmp(spelling.text + i, SPM_SPACE, SPM_SPACE_LENGTH))
+            spm->before_space[(uint8_t)spelling.text[i - 1]] = true;
+    }
+}
+
+static bool open_state(Tokenizer *t, int unk_id, Error *error) {
+    SpmBpe *spm = t->state = calloc(1, sizeof *spm);
+    if (!spm) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    bool unused = false;
+    memset(spm->bytes, -1, sizeof spm->bytes);
+    spm->unk_id = -1;
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        uint8_t byte;
+        if (t->types[i] == TOKEN_BYTE && spm_byte_spelling(t->tokens[i], &byte) &&
+            spm->bytes[byte] < 0)
+            spm->bytes[byte] = (int32_t)i;
+        if (t->types[i] == TOKEN_UNKNOWN && spm->unk_id < 0) spm->unk_id = (int32_t)i;
+        if (t->tokens[i].length > spm->longest) spm->longest = t->tokens[i].length;
+        unused |= t->types[i] == TOKEN_UNUSED;
+        if (is_word(t, (int32_t)i)) note_spaces(spm, t->tokens[i]);
+    }
+    if (unk_id >= 0 && (size_t)unk_id < t->n_tokens) spm->unk_id = unk_id;
+    if (!unused) return true;
+    spm->left_length = calloc(t->n_tokens, sizeof *spm->left_length);
+    spm->parts = calloc(spm->longest + 1, sizeof *spm->parts);
+    if (spm->left_length && spm->parts) return true;
+    return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+}
+
+static bool check_tokens(const Vocabulary *v, Error *error) {
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (v->scores && isnan(v->scores[i]))
+            return error_set(error, ERROR_FILE, "token %zu: its score is not a number", i);
+        if (v->types && v->types[i] > TOKEN_BYTE)
+            return error_set(error, ERROR_FILE, "token %zu: unknown type %d (at most %d)", i,
+                             v->types[i], TOKEN_BYTE);
+    }
+    return true;
+}
+
+// Where the file says nothing of types: byte tokens by their spelling, the special ones by their
+// id.
+static uint8_t *infer_types(const Vocabulary *v) {
+    uint8_t *types = malloc(v->n_tokens + 1);
+    if (!types) return NULL;
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        uint8_t byte;
+        types[i] = (int)i == v->unk_id                          ? TOKEN_UNKNOWN
+                   : (int)i == v->bos_id || (int)i == v->eos_id ? TOKEN_CONTROL
+                   : spm_byte_spelling(v->tokens[i], &byte)     ? TOKEN_BYTE
+                                                                : TOKEN_NORMAL;
+    }
+    return types;
+}
+
+// The ids that every SPM vocabulary of the Llama family has, where the file does not say and its
+// types, if there are any, do not contradict.
+static int id_or(int given, int usual, const Vocabulary *v, TokenType type) {
+    if (given >= 0) return given;
+    bool fits = (size_t)usual < v->n_tokens && (!v->types || v->types[usual] == type);
+    return fits ? usual : -1;
+}
+
+bool spm_bpe_open_vocabulary(Tokenizer *t, const Vocabulary *vocabulary, Error *error) {
+    Vocabulary v = *vocabulary;
+    v.unk_id = id_or(v.unk_id, 0, &v, TOKEN_UNKNOWN);
+    v.bos_id = id_or(v.bos_id, 1, &v, TOKEN_CONTROL);
+    v.eos_id = id_or(v.eos_id, 2, &v, TOKEN_CONTROL);
+    if (!check_tokens(&v, error)) return false;
+    uint8_t *inferred = v.types ? NULL : infer_types(&v);
+    if (!v.types && !inferred)
+        return error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", v.n_tokens);
+    if (inferred) v.types = inferred;
+    t->kind = &SPM_BPE;
+    bool good = vocabulary_copy(t, &v, error) && open_state(t, v.unk_id, error) &&
+                spm_added_tokens(t, true, error);
+    free(inferred);
+    if (!good) return false;
+    t->prefixes_space = v.add_space_prefix != 0;
+    vocabulary_set_ids(t, &v, true);
+    snprintf(t->description, sizeof t->description, "SPM-BPE, %zu tokens", t->n_tokens);
+    return true;
+}

@@ -1,0 +1,102 @@
+// llama2.c's tokenizer.bin, little-endian:
+//
+//     uint32 longest token   (a hint of the writer's, not used here)
+//     then for each token    float32 score, uint32 length, length bytes
+//
+// The file does not count its tokens: it must end after a whole one, and hold as many as the model
+// has. Spaces are written as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
+#include "base/bytes.h"
+#include "tokenizer/bpe/spm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct BinToken {
+    TextSpan text;
+    float score;
+} BinToken;
+
+static BinToken read_token(Bytes *in) {
+    BinToken token = {{"", 0}, 0};
+    size_t start = in->pos;
+    token.score = bytes_f32(in, "score");
+    uint32_t length = bytes_u32(in, "token length");
+    if (!in->failed && length > LIMIT_TOKEN_LENGTH)
+        bytes_fail(in, start + 4, "token length: got %d, wanted 0 to %d", (int)length,
+                   LIMIT_TOKEN_LENGTH);
+    const uint8_t *text = in->failed ? NULL : bytes_take(in, length, "token");
+    if (text) token.text = (TextSpan){(const char *)text, length};
+    return token;
+}
+
+// First pass: how many tokens, and how many bytes they take with U+2581 for each space.
+static bool measure(const uint8_t *bytes, size_t size, int vocab_size, size_t *count,
+                    size_t *text_size, Error *error) {
+    Bytes in = bytes_over(bytes, size, error);
+    bytes_u32(&in, "longest token");
+    *count = *text_size = 0;
+    while (!in.failed && bytes_left(&in)) {
+        BinToken token = read_token(&in);
+        *text_size += token.text.length * SPM_SPACE_LENGTH;
+        if (!in.failed && ++*count > LIMIT_VOCAB)
+            bytes_fail(&in, in.pos, "more than %d tokens", LIMIT_VOCAB);
+    }
+    if (in.failed) return false;
+    if (!*count) return bytes_fail(&in, in.pos, "no tokens");
+    if (vocab_size > 0 && *count != (size_t)vocab_size)
+        return bytes_fail(&in, in.pos, "%zu tokens, but the model has %d", *count, vocab_size);
+    return true;
+}
+
+static TextSpan with_marks(char *out, TextSpan from, bool special) {
+    if (special) {
+        while (from.length && from.text[0] == '\n') {
+            from.text++;
+            from.length--;
+        }
+        while (from.length && from.text[from.length - 1] == '\n')
+            from.length--;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < from.length; i++) {
+        bool space = from.text[i] == ' ';
+        memcpy(out + n, space ? SPM_SPACE : &from.text[i], space ? SPM_SPACE_LENGTH : 1);
+        n += space ? SPM_SPACE_LENGTH : 1;
+    }
+    return (TextSpan){out, n};
+}
+
+bool spm_bpe_open_bin(Tokenizer *t, const uint8_t *bytes, size_t size, int vocab_size,
+                      Error *error) {
+    size_t count, text_size;
+    if (!measure(bytes, size, vocab_size, &count, &text_size, error)) return false;
+    TextSpan *tokens = malloc(count * sizeof *tokens);
+    float *scores = malloc(count * sizeof *scores);
+    char *text = malloc(text_size + 1);
+    bool good = tokens && scores && text;
+    if (good) {
+        Bytes in = bytes_over(bytes, size, error);
+        bytes_u32(&in, "longest token");
+        char *end = text;
+        for (size_t i = 0; i < count; i++) {
+            BinToken token = read_token(&in);
+            tokens[i] = with_marks(end, token.text, i == 1 || i == 2);
+            scores[i] = token.score;
+            end += tokens[i].length;
+        }
+        Vocabulary vocabulary = VOCABULARY_ABSENT;
+        vocabulary.model = "llama";
+        vocabulary.n_tokens = count;
+        vocabulary.tokens = tokens;
+        vocabulary.scores = scores;
+        good = spm_bpe_open_vocabulary(t, &vocabulary, error);
+        // llama2.c stops at BOS as well as at EOS.
+        if (good) vocabulary_add_stop(t, t->bos_id);
+    } else {
+        error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", count);
+    }
+    free(text);
+    free(scores);
+    free(tokens);
+    return good;
+}

@@ -1,0 +1,23 @@
+// The vocabulary of a JSON tokenizer while it is collected: which spelling has which id, and what
+// was added. Every id from 0 on is given once, with no gap.
+//
+//     json_vocabulary_init(&v, vocab, added, &error) && json_vocabulary_finish(&v, tokenizer,
+//     &error) json_vocabulary_free(&v);
+#pragma once
+
+#include "base/json.h"
+#include "tokenizer/kinds.h"
+
+typedef struct JsonVocabulary {
+    TextSpan *tokens;  // (n_tokens) borrowed from the JSON; text NULL: none yet
+    uint8_t *types;    // (n_tokens)
+    AddedToken *added; // (n_added)
+    size_t n_tokens, n_added;
+} JsonVocabulary;
+
+// Reads "vocab", an object of ids, and "added_tokens", an array or NULL. False: exit code 3, 5.
+bool json_vocabulary_init(JsonVocabulary *v, json_t *vocab, const json_t *added, Error *error);
+
+// Copies it into `tokenizer`. False: exit code 3 (a gap), 5.
+bool json_vocabulary_finish(const JsonVocabulary *v, Tokenizer *tokenizer, Error *error);
+void json_vocabulary_free(JsonVocabulary *v);

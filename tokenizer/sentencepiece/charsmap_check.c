@@ -1,0 +1,153 @@
+// A precompiled charsmap: rules that replace characters (NFKC, for most models).
+//
+//     uint32 size of the trie in bytes
+//     trie: units of 32 bits, a double array in the layout of Darts-clone
+//     texts, each ended by a NUL
+//
+//     unit   31      30 .. 10      9       8         7 .. 0
+//            leaf?   offset        scale   has leaf  label        offset <<= 8 where scale is set
+//
+// From a unit at `pos`, base = pos ^ offset; the byte c leads to base ^ c where that unit's bits 31
+// and 7..0 are c; where "has leaf" is set, the unit at base holds, in its low 31 bits, where the
+// replacement stands among the texts. The library follows this with no check and room for 32
+// matches. So every unit that can be reached is visited here: nothing leads outside, no path comes
+// back to itself, and none passes more than 32 leaves.
+#include "tokenizer/sentencepiece/sentencepiece_check.h"
+
+#include "base/bytes.h"
+
+#include <stdlib.h>
+
+enum {
+    LIBRARY_ROOM = 32,
+    LIMIT_RULE = 256,          // bytes of a rule's left side: how deep the trie may go
+    LIMIT_CHARSMAP = 16 << 20, // bytes; NFKC with case folding takes 0.3 million
+    SMALLEST_TRIE = 256 * 4,   // one block of units
+};
+
+static const uint32_t LABEL = 0x800000ff; // of a unit, with the bit that says "leaf"
+
+typedef struct Trie {
+    const uint8_t *units; // (n_units) of four bytes
+    size_t n_units;
+    size_t texts_size;
+    uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: being visited, else 1 + the most leaves
+                     // that a path passes from this unit on
+    Error *error;
+} Trie;
+
+enum { ON_PATH = 255 };
+
+typedef struct Visit {
+    size_t pos;
+    uint32_t next; // byte to try next
+    uint8_t most;  // leaves that a path passes below
+} Visit;
+
+static uint32_t unit_at(const Trie *trie, size_t pos) {
+    return load_u32(trie->units + 4 * pos);
+}
+
+static size_t base_of(const Trie *trie, size_t pos) {
+    uint32_t unit = unit_at(trie, pos);
+    return pos ^ ((size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6));
+}
+
+static bool has_leaf(const Trie *trie, size_t pos) {
+    return pos && (unit_at(trie, pos) >> 8 & 1); // the root is never asked
+}
+
+static bool enter(const Trie *trie, size_t pos, Visit *visit) {
+    size_t base = base_of(trie, pos);
+    if ((base | 255) >= trie->n_units)
+        return error_set(trie->error, ERROR_FILE, "charsmap: unit %zu leads to unit %zu of %zu",
+                         pos, base | 255, trie->n_units);
+    uint32_t text = unit_at(trie, base) & 0x7fffffff;
+    if (has_leaf(trie, pos) && text >= trie->texts_size)
+        return error_set(trie->error, ERROR_FILE, "charsmap: replacement at %u of %zu bytes", text,
+                         trie->texts_size);
+    trie->leaves[pos] = ON_PATH;
+    *visit = (Visit){.pos = pos};
+    return true;
+}
+
+// The unit that the next byte leads to; false: no byte is left that leads anywhere.
+static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
+    size_t base = base_of(trie, visit->pos);
+    while (visit->next < 256) {
+        uint32_t byte = visit->next++;
+        *child = base ^ byte;
+        if ((unit_at(trie, *child) & LABEL) == byte) return true;
+    }
+    return false;
+}
+
+static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
+    uint8_t most = (uint8_t)(visit->most + has_leaf(trie, visit->pos));
+    if (most > LIBRARY_ROOM)
+        return error_set(trie->error, ERROR_FILE, "charsmap: more than %d rules begin one another",
+                         LIBRARY_ROOM);
+    trie->leaves[visit->pos] = (uint8_t)(most + 1);
+    if (parent && most > parent->most) parent->most = most;
+    return true;
+}
+
+// Depth first. Units can be shared, so each is entered once and what was found there is kept.
+static bool walk(const Trie *trie) {
+    Visit stack[LIMIT_RULE + 1] = {{0}};
+    size_t depth = 1, child;
+    if (!enter(trie, 0, &stack[0])) return false;
+    while (depth) {
+        Visit *top = &stack[depth - 1];
+        if (!next_child(trie, top, &child)) {
+            depth--;
+            if (!leave(trie, top, depth ? top - 1 : NULL)) return false;
+        } else if (trie->leaves[child] == ON_PATH) {
+            return error_set(trie->error, ERROR_FILE, "charsmap: unit %zu leads back to itself",
+                             child);
+        } else if (trie->leaves[child]) {
+            uint8_t most = (uint8_t)(trie->leaves[child] - 1);
+            if (most > top->most) top->most = most;
+        } else if (depth > LIMIT_RULE) {
+            return error_set(trie->error, ERROR_FILE, "charsmap: a rule of more than %d bytes",
+                             LIMIT_RULE);
+        } else if (!enter(trie, child, &stack[depth++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count) {
+    Trie trie = {.units = (const uint8_t *)charsmap.text + 4};
+    size_t pos = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
+        pos = base_of(&trie, pos) ^ byte;
+        if ((unit_at(&trie, pos) & LABEL) != byte) return false;
+        if (has_leaf(&trie, pos)) return true;
+    }
+    return true;
+}
+
+bool charsmap_check(TextSpan charsmap, Error *error) {
+    if (!charsmap.length) return true;
+    if (charsmap.length < 4 || charsmap.length > LIMIT_CHARSMAP)
+        return error_set(error, ERROR_FILE, "charsmap: %zu bytes (wanted 4 to %d)", charsmap.length,
+                         LIMIT_CHARSMAP);
+    uint32_t trie_size = load_u32(charsmap.text);
+    size_t rest = charsmap.length - 4;
+    if (trie_size % 4 || trie_size < SMALLEST_TRIE || trie_size >= rest)
+        return error_set(error, ERROR_FILE, "charsmap: a trie of %u bytes in %zu", trie_size, rest);
+    if (charsmap.text[charsmap.length - 1])
+        return error_set(error, ERROR_FILE, "charsmap: the last replacement has no end");
+    Trie trie = {.units = (const uint8_t *)charsmap.text + 4,
+                 .n_units = trie_size / 4,
+                 .texts_size = rest - trie_size,
+                 .leaves = calloc(trie_size / 4, 1),
+                 .error = error};
+    if (!trie.leaves) return error_set(error, ERROR_MEMORY, "out of memory for the charsmap");
+    bool good = walk(&trie);
+    free(trie.leaves);
+    return good;
+}

@@ -1,0 +1,150 @@
+// The kind of a SentencePiece .model: our own walk reads and checks the file, the library encodes,
+// and pieces are shown by us, one at a time. Without the library, a BPE model that does not rewrite
+// its text is encoded by spm_bpe.c: the algorithm is the same (tests/tokenizer/test_sentencepiece.c
+// holds one against the other).
+#include "tokenizer/bpe/spm.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
+#include "tokenizer/sentencepiece/sentencepiece_check.h"
+#include "tokenizer/sentencepiece/unknown_runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool report(SentencePieceStatus status, const char *reason, Error *error) {
+    if (status == SENTENCEPIECE_OK) return true;
+    if (status == SENTENCEPIECE_MEMORY)
+        return error_set(error, ERROR_MEMORY, "out of memory in sentencepiece");
+    return error_set(error, ERROR_FILE, "sentencepiece: %s", reason);
+}
+
+typedef struct Library {
+    SentencePiece *model;
+    const char *own_way;    // what it does that no GGUF can say; NULL: nothing
+    KnownCharacters *known; // NULL: unknown characters are bytes, and every one counts
+} Library;
+
+static bool library_ids(const Library *library, IdList *ids, const char *text, size_t length,
+                        Error *error) {
+    const int *found;
+    size_t count;
+    char reason[SENTENCEPIECE_REASON_SIZE] = "";
+    SentencePieceStatus status =
+        sentencepiece_encode(library->model, text, length, &found, &count, reason);
+    if (!report(status, reason, error)) return false;
+    for (size_t i = 0; i < count; i++) {
+        if (!id_list_push(ids, found[i], error)) return false;
+    }
+    return true;
+}
+
+static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                           bool after_token, Error *error) {
+    (void)after_token;
+    const Library *library = t->state;
+    if (!library->known) return library_ids(library, ids, text, length, error);
+    char *shorter = malloc(length);
+    if (!shorter)
+        return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
+    size_t left = shorten_unknown_runs(shorter, text, length, library->known);
+    bool good = library_ids(library, ids, shorter, left, error);
+    free(shorter);
+    return good;
+}
+
+static void library_close(Tokenizer *t) {
+    Library *library = t->state;
+    if (!library) return;
+    sentencepiece_free(library->model);
+    free(library->known);
+    free(library);
+}
+
+static bool library_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    (void)arena;
+    const Library *library = t->state;
+    out->model = "llama";
+    out->add_space_prefix = t->prefixes_space;
+    return !library->own_way || error_set(error, ERROR_FILE, "%s", library->own_way);
+}
+
+static const TokenizerKind LIBRARY = {library_encode, spm_piece, library_close, library_describe};
+
+// spm_bpe.c replaces spaces and nothing else.
+static bool text_stays(const SentencePieceModel *model) {
+    const Normalizer *n = &model->normalizer;
+    return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
+           !model->space_is_suffix;
+}
+
+static bool load_library(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
+                         size_t size, Error *error) {
+    char reason[SENTENCEPIECE_REASON_SIZE] = "";
+    Library *library = t->state = calloc(1, sizeof *library);
+    t->kind = &LIBRARY;
+    if (!library) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    if (!report(sentencepiece_load(&library->model, bytes, size, reason), reason, error))
+        return false;
+    if (sentencepiece_size(library->model) != model->n_pieces)
+        return error_set(error, ERROR_FILE, "sentencepiece: %zu pieces, the file has %zu",
+                         sentencepiece_size(library->model), model->n_pieces);
+    library->own_way = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
+                       : !text_stays(model)                   ? "it rewrites its text first"
+                                                              : NULL;
+    if (model->byte_fallback) return true;
+    library->known = known_characters(model, error);
+    return library->known != NULL;
+}
+
+static bool open_library(Tokenizer *t, const SentencePieceModel *model,
+                         const Vocabulary *vocabulary, const uint8_t *bytes, size_t size,
+                         Error *error) {
+    if (!load_library(t, model, bytes, size, error)) return false;
+    if (!vocabulary_copy(t, vocabulary, error)) return false;
+    t->prefixes_space = vocabulary->add_space_prefix == 1;
+    vocabulary_set_ids(t, vocabulary, true);
+    return spm_added_tokens(t, false, error); // the library cuts user-defined ones itself
+}
+
+static int find_control(const SentencePieceModel *model, TextSpan piece) {
+    for (size_t i = 0; i < model->n_pieces; i++) {
+        if (model->types[i] == TOKEN_CONTROL && model->pieces[i].length == piece.length &&
+            !memcmp(model->pieces[i].text, piece.text, piece.length))
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
+                       size_t size, Error *error) {
+    Vocabulary vocabulary = {.model = "llama",
+                             .n_tokens = model->n_pieces,
+                             .tokens = model->pieces,
+                             .scores = model->scores,
+                             .types = model->types,
+                             .bos_id = find_control(model, model->bos_piece),
+                             .eos_id = find_control(model, model->eos_piece),
+                             .eot_id = -1,
+                             .eom_id = -1,
+                             .unk_id = -1,
+                             .pad_id = find_control(model, model->pad_piece),
+                             .add_bos = -1,
+                             .add_eos = -1,
+                             .add_space_prefix = model->normalizer.add_dummy_prefix};
+    bool bpe = model->model_type == SENTENCEPIECE_BPE;
+    bool own = bpe && text_stays(model) && !sentencepiece_available();
+    bool good = own ? spm_bpe_open_vocabulary(t, &vocabulary, error)
+                    : open_library(t, model, &vocabulary, bytes, size, error);
+    if (good)
+        snprintf(t->description, sizeof t->description, "SentencePiece %s, %zu tokens",
+                 bpe ? "BPE" : "unigram", t->n_tokens);
+    return good;
+}
+
+bool sentencepiece_open(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
+    SentencePieceModel model;
+    bool good = sentencepiece_model_read(&model, bytes, size, error) &&
+                open_model(t, &model, bytes, size, error);
+    sentencepiece_model_free(&model);
+    return good;
+}

@@ -1,0 +1,260 @@
+#include "tokenizer/sentencepiece/sentencepiece_check.h"
+
+#include "base/bytes.h"
+#include "tokenizer/bpe/spm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- protobuf ----
+
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+typedef struct Field {
+    size_t offset; // in the file
+    uint64_t number;
+    unsigned wire;
+    uint64_t value; // of a varint, or the bits of a 32- or 64-bit number
+    Bytes body;     // of WIRE_BYTES: over the whole file, but ends where the field ends
+} Field;
+
+static uint64_t read_varint(Bytes *in, const char *what) {
+    uint64_t value = 0;
+    size_t start = in->pos;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint8_t byte = bytes_u8(in, what);
+        if (shift == 63 && byte > 1) break;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) return value;
+    }
+    bytes_fail(in, start, "%s: a number of more than 64 bits", what);
+    return 0;
+}
+
+// The next field of a message; false at its end or at a fault (in->failed).
+static bool next_field(Bytes *in, Field *field) {
+    if (in->failed || !bytes_left(in)) return false;
+    *field = (Field){.offset = in->pos};
+    uint64_t tag = read_varint(in, "field");
+    field->number = tag >> 3;
+    field->wire = tag & 7;
+    if (in->failed) return false;
+    if (tag > UINT32_MAX || !field->number)
+        return bytes_fail(in, field->offset, "no protobuf: field number %llu",
+                          (unsigned long long)field->number);
+    if (field->wire == WIRE_VARINT)
+        field->value = read_varint(in, "number");
+    else if (field->wire == WIRE_64)
+        field->value = bytes_u64(in, "number");
+    else if (field->wire == WIRE_32)
+        field->value = bytes_u32(in, "number");
+    else if (field->wire == WIRE_BYTES) {
+        uint64_t length = read_varint(in, "length");
+        field->body = *in;
+        if (!bytes_take(in, length, "field") && in->failed) return false;
+        field->body.size = in->pos;
+    } else {
+        return bytes_fail(in, field->offset, "field %d has wire type %u (wanted 0, 1, 2 or 5)",
+                          (int)field->number, field->wire);
+    }
+    return !in->failed;
+}
+
+// A field that this program knows must have the wire type that the format says.
+static bool wire_is(Bytes *in, const Field *field, unsigned wire, const char *name) {
+    if (field->wire == wire) return true;
+    return bytes_fail(in, field->offset, "%s: wire type %u, wanted %u", name, field->wire, wire);
+}
+
+static void read_text(Bytes *in, const Field *field, TextSpan *out, const char *name) {
+    if (!wire_is(in, field, WIRE_BYTES, name)) return;
+    const Bytes *body = &field->body;
+    *out = (TextSpan){(const char *)body->base + body->pos, bytes_left(body)};
+}
+
+static void read_bool(Bytes *in, const Field *field, bool *out, const char *name) {
+    if (wire_is(in, field, WIRE_VARINT, name)) *out = field->value != 0;
+}
+
+// ---- the messages ----
+
+static bool read_piece(Bytes *in, SentencePieceModel *model, size_t i) {
+    size_t start = in->pos;
+    uint64_t type = TOKEN_NORMAL;
+    Field field;
+    while (next_field(in, &field)) {
+        if (field.number == 1) {
+            read_text(in, &field, &model->pieces[i], "piece");
+        } else if (field.number == 2) {
+            if (!wire_is(in, &field, WIRE_32, "score")) return false;
+            uint32_t bits = (uint32_t)field.value;
+            memcpy(&model->scores[i], &bits, sizeof bits);
+        } else if (field.number == 3) {
+            if (!wire_is(in, &field, WIRE_VARINT, "piece type")) return false;
+            type = field.value;
+        }
+    }
+    if (in->failed) return false;
+    size_t length = model->pieces[i].length;
+    if (!length) return bytes_fail(in, start, "piece %zu: empty", i);
+    if (length > LIMIT_TOKEN_LENGTH)
+        return bytes_fail(in, start, "piece %zu: %zu bytes long (at most %d)", i, length,
+                          LIMIT_TOKEN_LENGTH);
+    if (!isfinite(model->scores[i]))
+        return bytes_fail(in, start, "piece %zu: its score is not finite", i);
+    if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
+        return bytes_fail(in, start, "piece %zu: unknown type %llu (wanted 1 to 6)", i,
+                          (unsigned long long)type);
+    model->types[i] = (uint8_t)type;
+    return true;
+}
+
+static bool read_trainer_spec(Bytes *in, SentencePieceModel *model) {
+    Field field;
+    while (next_field(in, &field)) {
+        if (field.number == 3 && wire_is(in, &field, WIRE_VARINT, "model_type"))
+            model->model_type = field.value;
+        if (field.number == 24) read_bool(in, &field, &model->space_is_suffix, "suffix");
+        if (field.number == 35) read_bool(in, &field, &model->byte_fallback, "byte_fallback");
+        if (field.number == 46) read_text(in, &field, &model->bos_piece, "bos_piece");
+        if (field.number == 47) read_text(in, &field, &model->eos_piece, "eos_piece");
+        if (field.number == 48) read_text(in, &field, &model->pad_piece, "pad_piece");
+    }
+    return !in->failed;
+}
+
+static bool read_normalizer_spec(Bytes *in, Normalizer *normalizer) {
+    Field field;
+    while (next_field(in, &field)) {
+        if (field.number == 2) read_text(in, &field, &normalizer->charsmap, "charsmap");
+        if (field.number == 3) read_bool(in, &field, &normalizer->add_dummy_prefix, "dummy prefix");
+        if (field.number == 4)
+            read_bool(in, &field, &normalizer->remove_extra_whitespaces, "extra whitespaces");
+        if (field.number == 5)
+            read_bool(in, &field, &normalizer->escape_whitespaces, "escape whitespaces");
+    }
+    return !in->failed;
+}
+
+// Fields may come in any order and more than once: messages are joined, the last number wins.
+static bool read_model(SentencePieceModel *model, Bytes in) {
+    Field field;
+    size_t piece = 0;
+    while (next_field(&in, &field)) {
+        if (field.number > 5 || field.number == 4) continue;
+        if (!wire_is(&in, &field, WIRE_BYTES, "model")) return false;
+        bool good = field.number == 1   ? read_piece(&field.body, model, piece++)
+                    : field.number == 2 ? read_trainer_spec(&field.body, model)
+                    : field.number == 3 ? read_normalizer_spec(&field.body, &model->normalizer)
+                                        : read_normalizer_spec(&field.body, &model->denormalizer);
+        if (!good) return false;
+    }
+    return !in.failed;
+}
+
+static bool count_pieces(Bytes in, size_t *count) {
+    Field field;
+    *count = 0;
+    while (next_field(&in, &field)) {
+        if (field.number != 1) continue;
+        if (++*count > LIMIT_VOCAB)
+            return bytes_fail(&in, field.offset, "more than %d pieces", LIMIT_VOCAB);
+    }
+    if (!in.failed && !*count) return bytes_fail(&in, 0, "no pieces");
+    return !in.failed;
+}
+
+// ---- what must hold between the parts ----
+
+static bool check_types(const SentencePieceModel *m, Error *error) {
+    bool seen[256] = {false};
+    size_t unknown = 0, bytes = 0;
+    for (size_t i = 0; i < m->n_pieces; i++) {
+        uint8_t byte;
+        unknown += m->types[i] == TOKEN_UNKNOWN;
+        if (m->types[i] != TOKEN_BYTE) continue;
+        if (!spm_byte_spelling(m->pieces[i], &byte))
+            return error_set(error, ERROR_FILE, "piece %zu: no byte is spelt like this byte piece",
+                             i);
+        bytes += !seen[byte];
+        seen[byte] = true;
+    }
+    if (unknown != 1) return error_set(error, ERROR_FILE, "%zu unknown pieces (wanted 1)", unknown);
+    if (bytes != (m->byte_fallback ? 256 : 0))
+        return error_set(error, ERROR_FILE,
+                         "%zu byte pieces (wanted %d, since byte_fallback is %s)", bytes,
+                         m->byte_fallback ? 256 : 0, m->byte_fallback ? "on" : "off");
+    return true;
+}
+
+static int compare_spans(const void *a, const void *b) {
+    const TextSpan *x = a, *y = b;
+    size_t shared = x->length < y->length ? x->length : y->length;
+    int order = memcmp(x->text, y->text, shared);
+    return order ? order : (x->length > y->length) - (x->length < y->length);
+}
+
+static bool begins_with(TextSpan text, TextSpan start) {
+    return text.length >= start.length && !memcmp(text.text, start.text, start.length);
+}
+
+// The library looks for user-defined pieces with room for 64 that begin one another, unchecked.
+static bool check_user_defined(const SentencePieceModel *m, Error *error) {
+    enum { LIBRARY_ROOM = 64 };
+    size_t count = 0, depth = 0;
+    TextSpan *pieces = malloc(m->n_pieces * sizeof *pieces), nested[LIBRARY_ROOM];
+    if (!pieces) return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", m->n_pieces);
+    bool good = true;
+    for (size_t i = 0; i < m->n_pieces; i++) {
+        if (m->types[i] != TOKEN_USER_DEFINED) continue;
+        if (memchr(m->pieces[i].text, '\0', m->pieces[i].length))
+            good = error_set(error, ERROR_FILE, "piece %zu: user-defined, with a NUL inside", i);
+        pieces[count++] = m->pieces[i];
+    }
+    qsort(pieces, count, sizeof *pieces, compare_spans);
+    for (size_t i = 0; good && i < count; i++) {
+        while (depth && !begins_with(pieces[i], nested[depth - 1]))
+            depth--;
+        if (depth == LIBRARY_ROOM)
+            good = error_set(error, ERROR_FILE,
+                             "more than %d user-defined pieces begin one another", LIBRARY_ROOM);
+        else
+            nested[depth++] = pieces[i];
+    }
+    free(pieces);
+    return good;
+}
+
+bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, size_t size,
+                              Error *error) {
+    *model = (SentencePieceModel){
+        .model_type = SENTENCEPIECE_UNIGRAM,
+        .bos_piece = {"<s>", 3},
+        .eos_piece = {"</s>", 4},
+        .pad_piece = {"<pad>", 5},
+        .normalizer = {{"", 0}, true, true, true},
+        .denormalizer = {{"", 0}, true, true, true},
+    };
+    Bytes in = bytes_over(bytes, size, error);
+    if (!count_pieces(in, &model->n_pieces)) return false;
+    model->pieces = calloc(model->n_pieces, sizeof *model->pieces);
+    model->scores = calloc(model->n_pieces, sizeof *model->scores);
+    model->types = calloc(model->n_pieces, sizeof *model->types);
+    if (!model->pieces || !model->scores || !model->types)
+        return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", model->n_pieces);
+    if (!read_model(model, in)) return false;
+    if (model->model_type != SENTENCEPIECE_UNIGRAM && model->model_type != SENTENCEPIECE_BPE)
+        return error_set(error, ERROR_FILE, "model_type %llu (known: 1 unigram, 2 BPE)",
+                         (unsigned long long)model->model_type);
+    return check_types(model, error) && check_user_defined(model, error) &&
+           charsmap_check(model->normalizer.charsmap, error) &&
+           charsmap_check(model->denormalizer.charsmap, error);
+}
+
+void sentencepiece_model_free(SentencePieceModel *model) {
+    free(model->pieces);
+    free(model->scores);
+    free(model->types);
+    *model = (SentencePieceModel){0};
+}

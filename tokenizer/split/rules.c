@@ -1,0 +1,128 @@
+// The splitting patterns and their names: tables only. The patterns stand here exactly as the
+// tokenizer.json files of the models spell them, so that a file's pattern is recognised by
+// comparing, never compiled.
+#include "tokenizer/split/pretokenize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    GPT2,
+    LLAMA3,
+    QWEN2,
+    DIGIT,
+    DIGITS,
+    NANOCHAT,
+    TEKKEN,
+    PUNCTUATION, // this one and the next: passes of llama.cpp's "default"
+    THREE_DIGITS,
+    N_PATTERNS
+};
+
+#define SUFFIXES "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define SPACES "\\s+(?!\\S)|\\s+"
+
+static const char *const patterns[N_PATTERNS] = {
+    [GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES,
+    [LLAMA3] =
+        SUFFIXES "|" LETTERS "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" SPACES,
+    [QWEN2] = SUFFIXES "|" LETTERS "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" SPACES,
+    [DIGIT] = "\\p{N}",
+    [DIGITS] = "\\p{N}+",
+    [NANOCHAT] = "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}"
+                 "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|" SPACES,
+    [TEKKEN] = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|[^\\r\\n\\p{L}\\p{N}]?[" UPPER
+               "]+[" LOWER "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|" SPACES,
+    [PUNCTUATION] = "[\\p{P}\\$\\+<=>\\^~\\|]+",
+    [THREE_DIGITS] = "[0-9][0-9][0-9]",
+};
+
+typedef struct NamedRule {
+    const char *name; // and what llama.cpp calls it, where that is the first alias:
+    bool alias_in_gguf;
+    const char *aliases[6]; // other values of tokenizer.ggml.pre that mean the same
+    SplitRule rule;
+} NamedRule;
+
+// The first row with the same passes names a rule.
+static const NamedRule rules[] = {
+    {"gpt2", true, {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, {.passes = {GPT2}, .n_passes = 1}},
+    {"smollm",
+     false,
+     {"starcoder", "refact", "command-r", "codeshell"},
+     {.passes = {DIGIT, GPT2}, .n_passes = 2}},
+    {"llama3",
+     true,
+     {"llama-bpe", "llama-v3", "falcon3", "pixtral", "lfm2"},
+     {.passes = {LLAMA3}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
+    {"dbrx", false, {"smaug-bpe"}, {.passes = {LLAMA3}, .n_passes = 1}},
+    {"qwen2",
+     false,
+     {"deepseek-r1-qwen", "stablelm2"},
+     {.passes = {QWEN2}, .n_passes = 1, .nfc = true}},
+    {"tekken",
+     false,
+     {0},
+     {.passes = {TEKKEN}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
+    {"nanochat", false, {0}, {.passes = {NANOCHAT}, .n_passes = 1, .adds_bos = true}},
+    {"default", false, {0}, {.passes = {PUNCTUATION, GPT2, DIGITS, THREE_DIGITS}, .n_passes = 4}},
+};
+enum { N_RULES = sizeof rules / sizeof *rules };
+
+int split_pattern_find(const char *regex) {
+    for (int i = 0; i < N_PATTERNS; i++)
+        if (!strcmp(regex, patterns[i])) return i;
+    return -1;
+}
+
+const char *split_pattern_regex(int pattern) {
+    return patterns[pattern];
+}
+
+static bool is_named(const NamedRule *rule, const char *name) {
+    if (!strcmp(rule->name, name)) return true;
+    for (const char *const *alias = rule->aliases; *alias; alias++)
+        if (!strcmp(*alias, name)) return true;
+    return false;
+}
+
+bool split_rule_find(SplitRule *rule, const char *asked, const char *name, Error *error) {
+    if (asked) name = asked;
+    char known[160] = "", shown[64];
+    for (size_t i = 0, at = 0; i < N_RULES; i++) {
+        if (is_named(&rules[i], name)) {
+            *rule = rules[i].rule;
+            return true;
+        }
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", rules[i].name);
+    }
+    return error_set(error, asked ? ERROR_USAGE : ERROR_FILE,
+                     "%s: unknown splitting pattern \"%s\" (known: %s)",
+                     asked ? "--pretokenizer" : "tokenizer.ggml.pre",
+                     escape_bytes(shown, sizeof shown, name, strlen(name)), known);
+}
+
+static bool same_passes(const SplitRule *a, const SplitRule *b) {
+    return a->n_passes == b->n_passes &&
+           !memcmp(a->passes, b->passes, (size_t)a->n_passes * sizeof *a->passes);
+}
+
+const char *split_rule_gguf_name(const SplitRule *rule, bool ignore_merges) {
+    for (size_t i = 0; i < N_RULES; i++) {
+        const SplitRule *known = &rules[i].rule;
+        if (same_passes(known, rule) && known->nfc == rule->nfc &&
+            known->ignore_merges == ignore_merges)
+            return rules[i].alias_in_gguf ? rules[i].aliases[0] : rules[i].name;
+    }
+    return NULL;
+}
+
+const char *split_rule_name(const SplitRule *rule) {
+    for (size_t i = 0; i < N_RULES; i++) {
+        if (same_passes(&rules[i].rule, rule)) return rules[i].name;
+    }
+    return "of its own";
+}

@@ -1,0 +1,120 @@
+// Names of chat formats, and which of them a model means. A template text is a program (Jinja); it
+// is searched for what only that format's program contains, and never run.
+#include "tokenizer/template/formats.h"
+
+#include <string.h>
+
+static bool contains(TextSpan text, const char *part) {
+    return text.length && memmem(text.text, text.length, part, strlen(part));
+}
+
+const ChatTemplate *chat_template_by_name(const char *name) {
+    for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
+        if (!strcmp(name, CHAT_TEMPLATES[i].name)) return &CHAT_TEMPLATES[i];
+    }
+    return NULL;
+}
+
+const ChatTemplate *chat_template_for_system(const ChatTemplate *format, const char *system,
+                                             size_t length) {
+    if (!(format->rules & RULE_THINK_FLAGS)) return format;
+    TextSpan text = {system, length};
+    if (contains(text, "/no_think")) return chat_template_by_name("smollm3-nothink");
+    return contains(text, "/think") ? chat_template_by_name("smollm3") : format;
+}
+
+const char *chat_template_name(const ChatTemplate *chat_template) {
+    return chat_template->name;
+}
+
+const char *chat_template_names(void) {
+    return "chatml, smollm2, qwen2.5, qwen3, qwen3-nothink, smollm3, smollm3-nothink, llama2, "
+           "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
+           "mistral-v7-tekken, gemma, phi3, olmo2, nanochat";
+}
+
+// One row: all of `text` stand in the template. The first row that fits decides.
+typedef struct Sign {
+    const char *text[3];
+    const char *format;
+} Sign;
+
+static const Sign TEXT_SIGNS[] = {
+    {{"<|im_start|>", "Reasoning Mode", "SmolLM"}, "smollm3"},
+    {{"<|im_start|>", "named SmolLM"}, "smollm2"},
+    {{"<|im_start|>", "You are Qwen, created by Alibaba Cloud"}, "qwen2.5"},
+    {{"<|im_start|>", "</think>"}, "qwen3"},
+    {{"<|im_start|>"}, "chatml"},
+    {{"<|start_header_id|>", "Cutting Knowledge Date", "strftime_now"}, "llama3.2"},
+    {{"<|start_header_id|>", "Cutting Knowledge Date"}, "llama3.1"},
+    {{"<|start_header_id|>"}, "llama3"},
+    {{"<start_of_turn>"}, "gemma"},
+    {{"<|user_start|>"}, "nanochat"},
+    {{"<|user|>", "<|end|>"}, "phi3"},
+    {{"{{ bos_token }}", "'<|user|>\\n' + message['content'] + '\\n'", "<|assistant|>"}, "olmo2"},
+    {{"[INST]", "<<SYS>>"}, "llama2"},
+};
+
+// All of `tokens` are in the vocabulary, and the family is this one (NULL: any).
+typedef struct TokenSign {
+    const char *tokens[2];
+    const char *family;
+    const char *format;
+} TokenSign;
+
+static const TokenSign TOKEN_SIGNS[] = {
+    {{"<|im_start|>", "<|im_end|>"}, "qwen3", "qwen3"},
+    {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
+    {{"<|im_start|>", "<|im_end|>"}, "smollm3", "smollm3"},
+    {{"<|im_start|>", "<|im_end|>"}, "olmo2", "olmo2"}, // it has them and does not use them
+    {{"<|im_start|>", "<|im_end|>"}, NULL, "chatml"},
+    {{"<|start_header_id|>", "<|eom_id|>"}, NULL, "llama3.1"},
+    {{"<|start_header_id|>", "<|eot_id|>"}, NULL, "llama3"},
+    {{"<start_of_turn>", "<end_of_turn>"}, NULL, "gemma"},
+    {{"<|user_start|>", "<|assistant_start|>"}, NULL, "nanochat"},
+    {{"<|user|>", "<|end|>"}, NULL, "phi3"},
+};
+
+// Mistral's versions differ by spaces: v1 has one on each side of "[/INST]", v3 only after
+// "[INST]", tekken none; v7 sets the system message apart. Where there is no text: tekken is
+// byte-level, so it has no word that begins with SentencePiece's space.
+static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
+    bool tekken = tokenizer_find(tokenizer, "\xe2\x96\x81the") < 0;
+    if (tokenizer_find(tokenizer, "[INST]") < 0 || contains(text, " [/INST]")) return "mistral-v1";
+    if (contains(text, "[INST]")) tekken = !contains(text, "[INST] ");
+    bool v7 = contains(text, "[SYSTEM_PROMPT]");
+    if (!text.length) v7 = tokenizer_find(tokenizer, "[SYSTEM_PROMPT]") >= 0;
+    if (v7) return tekken ? "mistral-v7-tekken" : "mistral-v7";
+    return tekken ? "mistral-tekken" : "mistral-v3";
+}
+
+static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
+    for (size_t i = 0; i < sizeof TEXT_SIGNS / sizeof *TEXT_SIGNS; i++) {
+        const Sign *sign = &TEXT_SIGNS[i];
+        size_t found = 0;
+        while (found < 3 && sign->text[found] && contains(text, sign->text[found]))
+            found++;
+        if (found == 3 || !sign->text[found]) return sign->format;
+    }
+    return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
+}
+
+static const char *from_tokens(const Tokenizer *tokenizer, const char *family) {
+    for (size_t i = 0; i < sizeof TOKEN_SIGNS / sizeof *TOKEN_SIGNS; i++) {
+        const TokenSign *sign = &TOKEN_SIGNS[i];
+        if (sign->family && (!family || strcmp(sign->family, family))) continue;
+        if (tokenizer_find(tokenizer, sign->tokens[0]) >= 0 &&
+            tokenizer_find(tokenizer, sign->tokens[1]) >= 0)
+            return sign->format;
+    }
+    if (tokenizer_find(tokenizer, "[INST]") >= 0 && tokenizer_find(tokenizer, "[/INST]") >= 0)
+        return mistral_version(tokenizer, (TextSpan){NULL, 0});
+    return NULL;
+}
+
+const ChatTemplate *chat_template_detect(const Tokenizer *tokenizer, TextSpan template_text,
+                                         const char *family) {
+    const char *name = template_text.length ? from_text(tokenizer, template_text) : NULL;
+    if (!name) name = from_tokens(tokenizer, family);
+    return name ? chat_template_by_name(name) : NULL;
+}

@@ -1,0 +1,307 @@
+// Renders a conversation by the rows of template_formats.c. Format and message text between two
+// control tokens are joined before they are encoded, since pieces cross that seam ("\n" +
+// "\n\nHi"); control ids are inserted from the format alone, and the joined text is encoded without
+// them.
+#include "base/utf8.h"
+#include "tokenizer/kinds.h"
+#include "tokenizer/template/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct Renderer {
+    const ChatTemplate *format;
+    const Tokenizer *tokenizer;
+    IdList *ids;
+    char *text; // since the last control token; owned
+    size_t length, capacity;
+    bool after_token; // a control token stands before `text`
+    bool failed;
+    Error *error;
+} Renderer;
+
+static void put(Renderer *r, const char *text, size_t length) {
+    if (r->failed) return;
+    if (length > r->capacity - r->length) {
+        size_t capacity = 2 * r->capacity + length;
+        char *grown = length > SIZE_MAX / 4 ? NULL : realloc(r->text, capacity);
+        if (!grown) {
+            r->failed = !error_set(r->error, ERROR_MEMORY, "out of memory for the chat template");
+            return;
+        }
+        r->text = grown;
+        r->capacity = capacity;
+    }
+    if (length) memcpy(r->text + r->length, text, length);
+    r->length += length;
+}
+
+static void put_string(Renderer *r, const char *text) {
+    put(r, text, strlen(text));
+}
+
+// An SPM vocabulary sets a space before whatever it is given. Where the format brings that space
+// itself ("[INST] Hi"), it is the same one and not a second. Where a text goes on with no token
+// before it, a space alone is the piece of that spelling.
+static void encode_text(Renderer *r) {
+    const char *text = r->text;
+    size_t length = r->length;
+    bool prefix = r->tokenizer->prefixes_space;
+    r->length = 0;
+    if (r->failed || !length) return;
+    if (prefix && r->after_token && (r->format->rules & RULE_TOKEN_EATS_SPACE)) {
+        size_t eaten = leading_space(text, length);
+        text += eaten;
+        length -= eaten;
+    }
+    if (prefix && length && *text == ' ') {
+        text++;
+        length--;
+        int id = length ? -1 : tokenizer_find(r->tokenizer, "\xe2\x96\x81");
+        if (id >= 0 && !id_list_push(r->ids, id, r->error)) r->failed = true;
+    }
+    if (length && !tokenizer_encode(r->tokenizer, r->ids, text, length, false, r->error))
+        r->failed = true;
+}
+
+static void put_token(Renderer *r, int id) {
+    encode_text(r);
+    r->after_token = true;
+    if (!r->failed && !id_list_push(r->ids, id, r->error)) r->failed = true;
+}
+
+// "26 July 2024" or "26 Jul 2024". SOURCE_DATE_EPOCH, where it is set, is the time (a run that can
+// be repeated); see reproducible-builds.org.
+static void put_date(Renderer *r, bool whole_month) {
+    static const char *const MONTHS[] = {"January",   "February", "March",    "April",
+                                         "May",       "June",     "July",     "August",
+                                         "September", "October",  "November", "December"};
+    const char *fixed = getenv("SOURCE_DATE_EPOCH");
+    time_t now = fixed ? (time_t)strtoll(fixed, NULL, 10) : time(NULL);
+    struct tm date;
+    if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) return;
+    char out[64];
+    snprintf(out, sizeof out, "%02d %.*s %ld", date.tm_mday, whole_month ? 9 : 3,
+             MONTHS[date.tm_mon], 1900L + date.tm_year);
+    put_string(r, out);
+}
+
+// What stands between { and } in a format.
+static void put_placeholder(Renderer *r, const char *name, size_t length) {
+    char spelling[64];
+    memcpy(spelling, name, length);
+    spelling[length] = '\0';
+    bool optional = spelling[0] == '?';
+    if (!strcmp(spelling, "=bos")) {
+        int bos = tokenizer_adds_bos(r->tokenizer) ? tokenizer_bos(r->tokenizer) : -1;
+        if (bos >= 0) put_token(r, bos);
+    } else if (spelling[0] == '=') {
+        put_date(r, !strcmp(spelling, "=date"));
+    } else {
+        int id = tokenizer_find(r->tokenizer, spelling + optional);
+        if (id >= 0)
+            put_token(r, id);
+        else if (optional)
+            put_string(r, spelling + 1);
+        else
+            r->failed = !error_set(r->error, ERROR_USAGE,
+                                   "the chat format %s needs the token %s, which this vocabulary "
+                                   "does not have",
+                                   r->format->name, spelling);
+    }
+}
+
+static void put_format(Renderer *r, const char *format) {
+    while (format && *format && !r->failed) {
+        size_t plain = strcspn(format, "{");
+        put(r, format, plain);
+        format += plain;
+        if (!*format) break;
+        size_t length = strcspn(format + 1, "}");
+        put_placeholder(r, format + 1, length);
+        format += length + 2;
+    }
+}
+
+static bool renderer_end(Renderer *r) {
+    encode_text(r);
+    free(r->text);
+    return !r->failed;
+}
+
+// ---- message text ----
+
+// White space as Python's str.strip has it, since the published programs are Jinja: White_Space and
+// the four separators of ASCII.
+static bool separator(char c) {
+    return c >= 0x1c && c <= 0x1f;
+}
+
+static TextSpan trim_start(TextSpan span) {
+    for (size_t step;; span.length -= step) {
+        step = leading_space(span.text, span.length);
+        if (!step && span.length && separator(span.text[0])) step = 1;
+        if (!step) return span;
+        span.text += step;
+    }
+}
+
+static TextSpan trim_end(TextSpan span) {
+    for (size_t step;; span.length -= step) {
+        step = trailing_space(span.text, span.length);
+        if (!step && span.length && separator(span.text[span.length - 1])) step = 1;
+        if (!step) return span;
+    }
+}
+
+static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
+    static const char THINK_END[] = "</think>";
+    size_t mark = sizeof THINK_END - 1;
+    bool thought = false;
+    if (format->rules & RULE_DROP_THOUGHTS) {
+        for (size_t end = span.length; end >= mark && !thought; end--) {
+            thought = !memcmp(span.text + end - mark, THINK_END, mark);
+            if (thought) span = (TextSpan){span.text + end, span.length - end};
+        }
+    }
+    if (thought || (format->rules & RULE_DROP_NEWLINES)) {
+        for (; span.length && *span.text == '\n'; span.length--)
+            span.text++;
+    }
+    bool trim = format->rules & (RULE_TRIM | RULE_TRIM_ANSWER);
+    return trim ? trim_end(trim_start(span)) : span;
+}
+
+// One user turn, with the system message inside where the format has it there.
+static void put_user(Renderer *r, const TextSpan *system, TextSpan text) {
+    const ChatTemplate *f = r->format;
+    bool trim = f->rules & RULE_TRIM;
+    // Llama 2 trims what the two make together: between them nothing is taken away.
+    bool joined = system && f->before[CHAT_SYSTEM][0];
+    if (trim) text = trim_end(joined ? text : trim_start(text));
+    put_format(r, f->before[CHAT_USER]);
+    if (system) {
+        put_format(r, f->before[CHAT_SYSTEM]);
+        put(r, system->text, system->length);
+        put_format(r, f->after[CHAT_SYSTEM]);
+    }
+    put(r, text.text, text.length);
+    put_format(r, f->after[CHAT_USER]);
+}
+
+// ---- the system message ----
+
+// Takes every `word` out of text[*length]; says whether there was one.
+static bool take_out(char *text, size_t *length, const char *word) {
+    size_t n = strlen(word), kept = 0, before = *length;
+    for (size_t i = 0; i < before;) {
+        if (before - i >= n && !memcmp(text + i, word, n))
+            i += n;
+        else
+            text[kept++] = text[i++];
+    }
+    *length = kept;
+    return kept != before;
+}
+
+// SmolLM3: /no_think or /think in the system message choose the mode, /system_override leaves
+// nothing but the message.
+static void put_smollm3_system(Renderer *r, TextSpan given) {
+    char *copy = malloc(given.length + 1);
+    if (!copy) {
+        r->failed = !error_set(r->error, ERROR_MEMORY, "out of memory for the system message");
+        return;
+    }
+    if (given.length) memcpy(copy, given.text, given.length);
+    TextSpan text = {copy, given.length};
+    r->format = chat_template_for_system(r->format, given.text, given.length);
+    take_out(copy, &text.length, "/no_think");
+    take_out(copy, &text.length, "/think");
+    bool override = take_out(copy, &text.length, "/system_override");
+    text = trim_end(text);
+    if (!text.length && !override) {
+        text = (TextSpan){r->format->default_system, strlen(r->format->default_system)};
+    }
+    put_format(r, override ? "{<|im_start|>}system\n" : r->format->before[CHAT_SYSTEM]);
+    put(r, text.text, text.length);
+    put_format(r, override ? "{<|im_end|>}\n" : r->format->after[CHAT_SYSTEM]);
+    free(copy);
+}
+
+// `given` may be NULL: the conversation has none.
+static void put_system_turn(Renderer *r, const TextSpan *given) {
+    const ChatTemplate *f = r->format;
+    TextSpan text = {"", 0};
+    if (given)
+        text = *given;
+    else if (f->default_system)
+        text = (TextSpan){f->default_system, strlen(f->default_system)};
+    else
+        return;
+    if (f->rules & RULE_THINK_FLAGS) {
+        put_smollm3_system(r, given ? *given : (TextSpan){"", 0});
+        return;
+    }
+    if (f->rules & RULE_TRIM_SYSTEM) text = trim_end(trim_start(text));
+    if (!text.length && (f->rules & RULE_SKIP_EMPTY_SYSTEM)) return;
+    put_format(r, f->before[CHAT_SYSTEM]);
+    put(r, text.text, text.length);
+    put_format(r, f->after[CHAT_SYSTEM]);
+}
+
+// ---- conversations ----
+
+static bool check_conversation(const ChatTemplate *format, const ChatMessage *messages,
+                               size_t count, Error *error) {
+    if (!count || messages[count - 1].role != CHAT_USER)
+        return error_set(error, ERROR_USAGE, "a conversation must end with a message of the user");
+    size_t first = messages[0].role == CHAT_SYSTEM;
+    for (size_t i = first; i < count; i++) {
+        if (messages[i].role == CHAT_SYSTEM)
+            return error_set(error, ERROR_USAGE,
+                             "message %zu: a system message can only be the first", i + 1);
+        bool user_turn = (i - first) % 2 == 0;
+        if ((format->rules & RULE_ALTERNATE) && user_turn != (messages[i].role == CHAT_USER))
+            return error_set(error, ERROR_USAGE,
+                             "message %zu: in the chat format %s, user and assistant take turns",
+                             i + 1, format->name);
+    }
+    return true;
+}
+
+bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *tokenizer,
+                          IdList *ids, const ChatMessage *messages, size_t count, Error *error) {
+    if (!check_conversation(chat_template, messages, count, error)) return false;
+    Renderer r = {.format = chat_template, .tokenizer = tokenizer, .ids = ids, .error = error};
+    TextSpan system = {messages[0].text, messages[0].length};
+    bool has_system = messages[0].role == CHAT_SYSTEM;
+    put_format(&r, r.format->begin);
+    if (r.format->system == SYSTEM_TURN) put_system_turn(&r, has_system ? &system : NULL);
+    for (size_t i = has_system; i < count; i++) {
+        TextSpan text = {messages[i].text, messages[i].length};
+        if (messages[i].role == CHAT_ASSISTANT) {
+            text = answer_text(r.format, text);
+            put_format(&r, r.format->before[CHAT_ASSISTANT]);
+            put(&r, text.text, text.length);
+            put_format(&r, r.format->after[CHAT_ASSISTANT]);
+            continue;
+        }
+        bool here = r.format->system == SYSTEM_IN_FIRST_USER  ? i == has_system
+                    : r.format->system == SYSTEM_IN_LAST_USER ? i == count - 1
+                                                              : false;
+        put_user(&r, here && has_system ? &system : NULL, text);
+    }
+    put_format(&r, r.format->prompt);
+    return renderer_end(&r);
+}
+
+bool chat_template_next(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
+                        const char *user_text, size_t length, Error *error) {
+    Renderer r = {.format = chat_template, .tokenizer = tokenizer, .ids = ids, .error = error};
+    put_format(&r, chat_template->after[CHAT_ASSISTANT]);
+    put_user(&r, NULL, (TextSpan){user_text, length});
+    put_format(&r, chat_template->prompt);
+    return renderer_end(&r);
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""How well models go on with stories: what they tell from openings, by the rules of training/stories.py.
+
+    training/tell_openings.py tinystories_sample.txt tinystories_val.txt [MODEL...]
+
+An opening is two sentences of the second text. Each model goes on from each with several seeds, as
+`run MODEL -t 0.8` does; without a model the built-in one. Good is what says nothing twice and stays with
+its people and things; one that stutters has a word that is stuck, one that repeats a sentence twice or
+more than a twentieth of its groups of four words. For comparison the text's own continuations are judged, cut to the same length;
+its stories are told apart by a blank line before "Once". The first text says what people there are, both
+say what words.
+"""
+import argparse
+import concurrent.futures
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+
+from stories import HELD_BACK, SHORTEST, Others, all_words, hold_back, keep_good, read_stories, repeats, stutters, tidy
+
+RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run")
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("text")
+    p.add_argument("unseen")
+    p.add_argument("models", nargs="*", metavar="MODEL")
+    p.add_argument("--openings", type=int, default=160)
+    p.add_argument("--seeds", type=int, default=6, help="stories from each opening")
+    p.add_argument("--tokens", type=int, default=150, help="that a model goes on with")
+    p.add_argument("--temperature", default="0.8")
+    p.add_argument("--out", metavar="FILE", help="the stories, each followed by <|endoftext|>")
+    args = p.parse_args()
+    if min(args.openings, args.seeds, args.tokens) < 1:
+        p.error("--openings, --seeds and --tokens: at least 1")
+    return args
+
+
+def read_unseen(path):
+    text = open(path, encoding="utf-8", errors="replace").read()
+    stories = map(tidy, re.split(r"<\|endoftext\|>|\n\s*\n(?=Once )", text))
+    return [story for story in stories if story]
+
+
+def openings(stories, most, seed=5):
+    """Two sentences with which a paragraph begins, and what the story says behind them; at most `most`.
+
+    >>> story = ("Tom had a very old kite. It was as red as the evening sun was. He flew it in the park.\\n\\n"
+    ...          "Sue came by, and she had a kite too. It was blue. Theirs flew side by side.")
+    >>> openings([story, "Too short. To go on. With.", story], 9)  # doctest: +ELLIPSIS
+    [('Tom had a very old kite. It was as red as the evening sun was.', ' He flew it ... side by side.')]
+    """
+    found = {}
+    for story in stories:
+        for begin in [0] + [match.end() for match in re.finditer("\n\n", story)]:
+            two = re.match(r'(?:[^.!?"\n]+[.!?] ?){2}(?= [A-Z])', story[begin:])
+            if two and 60 <= len(two[0]) <= 160 and two[0][0].isupper():
+                found[two[0]] = story[begin + len(two[0]):]
+    chosen = sorted(found.items())
+    random.Random(seed).shuffle(chosen)
+    return chosen[:most]
+
+
+def whole_sentences(story):
+    """
+    >>> whole_sentences('He said, "Go!" Then he w'), whole_sentences("He went.")
+    ('He said, "Go!"', 'He went.')
+    """
+    ends = [match.end() for match in re.finditer(r'[.!?]"?', story)]
+    return story[:ends[-1]] if ends else story
+
+
+class Judge:
+    """Knows the stories of a text that are not held back: their words, their people and things."""
+
+    def __init__(self, text, seed):
+        with open(text):  # read_stories takes a pattern, which may find nothing
+            _, stories = hold_back(read_stories(glob.escape(text)), seed)
+        if not stories:
+            sys.exit(f"tell_openings.py: there are no more stories than the {HELD_BACK} held back in {text}")
+        self.others, self.known = Others(stories), all_words(stories)
+
+    def good(self, told):
+        """How many there are, as a sentence."""
+        told = [story for story in told if len(story) >= SHORTEST]
+        counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told)), sum(map(repeats, told))
+        shares = [100 * count / max(1, len(told)) for count in counts]
+        return (f"{len(told)} stories of {SHORTEST} bytes or more, {shares[0]:.1f} % good, "
+                f"{shares[1]:.1f} % stutter, {shares[2]:.1f} % repeat")
+
+
+def tell(model, opening, seed, args):
+    command = [RUN] + ([model] if model else []) + [
+        "-i", opening, "--max-tokens", str(args.tokens), "-t", args.temperature, "--seed", str(seed), "--threads", "1", "-q"]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, errors="replace")
+    if told.returncode:
+        sys.exit(told.returncode)
+    return tidy(whole_sentences(told.stdout)) or ""
+
+
+def tell_all(model, chosen, args):
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        tasks = [pool.submit(tell, model, opening, seed, args)
+                 for opening, _ in chosen for seed in range(1, 1 + args.seeds)]
+        try:
+            return [task.result() for task in tasks]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def main():
+    args = parse_arguments()
+    try:
+        judge, unseen = Judge(args.text, 1), read_unseen(args.unseen)
+        out = open(args.out or os.devnull, "w")
+    except OSError as error:
+        sys.exit(f"tell_openings.py: {error.filename}: {error.strerror}")
+    judge.known |= all_words(unseen)
+    chosen, length = openings(unseen, args.openings), 0
+    if not chosen:
+        sys.exit(f"tell_openings.py: there are no openings in {args.unseen}")
+    with out:
+        for model in args.models or [None]:
+            told = tell_all(model, chosen, args)
+            length = max(length, sum(map(len, told)) // len(told))
+            print(f"{model or 'the built-in model'}: {judge.good(told)}", flush=True)
+            out.writelines(story + "<|endoftext|>\n" for story in told)
+    real = [whole_sentences((opening + rest)[:length]) for opening, rest in chosen]
+    print(f"the text itself, {length} bytes of it: {judge.good(real)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The text that training/train_builtin_model.py learns from, as rows of token ids without end."""
+import os
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import sentencepiece
+
+from bpe_dropout import Splitter
+from stories import HELD_BACK, Others, all_words, hold_back, keep_clean, keep_good, read_stories
+from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
+
+CONTEXT, SHORT = 512, 256
+TOLD_OF_OTHERS = 0.75  # of the stories: other names and things than their own
+BPE_DROPOUT = 0.1
+TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text
+
+
+class Plan(NamedTuple):
+    """How a run changes on its way, in shares of it."""
+
+    warmup_steps: int  # the learning rate rises
+    level_until: float  # it is level; from there on it falls to 0 in a straight line
+    shares: tuple  # of the rows, at the beginning and at the end: real, told, sampled
+    short_until: float  # rows are SHORT, and more
+    taught_until: float  # real rows have what a teacher expects, if there is one; then the text alone
+    split_until: float  # real rows without a teacher have BPE dropout: else soon learnt by heart
+    unlearn_from: float  # what the model itself says again is unlearnt beside the text
+
+
+PLAN = Plan(warmup_steps=40, level_until=0.4, shares=((0.35, 0.65), (0.35, 0.35), (0.3, 0)),
+            short_until=0.5, taught_until=0.65, split_until=0.88, unlearn_from=0.92)
+
+
+def train_tokenizer(stories, prefix, vocab_size):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(stories), model_prefix=prefix, model_type="bpe", vocab_size=vocab_size,
+        byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, split_digits=True, max_sentence_length=65536,
+        control_symbols=["<sampled>"], num_threads=1, minloglevel=2)
+
+
+class Text:
+    """Rows of it, from what args names: .batch(), for as long as wanted; .dev is held back."""
+
+    def __init__(self, args):
+        self.dev, self.real = hold_back(read_stories(args.text), args.seed)
+        if not self.real:
+            sys.exit(f"--text: there are no more stories than the {HELD_BACK} to hold back in {args.text}")
+        self.others = Others(self.real)
+        sampled = keep_good(read_stories(args.sampled or ""), all_words(self.real), self.others)
+        self.told = keep_clean(read_stories(args.told or ""))
+        path = os.path.join(args.out, "model", "tokenizer")
+        if not os.path.exists(path + ".model"):
+            train_tokenizer(self.real, path, args.vocab)
+            os.remove(path + ".vocab")
+        self.pieces = sentencepiece.SentencePieceProcessor(model_file=path + ".model")
+        self.splitter = Splitter(self.pieces)
+        self.sampled = [untaught([SAMPLED] + ids) for ids in self.pieces.encode(sampled)]
+        taught = read_taught(args.taught, TAUGHT_SHARE, self.pieces)
+        self.check(taught)
+        for name, stories in (("taught", taught), ("told", self.told), ("sampled", sampled)):
+            if getattr(args, name) and not stories:
+                sys.exit(f"--{name}: there are no good stories in {getattr(args, name)}")
+        between = [self.in_text(story) for story in taught]
+        begin, end = untaught([BOS]), untaught([EOS])
+        makers = {"sampled": lambda r, d: shuffled(self.sampled, r),
+                  "told": lambda r, d: self.told_round(r),
+                  "alone": lambda r, d: self.round(self.real, r, d, [BOS], "", [EOS]),
+                  "joined": lambda r, d: self.round(self.real, r, d, [], "\n\n", []),
+                  "taught alone": lambda r, d: shuffled(taught, r, begin, end),
+                  "taught joined": lambda r, d: shuffled(between, r)}
+        self.rows = {name: Rows(maker, args.seed + i) for i, (name, maker) in enumerate(makers.items())}
+        self.n_taught = len(taught)
+        self.megabytes = [sum(map(len, stories)) / 1e6 for stories in (self.real, self.told, sampled)]
+        print(f"{len(self.real)} real stories, {self.megabytes[0]:.2f} MB; {self.n_taught} taught; "
+              f"{len(self.told)} told, {self.megabytes[1]:.2f} MB; {len(sampled)} sampled, "
+              f"{self.megabytes[2]:.2f} MB", flush=True)
+
+    def check(self, taught):
+        """That the splitter is this tokenizer's, that taught stories are split by it, and none is held back."""
+        if any(self.splitter.encode(story, 0, None) != self.pieces.encode(story) for story in self.dev):
+            sys.exit("--out: bpe_dropout.py splits stories otherwise than the tokenizer there")
+        stories = [story["id"].tolist() for story in taught]
+        dev = set(map(tuple, self.pieces.encode(self.dev)))
+        if any(self.pieces.encode(self.pieces.decode(ids)) != ids for ids in stories[:9]):
+            sys.exit("--taught: split by another tokenizer than that of --out")
+        if any(tuple(ids) in dev for ids in stories):
+            sys.exit("--taught: has stories that are held back with this --seed")
+
+    def round(self, stories, generator, dropout, before, parting, after):
+        """All of them once: each with ids in front and behind, or with a parting as one text."""
+        told = [self.others.other(story, generator) if generator.random() < TOLD_OF_OTHERS else story
+                for story in generator.sample(stories, len(stories))]
+        if parting:  # split as one: behind another a story begins without the space of a text's beginning
+            told = ["".join(story + parting for story in told)]
+        out = []
+        for text in told:
+            ids = self.splitter.encode(text, dropout, generator) if dropout else self.pieces.encode(text)
+            out += before + ids + after
+        return untaught(out)
+
+    def told_round(self, generator):
+        out = self.round(self.told, generator, 0, [BOS], "", [EOS])
+        out["shares"][out["id"] == EOS] = 0  # where a story that was told ends it may have been cut off
+        return out
+
+    def in_text(self, story):
+        """A taught story as it is split between others, a blank line behind it: "Once ... end.\\n\\n"."""
+        story, spell, find = story.copy(), self.pieces.id_to_piece, self.pieces.piece_to_id
+        for place, spelling in ((0, spell(int(story["id"][0])).removeprefix("\u2581")),
+                                (-1, spell(int(story["id"][-1])) + "\n\n")):
+            old, new = story["id"][place], find(spelling)
+            if new != UNK:
+                story["pieces"][place][story["pieces"][place] == old] = new
+                story["id"][place] = new
+            elif place:
+                story = np.concatenate([story, untaught([find("\n\n")])])
+        return story
+
+    def batch(self, n_rows, share_done, generator):
+        """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
+        shares = [begin + (end - begin) * share_done for begin, end in PLAN.shares]
+        dropout = BPE_DROPOUT if share_done < PLAN.split_until else 0
+        length = SHORT if share_done < PLAN.short_until else CONTEXT
+        taught = self.n_taught > 0 and share_done < PLAN.taught_until
+        rows = []
+        for _ in range(n_rows * CONTEXT // length):
+            kind = generator.choices(["real", "told", "sampled"], shares)[0]
+            if kind == "sampled" and self.sampled:  # it may begin in the middle of a story
+                row = np.concatenate([untaught([SAMPLED]), self.rows[kind].next(length, dropout)[:-1]])
+            elif kind == "told" and self.told:
+                row = self.rows[kind].next(length, dropout)
+            else:
+                name = generator.choice(["alone", "joined"])
+                row = self.rows["taught " + name if taught else name].next(length, dropout)
+            rows.append(row)
+        rows = np.stack(rows)
+        ends = 1 + CHOICES if taught else 1
+        return (rows["id"].astype(np.int64), rows["pieces"].astype(np.int64)[..., :ends],
+                rows["shares"].astype(np.float32)[..., :ends])
+
+    def dev_text(self):
+        text = "\n\n".join(self.dev)
+        return self.pieces.encode(text), len(text.encode())

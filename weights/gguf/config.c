@@ -1,0 +1,166 @@
+// Keys -> Config. What a file leaves out has the defaults of the format; what it says and limpid
+// does not do is refused, since leaving it out would give wrong text.
+#include "weights/gguf/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+// Keys that change the mathematics in ways that no family of the table has. A zero says nothing.
+static bool refuse_unsupported(const Gguf *g, Error *error) {
+    static const char *const KEYS[] = {
+        ".expert_count",           ".attention.max_alibi_bias",
+        ".attention.clamp_kqv",    ".logit_scale",
+        ".residual_scale",         ".embedding_scale",
+        ".attn_logit_softcapping", ".use_parallel_residual",
+    };
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        const GgufValue *value = gguf_find(g, KEYS[i]);
+        uint64_t bits = 0;
+        if (!value) continue;
+        size_t size = gguf_type_size(value->type);
+        if (size) memcpy(&bits, value->bytes, size);
+        if (bits || !size) return gguf_fail(g, KEYS[i], error, "is not supported");
+    }
+    bool causal = true;
+    if (!gguf_bool(g, ".attention.causal", &causal, error)) return false;
+    return causal || gguf_fail(g, ".attention.causal", error, "is false: not a language model");
+}
+
+static bool read_sizes(const Gguf *g, Config *c, Error *error) {
+    uint32_t context = 0;
+    int value_length = 0;
+    if (!gguf_int(g, ".block_count", true, &c->n_layers, error)) return false;
+    if (c->n_layers < 1 || c->n_layers > LIMIT_LAYERS)
+        return gguf_fail(g, ".block_count", error, "got %d, wanted 1 to %d", c->n_layers,
+                         LIMIT_LAYERS);
+    if (!gguf_int(g, ".embedding_length", true, &c->dim, error) ||
+        !gguf_u32(g, ".context_length", true, &context, error) ||
+        !gguf_per_layer(g, ".feed_forward_length", true, c->n_layers, &c->hidden_dim, error) ||
+        !gguf_per_layer(g, ".attention.head_count", true, c->n_layers, &c->n_heads, error))
+        return false;
+    c->n_kv_heads = c->n_heads;
+    c->max_seq_len = context < LIMIT_CONTEXT ? (int)context : LIMIT_CONTEXT;
+    if (!gguf_per_layer(g, ".attention.head_count_kv", false, c->n_layers, &c->n_kv_heads, error) ||
+        !gguf_int(g, ".attention.key_length", false, &c->head_dim, error))
+        return false;
+    if (gguf_find(g, ".attention.key_length") && !c->head_dim)
+        return gguf_fail(g, ".attention.key_length", error, "got 0");
+    if (!c->head_dim && c->n_heads > 0 && c->dim % c->n_heads == 0)
+        c->head_dim = c->dim / c->n_heads;
+    value_length = c->head_dim;
+    if (!gguf_int(g, ".attention.value_length", false, &value_length, error)) return false;
+    return value_length == c->head_dim ||
+           gguf_fail(g, ".attention.value_length", error, "got %d, wanted key_length (%d)",
+                     value_length, c->head_dim);
+}
+
+static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
+    float factor = 1.0f, extrapolation = 1.0f;
+    rope->scaling = ROPE_YARN;
+    rope->beta_fast = 32.0f;
+    rope->beta_slow = 1.0f;
+    if (!gguf_f32(g, ".rope.scaling.attn_factor", false, &factor, error) ||
+        !gguf_f32(g, ".rope.scaling.yarn_attn_factor", false, &factor, error) ||
+        !gguf_f32(g, ".rope.scaling.yarn_ext_factor", false, &extrapolation, error) ||
+        !gguf_f32(g, ".rope.scaling.yarn_beta_fast", false, &rope->beta_fast, error) ||
+        !gguf_f32(g, ".rope.scaling.yarn_beta_slow", false, &rope->beta_slow, error))
+        return false;
+    if (extrapolation != 1.0f)
+        return gguf_fail(g, ".rope.scaling.yarn_ext_factor", error, "got %g, wanted 1",
+                         (double)extrapolation);
+    // In a GGUF this multiplies what the formula gives; in RopeConfig it stands for the whole.
+    float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
+    rope->attention_factor = factor != 1.0f ? factor * formula : 0.0f;
+    return true;
+}
+
+static bool read_rope(const Gguf *g, Config *c, Error *error) {
+    RopeConfig *rope = &c->rope;
+    TextSpan type = {"linear", 6};
+    rope->original_max_seq_len = c->max_seq_len;
+    if (!gguf_int(g, ".rope.dimension_count", false, &c->rope_dim, error) ||
+        !gguf_f32(g, ".rope.freq_base", false, &rope->theta, error) ||
+        !gguf_text(g, ".rope.scaling.type", false, &type, error) ||
+        !gguf_f32(g, ".rope.scale_linear", false, &rope->factor, error) ||
+        !gguf_f32(g, ".rope.scaling.factor", false, &rope->factor, error) ||
+        !gguf_int(g, ".rope.scaling.original_context_length", false, &rope->original_max_seq_len,
+                  error))
+        return false;
+    if (gguf_find(g, ".rope.dimension_count") && !c->rope_dim)
+        return gguf_fail(g, ".rope.dimension_count", error, "got 0");
+    if (span_equals(type, "none")) return true;
+    if (span_equals(type, "yarn")) return read_yarn(g, rope, error);
+    if (span_equals(type, "longrope")) return true; // its factors are tensors: gguf_families.c
+    if (!span_equals(type, "linear"))
+        return gguf_fail(g, ".rope.scaling.type", error, "\"%.*s\" is not supported",
+                         (int)(type.length < 100 ? type.length : 100), type.text);
+    if (rope->factor != 0.0f) rope->scaling = ROPE_LINEAR; // without a factor: as it is
+    return true;
+}
+
+// One row of the embedding per token. A vocabulary in the file must be of that size.
+static bool read_vocab_size(const Gguf *g, Config *c, Error *error) {
+    const Checkpoint *checkpoint = g->checkpoint;
+    int64_t embedding = names_find(&checkpoint->names, "token_embd.weight");
+    size_t n_tokens = checkpoint->vocabulary.n_tokens;
+    if (embedding < 0)
+        return error_set(error, ERROR_FILE, "tensor \"token_embd.weight\" is missing");
+    uint64_t rows = checkpoint->tensors[embedding].shape[0];
+    if (n_tokens && n_tokens != rows)
+        return error_set(error, ERROR_FILE,
+                         "vocabulary of %zu tokens, but token_embd.weight has %llu rows", n_tokens,
+                         (unsigned long long)rows);
+    if (rows > LIMIT_VOCAB)
+        return error_set(error, ERROR_FILE, "token_embd.weight has %llu rows, at most %d are read",
+                         (unsigned long long)rows, LIMIT_VOCAB);
+    c->vocab_size = (int)rows;
+    return true;
+}
+
+static void add_eos(Config *c, int id) {
+    for (int i = 0; i < c->n_eos_ids; i++)
+        if (c->eos_ids[i] == id) return;
+    if (id >= 0 && c->n_eos_ids < LIMIT_EOS_IDS) c->eos_ids[c->n_eos_ids++] = id;
+}
+
+// Mistral's GGUFs say "llama" and mostly carry no window, which its first version had.
+static bool sounds_like_mistral(TextSpan name) {
+    for (size_t i = 0; i + 7 <= name.length; i++)
+        if (!strncasecmp(name.text + i, "mistral", 7)) return true;
+    return false;
+}
+
+static bool read_about(const Gguf *g, Error *error) {
+    char key[64];
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        snprintf(key, sizeof key, "general.%s", ABOUT_NAMES[i]);
+        if (!gguf_text(g, key, false, &g->checkpoint->about[i], error)) return false;
+    }
+    return true;
+}
+
+bool gguf_read_config(const Gguf *g, Error *error) {
+    Checkpoint *checkpoint = g->checkpoint;
+    Config *c = &checkpoint->config;
+    const Vocabulary *v = &checkpoint->vocabulary;
+    TextSpan name = {0};
+    family_defaults(checkpoint->family, c);
+    const char *eps = c->norm == NORM_LAYER ? ".attention.layer_norm_epsilon"
+                                            : ".attention.layer_norm_rms_epsilon";
+    if (!refuse_unsupported(g, error) || !read_sizes(g, c, error) ||
+        !gguf_f32(g, eps, true, &c->norm_eps, error) ||
+        !gguf_f32(g, ".attention.scale", false, &c->attention_scale, error) ||
+        !gguf_f32(g, ".final_logit_softcapping", false, &c->logit_softcap, error) ||
+        !read_rope(g, c, error) || !gguf_read_family(g, error) || !read_vocab_size(g, c, error) ||
+        !gguf_text(g, "general.name", false, &name, error) || !read_about(g, error))
+        return false;
+    if (name.text) escape_bytes(c->name, sizeof c->name, name.text, name.length);
+    c->window_dropped = !c->layers[0].window && sounds_like_mistral(name);
+    c->bos_id = v->bos_id;
+    add_eos(c, v->eos_id);
+    add_eos(c, v->eot_id);
+    add_eos(c, v->eom_id);
+    return true;
+}

@@ -1,0 +1,157 @@
+// What a GGUF leaves to the architecture's name: what is implied where no key says it, and keys
+// that only some architectures have. One row each; an architecture without a row implies nothing.
+#include "weights/gguf/gguf.h"
+#include "weights/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct Implied {
+    const char *architecture;
+    int pattern;            // every n-th layer is global, the others have the window; 0: all have
+    bool scaled_embedding;  // times sqrt(dim)
+    bool longrope;          // may come with rope_factors_long and _short
+    int rope_less_interval; // every n-th layer does not rotate
+    int narrow_layers;      // with so many layers scores are scaled by (dim / n_heads)^-1/2
+    const char *no_window;  // with a window it is the model named here
+} Implied;
+
+static const Implied TABLE[] = {
+    {.architecture = "gemma3", .pattern = 6, .scaled_embedding = true, .narrow_layers = 62},
+    {.architecture = "olmo2", .no_window = "OLMo 3"},
+    {.architecture = "phi3", .longrope = true},
+    {.architecture = "smollm3", .rope_less_interval = 4},
+    {0},
+};
+
+static const Implied *implied_by(const char *architecture) {
+    const Implied *row = TABLE;
+    while (row->architecture && strcmp(row->architecture, architecture) != 0)
+        row++;
+    return row;
+}
+
+// ---- windows ----
+
+static const char PATTERN_KEY[] = ".attention.sliding_window_pattern";
+
+// A number n: every n-th layer is global. Or one bool per layer: true where it has the window.
+static bool read_pattern(const Gguf *g, const Config *c, int n, bool *slides, Error *error) {
+    const GgufValue *value = gguf_find(g, PATTERN_KEY);
+    if (value && value->type == GGUF_ARRAY) {
+        if (!gguf_array(g, PATTERN_KEY, GGUF_BOOL, &value, error)) return false;
+        if (value->count != (uint64_t)c->n_layers)
+            return gguf_fail(g, PATTERN_KEY, error, "%llu elements for %d layers",
+                             (unsigned long long)value->count, c->n_layers);
+        for (int l = 0; l < c->n_layers; l++)
+            slides[l] = value->bytes[l] != 0;
+        return true;
+    }
+    if (!gguf_int(g, PATTERN_KEY, false, &n, error)) return false;
+    if (n < 1) return gguf_fail(g, PATTERN_KEY, error, "got 0, wanted at least 1");
+    for (int l = 0; l < c->n_layers; l++)
+        slides[l] = (l + 1) % n != 0;
+    return true;
+}
+
+static bool read_windows(const Gguf *g, Config *c, const Implied *implied, Error *error) {
+    bool slides[LIMIT_LAYERS];
+    int window = 0;
+    if (!gguf_int(g, ".attention.sliding_window", false, &window, error)) return false;
+    if (window && implied->no_window)
+        return gguf_fail(g, ".attention.sliding_window", error,
+                         "is that of %s, which is not supported", implied->no_window);
+    if (!implied->pattern && gguf_find(g, PATTERN_KEY))
+        return gguf_fail(g, PATTERN_KEY, error, "is not supported");
+    memset(slides, true, sizeof slides);
+    if (implied->pattern && !read_pattern(g, c, implied->pattern, slides, error)) return false;
+    for (int l = 0; l < c->n_layers; l++) {
+        c->layers[l].window = slides[l] ? window : 0;
+        // The layers with a window have a theta of their own where the others have none.
+        c->layers[l].local_rope = implied->pattern && window && slides[l];
+    }
+    return gguf_f32(g, ".rope.freq_base_swa", false, &c->rope_local.theta, error);
+}
+
+// ---- longrope ----
+
+// One divisor for each pair of channels, all positive. *out stays NULL where the file has none.
+static bool read_factors(const Gguf *g, const char *name, const float **out, Error *error) {
+    Checkpoint *checkpoint = g->checkpoint;
+    const Config *c = &checkpoint->config;
+    int64_t item = names_find(&checkpoint->names, name);
+    size_t count = (size_t)(c->rope_dim ? c->rope_dim : c->head_dim) / 2;
+    if (item < 0) return true;
+    const TensorPlan *tensor = &checkpoint->tensors[item];
+    if (tensor->n_dims != 1 || tensor->shape[0] != count || tensor->dtype != DTYPE_F32)
+        return error_set(error, ERROR_FILE, "tensor \"%s\": wanted %zu elements of F32", name,
+                         count);
+    float *factors = arena_alloc(&checkpoint->arena, count, sizeof *factors, error);
+    if (!factors) return false;
+    dequantise(factors, DTYPE_F32, tensor->data, count);
+    for (size_t i = 0; i < count; i++)
+        if (!(factors[i] >= 1e-6f && factors[i] <= 1e9f))
+            return error_set(error, ERROR_FILE, "tensor \"%s\": element %zu is %g", name, i,
+                             (double)factors[i]);
+    *out = factors;
+    return true;
+}
+
+// The two tensors say that a model has longrope; the key that names the kind is mostly left out.
+static bool read_longrope(const Gguf *g, Config *c, const Implied *implied, Error *error) {
+    RopeConfig *rope = &c->rope;
+    TextSpan type = {0};
+    if (!gguf_text(g, ".rope.scaling.type", false, &type, error)) return false;
+    bool named = span_equals(type, "longrope");
+    if (!implied->longrope)
+        return !named || gguf_fail(g, ".rope.scaling.type", error, "\"longrope\" is not supported");
+    if (!read_factors(g, "rope_factors_long.weight", &rope->long_factor, error) ||
+        !read_factors(g, "rope_factors_short.weight", &rope->short_factor, error))
+        return false;
+    if (!named && !rope->long_factor && !rope->short_factor) return true;
+    if (rope->scaling != ROPE_PLAIN)
+        return error_set(error, ERROR_FILE, "longrope factors beside another rope scaling");
+    rope->scaling = ROPE_LONGROPE; // config_finish asks for both lists
+    if (!gguf_f32(g, ".rope.scaling.attn_factor", false, &rope->attention_factor, error))
+        return false;
+    // The formula's value, rounded, is the formula: the same bits as from a config.json.
+    RopeConfig formula = *rope;
+    if (rope->original_max_seq_len < 1) return true; // config_finish will refuse it
+    formula.factor = (float)c->max_seq_len / (float)rope->original_max_seq_len;
+    if (rope->attention_factor != gguf_longrope_factor(&formula)) return true;
+    rope->factor = formula.factor;
+    rope->attention_factor = 0.0f;
+    return true;
+}
+
+float gguf_longrope_factor(const RopeConfig *rope) {
+    double factor = (double)rope->factor;
+    if (factor <= 1.0) return 1.0f;
+    return (float)sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
+}
+
+// ---- what is implied ----
+
+void gguf_implied(const char *architecture, Config *c) {
+    const Implied *implied = implied_by(architecture);
+    if (implied->scaled_embedding) c->embedding_scale = sqrtf((float)c->dim);
+    for (int l = 0; implied->rope_less_interval && l < c->n_layers; l++)
+        c->layers[l].no_rope = (l + 1) % implied->rope_less_interval == 0;
+}
+
+bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides) {
+    int pattern = implied_by(architecture)->pattern;
+    for (int l = 0; l < n_layers; l++)
+        slides[l] = !pattern || (l + 1) % pattern != 0;
+    return pattern != 0;
+}
+
+bool gguf_read_family(const Gguf *g, Error *error) {
+    Config *c = &g->checkpoint->config;
+    const Implied *implied = implied_by(g->architecture);
+    if (!read_windows(g, c, implied, error) || !read_longrope(g, c, implied, error)) return false;
+    gguf_implied(g->architecture, c);
+    if (implied->narrow_layers == c->n_layers && c->attention_scale == 0.0f && c->n_heads > 0)
+        c->attention_scale = (float)(1.0 / sqrt((double)c->dim / c->n_heads));
+    return true;
+}

@@ -1,0 +1,269 @@
+// GGUF, versions 2 and 3, little-endian. (https://github.com/ggml-org/ggml, docs/gguf.md)
+//
+//   "GGUF" | u32 version | u64 n_tensors | u64 n_keys
+//   n_keys times:    string key | u32 type | value         string: u64 length, bytes
+//   n_tensors times: string name | u32 n_dims | u64 dims[n_dims], fastest first | u32 type |
+//                    u64 offset from the start of the data
+//   padding to general.alignment | the data of the tensors, each padded to it
+//
+// This file walks the header and makes the plan; gguf_values.c looks keys up, gguf_config.c and
+// gguf_vocabulary.c say what they mean.
+#include "weights/gguf/gguf.h"
+#include "weights/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    // The least that one entry takes, so that a count can be refused before anything is allocated.
+    LEAST_KEY_BYTES = 8 + 1 + 4 + 1,
+    LEAST_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
+    DEFAULT_ALIGNMENT = 32,
+    LONGEST_TENSOR_NAME = 63,
+};
+
+typedef struct Header {
+    uint32_t version;
+    uint64_t n_tensors, n_keys;
+} Header;
+
+static bool read_header(Bytes *in, Header *header) {
+    bytes_take(in, 4, "header");
+    header->version = bytes_u32(in, "header");
+    if (in->failed) return false;
+    if (header->version == 0x02000000 || header->version == 0x03000000)
+        return bytes_fail(in, 4, "GGUF in big-endian byte order, which limpid does not read");
+    if (header->version != 2 && header->version != 3)
+        return bytes_fail(in, 4, "GGUF version %u is not supported, wanted 2 or 3",
+                          header->version);
+    header->n_tensors = bytes_u64(in, "header");
+    header->n_keys = bytes_u64(in, "header");
+    if (in->failed) return false;
+    if (header->n_tensors > LIMIT_TENSORS ||
+        header->n_tensors > bytes_left(in) / LEAST_TENSOR_BYTES)
+        return bytes_fail(in, 8, "%llu tensors in %zu bytes (at most %d are read)",
+                          (unsigned long long)header->n_tensors, bytes_left(in), LIMIT_TENSORS);
+    if (header->n_keys > LIMIT_KEYS || header->n_keys > bytes_left(in) / LEAST_KEY_BYTES)
+        return bytes_fail(in, 16, "%llu keys in %zu bytes (at most %d are read)",
+                          (unsigned long long)header->n_keys, bytes_left(in), LIMIT_KEYS);
+    return true;
+}
+
+// A key or a tensor's name: printable ASCII, `longest` bytes at most.
+static bool read_name(Bytes *in, const char *what, size_t longest, TextSpan *out) {
+    size_t start = in->pos;
+    uint64_t length = bytes_u64(in, what);
+    if (in->failed) return false;
+    if (!length || length > longest)
+        return bytes_fail(in, start, "%s of %llu bytes, wanted 1 to %zu", what,
+                          (unsigned long long)length, longest);
+    const uint8_t *text = bytes_take(in, length, what);
+    if (!text) return false;
+    *out = (TextSpan){(const char *)text, (size_t)length};
+    for (size_t i = 0; i < length; i++)
+        if (text[i] < 0x21 || text[i] > 0x7e || text[i] == '/') {
+            char shown[100];
+            return bytes_fail(in, start, "%s \"%s\" holds byte 0x%02x", what,
+                              escape_bytes(shown, sizeof shown, text, (size_t)length), text[i]);
+        }
+    return true;
+}
+
+// ---- keys ----
+
+static bool read_string(Bytes *in, GgufValue *value) {
+    value->count = bytes_u64(in, "string");
+    value->bytes = bytes_take(in, value->count, "string");
+    return value->bytes != NULL;
+}
+
+// Arrays do not nest, so this is a loop and no recursion.
+static bool read_array(Bytes *in, GgufValue *value) {
+    size_t start = in->pos;
+    value->element = bytes_u32(in, "array");
+    value->count = bytes_u64(in, "array");
+    if (in->failed) return false;
+    size_t size = gguf_type_size(value->element);
+    if (!size && value->element != GGUF_STRING)
+        return bytes_fail(in, start, "array of %s",
+                          value->element == GGUF_ARRAY ? "arrays, which GGUF does not have"
+                                                       : "an unknown type");
+    size_t least = size ? size : 8;
+    if (value->count > bytes_left(in) / least)
+        return bytes_fail(in, start, "array of %llu elements in %zu bytes",
+                          (unsigned long long)value->count, bytes_left(in));
+    value->bytes = in->base + in->pos;
+    if (size) return bytes_take(in, value->count * size, "array") != NULL;
+    for (uint64_t i = 0; i < value->count && !in->failed; i++)
+        bytes_take(in, bytes_u64(in, "string in an array"), "string in an array");
+    return !in->failed;
+}
+
+static bool read_value(Bytes *in, GgufValue *value) {
+    size_t start = in->pos;
+    value->type = bytes_u32(in, "value type");
+    if (in->failed) return false;
+    if (value->type == GGUF_STRING) return read_string(in, value);
+    if (value->type == GGUF_ARRAY) return read_array(in, value);
+    size_t size = gguf_type_size(value->type);
+    if (!size) return bytes_fail(in, start, "value type %u is not known", value->type);
+    value->bytes = bytes_take(in, size, "value");
+    if (value->type == GGUF_BOOL && value->bytes && *value->bytes > 1)
+        return bytes_fail(in, start, "bool of value %u", *value->bytes);
+    return !in->failed;
+}
+
+static bool read_keys(Gguf *g, Bytes *in, uint64_t n_keys, Error *error) {
+    Arena *arena = &g->checkpoint->arena;
+    NameEntry *entries = arena_alloc(arena, n_keys, sizeof *entries, error);
+    g->values = arena_alloc(arena, n_keys, sizeof *g->values, error);
+    if (!entries || !g->values) return false;
+    for (uint32_t i = 0; i < n_keys; i++) {
+        entries[i].item = i;
+        if (!read_name(in, "key", LIMIT_KEY_LENGTH, &entries[i].name)) return false;
+        if (!read_value(in, &g->values[i])) {
+            char key[100];
+            error_prefix(
+                error, escape_bytes(key, sizeof key, entries[i].name.text, entries[i].name.length));
+            return false;
+        }
+    }
+    return names_index(&g->keys, entries, (size_t)n_keys, "key", error);
+}
+
+static bool read_alignment(const Gguf *g, uint32_t *alignment, Error *error) {
+    *alignment = DEFAULT_ALIGNMENT;
+    if (!gguf_u32(g, "general.alignment", false, alignment, error)) return false;
+    uint32_t a = *alignment;
+    if (a < 8 || a > LIMIT_ALIGNMENT || (a & (a - 1)))
+        return gguf_fail(g, "general.alignment", error,
+                         "got %u, wanted a power of two from 8 to %d", a, LIMIT_ALIGNMENT);
+    return true;
+}
+
+static bool refuse_split(const Gguf *g, Error *error) {
+    const GgufValue *count = gguf_find(g, "split.count");
+    bool single = count && count->type == GGUF_U16 && load_u16(count->bytes) <= 1;
+    if (count && !single)
+        return error_set(error, ERROR_FILE,
+                         "split files are not supported: join them into one GGUF first");
+    return true;
+}
+
+// ---- tensors ----
+
+static bool dtype_of(uint32_t gguf_type, DType *out) {
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (dtype_info((DType)dtype)->gguf_type == (int64_t)gguf_type) {
+            *out = (DType)dtype;
+            return true;
+        }
+    return false;
+}
+
+static bool read_dims(Bytes *in, TensorPlan *tensor) {
+    size_t start = in->pos;
+    tensor->n_dims = bytes_u32(in, "tensor dimensions");
+    if (in->failed) return false;
+    if (tensor->n_dims < 1 || tensor->n_dims > 4)
+        return bytes_fail(in, start, "tensor \"%s\" has %u dimensions, wanted 1 to 4", tensor->name,
+                          tensor->n_dims);
+    for (uint32_t i = 0; i < tensor->n_dims; i++) {
+        uint64_t size = bytes_u64(in, "tensor dimensions");
+        if (!in->failed && !size)
+            return bytes_fail(in, start, "tensor \"%s\": dimension %u is 0", tensor->name, i);
+        tensor->shape[tensor->n_dims - 1 - i] = size; // stored fastest first
+    }
+    return !in->failed;
+}
+
+static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
+    TextSpan name;
+    if (!read_name(in, "tensor name", LONGEST_TENSOR_NAME, &name)) return false;
+    tensor->name = arena_text(&g->checkpoint->arena, name.text, name.length, error);
+    if (!tensor->name || !read_dims(in, tensor)) return false;
+    size_t start = in->pos;
+    uint32_t type = bytes_u32(in, "tensor type");
+    tensor->offset = bytes_u64(in, "tensor offset");
+    if (in->failed) return false;
+    if (!dtype_of(type, &tensor->dtype))
+        return bytes_fail(in, start, "tensor \"%s\": type %u is not supported", tensor->name, type);
+    return plan_measure(tensor, error);
+}
+
+// From offsets relative to the data to places in the file.
+static bool place_tensor(const Bytes *in, TensorPlan *tensor, uint64_t data_start,
+                         uint32_t alignment, Error *error) {
+    uint64_t size = in->size - data_start;
+    if (tensor->offset % alignment)
+        return error_set(error, ERROR_FILE, "tensor \"%s\": offset %llu is not a multiple of %u",
+                         tensor->name, (unsigned long long)tensor->offset, alignment);
+    if (tensor->offset > size || tensor->bytes > size - tensor->offset)
+        return error_set(error, ERROR_FILE,
+                         "tensor \"%s\" is not inside the file: %llu bytes at offset %llu of %llu",
+                         tensor->name, (unsigned long long)tensor->bytes,
+                         (unsigned long long)tensor->offset, (unsigned long long)size);
+    tensor->offset += data_start;
+    tensor->data = in->base + tensor->offset;
+    return true;
+}
+
+// Tensors follow one another, each padded to the alignment, and nothing comes after them. (A file
+// with room for hidden bytes is two things to two readers.)
+static bool no_gaps(const Checkpoint *c, uint64_t data_start, uint64_t size, uint32_t alignment,
+                    Error *error) {
+    uint64_t expected = data_start;
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const TensorPlan *tensor = &c->tensors[c->plan_order[i]];
+        if (tensor->offset != expected)
+            return error_set(error, ERROR_FILE,
+                             "gap of %llu bytes in front of tensor \"%s\" at offset %llu",
+                             (unsigned long long)(tensor->offset - expected), tensor->name,
+                             (unsigned long long)tensor->offset);
+        align_ok(tensor->offset + tensor->bytes, alignment, &expected); // inside the file: no wrap
+    }
+    if (size > expected)
+        return error_set(error, ERROR_FILE, "%llu bytes follow the last tensor",
+                         (unsigned long long)(size - expected));
+    return true;
+}
+
+static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
+    Checkpoint *c = g->checkpoint;
+    uint32_t alignment;
+    uint64_t data_start;
+    if (!read_alignment(g, &alignment, error) || !plan_reserve(c, n_tensors, error)) return false;
+    for (size_t i = 0; i < c->n_tensors; i++)
+        if (!read_tensor(g, in, &c->tensors[i], error)) return false;
+    if (!bytes_align(in, alignment, "padding in front of the tensors")) return false;
+    data_start = in->pos;
+    for (size_t i = 0; i < c->n_tensors; i++)
+        if (!place_tensor(in, &c->tensors[i], data_start, alignment, error)) return false;
+    return plan_finish(c, error) && no_gaps(c, data_start, in->size, alignment, error);
+}
+
+bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
+    Gguf g = {.checkpoint = c};
+    Bytes in = bytes_over(c->files->data, c->files->size, error);
+    Header header = {0};
+    if (!read_header(&in, &header)) return false;
+    snprintf(c->container, sizeof c->container, "GGUF v%u", header.version);
+    c->naming = NAMES_GGUF;
+    if (!read_keys(&g, &in, header.n_keys, error) || !refuse_split(&g, error)) return false;
+    if (vocabulary_only) {
+        if (!gguf_read_vocabulary(&g, error)) return false;
+        return c->vocabulary.model ||
+               error_set(error, ERROR_FILE, "key \"tokenizer.ggml.model\" is missing");
+    }
+    TextSpan name;
+    if (!gguf_text(&g, "general.architecture", true, &name, error)) return false;
+    g.architecture = arena_text(&c->arena, name.text, name.length < 64 ? name.length : 64, error);
+    if (!g.architecture) return false;
+    c->family = family_find(NAMES_GGUF, g.architecture, error);
+    if (!c->family) return false;
+    c->head_required = family_needs_head(c->family, NAMES_GGUF);
+    if (!header.n_tensors)
+        return error_set(error, ERROR_FILE, "no tensors: this file holds a vocabulary alone");
+    return read_tensors(&g, &in, header.n_tensors, error) && gguf_read_vocabulary(&g, error) &&
+           gguf_read_config(&g, error);
+}

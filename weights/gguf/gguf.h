@@ -1,0 +1,75 @@
+// The parts of the GGUF reader among themselves. Internal to weights/.
+//
+// Keys: one that begins with '.' stands below the architecture (".block_count" is
+// "llama.block_count"). A getter whose key is absent leaves *out as it is and returns true, unless
+// `need` is true; a value of another type than asked for is an error that names both.
+#pragma once
+
+#include "base/bytes.h"
+#include "weights/container.h"
+
+// Value types as the file numbers them.
+typedef enum GgufType {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_TYPE_COUNT
+} GgufType;
+
+typedef struct GgufValue {
+    uint32_t type;
+    uint32_t element;     // of an array
+    uint64_t count;       // elements of an array, bytes of a string
+    const uint8_t *bytes; // the number, the text, the first element (checked to be in the file)
+} GgufValue;
+
+typedef struct Gguf {
+    Checkpoint *checkpoint;
+    const char *architecture;
+    GgufValue *values; // (keys.count)
+    NameIndex keys;
+} Gguf;
+
+const char *gguf_type_name(uint32_t type); // "u32"; "?" for an unknown one
+size_t gguf_type_size(uint32_t type);      // bytes of one element; 0: string, array, unknown
+
+const GgufValue *gguf_find(const Gguf *gguf, const char *key); // NULL: absent
+bool gguf_u32(const Gguf *gguf, const char *key, bool need, uint32_t *out, Error *error);
+bool gguf_int(const Gguf *gguf, const char *key, bool need, int *out, Error *error);
+bool gguf_f32(const Gguf *gguf, const char *key, bool need, float *out, Error *error);
+bool gguf_bool(const Gguf *gguf, const char *key, bool *out, Error *error);
+bool gguf_text(const Gguf *gguf, const char *key, bool need, TextSpan *out, Error *error);
+// *out = NULL where it is absent.
+bool gguf_array(const Gguf *gguf, const char *key, uint32_t element, const GgufValue **out,
+                Error *error);
+// A number that may also be an array with one entry per layer; all of them must be equal.
+bool gguf_per_layer(const Gguf *gguf, const char *key, bool need, int n_layers, int *out,
+                    Error *error);
+// error_set with exit code 3 and the key in front. Returns false.
+bool gguf_fail(const Gguf *gguf, const char *key, Error *error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// Vocabulary and special ids -> checkpoint->vocabulary. gguf_vocabulary.c
+bool gguf_read_vocabulary(const Gguf *gguf, Error *error);
+// Hyper-parameters -> checkpoint->config. After the plan and the vocabulary. gguf_config.c
+bool gguf_read_config(const Gguf *gguf, Error *error);
+// What an architecture implies or has keys of its own for: windows, local and missing rope, scales.
+// Part of gguf_read_config, after the sizes and the rope. gguf_families.c
+bool gguf_read_family(const Gguf *gguf, Error *error);
+
+// What no key says, for reader and writer alike (gguf_families.c): the scale of the embedding and
+// the layers without rope, into `config`, which has its sizes; which layers have the window (false:
+// all of those that the model has, no key can choose); what longrope multiplies cos and sin by.
+void gguf_implied(const char *architecture, Config *config);
+bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
+float gguf_longrope_factor(const RopeConfig *rope);

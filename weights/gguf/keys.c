@@ -1,0 +1,330 @@
+// Config and Vocabulary -> keys: gguf_config.c, gguf_families.c and gguf_vocabulary.c the other
+// way. What an architecture implies is checked, what it has no key for is refused by name.
+#include "weights/container.h"
+#include "weights/gguf/gguf.h"
+#include "weights/out/gguf.h"
+#include "weights/quant.h"
+#include "weights/roles.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Put {
+    GgufKeys *keys;
+    const Config *config;
+    const char *architecture;
+    Error *error;
+} Put;
+
+typedef char KeyText[96];
+
+// ".block_count" -> "llama.block_count"
+static const char *key_of(KeyText out, const Put *p, const char *key) {
+    snprintf(out, sizeof(KeyText), "%s%s", p->architecture, key);
+    return out;
+}
+
+static void number(const Put *p, const char *key, int value) {
+    KeyText text;
+    gguf_put_u32(p->keys, key_of(text, p, key), (uint32_t)value);
+}
+
+static void real(const Put *p, const char *key, float value) {
+    KeyText text;
+    gguf_put_f32(p->keys, key_of(text, p, key), value);
+}
+
+static void word(const Put *p, const char *key, const char *value) {
+    KeyText text;
+    gguf_put_text(p->keys, key_of(text, p, key), (TextSpan){value, strlen(value)});
+}
+
+static bool cannot(const Put *p, const char *what) {
+    return error_set(p->error, ERROR_FILE, "GGUF architecture \"%s\" has no key for %s",
+                     p->architecture, what);
+}
+
+// ---- sizes and kinds ----
+
+static void put_sizes(const Put *p) {
+    const Config *c = p->config;
+    number(p, ".block_count", c->n_layers);
+    number(p, ".context_length", c->max_seq_len);
+    number(p, ".embedding_length", c->dim);
+    number(p, ".feed_forward_length", c->hidden_dim);
+    number(p, ".vocab_size", c->vocab_size);
+    number(p, ".attention.head_count", c->n_heads);
+    number(p, ".attention.head_count_kv", c->n_kv_heads);
+    number(p, ".attention.key_length", c->head_dim);
+    number(p, ".attention.value_length", c->head_dim);
+    real(p,
+         c->norm == NORM_LAYER ? ".attention.layer_norm_epsilon"
+                               : ".attention.layer_norm_rms_epsilon",
+         c->norm_eps);
+}
+
+// The kinds of arithmetic are the architecture's: what a reader will take it for must be what the
+// model does.
+static bool check_kinds(const Put *p, const Outgoing *out) {
+    const Config *c = p->config;
+    Config implied;
+    config_init(&implied);
+    implied.n_layers = c->n_layers;
+    implied.dim = c->dim;
+    family_defaults(out->family, &implied);
+    gguf_implied(p->architecture, &implied);
+    if (c->activation != implied.activation) return cannot(p, "its activation");
+    if (c->norm != implied.norm || c->qk_norm != implied.qk_norm ||
+        c->qk_norm_after_rope != implied.qk_norm_after_rope)
+        return cannot(p, "its norms");
+    if (c->gated_ffn != implied.gated_ffn || c->position != implied.position)
+        return cannot(p, "the form of its layers");
+    if (c->rope.sign != implied.rope.sign) return cannot(p, "the direction of its rotation");
+    if (c->embedding_scale != implied.embedding_scale)
+        return cannot(p, "the scale of its embedding");
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].no_rope != implied.layers[l].no_rope)
+            return cannot(p, "which of its layers do not rotate");
+    return true;
+}
+
+static bool put_scales(const Put *p) {
+    const Config *c = p->config;
+    float scale = c->layers[0].attention_scale, usual = (float)(1.0 / sqrt((double)c->head_dim));
+    for (int l = 1; l < c->n_layers; l++)
+        if (c->layers[l].attention_scale != scale)
+            return cannot(p, "scores that are scaled differently in every layer");
+    if (scale != usual || !strcmp(p->architecture, "gemma3")) real(p, ".attention.scale", scale);
+    if (c->logit_softcap > 0.0f) real(p, ".final_logit_softcapping", c->logit_softcap);
+    return true;
+}
+
+// ---- windows ----
+
+static bool put_windows(const Put *p) {
+    const Config *c = p->config;
+    bool slides[LIMIT_LAYERS], implied[LIMIT_LAYERS], pattern, usual = true, all = true;
+    int window = 0;
+    pattern = gguf_implied_windows(p->architecture, c->n_layers, implied);
+    for (int l = 0; l < c->n_layers; l++) {
+        int here = c->layers[l].window;
+        if (here && window && here != window) return cannot(p, "windows of several sizes");
+        if (here) window = here;
+        slides[l] = here > 0;
+        usual &= slides[l] == implied[l];
+        all &= slides[l];
+    }
+    if (!window) return true;
+    if (!pattern && !all) return cannot(p, "windows in some of its layers");
+    number(p, ".attention.sliding_window", window);
+    KeyText text;
+    if (pattern && !usual)
+        gguf_put_bools(p->keys, key_of(text, p, ".attention.sliding_window_pattern"), slides,
+                       (size_t)c->n_layers);
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].local_rope != (pattern && slides[l]))
+            return cannot(p, "which of its layers have a theta of their own");
+    if (pattern && c->rope_local.scaling != ROPE_PLAIN)
+        return cannot(p, "a scaling of the rope in layers with a window");
+    if (pattern) real(p, ".rope.freq_base_swa", c->rope_local.theta);
+    return true;
+}
+
+// ---- rope ----
+
+// cos and sin are multiplied by (0.1 ln factor + 1) times this key. The nearest that comes back as
+// the factor meant, where the model's is not the formula's.
+static void put_yarn_factor(const Put *p, float wanted) {
+    const RopeConfig *rope = &p->config->rope;
+    float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
+    float factor = wanted / formula, up = nextafterf(factor, INFINITY),
+          down = nextafterf(factor, 0.0f);
+    if (factor * formula != wanted && up * formula == wanted) factor = up;
+    if (factor * formula != wanted && down * formula == wanted) factor = down;
+    real(p, ".rope.scaling.attn_factor", factor);
+}
+
+static bool put_yarn(const Put *p) {
+    const RopeConfig *rope = &p->config->rope;
+    bool both = rope->mscale > 0.0f && rope->mscale_all_dim > 0.0f;
+    word(p, ".rope.scaling.type", "yarn");
+    real(p, ".rope.scaling.factor", rope->factor);
+    number(p, ".rope.scaling.original_context_length", rope->original_max_seq_len);
+    real(p, ".rope.scaling.yarn_beta_fast", rope->beta_fast > 0.0f ? rope->beta_fast : 32.0f);
+    real(p, ".rope.scaling.yarn_beta_slow", rope->beta_slow > 0.0f ? rope->beta_slow : 1.0f);
+    if (rope->no_truncate) return cannot(p, "YaRN without rounding (\"truncate\": false)");
+    if (rope->attention_factor > 0.0f)
+        put_yarn_factor(p, rope->attention_factor);
+    else if (both && rope->mscale != rope->mscale_all_dim)
+        return cannot(p, "YaRN with two mscales");
+    else if (both)
+        put_yarn_factor(p, 1.0f);
+    return true;
+}
+
+// The tensors of its factors say that it is longrope. llama.cpp wants the factor where transformers
+// has the formula, and would take a rope.scaling.factor for a linear one besides.
+static void put_longrope(const Put *p) {
+    const RopeConfig *rope = &p->config->rope;
+    bool formula = rope->attention_factor == 0.0f;
+    number(p, ".rope.scaling.original_context_length", rope->original_max_seq_len);
+    real(p, ".rope.scaling.attn_factor",
+         formula ? gguf_longrope_factor(rope) : rope->attention_factor);
+}
+
+static bool put_rope(const Put *p) {
+    const Config *c = p->config;
+    const RopeConfig *rope = &c->rope;
+    if (c->position != POSITION_ROPE) return true;
+    if (rope->exponent_dim) return cannot(p, "an odd number of rotary channels");
+    number(p, ".rope.dimension_count", c->rope_dim);
+    real(p, ".rope.freq_base", rope->theta);
+    switch (rope->scaling) {
+    case ROPE_PLAIN:
+    case ROPE_LLAMA3: break; // a tensor: outgoing.c
+    case ROPE_LINEAR:
+        word(p, ".rope.scaling.type", "linear");
+        real(p, ".rope.scaling.factor", rope->factor);
+        break;
+    case ROPE_YARN: return put_yarn(p);
+    case ROPE_LONGROPE: put_longrope(p); break;
+    case ROPE_DYNAMIC_NTK: return cannot(p, "rope scaling that grows with the text (dynamic NTK)");
+    }
+    return true;
+}
+
+// ---- what a file says of itself ----
+
+// general.file_type, as llama.cpp numbers what most of the tensors are.
+static uint32_t file_type(DType dtype) {
+    switch (dtype) {
+    case DTYPE_F32: return 0;
+    case DTYPE_Q4_0: return 2;
+    case DTYPE_Q4_1: return 3;
+    case DTYPE_Q8_0: return 7;
+    case DTYPE_Q5_0: return 8;
+    case DTYPE_Q5_1: return 9;
+    case DTYPE_Q2_K: return 10;
+    case DTYPE_Q3_K: return 12;
+    case DTYPE_Q4_K: return 15;
+    case DTYPE_Q5_K: return 17;
+    case DTYPE_Q6_K: return 18;
+    case DTYPE_BF16: return 32;
+    default: return 1; // F16
+    }
+}
+
+// What most bytes of the matrices are.
+static DType usual_type(const Outgoing *out) {
+    uint64_t bytes[DTYPE_COUNT] = {0};
+    DType most = DTYPE_F32;
+    for (size_t i = 0; i < out->n; i++)
+        if (out->tensors[i].n_dims == 2) bytes[out->tensors[i].dtype] += out->tensors[i].bytes;
+    for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (bytes[dtype] > bytes[most]) most = dtype;
+    return most;
+}
+
+static void put_general(const Put *p, const Outgoing *out, const char *name) {
+    gguf_put_text(p->keys, "general.architecture",
+                  (TextSpan){p->architecture, strlen(p->architecture)});
+    gguf_put_text(p->keys, "general.type", (TextSpan){"model", 5});
+    if (name && *name) gguf_put_text(p->keys, "general.name", (TextSpan){name, strlen(name)});
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "general.%s", ABOUT_NAMES[i]);
+        TextSpan text = checkpoint_about(out->from)[i];
+        if (text.length) gguf_put_text(p->keys, key, text);
+    }
+    DType usual = usual_type(out);
+    gguf_put_u32(p->keys, "general.file_type", file_type(usual));
+    if (dtype_info(usual)->block > 1) gguf_put_u32(p->keys, "general.quantization_version", 2);
+}
+
+// ---- vocabulary ----
+
+static void put_id(GgufKeys *keys, const char *key, int id) {
+    if (id >= 0) gguf_put_u32(keys, key, (uint32_t)id);
+}
+
+static void put_flag(GgufKeys *keys, const char *key, int flag) {
+    if (flag >= 0) gguf_put_bool(keys, key, flag != 0);
+}
+
+// Ids that end a text: the vocabulary's, and what the Config has besides.
+static void put_ids(const Put *p, const Vocabulary *v) {
+    const Config *c = p->config;
+    int ends[3] = {v->eos_id, v->eot_id, v->eom_id};
+    for (int i = 0; i < c->n_eos_ids; i++) {
+        int id = c->eos_ids[i], free_place = -1;
+        bool known = false;
+        for (int j = 2; j >= 0; j--) {
+            known |= ends[j] == id;
+            if (ends[j] < 0) free_place = j;
+        }
+        if (!known && free_place >= 0) ends[free_place] = id;
+    }
+    put_id(p->keys, "tokenizer.ggml.bos_token_id", v->bos_id >= 0 ? v->bos_id : c->bos_id);
+    put_id(p->keys, "tokenizer.ggml.eos_token_id", ends[0]);
+    put_id(p->keys, "tokenizer.ggml.eot_token_id", ends[1]);
+    put_id(p->keys, "tokenizer.ggml.eom_token_id", ends[2]);
+    put_id(p->keys, "tokenizer.ggml.unknown_token_id", v->unk_id);
+    put_id(p->keys, "tokenizer.ggml.padding_token_id", v->pad_id);
+    put_flag(p->keys, "tokenizer.ggml.add_bos_token", v->add_bos);
+    put_flag(p->keys, "tokenizer.ggml.add_eos_token", v->add_eos);
+    put_flag(p->keys, "tokenizer.ggml.add_space_prefix", v->add_space_prefix);
+}
+
+// The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
+// gives them. It may have fewer: tokens without a row cannot be used.
+static bool put_tokens(const Put *p, const Vocabulary *v) {
+    size_t rows = (size_t)p->config->vocab_size;
+    Arena arena = {0};
+    TextSpan *tokens = arena_alloc(&arena, rows, sizeof *tokens, p->error);
+    float *scores = arena_alloc(&arena, rows, sizeof *scores, p->error);
+    uint8_t *types = arena_alloc(&arena, rows, 1, p->error);
+    bool good = tokens && scores && types;
+    for (size_t i = 0; good && i < rows; i++) {
+        bool there = i < v->n_tokens;
+        char name[32];
+        int length = there ? 0 : snprintf(name, sizeof name, "[PAD%zu]", i);
+        const char *pad = there ? "" : arena_text(&arena, name, (size_t)length, p->error);
+        good = pad != NULL;
+        tokens[i] = there ? v->tokens[i] : (TextSpan){pad, (size_t)length};
+        scores[i] = there && v->scores ? v->scores[i] : there ? 0.0f : -1e6f;
+        types[i] = !there ? TOKEN_UNUSED : v->types ? v->types[i] : TOKEN_NORMAL;
+    }
+    if (good) gguf_put_texts(p->keys, "tokenizer.ggml.tokens", tokens, rows);
+    if (good && v->scores) gguf_put_f32s(p->keys, "tokenizer.ggml.scores", scores, rows);
+    if (good && v->types) gguf_put_types(p->keys, "tokenizer.ggml.token_type", types, rows);
+    arena_free(&arena);
+    return good;
+}
+
+static bool put_vocabulary(const Put *p, const Vocabulary *v) {
+    gguf_put_text(p->keys, "tokenizer.ggml.model", (TextSpan){v->model, strlen(v->model)});
+    if (v->pre) gguf_put_text(p->keys, "tokenizer.ggml.pre", (TextSpan){v->pre, strlen(v->pre)});
+    if (!put_tokens(p, v)) return false;
+    if (v->merges) gguf_put_texts(p->keys, "tokenizer.ggml.merges", v->merges, v->n_merges);
+    put_ids(p, v);
+    if (v->chat_template.length)
+        gguf_put_text(p->keys, "tokenizer.chat_template", v->chat_template);
+    return true;
+}
+
+// Without a vocabulary the ids alone, which no reader takes from anywhere else: none is there to
+// index, so they are left out.
+bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
+                    const char *name, Error *error) {
+    Put p = {.keys = keys,
+             .config = &out->from->config,
+             .architecture = out->family->called[NAMES_GGUF],
+             .error = error};
+    put_general(&p, out, name);
+    put_sizes(&p);
+    if (!check_kinds(&p, out) || !put_scales(&p) || !put_windows(&p) || !put_rope(&p)) return false;
+    if (vocabulary->model) return put_vocabulary(&p, vocabulary);
+    gguf_put_text(keys, "tokenizer.ggml.model", (TextSpan){"none", 4});
+    return true;
+}

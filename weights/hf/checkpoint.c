@@ -1,0 +1,351 @@
+// A Hugging Face model: config.json, generation_config.json and one .safetensors file or several
+// with an index, all in one directory. Nothing outside it is ever opened, whatever the index says.
+#include "base/bytes.h"
+#include "base/json.h"
+#include "weights/container.h"
+#include "weights/hf/config.h"
+#include "weights/hf/safetensors.h"
+#include "weights/roles.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char INDEX_NAME[] = "model.safetensors.index.json";
+static const JsonLimits INDEX_LIMITS = {.bytes = 32 << 20, .values = 2 * (size_t)LIMIT_TENSORS};
+
+// One file of tensors, read but not yet in the plan.
+typedef struct Shard {
+    const char *name; // plain, in the directory
+    const Mapping *file;
+    SafetensorsTensor *tensors;
+    size_t count;
+} Shard;
+
+// ---- files of the directory ----
+
+typedef struct Folder {
+    Checkpoint *checkpoint;
+    const char *directory; // "" or with the slash at its end
+    HfFlags flags;         // of config.json, once it has been read
+} Folder;
+
+// The path itself where it is a directory, else the directory that it lies in.
+static bool folder_find(Folder *folder, Checkpoint *checkpoint, Error *error) {
+    const char *path = checkpoint->path, *slash = strrchr(path, '/');
+    bool is_file = checkpoint->files != NULL;
+    size_t length = !is_file ? strlen(path) : slash ? (size_t)(slash - path) + 1 : 0;
+    char *directory = arena_alloc(&checkpoint->arena, length + 2, 1, error);
+    if (!directory) return false;
+    memcpy(directory, path, length);
+    if (length && directory[length - 1] != '/') directory[length] = '/';
+    *folder = (Folder){.checkpoint = checkpoint, .directory = directory};
+    return true;
+}
+
+// "directory/name", owned by the arena.
+static char *folder_path(const Folder *folder, const char *name, Error *error) {
+    size_t length = strlen(folder->directory), more = strlen(name);
+    char *path = arena_alloc(&folder->checkpoint->arena, length + more + 1, 1, error);
+    if (!path) return NULL;
+    memcpy(path, folder->directory, length);
+    memcpy(path + length, name, more);
+    return path;
+}
+
+static bool file_exists(bool *exists, const Folder *folder, const char *name, Error *error) {
+    const char *path = folder_path(folder, name, error);
+    *exists = path && !access(path, F_OK);
+    return path != NULL;
+}
+
+// The parsed JSON file, owned; NULL with the file's name in front of the message.
+static json_t *read_json(const Folder *folder, const char *name, const JsonLimits *limits,
+                         Error *error) {
+    const char *path = folder_path(folder, name, error);
+    if (!path) return NULL;
+    if (access(path, F_OK)) {
+        error_set(error, ERROR_FILE, "there is no %s beside the weights", name);
+        return NULL;
+    }
+    Error cause = {0};
+    Mapping mapping;
+    json_t *root = NULL;
+    if (mapping_open(&mapping, path, &cause))
+        root = json_parse((const char *)mapping.data, mapping.size, limits, &cause);
+    mapping_close(&mapping);
+    if (root && !json_is_object(root)) {
+        error_set(&cause, ERROR_FILE, "wanted an object, got %s", json_kind(root));
+        json_decref(root);
+        root = NULL;
+    }
+    if (!root) error_set(error, cause.code, "%s: %s", name, cause.message);
+    return root;
+}
+
+// ---- config.json, generation_config.json ----
+
+// No key of transformers: a text of another kind under such a name is somebody else's.
+static bool read_about(Checkpoint *checkpoint, const json_t *root, Error *error) {
+    for (int i = 0; i < ABOUT_KEYS; i++) {
+        const json_t *value = json_object_get(root, ABOUT_NAMES[i]);
+        size_t length = json_string_length(value);
+        if (!length) continue;
+        const char *copy = arena_text(&checkpoint->arena, json_string_value(value), length, error);
+        if (!copy) return false;
+        checkpoint->about[i] = (TextSpan){copy, length};
+    }
+    return true;
+}
+
+static bool use_config(Folder *folder, const json_t *root, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    const json_t *text = NULL;
+    const HfFamily *hf = hf_family_find(root, &text, error);
+    if (!hf) return false;
+    checkpoint->naming = NAMES_HF;
+    checkpoint->family = family_find(NAMES_HF, hf->model_type, error);
+    if (!checkpoint->family) return false;
+    family_defaults(checkpoint->family, &checkpoint->config);
+    if (!hf_config_read(&checkpoint->config, &folder->flags, root, &checkpoint->arena, error))
+        return false;
+    checkpoint->head_required = !folder->flags.tied;
+    return read_about(checkpoint, root, error);
+}
+
+static bool read_configs(Folder *folder, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    Error cause = {0};
+    bool exists;
+    json_t *root = read_json(folder, "config.json", &JSON_CONFIG_LIMITS, error);
+    bool good = root && use_config(folder, root, &cause);
+    json_decref(root);
+    if (!good) return error_set(error, cause.code, "config.json: %s", cause.message);
+    if (!file_exists(&exists, folder, "generation_config.json", error)) return false;
+    if (!exists) return true;
+    root = read_json(folder, "generation_config.json", &JSON_CONFIG_LIMITS, error);
+    good = root && hf_generation_read(&checkpoint->config, &checkpoint->generation, root, &cause);
+    json_decref(root);
+    return good || error_set(error, cause.code, "generation_config.json: %s", cause.message);
+}
+
+// ---- the chat template ----
+
+// Kept until the checkpoint closes; a file that is no template is as good as none.
+static bool keep_template(Checkpoint *checkpoint, const char *text, size_t length, Error *error) {
+    if (!length || length > LIMIT_TEMPLATE) return true;
+    const char *kept = arena_text(&checkpoint->arena, text, length, error);
+    checkpoint->vocabulary.chat_template = (TextSpan){kept, length};
+    return kept != NULL;
+}
+
+// "chat_template" of tokenizer_config.json: a text, or a list of named ones.
+static const char *template_in(const json_t *root) {
+    const json_t *value = json_object_get(root, "chat_template");
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *entry = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && !strcmp(name, "default"))
+            return json_string_value(json_object_get(entry, "template"));
+    }
+    return json_string_value(value);
+}
+
+// It is only looked at, so nothing that is wrong with it keeps a model from being read.
+static bool read_template(Folder *folder, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    Error ignored = {0};
+    Mapping file;
+    const char *path = folder_path(folder, "chat_template.jinja", error);
+    if (!path) return false;
+    bool good = true, there = mapping_open(&file, path, &ignored);
+    if (there) good = keep_template(checkpoint, (const char *)file.data, file.size, error);
+    mapping_close(&file);
+    if (there || !good) return good;
+    json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &ignored);
+    const char *text = template_in(root);
+    if (text) good = keep_template(checkpoint, text, strlen(text), error);
+    json_decref(root);
+    return good;
+}
+
+// ---- shards ----
+
+// A name that can only mean a file of this directory, and only a file of tensors.
+static bool shard_name_is_plain(const char *name) {
+    static const char SUFFIX[] = ".safetensors";
+    size_t length = strlen(name), suffix = sizeof SUFFIX - 1;
+    return length > suffix && length < 256 && name[0] != '.' && !strchr(name, '/') &&
+           !strcmp(name + length - suffix, SUFFIX);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const Shard *)a)->name, ((const Shard *)b)->name);
+}
+
+// The different file names of the index, sorted.
+static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shards, size_t *count,
+                        Error *error) {
+    size_t n = 0, unique = 0;
+    Shard *list = arena_alloc(&checkpoint->arena, json_object_size(map), sizeof *list, error);
+    if (!list) return false;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)map, key, value) {
+        const char *name = json_string_value(value);
+        if (!name)
+            return error_set(error, ERROR_FILE, "\"%.100s\": wanted a file name, got %s", key,
+                             json_kind(value));
+        if (!shard_name_is_plain(name))
+            return error_set(error, ERROR_FILE,
+                             "\"%.100s\" is in \"%.100s\": wanted a plain name ending in "
+                             ".safetensors",
+                             key, name);
+        list[n++].name = name;
+    }
+    qsort(list, n, sizeof *list, by_name);
+    for (size_t i = 0; i < n; i++)
+        if (!i || strcmp(list[i].name, list[unique - 1].name) != 0) list[unique++] = list[i];
+    if (!unique || unique > LIMIT_FILES)
+        return error_set(error, ERROR_FILE, "%zu files of tensors, wanted 1 .. %d", unique,
+                         LIMIT_FILES);
+    *shards = list;
+    *count = unique;
+    return true;
+}
+
+static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
+    const char *path = folder_path(folder, shard->name, error);
+    if (!path) return false;
+    if (access(path, F_OK))
+        return error_set(error, ERROR_FILE, "there is no %.200s in this directory", shard->name);
+    shard->file = container_map(folder->checkpoint, path, error);
+    return shard->file != NULL;
+}
+
+static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
+    Error cause = {0};
+    if (safetensors_parse(&shard->tensors, &shard->count, shard->file->data, shard->file->size,
+                          &checkpoint->arena, &cause))
+        return true;
+    if (shard->name) error_prefix(&cause, shard->name);
+    return error_set(error, cause.code, "%s", cause.message);
+}
+
+// ---- the plan ----
+
+// Buffers of other types that the family is known to have and not to need, such as GPT-2's causal
+// mask as a table of BOOL, do not enter the plan.
+static bool left_out(const Checkpoint *checkpoint, const SafetensorsTensor *tensor) {
+    return tensor->type->dtype == DTYPE_COUNT &&
+           tensor_name_ignored(checkpoint->family, NAMES_HF, tensor->plan.name);
+}
+
+static bool plan_shards(Checkpoint *checkpoint, const Shard *shards, size_t n_shards,
+                        Error *error) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < n_shards; i++)
+        for (size_t j = 0; j < shards[i].count; j++)
+            total += !left_out(checkpoint, &shards[i].tensors[j]);
+    if (!plan_reserve(checkpoint, total, error)) return false;
+    TensorPlan *plan = checkpoint->tensors;
+    for (size_t i = 0; i < n_shards; i++) {
+        for (size_t j = 0; j < shards[i].count; j++) {
+            const SafetensorsTensor *tensor = &shards[i].tensors[j];
+            if (left_out(checkpoint, tensor)) continue;
+            if (tensor->type->dtype == DTYPE_COUNT)
+                return error_set(error, ERROR_FILE,
+                                 "tensor \"%.100s\": dtype %s is not supported (F32, F16 and BF16 "
+                                 "are)",
+                                 tensor->plan.name, tensor->type->name);
+            *plan++ = tensor->plan;
+        }
+    }
+    return plan_finish(checkpoint, error);
+}
+
+// Every tensor of the index stands in the file that the index says.
+static bool check_index(const Checkpoint *checkpoint, const json_t *map, const Shard *shards,
+                        size_t n_shards, Error *error) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)map, key, value) {
+        Shard wanted = {.name = json_string_value(value)};
+        const Shard *shard = bsearch(&wanted, shards, n_shards, sizeof *shards, by_name);
+        int64_t item = names_find(&checkpoint->names, key);
+        if (item < 0 && tensor_name_ignored(checkpoint->family, NAMES_HF, key)) continue;
+        const uint8_t *at = item < 0 ? NULL : checkpoint->tensors[item].data;
+        if (!at || at < shard->file->data || at > shard->file->data + shard->file->size)
+            return error_set(error, ERROR_FILE, "tensor \"%.100s\" is not in %.100s", key,
+                             wanted.name);
+    }
+    return true;
+}
+
+static bool read_sharded(const Folder *folder, const json_t *map, Error *error) {
+    Shard *shards = NULL;
+    size_t n_shards = 0;
+    if (!map) return error_set(error, ERROR_FILE, "\"weight_map\" is missing");
+    if (!list_shards(folder->checkpoint, map, &shards, &n_shards, error)) return false;
+    for (size_t i = 0; i < n_shards; i++)
+        if (!map_shard(folder, &shards[i], error) ||
+            !parse_shard(folder->checkpoint, &shards[i], error))
+            return false;
+    return plan_shards(folder->checkpoint, shards, n_shards, error) &&
+           check_index(folder->checkpoint, map, shards, n_shards, error);
+}
+
+static bool read_index(const Folder *folder, Error *error) {
+    const json_t *map = NULL;
+    json_t *root = read_json(folder, INDEX_NAME, &INDEX_LIMITS, error);
+    Error cause = {0};
+    bool good = root && json_read_object(root, "weight_map", &map, &cause) &&
+                read_sharded(folder, map, &cause);
+    json_decref(root);
+    return good || error_set(error, cause.code, "%s: %s", INDEX_NAME, cause.message);
+}
+
+static bool read_single(const Folder *folder, const char *name, Error *error) {
+    Checkpoint *checkpoint = folder->checkpoint;
+    Shard shard = {.name = name, .file = checkpoint->files};
+    return (shard.file || map_shard(folder, &shard, error)) &&
+           parse_shard(checkpoint, &shard, error) && plan_shards(checkpoint, &shard, 1, error);
+}
+
+// Biases are optional to the table of families, where GGUF files say nothing about them;
+// config.json does say, and a missing or surplus one would silently be another model.
+static bool check_biases(const Folder *folder, Error *error) {
+    const Checkpoint *checkpoint = folder->checkpoint;
+    int wanted = folder->flags.attention_biases * checkpoint->config.n_layers, found = 0;
+    for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+        const char *name = checkpoint->tensors[i].name;
+        const char *part = strstr(name, ".self_attn."), *end = strstr(name, "_proj.bias");
+        found += part && end;
+    }
+    if (found == wanted) return true;
+    return error_set(error, ERROR_FILE, "%d biases of attention matrices, config.json wants %d",
+                     found, wanted);
+}
+
+bool safetensors_read(Checkpoint *checkpoint, Error *error) {
+    static const char SINGLE_NAME[] = "model.safetensors";
+    Folder folder;
+    bool single = true, sharded = false, is_file = checkpoint->files != NULL;
+    snprintf(checkpoint->container, sizeof checkpoint->container, "safetensors");
+    if (!folder_find(&folder, checkpoint, error) ||
+        (!is_file && (!file_exists(&single, &folder, SINGLE_NAME, error) ||
+                      !file_exists(&sharded, &folder, INDEX_NAME, error))))
+        return false;
+    if (!single && !sharded) {
+        bool config;
+        if (!file_exists(&config, &folder, "config.json", error)) return false;
+        // Nothing of a model at all: the wrong path, not a bad model.
+        return error_set(error, config ? ERROR_FILE : ERROR_IO, "a directory without %s or %s",
+                         SINGLE_NAME, INDEX_NAME);
+    }
+    if (!read_configs(&folder, error) || !read_template(&folder, error)) return false;
+    return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)
+                   : read_index(&folder, error)) &&
+           check_biases(&folder, error);
+}

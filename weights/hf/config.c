@@ -1,0 +1,209 @@
+// The numbers and the special ids. The class defaults stand in hf_families.c, positions (rope and
+// windows) in hf_positions.c; which tensors a family has, in families.c.
+#include "weights/hf/config.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+// ---- numbers ----
+
+typedef struct SizeField {
+    const char *key, *gpt2_key; // NULL: the family has no such key
+    size_t offset;
+    bool derived; // absent or null: follows from the others
+} SizeField;
+
+static const SizeField SIZES[] = {
+    {"hidden_size", "n_embd", offsetof(Config, dim), false},
+    {"intermediate_size", "n_inner", offsetof(Config, hidden_dim), true},
+    {"num_hidden_layers", "n_layer", offsetof(Config, n_layers), false},
+    {"num_attention_heads", "n_head", offsetof(Config, n_heads), false},
+    {"num_key_value_heads", NULL, offsetof(Config, n_kv_heads), true},
+    {"head_dim", NULL, offsetof(Config, head_dim), true},
+    {"vocab_size", "vocab_size", offsetof(Config, vocab_size), false},
+    {"max_position_embeddings", "n_positions", offsetof(Config, max_seq_len), false},
+};
+
+// In a range in which what follows may divide and multiply; config_finish knows the tighter limits.
+static bool read_size(int *size, const json_t *text, const char *key, bool derived, Error *error) {
+    if (!json_read_int(text, key, size, error)) return false;
+    const json_t *value = json_object_get(text, key);
+    bool given = value && !json_is_null(value);
+    if (!given && *size == 0)
+        return derived || error_set(error, ERROR_FILE, "\"%s\" is missing", key);
+    if (*size > 0 && *size <= LIMIT_VOCAB) return true;
+    return error_set(error, ERROR_FILE, "\"%s\": wanted 1 .. %d, got %d", key, LIMIT_VOCAB, *size);
+}
+
+static bool derive_sizes(Config *config, const HfFamily *family, Error *error) {
+    if (!config->hidden_dim && !family->gpt2_keys)
+        return error_set(error, ERROR_FILE, "\"intermediate_size\" is missing");
+    if (!config->hidden_dim) config->hidden_dim = 4 * config->dim;
+    if (!config->n_kv_heads) config->n_kv_heads = config->n_heads;
+    if (config->head_dim) return true;
+    if (config->dim % config->n_heads)
+        return error_set(error, ERROR_FILE,
+                         "no \"head_dim\", and a width of %d does not divide into %d heads",
+                         config->dim, config->n_heads);
+    config->head_dim = config->dim / config->n_heads;
+    return true;
+}
+
+static bool read_sizes(Config *config, const HfFamily *family, const json_t *text, Error *error) {
+    config->dim = family->dim;
+    config->hidden_dim = family->hidden_dim;
+    config->n_layers = family->n_layers;
+    config->n_heads = family->n_heads;
+    config->vocab_size = family->vocab_size;
+    config->max_seq_len = family->max_seq_len;
+    // Here null asks for what follows from the other sizes, and absent for the class default.
+    config->n_kv_heads = json_object_get(text, "num_key_value_heads") ? 0 : family->n_kv_heads;
+    config->head_dim = json_object_get(text, "head_dim") ? 0 : family->head_dim;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        const char *key = family->gpt2_keys ? SIZES[i].gpt2_key : SIZES[i].key;
+        int *size = (int *)((char *)config + SIZES[i].offset);
+        if (key && !read_size(size, text, key, SIZES[i].derived, error)) return false;
+    }
+    return derive_sizes(config, family, error);
+}
+
+static bool read_activation(Config *config, const HfFamily *family, const json_t *text,
+                            Error *error) {
+    static const struct {
+        const char *name;
+        Activation activation;
+    } NAMES[] = {
+        {"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
+        {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"gelu", ACTIVATION_GELU_ERF},      {"relu2", ACTIVATION_RELU2},
+    };
+    const char *name = family->activation;
+    const char *key = family->activation_key ? family->activation_key : "hidden_act";
+    if (!json_read_string(text, key, &name, error)) return false;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        if (strcmp(name, NAMES[i].name) != 0) continue;
+        config->activation = NAMES[i].activation;
+        return true;
+    }
+    return error_set(error, ERROR_FILE, "\"%s\": unknown activation \"%s\"", key, name);
+}
+
+// The scale of the scores, where it is not head_dim^-1/2, and the cap of the logits.
+static bool read_scales(Config *config, const HfFamily *family, const json_t *text, Error *error) {
+    bool scaled = true, by_layer = false;
+    float query_scalar = family->query_scalar;
+    config->logit_softcap = family->softcap;
+    if (!json_read_bool(text, "scale_attn_weights", &scaled, error) ||
+        !json_read_bool(text, "scale_attn_by_inverse_layer_idx", &by_layer, error) ||
+        !json_read_float(text, "query_pre_attn_scalar", &query_scalar, error) ||
+        !json_read_float(text, "final_logit_softcapping", &config->logit_softcap, error))
+        return false;
+    if (json_is_null(json_object_get(text, "final_logit_softcapping"))) config->logit_softcap = 0;
+    if (config->logit_softcap != 0 && !family->capped) // transformers would pass it over
+        return error_set(error, ERROR_FILE, "\"final_logit_softcapping\" is not supported in %s",
+                         family->architecture);
+    if (config->logit_softcap < 0)
+        return error_set(error, ERROR_FILE, "\"final_logit_softcapping\": %g is negative",
+                         (double)config->logit_softcap);
+    if (family->query_scalar > 0) {
+        if (!(query_scalar > 0))
+            return error_set(error, ERROR_FILE, "\"query_pre_attn_scalar\": %g is not positive",
+                             (double)query_scalar);
+        config->attention_scale = (float)(1 / sqrt((double)query_scalar));
+    }
+    if (family->scaled_embedding) config->embedding_scale = sqrtf((float)config->dim);
+    if (!family->gpt2_keys) return true;
+    if (!scaled) config->attention_scale = 1;
+    double scale = scaled ? 1 / sqrt(config->head_dim) : 1;
+    for (int l = 0; by_layer && l < config->n_layers && l < LIMIT_LAYERS; l++)
+        config->layers[l].attention_scale = (float)(scale / (l + 1));
+    return true;
+}
+
+// ---- special ids ----
+
+// An id outside the vocabulary, which some files use for "none", can never come up.
+static void add_eos(Config *config, json_int_t id) {
+    if (id < 0 || id >= config->vocab_size || config->n_eos_ids == LIMIT_EOS_IDS) return;
+    for (int i = 0; i < config->n_eos_ids; i++)
+        if (config->eos_ids[i] == id) return;
+    config->eos_ids[config->n_eos_ids++] = (int)id;
+}
+
+// A number, a list of numbers, or null; in both files.
+static bool read_eos(Config *config, const json_t *object, Error *error) {
+    const json_t *value = json_object_get(object, "eos_token_id");
+    size_t count = json_is_array(value) ? json_array_size(value) : value ? 1 : 0;
+    if (count > LIMIT_EOS_IDS)
+        return error_set(error, ERROR_FILE, "\"eos_token_id\": %zu ids (at most %d)", count,
+                         LIMIT_EOS_IDS);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_is_array(value) ? json_array_get(value, i) : value;
+        if (json_is_null(id) && !json_is_array(value)) return true;
+        if (!json_is_integer(id))
+            return error_set(error, ERROR_FILE, "\"eos_token_id\": wanted an integer, got %s",
+                             json_kind(id));
+        add_eos(config, json_integer_value(id));
+    }
+    return true;
+}
+
+static bool read_ids(Config *config, const HfFamily *family, const json_t *root, const json_t *text,
+                     Error *error) {
+    bool null_bos = json_is_null(json_object_get(text, "bos_token_id"));
+    config->bos_id = null_bos ? -1 : family->bos_id;
+    if (!json_read_int(text, "bos_token_id", &config->bos_id, error)) return false;
+    if (config->bos_id < 0 || config->bos_id >= config->vocab_size) config->bos_id = -1;
+    config->n_eos_ids = 0;
+    if (!json_object_get(text, "eos_token_id") && !json_object_get(root, "eos_token_id"))
+        add_eos(config, family->eos_id);
+    return read_eos(config, text, error) && (text == root || read_eos(config, root, error));
+}
+
+// ---- both files ----
+
+bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena,
+                    Error *error) {
+    const json_t *text = NULL;
+    const HfFamily *family = hf_family_find(root, &text, error);
+    if (!family) return false;
+    config->norm_eps = family->norm_eps;
+    bool bias = false;
+    *flags = (HfFlags){.tied = family->tied};
+    const char *eps_key = family->eps_key ? family->eps_key : "rms_norm_eps";
+    bool good = hf_keys_check(root, error) && hf_keys_check(text, error) &&
+                read_sizes(config, family, text, error) &&
+                json_read_float(text, eps_key, &config->norm_eps, error) &&
+                json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
+                json_read_bool(text, "attention_bias", &bias, error) &&
+                read_activation(config, family, text, error) &&
+                read_scales(config, family, text, error) &&
+                read_ids(config, family, root, text, error) &&
+                hf_positions_read(config, family, text, arena, error);
+    flags->attention_biases = bias ? 4 : family->attention_biases;
+    return good;
+}
+
+bool hf_generation_read(Config *config, GenerationDefaults *defaults, const json_t *root,
+                        Error *error) {
+    static const struct {
+        const char *key;
+        size_t offset;
+    } FIELDS[] = {
+        {"temperature", offsetof(GenerationDefaults, temperature)},
+        {"top_p", offsetof(GenerationDefaults, top_p)},
+        {"top_k", offsetof(GenerationDefaults, top_k)},
+        {"min_p", offsetof(GenerationDefaults, min_p)},
+        {"repetition_penalty", offsetof(GenerationDefaults, repetition_penalty)},
+    };
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        float *field = (float *)((char *)defaults + FIELDS[i].offset);
+        if (!json_read_float(root, FIELDS[i].key, field, error)) return false;
+        if (*field < 0 && json_object_get(root, FIELDS[i].key) &&
+            !json_is_null(json_object_get(root, FIELDS[i].key)))
+            return error_set(error, ERROR_FILE, "\"%s\": %g is negative", FIELDS[i].key,
+                             (double)*field);
+    }
+    return read_eos(config, root, error);
+}

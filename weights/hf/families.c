@@ -1,0 +1,172 @@
+// The class defaults of every family, one row each, and the choice of the row. The other tables of
+// families are about tensors (families.c); this one is about keys of config.json.
+#include "weights/hf/config.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const HfFamily FAMILIES[] = {
+    {.model_type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .gpt2_keys = true,
+     .tied = true,
+     .norm_eps = 1e-5f,
+     .eps_key = "layer_norm_epsilon",
+     .activation_key = "activation_function",
+     .activation = "gelu_new",
+     .bos_id = 50256,
+     .eos_id = 50256},
+    {.model_type = "llama",
+     .architecture = "LlamaForCausalLM",
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .n_kv_heads = 8,
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_ALL,
+     .window = 4096,
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .attention_biases = 3,
+     .n_kv_heads = 32,
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_SWITCHED,
+     .window = 4096,
+     .bos_id = -1,
+     .eos_id = -1},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .n_kv_heads = 32,
+     .head_dim = 128,
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_SWITCHED,
+     .window = 4096,
+     .bos_id = -1,
+     .eos_id = -1},
+    {.model_type = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .tied = true,
+     .dim = 2304,
+     .hidden_dim = 9216,
+     .n_layers = 26,
+     .n_heads = 8,
+     .vocab_size = 262208,
+     .max_seq_len = 131072,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .norm_eps = 1e-6f,
+     .theta = 1e6f,
+     .theta_local = 1e4f,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .query_scalar = 256,
+     .capped = true,
+     .scaled_embedding = true,
+     .window_rule = HF_WINDOW_PATTERN,
+     .window = 4096,
+     .bos_id = 2,
+     .eos_id = 1},
+    {.model_type = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     .norm_eps = 1e-5f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .bos_id = -1,
+     .eos_id = -1},
+    {.model_type = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .norm_eps = 1e-5f,
+     .theta = 1e4f,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_ALL,
+     .original_context = 4096,
+     .partial_rotary = true,
+     .bos_id = 1,
+     .eos_id = 32000},
+    {.model_type = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     .tied = true,
+     .n_kv_heads = 4,
+     .norm_eps = 1e-6f,
+     .theta = 2e6f,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_ROPE_LESS,
+     .bos_id = -1,
+     .eos_id = -1},
+    {.model_type = "nanochat",
+     .architecture = "NanoChatForCausalLM",
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation = "relu2",
+     .capped = true,
+     .softcap = 15,
+     .bos_id = -1,
+     .eos_id = -1},
+};
+enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
+
+// ---- which family ----
+
+// The first entry of "architectures", or NULL.
+static bool first_architecture(const json_t *root, const char **name, Error *error) {
+    const json_t *list = NULL;
+    if (!json_read_array(root, "architectures", &list, error)) return false;
+    const json_t *first = json_array_get(list, 0);
+    if (first && !json_is_string(first))
+        return error_set(error, ERROR_FILE, "\"architectures\": wanted a string, got %s",
+                         json_kind(first));
+    *name = json_string_value(first);
+    return true;
+}
+
+// Old checkpoints spell it LLaMAForCausalLM.
+static bool architecture_fits(const HfFamily *family, const char *architecture) {
+    return !architecture || !strcasecmp(architecture, family->architecture) ||
+           (!strcmp(family->model_type, "gemma3_text") &&
+            !strcmp(architecture, "Gemma3ForConditionalGeneration"));
+}
+
+const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *error) {
+    const char *model_type = NULL, *architecture = NULL;
+    const json_t *nested = NULL;
+    if (!json_read_string(root, "model_type", &model_type, error) ||
+        !first_architecture(root, &architecture, error) ||
+        !json_read_object(root, "text_config", &nested, error))
+        return NULL;
+    if (!model_type && !architecture) {
+        error_set(error, ERROR_FILE, "neither \"model_type\" nor \"architectures\" is given");
+        return NULL;
+    }
+    bool multimodal_gemma = nested && model_type && !strcmp(model_type, "gemma3");
+    *text = multimodal_gemma ? nested : root;
+    const char *wanted = multimodal_gemma ? "gemma3_text" : model_type;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        if (wanted && strcmp(wanted, FAMILIES[i].model_type) != 0) continue;
+        if (architecture_fits(&FAMILIES[i], architecture)) return &FAMILIES[i];
+    }
+    if (!architecture)
+        error_set(error, ERROR_FILE, "unsupported architecture \"%s\"", model_type);
+    else
+        error_set(error, ERROR_FILE, "unsupported architecture \"%s\" (model_type \"%s\")",
+                  architecture, model_type ? model_type : "");
+    return NULL;
+}
+
+const HfFamily *hf_family_of(const char *model_type) {
+    size_t i = 0;
+    while (i + 1 < N_FAMILIES && strcmp(FAMILIES[i].model_type, model_type) != 0)
+        i++;
+    return &FAMILIES[i];
+}

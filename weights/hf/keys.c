@@ -1,0 +1,93 @@
+// Which keys of config.json there are: those that limpid follows, those that say nothing about the
+// numbers, and those that pass only with the value that switches them off. Any other may change
+// what the model computes, so it is refused by name and never passed over.
+// Each list is words between spaces.
+#include "weights/hf/config.h"
+
+#include <string.h>
+
+// Read somewhere in hf_config.c, hf_positions.c, hf_families.c.
+static const char FOLLOWED[] =
+    "model_type architectures text_config hidden_size intermediate_size num_hidden_layers "
+    "num_attention_heads num_key_value_heads head_dim vocab_size max_position_embeddings n_embd "
+    "n_inner n_layer n_head n_positions rms_norm_eps layer_norm_epsilon hidden_act "
+    "hidden_activation activation_function attention_bias tie_word_embeddings "
+    "query_pre_attn_scalar final_logit_softcapping scale_attn_weights "
+    "scale_attn_by_inverse_layer_idx rope_theta rope_scaling rope_parameters "
+    "rope_local_base_freq partial_rotary_factor original_max_position_embeddings no_rope_layers "
+    "no_rope_layer_interval sliding_window use_sliding_window sliding_window_pattern "
+    "_sliding_window_pattern max_window_layers layer_types bos_token_id eos_token_id";
+
+// About training, sampling, other software, other heads, or how a result is handed over.
+static const char HARMLESS[] =
+    "_attn_implementation _attn_implementation_autoset _commit_hash _name_or_path "
+    "attention_dropout attn_implementation attn_pdrop author auto_map bad_words_ids "
+    "begin_suppress_tokens bos_token boi_token_id boi_token_index cache_implementation "
+    "chunk_size_feed_forward cross_attention_hidden_size custom_pipelines "
+    "decoder_start_token_id description diversity_penalty do_sample dtype early_stopping "
+    "embd_pdrop encoder_no_repeat_ngram_size eoi_token_id eoi_token_index eos_token "
+    "exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
+    "gradient_checkpointing hidden_dropout id2label image_token_id image_token_index "
+    "initializer_range is_decoder is_llama_config license label2id length_penalty max_length "
+    "max_sequence_length "
+    "min_length mm_tokens_per_image n_ctx n_special no_repeat_ngram_size num_beam_groups "
+    "num_beams num_return_sequences output_attentions output_hidden_states output_past "
+    "output_scores pad_token pad_token_id predict_special_tokens prefix pretraining_tp "
+    "problem_type "
+    "pruned_heads remove_invalid_values reorder_and_upcast_attn repetition_penalty resid_pdrop "
+    "return_dict return_dict_in_generate sep_token_id summary_activation summary_first_dropout "
+    "summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params "
+    "temperature tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript "
+    "transformers.js_config transformers_version transformers_weights typical_p unsloth_fixed "
+    "unsloth_version use_bfloat16 use_cache url use_flash_attn vision_config";
+
+// Features that limpid does not have: false or null passes.
+static const char OFF[] =
+    "add_cross_attention attn_logit_softcapping clip_qkv is_encoder_decoder "
+    "lm_head_bias mlp_bias quantization_config rope_interleaved use_bidirectional_attention "
+    "use_mrope use_qk_norm";
+
+// Multipliers of the same kind: 1 passes.
+static const char ONE[] = "full_attn_mod interpolate_factor";
+
+// Of rope_scaling, rope_parameters and its full_attention and sliding_attention.
+static const char ROPE[] =
+    "type rope_type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
+    "beta_fast beta_slow mscale mscale_all_dim attention_factor truncate "
+    "original_max_position_embeddings short_factor long_factor finetuned";
+
+// Whether the list has the word.
+static bool among(const char *list, const char *key) {
+    size_t length = strlen(key);
+    for (const char *word = list; *word; word += strcspn(word, " "), word += *word == ' ')
+        if (strcspn(word, " ") == length && !memcmp(word, key, length)) return true;
+    return false;
+}
+
+bool hf_keys_check(const json_t *object, Error *error) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (json_is_null(value) || among(FOLLOWED, key) || among(HARMLESS, key)) continue;
+        bool off = json_is_false(value) && among(OFF, key);
+        bool one = json_is_number(value) && json_number_value(value) == 1 && among(ONE, key);
+        if (off || one) continue;
+        bool known = among(OFF, key) || among(ONE, key);
+        return error_set(error, ERROR_FILE,
+                         known ? "\"%.100s\" is not supported"
+                               : "\"%.100s\" is no key that limpid knows: it may change what the "
+                                 "model computes",
+                         key);
+    }
+    return true;
+}
+
+bool hf_rope_keys_check(const json_t *object, Error *error) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (json_is_null(value) || among(ROPE, key)) continue;
+        return error_set(error, ERROR_FILE, "rope: \"%.100s\" is no key that limpid knows", key);
+    }
+    return true;
+}

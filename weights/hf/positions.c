@@ -1,0 +1,290 @@
+// Rotary parameters and windows out of config.json, in both spellings.
+//
+//   transformers 4                                transformers 5
+//   rope_theta: 1e4                               rope_parameters: {rope_type: "llama3",
+//   rope_scaling: {type: "llama3", factor: 8}                       rope_theta: 1e4, factor: 8}
+//   Gemma 3:                                      Gemma 3:
+//   rope_theta, rope_scaling: global layers       rope_parameters: {full_attention: {..},
+//   rope_local_base_freq: windowed layers                           sliding_attention: {..}}
+#include "weights/hf/config.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+// ---- rope ----
+
+static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
+    static const struct {
+        const char *name;
+        RopeScaling scaling;
+    } NAMES[] = {
+        {"default", ROPE_PLAIN}, {"linear", ROPE_LINEAR},       {"llama3", ROPE_LLAMA3},
+        {"yarn", ROPE_YARN},     {"dynamic", ROPE_DYNAMIC_NTK}, {"longrope", ROPE_LONGROPE},
+        {"su", ROPE_LONGROPE}, // its name in early Phi 3
+    };
+    const char *name = "default";
+    if (!json_read_string(dict, "type", &name, error) ||
+        !json_read_string(dict, "rope_type", &name, error))
+        return false;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        if (strcmp(name, NAMES[i].name) != 0) continue;
+        rope->scaling = NAMES[i].scaling;
+        return true;
+    }
+    return error_set(error, ERROR_FILE, "\"rope_type\": unknown kind \"%s\"", name);
+}
+
+static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error) {
+    static const struct {
+        const char *key;
+        size_t offset;
+    } FIELDS[] = {
+        {"rope_theta", offsetof(RopeConfig, theta)},
+        {"factor", offsetof(RopeConfig, factor)},
+        {"low_freq_factor", offsetof(RopeConfig, low_freq_factor)},
+        {"high_freq_factor", offsetof(RopeConfig, high_freq_factor)},
+        {"beta_fast", offsetof(RopeConfig, beta_fast)},
+        {"beta_slow", offsetof(RopeConfig, beta_slow)},
+        {"mscale", offsetof(RopeConfig, mscale)},
+        {"mscale_all_dim", offsetof(RopeConfig, mscale_all_dim)},
+        {"attention_factor", offsetof(RopeConfig, attention_factor)},
+    };
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        float *field = (float *)((char *)rope + FIELDS[i].offset);
+        const json_t *value = json_object_get(dict, FIELDS[i].key);
+        if (!value || json_is_null(value)) continue;
+        if (!json_read_float(dict, FIELDS[i].key, field, error)) return false;
+        if (!(*field > 0))
+            return error_set(error, ERROR_FILE, "\"%s\": %g is not positive", FIELDS[i].key,
+                             (double)*field);
+    }
+    bool truncate = true;
+    if (!json_read_bool(dict, "truncate", &truncate, error)) return false;
+    rope->no_truncate = !truncate;
+    return json_read_int(dict, "original_max_position_embeddings", &rope->original_max_seq_len,
+                         error);
+}
+
+// One number for each pair of channels, all positive.
+static bool read_factors(const float **out, const json_t *dict, const char *key, int rope_dim,
+                         Arena *arena, Error *error) {
+    const json_t *list = NULL;
+    if (!json_read_array(dict, key, &list, error)) return false;
+    size_t count = (size_t)rope_dim / 2;
+    if (json_array_size(list) != count)
+        return error_set(error, ERROR_FILE, "\"%s\": wanted %zu numbers, got %zu", key, count,
+                         json_array_size(list));
+    float *factors = arena_alloc(arena, count, sizeof *factors, error);
+    if (!factors) return false;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(list, i);
+        factors[i] = (float)json_number_value(value);
+        if (!json_is_number(value) || !(factors[i] > 0) || !isfinite(factors[i]))
+            return error_set(error, ERROR_FILE, "\"%s\"[%zu]: wanted a positive number", key, i);
+    }
+    *out = factors;
+    return true;
+}
+
+// What each kind must have, once all places that may say it have been read.
+static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *family,
+                       Error *error) {
+    if (!rope->original_max_seq_len)
+        rope->original_max_seq_len =
+            family->original_context ? family->original_context : config->max_seq_len;
+    if (rope->original_max_seq_len < 1 || rope->original_max_seq_len > LIMIT_CONTEXT)
+        return error_set(error, ERROR_FILE,
+                         "\"original_max_position_embeddings\": wanted 1 .. %d, got %d",
+                         LIMIT_CONTEXT, rope->original_max_seq_len);
+    if (rope->beta_fast == 0) rope->beta_fast = 32;
+    if (rope->beta_slow == 0) rope->beta_slow = 1;
+    if (rope->scaling == ROPE_DYNAMIC_NTK) rope->original_max_seq_len = config->max_seq_len;
+    bool from_lengths = rope->scaling == ROPE_LONGROPE || rope->scaling == ROPE_YARN;
+    if (from_lengths && rope->factor == 0)
+        rope->factor = (float)config->max_seq_len / (float)rope->original_max_seq_len;
+    if (rope->scaling != ROPE_PLAIN && rope->factor == 0)
+        return error_set(error, ERROR_FILE, "rope scaling without \"factor\"");
+    if (rope->scaling == ROPE_LLAMA3 &&
+        !(rope->low_freq_factor > 0 && rope->high_freq_factor > rope->low_freq_factor))
+        return error_set(error, ERROR_FILE,
+                         "llama3 rope scaling: wanted 0 < low_freq_factor < high_freq_factor, "
+                         "got %g and %g",
+                         (double)rope->low_freq_factor, (double)rope->high_freq_factor);
+    return true;
+}
+
+// `top` is the whole config: what it says beside the dictionary (rope_theta of transformers 4,
+// Phi 3's original length) is overruled by the dictionary in the first case, overrules in the
+// other.
+static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
+                      const json_t *dict, Arena *arena, Error *error) {
+    if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
+                 !read_rope_numbers(rope, dict, error)))
+        return false;
+    if (!json_read_int(top, "original_max_position_embeddings", &rope->original_max_seq_len,
+                       error) ||
+        !check_rope(rope, config, family, error))
+        return false;
+    if (rope->scaling != ROPE_LONGROPE) return true;
+    return read_factors(&rope->long_factor, dict, "long_factor", config->rope_dim, arena, error) &&
+           read_factors(&rope->short_factor, dict, "short_factor", config->rope_dim, arena, error);
+}
+
+// The first floor(head_dim * factor) channels turn; an odd number rounds up, but not in the
+// exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
+static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *top,
+                          const json_t *dict, Error *error) {
+    static const char KEY[] = "partial_rotary_factor";
+    float rounded = 1;
+    if (!json_read_float(top, KEY, &rounded, error) ||
+        (dict && !json_read_float(dict, KEY, &rounded, error)))
+        return false;
+    if (!(rounded > 0) || rounded > 1)
+        return error_set(error, ERROR_FILE, "\"%s\": wanted 0 .. 1, got %g", KEY, (double)rounded);
+    if (rounded < 1 && !family->partial_rotary) // transformers turns the whole head there
+        return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEY,
+                         family->architecture);
+    const json_t *given = json_object_get(dict, KEY);
+    if (!json_is_number(given)) given = json_object_get(top, KEY);
+    double factor = json_is_number(given) ? json_number_value(given) : 1;
+    int turning = (int)(config->head_dim * factor);
+    config->rope_dim = turning + turning % 2;
+    if (turning % 2) config->rope.exponent_dim = turning;
+    return true;
+}
+
+static bool read_ropes(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
+                       Error *error) {
+    const json_t *full = NULL, *local = NULL, *both = NULL, *scaling = NULL;
+    config->rope.theta = family->theta;
+    if (family->theta_local > 0) config->rope_local.theta = family->theta_local;
+    if (!json_read_object(text, "rope_scaling", &scaling, error) ||
+        !json_read_object(text, "rope_parameters", &both, error) ||
+        (both && (!json_read_object(both, "full_attention", &full, error) ||
+                  !json_read_object(both, "sliding_attention", &local, error))))
+        return false;
+    if (both && scaling)
+        return error_set(error, ERROR_FILE, "\"rope_scaling\" beside \"rope_parameters\"");
+    if (scaling) full = scaling;
+    if (both && !full) full = both;
+    if (local && family->theta_local == 0)
+        return error_set(error, ERROR_FILE, "\"sliding_attention\" is not supported in %s",
+                         family->architecture);
+    // Only what stands beside the dictionaries is read here: rope_theta, rope_local_base_freq.
+    if (!json_read_float(text, "rope_theta", &config->rope.theta, error) ||
+        !json_read_float(text, "rope_local_base_freq", &config->rope_local.theta, error) ||
+        !read_rope_dim(config, family, text, full, error) ||
+        !read_rope(&config->rope, config, family, text, full, arena, error))
+        return false;
+    return family->theta_local == 0 ||
+           read_rope(&config->rope_local, config, family, text, local, arena, error);
+}
+
+// ---- windows and layers without rope ----
+
+// *window is 0 where there is none: null, or absent without a class default.
+static bool read_window(int *window, const HfFamily *family, const json_t *text, Error *error) {
+    const json_t *value = json_object_get(text, "sliding_window");
+    *window = value ? 0 : family->window;
+    if (!value || json_is_null(value)) return true;
+    if (!json_read_int(text, "sliding_window", window, error)) return false;
+    return *window > 0 ||
+           error_set(error, ERROR_FILE, "\"sliding_window\": wanted null or at least 1, got %d",
+                     *window);
+}
+
+// Which layers slide, by the list layer_types.
+static bool read_layer_types(bool *slides, const json_t *types, int n_layers, Error *error) {
+    if (json_array_size(types) != (size_t)n_layers)
+        return error_set(error, ERROR_FILE, "\"layer_types\": wanted %d entries, got %zu", n_layers,
+                         json_array_size(types));
+    for (int l = 0; l < n_layers; l++) {
+        const json_t *value = json_array_get(types, (size_t)l);
+        const char *type = json_is_string(value) ? json_string_value(value) : json_kind(value);
+        slides[l] = !strcmp(type, "sliding_attention");
+        if (!slides[l] && strcmp(type, "full_attention") != 0)
+            return error_set(error, ERROR_FILE, "\"layer_types\"[%d]: unknown kind \"%s\"", l,
+                             type);
+    }
+    return true;
+}
+
+// Which layers slide where there is no list: Gemma 3's every n-th is global, Qwen's first
+// max_window_layers are, and SmolLM3's that have rope.
+static bool derive_layer_types(bool *slides, const HfFamily *family, const json_t *text,
+                               const Config *config, Error *error) {
+    int pattern = 6, first = 28;
+    if (!json_read_int(text, "_sliding_window_pattern", &pattern, error) ||
+        !json_read_int(text, "sliding_window_pattern", &pattern, error) ||
+        !json_read_int(text, "max_window_layers", &first, error))
+        return false;
+    if (pattern < 1)
+        return error_set(error, ERROR_FILE, "\"sliding_window_pattern\": wanted at least 1, got %d",
+                         pattern);
+    for (int l = 0; l < config->n_layers; l++) {
+        switch (family->window_rule) {
+        case HF_WINDOW_NONE: slides[l] = false; break;
+        case HF_WINDOW_ALL: slides[l] = true; break;
+        case HF_WINDOW_SWITCHED: slides[l] = l >= first; break;
+        case HF_WINDOW_ROPE_LESS: slides[l] = config->layers[l].no_rope; break;
+        case HF_WINDOW_PATTERN: slides[l] = (l + 1) % pattern != 0; break;
+        }
+    }
+    return true;
+}
+
+static bool read_windows(Config *config, const HfFamily *family, const json_t *text, Error *error) {
+    bool slides[LIMIT_LAYERS] = {false}, switched_on = false;
+    int window = 0;
+    const json_t *types = NULL;
+    if (family->window_rule == HF_WINDOW_NONE) return true;
+    if (!read_window(&window, family, text, error) ||
+        !json_read_bool(text, "use_sliding_window", &switched_on, error) ||
+        !json_read_array(text, "layer_types", &types, error))
+        return false;
+    bool optional =
+        family->window_rule == HF_WINDOW_SWITCHED || family->window_rule == HF_WINDOW_ROPE_LESS;
+    if (optional && !switched_on) return true;
+    if (types ? !read_layer_types(slides, types, config->n_layers, error)
+              : !derive_layer_types(slides, family, text, config, error))
+        return false;
+    for (int l = 0; l < config->n_layers; l++) {
+        config->layers[l].window = slides[l] ? window : 0;
+        config->layers[l].local_rope = slides[l] && family->theta_local > 0;
+    }
+    return true;
+}
+
+// SmolLM3. no_rope_layers[l] is 1 where rope IS used; absent: every interval-th layer has none.
+static bool read_rope_less_layers(Config *config, const json_t *text, Error *error) {
+    const json_t *list = NULL;
+    int interval = 4;
+    if (!json_read_array(text, "no_rope_layers", &list, error) ||
+        !json_read_int(text, "no_rope_layer_interval", &interval, error))
+        return false;
+    if (interval < 1)
+        return error_set(error, ERROR_FILE, "\"no_rope_layer_interval\": wanted at least 1, got %d",
+                         interval);
+    if (list && json_array_size(list) != (size_t)config->n_layers)
+        return error_set(error, ERROR_FILE, "\"no_rope_layers\": wanted %d entries, got %zu",
+                         config->n_layers, json_array_size(list));
+    for (int l = 0; l < config->n_layers; l++) {
+        const json_t *value = json_array_get(list, (size_t)l);
+        if (list && !json_is_integer(value))
+            return error_set(error, ERROR_FILE, "\"no_rope_layers\"[%d]: wanted 0 or 1", l);
+        config->layers[l].no_rope = list ? !json_integer_value(value) : (l + 1) % interval == 0;
+    }
+    return true;
+}
+
+bool hf_positions_read(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
+                       Error *error) {
+    if (config->n_layers > LIMIT_LAYERS)
+        return error_set(error, ERROR_FILE, "\"num_hidden_layers\": %d (at most %d)",
+                         config->n_layers, LIMIT_LAYERS);
+    if (family->theta > 0 && !read_ropes(config, family, text, arena, error)) return false;
+    if (!strcmp(family->model_type, "smollm3") && !read_rope_less_layers(config, text, error))
+        return false;
+    return read_windows(config, family, text, error);
+}

@@ -1,0 +1,181 @@
+// One safetensors file: header -> tensors with checked types, shapes and ranges. Its text is read
+// by safetensors_json.c; directories, shards and config.json stand in hf_checkpoint.c.
+#include "weights/hf/safetensors.h"
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "weights/hf/safetensors_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Every type of the format, so that the size of each is checked even where it is of no use here.
+static const SafetensorsType TYPES[] = {
+    {"F32", 32, DTYPE_F32},          {"F16", 16, DTYPE_F16},      {"BF16", 16, DTYPE_BF16},
+    {"F64", 64, DTYPE_COUNT},        {"I64", 64, DTYPE_COUNT},    {"U64", 64, DTYPE_COUNT},
+    {"I32", 32, DTYPE_COUNT},        {"U32", 32, DTYPE_COUNT},    {"I16", 16, DTYPE_COUNT},
+    {"U16", 16, DTYPE_COUNT},        {"I8", 8, DTYPE_COUNT},      {"U8", 8, DTYPE_COUNT},
+    {"BOOL", 8, DTYPE_COUNT},        {"C64", 64, DTYPE_COUNT},    {"F8_E5M2", 8, DTYPE_COUNT},
+    {"F8_E4M3", 8, DTYPE_COUNT},     {"F8_E8M0", 8, DTYPE_COUNT}, {"F8_E4M3FNUZ", 8, DTYPE_COUNT},
+    {"F8_E5M2FNUZ", 8, DTYPE_COUNT}, {"F6_E2M3", 6, DTYPE_COUNT}, {"F6_E3M2", 6, DTYPE_COUNT},
+    {"F4", 4, DTYPE_COUNT},
+};
+
+// ---- what a reader of the text says ----
+
+bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error) {
+    h->room = most > LIMIT_TENSORS + 1 ? LIMIT_TENSORS : most;
+    h->tensors = arena_alloc(h->arena, h->room, sizeof *h->tensors, error);
+    return h->tensors;
+}
+
+SafetensorsTensor *safetensors_add(SafetensorsHeader *h, const char *name, Error *error) {
+    if (h->count == LIMIT_TENSORS) {
+        error_set(error, ERROR_FILE, "more than %d tensors", LIMIT_TENSORS);
+        return NULL;
+    }
+    SafetensorsTensor *tensor = &h->tensors[h->count++];
+    tensor->plan.name = arena_text(h->arena, name, strlen(name), error);
+    return tensor->plan.name ? tensor : NULL;
+}
+
+bool safetensors_set_type(SafetensorsTensor *tensor, const char *name, Error *error) {
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
+        if (strcmp(name, TYPES[i].name) != 0) continue;
+        tensor->type = &TYPES[i];
+        tensor->plan.dtype = TYPES[i].dtype;
+        return true;
+    }
+    return error_set(error, ERROR_FILE, "unknown dtype \"%.32s\"", name);
+}
+
+bool safetensors_measure(SafetensorsTensor *tensor, Error *error) {
+    uint64_t bits = tensor->type->bits;
+    bool fits = true, empty = false;
+    for (uint32_t i = 0; i < tensor->plan.n_dims; i++) {
+        uint64_t size = tensor->plan.shape[i];
+        empty |= size == 0;
+        fits = fits && (size == 0 || mul_ok(bits, size, &bits));
+    }
+    if (!fits) return error_set(error, ERROR_FILE, "the shape does not fit 64 bits");
+    if (empty) bits = 0;
+    if (bits % 8) return error_set(error, ERROR_FILE, "the shape ends inside a byte");
+    tensor->plan.bytes = bits / 8;
+    return true;
+}
+
+bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
+                       uint64_t end, Error *error) {
+    if (begin > end || end > h->size - h->start)
+        return error_set(error, ERROR_FILE,
+                         "data_offsets %llu .. %llu are outside the %zu bytes of data",
+                         (unsigned long long)begin, (unsigned long long)end, h->size - h->start);
+    if (end - begin != tensor->plan.bytes)
+        return error_set(error, ERROR_FILE, "data_offsets span %llu bytes, dtype and shape %llu",
+                         (unsigned long long)(end - begin), (unsigned long long)tensor->plan.bytes);
+    tensor->plan.data = h->file + h->start + begin;
+    tensor->plan.offset = h->start + begin;
+    return true;
+}
+
+// ---- all of them together ----
+
+// Tensors by where they begin, empty ones before the one that begins at the same place.
+static int by_offset(const void *a, const void *b) {
+    const TensorPlan *x = &(*(const SafetensorsTensor *const *)a)->plan;
+    const TensorPlan *y = &(*(const SafetensorsTensor *const *)b)->plan;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+// No hole, no overlap, nothing before the first and after the last: so no byte of the file can be
+// something else, a second file in disguise for instance.
+static bool check_coverage(const SafetensorsTensor *tensors, size_t count, size_t start,
+                           size_t size, Arena *arena, Error *error) {
+    const SafetensorsTensor **order = arena_alloc(arena, count, sizeof(void *), error);
+    if (!order) return false;
+    for (size_t i = 0; i < count; i++)
+        order[i] = &tensors[i];
+    qsort(order, count, sizeof *order, by_offset);
+    uint64_t end = start;
+    for (size_t i = 0; i < count; i++) {
+        const TensorPlan *plan = &order[i]->plan;
+        if (plan->offset != end)
+            return error_set(error, ERROR_FILE, "offset %llu: tensor \"%.100s\" %s",
+                             (unsigned long long)plan->offset, plan->name,
+                             plan->offset < end ? "overlaps the one before it"
+                                                : "leaves a hole before it");
+        end += plan->bytes;
+    }
+    if (end == size) return true;
+    return error_set(error, ERROR_FILE, "offset %llu: %llu bytes after the last tensor",
+                     (unsigned long long)end, (unsigned long long)(size - end));
+}
+
+// No name twice.
+static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *arena,
+                        Error *error) {
+    NameIndex index;
+    NameEntry *entries = arena_alloc(arena, count, sizeof *entries, error);
+    if (!entries) return false;
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (NameEntry){{tensors[i].plan.name, strlen(tensors[i].plan.name)}, (uint32_t)i};
+    return names_index(&index, entries, count, "tensor", error);
+}
+
+bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t *data, size_t size,
+                       Arena *arena, Error *error) {
+    Bytes in = bytes_over(data, size, error);
+    uint64_t length = bytes_u64(&in, "header length");
+    if (in.failed) return false;
+    if (length > LIMIT_JSON_HEADER)
+        return bytes_fail(&in, 0, "header of %llu bytes (at most %d)", (unsigned long long)length,
+                          LIMIT_JSON_HEADER);
+    const char *text = (const char *)bytes_take(&in, length, "header");
+    if (!text) return false;
+    if (length < 2 || text[0] != '{')
+        return bytes_fail(&in, 8, "the header does not begin with '{'");
+    SafetensorsHeader header = {.file = data, .start = in.pos, .size = size, .arena = arena};
+    Error cause = {0};
+    if (!safetensors_read_text(&header, text, (size_t)length, &cause) ||
+        !check_names(header.tensors, header.count, arena, &cause) ||
+        !check_coverage(header.tensors, header.count, header.start, header.size, arena, &cause))
+        return error_set(error, cause.code, "header: %s", cause.message);
+    *tensors = header.tensors;
+    *count = header.count;
+    return true;
+}
+
+// ---- one plain file ----
+
+bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
+    *file = (SafetensorsFile){0};
+    if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
+    if (safetensors_parse(&file->tensors, &file->count, file->mapping.data, file->mapping.size,
+                          &file->arena, error))
+        return true;
+    safetensors_close(file);
+    return error_prefix(error, path);
+}
+
+void safetensors_close(SafetensorsFile *file) {
+    mapping_close(&file->mapping);
+    arena_free(&file->arena);
+    *file = (SafetensorsFile){.mapping.slot = -1};
+}
+
+const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const char *name) {
+    for (size_t i = 0; i < file->count; i++)
+        if (!strcmp(file->tensors[i].plan.name, name)) return &file->tensors[i];
+    return NULL;
+}
+
+bool safetensors_header_text(const SafetensorsFile *file, const char **text, size_t *length,
+                             Error *error) {
+    Bytes in = bytes_over(file->mapping.data, file->mapping.size, error);
+    uint64_t bytes = bytes_u64(&in, "header length");
+    *text = (const char *)bytes_take(&in, bytes, "header");
+    *length = (size_t)bytes;
+    if (*text && (!bytes || **text != '{')) *text = NULL;
+    return !in.failed;
+}

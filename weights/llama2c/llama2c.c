@@ -1,0 +1,276 @@
+// llama2.c's .bin files: v0 (no magic, float32), v1 (float32) and v2 (int8 in groups).
+//
+//   v0   | dim hidden_dim n_layers n_heads n_kv_heads vocab_size seq_len: 7 x i32 | tensors |
+//        vocab_size is negative where the output head is not tied; nothing but the exact size of
+//        the file tells that it is one of these
+//   v1   | "ak42" backwards: u32 | 1: i32 | the same 7 | tied: u8 | zeros up to 256 | tensors |
+//   v2   | the same with 2                    | tied: u8 | group_size: i32 | .. 256 | tensors |
+//        norms float32; every matrix is its int8 elements, then a float32 scale per group
+//
+// A tensor's place is known from the header alone: the layers of one role stand together. Rows of
+// wq and wk are in Meta's interleaved order. Source: llama2.c, export.py and run.c.
+#include "base/bytes.h"
+#include "weights/container.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
+
+typedef enum Size { SIZE_ONE, SIZE_DIM, SIZE_KV, SIZE_HIDDEN, SIZE_VOCAB, SIZE_COUNT } Size;
+
+// One role in the order of the file, under the name that Meta's checkpoints have.
+typedef struct Role {
+    const char *name; // "%d": one for each layer
+    Size rows, cols;  // rows SIZE_ONE: a vector
+    bool skipped;     // no tensor, only its room
+} Role;
+
+#define LAYER "layers.%d."
+static const Role V0_ROLES[] = {
+    {"tok_embeddings.weight", SIZE_VOCAB, SIZE_DIM, false},
+    {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {LAYER "attention.wq.weight", SIZE_DIM, SIZE_DIM, false},
+    {LAYER "attention.wk.weight", SIZE_KV, SIZE_DIM, false},
+    {LAYER "attention.wv.weight", SIZE_KV, SIZE_DIM, false},
+    {LAYER "attention.wo.weight", SIZE_DIM, SIZE_DIM, false},
+    {LAYER "ffn_norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {LAYER "feed_forward.w1.weight", SIZE_HIDDEN, SIZE_DIM, false},
+    {LAYER "feed_forward.w2.weight", SIZE_DIM, SIZE_HIDDEN, false},
+    {LAYER "feed_forward.w3.weight", SIZE_HIDDEN, SIZE_DIM, false},
+    {"norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {"freq_cis", SIZE_ONE, SIZE_COUNT, true}, // cos and sin; the model makes its own
+    {"output.weight", SIZE_VOCAB, SIZE_DIM, false},
+};
+static const Role V1_ROLES[] = {
+    {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {LAYER "ffn_norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {"norm.weight", SIZE_ONE, SIZE_DIM, false},
+    {"tok_embeddings.weight", SIZE_VOCAB, SIZE_DIM, false},
+    {LAYER "attention.wq.weight", SIZE_DIM, SIZE_DIM, false},
+    {LAYER "attention.wk.weight", SIZE_KV, SIZE_DIM, false},
+    {LAYER "attention.wv.weight", SIZE_KV, SIZE_DIM, false},
+    {LAYER "attention.wo.weight", SIZE_DIM, SIZE_DIM, false},
+    {LAYER "feed_forward.w1.weight", SIZE_HIDDEN, SIZE_DIM, false},
+    {LAYER "feed_forward.w2.weight", SIZE_DIM, SIZE_HIDDEN, false},
+    {LAYER "feed_forward.w3.weight", SIZE_HIDDEN, SIZE_DIM, false},
+    {"output.weight", SIZE_VOCAB, SIZE_DIM, false},
+};
+enum {
+    V0_COUNT = sizeof V0_ROLES / sizeof *V0_ROLES,
+    V1_COUNT = sizeof V1_ROLES / sizeof *V1_ROLES,
+};
+
+typedef struct Header {
+    int version; // 0, 1, 2
+    int dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
+    bool tied;
+    int group_size; // v2
+    size_t start;   // of the tensors
+} Header;
+
+// ---- header ----
+
+static bool check_field(Bytes *in, size_t at, const char *name, int64_t value, int limit) {
+    if (value >= 1 && value <= limit) return true;
+    return bytes_fail(in, at, "%s: wanted 1 .. %d, got %lld", name, limit, (long long)value);
+}
+
+// The seven numbers, each in its range before any of them is multiplied or divided by.
+static bool read_sizes(Bytes *in, Header *header) {
+    const struct {
+        const char *name;
+        int *field, limit;
+    } FIELDS[] = {
+        {"dim", &header->dim, LIMIT_DIM},
+        {"hidden_dim", &header->hidden_dim, LIMIT_DIM},
+        {"n_layers", &header->n_layers, LIMIT_LAYERS},
+        {"n_heads", &header->n_heads, LIMIT_HEADS},
+        {"n_kv_heads", &header->n_kv_heads, LIMIT_HEADS},
+        {"vocab_size", &header->vocab_size, LIMIT_VOCAB},
+        {"seq_len", &header->seq_len, LIMIT_CONTEXT},
+    };
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        size_t at = in->pos;
+        int64_t value = (int32_t)bytes_u32(in, FIELDS[i].name);
+        if (in->failed) return false;
+        if (header->version == 0 && FIELDS[i].field == &header->vocab_size) {
+            header->tied = value > 0;
+            if (value < 0) value = -value;
+        }
+        if (!check_field(in, at, FIELDS[i].name, value, FIELDS[i].limit)) return false;
+        *FIELDS[i].field = (int)value;
+    }
+    return true;
+}
+
+// What the numbers must be to each other; `at` is where they begin.
+static bool check_heads(Bytes *in, size_t at, const Header *h) {
+    if (h->dim % h->n_heads)
+        return bytes_fail(in, at + 12, "n_heads: %d does not divide dim %d", h->n_heads, h->dim);
+    if (h->dim / h->n_heads % 2)
+        return bytes_fail(in, at + 12, "n_heads: heads of %d channels, wanted an even number",
+                          h->dim / h->n_heads);
+    if (h->n_heads % h->n_kv_heads)
+        return bytes_fail(in, at + 16, "n_kv_heads: %d does not divide n_heads %d", h->n_kv_heads,
+                          h->n_heads);
+    return true;
+}
+
+static bool read_tail(Bytes *in, Header *header) {
+    uint8_t tied = bytes_u8(in, "shared_classifier");
+    if (tied > 1)
+        return bytes_fail(in, in->pos - 1, "shared_classifier: wanted 0 or 1, got %d", tied);
+    header->tied = tied;
+    if (header->version == 2) {
+        size_t at = in->pos;
+        int32_t group = (int32_t)bytes_u32(in, "group_size");
+        if (in->failed || !check_field(in, at, "group_size", group, header->dim)) return false;
+        if (header->dim % group || header->hidden_dim % group)
+            return bytes_fail(in, at, "group_size: %d does not divide dim %d and hidden_dim %d",
+                              group, header->dim, header->hidden_dim);
+        header->group_size = group;
+    }
+    bytes_take(in, HEADER_BYTES - in->pos, "header");
+    return !in->failed;
+}
+
+static bool read_header(Bytes *in, Header *header) {
+    bool magic = in->size >= 4 && load_u32(in->base) == MAGIC;
+    if (magic) {
+        bytes_u32(in, "magic");
+        int32_t version = (int32_t)bytes_u32(in, "version");
+        if (!in->failed && version != 1 && version != 2)
+            return bytes_fail(in, 4, "llama2.c version %d is unknown (0, 1 and 2 are known)",
+                              version);
+        header->version = version;
+    }
+    size_t at = in->pos;
+    if (in->failed || !read_sizes(in, header) || !check_heads(in, at, header) ||
+        (magic && !read_tail(in, header)))
+        return false;
+    header->start = in->pos;
+    return true;
+}
+
+// ---- plan ----
+
+static uint64_t size_of(const Header *h, Size size) {
+    switch (size) {
+    case SIZE_ONE: return 1;
+    case SIZE_DIM: return (uint64_t)h->dim;
+    case SIZE_KV: return (uint64_t)(h->dim / h->n_heads) * (uint64_t)h->n_kv_heads;
+    case SIZE_HIDDEN: return (uint64_t)h->hidden_dim;
+    case SIZE_VOCAB: return (uint64_t)h->vocab_size;
+    case SIZE_COUNT: break;
+    }
+    return (uint64_t)h->seq_len * (uint64_t)(h->dim / h->n_heads); // cos and sin of half a head
+}
+
+// The next tensor of the file; *end moves behind it. The ranges of the header keep all of this far
+// below 64 bits.
+static bool plan_role(Checkpoint *checkpoint, TensorPlan *tensor, const Header *h, const Role *role,
+                      int layer, uint64_t *end, Error *error) {
+    char name[64];
+    uint64_t rows = size_of(h, role->rows), cols = size_of(h, role->cols);
+    bool quantised = h->version == 2 && role->rows != SIZE_ONE;
+    // The format strings are the constants above.
+    int length =
+        layer < 0 ? snprintf(name, sizeof name, "%s", role->name)
+                  : snprintf(name, sizeof name, LAYER "%s", layer, role->name + sizeof LAYER - 1);
+    tensor->name = arena_text(&checkpoint->arena, name, (size_t)length, error);
+    if (!tensor->name) return false;
+    tensor->dtype = quantised ? DTYPE_Q8_GROUP : DTYPE_F32;
+    tensor->n_dims = role->rows == SIZE_ONE ? 1 : 2;
+    tensor->shape[0] = role->rows == SIZE_ONE ? cols : rows;
+    tensor->shape[1] = role->rows == SIZE_ONE ? 0 : cols;
+    tensor->group_size = quantised ? (uint32_t)h->group_size : 0;
+    if (!plan_measure(tensor, error)) return false;
+    tensor->offset = *end;
+    *end += tensor->bytes;
+    if (quantised) *end += rows * cols / (uint64_t)h->group_size * sizeof(float);
+    return true;
+}
+
+// All tensors one after another; *end is then what the size of the file must be.
+static bool plan_roles(Checkpoint *checkpoint, const Header *h, uint64_t *end, Error *error) {
+    const Role *roles = h->version ? V1_ROLES : V0_ROLES;
+    size_t n_roles = h->version ? V1_COUNT : V0_COUNT, n = 0;
+    if (h->tied) n_roles--; // the head is the last
+    for (size_t i = 0; i < n_roles; i++)
+        n += roles[i].skipped ? 0 : strchr(roles[i].name, '%') ? (size_t)h->n_layers : 1;
+    if (!plan_reserve(checkpoint, n, error)) return false;
+    TensorPlan *tensor = checkpoint->tensors;
+    *end = h->start;
+    for (size_t i = 0; i < n_roles; i++) {
+        bool layered = strchr(roles[i].name, '%') != NULL;
+        if (roles[i].skipped) *end += size_of(h, roles[i].cols) * sizeof(float);
+        for (int l = 0; !roles[i].skipped && l < (layered ? h->n_layers : 1); l++)
+            if (!plan_role(checkpoint, tensor++, h, &roles[i], layered ? l : -1, end, error))
+                return false;
+    }
+    return true;
+}
+
+// The one thing that tells a v0 file from any other bytes.
+static bool check_file_size(const Header *h, uint64_t wanted, uint64_t size, Error *error) {
+    uint64_t elements = size_of(h, SIZE_VOCAB) * size_of(h, SIZE_DIM), head = elements;
+    if (h->version == 2)
+        head += elements / (uint64_t)h->group_size * sizeof(float);
+    else
+        head *= sizeof(float);
+    if (size == wanted) return true;
+    const char *hint = "";
+    if (h->tied && size == wanted + head) hint = "; the size fits a head that is not tied";
+    if (!h->tied && size == wanted - head) hint = "; the size fits a tied head";
+    return error_set(error, ERROR_FILE,
+                     "llama2.c v%d: the header wants a file of %llu bytes, got %llu%s", h->version,
+                     (unsigned long long)wanted, (unsigned long long)size, hint);
+}
+
+static void place_tensors(Checkpoint *checkpoint, const uint8_t *base) {
+    for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+        TensorPlan *tensor = &checkpoint->tensors[i];
+        tensor->data = base + tensor->offset;
+        if (tensor->dtype == DTYPE_Q8_GROUP) tensor->scales = tensor->data + tensor->bytes;
+    }
+}
+
+// ---- config ----
+
+static void fill_config(Config *config, const Header *h) {
+    config->dim = h->dim;
+    config->hidden_dim = h->hidden_dim;
+    config->n_layers = h->n_layers;
+    config->n_heads = h->n_heads;
+    config->n_kv_heads = h->n_kv_heads;
+    config->head_dim = config->rope_dim = h->dim / h->n_heads;
+    config->vocab_size = h->vocab_size;
+    config->max_seq_len = h->seq_len;
+    config->norm_eps = 1e-5f; // the format has no room for this and the next
+    config->rope.theta = 10000;
+    // run.c begins with 1 and stops at it too: a story's end is the next one's beginning.
+    if (h->vocab_size > 1) config->bos_id = config->eos_ids[config->n_eos_ids++] = 1;
+    if (h->vocab_size > 2) config->eos_ids[config->n_eos_ids++] = 2;
+}
+
+bool llama2c_read(Checkpoint *checkpoint, Error *error) {
+    const Mapping *file = checkpoint->files;
+    Bytes in = bytes_over(file->data, file->size, error);
+    Header header = {0};
+    uint64_t size;
+    if (!read_header(&in, &header)) return false;
+    snprintf(checkpoint->container, sizeof checkpoint->container, "llama2.c v%d", header.version);
+    if (!plan_roles(checkpoint, &header, &size, error) ||
+        !check_file_size(&header, size, file->size, error))
+        return false;
+    place_tensors(checkpoint, file->data);
+    if (!plan_finish(checkpoint, error)) return false;
+    checkpoint->naming = NAMES_META;
+    checkpoint->family = family_find(NAMES_META, "llama", error);
+    if (!checkpoint->family) return false;
+    family_defaults(checkpoint->family, &checkpoint->config);
+    fill_config(&checkpoint->config, &header);
+    checkpoint->head_required = !header.tied;
+    return true;
+}

@@ -1,0 +1,38 @@
+// A GGUF going out (version 3; the format is drawn in gguf.c): keys as they come, then tensors.
+//
+//     GgufKeys keys = {0};
+//     gguf_put_text(&keys, "general.architecture", "llama");
+//     good = gguf_put_model(&keys, &out, &vocabulary, "stories", &error);
+//     TensorWriter *file = gguf_writer_open(path, &keys, out.tensors, out.n, &error);
+//     ... tensor_writer_put(file, i, offset, rows, bytes, &error) ...
+#pragma once
+
+#include "base/buffer.h"
+#include "weights/out/outgoing.h"
+#include "weights/out/tensor_writer.h"
+
+typedef struct GgufKeys {
+    Buffer bytes; // buffer_free it
+    uint64_t count;
+} GgufKeys;
+
+// No key twice. Where memory runs out, bytes.failed says so.
+void gguf_put_u32(GgufKeys *keys, const char *key, uint32_t value);
+void gguf_put_f32(GgufKeys *keys, const char *key, float value);
+void gguf_put_bool(GgufKeys *keys, const char *key, bool value);
+void gguf_put_text(GgufKeys *keys, const char *key, TextSpan text);
+void gguf_put_texts(GgufKeys *keys, const char *key, const TextSpan *texts, size_t count);
+void gguf_put_f32s(GgufKeys *keys, const char *key, const float *values, size_t count);
+void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_t count); // i32
+void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t count);
+
+// Every key that the architecture of `out` needs to be this model again (gguf_keys.c), and the
+// vocabulary, padded to the embedding's rows; vocabulary->model == NULL: none. False: exit code 3
+// where the architecture has no key for what the model does.
+bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
+                    const char *name, Error *error);
+
+// Tensors lie in the order given, each at a multiple of 32 bytes. NULL: exit code 2 (a name of more
+// than 63 bytes), 4 or 5, the path in front.
+TensorWriter *gguf_writer_open(const char *path, const GgufKeys *keys, const TensorPlan *tensors,
+                               size_t n, Error *error);

@@ -1,0 +1,254 @@
+// The plan goes through the same tables as roles.c and undoes what that file does: rows back to
+// Meta's order, 1 taken off Gemma's norms, parts stacked, GPT-2's matrices turned.
+#include "weights/out/outgoing.h"
+
+#include "base/bytes.h"
+#include "weights/container.h"
+#include "weights/quant.h"
+#include "weights/roles.h"
+#include "weights/rope_divisors.h"
+
+#include <string.h>
+
+// ---- types ----
+
+static bool is_float(DType dtype) {
+    return dtype <= DTYPE_BF16;
+}
+
+// The type of a matrix, before its rows are looked at.
+static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *matrix) {
+    if (type->given) return type->dtype;
+    bool holds =
+        out->naming == NAMES_HF ? is_float(matrix->dtype) : matrix->dtype != DTYPE_Q8_GROUP;
+    if (holds) return matrix->dtype;
+    out->n_exact++;
+    return DTYPE_F32;
+}
+
+// Rows that are no whole blocks stay halves.
+static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
+    if (tensor->shape[tensor->n_dims - 1] % dtype_info(dtype)->block == 0) return dtype;
+    if (!out->n_other++) out->first_other = tensor->name;
+    return DTYPE_F16;
+}
+
+static bool fits_exactly(const float *values, size_t count, DType dtype, bool less_one) {
+    for (size_t i = 0; i < count; i++) {
+        float value = less_one ? values[i] - 1.0f : values[i], back;
+        uint32_t bytes;
+        quantise(&bytes, dtype, &value, 1);
+        dequantise(&back, dtype, &bytes, 1);
+        if (memcmp(&back, &value, sizeof value) != 0) return false;
+    }
+    return true;
+}
+
+// A GGUF has its vectors in F32; a directory in the type of the matrices where nothing is lost.
+static DType vector_type(const Outgoing *out, const TensorName *row, int layer) {
+    if (out->naming == NAMES_GGUF) return DTYPE_F32;
+    for (int i = 0; i < 3 && row->roles[i]; i++) {
+        RoleView view = role_view(out->from, row->roles[i], layer);
+        bool less_one = out->family->norms_less_one[out->naming] && view.norm;
+        if (!fits_exactly(view.vector, view.rows, out->dtype, less_one)) return DTYPE_F32;
+    }
+    return out->dtype;
+}
+
+// ---- the plan ----
+
+typedef struct Planning {
+    Outgoing *out;
+    const OutgoingType *type;
+    const char *prefix;
+    bool head;  // the head is written, though it is the embedding
+    bool *done; // (ROLE_COUNT) in this layer
+    Error *error;
+} Planning;
+
+static bool set_type(const Planning *p, TensorPlan *tensor, const TensorName *row, int layer) {
+    Outgoing *out = p->out;
+    RoleView first = role_view(out->from, row->roles[0], layer);
+    if (first.vector) {
+        tensor->dtype = vector_type(out, row, layer);
+    } else {
+        tensor->dtype = matrix_type(out, p->type, first.matrix);
+        for (int i = 1; i < 3 && row->roles[i]; i++)
+            if (role_view(out->from, row->roles[i], layer).matrix->dtype != first.matrix->dtype &&
+                !p->type->given)
+                tensor->dtype = DTYPE_F32; // parts of several types have no other in common
+        // The positions are read as they are, a row for each token.
+        if (row->roles[0] == ROLE_POSITION && out->naming == NAMES_GGUF) tensor->dtype = DTYPE_F32;
+        tensor->dtype = fitting(out, tensor->dtype, tensor);
+    }
+    return plan_measure(tensor, p->error);
+}
+
+static bool add(const Planning *p, const TensorName *row, int layer) {
+    Outgoing *out = p->out;
+    TensorNameText name;
+    tensor_name_text(name, row->pattern, p->prefix, layer);
+    TensorPlan *tensor = &out->tensors[out->n];
+    out->sources[out->n++] = (OutgoingSource){.row = row, .layer = layer};
+    tensor->name = arena_text(&out->arena, name, strlen(name), p->error);
+    if (!tensor->name) return false;
+    RoleView first = role_view(out->from, row->roles[0], layer);
+    tensor->n_dims = first.vector ? 1 : 2;
+    tensor->shape[1] = first.vector ? 0 : first.cols;
+    for (int i = 0; i < 3 && row->roles[i]; i++) {
+        RoleView view = role_view(out->from, row->roles[i], layer);
+        tensor->shape[0] += view.rows;
+        p->done[row->roles[i]] = true;
+    }
+    if (outgoing_is_turned(out, &first)) {
+        uint64_t rows = tensor->shape[0];
+        tensor->shape[0] = tensor->shape[1];
+        tensor->shape[1] = rows;
+    }
+    return set_type(p, tensor, row, layer);
+}
+
+static bool is_filled(const Outgoing *out, Role role, int layer) {
+    RoleView view = role_view(out->from, role, layer);
+    return view.vector || view.matrix;
+}
+
+// Whether the row is written: something of it is there, nothing of it was written before.
+static bool wanted(const Planning *p, const TensorName *row, int layer, bool *wants) {
+    const Outgoing *out = p->out;
+    *wants = false;
+    if ((row->need != REQUIRED && row->need != OPTIONAL) || p->done[row->roles[0]]) return true;
+    if (row->roles[0] == ROLE_HEAD && !p->head) return p->done[ROLE_HEAD] = true;
+    int there = 0, parts = 0;
+    for (; parts < 3 && row->roles[parts]; parts++)
+        there += is_filled(out, row->roles[parts], layer);
+    *wants = there == parts;
+    if (*wants || (!there && row->need == OPTIONAL)) return true;
+    TensorNameText name;
+    tensor_name_text(name, row->pattern, p->prefix, layer);
+    return error_set(p->error, ERROR_FILE,
+                     "the model has no \"%s\", which %s models of this "
+                     "container must have",
+                     name, out->from->config.family);
+}
+
+static bool is_implied(const Family *family, Role role) {
+    for (const Role *one = family->ones; *one; one++)
+        if (*one == role) return true;
+    return role == ROLE_ROPE_DIVISORS; // rope_divisors.c
+}
+
+// Nothing of the model may be left behind.
+static bool all_done(const Planning *p, int layer) {
+    const Outgoing *out = p->out;
+    for (Role role = 1; role < ROLE_COUNT; role++) {
+        RoleView view = role_view(out->from, role, layer < 0 ? 0 : layer);
+        if (view.of_layer != (layer >= 0) || !(view.vector || view.matrix) || p->done[role] ||
+            is_implied(out->family, role))
+            continue;
+        return error_set(p->error, ERROR_FILE,
+                         "the model has %s, which %s models of this container do not have",
+                         view.name, out->from->config.family);
+    }
+    return true;
+}
+
+static bool run_lists(Planning *p, int layer) {
+    const Outgoing *out = p->out;
+    bool done[ROLE_COUNT] = {false}, wants;
+    p->done = done;
+    for (int i = 0; i < N_LISTS && out->family->tensors[out->naming][i]; i++) {
+        for (const TensorName *row = out->family->tensors[out->naming][i]; row->pattern; row++) {
+            if ((strchr(row->pattern, '#') != NULL) != (layer >= 0)) continue;
+            if (!wanted(p, row, layer, &wants) || (wants && !add(p, row, layer))) return false;
+        }
+    }
+    return all_done(p, layer);
+}
+
+// Frequencies that a GGUF has as tensors and config.json as numbers.
+static bool add_values(Outgoing *out, const char *name, const float *values, size_t count,
+                       Error *error) {
+    TensorPlan *tensor = &out->tensors[out->n];
+    out->sources[out->n++] = (OutgoingSource){.values = values};
+    *tensor = (TensorPlan){.name = name, .dtype = DTYPE_F32, .n_dims = 1, .shape = {count}};
+    return plan_measure(tensor, error);
+}
+
+static bool add_frequencies(Outgoing *out, Error *error) {
+    const RopeConfig *rope = &out->from->config.rope;
+    size_t count = (size_t)out->from->config.rope_dim / 2;
+    if (out->naming != NAMES_GGUF) return true;
+    if (rope->scaling == ROPE_LONGROPE)
+        return add_values(out, "rope_factors_long.weight", rope->long_factor, count, error) &&
+               add_values(out, "rope_factors_short.weight", rope->short_factor, count, error);
+    if (rope->scaling != ROPE_LLAMA3) return true;
+    float *divisors = arena_alloc(&out->arena, count, sizeof *divisors, error);
+    if (!divisors) return false;
+    rope_llama3_divisors(divisors, rope, out->from->config.rope_dim);
+    return add_values(out, "rope_freqs.weight", divisors, count, error);
+}
+
+// ---- the family ----
+
+// Mistral's GGUFs are called llama; a llama with a window is a Mistral to transformers.
+static const Family *family_in(Naming naming, const Checkpoint *from, Error *error) {
+    const Config *c = &from->config;
+    const char *name = from->family->called[naming];
+    if (naming == NAMES_GGUF && !name && !strcmp(c->family, "mistral")) name = "llama";
+    if (naming == NAMES_HF && !strcmp(c->family, "llama") && c->layers[0].window) name = "mistral";
+    return family_find(naming, name ? name : c->family, error);
+}
+
+static DType common_type(const Outgoing *out, const OutgoingType *type) {
+    DType dtype = type->given ? type->dtype : out->from->weights.token_embedding.dtype;
+    bool holds = out->naming == NAMES_HF ? is_float(dtype) : dtype != DTYPE_Q8_GROUP;
+    return holds ? dtype : DTYPE_F32;
+}
+
+static bool check_type(Naming naming, const OutgoingType *type, Error *error) {
+    bool sound = is_float(type->dtype) ||
+                 (naming == NAMES_GGUF && (type->dtype == DTYPE_Q8_0 || type->dtype == DTYPE_Q4_0));
+    if (!type->given || sound) return true;
+    return error_set(error, ERROR_USAGE, "type %s: wanted f32, f16%s",
+                     dtype_info(type->dtype)->name,
+                     naming == NAMES_GGUF ? ", bf16, q8_0 or q4_0" : " or bf16 for safetensors");
+}
+
+// The longest row that any matrix has, or that a vector is.
+static bool make_scratch(Outgoing *out, Error *error) {
+    uint64_t widest = 1;
+    for (size_t i = 0; i < out->n; i++)
+        for (int d = 0; d < 2; d++)
+            if (out->sources[i].row && d < (int)out->tensors[i].n_dims &&
+                (out->tensors[i].n_dims == 1 || d == 1 || out->family->turned[out->naming]) &&
+                out->tensors[i].shape[d] > widest)
+                widest = out->tensors[i].shape[d];
+    out->values = arena_alloc(&out->arena, widest, sizeof(float), error);
+    out->back = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
+    return out->back != NULL;
+}
+
+bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const OutgoingType *type,
+                   Error *error) {
+    *out = (Outgoing){.from = from, .naming = naming};
+    out->family = family_in(naming, from, error);
+    if (!out->family || !check_type(naming, type, error)) return false;
+    out->dtype = common_type(out, type);
+    const Weights *w = &from->weights;
+    const char *prefix = out->family->prefixes[naming][0];
+    Planning p = {.out = out, .type = type, .prefix = prefix ? prefix : "", .error = error};
+    p.head = w->head.data != w->token_embedding.data || family_needs_head(out->family, naming);
+    uint64_t most = (uint64_t)(from->config.n_layers + 1) * ROLE_COUNT + 2;
+    out->tensors = arena_alloc(&out->arena, most, sizeof *out->tensors, error);
+    out->sources = arena_alloc(&out->arena, most, sizeof *out->sources, error);
+    if (!out->tensors || !out->sources) return false;
+    for (int layer = -1; layer < from->config.n_layers; layer++)
+        if (!run_lists(&p, layer)) return false;
+    return add_frequencies(out, error) && make_scratch(out, error);
+}
+
+void outgoing_free(Outgoing *out) {
+    arena_free(&out->arena);
+    *out = (Outgoing){0};
+}

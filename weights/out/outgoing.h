@@ -1,0 +1,61 @@
+// Outgoing: a model's tensors as another container names, orders and stores them: the family tables
+// read backwards.
+//
+//     Outgoing out = {0};
+//     good = outgoing_plan(&out, checkpoint, NAMES_GGUF, &(OutgoingType){.given = true,
+//                          .dtype = DTYPE_Q8_0}, &error);
+//     ... outgoing_rows(&out, i, first, count, bytes, &error) ...
+//     outgoing_free(&out);
+//
+// What is written is what `model/` computes with: where a tensor keeps its type its blocks are
+// copied, so the file that comes out gives the same logits, bit for bit.
+#pragma once
+
+#include "base/arena.h"
+#include "weights/checkpoint.h"
+#include "weights/roles.h"
+
+typedef struct OutgoingType {
+    bool given;  // else every matrix keeps its type where the container has it
+    DType dtype; // of the matrices; F32, F16, BF16, Q8_0 or Q4_0 (safetensors: the first three)
+} OutgoingType;
+
+// Where a tensor comes from: the roles of a row of the table, or a list of numbers.
+typedef struct OutgoingSource {
+    const TensorName *row; // NULL: `values`
+    const float *values;   // (shape[0])
+    int layer;
+} OutgoingSource;
+
+typedef struct Outgoing {
+    Arena arena;
+    const Checkpoint *from;  // borrowed
+    const Family *family;    // that the container knows the model as
+    Naming naming;           // NAMES_GGUF or NAMES_HF
+    TensorPlan *tensors;     // (n) name, dtype, n_dims, shape, bytes, as they will be written
+    OutgoingSource *sources; // (n)
+    size_t n;
+    DType dtype;             // of the embedding, where it may keep it, or what was asked for
+    size_t n_exact, n_other; // matrices of a type that the container does not have, F32 now; and
+                             // such whose rows are no whole blocks, F16 now,
+    const char *first_other; // the first of these
+    float *values, *back;    // (widest row)
+} Outgoing;
+
+// False: exit code 3 where the model has something that the container's form of its family cannot
+// hold, named; 2 where the type is not one of the container's; 5.
+bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const OutgoingType *type,
+                   Error *error);
+void outgoing_free(Outgoing *out);
+
+// Stored rows of tensor `i`: shape[0] of them, or 1 of a vector, each `outgoing_row_bytes` long.
+uint64_t outgoing_row_count(const Outgoing *out, size_t i);
+size_t outgoing_row_bytes(const Outgoing *out, size_t i);
+
+// bytes = rows first .. first + count. False: exit code 7 where a number is not finite or too large
+// for its type.
+bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
+                   Error *error);
+
+// Whether the container has this matrix with rows and columns changed over (GPT-2's directories).
+bool outgoing_is_turned(const Outgoing *out, const RoleView *view);

@@ -1,0 +1,129 @@
+// The bytes of what outgoing.c has planned: rows copied where the type stays, else dequantised and
+// made anew, back in the container's order.
+#include "base/bytes.h"
+#include "weights/container.h"
+#include "weights/out/outgoing.h"
+#include "weights/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+bool outgoing_is_turned(const Outgoing *out, const RoleView *view) {
+    return out->family->turned[out->naming] && view->of_layer && view->cols != 1;
+}
+
+uint64_t outgoing_row_count(const Outgoing *out, size_t i) {
+    return out->tensors[i].n_dims == 1 ? 1 : out->tensors[i].shape[0];
+}
+
+size_t outgoing_row_bytes(const Outgoing *out, size_t i) {
+    return (size_t)(out->tensors[i].bytes / outgoing_row_count(out, i));
+}
+
+// The model's row that a container with this row order stores as row `stored`: the other way of
+// matrix_stored_row.
+static size_t model_row(const Matrix *order, size_t stored) {
+    if (!order->rope_dim) return stored;
+    size_t head = stored / order->head_dim, i = stored % order->head_dim;
+    if (i >= order->rope_dim) return stored;
+    return head * order->head_dim + i / 2 + i % 2 * (order->rope_dim / 2);
+}
+
+static Matrix row_order(const Outgoing *out, const RoleView *view) {
+    const Config *c = &out->from->config;
+    if (!view->rotary || !out->family->interleaved[out->naming]) return (Matrix){0};
+    return (Matrix){.head_dim = (uint32_t)c->head_dim, .rope_dim = (uint32_t)c->rope_dim};
+}
+
+// Writes a row and reads it back: what a type cannot hold comes out as an infinity.
+static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
+                      void *bytes, Error *error) {
+    const TensorPlan *tensor = &out->tensors[i];
+    quantise(bytes, tensor->dtype, values, count);
+    dequantise(out->back, tensor->dtype, bytes, count);
+    for (size_t at = 0; at < count; at++) {
+        if (isfinite(out->back[at]) && isfinite(values[at])) continue;
+        return error_set(error, ERROR_NONFINITE,
+                         "tensor \"%s\", row %llu: %g is not a number that "
+                         "%s can hold",
+                         tensor->name, (unsigned long long)row, (double)values[at],
+                         dtype_info(tensor->dtype)->name);
+    }
+    return true;
+}
+
+static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
+    const OutgoingSource *source = &out->sources[i];
+    size_t count = 0;
+    if (!source->row)
+        return quantise(bytes, DTYPE_F32, source->values, (size_t)out->tensors[i].shape[0]);
+    for (int part = 0; part < 3 && source->row->roles[part]; part++) {
+        RoleView view = role_view(out->from, source->row->roles[part], source->layer);
+        Matrix order = row_order(out, &view);
+        float less = out->family->norms_less_one[out->naming] && view.norm ? 1.0f : 0.0f;
+        for (size_t row = 0; row < view.rows; row++)
+            out->values[count++] = view.vector[model_row(&order, row)] - less;
+    }
+    return store_row(out, i, 0, out->values, count, bytes, error);
+}
+
+// The matrix that stored row `*row` of a stack belongs to; *row becomes the model's row of it.
+static const Matrix *find_part(const Outgoing *out, const OutgoingSource *source, size_t *row) {
+    for (int part = 0;; part++) {
+        RoleView view = role_view(out->from, source->row->roles[part], source->layer);
+        if (*row < view.rows) {
+            Matrix order = row_order(out, &view);
+            *row = model_row(&order, *row);
+            return view.matrix;
+        }
+        *row -= view.rows;
+    }
+}
+
+static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
+                        Error *error) {
+    const TensorPlan *tensor = &out->tensors[i];
+    size_t row_bytes = outgoing_row_bytes(out, i);
+    for (uint64_t stored = first; stored < first + count; stored++, bytes += row_bytes) {
+        size_t row = (size_t)stored;
+        const Matrix *from = find_part(out, &out->sources[i], &row);
+        if (from->dtype == tensor->dtype) {
+            memcpy(bytes, (const uint8_t *)from->data + matrix_stored_row(from, row) * row_bytes,
+                   row_bytes);
+            continue;
+        }
+        matrix_row(out->values, from, row);
+        if (!store_row(out, i, stored, out->values, from->cols, bytes, error)) return false;
+    }
+    return true;
+}
+
+// Columns first .. first + count of the stacked matrices are the rows of the turned tensor.
+static bool turned_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
+                        Error *error) {
+    const TensorPlan *tensor = &out->tensors[i];
+    size_t width = (size_t)tensor->shape[1], size = dtype_row_bytes(tensor->dtype, 1);
+    uint8_t column[sizeof(float) * 256];
+    for (size_t stored = 0; stored < width; stored++) {
+        size_t row = stored;
+        const Matrix *from = find_part(out, &out->sources[i], &row);
+        matrix_row(out->values, from, row);
+        for (uint64_t at = 0; at < count;) {
+            size_t n = count - at < 256 ? (size_t)(count - at) : 256;
+            if (!store_row(out, i, first + at, out->values + first + at, n, column, error))
+                return false;
+            for (size_t c = 0; c < n; c++, at++)
+                memcpy(bytes + (at * width + stored) * size, column + c * size, size);
+        }
+    }
+    return true;
+}
+
+bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
+                   Error *error) {
+    const OutgoingSource *source = &out->sources[i];
+    if (out->tensors[i].n_dims == 1) return vector_row(out, i, bytes, error);
+    RoleView view = role_view(out->from, source->row->roles[0], source->layer);
+    return outgoing_is_turned(out, &view) ? turned_rows(out, i, first, count, bytes, error)
+                                          : matrix_rows(out, i, first, count, bytes, error);
+}
