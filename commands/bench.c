@@ -8,6 +8,7 @@
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
+#include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "model/forward.h"
 
@@ -70,8 +71,8 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
 // Whether the row's tokens are drawn, greedily, and fed back on the device.
 static bool feeds_back(const Bench *b, const BenchRow *row, int length) {
     const Model *m = b->session.model;
-    return !row->prefill && device_ahead(m->device) > 0 && row->batch <= m->options.max_rows &&
-           (int)row->depth + 1 + length <= m->options.context;
+    return !row->prefill && device_info(m->device)->pipeline_depth > 0 &&
+           row->batch <= m->options.max_rows && (int)row->depth + 1 + length <= m->options.context;
 }
 
 // `length` passes, each of the tokens that the one before has drawn. The first are drawn from what
@@ -79,7 +80,7 @@ static bool feeds_back(const Bench *b, const BenchRow *row, int length) {
 static bool feed_back(Bench *b, int batch, int length, Error *error) {
     Model *m = b->session.model;
     Device *device = m->device;
-    int vocab_size = m->config.vocab_size, ahead = device_ahead(device);
+    int vocab_size = m->config.vocab_size, ahead = device_info(device)->pipeline_depth;
     forward_drawn_begin(m, batch);
     argmax(device, b->drawn, m->scratch.logits, batch, vocab_size);
     bool good = true;
@@ -283,8 +284,8 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     if (!session_open_model(s, &wanted, error)) return false;
     b->drawn = device_alloc(s->model->device, (size_t)wanted.n_sequences * sizeof *b->drawn);
     if (!index) r->load_seconds = seconds_now() - started;
-    int threads = device_threads(s->model->device);
-    snprintf(r->device, sizeof r->device, "%s", device_description(s->model->device));
+    int threads = device_info(s->model->device)->threads;
+    snprintf(r->device, sizeof r->device, "%s", device_info(s->model->device)->description);
     b->first_row = r->n_rows;
     Limits *limits = NULL;
     LimitFigures figures = {NAN, NAN, NAN, NAN, NAN};

@@ -197,7 +197,7 @@ static bool run_all(Result *results, const Session *s, Subject *subject, Error *
     if (!o->json)
         output_print("%s, %d layers, %s; %s; %d tokens\n", s->config->family, s->config->n_layers,
                      precision_name((Precision)o->precision),
-                     device_description(subject->model->device), subject->n);
+                     device_info(subject->model->device)->description, subject->n);
     for (int i = 0; i < N_CHECKS; i++) {
         results[i].check = &CHECKS[i];
         if (!run_one(&results[i], s, subject, error)) return false;

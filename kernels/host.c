@@ -1,6 +1,7 @@
 // What a backend is spared that runs in the host's own memory, each operation at once: nothing is
 // recorded, uploaded or waited for. cpu/ and reference/ have it in common.
 #include "kernels/host.h"
+#include "kernels/limits.h"
 
 #include <math.h>
 
@@ -26,18 +27,7 @@ void device_sync(Device *device) {
     (void)device;
 }
 
-bool device_rows_alone(const Device *device) {
-    (void)device;
-    return true;
-}
-
 // ---- tokens that stay on the device ----
-
-// The host waits for every operation, so there is never one under way.
-int device_ahead(const Device *device) {
-    (void)device;
-    return 0;
-}
 
 void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
     for (int i = 0; i < n && !device_error(device)->code; i++) {

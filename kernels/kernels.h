@@ -57,9 +57,16 @@ void device_close(Device *device); // NULL is fine; frees all that belongs to th
 // The first failure since device_open; code ERROR_NONE while all is well. Borrowed from the device.
 const Error *device_error(const Device *device);
 
-// "cpu, 2 threads, avx512 (vnni, bf16)": for people. Borrowed.
-const char *device_description(const Device *device);
-int device_threads(const Device *device);
+// Fixed by device_open, but for `description`, to which a backend may append what it finds missing.
+typedef struct DeviceInfo {
+    char description[224]; // for people: "cpu, 2 threads, avx512 (vnni, bf16)"
+    int threads;           // of the host that compute
+    int pipeline_depth;    // how many sampled tokens the device should be ahead of the host, which
+                           // reads them with device_receive; 0: it works only while the host waits
+    bool batch_invariant;  // a row of any result has the same bits however many rows share the call
+    bool borrows_weights;  // device_matrix keeps a pointer to the host's bytes
+} DeviceInfo;
+const DeviceInfo *device_info(const Device *device); // borrowed
 
 // `bytes` of zeroed device memory, 64-byte aligned; NULL after a failure (see device_error).
 void *device_alloc(Device *device, size_t bytes);
@@ -67,11 +74,10 @@ void device_free(Device *device, void *memory); // NULL is fine
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes);
 void device_download(Device *device, void *to_host, const void *from, size_t bytes);
 
-// A host matrix in the form that this backend likes; its bytes are not needed afterwards unless
-// device_matrix_borrows says so (the reference keeps pointing at them). NULL after a failure.
+// A host matrix in the form that this backend likes. Its bytes are not needed afterwards, unless
+// DeviceInfo says that the backend borrows them. NULL after a failure.
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);
 void device_matrix_free(Device *device, DeviceMatrix *matrix); // NULL is fine
-bool device_matrix_borrows(const DeviceMatrix *matrix);
 size_t device_matrix_bytes(const DeviceMatrix *matrix); // memory that the backend holds for it
 
 // Called once, after all matrices and before the first operation: makes room for whatever the
@@ -269,16 +275,10 @@ typedef struct SampleRule {
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);
 
-// Whether a row of any result has the same bits however many rows share its call. A GPU has kernels
-// for few rows that promise it among themselves, and others for a prompt.
-bool device_rows_alone(const Device *device);
-
 // ---- tokens that stay on the device ----
 
-// A token that was drawn becomes that of the next pass without the host: sample, device_send for
-// whoever wants to read it, advance, the next pass. How many tokens should be under way while the
-// host looks at one: 0 where the device works only while the host waits.
-int device_ahead(const Device *device);
+// A sampled token becomes that of the next pass without the host: sample, device_send for the host
+// to read, advance, the next pass.
 
 // The rows of the next pass:   tokens[i] = max(drawn[i], 0), positions[i] += 1.
 void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n);
@@ -288,20 +288,3 @@ void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t 
 enum { SEND_SLOTS = 8 };
 void device_send(Device *device, int slot, const int32_t *from);
 int32_t device_receive(Device *device, int slot);
-
-// ---- limits ----
-
-// What a GPU does at most, measured by its own means, one sample a call, for `bench`. NaN on a
-// host, which bench measures with loops of its own, and after a failure or where it cannot be had.
-
-// Bytes per second of reading a buffer of so many bytes, or of as many as are free.
-double device_read_rate(Device *device, size_t bytes);
-
-// Seconds that the product of a matrix (rows, cols) with n rows of input takes the fastest library
-// there is: bf16, float32 sums.
-double device_product_seconds(Device *device, int n, int rows, int cols);
-
-// Seconds that the device has worked since the call before, where that one said `watch`; else 0.
-// What is left of the host's time it waited for the host. Watching costs a pass a microsecond or
-// two.
-double device_busy_seconds(Device *device, bool watch);

@@ -10,7 +10,7 @@ void feedback_begin(Feedback *f, Model *m, Sampler *sampler, size_t max_tokens) 
     int start = kv_cache_length(&m->cache, 0), room = m->options.context - start + 1;
     *f = (Feedback){.model = m, .sampler = sampler, .start = start};
     f->most = max_tokens < (size_t)room ? (int)max_tokens : room; // the last needs no place
-    f->ahead = device_ahead(m->device);
+    f->ahead = device_info(m->device)->pipeline_depth;
     forward_drawn_begin(m, 1);
 }
 

@@ -47,7 +47,7 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     }
     *out = device_matrix(m->device, matrix);
     if (!*out) return device_ok(loader, name);
-    if (loader->weights->release && !device_matrix_borrows(*out))
+    if (loader->weights->release && !device_info(m->device)->borrows_weights)
         loader->weights->release(loader->weights->owner, matrix);
     loader->done += matrix_bytes(matrix);
     if (m->options.progress)

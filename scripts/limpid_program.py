@@ -197,7 +197,7 @@ def on_gpu(m):
     key = (gdb.selected_inferior().pid, int(m["device"]))
     if key not in gpu_known:
         try:
-            gpu_known[key] = call("char* device_description(void*)", m["device"]).string().startswith("cuda")
+            gpu_known[key] = call("DeviceInfo* device_info(void*)", m["device"])["description"].string().startswith("cuda")
         except gdb.error:  # a core file
             return False
     return gpu_known[key]

@@ -1,5 +1,6 @@
 #include "commands/bench/cost.h"
 
+#include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "weights/quant.h"
 

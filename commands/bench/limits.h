@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "kernels/kernels.h"
+#include "kernels/limits.h"
 
 #include <stddef.h>
 

@@ -161,7 +161,7 @@ bool check_threads(Subject *s, Finding *f, Error *error) {
     for (int i = 0; good && i < 4; i++) {
         s->options.threads = THREADS[i];
         good = subject_reopen(s, NULL, error);
-        if (good && device_threads(s->model->device) != THREADS[i]) {
+        if (good && device_info(s->model->device)->threads != THREADS[i]) {
             f->inapplicable = "this backend has one thread";
             break;
         }

@@ -91,7 +91,7 @@ bool subject_open(Subject *s, const Config *config, const Weights *weights,
     s->options.max_rows = at_most(3 * n, MOST_ROWS_AT_ONCE);
     s->options.max_logit_rows = s->n_rows < 3 ? 3 : s->n_rows;
     if (!subject_reopen(s, NULL, error) || !measure(s, error)) return false;
-    if (!device_rows_alone(s->model->device)) s->bound = logits_bound(s);
+    if (!device_info(s->model->device)->batch_invariant) s->bound = logits_bound(s);
     return true;
 }
 

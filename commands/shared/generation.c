@@ -44,8 +44,8 @@ static bool show_rest(Generation *g, Error *error) {
 // A device of its own need not wait for the host where nothing is asked of it between two tokens.
 static bool feeds_back(const Generation *g) {
     const Model *m = g->session->model;
-    return device_ahead(m->device) > 0 && !g->no_cache && !g->wants_hash && !g->wants_logits &&
-           g->max_new > 0 && !m->listener && sampler_is_plain(g->sampler);
+    return device_info(m->device)->pipeline_depth > 0 && !g->no_cache && !g->wants_hash &&
+           !g->wants_logits && g->max_new > 0 && !m->listener && sampler_is_plain(g->sampler);
 }
 
 static int context_left(const Generation *g) {

@@ -20,7 +20,8 @@ enum { PATH_SIZE = 4096 };
 static size_t feed_rows(const Session *s) {
     enum { OF_A_PROCESSOR = 256 };
     size_t most = (size_t)s->model->options.max_rows;
-    return device_ahead(s->model->device) || most < OF_A_PROCESSOR ? most : OF_A_PROCESSOR;
+    return device_info(s->model->device)->pipeline_depth || most < OF_A_PROCESSOR ? most
+                                                                                  : OF_A_PROCESSOR;
 }
 
 static bool is_directory(const char *path) {
@@ -164,9 +165,9 @@ static void tell_about_model(const Session *s) {
     note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container(c),
          (double)checkpoint_file_bytes(c) / 1e6,
          s->tokenizer ? tokenizer_description(s->tokenizer) : "no tokenizer");
-    note("%s; context %d: cache %.1f MB, scratch %.1f MB", device_description(s->model->device),
-         s->model->options.context, (double)cost.cache / 1e6,
-         (double)(cost.scratch + cost.logits + cost.rope) / 1e6);
+    note("%s; context %d: cache %.1f MB, scratch %.1f MB",
+         device_info(s->model->device)->description, s->model->options.context,
+         (double)cost.cache / 1e6, (double)(cost.scratch + cost.logits + cost.rope) / 1e6);
 }
 
 bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {

@@ -109,7 +109,7 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"family", s->config->family},
         {"precision", precision_name(o->precision)},
         {"kv", kv_name(o->kv_type)},
-        {"backend", device_description(s->model->device)},
+        {"backend", device_info(s->model->device)->description},
         {"config", config},
         {"prompt_tokens", prompt_tokens},
         {"prompt_ids", prompt_ids},

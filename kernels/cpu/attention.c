@@ -43,7 +43,7 @@ static AttentionState state_at(float *memory, size_t n_queries) {
 }
 
 void attention_scratch(Device *device, Kv *kv) {
-    size_t threads = (size_t)device->n_threads;
+    size_t threads = (size_t)device->info.threads;
     size_t state = state_floats(ATTENTION_QUERIES, kv->value_dim);
     kv->scratch_thread =
         ATTENTION_QUERIES * kv->value_dim + ATTENTION_QUERIES * ATTENTION_CHUNK + 2 * state;
@@ -184,7 +184,7 @@ static void single_chunks(void *context, size_t begin, size_t end, int thread) {
 
 // Chunk by chunk, as many at once as there are states for.
 static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chunk_work) {
-    WaveWork wave = {w, (size_t)device->n_threads};
+    WaveWork wave = {w, (size_t)device->info.threads};
     size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads, value_dim = w->kv->value_dim;
     size_t room = w->kv->scratch_wave / state_floats(n_queries, value_dim) / (size_t)n_passes - 1;
     int n_chunks = w->last_chunk - w->first_chunk + 1;
@@ -286,8 +286,8 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     bool one_sequence;
     size_t all = cut(&work, &one_sequence);
     int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;
-    bool few = n_passes < 4 * device->n_threads && work.last_chunk > work.first_chunk;
-    if (device->n_threads > 1 && few && one_sequence) {
+    bool few = n_passes < 4 * device->info.threads && work.last_chunk > work.first_chunk;
+    if (device->info.threads > 1 && few && one_sequence) {
         size_t queries = (size_t)work.pass_rows * (size_t)work.pass_heads;
         run_waves(device, &work, n_passes, queries * ATTENTION_CHUNK * key_work(shape));
     } else {

@@ -14,7 +14,7 @@
 // One instruction set: what lanes/*.c export for it.
 typedef struct CpuKernels {
     const char *name;              // "avx2": what LIMPID_ISA calls it
-    const char *features;          // for device_description
+    const char *features;          // for DeviceInfo.description
     const ProjectKernels *project; // lanes/project.c: packed matrices
     const RowKernels *rows;        // everything else
 } CpuKernels;
@@ -24,13 +24,12 @@ typedef struct PanelChunk PanelChunk; // panel_memory.c: a mapping for packed ma
 
 struct Device {
     Error error;
+    DeviceInfo info; // threads: 1 .. POOL_MAX_THREADS
     Precision precision;
     const CpuKernels *kernels;
     Pool *pool;              // owned; NULL with one thread or after a failure
-    int n_threads;           // 1 .. POOL_MAX_THREADS
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
-    char description[96];
 
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
     // device_matrix.
@@ -53,7 +52,7 @@ static inline bool device_ok(const Device *device) {
 // Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on all threads of the
 // device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more than
 // one chunk: the caller's thread alone, without waking anyone. Waking costs about a microsecond, so
-// a chunk is worth some microseconds. `thread` (0 .. n_threads - 1) names scratch, never results.
+// a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch, never results.
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);
 
 // How many items make a chunk that is worth waking a thread for (two microseconds or more), when an

@@ -49,7 +49,7 @@ Device *device_open(int threads, Precision precision) {
     Device *device = calloc(1, sizeof *device);
     if (!device) return NULL;
     device->precision = precision;
-    device->n_threads = 1;
+    device->info = (DeviceInfo){.threads = 1, .batch_invariant = true};
     choose_kernels(device);
     if (threads <= 0) threads = pool_processors();
     if (threads > POOL_MAX_THREADS)
@@ -57,13 +57,14 @@ Device *device_open(int threads, Precision precision) {
     else if (threads > 1) {
         device->pool = pool_open(threads);
         if (device->pool)
-            device->n_threads = threads;
+            device->info.threads = threads;
         else
             device_fail(device, ERROR_MEMORY, // EAGAIN: what a thread needs is not there
                         "cannot start %d threads: %s", threads, strerror(errno));
     }
-    snprintf(device->description, sizeof device->description, "cpu, %d thread%s, %s (%s)",
-             device->n_threads, device->n_threads == 1 ? "" : "s", device->kernels->name,
+    DeviceInfo *info = &device->info;
+    snprintf(info->description, sizeof info->description, "cpu, %d thread%s, %s (%s)",
+             info->threads, info->threads == 1 ? "" : "s", device->kernels->name,
              device->kernels->features);
     return device;
 }
@@ -81,12 +82,8 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const char *device_description(const Device *device) {
-    return device->description;
-}
-
-int device_threads(const Device *device) {
-    return device->n_threads;
+const DeviceInfo *device_info(const Device *device) {
+    return &device->info;
 }
 
 void *device_alloc(Device *device, size_t bytes) {

@@ -192,7 +192,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     packed->panel_bytes = packed_panel_bytes(packed->dtype, matrix->cols);
     Packing packing = {.matrix = matrix, .packed = packed};
     packing.scratch_bytes = matrix->cols * (2 * sizeof(float) + PANEL_ROWS);
-    size_t threads = (size_t)device->n_threads;
+    size_t threads = (size_t)device->info.threads;
     packed->panels = panel_memory(device, packed->n_panels * packed->panel_bytes);
     packing.scratch = device_alloc(device, threads * packing.scratch_bytes);
     if (device_ok(device)) {
@@ -215,11 +215,6 @@ void device_matrix_free(Device *device, DeviceMatrix *matrix) {
     if (!matrix) return;
     panel_memory_free(device, matrix->panels);
     device_free(device, matrix);
-}
-
-bool device_matrix_borrows(const DeviceMatrix *matrix) {
-    (void)matrix;
-    return false;
 }
 
 size_t device_matrix_bytes(const DeviceMatrix *matrix) {

@@ -107,7 +107,7 @@ static int attribute(cudaDeviceAttr which) {
 // for.
 static void describe(Device *device, const cudaDeviceProp *p) {
     int driver = version(cudaDriverGetVersion);
-    snprintf(device->description, sizeof device->description,
+    snprintf(device->info.description, sizeof device->info.description,
              "cuda, %s, sm_%d%d, %d SMs at up to %d MHz, memory %d MHz x %d bits, driver for "
              "CUDA %d.%d",
              device->name, p->major, p->minor, p->multiProcessorCount,
@@ -143,7 +143,10 @@ Device *device_open(int threads, Precision precision) {
     Device *device = (Device *)calloc(1, sizeof *device);
     if (!device) return NULL;
     device->precision = precision;
-    snprintf(device->description, sizeof device->description, "cuda, no GPU");
+    DeviceInfo *info = &device->info;
+    snprintf(info->description, sizeof info->description, "cuda, no GPU");
+    info->threads = 1;
+    info->pipeline_depth = PIPELINE_DEPTH; // batch_invariant: not where prompts use other kernels
     cudaDeviceProp properties;
     if (!find_gpu(device) || !CUDA_CHECK(device, cudaSetDevice(0)) ||
         !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)))
@@ -192,13 +195,8 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const char *device_description(const Device *device) {
-    return device->description;
-}
-
-int device_threads(const Device *device) {
-    (void)device;
-    return 1;
+const DeviceInfo *device_info(const Device *device) {
+    return &device->info;
 }
 
 // ---- memory ----

@@ -44,11 +44,15 @@ struct QuantisedRows {
 // yet measured on a GPU.
 enum { PROMPT_ROWS = 64 };
 
+// How many sampled tokens the GPU is ahead of the host: a pass takes longer than the host with a
+// token, so this is for the host's worse moments.
+enum { PIPELINE_DEPTH = 3 };
+
 struct Device {
     Precision precision;
     Error error;   // the first failure; operations do nothing after it
     char name[80]; // the GPU's; empty until it is known
-    char description[224];
+    DeviceInfo info;
     Allocation *allocations;
     cudaStream_t stream;
     Staging staging;

@@ -2,8 +2,6 @@
 // it comes to them: pinned memory, and an event for each slot of it.
 #include "kernels/cuda/limits.h"
 
-enum { AHEAD = 3 }; // a pass takes longer than the host with a token; this is for its worse moments
-
 static __global__ void advance_kernel(int32_t *tokens, int32_t *positions, const int32_t *drawn,
                                       int n) {
     int i = (int)(blockIdx.x * WARP + threadIdx.x);
@@ -25,11 +23,6 @@ void sends_close(Device *device) {
     for (cudaEvent_t arrived : device->arrived)
         if (arrived) cudaEventDestroy(arrived);
     cudaFreeHost(device->sent);
-}
-
-int device_ahead(const Device *device) {
-    (void)device;
-    return AHEAD;
 }
 
 void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {

@@ -3,6 +3,10 @@
 
 #include "kernels/cuda/device.h"
 
+extern "C" {
+#include "kernels/limits.h"
+}
+
 // Before the first launches of a pass (begun twice is begun the first time), behind its last, and
 // behind what follows it without the host. They do nothing while the clock stands.
 void clock_begin(Device *device);

@@ -35,14 +35,13 @@ const Error *device_error(const Device *device) {
     return &device->error;
 }
 
-const char *device_description(const Device *device) {
+const DeviceInfo *device_info(const Device *device) {
+    static const DeviceInfo INFO = {.description = "reference, 1 thread, plain loops",
+                                    .threads = 1,
+                                    .batch_invariant = true,
+                                    .borrows_weights = true};
     (void)device;
-    return "reference, 1 thread, plain loops";
-}
-
-int device_threads(const Device *device) {
-    (void)device;
-    return 1;
+    return &INFO;
 }
 
 // Zeroed, behind its list entry. A size that overflows is only a size that is not there.
@@ -95,11 +94,6 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
 
 void device_matrix_free(Device *device, DeviceMatrix *matrix) {
     device_free(device, matrix);
-}
-
-bool device_matrix_borrows(const DeviceMatrix *matrix) {
-    (void)matrix;
-    return true;
 }
 
 size_t device_matrix_bytes(const DeviceMatrix *matrix) {

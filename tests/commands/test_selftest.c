@@ -74,7 +74,7 @@ WRAPPED(void, project, Device *device, const float *x, int n, const Projection *
         int count) {
     __real_project(device, x, n, projections, count);
     if ((fault == PROMPT_OFF && n > 1) ||
-        (fault == THREE_THREADS_OFF && device_threads(device) == 3))
+        (fault == THREE_THREADS_OFF && device_info(device)->threads == 3))
         nudge(device, projections[0].out, 1.00001f);
 }
 

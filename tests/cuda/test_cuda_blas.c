@@ -66,11 +66,11 @@ Test(cuda_blas, without_the_library_our_own_kernels_multiply_and_the_device_says
         long before = emulator_cublas_products();
         got[hidden] = run(device, &m, PROMPT);
         CHECK_INT(emulator_cublas_products() - before, hidden ? 0 : 3);
-        const char *said = strstr(device_description(device), ", no cuBLASLt");
-        CHECK(hidden ? said && !said[13] : !said, "%s", device_description(device));
+        const char *said = strstr(device_info(device)->description, ", no cuBLASLt");
+        CHECK(hidden ? said && !said[13] : !said, "%s", device_info(device)->description);
         free(run(device, &m, PROMPT)); // and says it once
-        CHECK(!hidden || !strcmp(strstr(device_description(device), ", no"), ", no cuBLASLt"), "%s",
-              device_description(device));
+        CHECK(!hidden || !strcmp(strstr(device_info(device)->description, ", no"), ", no cuBLASLt"),
+              "%s", device_info(device)->description);
         test_device_close(device);
     }
     emulator_hide_cublas(0);

@@ -1,5 +1,6 @@
 // What the CUDA backend measures of itself, on the emulator: figures are there, the clock counts
 // passes and nothing else, every host call fails once.
+#include "kernels/limits.h"
 #include "model/model.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/files/tiny_model.h"

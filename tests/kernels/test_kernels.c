@@ -1,5 +1,6 @@
 // The row and element operations of kernels.h: values worked by hand, and double loops.
 // rope, project, attention and sample have files of their own.
+#include "kernels/limits.h"
 #include "tests/support/device.h"
 #include "weights/quant.h"
 
@@ -276,7 +277,8 @@ Test(embed, takes_rows_of_every_type) {
 
 Test(device, memory_is_zeroed_aligned_and_keeps_what_it_is_given) {
     Device *device = test_device(0, PRECISION_A16);
-    CHECK(device_threads(device) >= 1 && device_description(device)[0], "no description");
+    CHECK(device_info(device)->threads >= 1 && device_info(device)->description[0],
+          "no description");
     for (size_t bytes = 1; bytes < 5000; bytes = bytes * 3 + 1) {
         unsigned char *host = malloc(2 * bytes);
         memset(host, 0xff, 2 * bytes);

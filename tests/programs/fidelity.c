@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     if (reference_measure(&run, "p0", &error) && reference_measure(&run, "p1", &error))
         printf("{\"backend\":\"%s\",\"logits\":%.9g,\"rows\":%.9g,\"weights\":%.9g,\"greedy\":%d,"
                "\"greedy_equal\":%d}\n",
-               device_description(run.model->device), bounded(run.worst.logits),
+               device_info(run.model->device)->description, bounded(run.worst.logits),
                bounded(run.worst.rows), bounded(run.worst.weights), run.greedy, run.greedy_equal);
     else
         fprintf(stderr, "fidelity: %s\n", error.message);

@@ -62,9 +62,9 @@ static bool blas_check(Device *device, cublasStatus_t status, const char *call,
 static BlasState blas_open(Device *device) {
     Blas *b = device->blas;
     if (!blas_library_open(&b->library)) {
-        size_t length = strlen(device->description);
-        snprintf(device->description + length, sizeof device->description - length,
-                 ", no cuBLASLt");
+        DeviceInfo *info = &device->info;
+        size_t length = strlen(info->description);
+        snprintf(info->description + length, sizeof info->description - length, ", no cuBLASLt");
         return BLAS_ABSENT;
     }
     cublasOperation_t transposed = CUBLAS_OP_T;

@@ -118,11 +118,6 @@ void device_matrix_free(Device *device, DeviceMatrix *matrix) {
     host_free(device, matrix);
 }
 
-bool device_matrix_borrows(const DeviceMatrix *matrix) {
-    (void)matrix;
-    return false;
-}
-
 size_t device_matrix_bytes(const DeviceMatrix *matrix) {
     return matrix->bytes;
 }

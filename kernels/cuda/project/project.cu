@@ -57,12 +57,6 @@ void run_project(Device *device, const Operation *operation) {
     }
 }
 
-// Prompts go another way than few rows.
-bool device_rows_alone(const Device *device) {
-    (void)device;
-    return false;
-}
-
 void project(Device *device, const float *x, int n, const Projection *projections, int count) {
     if (!n || !device_ok(device)) return;
     Operation operation = operation_of(OPERATION_PROJECT);
