@@ -1,8 +1,7 @@
-// selftest: what mathematics says about any model of this kind, proved on the user's own file.
-//
-// The checks themselves are in selftest_*.c; here they are listed, run and told.
-#include "commands/selftest/selftest.h"
+// selftest: identities that hold for every model of this kind, checked on the user's own file. This
+// file chooses the prompt, runs the checks (commands/selftest/) and prints what they found.
 #include "commands/commands.h"
+#include "commands/selftest/checks.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
@@ -15,32 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-// Those that need the model as it is come first; the last ones open it anew.
-static const Check CHECKS[] = {
-    {"cached = uncached", "cache", check_cache},
-    {"prompt at once = token by token", "at_once", check_at_once},
-    {"batch of sequences = each alone", "batch", check_batch},
-    {"later tokens leave earlier logits", "causal", check_causal},
-    {"cut back = never having been there", "truncate", check_truncate},
-    {"a copied sequence goes on the same", "copy", check_copy},
-    {"softmax rows sum to 1", "softmax", check_softmax},
-    {"repeated KV heads = grouped attention", "repeat_kv", check_repeat_kv},
-    {"half = interleaved RoPE, permuted rows", "rope_pairing", check_rope_pairing},
-    {"weightless norm and RoPE commute", "norm_commutes", check_norm_commutes},
-    {"1, 2, 3 and 7 threads", "threads", check_threads},
-    {"wq, wk stored in the other row order", "row_order", check_row_order},
-};
-enum { N_CHECKS = sizeof CHECKS / sizeof *CHECKS };
-
-const Check *selftest_check(int i) {
-    return i >= 0 && i < N_CHECKS ? &CHECKS[i] : NULL;
-}
-
-bool selftest_run(const Check *check, Subject *s, Finding *f, Error *error) {
-    *f = (Finding){.layer = -1, .position = -1};
-    return (s->model || subject_reopen(s, NULL, error)) && check->run(s, f, error);
-}
-
 // ---- the prompt ----
 
 enum { DEFAULT_TOKENS = 24 };
@@ -49,7 +22,7 @@ static const char DEFAULT_TEXT[] =
     "Once upon a time, there was a little girl who asked how a machine can talk. Her grandmother "
     "said: it reads every word you gave it, and then it guesses the next one.";
 
-// A text where the model can read, else ids from a generator that always begins the same.
+// A text where the model has a tokenizer, else ids from a generator with a fixed seed.
 static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *error) {
     size_t wanted = room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
     Options options = *s->options;
@@ -72,20 +45,20 @@ static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *er
 
 static bool choose_prompt(IdList *ids, Session *s, Error *error) {
     const Options *o = s->options;
-    int room = subject_room(s->config);
-    if (room < SELFTEST_LEAST)
+    int room = subject_max_tokens(s->config);
+    if (room < SELFTEST_MIN_TOKENS)
         return error_set(error, ERROR_FILE, "%s: a context of %d is too short for a selftest",
                          checkpoint_path(s->checkpoint), s->config->max_seq_len);
     bool asked = o->prompt || o->file || o->prompt_ids;
     if (!asked) return default_prompt(ids, s, (size_t)room, error);
     if (!prompt_encode(ids, s, error)) return false;
-    if (ids->count < SELFTEST_LEAST || ids->count > (size_t)room)
+    if (ids->count < SELFTEST_MIN_TOKENS || ids->count > (size_t)room)
         return error_set(error, ERROR_USAGE, "the prompt has %zu tokens, wanted %d .. %d",
-                         ids->count, SELFTEST_LEAST, room);
+                         ids->count, SELFTEST_MIN_TOKENS, room);
     return true;
 }
 
-// ---- telling ----
+// ---- output ----
 
 typedef struct Result {
     const Check *check;
@@ -187,7 +160,7 @@ static bool run_one(Result *r, const Session *s, Subject *subject, Error *error)
     r->seconds = seconds_now() - started;
     subject->progress = NULL;
     progress_end(&progress);
-    // Numbers of a file that was cut are zeros; that cause comes before what they led to.
+    // A file that was cut short reads as zeros: that error outranks what the zeros led to.
     if (checkpoint_damaged(s->checkpoint)) *error = (Error){0};
     return session_check(s, error) && good;
 }
@@ -199,7 +172,7 @@ static bool run_all(Result *results, const Session *s, Subject *subject, Error *
                      precision_name((Precision)o->precision),
                      device_info(subject->model->device)->description, subject->n);
     for (int i = 0; i < N_CHECKS; i++) {
-        results[i].check = &CHECKS[i];
+        results[i].check = selftest_check(i);
         if (!run_one(&results[i], s, subject, error)) return false;
         if (o->json) continue;
         print_result(&results[i]);

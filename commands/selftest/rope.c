@@ -1,28 +1,13 @@
-// Identities of rotary positions.
-//
-// Meta paired neighbouring channels (2i, 2i + 1), Hugging Face paired halves (i, half + i):
-//
-//   half         0   1   2   3 | 4   5   6   7       pairs (0, 4) (1, 5) (2, 6) (3, 7)
-//   interleaved  0   4 | 1   5 | 2   6 | 3   7       the same pairs, side by side
-//
-// One is the other with the rows of wq and wk in another order, and what comes with them: biases
-// and the weights of QK norms. A dot product does not mind an order that both sides share.
-#include "commands/selftest/selftest.h"
+// Identities of rotary positions: queries and keys computed with the interleaved order of rows
+// (row_order.h draws it) equal those of the model, and a norm without weights commutes with RoPE.
+#include "commands/selftest/checks.h"
+#include "commands/selftest/row_order.h"
+#include "commands/selftest/stages.h"
+#include "commands/shared/budget.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool rotates(const Config *c, int l) {
-    return c->position == POSITION_ROPE && !c->layers[l].no_rope;
-}
-
-bool has_rope(const Subject *s, Finding *f) {
-    for (int l = 0; l < s->config->n_layers; l++)
-        if (rotates(s->config, l)) return true;
-    f->inapplicable = "the model has learned positions, not RoPE";
-    return false;
-}
 
 static const RopeTable *table_of(const Model *m, int l) {
     return m->config.layers[l].local_rope ? &m->rope_local : &m->rope;
@@ -30,12 +15,12 @@ static const RopeTable *table_of(const Model *m, int l) {
 
 // ---- the pairing of channels ----
 
-// Queries or keys of one layer, from what the layer read to what attention takes.
+// How one layer makes its queries, or its keys.
 typedef struct Side {
     const Matrix *weight;
     const float *bias, *norm; // NULL: none
     int n_heads;
-    const float *wanted; // (n, n_heads, head_dim) as the pass had it
+    const float *wanted; // (n, n_heads, head_dim) as attention read them in the pass
 } Side;
 
 typedef struct Pairing {
@@ -47,7 +32,7 @@ typedef struct Pairing {
     float *vector;          // host (q_dim) a bias or a norm in the interleaved order
 } Pairing;
 
-// In place, neighbours turned together: plain loops, no kernel.
+// Rotates neighbouring channels of p->x, in place: plain loops, no kernel.
 static void rotate_neighbours(const Pairing *p, int n_heads) {
     const Config *c = p->subject->config;
     float *x = p->x;
@@ -66,11 +51,11 @@ static void rotate_neighbours(const Pairing *p, int n_heads) {
 static float *upload_interleaved(const Pairing *p, Device *d, const float *from, size_t count) {
     if (!from) return NULL;
     for (size_t r = 0; r < count; r++)
-        p->vector[r] = from[half_row(p->subject->config, r)];
+        p->vector[r] = from[half_order_row(p->subject->config, r)];
     return device_floats(d, p->vector, count);
 }
 
-// x = norm(x) on the device, with the weights of the interleaved order.
+// x = norm(x) on the device, with the norm weights in the interleaved order.
 static void norm_interleaved(const Pairing *p, Device *d, const Side *side, float *x) {
     const Config *c = p->subject->config;
     if (!side->norm) return;
@@ -83,9 +68,10 @@ static void norm_interleaved(const Pairing *p, Device *d, const Side *side, floa
     device_end(d);
 }
 
-// Projects with reordered rows, places with neighbouring pairs; p->x has the result.
-static bool place_interleaved(const Pairing *p, Device *d, const Side *side, const Matrix *matrix,
-                              Error *error) {
+// Projects with interleaved rows, then norm and RoPE in the order of the model; p->x has the
+// result.
+static bool project_interleaved(const Pairing *p, Device *d, const Side *side, const Matrix *matrix,
+                                Error *error) {
     const Config *c = p->subject->config;
     int n = p->stages->n;
     size_t count = (size_t)n * matrix->rows, bytes = count * sizeof(float);
@@ -115,8 +101,8 @@ static void compare_side(const Pairing *p, Finding *f, const Side *side) {
     double scale = largest_magnitude(side->wanted, (size_t)p->stages->n * width);
     for (int i = 0; i < p->stages->n; i++) {
         const float *got = p->x + (size_t)i * width;
-        for (size_t r = 0; r < width; r++) // back into the half order
-            p->vector[half_row(c, r)] = got[r];
+        for (size_t r = 0; r < width; r++) // back to the half order
+            p->vector[half_order_row(c, r)] = got[r];
         finding_compare(f, p->layer, p->stages->first + i, p->vector,
                         side->wanted + (size_t)i * width, width, scale);
     }
@@ -127,9 +113,9 @@ static bool check_side(const Pairing *p, Finding *f, const Side *side, Error *er
     Matrix matrix;
     if (!matrix_reorder(&matrix, side->weight, p->subject->config, true))
         return error_set(error, ERROR_MEMORY, "no memory for a reordered matrix");
-    // A device of its own: the model's has made room for its own matrices.
+    // A second device: the scratch of the model's is sized for its own matrices.
     Device *d = device_open(o->threads, o->precision);
-    bool good = d ? place_interleaved(p, d, side, &matrix, error)
+    bool good = d ? project_interleaved(p, d, side, &matrix, error)
                   : error_set(error, ERROR_MEMORY, "no memory for the device");
     if (good) compare_side(p, f, side);
     device_close(d);
@@ -147,15 +133,15 @@ static bool check_pairing_of_layer(Pairing *p, Finding *f, float *angles, Error 
     device_download(s->model->device, angles + count, table->sin, count * sizeof(float));
     p->cos = angles;
     p->sin = angles + count;
-    Side q = {&w->wq, w->bq, w->q_norm, s->config->n_heads, stages->q_placed};
-    Side k = {&w->wk, w->bk, w->k_norm, s->config->n_kv_heads, stages->k_placed};
+    Side q = {&w->wq, w->bq, w->q_norm, s->config->n_heads, stages->q_final};
+    Side k = {&w->wk, w->bk, w->k_norm, s->config->n_kv_heads, stages->k_final};
     return check_side(p, f, &q, error) && check_side(p, f, &k, error);
 }
 
 bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
     const Config *c = s->config;
-    f->bound = 2e-6; // of the layer's largest: norms sum in another order
-    if (!has_rope(s, f)) return true;
+    f->bound = 2e-6; // relative to the layer's largest value: norms sum in another order
+    if (!model_has_rope(s, f)) return true;
     Stages stages = {0};
     bool good = stages_collect(&stages, s, error);
     size_t q_dim = (size_t)c->q_dim, rows = (size_t)stages.n;
@@ -166,7 +152,7 @@ bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
     for (int l = 0; good && l < c->n_layers; l++) {
         p.vector = memory + rows * q_dim;
         p.layer = l;
-        good = !rotates(c, l) || check_pairing_of_layer(&p, f, p.vector + q_dim, error);
+        good = !layer_has_rope(c, l) || check_pairing_of_layer(&p, f, p.vector + q_dim, error);
         subject_progress(s, (double)(l + 1) / c->n_layers);
     }
     free(memory);
@@ -176,33 +162,33 @@ bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
 
 // ---- norm and rotation ----
 
-// The length of a pair after a rotation: 1, but for scalings such as YaRN's.
-static double stretch(Subject *s, const RopeTable *table) {
+// The factor by which RoPE changes the length of a pair: 1, except with scalings such as YaRN's.
+static double rope_gain(Subject *s, const RopeTable *table) {
     float cosine, sine;
     device_download(s->model->device, &cosine, table->cos, sizeof cosine);
     device_download(s->model->device, &sine, table->sin, sizeof sine);
     return hypot((double)cosine, (double)sine);
 }
 
-// Device memory for the rows of Stages.
-typedef struct Turning {
+// Memory to norm and rotate the queries of Stages.
+typedef struct NormAndRope {
     float *x, *ones;
     Rows rows;
-    float *first, *second; // host: norm then rotation, rotation then norm
-} Turning;
+    float *norm_first, *rope_first; // host (n, n_heads, head_dim): results of the two orders
+} NormAndRope;
 
-static bool turning_open(Turning *t, Subject *s, const Stages *stages, Error *error) {
+static bool norm_and_rope_open(NormAndRope *t, Subject *s, const Stages *stages, Error *error) {
     size_t n = (size_t)stages->n, q_dim = (size_t)s->config->q_dim;
     Device *d = s->model->device;
-    t->first = malloc(2 * n * q_dim * sizeof(float));
+    t->norm_first = malloc(2 * n * q_dim * sizeof(float));
     int32_t *positions = malloc(n * sizeof *positions);
-    bool good = t->first && positions;
+    bool good = t->norm_first && positions;
     if (!good) error_set(error, ERROR_MEMORY, "no memory for queries");
     if (good) {
-        t->second = t->first + n * q_dim;
+        t->rope_first = t->norm_first + n * q_dim;
         for (size_t i = 0; i < q_dim; i++)
-            t->first[i] = 1;
-        t->ones = device_floats(d, t->first, q_dim);
+            t->norm_first[i] = 1;
+        t->ones = device_floats(d, t->norm_first, q_dim);
         t->x = device_alloc(d, n * q_dim * sizeof(float));
         int32_t *on_device = device_alloc(d, n * sizeof *on_device);
         for (int i = 0; i < stages->n; i++)
@@ -215,55 +201,56 @@ static bool turning_open(Turning *t, Subject *s, const Stages *stages, Error *er
     return good;
 }
 
-static void turning_close(Turning *t, Device *d) {
+static void norm_and_rope_close(NormAndRope *t, Device *d) {
     device_free(d, t->x);
     device_free(d, t->ones);
     device_free(d, (void *)t->rows.positions);
-    free(t->first);
+    free(t->norm_first);
 }
 
-// out = the layer's queries, normed per head without weights and turned, in one of the two orders.
-static void norm_and_turn(Turning *t, Subject *s, const float *q, int l, bool norm_first,
-                          float *out) {
-    static const float NO_EPS = 1e-30f; // only so that a head of zeros stays zero
+// out = the layer's queries after a norm per head without weights and RoPE, in one of the two
+// orders.
+static void norm_and_rotate(NormAndRope *t, Subject *s, const float *q, int l, bool norm_is_first,
+                            float *out) {
+    static const float NO_EPS = 1e-30f; // no more than keeps a head of zeros at zero
     const Config *c = s->config;
     Device *d = s->model->device;
     size_t bytes = (size_t)t->rows.n * (size_t)c->q_dim * sizeof(float);
     int heads = t->rows.n * c->n_heads;
     device_upload(d, t->x, q, bytes);
     device_begin(d, &(PassShape){t->rows.n, s->n - 1});
-    if (norm_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
+    if (norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
     rope(d, t->x, c->n_heads, c->head_dim, table_of(s->model, l), &t->rows);
-    if (!norm_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
+    if (!norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
     device_end(d);
     device_download(d, out, t->x, bytes);
 }
 
-// A rotation keeps lengths, so a norm that weighs no channel may come before it or after it.
+// A rotation keeps lengths, so a norm without weights may come before or after it.
 bool check_norm_commutes(Subject *s, Finding *f, Error *error) {
     const Config *c = s->config;
-    f->bound = 2e-6; // of the largest
-    if (!has_rope(s, f)) return true;
-    if (fabs(stretch(s, &s->model->rope) - 1) > 1e-6) {
-        f->inapplicable = "this RoPE scaling makes vectors longer as it turns them";
+    f->bound = 2e-6; // relative to the layer's largest value
+    if (!model_has_rope(s, f)) return true;
+    if (fabs(rope_gain(s, &s->model->rope) - 1) > 1e-6) {
+        f->inapplicable = "this RoPE scaling changes the length of vectors";
         return true;
     }
     Stages stages = {0};
-    Turning t = {0};
-    bool good = stages_collect(&stages, s, error) && turning_open(&t, s, &stages, error);
+    NormAndRope t = {0};
+    bool good = stages_collect(&stages, s, error) && norm_and_rope_open(&t, s, &stages, error);
     for (int l = 0; good && l < c->n_layers; l++) {
         subject_progress(s, (double)(l + 1) / c->n_layers);
-        if (!rotates(c, l)) continue;
+        if (!layer_has_rope(c, l)) continue;
         size_t width = (size_t)c->q_dim, count = (size_t)stages.n * width;
-        norm_and_turn(&t, s, stages.layers[l].q, l, true, t.first);
-        norm_and_turn(&t, s, stages.layers[l].q, l, false, t.second);
+        norm_and_rotate(&t, s, stages.layers[l].q, l, true, t.norm_first);
+        norm_and_rotate(&t, s, stages.layers[l].q, l, false, t.rope_first);
         good = device_good(s->model->device, error);
-        double scale = largest_magnitude(t.first, count);
+        double scale = largest_magnitude(t.norm_first, count);
         for (int i = 0; good && i < stages.n; i++)
-            finding_compare(f, l, stages.first + i, t.second + (size_t)i * width,
-                            t.first + (size_t)i * width, width, scale);
+            finding_compare(f, l, stages.first + i, t.rope_first + (size_t)i * width,
+                            t.norm_first + (size_t)i * width, width, scale);
     }
-    turning_close(&t, s->model->device);
+    norm_and_rope_close(&t, s->model->device);
     stages_free(&stages);
     return good;
 }

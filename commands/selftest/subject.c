@@ -1,5 +1,4 @@
-// The model under test: opening it, feeding it, and holding logits against the measure.
-#include "commands/selftest/selftest.h"
+#include "commands/selftest/subject.h"
 #include "commands/shared/budget.h"
 #include "kernels/precision.h"
 
@@ -7,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Rows of logits are as long as the vocabulary, so not every position of a long prompt is compared.
-enum { MOST_LOGITS = 4 << 20, LEAST_ROWS = 4, MOST_ROWS = 64, MOST_ROWS_AT_ONCE = 128 };
+// A row of logits is as long as the vocabulary, so of a long prompt only some rows are compared.
+enum { MAX_LOGITS = 4 << 20, MIN_ROWS = 4, MAX_ROWS = 64, MAX_ROWS_PER_PASS = 128 };
 
 static int at_most(int a, int b) {
     return a < b ? a : b;
 }
 
-// Some checks go on from the prompt with half as many tokens again.
-int subject_room(const Config *config) {
+// Some checks add half as many tokens behind the prompt.
+int subject_max_tokens(const Config *config) {
     return config->max_seq_len - (config->max_seq_len + 2) / 3;
 }
 
-// Positions whose logits are compared: all where they are few, else evenly spread up to the last.
+// Positions whose logits are compared: all where they are few, else evenly spaced up to the last.
 static void choose_positions(Subject *s) {
-    int most = MOST_LOGITS / s->config->vocab_size;
-    if (most < LEAST_ROWS) most = LEAST_ROWS;
-    int rows = at_most(s->n, at_most(most, MOST_ROWS));
+    int most = MAX_LOGITS / s->config->vocab_size;
+    if (most < MIN_ROWS) most = MIN_ROWS;
+    int rows = at_most(s->n, at_most(most, MAX_ROWS));
     for (int i = 1; i <= rows; i++)
         s->wants[(int64_t)i * s->n / rows - 1] = true;
     for (int t = 0; t < s->n; t++) {
@@ -32,7 +31,7 @@ static void choose_positions(Subject *s) {
     }
 }
 
-// Different from the prompt at every place, and no text either: a step through the vocabulary.
+// Each id of the prompt plus a third of the vocabulary: different at every position.
 static void make_others(Subject *s) {
     int step = s->config->vocab_size / 3 + 1;
     for (int t = 0; t < s->n; t++)
@@ -56,8 +55,8 @@ static bool allocate(Subject *s, const int32_t *ids, Error *error) {
     return (good && s->logits) || error_set(error, ERROR_MEMORY, "no memory for the logits");
 }
 
-// The plainest way: one token a call.
-static bool measure(Subject *s, Error *error) {
+// The reference: one token per call.
+static bool compute_reference(Subject *s, Error *error) {
     size_t vocab_size = (size_t)s->config->vocab_size;
     for (int t = 0; t < s->n; t++) {
         Batch batch = {.n = 1, .tokens = s->ids + t, .wants_logits = s->wants + t};
@@ -70,7 +69,7 @@ static bool measure(Subject *s, Error *error) {
     return true;
 }
 
-// What diff allows between two runs of this precision and cache.
+// What `diff` allows between two runs of this precision and cache.
 static double logits_bound(const Subject *s) {
     const char *precision = precision_name(s->options.precision), *kv = kv_name(s->options.kv_type);
     const char *precisions[] = {precision, precision}, *caches[] = {kv, kv};
@@ -88,9 +87,9 @@ bool subject_open(Subject *s, const Config *config, const Weights *weights,
     s->options = *options;
     s->options.context = n + n / 2;
     s->options.n_sequences = 3;
-    s->options.max_rows = at_most(3 * n, MOST_ROWS_AT_ONCE);
+    s->options.max_rows = at_most(3 * n, MAX_ROWS_PER_PASS);
     s->options.max_logit_rows = s->n_rows < 3 ? 3 : s->n_rows;
-    if (!subject_reopen(s, NULL, error) || !measure(s, error)) return false;
+    if (!subject_reopen(s, NULL, error) || !compute_reference(s, error)) return false;
     if (!device_info(s->model->device)->batch_invariant) s->bound = logits_bound(s);
     return true;
 }

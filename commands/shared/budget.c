@@ -2,6 +2,7 @@
 
 #include "commands/shared/options.h"
 
+#include <math.h>
 #include <string.h>
 
 // f32: two correct implementations that sum in another order. Logits and layers of the reference
@@ -58,4 +59,11 @@ double budget_allows(const Budget *budget, const char *name, double largest) {
     if (!strcmp(last, "heads")) return budget->weights * largest;
     double share = budget->relative * largest;
     return logits && budget->logits > share ? budget->logits : share;
+}
+
+double largest_magnitude(const float *values, size_t count) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs((double)values[i]));
+    return largest;
 }

@@ -21,3 +21,6 @@ const Budget *budget_of_runs(const char *const precisions[2], const char *const 
 
 // How far apart two tensors of that name may be, whose largest absolute value is `largest`.
 double budget_allows(const Budget *budget, const char *name, double largest);
+
+// The largest absolute value of `count`.
+double largest_magnitude(const float *values, size_t count);

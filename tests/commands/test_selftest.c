@@ -1,9 +1,9 @@
-// selftest: every identity holds on models of every dress, and every one of them fails when a
-// kernel does what it must not. The kernels are broken at link time (ld --wrap, see Makefile):
-// what runs is the checks themselves and real kernels behind one that lies.
+// selftest: every identity holds on models of every architecture, and every check fails when a
+// kernel has a fault. Faults are planted at link time (ld --wrap, see Makefile): the checks run on
+// the real kernels, one of which is wrapped.
 #include "tests/test.h"
 #include "commands/commands.h"
-#include "commands/selftest/selftest.h"
+#include "commands/selftest/checks.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/support/program.h"
 
@@ -11,19 +11,19 @@
 
 typedef enum Fault {
     NO_FAULT,
-    SINGLE_KEYS_OFF,   // a key that is written alone is not the one a prompt writes
-    PROMPT_OFF,        // several rows at once are projected a little otherwise
-    COMPANY_OFF,       // rows of several sequences read the cache of the first
-    LOOKS_AHEAD,       // a row sees the key behind it
-    KEEPS_STALE_KEYS,  // what was written once is not overwritten
-    COPIES_TOO_LITTLE, // the last position of a copy is missing
-    SOFTMAX_OFF,       // a weight is a thousandth too large
+    SINGLE_KEYS_OFF,   // a key written in a call of one row differs from the same key of a prompt
+    PROMPT_OFF,        // a projection of several rows is slightly off
+    BATCH_OFF,         // all rows of a batch read the cache of its first sequence
+    LOOKS_AHEAD,       // a row sees the next key
+    KEEPS_STALE_KEYS,  // a position that was written once is not overwritten
+    COPIES_TOO_LITTLE, // a copy lacks the last position
+    SOFTMAX_OFF,       // an attention weight is a thousandth too large
     SOFTMAX_LEAKS,     // a hidden key has weight
-    WRONG_GROUPS,      // query head h meets key-value head h % n_kv_heads
-    WRONG_PAIRS,       // neighbours are turned where halves are meant
-    CENTRES,           // RMSNorm takes the mean off
-    THREE_THREADS_OFF, // with 3 threads a result is a little otherwise
-    IGNORES_ROW_ORDER, // a matrix is read as it is stored
+    WRONG_GROUPS,      // query head h reads key-value head h % n_kv_heads
+    WRONG_PAIRS,       // RoPE rotates neighbouring channels, not halves
+    CENTRES,           // RMSNorm subtracts the mean
+    THREE_THREADS_OFF, // with 3 threads a projection is slightly off
+    IGNORES_ROW_ORDER, // a matrix is read in the order in which it is stored
 } Fault;
 
 static Fault fault;
@@ -98,7 +98,7 @@ WRAPPED(void, rope, Device *device, float *x, int n_heads, int head_dim, const R
         __real_rope(device, x, n_heads, head_dim, table, rows);
         return;
     }
-    // Channels to where the kernel pairs those that are neighbours now, and back.
+    // Moves neighbouring channels to where the kernel pairs them, and back afterwards.
     size_t count = (size_t)rows->n * (size_t)n_heads * (size_t)head_dim, half;
     float *host = malloc(2 * count * sizeof *host), *moved = host + count;
     if (!host) abort();
@@ -117,7 +117,7 @@ WRAPPED(void, rope, Device *device, float *x, int n_heads, int head_dim, const R
     free(host);
 }
 
-// Query heads to the slots of other groups, or back.
+// Moves query heads to the slots of other groups, or back.
 static void swap_heads(Device *device, float *to, const float *from, const Rows *rows,
                        const AttentionShape *s, bool back) {
     size_t head_dim = (size_t)s->head_dim, heads = (size_t)s->n_heads;
@@ -136,7 +136,7 @@ static void swap_heads(Device *device, float *to, const float *from, const Rows 
     free(host);
 }
 
-// Every row at the position behind its own, as far as the call has written.
+// Moves every row one position ahead, up to the last one that the call has written.
 static void look_ahead(int32_t *positions, int n) {
     int32_t last = 0;
     for (int i = 0; i < n; i++)
@@ -148,14 +148,14 @@ static void look_ahead(int32_t *positions, int n) {
 void __real_attention(Device *device, float *out, const float *q, const KvView *view,
                       const Rows *rows, const AttentionShape *shape, float *weights_out);
 
-// attention with the positions or the sequences of its rows changed for as long as it runs.
+// attention with wrong positions or sequences of its rows, which are restored afterwards.
 static void attend_wrongly(Device *device, float *out, const float *q, const KvView *view,
                            const Rows *rows, const AttentionShape *shape, float *weights_out) {
     const int32_t *numbers = fault == LOOKS_AHEAD ? rows->positions : rows->sequences;
     size_t bytes = (size_t)rows->n * sizeof *numbers;
     int32_t *right = on_host(device, numbers, rows->n), *wrong = on_host(device, numbers, rows->n);
     if (fault == LOOKS_AHEAD) look_ahead(wrong, rows->n);
-    for (int i = 0; fault == COMPANY_OFF && i < rows->n; i++)
+    for (int i = 0; fault == BATCH_OFF && i < rows->n; i++)
         wrong[i] = wrong[0];
     device_upload(device, (void *)numbers, wrong, bytes);
     __real_attention(device, out, q, view, rows, shape, weights_out);
@@ -168,7 +168,7 @@ WRAPPED(void, attention, Device *device, float *out, const float *q, const KvVie
         const Rows *rows, const AttentionShape *shape, float *weights_out) {
     bool wrong_groups = fault == WRONG_GROUPS && shape->n_kv_heads < shape->n_heads;
     if (wrong_groups) swap_heads(device, (float *)q, q, rows, shape, false);
-    if (fault == LOOKS_AHEAD || fault == COMPANY_OFF)
+    if (fault == LOOKS_AHEAD || fault == BATCH_OFF)
         attend_wrongly(device, out, q, view, rows, shape, weights_out);
     else
         __real_attention(device, out, q, view, rows, shape, weights_out);
@@ -235,7 +235,7 @@ Test(selftest, holds_in_every_precision_and_type) {
         }
 }
 
-Test(selftest, holds_in_every_dress) {
+Test(selftest, holds_in_every_architecture) {
     static const ModelOptions OPTIONS = {.threads = 2, .precision = PRECISION_F32};
     fault = NO_FAULT;
     TinyShape shape = tiny_shape();
@@ -255,7 +255,7 @@ Test(selftest, holds_in_every_dress) {
     check_all_hold(&shape, &OPTIONS, 0);
 }
 
-// ---- and that each can fail ----
+// ---- every check can fail ----
 
 static void check_fails(Fault which, const char *key) {
     TinyShape shape = tiny_shape();
@@ -274,16 +274,16 @@ static void check_fails(Fault which, const char *key) {
     CHECK(broken.layer >= 0 || broken.position >= 0);
 }
 
-Test(selftest, sees_a_cache_that_is_not_what_was_computed) {
+Test(selftest, sees_a_cached_key_that_is_off) {
     check_fails(SINGLE_KEYS_OFF, "cache");
 }
 
-Test(selftest, sees_a_prompt_that_is_not_its_tokens) {
+Test(selftest, sees_a_prompt_that_differs_from_its_tokens) {
     check_fails(PROMPT_OFF, "at_once");
 }
 
-Test(selftest, sees_company) {
-    check_fails(COMPANY_OFF, "batch");
+Test(selftest, sees_a_batch_that_reads_one_sequence) {
+    check_fails(BATCH_OFF, "batch");
 }
 
 Test(selftest, sees_a_look_ahead) {
@@ -298,7 +298,7 @@ Test(selftest, sees_a_copy_that_is_short) {
     check_fails(COPIES_TOO_LITTLE, "copy");
 }
 
-Test(selftest, sees_weights_that_are_no_softmax) {
+Test(selftest, sees_attention_weights_that_are_no_softmax) {
     check_fails(SOFTMAX_OFF, "softmax");
     check_fails(SOFTMAX_LEAKS, "softmax");
 }
@@ -311,11 +311,11 @@ Test(selftest, sees_wrong_pairs) {
     check_fails(WRONG_PAIRS, "rope_pairing");
 }
 
-Test(selftest, sees_a_norm_that_is_no_length) {
+Test(selftest, sees_a_norm_that_subtracts_the_mean) {
     check_fails(CENTRES, "norm_commutes");
 }
 
-Test(selftest, sees_a_number_of_threads) {
+Test(selftest, sees_a_result_that_depends_on_threads) {
     check_fails(THREE_THREADS_OFF, "threads");
 }
 
@@ -323,8 +323,8 @@ Test(selftest, sees_a_row_order_that_is_ignored) {
     check_fails(IGNORES_ROW_ORDER, "row_order");
 }
 
-// A model that is consistently wrong has logits that agree with each other: only the check that
-// knows better sees it.
+// A fault in every forward pass gives logits that agree with each other: only the check that
+// computes the faulty step in another way sees it.
 Test(selftest, a_wrong_model_is_seen_by_the_one_check_that_can) {
     static const struct {
         Fault fault;
@@ -360,6 +360,7 @@ Test(selftest, a_failed_identity_is_exit_code_1) {
     fault = NO_FAULT;
     CHECK(!good);
     CHECK_INT(error.code, ERROR_ANSWER_NO);
-    CHECK(strstr(error.message, "identities failed, the first: a copied sequence goes on the same"),
-          "%s", error.message);
+    CHECK(
+        strstr(error.message, "identities failed, the first: a copied sequence continues the same"),
+        "%s", error.message);
 }

@@ -1,12 +1,23 @@
-// The order of rows of wq and wk in a file: Meta's or Hugging Face's, and one model from both.
-#include "commands/selftest/selftest.h"
-
+// A file may store wq and wk in either order of rows; the logits are the same.
+#include "commands/selftest/row_order.h"
+#include "commands/selftest/checks.h"
 #include "weights/quant.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-size_t half_row(const Config *c, size_t r) {
+bool layer_has_rope(const Config *c, int l) {
+    return c->position == POSITION_ROPE && !c->layers[l].no_rope;
+}
+
+bool model_has_rope(const Subject *s, Finding *f) {
+    for (int l = 0; l < s->config->n_layers; l++)
+        if (layer_has_rope(s->config, l)) return true;
+    f->inapplicable = "the model has learned positions, not RoPE";
+    return false;
+}
+
+size_t half_order_row(const Config *c, size_t r) {
     size_t head_dim = (size_t)c->head_dim, rope_dim = (size_t)c->rope_dim;
     size_t head = r / head_dim, i = r % head_dim;
     if (i >= rope_dim) return r;
@@ -20,7 +31,7 @@ bool matrix_reorder(Matrix *out, const Matrix *m, const Config *c, bool interlea
     if (!data) return false;
     char *scales = data + m->rows * bytes;
     for (size_t r = 0; r < m->rows; r++) {
-        size_t from = matrix_stored_row(m, interleaved ? half_row(c, r) : r);
+        size_t from = matrix_stored_row(m, interleaved ? half_order_row(c, r) : r);
         memcpy(data + r * bytes, (const char *)m->data + from * bytes, bytes);
         if (scale_bytes)
             memcpy(scales + r * scale_bytes, (const char *)m->scales + from * scale_bytes,
@@ -33,14 +44,15 @@ bool matrix_reorder(Matrix *out, const Matrix *m, const Config *c, bool interlea
     return true;
 }
 
-// A model's weights with the rows of wq and wk in the order that its file does not have.
+// A model's weights, with the rows of wq and wk in the other order than its file has.
 typedef struct Reordered {
     const Weights *original;
     Weights weights;
     LayerWeights *layers;
-    int n; // layers that were reordered
+    int n; // layers 0 .. n - 1 are reordered
 } Reordered;
 
+// The model releases what it has packed; the copies are freed by reordered_free.
 static void release_original(void *owner, const Matrix *matrix) {
     const Reordered *r = owner;
     for (int l = 0; l < r->n; l++)
@@ -48,6 +60,7 @@ static void release_original(void *owner, const Matrix *matrix) {
     r->original->release(r->original->owner, matrix);
 }
 
+// From the file's order to the other one; a matrix in the interleaved order says so by rope_dim.
 static bool reorder_matrix(Matrix *matrix, const Config *c) {
     Matrix original = *matrix;
     bool interleaved = !original.rope_dim;
@@ -58,9 +71,9 @@ static bool reorder_matrix(Matrix *matrix, const Config *c) {
     return true;
 }
 
-// As many layers as MOST_BYTES hold, at least one.
+// As many layers as MAX_BYTES hold, at least one.
 static bool reorder(Reordered *r, const Subject *s, Error *error) {
-    static const size_t MOST_BYTES = 256 << 20;
+    static const size_t MAX_BYTES = 256 << 20;
     const Config *c = s->config;
     size_t layers = (size_t)c->n_layers, bytes = 0;
     r->original = s->weights;
@@ -71,7 +84,7 @@ static bool reorder(Reordered *r, const Subject *s, Error *error) {
     r->weights.layers = r->layers;
     if (s->weights->release) r->weights.release = release_original;
     r->weights.owner = r;
-    for (; r->n < c->n_layers && bytes < MOST_BYTES; r->n++) {
+    for (; r->n < c->n_layers && bytes < MAX_BYTES; r->n++) {
         Matrix *wq = &r->layers[r->n].wq, *wk = &r->layers[r->n].wk;
         bytes += dtype_row_bytes(wq->dtype, wq->cols) * (wq->rows + wk->rows);
         Matrix original = *wq;
@@ -96,10 +109,10 @@ static void reordered_free(Reordered *r) {
 
 bool check_row_order(Subject *s, Finding *f, Error *error) {
     Reordered r = {0};
-    if (!has_rope(s, f)) return true;
+    if (!model_has_rope(s, f)) return true;
     bool good = reorder(&r, s, error) && subject_reopen(s, &r.weights, error) &&
                 subject_feed(s, f, &(Feed){0, 0, s->n, s->n}, error);
-    model_close(s->model); // it may borrow the copies
+    model_close(s->model); // it may borrow the reordered copies
     s->model = NULL;
     reordered_free(&r);
     return good;

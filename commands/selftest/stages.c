@@ -1,0 +1,71 @@
+#include "commands/selftest/stages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool device_good(const Device *device, Error *error) {
+    const Error *failure = device_error(device);
+    return !failure->code || error_set(error, failure->code, "%s", failure->message);
+}
+
+float *device_floats(Device *device, const float *from, size_t count) {
+    float *to = device_alloc(device, count * sizeof *to);
+    if (to) device_upload(device, to, from, count * sizeof *to);
+    return to;
+}
+
+static void keep_stage(void *context, const Model *model, const Stage *stage) {
+    Stages *stages = context;
+    (void)model;
+    if (stage->layer < 0) return;
+    LayerStages *layer = &stages->layers[stage->layer];
+    size_t bytes = stage_size(stage) * sizeof(float);
+    switch (stage->id) {
+    case STAGE_ATT_NORM: memcpy(layer->in, stage->data, bytes); break;
+    case STAGE_Q: memcpy(layer->q, stage->data, bytes); // fall through
+    case STAGE_Q_NORM:
+    case STAGE_Q_ROTATED:
+        memcpy(layer->q_final, stage->data, bytes);
+        break; // the last of them remains
+    case STAGE_K:
+    case STAGE_K_NORM:
+    case STAGE_K_ROTATED: memcpy(layer->k_final, stage->data, bytes); break;
+    case STAGE_ATT_HEADS: memcpy(layer->head_out, stage->data, bytes); break;
+    default: break;
+    }
+}
+
+static bool stages_allocate(Stages *stages, const Config *c, Error *error) {
+    size_t n = (size_t)stages->n, dim = n * (size_t)c->dim;
+    size_t q = n * (size_t)c->q_dim, k = n * (size_t)c->kv_dim, layers = (size_t)c->n_layers;
+    stages->layers = calloc(layers, sizeof *stages->layers);
+    stages->block = malloc(layers * (dim + 3 * q + k) * sizeof *stages->block);
+    if (!stages->layers || !stages->block)
+        return error_set(error, ERROR_MEMORY, "no memory for the stages of %d layers", c->n_layers);
+    float *at = stages->block;
+    for (size_t l = 0; l < layers; l++) {
+        stages->layers[l] =
+            (LayerStages){at, at + dim, at + dim + q, at + dim + 2 * q, at + dim + 2 * q + k};
+        at += dim + 3 * q + k;
+    }
+    return true;
+}
+
+bool stages_collect(Stages *stages, Subject *s, Error *error) {
+    enum { ROWS = 32 }; // few, so that a model of many layers needs little memory
+    *stages = (Stages){.n = s->n < ROWS ? s->n : ROWS};
+    stages->first = s->n - stages->n;
+    if (!stages_allocate(stages, s->config, error)) return false;
+    kv_cache_reset(&s->model->cache, 0);
+    Feed before = {0, 0, stages->first, s->n}, last = {0, stages->first, s->n, stages->n};
+    bool good = subject_feed(s, NULL, &before, error) &&
+                model_listen(s->model, keep_stage, stages, false, error) &&
+                subject_feed(s, NULL, &last, error);
+    return model_listen(s->model, NULL, NULL, false, error) && good;
+}
+
+void stages_free(Stages *stages) {
+    free(stages->layers);
+    free(stages->block);
+    *stages = (Stages){0};
+}
