@@ -239,7 +239,8 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(call say,MAKE)
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
-$(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys): | $(TINY_MODELS) $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert trace trace_names \
+    families selftest_command): | $(TINY_MODELS) $(BUILD)/run
 
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories

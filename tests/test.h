@@ -94,10 +94,13 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
 // A formatted text, borrowed until the next call.
 const char *test_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// "../shared/data/" + name where it exists, else the test is skipped aloud. Borrowed until the next
-// call but three.
+// "../shared/data/" + name where it exists; elsewhere the test prints why and is skipped. This path
+// and those below live until the program ends.
 const char *test_data(const char *name);
-// The same for a real model's file, in the directory that LIMPID_MODELS names, else in models/.
+// A small model of that family with its reference.safetensors, as a Hugging Face directory: the one
+// of ../shared/data/reference-models where that exists, else the one of build/tiny-models.
+const char *test_reference_model(const char *name);
+// As test_data for a real model's file, in the directory that LIMPID_MODELS names, else in models/.
 const char *test_model_file(const char *name);
 
 // The same generator everywhere: seeded, splitmix64.
@@ -112,7 +115,8 @@ float test_random_normal(TestRandom *random); // mean 0, deviation 1
 char *test_read_file(const char *path, size_t *size);
 void test_write_file(const char *path, const void *bytes, size_t size);
 
-// A path inside a fresh temporary directory that is removed at exit. Borrowed, as test_data's.
+// A path inside a fresh temporary directory that is removed at exit. The same name gives the same
+// file.
 const char *test_temporary(const char *name);
 
 // How many entries a directory has besides . and ..

@@ -4,7 +4,7 @@
 
 // Runs a line of words and wants exit status 0 and a text on standard output.
 static void check_prints(const char *line, const char *wanted) {
-    TestRun r = program("%s%s", line, "");
+    TestRun r = program("%s", line);
     check_status(&r, 0);
     CHECK(strstr(r.out, wanted), "%s: %s", line, r.out);
     test_run_free(&r);
@@ -36,13 +36,13 @@ Test(builtin_command, every_command_takes_it) {
 
 Test(builtin_command, chat_says_that_it_only_tells_stories) {
     need_builtin();
-    TestRun r = program("chat|-i|Hello%s%s", "", "");
+    TestRun r = program("chat|-i|Hello");
     check_refused(&r, ERROR_USAGE, "only tells stories");
 }
 
 Test(builtin_command, a_file_of_that_name_is_written_with_its_directory) {
     need_builtin();
-    TestRun r = program("./builtin|-i|a%s%s", "", "");
+    TestRun r = program("./builtin|-i|a");
     check_refused(&r, ERROR_IO, "./builtin");
 }
 

@@ -1,5 +1,6 @@
-// The program as a child process: what a user and a script rely on. Golden text and ids are
-// llama2.c's own (../shared/data); everything else holds one run against another.
+// The program as a child process: what users and scripts rely on. The built-in model is the model
+// at hand: its texts and ids stand here as they were recorded. llama2.c's golden story
+// (../shared/data) is told where that folder exists.
 #include "base/error.h"
 #include "tests/support/program.h"
 
@@ -17,9 +18,9 @@ static void check_story(const char *line) {
 
 Test(commands, gguf_tells_llama2c_story_byte_for_byte) {
     char line[1000];
-    snprintf(line, sizeof line, "%s|-t|0|-n|200", small_model());
+    snprintf(line, sizeof line, "%s|-t|0|-n|200", public_model());
     check_story(line);
-    snprintf(line, sizeof line, "generate|%s|-t|0|-n|200|--precision|f32|-q", small_model());
+    snprintf(line, sizeof line, "generate|%s|-t|0|-n|200|--precision|f32|-q", public_model());
     check_story(line);
 }
 
@@ -36,12 +37,12 @@ Test(commands, a_tokenizer_beside_the_bin_is_found) {
     const char *path = test_temporary("model.bin");
     test_write_file(path, model, size);
     free(model);
-    TestRun alone = program("%s|-t|0|-n|5%s", path, "");
+    TestRun alone = program("%s|-t|0|-n|5", path);
     check_refused(&alone, ERROR_FILE, "-z");
     char *tokenizer = test_read_file(test_data("stories260K/tok512.bin"), &size);
     test_write_file(test_temporary("tokenizer.bin"), tokenizer, size);
     free(tokenizer);
-    TestRun r = program("%s|-t|0|-n|5|-q%s", path, "");
+    TestRun r = program("%s|-t|0|-n|5|-q", path);
     check_status(&r, 0);
     CHECK_STRING(r.out, "Once upon a time,\n");
     CHECK_STRING(r.err, "");
@@ -51,37 +52,37 @@ Test(commands, a_tokenizer_beside_the_bin_is_found) {
 // ---- for scripts ----
 
 Test(commands, n_counts_forward_passes_and_max_tokens_new_ones) {
-    TestRun r = program("%s|-t|0|-n|5|-i|Once upon|-q%s", small_model(), "");
+    TestRun r = program("%s|-t|0|-n|5|-i|Once upon|-q", small_model());
     CHECK_STRING(r.out, "Once upon a time,\n"); // BOS, then 5 tokens with the prompt's two
     test_run_free(&r);
-    r = program("%s|-t|0|--max-tokens|3|-i|Once upon|-q%s", small_model(), "");
+    r = program("%s|-t|0|--max-tokens|3|-i|Once upon|-q", small_model());
     CHECK_STRING(r.out, "Once upon a time,\n");
     test_run_free(&r);
-    r = program("%s|-t|0|-n|1|-i|Once upon|-q%s", small_model(), "");
+    r = program("%s|-t|0|-n|1|-i|Once upon|-q", small_model());
     CHECK_STRING(r.out, "Once\n");
     test_run_free(&r);
-    r = program("%s|-t|0|--max-tokens|0|-i|Once upon|-q%s", small_model(), "");
+    r = program("%s|-t|0|--max-tokens|0|-i|Once upon|-q", small_model());
     CHECK_STRING(r.out, "Once upon\n");
     test_run_free(&r);
 }
 
 Test(commands, ids_go_in_and_come_out) {
-    TestRun r = program("%s|--prompt-ids|1,403,407|--ids|-t|0|-n|6|-q%s", small_model(), "");
+    TestRun r = program("%s|--prompt-ids|1,435,462|--ids|-t|0|-n|6|-q", small_model());
     check_status(&r, 0);
-    CHECK_STRING(r.out, "261\n378\n432\n383\n");
+    CHECK_STRING(r.out, "262\n410\n1999\n406\n");
     test_run_free(&r);
-    r = program("%s|--prompt-ids|1,512%s", small_model(), "");
-    check_refused(&r, ERROR_USAGE, "512");
-    r = program("%s|--prompt-ids|1,x%s", small_model(), "");
+    r = program("%s|--prompt-ids|1,2048", small_model());
+    check_refused(&r, ERROR_USAGE, "2048");
+    r = program("%s|--prompt-ids|1,x", small_model());
     check_refused(&r, ERROR_USAGE, "no token id");
 }
 
 Test(commands, json_says_what_came_of_it) { // its keys and types: tests/commands/test_json_output.c
-    TestRun r = program("%s|-i|Once upon|-t|0|-n|6|--json|-q%s", small_model(), "");
+    TestRun r = program("%s|-i|Once upon|-t|0|-n|6|--json|-q", small_model());
     check_status(&r, 0);
     char value[4000];
-    CHECK_STRING(json_value(value, r.out, "prompt_ids"), "[1,403,407]");
-    CHECK_STRING(json_value(value, r.out, "ids"), "[261,378,432,383]");
+    CHECK_STRING(json_value(value, r.out, "prompt_ids"), "[1,435,462]");
+    CHECK_STRING(json_value(value, r.out, "ids"), "[262,410,1999,406]");
     CHECK_STRING(json_value(value, r.out, "text"), "\" a time, there\"");
     CHECK_STRING(json_value(value, r.out, "stop"), "\"length\"");
     CHECK_INT(strlen(json_value(value, r.out, "logits_hash")), 18);
@@ -111,20 +112,20 @@ Test(commands, the_same_bits_however_it_is_computed) {
 
 Test(commands, containers_give_the_same_bits) {
     char one[4000], two[4000], more[600];
-    hash_of(one, small_model(), "");
+    hash_of(one, public_model(), "");
     snprintf(more, sizeof more, "|-z|%s", test_data("stories260K/tok512.bin"));
     hash_of(two, test_data("stories260K/stories260K.bin"), more);
     CHECK_STRING(one, two);
 }
 
 Test(commands, a_seed_repeats_and_is_told) {
-    TestRun one = program("%s|-s|42|-n|60|-q%s", small_model(), "");
-    TestRun two = program("%s|-s|42|-n|60|-q%s", small_model(), "");
-    TestRun other = program("%s|-s|43|-n|60|-q%s", small_model(), "");
+    TestRun one = program("%s|-s|42|-n|60|-q", small_model());
+    TestRun two = program("%s|-s|42|-n|60|-q", small_model());
+    TestRun other = program("%s|-s|43|-n|60|-q", small_model());
     CHECK_STRING(one.out, two.out);
     CHECK(strcmp(one.out, other.out), "two seeds, one text");
     test_run_free(&other);
-    other = program("%s|-n|60%s", small_model(), "");
+    other = program("%s|-n|60", small_model());
     const char *seed = strstr(other.err, "seed ");
     CHECK(seed, "%s", other.err);
     char more[60];
@@ -138,10 +139,10 @@ Test(commands, a_seed_repeats_and_is_told) {
 }
 
 Test(commands, logprobs_are_lines_of_json) {
-    TestRun r = program("%s|-i|Once|-t|0|-n|3|--logprobs|2|-q%s", small_model(), "");
+    TestRun r = program("%s|-i|Once|-t|0|-n|3|--logprobs|2|-q", small_model());
     check_status(&r, 0);
-    CHECK(!strncmp(r.out, "{\"id\":407,\"text\":\" upon\",\"logprob\":-0.", 38), "%s", r.out);
-    CHECK(strstr(r.out, "\"top\":[{\"id\":407,"), "%s", r.out);
+    CHECK(!strncmp(r.out, "{\"id\":462,\"text\":\" upon\",\"logprob\":-0.", 38), "%s", r.out);
+    CHECK(strstr(r.out, "\"top\":[{\"id\":462,"), "%s", r.out);
     int lines = 0;
     for (const char *c = r.out; *c; c++)
         lines += *c == '\n';
@@ -150,10 +151,10 @@ Test(commands, logprobs_are_lines_of_json) {
 }
 
 Test(commands, stop_texts_end_the_text_before_them) {
-    TestRun r = program("%s|-t|0|-n|100|--stop|Lily|-q%s", small_model(), "");
+    TestRun r = program("%s|-t|0|-n|100|--stop|Lily|-q", small_model());
     CHECK_STRING(r.out, "Once upon a time, there was a little girl named \n");
     test_run_free(&r);
-    r = program("%s|-t|0|-n|100|--stop|nothing|--stop|girl named L|--json|-q%s", small_model(), "");
+    r = program("%s|-t|0|-n|100|--stop|nothing|--stop|girl named L|--json|-q", small_model());
     char value[4000];
     CHECK_STRING(json_value(value, r.out, "stop"), "\"stop\"");
     CHECK_STRING(json_value(value, r.out, "text"), "\"Once upon a time, there was a little \"");
@@ -196,14 +197,14 @@ Test(commands, the_end_of_a_text_is_not_part_of_it) {
 // ---- the context ----
 
 Test(commands, a_prompt_at_the_edge_of_the_context) {
-    static const char LONG[] = "%s|--prompt-ids|1,403,407,261,378|-t|0|-q|--ids|-c|%s";
+    static const char LONG[] = "%s|--prompt-ids|1,435,462,262,410|-t|0|-q|--ids|-c|%s";
     TestRun r = program(LONG, small_model(), "6");
     check_status(&r, 0);
-    CHECK_STRING(r.out, "432\n383\n"); // one into the last place, one that needs none
+    CHECK_STRING(r.out, "1999\n406\n"); // one into the last place, one that needs none
     CHECK(strstr(r.err, "context of 6 tokens is full"), "%s", r.err);
     test_run_free(&r);
     r = program(LONG, small_model(), "5");
-    CHECK_STRING(r.out, "432\n");
+    CHECK_STRING(r.out, "1999\n");
     test_run_free(&r);
     r = program(LONG, small_model(), "4");
     check_refused(&r, ERROR_USAGE, "the prompt has 5 tokens, the context room for 4");

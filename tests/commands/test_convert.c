@@ -86,7 +86,7 @@ Test(convert, the_story_is_told_from_every_container) {
     convert(line, bin, own);
     convert("%s|%s", own, directory);
     for (int i = 0; i < 2; i++) {
-        TestRun run = program("%s|-t|0|-n|200|-q%s", i ? directory : own, "");
+        TestRun run = program("%s|-t|0|-n|200|-q", i ? directory : own);
         check_status(&run, 0);
         CHECK(run.out_size == size && !memcmp(run.out, wanted, size), "got %s", run.out);
         test_run_free(&run);
@@ -139,8 +139,9 @@ static void check_same_tensors(const char *a, const char *b, bool gemma) {
 Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
     for (int i = 0; i < N_FAMILIES; i++) {
         char name[100], path[300], other[300];
-        snprintf(name, sizeof name, "reference-models/%s", FAMILIES[i]);
-        char *from = strdup(test_data(name));
+        const char *from = test_reference_model(FAMILIES[i]);
+        // A GGUF cannot say which layers of ours do not rotate.
+        if (!strcmp(from, "build/tiny-models/smollm3")) continue;
         snprintf(name, sizeof name, "%s.gguf", FAMILIES[i]);
         char *gguf = strdup(test_temporary(name)), *back = strdup(test_temporary(FAMILIES[i]));
         convert("%s|%s", from, gguf);
@@ -156,7 +157,6 @@ Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
         CHECK_INT(checkpoint_config(b)->rope.scaling, checkpoint_config(a)->rope.scaling);
         checkpoint_close(a);
         checkpoint_close(b);
-        free(from);
         free(gguf);
         free(back);
     }

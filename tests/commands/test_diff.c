@@ -229,9 +229,9 @@ Test(diff, refuses_what_is_no_pair_of_traces) {
     size_t size = 0;
     char *bytes = test_read_file(good, &size);
     test_write_file(cut, bytes, size - 3);
-    TestRun r = program("diff|%s%s", good, "");
+    TestRun r = program("diff|%s", good);
     check_refused(&r, ERROR_USAGE, "which two?");
-    r = program("diff%s%s", "", "");
+    r = program("diff");
     check_refused(&r, ERROR_USAGE, "which two?");
     r = program("diff|%s|%s|third", good, good);
     check_refused(&r, ERROR_USAGE, "third");

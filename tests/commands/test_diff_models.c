@@ -150,9 +150,7 @@ Test(diff, every_stage_of_every_family_is_that_of_numpy) {
                                          "gemma3-bf16"};
     need_numpy();
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        char model[300];
-        snprintf(model, sizeof model, "%s/%s", test_data("reference-models"), MODELS[i]);
-        check_stages(model);
+        check_stages(test_reference_model(MODELS[i]));
     }
 }
 
@@ -237,8 +235,7 @@ Test(diff, cpu_and_reference_agree) {
     snprintf(out, sizeof out, "%s", test_temporary("other.safetensors"));
     static const char *const MODELS[] = {"gemma3", "gpt2", "nanochat", "qwen3"};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        char model[300];
-        snprintf(model, sizeof model, "%s/%s", test_data("reference-models"), MODELS[i]);
+        const char *model = test_reference_model(MODELS[i]);
         const char *argv[] = {
             other,         "trace", model,         "--prompt-ids", "9,8,7,6,5,4,3,2,1,9,8,7",
             "--precision", "f32",   "--attention", "--out",        out,

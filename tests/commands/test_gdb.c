@@ -12,8 +12,9 @@ enum { REFERENCE = sizeof TEST_BACKEND == sizeof "reference" };
 // Who draws the next token: on a GPU it does not come to the host in between.
 static const char *const DRAWS =
     sizeof TEST_BACKEND == sizeof "cuda" ? "sampler_draw" : "sampler_next";
-static const int32_t PROMPT[] = {1, 403, 407, 261, 378};
-enum { LENGTH = sizeof PROMPT / sizeof *PROMPT };
+// Of the built-in model: "Once upon a time", and its shape.
+static const int32_t PROMPT[] = {1, 435, 462, 262, 410};
+enum { LENGTH = sizeof PROMPT / sizeof *PROMPT, DIM = 192, HEADS = 6, HEAD_DIM = 32 };
 
 // gdb over a script and a command line (its words separated by blanks).
 static TestRun gdb(const char *script, const char *line) {
@@ -45,7 +46,7 @@ static void need_gdb(void) {
 static const char *model_line(void) {
     static char line[600];
     snprintf(line, sizeof line,
-             "%s --prompt-ids 1,403,407,261,378 -t 0 --ids --max-tokens 2 -j 1 -q --precision f32",
+             "%s --prompt-ids 1,435,462,262,410 -t 0 --ids --max-tokens 2 -j 1 -q --precision f32",
              small_model());
     return line;
 }
@@ -64,17 +65,17 @@ Test(gdb, says_where_it_stands) {
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r,
-                 "\nlayer 2 of 5, attention: q_rotated, queries turned by their position (RoPE)\n"
+                 "\nlayer 2 of 6, attention: q_rotated, queries turned by their position (RoPE)\n"
                  "5 rows at work, a token each\n"
                  "  row 0   sequence 0, position 0    token 1 \"<s>\"\n");
-    check_prints(&r, "  row 4   sequence 0, position 4    token 378 \"");
+    check_prints(&r, "  row 4   sequence 0, position 4    token 410 \"");
     check_prints(&r, "time\"\ncache: sequence 0 holds 5 of 7 positions\n"
-                     "layer 2 of 5, attention: k_rotated, keys");
-    check_prints(&r, "\nlayer 3 of 5, feed-forward: layer_out, ");
+                     "layer 2 of 6, attention: k_rotated, keys");
+    check_prints(&r, "\nlayer 3 of 6, feed-forward: layer_out, ");
     check_prints(&r, "\nlogits: logits, ");
     check_prints(&r, "before the layers: embedding, ");
     check_prints(&r, "\n1 row at work, a token each\n"
-                     "  row 0   sequence 0, position 5    token 432 \",\"\n"
+                     "  row 0   sequence 0, position 5    token 1999 \",\"\n"
                      "cache: sequence 0 holds 6 of 7 positions\n");
     check_prints(&r, "the program has ended\n");
     test_run_free(&r);
@@ -85,7 +86,7 @@ Test(gdb, knows_every_stage) {
     need_gdb();
     char script[4000] = "";
     for (int id = 0; id < STAGE_COUNT; id++)
-        sprintf(script + strlen(script), "limpid break %s %d\n", stage_name((StageId)id), id % 5);
+        sprintf(script + strlen(script), "limpid break %s %d\n", stage_name((StageId)id), id % 6);
     strcat(script, "python print(len(STAGES), 'stages')\n");
     TestRun r = gdb(script, model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
@@ -100,7 +101,7 @@ Test(gdb, stands_in_a_kernel_and_between_passes) {
                               DRAWS),
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
-    check_prints(&r, "\nlayer 0 of 5, attention, in kv_write < ");
+    check_prints(&r, "\nlayer 0 of 6, attention, in kv_write < ");
     check_prints(
         &r, test_text("\nbetween two forward passes, in %s\n5 rows before, a token each\n", DRAWS));
     test_run_free(&r);
@@ -111,7 +112,7 @@ Test(gdb, stands_in_a_kernel_and_between_passes) {
 typedef struct Rows5 {
     Checkpoint *checkpoint;
     Model *model;
-    float q[LENGTH * 64], x[LENGTH * 64]; // of layer 2: rotated queries, the stream behind it
+    float q[LENGTH * DIM], x[LENGTH * DIM]; // of layer 2: rotated queries, the stream behind it
 } Rows5;
 
 static void keep(void *context, const Model *model, const Stage *stage) {
@@ -170,20 +171,20 @@ Test(gdb, tensors_are_what_the_model_computes) {
                     "limpid tensor tokens\nlimpid tensor rope.sin --row 0\n",
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
-    const float *q = here->q + 3 * 64;
-    check_prints(&r, "q (5, 8, 8) F32\nrow 3: ");
-    check_prints(&r, extremes(q, 64));
-    for (int h = 0; h < 8; h++)
-        check_prints(&r, test_text("  head %d   %s\n", h, as_printed(q + 8 * h, 8)));
-    check_prints(&r, "stage (5, 8, 8) F32\n");
-    check_prints(&r, extremes(here->q, LENGTH * 64));
-    check_prints(&r, test_text("\n  %s ...\n", as_printed(here->x + 4 * 64, 8)));
+    const float *q = here->q + 3 * DIM;
+    check_prints(&r, "q (5, 6, 32) F32\nrow 3: ");
+    check_prints(&r, extremes(q, DIM));
+    for (int h = 0; h < HEADS; h++)
+        check_prints(&r, test_text("  head %d   %s ...\n", h, as_printed(q + HEAD_DIM * h, 8)));
+    check_prints(&r, "stage (5, 6, 32) F32\n");
+    check_prints(&r, extremes(here->q, LENGTH * DIM));
+    check_prints(&r, test_text("\n  %s ...\n", as_printed(here->x + 4 * DIM, 8)));
     const float *logits = model_logits(here->model, 0);
-    check_prints(&r, test_text("  largest: 432 \",\" %.6g, 383 \"", (double)logits[432]));
-    check_prints(&r, extremes(logits, 512));
+    check_prints(&r, test_text("  largest: 1999 \",\" %.6g, 406 \"", (double)logits[1999]));
+    check_prints(&r, extremes(logits, 2048));
     check_prints(&r, "tokens (5) int32\n");
-    check_prints(&r, "1 403 407 261 378\n");
-    check_prints(&r, "rope.sin (7, 4) F32\nrow 0: min 0  max 0  mean 0  rms 0  NaN 0\n");
+    check_prints(&r, "1 435 462 262 410\n");
+    check_prints(&r, "rope.sin (7, 16) F32\nrow 0: min -0  max -0  mean 0  rms 0  NaN 0\n");
     test_run_free(&r);
     close_here(here);
 }
@@ -210,19 +211,19 @@ Test(gdb, weights_are_those_of_the_file) {
                     "    except gdb.error as error: print('refused:', error)\nend\n",
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
-    check_prints(&r, "layers.2.att_norm (64) F32\n");
+    check_prints(&r, "layers.2.att_norm (192) F32\n");
     check_prints(&r, test_text("%s ...\n", as_printed(w->att_norm, 8)));
-    float row[64], k[8];
-    matrix_row(row, &w->wq, 5); // stored in Meta's order
+    float row[DIM], k[HEAD_DIM];
+    matrix_row(row, &w->wq, 5);
     if (REFERENCE) {
-        check_prints(&r, "layers.2.wq (64, 64) F32\nrow 5: ");
+        check_prints(&r, "layers.2.wq (192, 192) Q8_0\nrow 5: ");
         check_prints(&r, test_text("\n  %s ...\n", as_printed(row, 8)));
     } else {
         check_prints(&r, "refused: layers.2.wq: this backend keeps its matrices packed");
     }
-    check_prints(&r, "layers.2.keys (5, 4, 8) F32\nrow 2: ");
-    kv_read(here->model->device, &(KvView){here->model->cache.kv, 2}, 0, 3, 2, k, NULL);
-    check_prints(&r, test_text("  head 3   %s\n", as_printed(k, 8)));
+    check_prints(&r, "layers.2.keys (5, 2, 32) F32\nrow 2: ");
+    kv_read(here->model->device, &(KvView){here->model->cache.kv, 2}, 0, 1, 2, k, NULL);
+    check_prints(&r, test_text("  head 1   %s ...\n", as_printed(k, 8)));
     test_run_free(&r);
     close_here(here);
 }
@@ -278,10 +279,10 @@ Test(gdb, blocks_are_unpacked_to_the_bits) {
 Test(gdb, one_line_says_why_not) {
     static const char *const CASES[][2] = {
         {"limpid tensor nothing", "no tensor nothing: x x_norm branch q k v "},
-        {"limpid tensor layers.5.wq", "layers.5.wq: the layers are 0 .. 4"},
+        {"limpid tensor layers.6.wq", "layers.6.wq: the layers are 0 .. 5"},
         {"limpid tensor layers.1.w", "no tensor layers.1.w: x "},
         {"limpid tensor layers.1.bq", "layers.1.bq: this model has none"},
-        {"limpid tensor layers.1.q_norm", "layers.1.q_norm: this model has none"},
+        {"limpid tensor layers.1.att_post_norm", "layers.1.att_post_norm: this model has none"},
         {"limpid tensor position_embedding", "position_embedding: this model has none"},
         {"limpid tensor rope_local.cos", "rope_local.cos: this model has none"},
         {"limpid tensor q --row 5", "q: the rows are 0 .. 4"},

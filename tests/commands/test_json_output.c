@@ -43,8 +43,7 @@ Test(json_output, generate) {
                                        "peak_memory_bytes"};
     static const json_type TYPES[] = {JSON_ARRAY, JSON_ARRAY, JSON_STRING, JSON_STRING, JSON_STRING,
                                       JSON_REAL,  JSON_REAL,  JSON_REAL,   JSON_INTEGER};
-    TestRun r =
-        program("%s|-i|Once \"upon\"\\|-n|20|-s|1|--json|--logprobs|3|-q%s", small_model(), "");
+    TestRun r = program("%s|-i|Once \"upon\"\\|-n|20|-s|1|--json|--logprobs|3|-q", small_model());
     json_t *root = parse_last(&r);
     check_keys(root, KEYS, TYPES, 9);
     json_t *ids = json_object_get(root, "ids");
@@ -74,7 +73,7 @@ Test(json_output, generate) {
 }
 
 Test(json_output, bench) {
-    TestRun r = program("bench|%s|--json|-r|2|--pp|8|--gen|8|-j|1%s", small_model(), "");
+    TestRun r = program("bench|%s|--json|-r|2|--pp|8|--gen|8|-j|1", small_model());
     json_t *root = parse_last(&r);
     static const char *const KINDS[] = {"prefill", "decode"};
     for (int i = 0; i < 2; i++) {
@@ -94,7 +93,7 @@ Test(json_output, bench) {
 }
 
 Test(json_output, inspect_and_perplexity) {
-    TestRun r = program("inspect|%s|--json%s", small_model(), "");
+    TestRun r = program("inspect|%s|--json", small_model());
     json_t *root = parse_last(&r);
     json_t *tensors = json_object_get(root, "tensors");
     json_t *totals = json_object_get(root, "totals");
@@ -121,7 +120,7 @@ Test(json_output, selftest) {
     static const json_type TYPES[] = {JSON_STRING, JSON_STRING,  JSON_STRING,  JSON_ARRAY,
                                       JSON_ARRAY,  JSON_INTEGER, JSON_INTEGER, JSON_INTEGER};
     static const char *const FIGURES[] = {"largest_difference", "bound", "values", "seconds"};
-    TestRun r = program("selftest|%s|--json%s", small_model(), "");
+    TestRun r = program("selftest|%s|--json", small_model());
     json_t *root = parse_last(&r);
     check_keys(root, KEYS, TYPES, 8);
     json_t *checks = json_object_get(root, "checks");

@@ -108,15 +108,6 @@ static double number(const TestRun *r, const char *key) {
 
 enum { TEXT_IDS = 100 };
 
-// A path that outlives the next four; test_temporary's do not.
-static const char *keep(const char *path) {
-    static char slots[16][512];
-    static int next;
-    char *slot = slots[next++ % 16];
-    snprintf(slot, 512, "%s", path);
-    return slot;
-}
-
 // ids 1 .. of some text; `from` and `count` choose a part; `first` stands in front where it is >=
 // 0.
 static const char *ids_file(const char *name, int first, int from, int count) {
@@ -124,7 +115,7 @@ static const char *ids_file(const char *name, int first, int from, int count) {
     int at = first >= 0 ? snprintf(text, sizeof text, "%d", first) : 0;
     for (int i = from; i < from + count; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, " %d", 3 + (i * i * 7 + i) % 500);
-    const char *path = keep(test_temporary(name));
+    const char *path = test_temporary(name);
     test_write_file(path, text, (size_t)at);
     return path;
 }
@@ -162,7 +153,8 @@ Test(perplexity, second_half_is_the_whole_less_the_first_half) {
 // first token.
 Test(perplexity, windows_of_second_halves_begin_with_bos) {
     static const char TEXT[] =
-        "Once upon a time there was a dog and a cat in the park all day long.";
+        "Once upon a time there was a dog and a cat in the park all day long. They played with a "
+        "big red ball and a little boat.";
     char line[1000];
     snprintf(line, sizeof line, "tokenize|%s|--bos|-i|%s", small_model(), TEXT);
     TestRun ids = program_input(line, NULL, 0);
@@ -193,7 +185,7 @@ Test(perplexity, windows_of_second_halves_begin_with_bos) {
 Test(perplexity, logits_against_themselves_diverge_by_nothing) {
     char options[1000];
     const char *ids = ids_file("ids", -1, 0, TEXT_IDS);
-    const char *path = keep(test_temporary("saved.safetensors"));
+    const char *path = test_temporary("saved.safetensors");
     snprintf(options, sizeof options, "|--window|32|--stride|20|--precision|f32|--save-logits|%s",
              path);
     TestRun r = run_ids(ids, options);
@@ -231,18 +223,17 @@ Test(perplexity, logits_against_themselves_diverge_by_nothing) {
 
 Test(perplexity, divergence_is_printed_for_people) {
     char line[2000];
-    const char *ids = ids_file("ids", -1, 0, 20),
-               *path = keep(test_temporary("people.safetensors"));
+    const char *ids = ids_file("ids", -1, 0, 20), *path = test_temporary("people.safetensors");
     snprintf(line, sizeof line, "perplexity|%s|--ids|%s|--save-logits|%s", small_model(), ids,
              path);
     TestRun r = program_input(line, NULL, 0);
     check_status(&r, 0);
-    CHECK(strstr(r.err, "saving 19 rows of 512 logits"), "%s", r.err);
+    CHECK(strstr(r.err, "saving 19 rows of 2048 logits"), "%s", r.err);
     test_run_free(&r);
     snprintf(line, sizeof line, "perplexity|%s|--ids|%s|--kl|%s", small_model(), ids, path);
     r = program_input(line, NULL, 0);
     check_status(&r, 0);
-    CHECK(strstr(r.out, "against        stories260K.gguf, precision a16, cache f16") &&
+    CHECK(strstr(r.out, "against        builtin.gguf, precision a16, cache f16") &&
               strstr(r.out, "KL divergence  0 nats"),
           "%s", r.out);
     test_run_free(&r);
@@ -260,7 +251,7 @@ static void check_kl_refused(const char *ids, const char *options, const char *p
 
 Test(perplexity, logits_of_another_run_are_refused) {
     char line[1000];
-    const char *path = keep(test_temporary("one.safetensors"));
+    const char *path = test_temporary("one.safetensors");
     const char *ids = ids_file("ids", -1, 0, 64);
     snprintf(line, sizeof line, "|--window|32|--save-logits|%s", path);
     TestRun r = run_ids(ids, line);
@@ -272,7 +263,7 @@ Test(perplexity, logits_of_another_run_are_refused) {
     check_kl_refused(ids, "|--window|32|--second-half", path, "second_half");
     check_kl_refused(ids, "|--window|32|--windows|1", path, "another text (text_hash)");
     check_kl_refused(ids_file("other", -1, 1, 64), "|--window|32", path, "another text");
-    check_kl_refused(ids, "", small_model(), "stories260K.gguf: ");
+    check_kl_refused(ids, "", small_model(), "builtin.gguf: ");
     check_kl_refused(ids, "", ids, "ids: ");
     snprintf(line, sizeof line, "|--kl|%s.absent", path);
     r = run_ids(ids, line);
@@ -286,7 +277,7 @@ static void check_bent(const char *path, const char *from, const char *to, const
     char *at = memmem(bytes, size, from, strlen(from));
     CHECK(at && strlen(from) == strlen(to), "%s", from);
     memcpy(at, to, strlen(to));
-    const char *bent = keep(test_temporary("bent.safetensors"));
+    const char *bent = test_temporary("bent.safetensors");
     test_write_file(bent, bytes, size);
     free(bytes);
     check_kl_refused(ids_file("ids", -1, 0, 20), "", bent, because);
@@ -294,7 +285,7 @@ static void check_bent(const char *path, const char *from, const char *to, const
 
 Test(perplexity, hostile_files_of_logits_are_refused) {
     char line[1000];
-    const char *path = keep(test_temporary("good.safetensors"));
+    const char *path = test_temporary("good.safetensors");
     const char *ids = ids_file("ids", -1, 0, 20);
     snprintf(line, sizeof line, "|--save-logits|%s", path);
     TestRun r = run_ids(ids, line);
@@ -302,19 +293,19 @@ Test(perplexity, hostile_files_of_logits_are_refused) {
     test_run_free(&r);
     check_bent(path, "\"limpid-logits\"", "\"limpid-lagits\"", "format");
     check_bent(path, "\"text_hash\"", "\"test_hash\"", "the metadata has no \"text_hash\"");
-    check_bent(path, "\"vocab_size\":\"512\"", "\"vocab_size\":\"513\"", "vocab_size");
+    check_bent(path, "\"vocab_size\":\"2048\"", "\"vocab_size\":\"2049\"", "vocab_size");
     check_bent(path, "\"F32\"", "\"I32\"", "\"logits\" of F32");
-    check_bent(path, "[19,512]", "[512,19]", "\"logits\" of F32");
+    check_bent(path, "[19,2048]", "[2048,19]", "\"logits\" of F32");
     check_bent(path, "\"targets\"", "\"torgets\"", "\"targets\" of I64");
     size_t size = 0;
     char *bytes = test_read_file(path, &size);
-    const char *bent = keep(test_temporary("cut.safetensors"));
+    const char *bent = test_temporary("cut.safetensors");
     test_write_file(bent, bytes, size - 100);
     check_kl_refused(ids, "", bent, "outside");
     memset(bytes + size - 4, 0xff, 4); // the last logit is a NaN
     test_write_file(bent, bytes, size);
     check_kl_refused(ids, "", bent, "row 18 of the logits is not finite");
-    bytes[size - 19 * 512 * 4 - 8]++; // the last target
+    bytes[size - 19 * 2048 * 4 - 8]++; // the last target
     test_write_file(bent, bytes, size);
     check_kl_refused(ids, "", bent, "another text: target 18");
     free(bytes);
@@ -322,7 +313,7 @@ Test(perplexity, hostile_files_of_logits_are_refused) {
 
 Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     char line[1500];
-    const char *path = keep(test_temporary("whole.safetensors"));
+    const char *path = test_temporary("whole.safetensors");
     const char *ids = ids_file("ids", -1, 0, 20);
     // A file size limit stands for a full disk.
     snprintf(line, sizeof line, "ulimit -f 8; $RUN perplexity $MODEL --ids %s -q --save-logits %s",
@@ -340,7 +331,7 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     test_write_file(path, "old", 3);
     snprintf(line, sizeof line, "|--save-logits|%s|--kl|%s", path, small_model());
     r = run_ids(ids, line);
-    check_refused(&r, ERROR_FILE, "stories260K.gguf");
+    check_refused(&r, ERROR_FILE, "builtin.gguf");
     size_t size = 0;
     char *bytes = test_read_file(path, &size);
     CHECK_STRING(bytes, "old");
@@ -353,7 +344,7 @@ Test(perplexity, wrong_command_lines) {
         const char *options, *because;
     } CASES[] = {{"|--second-half|--stride|8", "no --stride"},
                  {"|--second-half|--window|3", "at least 4"},
-                 {"|--second-half", "fewer than one window of 1024"},
+                 {"|--second-half", "fewer than one window of 512"},
                  {"|--windows|-1", "--windows"},
                  {"|--kl", "wants a value"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {

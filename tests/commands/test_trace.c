@@ -53,7 +53,7 @@ static void check_layers(const Reference *r, const char *layers, const char *att
 static void check_reference(const char *model) {
     char directory[300], path[400], options[2000] = "--precision|f32|--attention|--prompt-ids|";
     Reference r = {.model = model};
-    snprintf(directory, sizeof directory, "%s/%s", test_data("reference-models"), model);
+    snprintf(directory, sizeof directory, "%s", test_reference_model(model));
     snprintf(path, sizeof path, "%s/reference.safetensors", directory);
     r.file = open_trace(path);
     const TensorPlan *ids = &safetensors_find(&r.file, "p1.input_ids")->plan;
@@ -250,7 +250,7 @@ Test(trace, metadata_say_what_the_run_was) {
 Test(trace, refuses_what_it_cannot_do) {
     char *model = made_model();
     const char *out = test_temporary("refused.safetensors");
-    TestRun r = program("trace|%s|--prompt-ids|1%s", model, "");
+    TestRun r = program("trace|%s|--prompt-ids|1", model);
     check_refused(&r, ERROR_USAGE, "--out");
     r = program("trace|%s|--prompt-ids|1|-o|%s", model, model);
     check_refused(&r, ERROR_USAGE, "the model itself");

@@ -4,6 +4,7 @@
 
 #include <pty.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,9 +29,12 @@ TestRun program_input(const char *line, const char *input, size_t size) {
     return test_run(words.argv, input, size);
 }
 
-TestRun program(const char *format, const char *a, const char *b) {
+TestRun program(const char *format, ...) {
     char line[LINE_SIZE];
-    snprintf(line, sizeof line, format, a, b);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
     return program_input(line, NULL, 0);
 }
 
@@ -40,6 +44,10 @@ void need_builtin(void) {
 }
 
 const char *small_model(void) {
+    return "weights/builtin.gguf";
+}
+
+const char *public_model(void) {
     return test_data("stories260K/stories260K.gguf");
 }
 

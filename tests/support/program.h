@@ -3,10 +3,10 @@
 
 #include "tests/test.h"
 
-// Runs the program with the words of a line, separated by |. The line is format with a and b.
-TestRun program(const char *format, const char *a, const char *b);
+// Runs the program with the words of a formatted line, separated by |.
+TestRun program(const char *format, ...) __attribute__((format(printf, 1, 2)));
 TestRun program_input(const char *line, const char *input, size_t size); // with that on stdin
-// Runs a line of shell in which $RUN is the program and $MODEL the small GGUF.
+// Runs a line of shell in which $RUN is the program and $MODEL that small_model().
 TestRun program_shell(const char *script);
 // The same with standard output on a pseudo-terminal: `out` is what the screen got.
 TestRun program_terminal(const char *line);
@@ -19,8 +19,9 @@ TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
 // Sends SIGINT as soon as `after` has appeared; `out` has standard output and standard error.
 TestRun program_interrupted(const char *line, const char *after);
 
-void need_builtin(void);       // skips the test where the program has no model of its own
-const char *small_model(void); // stories260K.gguf; skips the test where it is absent
+void need_builtin(void);        // skips the test where the program has no model of its own
+const char *small_model(void);  // the file of the built-in model; every clone has it
+const char *public_model(void); // stories260K.gguf; skips the test where it is absent
 
 void check_status(const TestRun *run, int wanted);
 // Exit status, nothing on stdout, exactly one line on stderr that contains `because`; frees it.

