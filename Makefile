@@ -26,13 +26,13 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 
 # ---- sources ----
 # A room is a folder, with the folders in it. A file that needs a library has a twin
-# without_LIBRARY.c that refuses in one line.
+# without_LIBRARY.c that refuses in one line; tokenizer/without_libraries.c is that for its room.
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c base/json_load.c weights/out/hf.c \
                 $(filter-out %/safetensors.c %/module_names.c,$(wildcard weights/hf/*.c)) \
-                $(filter-out %/export.c %/write.c,$(wildcard tokenizer/json/*.c))
+                $(wildcard tokenizer/files/*json*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard weights/without_*.c weights/*/without_*.c tokenizer/*/without_*.c)
+TWINS := $(wildcard weights/without_*.c weights/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
@@ -42,11 +42,13 @@ ifeq ($(JSON),1)
 LIBS += -ljansson
 else
 SOURCES := $(filter-out $(JSON_SOURCES),$(SOURCES)) $(filter %/without_json.c,$(TWINS))
+ABSENT += -DWITHOUT_JSON
 endif
 ifeq ($(PCRE2),1)
 LIBS += -lpcre2-8 -lutf8proc
 else
-SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES)) $(filter %/without_pcre2.c,$(TWINS))
+SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES))
+ABSENT += -DWITHOUT_PCRE2
 endif
 ifeq ($(BUILTIN),1)
 EMBEDDED := $(BUILD)/weights/embedded.o
@@ -57,7 +59,7 @@ ifeq ($(SENTENCEPIECE),1)
 CXX_SOURCES := $(call room,tokenizer,cpp)
 LIBS += -lsentencepiece -lstdc++
 else
-SOURCES += $(filter %/without_sentencepiece.c,$(TWINS))
+ABSENT += -DWITHOUT_SENTENCEPIECE
 endif
 
 # kernels/cpu/lanes/*.c are compiled once per instruction set; the choice is made at start.
@@ -127,6 +129,7 @@ REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-e
 REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
+$(BUILD)/tokenizer/without_libraries.o: REQUIRED += $(ABSENT)
 ifeq ($(PLAIN),1)
 TEST_FLAGS := -DTEST_PLAIN
 else

@@ -5,7 +5,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
-#include "tokenizer/json/export.h"
+#include "tokenizer/export.h"
 #include "weights/out/gguf.h"
 #include "weights/out/write.h"
 #include "weights/quant.h"

@@ -2,22 +2,10 @@
 // have the same answer for all kinds.
 #include "tokenizer/tokenizer.h"
 
-#include "tokenizer/kinds.h"
-#include "tokenizer/source.h"
+#include "tokenizer/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *error) {
-    const Vocabulary *v = source->vocabulary;
-    if (!v || !v->model) return error_set(error, ERROR_FILE, "the file holds no tokenizer");
-    if (!strcmp(v->model, "llama")) return spm_bpe_open_vocabulary(t, v, error);
-    if (!strcmp(v->model, "gpt2"))
-        return byte_bpe_open_vocabulary(t, v, source->pretokenizer, error);
-    char shown[64];
-    return error_set(error, ERROR_FILE, "tokenizer.ggml.model: unknown \"%s\" (known: llama, gpt2)",
-                     escape_bytes(shown, sizeof shown, v->model, strlen(v->model)));
-}
 
 Tokenizer *tokenizer_new(Error *error) {
     Tokenizer *t = calloc(1, sizeof *t);
@@ -31,16 +19,6 @@ Tokenizer *tokenizer_new(Error *error) {
     return t;
 }
 
-Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error) {
-    Tokenizer *t = tokenizer_new(error);
-    if (!t) return NULL;
-    bool good =
-        source->path ? tokenizer_open_path(t, source, error) : open_vocabulary(t, source, error);
-    if (good) return t;
-    tokenizer_close(t);
-    return NULL;
-}
-
 void tokenizer_close(Tokenizer *t) {
     if (!t) return;
     if (t->kind && t->kind->close) t->kind->close(t);
@@ -49,25 +27,6 @@ void tokenizer_close(Tokenizer *t) {
     free(t->added);
     free(t->tokens);
     free(t);
-}
-
-bool id_list_push(IdList *list, int32_t id, Error *error) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        int32_t *grown = capacity > SIZE_MAX / sizeof *grown
-                             ? NULL
-                             : realloc(list->ids, capacity * sizeof *grown);
-        if (!grown) return error_set(error, ERROR_MEMORY, "out of memory for %zu ids", capacity);
-        list->ids = grown;
-        list->capacity = capacity;
-    }
-    list->ids[list->count++] = id;
-    return true;
-}
-
-void id_list_free(IdList *list) {
-    free(list->ids);
-    *list = (IdList){0};
 }
 
 bool tokenizer_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,

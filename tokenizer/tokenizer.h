@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/ids.h"
 #include "weights/vocabulary.h"
 
 #include <stdbool.h>
@@ -30,14 +31,6 @@ typedef struct TokenizerSource {
 // NULL: exit code 3 (bad or unsupported file, naming it and the place), 4, 5.
 Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error);
 void tokenizer_close(Tokenizer *tokenizer); // NULL is fine
-
-// A growing list of ids, owned by the caller: zero it first, id_list_free it.
-typedef struct IdList {
-    int32_t *ids;
-    size_t count, capacity;
-} IdList;
-bool id_list_push(IdList *list, int32_t id, Error *error);
-void id_list_free(IdList *list);
 
 // Appends the ids of `length` bytes of text (any bytes, NUL and invalid UTF-8 included); adds no
 // BOS or EOS. With `special`, control tokens written in the text are recognised; without, only

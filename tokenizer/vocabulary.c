@@ -1,6 +1,6 @@
 // The vocabulary of a tokenizer: one allocation that holds spellings, types, scores and an index
 // over the spellings. What the tokens mean is the kinds' business.
-#include "tokenizer/kinds.h"
+#include "tokenizer/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/file_writer.h"
 #include "base/mapping.h"
 #include "commands/shared/output.h"
-#include "tokenizer/json/export.h"
+#include "tokenizer/export.h"
 #include "weights/out/hf.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     Error error = {0};
     Tokenizer *t = tokenizer_new(&error);
     int vocab_size = count % 3 ? 0 : 6;
-    if (bytes && t && spm_bpe_open_bin(t, bytes, size, vocab_size, &error))
+    if (bytes && t && tokenizer_bin_open(t, bytes, size, vocab_size, &error))
         fuzz_use_tokenizer(t, (const char *)data, count < 512 ? count : 512);
     else if (!error.code)
         abort();

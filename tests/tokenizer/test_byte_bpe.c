@@ -3,7 +3,7 @@
 #include "tests/support/files/made_vocabulary.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/internal.h"
 
 #include <time.h>
 

@@ -3,7 +3,7 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/json/export.h"
+#include "tokenizer/export.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "weights/checkpoint.h"
 

@@ -2,7 +2,6 @@
 // patterns; the doubtful ones (U+017F, U+180E, U+0085) are what the reference engine does.
 #include "base/utf8.h"
 #include "tests/test.h"
-#include "tokenizer/split/nfc.h"
 #include "tokenizer/split/pretokenize.h"
 
 #include <pthread.h>

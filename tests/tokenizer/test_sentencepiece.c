@@ -3,8 +3,8 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
 #include "tokenizer/tokenizer.h"
 
 Test(sentencepiece, reads_a_small_model) {

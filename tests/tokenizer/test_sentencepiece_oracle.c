@@ -4,8 +4,8 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
 
 // Words of one to eight letters out of a small alphabet, with repetition, as a text to learn from.
 static char *learning_text(size_t *size) {

@@ -5,8 +5,8 @@
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/bpe/spm.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
 
 enum { MOST = 700 };
 

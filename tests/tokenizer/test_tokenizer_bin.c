@@ -1,7 +1,7 @@
 // llama2.c's tokenizer.bin: rows L08 to L12 of the hostile corpus, every length, and a real file.
 #include "tests/support/files/long_texts.h"
 #include "tests/test.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/files.h"
 #include "weights/checkpoint.h"
 
 typedef struct Bin {
@@ -28,7 +28,7 @@ static Tokenizer *open_bytes(const void *bytes, size_t size, int vocab_size, Err
     uint8_t *copy = malloc(size ? size : 1);
     memcpy(copy, bytes, size);
     Tokenizer *t = tokenizer_new(error);
-    bool good = spm_bpe_open_bin(t, copy, size, vocab_size, error);
+    bool good = tokenizer_bin_open(t, copy, size, vocab_size, error);
     free(copy);
     if (good) return t;
     tokenizer_close(t);

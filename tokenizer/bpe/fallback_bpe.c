@@ -1,9 +1,8 @@
 // A stretch of text is one word: its spaces written as U+2581, one symbol for each character.
 // Those that are no token become bytes, or unknown, before anything is merged.
-#include "tokenizer/bpe/fallback_bpe.h"
+#include "tokenizer/bpe/spm.h"
 
 #include "base/utf8.h"
-#include "tokenizer/bpe/spm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

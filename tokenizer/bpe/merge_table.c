@@ -1,4 +1,4 @@
-#include "tokenizer/bpe/merge_table.h"
+#include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
 #include <string.h>

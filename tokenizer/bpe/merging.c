@@ -1,6 +1,6 @@
 // A heap of the pairs that could be joined. Joining leaves stale entries behind; one is known by
 // the symbols' ends, which no longer are where they were.
-#include "tokenizer/bpe/merging.h"
+#include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
 

@@ -4,9 +4,9 @@
 //
 // Source: sentencepiece's bpe_model.cc, version 0.1.97, for the order of joining, for pieces of
 // type UNUSED, which may be joined on the way but not put out, and for runs of unknown characters.
-#include "base/utf8.h"
-#include "tokenizer/bpe/merging.h"
 #include "tokenizer/bpe/spm.h"
+
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 // replacement stands among the texts. The library follows this with no check and room for 32
 // matches. So every unit that can be reached is visited here: nothing leads outside, no path comes
 // back to itself, and none passes more than 32 leaves.
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
 

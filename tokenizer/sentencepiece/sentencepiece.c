@@ -2,10 +2,10 @@
 // and pieces are shown by us, one at a time. Without the library, a BPE model that does not rewrite
 // its text is encoded by spm_bpe.c: the algorithm is the same (tests/tokenizer/test_sentencepiece.c
 // holds one against the other).
+#include "tokenizer/sentencepiece/sentencepiece.h"
+
 #include "tokenizer/bpe/spm.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
-#include "tokenizer/sentencepiece/unknown_runs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
 #include "tokenizer/bpe/spm.h"

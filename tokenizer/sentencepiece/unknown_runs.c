@@ -1,4 +1,4 @@
-#include "tokenizer/sentencepiece/unknown_runs.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/utf8.h"
 

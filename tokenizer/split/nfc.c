@@ -1,6 +1,6 @@
 // utf8proc decomposes and composes; the marks are put in order here, since its own way of doing
 // that takes quadratic time on a long row of them.
-#include "tokenizer/split/nfc.h"
+#include "tokenizer/split/pretokenize.h"
 
 #include "base/utf8.h"
 

@@ -3,7 +3,6 @@
 #include "tokenizer/split/pretokenize.h"
 
 #include "base/utf8.h"
-#include "tokenizer/split/nfc.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <assert.h>

@@ -3,7 +3,7 @@
 // "\n\nHi"); control ids are inserted from the format alone, and the joined text is encoded without
 // them.
 #include "base/utf8.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/internal.h"
 #include "tokenizer/template/formats.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // merges from id 256 on, then what is added by hand.
 #pragma once
 
-#include "tokenizer/bpe/byte_alphabet.h"
+#include "tokenizer/bpe/byte_bpe.h"
 #include "weights/vocabulary.h"
 
 enum { MADE_TOKENS = 400, MADE_MERGES = 100 };

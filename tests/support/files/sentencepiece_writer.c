@@ -1,8 +1,8 @@
 #include "tests/support/files/sentencepiece_writer.h"
 
 #include "tests/test.h"
-#include "tokenizer/kinds.h"
-#include "tokenizer/sentencepiece/sentencepiece_check.h"
+#include "tokenizer/internal.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 void model_writer_free(ModelWriter *w) {
     free(w->bytes);

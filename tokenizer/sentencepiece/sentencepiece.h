@@ -11,8 +11,7 @@
 //     5 denormalizer_spec   the same fields
 #pragma once
 
-#include "base/error.h"
-#include "weights/vocabulary.h"
+#include "tokenizer/internal.h"
 
 enum { SENTENCEPIECE_UNIGRAM = 1, SENTENCEPIECE_BPE = 2 };
 
@@ -41,3 +40,23 @@ void sentencepiece_model_free(SentencePieceModel *model);
 bool charsmap_check(TextSpan charsmap, Error *error);
 // Whether some rule begins with these bytes, or is the beginning of them. The charsmap is checked.
 bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count);
+
+// ---- unknown_runs.c ----
+
+// A run of characters that a vocabulary does not know is one unknown token, however long it is; but
+// the sentencepiece library takes quadratic time for it (a megabyte of newlines: 23 seconds with a
+// unigram model). So the library gets the beginning of such a run only.
+typedef struct KnownCharacters KnownCharacters;
+
+// The characters that some piece contains or some rule begins with. free() it. NULL: out of memory.
+KnownCharacters *known_characters(const SentencePieceModel *model, Error *error);
+
+// Writes text[length] to out[length], of each run of unknown characters only the first few; returns
+// the length of what it wrote. The ids are the same, in a model without byte pieces.
+size_t shorten_unknown_runs(char *out, const char *text, size_t length,
+                            const KnownCharacters *known);
+
+// ---- sentencepiece.c ----
+
+// A .model file. `bytes` live until it returns. False: exit code 3, 5.
+bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error);

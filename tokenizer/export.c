@@ -7,11 +7,28 @@
 //   TrainerSpec      3: model_type (2: BPE)   4: vocab_size   35: byte_fallback   40 .. 43: ids of
 //                    unk, bos, eos, pad   45 .. 48: their texts
 //   NormalizerSpec   1: name   3: add_dummy_prefix   4: remove_extra_whitespaces   5: escape
+#include "tokenizer/export.h"
+
 #include "base/utf8.h"
-#include "tokenizer/json/export.h"
+#include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
 
 #include <string.h>
+
+bool tokenizer_export(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+    *out = VOCABULARY_ABSENT;
+    out->n_tokens = t->n_tokens;
+    out->tokens = t->tokens;
+    out->types = t->types;
+    out->scores = t->scores;
+    out->bos_id = t->bos_id;
+    out->add_bos = t->adds_bos;
+    for (size_t i = 0; i < t->n_tokens && out->unk_id < 0; i++)
+        if (t->types[i] == TOKEN_UNKNOWN) out->unk_id = (int)i;
+    Error cause = {0};
+    if (t->kind->describe(t, out, arena, &cause)) return true;
+    return error_set(error, cause.code, "%s", cause.message);
+}
 
 // ---- tokenizer.model ----
 

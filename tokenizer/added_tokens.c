@@ -2,7 +2,7 @@
 // A sorted list and a search that narrows it byte by byte; LIMIT_ADDED_BYTES bounds the work at
 // each place.
 #include "base/utf8.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
 
 #include <stdlib.h>

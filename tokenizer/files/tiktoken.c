@@ -1,6 +1,7 @@
 // The tiktoken text form, as Meta ships Llama 3: lines of "base64 rank", the bytes of a token and
 // its id. The control tokens stand in Meta's program, not in the file; they are added here.
-#include "tokenizer/bpe/byte_alphabet.h"
+#include "tokenizer/files/files.h"
+
 #include "tokenizer/bpe/byte_bpe.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 // tokenizer.json, and vocab.json with merges.txt: the model, its merges, and what follows from
 // both. Spellings and ids are collected by json_vocabulary.c; what is done to a text before and
 // after is read by json_pipeline.c.
+#include "tokenizer/files/files.h"
+
 #include "tokenizer/bpe/byte_bpe.h"
-#include "tokenizer/json/pipeline.h"
-#include "tokenizer/json/vocabulary.h"
+#include "tokenizer/files/json_parts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -112,26 +112,3 @@ bool added_from_types(Tokenizer *tokenizer, Error *error);
 // NULL. Its place with stripped white space is text[*begin .. *end).
 const AddedToken *added_next(const Tokenizer *tokenizer, const char *text, size_t from,
                              size_t length, bool special, size_t *begin, size_t *end);
-
-// ---- the kinds ----
-
-// SPM-BPE of a GGUF vocabulary of model "llama", and of llama2.c's tokenizer.bin (spm_bpe.c).
-bool spm_bpe_open_vocabulary(Tokenizer *tokenizer, const Vocabulary *vocabulary, Error *error);
-bool spm_bpe_open_bin(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, int vocab_size,
-                      Error *error);
-
-// A .model file (sentencepiece.c; without_sentencepiece.c refuses). `bytes` live until it returns.
-bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error);
-
-// Byte-level BPE of a GGUF vocabulary of model "gpt2" (byte_bpe.c). `pretokenizer` overrides the
-// name of the splitting pattern in vocabulary->pre; NULL: it does not.
-bool byte_bpe_open_vocabulary(Tokenizer *tokenizer, const Vocabulary *vocabulary,
-                              const char *pretokenizer, Error *error);
-
-// The tiktoken text form: lines of "base64 rank" (tiktoken.c).
-bool tiktoken_open(Tokenizer *tokenizer, TextSpan text, const char *pretokenizer, Error *error);
-
-// A JSON text: a whole tokenizer.json, or a vocab.json, for which `merges` is the text of
-// merges.txt (tokenizer_json.c; without_json.c refuses).
-bool tokenizer_json_open(Tokenizer *tokenizer, TextSpan json, TextSpan merges,
-                         const char *pretokenizer, Error *error);

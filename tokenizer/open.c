@@ -1,8 +1,10 @@
 // The path of a tokenizer: a directory's candidates, the file's bytes, and the kind that its first
 // bytes show. No path is ever taken out of a file.
-#include "tokenizer/source.h"
-
 #include "base/mapping.h"
+#include "tokenizer/bpe/byte_bpe.h"
+#include "tokenizer/bpe/spm.h"
+#include "tokenizer/files/files.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -79,7 +81,7 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mappin
     if (size >= 4 && !memcmp(b, "GGUF", 4))
         return error_set(error, ERROR_FILE, "a GGUF is no tokenizer file (open it as a model)");
     if (b[0] == 0x0a && size >= 3 && (b[1] || b[2])) return sentencepiece_open(t, b, size, error);
-    if (size >= 4 && !b[3]) return spm_bpe_open_bin(t, b, size, source->vocab_size, error);
+    if (size >= 4 && !b[3]) return tokenizer_bin_open(t, b, size, source->vocab_size, error);
     return error_set(error, ERROR_FILE,
                      "no known tokenizer (wanted .model, tokenizer.bin, tokenizer.json, vocab.json "
                      "with merges.txt, or tiktoken text)");
@@ -105,7 +107,7 @@ static int find_candidate(char path[PATH_MAX], const char *directory, int first)
     return -1;
 }
 
-bool tokenizer_open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
+static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
     struct stat status;
     if (stat(source->path, &status) || !S_ISDIR(status.st_mode))
         return open_file(t, source, source->path, error);
@@ -125,4 +127,26 @@ bool tokenizer_open_path(Tokenizer *t, const TokenizerSource *source, Error *err
         return error_set(error, failure.code, "%s", failure.message);
     return error_set(error, ERROR_FILE, "%s; -z can choose the %s beside it", failure.message,
                      NAMES[next]);
+}
+
+// ---- a vocabulary inside a model file ----
+
+static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *error) {
+    const Vocabulary *v = source->vocabulary;
+    if (!v || !v->model) return error_set(error, ERROR_FILE, "the file holds no tokenizer");
+    if (!strcmp(v->model, "llama")) return spm_bpe_open_vocabulary(t, v, error);
+    if (!strcmp(v->model, "gpt2"))
+        return byte_bpe_open_vocabulary(t, v, source->pretokenizer, error);
+    char shown[64];
+    return error_set(error, ERROR_FILE, "tokenizer.ggml.model: unknown \"%s\" (known: llama, gpt2)",
+                     escape_bytes(shown, sizeof shown, v->model, strlen(v->model)));
+}
+
+Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error) {
+    Tokenizer *t = tokenizer_new(error);
+    if (!t) return NULL;
+    bool good = source->path ? open_path(t, source, error) : open_vocabulary(t, source, error);
+    if (good) return t;
+    tokenizer_close(t);
+    return NULL;
 }

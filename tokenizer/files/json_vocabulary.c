@@ -1,4 +1,4 @@
-#include "tokenizer/json/vocabulary.h"
+#include "tokenizer/files/json_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
 //
 // The file does not count its tokens: it must end after a whole one, and hold as many as the model
 // has. Spaces are written as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
+#include "tokenizer/files/files.h"
+
 #include "base/bytes.h"
 #include "tokenizer/bpe/spm.h"
 
@@ -66,8 +68,8 @@ static TextSpan with_marks(char *out, TextSpan from, bool special) {
     return (TextSpan){out, n};
 }
 
-bool spm_bpe_open_bin(Tokenizer *t, const uint8_t *bytes, size_t size, int vocab_size,
-                      Error *error) {
+bool tokenizer_bin_open(Tokenizer *t, const uint8_t *bytes, size_t size, int vocab_size,
+                        Error *error) {
     size_t count, text_size;
     if (!measure(bytes, size, vocab_size, &count, &text_size, error)) return false;
     TextSpan *tokens = malloc(count * sizeof *tokens);

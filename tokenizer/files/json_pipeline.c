@@ -1,6 +1,4 @@
-#include "tokenizer/json/pipeline.h"
-
-#include "tokenizer/bpe/spm.h"
+#include "tokenizer/files/json_parts.h"
 
 #include <string.h>
 
