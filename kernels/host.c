@@ -14,15 +14,7 @@ void device_plan(Device *device, const MemoryPlan *plan) {
     (void)device, (void)plan;
 }
 
-// Nothing is recorded, so there is nothing to begin, end or wait for.
-void device_begin(Device *device, const PassShape *shape) {
-    (void)device, (void)shape;
-}
-
-void device_end(Device *device) {
-    (void)device;
-}
-
+// Nothing is recorded, so there is nothing to wait for.
 void device_sync(Device *device) {
     (void)device;
 }

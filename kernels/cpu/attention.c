@@ -286,8 +286,8 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     bool one_sequence;
     size_t all = cut(&work, &one_sequence);
     int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;
-    bool few = n_passes < 4 * device->info.threads && work.last_chunk > work.first_chunk;
-    if (device->info.threads > 1 && few && one_sequence) {
+    bool few = n_passes < 4 * device->active_threads && work.last_chunk > work.first_chunk;
+    if (device->active_threads > 1 && few && one_sequence) {
         size_t queries = (size_t)work.pass_rows * (size_t)work.pass_heads;
         run_waves(device, &work, n_passes, queries * ATTENTION_CHUNK * key_work(shape));
     } else {

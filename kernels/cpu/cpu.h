@@ -6,6 +6,7 @@
 // table of functions under ISA_NAME(...), and device_open picks a row of tables.
 #pragma once
 
+#include "kernels/cpu/pass_threads.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/project_kernels.h"
 #include "kernels/cpu/row_kernels.h"
@@ -27,7 +28,10 @@ struct Device {
     DeviceInfo info; // threads: 1 .. POOL_MAX_THREADS
     Precision precision;
     const CpuKernels *kernels;
-    Pool *pool;              // owned; NULL with one thread or after a failure
+    Pool *pool;         // owned; NULL with one thread or after a failure
+    int active_threads; // of these that device_run uses now: all, or 1
+    PassThreads pass_threads;
+    double pass_began;       // seconds_now
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
 
@@ -49,10 +53,11 @@ static inline bool device_ok(const Device *device) {
     return device->error.code == ERROR_NONE;
 }
 
-// Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on all threads of the
-// device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more than
-// one chunk: the caller's thread alone, without waking anyone. Waking costs about a microsecond, so
-// a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch, never results.
+// Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on the active threads of
+// the device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more
+// than one chunk: the caller's thread alone, without waking anyone. Waking costs about a
+// microsecond, so a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch,
+// never results.
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);
 
 // How many items make a chunk that is worth waking a thread for (two microseconds or more), when an

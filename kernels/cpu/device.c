@@ -1,4 +1,5 @@
 // The device: threads, memory, the first failure. Nothing is recorded: operations run at once.
+#include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/host.h"
 
@@ -50,6 +51,7 @@ Device *device_open(int threads, Precision precision) {
     if (!device) return NULL;
     device->precision = precision;
     device->info = (DeviceInfo){.threads = 1, .batch_invariant = true};
+    device->active_threads = 1;
     choose_kernels(device);
     if (threads <= 0) threads = pool_processors();
     if (threads > POOL_MAX_THREADS)
@@ -57,7 +59,7 @@ Device *device_open(int threads, Precision precision) {
     else if (threads > 1) {
         device->pool = pool_open(threads);
         if (device->pool)
-            device->info.threads = threads;
+            device->info.threads = device->active_threads = threads;
         else
             device_fail(device, ERROR_MEMORY, // EAGAIN: what a thread needs is not there
                         "cannot start %d threads: %s", threads, strerror(errno));
@@ -135,10 +137,23 @@ void device_reserve(Device *device, int max_rows) {
 
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     if (!n_items) return;
-    if (device->pool && n_items > chunk)
+    if (device->active_threads > 1 && n_items > chunk)
         pool_run(device->pool, task, context, n_items, chunk);
     else
         task(context, 0, n_items, 0);
+}
+
+// Nothing is recorded. A pass is timed to find out how many threads suit it; what follows until the
+// next one, sampling above all, runs on as many.
+void device_begin(Device *device, const PassShape *shape) {
+    if (!device->pool) return;
+    bool all = pass_threads_begin(&device->pass_threads, shape->n);
+    device->active_threads = all ? device->info.threads : 1;
+    device->pass_began = seconds_now();
+}
+
+void device_end(Device *device) {
+    if (device->pool) pass_threads_end(&device->pass_threads, seconds_now() - device->pass_began);
 }
 
 int32_t *host_sent(Device *device) {

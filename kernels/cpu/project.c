@@ -185,7 +185,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         device_run(device, prepare_task, &preparing, list.n_blocks,
                    n * cols < 16384 ? list.n_blocks : 1);
 
-    size_t threads = (size_t)device->info.threads, segments = 1, chunk;
+    size_t threads = (size_t)device->active_threads, segments = 1, chunk;
     size_t work = bytes * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED);
     if (threads > 1 && work >= PARALLEL_BYTES) {
         size_t chunks = threads * CHUNKS_PER_THREAD, most = (size_t)n / SEGMENT_ROWS;
