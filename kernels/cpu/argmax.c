@@ -1,5 +1,5 @@
 // The index of the largest logit of every row; lanes/sample.c scans.
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 

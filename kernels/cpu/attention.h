@@ -1,4 +1,5 @@
-// What attention.c, which shares out the work, and lanes/attention.c, which does it, agree on.
+// Shared by attention.c, which divides the work among threads, and lanes/attention.c, which does
+// it.
 #pragma once
 
 #include "kernels/cpu/kv.h"
@@ -16,7 +17,7 @@ typedef struct AttentionState {
     float *out;       // (n_queries, value_dim)
 } AttentionState;
 
-// Some queries that look at the same region of the cache. Query i sees the positions first[i] ..
+// Queries that read the same region of the cache. Query i sees the positions first[i] ..
 // last[i] that the pattern of its position last[i] allows.
 typedef struct AttentionPass {
     const Kv *kv;
@@ -39,9 +40,9 @@ struct AttentionKernels {
     // Fills pass->packed; once, before the other two.
     void (*pack)(const AttentionPass *pass);
     // scores[i][t] = scale q_i . k_t for the positions t of chunk c; -infinity where query i does
-    // not see t. Tiles that no query sees are left alone.
+    // not see t. Tiles that no query sees are not written.
     void (*scores)(const AttentionPass *pass, int chunk);
-    // The state of all queries over chunk c alone.
+    // The state of all queries over chunk c.
     void (*chunk)(const AttentionPass *pass, int chunk, const AttentionState *state);
     // `state` over the chunks so far takes in `next`, the chunk after them.
     void (*merge)(const AttentionState *state, const AttentionState *next, int n_queries,

@@ -15,8 +15,8 @@
 // One instruction set: what lanes/*.c export for it.
 typedef struct CpuKernels {
     const char *name;              // "avx2": what LIMPID_ISA calls it
-    const char *features;          // for DeviceInfo.description
-    const ProjectKernels *project; // lanes/project.c: packed matrices
+    const char *features;          // for device_description
+    const ProjectKernels *project; // lanes/project_quantised.c: packed matrices
     const RowKernels *rows;        // everything else
 } CpuKernels;
 
@@ -39,7 +39,7 @@ struct Device {
     // device_matrix.
     size_t max_cols;                   // of any matrix
     size_t max_matrix_rows;            // of any matrix: sampling takes that many logits
-    bool needs_integers, needs_floats; // forms of the inputs that some matrix meets
+    bool needs_integers, needs_floats; // forms of the inputs that some matrix needs
     struct ProjectScratch *project;    // project.c: one call's inputs, unpacked panels
     struct SampleScratch *sampling;    // sample.c
     int max_rows;                      // as given to device_reserve
@@ -55,7 +55,7 @@ static inline bool device_ok(const Device *device) {
 
 // Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on the active threads of
 // the device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more
-// than one chunk: the caller's thread alone, without waking anyone. Waking costs about a
+// than one chunk: on the caller's thread, without waking any other. Waking costs about a
 // microsecond, so a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch,
 // never results.
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk);

@@ -1,4 +1,4 @@
-// Token embedding: rows gathered out of packed panels (panels.h draws them).
+// Token embedding: rows gathered out of packed panels (layout: panels.h).
 #include "kernels/cpu/cpu.h"
 #include "weights/quant.h"
 
@@ -29,7 +29,7 @@ static int cell_element(const uint8_t *planes, const PanelFormat *format, int r,
     return element - format->centre;
 }
 
-// s and m of scale group g of a cell; `header` holds d and dmin of the piece.
+// s and m of scale group g of a cell; `header` holds d and dmin of the superblock.
 static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales,
                        const uint8_t *header, int r, int g) {
     *m = 0.0f;
@@ -54,23 +54,23 @@ static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales,
 
 static void quantised_row(float *out, const DeviceMatrix *table, size_t row) {
     const PanelFormat format = panel_format(table->dtype);
-    const uint8_t *piece = table->panels + row / PANEL_ROWS * table->panel_bytes;
+    const uint8_t *superblock = table->panels + row / PANEL_ROWS * table->panel_bytes;
     int r = (int)(row % PANEL_ROWS), group = CELL_COLS / format.groups;
     for (size_t left = table->cols / CELL_COLS, count; left; left -= count) {
-        count = left < PIECE_CELLS ? left : PIECE_CELLS;
+        count = left < SUPERBLOCK_CELLS ? left : SUPERBLOCK_CELLS;
         for (size_t c = 0; c < count; c++, out += CELL_COLS) {
-            const uint8_t *scales = piece + cell_scales_at(&format, c);
-            const uint8_t *planes = piece + cell_planes_at(&format, c);
+            const uint8_t *scales = superblock + cell_scales_at(&format, c);
+            const uint8_t *planes = superblock + cell_planes_at(&format, c);
             for (int g = 0; g < format.groups; g++) {
                 float s, m;
-                cell_scale(&s, &m, table->dtype, scales, piece, r, g);
+                cell_scale(&s, &m, table->dtype, scales, superblock, r, g);
                 for (int i = g * group; i < (g + 1) * group; i++) {
                     out[i] = (float)cell_element(planes, &format, r, i) * s;
                     if (format.affine) out[i] += m;
                 }
             }
         }
-        piece += piece_bytes(&format, count);
+        superblock += superblock_bytes(&format, count);
     }
 }
 

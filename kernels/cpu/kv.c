@@ -1,4 +1,4 @@
-// The cache of keys and values: memory, writing, copying, reading back. kv.h draws the layout.
+// The cache of keys and values: memory, writing, copying, reading back. kv.h has the layout.
 #include "kernels/cpu/kv.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/precision.h"

@@ -1,14 +1,14 @@
 // The cpu backend's key and value cache, shared by kv.c and attention.c.
 //
 // Every (layer, sequence, KV head) owns one contiguous region, so that attention walks two straight
-// streams. Positions are rounded up to tiles of 16; elements are float, IEEE half or
+// streams. The number of positions is rounded up to tiles of 16; elements are float, IEEE half or
 // bf16.
 //
 //   keys     tile 0: positions 0 .. 15              tile 1: positions 16 .. 31        ...
 //            channel 0:  k[0] k[1] ... k[15]        One position a lane: a dot product with a
 //            channel 1:  k[0] k[1] ... k[15]        query is one chain of fused multiply-adds
-//            ...                                    per lane, the same whatever stands in the
-//            channel head_dim - 1                   other lanes.
+//            ...                                    per lane, independent of the other
+//            channel head_dim - 1                   lanes.
 //
 //   values   position 0: v[0] v[1] ... v[head_dim-1] 0 ..     One position a row of value_dim
 //            position 1: ...                                  (head_dim rounded up to 16).

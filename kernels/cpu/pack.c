@@ -1,4 +1,4 @@
-// device_matrix: rows as a file stores them -> panels (panels.h draws them). All threads share the
+// device_matrix: rows as a file stores them -> panels (layout: panels.h). All threads share the
 // work; a thread holds 16 unpacked rows at a time and nothing else.
 #include "kernels/cpu/cpu.h"
 #include "weights/quant.h"
@@ -20,10 +20,12 @@ static const uint8_t *stored_row(const Matrix *m, size_t row) {
 
 // ---- float types ----
 
-// Element by element, TURN_COLS columns of all rows at a time: what is written stays in the cache.
-enum { TURN_COLS = 64 };
+// Element by element, TRANSPOSE_COLS columns of all rows at a time: what is written stays in the
+// cache.
+enum { TRANSPOSE_COLS = 64 };
 
-static void turn_row(uint8_t *lane, size_t stride, const uint8_t *row, size_t size, size_t count) {
+static void transpose_row(uint8_t *lane, size_t stride, const uint8_t *row, size_t size,
+                          size_t count) {
     if (size == 4) {
         for (size_t k = 0; k < count; k++)
             memcpy(lane + k * stride, row + k * 4, 4);
@@ -44,15 +46,15 @@ static void pack_strip(const Packing *packing, size_t strip) {
     if (n_rows > m->rows - first_row) n_rows = m->rows - first_row;
     uint8_t *to = packed->panels + first * packed->panel_bytes;
     float *row = (float *)packing->scratch; // only where Q8_GROUP becomes floats
-    for (size_t k = 0; k < m->cols; k += TURN_COLS) {
-        size_t count = m->cols - k < TURN_COLS ? m->cols - k : TURN_COLS;
+    for (size_t k = 0; k < m->cols; k += TRANSPOSE_COLS) {
+        size_t count = m->cols - k < TRANSPOSE_COLS ? m->cols - k : TRANSPOSE_COLS;
         for (size_t r = 0; r < n_rows; r++) {
             const uint8_t *from = (const uint8_t *)row;
             if (m->dtype == DTYPE_Q8_GROUP)
                 matrix_row(row, m, first_row + r);
             else
                 from = stored_row(m, first_row + r);
-            turn_row(to + k * stride + r * size, stride, from + k * size, size, count);
+            transpose_row(to + k * stride + r * size, stride, from + k * size, size, count);
         }
     }
 }
@@ -90,11 +92,11 @@ static void pack_planes(uint8_t *planes, const PanelFormat *format, const int8_t
     }
 }
 
-// Row r of a piece of a type without blocks of 256: its scales as they are stored.
-static void pack_block_scales(uint8_t *piece, const PanelFormat *format, const Matrix *m,
+// Row r of a superblock of a type without blocks of 256: its scales as they are stored.
+static void pack_block_scales(uint8_t *superblock, const PanelFormat *format, const Matrix *m,
                               size_t row, size_t cell, size_t n_cells, size_t r) {
     for (size_t c = 0; c < n_cells; c++) {
-        uint8_t *scales = piece + cell_scales_at(format, c);
+        uint8_t *scales = superblock + cell_scales_at(format, c);
         if (m->dtype == DTYPE_Q8_GROUP) {
             size_t groups = m->cols / m->group_size, first = matrix_stored_row(m, row) * groups;
             size_t group = first + (cell + c) * CELL_COLS / m->group_size;
@@ -107,16 +109,16 @@ static void pack_block_scales(uint8_t *piece, const PanelFormat *format, const M
     }
 }
 
-// Row r of a block of 256: its elements into q, its scales into the piece.
-static void unpack_k_block(int8_t *q, uint8_t *piece, const PanelFormat *format, DType dtype,
+// Row r of a block of 256: its elements into q, its scales into the superblock.
+static void unpack_k_block(int8_t *q, uint8_t *superblock, const PanelFormat *format, DType dtype,
                            const uint8_t *block, size_t r) {
     uint8_t sc[16], sm[16];
     uint16_t halves[2];
     unpack_scales(q, sc, sm, halves, dtype, block);
-    memcpy(piece + 2 * r, &halves[0], 2);
-    if (format->affine) memcpy(piece + 32 + 2 * r, &halves[1], 2);
-    for (size_t i = 0; i < PIECE_CELLS * format->groups; i++) {
-        uint8_t *scales = piece + cell_scales_at(format, i / format->groups);
+    memcpy(superblock + 2 * r, &halves[0], 2);
+    if (format->affine) memcpy(superblock + 32 + 2 * r, &halves[1], 2);
+    for (size_t i = 0; i < SUPERBLOCK_CELLS * format->groups; i++) {
+        uint8_t *scales = superblock + cell_scales_at(format, i / format->groups);
         uint8_t *group = scales + i % format->groups * PANEL_ROWS;
         group[r] = dtype == DTYPE_Q2_K ? (uint8_t)(sc[i] | sm[i] << 4) : sc[i];
         if (format->affine && dtype != DTYPE_Q2_K) scales[PANEL_ROWS + r] = sm[i];
@@ -134,21 +136,21 @@ static void pack_panel(const Packing *packing, size_t panel, int8_t *q, float *s
     memset(q, 0, PANEL_ROWS * m->cols);
     for (size_t r = 0; r < n_rows && !is_k; r++)
         matrix_unpack(q + r * m->cols, s, s + m->cols, m, first + r);
-    uint8_t *piece = packed->panels + panel * packed->panel_bytes;
-    for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
-        size_t count = n_cells - cell < PIECE_CELLS ? n_cells - cell : PIECE_CELLS;
+    uint8_t *superblock = packed->panels + panel * packed->panel_bytes;
+    for (size_t cell = 0; cell < n_cells; cell += SUPERBLOCK_CELLS) {
+        size_t count = n_cells - cell < SUPERBLOCK_CELLS ? n_cells - cell : SUPERBLOCK_CELLS;
         for (size_t r = 0; r < n_rows; r++) {
-            const uint8_t *block = stored_row(m, first + r) + cell / PIECE_CELLS * block_bytes;
+            const uint8_t *block = stored_row(m, first + r) + cell / SUPERBLOCK_CELLS * block_bytes;
             int8_t *elements = q + r * m->cols + cell * CELL_COLS;
             if (is_k)
-                unpack_k_block(elements, piece, format, m->dtype, block, r);
+                unpack_k_block(elements, superblock, format, m->dtype, block, r);
             else
-                pack_block_scales(piece, format, m, first + r, cell, count, r);
+                pack_block_scales(superblock, format, m, first + r, cell, count, r);
         }
         for (size_t c = 0; c < count; c++)
-            pack_planes(piece + cell_planes_at(format, c), format, q + (cell + c) * CELL_COLS,
+            pack_planes(superblock + cell_planes_at(format, c), format, q + (cell + c) * CELL_COLS,
                         m->cols);
-        piece += piece_bytes(format, count);
+        superblock += superblock_bytes(format, count);
     }
 }
 
@@ -177,9 +179,9 @@ static DType packed_dtype(const Matrix *m) {
 static size_t packed_panel_bytes(DType dtype, size_t cols) {
     const PanelFormat format_of = panel_format(dtype), *format = &format_of;
     if (panel_is_float(dtype)) return cols * PANEL_ROWS * format->low_bits;
-    size_t n_cells = cols / CELL_COLS, rest = n_cells % PIECE_CELLS;
-    size_t bytes = n_cells / PIECE_CELLS * piece_bytes(format, PIECE_CELLS);
-    return bytes + (rest ? piece_bytes(format, rest) : 0);
+    size_t n_cells = cols / CELL_COLS, rest = n_cells % SUPERBLOCK_CELLS;
+    size_t bytes = n_cells / SUPERBLOCK_CELLS * superblock_bytes(format, SUPERBLOCK_CELLS);
+    return bytes + (rest ? superblock_bytes(format, rest) : 0);
 }
 
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {

@@ -1,33 +1,33 @@
-// A packed matrix: panels of 16 output rows, one row per lane, so that a kernel never adds across
-// lanes and the result of a row depends on that row alone.
+// A packed matrix: panels of 16 output rows, one row per lane. A kernel never adds across lanes, so
+// the result of a row does not depend on its neighbours.
 //
-// Float types stand in strips of up to four panels side by side, read as one stream:
+// Float types are stored in strips of up to four panels side by side, read as one stream:
 //
 //     strip of w panels:   k = 0: row 0 .. 16w-1 | k = 1: row 0 .. 16w-1 | ...
 //
-// Quantised types are cut into cells of 32 columns; 2 make a pair and 8 a piece (256 columns, the
-// last piece of a row may be shorter):
+// Quantised types are cut into cells of 32 columns. Two cells make a pair, eight make a superblock
+// of 256 columns (the last superblock of a row may be shorter). All parts start on cache lines:
 //
-//     panel:  piece | piece | ...                        all parts start on cache lines
-//     piece:  d[16], dmin[16] (K-quants) | pair | pair | pair | pair
-//     pair:   scales of cell 0 | scales of cell 1 | planes of cell 0 | planes of cell 1
+//     panel:       superblock | superblock | ...
+//     superblock:  d[16], dmin[16] (K-quants) | pair | pair | pair | pair
+//     pair:        scales of cell 0 | scales of cell 1 | planes of cell 0 | planes of cell 1
 //
-// so that memory is read in rising order: scales apart from their planes, a second stream in the
-// same page, cost half of the bandwidth on Zen 4.
+// This order makes one stream of rising addresses. Scales in a separate stream of the same page
+// cost half of the bandwidth on Zen 4.
 //
-// The planes of a cell. Q8 stores 32 bytes for each of 16 "word vectors" j: its byte 2r + p is
-// column 2j + p of row r, which i32_dot multiplies with two neighbouring activations.
+// The planes of a cell. Q8 stores 32 bytes for each of 16 "word vectors" j: byte 2r + p of vector j
+// is column 2j + p of row r. i32_dot multiplies it with two neighbouring activations.
 //
-// Smaller elements are split into planes of 4, 2 and 1 bits, made of vectors of 64 bytes of which
-// four belong to each row; a byte of a plane of b bits has 8/b fields, field f of all planes makes
-// the element:
+// Smaller elements are split into bit planes of 4, 2 and 1 bits. A plane consists of vectors of 64
+// bytes, four bytes for each row. A byte of a plane of b bits has 8/b fields; field f of all planes
+// makes the element:
 //
-//     byte 4r + i:   | f = 8/b - 1 | ... | f = 1 | f = 0 |   then f = 8/b ... in the next 64 bytes
+//     byte 4r + i:   | f = 8/b - 1 | ... | f = 1 | f = 0 |   f = 8/b and up: the next 64 bytes
 //     field f of it: column 8 (f / 2) + 2 (f % 2) + (0, 4, 1, 5)[i] of row r,   f = 0 .. 7
 //
-// so a shift and a mask give "byte vector" f, 64 elements to be multiplied with bytes (digits of
-// the activations), or one half of each 16-bit word: word vector j, as of Q8, widened. Elements are
-// stored uncentred (Q4_0's 0 .. 15), Q8 signed.
+// A shift and a mask give "byte vector" f: 64 elements to be multiplied with bytes (the digits of
+// the activations), or one half of each 16-bit word, which widened is word vector j of Q8. Elements
+// are stored uncentred (Q4_0: 0 .. 15), those of Q8 signed.
 //
 //     type     planes     bytes   scales of a cell, 16 rows each          packed / stored
 //     Q8_0     bytes      512     d: half                                 1.00
@@ -49,13 +49,13 @@ enum {
     PANEL_ROWS = 16,
     STRIP_PANELS = 4, // float types
     CELL_COLS = 32,
-    PIECE_CELLS = 8,
+    SUPERBLOCK_CELLS = 8,
 };
 
 typedef struct PanelFormat {
     uint16_t plane_bytes; // of a cell; 0: a float type
     uint8_t scale_bytes;  // of a cell
-    uint8_t header_bytes; // of a piece: d, dmin
+    uint8_t header_bytes; // of a superblock: d, dmin
     uint8_t high_bits;    // of the second plane: 0, 1 or 2
     uint8_t low_bits;     // of the first plane: 8 (bytes), 4 or 2; float types: bytes per element
     uint8_t groups;       // scale groups per cell: 1 of 32 or 2 of 16
@@ -93,7 +93,8 @@ struct DeviceMatrix {
     uint8_t *panels;    // owned
 };
 
-// Where the scales and the planes of cell c begin in their piece, and where the piece ends.
+// Where the scales and the planes of cell c begin in their superblock, and where the superblock
+// ends.
 static inline size_t cell_scales_at(const PanelFormat *f, size_t c) {
     return f->header_bytes + c / 2 * 2 * (f->scale_bytes + f->plane_bytes) + c % 2 * f->scale_bytes;
 }
@@ -101,7 +102,7 @@ static inline size_t cell_planes_at(const PanelFormat *f, size_t c) {
     size_t pair = f->header_bytes + c / 2 * 2 * (f->scale_bytes + f->plane_bytes);
     return pair + 2 * f->scale_bytes + c % 2 * f->plane_bytes;
 }
-static inline size_t piece_bytes(const PanelFormat *f, size_t n_cells) {
+static inline size_t superblock_bytes(const PanelFormat *f, size_t n_cells) {
     return cell_planes_at(f, n_cells - 1) + f->plane_bytes;
 }
 

@@ -3,7 +3,7 @@
 // A region of work is published by storing `chunks` = n_chunks << 32 | next. A thread takes chunk
 // `next` by compare-and-swap, and only then reads what the region is: while a taken chunk is not
 // done, the region cannot end, so the fields stay put. A thread that slept through a region finds
-// nothing to take and nobody waited for it.
+// nothing to take, and no thread waited for it.
 //
 //     run:     task, context ... ; chunks = n << 32 ; wake the sleepers ; work ; wait for done == n
 //     thread:  take a chunk -> task -> done + 1 ; none left: spin for a while ; sleep

@@ -1,17 +1,17 @@
 // project: one list of work over the panels of all matrices of the call.
 //
-// The inputs are prepared once, on all threads when there are many of them, in the forms that the
-// matrices of the call meet. Then threads take panels. For a prompt, where matrices are few and
-// narrow, the list also has the blocks of input rows cut into segments.
+// The inputs are prepared once, in the forms that the matrices of the call need (integers, floats),
+// by all threads when there are many rows. Then threads take panels from the list. Few narrow
+// matrices and a long prompt: each panel is listed once per segment of input rows.
 #include "kernels/cpu/cpu.h"
 #include "kernels/precision.h"
 
 // Work is counted in bytes of weights read for one input row: 16 KB are half a microsecond or more.
 enum {
     MOST_PROJECTIONS = 16,
-    PARALLEL_BYTES = 192 * 1024, // less than this is done before another thread has joined in
-    CHUNK_BYTES = 128 * 1024,    // one thread's stretch of memory: at 16 KB, where two threads take
-                                 // turns all the time, SmolLM2 decodes at 250 tokens/s and not 380
+    PARALLEL_BYTES = 192 * 1024, // less is done before another thread has joined
+    CHUNK_BYTES = 128 * 1024,    // contiguous memory per thread; with 16 KB, where two threads
+                                 // interleave, SmolLM2 decodes at 250 tokens/s instead of 380
     CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
     SEGMENT_ROWS = 96,           // a panel is unpacked once for so many input rows at least
     ROWS_AT_MEMORY_SPEED = 4,    // input rows that multiply in the time that a weight is read

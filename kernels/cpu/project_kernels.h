@@ -1,5 +1,5 @@
-// What lanes/project.c exports for each instruction set: input rows into the order of the kernels,
-// and panels times inputs.
+// What lanes/project_quantised.c exports for each instruction set: input rows into the order of the
+// kernels, and panels times inputs.
 //
 // The input rows of a call are cut into blocks of at most TILE rows, and everything about a block
 // of n rows is stored with those n side by side, in the order in which the tile reads it.
@@ -16,7 +16,7 @@ typedef struct InputBlock {
     int32_t *pairs;  // (cells, 16, n): z[2j], z[2j + 1] as two int16
     float *scales;   // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
     int32_t *sums;   // (cells, 3, n): sum z over 32, over each 16
-    int32_t *digits; // (cells, 16), the only row of a call: z as bytes, drawn in lanes/inputs.c
+    int32_t *digits; // (cells, 16), of a single row: z as bytes; layout in lanes/inputs.c
     int32_t *quads;  // (cells, 8, n), a8: z as bytes, four columns to each byte vector of panels.h
     Outlier *outliers; // (n, OUTLIERS)
     const float *x;    // (cols, n) float32
@@ -30,7 +30,7 @@ typedef struct PanelWork {
     size_t first_panel, end_panel;
     const InputBlock *blocks;
     size_t n_blocks;
-    bool as_floats; // quantised weights meet float32
+    bool as_floats; // quantised weights are multiplied with float32
     void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 

@@ -1,11 +1,11 @@
 // The next token from the logits. kernels.h has the definition, reference/sample.c sorts for it.
 //
 // Here nothing is sorted but for typical_p. One pass finds the largest logit of every 256; those
-// maxima alone bound what is among the top_k, and a threshold that sinks until the weights above it
-// reach top_p of the whole finds the nucleus. What stands above (some hundreds of 150,000) is
-// collected, by rising id, and each cut selects from it by the bytes of its keys, the highest
-// first. Weights are whole numbers, so the order of summing changes nothing.
-#include "kernels/cpu/sample.h"
+// maxima bound the top_k, and a threshold that is lowered until the weights above it reach top_p of
+// the total finds the nucleus. The logits above (some hundreds of 150,000) are collected by rising
+// id, and each cut selects among them by a radix select on their keys, highest byte first. Weights
+// are integers, so the order of summing changes nothing.
+#include "kernels/cpu/cpu.h"
 #include "kernels/precision.h"
 
 #include <math.h>
@@ -120,7 +120,7 @@ static float bound_of_top(const SampleWork *w, size_t n) {
 }
 
 // Every candidate that is not below the threshold, by rising id. Below 2^-40 of the largest, some
-// 27.7 temperatures down, weights are 0 and nothing can be drawn.
+// 27.7 temperatures down, weights are 0 and no token can be sampled.
 static size_t gather(const SampleWork *w, float threshold) {
     struct SampleScratch *s = w->scratch;
     float floor = w->max - 28.0f * w->rule->temperature;
@@ -234,8 +234,8 @@ static size_t cut_typical(struct SampleScratch *s, size_t n, float typical_p) {
     return kept;
 }
 
-// From candidates by rising id.
-static int draw(const Candidate *c, size_t n, float uniform) {
+// By inverse transform: the first candidate, by rising id, whose running sum exceeds the target.
+static int pick(const Candidate *c, size_t n, float uniform) {
     unsigned __int128 total = total_weight(c, n);
     uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
     size_t i = 0;
@@ -244,8 +244,8 @@ static int draw(const Candidate *c, size_t n, float uniform) {
     return (int)c[i].id;
 }
 
-// Nothing is cut: the block that the draw falls into, then the token in it.
-static int draw_from_all(const SampleWork *w, uint64_t total, float uniform) {
+// Nothing is cut: first the block that the target falls into, then the token in it.
+static int pick_from_all(const SampleWork *w, uint64_t total, float uniform) {
     unsigned __int128 wide = total;
     uint64_t target = (uint64_t)(wide * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
     size_t b = 0;
@@ -278,19 +278,19 @@ static void scan_task(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
 }
 
-static void weigh_task(void *context, size_t begin, size_t end, int thread) {
+static void sum_task(void *context, size_t begin, size_t end, int thread) {
     const SampleWork *w = context;
     size_t from = begin * SAMPLE_BLOCK, to = end * SAMPLE_BLOCK;
     if (to > w->count) to = w->count;
-    w->kernels->weigh(w->scratch->sums + begin, w->logits + from, to - from, w->max,
-                      w->rule->temperature);
+    w->kernels->sum_weights(w->scratch->sums + begin, w->logits + from, to - from, w->max,
+                            w->rule->temperature);
     (void)thread;
 }
 
-static uint64_t weigh_all(Device *device, SampleWork *w) {
+static uint64_t sum_all(Device *device, SampleWork *w) {
     size_t n_blocks = blocks_of(w->count);
     uint64_t total = 0;
-    device_run(device, weigh_task, w, n_blocks, work_chunk(16 * SAMPLE_BLOCK));
+    device_run(device, sum_task, w, n_blocks, work_chunk(16 * SAMPLE_BLOCK));
     for (size_t b = 0; b < n_blocks; b++)
         total += w->scratch->sums[b];
     return total;
@@ -317,19 +317,19 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
         n = keep_prefix(s, n, rule->top_k, BY_COUNT);
         total = total_weight(s->kept, n);
     } else if (top_p) {
-        total = weigh_all(device, w);
+        total = sum_all(device, w);
         n = gather_nucleus(w, total);
     } else if (min_p) {
         n = gather(w, w->max + rule->temperature * (logf(rule->min_p) - 1e-3f));
     } else if (typical) {
         n = gather(w, -INFINITY);
     } else {
-        return draw_from_all(w, weigh_all(device, w), uniform);
+        return pick_from_all(w, sum_all(device, w), uniform);
     }
     if (top_p) n = keep_prefix(s, n, (double)rule->top_p * (double)total, BY_WEIGHT);
     if (min_p) n = cut_min_p(s->kept, n, rule->min_p);
     if (typical) n = cut_typical(s, n, rule->typical_p);
-    return draw(s->kept, n, uniform);
+    return pick(s->kept, n, uniform);
 }
 
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,

@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Before a loop over registers, so that each turn names its own. In plain C a lane is a loop
-// already and stays one.
+// Before a loop over registers, so that every iteration has registers of its own. In portable C
+// a lane operation is itself a loop and is not unrolled.
 #define UNROLL_PRAGMA_(text) _Pragma(#text)
 #if defined(ISA_portable)
 #define UNROLL(n)

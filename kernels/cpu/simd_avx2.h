@@ -277,7 +277,7 @@ static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
 static inline ByteSums byte_sums_zero(void) {
     return i32_zero();
 }
-static inline I32x16 byte_sums_whole(ByteSums sums) {
+static inline I32x16 byte_sums_i32(ByteSums sums) {
     return i32_pairs(sums, i16_set(1));
 }
 static inline I32x16 byte_sums_join(ByteSums high, ByteSums low) {

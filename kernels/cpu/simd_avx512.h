@@ -58,11 +58,11 @@ static inline F32x16 f32_sqrt(F32x16 a) {
 static inline F32x16 f32_fma(F32x16 a, F32x16 b, F32x16 c) {
     return _mm512_fmadd_ps(a, b, c);
 }
-// To the nearest whole number, ties to even.
+// To the nearest integer, ties to even.
 static inline F32x16 f32_round(F32x16 a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-// To the next whole number towards 0.
+// To the next integer towards 0.
 static inline F32x16 f32_truncate(F32x16 a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
@@ -240,7 +240,7 @@ static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
 static inline ByteSums byte_sums_zero(void) {
     return i32_zero();
 }
-static inline I32x16 byte_sums_whole(ByteSums sums) {
+static inline I32x16 byte_sums_i32(ByteSums sums) {
     return sums;
 }
 // 256 high + low: what two digits of the signed factor, summed apart, come to.

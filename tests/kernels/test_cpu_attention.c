@@ -89,8 +89,8 @@ static void run_rows(Device *device, const Inputs *in, Kv *kv, const int32_t *po
     free(v);
 }
 
-// All rows of all sequences, `piece` at a time; out (n_sequences * length, q_size).
-static float *run_all(const Inputs *in, const char *isa, int threads, int piece) {
+// All rows of all sequences, `superblock` at a time; out (n_sequences * length, q_size).
+static float *run_all(const Inputs *in, const char *isa, int threads, int superblock) {
     Device *device = open_isa(isa, threads);
     if (!device) return NULL;
     KvShape kv_shape = kv_shape_of(&in->s);
@@ -98,9 +98,9 @@ static float *run_all(const Inputs *in, const char *isa, int threads, int piece)
     int total = in->s.length * in->s.n_sequences;
     float *out = malloc((size_t)total * in->q_size * sizeof *out);
     memset(out, 0xff, (size_t)total * in->q_size * sizeof *out);
-    int32_t *positions = malloc((size_t)piece * 4), *sequences = malloc((size_t)piece * 4);
-    for (int row = 0; row < total; row += piece) {
-        int n = total - row < piece ? total - row : piece;
+    int32_t *positions = malloc((size_t)superblock * 4), *sequences = malloc((size_t)superblock * 4);
+    for (int row = 0; row < total; row += superblock) {
+        int n = total - row < superblock ? total - row : superblock;
         for (int i = 0; i < n; i++) {
             positions[i] = (row + i) % in->s.length;
             sequences[i] = (row + i) / in->s.length;
@@ -211,7 +211,7 @@ Test(cpu_attention, has_the_same_bits_from_every_instruction_set) {
 }
 
 Test(cpu_attention, has_the_same_bits_from_any_threads_and_pieces) {
-    static const int pieces[] = {1000000, 1, 7, 32, 100};
+    static const int superblocks[] = {1000000, 1, 7, 32, 100};
     static const int threads[] = {1, 2, 3, 7};
     for (int i = 0; i < N_SHAPES; i++) {
         Inputs in = inputs_make(&SHAPES[i], 90 + (uint64_t)i);
@@ -219,9 +219,9 @@ Test(cpu_attention, has_the_same_bits_from_any_threads_and_pieces) {
         float *out = run_all(&in, "", 1, total);
         for (int p = 0; p < 5; p++) {
             char what[64];
-            int piece = pieces[p] < total ? pieces[p] : total;
-            snprintf(what, sizeof what, "shape %d, %d at a time", i, piece);
-            check_same(&in, out, run_all(&in, "", threads[p % 4], piece), what);
+            int superblock = superblocks[p] < total ? superblocks[p] : total;
+            snprintf(what, sizeof what, "shape %d, %d at a time", i, superblock);
+            check_same(&in, out, run_all(&in, "", threads[p % 4], superblock), what);
         }
         free(out);
         inputs_free(&in);

@@ -147,7 +147,7 @@ typedef struct Shape {
     size_t rows, cols;
 } Shape;
 
-// All of x in one call, then row by row and in uneven pieces.
+// All of x in one call, then row by row and in uneven superblocks.
 static void check_matrix(Device *device, const char *isa, const Sample *sample, const float *x,
                          const float *bias, const float *wanted, int n) {
     const Matrix *m = &sample->matrix;
@@ -164,10 +164,10 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
     static const int PIECES[] = {1, 2, 5, 3, 64};
     for (int split = 0; split < 2; split++) {
         memset(out, 0xff, out_size * sizeof *out); // NaN
-        for (int i = 0, piece = n, turn = 0; i < n; i += piece, turn++) {
-            if (split) piece = PIECES[turn % 5] < n - i ? PIECES[turn % 5] : n - i;
+        for (int i = 0, superblock = n, turn = 0; i < n; i += superblock, turn++) {
+            if (split) superblock = PIECES[turn % 5] < n - i ? PIECES[turn % 5] : n - i;
             Projection p = {out + (size_t)i * m->rows, w, bias};
-            project(device, x + (size_t)i * m->cols, piece, &p, 1);
+            project(device, x + (size_t)i * m->cols, superblock, &p, 1);
         }
         check_bits(out, wanted, out_size, isa, m->dtype, n);
     }

@@ -89,19 +89,29 @@ static void pack_queries(const AttentionPass *pass) {
     }
 }
 
-// scores (n, ATTENTION_CHUNK) at some tile's place; q (head_dim, n); keys from that tile on. `next`
-// is what to fetch meanwhile, or NULL.
-INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys, int head_dim,
-                        float scale, const unsigned char *next, const KvType type, const int n,
+// The scores of some queries with the keys of some tiles.
+typedef struct ScoreWork {
+    const AttentionPass *pass;
+    float *scores;             // (queries, ATTENTION_CHUNK)
+    const float *q;            // (head_dim, queries), packed
+    int begin, end;            // tiles, counted from position 0
+    const unsigned char *next; // the keys of the next chunk, to be fetched meanwhile, or NULL
+} ScoreWork;
+
+// n queries with `tiles` tiles from tile `first` on.
+INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const int n,
                         const int tiles) {
+    int head_dim = w->pass->kv->shape.head_dim;
+    size_t tile = (size_t)head_dim * KV_TILE, tile_bytes = tile * w->pass->kv->element;
+    const unsigned char *keys = w->pass->region + (size_t)first * tile_bytes, *next = keys;
+    size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    size_t step = w->next ? line : 0; // 0: fetches what is at hand, which costs less than a branch
+    if (w->next) next = w->next + (size_t)(first % (ATTENTION_CHUNK / KV_TILE)) * tile_bytes;
     F32x16 sum[MOST_QUERIES][MOST_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             sum[i][t] = f32_zero();
-    size_t tile = (size_t)head_dim * KV_TILE;
-    size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-    size_t step = next ? line : 0;
-    if (!next) next = keys; // at hand already: costs next to nothing, and no branch
+    const float *q = w->q;
     for (int j = 0; j < head_dim; j++, q += n, next += step) {
         F32x16 k[MOST_TILES];
         fetch(next, line);
@@ -113,38 +123,30 @@ INLINE void score_tiles(float *scores, const float *q, const unsigned char *keys
                 sum[i][t] = f32_fma(k[t], x, sum[i][t]);
         }
     }
+    float *scores = w->scores + first * KV_TILE % ATTENTION_CHUNK;
+    F32x16 scale = f32_set(w->pass->scale);
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
-            f32_store(scores + i * ATTENTION_CHUNK + t * KV_TILE,
-                      f32_mul(sum[i][t], f32_set(scale)));
+            f32_store(scores + i * ATTENTION_CHUNK + t * KV_TILE, f32_mul(sum[i][t], scale));
 }
 
-// The tiles begin .. end - 1, counted from position 0, for n queries.
-INLINE void score_run(float *scores, const float *q, const AttentionPass *pass, int begin, int end,
-                      const unsigned char *next, const KvType type, const int n, const int tiles) {
-    int head_dim = pass->kv->shape.head_dim, step;
-    size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
-    for (int t = begin; t < end; t += step) {
-        const unsigned char *keys = pass->region + (size_t)t * tile_bytes;
-        size_t offset = (size_t)(t % (ATTENTION_CHUNK / KV_TILE)) * tile_bytes;
-        const unsigned char *from = next ? next + offset : NULL;
-        float *to = scores + t * KV_TILE % ATTENTION_CHUNK;
-        step = end - t >= tiles ? tiles : 1;
+INLINE void score_run(const ScoreWork *w, const KvType type, const int n, const int tiles) {
+    for (int t = w->begin, step; t < w->end; t += step) {
+        step = w->end - t >= tiles ? tiles : 1;
         if (step == tiles)
-            score_tiles(to, q, keys, head_dim, pass->scale, from, type, n, tiles);
+            score_tiles(w, t, type, n, tiles);
         else
-            score_tiles(to, q, keys, head_dim, pass->scale, from, type, n, 1);
+            score_tiles(w, t, type, n, 1);
     }
 }
 
-INLINE void score_block(float *scores, const float *q, const AttentionPass *pass, int begin,
-                        int end, const unsigned char *next, int n, const KvType type) {
+INLINE void score_queries(const ScoreWork *w, int n, const KvType type) {
     switch (n) {
-    case 1: score_run(scores, q, pass, begin, end, next, type, 1, MOST_TILES); break;
-    case 2: score_run(scores, q, pass, begin, end, next, type, 2, 2); break;
-    case 3: score_run(scores, q, pass, begin, end, next, type, 3, FEW_TILES); break;
-    case 4: score_run(scores, q, pass, begin, end, next, type, 4, FEW_TILES); break;
-    default: score_run(scores, q, pass, begin, end, next, type, SCORE_QUERIES, SCORE_TILES);
+    case 1: score_run(w, type, 1, MOST_TILES); break;
+    case 2: score_run(w, type, 2, 2); break;
+    case 3: score_run(w, type, 3, FEW_TILES); break;
+    case 4: score_run(w, type, 4, FEW_TILES); break;
+    default: score_run(w, type, SCORE_QUERIES, SCORE_TILES);
     }
 }
 
@@ -181,16 +183,16 @@ static void chunk_scores(const AttentionPass *pass, int chunk) {
         if (span.hi > hi) hi = span.hi;
     }
     if (hi < 0) return;
-    int begin = lo / KV_TILE, end = hi / KV_TILE + 1;
-    const float *q = pass->packed;
-    for (int i = 0; i < pass->n_queries; i += n, q += n * head_dim) {
-        float *scores = pass->scores + i * ATTENTION_CHUNK;
-        const unsigned char *next = i == 0 ? pass->next_keys : NULL;
+    ScoreWork work = {.pass = pass, .begin = lo / KV_TILE, .end = hi / KV_TILE + 1};
+    work.q = pass->packed;
+    for (int i = 0; i < pass->n_queries; i += n, work.q += n * head_dim) {
+        work.scores = pass->scores + i * ATTENTION_CHUNK;
+        work.next = i == 0 ? pass->next_keys : NULL;
         n = block_of(pass->n_queries - i, SCORE_QUERIES);
         switch (pass->kv->shape.type) { // compiled once for each
-        case KV_F16: score_block(scores, q, pass, begin, end, next, n, KV_F16); break;
-        case KV_BF16: score_block(scores, q, pass, begin, end, next, n, KV_BF16); break;
-        default: score_block(scores, q, pass, begin, end, next, n, KV_F32);
+        case KV_F16: score_queries(&work, n, KV_F16); break;
+        case KV_BF16: score_queries(&work, n, KV_BF16); break;
+        default: score_queries(&work, n, KV_F32);
         }
     }
     for (int i = 0; i < pass->n_queries; i++) {
@@ -219,17 +221,33 @@ static void numerators(float *scores, Span span, float *max, float *sum) {
 
 // ---- values ----
 
-// out (n, value_dim), `vectors` vectors of it, over the positions of a span. Each fetches `step`
-// bytes from `next` on.
-INLINE void add_values(float *out, const float *weights, const unsigned char *values,
-                       size_t value_dim, Span span, const unsigned char *next, size_t step,
-                       const KvType type, const int n, const int vectors) {
+// The values of some positions, added up for some queries.
+typedef struct ValueWork {
+    const AttentionPass *pass;
+    float *out;                // (queries, value_dim)
+    const float *weights;      // (queries, ATTENTION_CHUNK)
+    Span span;                 // the positions
+    const unsigned char *next; // the values of the next chunk, to be fetched meanwhile, or NULL
+} ValueWork;
+
+// `vectors` vectors of 16 channels from `channel` on, for n queries.
+INLINE void add_values(const ValueWork *w, size_t channel, const KvType type, const int n,
+                       const int vectors) {
+    const Kv *kv = w->pass->kv;
+    size_t value_dim = kv->value_dim, first = (size_t)w->span.lo;
+    const unsigned char *values = w->pass->region + kv->values_offset + channel * kv->element;
+    // Each position fetches its share of the next chunk.
+    size_t step = w->next ? (size_t)vectors * 16 * kv->element : 0;
+    const unsigned char *next = values;
+    if (w->next)
+        next = w->next + channel * kv->element * ATTENTION_CHUNK + first % ATTENTION_CHUNK * step;
+    float *out = w->out + channel;
     F32x16 sum[MOST_QUERIES][MOST_VECTORS];
     for (int i = 0; i < n; i++)
         for (int c = 0; c < vectors; c++)
             sum[i][c] = f32_load(out + (size_t)i * value_dim + c * 16);
-    const float *e = weights + span.lo % ATTENTION_CHUNK;
-    for (size_t t = (size_t)span.lo; t <= (size_t)span.hi; t++, e++) {
+    const float *e = w->weights + first % ATTENTION_CHUNK;
+    for (size_t t = first; t <= (size_t)w->span.hi; t++, e++) {
         F32x16 v[MOST_VECTORS];
         fetch(next, step);
         next += step;
@@ -246,48 +264,38 @@ INLINE void add_values(float *out, const float *weights, const unsigned char *va
             f32_store(out + (size_t)i * value_dim + c * 16, sum[i][c]);
 }
 
-// In sweeps of some channels each. With `next`, a sweep fetches its share of the next chunk.
-INLINE void value_run(float *out, const float *weights, const AttentionPass *pass, Span span,
-                      const unsigned char *next, const KvType type, const int n,
-                      const int vectors) {
-    size_t value_dim = pass->kv->value_dim, element = pass->kv->element, step;
-    const unsigned char *values = pass->region + pass->kv->values_offset;
-    for (size_t c = 0; c < value_dim; c += step) {
-        const unsigned char *from = values + c * element, *ahead = from;
-        step = value_dim - c >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
-        size_t bytes = next ? step * element : 0;
-        if (next)
-            ahead =
-                next + c * element * ATTENTION_CHUNK + (size_t)span.lo % ATTENTION_CHUNK * bytes;
+// In sweeps over the positions, of some channels each.
+INLINE void value_run(const ValueWork *w, const KvType type, const int n, const int vectors) {
+    size_t value_dim = w->pass->kv->value_dim, step;
+    for (size_t channel = 0; channel < value_dim; channel += step) {
+        step = value_dim - channel >= (size_t)vectors * 16 ? (size_t)vectors * 16 : 16;
         if (step > 16)
-            add_values(out + c, weights, from, value_dim, span, ahead, bytes, type, n, vectors);
+            add_values(w, channel, type, n, vectors);
         else
-            add_values(out + c, weights, from, value_dim, span, ahead, bytes, type, n, 1);
+            add_values(w, channel, type, n, 1);
     }
 }
 
-INLINE void value_block_of(float *out, const float *weights, const AttentionPass *pass, Span span,
-                           const unsigned char *next, int n, const KvType type) {
+INLINE void value_queries(const ValueWork *w, int n, const KvType type) {
     switch (n) {
-    case 1: value_run(out, weights, pass, span, next, type, 1, MOST_VECTORS); break;
-    case 2: value_run(out, weights, pass, span, next, type, 2, 2); break;
-    case 3: value_run(out, weights, pass, span, next, type, 3, VALUE_VECTORS); break;
-    default: value_run(out, weights, pass, span, next, type, VALUE_QUERIES, VALUE_VECTORS);
+    case 1: value_run(w, type, 1, MOST_VECTORS); break;
+    case 2: value_run(w, type, 2, 2); break;
+    case 3: value_run(w, type, 3, VALUE_VECTORS); break;
+    default: value_run(w, type, VALUE_QUERIES, VALUE_VECTORS);
     }
 }
 
-static void value_block(float *out, const float *weights, const AttentionPass *pass, Span span,
-                        const unsigned char *next, int n) {
-    if (span.lo > span.hi) return;
-    switch (pass->kv->shape.type) {
-    case KV_F16: value_block_of(out, weights, pass, span, next, n, KV_F16); break;
-    case KV_BF16: value_block_of(out, weights, pass, span, next, n, KV_BF16); break;
-    default: value_block_of(out, weights, pass, span, next, n, KV_F32);
+static void add_span(const ValueWork *w, int n) {
+    if (w->span.lo > w->span.hi) return;
+    switch (w->pass->kv->shape.type) {
+    case KV_F16: value_queries(w, n, KV_F16); break;
+    case KV_BF16: value_queries(w, n, KV_BF16); break;
+    default: value_queries(w, n, KV_F32);
     }
 }
 
 // n queries from `first` on: what they all see together, what is before and after it one by one.
-static void weigh_values(const AttentionPass *pass, int chunk, float *out, int first, int n) {
+static void sum_values(const AttentionPass *pass, int chunk, float *out, int first, int n) {
     size_t value_dim = pass->kv->value_dim;
     Span spans[MOST_QUERIES], all = {0, INT32_MAX};
     for (int i = 0; i < n; i++) {
@@ -297,17 +305,21 @@ static void weigh_values(const AttentionPass *pass, int chunk, float *out, int f
     }
     const float *weights = pass->scores + first * ATTENTION_CHUNK;
     bool together = all.lo <= all.hi;
+    ValueWork one = {.pass = pass};
     for (int i = 0; i < n; i++) {
-        Span before = {spans[i].lo, together ? all.lo - 1 : spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, before, NULL,
-                    1);
+        one.out = out + (size_t)i * value_dim;
+        one.weights = weights + i * ATTENTION_CHUNK;
+        one.span = (Span){spans[i].lo, together ? all.lo - 1 : spans[i].hi};
+        add_span(&one, 1);
     }
     if (!together) return;
-    value_block(out, weights, pass, all, first == 0 ? pass->next_values : NULL, n);
+    ValueWork shared = {pass, out, weights, all, first == 0 ? pass->next_values : NULL};
+    add_span(&shared, n);
     for (int i = 0; i < n; i++) {
-        Span after = {all.hi + 1, spans[i].hi};
-        value_block(out + (size_t)i * value_dim, weights + i * ATTENTION_CHUNK, pass, after, NULL,
-                    1);
+        one.out = out + (size_t)i * value_dim;
+        one.weights = weights + i * ATTENTION_CHUNK;
+        one.span = (Span){all.hi + 1, spans[i].hi};
+        add_span(&one, 1);
     }
 }
 
@@ -327,7 +339,7 @@ static void chunk_states(const AttentionPass *pass, int chunk, const AttentionSt
     memset(state->out, 0, (size_t)pass->n_queries * value_dim * sizeof *state->out);
     for (int i = 0; i < pass->n_queries; i += n) {
         n = pass->n_queries - i < VALUE_QUERIES ? pass->n_queries - i : VALUE_QUERIES;
-        weigh_values(pass, chunk, state->out + (size_t)i * value_dim, i, n);
+        sum_values(pass, chunk, state->out + (size_t)i * value_dim, i, n);
     }
 }
 

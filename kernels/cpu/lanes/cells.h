@@ -1,4 +1,4 @@
-// Reading a cell of a panel (panels.h draws it): its elements as int16 words, its scales as floats.
+// Reading a cell of a panel (layout: panels.h): its elements as int16 words, its scales as floats.
 // `dtype` is a constant wherever these are used, so that each type becomes its own loop.
 #pragma once
 
@@ -96,26 +96,27 @@ ALWAYS_INLINE int byte_run(const DType dtype) {
     return run < per_group ? run : per_group;
 }
 
-// Whether a block's inputs meet this type as bytes.
+// Whether this type is multiplied with a block's inputs as bytes.
 ALWAYS_INLINE bool takes_bytes(const DType dtype, const InputBlock *x) {
     return x->quads && byte_run(dtype);
 }
 
-// One piece of a panel, up to 8 cells.
-typedef struct Piece {
+// One superblock of a panel, up to 8 cells.
+typedef struct Superblock {
     const uint8_t *bytes;
     size_t n_cells;
     F32x16 d, dmin; // K-quants
-} Piece;
+} Superblock;
 
 // `n_cells` are left in the panel.
-ALWAYS_INLINE Piece piece_open(DType dtype, const uint8_t *bytes, size_t n_cells) {
-    const uint16_t *halves = (const uint16_t *)bytes; // pieces and their parts are aligned
-    Piece piece = {.bytes = bytes, .n_cells = n_cells < PIECE_CELLS ? n_cells : PIECE_CELLS};
+ALWAYS_INLINE Superblock superblock_open(DType dtype, const uint8_t *bytes, size_t n_cells) {
+    const uint16_t *halves = (const uint16_t *)bytes; // superblocks and their parts are aligned
+    Superblock superblock = {.bytes = bytes,
+                             .n_cells = n_cells < SUPERBLOCK_CELLS ? n_cells : SUPERBLOCK_CELLS};
     bool has_d = panel_format(dtype).header_bytes, has_dmin = has_d && panel_format(dtype).affine;
-    piece.d = has_d ? f32_from_half(halves) : f32_zero();
-    piece.dmin = has_dmin ? f32_from_half(halves + 16) : f32_zero();
-    return piece;
+    superblock.d = has_d ? f32_from_half(halves) : f32_zero();
+    superblock.dmin = has_dmin ? f32_from_half(halves + 16) : f32_zero();
+    return superblock;
 }
 
 // s and m of each scale group of a cell; precision.h says what they are in each type.
@@ -127,10 +128,10 @@ ALWAYS_INLINE F32x16 f32_from_u8(const uint8_t *p) {
     return f32_from_i32(i32_from_u8(p));
 }
 
-ALWAYS_INLINE CellScales cell_scales(DType dtype, const Piece *piece, size_t cell) {
+ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, size_t cell) {
     const PanelFormat format = panel_format(dtype);
-    const uint8_t *scales = piece->bytes + cell_scales_at(&format, cell);
-    const F32x16 d = piece->d, minus = f32_mul(f32_set(-1.0f), piece->dmin); // exact
+    const uint8_t *scales = superblock->bytes + cell_scales_at(&format, cell);
+    const F32x16 d = superblock->d, minus = f32_mul(f32_set(-1.0f), superblock->dmin); // exact
     CellScales out;
     const uint16_t *halves = (const uint16_t *)scales;
     out.s[0] = out.s[1] = out.m[0] = out.m[1] = f32_zero();

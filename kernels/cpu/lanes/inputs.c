@@ -3,7 +3,7 @@
 //
 //     pairs:   cell 0: j = 0: row 0 .. n-1 | j = 1: row 0 .. n-1 | ... j = 15   | cell 1 ...
 //
-// The only row of a call besides as bytes, z = 256 h + l, for weights of less than 8 bits: the four
+// A single row is also stored as bytes, z = 256 h + l, for weights of less than 8 bits: the four
 // columns of each byte vector (panels.h), two vectors side by side, h before l:
 //
 //     digits:  v = 0: h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7) | v = 1: the same of 8 .. 15 |
@@ -63,7 +63,7 @@ static void find_outliers(Outlier *outliers, float *largest, size_t stride, cons
     }
 }
 
-// ---- whole numbers ----
+// ---- integers ----
 
 // 32 numbers as z, with their scale and the sums of both halves.
 typedef struct QuantisedCell {
@@ -108,7 +108,7 @@ static inline void join_bytes(int32_t *to, const int16_t *w) {
 
 void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels) {
     size_t n = (size_t)block->n, cells = cols / CELL_COLS;
-    // Whom bytes serve does without, but for one row of Q8.
+    // Pairs are not needed where bytes are used, except for a single row of Q8.
     bool with_pairs = n == 1 || !block->quads || !byte_sums_run(8);
     for (size_t i = 0; i < n; i++, x += cols) {
         Outlier *outliers = block->outliers + i * OUTLIERS;

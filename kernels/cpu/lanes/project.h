@@ -1,4 +1,4 @@
-// The kernels of one instruction set that lanes/project.c joins into a table.
+// The kernels of one instruction set that lanes/project_quantised.c joins into a table.
 #pragma once
 
 #include "kernels/cpu/project_kernels.h"

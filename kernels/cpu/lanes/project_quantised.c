@@ -1,4 +1,4 @@
-// Quantised panels times quantised inputs: whole numbers inside a scale group, then one fused
+// Quantised panels times quantised inputs: integers inside a scale group, then one fused
 // multiply-add per group, in order (precision.h).
 //
 // One row reads the panel as it is packed. Elements of less than 8 bits: a load, a shift and a mask
@@ -8,7 +8,7 @@
 // In a8 an input is one signed byte, z = l, and one digit does. Outliers come last, one column of a
 // cell for each. More rows: project_tile.c.
 //
-// Both compute the same whole numbers and the same roundings, so a row has the same bits either
+// Both compute the same integers and the same roundings, so a row has the same bits either
 // way.
 //
 // Measured on Zen 4 (EPYC Genoa, 2 virtual processors, not idle), one thread. One row in the cache,
@@ -22,9 +22,9 @@
 
 // ---- one row, straight from the packed panel ----
 
-// Bytes between what is computed and what is asked for. What prefetchers find by themselves is not
-// enough everywhere: a Sapphire Rapids core decodes Q8_0 at 10 GB/s without this and at 14 with it,
-// of 16 that memory gives; 2 to 8 KB do the same. Behind the last panel it asks for nothing of use.
+// Prefetch distance in bytes. Hardware prefetchers are not enough everywhere: a Sapphire Rapids
+// core decodes Q8_0 at 10 GB/s without this and at 14 with it, of 16 that memory gives; 2 to 8 KB
+// do the same. The prefetches past the last panel are wasted.
 enum { PREFETCH_AHEAD = 4096 };
 
 ALWAYS_INLINE void prefetch_planes(const PanelFormat *format, const uint8_t *planes) {
@@ -79,7 +79,7 @@ ALWAYS_INLINE void dot_quads(I32x16 *isum, const DType dtype, const uint8_t *pla
         UNROLL(8)
         for (int f = first; f < first + run; f++)
             sums = byte_sums_add(sums, cell_bytes(dtype, planes, f), i16_pair(quads + f));
-        I32x16 sum = byte_sums_whole(sums), *to = isum + first / per_group;
+        I32x16 sum = byte_sums_i32(sums), *to = isum + first / per_group;
         *to = first % per_group ? i32_add(*to, sum) : sum;
     }
 }
@@ -90,10 +90,10 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
     const int groups = format.groups;
     const float *scales = x->scales;
     F32x16 acc = f32_zero();
-    for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
-        Piece piece = piece_open(dtype, panel, n_cells - cell);
-        for (size_t c = 0; c < piece.n_cells; c++, scales += 4) {
-            const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
+    for (size_t cell = 0; cell < n_cells; cell += SUPERBLOCK_CELLS) {
+        Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
+        for (size_t c = 0; c < superblock.n_cells; c++, scales += 4) {
+            const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
             const int32_t *sums = x->sums + 3 * (cell + c);
             I32x16 isum[2];
             prefetch_planes(&format, planes);
@@ -103,7 +103,7 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
                 dot_quads(isum, dtype, planes, groups, x->quads + 8 * (cell + c));
             else
                 dot_digits(isum, dtype, planes, groups, x->digits + 16 * (cell + c));
-            CellScales w = cell_scales(dtype, &piece, c);
+            CellScales w = cell_scales(dtype, &superblock, c);
             F32x16 d = f32_set(scales[0]);
             UNROLL(2)
             for (int g = 0; g < groups; g++) {
@@ -114,7 +114,7 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
                 if (format.affine) acc = f32_fma(w.m[g], f32_set(scales[sum]), acc);
             }
         }
-        panel += piece_bytes(&format, piece.n_cells);
+        panel += superblock_bytes(&format, superblock.n_cells);
     }
     return acc;
 }
@@ -146,12 +146,13 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
     const PanelFormat format = panel_format(dtype);
     UNROLL(2)
     for (int o = 0; o < OUTLIERS; o++) {
-        size_t cell = outliers[o].column / CELL_COLS, c = cell % PIECE_CELLS, first = cell - c;
+        size_t cell = outliers[o].column / CELL_COLS, c = cell % SUPERBLOCK_CELLS, first = cell - c;
         int column = (int)(outliers[o].column % CELL_COLS),
             g = format.groups == 1 ? 0 : column / 16;
-        const uint8_t *bytes = panel + first / PIECE_CELLS * piece_bytes(&format, PIECE_CELLS);
-        Piece piece = piece_open(dtype, bytes, n_cells - first);
-        CellScales w = cell_scales(dtype, &piece, c);
+        const uint8_t *bytes =
+            panel + first / SUPERBLOCK_CELLS * superblock_bytes(&format, SUPERBLOCK_CELLS);
+        Superblock superblock = superblock_open(dtype, bytes, n_cells - first);
+        CellScales w = cell_scales(dtype, &superblock, c);
         I32x16 q = cell_column(dtype, bytes + cell_planes_at(&format, c), column);
         F32x16 weights = f32_fma(f32_from_i32(q), g ? w.s[1] : w.s[0], g ? w.m[1] : w.m[0]);
         acc = f32_fma(weights, f32_set(outliers[o].x), acc);
@@ -164,11 +165,11 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel, size_t n_cells) {
     const PanelFormat format = panel_format(dtype);
     const I16x32 centre = i16_set(format.centre);
-    for (size_t cell = 0; cell < n_cells; cell += PIECE_CELLS) {
-        Piece piece = piece_open(dtype, panel, n_cells - cell);
-        for (size_t c = 0; c < piece.n_cells; c++) {
-            const uint8_t *planes = piece.bytes + cell_planes_at(&format, c);
-            CellScales w = cell_scales(dtype, &piece, c);
+    for (size_t cell = 0; cell < n_cells; cell += SUPERBLOCK_CELLS) {
+        Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
+        for (size_t c = 0; c < superblock.n_cells; c++) {
+            const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
+            CellScales w = cell_scales(dtype, &superblock, c);
             UNROLL(16)
             for (int j = 0; j < 16; j++, to += 32) {
                 const int g = format.groups == 1 ? 0 : j / 8;
@@ -179,7 +180,7 @@ SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel,
                 f32_store(to + 16, format.affine ? f32_add(odd, w.m[g]) : odd);
             }
         }
-        panel += piece_bytes(&format, piece.n_cells);
+        panel += superblock_bytes(&format, superblock.n_cells);
     }
 }
 
@@ -209,3 +210,19 @@ SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
 void ISA_NAME(project_quantised)(const PanelWork *work) {
     WITH_CONSTANT_TYPE(work->matrix->dtype, project_type, work);
 }
+
+// ---- the table of this instruction set ----
+
+static void panels(const PanelWork *work) {
+    if (panel_is_float(work->matrix->dtype))
+        ISA_NAME(project_float)(work);
+    else
+        ISA_NAME(project_quantised)(work);
+}
+
+extern const ProjectKernels ISA_NAME(project_kernels);
+const ProjectKernels ISA_NAME(project_kernels) = {
+    .block_rows = BLOCK_ROWS,
+    .quantise = ISA_NAME(quantise_block),
+    .panels = panels,
+};

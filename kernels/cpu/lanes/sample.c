@@ -1,5 +1,5 @@
 // The passes over a whole vocabulary that sampling needs, on sixteen lanes.
-#include "kernels/cpu/sample.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
 #include <string.h>
@@ -33,12 +33,12 @@ static bool scan_blocks(float *largest, const float *logits, size_t count) {
     return f32_largest(bad) == 0;
 }
 
-// Sixteen weights of 40 bits, as two whole numbers of 20: exact in floats, and in sums of int32.
+// Sixteen weights of 40 bits, as two integers of 20: exact in floats, and in sums of int32.
 typedef struct Weights {
     I32x16 high, low;
 } Weights;
 
-static inline Weights weigh(F32x16 logits, F32x16 max, F32x16 temperature, bool divide) {
+static inline Weights weights_of(F32x16 logits, F32x16 max, F32x16 temperature, bool divide) {
     F32x16 x = f32_sub(logits, max), scale = f32_set(0x1p20f);
     if (divide) x = f32_div(x, temperature); // by 1 it changes nothing
     F32x16 y = f32_mul(f32_exp_below(x), scale), whole = f32_truncate(y);
@@ -46,8 +46,8 @@ static inline Weights weigh(F32x16 logits, F32x16 max, F32x16 temperature, bool 
     return (Weights){f32_to_i32(whole), f32_to_i32(rest)};
 }
 
-static void weigh_blocks(uint64_t *sums, const float *logits, size_t count, float max,
-                         float temperature) {
+static void sum_blocks(uint64_t *sums, const float *logits, size_t count, float max,
+                       float temperature) {
     float room[SAMPLE_BLOCK];
     int32_t high[LANES], low[LANES];
     F32x16 m = f32_set(max), t = f32_set(temperature);
@@ -55,7 +55,7 @@ static void weigh_blocks(uint64_t *sums, const float *logits, size_t count, floa
         const float *x = block(room, logits, count, b);
         Weights sum = {i32_zero(), i32_zero()};
         for (int i = 0; i < STEPS; i++) {
-            Weights w = weigh(f32_load(x + i * LANES), m, t, temperature != 1.0f);
+            Weights w = weights_of(f32_load(x + i * LANES), m, t, temperature != 1.0f);
             sum.high = i32_add(sum.high, w.high);
             sum.low = i32_add(sum.low, w.low);
         }
@@ -67,15 +67,16 @@ static void weigh_blocks(uint64_t *sums, const float *logits, size_t count, floa
     }
 }
 
-static void weigh_ids(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
-                      float max, float temperature) {
+static void weights_of_ids(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
+                           float max, float temperature) {
     float x[LANES] = {0};
     int32_t high[LANES], low[LANES];
     for (size_t i = 0; i < n; i += LANES) {
         size_t some = n - i < LANES ? n - i : LANES;
         for (size_t j = 0; j < some; j++)
             x[j] = logits[ids[i + j]];
-        Weights w = weigh(f32_load(x), f32_set(max), f32_set(temperature), temperature != 1.0f);
+        Weights w =
+            weights_of(f32_load(x), f32_set(max), f32_set(temperature), temperature != 1.0f);
         i32_store(high, w.high);
         i32_store(low, w.low);
         for (size_t j = 0; j < some; j++)
@@ -105,7 +106,7 @@ static size_t gather_ids(uint32_t *ids, const float *logits, size_t count, const
 extern const SampleKernels ISA_NAME(sample_kernels);
 const SampleKernels ISA_NAME(sample_kernels) = {
     .scan = scan_blocks,
-    .weigh = weigh_blocks,
+    .sum_weights = sum_blocks,
     .gather = gather_ids,
-    .weights = weigh_ids,
+    .weights = weights_of_ids,
 };
