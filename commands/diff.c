@@ -1,10 +1,10 @@
-// diff: two traces held against each other. Which tensor is the first that differs?
+// diff: compares two traces and names the first tensor that differs.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
-#include "commands/trace/report.h"
+#include "commands/trace/trace_diff.h"
 
-// Exit code 1, with a line beside the answer on standard output.
+// Exit code 1; the answer itself is on standard output.
 static bool answer_no(const TraceDiff *d, Error *error) {
     if (d->first)
         return error_set(error, ERROR_ANSWER_NO, "%zu tensors differ, the first is %.120s",
@@ -20,7 +20,7 @@ static bool compare(TraceDiff *d, const Options *o, const Budget *asked, Error *
     int64_t position = trace_diff_tokens(d);
     if (position >= 0) {
         diff_report_tokens(&report, (uint64_t)position, o->json);
-        return error_set(error, ERROR_ANSWER_NO, "the traces are of different tokens");
+        return error_set(error, ERROR_ANSWER_NO, "the traces have different tokens");
     }
     Progress progress;
     progress_begin(&progress, "diff", o->quiet);
@@ -38,7 +38,7 @@ bool diff_command(const Options *o, Error *error) {
     TraceDiff diff;
     Budget budget;
     if (!o->model || !o->other)
-        return error_set(error, ERROR_USAGE, "which two? run diff A B, files that trace wrote");
+        return error_set(error, ERROR_USAGE, "two trace files are needed: run diff A B");
     if (o->budget && !budget_parse(&budget, o->budget, error)) return false;
     if (!trace_diff_open(&diff, o->model, o->other, &o->only_names, error)) return false;
     bool good = compare(&diff, o, o->budget ? &budget : NULL, error);

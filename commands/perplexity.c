@@ -1,14 +1,8 @@
-// perplexity: how surprised the model is by a text, and how far it is from another run's surprise.
-//
-//   nll(t) = -log p(token t | the tokens before it in its window)
-//   perplexity = e^(mean nll), its standard error = perplexity * deviation(nll) / sqrt(count)
-//
-// text_windows.h says what a window is, divergence.h what --kl measures.
+// perplexity: how well the model predicts a text, and how much its predictions differ from those of
+// a saved run. perplexity/scoring.h has the definitions.
 #include "commands/commands.h"
-#include "commands/perplexity/divergence.h"
 #include "commands/perplexity/saved_logits.h"
-#include "commands/perplexity/text_windows.h"
-#include "commands/shared/logprobs.h"
+#include "commands/perplexity/scoring.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
@@ -24,21 +18,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PIECE_ROWS = 128, DEFAULT_WINDOW = 1024 };
+enum { CHUNK_ROWS = 128, DEFAULT_WINDOW = 1024 };
 
-typedef struct Score {
-    uint64_t count, top1; // tokens scored; of these the likeliest one
-    double sum, sum_squares;
-    uint64_t bytes; // of the text where all of it is scored; 0: unknown
-} Score;
-
-// A run: what is scored, and where its logits go and come from.
+// What is scored, and where its logits are written to and compared with.
 typedef struct Run {
     Session session;
     IdList ids;
-    int32_t bos; // in front of every window with second_half; -1: nothing is
+    int32_t bos; // --second-half: the first token of every window; -1: the window's own
     TextWindows windows;
-    size_t rows, used;
+    size_t rows, used; // tokens scored; tokens of the text that are read
     Score score;
     LogitsWriter writer; // --save-logits
     SavedLogits saved;   // --kl
@@ -108,7 +96,7 @@ static bool plan(Run *run, Error *error) {
     return check_window(run, window, stride, error);
 }
 
-// Counts what is scored. A window longer than the text is as long as the text.
+// Counts the tokens to score. A window is at most as long as the text.
 static bool count_rows(Run *run, Error *error) {
     TextWindows *w = &run->windows;
     size_t count = run->ids.count;
@@ -126,12 +114,7 @@ static bool count_rows(Run *run, Error *error) {
 
 static bool score_row(Run *run, const float *logits, int32_t target, Error *error) {
     int vocab_size = run->session.config->vocab_size;
-    double nll = log_sum_exp(logits, vocab_size) - (double)logits[target];
-    Score *score = &run->score;
-    score->count++;
-    score->top1 += likeliest(logits, vocab_size) == target;
-    score->sum += nll;
-    score->sum_squares += nll * nll;
+    score_add(&run->score, logits, vocab_size, target);
     if (run->writer.out && !logits_writer_put(&run->writer, logits, error)) return false;
     if (!run->saved.path) return true;
     const float *exact = saved_logits_next(&run->saved, error);
@@ -139,14 +122,14 @@ static bool score_row(Run *run, const float *logits, int32_t target, Error *erro
     return exact;
 }
 
-// Feeds one window from an empty cache and scores its part.
+// Feeds one window into an empty cache and scores its tokens.
 static bool score_window(Run *run, const TextWindow *w, Error *error) {
     Session *s = &run->session;
     const int32_t *ids = run->ids.ids;
-    bool wants[PIECE_ROWS];
+    bool wants[CHUNK_ROWS];
     kv_cache_reset(&s->model->cache, 0);
     for (size_t at = w->begin; at < w->end;) {
-        int n = w->end - at < PIECE_ROWS ? (int)(w->end - at) : PIECE_ROWS;
+        int n = w->end - at < CHUNK_ROWS ? (int)(w->end - at) : CHUNK_ROWS;
         for (int i = 0; i < n; i++)
             wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
         Batch batch = {.n = n, .tokens = ids + at, .wants_logits = wants};
@@ -218,23 +201,6 @@ static bool open_logits(Run *run, Error *error) {
 
 // ---- the result ----
 
-typedef struct Figures {
-    double mean, perplexity, error, bits, top1; // error: of the perplexity
-} Figures;
-
-static Figures figures(const Score *score) {
-    double n = (double)score->count, mean = score->sum / n;
-    double variance = n > 1 ? (score->sum_squares - n * mean * mean) / (n - 1) : NAN;
-    double deviation = sqrt(variance > 0 ? variance : 0), perplexity = exp(mean);
-    return (Figures){
-        .mean = mean,
-        .perplexity = perplexity,
-        .error = n > 1 ? perplexity * deviation / sqrt(n) : NAN,
-        .bits = score->bytes ? score->sum / log(2) / (double)score->bytes : NAN,
-        .top1 = (double)score->top1 / n,
-    };
-}
-
 static void print_text(const Run *run, const Figures *f, const DivergenceSummary *d) {
     const TextWindows *w = &run->windows;
     char name[3][100];
@@ -286,7 +252,7 @@ static void print_json(const Run *run, const Figures *f, const DivergenceSummary
 
 static void print_run(Run *run, double seconds) {
     const Options *o = run->session.options;
-    Figures f = figures(&run->score);
+    Figures f = score_figures(&run->score);
     DivergenceSummary summary = divergence_summary(&run->divergence);
     const DivergenceSummary *d = run->saved.path ? &summary : NULL;
     if (o->json)
@@ -303,7 +269,7 @@ bool perplexity_command(const Options *options, Error *error) {
     Run run = {.bos = -1};
     bool good = session_open(&run.session, options, error) && plan(&run, error) &&
                 read_text(&run, error) && count_rows(&run, error);
-    SessionModel wanted = {.context = (int)run.windows.window, .max_logit_rows = PIECE_ROWS};
+    SessionModel wanted = {.context = (int)run.windows.window, .max_logit_rows = CHUNK_ROWS};
     good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error);
     double started = seconds_now();
     good = good && score_text(&run, error) &&

@@ -1,6 +1,7 @@
-// trace: every stage of every layer of a run, in a file, under the reference's names.
+// trace: writes every stage of every layer of a run to a file, named as in the Hugging Face model.
 #include "commands/commands.h"
 #include "commands/shared/interrupt.h"
+#include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
@@ -10,25 +11,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_ROWS = 256, FEWEST_ROWS = 8, PIECE_BYTES = 64 << 20 };
+enum { MAX_ROWS = 256, MIN_ROWS = 8, CHUNK_BYTES = 64 << 20 };
 
-// Rows that go through the model together: logits and attention weights of a piece are held in
-// memory, so there are few where these are wide.
-static int piece_rows(const Config *c, size_t n_tokens) {
+// Rows per forward pass. Their logits and attention weights are held in memory: at most CHUNK_BYTES
+// of either, but at least MIN_ROWS rows.
+static int chunk_rows(const Config *c, size_t n_tokens) {
     size_t weights = (size_t)c->n_heads * n_tokens, width = (size_t)c->vocab_size;
     if (weights > width) width = weights;
-    size_t rows = PIECE_BYTES / sizeof(float) / width;
-    if (rows > MOST_ROWS) rows = MOST_ROWS;
+    size_t rows = CHUNK_BYTES / sizeof(float) / width;
+    if (rows > MAX_ROWS) rows = MAX_ROWS;
     if (rows > n_tokens) return (int)n_tokens;
-    return rows < FEWEST_ROWS ? FEWEST_ROWS : (int)rows;
+    return rows < MIN_ROWS ? MIN_ROWS : (int)rows;
 }
 
 static bool check_out(const Options *o, Error *error) {
     struct stat model, out;
-    if (!o->out) return error_set(error, ERROR_USAGE, "where to? --out FILE");
+    if (!o->out)
+        return error_set(error, ERROR_USAGE, "--out FILE is needed: where to write the trace");
     if (!o->model || stat(o->model, &model) || stat(o->out, &out)) return true;
     if (model.st_dev != out.st_dev || model.st_ino != out.st_ino) return true;
-    return error_set(error, ERROR_USAGE, "--out is the model itself");
+    return error_set(error, ERROR_USAGE, "--out is the model file");
 }
 
 static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Error *error) {
@@ -43,12 +45,12 @@ static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Er
 typedef struct Run {
     TraceFile *file;
     Progress progress;
-    Error nonfinite; // the first time that the model's numbers were not finite
+    Error nonfinite; // the first ERROR_NONFINITE of the model
 } Run;
 
-// One batch. Numbers that are not finite do not stop a trace, which is what finds out where they
-// come from: they are kept to be told at the end.
-static bool run_piece(Run *run, const Batch *batch, Error *error) {
+// Runs one batch. Values that are not finite do not stop a trace, since it shows where they come
+// from: the error is kept and reported at the end.
+static bool run_chunk(Run *run, const Batch *batch, Error *error) {
     TraceFile *f = run->file;
     Error cause = {0};
     bool good = model_forward(f->session->model, batch, &cause);
@@ -64,41 +66,35 @@ static bool run_piece(Run *run, const Batch *batch, Error *error) {
 // Feeds tokens[begin .. count).
 static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
     size_t max_rows = (size_t)run->file->session->model->options.max_rows;
-    bool all[MOST_ROWS], good = true;
+    bool all[MAX_ROWS], good = true;
     memset(all, true, sizeof all);
     for (size_t at = begin; good && at < tokens->count;) {
         size_t left = tokens->count - at, n = left < max_rows ? left : max_rows;
         Batch batch = {.n = (int)n, .tokens = tokens->ids + at};
         if (trace_file_wants_logits(run->file)) batch.wants_logits = all;
-        good = run_piece(run, &batch, error);
+        good = run_chunk(run, &batch, error);
         at += n;
         progress_update(&run->progress, (double)at / (double)run->file->n_tokens);
     }
     return good;
 }
 
-static int32_t likeliest(const Model *model) {
-    const float *logits = model_logits(model, model->n_logit_rows - 1);
-    int best = 0;
-    for (int i = 1; i < model->config.vocab_size; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
+// Appends the likeliest token, whether it ends the text or not, and feeds it.
+static bool generate_token(Run *run, IdList *tokens, Error *error) {
+    const Model *m = run->file->session->model;
+    size_t fed = tokens->count;
+    if (run->nonfinite.code)
+        return error_set(error, run->nonfinite.code, "%s", run->nonfinite.message);
+    int32_t next = likeliest(model_logits(m, m->n_logit_rows - 1), m->config.vocab_size);
+    return id_list_push(tokens, next, error) && feed(run, tokens, fed, error);
 }
 
-// The prompt, then one token at a time, each the likeliest, whether it ends the text or not.
 static bool run_model(Run *run, IdList *tokens, Error *error) {
-    const Session *s = run->file->session;
-    progress_begin(&run->progress, "trace", s->options->quiet);
+    progress_begin(&run->progress, "trace", run->file->session->options->quiet);
     interrupt_begin();
     bool good = feed(run, tokens, 0, error);
-    while (good && tokens->count < run->file->n_tokens) {
-        size_t fed = tokens->count;
-        if (run->nonfinite.code)
-            good = error_set(error, run->nonfinite.code, "%s", run->nonfinite.message);
-        else
-            good =
-                id_list_push(tokens, likeliest(s->model), error) && feed(run, tokens, fed, error);
-    }
+    while (good && tokens->count < run->file->n_tokens)
+        good = generate_token(run, tokens, error);
     interrupt_end();
     progress_end(&run->progress);
     return good;
@@ -135,7 +131,7 @@ bool trace_command(const Options *options, Error *error) {
     bool good = prompt_check(options, error) && check_out(options, error) &&
                 session_open(&s, options, error) && prompt_encode(&tokens, &s, error) &&
                 check_length(&s, tokens.count, &n_tokens, error);
-    int rows = good ? piece_rows(s.config, n_tokens) : 0;
+    int rows = good ? chunk_rows(s.config, n_tokens) : 0;
     SessionModel wanted = {.context = (int)n_tokens, .max_rows = rows, .max_logit_rows = rows};
     good = good && session_open_model(&s, &wanted, error) && trace(&s, &tokens, n_tokens, error);
     id_list_free(&tokens);

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "commands/perplexity/text_windows.h"
+#include "commands/perplexity/scoring.h"
 #include "weights/hf/safetensors.h"
 #include "weights/out/write.h"
 

@@ -1,6 +1,6 @@
 // Identities inside an attention block, on the vectors of a real forward pass, one layer at a time.
 #include "commands/selftest/checks.h"
-#include "commands/selftest/stages.h"
+#include "commands/selftest/layers.h"
 #include "commands/shared/budget.h"
 
 #include <math.h>

@@ -1,8 +1,7 @@
 // Identities of rotary positions: queries and keys computed with the interleaved order of rows
-// (row_order.h draws it) equal those of the model, and a norm without weights commutes with RoPE.
+// (layers.h draws it) equal those of the model, and a norm without weights commutes with RoPE.
 #include "commands/selftest/checks.h"
-#include "commands/selftest/row_order.h"
-#include "commands/selftest/stages.h"
+#include "commands/selftest/layers.h"
 #include "commands/shared/budget.h"
 
 #include <math.h>

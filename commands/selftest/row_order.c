@@ -1,48 +1,11 @@
-// A file may store wq and wk in either order of rows; the logits are the same.
-#include "commands/selftest/row_order.h"
+// A file may store wq and wk in either order of rows (layers.h draws them); the logits are the
+// same.
 #include "commands/selftest/checks.h"
+#include "commands/selftest/layers.h"
 #include "weights/quant.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-bool layer_has_rope(const Config *c, int l) {
-    return c->position == POSITION_ROPE && !c->layers[l].no_rope;
-}
-
-bool model_has_rope(const Subject *s, Finding *f) {
-    for (int l = 0; l < s->config->n_layers; l++)
-        if (layer_has_rope(s->config, l)) return true;
-    f->inapplicable = "the model has learned positions, not RoPE";
-    return false;
-}
-
-size_t half_order_row(const Config *c, size_t r) {
-    size_t head_dim = (size_t)c->head_dim, rope_dim = (size_t)c->rope_dim;
-    size_t head = r / head_dim, i = r % head_dim;
-    if (i >= rope_dim) return r;
-    return head * head_dim + i % 2 * (rope_dim / 2) + i / 2;
-}
-
-bool matrix_reorder(Matrix *out, const Matrix *m, const Config *c, bool interleaved) {
-    size_t bytes = dtype_row_bytes(m->dtype, m->cols);
-    size_t scale_bytes = m->dtype == DTYPE_Q8_GROUP ? m->cols / m->group_size * sizeof(float) : 0;
-    char *data = malloc(m->rows * (bytes + scale_bytes));
-    if (!data) return false;
-    char *scales = data + m->rows * bytes;
-    for (size_t r = 0; r < m->rows; r++) {
-        size_t from = matrix_stored_row(m, interleaved ? half_order_row(c, r) : r);
-        memcpy(data + r * bytes, (const char *)m->data + from * bytes, bytes);
-        if (scale_bytes)
-            memcpy(scales + r * scale_bytes, (const char *)m->scales + from * scale_bytes,
-                   scale_bytes);
-    }
-    *out = *m;
-    out->data = data;
-    out->scales = scale_bytes ? scales : NULL;
-    out->head_dim = out->rope_dim = 0;
-    return true;
-}
 
 // A model's weights, with the rows of wq and wk in the other order than its file has.
 typedef struct Reordered {

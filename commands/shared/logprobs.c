@@ -5,25 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The likeliest token that comes after `id` in order (falling logit, then rising id); -1: the first
+// of all. The few that are printed take one pass each over the vocabulary, less than a sort.
+static int next_likeliest(const float *logits, int count, int id) {
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        bool after = id < 0 || logits[i] < logits[id] || (logits[i] == logits[id] && i > id);
+        if (after && (best < 0 || logits[i] > logits[best])) best = i;
+    }
+    return best;
+}
+
+int likeliest(const float *logits, int count) {
+    return next_likeliest(logits, count, -1);
+}
+
+// The largest is subtracted first, so that no exponential overflows.
 double log_sum_exp(const float *logits, int count) {
-    float largest = logits[0];
-    for (int i = 1; i < count; i++)
-        if (logits[i] > largest) largest = logits[i];
+    float largest = logits[likeliest(logits, count)];
     double sum = 0;
     for (int i = 0; i < count; i++)
         sum += expf(logits[i] - largest);
     return largest + log(sum);
 }
 
-// The likeliest token that comes after `id` in order (falling logit, then rising id); -1 at first
-// asks for the likeliest of all. `count` passes over the vocabulary are less than a sort.
-static int next_likeliest(const float *logits, int vocab_size, int id) {
-    int best = -1;
-    for (int i = 0; i < vocab_size; i++) {
-        bool after = id < 0 || logits[i] < logits[id] || (logits[i] == logits[id] && i > id);
-        if (after && (best < 0 || logits[i] > logits[best])) best = i;
-    }
-    return best;
+double log_sum_exp_f64(const float *logits, int count) {
+    double largest = logits[likeliest(logits, count)], sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += exp((double)logits[i] - largest);
+    return largest + log(sum);
 }
 
 static void put_token(JsonWriter *w, const Logprobs *l, int32_t id, const char *piece,

@@ -1,5 +1,5 @@
-// Two tensors held against each other, element by element. Who meets whom is trace_pair.c's affair.
-#include "commands/trace/comparison.h"
+// Compares pairs of tensors element by element. pair.c finds the pairs.
+#include "commands/trace/trace_diff.h"
 
 #include "weights/quant.h"
 
@@ -33,7 +33,7 @@ static bool same_shape(const TensorPlan *a, const TensorPlan *b) {
     return a->n_dims == b->n_dims && !memcmp(a->shape, b->shape, a->n_dims * sizeof *a->shape);
 }
 
-// Largest value and error, and the angle between the two, over all that is finite.
+// Largest value, largest error and cosine, over all finite elements.
 static void measure(TensorDiff *t, uint64_t count) {
     Chunk chunk;
     double aa = 0, bb = 0, ab = 0;
@@ -58,8 +58,8 @@ uint64_t trace_position(const TensorPlan *plan, uint64_t element) {
     return plan->n_dims > 2 ? row % plan->shape[plan->n_dims - 2] : row;
 }
 
-// Whether an element that is over is to be told in place of the one found so far: one that is no
-// number comes before one that is too far off, then the earlier position.
+// Does this element come before the first found so far? One that is not finite comes before one
+// that is over the budget, then the earlier position counts.
 static bool comes_first(const TensorDiff *t, uint64_t element, bool finite) {
     if (!t->n_over) return true;
     if (finite != (t->verdict == VERDICT_OVER)) return !finite;

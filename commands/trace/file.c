@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- what there is to write ----
+// ---- the list of tensors ----
 
-// Attention weights grow with the square of the text, so they come only where they are asked for.
+// Attention weights grow with the square of the text, so they are written only on request.
 static bool wants_attention(const Options *o) {
     bool named = false;
     for (int i = 0; i < o->only_names.count; i++)
@@ -18,7 +18,7 @@ static bool wants_attention(const Options *o) {
     return o->attention || named;
 }
 
-// Listener of the first pass: one tensor for every stage that comes by.
+// Listener of the first pass: notes one tensor per stage.
 static void note_stage(void *context, const Model *model, const Stage *stage) {
     TraceFile *f = context;
     (void)model;
@@ -38,7 +38,7 @@ static void note_stage(void *context, const Model *model, const Stage *stage) {
     bool weights = stage->id == STAGE_ATT_WEIGHTS;
     tensor->width = weights ? (size_t)stage->shape[1] : width;
     if (!trace_stage_name(tensor->name, f->session->checkpoint, stage->id, stage->layer)) return;
-    if (!trace_name_meant(&f->session->options->only_names, tensor->name)) return;
+    if (!trace_name_matches(&f->session->options->only_names, tensor->name)) return;
     f->bytes += sizeof(float) * f->n_tokens * tensor->width * (weights ? f->n_tokens : 1);
     f->count++;
 }
@@ -51,7 +51,7 @@ bool trace_file_plan(TraceFile *f, Error *error) {
     bool good = model_forward(model, &(Batch){.n = 1, .tokens = f->tokens->ids}, &cause);
     model_listen(model, NULL, NULL, false, NULL);
     kv_cache_reset(&model->cache, 0);
-    // A model that makes NaN is worth a trace.
+    // NaN does not stop a trace, which shows where it comes from.
     if (!good && cause.code != ERROR_NONFINITE)
         return error_set(error, cause.code, "%s", cause.message);
     if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
@@ -83,7 +83,7 @@ static void config_text(char *out, size_t size, const Config *c) {
              c->vocab_size);
 }
 
-// The tensors as the writer wants them: the tokens come first.
+// The layout of the file: the tokens come first.
 static void lay_out(WriteTensor *tensors, const TraceFile *f) {
     uint64_t n = f->n_tokens;
     tensors[0] = (WriteTensor){"input_ids", "I64", 1, {n}};
@@ -125,7 +125,7 @@ static void put(TraceFile *f, size_t tensor, uint64_t element, const float *data
                            &f->failure);
 }
 
-// (n, n_heads, context) as they come become rows of (n_heads, T, T).
+// From the stage's (n, n_heads, context) to rows of the file's (n_heads, T, T).
 static void put_attention(TraceFile *f, size_t tensor, const Stage *stage) {
     size_t n_heads = (size_t)stage->shape[1], context = (size_t)stage->shape[2];
     for (int i = 0; i < stage->rows.n; i++)
@@ -134,7 +134,7 @@ static void put_attention(TraceFile *f, size_t tensor, const Stage *stage) {
                 stage->data + ((size_t)i * n_heads + h) * context, f->n_tokens);
 }
 
-// Listener: the rows of a stage follow one another, as the positions of one sequence do.
+// Listener: writes the rows of a stage, which are consecutive positions of one sequence.
 static void write_stage(void *context, const Model *model, const Stage *stage) {
     TraceFile *f = context;
     (void)model;

@@ -1,5 +1,4 @@
-// TraceFile: the way of every stage of a run into one safetensors file. docs/trace.md says what is
-// in it.
+// TraceFile: writes the stages of a run to one safetensors file. docs/trace.md says what is in it.
 //
 //     TraceFile file = {.session = &s, .tokens = &prompt, .n_tokens = prompt.count + 8};
 //     good = trace_file_plan(&file, &error) && trace_file_open(&file, &error) && ... run ... &&
@@ -21,29 +20,29 @@ typedef struct TraceTensor {
 typedef struct TraceFile {
     // set by the caller
     Session *session;     // with its model open
-    const IdList *tokens; // the prompt; by the end, what was generated too
-    size_t n_tokens;      // how many these will be
+    const IdList *tokens; // the prompt; by the end, the generated tokens too
+    size_t n_tokens;      // how many there will be by the end
     // results
     TraceTensor *tensors; // in the order of computation
     size_t count, room;
     uint64_t bytes; // of all tensors
     // inner
     SafetensorsWriter *out;
-    Error failure; // the first write that went wrong: the listener has nobody to tell it
+    Error failure; // the first failed write: a listener returns nothing
 } TraceFile;
 
-// Finds out what there is to write: runs the first token through the model and notes the stages
-// that come by, those that the options want. The cache is empty afterwards. False: exit code 2
-// where no stage is left, else what the run said.
+// Lists the tensors to write: runs the first token through the model and notes each stage that the
+// options ask for. The cache is empty afterwards. False: exit code 2 where no stage matches, else
+// the error of the run.
 bool trace_file_plan(TraceFile *file, Error *error);
 
-// Whether some of it needs the logits of every row.
+// Does a tensor need the logits of every row?
 bool trace_file_wants_logits(const TraceFile *file);
 
-// Begins the file --out and listens to the model from now on. Every row of every position below
-// n_tokens must then come by once.
+// Begins the file --out and attaches the listener that writes stages. Every position below n_tokens
+// must then be fed once.
 bool trace_file_open(TraceFile *file, Error *error);
 
-// The tokens that were fed, and the file in its place.
+// Writes the tokens and moves the file to its place.
 bool trace_file_finish(TraceFile *file, Error *error);
 void trace_file_close(TraceFile *file); // zeroed or half-opened is fine

@@ -1,8 +1,8 @@
-// Two files of tensors: who meets whom, and in what order. The comparing is in trace_diff.c.
+// Opens two files of tensors and pairs them by name, in the order of computation.
 #include "base/bytes.h"
 #include "base/text.h"
-#include "commands/trace/comparison.h"
 #include "commands/trace/stage_names.h"
+#include "commands/trace/trace_diff.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 
 typedef struct Listed {
     const SafetensorsTensor *tensor;
-    int64_t line; // of the metadata's "order"
+    int64_t line; // in the metadata's "order"
 } Listed;
 
-// The lines of `order`, numbered. One that stands there twice makes it no order.
+// The lines of `order`, numbered. A name that it has twice is an error.
 static bool index_lines(NameIndex *index, const char *order, Arena *arena, Error *error) {
     size_t count = 1;
     for (const char *at = order; *at; at++)
@@ -36,8 +36,8 @@ static int by_line(const void *a, const void *b) {
     return (at_x > at_y) - (at_x < at_y);
 }
 
-// The tensors of a file that are meant, without the tokens: as `order` names them, the rest behind
-// as their data lies.
+// The tensors of a file that match `only`, without the tokens: first in the order of `order`, then
+// the rest in the order of their data.
 static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const char *order,
                             size_t *count, Error *error) {
     NameIndex lines = {0};
@@ -46,7 +46,7 @@ static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const c
     *count = 0;
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].plan.name;
-        if (!strcmp(name, "input_ids") || !trace_name_meant(only, name)) continue;
+        if (!strcmp(name, "input_ids") || !trace_name_matches(only, name)) continue;
         int64_t line = names_find(&lines, name);
         list[(*count)++] = (Listed){&file->tensors[i], line < 0 ? INT64_MAX : line};
     }
@@ -66,7 +66,7 @@ static bool index_tensors(NameIndex *index, SafetensorsFile *file, Error *error)
     return names_index(index, entries, file->count, "tensor", error);
 }
 
-// Walks A's tensors in order: with a partner they are pairs, without one A's alone. Then B's.
+// A tensor of A is part of a pair, or only in A. Then those that are only in B.
 static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *error) {
     NameIndex names_a, names_b;
     size_t n_a = 0, n_b = 0;
@@ -93,7 +93,7 @@ static bool pair(TraceDiff *d, const TextList *only, const char *order, Error *e
     return true;
 }
 
-// The tokens, where a file has them as a trace does.
+// The tokens of a trace; NULL: the file has none.
 static const SafetensorsTensor *find_ids(const SafetensorsFile *file) {
     const SafetensorsTensor *ids = safetensors_find(file, "input_ids");
     return ids && !strcmp(ids->type->name, "I64") && ids->plan.n_dims == 1 ? ids : NULL;
@@ -123,7 +123,7 @@ void trace_diff_close(TraceDiff *d) {
     *d = (TraceDiff){0};
 }
 
-// ---- what the files say of themselves ----
+// ---- metadata and tokens ----
 
 bool trace_diff_budget(TraceDiff *d, Budget *budget, Error *error) {
     const char *precisions[2], *caches[2];
@@ -150,7 +150,7 @@ int64_t trace_diff_tokens(const TraceDiff *d) {
     return a == b ? -1 : (int64_t)both;
 }
 
-// What `own` had over `other` in the logits that the token at `position` was chosen by.
+// The logit of `own` minus that of `other`, in the row that chose the token at `position`.
 static bool token_gap(const SafetensorsFile *file, uint64_t position, int64_t own, int64_t other,
                       double *gap) {
     const SafetensorsTensor *logits = safetensors_find(file, "logits"); // after a soft cap

@@ -1,4 +1,4 @@
-#include "commands/trace/report.h"
+#include "commands/trace/trace_diff.h"
 
 #include "commands/shared/output.h"
 #include "commands/shared/writer.h"
@@ -8,7 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_WIDTH = 48, NAME_SIZE = 200, N_NEAREST = 5, N_BEFORE = 2, N_SHOWN = 12, N_ALONE = 4 };
+enum {
+    NAME_WIDTH = 48,
+    NAME_SIZE = 200,
+    N_NEAREST = 5,
+    N_BEFORE = 2,
+    N_SHOWN = 12,
+    N_UNPAIRED = 4
+};
 
 static const char *const VERDICTS[] = {
     [VERDICT_WITHIN] = "within",        [VERDICT_OVER] = "over",
@@ -30,7 +37,7 @@ static const char *shape_text(char out[100], const TensorPlan *plan) {
     return out;
 }
 
-// "12 %", or "37 x" where it is far more than is allowed.
+// The share of the budget: "12 %", from ten times on "37 x".
 static const char *share_text(char out[32], const TensorDiff *t) {
     double share = budget_share(t);
     if (t->allowed <= 0)
@@ -72,7 +79,7 @@ static void print_head(void) {
                  "budget");
 }
 
-// Puts t among the nearest, which stand in falling order; the last falls out where they are full.
+// Inserts t into the nearest, which are sorted in falling order; the last one drops out.
 static void insert(const TensorDiff *nearest[N_NEAREST], const TensorDiff *t) {
     for (int i = 0; i < N_NEAREST; i++) {
         if (nearest[i] && budget_share(nearest[i]) >= budget_share(t)) continue;
@@ -83,7 +90,7 @@ static void insert(const TensorDiff *nearest[N_NEAREST], const TensorDiff *t) {
     }
 }
 
-// Those nearest to what is allowed.
+// The tensors closest to their budget.
 static void print_nearest(const TraceDiff *d) {
     const TensorDiff *nearest[N_NEAREST] = {NULL};
     for (size_t i = 0; i < d->count; i++)
@@ -91,33 +98,34 @@ static void print_nearest(const TraceDiff *d) {
     for (int i = 0; i < N_NEAREST && nearest[i]; i++)
         print_row(nearest[i]);
     if (d->n_compared > N_NEAREST)
-        output_print("... the nearest to the budget of %zu (--all: every one)\n", d->n_compared);
+        output_print("... the %d of %zu tensors closest to the budget (--all lists every one)\n",
+                     N_NEAREST, d->n_compared);
 }
 
-// From a little before the first that is over, so that it shows what was right.
+// From a few tensors before the first that is over.
 static void print_around(const TraceDiff *d) {
     size_t first = (size_t)(d->first - d->tensors), begin = first > N_BEFORE ? first - N_BEFORE : 0;
     size_t end = d->count - begin > N_SHOWN ? begin + N_SHOWN : d->count;
-    if (begin) output_print("... %zu tensors before these are within the budget\n", begin);
+    if (begin) output_print("... %zu earlier tensors are within the budget\n", begin);
     for (size_t i = begin; i < end; i++)
         print_row(&d->tensors[i]);
-    if (end < d->count) output_print("... and %zu more (--all: every one)\n", d->count - end);
+    if (end < d->count) output_print("... and %zu more (--all lists every one)\n", d->count - end);
 }
 
-static void print_alone(const SafetensorsTensor *const *tensors, size_t count, const char *path,
-                        bool all) {
+static void print_unpaired(const SafetensorsTensor *const *tensors, size_t count, const char *path,
+                           bool all) {
     char escaped[NAME_SIZE];
     if (!count) return;
     output_print("only in %s: %zu\n", escape_bytes(escaped, sizeof escaped, path, strlen(path)),
                  count);
-    for (size_t i = 0; i < count && (all || i < N_ALONE); i++)
+    for (size_t i = 0; i < count && (all || i < N_UNPAIRED); i++)
         output_print("    %s\n", name_of(escaped, tensors[i]));
-    if (!all && count > N_ALONE) output_print("    ... and %zu more\n", count - N_ALONE);
+    if (!all && count > N_UNPAIRED) output_print("    ... and %zu more\n", count - N_UNPAIRED);
 }
 
 // ---- the sentence ----
 
-// The number of the layer in a name: its first part that is a number; -1: none.
+// The layer in a name: its first part that is a number; -1: none.
 static int layer_of(const char *name) {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
         size_t digits = strspn(dot + 1, "0123456789");
@@ -165,13 +173,13 @@ static void print_answer(const DiffReport *r) {
     char name[NAME_SIZE], share[32];
     if (!d->n_compared) {
         output_print("Nothing could be compared: %s.\n",
-                     d->count ? "no tensor is of floating-point numbers on both sides"
+                     d->count ? "no tensor is floating-point in both files"
                               : "no name is in both files");
     } else if (d->first) {
         print_first(r);
     } else {
         const TensorDiff *t = d->nearest;
-        output_print("All %zu tensors are within the budget %s; %s comes nearest, with %s of it.\n",
+        output_print("All %zu tensors are within the budget %s; %s uses most, %s of it.\n",
                      d->n_compared, r->budget->name, name_of(name, t->a), share_text(share, t));
     }
 }
@@ -185,8 +193,8 @@ void diff_report_print(const DiffReport *r) {
         print_around(d);
     else if (!r->all)
         print_nearest(d);
-    print_alone(d->only_a, d->n_only_a, r->path_a, r->all);
-    print_alone(d->only_b, d->n_only_b, r->path_b, r->all);
+    print_unpaired(d->only_a, d->n_only_a, r->path_a, r->all);
+    print_unpaired(d->only_b, d->n_only_b, r->path_b, r->all);
     print_answer(r);
 }
 
@@ -209,13 +217,13 @@ void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
         writer_line(&w);
         return;
     }
-    output_print("The traces are of different tokens: A has %" PRIu64 ", B %" PRIu64, n[0], n[1]);
+    output_print("The traces have different tokens: A has %" PRIu64 ", B %" PRIu64, n[0], n[1]);
     if (position < n[0] && position < n[1])
         output_print("; at position %" PRIu64 " %" PRId64 " and %" PRId64, position,
                      trace_token(ids[0], position), trace_token(ids[1], position));
     output_print(".\n");
     if (known)
-        output_print("A's logits put its token %.3g before B's, B's logits its own %.3g before A's."
+        output_print("A's logits prefer its token by %.3g, B's logits prefer its own by %.3g."
                      "\n",
                      gaps[0], gaps[1]);
 }

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// A stage is named after the module of a role; where the family lacks that one, of the second. What
-// is no module's output hangs below the one that is `up` levels above a module.
+// A stage has the name of the module of `role`, or of `otherwise` where the family lacks it. A
+// stage that is no module's output is named below the module that is `up` levels above.
 static const struct {
     Role role, otherwise;
     int up;
@@ -55,7 +55,7 @@ bool trace_stage_name(char out[TRACE_NAME_SIZE], const Checkpoint *checkpoint, S
     return true;
 }
 
-bool trace_name_meant(const TextList *patterns, const char *name) {
+bool trace_name_matches(const TextList *patterns, const char *name) {
     if (!patterns->count) return true;
     for (const char *end = name; end; end = strchr(end, '.')) {
         end += *end == '.';

@@ -140,7 +140,7 @@ Test(diff, whole_numbers_are_not_compared) {
     a.bytes = 8;
     char *path = write_tensors("a.safetensors", &a, 1);
     TestRun r = program("diff|%s|%s", path, path);
-    check_says(&r, ERROR_ANSWER_NO, "Nothing could be compared: no tensor is of floating-point");
+    check_says(&r, ERROR_ANSWER_NO, "Nothing could be compared: no tensor is floating-point");
     free(path);
 }
 
@@ -183,7 +183,7 @@ Test(diff, other_tokens_are_said_and_nothing_is_compared) {
     char *b = write_trace(model, "--prompt-ids|7,8,9,10", "b.safetensors");
     char *c = write_trace(model, "--prompt-ids|7,5,9", "c.safetensors");
     TestRun r = program("diff|%s|%s", a, b);
-    check_says(&r, ERROR_ANSWER_NO, "The traces are of different tokens: A has 3, B 4.");
+    check_says(&r, ERROR_ANSWER_NO, "The traces have different tokens: A has 3, B 4.");
     r = program("diff|%s|%s", a, c);
     check_says(&r, ERROR_ANSWER_NO, "A has 3, B 3; at position 1 8 and 5.");
     r = program("diff|%s|%s|--json", a, c);
@@ -206,8 +206,8 @@ Test(diff, where_greedy_texts_part_it_says_how_close_the_choice_was) {
     TestRun r = program("diff|%s|%s", path_a, path_b);
     check_says(
         &r, ERROR_ANSWER_NO,
-        "at position 2 0 and 2.\nA's logits put its token 0.25 before B's, B's logits its own "
-        "1 before A's.\n");
+        "at position 2 0 and 2.\nA's logits prefer its token by 0.25, B's logits prefer its own "
+        "by 1.\n");
     r = program("diff|%s|%s|--json", path_a, path_b);
     check_says(&r, ERROR_ANSWER_NO, "\"tokens_differ_at\":2,\"gap_a\":0.25,\"gap_b\":1}");
     free(path_b);
@@ -230,9 +230,9 @@ Test(diff, refuses_what_is_no_pair_of_traces) {
     char *bytes = test_read_file(good, &size);
     test_write_file(cut, bytes, size - 3);
     TestRun r = program("diff|%s", good);
-    check_refused(&r, ERROR_USAGE, "which two?");
+    check_refused(&r, ERROR_USAGE, "two trace files are needed");
     r = program("diff");
-    check_refused(&r, ERROR_USAGE, "which two?");
+    check_refused(&r, ERROR_USAGE, "two trace files are needed");
     r = program("diff|%s|%s|third", good, good);
     check_refused(&r, ERROR_USAGE, "third");
     r = program("diff|%s|%s|--budget|much", good, good);

@@ -1,7 +1,6 @@
 // perplexity: which tokens a window scores, what a divergence is, and files of saved logits.
 #include "base/error.h"
-#include "commands/perplexity/divergence.h"
-#include "commands/perplexity/text_windows.h"
+#include "commands/perplexity/scoring.h"
 #include "tests/support/program.h"
 
 #include <unistd.h>
