@@ -1,0 +1,57 @@
+"""Where a figure was measured: commit, machine and date, for the tables of docs/."""
+import datetime
+import os
+import subprocess
+
+SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "asimd")
+# What a hypervisor hides of a CPU's name: microarchitectures by vendor, family and models.
+GENERATIONS = [
+    ("AuthenticAMD", 23, range(0x30, 0xa0), "Zen 2"), ("AuthenticAMD", 25, range(0x00, 0x10), "Zen 3"),
+    ("AuthenticAMD", 25, range(0x20, 0x60), "Zen 3"), ("AuthenticAMD", 25, range(0x10, 0x20), "Zen 4"),
+    ("AuthenticAMD", 25, range(0x60, 0xb0), "Zen 4"), ("AuthenticAMD", 26, range(0x00, 0x80), "Zen 5"),
+    ("GenuineIntel", 6, (85,), "Skylake or Cascade Lake"), ("GenuineIntel", 6, (106, 108), "Ice Lake"),
+    ("GenuineIntel", 6, (143,), "Sapphire Rapids"), ("GenuineIntel", 6, (207,), "Emerald Rapids"),
+    ("GenuineIntel", 6, (173, 174), "Granite Rapids"),
+]
+
+
+def cpu():
+    """The first processor's fields of /proc/cpuinfo."""
+    fields = {}
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            name, colon, value = line.partition(":")
+            if not colon:
+                break
+            fields[name.strip()] = value.strip()
+    return fields
+
+
+def machine():
+    """The processor, its microarchitecture where it is known, cores, instruction sets."""
+    c = cpu()
+    name = c.get("model name", os.uname().machine)
+    family, model = int(c.get("cpu family", 0)), int(c.get("model", 0))
+    for vendor, its_family, models, generation in GENERATIONS:
+        if (c.get("vendor_id"), family) == (vendor, its_family) and model in models:
+            name += f" ({generation})"
+            break
+    flags = (c.get("flags") or c.get("Features") or "").split()
+    cores = len(os.sched_getaffinity(0))
+    return ", ".join([name, f"{cores} core{'s' if cores > 1 else ''}", *(s for s in SETS if s in flags)])
+
+
+def commit():
+    """The commit that is checked out, with a mark where tracked files differ from it."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def provenance():
+    return {"commit": commit(), "machine": machine(), "date": str(datetime.date.today())}
+
+
+def sentence(p):
+    """'Commit X on MACHINE, DATE.'"""
+    return f"Commit {p['commit']} on {p['machine']}, {p['date']}."
