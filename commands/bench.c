@@ -10,7 +10,7 @@
 #include "commands/shared/progress.h"
 #include "kernels/limits.h"
 #include "kernels/precision.h"
-#include "model/forward.h"
+#include "model/decoder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +29,6 @@ typedef struct Bench {
     int first_row;                        // of this number of threads
     double (*samples)[BENCH_MAX_SAMPLES]; // (BENCH_MAX_ROWS) seconds of one run
     double (*idle)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) of these the GPU waited; NaN: no GPU
-    int32_t *drawn;                       // (largest batch) device: the likeliest tokens
     int32_t *tokens, *positions, *sequences; // of the largest batch
     bool *wants;
     Progress progress;
@@ -54,7 +53,7 @@ static bool pass(Bench *b, int batch, int start, int count, Error *error) {
             b->wants[n] = i + 1 == count;
         }
     Batch all = {n, b->tokens, b->positions, b->sequences, b->wants};
-    return model_forward(b->session.model, &all, error) && session_check(&b->session, error);
+    return session_forward(&b->session, &all, error);
 }
 
 // Brings the first `batch` sequences to `depth` tokens.
@@ -68,33 +67,18 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     return true;
 }
 
-// Whether the row's tokens are drawn, greedily, and fed back on the device.
-static bool feeds_back(const Bench *b, const BenchRow *row, int length) {
-    const Model *m = b->session.model;
-    return !row->prefill && device_info(m->device)->pipeline_depth > 0 &&
-           row->batch <= m->options.max_rows && (int)row->depth + 1 + length <= m->options.context;
-}
-
-// `length` passes, each of the tokens that the one before has drawn. The first are drawn from what
-// was passed before the clock began. The host waits for one number a pass, some passes later.
-static bool feed_back(Bench *b, int batch, int length, Error *error) {
-    Model *m = b->session.model;
-    Device *device = m->device;
-    int vocab_size = m->config.vocab_size, ahead = device_info(device)->pipeline_depth;
-    forward_drawn_begin(m, batch);
-    argmax(device, b->drawn, m->scratch.logits, batch, vocab_size);
-    bool good = true;
-    for (int i = 0; good && i < length + ahead; i++) {
-        if (i < length) {
-            forward_drawn(m, b->drawn, batch);
-            argmax(device, b->drawn, m->scratch.logits, batch, vocab_size);
-            device_send(device, i % SEND_SLOTS, b->drawn);
-        }
-        good = i < ahead || device_receive(device, (i - ahead) % SEND_SLOTS) >= 0;
-    }
-    const Error *failure = device_error(device);
-    if (failure->code) return error_set(error, failure->code, "%s", failure->message);
-    return good || error_set(error, ERROR_NONFINITE, "a logit is NaN");
+// `length` tokens of each sequence, greedy; the first passes take the tokens at `depth`.
+static bool decode(Bench *b, int batch, int depth, int length, Error *error) {
+    for (int q = 0; q < batch; q++)
+        b->tokens[q] = token_at(&b->session, depth);
+    Decoder d = {0};
+    DecoderOptions options = {
+        .max_tokens = (size_t)length, .first = b->tokens, .n_sequences = batch};
+    bool good = decoder_begin(&d, b->session.model, &options, error);
+    for (int i = 0; good && i < length; i++)
+        good = decoder_next(&d, error) >= 0;
+    decoder_end(&d);
+    return session_result(&b->session, good, error);
 }
 
 typedef struct Run {
@@ -105,22 +89,14 @@ typedef struct Run {
 
 static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
-    bool back = feeds_back(b, row, length);
-    Model *m = b->session.model;
-    if (!set_depth(b, batch, depth, error) || (back && !pass(b, batch, depth, 1, error)))
-        return false;
-    (void)device_busy_seconds(m->device, run->watch);
+    Device *device = b->session.model->device;
+    if (!set_depth(b, batch, depth, error)) return false;
+    (void)device_busy_seconds(device, run->watch);
     double started = seconds_now();
-    bool good = true;
-    if (back)
-        good = feed_back(b, batch, length, error);
-    else if (row->prefill)
-        good = pass(b, batch, depth, length, error);
-    for (int i = 0; !back && !row->prefill && good && i < length; i++)
-        good = pass(b, batch, depth + i, 1, error);
+    bool good = row->prefill ? pass(b, batch, depth, length, error)
+                             : decode(b, batch, depth, length, error);
     run->seconds = seconds_now() - started;
-    run->busy = device_busy_seconds(m->device, false);
-    if (back) kv_cache_truncate(&m->cache, 0, depth);
+    run->busy = device_busy_seconds(device, false);
     return good;
 }
 
@@ -240,15 +216,14 @@ static int largest(const IntegerList *list) {
     return most;
 }
 
-// Positions that the longest row needs, and one more (feed_back) where there is; 0 with exit code 2
-// where the model has fewer.
+// Positions that the longest row needs; 0 with exit code 2 where the model has fewer.
 static int needed_context(const Session *s, Error *error) {
     const Options *o = s->options;
     int64_t length = 0;
     if (o->only != BENCH_DECODE) length = largest(&o->prompt_lengths);
     if (o->only != BENCH_PREFILL && o->gen > length) length = o->gen;
     int64_t needed = largest(&o->depths) + length;
-    if (needed <= s->config->max_seq_len) return (int)needed + (needed < s->config->max_seq_len);
+    if (needed <= s->config->max_seq_len) return (int)needed;
     error_set(error, ERROR_USAGE,
               "%" PRId64 " positions are needed (depth and length), the model's context is %d; "
               "give smaller --prompt-length, --gen or --depth",
@@ -282,7 +257,6 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
                            .max_logit_rows = largest(&o->batches)};
     double started = seconds_now();
     if (!session_open_model(s, &wanted, error)) return false;
-    b->drawn = device_alloc(s->model->device, (size_t)wanted.n_sequences * sizeof *b->drawn);
     if (!index) r->load_seconds = seconds_now() - started;
     int threads = device_info(s->model->device)->threads;
     snprintf(r->device, sizeof r->device, "%s", device_info(s->model->device)->description);

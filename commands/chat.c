@@ -1,8 +1,8 @@
 // chat: a conversation over one cache, in the model's own format.
 //
-// What the cache holds is the conversation so far, word for word; a message adds its own tokens and
-// the answer's. An answer that was stopped before its end is closed by the format itself, since
-// chat_template_next begins with the end of the assistant's turn.
+// The cache holds the conversation so far, token for token. A message appends its own tokens and
+// those of the answer. An answer that was stopped early needs no special care: chat_template_next
+// begins with the tokens that end an answer.
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
@@ -25,11 +25,11 @@ typedef struct Chat {
     Session session;
     const ChatTemplate *format;
     Sampler *sampler;
-    IdList ids;      // of the next message, with what has to go before it
-    int32_t pending; // the last token of an answer that was cut off: drawn, not yet in the cache
-    bool begun;      // something of the conversation is in the cache
+    IdList ids;      // of the next message, with the tokens that come before it
+    int32_t pending; // the last token of an answer that was cut off: sampled, not yet in the cache
+    bool begun;      // the cache holds a part of the conversation
     bool full;       // nothing more fits
-    bool introduced; // format and seed have been named
+    bool introduced; // format and seed have been printed
     uint64_t seed;
     bool color;
 } Chat;
@@ -57,17 +57,13 @@ static bool find_format(Chat *chat, Error *error) {
     return true;
 }
 
-static int choose_context(const Session *s, Error *error) {
-    const Options *o = s->options;
+static int choose_context(const Session *s) {
+    if (option_given(s->options, OPTION_CONTEXT)) return (int)s->options->context;
     int most = s->config->max_seq_len;
-    if (!option_given(o, OPTION_CONTEXT)) return most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
-    if (o->context <= config_longest_context(s->config)) return (int)o->context;
-    error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d", o->context,
-              most);
-    return 0;
+    return most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
 }
 
-// The model's own sampling defaults, else some that suit a conversation.
+// The model's own sampling defaults, else ones that suit a conversation.
 static GenerationDefaults sampling(const Session *s) {
     GenerationDefaults d = *checkpoint_generation(s->checkpoint);
     if (d.temperature < 0) d.temperature = 0.7f;
@@ -75,7 +71,7 @@ static GenerationDefaults sampling(const Session *s) {
     return d;
 }
 
-// ids = what the message adds to the cache.
+// ids = the tokens that the message appends to the cache.
 static bool encode_message(Chat *chat, const Text *message, Error *error) {
     const Session *s = &chat->session;
     chat->ids.count = 0;
@@ -93,9 +89,9 @@ static bool encode_message(Chat *chat, const Text *message, Error *error) {
                                 system ? 2 : 1, error);
 }
 
-// What the format cannot do with this vocabulary or this system message shows before the model is
+// A format that does not fit the vocabulary or the system message is an error before the model is
 // loaded.
-static bool try_format(Chat *chat, Error *error) {
+static bool check_format(Chat *chat, Error *error) {
     return encode_message(chat, &(Text){.bytes = ""}, error);
 }
 
@@ -104,10 +100,10 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
-        !find_format(chat, error) || !try_format(chat, error))
+        !find_format(chat, error) || !check_format(chat, error))
         return false;
-    int context = choose_context(s, error);
-    if (!context || !session_open_model(s, &(SessionModel){.context = context}, error))
+    if (!session_check_context(s, error) ||
+        !session_open_model(s, &(SessionModel){.context = choose_context(s)}, error))
         return false;
     GenerationDefaults defaults = sampling(s);
     chat->sampler = open_sampler(s, &defaults, &chat->seed, error);
@@ -137,14 +133,12 @@ static bool generate_answer(Chat *chat, Generation *g, Error *error) {
     return good;
 }
 
-// A first message that does not fit is an error, a later one the end of the conversation.
+// A first message that does not fit is an error; a later one ends the conversation.
 static bool has_room(Chat *chat, Error *error) {
     const Model *model = chat->session.model;
     int context = model->options.context, room = context - kv_cache_length(&model->cache, 0);
+    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
     if (chat->ids.count <= (size_t)room) return true;
-    if (!chat->begun)
-        return error_set(error, ERROR_USAGE, "the message has %zu tokens, the context room for %d",
-                         chat->ids.count, room);
     note("the message has %zu tokens, the context of %d still room for %d: the conversation ends "
          "here",
          chat->ids.count, context, room);
@@ -152,7 +146,7 @@ static bool has_room(Chat *chat, Error *error) {
     return false;
 }
 
-// One message and its answer. Sets chat->full where the conversation can go no further.
+// One message and its answer. Sets chat->full where nothing more fits.
 static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *error) {
     Session *s = &chat->session;
     const Options *o = s->options;
@@ -167,7 +161,7 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
         .first = true,
         .show = print_text,
     };
-    // -n counts as in generate: the message is part of it.
+    // -n counts forward passes as in generate, those of the message included.
     if (option_given(o, OPTION_STEPS) && o->steps) {
         size_t steps = (size_t)o->steps + 1, used = chat->ids.count;
         size_t left = steps > used ? steps - used : 0;
@@ -195,7 +189,7 @@ static bool answer_once(Chat *chat, Error *error) {
     return good;
 }
 
-// The mark that asks for a message: on a terminal, and not part of the result.
+// The prompt character, on a terminal only; standard error, since it is not part of the result.
 static void ask(const Chat *chat) {
     if (!isatty(STDIN_FILENO)) return;
     fprintf(stderr, chat->color ? "\033[1m> \033[0m" : "> ");
@@ -219,7 +213,7 @@ static bool converse(Chat *chat, Error *error) {
         }
         line.length = (size_t)length - (line.bytes[length - 1] == '\n');
         StopReason stop = STOP_EOS;
-        interrupt_begin(); // from here on Ctrl-C is about the answer
+        interrupt_begin(); // from here on Ctrl-C stops the answer
         if (line.length) good = answer(chat, &line, &stop, error);
         interrupt_end();
     }

@@ -57,14 +57,10 @@ static bool convert_tensors(Conversion *c, Error *error) {
     interrupt_end();
     progress_end(&c->progress);
     free(bytes);
-    return good && session_check(c->session, error);
+    return session_result(c->session, good, error);
 }
 
 // ---- the two containers ----
-
-static bool is_llama2c(const Session *s) {
-    return !strncmp(checkpoint_container(s->checkpoint), "llama2.c", 8);
-}
 
 // The vocabulary that goes into the output: that of the model, else its tokenizer's. What cannot be
 // carried along is said, and the model goes without.
@@ -79,7 +75,7 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
         // In llama2.c's stories BOS ends a text as EOS does; EOS is what others look for first.
         int32_t stop = -1;
         size_t stops = tokenizer_stops(s->tokenizer, &stop, 1);
-        if (stops && (is_llama2c(s) || !s->config->n_eos_ids)) v->eos_id = stop;
+        if (stops && (is_llama2c(s->checkpoint) || !s->config->n_eos_ids)) v->eos_id = stop;
         v->chat_template = chat_template;
         return true;
     }
@@ -136,7 +132,7 @@ static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error 
 static bool open_output(Conversion *c, Error *error) {
     const Session *s = c->session;
     bool gguf = c->place.kind == OUT_GGUF;
-    bool files = !gguf && !s->options->tokenizer && !is_llama2c(s) &&
+    bool files = !gguf && !s->options->tokenizer && !is_llama2c(s->checkpoint) &&
                  !checkpoint_vocabulary(s->checkpoint)->model;
     Vocabulary vocabulary;
     Arena arena = {0};

@@ -1,4 +1,4 @@
-// generate: a prompt, and the text that the model makes of it. Start reading here.
+// generate: continues a prompt. Start reading here.
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
@@ -25,8 +25,8 @@ typedef struct Sink {
     bool out_of_memory;
 } Sink;
 
-// The prompt comes back as the model's own pieces spell it, as in llama2.c; under -n as much of it
-// as there are passes.
+// Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
+// it as there are passes.
 static void echo_prompt(void *context) {
     Sink *sink = context;
     const Options *o = sink->session->options;
@@ -76,21 +76,17 @@ static void print_token(void *context, int32_t id, const float *logits, const ch
     output_flush();
 }
 
-// How many new tokens, and what context they need. -n counts forward passes: the first one takes
-// the first token (BOS), and after N of them N tokens follow it.
+// *max_new: how many new tokens; *context: positions of the cache. -n counts forward passes as
+// llama2.c does: the first one takes the first token (BOS), and N of them give N tokens after it.
 static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *context,
                         Error *error) {
     const Options *o = s->options;
     int64_t limit = option_given(o, OPTION_CONTEXT) ? o->context : s->config->max_seq_len;
-    if (limit > config_longest_context(s->config))
-        return error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d",
-                         limit, s->config->max_seq_len);
-    if (prompt > (size_t)limit)
-        return error_set(error, ERROR_USAGE,
-                         "the prompt has %zu tokens, the context room for %" PRId64, prompt, limit);
+    if (!session_check_context(s, error) || !session_check_room("the prompt", prompt, limit, error))
+        return false;
     int64_t count = o->max_tokens;
     if (option_given(o, OPTION_STEPS)) {
-        int64_t steps = o->steps ? o->steps : limit + 1; // one too many: the context ends it
+        int64_t steps = o->steps ? o->steps : limit + 1; // more than fit: the context ends the text
         int64_t after_prompt = steps + 1 - (int64_t)prompt;
         if (!option_given(o, OPTION_MAX_TOKENS) || after_prompt < count) count = after_prompt;
     }
@@ -130,8 +126,8 @@ static void hint_at_chat(const Session *s) {
     if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
 
-// Beside a failed standard output there is only the line that says so.
-static void say_how_it_ended(const Generation *g, uint64_t seed) {
+// After a failure of standard output only its error line is printed.
+static void print_end(const Generation *g, uint64_t seed) {
     const Options *o = g->session->options;
     if (!output_good()) return;
     if (g->stop == STOP_CONTEXT)
@@ -178,7 +174,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
-    if (good) say_how_it_ended(&g, seed);
+    if (good) print_end(&g, seed);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);
@@ -192,7 +188,7 @@ bool generate_command(const Options *options, Error *error) {
     IdList prompt = {0};
     size_t max_new = 0;
     int context = 0;
-    bool good = prompt_check(options, error) && session_open(&s, options, error) &&
+    bool good = check_prompt(options, error) && session_open(&s, options, error) &&
                 prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&

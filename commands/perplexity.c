@@ -46,21 +46,17 @@ static bool read_ids(Run *run, Error *error) {
     return good;
 }
 
-static bool encode_text(Run *run, Error *error) {
+static bool read_prompt(Run *run, Error *error) {
     Session *s = &run->session;
-    Text text = {0};
-    if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, error)) return false;
+    size_t length = 0;
+    if (!text_encode(&run->ids, s, false, &length, error)) return false;
     if (tokenizer_adds_bos(s->tokenizer)) run->bos = tokenizer_bos(s->tokenizer);
-    bool good = (run->bos < 0 || id_list_push(&run->ids, run->bos, error)) &&
-                tokenizer_encode(s->tokenizer, &run->ids, text.bytes ? text.bytes : "", text.length,
-                                 s->options->special, error);
-    run->score.bytes = text.length;
-    text_free(&text);
-    return good;
+    run->score.bytes = length;
+    return true;
 }
 
 static bool read_text(Run *run, Error *error) {
-    bool good = run->session.options->ids_file ? read_ids(run, error) : encode_text(run, error);
+    bool good = run->session.options->ids_file ? read_ids(run, error) : read_prompt(run, error);
     if (!good || run->ids.count >= 2) return good;
     return error_set(error, ERROR_USAGE, "the text has %zu tokens, at least 2 are needed",
                      run->ids.count);
@@ -133,9 +129,7 @@ static bool score_window(Run *run, const TextWindow *w, Error *error) {
         for (int i = 0; i < n; i++)
             wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
         Batch batch = {.n = n, .tokens = ids + at, .wants_logits = wants};
-        bool good = model_forward(s->model, &batch, error);
-        if (checkpoint_damaged(s->checkpoint)) *error = (Error){0};
-        if (!session_check(s, error) || !good) return false;
+        if (!session_forward(s, &batch, error)) return false;
         for (int i = 0, row = 0; i < n; i++)
             if (wants[i] &&
                 !score_row(run, model_logits(s->model, row++), ids[at + (size_t)i + 1], error))

@@ -187,9 +187,7 @@ static bool run_one(Result *r, const Session *s, Subject *subject, Error *error)
     r->seconds = seconds_now() - started;
     subject->progress = NULL;
     progress_end(&progress);
-    // A file that was cut short reads as zeros: that error outranks what the zeros led to.
-    if (checkpoint_damaged(s->checkpoint)) *error = (Error){0};
-    return session_check(s, error) && good;
+    return session_result(s, good, error);
 }
 
 static bool run_all(Result *results, const Session *s, Subject *subject, Error *error) {
@@ -236,7 +234,7 @@ bool selftest_command(const Options *options, Error *error) {
                           .kv_type = (KvType)options->kv};
     Progress progress;
     progress_begin(&progress, "loading", options->quiet);
-    bool good = prompt_check(options, error) && session_open(&s, options, error) &&
+    bool good = check_prompt(options, error) && session_open(&s, options, error) &&
                 choose_prompt(&ids, &s, error);
     if (good) {
         subject.progress = progress_update;

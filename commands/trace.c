@@ -53,8 +53,7 @@ typedef struct Run {
 static bool run_chunk(Run *run, const Batch *batch, Error *error) {
     TraceFile *f = run->file;
     Error cause = {0};
-    bool good = model_forward(f->session->model, batch, &cause);
-    if (!session_check(f->session, error)) return false;
+    bool good = session_forward(f->session, batch, &cause);
     if (!good && cause.code != ERROR_NONFINITE)
         return error_set(error, cause.code, "%s", cause.message);
     if (!good) error_set(&run->nonfinite, cause.code, "%s", cause.message);
@@ -128,7 +127,7 @@ bool trace_command(const Options *options, Error *error) {
     Session s = {0};
     IdList tokens = {0};
     size_t n_tokens = 0;
-    bool good = prompt_check(options, error) && check_out(options, error) &&
+    bool good = check_prompt(options, error) && check_out(options, error) &&
                 session_open(&s, options, error) && prompt_encode(&tokens, &s, error) &&
                 check_length(&s, tokens.count, &n_tokens, error);
     int rows = good ? chunk_rows(s.config, n_tokens) : 0;

@@ -252,7 +252,8 @@ void softcap(Device *device, float *x, size_t count, float cap);
 void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size);
 
 // One token from each row of logits (n, vocab_size), by inverse transform of uniform[i] in [0, 1).
-// temperature 0 is argmax. Otherwise every token has the weight, a whole number,
+// temperature 0 is argmax, and `uniform` may be NULL. Otherwise every token has the weight, a whole
+// number,
 //   w[t] = (uint64_t)(2^40 exp_float((l[t] - max l) / temperature))     (precision.h; rounded down)
 // and these cuts follow, each over what the one before has left. "In order" is by falling logit,
 // the lower id first among equals; `total` is the sum of the weights that are left:

@@ -1,5 +1,5 @@
 // Patterns by name, and how much of the causal triangle they keep.
-#include "model/attention_pattern.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // NaN and infinity: noticed in the logits, then traced to the stage they come from.
-#include "model/forward.h"
+#include "model/internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void blame_listener(void *context, const Model *model, const Stage *stage
     blame->value = stage->data[i];
 }
 
-bool blame_stage(Model *m, const Batch *batch, Error *error) {
+bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     Blame blame = {0};
     Listener *listener = m->listener;
     void *context = m->listener_context;

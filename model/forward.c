@@ -1,21 +1,22 @@
 // The forward pass: embed, layers of attention and feed-forward, final norm, logits.
 //
-// Llama and its relatives differ in which steps they have, not in their order, so there is one path
-// for all of them: a weight that a model lacks is NULL and its step is left out; Config says the
-// rest. Every step is one call of kernels/kernels.h, and every result can be watched (observe).
+// Decoder-only transformers differ in which steps they have, hardly in the order, so one path
+// serves all of them: a weight that a model lacks is NULL and its step is left out; Config says the
+// rest. Every step is one call of kernels/kernels.h, and a listener can see every result (observe).
 //
 //   x = embedding                                     the residual stream, (n, dim)
 //   x = x + wo attention(rope(wq x'), rope(wk x'), wv x')        x' = norm(x)     per layer
 //   x = x + w_down (act(w_gate x') * w_up x')                    x' = norm(x)
 //   logits = head norm(x)
-#include "model/forward.h"
-
-#include "model/attention_pattern.h"
+//
+// n rows go through together, each a token with its position and sequence: a whole prompt, or the
+// last token of a text. Rows meet only in attention, through the cache of keys and values.
+#include "model/internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-// x through a norm into `out`; where the model has none at this place, x as it is.
+// out = norm(x), returned; or x itself where the model has no norm here.
 static const float *norm(Model *m, float *out, const float *x, const DeviceNorm *w, int n) {
     const Config *c = &m->config;
     if (!w->weight) return x;
@@ -26,12 +27,12 @@ static const float *norm(Model *m, float *out, const float *x, const DeviceNorm 
     return out;
 }
 
-// out = weight x + bias, for project.
+// out = weight x + bias, as an argument of project.
 static Projection to(float *out, const DeviceLinear *w) {
     return (Projection){out, w->weight, w->bias};
 }
 
-// Norm of queries or keys: of each head by itself, or of all heads as one vector.
+// Normalises queries or keys in place: each head by itself, or all heads as one vector.
 static void qk_norm(Model *m, StageId id, int l, float *x, const DeviceNorm *w, int n,
                     int n_heads) {
     const Config *c = &m->config;
@@ -42,7 +43,7 @@ static void qk_norm(Model *m, StageId id, int l, float *x, const DeviceNorm *w, 
     observe(m, id, l, x);
 }
 
-// Position enters here: queries and keys are turned by an angle that grows with it.
+// Position enters here: RoPE rotates queries and keys by angles that grow with it.
 static void rotate(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const RopeTable *table = c->layers[l].local_rope ? &m->rope_local : &m->rope;
@@ -53,8 +54,8 @@ static void rotate(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_K_ROTATED, l, m->scratch.k);
 }
 
-// Queries and keys from as they were projected to as they meet.
-static void place(Model *m, int l, const Rows *rows) {
+// From the projected queries and keys to those whose dot products are the scores.
+static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     if (c->qk_norm_after_rope) rotate(m, l, rows);
@@ -63,7 +64,8 @@ static void place(Model *m, int l, const Rows *rows) {
     if (!c->qk_norm_after_rope) rotate(m, l, rows);
 }
 
-// Weighted sums of the values of all positions that each row may see, its own included.
+// Adds the rows' keys and values to the cache. Then each row's att_out is the weighted sum of the
+// values at all positions that it may see, its own included.
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
@@ -77,8 +79,7 @@ static void attend(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_ATT_HEADS, l, s->att_out);
 }
 
-// x += wo attention: where positions exchange what they know. Everything else works on one row
-// alone.
+// x += wo attention: the one block where a row reads other positions.
 static void attention_block(Model *m, int l, const Rows *rows) {
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
@@ -92,7 +93,7 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_K, l, s->k);
     observe(m, STAGE_V, l, s->v);
 
-    place(m, l, rows);
+    norm_and_rotate_qk(m, l, rows);
     attend(m, l, rows);
 
     Projection o = to(s->branch, &w->wo);
@@ -104,8 +105,8 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_ATT_RESIDUAL, l, s->x);
 }
 
-// x += down(act(gate x) * up x), or down(act(up x)) without a gate: what each position makes of
-// what it has gathered.
+// x += w_down (act(w_gate x') * w_up x'), or w_down act(w_up x') without a gate; each row by
+// itself.
 static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -133,17 +134,17 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_LAYER_OUT, l, s->x);
 }
 
-// Logits of the rows that want them, behind those of earlier pieces.
+// Logits of the rows that want them, stored behind those of earlier chunks.
 static void logits(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
-    int n = m->piece.n_logit_rows;
+    int n = m->chunk.n_logit_rows;
     size_t dim = (size_t)c->dim, vocab_size = (size_t)c->vocab_size;
     float *out = s->logits + (size_t)m->n_logit_rows * vocab_size;
 
-    // Neighbouring rows go through the norm together.
+    // Runs of neighbouring rows go through the norm together, and leave their gaps behind.
     for (int i = 0, run; i < n; i += run) {
-        const int *row = m->piece.logit_rows + i;
+        const int *row = m->chunk.logit_rows + i;
         for (run = 1; i + run < n && row[run] == row[0] + run;)
             run++;
         norm(m, s->last + (size_t)i * dim, s->x + (size_t)row[0] * dim, &m->final_norm, run);
@@ -158,11 +159,11 @@ static void logits(Model *m) {
     m->n_logit_rows += n;
 }
 
-// All layers for the rows of one piece.
-static void forward_piece(Model *m) {
+// The whole pass for the rows of one chunk.
+static void forward_chunk(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
-    Rows rows = {m->piece.n, s->tokens, s->positions, s->sequences};
+    Rows rows = {m->chunk.n, s->tokens, s->positions, s->sequences};
 
     embed(m->device, s->x, m->token_embedding, m->position_embedding, c->embedding_scale, &rows);
     if (m->embedding_norm.weight) {
@@ -174,54 +175,54 @@ static void forward_piece(Model *m) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);
     }
-    if (m->piece.n_logit_rows) logits(m);
+    if (m->chunk.n_logit_rows) logits(m);
 }
 
-static void run_piece(Model *m) {
-    device_begin(m->device, &(PassShape){m->piece.n, m->piece.max_position});
-    forward_piece(m);
+static void run_chunk(Model *m) {
+    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position});
+    forward_chunk(m);
     device_end(m->device);
 }
 
 void forward_batch(Model *m, const Batch *batch) {
     m->n_logit_rows = 0;
-    for (int start = 0; start < batch->n; start += m->piece.n) {
-        piece_take(m, batch, start);
-        run_piece(m);
+    for (int start = 0; start < batch->n; start += m->chunk.n) {
+        chunk_take(m, batch, start);
+        run_chunk(m);
     }
 }
 
-// The rows stand one step before the first pass: advance comes before a pass.
-void forward_drawn_begin(Model *m, int n) {
-    Piece *p = &m->piece;
+// Positions start one below that of the first pass, since `advance` comes before every pass.
+void forward_sampled_begin(Model *m, int n) {
+    Chunk *c = &m->chunk;
     size_t bytes = (size_t)n * sizeof(int32_t);
     assert(n <= m->options.max_rows && n <= m->options.max_logit_rows);
     for (int i = 0; i < n; i++) {
-        p->positions[i] = kv_cache_length(&m->cache, i) - 1;
-        p->sequences[i] = i;
-        p->logit_rows[i] = i;
+        c->positions[i] = kv_cache_length(&m->cache, i) - 1;
+        c->sequences[i] = i;
+        c->logit_rows[i] = i;
     }
-    device_upload(m->device, m->scratch.positions, p->positions, bytes);
-    device_upload(m->device, m->scratch.sequences, p->sequences, bytes);
+    device_upload(m->device, m->scratch.positions, c->positions, bytes);
+    device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
 }
 
-void forward_drawn(Model *m, const int32_t *drawn, int n) {
-    Piece *p = &m->piece;
-    p->n = p->n_logit_rows = n;
-    p->max_position = 0;
+void forward_sampled(Model *m, const int32_t *sampled, int n) {
+    Chunk *c = &m->chunk;
+    c->n = c->n_logit_rows = n;
+    c->max_position = 0;
     for (int i = 0; i < n; i++) {
         int position = kv_cache_length(&m->cache, i);
         kv_cache_write(&m->cache, i, position);
-        if (position > p->max_position) p->max_position = position;
+        if (position > c->max_position) c->max_position = position;
     }
     m->n_logit_rows = 0;
-    advance(m->device, m->scratch.tokens, m->scratch.positions, drawn, n);
-    run_piece(m);
+    advance(m->device, m->scratch.tokens, m->scratch.positions, sampled, n);
+    run_chunk(m);
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {
     m->n_logit_rows = 0;
-    if (!batch_check(m, batch, error)) return false;
+    if (!check_model_batch(m, batch, error)) return false;
     memcpy(m->lengths_before, m->cache.lengths,
            (size_t)m->options.n_sequences * sizeof *m->lengths_before);
     forward_batch(m, batch);
@@ -230,7 +231,7 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = device_error(m->device);
     if (failure->code) return error_set(error, failure->code, "%s", failure->message);
-    return all_finite(m->host_logits, count) || blame_stage(m, batch, error);
+    return all_finite(m->host_logits, count) || find_nonfinite_stage(m, batch, error);
 }
 
 const float *model_logits(const Model *m, int i) {

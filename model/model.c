@@ -1,8 +1,7 @@
-// Opening and closing a model, and what it takes in memory. The pass itself is in forward.c.
+// Opens and closes a model and counts its memory. The forward pass is in forward.c.
 #include "model/model.h"
 
-#include "model/rope.h"
-#include "model/upload.h"
+#include "model/internal.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,16 +9,15 @@
 
 enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
 
-static int at_most(int a, int b) {
-    return a < b ? a : b;
-}
-
-// The options with every 0 that stands for a default replaced by it.
+// Every 0 that stands for a default is replaced by the default.
 static ModelOptions with_defaults(const Config *config, const ModelOptions *options) {
     ModelOptions o = *options;
     if (o.context <= 0) o.context = config->max_seq_len;
     if (o.n_sequences <= 0) o.n_sequences = 1;
-    if (o.max_rows <= 0) o.max_rows = at_most(DEFAULT_MAX_ROWS, o.context);
+    if (o.max_rows <= 0) {
+        o.max_rows = o.context < DEFAULT_MAX_ROWS ? o.context : DEFAULT_MAX_ROWS;
+        if (o.max_rows < o.n_sequences) o.max_rows = o.n_sequences;
+    }
     if (o.max_logit_rows <= 0) o.max_logit_rows = 1;
     return o;
 }
@@ -40,7 +38,7 @@ typedef struct Part {
     size_t rows, cols; // of 4-byte numbers
 } Part;
 
-enum { PARTS = 13 };
+enum { PARTS = 14 };
 
 static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions *o) {
     size_t rows = (size_t)o->max_rows, logit_rows = (size_t)o->max_logit_rows;
@@ -60,6 +58,7 @@ static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions
         {offsetof(Scratch, tokens), rows, 1},
         {offsetof(Scratch, positions), rows, 1},
         {offsetof(Scratch, sequences), rows, 1},
+        {offsetof(Scratch, sampled), rows, 1},
     };
     memcpy(parts, table, sizeof table);
 }
@@ -98,7 +97,7 @@ ModelCost model_cost(const Config *config, const ModelOptions *options) {
 
 // ---- opening ----
 
-// Logits apart: they alone may be larger than all the rest, and a backend may want them elsewhere.
+// Logits are an allocation of their own, since they may be larger than all the rest.
 static bool open_scratch(Model *m) {
     Part parts[PARTS];
     size_t total = 0;
@@ -113,10 +112,10 @@ static bool open_scratch(Model *m) {
     return true;
 }
 
-// What the host keeps of a call: the logits for the caller, the rows at work, lengths to go back
-// to.
+// Host memory of a call: the logits for the caller, the rows of a chunk, and the lengths of the
+// sequences before it, to return to.
 static bool open_host_side(Model *m) {
-    Piece *p = &m->piece;
+    Chunk *p = &m->chunk;
     size_t rows = (size_t)m->options.max_rows, sequences = (size_t)m->options.n_sequences;
     m->host_logits = malloc(logits_bytes(&m->config, &m->options));
     m->lengths_before = calloc(2 * sequences, sizeof(int));
@@ -132,7 +131,7 @@ static bool open_host_side(Model *m) {
     return true;
 }
 
-// What a scaling needs to know of the model's length where the file does not say it.
+// Fills in what a scaling derives from the model's length where the file does not say it.
 static RopeConfig rope_config(const Config *c, const RopeConfig *rope) {
     RopeConfig r = *rope;
     if (r.original_max_seq_len <= 0) r.original_max_seq_len = c->max_seq_len;
@@ -173,7 +172,7 @@ static bool open_failed(const Model *m, Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the model's working space");
 }
 
-// All that the device will be asked for, told before the first of it.
+// Tells the device the total of what will be allocated, before the first allocation.
 static bool plan_memory(Model *m, const WeightBytes *weights, Error *error) {
     const ModelOptions *o = &m->options;
     ModelCost cost = model_cost(&m->config, o);
@@ -194,8 +193,9 @@ static bool model_fill(Model *m, const Weights *weights, Error *error) {
     if (!m->device) return error_set(error, ERROR_MEMORY, "no memory for the device");
     if (device_error(m->device)->code) return open_failed(m, error);
     WeightBytes bytes;
-    if (!model_weigh(m, weights, &bytes, error) || !plan_memory(m, &bytes, error)) return false;
-    // The cache comes first: what does not fit should be said before a long upload.
+    if (!model_check_weights(m, weights, &bytes, error) || !plan_memory(m, &bytes, error))
+        return false;
+    // The cache comes first: a user learns that it does not fit before a long upload.
     KvShape shape = cache_shape(&m->config, o);
     if (!kv_cache_init(&m->cache, m->device, &shape, error)) return false;
     if (!open_scratch(m) || !open_host_side(m) || !open_ropes(m)) return open_failed(m, error);
@@ -221,18 +221,18 @@ Model *model_open(const Config *config, const Weights *weights, const ModelOptio
 void model_close(Model *m) {
     if (!m) return;
     if (m->device) kv_cache_free(&m->cache);
-    device_close(m->device); // and with it all of the device's memory
+    device_close(m->device); // frees all device memory
     free(m->layers);
     free(m->host_logits);
     free(m->host_stage);
     free(m->lengths_before);
-    free(m->piece.tokens);
+    free(m->chunk.tokens);
     free(m);
 }
 
-// ---- looking ----
+// ---- the listener ----
 
-static size_t most(size_t a, size_t b) {
+static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -241,8 +241,8 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
     const Config *c = &m->config;
     size_t rows = (size_t)m->options.max_rows;
     size_t weights = rows * (size_t)c->n_heads * (size_t)m->options.context;
-    size_t width = most(most((size_t)c->dim, (size_t)c->hidden_dim), (size_t)c->q_dim);
-    size_t size = most(rows * width, (size_t)m->options.max_logit_rows * (size_t)c->vocab_size);
+    size_t width = larger(larger((size_t)c->dim, (size_t)c->hidden_dim), (size_t)c->q_dim);
+    size_t size = larger(rows * width, (size_t)m->options.max_logit_rows * (size_t)c->vocab_size);
     m->listener = NULL;
     device_free(m->device, m->att_weights);
     free(m->host_stage);
@@ -250,7 +250,7 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
     m->host_stage = NULL;
     if (!listener) return true;
     if (attention_weights) {
-        size = most(size, weights);
+        size = larger(size, weights);
         m->att_weights = device_alloc(m->device, weights * sizeof(float));
         if (!m->att_weights) return open_failed(m, error);
     }

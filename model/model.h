@@ -5,30 +5,42 @@
 //     const float *logits = model_logits(model, 0);   // (vocab_size) of the last row
 //     model_close(model);
 //
-// Between model_open and model_close nothing allocates.
+// Between model_open and model_close nothing allocates, but model_listen.
 #pragma once
 
 #include "base/error.h"
 #include "kernels/kernels.h"
-#include "model/batch.h"
 #include "model/kv_cache.h"
 #include "model/observe.h"
 #include "weights/config.h"
 #include "weights/weights.h"
 
+// Rows of one or several sequences for one model_forward. A prompt, the next token of a generation
+// and many prompts side by side are all the same thing.
+typedef struct Batch {
+    int n;
+    const int32_t *tokens;    // (n) ids below vocab_size
+    const int32_t *positions; // (n) or NULL: each row continues its sequence where the cache ends
+    const int32_t *sequences; // (n) or NULL: all rows belong to sequence 0
+    const bool *wants_logits; // (n) or NULL: the last row only
+} Batch;
+
 typedef struct ModelOptions {
     int threads; // 0: as many as this process may use
     Precision precision;
     KvType kv_type;
-    int context;        // positions per sequence; 0: the model's max_seq_len
-    int n_sequences;    // 0: 1
-    int max_rows;       // rows worked on at once; 0: min(512, context)
-    int max_logit_rows; // rows of logits kept from one call; 0: 1
+    int context;     // positions per sequence; 0: the model's max_seq_len
+    int n_sequences; // 0: 1
+    // Rows of a chunk: those that go through the layers together. A GPU is faster with many, since
+    // it dequantises the weights once per chunk. 0: min(512, context), but a row for every
+    // sequence.
+    int max_rows;
+    int max_logit_rows;                            // rows of logits kept from one call; 0: 1
     void (*progress)(void *context, double share); // loading, 0 .. 1; may be NULL
     void *progress_context;
 } ModelOptions;
 
-// A norm: weight (dim) and bias (dim) or NULL; weight NULL: there is none, x goes on as it is.
+// A norm: weight (dim) and bias (dim) or NULL; weight NULL: the model has none here.
 typedef struct DeviceNorm {
     float *weight, *bias;
 } DeviceNorm;
@@ -53,18 +65,19 @@ typedef struct Scratch {
     float *att_out; // (max_rows, n_heads, head_dim)
     float *gate;    // (max_rows, hidden_dim); NULL without a gate
     float *up;      // (max_rows, hidden_dim)
-    float *last;    // (max_logit_rows or max_rows, dim) of a piece, the rows that want logits
+    float *last;    // (min(max_rows, max_logit_rows), dim) rows that want logits, after the norm
     float *logits;  // (max_logit_rows, vocab_size)
     int32_t *tokens, *positions, *sequences; // (max_rows)
+    int32_t *sampled; // (max_rows) tokens that a Decoder sampled from the logits
 } Scratch;
 
-// The rows that are worked on at once: at most max_rows of a Batch, on the host and on the device.
-typedef struct Piece {
-    int32_t *tokens, *positions, *sequences;                   // (max_rows) host
-    int32_t *logit_tokens, *logit_positions, *logit_sequences; // (max_rows) host, of those below
-    int *logit_rows;                                           // (max_rows) which rows want logits
+// The rows of one pass: at most max_rows of a Batch. These are the host's copies.
+typedef struct Chunk {
+    int32_t *tokens, *positions, *sequences;                   // (max_rows)
+    int32_t *logit_tokens, *logit_positions, *logit_sequences; // (max_rows) of those that
+    int *logit_rows;                                           // (max_rows) want logits
     int n, n_logit_rows, max_position;
-} Piece;
+} Chunk;
 
 struct Model {
     Config config;
@@ -77,15 +90,15 @@ struct Model {
     KvCache cache;
     Scratch scratch;
     void *scratch_block; // all of the scratch but the logits
-    Piece piece;
+    Chunk chunk;
     int n_logit_rows;                      // of the last model_forward
     float *host_logits;                    // (max_logit_rows, vocab_size)
     int *lengths_before, *lengths_planned; // (n_sequences) of the cache, around one model_forward
-    const KeyPattern *pattern_override;    // somebody looks at another pattern; NULL
-    Listener *listener;                    // NULL: nobody looks
+    const KeyPattern *pattern_override;    // for every layer, instead of its own; NULL: none
+    Listener *listener;                    // NULL: none is attached
     void *listener_context;
     float *att_weights; // (max_rows, n_heads, context) device; NULL unless the listener wants them
-    float *host_stage;  // what observe copies to, made by model_listen
+    float *host_stage;  // what observe copies to, allocated by model_listen
 };
 
 // Uploads the weights and allocates everything. NULL with `error`: exit code 3 (weights that do not
@@ -95,16 +108,16 @@ Model *model_open(const Config *config, const Weights *weights, const ModelOptio
                   Error *error);
 void model_close(Model *model); // NULL is fine
 
-// Runs a batch of any length; logits of the rows that want them are kept (at most max_logit_rows,
-// checked). Tokens, positions and sequences are checked: exit code 2 with both numbers when a
-// position does not fit the context. False also on a device failure (6) and where a logit is not
-// finite (7, naming the first stage that holds NaN or infinity).
+// Runs a batch of any length, in chunks of max_rows; logits of the rows that want them are kept (at
+// most max_logit_rows, checked). Tokens, positions and sequences are checked: exit code 2 with both
+// numbers when a position does not fit the context. False also on a device failure (6) and where a
+// logit is not finite (7, naming the first stage that holds NaN or infinity).
 bool model_forward(Model *model, const Batch *batch, Error *error);
 
 // Logits (vocab_size) of the i-th row that wanted them in the last call; borrowed until the next.
 const float *model_logits(const Model *model, int i);
 
-// Sets the listener (NULL: none). Allocates what looking needs. False: exit code 5.
+// Sets the listener (NULL: none). Allocates what observe needs. False: exit code 5.
 bool model_listen(Model *model, Listener *listener, void *context, bool attention_weights,
                   Error *error);
 
@@ -116,3 +129,14 @@ typedef struct ModelCost {
     size_t rope;    // cos and sin of every position
 } ModelCost;
 ModelCost model_cost(const Config *config, const ModelOptions *options);
+
+// ---- which keys a query sees ----
+
+// The layer's own pattern: causal, with its window.
+KeyPattern attention_pattern(const Config *config, int layer);
+
+// "causal", "local:8", "strided:4", "global:4", "block:8" -> pattern; false: not one of these.
+bool attention_pattern_parse(KeyPattern *pattern, const char *text);
+
+// Number of (query, key) pairs of n positions that a pattern keeps.
+uint64_t attention_pattern_count(const KeyPattern *pattern, int n);

@@ -72,7 +72,7 @@ static void set_shape(int shape[4], const Model *model, StageId id, int n) {
 
 void observe(Model *model, StageId id, int layer, const float *data) {
     if (!model->listener) return;
-    const Piece *p = &model->piece;
+    const Chunk *p = &model->chunk;
     Stage stage = {.id = id, .layer = layer, .data = model->host_stage};
     stage.rows = (Rows){p->n, p->tokens, p->positions, p->sequences};
     if (id >= STAGE_FINAL_NORM)

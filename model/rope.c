@@ -10,7 +10,7 @@
 //   longrope  a searched divisor per pair, one list for short and one for long arXiv 2402.13753
 //
 // Formulas as in transformers' modeling_rope_utils. All in double, rounded to float32 once.
-#include "model/rope.h"
+#include "model/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Penalties and bias on a copy of the logits, then one call of the backend's `sample`. What is
-// done in which order stands in sampler.h.
+// Penalties on a copy of the logits, then one call of the backend's `sample`. sampler.h has the
+// order.
 #include "model/sampler.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD_COUNT = 64 }; // numbers that are sent to the device together
+enum { RUN_COUNT = 64 }; // uniform numbers that are sent to the device together
 
 struct Sampler {
     Device *device; // borrowed
@@ -16,14 +16,14 @@ struct Sampler {
     int *window; // (capacity) the last `count` accepted tokens, a ring that ends before `next`
     int count, next;
     int *counts;       // (vocab_size) how often each token is in the window
-    float *adjusted;   // (vocab_size) host: logits after bias and penalties
-    float *logits;     // (vocab_size) device
-    float *uniform;    // (1 + AHEAD_COUNT) device: sampler_next's, then a run of the generator's
+    float *penalised;  // (vocab_size) host: logits after the penalties
+    float *logits;     // (vocab_size) device: the same
+    float *uniform;    // (RUN_COUNT) device: a run of the generator's numbers
     int32_t *token;    // (1) device
     uint64_t state[4]; // xoshiro256**
-    uint64_t given;    // numbers so far
-    uint64_t run;      // which of them the run on the device begins with
-    bool has_run;
+    uint64_t taken;    // numbers taken from the generator so far
+    uint64_t run;      // number of the first one in `uniform`
+    bool has_run;      // `uniform` holds numbers
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -62,46 +62,34 @@ static float uniform_of(uint64_t state[4]) {
 }
 
 float sampler_uniform(Sampler *sampler) {
-    sampler->given++;
+    sampler->taken++;
     return uniform_of(sampler->state);
 }
 
 // ---- opening ----
 
 // One row of the options' table: a number and its range. NaN is in no range.
-static bool in_range(const char *name, float value, float low, float high, Error *error) {
+static bool check_range(const char *name, float value, float low, float high, Error *error) {
     if (value >= low && value <= high) return true;
     return error_set(error, ERROR_USAGE, "%s: wanted %g to %g, got %g", name, (double)low,
                      (double)high, (double)value);
 }
 
-// Everything a user can set, checked before anything is allocated.
-static bool options_check(const SamplerOptions *o, int vocab_size, Error *error) {
-    if (!in_range("temperature", o->rule.temperature, 0.0f, 1e30f, error) ||
-        !in_range("top-p", o->rule.top_p, 0.0f, 1.0f, error) ||
-        !in_range("min-p", o->rule.min_p, 0.0f, 1.0f, error) ||
-        !in_range("typical-p", o->rule.typical_p, 0.0f, 1.0f, error) ||
-        !in_range("repeat-penalty", o->repeat_penalty, 1e-3f, 1e3f, error) ||
-        !in_range("presence-penalty", o->presence_penalty, -1e3f, 1e3f, error) ||
-        !in_range("frequency-penalty", o->frequency_penalty, -1e3f, 1e3f, error))
+// Everything that a user can set, before anything is allocated.
+static bool check_options(const SamplerOptions *o, Error *error) {
+    if (!check_range("temperature", o->rule.temperature, 0.0f, 1e30f, error) ||
+        !check_range("top-p", o->rule.top_p, 0.0f, 1.0f, error) ||
+        !check_range("min-p", o->rule.min_p, 0.0f, 1.0f, error) ||
+        !check_range("typical-p", o->rule.typical_p, 0.0f, 1.0f, error) ||
+        !check_range("repeat-penalty", o->repeat_penalty, 1e-3f, 1e3f, error) ||
+        !check_range("presence-penalty", o->presence_penalty, -1e3f, 1e3f, error) ||
+        !check_range("frequency-penalty", o->frequency_penalty, -1e3f, 1e3f, error))
         return false;
     if (o->rule.top_k < 0)
         return error_set(error, ERROR_USAGE, "top-k: wanted 0 or more, got %d", o->rule.top_k);
     if (o->repeat_last < 0)
         return error_set(error, ERROR_USAGE, "repeat-last: wanted 0 or more, got %d",
                          o->repeat_last);
-    for (int i = 0; i < o->n_bias; i++) {
-        if (o->bias[i].token < 0 || o->bias[i].token >= vocab_size)
-            return error_set(error, ERROR_USAGE,
-                             "logit bias: token %d is not in the vocabulary "
-                             "of %d",
-                             o->bias[i].token, vocab_size);
-        if (isnan(o->bias[i].bias) || o->bias[i].bias == INFINITY)
-            return error_set(error, ERROR_USAGE,
-                             "logit bias of token %d: wanted a number or "
-                             "-inf, got %g",
-                             o->bias[i].token, (double)o->bias[i].bias);
-    }
     return true;
 }
 
@@ -109,12 +97,12 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     size_t vocab_size = (size_t)s->vocab_size;
     s->window = calloc((size_t)s->capacity, sizeof *s->window);
     s->counts = calloc(vocab_size, sizeof *s->counts);
-    s->adjusted = malloc(vocab_size * sizeof *s->adjusted);
+    s->penalised = malloc(vocab_size * sizeof *s->penalised);
     s->logits = device_alloc(s->device, vocab_size * sizeof *s->logits);
-    s->uniform = device_alloc(s->device, (1 + AHEAD_COUNT) * sizeof *s->uniform);
+    s->uniform = device_alloc(s->device, RUN_COUNT * sizeof *s->uniform);
     s->token = device_alloc(s->device, sizeof *s->token);
-    if (s->window && s->counts && s->adjusted && s->logits && s->uniform && s->token) return true;
-    // A GPU's memory is its own, and so is its trouble.
+    if (s->window && s->counts && s->penalised && s->logits && s->uniform && s->token) return true;
+    // The message of a GPU names its own memory.
     const Error *failure = device_error(s->device);
     if (failure->code == ERROR_DEVICE)
         return error_set(error, failure->code, "%s", failure->message);
@@ -123,7 +111,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
 
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error) {
-    if (!options_check(options, vocab_size, error)) return NULL;
+    if (!check_options(options, error)) return NULL;
     Sampler *s = calloc(1, sizeof *s);
     if (!s) {
         error_set(error, ERROR_MEMORY, "no memory for a sampler");
@@ -150,7 +138,7 @@ void sampler_close(Sampler *s) {
     device_free(s->device, s->token);
     free(s->window);
     free(s->counts);
-    free(s->adjusted);
+    free(s->penalised);
     free(s);
 }
 
@@ -173,38 +161,60 @@ void sampler_reset(Sampler *s) {
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);
 }
 
-static bool has_penalties(const SamplerOptions *o) {
-    return o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f;
+bool sampler_is_plain(const Sampler *s) {
+    const SamplerOptions *o = &s->options;
+    return o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f && o->frequency_penalty == 0.0f;
 }
 
-// Bias and penalties on a copy of the logits, in the order of sampler.h.
-static const float *adjust(Sampler *s, const float *logits) {
+// Each token of the window once, however often it occurs: its count is negative when it is done.
+static void penalise(Sampler *s, float *l) {
     const SamplerOptions *o = &s->options;
-    bool penalised = has_penalties(o);
-    float *l = s->adjusted;
-    if (!penalised && !o->n_bias) return logits;
-    memcpy(l, logits, (size_t)s->vocab_size * sizeof *l);
-    for (int i = 0; i < o->n_bias; i++)
-        l[o->bias[i].token] += o->bias[i].bias;
-    for (int i = 0; penalised && i < s->count; i++) {
+    for (int i = 0; i < s->count; i++) {
         int token = s->window[i], count = s->counts[token];
-        if (count < 0) continue; // done already
+        if (count < 0) continue;
         l[token] = l[token] > 0.0f ? l[token] / o->repeat_penalty : l[token] * o->repeat_penalty;
         l[token] -= o->presence_penalty + o->frequency_penalty * (float)count;
-        s->counts[token] = -count; // marks it
+        s->counts[token] = -count;
     }
     for (int i = 0; i < s->count; i++)
         s->counts[s->window[i]] = abs(s->counts[s->window[i]]);
-    return l;
+}
+
+const float *sampler_penalise(Sampler *s, const float *logits) {
+    size_t bytes = (size_t)s->vocab_size * sizeof *logits;
+    if (!sampler_is_plain(s)) {
+        memcpy(s->penalised, logits, bytes);
+        penalise(s, s->penalised);
+        logits = s->penalised;
+    }
+    device_upload(s->device, s->logits, logits, bytes);
+    return s->logits;
+}
+
+// The next RUN_COUNT numbers of the generator, which stays where it is, go to the device.
+static void upload_run(Sampler *s) {
+    float numbers[RUN_COUNT];
+    uint64_t state[4];
+    memcpy(state, s->state, sizeof state);
+    for (int i = 0; i < RUN_COUNT; i++)
+        numbers[i] = uniform_of(state);
+    device_upload(s->device, s->uniform, numbers, sizeof numbers);
+    s->run = s->taken;
+    s->has_run = true;
+}
+
+void sampler_sample(Sampler *s, int32_t *out, const float *logits, int offset) {
+    uint64_t number = s->taken + (uint64_t)offset;
+    bool uploaded = s->has_run && number >= s->run && number - s->run < RUN_COUNT;
+    if (!uploaded && s->options.rule.temperature != 0.0f) upload_run(s);
+    size_t at = s->has_run ? (size_t)(number - s->run) % RUN_COUNT : 0; // greedy reads none
+    sample(s->device, out, logits, 1, s->vocab_size, &s->options.rule, s->uniform + at);
 }
 
 int sampler_next(Sampler *s, const float *logits, Error *error) {
-    size_t bytes = (size_t)s->vocab_size * sizeof *logits;
-    float uniform = sampler_uniform(s);
     int32_t token = -1;
-    device_upload(s->device, s->logits, adjust(s, logits), bytes);
-    device_upload(s->device, s->uniform, &uniform, sizeof uniform);
-    sample(s->device, s->token, s->logits, 1, s->vocab_size, &s->options.rule, s->uniform);
+    sampler_sample(s, s->token, sampler_penalise(s, logits), 0);
+    sampler_uniform(s); // the number that it took
     device_download(s->device, &token, s->token, sizeof token);
     const Error *failure = device_error(s->device);
     if (failure->code)
@@ -212,35 +222,4 @@ int sampler_next(Sampler *s, const float *logits, Error *error) {
     else if (token < 0)
         error_set(error, ERROR_NONFINITE, "a logit is NaN or +infinity");
     return failure->code ? -1 : token;
-}
-
-// ---- without the host ----
-
-bool sampler_is_plain(const Sampler *s) {
-    return !has_penalties(&s->options) && !s->options.n_bias;
-}
-
-// The next numbers of the generator, which stays where it is, on the device.
-static void send_run(Sampler *s) {
-    float numbers[AHEAD_COUNT];
-    uint64_t state[4];
-    memcpy(state, s->state, sizeof state);
-    for (int i = 0; i < AHEAD_COUNT; i++)
-        numbers[i] = uniform_of(state);
-    device_upload(s->device, s->uniform + 1, numbers, sizeof numbers);
-    s->run = s->given;
-    s->has_run = true;
-}
-
-void sampler_draw(Sampler *s, const float *device_logits, int ahead) {
-    uint64_t number = s->given + (uint64_t)ahead;
-    bool there = s->has_run && number >= s->run && number - s->run < AHEAD_COUNT;
-    if (!there && s->options.rule.temperature != 0.0f) send_run(s);
-    size_t at = s->has_run ? (size_t)(number - s->run) % AHEAD_COUNT : 0;
-    sample(s->device, s->token, device_logits, 1, s->vocab_size, &s->options.rule,
-           s->uniform + 1 + at);
-}
-
-const int32_t *sampler_drawn(const Sampler *s) {
-    return s->token;
 }

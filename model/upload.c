@@ -1,6 +1,6 @@
 // Weights by role, each with the shape that the config asks for. The list of roles stands here
 // once.
-#include "model/upload.h"
+#include "model/internal.h"
 
 #include "weights/quant.h"
 
@@ -145,7 +145,7 @@ static bool load_all(Loader *loader) {
     return true;
 }
 
-bool model_weigh(Model *m, const Weights *weights, WeightBytes *bytes, Error *error) {
+bool model_check_weights(Model *m, const Weights *weights, WeightBytes *bytes, Error *error) {
     *bytes = (WeightBytes){0};
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");

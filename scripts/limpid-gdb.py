@@ -88,7 +88,7 @@ def print_tensor(t, name, row):
 
 
 BETWEEN = "between two forward passes"
-PASSES = ("forward_batch", "forward_drawn", "model_forward")  # the innermost first
+PASSES = ("forward_batch", "forward_sampled", "model_forward")  # the innermost first
 
 
 def place(m):
@@ -112,7 +112,7 @@ def place(m):
 
 
 def print_rows(m, when):
-    n = int(m["piece"]["n"])
+    n = int(m["chunk"]["n"])
     tokens, positions, sequences = rows_at_hand(m)
     print("%d row%s %s, a token each" % (n, "" if n == 1 else "s", when))
     for i in range(min(n, 16)):
@@ -126,7 +126,7 @@ def print_where():
     m = model()
     where = place(m)
     print(where)
-    if int(m["piece"]["n"]):
+    if int(m["chunk"]["n"]):
         print_rows(m, "before" if where.startswith(BETWEEN) else "at work")
     cache = m["cache"]
     for s in range(int(m["options"]["n_sequences"])):

@@ -240,13 +240,13 @@ def device_floats(m, address, count):
 
 
 def rows_at_hand(m):
-    """Tokens, positions and sequences of the rows. Those that a GPU has drawn itself only it knows."""
-    piece, n = m["piece"], int(m["piece"]["n"])
+    """Tokens, positions and sequences of the rows, as the device has them: it samples tokens itself."""
+    chunk, n = m["chunk"], int(m["chunk"]["n"])
     try:
-        lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS] if on_gpu(m) else None
+        lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS]
     except gdb.GdbError:
         lists = None  # what the host has sent last
-    return [struct.unpack("<%di" % n, b) for b in lists or [read(piece[name], 4 * n) for name in INTEGERS]]
+    return [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
 
 
 # ---- tensors ----
@@ -403,7 +403,7 @@ def stage_tensor(m):
     name, data = stage_at_hand(), argument_of("observe", "data")
     if name is None or data is None:
         raise gdb.GdbError("stage: only inside observe (limpid break STAGE [LAYER])")
-    rows = m["piece"]["n_logit_rows"] if name in OF_LOGIT_ROWS else m["piece"]["n"]
+    rows = m["chunk"]["n_logit_rows"] if name in OF_LOGIT_ROWS else m["chunk"]["n"]
     return activations(m, data, int(rows), widths(m, STAGES[name][0]))
 
 
@@ -416,7 +416,7 @@ def end_tensor(m, name):
 
 def tensor(m, name):
     parts = name.split(".")
-    piece = m["piece"]
+    chunk = m["chunk"]
     if len(parts) == 3 and parts[0] == "layers" and parts[1].isdigit():
         return layer_tensor(m, int(parts[1]), parts[2], name)
     if name == "stage":
@@ -432,9 +432,9 @@ def tensor(m, name):
         return activations(m, table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
     if name not in SCRATCH:
         raise unknown(name)
-    rows = int(piece["n_logit_rows"]) if name == "last" else int(piece["n"])
-    if name == "logits":  # those of earlier pieces and of this one
-        rows = int(m["n_logit_rows"]) or int(piece["n_logit_rows"])
+    rows = int(chunk["n_logit_rows"]) if name == "last" else int(chunk["n"])
+    if name == "logits":  # those of earlier chunks and of this one
+        rows = int(m["n_logit_rows"]) or int(chunk["n_logit_rows"])
     if not int(m["scratch"][name]):
         raise gdb.GdbError("%s: this model has none" % name)
     return activations(m, m["scratch"][name], rows, widths(m, SCRATCH[name]))

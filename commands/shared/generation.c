@@ -1,3 +1,4 @@
+// The loop from prompt to text, with what is shown on the way.
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
@@ -41,45 +42,9 @@ static bool show_rest(Generation *g, Error *error) {
     return true;
 }
 
-// A device of its own need not wait for the host where nothing is asked of it between two tokens.
-static bool feeds_back(const Generation *g) {
-    const Model *m = g->session->model;
-    return device_info(m->device)->pipeline_depth > 0 && !g->no_cache && !g->wants_hash &&
-           !g->wants_logits && g->max_new > 0 && !m->listener && sampler_is_plain(g->sampler);
-}
-
-static int context_left(const Generation *g) {
-    const Model *model = g->session->model;
-    if (g->feedback.model) return feedback_left(&g->feedback);
-    return model->options.context - kv_cache_length(&model->cache, 0);
-}
-
-// One more token for the model: behind the cache, or everything anew.
-static bool feed_next(Generation *g, int32_t id, Error *error) {
-    size_t fed = 0;
-    if (g->feedback.model) return true; // fed already
-    if (!g->no_cache) return session_feed(g->session, &id, 1, &fed, error);
-    kv_cache_reset(&g->session->model->cache, 0);
-    return session_feed(g->session, g->all.ids, g->all.count, &fed, error);
-}
-
-// The next token, and the logits it was drawn from where they are on the host. -1: an error.
-static int next_id(Generation *g, const float **logits, Error *error) {
-    *logits = NULL;
-    if (g->feedback.model) return feedback_next(&g->feedback, error);
-    *logits = model_logits(g->session->model, 0);
-    size_t bytes = (size_t)g->session->config->vocab_size * sizeof **logits;
-    if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, *logits, bytes);
-    return sampler_next(g->sampler, *logits, error);
-}
-
-// Takes one token from the logits. *ended: g->stop is set.
-static bool draw(Generation *g, bool *ended, Error *error) {
-    Session *s = g->session;
-    const float *logits;
-    int id = next_id(g, &logits, error);
-    if (id < 0) return false;
-    if (!g->first_token_at) g->first_token_at = seconds_now();
+// Shows a token and adds it to the text. *ended: the text ends here, g->stop says why.
+static bool take_token(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
+    const Session *s = g->session;
     if (!g->ignore_eos && session_stops_at(s, id)) {
         g->stop = STOP_EOS;
         g->end_id = id;
@@ -92,61 +57,68 @@ static bool draw(Generation *g, bool *ended, Error *error) {
     if (s->tokenizer)
         piece = tokenizer_piece(s->tokenizer, id, g->first && !g->ids.count, false, &length);
     if (!show_token(g, piece, length, ended, error)) return false;
-    // Last, since it may ask the tokenizer for other pieces.
-    if (g->token) g->token(g->context, id, logits, piece, length);
-    if (!id_list_push(&g->ids, id, error)) return false;
-    if (g->no_cache && !id_list_push(&g->all, id, error)) return false;
     if (*ended) g->stop = STOP_AT_TEXT;
+    // After show_token, since it may ask the tokenizer for other pieces.
+    if (g->token) g->token(g->context, id, logits, piece, length);
+    return id_list_push(&g->ids, id, error);
+}
+
+// Whether another token is wanted and fits; else g->stop says why not.
+static bool wants_more(Generation *g, const Decoder *d) {
+    g->stop = STOP_LENGTH;
+    if (g->ids.count == g->max_new || !output_good()) return false;
+    g->stop = STOP_INTERRUPT;
+    if (interrupt_asked()) return false;
+    g->stop = STOP_CONTEXT;
+    return decoder_left(d) > 0;
+}
+
+static bool decode(Generation *g, Decoder *d, Error *error) {
+    size_t bytes = (size_t)g->session->config->vocab_size * sizeof(float);
+    g->stop = STOP_LENGTH;
+    for (bool more = g->max_new > 0, ended = false; more; more = !ended && wants_more(g, d)) {
+        int id = decoder_next(d, error);
+        if (!session_result(g->session, id >= 0, error)) return false;
+        const float *logits = d->options.wants_logits ? decoder_logits(d) : NULL;
+        if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);
+        if (!g->first_token_at) g->first_token_at = seconds_now();
+        if (!take_token(g, id, logits, &ended, error)) return false;
+    }
     return true;
 }
 
-static bool decode(Generation *g, Error *error) {
-    for (bool ended = false;;) {
-        g->stop = STOP_LENGTH;
-        if (g->ids.count == g->max_new) return true;
-        if (!draw(g, &ended, error)) return false;
-        if (ended || g->ids.count == g->max_new || !output_good()) return true;
-        g->stop = STOP_INTERRUPT;
-        if (interrupt_asked()) return true;
-        g->stop = STOP_CONTEXT;
-        if (!context_left(g)) return true;
-        if (!feed_next(g, g->ids.ids[g->ids.count - 1], error)) return false;
-    }
-}
-
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+    Model *model = g->session->model;
+    Decoder decoder = {0};
+    DecoderOptions options = {.sampler = g->sampler,
+                              .max_tokens = g->max_new,
+                              .wants_logits = g->wants_hash || g->wants_logits,
+                              .recompute = g->no_cache ? prompt : NULL};
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;
     g->end_id = -1;
     g->prompt_tokens = count;
-    int left = context_left(g);
-    if (count > (size_t)left)
-        return error_set(error, ERROR_USAGE, "the prompt has %zu tokens, the context %sroom for %d",
-                         count, left < g->session->model->options.context ? "still " : "", left);
-    for (size_t i = 0; i < count; i++) {
+    int room = model->options.context - kv_cache_length(&model->cache, 0);
+    if (!session_check_room("the prompt", count, room, error)) return false;
+    for (size_t i = 0; i < count; i++)
         sampler_accept(g->sampler, prompt[i]);
-        if (g->no_cache && !id_list_push(&g->all, prompt[i], error)) return false;
-    }
     double started = seconds_now();
     size_t fed = 0;
     if (!session_feed(g->session, prompt, count, &fed, error)) return false;
-    double prompt_done = seconds_now();
-    g->prompt_seconds = prompt_done - started;
+    g->prompt_seconds = seconds_now() - started;
     g->stop = STOP_INTERRUPT;
     if (fed < count) return true;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
-    if (feeds_back(g)) feedback_begin(&g->feedback, g->session->model, g->sampler, g->max_new);
-    bool good = decode(g, error);
-    if (g->feedback.model) feedback_end(&g->feedback);
+    bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
+    decoder_end(&decoder);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
-    // What was made before a failure is shown too.
+    // After a failure the text so far is shown too.
     return show_rest(g, good ? error : NULL) && good;
 }
 
 void generation_free(Generation *g) {
     id_list_free(&g->ids);
-    id_list_free(&g->all);
     stop_text_free(&g->stop_text);
     utf8_stream_free(&g->characters);
 }
@@ -158,8 +130,10 @@ static uint64_t random_seed(void) {
     return seed;
 }
 
-static float choose(const Options *o, OptionId id, double option, float of_model) {
-    return !option_given(o, id) && of_model >= 0 ? of_model : (float)option;
+// The option where it is given, else the default where there is one (>= 0), else the option's own
+// default.
+static float choose(const Options *o, OptionId id, double option, float default_value) {
+    return !option_given(o, id) && default_value >= 0 ? default_value : (float)option;
 }
 
 Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint64_t *seed,
@@ -192,7 +166,7 @@ double prompt_rate(const Generation *g) {
     return g->prompt_seconds > 0 ? (double)g->prompt_tokens / g->prompt_seconds : NAN;
 }
 
-// The first token is the prompt's work; what is timed is one pass per further token.
+// The prompt's pass gives the first token, so there is one pass fewer than sampled tokens.
 double decode_rate(const Generation *g) {
     size_t passes = g->ids.count + (g->stop == STOP_EOS) - (g->first_token_at > 0);
     return passes && g->decode_seconds > 0 ? (double)passes / g->decode_seconds : NAN;

@@ -1,5 +1,5 @@
-// Generation: tokens in, tokens out, for generate and chat: feed the prompt, sample, feed what was
-// sampled, until something ends it.
+// Generation: from the tokens of a prompt to those of a text, for generate and chat. Runs the
+// prompt, then samples and runs one token at a time until something ends the text.
 //
 //     Generation g = {.session = &s, .sampler = sampler, .max_new = 256, .show = print_text};
 //     generation_run(&g, prompt_ids, n, &error);   // g.stop says why it ended
@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "commands/shared/session.h"
 #include "commands/shared/stop_text.h"
-#include "model/feedback.h"
+#include "model/decoder.h"
 #include "model/sampler.h"
 
 typedef enum StopReason {
@@ -26,16 +26,18 @@ typedef struct Generation {
     Sampler *sampler;
     size_t max_new;
     const TextList *stops;
-    bool ignore_eos, no_cache, wants_hash;
-    bool wants_logits;    // `token` does; without that and wants_hash they may stay on the device
+    bool ignore_eos;
+    bool no_cache;        // every pass runs the whole text again; the cache is empty before
+    bool wants_hash;      // logits_hash is computed
+    bool wants_logits;    // `token` takes logits
     bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
     bool first;           // the first new token begins a text: SPM kinds drop its leading space
-    // Once, when the model has read the whole prompt; NULL: not wanted.
+    // Called once, when the model has read the whole prompt; NULL: not wanted.
     void (*begin)(void *context);
-    // Text as it can be shown, whole characters; NULL: not wanted.
+    // Text in whole characters, as soon as it can be shown; NULL: not wanted.
     void (*show)(void *context, const char *bytes, size_t length);
-    // Every new token with the logits it was drawn from (NULL: see wants_logits) and its bytes;
-    // NULL: not wanted.
+    // Every new token with its bytes and, with wants_logits or wants_hash, the logits that it was
+    // sampled from (else NULL); NULL: not wanted.
     void (*token)(void *context, int32_t id, const float *logits, const char *piece, size_t length);
     void *context;
 
@@ -43,26 +45,24 @@ typedef struct Generation {
     IdList ids; // new tokens, without the one that ended the text
     StopReason stop;
     int32_t end_id;       // STOP_EOS: the token that ended the text; else -1
-    uint64_t logits_hash; // FNV-1a of every row of logits sampled from
+    uint64_t logits_hash; // FNV-1a of all rows of logits that tokens were sampled from
     size_t prompt_tokens;
     double prompt_seconds, decode_seconds;
-    double first_token_at; // seconds_now when the first token was there; 0: none came
-    // inner
-    Feedback feedback; // begun where tokens are drawn and fed back on the device
-    IdList all;        // no_cache: prompt and new tokens
+    double first_token_at; // seconds_now of the first token; 0: there was none
+    // internal
     StopText stop_text;
     Utf8Stream characters;
 } Generation;
 
-// The prompt goes behind what the cache holds. False: exit code 2 (prompt and context in the
-// message), 4, 5, 6, 7. Ctrl-C is no error but a reason to stop.
+// Appends the prompt to what the cache holds, then generates. False: exit code 2 (prompt and
+// context in the message), 4, 5, 6, 7. Ctrl-C is no error but a StopReason.
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error);
 void generation_free(Generation *g);
 
 const char *stop_reason_name(StopReason reason); // "eos", "length", ...
 
-// The sampler that the options ask for; where one is not given, `defaults` (of the model) or what
-// the options table says. *seed: the one in use. NULL: exit code 2 or 5.
+// The sampler that the options ask for. What they leave open is taken from `defaults` (the model's;
+// NULL: none), else from the table of options. *seed: the one in use. NULL: exit code 2 or 5.
 Sampler *open_sampler(const Session *session, const GenerationDefaults *defaults, uint64_t *seed,
                       Error *error);
 

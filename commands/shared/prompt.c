@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Reads a descriptor to its end. A directory or a failing disk shows here.
+// Reads a descriptor to its end. Reading is what fails for a directory and for a bad disk.
 static bool read_all(Text *text, int fd, const char *name, Error *error) {
     size_t capacity = 0;
     for (;;) {
@@ -73,30 +73,32 @@ bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, E
     return true;
 }
 
-bool prompt_check(const Options *o, Error *error) {
+bool check_prompt(const Options *o, Error *error) {
     if (!!o->prompt + !!o->file + !!o->prompt_ids <= 1) return true;
     return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
 }
 
-static bool encode_text(IdList *ids, Session *s, Error *error) {
+bool text_encode(IdList *ids, const Session *s, bool never_empty, size_t *length, Error *error) {
     Text text = {0};
     if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, error)) return false;
     int bos = tokenizer_bos(s->tokenizer);
-    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || !text.length;
+    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || (never_empty && !text.length);
     bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
     good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
                                     s->options->special, error);
+    *length = text.length;
     text_free(&text);
     return good;
 }
 
-bool prompt_encode(IdList *ids, Session *s, Error *error) {
+bool prompt_encode(IdList *ids, const Session *s, Error *error) {
     const char *given = s->options->prompt_ids;
+    size_t length = 0;
     if (given) {
         if (!ids_parse(ids, given, strlen(given), "--prompt-ids", error) ||
             !session_check_ids(s, ids, error))
             return false;
-    } else if (!encode_text(ids, s, error)) {
+    } else if (!text_encode(ids, s, true, &length, error)) {
         return false;
     }
     if (ids->count) return true;

@@ -1,4 +1,4 @@
-// Prompt: what a command was given to read: -i TEXT, -f FILE, standard input, or ids.
+// Prompt: the input of a command: -i TEXT, -f FILE, standard input, or ids.
 #pragma once
 
 #include "commands/shared/session.h"
@@ -14,10 +14,18 @@ bool text_read(Text *text, const Options *options, Error *error);
 void text_free(Text *text);
 
 // Ids separated by commas, blanks or newlines, brackets ignored ("[1, 2]" too). False: exit code 2
-// where something else is among them; `what` names the source.
+// where it holds anything else; `what` names the source.
 bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, Error *error);
 
-// The prompt of a session as ids: --prompt-ids as they are, or a text with BOS in front where the
-// model's prompts begin with one; an empty text is BOS alone. False: exit code 2, 3, 4 or 5.
-bool prompt_check(const Options *options, Error *error); // one source at most; before it is opened
-bool prompt_encode(IdList *ids, Session *session, Error *error);
+// Appends the text of text_read as ids, with BOS in front where the tokenizer adds one;
+// never_empty: also where the text is empty. *length: bytes of the text. False: exit code 2, 3, 4
+// or 5.
+bool text_encode(IdList *ids, const Session *session, bool never_empty, size_t *length,
+                 Error *error);
+
+// Exit code 2 where the options name more than one source of the prompt.
+bool check_prompt(const Options *options, Error *error);
+
+// The prompt of a session as ids: --prompt-ids as they are, or the text of text_read; an empty text
+// is BOS alone. False: exit code 2, 3, 4 or 5.
+bool prompt_encode(IdList *ids, const Session *session, Error *error);

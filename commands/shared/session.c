@@ -1,4 +1,4 @@
-// Opening things in the right order, and the few questions that every command asks of them.
+// Opens what a command needs in the right order, and checks what every command has to check.
 #include "commands/shared/session.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
@@ -6,6 +6,7 @@
 #include "weights/builtin.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,16 +14,6 @@
 #include <unistd.h>
 
 enum { PATH_SIZE = 4096 };
-
-// Rows of a prompt between two looks at Ctrl-C. A device of its own takes all that the model works
-// on at once: it unpacks quantised weights for every piece anew. A processor is at full speed with
-// fewer and needs seconds for them; its bits do not depend on the cut.
-static size_t feed_rows(const Session *s) {
-    enum { OF_A_PROCESSOR = 256 };
-    size_t most = (size_t)s->model->options.max_rows;
-    return device_info(s->model->device)->pipeline_depth || most < OF_A_PROCESSOR ? most
-                                                                                  : OF_A_PROCESSOR;
-}
 
 static bool is_directory(const char *path) {
     struct stat info;
@@ -37,12 +28,12 @@ static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
     return snprintf(out, PATH_SIZE, "%.*s%s", (int)(slash - path + 1), path, name) < PATH_SIZE;
 }
 
-static bool is_llama2c(const Checkpoint *checkpoint) {
+bool is_llama2c(const Checkpoint *checkpoint) {
     return !strncmp(checkpoint_container(checkpoint), "llama2.c", 8);
 }
 
-// A tokenizer out of a model: the vocabulary of a GGUF, or what lies beside its weights.
-static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, Error *error) {
+// The tokenizer of a model: the vocabulary inside a GGUF, or the files beside the weights.
+static Tokenizer *open_tokenizer_of(const Checkpoint *checkpoint, Error *error) {
     static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model"};
     const char *path = checkpoint_path(checkpoint);
     const Vocabulary *vocabulary = checkpoint_vocabulary(checkpoint);
@@ -52,11 +43,11 @@ static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, Error *error) {
     if (vocabulary->model) {
         source = (TokenizerSource){.vocabulary = vocabulary};
     } else if (is_llama2c(checkpoint)) {
-        bool there = false;
-        for (int i = 0; i < 2 && !there; i++)
-            there = beside(found, path, NAMES[i]) && !access(found, R_OK);
+        bool found_one = false;
+        for (int i = 0; i < 2 && !found_one; i++)
+            found_one = beside(found, path, NAMES[i]) && !access(found, R_OK);
         source.path = found;
-        if (!there) {
+        if (!found_one) {
             error_set(error, ERROR_FILE,
                       "no tokenizer.bin or tokenizer.model beside %s: give one with -z", path);
             return NULL;
@@ -71,16 +62,16 @@ static Tokenizer *of_checkpoint(const Checkpoint *checkpoint, Error *error) {
 static bool is_gguf(const char *path) {
     char magic[4];
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return false; // whoever opens it next says why
-    bool yes = read(file, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", 4);
+    if (file < 0) return false; // opening it as a tokenizer reports why
+    bool is = read(file, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", 4);
     close(file);
-    return yes;
+    return is;
 }
 
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
     if (builtin_is_meant(path) || is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
-        s->tokenizer = of_checkpoint(s->tokenizer_owner, error);
+        s->tokenizer = open_tokenizer_of(s->tokenizer_owner, error);
         return s->tokenizer;
     }
     Error first = {0}, second = {0};
@@ -90,7 +81,7 @@ bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error 
     // Not a tokenizer; perhaps a model that has one beside it.
     if (first.code == ERROR_FILE && !is_directory(path) &&
         checkpoint_open(&s->tokenizer_owner, path, &second)) {
-        s->tokenizer = of_checkpoint(s->tokenizer_owner, error);
+        s->tokenizer = open_tokenizer_of(s->tokenizer_owner, error);
         return s->tokenizer;
     }
     return error_set(error, first.code, "%s", first.message);
@@ -108,9 +99,8 @@ static void find_stops(Session *s) {
         add_stop(s, s->config->eos_ids[i]);
     for (size_t i = 0; i < count; i++)
         add_stop(s, of_tokenizer[i]);
-    // llama2.c's stories end in BOS: its training text is stories one after another.
-    if (!strncmp(checkpoint_container(s->checkpoint), "llama2.c", 8))
-        add_stop(s, s->config->bos_id);
+    // llama2.c was trained on stories one after another, so BOS ends one.
+    if (is_llama2c(s->checkpoint)) add_stop(s, s->config->bos_id);
 }
 
 static bool open_tokenizer(Session *s, Error *error) {
@@ -120,14 +110,14 @@ static bool open_tokenizer(Session *s, Error *error) {
     if (path) {
         if (!session_open_tokenizer(s, path, vocab_size, error)) return false;
     } else {
-        s->tokenizer = of_checkpoint(s->checkpoint, &problem);
+        s->tokenizer = open_tokenizer_of(s->checkpoint, &problem);
     }
     if (problem.code && problem.code != ERROR_FILE) {
         *error = problem;
         return false;
     }
     if (!s->tokenizer) {
-        // Not every command needs one; the one that does tells why there is none.
+        // Not every command needs one; session_need_tokenizer reports this.
         s->tokenizer_code = problem.code;
         snprintf(s->tokenizer_problem, sizeof s->tokenizer_problem, "%s", problem.message);
         return true;
@@ -154,12 +144,12 @@ bool session_open(Session *s, const Options *options, Error *error) {
     return true;
 }
 
-bool session_need_tokenizer(Session *s, Error *error) {
+bool session_need_tokenizer(const Session *s, Error *error) {
     if (s->tokenizer) return true;
     return error_set(error, s->tokenizer_code, "%s", s->tokenizer_problem);
 }
 
-static void tell_about_model(const Session *s) {
+static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
     ModelCost cost = model_cost(s->config, &s->model->options);
     note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container(c),
@@ -188,8 +178,8 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     s->model = model_open(s->config, checkpoint_weights(s->checkpoint), &options, error);
     progress_end(&progress);
     if (!s->model) return error_prefix(error, checkpoint_path(s->checkpoint));
-    if (o->verbose) tell_about_model(s);
-    return session_check(s, error);
+    if (o->verbose) print_model(s);
+    return session_result(s, true, error);
 }
 
 void session_close(Session *s) {
@@ -200,10 +190,16 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-bool session_check(const Session *s, Error *error) {
-    if (!checkpoint_damaged(s->checkpoint)) return true;
+// Weights of a file that was cut read as zeros, so the cut is the cause of whatever followed.
+bool session_result(const Session *s, bool good, Error *error) {
+    if (!checkpoint_damaged(s->checkpoint)) return good;
+    if (error) *error = (Error){0};
     return error_set(error, ERROR_IO, "%s: the file was cut short while in use",
                      checkpoint_path(s->checkpoint));
+}
+
+bool session_forward(const Session *s, const Batch *batch, Error *error) {
+    return session_result(s, model_forward(s->model, batch, error), error);
 }
 
 bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Error *error) {
@@ -211,19 +207,28 @@ bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Err
     progress_begin(&progress, "prompt", s->options->quiet);
     bool good = true;
     for (*fed = 0; good && *fed < count && !interrupt_asked();) {
-        size_t left = count - *fed, most = feed_rows(s);
+        size_t left = count - *fed, most = (size_t)s->model->options.max_rows;
         int n = (int)(left < most ? left : most);
-        good = model_forward(s->model, &(Batch){.n = n, .tokens = ids + *fed}, error);
-        // Numbers of a file that was cut are zeros; that cause comes before what they led to.
-        if (checkpoint_damaged(s->checkpoint)) {
-            if (error) *error = (Error){0};
-            good = session_check(s, error);
-        }
+        good = session_forward(s, &(Batch){.n = n, .tokens = ids + *fed}, error);
         *fed += (size_t)n;
         progress_update(&progress, (double)*fed / (double)count);
     }
     progress_end(&progress);
     return good;
+}
+
+bool session_check_context(const Session *s, Error *error) {
+    const Options *o = s->options;
+    if (!option_given(o, OPTION_CONTEXT) || o->context <= config_longest_context(s->config))
+        return true;
+    return error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d",
+                     o->context, s->config->max_seq_len);
+}
+
+bool session_check_room(const char *what, size_t count, int64_t room, Error *error) {
+    if (count <= (size_t)room) return true;
+    return error_set(error, ERROR_USAGE, "%s has %zu tokens, the context room for %" PRId64, what,
+                     count, room);
 }
 
 bool session_stops_at(const Session *s, int32_t id) {

@@ -1,5 +1,5 @@
-// Session: what every command that runs a model has open, and in what order it is opened: the
-// checkpoint, the tokenizer, then (when the context is known) the model.
+// Session: what a command that runs a model has open. The checkpoint is opened first, then the
+// tokenizer, then, when the context is known, the model.
 //
 //     Session s = {0};
 //     good = session_open(&s, options, &error) && session_need_tokenizer(&s, &error) && ...
@@ -14,7 +14,8 @@
 
 typedef struct Session {
     const Options *options; // borrowed
-    double started;         // seconds_now of session_open: time to the first token counts from here
+    double started;         // seconds_now of session_open, or of a chat message: time to the first
+                            // token counts from here
     Checkpoint *checkpoint;
     const Config *config;        // of the checkpoint
     Tokenizer *tokenizer;        // NULL where the model has none; session_need_tokenizer says so
@@ -38,7 +39,7 @@ typedef struct SessionModel {
 // the one of -z, else the vocabulary inside the GGUF, else the files beside the weights.
 bool session_open(Session *session, const Options *options, Error *error);
 // Exit code 3 (or what opening it said) where there is no tokenizer.
-bool session_need_tokenizer(Session *session, Error *error);
+bool session_need_tokenizer(const Session *session, Error *error);
 bool session_open_model(Session *session, const SessionModel *wanted, Error *error);
 void session_close(Session *session); // zeroed or half-opened is fine
 
@@ -46,16 +47,28 @@ void session_close(Session *session); // zeroed or half-opened is fine
 // vocab_size 0: unknown.
 bool session_open_tokenizer(Session *session, const char *path, int vocab_size, Error *error);
 
-// Feeds `count` tokens of sequence 0 behind what the cache holds, in pieces, so that a Ctrl-C and a
-// file that was cut are seen in between. True with *fed < count where Ctrl-C came.
+// The result of something that read the model: `good` and `error` as they are, unless the file was
+// cut short since it was opened. That outranks every other error: exit code 4.
+bool session_result(const Session *session, bool good, Error *error);
+
+// model_forward with session_result.
+bool session_forward(const Session *session, const Batch *batch, Error *error);
+
+// Appends `count` tokens to sequence 0, max_rows of them in each session_forward. Between two of
+// these Ctrl-C is seen: then the result is true with *fed < count.
 bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fed, Error *error);
 
-// Exit code 4 where the model file was cut short since it was opened.
-bool session_check(const Session *session, Error *error);
+// Exit code 2 where -c asks for more positions than the model has.
+bool session_check_context(const Session *session, Error *error);
+// Exit code 2 where `what` ("the prompt") has more tokens than the context has room for.
+bool session_check_room(const char *what, size_t count, int64_t room, Error *error);
 
 bool session_stops_at(const Session *session, int32_t id);
 
-// Ids below the model's vocabulary size? Else exit code 2.
+// Exit code 2 where an id is not below the model's vocabulary size.
 bool session_check_ids(const Session *session, const IdList *ids, Error *error);
+
+// Whether the checkpoint is a llama2.c file, of any version.
+bool is_llama2c(const Checkpoint *checkpoint);
 
 uint64_t peak_memory_bytes(void); // of this process so far

@@ -345,6 +345,6 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
     work.count = (size_t)vocab_size;
     for (int i = 0; i < n; i++) {
         work.logits = logits + (size_t)i * work.count;
-        out[i] = sample_row(device, &work, uniform[i]);
+        out[i] = sample_row(device, &work, uniform ? uniform[i] : 0.0f);
     }
 }

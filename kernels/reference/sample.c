@@ -139,5 +139,5 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
     }
     for (int i = 0; i < n; i++)
         out[i] = sample_row(device->candidates, logits + (size_t)i * (size_t)vocab_size, vocab_size,
-                            rule, uniform[i]);
+                            rule, uniform ? uniform[i] : 0.0f);
 }

@@ -9,10 +9,7 @@
 #include <unistd.h>
 
 enum { REFERENCE = sizeof TEST_BACKEND == sizeof "reference" };
-// Who draws the next token: on a GPU it does not come to the host in between.
-static const char *const DRAWS =
-    sizeof TEST_BACKEND == sizeof "cuda" ? "sampler_draw" : "sampler_next";
-// Of the built-in model: "Once upon a time", and its shape.
+static const char SAMPLES[] = "sampler_sample"; // called between two passes
 static const int32_t PROMPT[] = {1, 435, 462, 262, 410};
 enum { LENGTH = sizeof PROMPT / sizeof *PROMPT, DIM = 192, HEADS = 6, HEAD_DIM = 32 };
 
@@ -98,12 +95,12 @@ Test(gdb, stands_in_a_kernel_and_between_passes) {
     need_gdb();
     TestRun r = gdb(test_text("break kv_write\nrun\nlimpid where\ndelete\nbreak %s\ncontinue\n"
                               "limpid where\n",
-                              DRAWS),
+                              SAMPLES),
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "\nlayer 0 of 6, attention, in kv_write < ");
-    check_prints(
-        &r, test_text("\nbetween two forward passes, in %s\n5 rows before, a token each\n", DRAWS));
+    check_prints(&r, test_text("\nbetween two forward passes, in %s\n5 rows before, a token each\n",
+                               SAMPLES));
     test_run_free(&r);
 }
 

@@ -1,7 +1,7 @@
 // What the CUDA backend makes of a recorded pass: a decode step is as few kernels as fused.cu says,
 // a replay is one launch, and every host call fails once. That the numbers are those of single
 // operations: test_passes.c.
-#include "model/feedback.h"
+#include "model/decoder.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/device.h"
 #include "tests/support/files/tiny_model.h"
@@ -215,16 +215,16 @@ static void look(void *context, const Model *model, const Stage *stage) {
     (void)context, (void)model, (void)stage;
 }
 
-// Greedy, drawn and fed back on the device.
-static bool try_feedback(Model *model, Error *error) {
+// Tokens that are sampled and fed on the device.
+static bool try_decoder(Model *model, Error *error) {
     SamplerOptions rule = sampler_defaults();
     Sampler *sampler = sampler_open(model->device, model->config.vocab_size, 10, &rule, error);
-    bool done = sampler;
-    Feedback feedback = {0};
-    if (done) feedback_begin(&feedback, model, sampler, 5);
+    Decoder decoder = {0};
+    DecoderOptions options = {.sampler = sampler, .max_tokens = 5};
+    bool done = sampler && decoder_begin(&decoder, model, &options, error);
     for (int i = 0; i < 3 && done; i++)
-        done = feedback_next(&feedback, error) >= 0;
-    if (done) feedback_end(&feedback);
+        done = decoder_next(&decoder, error) >= 0;
+    if (done) decoder_end(&decoder);
     sampler_close(sampler);
     return done;
 }
@@ -255,7 +255,7 @@ static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
     bool done = model && model_forward(model, &(Batch){.n = 5, .tokens = tokens}, error) &&
                 model_forward(model, &(Batch){.n = 1, .tokens = tokens}, error);
     if (done) CHECK(isfinite(model_logits(model, 0)[0]), "no logits");
-    done = done && try_feedback(model, error) && try_rest(model, error);
+    done = done && try_decoder(model, error) && try_rest(model, error);
     const Error *late = done ? device_error(model->device) : NULL; // of what was freed last
     if (late && late->code) done = error_set(error, late->code, "%s", late->message);
     *calls = emulator_calls();

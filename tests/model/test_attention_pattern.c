@@ -1,6 +1,6 @@
 // Patterns by name and by count. The counts for 64 positions are those of the published masks, each
 // joined with "no key from the future".
-#include "model/attention_pattern.h"
+#include "model/model.h"
 #include "tests/test.h"
 
 static KeyPattern parse(const char *text) {

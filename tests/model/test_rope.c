@@ -1,7 +1,7 @@
 // Rotary frequencies of every scaling. The vectors were computed from the published formulas by a
 // Python program of its own (plain `math`, no code shared), and are exact to the digits shown;
 // what a scaling means is checked besides.
-#include "model/rope.h"
+#include "model/internal.h"
 #include "tests/test.h"
 
 typedef struct Value {

@@ -1,4 +1,4 @@
-// Penalties, bias, the generator and the options' ranges. The distribution itself is tested in
+// Penalties, the generator and the options' ranges. The distribution itself is tested in
 // test_kernels_sample.c.
 #include "model/sampler.h"
 #include "tests/support/device.h"
@@ -82,24 +82,16 @@ Test(sampler, presence_counts_once_and_frequency_every_time) {
     CHECK_INT(choose(options, other, THRICE), 0);
 }
 
-// Order: bias, then repetition, then presence. Bias 3 makes -1 to 2, which the penalty halves.
-Test(sampler, bias_comes_first) {
-    static const LogitBias BIAS[] = {{2, 3.0f}};
-    static const LogitBias NEVER[] = {{0, -INFINITY}};
+// 2 / 2 - 0.2 = 0.8 < 0.85; in the other order it would be (2 - 0.2) / 2 = 0.9.
+Test(sampler, repetition_comes_before_presence) {
     static const int SEEN[] = {2, -1};
     SamplerOptions options = greedy();
     options.repeat_penalty = 2.0f;
-    options.bias = BIAS;
-    options.n_bias = 1;
-    float logits[VOCAB] = {0.9f, -9, -1.0f, -9, -9, -9};
+    float logits[VOCAB] = {0.85f, -9, 2.0f, -9, -9, -9};
     CHECK_INT(choose(options, logits, NOTHING), 2); // 2
-    CHECK_INT(choose(options, logits, SEEN), 2);    // 2 / 2 = 1 > 0.9
+    CHECK_INT(choose(options, logits, SEEN), 2);    // 2 / 2 = 1
     options.presence_penalty = 0.2f;                // 0.8
     CHECK_INT(choose(options, logits, SEEN), 0);
-    options = greedy();
-    options.bias = NEVER;
-    options.n_bias = 1;
-    CHECK_INT(choose(options, logits, NOTHING), 2);
 }
 
 // repeat_last 2: the token before the last two is forgotten, as is everything by a reset.
@@ -232,13 +224,6 @@ Test(sampler, options_out_of_range_are_named) {
     o = sampler_defaults();
     o.repeat_last = -2;
     check_refused(o, "repeat-last: wanted 0 or more, got -2");
-    o = sampler_defaults();
-    LogitBias bias[] = {{VOCAB, 1.0f}};
-    o.bias = bias;
-    o.n_bias = 1;
-    check_refused(o, "logit bias: token 6 is not in the vocabulary of 6");
-    bias[0] = (LogitBias){0, NAN};
-    check_refused(o, "logit bias of token 0: wanted a number or -inf, got nan");
 }
 
 // Extremes inside the ranges stay finite and choose something.

@@ -1,5 +1,5 @@
 // From a Batch of any length to pieces that the scratch can hold.
-#include "model/forward.h"
+#include "model/internal.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ static bool row_wants_logits(const Batch *batch, int i) {
 }
 
 // Token, sequence and position of row i; lengths[] are what the rows before it leave behind.
-static bool row_check(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
+static bool check_row(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
     int sequence = row_sequence(batch, i), token = batch->tokens[i];
     if (token < 0 || token >= m->config.vocab_size)
         return error_set(error, ERROR_USAGE, "token %d at row %d is not in the vocabulary of %d",
@@ -35,12 +35,12 @@ static bool row_check(const Model *m, const Batch *batch, int i, const int *leng
 
 // Walks the whole batch as it would run, over a copy of the lengths, so that a refused batch has
 // changed nothing.
-bool batch_check(Model *m, const Batch *batch, Error *error) {
+bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     int *lengths = m->lengths_planned, needed = 0, wanted = 0;
     if (batch->n < 1) return error_set(error, ERROR_USAGE, "a batch of %d rows", batch->n);
     memcpy(lengths, m->cache.lengths, (size_t)m->options.n_sequences * sizeof *lengths);
     for (int i = 0; i < batch->n; i++) {
-        if (!row_check(m, batch, i, lengths, error)) return false;
+        if (!check_row(m, batch, i, lengths, error)) return false;
         int length = row_position(batch, i, lengths) + 1;
         lengths[row_sequence(batch, i)] = length;
         if (length > needed) needed = length;
@@ -56,7 +56,7 @@ bool batch_check(Model *m, const Batch *batch, Error *error) {
 }
 
 // Appends one row to the piece, and to its list of rows that want logits.
-static void piece_add(Piece *p, int token, int position, int sequence, bool wants_logits) {
+static void chunk_add(Chunk *p, int token, int position, int sequence, bool wants_logits) {
     if (wants_logits) {
         int k = p->n_logit_rows++;
         p->logit_rows[k] = p->n;
@@ -71,15 +71,15 @@ static void piece_add(Piece *p, int token, int position, int sequence, bool want
     p->n++;
 }
 
-void piece_take(Model *m, const Batch *batch, int start) {
-    Piece *p = &m->piece;
+void chunk_take(Model *m, const Batch *batch, int start) {
+    Chunk *p = &m->chunk;
     p->n = p->n_logit_rows = p->max_position = 0;
     for (int i = start; i < batch->n && p->n < m->options.max_rows; i++) {
         int sequence = row_sequence(batch, i);
         int position = row_position(batch, i, m->cache.lengths);
         if (p->n && position < kv_cache_length(&m->cache, sequence)) break;
         kv_cache_write(&m->cache, sequence, position);
-        piece_add(p, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
+        chunk_add(p, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
     }
     size_t bytes = (size_t)p->n * sizeof(int32_t);
     device_upload(m->device, m->scratch.tokens, p->tokens, bytes);

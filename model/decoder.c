@@ -1,0 +1,137 @@
+// Alternates sampling and forward passes. The device runs ahead of the host by the pipeline depth.
+#include "model/decoder.h"
+
+#include "model/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Tokens of each sequence, options.first included, that the host has or had.
+static int tokens_known(const Decoder *d) {
+    return d->given + d->taken;
+}
+
+static bool copy_text(Decoder *d, Error *error) {
+    size_t context = (size_t)d->model->options.context;
+    d->text = malloc(context * sizeof *d->text);
+    if (!d->text) return error_set(error, ERROR_MEMORY, "no memory for a text of %zu", context);
+    memcpy(d->text, d->options.recompute, (size_t)d->start * sizeof *d->text);
+    return true;
+}
+
+bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *error) {
+    *d = (Decoder){.model = m, .options = *options, .given = options->first != NULL};
+    if (!d->options.n_sequences) d->options.n_sequences = 1;
+    int n = d->options.n_sequences;
+    d->start = kv_cache_length(&m->cache, 0);
+    int longest = d->start;
+    for (int q = 1; q < n; q++)
+        if (kv_cache_length(&m->cache, q) > longest) longest = kv_cache_length(&m->cache, q);
+    int room = m->options.context - longest + 1 - d->given; // the last needs no place
+    d->max_tokens = options->max_tokens < (size_t)room ? (int)options->max_tokens : room;
+    d->stepwise = options->wants_logits || options->recompute || m->listener ||
+                  (options->sampler && !sampler_is_plain(options->sampler));
+    d->depth = d->stepwise ? 0 : device_info(m->device)->pipeline_depth;
+    assert(d->given ? !d->stepwise && !options->sampler : n == 1 && m->n_logit_rows == 1);
+    if (options->recompute) return copy_text(d, error);
+    if (d->stepwise) return true;
+    if (d->given) {
+        d->last = options->first[0];
+        device_upload(m->device, m->scratch.sampled, options->first, (size_t)n * sizeof(int32_t));
+    }
+    forward_sampled_begin(m, n);
+    return true;
+}
+
+int decoder_left(const Decoder *d) {
+    return d->max_tokens - d->taken;
+}
+
+// ---- one step ----
+
+// The pass of the tokens sampled last. Stepwise, their logits come to the host and are checked.
+static bool run_pass(Decoder *d, Error *error) {
+    Model *m = d->model;
+    Batch one = {.n = 1, .tokens = &d->last};
+    d->passes++;
+    if (!d->stepwise) {
+        forward_sampled(m, m->scratch.sampled, d->options.n_sequences);
+        return true;
+    }
+    if (!d->text) return model_forward(m, &one, error);
+    int n = d->start + d->taken;
+    d->text[n - 1] = d->last;
+    kv_cache_reset(&m->cache, 0);
+    return model_forward(m, &(Batch){.n = n, .tokens = d->text}, error);
+}
+
+// From the logits where they are: on the device, unless penalties change them.
+static void sample_tokens(Decoder *d) {
+    static const SampleRule GREEDY = {.top_p = 1.0f, .typical_p = 1.0f};
+    Model *m = d->model;
+    Sampler *sampler = d->options.sampler;
+    const float *logits = m->scratch.logits;
+    if (!sampler) {
+        sample(m->device, m->scratch.sampled, logits, d->options.n_sequences, m->config.vocab_size,
+               &GREEDY, NULL);
+        return;
+    }
+    if (!sampler_is_plain(sampler)) logits = sampler_penalise(sampler, model_logits(m, 0));
+    sampler_sample(sampler, m->scratch.sampled, logits, d->sampled - d->taken);
+}
+
+static bool step(Decoder *d, Error *error) {
+    Model *m = d->model;
+    if (d->given + d->sampled && !run_pass(d, error)) return false;
+    sample_tokens(d);
+    device_send(m->device, d->sampled % SEND_SLOTS, m->scratch.sampled);
+    d->sampled++;
+    return true;
+}
+
+// No token could be sampled: the pass that gave these logits is run again with all checks, which
+// name the cause.
+static int find_cause(Decoder *d, Error *error) {
+    Model *m = d->model;
+    const Error *failure = device_error(m->device);
+    if (failure->code) {
+        error_set(error, failure->code, "%s", failure->message);
+        return -1;
+    }
+    if (!d->stepwise && d->options.n_sequences == 1 && tokens_known(d)) {
+        decoder_end(d);
+        d->passes++;
+        if (!model_forward(m, &(Batch){.n = 1, .tokens = &d->last}, error)) return -1;
+    }
+    error_set(error, ERROR_NONFINITE, "a logit is NaN or +infinity");
+    return -1;
+}
+
+int decoder_next(Decoder *d, Error *error) {
+    assert(decoder_left(d) > 0 && d->depth < SEND_SLOTS);
+    while (d->sampled < d->max_tokens && d->sampled - d->taken <= d->depth)
+        if (!step(d, error)) return -1;
+    int32_t token = device_receive(d->model->device, d->taken % SEND_SLOTS);
+    if (token < 0) return find_cause(d, error);
+    if (d->options.sampler) sampler_uniform(d->options.sampler); // the number that it took
+    d->taken++;
+    d->last = token;
+    return token;
+}
+
+const float *decoder_logits(const Decoder *d) {
+    assert(d->options.wants_logits && d->taken);
+    return model_logits(d->model, 0);
+}
+
+void decoder_end(Decoder *d) {
+    if (!d->model) return;
+    KvCache *cache = &d->model->cache;
+    int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
+    for (int q = 0; q < d->options.n_sequences && !d->text; q++)
+        kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
+    d->passes = wanted;
+    free(d->text);
+    d->text = NULL;
+}

@@ -1,0 +1,60 @@
+// What the files of model/ share. Nothing outside model/ includes it but tests.
+#pragma once
+
+#include "model/model.h"
+
+// ---- chunks: a batch in parts that the scratch can hold (chunk.c) ----
+
+// Checks a batch against the model and the cache before anything is computed; see model_forward.
+bool check_model_batch(Model *m, const Batch *batch, Error *error);
+
+// Takes rows of the batch from `start` on into m->chunk, uploads them and enters them in the cache:
+// as many as fit max_rows. A row that shortens its sequence begins a chunk of its own, since the
+// rows before it must not see what it writes.
+void chunk_take(Model *m, const Batch *batch, int start);
+
+// ---- passes (forward.c) ----
+
+// All chunks of a batch, without checks before or after.
+void forward_batch(Model *m, const Batch *batch);
+
+// One pass of a row for each of the sequences 0 .. n - 1, which continue with the tokens that
+// `sampled` (n, device) holds. Their logits (n, vocab_size) replace those before. Only the device
+// knows the tokens and the positions, from forward_sampled_begin on, which comes before the first.
+void forward_sampled_begin(Model *m, int n);
+void forward_sampled(Model *m, const int32_t *sampled, int n);
+
+// ---- NaN and infinity (finite.c) ----
+
+// False where one of `count` numbers is NaN or infinite.
+bool all_finite(const float *numbers, size_t count);
+
+// Some logit of the batch just run is not finite: runs it again with a listener on every stage and
+// fills `error` (exit code 7) with the first stage that holds NaN or infinity. Returns false.
+bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error);
+
+// ---- weights to the device (upload.c) ----
+
+typedef struct WeightBytes {
+    double matrices; // as they are stored
+    size_t vectors;  // norms and biases, as they will be allocated
+} WeightBytes;
+
+// Checks every shape against the config, counts the bytes and tells the device's plan of every
+// matrix. False with exit code 3 (the tensor, wanted and got) or 5.
+bool model_check_weights(Model *m, const Weights *weights, WeightBytes *bytes, Error *error);
+
+// Hands all weights to the device. False with exit code 3, 5 or 6; what was uploaded is freed by
+// model_close.
+bool model_upload(Model *m, const Weights *weights, const WeightBytes *bytes, Error *error);
+
+// ---- rotary position tables (rope.c) ----
+
+// out[rope_dim / 2]: radians per position of each pair, for a context of `max_seq_len` positions,
+// and what cos and sin are multiplied by. Double precision inside, rounded once.
+void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, int rope_dim,
+                      int max_seq_len);
+
+// cos[max_seq_len, rope_dim / 2] and sin, from those frequencies; sin carries the sign.
+// False: no memory.
+bool rope_tables(float *cos, float *sin, const RopeConfig *rope, int rope_dim, int max_seq_len);
