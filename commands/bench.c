@@ -7,7 +7,6 @@
 #include "commands/bench/cost.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "model/decoder.h"

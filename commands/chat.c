@@ -7,7 +7,6 @@
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
 #include "tokenizer/template/template.h"
 #include "weights/builtin.h"

@@ -4,7 +4,6 @@
 #include "commands/convert/files.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "tokenizer/export.h"
 #include "weights/out/gguf.h"
 #include "weights/out/write.h"

@@ -1,7 +1,6 @@
 // diff: compares two traces and names the first tensor that differs.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "commands/trace/trace_diff.h"
 
 // Exit code 1; the answer itself is on standard output.

@@ -4,7 +4,6 @@
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/scoring.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
 #include "commands/shared/writer.h"

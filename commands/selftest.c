@@ -3,7 +3,6 @@
 #include "commands/commands.h"
 #include "commands/selftest/checks.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
 #include "commands/shared/writer.h"

@@ -3,7 +3,6 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "commands/shared/prompt.h"
 #include "commands/trace/file.h"
 

@@ -1,6 +1,6 @@
 #include "commands/bench/limits.h"
 #include "commands/bench/loops.h"
-#include "commands/shared/progress.h"
+#include "commands/shared/output.h"
 
 #include <math.h>
 #include <pthread.h>

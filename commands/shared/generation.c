@@ -2,7 +2,6 @@
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 
 #include <math.h>
 #include <stdio.h>

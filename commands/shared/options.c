@@ -1,4 +1,4 @@
-// The table of every option, and its reader. What an option does is its command's business.
+// The table of all options, and the parser that reads it. What an option does is up to its command.
 #include "commands/shared/options.h"
 #include "weights/builtin.h"
 
@@ -22,13 +22,13 @@ typedef enum OptionKind {
 typedef struct OptionRow {
     OptionId id;
     const char *name;
-    char letter; // 0: none
+    char short_name; // 0: none
     OptionKind kind;
     size_t offset; // of the field in Options
     unsigned commands;
     double low, high;
     const char *choices;
-    const char *hint; // what the flag means, where other programs mean something else by it
+    const char *meaning; // said when a value is refused, where other programs give the flag another
 } OptionRow;
 
 #define FIELD(name) offsetof(Options, name)
@@ -44,77 +44,146 @@ static const double MANY = 1 << 30; // of tokens
 
 // clang-format off
 static const OptionRow ROWS[] = {
-    {OPTION_PROMPT, "prompt", 'i', KIND_TEXT, FIELD(prompt), PROMPT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_FILE, "file", 'f', KIND_TEXT, FIELD(file), INPUT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_PROMPT_IDS, "prompt-ids", 0, KIND_TEXT, FIELD(prompt_ids), FOR_GENERATE | FOR_TRACE | FOR_SELFTEST, 0, 0, NULL, NULL},
-    {OPTION_TEMPERATURE, "temp", 't', KIND_NUMBER, FIELD(temperature), TEXT_COMMANDS, 0, 1e6, NULL,
-     "-t is the temperature, as in llama2.c; threads are -j"},
-    {OPTION_TEMPERATURE, "temperature", 0, KIND_NUMBER, FIELD(temperature), TEXT_COMMANDS, 0, 1e6, NULL, NULL},
-    {OPTION_TOP_P, "top-p", 'p', KIND_NUMBER, FIELD(top_p), TEXT_COMMANDS, 0, 1, NULL,
-     "-p is top-p, as in llama2.c; the prompt is -i"},
-    {OPTION_TOP_K, "top-k", 0, KIND_INTEGER, FIELD(top_k), TEXT_COMMANDS, 0, MANY, NULL, "0 keeps all"},
-    {OPTION_MIN_P, "min-p", 0, KIND_NUMBER, FIELD(min_p), TEXT_COMMANDS, 0, 1, NULL, NULL},
-    {OPTION_TYPICAL_P, "typical-p", 0, KIND_NUMBER, FIELD(typical_p), TEXT_COMMANDS, 0, 1, NULL, NULL},
-    {OPTION_REPEAT_PENALTY, "repeat-penalty", 0, KIND_NUMBER, FIELD(repeat_penalty), TEXT_COMMANDS, 0.01, 100, NULL, "1 is none"},
-    {OPTION_PRESENCE_PENALTY, "presence-penalty", 0, KIND_NUMBER, FIELD(presence_penalty), TEXT_COMMANDS, -100, 100, NULL, NULL},
-    {OPTION_FREQUENCY_PENALTY, "frequency-penalty", 0, KIND_NUMBER, FIELD(frequency_penalty), TEXT_COMMANDS, -100, 100, NULL, NULL},
-    {OPTION_REPEAT_LAST, "repeat-last-n", 0, KIND_INTEGER, FIELD(repeat_last), TEXT_COMMANDS, 0, MANY, NULL, "0 is the whole context"},
-    {OPTION_SEED, "seed", 's', KIND_UNSIGNED, FIELD(seed), TEXT_COMMANDS, 0, 0, NULL, "without it the seed is random and printed"},
-    {OPTION_STEPS, "steps", 'n', KIND_INTEGER, FIELD(steps), TEXT_COMMANDS, 0, MANY, NULL,
-     "-n counts forward passes, as in llama2.c; 0 is the whole context"},
-    {OPTION_MAX_TOKENS, "max-tokens", 0, KIND_INTEGER, FIELD(max_tokens), TEXT_COMMANDS, 0, MANY, NULL, NULL},
-    {OPTION_STOP, "stop", 0, KIND_TEXTS, FIELD(stops), TEXT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_IGNORE_EOS, "ignore-eos", 0, KIND_FLAG, FIELD(ignore_eos), TEXT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_MODE, "mode", 'm', KIND_CHOICE, FIELD(mode), TEXT_COMMANDS, 0, 0, "generate|chat",
-     "-m is the mode, as in llama2.c; the model stands by itself: run MODEL"},
-    {OPTION_SYSTEM, "system", 'y', KIND_TEXT, FIELD(system), TEXT_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_TEMPLATE, "template", 0, KIND_TEXT, FIELD(chat_template), FOR_CHAT | FOR_GENERATE, 0, 0, NULL, NULL},
-    {OPTION_TOKENIZER, "tokenizer", 'z', KIND_TEXT, FIELD(tokenizer), TOKENIZER_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_THREADS, "threads", 'j', KIND_LIST, FIELD(threads), MODEL_COMMANDS, 0, 256, NULL, "0 is all this process may use"},
-    {OPTION_CONTEXT, "ctx-size", 'c', KIND_INTEGER, FIELD(context), TEXT_COMMANDS, 1, 1 << 22, NULL, NULL},
-    {OPTION_KV, "kv", 0, KIND_CHOICE, FIELD(kv), MODEL_COMMANDS, 0, 0, "f32|f16|bf16", NULL},
-    {OPTION_PRECISION, "precision", 0, KIND_CHOICE, FIELD(precision), MODEL_COMMANDS, 0, 0, "f32|a16|a8", NULL},
-    {OPTION_NO_CACHE, "no-cache", 0, KIND_FLAG, FIELD(no_cache), FOR_GENERATE, 0, 0, NULL, NULL},
-    {OPTION_LOGPROBS, "logprobs", 0, KIND_INTEGER, FIELD(logprobs), FOR_GENERATE, 0, 100, NULL, "the number of alternatives"},
-    {OPTION_IDS, "ids", 0, KIND_FLAG, FIELD(ids), FOR_GENERATE | FOR_TOKENIZE, 0, 0, NULL, NULL},
-    {OPTION_IDS_FILE, "ids", 0, KIND_TEXT, FIELD(ids_file), FOR_PERPLEXITY, 0, 0, NULL, NULL},
-    {OPTION_SPECIAL, "special", 0, KIND_FLAG, FIELD(special), FOR_GENERATE | FOR_TOKENIZE | FOR_PERPLEXITY | FOR_TRACE, 0, 0, NULL, NULL},
-    {OPTION_WINDOW, "window", 0, KIND_INTEGER, FIELD(window), FOR_PERPLEXITY, 1, 1 << 22, NULL, NULL},
-    {OPTION_STRIDE, "stride", 0, KIND_INTEGER, FIELD(stride), FOR_PERPLEXITY, 1, 1 << 22, NULL, NULL},
-    {OPTION_WINDOWS, "windows", 0, KIND_INTEGER, FIELD(windows), FOR_PERPLEXITY, 0, MANY, NULL, "0 is all the text has"},
-    {OPTION_SECOND_HALF, "second-half", 0, KIND_FLAG, FIELD(second_half), FOR_PERPLEXITY, 0, 0, NULL, NULL},
-    {OPTION_SAVE_LOGITS, "save-logits", 0, KIND_TEXT, FIELD(save_logits), FOR_PERPLEXITY, 0, 0, NULL, NULL},
-    {OPTION_KL, "kl", 0, KIND_TEXT, FIELD(kl), FOR_PERPLEXITY, 0, 0, NULL, NULL},
-    {OPTION_LINES, "lines", 0, KIND_FLAG, FIELD(lines), FOR_TOKENIZE, 0, 0, NULL, NULL},
-    {OPTION_PIECES, "pieces", 0, KIND_FLAG, FIELD(pieces), FOR_TOKENIZE, 0, 0, NULL, NULL},
-    {OPTION_BOS, "bos", 0, KIND_FLAG, FIELD(bos), FOR_TOKENIZE, 0, 0, NULL, NULL},
-    {OPTION_DECODE, "decode", 0, KIND_FLAG, FIELD(decode), FOR_TOKENIZE, 0, 0, NULL, NULL},
-    {OPTION_PROMPT_LENGTHS, "prompt-length", 0, KIND_LIST, FIELD(prompt_lengths), FOR_BENCH, 1, 1 << 22, NULL, NULL},
-    {OPTION_PROMPT_LENGTHS, "pp", 0, KIND_LIST, FIELD(prompt_lengths), FOR_BENCH, 1, 1 << 22, NULL, NULL},
-    {OPTION_GEN, "gen", 0, KIND_INTEGER, FIELD(gen), FOR_BENCH, 1, 1 << 22, NULL, NULL},
-    {OPTION_GEN, "tg", 0, KIND_INTEGER, FIELD(gen), FOR_BENCH, 1, 1 << 22, NULL, NULL},
-    {OPTION_DEPTHS, "depth", 0, KIND_LIST, FIELD(depths), FOR_BENCH, 0, 1 << 22, NULL, NULL},
-    {OPTION_BATCHES, "batch", 0, KIND_LIST, FIELD(batches), FOR_BENCH, 1, 1024, NULL, "sequences decoded side by side"},
-    {OPTION_REPETITIONS, "repetitions", 'r', KIND_INTEGER, FIELD(repetitions), FOR_BENCH, 1, 1000, NULL, NULL},
-    {OPTION_ONLY, "only", 0, KIND_CHOICE, FIELD(only), FOR_BENCH, 0, 0, "prefill|decode", NULL},
-    {OPTION_NO_LIMITS, "no-limits", 0, KIND_FLAG, FIELD(no_limits), FOR_BENCH, 0, 0, NULL, NULL},
-    {OPTION_OUT, "out", 'o', KIND_TEXT, FIELD(out), FOR_TRACE, 0, 0, NULL, NULL},
-    {OPTION_ONLY_NAMES, "only", 0, KIND_TEXTS, FIELD(only_names), FOR_TRACE | FOR_DIFF, 0, 0, NULL, NULL},
-    {OPTION_NEW_TOKENS, "max-tokens", 'n', KIND_INTEGER, FIELD(new_tokens), FOR_TRACE, 0, MANY, NULL,
-     "tokens generated behind the prompt"},
-    {OPTION_ATTENTION, "attention", 0, KIND_FLAG, FIELD(attention), FOR_TRACE, 0, 0, NULL, NULL},
-    {OPTION_BUDGET, "budget", 0, KIND_TEXT, FIELD(budget), FOR_DIFF, 0, 0, NULL, NULL},
-    {OPTION_ALL, "all", 0, KIND_FLAG, FIELD(all), FOR_DIFF, 0, 0, NULL, NULL},
-    {OPTION_TYPE, "type", 0, KIND_CHOICE, FIELD(type), FOR_CONVERT, 0, 0, "f32|f16|bf16|q8_0|q4_0",
-     "without it every tensor keeps its type"},
-    {OPTION_FORCE, "force", 0, KIND_FLAG, FIELD(force), FOR_CONVERT, 0, 0, NULL, NULL},
-    {OPTION_JSON, "json", 0, KIND_FLAG, FIELD(json), FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF | FOR_SELFTEST, 0, 0, NULL, NULL},
-    {OPTION_CSV, "csv", 0, KIND_FLAG, FIELD(csv), FOR_BENCH, 0, 0, NULL, NULL},
-    {OPTION_MARKDOWN, "markdown", 0, KIND_FLAG, FIELD(markdown), FOR_BENCH, 0, 0, NULL, NULL},
-    {OPTION_COLOR, "color", 0, KIND_CHOICE, FIELD(color), ALL_COMMANDS, 0, 0, "auto|always|never", NULL},
-    {OPTION_QUIET, "quiet", 'q', KIND_FLAG, FIELD(quiet), ALL_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_VERBOSE, "verbose", 'v', KIND_FLAG, FIELD(verbose), ALL_COMMANDS, 0, 0, NULL, NULL},
-    {OPTION_HELP, "help", 'h', KIND_FLAG, FIELD(help), ALL_COMMANDS, 0, 0, NULL, NULL},
+    {.id = OPTION_PROMPT, .name = "prompt", .short_name = 'i', .kind = KIND_TEXT,
+     .offset = FIELD(prompt), .commands = PROMPT_COMMANDS},
+    {.id = OPTION_FILE, .name = "file", .short_name = 'f', .kind = KIND_TEXT, .offset = FIELD(file),
+     .commands = INPUT_COMMANDS},
+    {.id = OPTION_PROMPT_IDS, .name = "prompt-ids", .kind = KIND_TEXT, .offset = FIELD(prompt_ids),
+     .commands = FOR_GENERATE | FOR_TRACE | FOR_SELFTEST},
+    {.id = OPTION_TEMPERATURE, .name = "temp", .short_name = 't', .kind = KIND_NUMBER,
+     .offset = FIELD(temperature), .commands = TEXT_COMMANDS, .high = 1e6,
+     .meaning = "-t is the temperature, as in llama2.c; threads are -j"},
+    {.id = OPTION_TEMPERATURE, .name = "temperature", .kind = KIND_NUMBER,
+     .offset = FIELD(temperature), .commands = TEXT_COMMANDS, .high = 1e6},
+    {.id = OPTION_TOP_P, .name = "top-p", .short_name = 'p', .kind = KIND_NUMBER,
+     .offset = FIELD(top_p), .commands = TEXT_COMMANDS, .high = 1,
+     .meaning = "-p is top-p, as in llama2.c; the prompt is -i"},
+    {.id = OPTION_TOP_K, .name = "top-k", .kind = KIND_INTEGER, .offset = FIELD(top_k),
+     .commands = TEXT_COMMANDS, .high = MANY, .meaning = "0 keeps all"},
+    {.id = OPTION_MIN_P, .name = "min-p", .kind = KIND_NUMBER, .offset = FIELD(min_p),
+     .commands = TEXT_COMMANDS, .high = 1},
+    {.id = OPTION_TYPICAL_P, .name = "typical-p", .kind = KIND_NUMBER, .offset = FIELD(typical_p),
+     .commands = TEXT_COMMANDS, .high = 1},
+    {.id = OPTION_REPEAT_PENALTY, .name = "repeat-penalty", .kind = KIND_NUMBER,
+     .offset = FIELD(repeat_penalty), .commands = TEXT_COMMANDS, .low = 0.01, .high = 100,
+     .meaning = "1 is none"},
+    {.id = OPTION_PRESENCE_PENALTY, .name = "presence-penalty", .kind = KIND_NUMBER,
+     .offset = FIELD(presence_penalty), .commands = TEXT_COMMANDS, .low = -100, .high = 100},
+    {.id = OPTION_FREQUENCY_PENALTY, .name = "frequency-penalty", .kind = KIND_NUMBER,
+     .offset = FIELD(frequency_penalty), .commands = TEXT_COMMANDS, .low = -100, .high = 100},
+    {.id = OPTION_REPEAT_LAST, .name = "repeat-last-n", .kind = KIND_INTEGER,
+     .offset = FIELD(repeat_last), .commands = TEXT_COMMANDS, .high = MANY,
+     .meaning = "0 is the whole context"},
+    {.id = OPTION_SEED, .name = "seed", .short_name = 's', .kind = KIND_UNSIGNED,
+     .offset = FIELD(seed), .commands = TEXT_COMMANDS,
+     .meaning = "without it the seed is random and printed"},
+    {.id = OPTION_STEPS, .name = "steps", .short_name = 'n', .kind = KIND_INTEGER,
+     .offset = FIELD(steps), .commands = TEXT_COMMANDS, .high = MANY,
+     .meaning = "-n counts forward passes, as in llama2.c; 0 is the whole context"},
+    {.id = OPTION_MAX_TOKENS, .name = "max-tokens", .kind = KIND_INTEGER,
+     .offset = FIELD(max_tokens), .commands = TEXT_COMMANDS, .high = MANY},
+    {.id = OPTION_STOP, .name = "stop", .kind = KIND_TEXTS, .offset = FIELD(stops),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_IGNORE_EOS, .name = "ignore-eos", .kind = KIND_FLAG, .offset = FIELD(ignore_eos),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_MODE, .name = "mode", .short_name = 'm', .kind = KIND_CHOICE,
+     .offset = FIELD(mode), .commands = TEXT_COMMANDS, .choices = "generate|chat",
+     .meaning = "-m is the mode, as in llama2.c; the model has no flag: run MODEL"},
+    {.id = OPTION_SYSTEM, .name = "system", .short_name = 'y', .kind = KIND_TEXT,
+     .offset = FIELD(system), .commands = TEXT_COMMANDS},
+    {.id = OPTION_TEMPLATE, .name = "template", .kind = KIND_TEXT, .offset = FIELD(chat_template),
+     .commands = FOR_CHAT | FOR_GENERATE},
+    {.id = OPTION_TOKENIZER, .name = "tokenizer", .short_name = 'z', .kind = KIND_TEXT,
+     .offset = FIELD(tokenizer), .commands = TOKENIZER_COMMANDS},
+    {.id = OPTION_THREADS, .name = "threads", .short_name = 'j', .kind = KIND_LIST,
+     .offset = FIELD(threads), .commands = MODEL_COMMANDS, .high = 256,
+     .meaning = "0 is all that this process may use"},
+    {.id = OPTION_CONTEXT, .name = "ctx-size", .short_name = 'c', .kind = KIND_INTEGER,
+     .offset = FIELD(context), .commands = TEXT_COMMANDS, .low = 1, .high = 1 << 22},
+    {.id = OPTION_KV, .name = "kv", .kind = KIND_CHOICE, .offset = FIELD(kv),
+     .commands = MODEL_COMMANDS, .choices = "f32|f16|bf16"},
+    {.id = OPTION_PRECISION, .name = "precision", .kind = KIND_CHOICE, .offset = FIELD(precision),
+     .commands = MODEL_COMMANDS, .choices = "f32|a16|a8"},
+    {.id = OPTION_NO_CACHE, .name = "no-cache", .kind = KIND_FLAG, .offset = FIELD(no_cache),
+     .commands = FOR_GENERATE},
+    {.id = OPTION_LOGPROBS, .name = "logprobs", .kind = KIND_INTEGER, .offset = FIELD(logprobs),
+     .commands = FOR_GENERATE, .high = 100, .meaning = "the number of alternatives"},
+    {.id = OPTION_IDS, .name = "ids", .kind = KIND_FLAG, .offset = FIELD(ids),
+     .commands = FOR_GENERATE | FOR_TOKENIZE},
+    {.id = OPTION_IDS_FILE, .name = "ids", .kind = KIND_TEXT, .offset = FIELD(ids_file),
+     .commands = FOR_PERPLEXITY},
+    {.id = OPTION_SPECIAL, .name = "special", .kind = KIND_FLAG, .offset = FIELD(special),
+     .commands = FOR_GENERATE | FOR_TOKENIZE | FOR_PERPLEXITY | FOR_TRACE},
+    {.id = OPTION_WINDOW, .name = "window", .kind = KIND_INTEGER, .offset = FIELD(window),
+     .commands = FOR_PERPLEXITY, .low = 1, .high = 1 << 22},
+    {.id = OPTION_STRIDE, .name = "stride", .kind = KIND_INTEGER, .offset = FIELD(stride),
+     .commands = FOR_PERPLEXITY, .low = 1, .high = 1 << 22},
+    {.id = OPTION_WINDOWS, .name = "windows", .kind = KIND_INTEGER, .offset = FIELD(windows),
+     .commands = FOR_PERPLEXITY, .high = MANY, .meaning = "0 is all the text has"},
+    {.id = OPTION_SECOND_HALF, .name = "second-half", .kind = KIND_FLAG,
+     .offset = FIELD(second_half), .commands = FOR_PERPLEXITY},
+    {.id = OPTION_SAVE_LOGITS, .name = "save-logits", .kind = KIND_TEXT,
+     .offset = FIELD(save_logits), .commands = FOR_PERPLEXITY},
+    {.id = OPTION_KL, .name = "kl", .kind = KIND_TEXT, .offset = FIELD(kl),
+     .commands = FOR_PERPLEXITY},
+    {.id = OPTION_LINES, .name = "lines", .kind = KIND_FLAG, .offset = FIELD(lines),
+     .commands = FOR_TOKENIZE},
+    {.id = OPTION_PIECES, .name = "pieces", .kind = KIND_FLAG, .offset = FIELD(pieces),
+     .commands = FOR_TOKENIZE},
+    {.id = OPTION_BOS, .name = "bos", .kind = KIND_FLAG, .offset = FIELD(bos),
+     .commands = FOR_TOKENIZE},
+    {.id = OPTION_DECODE, .name = "decode", .kind = KIND_FLAG, .offset = FIELD(decode),
+     .commands = FOR_TOKENIZE},
+    {.id = OPTION_PROMPT_LENGTHS, .name = "prompt-length", .kind = KIND_LIST,
+     .offset = FIELD(prompt_lengths), .commands = FOR_BENCH, .low = 1, .high = 1 << 22},
+    {.id = OPTION_PROMPT_LENGTHS, .name = "pp", .kind = KIND_LIST, .offset = FIELD(prompt_lengths),
+     .commands = FOR_BENCH, .low = 1, .high = 1 << 22},
+    {.id = OPTION_GEN, .name = "gen", .kind = KIND_INTEGER, .offset = FIELD(gen),
+     .commands = FOR_BENCH, .low = 1, .high = 1 << 22},
+    {.id = OPTION_GEN, .name = "tg", .kind = KIND_INTEGER, .offset = FIELD(gen),
+     .commands = FOR_BENCH, .low = 1, .high = 1 << 22},
+    {.id = OPTION_DEPTHS, .name = "depth", .kind = KIND_LIST, .offset = FIELD(depths),
+     .commands = FOR_BENCH, .high = 1 << 22},
+    {.id = OPTION_BATCHES, .name = "batch", .kind = KIND_LIST, .offset = FIELD(batches),
+     .commands = FOR_BENCH, .low = 1, .high = 1024, .meaning = "sequences decoded in one batch"},
+    {.id = OPTION_REPETITIONS, .name = "repetitions", .short_name = 'r', .kind = KIND_INTEGER,
+     .offset = FIELD(repetitions), .commands = FOR_BENCH, .low = 1, .high = 1000},
+    {.id = OPTION_ONLY, .name = "only", .kind = KIND_CHOICE, .offset = FIELD(only),
+     .commands = FOR_BENCH, .choices = "prefill|decode"},
+    {.id = OPTION_NO_LIMITS, .name = "no-limits", .kind = KIND_FLAG, .offset = FIELD(no_limits),
+     .commands = FOR_BENCH},
+    {.id = OPTION_OUT, .name = "out", .short_name = 'o', .kind = KIND_TEXT, .offset = FIELD(out),
+     .commands = FOR_TRACE},
+    {.id = OPTION_ONLY_NAMES, .name = "only", .kind = KIND_TEXTS, .offset = FIELD(only_names),
+     .commands = FOR_TRACE | FOR_DIFF},
+    {.id = OPTION_NEW_TOKENS, .name = "max-tokens", .short_name = 'n', .kind = KIND_INTEGER,
+     .offset = FIELD(new_tokens), .commands = FOR_TRACE, .high = MANY,
+     .meaning = "tokens generated after the prompt"},
+    {.id = OPTION_ATTENTION, .name = "attention", .kind = KIND_FLAG, .offset = FIELD(attention),
+     .commands = FOR_TRACE},
+    {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
+     .commands = FOR_DIFF},
+    {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
+     .commands = FOR_DIFF},
+    {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
+     .commands = FOR_CONVERT, .choices = "f32|f16|bf16|q8_0|q4_0",
+     .meaning = "without it every tensor keeps its type"},
+    {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
+     .commands = FOR_CONVERT},
+    {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
+     .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF | FOR_SELFTEST},
+    {.id = OPTION_CSV, .name = "csv", .kind = KIND_FLAG, .offset = FIELD(csv),
+     .commands = FOR_BENCH},
+    {.id = OPTION_MARKDOWN, .name = "markdown", .kind = KIND_FLAG, .offset = FIELD(markdown),
+     .commands = FOR_BENCH},
+    {.id = OPTION_COLOR, .name = "color", .kind = KIND_CHOICE, .offset = FIELD(color),
+     .commands = ALL_COMMANDS, .choices = "auto|always|never"},
+    {.id = OPTION_QUIET, .name = "quiet", .short_name = 'q', .kind = KIND_FLAG,
+     .offset = FIELD(quiet), .commands = ALL_COMMANDS},
+    {.id = OPTION_VERBOSE, .name = "verbose", .short_name = 'v', .kind = KIND_FLAG,
+     .offset = FIELD(verbose), .commands = ALL_COMMANDS},
+    {.id = OPTION_HELP, .name = "help", .short_name = 'h', .kind = KIND_FLAG, .offset = FIELD(help),
+     .commands = ALL_COMMANDS},
 };
 // clang-format on
 enum { N_ROWS = sizeof ROWS / sizeof *ROWS };
@@ -144,7 +213,7 @@ bool parse_integer(int64_t *out, const char *text) {
     return true;
 }
 
-// strtod alone would take "nan", "0x1p3" and leading blanks too.
+// strtod alone would also accept "nan", "0x1p3" and leading blanks.
 bool parse_number(double *out, const char *text) {
     if (strspn(text, "0123456789.eE+-") != strlen(text)) return false;
     char *end = NULL;
@@ -184,10 +253,10 @@ static bool parse_choice(int *out, const char *choices, const char *text) {
     }
 }
 
-// "-p" where the option has a letter, else "--min-p".
+// "-p" if the option has a short name, else "--min-p".
 static void spell(char out[40], const OptionRow *row) {
-    if (row->letter)
-        snprintf(out, 40, "-%c", row->letter);
+    if (row->short_name)
+        snprintf(out, 40, "-%c", row->short_name);
     else
         snprintf(out, 40, "--%s", row->name);
 }
@@ -207,7 +276,7 @@ static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
                  row->low, row->high);
     }
     return error_set(error, ERROR_USAGE, "%s: got \"%.80s\", wanted %s%s%s", flag, text, wanted,
-                     row->hint ? "; " : "", row->hint ? row->hint : "");
+                     row->meaning ? "; " : "", row->meaning ? row->meaning : "");
 }
 
 static bool store(Options *options, const OptionRow *row, const char *text, Error *error) {
@@ -222,7 +291,7 @@ static bool store(Options *options, const OptionRow *row, const char *text, Erro
         TextList *list = field;
         if (!*text) return error_set(error, ERROR_USAGE, "--%s: the text is empty", row->name);
         if (list->count == OPTIONS_MAX_STOPS)
-            return error_set(error, ERROR_USAGE, "--%s: given more than %d times", row->name,
+            return error_set(error, ERROR_USAGE, "--%s is given more than %d times", row->name,
                              OPTIONS_MAX_STOPS);
         list->texts[list->count++] = text;
         break;
@@ -262,14 +331,14 @@ static void set_defaults(Options *o) {
     };
 }
 
-// What getopt could not place. `argument` is the word it stumbled over.
+// The error for an `argument` that getopt does not know.
 static bool refuse_option(const char *argument, int letter, CommandBit command, Error *error) {
     size_t length = strcspn(argument, "=");
     for (int r = 0; r < N_ROWS; r++) {
         const OptionRow *row = &ROWS[r];
         bool same = !strncmp(argument, "--", 2) ? strlen(row->name) == length - 2 &&
                                                       !memcmp(row->name, argument + 2, length - 2)
-                                                : row->letter && row->letter == letter;
+                                                : row->short_name && row->short_name == letter;
         if (same && !(row->commands & command))
             return error_set(error, ERROR_USAGE,
                              "%.60s is not an option of this command "
@@ -282,7 +351,8 @@ static bool refuse_option(const char *argument, int letter, CommandBit command, 
                      argument);
 }
 
-// The first row of an option, so that its two names are one and an abbreviation of both is clear.
+// The first row of an option: two names of one option, and an abbreviation of both, mean the same
+// row.
 static int first_row(int r) {
     int first = 0;
     while (ROWS[first].id != ROWS[r].id)
@@ -290,16 +360,17 @@ static int first_row(int r) {
     return first;
 }
 
-// getopt's two tables, of the rows that the command has. `value` of a long option is 256 + row.
+// getopt's two tables, made of the rows that belong to the command. A long option's value is 256 +
+// its row.
 static void make_getopt_tables(struct option *longs, char *shorts, CommandBit command) {
-    *shorts++ = ':'; // a missing value is told apart from an unknown option
+    *shorts++ = ':'; // reports a missing value apart from an unknown option
     for (int r = 0; r < N_ROWS; r++) {
         const OptionRow *row = &ROWS[r];
         if (!(row->commands & command)) continue;
         int has = row->kind == KIND_FLAG ? no_argument : required_argument;
         *longs++ = (struct option){row->name, has, NULL, 256 + first_row(r)};
-        if (!row->letter) continue;
-        *shorts++ = row->letter;
+        if (!row->short_name) continue;
+        *shorts++ = row->short_name;
         if (has == required_argument) *shorts++ = ':';
     }
     *shorts = '\0';
@@ -309,7 +380,7 @@ static void make_getopt_tables(struct option *longs, char *shorts, CommandBit co
 static const OptionRow *row_of(int code, CommandBit command) {
     if (code >= 256) return &ROWS[code - 256];
     for (int r = 0; r < N_ROWS; r++)
-        if (ROWS[r].letter == code && (ROWS[r].commands & command)) return &ROWS[r];
+        if (ROWS[r].short_name == code && (ROWS[r].commands & command)) return &ROWS[r];
     return NULL;
 }
 
@@ -317,10 +388,10 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
     if (code == ':') {
         const OptionRow *row = row_of(optopt, command);
         return error_set(error, ERROR_USAGE, "%.60s wants a value%s%s", argv[optind - 1],
-                         row && row->hint ? "; " : "", row && row->hint ? row->hint : "");
+                         row && row->meaning ? "; " : "", row && row->meaning ? row->meaning : "");
     }
     if (code == '?') {
-        // For a bad letter inside "-xyz" optind may still stand on the word itself.
+        // For a bad letter inside "-xyz", optind may still point at the word itself.
         char letter[3] = {'-', (char)optopt, '\0'};
         bool is_letter = optopt > 0 && optopt < 256;
         return refuse_option(is_letter ? letter : argv[optind - 1], optopt, command, error);
@@ -338,7 +409,7 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     set_defaults(options);
     make_getopt_tables(longs, shorts, command);
     opterr = 0;
-    optind = 0; // 0: getopt starts anew, and permutes
+    optind = 0; // 0: getopt starts over, and permutes argv
     for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;)
         if (!take_option(options, code, command, argv, error)) return false;
     if (options->help) return true;
@@ -351,7 +422,8 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the model%s",
                          argv[optind], command & TEXT_COMMANDS ? "; the prompt is -i TEXT" : "");
     if (command != FOR_BENCH && options->threads.count > 1)
-        return error_set(error, ERROR_USAGE, "-j: one number of threads, only bench takes several");
+        return error_set(error, ERROR_USAGE,
+                         "-j takes one number of threads; only bench takes several");
     if (!option_given(options, OPTION_KV) && options->precision == PRECISION_F32)
         options->kv = KV_F32;
     return true;

@@ -1,7 +1,7 @@
-// Options: what a command line says, read once, whole and in range, by one table.
+// Options: the command line, parsed once by one table of options.
 //
 // Numbers are decimal and independent of the locale (the program never calls setlocale). A value
-// that is not what its flag wants is answered with what the flag means, exit code 2.
+// that is malformed or out of range is refused, with what the option wants: exit code 2.
 #pragma once
 
 #include "base/error.h"
@@ -107,11 +107,11 @@ typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
 typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 
-// Every value has its default; `given` says which were on the command line. Texts are borrowed from
-// argv.
+// Every field has its default; `given` says which options were on the command line. Texts are
+// borrowed from argv.
 typedef struct Options {
     bool given[OPTION_COUNT];
-    const char *model; // "builtin" where none is named; NULL in diff and convert
+    const char *model; // "builtin" if none is given; diff and convert: NULL
     const char *other; // diff: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
@@ -150,7 +150,7 @@ static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];
 }
 
-// A decimal integer or number that is the whole text; false where it is not.
+// Parses a decimal integer or number. False unless the whole text is one.
 bool parse_integer(int64_t *out, const char *text);
 bool parse_unsigned(uint64_t *out, const char *text);
 bool parse_number(double *out, const char *text);

@@ -1,4 +1,3 @@
-// Where the program's words leave it. Nothing here knows what they mean.
 #include "commands/shared/output.h"
 #include "base/utf8.h"
 
@@ -13,11 +12,10 @@
 #include <unistd.h>
 
 void output_guard(void) {
-    // A file that may grow no further is a failed write, not a signal.
     signal(SIGXFSZ, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-        // The lowest free number is this one, since those below are open by now.
+        // open() takes the lowest free number: this one, since those below are open by now.
         if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
     }
 }
@@ -31,15 +29,15 @@ bool error_is_terminal(void) {
     return isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb"));
 }
 
-// What a write that failed leaves behind: stdio forgets errno, so it is kept here. The one piece of
-// state of this file, as stdout itself is one.
+// errno of the first failed write, which stdio does not keep. The only state of this file, as
+// stdout is one for the process.
 static int first_failure;
 
 static void keep_failure(void) {
     if (first_failure || !ferror(stdout)) return;
     first_failure = errno ? errno : EIO;
     if (first_failure != EPIPE) return;
-    // Whoever started us ignores SIGPIPE; end as a program that does not.
+    // The parent process ignores SIGPIPE. End as if it did not.
     signal(SIGPIPE, SIG_DFL);
     raise(SIGPIPE);
 }
@@ -73,7 +71,7 @@ bool output_close(Error *error) {
     output_flush();
     errno = 0;
     if (close(STDOUT_FILENO) && !first_failure)
-        first_failure = errno; // a network disk may say so here
+        first_failure = errno; // a network disk may report a failed write here
     if (!first_failure) return true;
     return error_set(error, ERROR_IO, "standard output: %s", strerror(first_failure));
 }
@@ -111,7 +109,7 @@ void output_text(const char *bytes, size_t length) {
     }
     char filtered[3 * 256];
     while (length) {
-        // Cut between characters: a piece of 256 bytes ends before a continuation byte.
+        // Cut between characters: a continuation byte never begins a chunk.
         size_t n = length < 256 ? length : 256;
         while (n < length && n > 252 && ((unsigned char)bytes[n] & 0xc0) == 0x80)
             n--;
@@ -128,4 +126,37 @@ void note(const char *format, ...) {
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     fprintf(stderr, "run: %s\n", line);
+}
+
+// ---- progress ----
+
+enum { BAR_WIDTH = 30 };
+static const double DELAY = 0.3, INTERVAL = 0.1; // seconds
+
+void progress_begin(Progress *progress, const char *label, bool quiet) {
+    double now = seconds_now();
+    *progress = (Progress){label, !quiet && error_is_terminal(), false, now, now};
+}
+
+void progress_update(void *context, double share) {
+    Progress *progress = context;
+    double now = seconds_now();
+    if (!progress->enabled || now - progress->started < DELAY) return;
+    if (progress->visible && now - progress->drawn < INTERVAL) return;
+    char bar[BAR_WIDTH + 1];
+    int filled = (int)(share * BAR_WIDTH + 0.5);
+    if (filled < 0) filled = 0;
+    if (filled > BAR_WIDTH) filled = BAR_WIDTH;
+    memset(bar, '.', BAR_WIDTH);
+    memset(bar, '#', (size_t)filled);
+    bar[BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r%s [%s] %3.0f %%", progress->label, bar, 100 * share);
+    progress->drawn = now;
+    progress->visible = true;
+}
+
+void progress_end(Progress *progress) {
+    // Blanks, not an escape sequence: this works on any terminal.
+    if (progress->visible) fprintf(stderr, "\r%*s\r", BAR_WIDTH + 40, "");
+    progress->visible = false;
 }

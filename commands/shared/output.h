@@ -1,41 +1,57 @@
-// Output: the program's standard output, written through checks. What a token says reaches a
-// terminal only as harmless text; into a pipe or a file its bytes go as they are.
+// Output: the only way to standard output, and to standard error while the program runs. Text of a
+// model is filtered before it reaches a terminal; a pipe or a file gets its bytes unchanged.
 //
-// The first failed write is kept: output_close tells it (exit code 4). A pipe that nobody reads any
-// more ends the program quietly, by SIGPIPE, as the shell expects.
+// The first failed write is kept, and output_close reports it (exit code 4). A closed pipe ends the
+// program by SIGPIPE, without a message, as the shell expects.
 #pragma once
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file that is opened later is
-// taken for it. A closed output is opened for reading, so that writing to it fails as it should.
-// And a limit on file sizes (SIGXFSZ) becomes a failed write.
+// Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file opened later gets its
+// number. A closed output is opened for reading, so that writing to it fails as it should. A limit
+// on file sizes becomes a failed write in place of SIGXFSZ.
 void output_guard(void);
 
 bool output_is_terminal(void);
 bool error_is_terminal(void); // standard error, with TERM not "dumb"
 
-// A piece of a model's text: whole characters, as utf8_stream_push gives them.
+// Part of a model's text: whole characters, as utf8_stream_push gives them.
 void output_text(const char *bytes, size_t length);
-// The program's own words. Names from files are escaped by the caller.
+// The program's own text. The caller escapes names from files.
 void output_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void output_bytes(const void *bytes, size_t length);
 void output_flush(void);
 
 // False once a write has failed.
 bool output_good(void);
-// Flushes and closes. False with exit code 4 where anything was lost.
+// Flushes and closes. False with exit code 4 if anything was lost.
 bool output_close(Error *error);
 
-// Does a terminal act on it? Control characters (but \n and \t), C1, DEL, bidirectional overrides.
+// Would a terminal act on it? Control characters except \n and \t, C1, DEL, bidirectional
+// overrides.
 bool is_active_character(uint32_t character);
-// Bytes as a terminal may have them, into out[3 * length]: active characters and invalid UTF-8
-// become U+FFFD. Returns the length.
+// Copies text to out[3 * length] with active characters and invalid UTF-8 replaced by U+FFFD.
+// Returns the length.
 size_t terminal_filter(char *out, const char *bytes, size_t length);
 
-// Notes on standard error: one line, after which the program goes on. "run: " comes in front.
+// ---- standard error ----
+
+// One line after "run: ".
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// A progress bar: shown only on a terminal, and only if the work takes a while.
+typedef struct Progress {
+    const char *label; // "loading"
+    bool enabled;      // on a terminal, and without --quiet
+    bool visible;
+    double started, drawn; // seconds
+} Progress;
+
+void progress_begin(Progress *progress, const char *label, bool quiet);
+void progress_update(void *progress, double share); // 0 .. 1; fits ModelOptions.progress
+void progress_end(Progress *progress);              // erases the bar

@@ -2,7 +2,6 @@
 #include "commands/shared/session.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "commands/shared/progress.h"
 #include "weights/builtin.h"
 
 #include <fcntl.h>

@@ -97,7 +97,7 @@ Test(options, long_names_and_defaults) {
 
 Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
-    refused(FOR_GENERATE, "m|-m|model.gguf", "the model stands by itself");
+    refused(FOR_GENERATE, "m|-m|model.gguf", "the model has no flag");
     refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
     refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");
 }
