@@ -1,16 +1,16 @@
-"""Byte pair encoding that now and then leaves a merge out: BPE dropout (Provilkov et al., arXiv 1910.13267).
+"""BPE dropout (Provilkov et al. 2020, arXiv 1910.13267): byte pair encoding that skips merges at random.
 
-sentencepiece has it too, but draws anew in every process; this draws from a generator that is given.
-Only what Python brings along is needed; `python3 -m doctest training/bpe_dropout.py` runs the examples.
+sentencepiece has it too, but with a random seed in every process; this takes the caller's generator.
+Needs the standard library alone; `python3 -m doctest training/bpe_dropout.py` runs the examples.
 """
 import re
 
 
 def split_word(word, ranks, dropout, generator):
-    """The pieces of a word. ranks: of each piece how early it was merged, 0 first; dropout: 0 to 1.
+    """The pieces of a word. ranks: the rank of each merged piece, 0 first; dropout: 0 to 1.
 
-    In each step every merge that could be made is left out with probability dropout, and the earliest
-    of the others is made; the word is done when none is left.
+    In each step every possible merge is skipped with probability dropout, and the one of lowest rank
+    among the others is made, until there is none.
 
     >>> ranks = {"in": 0, "ng": 1, "ing": 2, "si": 3, "sing": 4}
     >>> split_word("sing", ranks, 0, None), split_word("ringing", ranks, 0, None)
@@ -21,7 +21,7 @@ def split_word(word, ranks, dropout, generator):
     True
     >>> sorted(set(drawn))
     [('s', 'i', 'n', 'g'), ('s', 'i', 'ng'), ('s', 'in', 'g'), ('s', 'ing'), ('si', 'n', 'g'), ('si', 'ng'), ('sing',)]
-    >>> abs(drawn.count(("s", "i", "n", "g")) / 999 - 0.5 ** 3) < 0.03  # "si", "in" and "ng" left out at once
+    >>> abs(drawn.count(("s", "i", "n", "g")) / 999 - 0.5 ** 3) < 0.03  # "si", "in" and "ng" skipped in one step
     True
     """
     parts = list(word)
@@ -35,7 +35,7 @@ def split_word(word, ranks, dropout, generator):
 
 
 class Splitter:
-    """Splits text as sentencepiece does, into the pieces of a tokenizer of its, or with dropout.
+    """Splits text as a sentencepiece tokenizer does, or with dropout.
 
     pieces: a sentencepiece.SentencePieceProcessor of a BPE with byte fallback and no normalisation.
 

@@ -1,25 +1,25 @@
-"""What a model itself tells while it trains, and where it says again what it has said.
+"""Sequence-level unlikelihood training (Welleck et al. 2019, arXiv 1908.04319): stories that the model
+itself writes during training, and the places where they repeat themselves.
 
-A small model that has seen little text falls into loops: what stands there already is what it is surest
-of. Sequence-level unlikelihood training (Welleck et al. 2019, arXiv 1908.04319) shows it its own
-stories and makes less likely what repeats, so far as it does so more often than the text, which repeats
-itself too, now and then. Only what Python brings along is needed; `python3 -m doctest training/own_text.py` runs the examples.
+A small model trained on little text falls into loops: it is most certain of what stands there already.
+Training on its own stories makes repetitions less likely, as far as they are more frequent than in the
+real text, which sometimes repeats itself too. Needs the standard library alone; `python3 -m doctest training/own_text.py` runs the examples.
 """
 import bisect
 import random
 import re
 
-GROUP = 4  # words; the last of such a group that was there before is said again
-OPENING = 8, 48  # pieces of a real story that a story of its own goes on from
+GROUP = 4  # words; the last one of a group that occurred before is a repetition
+OPENING = 8, 48  # tokens of a real story that the model continues
 TEMPERATURE, TOP_P = (0.6, 1.0), 0.9
 MEASURED = 1000  # stories of the text
-SMOOTHING = 0.8  # of the running mean of how much is said again
+SMOOTHING = 0.8  # of the running mean of the repetition rate
 
 
 def said_again(pieces, begin):
-    """The places, from begin on, of pieces that begin a word with which something is said again.
+    """The indices, from begin on, of tokens that begin the last word of a repeated group.
 
-    pieces: how each of them is spelt.
+    pieces: the spelling of each token.
 
     >>> said_again(["She", " was", " ha", "ppy", ". ", "She", " was", " ha", "ppy", "."], 0)
     []
@@ -44,7 +44,7 @@ def said_again(pieces, begin):
 
 
 def unlearnt(pieces, begin):
-    """The places in front of them: what is expected there is to be less likely.
+    """The indices before those: the predictions there are to become less likely.
 
     >>> unlearnt(["She", " was", " so", " ha", "ppy", ". ", "She", " was", " so", " ha", "ppy", "."], 0)
     [8]
@@ -53,7 +53,7 @@ def unlearnt(pieces, begin):
 
 
 def weight(rate, texts_rate):
-    """How much unlikelihood counts: the share of what is said again that the text would not say again.
+    """The weight of unlikelihood: the share of the repetitions that the real text would not have.
 
     >>> weight(0.02, 0.01), weight(0.01, 0.02), weight(0, 0)
     (0.5, 0, 0)
@@ -62,15 +62,15 @@ def weight(rate, texts_rate):
 
 
 class OwnText:
-    """Own stories with what is to be unlearnt in them.
+    """Stories of the model's own, with the places to be trained against.
 
-    text: has .real, stories; .others; .pieces, sentencepiece's. bos, eos: ids of a story's ends.
+    text: has .real, stories; .others; .pieces, a sentencepiece processor. bos, eos: ids that begin and end a story.
     """
 
     def __init__(self, text, seed, bos, eos, length):
         self.text, self.bos, self.eos, self.length = text, bos, eos, length
         self.random = random.Random(seed)
-        self.rate = None  # the share of its pieces that begin a word said again, smoothed
+        self.rate = None  # the share of its tokens that are repetitions, smoothed
         spelt = [text.pieces.id_to_piece(i) for i in range(text.pieces.vocab_size())]
         self.spelt = [re.sub("<.*>", "", piece).replace("\u2581", " ") for piece in spelt]
         stories = [(story[:length], given) for story, given in self.real(MEASURED)]
@@ -78,8 +78,8 @@ class OwnText:
                            / max(1, sum(max(0, len(story) - given) for story, given in stories)))
 
     def real(self, n):
-        """Stories of the text, as they are and of others, whole and from a later paragraph on; and how
-        many of its ids are to be the opening."""
+        """Stories of the text, as they are or retold, whole or from a later paragraph on; and how many of
+        their ids are the opening."""
         for _ in range(n):
             story = self.random.choice(self.text.real)
             if self.random.random() < 0.5:
@@ -93,8 +93,8 @@ class OwnText:
         return [self.spelt[i] for i in ids]
 
     def batch(self, model, n, generator):
-        """ids (n, length + 1); the shares of what follows on each (n, length), below 0 where it is
-        to be unlearnt; how many ids the model told."""
+        """ids (n, length + 1); the weight of what follows each (n, length), below 0 where it is
+        trained against; how many ids the model wrote."""
         openings = [ids[:given] for ids, given in self.real(n)]
         temperatures = [self.random.uniform(*TEMPERATURE) for _ in openings]
         rows, given = model.generate(openings, self.length + 1, temperatures, TOP_P, generator)

@@ -19,11 +19,11 @@ def main():
     figure, left = plt.subplots(figsize=(8, 4.5), dpi=110)
     left.plot(tokens, [float(row["train_nats"]) / math.log(2) for row in rows], color="0.6",
               label="training, bits per token")
-    left.set(xlabel="million tokens", ylabel="bits per token, what is trained on")
+    left.set(xlabel="million tokens", ylabel="bits per token, training text")
     right = left.twinx()
     right.plot(tokens, [float(row["dev_bits_per_byte"]) for row in rows], color="tab:blue",
                label="held-back stories, bits per byte")
-    right.set_ylabel("bits per byte, stories held back")
+    right.set_ylabel("bits per byte, held-back stories")
     right.grid(True, alpha=0.3)
     lines = left.get_lines() + right.get_lines()
     left.legend(lines, [line.get_label() for line in lines], loc="upper right")

@@ -2,11 +2,11 @@
 //
 //     sample_stories MODEL TEXT --seed 1 --count 20000 --temperature 0.9 --top-p 0.95 >stories.txt
 //
-// TEXT holds stories that end in <|endoftext|>. A third of what is told begins with nothing; the
-// rest goes on from some words of TEXT, taken at the start of a story or at any sentence of it. All
-// of a story follows from --seed and its own number (from --from on), whatever runs beside it,
-// since a row's result does not depend on its neighbours. A story is followed by a line
-// <|endoftext|>, one that was cut because the room ended by <|cut|>.
+// TEXT holds stories that end in <|endoftext|>. A third of the new stories begin with nothing; the
+// others continue some words of TEXT, from the start of a story or from any sentence of it. A story
+// depends on --seed and its own number alone (numbers begin at --from), since a row's result does
+// not depend on the rows beside it. A story is followed by a line <|endoftext|>, one that reached
+// the end of the context by <|cut|>.
 #include "model/model.h"
 #include "model/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -28,7 +28,7 @@ typedef struct Plan {
     double temperature, top_p;
 } Plan;
 
-// Where a sentence of the text begins, and whether a story does.
+// Where a sentence of the text begins, and whether a story begins there.
 typedef struct Opening {
     size_t at;
     bool of_story;
@@ -41,12 +41,12 @@ typedef struct Source {
     size_t count;
 } Source;
 
-// One story on its way: a sequence of the model.
+// One unfinished story: a sequence of the model.
 typedef struct Slot {
     Sampler *sampler; // NULL: idle
     IdList prompt;
     size_t fed;
-    int32_t next; // the token that was drawn last
+    int32_t next; // the token that was sampled last
     char text[TEXT_ROOM];
     size_t length;
 } Slot;
@@ -105,7 +105,7 @@ static uint64_t splitmix(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-// The words that a story goes on from; length 0: none.
+// The words that a story continues; length 0: none.
 static TextSpan choose_opening(const Source *s, uint64_t *state) {
     uint64_t kind = splitmix(state) % 3, words = 1 + splitmix(state) % MOST_WORDS;
     if (!kind) return (TextSpan){s->text, 0};
@@ -122,7 +122,7 @@ static TextSpan choose_opening(const Source *s, uint64_t *state) {
     return (TextSpan){s->text + begin, end - begin};
 }
 
-// ---- telling ----
+// ---- generating ----
 
 static void begin_story(Teller *t, Slot *slot, const Plan *plan, Error *error) {
     uint64_t state = plan->seed ^ (t->next * 0xd1342543de82ef95u);
@@ -143,7 +143,8 @@ static void begin_story(Teller *t, Slot *slot, const Plan *plan, Error *error) {
     t->next++;
 }
 
-// A story that was cut ends with its last whole sentence. Blanks before the end of a line go.
+// A story that was cut ends with its last whole sentence. Spaces before the end of a line are
+// removed.
 static void end_story(Slot *slot, bool whole) {
     while (!whole && slot->length && !strchr(".!?\"", slot->text[slot->length - 1]))
         slot->length--;
@@ -179,7 +180,8 @@ static void draw(Teller *t, Slot *slot, const float *logits, Error *error) {
     slot->length += length;
 }
 
-// One pass: a row for every story, its prompt token by token first. False: nothing left to tell.
+// One pass: a row for every story, which first reads its prompt token by token. False: all are
+// done.
 static bool step(Teller *t, const Plan *plan, Error *error) {
     int32_t tokens[SLOTS], sequences[SLOTS];
     bool wants[SLOTS];
@@ -206,7 +208,7 @@ static void run(Teller *t, const Plan *plan, Error *error) {
     TokenizerSource source = {.vocabulary = checkpoint_vocabulary(t->checkpoint)};
     t->tokenizer = tokenizer_open(&source, error);
     if (!t->tokenizer) return;
-    // a8: what it rounds is little beside the chance in what is drawn
+    // a8: its rounding is small beside the randomness of sampling
     ModelOptions options = {.precision = PRECISION_A8,
                             .threads = 1,
                             .context = CONTEXT,

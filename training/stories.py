@@ -1,9 +1,9 @@
-"""Stories as text for training/train_builtin_model.py: read, told of others, and the good ones kept.
+"""Stories as text for training/train_builtin_model.py: read, retold with other people and things, filtered.
 
-Only what Python brings along is needed; `python3 -m doctest training/stories.py` runs the examples.
+Needs the standard library alone; `python3 -m doctest training/stories.py` runs the examples.
 
-    stories.py others TEXT SEED VARIANT    the stories of TEXT that are not held back with SEED, as they
-                                           are (VARIANT 0) or told of others
+    stories.py others TEXT SEED VARIANT    the stories of TEXT that are not held back with SEED, as they are
+                                           (VARIANT 0) or retold with other people and things
 """
 import glob
 import random
@@ -11,10 +11,10 @@ import re
 import sys
 from collections import Counter
 
-HELD_BACK = 60  # stories that are not learnt from: how well they are predicted tells how it goes
-SHORTEST = 200  # bytes of a story that a model told
+HELD_BACK = 60  # stories that are not trained on: they measure progress
+SHORTEST = 200  # bytes of a story that a model wrote
 
-OTHER_THINGS = 0.5  # of the things in a story that is told of others
+OTHER_THINGS = 0.5  # share of the things that are exchanged in a retold story
 
 
 def tidy(story):
@@ -41,7 +41,7 @@ def read_stories(pattern):
 
 
 def hold_back(stories, seed):
-    """Those held back, and the others, in an order of the seed's."""
+    """The stories held back, and the others, in an order that the seed decides."""
     stories = list(stories)
     random.Random(seed).shuffle(stories)
     return stories[:HELD_BACK], stories[HELD_BACK:]
@@ -55,7 +55,7 @@ def all_words(stories):
     return {word for story in stories for word in words(story)}
 
 
-# What may stand for what: a story that is true of the one could be told of the other.
+# Things of one line can replace each other: the story still makes sense.
 THINGS = """\
 dog cat puppy kitten rabbit bunny fox squirrel bear lion tiger monkey elephant giraffe zebra horse pony \
 cow pig sheep lamb goat turtle frog hedgehog raccoon panda hippo dinosaur hamster
@@ -83,7 +83,7 @@ hill mountain rock
 fence wall
 kitchen bedroom bathroom attic garage closet
 book letter picture map card"""
-# Of animals: a story that has one of these is told of the animal itself.
+# A story that has one of these words keeps its animal.
 SOUNDS = re.compile(r"\b(?:bark|meow|woof|purr|moo|oink|roar|neigh|baa|hop|croak|quack|trunk)")
 
 
@@ -98,11 +98,11 @@ def plural(noun):
 
 
 class Others:
-    """The people and things that stories know, to tell a story of somebody and something else.
+    """Exchanges the people and things of a story for others.
 
-    A model that reads a story twenty times learns by heart who and what is in it; where each time it
-    is another name and another toy, only the story itself says which, and to look that up is what the
-    model learns. Names are found in the stories, and whether he or she; things are those above.
+    A model that reads a story twenty times memorises who and what is in it. If the names and toys are others
+    each time, only the story itself tells which they are, and the model learns to look that up. Names,
+    and the pronoun of each, are found in the stories; things are those above.
 
     >>> others = Others(8 * ["One day Tom met his dog.", "One day Sam met his dog.", "So Sue lost her hat."])
     >>> sorted(others.members["he"]), sorted(others.members["she"])
@@ -118,7 +118,7 @@ class Others:
 
     def __init__(self, stories):
         small = Counter(word for story in stories for word in re.findall(r"\b[a-z]+", story))
-        names = Counter(name for story in stories  # capital letters not only where a sentence begins
+        names = Counter(name for story in stories  # capitalised inside a sentence too
                         for name in re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", story))
         names = {name: n for name, n in names.items() if n >= 8 and small[name.lower()] < 0.05 * n}
         said = {name: Counter() for name in names}
@@ -134,7 +134,7 @@ class Others:
                 if count.total() >= 4 and count[pronoun] > 0.6 * count.total():
                     self.group[name] = pronoun
                     self.members.setdefault(pronoun, {})[name] = names[name] ** 0.5
-        self.forms = {}  # of things: the word as it is written -> the thing, one or many
+        self.forms = {}  # of things: spelling -> (thing, whether plural)
         for line in THINGS.splitlines():
             for noun in line.split():
                 self.group[noun] = line
@@ -142,7 +142,7 @@ class Others:
                 self.forms[noun], self.forms[plural(noun)] = (noun, False), (noun, True)
 
     def choose(self, found, share, generator):
-        """Another for a share of what is found, no two of them the same."""
+        """A replacement for a share of what was found, each a different one."""
         to = {}
         for old in sorted(found):
             members = self.members[self.group[old]]
@@ -152,7 +152,7 @@ class Others:
         return to
 
     def other(self, story, generator):
-        """The story of others: he stays he, two stay two."""
+        """The story with other people and things: pronouns stay right, and two people stay two."""
         words_in_it = set(words(story))
         names = {word for word in words_in_it if self.group.get(word) in ("he", "she")}
         things = {self.forms[word][0] for word in words_in_it if word in self.forms}
@@ -183,7 +183,7 @@ TO_ONESELF = re.compile(r'"[^"]*\b([A-Z][a-z]+)[!.,?]*" (?:said|asked|replied) \
 
 
 def stutters(story):
-    """Whether a word is stuck: "blue blue".
+    """Whether a word is repeated at once: "blue blue".
 
     >>> stutters("Tom saw Tom and Tom."), stutters("Tom and Sue saw a blue, blue sky.")
     (True, False)
@@ -192,7 +192,7 @@ def stutters(story):
 
 
 def repeats(story):
-    """Whether a sentence is told again, or more than a twentieth of all groups of four words.
+    """Whether a sentence occurs twice, or more than a twentieth of all groups of four words do.
 
     >>> repeats("She liked the robot. She liked the robot."), repeats("She liked the robot. It liked her.")
     (True, False)
@@ -206,10 +206,10 @@ def repeats(story):
 
 
 def keep_clean(told):
-    """Of stories that a model told those that say nothing twice.
+    """Those stories of a model that do not repeat themselves.
 
-    What is looked for is rare in real stories: a word that is stuck, somebody who talks to himself, a
-    sentence or much of one told again.
+    Refused is what is rare in real stories: a word repeated at once, a person who addresses himself, a sentence
+    or most of one that occurs twice.
 
     >>> story = ("Tom had a kite. He took it to the park, and the wind was strong that day. The kite flew "
     ...          "higher than the trees. Then it fell down by a pond. Sue found it there and gave it "
@@ -229,7 +229,7 @@ def keep_clean(told):
 def keep_good(told, known, others):
     """Those that are clean, have only known words and stay with their people and things.
 
-    Nobody comes in when the story ends, and at least half of the things of its end are in its beginning.
+    No new person appears in the last third, and at least half of the things of the second half are in the first.
 
     >>> story = ("Tom had a kite. He took it to the park, and the wind was strong that day. The kite flew "
     ...          "higher than the trees. Then it fell down by a pond. Sue found it there and gave it "

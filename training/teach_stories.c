@@ -1,17 +1,17 @@
-// What a large model expects at every word of a text, in the pieces of a small one: soft targets
+// A large model's distribution at every token of a text, in the tokens of a small one: soft targets
 // for training/train_builtin_model.py --taught (Hinton et al. 2015, arXiv 1503.02531).
 //
 //     teach_stories TEACHER STUDENT <stories.txt >stories.taught
 //
-// The two split text in different ways. Where a piece of both begins at the same byte, what the
-// teacher expects there becomes an expectation of the student: each of the teacher's tokens stands
-// for the piece that the student would begin it with. Elsewhere (inside a word, at the beginning of
-// a story) there is none. Stories end in <|endoftext|>; the teacher reads several of them one after
-// the other, so that it knows their manner.
+// The two models split text differently. Where a token of each begins at the same byte, the
+// teacher's distribution there becomes one of the student: each of the teacher's tokens counts for
+// the token with which the student would begin it. Elsewhere (inside a word, at the beginning of a
+// story) there is none. Stories end in <|endoftext|>; the teacher reads several of them one after
+// the other, so that it adapts to their style.
 //
-// Written for each story, in the machine's order of bytes: int32 n, int32 ids[n], then for each id
-// CHOICES uint16 pieces and CHOICES uint16 shares, of 65535; all of them 0 where none is known.
-// Piece 0 (<unk>) is never one.
+// Written for each story, in the machine's byte order: int32 n, int32 ids[n], then for each id
+// CHOICES uint16 pieces and CHOICES uint16 shares of 65535; all are 0 where there is none.
+// Piece 0 (<unk>) is never a target.
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
@@ -42,7 +42,7 @@ typedef struct Story {
 typedef struct Class {
     Side teacher, student;
     Model *model;
-    int32_t *first_piece; // (teacher's vocabulary) UNKNOWN: not asked yet
+    int32_t *first_piece; // (teacher's vocabulary) UNKNOWN: not looked up yet
     Story stories[CONTEXT];
     int n_stories;
     IdList rows;
@@ -77,8 +77,8 @@ static void close_side(Side *side) {
 
 // ---- from the teacher's tokens to the student's pieces ----
 
-// The student's piece that a text goes on with, if it goes on with these bytes. A control character
-// is no part of any piece: what stands behind it is split as if it stood in the middle of a text.
+// The student's first token of these bytes inside a text. A control character is part of no token,
+// so the bytes after it are split as in the middle of a text.
 static int32_t begins_with(Class *c, const char *bytes, size_t length) {
     Error error = {0};
     IdList ids = {0};
@@ -113,7 +113,7 @@ typedef struct Choice {
     float weight;
 } Choice;
 
-// Inserts by falling weight into a list of at most `most`; returns its new length.
+// Inserts in order of falling weight into a list of at most `most`; returns its new length.
 static int insert(Choice *list, int n, int most, Choice new) {
     if (n == most && new.weight <= list[n - 1].weight) return n;
     int i = n < most ? n++ : n - 1;
@@ -178,7 +178,7 @@ static void write_story(const Story *s) {
     fwrite(s->targets, sizeof *s->targets, s->own.count, stdout);
 }
 
-// All stories that wait, in one pass.
+// All stories collected so far, in one pass.
 static void teach(Class *c) {
     Error error = {0};
     if (!c->n_stories) return;
@@ -226,7 +226,7 @@ static void add_story(Class *c, const char *text, size_t length) {
     id_list_free(&between);
 }
 
-// All of standard input, of which the last story ends in END.
+// Reads standard input to its end, where the last story must end in END.
 static char *read_stories(void) {
     size_t capacity = 1 << 20, length = 0;
     char *text = room(capacity, 1);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How well models go on with stories: what they tell from openings, by the rules of training/stories.py.
+"""How well models continue stories, by the rules of training/stories.py.
 
     training/tell_openings.py tinystories_sample.txt tinystories_val.txt [MODEL...]
 
-An opening is two sentences of the second text. Each model goes on from each with several seeds, as
-`run MODEL -t 0.8` does; without a model the built-in one. Good is what says nothing twice and stays with
-its people and things; one that stutters has a word that is stuck, one that repeats a sentence twice or
-more than a twentieth of its groups of four words. For comparison the text's own continuations are judged, cut to the same length;
-its stories are told apart by a blank line before "Once". The first text says what people there are, both
-say what words.
+An opening is two sentences of the second text. Each model continues each opening with several seeds, as
+`run MODEL -t 0.8` does; without MODEL the built-in one. A continuation is good if it does not repeat itself and
+stays with its people and things. It stutters if a word is repeated at once; it repeats if a sentence, or more
+than a twentieth of its groups of four words, occurs twice. For comparison the text's own
+continuations are judged, cut to the same length; its stories are separated by a blank line before "Once". The names
+of people come from the first text, the known words from both.
 """
 import argparse
 import concurrent.futures
@@ -47,7 +47,7 @@ def read_unseen(path):
 
 
 def openings(stories, most, seed=5):
-    """Two sentences with which a paragraph begins, and what the story says behind them; at most `most`.
+    """Two sentences that begin a paragraph, and the rest of the story after them; at most `most`.
 
     >>> story = ("Tom had a very old kite. It was as red as the evening sun was. He flew it in the park.\\n\\n"
     ...          "Sue came by, and she had a kite too. It was blue. Theirs flew side by side.")
@@ -75,7 +75,7 @@ def whole_sentences(story):
 
 
 class Judge:
-    """Knows the stories of a text that are not held back: their words, their people and things."""
+    """The words, people and things of the stories of a text that are not held back."""
 
     def __init__(self, text, seed):
         with open(text):  # read_stories takes a pattern, which may find nothing
@@ -85,7 +85,7 @@ class Judge:
         self.others, self.known = Others(stories), all_words(stories)
 
     def good(self, told):
-        """How many there are, as a sentence."""
+        """The counts as a sentence."""
         told = [story for story in told if len(story) >= SHORTEST]
         counts = len(keep_good(told, self.known, self.others)), sum(map(stutters, told)), sum(map(repeats, told))
         shares = [100 * count / max(1, len(told)) for count in counts]

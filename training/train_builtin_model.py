@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the model that is built into limpid, on a CPU or a GPU: text in, a Hugging Face folder out.
+"""Trains the model that is built into limpid, on a CPU or a GPU: text in, a Hugging Face directory out.
 
     python3 -m venv v && v/bin/pip install torch 'sentencepiece>=0.2.3' safetensors numpy
     v/bin/python training/train_builtin_model.py --text stories.txt --told 'told_*.txt' --out DIR
@@ -8,26 +8,26 @@ The architecture is nanochat's of October 2025: an RMS norm after the embedding,
 then a norm without weights on queries and keys, grouped queries, squared ReLU, logits capped at 15.
 Matrices learn by Muon (K. Jordan 2024), the embedding and the head by AdamW.
 
---text     real stories, each followed by <|endoftext|>; 60 are held back. They are seen many
-           times, each time with other people and things in them and split into pieces in another way
-           (BPE dropout, arXiv 1910.13267), so that they are not learnt by heart
---told     stories of a model that tells such stories well (training/tune_teller.py, training/sample_stories),
-           of which those are kept that say nothing twice: learnt from as the real ones are
---sampled  stories of a very small model, of which those are kept that stay with their people and things
-           too: seen behind the token <sampled>, so that the model learns from them and yet knows what
-           they are; fewer and fewer of them. Where there are none, or none told, there is more real text
---taught   the real stories, as they are and told of others, and what a large model expected at each
-           piece (training/teach_stories, arXiv 1503.02531): both are learnt, and in the last third of
-           the run the text alone, which brings the manner of the stories back
---out      checkpoint.pt (a run that was stopped goes on from it), log.csv, and in the end
-           model/: config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
+--text     real stories, each followed by <|endoftext|>; 60 are held back. They are seen many times, each
+           time with other people and things and split into other tokens (BPE dropout, arXiv
+           1910.13267), so that they are not memorised
+--told     stories of a model that tells such stories well (training/tune_teller.py,
+           training/sample_stories). Those that do not repeat themselves are used as real ones are
+--sampled  stories of a very small model. Those that also stay with their people and things are used
+           behind the token <sampled>, so that the model learns from them and can tell them apart; their
+           share falls during the run. Without --sampled or --told there is more real text
+--taught   the real stories, as they are and retold, with a large model's distribution at each token
+           (training/teach_stories, arXiv 1503.02531): targets beside the text. In the last third of
+           the run the text is the only target, which restores the style of the stories
+--out      checkpoint.pt (an interrupted run continues from it), log.csv, and at the end model/:
+           config.json, model.safetensors (transformers: NanoChatForCausalLM) and tokenizer.model
 
-In the last twelfth the model is also shown stories of its own, and unlearns to say again what it said: a
-model that has seen this little falls into loops (training/own_text.py, arXiv 1908.04319).
+In the last twelfth the model is also trained not to repeat itself, on stories of its own: a model that
+has seen this little text falls into loops (training/own_text.py, arXiv 1908.04319).
 
-The length is --steps, or --minutes by the clock, whatever share of the machine the run gets: the learning
-rate then follows the time that is left. With --steps, --type and --threads the same numbers come out every
-time on CPUs of the same kind, also of a run that was stopped and went on.
+The length is --steps, or --minutes of wall-clock time, for which the learning rate follows the time that
+is left. With --steps, --type and --threads the numbers are reproducible on CPUs of the same kind, also
+for a run that was interrupted and continued.
 """
 import argparse
 import csv
@@ -48,13 +48,13 @@ from training_model import CAP, HEAD_DIM, THETA, Model
 from training_rows import BOS, EOS
 from training_text import CONTEXT, PLAN, SHORT, Text
 
-OWN_ROWS, UNLIKELIHOOD = 40, 3.0  # in a step; how much that counts beside the text
+OWN_ROWS, UNLIKELIHOOD = 40, 3.0  # per step; the weight of unlikelihood beside the text
 
 
-# ---- how well it predicts ----
+# ---- evaluation ----
 
 def bits_per_byte(model, ids, n_bytes, device):
-    """As `run perplexity` counts: windows side by side, every token but the first scored once."""
+    """As `run perplexity` computes it: adjacent windows, every token but the first scored once."""
     places = -(-(len(ids) - 1) // CONTEXT) * CONTEXT
     rows = torch.tensor((ids + [0] * CONTEXT)[:places + 1])
     shares = (torch.arange(1, places + 1) < len(ids)).float()
@@ -70,10 +70,10 @@ def bits_per_byte(model, ids, n_bytes, device):
     return total / math.log(2) / n_bytes
 
 
-# ---- learning ----
+# ---- optimisation ----
 
 def faster_type(device):
-    """bfloat16 where its products take less time than those of float32: not on every CPU that has it."""
+    """bfloat16 where its products are faster than those of float32, which is not so on every CPU that has it."""
     if device == "cuda":
         return torch.bfloat16
     seconds = {}
@@ -89,7 +89,7 @@ def faster_type(device):
 
 
 def orthogonal(g, dtype):
-    """The orthogonal matrix nearest to g, by five Newton-Schulz steps."""
+    """Approximately the orthogonal matrix nearest to g, by five Newton-Schulz steps."""
     x = g.to(dtype)
     x = x.T if g.shape[0] > g.shape[1] else x
     x = x / (x.norm() + 1e-7)
@@ -137,7 +137,7 @@ def set_rate(optimizers, step, done):
 
 
 class Run:
-    """What a checkpoint holds, and how far the run is."""
+    """What a checkpoint holds: the model, the optimisers, and the progress of the run."""
 
     def __init__(self, args, shape):
         self.args = args
@@ -150,9 +150,9 @@ class Run:
         self.optimizers = make_optimizers(self.model, args.rate, self.dtype)
         self.random = random.Random(args.seed)
         self.step, self.seconds, self.tokens = 0, 0.0, 0
-        self.mean_loss = None  # over some twenty steps
+        self.mean_loss = None  # over about twenty steps
         self.own = OwnText(self.text, args.seed, BOS, EOS, SHORT)
-        self.own_generator = torch.Generator()  # what its own stories are drawn from
+        self.own_generator = torch.Generator()  # for sampling its own stories
         self.own_generator.manual_seed(args.seed)
         self.path = os.path.join(args.out, "checkpoint.pt")
         if os.path.exists(self.path):
@@ -173,7 +173,7 @@ class Run:
         self.tokens, self.mean_loss = saved["tokens"], saved["mean_loss"]
         self.own.random, self.own.rate = saved["own"]
         self.own_generator.set_state(saved["own_generator"])
-        torch.set_rng_state(saved["torch"])  # what dropout draws from
+        torch.set_rng_state(saved["torch"])  # for dropout
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all(saved["cuda"])
         for name, rows in self.text.rows.items():
@@ -203,7 +203,7 @@ class Run:
         return self.step / self.args.steps
 
     def gradient(self, ids, pieces, shares, total):
-        """Adds the gradient of the sum of losses over total to the parameters'; that loss, in nats."""
+        """Adds the gradient of (sum of losses) / total to the parameters' gradients; returns the loss, in nats."""
         ids, pieces, shares = (x.to(self.device) for x in (ids, pieces, shares))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             loss = self.compiled(ids[:, :-1].contiguous(), pieces, shares) / total
@@ -263,7 +263,7 @@ class Run:
             self.report()
 
 
-# ---- the folder that comes out ----
+# ---- the Hugging Face directory ----
 
 def hugging_face_tensors(model, shape):
     state, out = model.state_dict(), {}
@@ -350,7 +350,7 @@ def main():
     args = parse_arguments()
     if args.check and not os.path.isfile(args.check):
         sys.exit(f"--check: there is no {args.check}")
-    torch.use_deterministic_algorithms(True, warn_only=True)  # compiled code would add up in any order
+    torch.use_deterministic_algorithms(True, warn_only=True)  # compiled code would sum in any order
     torch.set_num_threads(args.threads)
     os.makedirs(os.path.join(args.out, "model"), exist_ok=True)
     shape = {name: getattr(args, name) for name in

@@ -10,7 +10,7 @@ from training_text import CONTEXT
 
 HEAD_DIM, CAP, THETA = 32, 15.0, 10000.0
 QUERY_BLOCK = 128
-DROPOUT = 0.1  # of what each layer adds: a text seen twenty times is learnt by heart without it
+DROPOUT = 0.1  # of what each layer adds: without it a text seen twenty times is memorised
 
 
 def norm(x):
@@ -23,8 +23,8 @@ def attention(q, k, v):
     kv_heads = k.shape[1]
     if q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    # On a CPU torch's own is twice as slow as this: blocks of queries by the keys that they see.
-    # Norms bound a score by sqrt(HEAD_DIM), so exp needs no maximum taken off.
+    # On a CPU twice as fast as torch's own: blocks of queries by the keys that they see.
+    # Norms bound a score by sqrt(HEAD_DIM), so exp cannot overflow without subtracting the maximum.
     parts = []
     for begin in range(0, length, QUERY_BLOCK):
         end = min(begin + QUERY_BLOCK, length)
@@ -53,7 +53,7 @@ class Layer(nn.Module):
             nn.init.zeros_(matrix.weight)
 
     def drop(self, x):
-        """Dropout of channels, the same ones at every position of a row: hardly a number to draw."""
+        """Dropout of channels, the same at every position of a row, which needs few random numbers."""
         if not self.training:
             return x
         keep = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= DROPOUT
@@ -78,7 +78,7 @@ class Layer(nn.Module):
         return self.after_attention(x, attention(*self.qkv_heads(x, cos, sin)))
 
     def decode_step(self, x, cos, sin, cache, place):
-        """One position more, x (n, 1, dim). cache (2, n, kv_heads, room, HEAD_DIM): keys and values so far."""
+        """The next position, x (n, 1, dim). cache (2, n, kv_heads, capacity, HEAD_DIM): keys and values so far."""
         q, k, v = self.qkv_heads(x, cos, sin)
         cache[:, :, :, place] = torch.stack([k, v])[:, :, :, 0]
         keys, values = cache[:, :, :, :place + 1]

@@ -1,6 +1,6 @@
-"""Rows of pieces to learn from, and what is learnt at each: the text, and what a teacher expected.
+"""Rows of tokens to train on, with the targets of each: the text's own token, and a teacher's distribution.
 
-Only numpy is needed; `python3 -m doctest training/training_rows.py` runs the examples.
+Needs numpy alone; `python3 -m doctest training/training_rows.py` runs the examples.
 """
 import glob
 import random
@@ -9,25 +9,25 @@ import numpy as np
 
 UNK, BOS, EOS, SAMPLED = range(4)
 CHOICES = 12  # as in training/teach_stories.c
-# A piece of a text, and the shares of what is learnt in its place: itself first, then a teacher's.
+# A token of a text, and its targets with their weights: itself first, then a teacher's.
 PIECE = np.dtype([("id", np.int32), ("pieces", np.uint16, 1 + CHOICES),
                   ("shares", np.float16, 1 + CHOICES)])
 
 
 def untaught(ids):
-    """Pieces of which the text itself is learnt and nothing else."""
+    """Tokens whose only target is the text itself."""
     row = np.zeros(len(ids), PIECE)
     row["id"] = row["pieces"][:, 0] = ids
-    row["shares"][:, 0] = ~np.isin(row["id"], (BOS, SAMPLED))  # what begins a story is given
+    row["shares"][:, 0] = ~np.isin(row["id"], (BOS, SAMPLED))  # the token that begins a story is not predicted
     return row
 
 
 class Breaks:
-    """Where a paragraph ends: the pieces have it in one with the sentence's, ".\\n\\n", a teacher has not.
+    """Ends of paragraphs: one token with the end of the sentence, ".\\n\\n", but two tokens for a teacher.
 
-    What it expects as "." is "." or ".\\n\\n", whichever the text has there; where the text has neither,
-    as often the one as the other is in all stories. Its "\\n" behind that is no piece of a text, nor
-    are the bytes of the curly quotes that it knows.
+    A teacher's "." becomes "." or ".\\n\\n", whichever the text has there. Where the text has neither, it
+    is divided as the two are in all stories. The teacher's "\\n" after it, and the bytes of the curly
+    quotes that it knows, are no tokens here and are dropped.
 
     >>> class Pieces:
     ...     spelling = ["<unk>", "<s>", "</s>", "<sampled>", "Hi", ".", ".\\n\\n", "\\n", "<0xE2>", "!"]

@@ -1,4 +1,4 @@
-"""The text that training/train_builtin_model.py learns from, as rows of token ids without end."""
+"""The text that training/train_builtin_model.py trains on, as an endless stream of rows of token ids."""
 import os
 import sys
 from typing import NamedTuple
@@ -11,21 +11,21 @@ from stories import HELD_BACK, Others, all_words, hold_back, keep_clean, keep_go
 from training_rows import BOS, CHOICES, EOS, SAMPLED, UNK, Rows, read_taught, shuffled, untaught
 
 CONTEXT, SHORT = 512, 256
-TOLD_OF_OTHERS = 0.75  # of the stories: other names and things than their own
+TOLD_OF_OTHERS = 0.75  # share of the stories that are retold with other names and things
 BPE_DROPOUT = 0.1
-TAUGHT_SHARE = 0.7  # of what is learnt where a teacher said what it expects; the rest is the text
+TAUGHT_SHARE = 0.7  # weight of the teacher's targets where there are any; the rest is the text
 
 
 class Plan(NamedTuple):
-    """How a run changes on its way, in shares of it."""
+    """How a run changes, by the share of it that is over."""
 
     warmup_steps: int  # the learning rate rises
-    level_until: float  # it is level; from there on it falls to 0 in a straight line
+    level_until: float  # it is constant; then it falls linearly to 0
     shares: tuple  # of the rows, at the beginning and at the end: real, told, sampled
-    short_until: float  # rows are SHORT, and more
-    taught_until: float  # real rows have what a teacher expects, if there is one; then the text alone
-    split_until: float  # real rows without a teacher have BPE dropout: else soon learnt by heart
-    unlearn_from: float  # what the model itself says again is unlearnt beside the text
+    short_until: float  # rows are SHORT, and there are more of them
+    taught_until: float  # real rows have a teacher's targets, if there is one; then the text alone
+    split_until: float  # real rows without a teacher have BPE dropout, or they would soon be memorised
+    unlearn_from: float  # unlikelihood training on the model's own stories, beside the text
 
 
 PLAN = Plan(warmup_steps=40, level_until=0.4, shares=((0.35, 0.65), (0.35, 0.35), (0.3, 0)),
@@ -41,7 +41,7 @@ def train_tokenizer(stories, prefix, vocab_size):
 
 
 class Text:
-    """Rows of it, from what args names: .batch(), for as long as wanted; .dev is held back."""
+    """Rows of the text that args names: .batch(), without end; .dev is held back."""
 
     def __init__(self, args):
         self.dev, self.real = hold_back(read_stories(args.text), args.seed)
@@ -78,7 +78,7 @@ class Text:
               f"{self.megabytes[2]:.2f} MB", flush=True)
 
     def check(self, taught):
-        """That the splitter is this tokenizer's, that taught stories are split by it, and none is held back."""
+        """Checks that the splitter and the taught stories agree with this tokenizer, and that no taught story is held back."""
         if any(self.splitter.encode(story, 0, None) != self.pieces.encode(story) for story in self.dev):
             sys.exit("--out: bpe_dropout.py splits stories otherwise than the tokenizer there")
         stories = [story["id"].tolist() for story in taught]
@@ -89,10 +89,10 @@ class Text:
             sys.exit("--taught: has stories that are held back with this --seed")
 
     def round(self, stories, generator, dropout, before, parting, after):
-        """All of them once: each with ids in front and behind, or with a parting as one text."""
+        """All stories once: each between the given ids, or joined by a separator into one text."""
         told = [self.others.other(story, generator) if generator.random() < TOLD_OF_OTHERS else story
                 for story in generator.sample(stories, len(stories))]
-        if parting:  # split as one: behind another a story begins without the space of a text's beginning
+        if parting:  # one text: after another story there is no space of a text's beginning
             told = ["".join(story + parting for story in told)]
         out = []
         for text in told:
@@ -102,11 +102,11 @@ class Text:
 
     def told_round(self, generator):
         out = self.round(self.told, generator, 0, [BOS], "", [EOS])
-        out["shares"][out["id"] == EOS] = 0  # where a story that was told ends it may have been cut off
+        out["shares"][out["id"] == EOS] = 0  # a sampled story may have been cut off where it ends
         return out
 
     def in_text(self, story):
-        """A taught story as it is split between others, a blank line behind it: "Once ... end.\\n\\n"."""
+        """A taught story as it is split inside a longer text, followed by a blank line: "Once ... end.\\n\\n"."""
         story, spell, find = story.copy(), self.pieces.id_to_piece, self.pieces.piece_to_id
         for place, spelling in ((0, spell(int(story["id"][0])).removeprefix("\u2581")),
                                 (-1, spell(int(story["id"][-1])) + "\n\n")):
@@ -119,7 +119,7 @@ class Text:
         return story
 
     def batch(self, n_rows, share_done, generator):
-        """ids (n, length + 1); what is learnt in each place: pieces, shares (n, length + 1, ..)."""
+        """ids (n, length + 1); the targets at each place: pieces, shares (n, length + 1, ..)."""
         shares = [begin + (end - begin) * share_done for begin, end in PLAN.shares]
         dropout = BPE_DROPOUT if share_done < PLAN.split_until else 0
         length = SHORT if share_done < PLAN.short_until else CONTEXT

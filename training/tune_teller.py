@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Makes a model that knows English tell stories like those of a text: it learns from that text for a while.
+"""Trains a model that knows English to tell stories like those of a text.
 
     ./run convert SmolLM2.gguf DIR --type bf16
     v/bin/pip install torch transformers
     v/bin/python training/tune_teller.py --model DIR --text stories.txt --out TELLER
     ./run convert TELLER teller.gguf --type q8_0
 
-A small model that has seen little text wanders; one of 135 million parameters, that has seen much, can
-stay with its people and things once it has the manner. What it tells then (training/sample_stories) is
-text for training/train_builtin_model.py. Of its layers the upper half learns, which is the faster and
-keeps what the others know. The 60 stories that the training holds back are held back here too.
+A model of 135 million parameters that has seen much text can stay with the people and things of a story
+once it has learnt the style. What it writes then (training/sample_stories) is text for
+training/train_builtin_model.py. Only the upper half of its layers is trained, which is faster and keeps
+what the lower ones know. The 60 stories that the training holds back are held back here too.
 
-The length is --minutes by the clock, at most one round of the text.
+The length is --minutes of wall-clock time, at most one epoch.
 """
 import argparse
 import math
@@ -22,8 +22,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stories import hold_back, read_stories
 
-LENGTH = 512  # of a row
-CHECKED = 16  # stories of those held back
+LENGTH = 512  # tokens of a row
+CHECKED = 16  # stories, of those held back
 
 
 def parse_arguments():

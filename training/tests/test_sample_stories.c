@@ -1,12 +1,12 @@
-// The sample_stories program: a story follows from its seed and its number alone, and it is the one
-// that generate tells where nothing is left to chance.
+// The sample_stories program: a story depends on its seed and its number alone, and with top-p near
+// 0 it is the greedy text of generate.
 #include "tests/support/program.h"
 
 static const char END[] = "\n<|endoftext|>\n";
 static const char TEXT[] = "Tom had a red kite. It flew over the trees.<|endoftext|>\n"
                            "Sue lost her hat in the park.<|endoftext|>\n";
 
-// The path is the caller's.
+// The caller frees the path.
 static char *text_file(const char *text) {
     char *path = strdup(test_temporary("stories.txt"));
     CHECK(path);
@@ -42,7 +42,7 @@ static int count_stories(const char *told) {
     return n;
 }
 
-// 40 stories take turns on fewer sequences.
+// 40 stories share fewer sequences.
 Test(sample_stories, a_story_does_not_depend_on_those_beside_it) {
     char *path = text_file(TEXT);
     TestRun many = sample(path, "0", "40", "1");
@@ -61,8 +61,8 @@ Test(sample_stories, a_story_does_not_depend_on_those_beside_it) {
     free(path);
 }
 
-// With the likeliest token alone to choose from there are two stories, from nothing and from "Sue";
-// one that was cut, since the room ended, has no half sentence.
+// With only the likeliest token to sample from there are two stories, from nothing and from "Sue".
+// A story that was cut at the end of the context has no incomplete sentence.
 Test(sample_stories, tells_what_generate_tells) {
     char *path = text_file("Sue<|endoftext|>\n");
     TestRun told = sample(path, "0", "12", "0.000001");

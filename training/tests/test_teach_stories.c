@@ -1,5 +1,5 @@
-// The teach_stories program: what a model expects of a story, beside what generate says it would
-// go on with. The built-in model is its own teacher: every piece but the first is known.
+// The teach_stories program: its targets are the tokens that generate finds likeliest. The built-in
+// model is its own teacher, so there is a target at every token but the first.
 #include "base/error.h"
 #include "tests/support/program.h"
 
@@ -18,7 +18,7 @@ static TestRun teach(const char *teacher, const char *student, const char *stori
     return test_run(argv, stories, strlen(stories));
 }
 
-// The stories of a run one after the other, and nothing behind them.
+// The stories of a run one after the other, and nothing after them.
 static size_t take_story(Taught *story, const TestRun *r, size_t at) {
     memset(story, 0, sizeof *story);
     CHECK(at + sizeof story->n <= r->out_size, "%zu bytes; %s", r->out_size, r->err);
@@ -33,7 +33,7 @@ static size_t take_story(Taught *story, const TestRun *r, size_t at) {
     return at + n * sizeof *story->targets;
 }
 
-// ids in front of a story, and its own up to piece k, as --prompt-ids has them.
+// The ids before a story, and its own up to token k, as --prompt-ids wants them.
 static char *prompt_ids(const char *before, const Taught *story, int k) {
     size_t size = strlen(before) + 12 * (size_t)k + 1;
     char *line = malloc(size);
@@ -45,7 +45,7 @@ static char *prompt_ids(const char *before, const Taught *story, int k) {
     return line;
 }
 
-// The first two pieces, control tokens left out, that generate would go on with behind these ids.
+// The two likeliest tokens after these ids, without control tokens, according to generate.
 static void say(int pieces[2], double logs[2], const char *ids) {
     enum { CONTROL = 4 }; // <unk>, <s>, </s>, <sampled>: no bytes of a text
     TestRun r =
@@ -63,7 +63,7 @@ static void say(int pieces[2], double logs[2], const char *ids) {
     test_run_free(&r);
 }
 
-// The first two choices at piece k, and how much likelier the one is than the other.
+// The two best targets at token k, and their ratio.
 static void check_expected(const Taught *story, int k, const char *before) {
     int wanted[2], sum = 0;
     double logs[2];
@@ -89,7 +89,7 @@ static char *builtin_file(void) {
     return path;
 }
 
-// What `tokenize` prints of a text, with commas.
+// The output of `tokenize` for a text, with commas.
 static char *ids_of(const char *text) {
     TestRun r = program("tokenize|-i|%s", text);
     check_status(&r, 0);
@@ -116,7 +116,7 @@ Test(teach_stories, expects_what_the_model_would_go_on_with) {
     for (int k = 1; k < story.n; k++)
         check_expected(&story, k, "");
 
-    at = take_story(&story, &r, at); // read behind the first one
+    at = take_story(&story, &r, at); // read after the first one
     CHECK(at == r.out_size, "%zu of %zu bytes", at, r.out_size);
     char before[600], *first = ids_of(STORY), *parting = ids_of("\n\n");
     snprintf(before, sizeof before, "%s,%s", first, parting);
