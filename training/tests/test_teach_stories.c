@@ -149,18 +149,20 @@ static void find_pieces(bool begins[sizeof STORY], const char *model) {
     test_run_free(&r);
 }
 
-// Another vocabulary: something is expected where a piece of both begins, and nowhere else.
+// A teacher with another vocabulary: there are targets where a token of both begins, and nowhere
+// else.
 Test(teach_stories, knows_only_where_a_token_of_the_teacher_begins) {
     need_builtin();
     Taught story;
+    const char *teacher = public_model();
     char text[300], *model = builtin_file();
     snprintf(text, sizeof text, "%s<|endoftext|>", STORY);
-    TestRun r = teach(small_model(), model, text);
+    TestRun r = teach(teacher, model, text);
     check_status(&r, 0);
     CHECK(take_story(&story, &r, 0) == r.out_size);
 
     bool teachers[sizeof STORY], own[sizeof STORY];
-    find_pieces(teachers, small_model());
+    find_pieces(teachers, teacher);
     find_pieces(own, model);
     int k = 0, known = 0, apart = 0;
     for (size_t at = 0; at < strlen(STORY); at++) {
