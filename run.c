@@ -1,5 +1,5 @@
-// limpid: runs small language models. This file finds out which command was asked for, hands over,
-// and prints the one line that says what went wrong. It is the only place that ends the program.
+// limpid: runs small language models. This file finds the command, calls it, and prints the error
+// line where it failed. It is the only place that ends the program.
 #include "commands/commands.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// `run COMMAND MODEL ...`; anything else is `run [generate] MODEL ...`. A model file that is named
-// like a command is given as ./bench. NULL: the first word is a command misspelt, or no file.
+// `run COMMAND MODEL ...`; anything else is `run [generate] MODEL ...`. A model file with the name
+// of a command is given as ./bench. NULL: the first word is neither a command nor a file.
 static const Command *take_command(int *argc, char ***argv, Error *error) {
     const char *word = *argc > 1 ? (*argv)[1] : "-";
     const Command *command = command_find(word);
@@ -26,7 +26,7 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
     return NULL;
 }
 
-// --help, --version and --limits as the first word belong to no command.
+// --help, --version and --limits as the first word.
 static bool answer_about_program(const char *word) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
         help_program();

@@ -1,4 +1,4 @@
-// Patterns by name, and how much of the causal triangle they keep.
+// Attention patterns by name, and how many (query, key) pairs they keep.
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ bool attention_pattern_parse(KeyPattern *pattern, const char *text) {
     *pattern = (KeyPattern){.kind = PATTERN_CAUSAL, .a = 1};
     if (!strcmp(text, "causal")) return true;
     const char *colon = strchr(text, ':');
-    if (!colon || colon[1] < '1' || colon[1] > '9') return false; // a whole number, 1 or more
+    if (!colon || colon[1] < '1' || colon[1] > '9') return false; // an integer >= 1
     char *end = NULL;
     long a = strtol(colon + 1, &end, 10);
     if (*end || a > LIMIT_CONTEXT) return false;

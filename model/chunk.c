@@ -1,4 +1,4 @@
-// From a Batch of any length to pieces that the scratch can hold.
+// Checks a Batch of any length and cuts it into chunks that the scratch can hold.
 #include "model/internal.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ static int row_sequence(const Batch *batch, int i) {
     return batch->sequences ? batch->sequences[i] : 0;
 }
 
-// Rows without a position go where their sequence ends: at lengths[sequence].
+// A row without a position continues its sequence: its position is lengths[sequence].
 static int row_position(const Batch *batch, int i, const int *lengths) {
     return batch->positions ? batch->positions[i] : lengths[row_sequence(batch, i)];
 }
@@ -16,7 +16,7 @@ static bool row_wants_logits(const Batch *batch, int i) {
     return batch->wants_logits ? batch->wants_logits[i] : i == batch->n - 1;
 }
 
-// Token, sequence and position of row i; lengths[] are what the rows before it leave behind.
+// Checks token, sequence and position of row i; lengths[] are those after the rows before it.
 static bool check_row(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
     int sequence = row_sequence(batch, i), token = batch->tokens[i];
     if (token < 0 || token >= m->config.vocab_size)
@@ -33,8 +33,8 @@ static bool check_row(const Model *m, const Batch *batch, int i, const int *leng
     return true;
 }
 
-// Walks the whole batch as it would run, over a copy of the lengths, so that a refused batch has
-// changed nothing.
+// Goes through the whole batch as the passes will, over a copy of the lengths: a batch that is
+// refused changes nothing.
 bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     int *lengths = m->lengths_planned, needed = 0, wanted = 0;
     if (batch->n < 1) return error_set(error, ERROR_USAGE, "a batch of %d rows", batch->n);
@@ -55,34 +55,34 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     return true;
 }
 
-// Appends one row to the piece, and to its list of rows that want logits.
-static void chunk_add(Chunk *p, int token, int position, int sequence, bool wants_logits) {
+// Appends one row to the chunk, and to its list of rows that want logits.
+static void chunk_add(Chunk *c, int token, int position, int sequence, bool wants_logits) {
     if (wants_logits) {
-        int k = p->n_logit_rows++;
-        p->logit_rows[k] = p->n;
-        p->logit_tokens[k] = token;
-        p->logit_positions[k] = position;
-        p->logit_sequences[k] = sequence;
+        int k = c->n_logit_rows++;
+        c->logit_rows[k] = c->n;
+        c->logit_tokens[k] = token;
+        c->logit_positions[k] = position;
+        c->logit_sequences[k] = sequence;
     }
-    p->tokens[p->n] = token;
-    p->positions[p->n] = position;
-    p->sequences[p->n] = sequence;
-    if (position > p->max_position) p->max_position = position;
-    p->n++;
+    c->tokens[c->n] = token;
+    c->positions[c->n] = position;
+    c->sequences[c->n] = sequence;
+    if (position > c->max_position) c->max_position = position;
+    c->n++;
 }
 
 void chunk_take(Model *m, const Batch *batch, int start) {
-    Chunk *p = &m->chunk;
-    p->n = p->n_logit_rows = p->max_position = 0;
-    for (int i = start; i < batch->n && p->n < m->options.max_rows; i++) {
+    Chunk *c = &m->chunk;
+    c->n = c->n_logit_rows = c->max_position = 0;
+    for (int i = start; i < batch->n && c->n < m->options.max_rows; i++) {
         int sequence = row_sequence(batch, i);
         int position = row_position(batch, i, m->cache.lengths);
-        if (p->n && position < kv_cache_length(&m->cache, sequence)) break;
+        if (c->n && position < kv_cache_length(&m->cache, sequence)) break;
         kv_cache_write(&m->cache, sequence, position);
-        chunk_add(p, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
+        chunk_add(c, batch->tokens[i], position, sequence, row_wants_logits(batch, i));
     }
-    size_t bytes = (size_t)p->n * sizeof(int32_t);
-    device_upload(m->device, m->scratch.tokens, p->tokens, bytes);
-    device_upload(m->device, m->scratch.positions, p->positions, bytes);
-    device_upload(m->device, m->scratch.sequences, p->sequences, bytes);
+    size_t bytes = (size_t)c->n * sizeof(int32_t);
+    device_upload(m->device, m->scratch.tokens, c->tokens, bytes);
+    device_upload(m->device, m->scratch.positions, c->positions, bytes);
+    device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
 }

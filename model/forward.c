@@ -10,7 +10,8 @@
 //   logits = head norm(x)
 //
 // n rows go through together, each a token with its position and sequence: a whole prompt, or the
-// last token of a text. Rows meet only in attention, through the cache of keys and values.
+// last token of a text. A row reads other rows only in attention, from the cache of keys and
+// values.
 #include "model/internal.h"
 
 #include <assert.h>
@@ -105,8 +106,7 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_ATT_RESIDUAL, l, s->x);
 }
 
-// x += w_down (act(w_gate x') * w_up x'), or w_down act(w_up x') without a gate; each row by
-// itself.
+// x += w_down (act(w_gate x') * w_up x'), or w_down act(w_up x') without a gate. Rows stay apart.
 static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -142,7 +142,7 @@ static void logits(Model *m) {
     size_t dim = (size_t)c->dim, vocab_size = (size_t)c->vocab_size;
     float *out = s->logits + (size_t)m->n_logit_rows * vocab_size;
 
-    // Runs of neighbouring rows go through the norm together, and leave their gaps behind.
+    // `last` gathers the rows that want logits; each run of neighbours is one call.
     for (int i = 0, run; i < n; i += run) {
         const int *row = m->chunk.logit_rows + i;
         for (run = 1; i + run < n && row[run] == row[0] + run;)

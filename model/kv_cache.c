@@ -1,4 +1,4 @@
-// Lengths of sequences, and the few things that may happen to them. The bytes are the backend's.
+// Keeps the length of every sequence. The backend allocates the bytes and knows their layout.
 #include "model/kv_cache.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *
              "a cache of %zu bytes (%d sequences of %d positions); a smaller context (-c) takes "
              "less",
              kv_bytes(shape), shape->n_sequences, shape->max_seq_len);
-    const Error *failure = device_error(device); // a GPU's memory is its own, and so is its trouble
+    const Error *failure = device_error(device); // a GPU's message names its own memory
     if (failure->code == ERROR_DEVICE)
         return error_set(error, failure->code, "%s: %s", failure->message, wanted);
     return error_set(error, ERROR_MEMORY, "no memory for %s", wanted);

@@ -1,7 +1,8 @@
-// KvCache: how long each sequence of the backend's preallocated cache is. Knows no layout.
+// KvCache: the length of each sequence in the backend's preallocated cache of keys and values,
+// whose layout only the backend knows.
 //
-// A row may be written at any position up to its sequence's length: writing at an earlier one
-// shortens the sequence to it first (the tokens after it are forgotten).
+// A row may be written at any position up to its sequence's length. Writing at an earlier position
+// first shortens the sequence to it: the tokens after it are forgotten.
 #pragma once
 
 #include "base/error.h"
@@ -18,8 +19,7 @@ typedef struct KvCache {
 bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error);
 void kv_cache_free(KvCache *cache); // zeroed or half-built is fine
 
-// All of these check their arguments with assert: sequence numbers and lengths are the caller's
-// own.
+// These check sequence numbers and lengths with assert, since they come from the caller's own code.
 int kv_cache_length(const KvCache *cache, int sequence);
 void kv_cache_reset(KvCache *cache, int sequence);                // length 0
 void kv_cache_truncate(KvCache *cache, int sequence, int length); // keeps the first `length`

@@ -1,9 +1,9 @@
-// The stages by name, and the way from the device to a listener.
+// Names and shapes of the stages, and their way from the device to a listener.
 #include "model/observe.h"
 
 #include "model/model.h"
 
-// What one row of a stage is made of.
+// The shape of one row of a stage.
 typedef enum Width {
     WIDTH_DIM,
     WIDTH_HIDDEN,
@@ -72,15 +72,15 @@ static void set_shape(int shape[4], const Model *model, StageId id, int n) {
 
 void observe(Model *model, StageId id, int layer, const float *data) {
     if (!model->listener) return;
-    const Chunk *p = &model->chunk;
+    const Chunk *c = &model->chunk;
     Stage stage = {.id = id, .layer = layer, .data = model->host_stage};
-    stage.rows = (Rows){p->n, p->tokens, p->positions, p->sequences};
+    stage.rows = (Rows){c->n, c->tokens, c->positions, c->sequences};
     if (id >= STAGE_FINAL_NORM)
         stage.rows =
-            (Rows){p->n_logit_rows, p->logit_tokens, p->logit_positions, p->logit_sequences};
+            (Rows){c->n_logit_rows, c->logit_tokens, c->logit_positions, c->logit_sequences};
     set_shape(stage.shape, model, id, stage.rows.n);
     device_sync(model->device);
     device_download(model->device, model->host_stage, data, stage_size(&stage) * sizeof(float));
-    if (device_error(model->device)->code) return; // told by model_forward
+    if (device_error(model->device)->code) return; // model_forward reports it
     model->listener(model->listener_context, model, &stage);
 }

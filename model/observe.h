@@ -1,17 +1,17 @@
-// The one seam for looking inside: model_forward calls observe at every stage, with its data.
+// Stages: the intermediate results that a listener sees. model_forward calls observe at each.
 //
-// Nobody listens by default and then it costs one comparison. A listener sees rows in pieces of
-// max_rows, in order. A breakpoint on `observe` stops at every stage of every layer.
+// Without a listener observe costs one comparison. A listener is called for each chunk of max_rows
+// rows, in order. A breakpoint on `observe` stops at every stage of every layer.
 #pragma once
 
 #include "kernels/kernels.h"
 
-// In the order of computation. Those with a star are told only by models that have the step.
-// Attention takes the last that there is of Q, Q_NORM and Q_ROTATED.
+// In the order of computation. Those with a star exist only in models that have the step.
+// Attention takes the last of Q, Q_NORM and Q_ROTATED that the model has.
 typedef enum StageId {
     STAGE_TOKEN_EMBEDDING, // (n, dim) before the norm of the embedding *
     STAGE_EMBEDDING,       // (n, dim) what enters the first layer
-    STAGE_ATT_NORM,        // (n, dim) what the projections take
+    STAGE_ATT_NORM,        // (n, dim) the input of wq, wk, wv
     STAGE_Q,               // (n, n_heads, head_dim) as projected
     STAGE_K,               // (n, n_kv_heads, head_dim)
     STAGE_V,               // (n, n_kv_heads, head_dim)
@@ -37,7 +37,7 @@ typedef enum StageId {
     STAGE_COUNT
 } StageId;
 
-// What a listener is told. All pointers are host memory and valid during the call only.
+// The argument of a listener. All pointers are host memory and valid during the call only.
 typedef struct Stage {
     StageId id;
     int layer;         // -1 outside the layers
@@ -48,7 +48,7 @@ typedef struct Stage {
 
 typedef struct Model Model;
 
-// What a listener is: called with its own context for every stage.
+// Called for every stage, with the context that model_listen was given.
 typedef void Listener(void *context, const Model *model, const Stage *stage);
 
 // "att_norm", "q", ...: the names used in messages and traces.
@@ -57,6 +57,6 @@ const char *stage_name(StageId id);
 // Number of elements: the product of the shape.
 size_t stage_size(const Stage *stage);
 
-// Called by forward.c with what it has just computed, in device memory, for the rows at work. Runs
-// what is recorded, copies the stage to the host and tells the listener.
+// Called by forward.c with the result of a step, in device memory, for the rows of the chunk. With
+// a listener it runs what is recorded, copies the result to the host and calls the listener.
 void observe(Model *model, StageId id, int layer, const float *data);

@@ -1,13 +1,13 @@
-// Frequencies of rotary positions. Every scaling is a way to make a model trained on short texts
-// turn more slowly, so that far positions look like ones it has seen:
+// Frequencies of rotary positions. Every scaling lowers the frequencies of a model that was trained
+// on short texts, so that the angles of far positions lie in the range that it was trained on:
 //
 //   plain     f_i = theta^(-2 i / rope_dim), i = 0 .. rope_dim / 2 - 1        arXiv 2104.09864
 //             (an odd number of channels is rounded up, but not in the exponent)
-//   linear    f / factor: all positions pressed together                       arXiv 2306.15595
-//   NTK       theta grown with the context, so that only slow pairs stretch
-//   llama3    slow pairs by factor, fast ones not, the ones between by a ramp over wavelengths
+//   linear    f / factor for all pairs                                         arXiv 2306.15595
+//   NTK       a larger theta for a longer context: low frequencies change most
+//   llama3    low frequencies / factor, high ones as they are, a ramp over wavelengths between
 //   YaRN      as llama3 with a ramp over pair numbers, and larger cos and sin  arXiv 2309.00071
-//   longrope  a searched divisor per pair, one list for short and one for long arXiv 2402.13753
+//   longrope  a divisor per pair, one list for short contexts and one for long arXiv 2402.13753
 //
 // Formulas as in transformers' modeling_rope_utils. All in double, rounded to float32 once.
 #include "model/internal.h"
@@ -26,9 +26,9 @@ static double llama3_frequency(double f, const RopeConfig *rope) {
     return (1.0 - smooth) * f / (double)rope->factor + smooth * f;
 }
 
-// The pair that turns `turns` times over the original context.
-static double yarn_pair(double turns, const RopeConfig *rope, int rope_dim) {
-    return rope_dim * log(rope->original_max_seq_len / (turns * 2.0 * PI)) /
+// The pair whose angle grows by 2 pi `rotations` times over the original context.
+static double yarn_pair(double rotations, const RopeConfig *rope, int rope_dim) {
+    return rope_dim * log(rope->original_max_seq_len / (rotations * 2.0 * PI)) /
            (2.0 * log((double)rope->theta));
 }
 

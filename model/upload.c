@@ -1,5 +1,4 @@
-// Weights by role, each with the shape that the config asks for. The list of roles stands here
-// once.
+// Checks and uploads the weights. The one list of roles, each with the shape that the config gives.
 #include "model/internal.h"
 
 #include "weights/quant.h"
@@ -7,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Goes over the weights twice: first it weighs them, then it loads them.
+// The weights are walked twice with the same functions: first to check and count, then to upload.
 typedef struct Loader {
     Model *m;
     const Weights *weights;
     Error *error;
-    WeightBytes *weighed; // NULL: loading
+    WeightBytes *counted; // NULL: uploading
     double done, total;   // stored bytes, for the progress callback
     char prefix[32];      // "layers.3." in messages
 } Loader;
@@ -32,7 +31,7 @@ static double matrix_bytes(const Matrix *matrix) {
     return (double)dtype_row_bytes(matrix->dtype, matrix->cols) * (double)matrix->rows;
 }
 
-// One matrix of the wanted shape; optional ones may be absent.
+// One matrix of the shape (rows, cols); an optional one may be absent.
 static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, const Matrix *matrix,
                         int rows, int cols, bool optional) {
     Model *m = loader->m;
@@ -40,8 +39,8 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     if (matrix->rows != (size_t)rows || matrix->cols != (size_t)cols)
         return error_set(loader->error, ERROR_FILE, "%s%s: wanted (%d, %d), got (%zu, %zu)",
                          loader->prefix, name, rows, cols, matrix->rows, matrix->cols);
-    if (loader->weighed) {
-        loader->weighed->matrices += matrix_bytes(matrix);
+    if (loader->counted) {
+        loader->counted->matrices += matrix_bytes(matrix);
         device_plan_matrix(m->device, matrix);
         return true;
     }
@@ -55,13 +54,13 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     return true;
 }
 
-// A vector of `count` floats, which stays NULL where the model has none.
+// A vector of `count` floats; *out stays NULL where the model has none.
 static bool load_vector(Loader *loader, float **out, const char *name, const float *from,
                         int count) {
     size_t bytes = (size_t)count * sizeof **out;
     if (!from) return true;
-    if (loader->weighed) {
-        loader->weighed->vectors += bytes;
+    if (loader->counted) {
+        loader->counted->vectors += bytes;
         return true;
     }
     *out = device_alloc(loader->m->device, bytes);
@@ -75,7 +74,7 @@ static bool load_linear(Loader *loader, DeviceLinear *out, const char *name, con
            load_vector(loader, &out->bias, name, bias, rows);
 }
 
-// Norms are vectors of float32, small enough that a missing optional one simply stays NULL.
+// Norms are float32. Those that are optional may be absent; q_norm and k_norm go by the config.
 static bool load_norms(Loader *loader, DeviceLayer *to, const LayerWeights *from) {
     const Config *c = &loader->m->config;
     bool per_head = c->qk_norm == QK_NORM_PER_HEAD;
@@ -109,13 +108,13 @@ static bool load_layer(Loader *loader, DeviceLayer *to, const LayerWeights *from
                        false);
 }
 
-// Tied weights reach us as two Matrix structs over the same bytes.
+// Tied weights are two Matrix structs over the same bytes.
 static bool same_matrix(const Matrix *a, const Matrix *b) {
     return a->data == b->data && a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols &&
            a->rope_dim == b->rope_dim && a->scales == b->scales;
 }
 
-// What stands before and after the layers. A tied head is the embedding itself, uploaded once.
+// Embeddings, final norm and head. A tied head is the embedding itself, uploaded once.
 static bool load_ends(Loader *loader, const Weights *w) {
     Model *m = loader->m;
     const Config *c = &m->config;
@@ -149,7 +148,7 @@ bool model_check_weights(Model *m, const Weights *weights, WeightBytes *bytes, E
     *bytes = (WeightBytes){0};
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");
-    return load_all(&(Loader){.m = m, .weights = weights, .error = error, .weighed = bytes});
+    return load_all(&(Loader){.m = m, .weights = weights, .error = error, .counted = bytes});
 }
 
 bool model_upload(Model *m, const Weights *weights, const WeightBytes *bytes, Error *error) {

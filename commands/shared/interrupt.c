@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-// A signal handler has no argument to carry state in, so it stands here.
+// A global, since a signal handler takes no argument of ours.
 static volatile sig_atomic_t asked;
 
 static void on_interrupt(int number) {
@@ -11,7 +11,7 @@ static void on_interrupt(int number) {
     // The second one finds the default disposition, set by SA_RESETHAND.
 }
 
-// A program started with SIGINT ignored (in the background of a shell, by nohup) leaves it so.
+// SIGINT is ignored in a background job of a shell: then it stays ignored.
 static bool is_ignored(void) {
     struct sigaction now;
     return !sigaction(SIGINT, NULL, &now) && now.sa_handler == SIG_IGN;

@@ -1,10 +1,10 @@
-// Interrupt: Ctrl-C while a text is being made asks for an end at the next token; a second one ends
-// the program at once. Outside of begin and end SIGINT does what it always does.
+// Interrupt: between begin and end, the first Ctrl-C asks the generation to end at the next token,
+// and a second one ends the program at once. Elsewhere SIGINT has its default disposition.
 #pragma once
 
 #include <stdbool.h>
 
 void interrupt_begin(void);
 bool interrupt_asked(void); // since interrupt_begin
-void interrupt_end(void);   // back to the default
-void interrupt_raise(void); // end as one who was interrupted: exit status 130 to a shell
+void interrupt_end(void);   // restores the default disposition
+void interrupt_raise(void); // ends the program by SIGINT: exit status 130 to a shell

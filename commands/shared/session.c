@@ -19,8 +19,7 @@ static bool is_directory(const char *path) {
     return !stat(path, &info) && S_ISDIR(info.st_mode);
 }
 
-// out = directory of `path` ("." where it has none), then `name` in it; false where it does not
-// fit.
+// out = the path of `name` in the directory of `path`; false where it does not fit.
 static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
     if (!slash) return snprintf(out, PATH_SIZE, "./%s", name) < PATH_SIZE;

@@ -14,7 +14,7 @@ static size_t first_match(const StopText *stop) {
     return first;
 }
 
-// Length of the longest end of `held` that a stop text begins with.
+// Length of the longest suffix of `held` that is a prefix of a stop text.
 static size_t undecided(const StopText *stop) {
     size_t longest = 0;
     for (int i = 0; i < stop->stops->count; i++) {
