@@ -1,5 +1,5 @@
 // Patterns by name and by count. The counts for 64 positions are those of the published masks, each
-// joined with "no key from the future".
+// combined with the causal mask.
 #include "model/model.h"
 #include "tests/test.h"
 

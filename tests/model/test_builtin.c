@@ -1,4 +1,4 @@
-// The model inside the program: what every build must tell, word for word and bit for bit.
+// The model inside the program: the text and the bits of the logits that every build must give.
 #include "model/model.h"
 #include "tests/support/program.h"
 #include "tests/test.h"
@@ -29,7 +29,7 @@ static Tokenizer *open_tokenizer(const Checkpoint *checkpoint) {
 
 typedef struct Told {
     char text[TEXT];
-    uint64_t hash; // of every row of logits that a token was taken from: FNV-1a
+    uint64_t hash; // of all rows of logits that tokens were sampled from: FNV-1a
 } Told;
 
 static uint64_t hash_logits(uint64_t hash, const float *logits, int count) {
@@ -109,7 +109,7 @@ Test(builtin, logits_have_the_golden_bits_in_every_precision) {
     checkpoint_close(checkpoint);
 }
 
-// ---- what it says of itself ----
+// ---- its metadata ----
 
 Test(builtin, is_a_nanochat_of_at_most_4_megabytes) {
     Checkpoint *checkpoint = open_builtin();

@@ -29,10 +29,10 @@ Test(kv_cache, starts_empty_and_keeps_lengths_apart) {
     CHECK_INT(kv_cache_length(&cache, 2), 1);
     kv_cache_reset(&cache, 1);
     CHECK_INT(kv_cache_length(&cache, 1), 0);
-    kv_cache_copy(&cache, 0, 1); // a copy of nothing
+    kv_cache_copy(&cache, 0, 1); // a copy of an empty sequence
     CHECK_INT(kv_cache_length(&cache, 0), 0);
     kv_cache_free(&cache);
-    kv_cache_free(&cache); // a freed one is a zeroed one
+    kv_cache_free(&cache); // may be freed twice
     test_device_close(device);
 }
 
@@ -62,7 +62,7 @@ Test(kv_cache, copies_the_bytes_too) {
     test_device_close(device);
 }
 
-Test(kv_cache, says_how_much_it_wanted) {
+Test(kv_cache, names_the_bytes_it_wanted) {
     Device *device = test_device(1, PRECISION_F32);
     KvCache cache;
     Error error = {0};

@@ -1,5 +1,5 @@
-// The model as a whole, on a small random Llama of odd sizes: however a text is cut into calls,
-// with whatever company and however many threads, its logits are the same bits.
+// The whole model, on a small random Llama of odd sizes: its logits are the same bits however a
+// text is cut into calls, whatever else is in the batch, and with any number of threads.
 #include "model/model.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
@@ -76,7 +76,7 @@ static void check_shape(const TinyShape *shape) {
         float *all = logits_at_once(model, &text);
         check_cuts(model, &text, all);
         model_close(model);
-        options.max_rows = 7; // the call is cut into pieces
+        options.max_rows = 7; // the call is cut into chunks
         options.threads = 3;
         model = tiny_model_run(tiny, options);
         float *again = logits_at_once(model, &text);
@@ -103,7 +103,7 @@ Test(model, any_cut_gives_the_same_bits_with_quantised_weights) {
     check_shape(&shape);
 }
 
-Test(model, any_cut_gives_the_same_bits_in_every_dress) {
+Test(model, any_cut_gives_the_same_bits_in_every_family) {
     TinyShape shape = tiny_shape();
     shape.layer_norm = shape.biases = shape.learned = shape.plain_ffn = true; // GPT-2's
     check_shape(&shape);
@@ -118,7 +118,7 @@ Test(model, any_cut_gives_the_same_bits_in_every_dress) {
     check_shape(&shape);
 }
 
-// The same tokens in another order are another text: positions reach every layer.
+// The same tokens in another order give other logits: positions reach every layer.
 Test(model, the_order_of_tokens_matters) {
     for (int learned = 0; learned < 2; learned++) {
         TinyShape shape = tiny_shape();
@@ -137,9 +137,9 @@ Test(model, the_order_of_tokens_matters) {
     }
 }
 
-// ---- company ----
+// ---- batches ----
 
-// Three texts side by side in one batch, in an order that mixes them, equal each alone.
+// Three texts in one batch, in mixed order: each has the logits that it has by itself.
 Test(model, sequences_side_by_side_equal_each_alone) {
     enum { SEQUENCES = 3 };
     TinyShape shape = tiny_shape();
@@ -205,7 +205,7 @@ Test(model, an_earlier_position_forgets_what_came_after) {
     tiny_model_close(tiny);
 }
 
-Test(model, a_copied_sequence_goes_on_as_the_first_would) {
+Test(model, a_copied_sequence_continues_as_the_first_would) {
     TinyShape shape = tiny_shape();
     TinyModel *tiny = tiny_model_open(&shape);
     ModelOptions options = ROOMY;
@@ -217,7 +217,8 @@ Test(model, a_copied_sequence_goes_on_as_the_first_would) {
     kv_cache_reset(&model->cache, 0);
     tiny_model_forward(model, &(Batch){.n = 17, .tokens = text.ids});
     kv_cache_copy(&model->cache, 1, 0);
-    tiny_model_forward(model, &(Batch){.n = 9, .tokens = other.ids}); // sequence 0 goes elsewhere
+    tiny_model_forward(model,
+                       &(Batch){.n = 9, .tokens = other.ids}); // sequence 0 continues differently
     int32_t one = 1;
     for (int i = 17; i < LENGTH; i++) {
         tiny_model_forward(model, &(Batch){.n = 1, .tokens = text.ids + i, .sequences = &one});
@@ -228,7 +229,7 @@ Test(model, a_copied_sequence_goes_on_as_the_first_would) {
     tiny_model_close(tiny);
 }
 
-// ---- looking ----
+// ---- the listener ----
 
 typedef struct Seen {
     int stages, rows[STAGE_COUNT];
@@ -262,7 +263,7 @@ Test(model, a_listener_sees_every_stage_and_changes_nothing) {
     CHECK(model_listen(model, seen_listener, &seen, true, &error), "%s", error.message);
     kv_cache_reset(&model->cache, 0);
     tiny_model_forward(model, &(Batch){.n = LENGTH, .tokens = text.ids});
-    // Two pieces of 16 stages per layer and the embedding; final norm and logits of the last row.
+    // Two chunks of 16 stages per layer and the embedding; final norm and logits of the last row.
     CHECK_INT(seen.stages, 2 * (1 + 3 * 16) + 2);
     CHECK_INT(seen.rows[STAGE_EMBEDDING], LENGTH);
     CHECK_INT(seen.rows[STAGE_FFN_OUT], 3 * LENGTH);

@@ -1,4 +1,4 @@
-// The model's edges: what is refused, what is said of numbers that are not finite, what it takes.
+// Limits of the model: what is refused, errors of numbers that are not finite, and memory.
 #include "model/model.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
@@ -39,7 +39,7 @@ Test(model_limits, refuses_what_does_not_fit) {
     check_refused(model, &(Batch){.n = 2, .tokens = IDS, .wants_logits = both}, 2,
                   "2 rows want logits, there is room for 1");
     check_refused(model, &(Batch){.n = 0, .tokens = IDS}, 2, "a batch of 0 rows");
-    CHECK_INT(kv_cache_length(&model->cache, 0), 0); // nothing has happened
+    CHECK_INT(kv_cache_length(&model->cache, 0), 0); // unchanged
     tiny_model_forward(model, &(Batch){.n = 20, .tokens = IDS});
     check_refused(model, &(Batch){.n = 1, .tokens = IDS}, 2,
                   "21 tokens do not fit the context of 20 (-c sets it)");
@@ -71,7 +71,7 @@ Test(model_limits, refuses_weights_that_do_not_fit_the_config) {
 
 // ---- numbers that are not finite ----
 
-static void check_blamed(TinyModel *tiny, float *where, float value, const char *stage) {
+static void check_named(TinyModel *tiny, float *where, float value, const char *stage) {
     float kept = *where;
     *where = value;
     for (int p = 0; p < 3; p++) {
@@ -90,19 +90,19 @@ Test(model_limits, names_the_first_stage_that_is_not_finite) {
     TinyShape shape = tiny_shape();
     TinyModel *tiny = tiny_model_open(&shape);
     LayerWeights *w = &tiny->weights.layers[1];
-    check_blamed(tiny, (float *)w->att_norm + 5, NAN, "layers.1.att_norm at position 0 holds nan");
-    check_blamed(tiny, (float *)w->att_norm + 5, INFINITY, "layers.1.att_norm");
-    check_blamed(tiny, (float *)w->ffn_norm, NAN, "layers.1.ffn_norm");
-    check_blamed(tiny, (float *)w->wk.data, NAN, "layers.1.k ");
-    check_blamed(tiny, (float *)w->wv.data, NAN, "layers.1.v ");
-    check_blamed(tiny, (float *)w->wo.data, NAN, "layers.1.att_out");
-    check_blamed(tiny, (float *)w->w_up.data, NAN, "layers.1.ffn_up");
-    check_blamed(tiny, (float *)w->w_down.data, NAN, "layers.1.ffn_out");
-    check_blamed(tiny, (float *)tiny->weights.final_norm, NAN, "final_norm");
+    check_named(tiny, (float *)w->att_norm + 5, NAN, "layers.1.att_norm at position 0 holds nan");
+    check_named(tiny, (float *)w->att_norm + 5, INFINITY, "layers.1.att_norm");
+    check_named(tiny, (float *)w->ffn_norm, NAN, "layers.1.ffn_norm");
+    check_named(tiny, (float *)w->wk.data, NAN, "layers.1.k ");
+    check_named(tiny, (float *)w->wv.data, NAN, "layers.1.v ");
+    check_named(tiny, (float *)w->wo.data, NAN, "layers.1.att_out");
+    check_named(tiny, (float *)w->w_up.data, NAN, "layers.1.ffn_up");
+    check_named(tiny, (float *)w->w_down.data, NAN, "layers.1.ffn_out");
+    check_named(tiny, (float *)tiny->weights.final_norm, NAN, "final_norm");
     tiny_model_close(tiny);
 }
 
-// ---- what it takes ----
+// ---- memory ----
 
 Test(model_limits, cost_is_what_the_shapes_say) {
     TinyShape shape = tiny_shape();
@@ -129,7 +129,7 @@ static void count_release(void *owner, const Matrix *matrix) {
     (*(int *)owner)++;
 }
 
-Test(model_limits, tells_progress_and_lets_go_of_what_it_has_copied) {
+Test(model_limits, reports_progress_and_releases_what_it_has_copied) {
     TinyShape shape = tiny_shape();
     TinyModel *tiny = tiny_model_open(&shape);
     int released = 0;

@@ -1,5 +1,5 @@
-// What a precision costs a whole model: random models whose rows are multiples of 32 and of 256,
-// with weights of every type, against float32 arithmetic on the same weights dequantised.
+// The error of each precision in a whole model: random models whose rows are multiples of 32 and of
+// 256, with weights of every type, against float32 arithmetic on the same weights dequantised.
 //
 // Budgets, as shares of the largest value. f32 is the same arithmetic, so the same bits. In a16 and
 // a8 an activation is off by at most half of amax / LEVELS of its 32 (precision.h): with amax about

@@ -1,7 +1,6 @@
 // Between model_open and model_close nothing allocates: malloc and its relatives are replaced by
 // ones that count while armed.
-#include "model/model.h"
-#include "model/sampler.h"
+#include "model/decoder.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
 
@@ -61,7 +60,8 @@ int posix_memalign(void **memory, size_t alignment, size_t size) {
 
 #endif
 
-// A prompt in pieces, single tokens, two sequences, a copy, a cut, samples of every kind.
+// A prompt in chunks, single tokens, two sequences, a copy, a truncation, samples of every kind,
+// and a decoder.
 static void use(Model *model, Sampler *const *samplers, int n_samplers) {
     int32_t tokens[40], sequences[40];
     for (int i = 0; i < 40; i++) {
@@ -80,6 +80,13 @@ static void use(Model *model, Sampler *const *samplers, int n_samplers) {
             sampler_accept(samplers[k], token);
         }
     }
+    Error error = {0};
+    Decoder decoder;
+    DecoderOptions greedy = {.max_tokens = 5, .first = tokens, .n_sequences = 2};
+    CHECK(decoder_begin(&decoder, model, &greedy, &error), "%s", error.message);
+    while (decoder_left(&decoder) > 0)
+        CHECK(decoder_next(&decoder, &error) >= 0, "%s", error.message);
+    decoder_end(&decoder);
     kv_cache_reset(&model->cache, 0);
 }
 
@@ -93,6 +100,7 @@ static void check_shape(const TinyShape *shape, Precision precision, int threads
                             .precision = precision,
                             .kv_type = precision ? KV_F16 : KV_F32,
                             .n_sequences = 2,
+                            .max_logit_rows = 2,
                             .max_rows = 16};
     Model *model = model_open(&tiny->config, &tiny->weights, &options, &error);
     CHECK(model, "%s", error.message);

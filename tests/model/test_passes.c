@@ -1,6 +1,7 @@
-// How a pass is made changes nothing: operations fused and replayed give the bits of single ones,
-// and a prompt at once what it gives in pieces, to the bit or within what two kernels may differ
-// by. On a host both sides are nearly the same code; on a GPU, real or emulated, they are not.
+// The way a pass is run changes nothing: fused and replayed operations give the bits of single
+// ones, and a whole prompt gives the logits of its chunks, to the bit or within what two kernels
+// may differ by. On a host both sides are nearly the same code; on a GPU, real or emulated, they
+// differ.
 #include "model/model.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
@@ -8,7 +9,7 @@
 
 enum { STEPS = 5, ROWS = 3, MOST = 32, WINDOW = 3, PROMPT = 70 };
 
-// ---- who looks makes every operation run by itself ----
+// ---- with a listener every operation runs by itself ----
 
 static void look(void *context, const Model *model, const Stage *stage) {
     (void)context, (void)model, (void)stage;
@@ -46,7 +47,7 @@ static void check_same(const TinyModel *tiny, Precision precision, const char *w
     check_same_rows(tiny, precision, ROWS, what);
 }
 
-// What a family has that is no part of a TinyShape.
+// Changes what a TinyShape does not have.
 typedef void Change(Config *config);
 
 static void check_types(TinyShape shape, Change *change, const char *what) {
@@ -96,7 +97,7 @@ Test(passes, and_where_little_can_be_fused) {
     check_types(tiny_shape(), NULL, "odd sizes");
 }
 
-// On a GPU they go in groups.
+// On a GPU the sequences run in groups.
 Test(passes, and_with_many_sequences) {
     static const int COUNTS[] = {8, 9, 20, MOST};
     TinyShape shape = tiny_shape_of_blocks();
@@ -128,7 +129,7 @@ Test(passes, and_where_matrices_are_of_several_types) {
     }
 }
 
-// On a GPU x passes through shared memory in pieces.
+// On a GPU x is read into shared memory in several steps.
 Test(passes, and_where_rows_are_wide) {
     TinyShape shape = tiny_shape_of_blocks();
     shape.hidden_dim = 4224;
@@ -173,7 +174,7 @@ Test(passes, and_with_what_else_families_have) {
 
 // ---- a prompt in one pass ----
 
-// Logits behind a prompt that goes in passes of so many rows; malloced.
+// Logits after a prompt in passes of so many rows; malloced.
 static float *logits_behind(const TinyModel *tiny, Precision precision, int max_rows) {
     int32_t tokens[PROMPT];
     size_t bytes = (size_t)tiny->config.vocab_size * sizeof(float);
@@ -190,7 +191,7 @@ static float *logits_behind(const TinyModel *tiny, Precision precision, int max_
 }
 
 // On a GPU: the tensor cores against our own kernels, for 16 rows at a time.
-Test(passes, a_whole_prompt_gives_nearly_the_logits_of_small_pieces) {
+Test(passes, a_whole_prompt_gives_nearly_the_logits_of_small_chunks) {
     static const DType TYPES[] = {DTYPE_BF16, DTYPE_Q8_0};
     static const double ALLOWED[] = {1e-4, 4e-3, 1.5}; // f32, a16, a8; logits of up to 8
     TinyShape shape = tiny_shape();

@@ -1,4 +1,4 @@
-// The random_model program: what it writes opens and runs in every type.
+// The random_model program: its models open and run in every type and family.
 #include "model/model.h"
 #include "tests/test.h"
 #include "weights/checkpoint.h"
@@ -35,7 +35,7 @@ static char *write_model(const char *family, const char *type, const char *name)
     return path;
 }
 
-// Logits of about 1, as those of a trained model: nothing has died out or exploded on the way.
+// Logits of about 1, as those of a trained model: activations neither vanish nor explode.
 static void check_logits(const float *logits, int count, const char *type) {
     double squares = 0.0;
     for (int t = 0; t < count; t++)

@@ -39,7 +39,8 @@ Test(reference_models, the_spelling_of_transformers_4_is_the_same_model) {
     check_models(true);
 }
 
-// The second opinion is held against the first, so that it may speak for the tiny models.
+// reference_numpy is compared with transformers here, since it is the reference for the tiny
+// models.
 Test(reference_models, reference_numpy_computes_the_same) {
     if (access("/usr/bin/python3", X_OK)) SKIP("no /usr/bin/python3");
     const char *folder = test_data("reference-models");

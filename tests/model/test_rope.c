@@ -1,6 +1,6 @@
 // Rotary frequencies of every scaling. The vectors were computed from the published formulas by a
-// Python program of its own (plain `math`, no code shared), and are exact to the digits shown;
-// what a scaling means is checked besides.
+// separate Python program (plain `math`, no shared code), and are exact to the digits shown. The
+// meaning of each scaling is checked too.
 #include "model/internal.h"
 #include "tests/test.h"
 
@@ -171,8 +171,8 @@ Test(rope, longrope) {
     check(&rope, 8, 4096, VS, COUNT(VS), 1.0);
 }
 
-// GGUF's rope_freqs for llama3 scaling are divisors: the same frequencies in another dress.
-Test(rope, divisors_say_what_llama3_says) {
+// GGUF's rope_freqs for llama3 scaling are divisors: the same frequencies, stored differently.
+Test(rope, divisors_give_the_frequencies_of_llama3) {
     RopeConfig llama3 = {.theta = 5e5f,
                          .sign = 1,
                          .scaling = ROPE_LLAMA3,
@@ -206,7 +206,7 @@ Test(rope, tables_are_cos_and_sin_rounded_once) {
     free(c), free(s);
 }
 
-// nanochat turns the other way; YaRN's magnitude stretches both.
+// nanochat rotates in the other direction; YaRN's magnitude scales both tables.
 Test(rope, sign_and_magnitude_reach_the_tables) {
     float c[20], s[20], c2[20], s2[20];
     RopeConfig back = PLAIN, yarn = PLAIN;

@@ -18,7 +18,7 @@ static const ReferenceErrors BUDGET = {.logits = 1e-4, .rows = 1e-5, .weights = 
 
 typedef char Path[200];
 
-// Whether somebody wants to see what was measured.
+// Whether the measured errors are printed.
 static bool figures(void) {
     return getenv("LIMPID_FIGURES") != NULL;
 }
@@ -91,7 +91,7 @@ static const char *reason_against_gguf(const char *directory) {
     return NULL;
 }
 
-// Another container is the same model, or it is refused for a reason that stands above.
+// The converted model is the same, or it is refused for a reason listed above.
 static void check_converted(const char *suffix) {
     Path models[N_MODELS];
     list_models(models);
@@ -117,7 +117,7 @@ Test(tiny_models, converted_to_a_directory_they_are_the_same) {
     check_converted("");
 }
 
-// ---- what a mistake looks like ----
+// ---- mistakes ----
 
 enum {
     PLAIN = 1 << ROPE_PLAIN,
@@ -128,7 +128,7 @@ enum {
     ALL = PLAIN | STRETCHED | LONGROPE,
 };
 
-// A number of the config that is wrong, by a fifth where nothing else is said.
+// A wrong number of the config: a fifth too large, unless `make` changes it.
 typedef struct Mistake {
     const char *what;
     unsigned scalings;            // of the models that have it
@@ -279,7 +279,7 @@ static const Mistake MISTAKES[] = {
 };
 enum { N_MISTAKES = sizeof MISTAKES / sizeof *MISTAKES };
 
-// False where the model has nothing that could be mistaken so.
+// False where the model has nothing that this mistake could change.
 static bool make_mistake(Config *config, const Mistake *mistake) {
     if (mistake->make) return mistake->make(config);
     float *number = (float *)((char *)&config->rope + mistake->number);
