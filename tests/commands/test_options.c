@@ -1,4 +1,5 @@
-// The command line's reader: numbers whole and in range, flags of other programs answered.
+// The parser of the command line, the texts that describe it, and what filters a model's text on
+// its way to the screen.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/stop_text.h"
@@ -157,11 +158,22 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
     CHECK_INT(error.code, ERROR_USAGE);
 }
 
-// Whatever a help text names, the command takes; and it fits a screen.
+static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
+                                    "inspect",  "selftest", "convert", "trace",      "diff"};
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
+
+// The length of an option's long name that begins at `text`; 0: none does.
+static int long_option(const char *text) {
+    int length = 2;
+    if (strncmp(text, "--", 2) != 0 || !isalpha((unsigned char)text[2])) return 0;
+    while (isalpha((unsigned char)text[length]) || text[length] == '-')
+        length++;
+    return length;
+}
+
+// Every option that a help text names is one of the command, and the text fits a screen.
 Test(options, help_names_what_exists_and_fits_a_screen) {
-    static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
-                                        "inspect",  "selftest", "convert", "trace",      "diff"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+    for (size_t i = 0; i < N_NAMES; i++) {
         const Command *command = command_find(NAMES[i]);
         CHECK(command, "%s", NAMES[i]);
         int lines = 0, column = 0;
@@ -169,12 +181,9 @@ Test(options, help_names_what_exists_and_fits_a_screen) {
             column = *c == '\n' ? 0 : column + 1;
             lines += *c == '\n';
             CHECK(column <= 80, "%s: line %d is longer than 80", NAMES[i], lines + 1);
-            bool starts = !strncmp(c, "--", 2) && (c == command->help || !isalnum(c[-1]));
-            if (!starts || !isalpha(c[2])) continue;
+            int length = c == command->help || !isalnum(c[-1]) ? long_option(c) : 0;
+            if (!length) continue;
             char line[80];
-            int length = 2;
-            while (isalpha(c[length]) || c[length] == '-')
-                length++;
             snprintf(line, sizeof line, "m|%.*s", length, c);
             Options o;
             Error error;
@@ -186,7 +195,67 @@ Test(options, help_names_what_exists_and_fits_a_screen) {
     }
 }
 
-// ---- what else stands between a token and the screen ----
+// A file of the source tree as text, owned; "\\-" (troff's hyphen) becomes "-".
+static char *read_source(const char *path) {
+    size_t size = 0, used = 0;
+    char *bytes = test_read_file(path, &size), *text = malloc(size + 1);
+    CHECK(bytes && text, "%s", path);
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != '\\' || i + 1 == size || bytes[i + 1] != '-') text[used++] = bytes[i];
+    text[used] = '\0';
+    free(bytes);
+    return text;
+}
+
+static bool some_command_has(const char *option, int length) {
+    static const char *const OF_PROGRAM[] = {"--help", "--version", "--limits"};
+    char line[80];
+    snprintf(line, sizeof line, "m|%.*s", length, option);
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(line + 2, OF_PROGRAM[i])) return true;
+    for (size_t i = 0; i < N_NAMES; i++) {
+        Options o;
+        Error error;
+        if (parse(&o, command_find(NAMES[i])->bit, line, &error)) return true;
+        if (strstr(error.message, "wants a value")) return true;
+    }
+    return false;
+}
+
+// Does a line that begins with `begin` have this word?
+static bool line_has(const char *text, const char *begin, const char *word) {
+    size_t length = strlen(word);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, begin, strlen(begin)) != 0) continue;
+        const char *end = strchrnul(line, '\n');
+        for (const char *c = line + 1; c + length <= end; c++)
+            if (!strncmp(c, word, length) && !isalnum((unsigned char)c[-1]) &&
+                !isalnum((unsigned char)c[length]))
+                return true;
+    }
+    return false;
+}
+
+// Every command is in the manual page and in the completion, and every option in them exists.
+Test(options, the_manual_page_and_the_completion_name_what_exists) {
+    static const struct {
+        const char *path, *begin;
+    } FILES[] = {{"docs/limpid.1", ".B"}, {"scripts/completion.bash", "    local commands="}};
+    for (int f = 0; f < 2; f++) {
+        char *text = read_source(FILES[f].path), *debugger = strstr(text, ".SH DEBUGGER");
+        for (size_t i = 0; i < N_NAMES; i++)
+            CHECK(line_has(text, FILES[f].begin, NAMES[i]), "%s: no %s", FILES[f].path, NAMES[i]);
+        for (const char *c = text; *c; c++) {
+            if (c == debugger) c = strstr(c, "\n.SH "); // gdb's commands have options of their own
+            int length = c > text && !isspace((unsigned char)c[-1]) ? 0 : long_option(c);
+            if (length) CHECK(some_command_has(c, length), "%s: %.*s", FILES[f].path, length, c);
+        }
+        free(text);
+    }
+}
+
+// ---- filters of a model's text ----
 
 static void filtered(const char *in, size_t length, const char *wanted) {
     char out[200];
