@@ -1,4 +1,4 @@
-// tokenize: text to ids and back, and the table of pieces.
+// tokenize: text to token ids and back, and a table of the tokens.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
@@ -30,7 +30,7 @@ static void print_spelling(const char *text, size_t length) {
     }
 }
 
-// One token a line: the number, its type, and the spelling with control bytes escaped.
+// One token per line: id, type, and the vocabulary's string with control bytes escaped.
 static void print_pieces(const Session *s, const IdList *ids) {
     for (size_t i = 0; i < ids->count; i++) {
         TextSpan spelling = tokenizer_spelling(s->tokenizer, ids->ids[i]);
@@ -46,7 +46,8 @@ static bool encode_piece(const Session *s, const char *bytes, size_t length, Err
     const Options *o = s->options;
     int bos = tokenizer_bos(s->tokenizer);
     bool good = true;
-    if (o->bos && bos < 0) good = error_set(error, ERROR_USAGE, "--bos: this tokenizer has none");
+    if (o->bos && bos < 0)
+        good = error_set(error, ERROR_USAGE, "--bos: this tokenizer has no BOS token");
     if (good && o->bos) good = id_list_push(&ids, bos, error);
     good = good && tokenizer_encode(s->tokenizer, &ids, bytes, length, o->special, error);
     if (good && o->pieces)
@@ -88,7 +89,7 @@ static bool decode_ids(const Session *s, const char *bytes, size_t length, Error
     return good;
 }
 
-// Ids to text: the bytes and nothing else, or with --lines one text per line.
+// Ids to text: the exact bytes, or with --lines one text per line.
 static bool decode(const Session *s, const Text *text, Error *error) {
     if (!s->options->lines) return decode_ids(s, text->bytes, text->length, error);
     for (size_t i = 0; i < text->length;) {
@@ -108,9 +109,9 @@ bool tokenize_command(const Options *o, Error *error) {
     const char *path = o->tokenizer ? o->tokenizer : o->model;
     if (o->prompt && o->file) return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
     if (o->decode && (o->pieces || o->bos || o->ids))
-        return error_set(error, ERROR_USAGE,
-                         "--decode turns ids into text: --pieces, --bos and "
-                         "--ids belong to the other way");
+        return error_set(
+            error, ERROR_USAGE,
+            "--decode turns ids into text; --pieces, --bos and --ids are for encoding");
     bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, error);
     if (good && !text.bytes) text.bytes = strdup("");
     if (good && !text.bytes) good = error_set(error, ERROR_MEMORY, "text: out of memory");

@@ -1,6 +1,6 @@
-// Added tokens: texts that are cut out of a prompt before a kind splits and merges the rest.
-// A sorted list and a search that narrows it byte by byte; LIMIT_ADDED_BYTES bounds the work at
-// each place.
+// Finds added tokens (special tokens such as <|im_end|>) in a text, before the rest is
+// pre-tokenized and merged. The tokens are sorted; a match narrows the range of candidates byte by
+// byte, so each position costs at most LIMIT_ADDED_BYTES steps.
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
@@ -23,7 +23,7 @@ static bool check_list(const AddedToken *list, size_t count, size_t *total, Erro
     for (size_t i = 0; i < count; i++) {
         size_t length = list[i].text.length;
         if (!length)
-            return error_set(error, ERROR_FILE, "added token %d: empty, so it would match anywhere",
+            return error_set(error, ERROR_FILE, "added token %d: its text is empty",
                              (int)list[i].id);
         if (length > LIMIT_ADDED_BYTES)
             return error_set(error, ERROR_FILE, "added token %d: %zu bytes long (at most %d)",
@@ -54,7 +54,7 @@ bool added_set(Tokenizer *t, const AddedToken *list, size_t count, Error *error)
         if (!compare_added(&added[i - 1], &added[i])) {
             char shown[96];
             return error_set(
-                error, ERROR_FILE, "added tokens %d and %d are both spelt \"%s\"",
+                error, ERROR_FILE, "added tokens %d and %d have the same text \"%s\"",
                 (int)added[i - 1].id, (int)added[i].id,
                 escape_bytes(shown, sizeof shown, added[i].text.text, added[i].text.length));
         }
@@ -70,7 +70,7 @@ bool added_from_types(Tokenizer *t, Error *error) {
     if (!list) return error_set(error, ERROR_MEMORY, "out of memory for %zu added tokens", count);
     count = 0;
     for (size_t i = 0; i < t->n_tokens; i++) {
-        // Of two that are spelt alike only the lower id can be found.
+        // Of two tokens with the same spelling only the lower id can be found.
         if (t->types[i] != TOKEN_CONTROL && t->types[i] != TOKEN_USER_DEFINED) continue;
         if (vocabulary_find(t, t->tokens[i].text, t->tokens[i].length) != (int32_t)i) continue;
         list[count++] = (AddedToken){
@@ -81,8 +81,8 @@ bool added_from_types(Tokenizer *t, Error *error) {
     return good;
 }
 
-// The first index in added[low .. high) whose byte at `depth` is >= wanted; all of them share the
-// bytes before it. One that ends there sorts before all others.
+// Binary search: the first index in added[low .. high) whose byte at `depth` is >= wanted. All
+// entries of the range share the bytes before `depth`; an entry that ends at `depth` sorts first.
 static size_t lower_bound(const AddedToken *added, size_t low, size_t high, size_t depth,
                           int wanted) {
     while (low < high) {
@@ -104,7 +104,7 @@ static bool accepts(const AddedToken *a, bool special, const char *text, size_t 
            !starts_with_word(text + at + a->text.length, length - at - a->text.length);
 }
 
-// The longest added token that text[at ..) begins with, or NULL.
+// The longest added token at text[at], or NULL.
 static const AddedToken *longest_at(const Tokenizer *t, const char *text, size_t at, size_t length,
                                     bool special) {
     const AddedToken *best = NULL;

@@ -1,7 +1,7 @@
-// A GGUF's vocabulary as the file that Hugging Face directories have for it.
+// A GGUF's vocabulary as tokenizer.model or tokenizer.json, the files that transformers reads.
 //
-// tokenizer.model is a protobuf (sentencepiece_model.proto): a tag is field << 3 | wire, with wire
-// 0 a varint, 2 length and bytes, 5 four bytes.
+// tokenizer.model is protobuf (sentencepiece_model.proto): a tag is field << 3 | wire type; wire
+// type 0 is a varint, 2 a length and bytes, 5 four bytes.
 //   ModelProto       1: SentencePiece, repeated   2: TrainerSpec   3: NormalizerSpec
 //   SentencePiece    1: text   2: score, a float   3: type
 //   TrainerSpec      3: model_type (2: BPE)   4: vocab_size   35: byte_fallback   40 .. 43: ids of
@@ -32,43 +32,43 @@ bool tokenizer_export(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *
 
 // ---- tokenizer.model ----
 
-static void varint(Buffer *b, uint64_t value) {
+static void put_varint(Buffer *b, uint64_t value) {
     for (; value > 0x7f; value >>= 7)
         buffer_put(b, &(uint8_t){(uint8_t)(value | 0x80)}, 1);
     buffer_put(b, &(uint8_t){(uint8_t)value}, 1);
 }
 
-static void number(Buffer *b, uint32_t field, uint64_t value) {
-    varint(b, (uint64_t)field << 3);
-    varint(b, value);
+static void put_number(Buffer *b, uint32_t field, uint64_t value) {
+    put_varint(b, (uint64_t)field << 3);
+    put_varint(b, value);
 }
 
-static void bytes(Buffer *b, uint32_t field, const void *data, size_t size) {
-    varint(b, (uint64_t)field << 3 | 2);
-    varint(b, size);
+static void put_bytes(Buffer *b, uint32_t field, const void *data, size_t size) {
+    put_varint(b, (uint64_t)field << 3 | 2);
+    put_varint(b, size);
     buffer_put(b, data, size);
 }
 
-// A message inside another; `inner` is emptied for the next.
-static void message(Buffer *b, uint32_t field, Buffer *inner) {
+// A nested message. Empties `inner`.
+static void put_message(Buffer *b, uint32_t field, Buffer *inner) {
     b->failed |= inner->failed;
-    bytes(b, field, inner->bytes, inner->size);
+    put_bytes(b, field, inner->bytes, inner->size);
     inner->size = 0;
 }
 
 static void put_id(Buffer *b, uint32_t field, const Vocabulary *v, int id) {
-    number(b, field, (uint64_t)(int64_t)id); // -1: none
-    if (id >= 0) bytes(b, field + 5, v->tokens[id].text, v->tokens[id].length);
+    put_number(b, field, (uint64_t)(int64_t)id); // -1: none
+    if (id >= 0) put_bytes(b, field + 5, v->tokens[id].text, v->tokens[id].length);
 }
 
-static bool has_bytes(const Vocabulary *v) {
+static bool has_all_bytes(const Vocabulary *v) {
     size_t count = 0;
     for (size_t i = 0; i < v->n_tokens; i++)
         count += v->types && v->types[i] == TOKEN_BYTE;
     return count == 256;
 }
 
-// A file has exactly one unknown piece.
+// The library wants exactly one unknown piece: token 0 where the vocabulary has none.
 static int find_unknown(const Vocabulary *v) {
     if (v->unk_id >= 0) return v->unk_id;
     for (size_t i = 0; v->types && i < v->n_tokens; i++)
@@ -76,7 +76,7 @@ static int find_unknown(const Vocabulary *v) {
     return 0;
 }
 
-// Without all 256 bytes there is no byte fallback, and then a file has none of them.
+// The library wants either all 256 byte pieces (byte fallback) or none.
 static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown, bool all_bytes) {
     if ((int)id == unknown) return TOKEN_UNKNOWN;
     uint8_t type = v->types ? v->types[id] : TOKEN_NORMAL;
@@ -87,38 +87,38 @@ static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown, bool all
 static void write_model(Buffer *out, const Vocabulary *v) {
     Buffer inner = {0};
     int unk = find_unknown(v);
-    bool all_bytes = has_bytes(v);
+    bool all_bytes = has_all_bytes(v);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        bytes(&inner, 1, v->tokens[i].text, v->tokens[i].length);
-        varint(&inner, 2 << 3 | 5);
+        put_bytes(&inner, 1, v->tokens[i].text, v->tokens[i].length);
+        put_varint(&inner, 2 << 3 | 5);
         buffer_f32(&inner, v->scores ? v->scores[i] : 0.0f);
-        number(&inner, 3, piece_type(v, i, unk, all_bytes));
-        message(out, 1, &inner);
+        put_number(&inner, 3, piece_type(v, i, unk, all_bytes));
+        put_message(out, 1, &inner);
     }
-    number(&inner, 3, 2);
-    number(&inner, 4, v->n_tokens);
-    number(&inner, 35, all_bytes);
+    put_number(&inner, 3, 2);
+    put_number(&inner, 4, v->n_tokens);
+    put_number(&inner, 35, all_bytes);
     put_id(&inner, 40, v, unk);
     put_id(&inner, 41, v, v->bos_id);
     put_id(&inner, 42, v, v->eos_id);
     put_id(&inner, 43, v, v->pad_id);
-    message(out, 2, &inner);
-    bytes(&inner, 1, "identity", 8);
-    number(&inner, 3, v->add_space_prefix != 0);
-    number(&inner, 4, 0);
-    number(&inner, 5, 1);
-    message(out, 3, &inner);
+    put_message(out, 2, &inner);
+    put_bytes(&inner, 1, "identity", 8);
+    put_number(&inner, 3, v->add_space_prefix != 0);
+    put_number(&inner, 4, 0);
+    put_number(&inner, 5, 1);
+    put_message(out, 3, &inner);
     buffer_free(&inner);
 }
 
 // ---- tokenizer.json ----
 
-static void quote(Buffer *b, TextSpan text) {
+static void put_quoted(Buffer *b, TextSpan text) {
     buffer_quote(b, text.text, text.length);
 }
 
-// What JSON can spell: whole characters.
-static bool is_text(TextSpan text) {
+// Valid UTF-8, which JSON strings must be.
+static bool is_utf8(TextSpan text) {
     uint32_t character;
     for (size_t i = 0, n; i < text.length; i += n)
         if (!(n = utf8_decode(text.text + i, text.length - i, &character))) return false;
@@ -132,7 +132,7 @@ static void write_added(Buffer *b, const Vocabulary *v) {
         bool control = v->types && (v->types[i] == TOKEN_CONTROL || v->types[i] == TOKEN_UNKNOWN);
         if (!control && !(v->types && v->types[i] == TOKEN_USER_DEFINED)) continue;
         buffer_print(b, "%s\n{\"id\":%zu,\"content\":", comma ? "," : "", i);
-        quote(b, v->tokens[i]);
+        put_quoted(b, v->tokens[i]);
         buffer_print(b,
                      ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
                      "\"normalized\":false,\"special\":%s}",
@@ -163,15 +163,15 @@ static void write_post_processor(Buffer *b, const Vocabulary *v, bool adds_bos) 
     }
     TextSpan bos = v->tokens[v->bos_id];
     buffer_print(b, "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":");
-    quote(b, bos);
+    put_quoted(b, bos);
     buffer_print(b, ",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":["
                     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
                     "{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{");
-    quote(b, bos);
+    put_quoted(b, bos);
     buffer_print(b, ":{\"id\":");
-    quote(b, bos);
+    put_quoted(b, bos);
     buffer_print(b, ",\"ids\":[%d],\"tokens\":[", v->bos_id);
-    quote(b, bos);
+    put_quoted(b, bos);
     buffer_print(b, "]}}},\n");
 }
 
@@ -179,7 +179,7 @@ static void write_merges(Buffer *b, const Vocabulary *v) {
     buffer_print(b, "\"merges\":[");
     for (size_t i = 0; i < v->n_merges; i++) {
         if (i) buffer_print(b, ",\n");
-        quote(b, v->merges[i]);
+        put_quoted(b, v->merges[i]);
     }
     buffer_print(b, "]");
 }
@@ -188,9 +188,9 @@ static bool write_json(Buffer *b, const Vocabulary *v, Error *error) {
     SplitRule rule;
     if (!split_rule_find(&rule, NULL, v->pre ? v->pre : "default", error)) return false;
     for (size_t i = 0; i < v->n_tokens; i++)
-        if (!is_text(v->tokens[i]))
-            return error_set(error, ERROR_FILE, "token %zu is not UTF-8: no tokenizer.json has it",
-                             i);
+        if (!is_utf8(v->tokens[i]))
+            return error_set(error, ERROR_FILE,
+                             "token %zu is not UTF-8, so tokenizer.json cannot hold it", i);
     buffer_print(b, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n");
     write_added(b, v);
     write_splits(b, &rule);
@@ -204,7 +204,7 @@ static bool write_json(Buffer *b, const Vocabulary *v, Error *error) {
                  rule.ignore_merges ? "true" : "false");
     for (size_t i = 0; i < v->n_tokens; i++) {
         if (i) buffer_print(b, ",\n");
-        quote(b, v->tokens[i]);
+        put_quoted(b, v->tokens[i]);
         buffer_print(b, ":%zu", i);
     }
     buffer_print(b, "},\n");
@@ -237,7 +237,7 @@ void vocabulary_write_config(Buffer *out, const Vocabulary *v) {
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         if (tokens[i].id < 0) continue;
         buffer_print(out, ",\n  \"%s\": ", tokens[i].name);
-        quote(out, v->tokens[tokens[i].id]);
+        put_quoted(out, v->tokens[tokens[i].id]);
     }
     if (v->add_bos >= 0)
         buffer_print(out, ",\n  \"add_bos_token\": %s", v->add_bos ? "true" : "false");

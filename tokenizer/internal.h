@@ -1,9 +1,10 @@
-// What the kinds of tokenizer share, inside this folder: struct Tokenizer, its vocabulary, the
-// texts that are cut out before a kind sees the rest, and the entry points of every kind.
+// Shared by all tokenization algorithms in this folder: struct Tokenizer, its vocabulary and its
+// added tokens. Nothing outside tokenizer/ includes this file, except tests.
 //
-// A kind's open function gets a zeroed Tokenizer and fills it: vocabulary_copy, added_set or
+// An algorithm (byte-level BPE, SPM-BPE, ...) is a TokenizerKind: a table of functions. Its open
+// function gets a Tokenizer from tokenizer_new and fills it: vocabulary_copy, added_set or
 // added_from_types, ids, description, `kind` and `state`. On failure it returns false with `error`
-// set and leaves what it made in the Tokenizer: tokenizer_close takes half-built ones.
+// set; tokenizer_close frees what was filled so far.
 #pragma once
 
 #include "tokenizer/tokenizer.h"
@@ -12,63 +13,63 @@
 #include "base/limits.h"
 
 enum {
-    LIMIT_ADDED_BYTES = 1024, // of one text that is cut out: it bounds the search at each byte
+    LIMIT_ADDED_BYTES = 1024, // of one added token; bounds the search at each byte of a text
     LIMIT_STOPS = 32,
 };
 
-// What a kind does. `text` is a stretch without added tokens in it, never empty.
+// One algorithm. Added tokens have already been split off: encode sees the text between them.
 typedef struct TokenizerKind {
-    // Appends the ids of the stretch. `after_token`: an added token stands directly before it;
-    // else it begins the text.
+    // Appends the ids of one segment, which is never empty. `after_token`: the segment follows an
+    // added token; otherwise it begins the text.
     bool (*encode)(const Tokenizer *tokenizer, IdList *ids, const char *text, size_t length,
                    bool after_token, Error *error);
-    // The bytes that a token adds to a text (tokenizer_piece); never called for control tokens nor
-    // with an id out of range. Borrowed until the next call.
+    // The bytes that a token decodes to (tokenizer_piece). The caller has checked that the id is in
+    // range and no control token. Borrowed until the next call.
     const char *(*piece)(Tokenizer *tokenizer, int32_t id, bool first, size_t *length);
-    void (*close)(Tokenizer *tokenizer); // frees `state`; may be NULL where there is none
-    // What the kind knows beyond spellings, types and scores, as a GGUF would say it: model, pre,
-    // merges, scores, add_space_prefix, into `out`, which has the rest (export.h).
+    void (*close)(Tokenizer *tokenizer); // frees `state`; NULL: there is no state
+    // For tokenizer_export (export.h): fills the GGUF fields that only the algorithm knows: model,
+    // pre, merges, scores, add_space_prefix. The other fields of `out` are set already.
     bool (*describe)(const Tokenizer *tokenizer, Vocabulary *out, Arena *arena, Error *error);
 } TokenizerKind;
 
-// A text that is cut out before anything else sees it. Control tokens are recognised on request,
+// An added token: its text is matched before normalisation and pre-tokenization, and becomes one
+// id. Control tokens are matched only if the caller of tokenizer_encode asks (`special`),
 // user-defined ones always.
 typedef struct AddedToken {
-    TextSpan text; // as it stands in a text, which need not be its spelling
+    TextSpan text; // as written in a prompt; may differ from the spelling in the vocabulary
     int32_t id;
     bool control;
-    bool lstrip, rstrip; // takes the white space before, after it along
-    bool single_word;    // only where no word character touches it
+    bool lstrip, rstrip; // the match includes the white space before it, after it
+    bool single_word;    // matches only if no word character (\w) is next to it
 } AddedToken;
 
-// What changes while a tokenizer is used, so that encoding takes a const Tokenizer. One thread at a
-// time.
+// The mutable part, apart so that encoding takes a const Tokenizer. One thread at a time.
 typedef struct TokenizerWork {
-    uint64_t steps; // of merging
-    char *piece;    // (piece_capacity) bytes of the token shown last
+    uint64_t steps; // of the merge loop, for tokenizer_steps
+    char *piece;    // (piece_capacity) bytes of the token decoded last
     size_t piece_capacity;
 } TokenizerWork;
 
 struct Tokenizer {
     const TokenizerKind *kind;
-    void *state; // the kind's own
+    void *state; // of the algorithm
 
-    // The vocabulary, in one allocation; by vocabulary_copy.
+    // The vocabulary, in one allocation. Set by vocabulary_copy.
     size_t n_tokens;
     TextSpan *tokens;  // (n_tokens) spellings
     uint8_t *types;    // (n_tokens) TokenType
     float *scores;     // (n_tokens) or NULL
-    uint32_t *buckets; // open addressing over the spellings: id + 1, 0 is empty
+    uint32_t *buckets; // hash table over the spellings, open addressing: id + 1, 0 is empty
     size_t n_buckets;  // a power of two
 
-    // What is cut out, sorted by text, in one allocation; by added_set.
+    // The added tokens, sorted by text, in one allocation. Set by added_set.
     AddedToken *added;
     size_t n_added;
-    bool added_first[256]; // bytes that some added token begins with
+    bool added_first[256]; // whether some added token begins with this byte
 
     int bos_id;          // -1: none
-    bool adds_bos;       // a prompt begins with it
-    bool prefixes_space; // a space is set before every stretch of text (SPM kinds)
+    bool adds_bos;       // a prompt begins with BOS
+    bool prefixes_space; // SPM: a space is put before every segment (add_dummy_prefix)
     int32_t stops[LIMIT_STOPS];
     size_t n_stops;
     char description[96];
@@ -76,39 +77,38 @@ struct Tokenizer {
     TokenizerWork *work;
 };
 
-// A Tokenizer with nothing in it; NULL: exit code 5 (tokenizer.c).
+// An empty Tokenizer; NULL: exit code 5 (tokenizer.c).
 Tokenizer *tokenizer_new(Error *error);
 
 // ---- vocabulary.c ----
 
-// Copies spellings, types and scores (where there are any; absent types are TOKEN_NORMAL) and
-// indexes the spellings. Of two tokens that are spelt alike the lower id is found. False: exit
-// code 3 (no tokens, too many, a spelling too long), 5.
+// Copies spellings, types (absent: all TOKEN_NORMAL) and scores (absent: NULL) and builds the hash
+// table over the spellings. If two tokens have the same spelling, the lower id is found. False:
+// exit code 3 (no tokens, too many, a spelling too long), 5.
 bool vocabulary_copy(Tokenizer *tokenizer, const Vocabulary *vocabulary, Error *error);
 
-// Id of the token spelt exactly so, of any type, or -1.
+// The id of the token with exactly this spelling, of any type, or -1.
 int32_t vocabulary_find(const Tokenizer *tokenizer, const char *text, size_t length);
 
-// A buffer of at least `size` bytes in tokenizer->work for kind->piece; NULL: out of memory, which
-// cannot happen up to the longest spelling + PIECE_MARGIN: vocabulary_copy made that room.
+// A buffer of at least `size` bytes in tokenizer->work, for kind->piece. NULL: out of memory; never
+// for sizes up to the longest spelling + PIECE_MARGIN, which vocabulary_copy has reserved.
 enum { PIECE_MARGIN = 8 };
 char *vocabulary_piece_buffer(Tokenizer *tokenizer, size_t size);
 
-// An id of `vocabulary` into bos_id, adds_bos and stops: those of `eos`, `eot`, `eom` that are in
-// the vocabulary, and the well-known names. `adds_bos` is what is meant where the file does not
-// say.
+// Sets bos_id, adds_bos and the stop ids: eos, eot and eom if the vocabulary has them, and the
+// well-known names (<|im_end|> ...). `adds_bos` is the default where vocabulary->add_bos is absent.
 void vocabulary_set_ids(Tokenizer *tokenizer, const Vocabulary *vocabulary, bool adds_bos);
-void vocabulary_add_stop(Tokenizer *tokenizer, int id); // once; out of range: nothing happens
+void vocabulary_add_stop(Tokenizer *tokenizer, int id); // ignores duplicates, ids out of range
 
-// ---- added.c ----
+// ---- added_tokens.c ----
 
-// Takes a copy of the list. False: exit code 3 (an empty text, one too long, two alike), 5.
+// Copies the list. False: exit code 3 (a text that is empty, too long or listed twice), 5.
 bool added_set(Tokenizer *tokenizer, const AddedToken *list, size_t count, Error *error);
 
-// The list from the vocabulary's types: control and user-defined tokens, as they are spelt.
+// The added tokens are those of type control or user-defined; their text is their spelling.
 bool added_from_types(Tokenizer *tokenizer, Error *error);
 
-// The first added token in text[from .. length), the longest one where several begin there, or
-// NULL. Its place with stripped white space is text[*begin .. *end).
+// The first added token in text[from .. length), or NULL; the longest if several begin at the same
+// byte. text[*begin .. *end) is the match, including white space that lstrip and rstrip take.
 const AddedToken *added_next(const Tokenizer *tokenizer, const char *text, size_t from,
                              size_t length, bool special, size_t *begin, size_t *end);

@@ -1,5 +1,5 @@
-// The path of a tokenizer: a directory's candidates, the file's bytes, and the kind that its first
-// bytes show. No path is ever taken out of a file.
+// Opens a tokenizer: from a path, where the content of the file decides which format it has, or
+// from the vocabulary of a GGUF. Paths come from the caller only, never from a file's content.
 #include "base/mapping.h"
 #include "tokenizer/bpe/byte_bpe.h"
 #include "tokenizer/bpe/spm.h"
@@ -18,16 +18,17 @@ enum { LIMIT_FILE_BYTES = 256 << 20 };
 static bool map_file(Mapping *mapping, const char *path, Error *error) {
     if (!mapping_open(mapping, path, error)) return false;
     if (mapping->size <= LIMIT_FILE_BYTES) return true;
-    error_set(error, ERROR_FILE, "%zu bytes are too many for a tokenizer (at most %d)",
-              mapping->size, LIMIT_FILE_BYTES);
+    error_set(error, ERROR_FILE, "%zu bytes: too large for a tokenizer (at most %d)", mapping->size,
+              LIMIT_FILE_BYTES);
     mapping_close(mapping);
     return false;
 }
 
-// Closes the mapping after `good` reading; a file that was cut short meanwhile gave zeros.
+// Closes the mapping. `good`: the result of reading it. A file that was truncated meanwhile reads
+// as zeros, so that result is replaced by an error.
 static bool unmap(Mapping *mapping, bool good, Error *error) {
     if (good && mapping_damaged(mapping))
-        good = error_set(error, ERROR_IO, "the file was cut short while it was read");
+        good = error_set(error, ERROR_IO, "the file was truncated while it was read");
     mapping_close(mapping);
     return good;
 }
@@ -59,7 +60,7 @@ static bool is_one_of(uint8_t byte, const char *characters) {
     return byte && strchr(characters, byte);
 }
 
-// "IQ== 0": base64, a space, a digit.
+// A line such as "IQ== 0": base64, a space, a digit.
 static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
     size_t i = 0;
     while (i < size && (isalnum(b[i]) || is_one_of(b[i], "+/=")))
@@ -67,8 +68,9 @@ static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
     return i && i + 1 < size && b[i] == ' ' && isdigit(b[i + 1]);
 }
 
-// A .model is protobuf and begins with its first piece: field 1, a length, and inside field 1
-// again. A tokenizer.bin begins with the length of its longest token, four bytes, little-endian.
+// First bytes: JSON has '{'. A .model is protobuf: 0x0a (field 1, a piece), its length, 0x0a (field
+// 1 of the piece). A tokenizer.bin has the length of its longest token, uint32 little-endian, below
+// 2^24.
 static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mapping *file,
                        Error *error) {
     const uint8_t *b = file->data;
@@ -79,12 +81,13 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mappin
     if (looks_like_tiktoken(b, size))
         return tiktoken_open(t, (TextSpan){(const char *)b, size}, source->pretokenizer, error);
     if (size >= 4 && !memcmp(b, "GGUF", 4))
-        return error_set(error, ERROR_FILE, "a GGUF is no tokenizer file (open it as a model)");
+        return error_set(error, ERROR_FILE,
+                         "this is a GGUF, not a tokenizer file (open it as a model)");
     if (b[0] == 0x0a && size >= 3 && (b[1] || b[2])) return sentencepiece_open(t, b, size, error);
     if (size >= 4 && !b[3]) return tokenizer_bin_open(t, b, size, source->vocab_size, error);
     return error_set(error, ERROR_FILE,
-                     "no known tokenizer (wanted .model, tokenizer.bin, tokenizer.json, vocab.json "
-                     "with merges.txt, or tiktoken text)");
+                     "unknown tokenizer format (known: .model, tokenizer.bin, tokenizer.json, "
+                     "vocab.json with merges.txt, tiktoken text)");
 }
 
 static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *path, Error *error) {
@@ -97,8 +100,8 @@ static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *p
 static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
                                     "vocab.json"};
 
-// The path of the first candidate from `first` on that is in the directory, and its index; -1:
-// none.
+// Writes the path of the first of NAMES[first ..] that is in the directory and returns its index;
+// -1: none is.
 static int find_candidate(char path[PATH_MAX], const char *directory, int first) {
     for (int i = first; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
         if (snprintf(path, PATH_MAX, "%s/%s", directory, NAMES[i]) < PATH_MAX &&
@@ -121,19 +124,19 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
         return error_prefix(error, source->path);
     }
     if (open_file(t, source, path, &failure)) return true;
-    // Two files of one model may differ, so which one to use instead is for its user to say.
+    // Two tokenizer files of one model may differ, so the user has to choose the other one.
     int next = find_candidate(other, source->path, found + 1);
     if (failure.code != ERROR_FILE || next < 0)
         return error_set(error, failure.code, "%s", failure.message);
-    return error_set(error, ERROR_FILE, "%s; -z can choose the %s beside it", failure.message,
-                     NAMES[next]);
+    return error_set(error, ERROR_FILE, "%s; use -z to choose the %s in the same directory",
+                     failure.message, NAMES[next]);
 }
 
 // ---- a vocabulary inside a model file ----
 
 static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *error) {
     const Vocabulary *v = source->vocabulary;
-    if (!v || !v->model) return error_set(error, ERROR_FILE, "the file holds no tokenizer");
+    if (!v || !v->model) return error_set(error, ERROR_FILE, "the file has no tokenizer");
     if (!strcmp(v->model, "llama")) return spm_bpe_open_vocabulary(t, v, error);
     if (!strcmp(v->model, "gpt2"))
         return byte_bpe_open_vocabulary(t, v, source->pretokenizer, error);

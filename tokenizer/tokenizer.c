@@ -1,5 +1,5 @@
-// Opening a tokenizer of whatever kind, cutting added tokens out of a text, and the questions that
-// have the same answer for all kinds.
+// The parts of a tokenizer that do not depend on its algorithm: its lifetime, splitting a text at
+// added tokens, and the accessors. open.c opens one.
 #include "tokenizer/tokenizer.h"
 
 #include "tokenizer/internal.h"

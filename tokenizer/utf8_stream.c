@@ -1,5 +1,5 @@
-// Utf8Stream: tokens of a byte-level vocabulary end anywhere, characters do not. The buffer holds
-// what was released last, then the bytes (three at most) of a character that is still cut short.
+// Utf8Stream: a token of a byte-level vocabulary may end inside a UTF-8 character; printed text may
+// not. The buffer holds the bytes released last, then up to three bytes of an incomplete character.
 #include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 
@@ -16,9 +16,9 @@ static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
     return true;
 }
 
-// Whether the bytes begin a character that goes on: then one of the two ends of the range of what
-// may follow makes it whole.
-static bool cut_short(const char *text, size_t length) {
+// Whether the bytes are the beginning of an incomplete character. Continuation bytes are 80..BF;
+// if 80 or BF (filled up to four bytes) completes the character, so may the next token.
+static bool is_incomplete(const char *text, size_t length) {
     if (length >= 4) return false;
     for (int fill = 0x80; fill <= 0xbf; fill += 0x3f) {
         char whole[4];
@@ -30,13 +30,14 @@ static bool cut_short(const char *text, size_t length) {
     return false;
 }
 
-// How many of the first `length` bytes are whole characters, or known to belong to none.
-static size_t settled(const char *text, size_t length) {
+// The number of bytes that can be released: complete characters, and bytes that are invalid
+// whatever follows.
+static size_t releasable(const char *text, size_t length) {
     size_t end = 0;
     while (end < length) {
         uint32_t codepoint;
         size_t step = utf8_decode(text + end, length - end, &codepoint);
-        if (!step && cut_short(text + end, length - end)) break;
+        if (!step && is_incomplete(text + end, length - end)) break;
         end += step ? step : 1;
     }
     return end;
@@ -51,7 +52,7 @@ bool utf8_stream_push(Utf8Stream *stream, const char *bytes, size_t length, cons
     memmove(stream->buffer, stream->buffer + stream->released, stream->pending);
     if (length) memcpy(stream->buffer + stream->pending, bytes, length);
     size_t held = stream->pending + length;
-    stream->released = settled(stream->buffer, held);
+    stream->released = releasable(stream->buffer, held);
     stream->pending = held - stream->released;
     *out = stream->buffer;
     *out_length = stream->released;

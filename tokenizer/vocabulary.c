@@ -1,10 +1,11 @@
-// The vocabulary of a tokenizer: one allocation that holds spellings, types, scores and an index
-// over the spellings. What the tokens mean is the kinds' business.
+// The vocabulary of a tokenizer: spellings, types, scores and a hash table over the spellings, in
+// one allocation; BOS and the stop ids.
 #include "tokenizer/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+// Eight bytes at a time: every merge candidate of SPM-BPE is looked up here.
 static uint64_t hash_bytes(const char *text, size_t length) {
     uint64_t h = 0x9e3779b97f4a7c15u ^ length;
     for (; length >= 8; text += 8, length -= 8) {
@@ -19,7 +20,7 @@ static uint64_t hash_bytes(const char *text, size_t length) {
     return h ^ (h >> 29);
 }
 
-// The bucket that holds the spelling, or the empty one where it belongs.
+// The bucket that holds the spelling, or the empty bucket where it would be inserted.
 static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
     size_t i = hash_bytes(text, length) & (t->n_buckets - 1);
     for (; t->buckets[i]; i = (i + 1) & (t->n_buckets - 1)) {
@@ -61,7 +62,7 @@ static void copy_tokens(Tokenizer *t, const Vocabulary *v, char *text) {
     }
 }
 
-// Room for any piece, so that decoding never asks for memory.
+// Reserves the longest piece, so that decoding never allocates.
 static bool reserve_piece(Tokenizer *t, Error *error) {
     size_t longest = 0;
     for (size_t i = 0; i < t->n_tokens; i++)
@@ -76,7 +77,7 @@ bool vocabulary_copy(Tokenizer *t, const Vocabulary *v, Error *error) {
     size_t n = v->n_tokens, n_buckets = 16;
     while (n_buckets < 2 * n)
         n_buckets *= 2;
-    // [spans][buckets][scores][types][text], each aligned by what stands before it
+    // Layout: [spans][buckets][scores][types][text], in falling order of alignment.
     size_t buckets_at = n * sizeof *t->tokens,
            scores_at = buckets_at + n_buckets * sizeof(uint32_t);
     size_t types_at = scores_at + (v->scores ? n * sizeof(float) : 0), text_at = types_at + n;
@@ -120,7 +121,7 @@ void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {
     vocabulary_add_stop(t, v->eom_id);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         int32_t id = vocabulary_find(t, known[i], strlen(known[i]));
-        // A plain word that happens to be spelt like a marker ends nothing.
+        // A normal token with such a spelling is ordinary text and no stop token.
         if (id >= 0 && (t->types[id] == TOKEN_CONTROL || t->types[id] == TOKEN_USER_DEFINED))
             vocabulary_add_stop(t, id);
     }

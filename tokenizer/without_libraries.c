@@ -1,6 +1,5 @@
-// What a build without PCRE2, jansson or the sentencepiece library has in place of the files that
-// need it: every function refuses, in one line that names the library. The Makefile says which are
-// absent.
+// Replaces the files that need PCRE2, jansson or the sentencepiece library in builds without it:
+// each function fails with a message that names the library. The Makefile defines WITHOUT_*.
 #include "tokenizer/files/files.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/split/pretokenize.h"
@@ -26,7 +25,7 @@ bool pretokenizer_split(const Pretokenizer *pretokenizer, const char *text, size
     return error_set(error, ERROR_FILE, "this build has no PCRE2");
 }
 
-// Only tokenizer.json, which such a build does not read, has tokens that ask for this.
+// For added tokens with single_word, which only a tokenizer.json has; it needs PCRE2 as well.
 bool starts_with_word(const char *text, size_t length) {
     (void)text, (void)length;
     return false;

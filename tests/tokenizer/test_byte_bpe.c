@@ -1,5 +1,5 @@
-// Byte-level BPE: merges worked by hand on a vocabulary made here, added tokens, and what a
-// vocabulary must not be.
+// Byte-level BPE: merges worked by hand on a vocabulary made in the test, added tokens, and invalid
+// vocabularies.
 #include "tests/support/files/made_vocabulary.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
@@ -185,7 +185,7 @@ Test(byte_bpe, strips_and_asks_for_whole_words) {
     tokenizer_close(t);
 }
 
-// ---- refused vocabularies, each beside one that is accepted ----
+// ---- invalid vocabularies, each next to a valid one ----
 
 static void check_refused(const MadeVocabulary *made, const char *cause) {
     Error error = {0};
@@ -202,11 +202,11 @@ Test(byte_bpe, refuses_broken_vocabularies) {
     made_vocabulary(&made, "gpt2", two);
     tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.merges[1] = (TextSpan){"ab zz", 5};
-    check_refused(&made, "merge 1: \"ab\" + \"zz\": the right one is no token");
+    check_refused(&made, "merge 1: \"ab\" + \"zz\": the right side is no token");
     made.merges[1] = (TextSpan){"zz c", 4};
-    check_refused(&made, "merge 1: \"zz\" + \"c\": the left one is no token");
+    check_refused(&made, "merge 1: \"zz\" + \"c\": the left side is no token");
     made.merges[1] = (TextSpan){"b c", 3};
-    check_refused(&made, "together they are no token");
+    check_refused(&made, "the merged text is no token");
     made.merges[1] = (TextSpan){"abc", 3};
     check_refused(&made, "merge 1: \"abc\"");
     made.merges[1] = (TextSpan){"", 0};
@@ -214,11 +214,11 @@ Test(byte_bpe, refuses_broken_vocabularies) {
     made.merges[1] = (TextSpan){"ab ", 3};
     check_refused(&made, "merge 1");
     made.merges[1] = (TextSpan){"a b", 3};
-    check_refused(&made, "merge 1: \"a\" + \"b\": the same pair");
+    check_refused(&made, "merge 1: \"a\" + \"b\": an earlier merge has the same pair");
     made_vocabulary(&made, "gpt2", none);
     tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made.tokens[5] = (TextSpan){"a b", 3};
-    check_refused(&made, "token 5: \"a b\" has a character that stands for no byte");
+    check_refused(&made, "token 5: \"a b\" has a character outside the byte alphabet");
     made.types[5] = TOKEN_USER_DEFINED;
     tokenizer_close(test_open_vocabulary(&made.vocabulary));
     made_vocabulary(&made, "nosuch", none);
@@ -246,12 +246,12 @@ Test(byte_bpe, limits_hold_on_both_sides) {
     made.tokens[256].length++;
     check_refused(&made, "added token 256: 1025 bytes long");
     made.tokens[256].length = 0;
-    check_refused(&made, "added token 256: empty");
+    check_refused(&made, "added token 256: its text is empty");
     free(text);
 }
 
-// Units of two letters and their repetitions: any two of a unit's join to a third, so that few
-// tokens have many merges. What is left of the vocabulary is numbered.
+// Units of two letters, repeated: any two repetitions of a unit concatenate to a third, so that few
+// tokens have many merges. The other tokens are numbers.
 typedef struct Largest {
     TextSpan *tokens, *merges;
     char (*units)[2 * 2 * 32 + 2]; // "xyxy...xy xyxy...xy": every merge is a part of it

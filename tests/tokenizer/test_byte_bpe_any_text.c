@@ -1,5 +1,5 @@
-// Byte-level BPE, what holds for any text: its bytes come back, long words take n log n steps and
-// no stack.
+// Byte-level BPE on any text: decoding gives its bytes, long words take O(n log n) steps and no
+// recursion.
 #include "base/utf8.h"
 #include "tests/support/files/long_texts.h"
 #include "tests/support/files/made_vocabulary.h"
@@ -93,7 +93,7 @@ Test(byte_bpe_any_text, gives_any_bytes_back_with_llama3) {
     check_any_bytes(test_data("tokenizers/llama3"));
 }
 
-// What SmolLM2's vocabulary has no token for adds nothing, in the reference too.
+// Bytes without a token in SmolLM2's vocabulary are dropped, as in the reference.
 static size_t without_lacking(char *out, const char *text, size_t length) {
     static const char LACKING[] = "\x04\x06\x13\x14\x16\x1d\xc0\xc1\xf1\xf2\xf5\xf6\xf7\xf8\xf9\xfa"
                                   "\xfb\xfc\xfd\xfe\xff";
@@ -125,7 +125,7 @@ Test(byte_bpe_any_text, gives_any_bytes_back_with_smollm2) {
     checkpoint_close(checkpoint);
 }
 
-// The form C by utf8proc's own function, of each valid stretch.
+// NFC by utf8proc's own function, of each valid part of the text.
 static size_t normal_form(char *out, const char *text, size_t length) {
     size_t n = 0;
     for (size_t at = 0, end; at < length; at = end) {

@@ -1,12 +1,12 @@
-// The character map of a SentencePiece model, row T07 of the hostile corpus: a trie that the
-// library walks without looking, so that ours looks first.
+// The charsmap of a SentencePiece model, row T07 of the hostile corpus: a trie that the library
+// reads without bounds checks, so limpid checks it first.
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 
-// Takes a charsmap with `depth` nested rules a, aa, ... -> b, and changes `count` of its bytes.
+// A model whose charsmap has `depth` nested rules a, aa, ... -> b, with `count` bytes changed.
 static ModelWriter with_charsmap(unsigned depth, size_t offset, const void *change, size_t count,
                                  size_t cut) {
     ModelWriter w = model_small();
@@ -48,11 +48,11 @@ Test(charsmap, charsmaps_that_lead_astray_are_refused) {
         model_refused(&w, "charsmap: ");
     }
     w = with_charsmap(33, 0, NULL, 0, 0);
-    model_refused(&w, "charsmap: more than 32 rules begin one another");
+    model_refused(&w, "charsmap: more than 32 rules are prefixes of one another");
     w = with_charsmap(1, 0, NULL, 0, 2); // no texts
     model_refused(&w, "charsmap: a trie of 3072 bytes in 3072");
-    w = with_charsmap(1, 0, NULL, 0, 1); // a text without an end
-    model_refused(&w, "charsmap: the last replacement has no end");
+    w = with_charsmap(1, 0, NULL, 0, 1); // a text without a NUL
+    model_refused(&w, "charsmap: the last replacement has no terminating NUL");
     map_refused(1, 0, 3076, "charsmap: a trie of 3076 bytes in 3074");
     map_refused(1, 0, 3070, "charsmap: a trie of 3070 bytes");
     map_refused(1, 0, 3068, "leads to unit 767 of 767");
@@ -65,9 +65,9 @@ Test(charsmap, charsmaps_that_lead_astray_are_refused) {
     map_refused(1, 4 + 4 * a, 'a' | 1u << 8 | (uint32_t)(a ^ 768) << 10,
                 "charsmap: unit 353 leads to unit 1023 of 768");
     map_refused(1, 4 + 4 * a, 'a' | 1u << 8 | (uint32_t)(a ^ 256) << 10,
-                "charsmap: unit 353 leads back to itself");
+                "charsmap: a cycle through unit 353");
     map_refused(1, 4 + 4 * a, 'a' | (uint32_t)a << 10,
-                "charsmap: unit 0 leads back to itself"); // by way of the root
+                "charsmap: a cycle through unit 0"); // through the root
     map_refused(1, 4 + 4 * 512, 1u << 31 | 2, "charsmap: replacement at 2 of 2 bytes");
     // The same holds for the rules that decoding would use.
     w = model_small();
@@ -97,7 +97,7 @@ Test(charsmap, shared_parts_of_a_charsmap_are_counted_on_every_path) {
     w = model_small();
     model_normalizer(&w, true, map, size);
     free(map);
-    model_refused(&w, "charsmap: more than 32 rules begin one another");
+    model_refused(&w, "charsmap: more than 32 rules are prefixes of one another");
 }
 
 Test(charsmap, no_change_of_a_charsmap_harms) {

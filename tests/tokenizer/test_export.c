@@ -1,5 +1,5 @@
-// A tokenizer from any file, said as a GGUF would say it, and written as the file of a directory:
-// the same ids every time.
+// Any tokenizer, exported to the vocabulary of a GGUF and written as tokenizer.model or
+// tokenizer.json, gives the same ids.
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
@@ -12,8 +12,7 @@
 // Tests of hundreds of thousands of tokens are slow under sanitizers, so texts are short there.
 enum { TEXT_BYTES = TEST_SANITIZED ? 4000 : 60000 };
 
-// Valid UTF-8: what a broken byte becomes is the library's way in one kind and llama.cpp's in
-// another.
+// Valid UTF-8 only: SentencePiece and llama.cpp encode invalid bytes differently.
 static const char *const PIECES[] = {
     "Hello, world!  Two   spaces\n\n\tand a tab.",
     "caf\xc3\xa9 na\xc3\xafve \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x98\x80 12345.67",
@@ -69,7 +68,7 @@ static void check_all(Tokenizer *a, Tokenizer *b, const char *what) {
     }
 }
 
-// Through a Vocabulary, and through the file that vocabulary_write makes of it.
+// Compares ids after tokenizer_export, and after vocabulary_write.
 static void check_trip(Tokenizer *t, const char *what) {
     Vocabulary vocabulary;
     Arena arena = {0};
@@ -127,7 +126,7 @@ Test(export, vocabularies_of_llama_cpp) {
     check_gguf("ggml-vocab/ggml-vocab-llama-spm.gguf");
 }
 
-// ---- BPE with byte fallback: scores stand for the order of the merges ----
+// ---- BPE with byte fallback: scores have the order of the merges ----
 
 Test(export, merges_by_rank_become_scores) {
     static const char JSON[] =
@@ -163,7 +162,7 @@ Test(export, merges_by_rank_become_scores) {
     arena_free(&arena);
 }
 
-// ---- what no GGUF can say ----
+// ---- tokenizers that a GGUF cannot express ----
 
 static void check_refused(Tokenizer *t, const char *because) {
     Vocabulary v;
@@ -194,7 +193,7 @@ Test(export, ranks_without_merges_are_none_of_them) {
     Error error = {0};
     Tokenizer *t = test_open_tokenizer_text("tokenizer.model", RANKS, sizeof RANKS - 1, &error);
     CHECK(t, "%s", error.message);
-    check_refused(t, "ranks instead of merges");
+    check_refused(t, "token ranks instead of merges");
 }
 
 Test(export, a_pattern_that_gguf_has_no_name_for) {

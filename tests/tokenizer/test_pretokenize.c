@@ -1,5 +1,5 @@
-// The splitting patterns, word by word. What is wanted was worked by hand from the published
-// patterns; the doubtful ones (U+017F, U+180E, U+0085) are what the reference engine does.
+// The pre-tokenizer patterns, word by word. Expected words were worked by hand from the published
+// patterns; for U+017F, U+180E and U+0085 they are the reference engine's.
 #include "base/utf8.h"
 #include "tests/test.h"
 #include "tokenizer/split/pretokenize.h"
@@ -77,7 +77,7 @@ Test(pretokenize, qwen2_takes_one_digit_and_composes) {
 
 Test(pretokenize, default_is_four_passes) {
     check_split("default", "a+=12345 b", "[a][+=][123][45][ b]");
-    check_split("default", "it's", "[it]['][s]"); // the first pass took the apostrophe
+    check_split("default", "it's", "[it]['][s]"); // the first pass isolates the apostrophe
 }
 
 Test(pretokenize, nanochat_takes_two_digits) {
@@ -108,7 +108,7 @@ Test(pretokenize, white_space_of_the_patterns_is_that_of_the_code) {
         memcpy(text + n, text, n);
         text[2 * n] = 'a';
         CHECK(pretokenizer_split(p, text, 2 * n + 1, take, &words, &error));
-        // Letters and U+0020 join the "a"; other spaces stand alone, [c][c][a]; others [cc][a].
+        // Letters and U+0020 join the "a"; other spaces are words, [c][c][a]; others [cc][a].
         if (c == ' ')
             CHECK_INT(words.count, 2);
         else
@@ -119,7 +119,7 @@ Test(pretokenize, white_space_of_the_patterns_is_that_of_the_code) {
 
 Test(pretokenize, bytes_that_are_no_characters_are_words) {
     check_split("gpt2", "ab\xff\xfe cd", "[ab][\xff][\xfe][ cd]");
-    check_split("llama3", "\xe4\xb8", "[\xe4][\xb8]");             // half a character
+    check_split("llama3", "\xe4\xb8", "[\xe4][\xb8]");             // an incomplete character
     check_split("gpt2", "a  \xc0\x80", "[a][  ][\xc0][\x80]");     // overlong
     check_split("gpt2", "\xed\xa0\x80x", "[\xed][\xa0][\x80][x]"); // a surrogate
     check_split("qwen2",
@@ -169,7 +169,7 @@ Test(pretokenize, an_unknown_name_lists_the_known_ones) {
     CHECK(!split_rule_find(&rule, NULL, "qwen35\n", &error));
     CHECK_INT(error.code, ERROR_FILE);
     CHECK_STRING(error.message,
-                 "tokenizer.ggml.pre: unknown splitting pattern \"qwen35\\x0a\" (known: gpt2, "
+                 "tokenizer.ggml.pre: unknown pre-tokenizer \"qwen35\\x0a\" (known: gpt2, "
                  "smollm, llama3, dbrx, qwen2, tekken, nanochat, default)");
     error = (Error){0};
     CHECK(!split_rule_find(&rule, "nosuch", "gpt2", &error));
@@ -200,7 +200,7 @@ Test(nfc, composes_orders_and_leaves_alone) {
     check_nfc("e\xcc\x81", "\xc3\xa9");
     check_nfc("a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81");            // dot below before acute
     check_nfc("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"); // Hangul
-    check_nfc("\xe2\x84\xab", "\xc3\x85");                             // the sign of Angstrom
+    check_nfc("\xe2\x84\xab", "\xc3\x85");                             // the Angstrom sign
     check_nfc("\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc");             // excluded from composition
     check_nfc("\xe1\xbe\x82", "\xe1\xbe\x82");                         // four characters and back
     check_nfc("a\xcc\x81\xe0\xa3\x92", "\xc3\xa1\xe0\xa3\x92");     // U+08D2, class 220: Unicode 14
@@ -254,7 +254,7 @@ Test(pretokenize, long_runs_need_no_stack) {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    // Sanitizers need room of their own.
+    // Sanitizers need more stack.
     pthread_attr_setstacksize(&attributes, TEST_SANITIZED ? 1 << 20 : 128 << 10);
     CHECK(!pthread_create(&thread, &attributes, split_long_runs, NULL));
     pthread_join(thread, NULL);

@@ -1,5 +1,5 @@
-// SentencePiece models: rows T01 to T10 of the hostile corpus with their accepted twins (T07, the
-// character maps, in test_charsmap.c), and every length of a small model.
+// SentencePiece models: rows T01 to T10 of the hostile corpus with valid counterparts (T07,
+// charsmaps, in test_charsmap.c), and every length of a small model.
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
@@ -21,7 +21,7 @@ Test(sentencepiece, reads_a_small_model) {
 
 Test(sentencepiece, every_length_but_whole_messages_is_refused) { // T01
     ModelWriter w = model_small();
-    // Cut between two messages, a protobuf is whole. All of these are shorter than 128 bytes.
+    // A protobuf truncated between two messages is valid. All messages are shorter than 128 bytes.
     size_t end = 0;
     for (size_t size = 0; size < w.size; size++) {
         Error error = {0};
@@ -49,10 +49,10 @@ Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     model_fine(&w);
     w = model_small();
     model_raw(&w, "\x02\x00", 2);
-    model_refused(&w, "no protobuf: field number 0");
+    model_refused(&w, "not protobuf: field number 0");
     w = model_small();
     model_number(&w, 1u << 29, 0); // a tag of 33 bits
-    model_refused(&w, "no protobuf: field number 536870912");
+    model_refused(&w, "not protobuf: field number 536870912");
     for (unsigned wire = 3; wire < 8; wire++) {
         char cause[64];
         if (wire == 5) continue;
@@ -69,7 +69,7 @@ Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     model_number(&w, 1, 5); // a piece that is a number
     model_refused(&w, "model: wire type 0, wanted 2");
     w = model_small();
-    model_tag(&w, 200, 1); // unknown fields of every lawful kind are passed over
+    model_tag(&w, 200, 1); // unknown fields of every valid wire type are skipped
     model_raw(&w, "12345678", 8);
     model_tag(&w, 201, 5);
     model_raw(&w, "1234", 4);
@@ -96,14 +96,14 @@ Test(sentencepiece, pieces_are_held_to_limits) { // T04
     static const struct {
         const char *text;
         size_t length;
-        const char *cause; // NULL: taken
+        const char *cause; // NULL: accepted
     } CASES[] = {{"", 0, "piece 7: empty"},
                  {large, 65536, NULL},
                  {large, 65537, "piece 7: 65537 bytes long (at most 65536)"},
                  {large, sizeof large, "piece 7: 4194304 bytes long"},
                  {"x\0y", 3, NULL},
                  {"\xff\xc0", 2, NULL},
-                 {"ab", 2, "sentencepiece: "}}; // the library knows two pieces spelt alike
+                 {"ab", 2, "sentencepiece: "}}; // the library refuses two equal pieces
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         if (i == 6 && !sentencepiece_available()) continue;
         ModelWriter w = model_small();
@@ -171,7 +171,7 @@ Test(sentencepiece, unknown_and_byte_pieces_are_counted) { // T06
     model_refused(&w, "1 byte pieces (wanted 0, since byte_fallback is off)");
     w = model_small();
     model_piece(&w, "<0xZZ>", 6, 0, 6);
-    model_refused(&w, "piece 7: no byte is spelt like this byte piece");
+    model_refused(&w, "piece 7: a byte piece whose spelling is not <0xNN>");
     w = model_small();
     model_trainer(&w, 2, true);
     model_refused(&w, "0 byte pieces (wanted 256, since byte_fallback is on)");
@@ -223,7 +223,7 @@ Test(sentencepiece, only_unigram_and_bpe_are_known) { // T09
 
 Test(sentencepiece, of_a_field_given_twice_the_last_counts) { // T10
     ModelWriter w = {0};
-    model_trainer(&w, 4, true); // joined with the one that follows
+    model_trainer(&w, 4, true); // merged with the next one
     model_normalizer(&w, false, NULL, 0);
     ModelWriter rest = model_small();
     model_raw(&w, rest.bytes, rest.size);
@@ -252,7 +252,7 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
         for (size_t i = 1; i <= n; i++)
             model_piece(&w, text, i, 0, 4);
         if (n == 65) {
-            model_refused(&w, "more than 64 user-defined pieces begin one another");
+            model_refused(&w, "more than 64 user-defined pieces are prefixes of one another");
             continue;
         }
         Tokenizer *t = model_taken(&w);
@@ -261,5 +261,5 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
     }
     ModelWriter w = model_small();
     model_piece(&w, "u\0v", 3, 0, 4);
-    model_refused(&w, "piece 7: user-defined, with a NUL inside");
+    model_refused(&w, "piece 7: user-defined, contains a NUL");
 }

@@ -1,5 +1,5 @@
-// Debian's spm_train and spm_encode as an oracle: models learnt at test time, encoded by their
-// program, by the library behind our fence, and by our own encoder.
+// Debian's spm_train and spm_encode as an oracle: models trained at test time, encoded by
+// spm_encode, by the library through sentencepiece_c.h, and by spm_bpe.c.
 #include "tests/support/files/long_texts.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
@@ -7,7 +7,7 @@
 #include "tokenizer/sentencepiece/sentencepiece.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
-// Words of one to eight letters out of a small alphabet, with repetition, as a text to learn from.
+// Training text: words of one to eight letters from a small alphabet, with repetition.
 static char *learning_text(size_t *size) {
     static const char *const LETTERS[] = {"a", "e", "n", "t", "s", "r", "\xc3\xa9", "\xe4\xb8\xad"};
     TestRandom random = {6};
@@ -78,7 +78,7 @@ static char *ids_of_lines(Tokenizer *t, const char *text, size_t size) {
     return out;
 }
 
-// Our own encoder over the same file, library or not.
+// spm_bpe.c on the same file, even if the library is there.
 static Tokenizer *open_own(const char *bytes, size_t size) {
     SentencePieceModel model;
     Error error = {0};
@@ -146,7 +146,7 @@ Test(sentencepiece_oracle, cuts_of_a_trained_model_are_refused_or_whole) {
     for (size_t cut = 0; cut < size; cut++) {
         Error error = {0};
         Tokenizer *t = sentencepiece_open_bytes(model, cut, &error);
-        // What follows the pieces is not needed for the file to be lawful, but the byte pieces are.
+        // A file is valid without what follows the pieces, but not without the byte pieces.
         if (t)
             CHECK(tokenizer_size(t) > 3 + 256, "%zu of %zu bytes", cut, size);
         else
@@ -156,7 +156,7 @@ Test(sentencepiece_oracle, cuts_of_a_trained_model_are_refused_or_whole) {
     free(model);
 }
 
-// ---- long runs of unknown characters: what the library gets is shorter, the ids are the same ----
+// ---- long runs of unknown characters: the library gets a shorter text, the ids are the same ----
 
 static void check_same_as_library(const char *name) {
     size_t size;
@@ -197,7 +197,7 @@ Test(sentencepiece_oracle, runs_of_unknown_characters_keep_their_ids) {
     check_same_as_library("tokenizers/sentencepiece/test_ja_model.model");
 }
 
-// A megabyte of newlines, which test_model.model lacks, takes 23 seconds by the library alone.
+// A megabyte of newlines, which test_model.model lacks, takes the library alone 23 seconds.
 static void check_long_texts(const char *name) {
     Error error = {0};
     Tokenizer *t = test_open_tokenizer(test_data(name), &error);

@@ -1,5 +1,5 @@
-// SPM-BPE over vocabularies made here: joined by hand, held against the sentencepiece library on
-// random models, counted, and on a stack that recursion would not fit.
+// SPM-BPE on vocabularies made in the test: merges worked by hand, ids compared with the
+// sentencepiece library on random models, steps counted, and long texts on a small stack.
 #include "tests/support/files/long_texts.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
@@ -71,7 +71,7 @@ Test(spm_bpe, joins_by_score_and_leftmost_of_equals) {
     CHECK_STRING(test_pieces(t, "aab", false), "a|ab");
     CHECK_STRING(test_pieces(t, "", false), "");
     tokenizer_close(t);
-    t = open_words(&w, -1); // not said: a space is set before
+    t = open_words(&w, -1); // absent: a space is put before the text
     CHECK_STRING(test_pieces(t, "ab", false), "\xe2\x96\x81|ab");
     CHECK_STRING(test_pieces(t, " ab", false), "\xe2\x96\x81|\xe2\x96\x81|ab");
     tokenizer_close(t);
@@ -97,7 +97,7 @@ Test(spm_bpe, what_is_no_piece_becomes_bytes_or_unknown) {
     CHECK_STRING(test_pieces(t, "xyzaxa\xe4\xb8\xad", false), "<unk>|a|<unk>|a|<unk>");
     size_t length;
     const char *shown = tokenizer_piece(t, 0, false, false, &length);
-    CHECK(length == 5 && !memcmp(shown, " \xe2\x81\x87 ", 5)); // as the library shows it
+    CHECK(length == 5 && !memcmp(shown, " \xe2\x81\x87 ", 5)); // as the library decodes it
     tokenizer_close(t);
     poor.types[0] = TOKEN_NORMAL; // no unknown token either
     t = open_words(&poor, 0);
@@ -143,7 +143,7 @@ Test(spm_bpe, unused_pieces_help_to_join_but_are_taken_apart) {
     add_specials(&w, false);
     add(&w, "a", -9, TOKEN_NORMAL);
     add(&w, "b", -9, TOKEN_NORMAL);
-    add(&w, "c", -9, TOKEN_UNUSED); // one character: nothing to take apart
+    add(&w, "c", -9, TOKEN_UNUSED); // one character: cannot be split
     add(&w, "ab", -1, TOKEN_UNUSED);
     add(&w, "abc", -2, TOKEN_UNUSED);
     add(&w, "abca", -3, TOKEN_NORMAL);
@@ -159,7 +159,7 @@ Test(spm_bpe, bad_vocabularies_are_refused) {
     add_specials(&w, false);
     add(&w, "a", NAN, TOKEN_NORMAL);
     for (int i = 0; i < 4; i++) {
-        static const char *const CAUSES[] = {"token 3: its score is not a number",
+        static const char *const CAUSES[] = {"token 3: its score is NaN",
                                              "token 3: unknown type 99 (at most 6)", "no tokens",
                                              "65537 bytes long (at most 65536)"};
         static char large[65537];
@@ -209,8 +209,8 @@ static ModelWriter random_model(TestRandom *random) {
         if (again) continue;
         strcpy(seen[n_seen++], text);
         unsigned kind = (unsigned)(test_random(random) % 10);
-        // The library sets the space of the prefix before it looks for user-defined pieces, we
-        // after; so they hold no space here.
+        // The library puts the space prefix before it matches user-defined pieces, spm_bpe.c
+        // after; so these have no space here.
         bool plain = !strchr(text, '\x81');
         model_piece(&w, text, strlen(text), -(float)(test_random(random) % 8),
                     kind < 4             ? TOKEN_UNUSED
@@ -272,7 +272,7 @@ Test(spm_bpe, agrees_with_the_library_on_random_models) {
 
 // ---- cost ----
 
-// A vocabulary that keeps joining: runs of a letter and of spaces up to 16, and all bytes.
+// A vocabulary with many merges: runs of a letter and of spaces up to 16, and all bytes.
 static Tokenizer *open_runs(void) {
     Words w = {.count = 0};
     add_specials(&w, true);
@@ -297,7 +297,7 @@ Test(spm_bpe, a_long_text_takes_n_log_n_steps) {
     tokenizer_close(t);
 }
 
-// ---- nothing is lost ----
+// ---- decoding gives the text back ----
 
 static void check_round_trip(Tokenizer *t, const char *text, size_t length) {
     Error error = {0};
@@ -314,7 +314,7 @@ static void check_round_trip(Tokenizer *t, const char *text, size_t length) {
     id_list_free(&ids);
 }
 
-// Everything comes back but U+2581 itself, which stands for a space.
+// Every character comes back except U+2581, which decodes to a space.
 Test(spm_bpe, decoding_gives_the_bytes_back) {
     Tokenizer *t = open_runs();
     for (int a = 0; a < 256; a++) {

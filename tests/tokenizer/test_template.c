@@ -1,4 +1,4 @@
-// Chat formats. The wanted texts were printed by the Jinja programs published with the models
+// Chat formats. Expected texts were printed by the Jinja templates published with the models
 // (Llama 3 and Qwen3 from their tokenizer_config.json, SmolLM2 from its GGUF, the others from their
 // model pages), rendered with jinja2 3.1.6, trim_blocks and lstrip_blocks on as transformers has
 // them, and with 3 February 2025 as today. ChatML and nanochat, whose sources are not Jinja, are by

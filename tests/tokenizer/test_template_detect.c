@@ -1,4 +1,4 @@
-// Which chat format a model means: by the text of its program, else by its tokens.
+// Detection of a model's chat format: from its template text, else from its tokens.
 #include "tests/support/files/byte_tokenizer.h"
 #include "tests/test.h"
 #include "tokenizer/template/formats.h"

@@ -1,5 +1,5 @@
-// Whole conversations in the ids of real vocabularies, as the Rust tokenizers library (PyPI's
-// tokenizers 0.23, add_special_tokens=False) encodes the text that the published program prints.
+// Conversations in the ids of real vocabularies, as the Rust tokenizers library (PyPI's tokenizers
+// 0.23, add_special_tokens=False) encodes the output of the published template.
 #include "tests/test.h"
 #include "tokenizer/template/template.h"
 
@@ -33,7 +33,7 @@ Test(template_ids, llama3) {
 }
 
 // The newline of the format and the one of the message are one token, 271; <think> is user-defined,
-// and so recognised in a message too.
+// so it is recognised inside a message too.
 Test(template_ids, qwen3) {
     static const ChatMessage TALK[] = {SAY(CHAT_SYSTEM, "Be brief."),
                                        SAY(CHAT_USER, "\n Hi <think>\nthere\n\n")};

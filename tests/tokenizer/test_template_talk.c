@@ -1,12 +1,12 @@
-// Conversations in every chat format: control tokens come from the format alone, a conversation
-// goes on where it stood, and what makes no sense is refused.
+// Conversations in every chat format: control tokens come from the format only, a conversation can
+// be continued, and an invalid order of roles is refused.
 #include "tests/support/talks.h"
 
 static Tokenizer *open_all(void) {
     return byte_tokenizer(false, UINT32_MAX, false);
 }
 
-// ---- control tokens come from the format alone ----
+// ---- control tokens come from the format only ----
 
 static size_t controls(const Tokenizer *t, const IdList *ids) {
     size_t count = 0;
@@ -70,7 +70,7 @@ Test(template_talk, a_missing_control_token_is_named) {
 
 // ---- conversations ----
 
-// The mode that the system message chose holds in every later turn.
+// The mode chosen by the system message applies to every later message.
 Test(template_talk, no_think_lasts) {
     static const Talk ALL = {{SAY(CHAT_SYSTEM, "Be brief. /no_think  "), SAY(CHAT_USER, "Hi"),
                               SAY(CHAT_ASSISTANT, "Hello!"), SAY(CHAT_USER, "Bye")}};
@@ -101,9 +101,9 @@ Test(template_talk, next_goes_on_where_an_answer_ended) {
     Tokenizer *t = open_all();
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         const char *name = CHAT_TEMPLATES[i].name;
-        // Once it is history, this format has an answer without the empty thought of its prompt.
+        // In the history this format has no empty <think> block, unlike in its prompt.
         if (!strcmp(name, "qwen3-nothink")) continue;
-        // These models say the space themselves.
+        // These models generate the space themselves.
         bool spaced = !strcmp(name, "llama2") || !strcmp(name, "mistral-v1") ||
                       !strcmp(name, "mistral-v3") || !strcmp(name, "mistral-v7");
         Error error = {0};
@@ -138,15 +138,16 @@ Test(template_talk, conversations_must_make_sense) {
     Tokenizer *t = open_all();
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         const char *name = CHAT_TEMPLATES[i].name;
-        check_refused(name, t, &EMPTY, "must end with a message of the user");
-        check_refused(name, t, &ANSWER_LAST, "must end with a message of the user");
-        check_refused(name, t, &LATE, "message 2: a system message can only be the first");
+        check_refused(name, t, &EMPTY, "must end with a user message");
+        check_refused(name, t, &ANSWER_LAST, "must end with a user message");
+        check_refused(name, t, &LATE, "message 2: only the first message can be a system message");
     }
     static const char *const STRICT[] = {"llama2",         "mistral-v1", "mistral-v3",
                                          "mistral-tekken", "gemma",      "nanochat"};
     for (size_t i = 0; i < sizeof STRICT / sizeof *STRICT; i++) {
-        check_refused(STRICT[i], t, &TWICE, "message 2: in the chat format ");
-        check_refused(STRICT[i], t, &ANSWER_FIRST, "take turns");
+        check_refused(STRICT[i], t, &TWICE, "message 2: the chat format ");
+        check_refused(STRICT[i], t, &ANSWER_FIRST,
+                      "requires alternating user and assistant messages");
     }
     talk_check("chatml", t, &TWICE,
                "<|im_start|>user\na<|im_end|>\n<|im_start|>user\nb<|im_end|>\n"
@@ -154,7 +155,7 @@ Test(template_talk, conversations_must_make_sense) {
     tokenizer_close(t);
 }
 
-// ---- vocabularies that set a space ----
+// ---- vocabularies with a space prefix ----
 
 Test(template_talk, the_space_of_the_format_and_of_the_vocabulary_are_one) {
     static const Talk HI = {{SAY(CHAT_USER, "Hi")}};
@@ -162,7 +163,7 @@ Test(template_talk, the_space_of_the_format_and_of_the_vocabulary_are_one) {
     talk_check("mistral-v3", t, &HI, "<s>[INST] Hi[/INST]");
     talk_check("mistral-v1", t, &HI, "<s> [INST] Hi [/INST]");
     talk_check("llama2", t, &HI, "<s> [INST] Hi [/INST]"); // as Meta's own code encodes it
-    // Llama 2's space before </s> is a piece of its own.
+    // In Llama 2 the space before </s> is a separate token.
     Error error = {0};
     IdList ids = {0};
     CHECK(chat_template_next(chat_template_by_name("llama2"), t, &ids, "Bye", 3, &error));
@@ -174,7 +175,7 @@ Test(template_talk, the_space_of_the_format_and_of_the_vocabulary_are_one) {
     tokenizer_close(t);
     t = byte_tokenizer(true, UINT32_MAX, true);
     talk_check("phi3", t, &HI,
-               "<s><|user|> Hi<|end|><|assistant|>"); // where the file asks for BOS
+               "<s><|user|> Hi<|end|><|assistant|>"); // if the file asks for BOS
     tokenizer_close(t);
 }
 

@@ -49,7 +49,7 @@ static Tokenizer *check_taken(const Bin *bin, int vocab_size) {
     return t;
 }
 
-// Ids of `text` as one string, for comparison by eye.
+// Ids of `text` as one string.
 static const char *ids_of(Tokenizer *t, const char *text) {
     static char out[256];
     Error error = {0};
@@ -76,7 +76,7 @@ static Bin small_bin(void) {
 Test(tokenizer_bin, joins_the_best_score_first) {
     Bin bin = small_bin();
     Tokenizer *t = check_taken(&bin, 11);
-    // " ab": "ab" scores -2 and " a" -1, so " a" is joined, and then " ab" is there.
+    // " ab": "ab" scores -2 and " a" -1, so " a" is merged first, then " ab".
     CHECK_STRING(ids_of(t, "ab"), "9");
     CHECK_STRING(ids_of(t, "b"), "4 6");
     // " aab": " a" first (-1), then of "ab" (-2) and " aa" (none) "ab".
@@ -86,7 +86,7 @@ Test(tokenizer_bin, joins_the_best_score_first) {
     CHECK_STRING(ids_of(t, "!"), "4 3"); // a byte token
     CHECK_STRING(ids_of(t, "?!?"), "4 0 3 0");
     CHECK_STRING(ids_of(t, ""), "");
-    // Special tokens are without their newlines, and text does not make them.
+    // Special tokens lose their newlines, and text never matches them.
     CHECK_INT(tokenizer_find(t, "<s>"), 1);
     CHECK_INT(tokenizer_bos(t), 1);
     CHECK(tokenizer_adds_bos(t));
@@ -157,7 +157,7 @@ Test(tokenizer_bin, lengths_are_held_against_what_is_there) { // L10
         bin.bytes[bin.size++] = 'x';
         if (i == 4) tokenizer_close(check_taken(&bin, 2));
     }
-    Bin bin = {.size = 0}; // a token of no bytes is taken and never matches
+    Bin bin = {.size = 0}; // an empty token is accepted and never matches
     put_u32(&bin, 5);
     put_token(&bin, 0, "<unk>");
     put_token(&bin, 0, "");
@@ -197,7 +197,7 @@ Test(tokenizer_bin, odd_vocabularies_have_defined_results) { // L12
         uint32_t bits = i == 0 ? 0x7fc00000 : i == 1 ? 0x7f800000 : 0xff800000; // NaN, +-infinity
         memcpy(bin.bytes + 4 + 13, &bits, 4);
         if (i == 0)
-            check_refused(&bin, 11, "token 1: its score is not a number");
+            check_refused(&bin, 11, "token 1: its score is NaN");
         else
             tokenizer_close(check_taken(&bin, 11));
     }

@@ -1,4 +1,4 @@
-// vocab.json with merges.txt, tiktoken's lines, and how a path becomes a tokenizer.
+// vocab.json with merges.txt, tiktoken text, and opening a path.
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -10,7 +10,7 @@
 static const char VOCAB[] = "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<|endoftext|>\":5}";
 static const char MERGES[] = "#version: 0.2\na b\nab c\n";
 
-// Puts the pair into a directory of its own and opens the directory.
+// Writes the two files to a directory and opens the directory.
 static Tokenizer *open_pair(const char *vocab, const char *merges, Error *error) {
     char directory[400], path[450];
     snprintf(directory, sizeof directory, "%s", test_temporary("pair"));
@@ -28,7 +28,7 @@ Test(vocab_merges, reads_the_pair) {
     if (!t) TEST_FAIL("%s", error.message);
     test_check_ids(t, "abcab", false, IDS(4, 3));
     test_check_ids(t, "a<|endoftext|>", true, IDS(0, 5));
-    test_check_ids(t, "a<|endoftext|>", false, IDS(0)); // no letter of it is a token but none
+    test_check_ids(t, "a<|endoftext|>", false, IDS(0)); // its letters are no tokens
     CHECK_INT(tokenizer_type(t, 5), TOKEN_CONTROL);
     CHECK_INT(tokenizer_type(t, 4), TOKEN_NORMAL);
     CHECK_INT(tokenizer_bos(t), -1);
@@ -37,7 +37,7 @@ Test(vocab_merges, reads_the_pair) {
     tokenizer_close(t);
 }
 
-// A refused file is not silently replaced by another one of the directory, but that is named.
+// A refused file is not silently replaced by another one of the directory; the message names that.
 Test(tokenizer_files, a_refused_file_names_the_one_beside_it) {
     char directory[400], path[450];
     snprintf(directory, sizeof directory, "%s", test_temporary("two"));
@@ -52,7 +52,8 @@ Test(tokenizer_files, a_refused_file_names_the_one_beside_it) {
     CHECK(!test_open_tokenizer(directory, &error));
     CHECK_INT(error.code, ERROR_FILE);
     CHECK(strstr(error.message, "tokenizer.json: "), "%s", error.message);
-    CHECK(strstr(error.message, "; -z can choose the vocab.json beside it"), "%s", error.message);
+    CHECK(strstr(error.message, "; use -z to choose the vocab.json in the same directory"), "%s",
+          error.message);
     unlink(path);
     error = (Error){0};
     Tokenizer *t = test_open_tokenizer(directory, &error);
@@ -71,7 +72,8 @@ Test(vocab_merges, takes_lines_as_they_come_and_refuses_broken_ones) {
         {"#version: 0.2\na b\n\nab c\n", "merges.txt line 3: merge 1"},
         {"#version: 0.2\na b\nabc\n", "merges.txt line 3: merge 1: \"abc\""},
         {"#version: 0.2\na z\n", "merges.txt line 2: merge 0: \"a\" + \"z\""},
-        {"a b\na b\n", "merges.txt line 2: merge 1: \"a\" + \"b\": the same pair"},
+        {"a b\na b\n",
+         "merges.txt line 2: merge 1: \"a\" + \"b\": an earlier merge has the same pair"},
         {"a b\n#version: 0.2\n", "merges.txt line 2"},
         {"a  b\n", "merges.txt line 1"},
         {" b\n", "merges.txt line 1"},
@@ -110,7 +112,7 @@ Test(vocab_merges, every_cut_is_refused_or_means_fewer_merges) {
     }
 }
 
-// ---- tiktoken's lines ----
+// ---- tiktoken text ----
 
 Test(tiktoken, reads_lines_of_base64_and_rank) {
     Error error = {0};
@@ -219,7 +221,7 @@ Test(tokenizer_path, says_what_is_wrong_with_a_path) {
           error.message);
     error = (Error){0};
     CHECK(!test_open_tokenizer_text("some.gguf", "GGUF\3\0\0\0", 8, &error));
-    CHECK(error.code == ERROR_FILE && strstr(error.message, "a GGUF is no tokenizer file"), "%s",
+    CHECK(error.code == ERROR_FILE && strstr(error.message, "a GGUF, not a tokenizer file"), "%s",
           error.message);
     error = (Error){0};
     CHECK(!test_open_tokenizer_text("vocab.json", VOCAB, strlen(VOCAB), &error));

@@ -1,5 +1,5 @@
-// tokenizer.json, of the byte-level kind and of the one with byte fallback. Every refusal stands
-// beside an accepted twin.
+// tokenizer.json with byte-level BPE and with byte fallback. Every refused file is one change away
+// from an accepted one.
 #include "tests/support/files/long_texts.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
@@ -86,7 +86,7 @@ static void check_changes(const char *text, const Change *changes, size_t count)
 }
 #define CHECK_CHANGES(text, rows) check_changes(text, rows, sizeof rows / sizeof *rows)
 
-// Every beginning of a text is refused, but those that `text` + spaces end in.
+// Every truncation of the text is refused, unless only white space is missing.
 static void check_cuts(const char *name, const char *text, size_t size) {
     for (size_t length = 0; length < size; length++) {
         Error error = {0};
@@ -96,7 +96,7 @@ static void check_cuts(const char *name, const char *text, size_t size) {
     }
 }
 
-// ---- tokenizer.json of the byte-level kind ----
+// ---- tokenizer.json with byte-level BPE ----
 
 Test(tokenizer_json, reads_a_byte_level_file) {
     Tokenizer *t = open_good(BYTE_LEVEL);
@@ -127,7 +127,7 @@ Test(tokenizer_json, refuses_ids_that_are_none) {
         {"\"c\":2", "\"c\":2,\"d\":8", "8 is outside 0 .. 7"},
         {"\"c\":2", "\"c\":2,\"c\":2", "invalid JSON: duplicate object key"},
         {"\"c\":2", "\"c\":2,\"\xc4\xa0\":7", NULL},
-        {"\"c\":2", "\"c\":2,\" \":7", "token 7: \" \" has a character that stands for no byte"},
+        {"\"c\":2", "\"c\":2,\" \":7", "token 7: \" \" has a character outside the byte alphabet"},
         {"\"c\":2", "\"c\":2,\"\\ud800\":7", "invalid JSON"},
         {"\"c\":2", "\"c\":2,\"\\u0000\":7", "invalid JSON"},
         {"\"c\":2", "\"c\":2,\"\xff\":7", "invalid JSON"},
@@ -142,8 +142,8 @@ Test(tokenizer_json, refuses_broken_added_tokens) {
         {"\"id\":6", "\"id\":5", "id 5: both"},
         {"\"id\":6", "\"id\":true", "got true"},
         {"\"id\":6,", "", "id of \"<think>\": wanted an integer, got nothing"},
-        {"\"<think>\"", "\"<|x|>\"", "both spelt \"<|x|>\""},
-        {"\"<think>\"", "\"\"", "added token 6: empty"},
+        {"\"<think>\"", "\"<|x|>\"", "have the same text \"<|x|>\""},
+        {"\"<think>\"", "\"\"", "added token 6: its text is empty"},
         {"\"<think>\"", "1", "\"content\": wanted a string"},
         {"\"content\":\"<think>\",", "", "an added token without \"content\""},
         {"\"special\":true", "\"special\":1", "\"special\": wanted true or false"},
@@ -162,14 +162,15 @@ Test(tokenizer_json, refuses_broken_merges) {
     static const Change rows[] = {
         {"\"a b\"", "[\"a\",\"b\"]", NULL},
         {"\"a b\"", "\"ab\"", "merge 0: \"ab\""},
-        {"\"a b\"", "\"a b c\"", "merge 0: \"a\" + \"b c\": the right one is no token"},
-        {"\"a b\"", "\"a z\"", "merge 0: \"a\" + \"z\": the right one is no token"},
-        {"\"a b\"", "\"b a\"", "merge 0: \"b\" + \"a\": together they are no token"},
-        {"\"a b\"", "[\"a\",\"b\",\"c\"]", "merge 0: wanted a string or two"},
-        {"\"a b\"", "[\"a\"]", "merge 0: wanted a string or two"},
-        {"\"a b\"", "[\"a\",1]", "merge 0: wanted a string or two"},
-        {"\"a b\"", "7", "merge 0: wanted a string or two, got an integer"},
-        {"\"a b\",", "\"a b\",\"a b\",", "merge 1: \"a\" + \"b\": the same pair"},
+        {"\"a b\"", "\"a b c\"", "merge 0: \"a\" + \"b c\": the right side is no token"},
+        {"\"a b\"", "\"a z\"", "merge 0: \"a\" + \"z\": the right side is no token"},
+        {"\"a b\"", "\"b a\"", "merge 0: \"b\" + \"a\": the merged text is no token"},
+        {"\"a b\"", "[\"a\",\"b\",\"c\"]", "merge 0: wanted a string or two strings"},
+        {"\"a b\"", "[\"a\"]", "merge 0: wanted a string or two strings"},
+        {"\"a b\"", "[\"a\",1]", "merge 0: wanted a string or two strings"},
+        {"\"a b\"", "7", "merge 0: wanted a string or two strings, got an integer"},
+        {"\"a b\",", "\"a b\",\"a b\",",
+         "merge 1: \"a\" + \"b\": an earlier merge has the same pair"},
         {"\"a b\"", "\"\"", "merge 0"},
         {"\"a b\",[\"ab\",\"c\"]", "", NULL},
         {"\"merges\":[\"a b\",[\"ab\",\"c\"]]", "\"merges\":\"a b\"", "\"merges\", an array"},
@@ -183,7 +184,7 @@ Test(tokenizer_json, refuses_what_it_would_have_to_leave_out) {
     static const Change rows[] = {
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", NULL},
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}",
-         "normalizer: type \"NFKC\" is not known"},
+         "normalizer: type \"NFKC\" is not supported"},
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "\"Lowercase\""},
         {"\"normalizer\":null", "\"normalizer\":{}", "normalizer: a step without a \"type\""},
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}", "without its list"},
@@ -199,7 +200,7 @@ Test(tokenizer_json, refuses_what_it_would_have_to_leave_out) {
          "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
          "\"(a+)+$\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\","
          "\"add_prefix_space\":false}]",
-         "pre_tokenizer: pattern \"(a+)+$\" is not known"},
+         "pre_tokenizer: pattern \"(a+)+$\" is not supported"},
         {"\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true",
          "\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
          "\"\\\\p{N}\"},\"behavior\":\"Removed\"},{\"type\":\"ByteLevel\","
@@ -237,9 +238,9 @@ Test(tokenizer_json, refuses_text_that_is_no_json) {
         {"{\"a\" 1}", 7, "invalid JSON"},
         {"{\"model\":{}}\0", 13, "invalid JSON"},
         {"{\"model\":{}} x", 14, "invalid JSON"},
-        {"\xef\xbb\xbf{}", 5, "no known tokenizer"},
+        {"\xef\xbb\xbf{}", 5, "unknown tokenizer format"},
         {"{\0\"\0", 4, "invalid JSON"},
-        {"[1]", 3, "no known tokenizer"},
+        {"[1]", 3, "unknown tokenizer format"},
         {"{\"a\":01}", 8, "invalid JSON"},
         {"{\"a\":+1}", 8, "invalid JSON"},
         {"{\"a\":NaN}", 9, "invalid JSON"},
@@ -277,7 +278,7 @@ Test(tokenizer_json, is_refused_at_every_cut) {
     check_cuts("cut.json", FALLBACK, strlen(FALLBACK));
 }
 
-// Many small values are the most that a text can ask for.
+// Many small values take the most memory per byte of text.
 Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
     if (TEST_SANITIZED) SKIP("sanitizers keep more memory than the program");
     static const char *const values[] = {"{},", "[],", "\"\",", "\"a\",", "1,", "[[]],"};
@@ -301,7 +302,7 @@ Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
     }
 }
 
-// ---- the byte-fallback kind ----
+// ---- tokenizer.json with byte fallback ----
 
 Test(tokenizer_json, reads_a_byte_fallback_file) {
     Tokenizer *t = open_good(FALLBACK);
@@ -313,7 +314,7 @@ Test(tokenizer_json, reads_a_byte_fallback_file) {
     test_check_ids(t, " a", false, IDS(2, 8)); // __a: _ a has the lower rank
     test_check_ids(t, "  b", false, IDS(10, 2, 4));
     test_check_ids(t, "\xc3\xa9", false, IDS(2, 5, 6));
-    test_check_ids(t, "b\xc3", false, IDS(2, 4, 5));   // half a character is bytes too
+    test_check_ids(t, "b\xc3", false, IDS(2, 4, 5));   // an incomplete character becomes bytes
     test_check_ids(t, "bzzb", false, IDS(2, 4, 0, 4)); // z has no byte token: unknown, fused
     test_check_ids(t, "<s>b", false, IDS(2, 0, 4));    // < s > are unknown
     test_check_ids(t, "<s>b", true, IDS(1, 2, 4));
@@ -341,7 +342,7 @@ Test(tokenizer_json, knows_the_ways_to_prefix_a_space) {
     char *first = replaced(plain, "\"pre_tokenizer\":null", METASPACE);
     t = open_good(first);
     test_check_ids(t, "ab", false, IDS(9));
-    test_check_ids(t, " ab", false, IDS(9)); // it begins with a space already
+    test_check_ids(t, " ab", false, IDS(9)); // begins with a space already
     test_check_ids(t, "<s>ab", true, IDS(1, 7));
     tokenizer_close(t);
     char *always = replaced(first, "\"first\"", "\"always\"");
@@ -359,17 +360,17 @@ Test(tokenizer_json, refuses_other_ways_with_spaces) {
          "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":"
          "\"MergedWithPrevious\",\"invert\":false}",
          NULL},
-        {"\"String\":\" \"", "\"String\":\"x\"", "normalizer: Replace by"},
-        {"\"prepend\":\"" SPACE "\"", "\"prepend\":\"x\"", "normalizer: Prepend of \"x\""},
+        {"\"String\":\" \"", "\"String\":\"x\"", "normalizer: Replace with content"},
+        {"\"prepend\":\"" SPACE "\"", "\"prepend\":\"x\"", "normalizer: Prepend \"x\""},
         {"\"pre_tokenizer\":null",
          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE "\"}",
-         "Metaspace with \"split\""},
+         "Metaspace option \"split\""},
         {"\"pre_tokenizer\":null",
          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"split\":false}",
          "Metaspace replacement \"_\""},
         {"\"pre_tokenizer\":null",
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
-         "ByteLevel after a change of spaces"},
+         "ByteLevel after a step that replaces spaces"},
         {"\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Digits\"}",
          "patterns or NFC without ByteLevel"},
         {"\"start\":1", "\"start\":2", "decoder: Strip of"},

@@ -1,5 +1,5 @@
-// Ids that the reference libraries give, for hard strings and whole texts: golden outputs that
-// nobody here wrote. One row per tokenizer.
+// Ids from the reference libraries for difficult strings and whole texts: published golden outputs.
+// One row per tokenizer.
 #include "tests/support/sha256.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
@@ -148,11 +148,11 @@ Test(tokenizer_vectors, sentencepiece_japanese) {
                            "tokenizers/sentencepiece/sp_test_ja_model.vectors.json"});
 }
 
-// ---- llama.cpp's .inp and .out: texts between marker lines, ids on a line each ----
+// ---- llama.cpp's .inp and .out: texts between marker lines, one line of ids per text ----
 
 static const char MARKER[] = "\n__ggml_vocab_test__\n";
 
-// The ids of the next line; *line moves behind it.
+// The ids of the next line; advances *line.
 static json_t *line_of_ids(char **line) {
     json_t *ids = json_array();
     char *end = strchr(*line, '\n'), *p = *line;

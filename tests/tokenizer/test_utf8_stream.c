@@ -1,4 +1,4 @@
-// Utf8Stream: nothing leaves it but whole characters and bytes that belong to none.
+// Utf8Stream: releases complete characters and invalid bytes only.
 #include "base/utf8.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
@@ -27,7 +27,7 @@ static void push_in_pieces(const char *text, size_t length, uint64_t cuts) {
         memcpy(got + used, out, count);
         used += count;
         CHECK(used == length || !continuation(text[used]), "a release ends inside a character");
-        // Nothing that is whole is held back: what waits is less than one character.
+        // No complete character is held back: less than one character is pending.
         CHECK(end - used < 4);
         start = end;
     }
@@ -59,7 +59,7 @@ Test(utf8_stream, an_invalid_byte_goes_out_as_soon_as_it_is_known) {
     const char *out;
     size_t count;
     CHECK(utf8_stream_push(&stream, "\xe4\xb8", 2, &out, &count, &error));
-    CHECK_INT(count, 0); // may still become a character
+    CHECK_INT(count, 0); // may still be completed
     CHECK(utf8_stream_push(&stream, "x", 1, &out, &count, &error));
     CHECK(count == 3 && !memcmp(out, "\xe4\xb8x", 3));
     CHECK(utf8_stream_push(&stream, "\x80", 1, &out, &count, &error));
@@ -70,7 +70,7 @@ Test(utf8_stream, an_invalid_byte_goes_out_as_soon_as_it_is_known) {
     CHECK(count == 1 && out[0] == 'a');
     CHECK(utf8_stream_push(&stream, "", 0, &out, &count, &error));
     CHECK_INT(count, 0);
-    utf8_stream_flush(&stream, &out, &count); // half a character at the end
+    utf8_stream_flush(&stream, &out, &count); // an incomplete character at the end
     CHECK(count == 2 && !memcmp(out, "\xf0\x9f", 2));
     utf8_stream_flush(&stream, &out, &count);
     CHECK_INT(count, 0);

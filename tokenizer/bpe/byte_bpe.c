@@ -1,8 +1,9 @@
-// A word's way: bytes -> letters of the byte alphabet -> one symbol each -> merged -> ids.
+// Encoding a word: bytes -> letters of the byte alphabet -> one symbol each -> merges -> ids.
 //
 //   " the"  ->  "Ġthe"  ->  Ġ t h e  ->  Ġt he  ->  Ġthe  ->  262
 //
-// A byte that the vocabulary lacks (SmolLM2 has no 0x04) adds nothing, as in the reference.
+// A byte that the vocabulary lacks (SmolLM2 has no 0x04) is dropped, as the tokenizers library
+// does.
 #include "tokenizer/bpe/byte_bpe.h"
 
 #include "base/utf8.h"
@@ -13,7 +14,7 @@
 
 // ---- the byte alphabet ----
 
-// The gaps between the bytes that stand for themselves: 0-32, 127-160, 173.
+// The bytes that are remapped: 0-32, 127-160, 173.
 size_t alphabet_letter(char *out, uint8_t byte) {
     uint32_t letter = byte;
     if (byte <= 32)
@@ -58,9 +59,9 @@ typedef struct ByteBpe {
     SplitRule split;
     bool ignore_merges;
     int32_t byte_ids[256]; // -1: no token
-    char *spelling;        // (ALPHABET_MAX * capacity) the word in letters
+    char *spelling;        // (ALPHABET_MAX * capacity) the word in the byte alphabet
     Symbol *symbols;       // (capacity)
-    size_t capacity;       // bytes of the longest word so far
+    size_t capacity;       // in bytes of a word; grows with the longest word
 } ByteBpe;
 
 static void byte_bpe_close(Tokenizer *t) {
@@ -91,7 +92,7 @@ static bool reserve(ByteBpe *bpe, size_t length, Error *error) {
     return true;
 }
 
-// Fills spelling and symbols; returns the number of symbols and the spelling's length.
+// Fills bpe->spelling and bpe->symbols; returns the number of symbols.
 static size_t spell(ByteBpe *bpe, const char *word, size_t length, size_t *spelling_length) {
     size_t count = 0, at = 0;
     for (size_t i = 0; i < length; i++) {
@@ -138,9 +139,10 @@ static bool byte_bpe_encode(const Tokenizer *t, IdList *ids, const char *text, s
                               error);
 }
 
-// tiktoken's rule: the two symbols stand side by side in the word's spelling.
-static bool whole_is_token(const void *context, const Symbol *left, const Symbol *right,
-                           uint32_t *priority, int32_t *id) {
+// The MergeRule of tiktoken: the rank of a merge is the id of the merged token. The two symbols are
+// adjacent in bpe->spelling.
+static bool merged_is_token(const void *context, const Symbol *left, const Symbol *right,
+                            uint32_t *priority, int32_t *id) {
     const Tokenizer *t = context;
     const ByteBpe *bpe = t->state;
     *id = vocabulary_find(t, bpe->spelling + left->start, (size_t)left->length + right->length);
@@ -154,7 +156,7 @@ static const char *byte_bpe_piece(Tokenizer *t, int32_t id, bool first, size_t *
     (void)first;
     const TextSpan *spelling = &t->tokens[id];
     *length = spelling->length;
-    if (t->types[id] != TOKEN_NORMAL) return spelling->text; // spelt as plain text
+    if (t->types[id] != TOKEN_NORMAL) return spelling->text; // added tokens are plain text
     *length = (size_t)alphabet_decode(t->work->piece, spelling->text, spelling->length);
     return t->work->piece;
 }
@@ -167,9 +169,9 @@ static bool byte_bpe_describe(const Tokenizer *t, Vocabulary *out, Arena *arena,
     out->scores = NULL;
     out->pre = split_rule_gguf_name(&bpe->split, bpe->ignore_merges);
     if (!out->pre)
-        return error_set(error, ERROR_FILE, "its splitting pattern has no name in a GGUF");
+        return error_set(error, ERROR_FILE, "its pre-tokenizer pattern has no name in a GGUF");
     if (!bpe->merges.count)
-        return error_set(error, ERROR_FILE, "it has ranks instead of merges (tiktoken)");
+        return error_set(error, ERROR_FILE, "it has token ranks instead of merges (tiktoken)");
     out->n_merges = bpe->merges.count;
     return merge_table_list(&bpe->merges, t, &out->merges, arena, error);
 }
@@ -177,7 +179,7 @@ static bool byte_bpe_describe(const Tokenizer *t, Vocabulary *out, Arena *arena,
 static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe_close,
                                        byte_bpe_describe};
 
-// Every normal token spells bytes.
+// Every normal token must be spelt in the byte alphabet.
 static bool check_spellings(const Tokenizer *t, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         char shown[96];
@@ -185,7 +187,7 @@ static bool check_spellings(const Tokenizer *t, Error *error) {
         if (t->types[i] == TOKEN_NORMAL &&
             alphabet_decode(NULL, spelling->text, spelling->length) < 0)
             return error_set(error, ERROR_FILE,
-                             "token %zu: \"%s\" has a character that stands for no byte", i,
+                             "token %zu: \"%s\" has a character outside the byte alphabet", i,
                              escape_bytes(shown, sizeof shown, spelling->text, spelling->length));
     }
     return true;
@@ -208,7 +210,7 @@ bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool
         return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
     }
     t->kind = &BYTE_BPE;
-    bpe->rule = merges ? merge_table_rule : whole_is_token;
+    bpe->rule = merges ? merge_table_rule : merged_is_token;
     bpe->rule_context = merges ? (const void *)&bpe->merges : t;
     if (merges) {
         bpe->merges = *merges;

@@ -1,5 +1,5 @@
-// A stretch of text is one word: its spaces written as U+2581, one symbol for each character.
-// Those that are no token become bytes, or unknown, before anything is merged.
+// BPE with byte fallback. A segment of text is one word: spaces become U+2581, each character one
+// symbol. Characters that are no token become byte tokens or the unknown token before any merge.
 #include "tokenizer/bpe/spm.h"
 
 #include "base/utf8.h"
@@ -24,9 +24,9 @@ static void fallback_close(Tokenizer *t) {
 // ---- encoding ----
 
 typedef struct Word {
-    char *text; // (3 * bytes of the stretch, and a prefix)
+    char *text; // (3 * bytes of the segment, and a prefix)
     size_t length;
-    Symbol *symbols; // at most one a byte
+    Symbol *symbols; // at most one per byte
     size_t count;
 } Word;
 
@@ -80,12 +80,12 @@ static void add_unknown(const FallbackBpe *bpe, Word *word, size_t start, size_t
         add_symbol(word, start, length, unk);
 }
 
-static void cut_characters(const Tokenizer *t, const FallbackBpe *bpe, Word *word) {
+static void split_characters(const Tokenizer *t, const FallbackBpe *bpe, Word *word) {
     uint32_t c;
     for (size_t at = 0, n; at < word->length; at += n) {
         n = utf8_decode(word->text + at, word->length - at, &c);
         int32_t id = n ? vocabulary_find(t, word->text + at, n) : -1;
-        if (!n) n = 1; // an invalid byte: nothing spells it but a byte token
+        if (!n) n = 1; // an invalid byte: only a byte token matches it
         if (id >= 0)
             add_symbol(word, at, n, id);
         else if (bytes_are_tokens(bpe, word->text + at, n))
@@ -120,7 +120,7 @@ static bool fallback_encode(const Tokenizer *t, IdList *ids, const char *text, s
     bool good = word.text && word.symbols;
     if (good) {
         normalise(&word, &bpe->options, text, length, after_token);
-        cut_characters(t, bpe, &word);
+        split_characters(t, bpe, &word);
         good = merge_word(t, bpe, &word, ids, error);
     } else {
         error_set(error, ERROR_MEMORY, "out of memory for %zu bytes of text", length);
@@ -132,8 +132,8 @@ static bool fallback_encode(const Tokenizer *t, IdList *ids, const char *text, s
 
 // ---- opening ----
 
-// The same vocabulary as SPM-BPE: the earlier the merge, the higher the score. What no merge makes
-// and is longer than a character comes last.
+// Exported as SPM-BPE: the lower the rank of a merge, the higher the score of its token. Tokens
+// that no merge yields get the lowest score.
 static bool fallback_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
     const FallbackBpe *bpe = t->state;
     float *scores = arena_alloc(arena, t->n_tokens, sizeof *scores, error);
@@ -150,7 +150,7 @@ static bool fallback_describe(const Tokenizer *t, Vocabulary *out, Arena *arena,
     out->unk_id = bpe->options.unk_id;
     out->add_space_prefix = bpe->options.prefix != PREFIX_NEVER;
     return bpe->options.spaces ||
-           error_set(error, ERROR_FILE, "its spaces are not written as U+2581");
+           error_set(error, ERROR_FILE, "it does not replace spaces by U+2581");
 }
 
 static const TokenizerKind FALLBACK_BPE = {fallback_encode, spm_piece, fallback_close,

@@ -1,3 +1,4 @@
+// The table of merges: a hash table from pairs of ids to ranks.
 #include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 
 typedef struct MergeEntry {
     int32_t left, right; // ids
-    int32_t whole;
+    int32_t merged;
     uint32_t order; // rank + 1; 0: empty
 } MergeEntry;
 
@@ -50,21 +51,21 @@ static bool fail(const MergeTable *table, TextSpan left, TextSpan right, const c
 
 bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan right, Error *error) {
     if (2 * table->count >= table->n_buckets)
-        return error_set(error, ERROR_FILE, "merge %zu: more merges than announced", table->count);
+        return error_set(error, ERROR_FILE, "merge %zu: more merges than allocated", table->count);
     int32_t left_id = vocabulary_find(t, left.text, left.length);
     int32_t right_id = vocabulary_find(t, right.text, right.length);
     if (!left.length || left_id < 0)
-        return fail(table, left, right, "the left one is no token", error);
+        return fail(table, left, right, "the left side is no token", error);
     if (!right.length || right_id < 0)
-        return fail(table, left, right, "the right one is no token", error);
-    char *whole = vocabulary_piece_buffer(t, left.length + right.length);
-    if (!whole) return error_set(error, ERROR_MEMORY, "out of memory for a merge");
-    memcpy(whole, left.text, left.length);
-    memcpy(whole + left.length, right.text, right.length);
-    int32_t id = vocabulary_find(t, whole, left.length + right.length);
-    if (id < 0) return fail(table, left, right, "together they are no token", error);
+        return fail(table, left, right, "the right side is no token", error);
+    char *merged = vocabulary_piece_buffer(t, left.length + right.length);
+    if (!merged) return error_set(error, ERROR_MEMORY, "out of memory for a merge");
+    memcpy(merged, left.text, left.length);
+    memcpy(merged + left.length, right.text, right.length);
+    int32_t id = vocabulary_find(t, merged, left.length + right.length);
+    if (id < 0) return fail(table, left, right, "the merged text is no token", error);
     MergeEntry *entry = entry_of(table, left_id, right_id);
-    if (entry->order) return fail(table, left, right, "the same pair as an earlier one", error);
+    if (entry->order) return fail(table, left, right, "an earlier merge has the same pair", error);
     *entry = (MergeEntry){left_id, right_id, id, (uint32_t)++table->count};
     return true;
 }
@@ -72,7 +73,8 @@ bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan ri
 bool merge_table_add_line(MergeTable *table, Tokenizer *t, TextSpan line, Error *error) {
     const char *space = line.length > 1 ? memchr(line.text + 1, ' ', line.length - 1) : NULL;
     if (!space)
-        return fail(table, line, (TextSpan){"", 0}, "wanted two, with a space between", error);
+        return fail(table, line, (TextSpan){"", 0}, "wanted two tokens separated by a space",
+                    error);
     size_t left = (size_t)(space - line.text);
     return merge_table_add(table, t, (TextSpan){line.text, left},
                            (TextSpan){space + 1, line.length - left - 1}, error);
@@ -82,7 +84,7 @@ bool merge_table_rule(const void *context, const Symbol *left, const Symbol *rig
                       uint32_t *priority, int32_t *id) {
     const MergeEntry *entry = entry_of(context, left->id, right->id);
     *priority = entry->order;
-    *id = entry->whole;
+    *id = entry->merged;
     return entry->order;
 }
 
@@ -109,13 +111,13 @@ bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpa
 void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens) {
     for (size_t i = 0; i < table->n_buckets; i++) {
         const MergeEntry *entry = &table->entries[i];
-        if (!entry->order || (size_t)entry->whole >= n_tokens) continue;
+        if (!entry->order || (size_t)entry->merged >= n_tokens) continue;
         float score = 1.0f - (float)entry->order; // exact up to 2^24 merges
-        if (!(scores[entry->whole] >= score)) scores[entry->whole] = score;
+        if (!(scores[entry->merged] >= score)) scores[entry->merged] = score;
     }
 }
 
 void merge_table_mark(const MergeTable *table, uint8_t *types, TokenType type) {
     for (size_t i = 0; i < table->n_buckets; i++)
-        if (table->entries[i].order) types[table->entries[i].whole] = (uint8_t)type;
+        if (table->entries[i].order) types[table->entries[i].merged] = (uint8_t)type;
 }

@@ -1,5 +1,5 @@
-// A heap of the pairs that could be joined. Joining leaves stale entries behind; one is known by
-// the symbols' ends, which no longer are where they were.
+// The merge loop: a priority queue of the adjacent pairs that can be merged. A merge leaves stale
+// pairs in the queue; a pair is stale when its right symbol no longer ends where it ended.
 #include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 enum { NONE = 0xffffffff, SMALL = 64, CHILDREN = 4 };
 
 typedef struct Pair {
-    uint64_t order; // priority, then the left symbol: the best pair has the least
-    uint32_t end;   // of the right one, in bytes, when the pair was seen
-    int32_t id;     // of the whole
+    uint64_t order; // priority << 32 | index of the left symbol: the least is merged first
+    uint32_t end;   // where the right symbol ended when the pair was queued, in bytes
+    int32_t id;     // of the merged token
 } Pair;
 
-// The children of i are 4 i + 1 .. 4 i + 4: half as deep as a binary heap, and a line of cache
-// each.
+// A 4-ary heap: the children of i are 4 i + 1 .. 4 i + 4, one cache line of 64 bytes. Half as deep
+// as a binary heap.
 typedef struct Heap {
     Pair *pairs; // pairs[0] is the best
     size_t count;
@@ -59,7 +59,8 @@ typedef struct Merging {
     const void *context;
 } Merging;
 
-static void consider(Merging *m, uint32_t left, uint32_t right) {
+// Queues the pair of two neighbours, if it can be merged.
+static void queue_pair(Merging *m, uint32_t left, uint32_t right) {
     if (left == NONE || right == NONE) return;
     const Symbol *l = &m->symbols[left], *r = &m->symbols[right];
     Pair pair = {.end = r->start + r->length};
@@ -70,9 +71,9 @@ static void consider(Merging *m, uint32_t left, uint32_t right) {
     heap_push(&m->heap, pair);
 }
 
-// Joins the pair, unless one of its symbols is no longer what it was: then the left one is gone, or
-// what stands behind it ends elsewhere.
-static void join(Merging *m, const Pair *pair) {
+// Merges the pair, unless it is stale: the left symbol has been merged into another (length 0), or
+// the right symbol now ends elsewhere.
+static void merge_pair(Merging *m, const Pair *pair) {
     uint32_t at = (uint32_t)pair->order;
     Symbol *left = &m->symbols[at];
     if (!left->length || left->next == NONE) return;
@@ -83,14 +84,14 @@ static void join(Merging *m, const Pair *pair) {
     left->next = right->next;
     right->length = 0;
     if (left->next != NONE) m->symbols[left->next].previous = at;
-    consider(m, left->previous, at);
-    consider(m, at, left->next);
+    queue_pair(m, left->previous, at);
+    queue_pair(m, at, left->next);
 }
 
 bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *context,
                    uint64_t *steps, Error *error) {
     Pair small[SMALL];
-    // A join takes one pair out and puts at most two in, and there are fewer joins than symbols.
+    // A merge removes one pair and queues at most two; there are fewer merges than symbols.
     size_t capacity = 2 * count;
     Merging m = {.symbols = symbols, .rule = rule, .context = context};
     m.heap.pairs = capacity <= SMALL ? small : malloc(capacity * sizeof(Pair));
@@ -100,10 +101,10 @@ bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *co
         symbols[i].next = i + 1 < count ? (uint32_t)i + 1 : NONE;
     }
     for (size_t i = 0; i + 1 < count; i++)
-        consider(&m, (uint32_t)i, (uint32_t)i + 1);
+        queue_pair(&m, (uint32_t)i, (uint32_t)i + 1);
     while (m.heap.count) {
         Pair pair = heap_pop(&m.heap);
-        join(&m, &pair);
+        merge_pair(&m, &pair);
     }
     *steps += m.heap.steps;
     if (m.heap.pairs != small) free(m.heap.pairs);

@@ -1,3 +1,4 @@
+// SentencePiece vocabularies: spaces, byte tokens, decoding, added tokens.
 #include "tokenizer/bpe/spm.h"
 
 #include <stdlib.h>
@@ -19,8 +20,8 @@ bool spm_byte_spelling(TextSpan spelling, uint8_t *byte) {
     return true;
 }
 
-// Copies `from` with real spaces and returns the length of what it wrote.
-static size_t with_spaces(char *out, TextSpan from) {
+// Copies `from` with a space for each U+2581 and returns the length of the copy.
+static size_t copy_unescaped(char *out, TextSpan from) {
     size_t length = 0;
     for (size_t i = 0; i < from.length;) {
         bool space = from.length - i >= SPM_SPACE_LENGTH &&
@@ -37,14 +38,14 @@ const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
     *length = 0;
     if (!out) return "";
     uint8_t byte;
-    if (t->types[id] == TOKEN_UNKNOWN) { // as the sentencepiece library shows it
+    if (t->types[id] == TOKEN_UNKNOWN) { // U+2047, as the sentencepiece library decodes it
         memcpy(out, " \xe2\x81\x87 ", 5);
         *length = 5;
     } else if (t->types[id] == TOKEN_BYTE && spm_byte_spelling(spelling, &byte)) {
         out[0] = (char)byte;
         *length = 1;
     } else {
-        *length = with_spaces(out, spelling);
+        *length = copy_unescaped(out, spelling);
         if (first && t->prefixes_space && *length && out[0] == ' ' && spelling.text[0] != ' ') {
             --*length;
             return out + 1;
@@ -68,7 +69,7 @@ bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         bool control = t->types[i] == TOKEN_CONTROL;
         if (!control && !(user_defined && t->types[i] == TOKEN_USER_DEFINED)) continue;
-        // Of two that are spelt alike only the lower id can be found; an empty one never is.
+        // Of two tokens with the same spelling only the lower id can be found; skip empty ones.
         TextSpan spelling = t->tokens[i];
         if (!spelling.length) continue;
         if (vocabulary_find(t, spelling.text, spelling.length) != (int32_t)i) continue;
@@ -76,7 +77,7 @@ bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
         if (control)
             memcpy(text, spelling.text, length);
         else
-            length = with_spaces(text, spelling);
+            length = copy_unescaped(text, spelling);
         list[count++] = (AddedToken){.text = {text, length}, .id = (int32_t)i, .control = control};
         text += length;
     }

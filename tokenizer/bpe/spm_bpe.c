@@ -1,9 +1,11 @@
-// SPM-BPE, the way SentencePiece's BPE models and llama2.c encode: spaces become U+2581, the text
-// falls into characters, and the neighbours whose union is the vocabulary's best-scored piece are
-// joined until none is left. What is no piece at the end is written byte by byte.
+// SPM-BPE, the algorithm of SentencePiece's BPE models and of llama2.c: spaces become U+2581, the
+// text is split into characters, and of all neighbours whose concatenation is a token, those with
+// the highest score are merged first. Byte fallback: what is no token at the end is encoded as
+// bytes.
 //
-// Source: sentencepiece's bpe_model.cc, version 0.1.97, for the order of joining, for pieces of
-// type UNUSED, which may be joined on the way but not put out, and for runs of unknown characters.
+// Source: sentencepiece's bpe_model.cc, version 0.1.97, for the order of merges, for runs of
+// unknown characters, and for pieces of type UNUSED, which may occur between merges but not in the
+// output.
 #include "tokenizer/bpe/spm.h"
 
 #include "base/utf8.h"
@@ -13,40 +15,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Part { // bytes of the normalised text
+typedef struct Range { // bytes of the normalised text
     uint32_t start, length;
-} Part;
+} Range;
 
 typedef struct SpmBpe {
     int32_t bytes[256];     // id of each byte's token, or -1
     int32_t unk_id;         // -1: none
     size_t longest;         // bytes of the longest piece
     bool before_space[256]; // some piece has U+2581 directly after this byte
-    // For pieces of type UNUSED only, else NULL: how long the left half of each was when it was
-    // last considered, and room to take such pieces apart again.
+    // If there are pieces of type UNUSED, else NULL: the length of each piece's left half when the
+    // pair was last a candidate, and a stack to split such pieces again.
     uint32_t *left_length; // (n_tokens)
-    Part *parts;           // (longest + 1)
+    Range *pending;        // (longest + 1)
 } SpmBpe;
 
-// A text can contain this token: control, byte and unknown tokens never match text.
-static bool is_word(const Tokenizer *t, int32_t id) {
+// Whether text can match this token: control, byte and unknown tokens never do.
+static bool matches_text(const Tokenizer *t, int32_t id) {
     return id >= 0 && (t->types[id] == TOKEN_NORMAL || t->types[id] == TOKEN_USER_DEFINED ||
                        t->types[id] == TOKEN_UNUSED || t->types[id] == TOKEN_UNDEFINED);
 }
 
-static int32_t find_word(const Tokenizer *t, const char *text, size_t length) {
+static int32_t find_piece(const Tokenizer *t, const char *text, size_t length) {
     int32_t id = vocabulary_find(t, text, length);
-    return is_word(t, id) ? id : -1;
+    return matches_text(t, id) ? id : -1;
 }
 
 // ---- merging ----
 
-typedef struct Stretch {
+typedef struct Segment { // the context of the MergeRule
     const Tokenizer *tokenizer;
     const char *text; // normalised
-} Stretch;
+} Segment;
 
-// Whole numbers in the order of the scores, the highest first.
+// An integer per score: the higher the score, the lower the integer.
 static uint32_t priority_of(float score) {
     uint32_t bits;
     score += 0.0f; // -0 is 0
@@ -56,12 +58,12 @@ static uint32_t priority_of(float score) {
 
 static bool spm_rule(const void *context, const Symbol *left, const Symbol *right,
                      uint32_t *priority, int32_t *id) {
-    const Stretch *stretch = context;
-    const Tokenizer *t = stretch->tokenizer;
+    const Segment *segment = context;
+    const Tokenizer *t = segment->tokenizer;
     const SpmBpe *spm = t->state;
     size_t length = (size_t)left->length + right->length;
     if (length > spm->longest) return false;
-    *id = find_word(t, stretch->text + left->start, length);
+    *id = find_piece(t, segment->text + left->start, length);
     if (*id < 0) return false;
     *priority = priority_of(t->scores ? t->scores[*id] : 0);
     if (spm->left_length && t->types[*id] == TOKEN_UNUSED) spm->left_length[*id] = left->length;
@@ -73,10 +75,11 @@ static bool spm_rule(const void *context, const Symbol *left, const Symbol *righ
 typedef struct Output {
     const Tokenizer *tokenizer;
     IdList *ids;
-    bool after_unknown; // a run of unknown characters is one unknown token
+    bool after_unknown; // the last id was unknown: a run of unknown characters is one token
     Error *error;
 } Output;
 
+// Byte fallback, or the unknown token.
 static bool put_unknown(Output *out, const char *text, size_t length) {
     const SpmBpe *spm = out->tokenizer->state;
     for (size_t i = 0; i < length; i++) {
@@ -95,30 +98,29 @@ static bool put_piece(Output *out, int32_t id, const char *text, size_t length) 
     return id_list_push(out->ids, id, out->error);
 }
 
-// Takes a piece of type UNUSED apart into the two it was joined from, and those again, left to
-// right: the right half waits in `parts`. A half is shorter than the whole, so this ends.
-static bool put_unused(Output *out, int32_t id, const char *text, Part part) {
+// Splits a piece of type UNUSED into the two that were merged, and these again, left to right;
+// right halves wait on the stack `pending`. Each half is shorter than its piece, so this ends.
+static bool put_unused(Output *out, int32_t id, const char *text, Range range) {
     const Tokenizer *t = out->tokenizer;
     const SpmBpe *spm = t->state;
-    size_t waiting = 0;
+    size_t n_pending = 0;
     for (;;) {
         uint32_t left = id >= 0 && t->types[id] == TOKEN_UNUSED ? spm->left_length[id] : 0;
-        if (left && left < part.length) {
-            spm->parts[waiting++] = (Part){part.start + left, part.length - left};
-            part.length = left;
+        if (left && left < range.length) {
+            spm->pending[n_pending++] = (Range){range.start + left, range.length - left};
+            range.length = left;
         } else {
-            if (!put_piece(out, id, text + part.start, part.length)) return false;
-            if (!waiting) return true;
-            part = spm->parts[--waiting];
+            if (!put_piece(out, id, text + range.start, range.length)) return false;
+            if (!n_pending) return true;
+            range = spm->pending[--n_pending];
         }
-        id = find_word(t, text + part.start, part.length);
+        id = find_piece(t, text + range.start, range.length);
     }
 }
 
 // ---- encoding ----
 
-// Writes the text with U+2581 for each space, and one before it all where the vocabulary wants
-// that.
+// Writes the text with U+2581 for each space; with `prefix` (add_dummy_prefix) one more in front.
 static size_t normalise(char *out, const char *text, size_t length, bool prefix) {
     size_t n = 0;
     if (prefix) {
@@ -136,9 +138,9 @@ static size_t normalise(char *out, const char *text, size_t length, bool prefix)
     return n;
 }
 
-// The end of the word that begins at `start`: the next U+2581 that no piece could hold together
-// with the byte before it. Words can be joined one by one then, with the same result as all at
-// once.
+// The end of the word that begins at `start`: the next U+2581 that no piece has after the byte
+// before it. No merge can cross this point, so words can be merged one at a time with the same
+// result.
 static size_t word_end(const SpmBpe *spm, const char *text, size_t start, size_t length) {
     for (size_t i = start + 1; i + SPM_SPACE_LENGTH <= length; i++) {
         if (text[i] == SPM_SPACE[0] && !memcmp(text + i, SPM_SPACE, SPM_SPACE_LENGTH) &&
@@ -157,7 +159,7 @@ static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
     return longest;
 }
 
-// One symbol for each character; a byte that belongs to none is one of its own.
+// One symbol per character, and one per invalid byte.
 static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *text, size_t start,
                                size_t end) {
     size_t count = 0;
@@ -166,7 +168,7 @@ static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *
         size_t n = utf8_decode(text + i, end - i, &codepoint);
         if (!n) n = 1;
         symbols[count++] =
-            (Symbol){.start = (uint32_t)i, .length = (uint32_t)n, .id = find_word(t, text + i, n)};
+            (Symbol){.start = (uint32_t)i, .length = (uint32_t)n, .id = find_piece(t, text + i, n)};
         i += n;
     }
     return count;
@@ -174,13 +176,13 @@ static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *
 
 static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *text) {
     const Tokenizer *t = out->tokenizer;
-    Stretch stretch = {t, text};
-    if (!merge_symbols(symbols, count, spm_rule, &stretch, &t->work->steps, out->error))
+    Segment segment = {t, text};
+    if (!merge_symbols(symbols, count, spm_rule, &segment, &t->work->steps, out->error))
         return false;
     for (uint32_t i = 0; i < count; i = symbols[i].next) {
         const Symbol *s = &symbols[i];
         bool unused = s->id >= 0 && t->types[s->id] == TOKEN_UNUSED;
-        bool good = unused ? put_unused(out, s->id, text, (Part){s->start, s->length})
+        bool good = unused ? put_unused(out, s->id, text, (Range){s->start, s->length})
                            : put_piece(out, s->id, text + s->start, s->length);
         if (!good) return false;
     }
@@ -204,7 +206,7 @@ static bool encode_normalised(Output *out, const char *text, size_t length) {
     return good;
 }
 
-// The space before a stretch is set again after an added token, as llama.cpp does.
+// The space prefix is put before every segment, also after an added token, as llama.cpp does.
 static bool spm_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                        bool after_token, Error *error) {
     (void)after_token;
@@ -224,7 +226,7 @@ static void spm_close(Tokenizer *t) {
     SpmBpe *spm = t->state;
     if (!spm) return;
     free(spm->left_length);
-    free(spm->parts);
+    free(spm->pending);
     free(spm);
 }
 
@@ -240,7 +242,7 @@ static const TokenizerKind SPM_BPE = {spm_encode, spm_piece, spm_close, spm_desc
 
 // ---- opening ----
 
-static void note_spaces(SpmBpe *spm, TextSpan spelling) {
+static void record_spaces(SpmBpe *spm, TextSpan spelling) {
     for (size_t i = 1; i + SPM_SPACE_LENGTH <= spelling.length; i++) {
         if (!memcmp(spelling.text + i, SPM_SPACE, SPM_SPACE_LENGTH))
             spm->before_space[(uint8_t)spelling.text[i - 1]] = true;
@@ -261,20 +263,20 @@ static bool open_state(Tokenizer *t, int unk_id, Error *error) {
         if (t->types[i] == TOKEN_UNKNOWN && spm->unk_id < 0) spm->unk_id = (int32_t)i;
         if (t->tokens[i].length > spm->longest) spm->longest = t->tokens[i].length;
         unused |= t->types[i] == TOKEN_UNUSED;
-        if (is_word(t, (int32_t)i)) note_spaces(spm, t->tokens[i]);
+        if (matches_text(t, (int32_t)i)) record_spaces(spm, t->tokens[i]);
     }
     if (unk_id >= 0 && (size_t)unk_id < t->n_tokens) spm->unk_id = unk_id;
     if (!unused) return true;
     spm->left_length = calloc(t->n_tokens, sizeof *spm->left_length);
-    spm->parts = calloc(spm->longest + 1, sizeof *spm->parts);
-    if (spm->left_length && spm->parts) return true;
+    spm->pending = calloc(spm->longest + 1, sizeof *spm->pending);
+    if (spm->left_length && spm->pending) return true;
     return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
 }
 
 static bool check_tokens(const Vocabulary *v, Error *error) {
     for (size_t i = 0; i < v->n_tokens; i++) {
         if (v->scores && isnan(v->scores[i]))
-            return error_set(error, ERROR_FILE, "token %zu: its score is not a number", i);
+            return error_set(error, ERROR_FILE, "token %zu: its score is NaN", i);
         if (v->types && v->types[i] > TOKEN_BYTE)
             return error_set(error, ERROR_FILE, "token %zu: unknown type %d (at most %d)", i,
                              v->types[i], TOKEN_BYTE);
@@ -282,7 +284,7 @@ static bool check_tokens(const Vocabulary *v, Error *error) {
     return true;
 }
 
-// Where the file says nothing of types: byte tokens by their spelling, the special ones by their
+// For files without token types: byte tokens are found by their spelling, special tokens by their
 // id.
 static uint8_t *infer_types(const Vocabulary *v) {
     uint8_t *types = malloc(v->n_tokens + 1);
@@ -297,8 +299,8 @@ static uint8_t *infer_types(const Vocabulary *v) {
     return types;
 }
 
-// The ids that every SPM vocabulary of the Llama family has, where the file does not say and its
-// types, if there are any, do not contradict.
+// `given`, or if that is absent (-1) the `usual` id in vocabularies of the Llama family, unless its
+// token type contradicts.
 static int id_or(int given, int usual, const Vocabulary *v, TokenType type) {
     if (given >= 0) return given;
     bool fits = (size_t)usual < v->n_tokens && (!v->types || v->types[usual] == type);

@@ -1,19 +1,19 @@
-// The readers of tokenizer files that limpid parses itself. A .model file is read in
-// sentencepiece/, a GGUF's vocabulary comes parsed. Each fills a zeroed Tokenizer, as internal.h
-// says. False: exit code 3 or 5.
+// Readers of tokenizer files. Each fills a Tokenizer from tokenizer_new, as internal.h describes.
+// False: exit code 2 (unknown `pretokenizer`), 3, 5. SentencePiece .model files are read in
+// sentencepiece/; the vocabulary of a GGUF arrives parsed.
 #pragma once
 
 #include "tokenizer/internal.h"
 
-// A JSON text: a whole tokenizer.json, or a vocab.json, for which `merges` is the text of
-// merges.txt (tokenizer_json.c). `pretokenizer` overrides the file's splitting pattern; NULL: it
-// does not.
+// tokenizer.json, or vocab.json with `merges`, the text of merges.txt (tokenizer_json.c).
+// `pretokenizer`: the name of a pattern that overrides the file's, or NULL.
 bool tokenizer_json_open(Tokenizer *tokenizer, TextSpan json, TextSpan merges,
                          const char *pretokenizer, Error *error);
 
-// The tiktoken text form: lines of "base64 rank" (tiktoken.c).
+// The text format of tiktoken: lines of "base64 rank" (tiktoken.c).
 bool tiktoken_open(Tokenizer *tokenizer, TextSpan text, const char *pretokenizer, Error *error);
 
-// llama2.c's tokenizer.bin (tokenizer_bin.c). vocab_size: the model's, 0: unknown.
+// llama2.c's tokenizer.bin (tokenizer_bin.c). vocab_size: the model's, which must match; 0:
+// unknown.
 bool tokenizer_bin_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, int vocab_size,
                         Error *error);

@@ -1,31 +1,34 @@
-// What stands around the model in a tokenizer.json: normalizer, pre_tokenizer, decoder and
-// post_processor. A known set of types and patterns is understood; anything else is refused by
-// name, since a step left out would give other ids in silence.
+// The parts of a tokenizer.json: its pipeline (normalizer, pre_tokenizer, decoder, post_processor)
+// and its vocabulary. Unknown steps of the pipeline are refused by name, since ignoring one would
+// change ids silently.
 #pragma once
 
 #include "base/json.h"
 #include "tokenizer/bpe/spm.h"
 #include "tokenizer/split/pretokenize.h"
 
+// ---- json_pipeline.c ----
+
 typedef struct JsonPipeline {
-    bool byte_level;         // the pre_tokenizer writes bytes in the byte alphabet
-    SplitRule rule;          // byte level: how a text is cut
-    FallbackOptions options; // otherwise: what is done to spaces
-    const char *first_token; // that the post_processor puts before a text; borrowed from the JSON
+    bool byte_level;         // the pre_tokenizer has ByteLevel
+    SplitRule rule;          // if byte_level: NFC and the patterns
+    FallbackOptions options; // otherwise: the treatment of spaces
+    const char *first_token; // the post_processor puts it before a text; borrowed from the JSON
 } JsonPipeline;
 
-// False: exit code 3 naming the part and what is not known there.
+// False: exit code 3, the message names the part and the unknown step.
 bool json_pipeline_read(JsonPipeline *pipeline, const json_t *root, Error *error);
 
 // ---- json_vocabulary.c ----
 
-// The vocabulary of a JSON tokenizer while it is collected: which spelling has which id, and what
-// was added. Every id from 0 on is given once, with no gap.
+// The vocabulary of a JSON tokenizer, from "vocab" and "added_tokens". The ids must be 0 .. n - 1,
+// each used once.
 //
-//     json_vocabulary_init(&v, vocab, added, &error) && json_vocabulary_finish(&v, tokenizer,
-//     &error) json_vocabulary_free(&v);
+//     bool good = json_vocabulary_init(&v, vocab, added, &error) &&
+//                 json_vocabulary_finish(&v, tokenizer, &error);
+//     json_vocabulary_free(&v);
 typedef struct JsonVocabulary {
-    TextSpan *tokens;  // (n_tokens) borrowed from the JSON; text NULL: none yet
+    TextSpan *tokens;  // (n_tokens) borrowed from the JSON; text NULL: not set yet
     uint8_t *types;    // (n_tokens)
     AddedToken *added; // (n_added)
     size_t n_tokens, n_added;

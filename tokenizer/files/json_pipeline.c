@@ -1,21 +1,23 @@
+// The pipeline of a tokenizer.json, the format of the Rust library tokenizers. Which algorithm
+// it becomes: with ByteLevel byte-level BPE, otherwise BPE with byte fallback.
 #include "tokenizer/files/json_parts.h"
 
 #include <string.h>
 
-// Which part is being read, for messages.
+// The part that is being read.
 typedef struct Part {
-    const char *name; // "pre_tokenizer"
+    const char *name; // "pre_tokenizer", for messages
     JsonPipeline *out;
     Error *error;
 } Part;
 
 static bool refuse(const Part *part, const char *what, const char *value) {
     char shown[96];
-    return error_set(part->error, ERROR_FILE, "%s: %s \"%s\" is not known here", part->name, what,
+    return error_set(part->error, ERROR_FILE, "%s: %s \"%s\" is not supported", part->name, what,
                      escape_bytes(shown, sizeof shown, value, strlen(value)));
 }
 
-static bool wrong(const Part *part, const char *message) {
+static bool fail(const Part *part, const char *message) {
     return error_set(part->error, ERROR_FILE, "%s: %s", part->name, message);
 }
 
@@ -28,17 +30,17 @@ static bool is_text(const json_t *object, const char *key, const char *wanted) {
     return !strcmp(text_of(object, key), wanted);
 }
 
-// {"String": " "} or {"Regex": "..."} under "pattern".
+// "pattern" is {"String": " "} or {"Regex": "..."}; `kind` is the key.
 static const char *pattern_of(const json_t *step, const char *kind) {
     return text_of(json_object_get(step, "pattern"), kind);
 }
 
-// A step is an object with a type, or a Sequence of such; deeper ones are in no known file.
+// A part is one step (an object with a "type") or a Sequence of steps. No known file nests deeper.
 typedef bool (*StepReader)(const Part *part, const json_t *step, const char *type);
 
 static bool read_step(const Part *part, const json_t *step, StepReader reader) {
     const char *type = json_string_value(json_object_get(step, "type"));
-    if (!type) return wrong(part, "a step without a \"type\"");
+    if (!type) return fail(part, "a step without a \"type\"");
     return reader(part, step, type);
 }
 
@@ -48,7 +50,7 @@ static bool read_steps(const Part *part, const json_t *root, const char *list_ke
     if (!value || json_is_null(value)) return true;
     if (!is_text(value, "type", "Sequence")) return read_step(part, value, reader);
     const json_t *list = json_object_get(value, list_key);
-    if (!json_is_array(list)) return wrong(part, "a Sequence without its list");
+    if (!json_is_array(list)) return fail(part, "a Sequence without its list of steps");
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_step(part, json_array_get(list, i), reader)) return false;
     return true;
@@ -64,13 +66,13 @@ static bool read_normalizer(const Part *part, const json_t *step, const char *ty
     }
     if (!strcmp(type, "Replace")) {
         if (strcmp(pattern_of(step, "String"), " ") || !is_text(step, "content", SPM_SPACE))
-            return refuse(part, "Replace by", text_of(step, "content"));
+            return refuse(part, "Replace with content", text_of(step, "content"));
         out->options.spaces = true;
         return true;
     }
     if (!strcmp(type, "Prepend")) {
         if (!is_text(step, "prepend", SPM_SPACE))
-            return refuse(part, "Prepend of", text_of(step, "prepend"));
+            return refuse(part, "Prepend", text_of(step, "prepend"));
         out->options.prefix = PREFIX_ADDED;
         return true;
     }
@@ -81,14 +83,15 @@ static bool read_normalizer(const Part *part, const json_t *step, const char *ty
 
 static bool add_pass(const Part *part, int pattern) {
     SplitRule *rule = &part->out->rule;
-    if (rule->n_passes == LIMIT_PASSES) return wrong(part, "too many patterns in a row");
+    if (rule->n_passes == LIMIT_PASSES) return fail(part, "more than 4 patterns");
     rule->passes[rule->n_passes++] = pattern;
     return true;
 }
 
 static bool read_split(const Part *part, const json_t *step) {
-    if (json_is_true(json_object_get(step, "invert"))) return refuse(part, "Split with", "invert");
-    // Gemma cuts at spaces that its normalizer has already replaced: nothing is left to cut.
+    if (json_is_true(json_object_get(step, "invert")))
+        return refuse(part, "Split option", "invert");
+    // Gemma splits at spaces, but its normalizer has replaced them all: the step has no effect.
     if (!strcmp(pattern_of(step, "String"), " ") && part->out->options.spaces) return true;
     const char *regex = pattern_of(step, "Regex");
     int pattern = split_pattern_find(regex);
@@ -99,11 +102,11 @@ static bool read_split(const Part *part, const json_t *step) {
 }
 
 static bool read_byte_level(const Part *part, const json_t *step) {
-    bool prefix = true, regex = true; // where they are not said
+    bool prefix = true, regex = true; // the library's defaults
     if (!json_read_bool(step, "add_prefix_space", &prefix, part->error) ||
         !json_read_bool(step, "use_regex", &regex, part->error))
         return error_prefix(part->error, part->name);
-    if (prefix) return refuse(part, "ByteLevel with", "add_prefix_space");
+    if (prefix) return refuse(part, "ByteLevel option", "add_prefix_space");
     part->out->byte_level = true;
     SplitRule gpt2;
     return !regex ||
@@ -112,13 +115,13 @@ static bool read_byte_level(const Part *part, const json_t *step) {
 
 static bool read_metaspace(const Part *part, const json_t *step) {
     FallbackOptions *options = &part->out->options;
-    bool prefix = true, split = true; // where they are not said
+    bool prefix = true, split = true; // the library's defaults
     if (!is_text(step, "replacement", SPM_SPACE))
         return refuse(part, "Metaspace replacement", text_of(step, "replacement"));
     if (!json_read_bool(step, "add_prefix_space", &prefix, part->error) ||
         !json_read_bool(step, "split", &split, part->error))
         return error_prefix(part->error, part->name);
-    if (split) return refuse(part, "Metaspace with", "split");
+    if (split) return refuse(part, "Metaspace option", "split");
     const char *scheme = text_of(step, "prepend_scheme");
     options->spaces = true;
     if (!strcmp(scheme, "first"))
@@ -131,7 +134,7 @@ static bool read_metaspace(const Part *part, const json_t *step) {
 }
 
 static bool read_pre_tokenizer(const Part *part, const json_t *step, const char *type) {
-    if (part->out->byte_level) return wrong(part, "ByteLevel is not the last step");
+    if (part->out->byte_level) return fail(part, "ByteLevel is not the last step");
     if (!strcmp(type, "ByteLevel")) return read_byte_level(part, step);
     if (!strcmp(type, "Split")) return read_split(part, step);
     if (!strcmp(type, "Metaspace")) return read_metaspace(part, step);
@@ -144,7 +147,7 @@ static bool read_pre_tokenizer(const Part *part, const json_t *step, const char 
 
 // ---- decoder ----
 
-// What the known decoders do follows from the kind, but for the space that is dropped.
+// The algorithm determines decoding, except whether the first space is dropped.
 static bool read_decoder(const Part *part, const json_t *step, const char *type) {
     static const char *const known[] = {"ByteLevel", "ByteFallback", "Fuse"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -157,7 +160,7 @@ static bool read_decoder(const Part *part, const json_t *step, const char *type)
     if (!strcmp(type, "Replace")) {
         if (!strcmp(pattern_of(step, "String"), SPM_SPACE) && is_text(step, "content", " "))
             return true;
-        return refuse(part, "Replace by", text_of(step, "content"));
+        return refuse(part, "Replace with content", text_of(step, "content"));
     }
     if (!strcmp(type, "Strip")) {
         if (!is_text(step, "content", " ") ||
@@ -173,7 +176,7 @@ static bool read_decoder(const Part *part, const json_t *step, const char *type)
 // ---- post_processor ----
 
 static bool read_post_processor(const Part *part, const json_t *step, const char *type) {
-    if (!strcmp(type, "ByteLevel")) return true; // offsets only
+    if (!strcmp(type, "ByteLevel")) return true; // changes offsets only, not ids
     if (strcmp(type, "TemplateProcessing")) return refuse(part, "type", type);
     const json_t *first = json_array_get(json_object_get(step, "single"), 0);
     const char *id =
@@ -189,9 +192,9 @@ bool json_pipeline_read(JsonPipeline *pipeline, const json_t *root, Error *error
     part.name = "pre_tokenizer";
     if (!read_steps(&part, root, "pretokenizers", read_pre_tokenizer)) return false;
     if (pipeline->byte_level && (pipeline->options.spaces || pipeline->options.prefix))
-        return wrong(&part, "ByteLevel after a change of spaces");
+        return fail(&part, "ByteLevel after a step that replaces spaces");
     if (!pipeline->byte_level && (pipeline->rule.n_passes || pipeline->rule.nfc))
-        return wrong(&part, "patterns or NFC without ByteLevel");
+        return fail(&part, "patterns or NFC without ByteLevel");
     part.name = "decoder";
     if (!read_steps(&part, root, "decoders", read_decoder)) return false;
     part.name = "post_processor";

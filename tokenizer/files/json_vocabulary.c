@@ -1,3 +1,4 @@
+// The vocabulary and the added tokens of a tokenizer.json.
 #include "tokenizer/files/json_parts.h"
 
 #include <stdlib.h>
@@ -15,16 +16,17 @@ static bool allocate(JsonVocabulary *v, size_t n_tokens, size_t n_added, Error *
            error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", n_tokens);
 }
 
-static bool wrong_id(const JsonVocabulary *v, const json_t *value, const char *spelling,
-                     Error *error) {
+static bool fail_id(const JsonVocabulary *v, const json_t *value, const char *spelling,
+                    Error *error) {
     char shown[96];
     escape_bytes(shown, sizeof shown, spelling, strlen(spelling));
     if (!json_is_integer(value))
         return error_set(error, ERROR_FILE, "id of \"%s\": wanted an integer, got %s", shown,
                          json_kind(value));
     return error_set(error, ERROR_FILE,
-                     "id of \"%s\": %" JSON_INTEGER_FORMAT " is outside 0 .. %zu (a gap, or the "
-                     "same token twice)",
+                     "id of \"%s\": %" JSON_INTEGER_FORMAT
+                     " is outside 0 .. %zu (ids have a gap, or "
+                     "a token occurs twice)",
                      shown, json_integer_value(value), v->n_tokens - 1);
 }
 
@@ -33,7 +35,7 @@ static bool read_id(const JsonVocabulary *v, const json_t *value, const char *sp
                     Error *error) {
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 0 || (uint64_t)number >= v->n_tokens)
-        return wrong_id(v, value, spelling, error);
+        return fail_id(v, value, spelling, error);
     *id = (int32_t)number;
     return true;
 }
@@ -98,6 +100,7 @@ static bool read_added(JsonVocabulary *v, const json_t *list, const json_t *voca
     return true;
 }
 
+// Added tokens that are not in "vocab" enlarge the vocabulary.
 static size_t count_new(const json_t *list, const json_t *vocab) {
     size_t count = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -108,7 +111,7 @@ static size_t count_new(const json_t *list, const json_t *vocab) {
     return count;
 }
 
-// ---- the whole ----
+// ---- both together ----
 
 bool json_vocabulary_init(JsonVocabulary *v, json_t *vocab, const json_t *added, Error *error) {
     return allocate(v, json_object_size(vocab) + count_new(added, vocab), json_array_size(added),

@@ -1,5 +1,6 @@
-// The tiktoken text form, as Meta ships Llama 3: lines of "base64 rank", the bytes of a token and
-// its id. The control tokens stand in Meta's program, not in the file; they are added here.
+// The text format of tiktoken, in which Meta publishes Llama 3: lines of "base64 rank": the bytes
+// of a token, and its rank, which is its id. Llama 3's control tokens are not in the file but in
+// Meta's program (llama/tokenizer.py); they are added here.
 #include "tokenizer/files/files.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
@@ -11,9 +12,9 @@
 enum { LLAMA3_TOKENS = 128000, LLAMA3_SPECIALS = 256, SPECIAL_NAME = 40 };
 
 typedef struct Ranks {
-    TextSpan *tokens; // (n_tokens) spelt in the byte alphabet, or as they are: controls
-    uint8_t *types;
-    char *text; // where the spellings stand
+    TextSpan *tokens; // (n_tokens) normal ones in the byte alphabet, control tokens as plain text
+    uint8_t *types;   // (n_tokens)
+    char *text;       // storage of the spellings
     size_t n_tokens, text_at;
 } Ranks;
 
@@ -24,7 +25,7 @@ static int base64_digit(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-// Appends the letters of the bytes that `length` base64 digits spell; false: they spell none.
+// Decodes base64 and appends the bytes as a token in the byte alphabet; false: not valid base64.
 static bool append_base64(Ranks *ranks, const char *digits, size_t length) {
     size_t padding = 0;
     while (padding < 2 && padding < length && digits[length - 1 - padding] == '=')
@@ -46,7 +47,7 @@ static bool append_base64(Ranks *ranks, const char *digits, size_t length) {
     return true;
 }
 
-// The ranks count up from 0, one a line.
+// Line N, from 0, has rank N.
 static bool read_line(Ranks *ranks, const char *line, size_t length, Error *error) {
     const char *space = memchr(line, ' ', length);
     size_t digits = space ? (size_t)(space - line) : length;
@@ -78,7 +79,8 @@ static bool read_lines(Ranks *ranks, TextSpan text, Error *error) {
     return true;
 }
 
-// Names in the order of Meta's program: ten of their own, then reserved ones from 5 on.
+// The 256 control tokens in the order of Meta's program: ten by name, then reserved tokens 5 ..
+// 250.
 static void add_specials(Ranks *ranks) {
     static const char *const first[] = {"begin_of_text",
                                         "end_of_text",
@@ -116,7 +118,7 @@ bool tiktoken_open(Tokenizer *t, TextSpan text, const char *pretokenizer, Error 
     size_t lines = 1;
     for (size_t i = 0; i < text.length; i++)
         lines += text.text[i] == '\n';
-    // Four digits of base64 are three bytes of one or two letters each.
+    // Four base64 digits are three bytes, each one or two bytes long in the byte alphabet.
     size_t room = lines + LLAMA3_SPECIALS;
     Ranks ranks = {.tokens = malloc(room * sizeof *ranks.tokens),
                    .types = malloc(room),

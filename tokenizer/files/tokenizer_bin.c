@@ -1,10 +1,10 @@
 // llama2.c's tokenizer.bin, little-endian:
 //
-//     uint32 longest token   (a hint of the writer's, not used here)
-//     then for each token    float32 score, uint32 length, length bytes
+//     uint32 max_token_length   (not used here)
+//     then for each token       float32 score, uint32 length, length bytes
 //
-// The file does not count its tokens: it must end after a whole one, and hold as many as the model
-// has. Spaces are written as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
+// The file has no token count: it must end after a complete token and have as many as the model.
+// Spaces are stored as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
 #include "tokenizer/files/files.h"
 
 #include "base/bytes.h"
@@ -31,11 +31,11 @@ static BinToken read_token(Bytes *in) {
     return token;
 }
 
-// First pass: how many tokens, and how many bytes they take with U+2581 for each space.
+// First pass: counts the tokens, and their bytes with U+2581 for each space.
 static bool measure(const uint8_t *bytes, size_t size, int vocab_size, size_t *count,
                     size_t *text_size, Error *error) {
     Bytes in = bytes_over(bytes, size, error);
-    bytes_u32(&in, "longest token");
+    bytes_u32(&in, "max_token_length");
     *count = *text_size = 0;
     while (!in.failed && bytes_left(&in)) {
         BinToken token = read_token(&in);
@@ -50,7 +50,8 @@ static bool measure(const uint8_t *bytes, size_t size, int vocab_size, size_t *c
     return true;
 }
 
-static TextSpan with_marks(char *out, TextSpan from, bool special) {
+// Copies a token with U+2581 for each space; of special tokens without the newlines around them.
+static TextSpan copy_escaped(char *out, TextSpan from, bool special) {
     if (special) {
         while (from.length && from.text[0] == '\n') {
             from.text++;
@@ -78,11 +79,11 @@ bool tokenizer_bin_open(Tokenizer *t, const uint8_t *bytes, size_t size, int voc
     bool good = tokens && scores && text;
     if (good) {
         Bytes in = bytes_over(bytes, size, error);
-        bytes_u32(&in, "longest token");
+        bytes_u32(&in, "max_token_length");
         char *end = text;
         for (size_t i = 0; i < count; i++) {
             BinToken token = read_token(&in);
-            tokens[i] = with_marks(end, token.text, i == 1 || i == 2);
+            tokens[i] = copy_escaped(end, token.text, i == 1 || i == 2);
             scores[i] = token.score;
             end += tokens[i].length;
         }

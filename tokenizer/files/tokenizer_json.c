@@ -1,6 +1,5 @@
-// tokenizer.json, and vocab.json with merges.txt: the model, its merges, and what follows from
-// both. Spellings and ids are collected by json_vocabulary.c; what is done to a text before and
-// after is read by json_pipeline.c.
+// tokenizer.json, and vocab.json with merges.txt: the "model" with its merges, and the special
+// tokens. json_vocabulary.c reads the vocabulary, json_pipeline.c the other parts.
 #include "tokenizer/files/files.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
@@ -9,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// In a text of 11 MB, Qwen's, a value takes 19 bytes. With this the parsed form stays below 8 times
-// the text, 32 MiB besides, whatever the values are.
+// Limits the number of JSON values, for memory: jansson takes up to 150 bytes for each. In Qwen's
+// tokenizer.json (11 MB) a value takes 19 bytes of text on average. With this limit the parsed form
+// takes less than 8 times the text plus 32 MiB.
 static json_t *parse(TextSpan json, Error *error) {
     JsonLimits limits = {.bytes = SIZE_MAX, .values = (1u << 17) + json.length / 16};
     json_t *root = json_parse(json.text, json.length, &limits, error);
@@ -20,7 +20,7 @@ static json_t *parse(TextSpan json, Error *error) {
     return NULL;
 }
 
-// ---- ids with a meaning, which the file does not name ----
+// ---- BOS and EOS, which the file does not mark ----
 
 static int find_any(const Tokenizer *t, const char *const *names) {
     for (; *names; names++) {
@@ -30,6 +30,7 @@ static int find_any(const Tokenizer *t, const char *const *names) {
     return -1;
 }
 
+// first_token: of the post_processor, or NULL. adds_bos: also without one.
 static void set_ids(Tokenizer *t, const char *first_token, bool adds_bos) {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|bos|>", NULL};
     static const char *const ends[] = {"<eos>", NULL};
@@ -48,7 +49,7 @@ static bool read_merge(MergeTable *table, Tokenizer *t, const json_t *merge, Err
     const char *left = json_string_value(json_array_get(merge, 0));
     const char *right = json_string_value(json_array_get(merge, 1));
     if (json_array_size(merge) != 2 || !left || !right)
-        return error_set(error, ERROR_FILE, "merge %zu: wanted a string or two, got %s",
+        return error_set(error, ERROR_FILE, "merge %zu: wanted a string or two strings, got %s",
                          table->count, json_kind(merge));
     return merge_table_add(table, t, (TextSpan){left, strlen(left)},
                            (TextSpan){right, strlen(right)}, error);
@@ -84,12 +85,12 @@ static bool read_model(ModelFields *m, const json_t *model, Error *error) {
         return error_prefix(error, "model");
     char shown[64];
     if (strcmp(type, "BPE"))
-        return error_set(error, ERROR_FILE, "model: type \"%s\" is not known here (known: BPE)",
+        return error_set(error, ERROR_FILE, "model: type \"%s\" is not supported (known: BPE)",
                          escape_bytes(shown, sizeof shown, type, strlen(type)));
     if (*prefix || *suffix || dropout != 0)
         return error_set(error, ERROR_FILE,
                          "model: continuing_subword_prefix, end_of_word_suffix and dropout are not "
-                         "known here");
+                         "supported");
     m->vocab = json_object_get(model, "vocab");
     m->merges = json_object_get(model, "merges");
     if (!json_is_object(m->vocab) || !json_is_array(m->merges))
@@ -100,8 +101,8 @@ static bool read_model(ModelFields *m, const json_t *model, Error *error) {
     return true;
 }
 
-static bool open_kind(Tokenizer *t, JsonPipeline *pipeline, const ModelFields *m,
-                      MergeTable *merges, Error *error) {
+static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFields *m,
+                           MergeTable *merges, Error *error) {
     if (pipeline->byte_level)
         return byte_bpe_open(t, merges, &pipeline->rule, m->ignore_merges, error);
     if (!m->byte_fallback || m->ignore_merges) {
@@ -132,9 +133,10 @@ static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenize
         json_vocabulary_init(&v, m.vocab, added, error) && json_vocabulary_finish(&v, t, error);
     json_vocabulary_free(&v);
     if (!good || !read_merges(&merges, t, m.merges, error)) return false;
-    // Llama 3's prompts begin with BOS, though its early files do not say so.
+    // Llama 3's prompts begin with BOS, although its first tokenizer.json has no post_processor for
+    // it.
     set_ids(t, pipeline.first_token, tokenizer_find(t, "<|begin_of_text|>") >= 0);
-    return open_kind(t, &pipeline, &m, &merges, error);
+    return open_algorithm(t, &pipeline, &m, &merges, error);
 }
 
 // ---- vocab.json and merges.txt ----
@@ -160,8 +162,8 @@ static bool read_merges_text(MergeTable *table, Tokenizer *t, TextSpan text, Err
     return true;
 }
 
-// The pair does not say which tokens are control tokens: those between < and > that neither stand
-// for a byte nor come out of a merge ("<|endoftext|>").
+// The two files do not mark control tokens. They are the tokens in angle brackets ("<|endoftext|>")
+// that no merge yields.
 static void find_controls(Tokenizer *t, const MergeTable *merges) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         TextSpan s = t->tokens[i];
@@ -201,9 +203,10 @@ bool tokenizer_json_open(Tokenizer *t, TextSpan json, TextSpan merges, const cha
     else if (merges.text)
         good = open_pair(t, root, merges, pretokenizer, error);
     else
-        good = error_set(error, ERROR_FILE,
-                         "neither a tokenizer.json (no \"model\") nor a "
-                         "vocab.json with merges.txt beside it");
+        good =
+            error_set(error, ERROR_FILE,
+                      "neither a tokenizer.json (no \"model\") nor a vocab.json with merges.txt in "
+                      "the same directory");
     json_decref(root);
     return good;
 }

@@ -1,17 +1,17 @@
-// A precompiled charsmap: rules that replace characters (NFKC, for most models).
+// Checks a precompiled charsmap: the normalizer's rules that replace characters (mostly NFKC).
 //
 //     uint32 size of the trie in bytes
 //     trie: units of 32 bits, a double array in the layout of Darts-clone
-//     texts, each ended by a NUL
+//     replacement texts, each terminated by a NUL
 //
 //     unit   31      30 .. 10      9       8         7 .. 0
 //            leaf?   offset        scale   has leaf  label        offset <<= 8 where scale is set
 //
-// From a unit at `pos`, base = pos ^ offset; the byte c leads to base ^ c where that unit's bits 31
-// and 7..0 are c; where "has leaf" is set, the unit at base holds, in its low 31 bits, where the
-// replacement stands among the texts. The library follows this with no check and room for 32
-// matches. So every unit that can be reached is visited here: nothing leads outside, no path comes
-// back to itself, and none passes more than 32 leaves.
+// From the unit at `pos`, base = pos ^ offset. The child for byte c is the unit at base ^ c, if
+// bits 31 and 7..0 of that unit equal c. If "has leaf" is set, a rule ends here, and the low 31
+// bits of the unit at base are the offset of its replacement among the texts. The library follows
+// this without bounds checks and has room for 32 matches. So every reachable unit is visited here:
+// all indices are inside, there is no cycle, and no path has more than 32 leaves.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
@@ -19,8 +19,8 @@
 #include <stdlib.h>
 
 enum {
-    LIBRARY_ROOM = 32,
-    LIMIT_RULE = 256,          // bytes of a rule's left side: how deep the trie may go
+    LIBRARY_ROOM = 32,         // matches at one position
+    LIMIT_RULE = 256,          // bytes of the text that a rule replaces: the depth of the trie
     LIMIT_CHARSMAP = 16 << 20, // bytes; NFKC with case folding takes 0.3 million
     SMALLEST_TRIE = 256 * 4,   // one block of units
 };
@@ -31,8 +31,8 @@ typedef struct Trie {
     const uint8_t *units; // (n_units) of four bytes
     size_t n_units;
     size_t texts_size;
-    uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: being visited, else 1 + the most leaves
-                     // that a path passes from this unit on
+    uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: on the current path, else 1 + the most
+                     // leaves on a path from this unit down
     Error *error;
 } Trie;
 
@@ -40,8 +40,8 @@ enum { ON_PATH = 255 };
 
 typedef struct Visit {
     size_t pos;
-    uint32_t next; // byte to try next
-    uint8_t most;  // leaves that a path passes below
+    uint32_t next; // next byte to try
+    uint8_t most;  // the most leaves on a path below
 } Visit;
 
 static uint32_t unit_at(const Trie *trie, size_t pos) {
@@ -54,7 +54,7 @@ static size_t base_of(const Trie *trie, size_t pos) {
 }
 
 static bool has_leaf(const Trie *trie, size_t pos) {
-    return pos && (unit_at(trie, pos) >> 8 & 1); // the root is never asked
+    return pos && (unit_at(trie, pos) >> 8 & 1); // the library does not read the root's bit
 }
 
 static bool enter(const Trie *trie, size_t pos, Visit *visit) {
@@ -71,7 +71,7 @@ static bool enter(const Trie *trie, size_t pos, Visit *visit) {
     return true;
 }
 
-// The unit that the next byte leads to; false: no byte is left that leads anywhere.
+// The next child of a unit; false: there are no more.
 static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     size_t base = base_of(trie, visit->pos);
     while (visit->next < 256) {
@@ -85,14 +85,14 @@ static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
 static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
     uint8_t most = (uint8_t)(visit->most + has_leaf(trie, visit->pos));
     if (most > LIBRARY_ROOM)
-        return error_set(trie->error, ERROR_FILE, "charsmap: more than %d rules begin one another",
-                         LIBRARY_ROOM);
+        return error_set(trie->error, ERROR_FILE,
+                         "charsmap: more than %d rules are prefixes of one another", LIBRARY_ROOM);
     trie->leaves[visit->pos] = (uint8_t)(most + 1);
     if (parent && most > parent->most) parent->most = most;
     return true;
 }
 
-// Depth first. Units can be shared, so each is entered once and what was found there is kept.
+// Depth-first search without recursion. Units may be shared: each is entered once, its result kept.
 static bool walk(const Trie *trie) {
     Visit stack[LIMIT_RULE + 1] = {{0}};
     size_t depth = 1, child;
@@ -103,8 +103,7 @@ static bool walk(const Trie *trie) {
             depth--;
             if (!leave(trie, top, depth ? top - 1 : NULL)) return false;
         } else if (trie->leaves[child] == ON_PATH) {
-            return error_set(trie->error, ERROR_FILE, "charsmap: unit %zu leads back to itself",
-                             child);
+            return error_set(trie->error, ERROR_FILE, "charsmap: a cycle through unit %zu", child);
         } else if (trie->leaves[child]) {
             uint8_t most = (uint8_t)(trie->leaves[child] - 1);
             if (most > top->most) top->most = most;
@@ -140,7 +139,8 @@ bool charsmap_check(TextSpan charsmap, Error *error) {
     if (trie_size % 4 || trie_size < SMALLEST_TRIE || trie_size >= rest)
         return error_set(error, ERROR_FILE, "charsmap: a trie of %u bytes in %zu", trie_size, rest);
     if (charsmap.text[charsmap.length - 1])
-        return error_set(error, ERROR_FILE, "charsmap: the last replacement has no end");
+        return error_set(error, ERROR_FILE,
+                         "charsmap: the last replacement has no terminating NUL");
     Trie trie = {.units = (const uint8_t *)charsmap.text + 4,
                  .n_units = trie_size / 4,
                  .texts_size = rest - trie_size,

@@ -1,7 +1,7 @@
-// The kind of a SentencePiece .model: our own walk reads and checks the file, the library encodes,
-// and pieces are shown by us, one at a time. Without the library, a BPE model that does not rewrite
-// its text is encoded by spm_bpe.c: the algorithm is the same (tests/tokenizer/test_sentencepiece.c
-// holds one against the other).
+// The tokenizer of a SentencePiece .model, unigram (Viterbi) or BPE. sentencepiece_check.c parses
+// the file, the library encodes, spm.c decodes. Without the library, BPE models whose normalizer
+// only escapes spaces are encoded by spm_bpe.c, which gives the same ids
+// (tests/tokenizer/test_spm_bpe.c).
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "tokenizer/bpe/spm.h"
@@ -20,8 +20,8 @@ static bool report(SentencePieceStatus status, const char *reason, Error *error)
 
 typedef struct Library {
     SentencePiece *model;
-    const char *own_way;    // what it does that no GGUF can say; NULL: nothing
-    KnownCharacters *known; // NULL: unknown characters are bytes, and every one counts
+    const char *unexportable; // why a GGUF cannot express this model; NULL: it can
+    KnownCharacters *known;   // NULL: byte fallback, so there are no unknown characters
 } Library;
 
 static bool library_ids(const Library *library, IdList *ids, const char *text, size_t length,
@@ -65,13 +65,13 @@ static bool library_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, 
     const Library *library = t->state;
     out->model = "llama";
     out->add_space_prefix = t->prefixes_space;
-    return !library->own_way || error_set(error, ERROR_FILE, "%s", library->own_way);
+    return !library->unexportable || error_set(error, ERROR_FILE, "%s", library->unexportable);
 }
 
 static const TokenizerKind LIBRARY = {library_encode, spm_piece, library_close, library_describe};
 
-// spm_bpe.c replaces spaces and nothing else.
-static bool text_stays(const SentencePieceModel *model) {
+// Whether the normalizer only escapes spaces, as spm_bpe.c does.
+static bool only_escapes_spaces(const SentencePieceModel *model) {
     const Normalizer *n = &model->normalizer;
     return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
            !model->space_is_suffix;
@@ -86,11 +86,11 @@ static bool load_library(Tokenizer *t, const SentencePieceModel *model, const ui
     if (!report(sentencepiece_load(&library->model, bytes, size, reason), reason, error))
         return false;
     if (sentencepiece_size(library->model) != model->n_pieces)
-        return error_set(error, ERROR_FILE, "sentencepiece: %zu pieces, the file has %zu",
+        return error_set(error, ERROR_FILE, "sentencepiece loaded %zu pieces, the file has %zu",
                          sentencepiece_size(library->model), model->n_pieces);
-    library->own_way = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
-                       : !text_stays(model)                   ? "it rewrites its text first"
-                                                              : NULL;
+    library->unexportable = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
+                            : !only_escapes_spaces(model) ? "its normalizer changes the text"
+                                                          : NULL;
     if (model->byte_fallback) return true;
     library->known = known_characters(model, error);
     return library->known != NULL;
@@ -103,7 +103,7 @@ static bool open_library(Tokenizer *t, const SentencePieceModel *model,
     if (!vocabulary_copy(t, vocabulary, error)) return false;
     t->prefixes_space = vocabulary->add_space_prefix == 1;
     vocabulary_set_ids(t, vocabulary, true);
-    return spm_added_tokens(t, false, error); // the library cuts user-defined ones itself
+    return spm_added_tokens(t, false, error); // the library matches user-defined ones
 }
 
 static int find_control(const SentencePieceModel *model, TextSpan piece) {
@@ -132,7 +132,7 @@ static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint
                              .add_eos = -1,
                              .add_space_prefix = model->normalizer.add_dummy_prefix};
     bool bpe = model->model_type == SENTENCEPIECE_BPE;
-    bool own = bpe && text_stays(model) && !sentencepiece_available();
+    bool own = bpe && only_escapes_spaces(model) && !sentencepiece_available();
     bool good = own ? spm_bpe_open_vocabulary(t, &vocabulary, error)
                     : open_library(t, model, &vocabulary, bytes, size, error);
     if (good)

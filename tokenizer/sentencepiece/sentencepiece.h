@@ -1,5 +1,5 @@
-// Our own walk over a SentencePiece .model, before the library sees a byte of it: everything that
-// has crashed sentencepiece, or that it takes without a word, is refused here.
+// SentencePiece .model files. limpid parses and checks a file before the sentencepiece library
+// loads it, since the library crashes on some files and accepts invalid ones silently.
 //
 // A .model is one protobuf message (sentencepiece_model.proto):
 //
@@ -13,50 +13,56 @@
 
 #include "tokenizer/internal.h"
 
+// ---- sentencepiece_check.c ----
+
 enum { SENTENCEPIECE_UNIGRAM = 1, SENTENCEPIECE_BPE = 2 };
 
 typedef struct Normalizer {
-    TextSpan charsmap; // rules for characters; empty: none
+    TextSpan charsmap; // precompiled replacement rules (NFKC and others); empty: none
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
 } Normalizer;
 
 typedef struct SentencePieceModel { // texts are borrowed from the file's bytes
     size_t n_pieces;
-    TextSpan *pieces; // (n_pieces), owned, like the next two
-    float *scores;    // (n_pieces) finite
-    uint8_t *types;   // (n_pieces) TokenType
-    uint64_t model_type;
+    TextSpan *pieces;    // (n_pieces), owned, like the next two
+    float *scores;       // (n_pieces) finite
+    uint8_t *types;      // (n_pieces) TokenType
+    uint64_t model_type; // SENTENCEPIECE_UNIGRAM or _BPE
     bool byte_fallback, space_is_suffix;
     TextSpan bos_piece, eos_piece, pad_piece;
     Normalizer normalizer, denormalizer;
 } SentencePieceModel;
 
-// Fills `model`, which sentencepiece_model_free takes in any case. False: exit code 3, 5.
+// Fills `model`; call sentencepiece_model_free also after a failure. False: exit code 3, 5.
 bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, size_t size,
                               Error *error);
 void sentencepiece_model_free(SentencePieceModel *model);
 
-// The rules for characters: a trie in a double array, and the texts it leads to (charsmap_check.c).
+// ---- charsmap_check.c ----
+
+// Checks a charsmap: a trie as a double array, and the replacement texts. False: exit code 3, 5.
 bool charsmap_check(TextSpan charsmap, Error *error);
-// Whether some rule begins with these bytes, or is the beginning of them. The charsmap is checked.
+// Whether some rule is a prefix of these bytes, or they are a prefix of a rule. The charsmap must
+// have passed charsmap_check.
 bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count);
 
 // ---- unknown_runs.c ----
 
-// A run of characters that a vocabulary does not know is one unknown token, however long it is; but
-// the sentencepiece library takes quadratic time for it (a megabyte of newlines: 23 seconds with a
-// unigram model). So the library gets the beginning of such a run only.
+// Without byte fallback a run of unknown characters becomes one unknown token, but the library
+// takes quadratic time for it (a megabyte of newlines: 23 seconds with a unigram model). So only
+// the first characters of each run are passed to the library.
 typedef struct KnownCharacters KnownCharacters;
 
-// The characters that some piece contains or some rule begins with. free() it. NULL: out of memory.
+// The set of characters that some piece contains or some charsmap rule begins with; free() it.
+// NULL: exit code 5.
 KnownCharacters *known_characters(const SentencePieceModel *model, Error *error);
 
-// Writes text[length] to out[length], of each run of unknown characters only the first few; returns
-// the length of what it wrote. The ids are the same, in a model without byte pieces.
+// Copies text[length] to out[length] with each run of unknown characters cut to its first few, and
+// returns the new length. In a model without byte fallback the ids are the same.
 size_t shorten_unknown_runs(char *out, const char *text, size_t length,
                             const KnownCharacters *known);
 
 // ---- sentencepiece.c ----
 
-// A .model file. `bytes` live until it returns. False: exit code 3, 5.
+// Opens a .model file; `bytes` are not needed afterwards. False: exit code 3, 5.
 bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error);

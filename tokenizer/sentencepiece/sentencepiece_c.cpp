@@ -1,3 +1,4 @@
+// The only C++ in tokenizer/: calls into the sentencepiece library.
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <cstdio>
@@ -19,8 +20,8 @@ SentencePieceStatus refuse(char *reason, const char *why) noexcept {
     return SENTENCEPIECE_REFUSED;
 }
 
-// The fence: every body runs in here.
-template <class Body> SentencePieceStatus fenced(char *reason, Body &&body) noexcept {
+// Runs `body` and turns exceptions into a status.
+template <class Body> SentencePieceStatus catch_all(char *reason, Body &&body) noexcept {
     try {
         return body();
     } catch (const std::bad_alloc &) {
@@ -44,7 +45,7 @@ SentencePieceStatus sentencepiece_load(SentencePiece **out, const void *bytes, s
                                        char *reason) {
     *out = nullptr;
     SentencePiece *model = nullptr;
-    SentencePieceStatus status = fenced(reason, [&] {
+    SentencePieceStatus status = catch_all(reason, [&] {
         model = new SentencePiece;
         auto loaded =
             model->processor.LoadFromSerializedProto({static_cast<const char *>(bytes), size});
@@ -70,7 +71,7 @@ SentencePieceStatus sentencepiece_encode(SentencePiece *model, const char *text,
                                          const int **ids, size_t *count, char *reason) {
     *ids = nullptr;
     *count = 0;
-    return fenced(reason, [&] {
+    return catch_all(reason, [&] {
         auto status = model->processor.Encode({text, length}, &model->ids);
         if (!status.ok()) return refuse(reason, status.error_message());
         int size = model->processor.GetPieceSize();

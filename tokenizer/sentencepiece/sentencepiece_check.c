@@ -1,3 +1,4 @@
+// Parses a SentencePiece .model (protobuf) and checks what the library relies on.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
@@ -32,7 +33,7 @@ static uint64_t read_varint(Bytes *in, const char *what) {
     return 0;
 }
 
-// The next field of a message; false at its end or at a fault (in->failed).
+// The next field of a message; false at its end or on an error (in->failed).
 static bool next_field(Bytes *in, Field *field) {
     if (in->failed || !bytes_left(in)) return false;
     *field = (Field){.offset = in->pos};
@@ -41,7 +42,7 @@ static bool next_field(Bytes *in, Field *field) {
     field->wire = tag & 7;
     if (in->failed) return false;
     if (tag > UINT32_MAX || !field->number)
-        return bytes_fail(in, field->offset, "no protobuf: field number %llu",
+        return bytes_fail(in, field->offset, "not protobuf: field number %llu",
                           (unsigned long long)field->number);
     if (field->wire == WIRE_VARINT)
         field->value = read_varint(in, "number");
@@ -61,20 +62,20 @@ static bool next_field(Bytes *in, Field *field) {
     return !in->failed;
 }
 
-// A field that this program knows must have the wire type that the format says.
-static bool wire_is(Bytes *in, const Field *field, unsigned wire, const char *name) {
+// Checks the wire type of a known field.
+static bool check_wire(Bytes *in, const Field *field, unsigned wire, const char *name) {
     if (field->wire == wire) return true;
     return bytes_fail(in, field->offset, "%s: wire type %u, wanted %u", name, field->wire, wire);
 }
 
 static void read_text(Bytes *in, const Field *field, TextSpan *out, const char *name) {
-    if (!wire_is(in, field, WIRE_BYTES, name)) return;
+    if (!check_wire(in, field, WIRE_BYTES, name)) return;
     const Bytes *body = &field->body;
     *out = (TextSpan){(const char *)body->base + body->pos, bytes_left(body)};
 }
 
 static void read_bool(Bytes *in, const Field *field, bool *out, const char *name) {
-    if (wire_is(in, field, WIRE_VARINT, name)) *out = field->value != 0;
+    if (check_wire(in, field, WIRE_VARINT, name)) *out = field->value != 0;
 }
 
 // ---- the messages ----
@@ -87,11 +88,11 @@ static bool read_piece(Bytes *in, SentencePieceModel *model, size_t i) {
         if (field.number == 1) {
             read_text(in, &field, &model->pieces[i], "piece");
         } else if (field.number == 2) {
-            if (!wire_is(in, &field, WIRE_32, "score")) return false;
+            if (!check_wire(in, &field, WIRE_32, "score")) return false;
             uint32_t bits = (uint32_t)field.value;
             memcpy(&model->scores[i], &bits, sizeof bits);
         } else if (field.number == 3) {
-            if (!wire_is(in, &field, WIRE_VARINT, "piece type")) return false;
+            if (!check_wire(in, &field, WIRE_VARINT, "piece type")) return false;
             type = field.value;
         }
     }
@@ -113,7 +114,7 @@ static bool read_piece(Bytes *in, SentencePieceModel *model, size_t i) {
 static bool read_trainer_spec(Bytes *in, SentencePieceModel *model) {
     Field field;
     while (next_field(in, &field)) {
-        if (field.number == 3 && wire_is(in, &field, WIRE_VARINT, "model_type"))
+        if (field.number == 3 && check_wire(in, &field, WIRE_VARINT, "model_type"))
             model->model_type = field.value;
         if (field.number == 24) read_bool(in, &field, &model->space_is_suffix, "suffix");
         if (field.number == 35) read_bool(in, &field, &model->byte_fallback, "byte_fallback");
@@ -137,13 +138,13 @@ static bool read_normalizer_spec(Bytes *in, Normalizer *normalizer) {
     return !in->failed;
 }
 
-// Fields may come in any order and more than once: messages are joined, the last number wins.
+// Protobuf allows fields in any order and repeated: messages are merged, the last number wins.
 static bool read_model(SentencePieceModel *model, Bytes in) {
     Field field;
     size_t piece = 0;
     while (next_field(&in, &field)) {
         if (field.number > 5 || field.number == 4) continue;
-        if (!wire_is(&in, &field, WIRE_BYTES, "model")) return false;
+        if (!check_wire(&in, &field, WIRE_BYTES, "model")) return false;
         bool good = field.number == 1   ? read_piece(&field.body, model, piece++)
                     : field.number == 2 ? read_trainer_spec(&field.body, model)
                     : field.number == 3 ? read_normalizer_spec(&field.body, &model->normalizer)
@@ -165,7 +166,7 @@ static bool count_pieces(Bytes in, size_t *count) {
     return !in.failed;
 }
 
-// ---- what must hold between the parts ----
+// ---- checks across pieces ----
 
 static bool check_types(const SentencePieceModel *m, Error *error) {
     bool seen[256] = {false};
@@ -175,8 +176,8 @@ static bool check_types(const SentencePieceModel *m, Error *error) {
         unknown += m->types[i] == TOKEN_UNKNOWN;
         if (m->types[i] != TOKEN_BYTE) continue;
         if (!spm_byte_spelling(m->pieces[i], &byte))
-            return error_set(error, ERROR_FILE, "piece %zu: no byte is spelt like this byte piece",
-                             i);
+            return error_set(error, ERROR_FILE,
+                             "piece %zu: a byte piece whose spelling is not <0xNN>", i);
         bytes += !seen[byte];
         seen[byte] = true;
     }
@@ -199,7 +200,8 @@ static bool begins_with(TextSpan text, TextSpan start) {
     return text.length >= start.length && !memcmp(text.text, start.text, start.length);
 }
 
-// The library looks for user-defined pieces with room for 64 that begin one another, unchecked.
+// The library matches user-defined pieces into an array of 64 without a bounds check: at most 64
+// may be prefixes of one another.
 static bool check_user_defined(const SentencePieceModel *m, Error *error) {
     enum { LIBRARY_ROOM = 64 };
     size_t count = 0, depth = 0;
@@ -209,7 +211,7 @@ static bool check_user_defined(const SentencePieceModel *m, Error *error) {
     for (size_t i = 0; i < m->n_pieces; i++) {
         if (m->types[i] != TOKEN_USER_DEFINED) continue;
         if (memchr(m->pieces[i].text, '\0', m->pieces[i].length))
-            good = error_set(error, ERROR_FILE, "piece %zu: user-defined, with a NUL inside", i);
+            good = error_set(error, ERROR_FILE, "piece %zu: user-defined, contains a NUL", i);
         pieces[count++] = m->pieces[i];
     }
     qsort(pieces, count, sizeof *pieces, compare_spans);
@@ -218,7 +220,8 @@ static bool check_user_defined(const SentencePieceModel *m, Error *error) {
             depth--;
         if (depth == LIBRARY_ROOM)
             good = error_set(error, ERROR_FILE,
-                             "more than %d user-defined pieces begin one another", LIBRARY_ROOM);
+                             "more than %d user-defined pieces are prefixes of one another",
+                             LIBRARY_ROOM);
         else
             nested[depth++] = pieces[i];
     }

@@ -1,3 +1,4 @@
+// Cuts runs of unknown characters short before the library sees them.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/utf8.h"
@@ -19,7 +20,7 @@ static void set_known(KnownCharacters *known, uint32_t c) {
     known->bits[c / 8] |= (uint8_t)(1u << (c % 8));
 }
 
-// The next character, and its length. A byte that belongs to none is what the library makes of it.
+// The next character and its length. An invalid byte counts as U+FFFD, as in the library.
 static size_t next_character(const char *text, size_t length, uint32_t *c) {
     size_t n = utf8_decode(text, length, c);
     if (n) return n;
@@ -27,8 +28,8 @@ static size_t next_character(const char *text, size_t length, uint32_t *c) {
     return 1;
 }
 
-// All characters are tried; where no rule has the first bytes of one, its neighbours with the same
-// first bytes are passed over.
+// Tries all characters. If no rule begins with the first bytes of one, all characters with these
+// first bytes are skipped.
 static void add_rules(KnownCharacters *known, TextSpan charsmap) {
     for (uint32_t c = 0, step; c < CODE_POINTS; c += step) {
         char bytes[4];
@@ -63,7 +64,7 @@ KnownCharacters *known_characters(const SentencePieceModel *model, Error *error)
     return known;
 }
 
-// What follows a run begins with a whole character, so no bytes come together that were apart.
+// Only complete characters are removed, so no new character forms where two parts meet.
 size_t shorten_unknown_runs(char *out, const char *text, size_t length,
                             const KnownCharacters *known) {
     size_t used = 0, run = 0;

@@ -1,5 +1,5 @@
-// utf8proc decomposes and composes; the marks are put in order here, since its own way of doing
-// that takes quadratic time on a long row of them.
+// Normalisation form C. utf8proc decomposes and composes. Combining marks are sorted here, since
+// utf8proc takes quadratic time on a long run of them.
 #include "tokenizer/split/pretokenize.h"
 
 #include "base/utf8.h"
@@ -10,7 +10,7 @@
 
 enum { LONGEST_DECOMPOSITION = 4 }; // of one character, canonical: U+1F82 and its like
 
-// Characters below U+0300 are in form C and take part in no composition but with one above.
+// Characters below U+0300 are in form C, and only compose with characters from U+0300 on.
 static bool is_plain(const char *text, size_t length) {
     for (size_t i = 0; i < length; i++)
         if ((uint8_t)text[i] >= 0xcc) return false;
@@ -40,20 +40,20 @@ static int compare_keys(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Puts each row of marks in order of their class, equals as they stood. A key is
-// [class: 8][place: 35][character: 21].
-static void order_marks(utf8proc_int32_t *c, size_t n, uint64_t *keys) {
-    for (size_t i = 0, row; i < n; i += row + 1) {
+// Sorts each run of combining marks by combining class; the sort is stable. A key is
+// [class: 8][index in the run: 35][character: 21].
+static void sort_marks(utf8proc_int32_t *c, size_t n, uint64_t *keys) {
+    for (size_t i = 0, run; i < n; i += run + 1) {
         bool ordered = true;
-        for (row = 0; i + row < n; row++) {
-            uint64_t class = mark_class(c[i + row]);
+        for (run = 0; i + run < n; run++) {
+            uint64_t class = mark_class(c[i + run]);
             if (!class) break;
-            keys[row] = class << 56 | (uint64_t)row << 21 | (uint64_t)c[i + row];
-            ordered = ordered && (!row || keys[row] > keys[row - 1]);
+            keys[run] = class << 56 | (uint64_t)run << 21 | (uint64_t)c[i + run];
+            ordered = ordered && (!run || keys[run] > keys[run - 1]);
         }
         if (ordered) continue;
-        qsort(keys, row, sizeof *keys, compare_keys);
-        for (size_t j = 0; j < row; j++)
+        qsort(keys, run, sizeof *keys, compare_keys);
+        for (size_t j = 0; j < run; j++)
             c[i + j] = (utf8proc_int32_t)(keys[j] & 0x1fffff);
     }
 }
@@ -75,7 +75,7 @@ bool nfc(char **out, size_t *out_length, const char *text, size_t length, Error 
     bool good = c && keys;
     if (good) {
         size_t n = decompose(c, text, length);
-        order_marks(c, n, keys);
+        sort_marks(c, n, keys);
         n = (size_t)utf8proc_normalize_utf32(c, (utf8proc_ssize_t)n,
                                              UTF8PROC_COMPOSE | UTF8PROC_STABLE);
         *out = malloc(4 * n + 1);

@@ -1,5 +1,5 @@
-// The splitting patterns under PCRE2. A text is checked for UTF-8 once, here, so that PCRE2 need
-// not do it at every match (which would take quadratic time).
+// Runs the pre-tokenizer patterns with PCRE2. UTF-8 is checked once per text, here; PCRE2 would
+// check the rest of the text again at every match, in quadratic time.
 #include "tokenizer/split/pretokenize.h"
 
 #include "base/utf8.h"
@@ -18,12 +18,12 @@ struct Pretokenizer {
     pcre2_match_context *limits;
 };
 
-// PCRE2's own \s takes U+180E; the reference engines mean White_Space, as is_white_space does.
+// In PCRE2 \s matches U+180E too; the reference engines match White_Space exactly.
 #define WHITE_SPACE                                                                                \
     "\\t-\\r "                                                                                     \
     "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-// The published pattern with \s and \S spelt out, in out[size].
+// Copies the published pattern to out[size] with \s and \S replaced by explicit classes.
 static void expand_white_space(char *out, size_t size, const char *regex) {
     bool in_class = false;
     size_t at = 0;
@@ -53,7 +53,7 @@ static pcre2_code *compile(int pattern) {
     expand_white_space(expanded, sizeof expanded, split_pattern_regex(pattern));
     pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)expanded, PCRE2_ZERO_TERMINATED,
                                          PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
-    // Where code cannot be made at run time, the interpreter gives the same matches.
+    // Where JIT compilation is not possible, the interpreter gives the same matches.
     if (compiled) pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
     return compiled;
 }
@@ -67,14 +67,14 @@ Pretokenizer *pretokenizer_open(const SplitRule *rule, Error *error) {
         p->limits = pcre2_match_context_create(NULL);
         good = p->match && p->limits;
     }
-    // The patterns are constants that compile: only memory can be short.
+    // The patterns are constants that are known to compile: the only failure is out of memory.
     for (int i = 0; good && i < rule->n_passes; i++)
         good = (p->codes[i] = compile(rule->passes[i])) != NULL;
     if (good) {
-        pcre2_set_match_limit(p->limits, UINT32_MAX); // a long run of spaces is no attack
+        pcre2_set_match_limit(p->limits, UINT32_MAX); // the default fails on long runs of spaces
         return p;
     }
-    error_set(error, ERROR_MEMORY, "out of memory for the splitting patterns");
+    error_set(error, ERROR_MEMORY, "out of memory for the pre-tokenizer patterns");
     pretokenizer_close(p);
     return NULL;
 }
@@ -110,27 +110,27 @@ static bool next_match(const Pretokenizer *p, int pass, const char *text, size_t
                          length);
     *begin = pcre2_get_ovector_pointer(p->match)[0];
     *end = pcre2_get_ovector_pointer(p->match)[1];
-    assert(*end > *begin); // no pattern matches nothing
+    assert(*end > *begin); // no pattern matches the empty string
     return true;
 }
 
-// Cuts valid UTF-8 with pass `pass` and those after it; the depth is at most LIMIT_PASSES.
-static bool cut(const Visit *v, int pass, const char *text, size_t length, Error *error) {
+// Splits valid UTF-8 with passes[pass ..]. Recursion depth is at most LIMIT_PASSES.
+static bool split_pass(const Visit *v, int pass, const char *text, size_t length, Error *error) {
     if (pass == v->pretokenizer->rule.n_passes) return v->visit(v->context, text, length, error);
     for (size_t at = 0, begin, end; at < length; at = end) {
         if (!next_match(v->pretokenizer, pass, text, at, length, &begin, &end, error)) return false;
-        if (begin > at && !cut(v, pass + 1, text + at, begin - at, error)) return false;
-        if (end > begin && !cut(v, pass + 1, text + begin, end - begin, error)) return false;
+        if (begin > at && !split_pass(v, pass + 1, text + at, begin - at, error)) return false;
+        if (end > begin && !split_pass(v, pass + 1, text + begin, end - begin, error)) return false;
     }
     return true;
 }
 
-static bool cut_valid(const Visit *v, const char *text, size_t length, Error *error) {
-    if (!v->pretokenizer->rule.nfc) return cut(v, 0, text, length, error);
+static bool split_valid(const Visit *v, const char *text, size_t length, Error *error) {
+    if (!v->pretokenizer->rule.nfc) return split_pass(v, 0, text, length, error);
     char *normal;
     size_t normal_length;
     if (!nfc(&normal, &normal_length, text, length, error)) return false;
-    bool good = cut(v, 0, normal, normal_length, error);
+    bool good = split_pass(v, 0, normal, normal_length, error);
     if (normal != text) free(normal);
     return good;
 }
@@ -144,7 +144,7 @@ bool pretokenizer_split(const Pretokenizer *p, const char *text, size_t length, 
         end = at;
         while ((step = utf8_decode(text + end, length - end, &c)))
             end += step;
-        if (end > at && !cut_valid(&v, text + at, end - at, error)) return false;
+        if (end > at && !split_valid(&v, text + at, end - at, error)) return false;
         if (end == length) break;
         if (!visit(context, text + end, 1, error)) return false; // the invalid byte
         end++;
@@ -152,7 +152,7 @@ bool pretokenizer_split(const Pretokenizer *p, const char *text, size_t length, 
     return true;
 }
 
-// \w of the reference engines: letters, marks, decimal digits, connectors, joiners.
+// \w as in the reference engines: letters, marks, decimal digits, connectors, joiners.
 static bool is_word(uint32_t c) {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_LU:

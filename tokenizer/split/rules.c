@@ -1,6 +1,6 @@
-// The splitting patterns and their names: tables only. The patterns stand here exactly as the
-// tokenizer.json files of the models spell them, so that a file's pattern is recognised by
-// comparing, never compiled.
+// The pre-tokenizer patterns and their names: tables. Each pattern is exactly the text in the
+// models' tokenizer.json, so that a file's pattern is recognised by string comparison and never
+// compiled.
 #include "tokenizer/split/pretokenize.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum {
     DIGITS,
     NANOCHAT,
     TEKKEN,
-    PUNCTUATION, // this one and the next: passes of llama.cpp's "default"
+    PUNCTUATION, // PUNCTUATION and THREE_DIGITS are passes of llama.cpp's "default"
     THREE_DIGITS,
     N_PATTERNS
 };
@@ -41,13 +41,13 @@ static const char *const patterns[N_PATTERNS] = {
 };
 
 typedef struct NamedRule {
-    const char *name; // and what llama.cpp calls it, where that is the first alias:
-    bool alias_in_gguf;
-    const char *aliases[6]; // other values of tokenizer.ggml.pre that mean the same
+    const char *name;
+    bool alias_in_gguf;     // llama.cpp's name is aliases[0]; otherwise it is `name`
+    const char *aliases[6]; // other values of tokenizer.ggml.pre with this rule
     SplitRule rule;
 } NamedRule;
 
-// The first row with the same passes names a rule.
+// split_rule_name takes the first row with the same passes.
 static const NamedRule rules[] = {
     {"gpt2", true, {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, {.passes = {GPT2}, .n_passes = 1}},
     {"smollm",
@@ -100,7 +100,7 @@ bool split_rule_find(SplitRule *rule, const char *asked, const char *name, Error
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", rules[i].name);
     }
     return error_set(error, asked ? ERROR_USAGE : ERROR_FILE,
-                     "%s: unknown splitting pattern \"%s\" (known: %s)",
+                     "%s: unknown pre-tokenizer \"%s\" (known: %s)",
                      asked ? "--pretokenizer" : "tokenizer.ggml.pre",
                      escape_bytes(shown, sizeof shown, name, strlen(name)), known);
 }
@@ -124,5 +124,5 @@ const char *split_rule_name(const SplitRule *rule) {
     for (size_t i = 0; i < N_RULES; i++) {
         if (same_passes(&rules[i].rule, rule)) return rules[i].name;
     }
-    return "of its own";
+    return "unnamed";
 }

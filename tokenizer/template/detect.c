@@ -1,5 +1,5 @@
-// Names of chat formats, and which of them a model means. A template text is a program (Jinja); it
-// is searched for what only that format's program contains, and never run.
+// Finds a model's chat format. The template text of a model file is a Jinja program; it is searched
+// for strings that only one format's program contains, and never run.
 #include "tokenizer/template/formats.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ const char *chat_template_names(void) {
            "mistral-v7-tekken, gemma, phi3, olmo2, nanochat";
 }
 
-// One row: all of `text` stand in the template. The first row that fits decides.
+// Matches if the template contains all of `text`. The first matching row decides.
 typedef struct Sign {
     const char *text[3];
     const char *format;
@@ -55,7 +55,7 @@ static const Sign TEXT_SIGNS[] = {
     {{"[INST]", "<<SYS>>"}, "llama2"},
 };
 
-// All of `tokens` are in the vocabulary, and the family is this one (NULL: any).
+// Matches if the vocabulary has all of `tokens` and the model is of this family (NULL: any).
 typedef struct TokenSign {
     const char *tokens[2];
     const char *family;
@@ -66,7 +66,7 @@ static const TokenSign TOKEN_SIGNS[] = {
     {{"<|im_start|>", "<|im_end|>"}, "qwen3", "qwen3"},
     {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
     {{"<|im_start|>", "<|im_end|>"}, "smollm3", "smollm3"},
-    {{"<|im_start|>", "<|im_end|>"}, "olmo2", "olmo2"}, // it has them and does not use them
+    {{"<|im_start|>", "<|im_end|>"}, "olmo2", "olmo2"}, // has these tokens but does not use them
     {{"<|im_start|>", "<|im_end|>"}, NULL, "chatml"},
     {{"<|start_header_id|>", "<|eom_id|>"}, NULL, "llama3.1"},
     {{"<|start_header_id|>", "<|eot_id|>"}, NULL, "llama3"},
@@ -75,9 +75,10 @@ static const TokenSign TOKEN_SIGNS[] = {
     {{"<|user|>", "<|end|>"}, NULL, "phi3"},
 };
 
-// Mistral's versions differ by spaces: v1 has one on each side of "[/INST]", v3 only after
-// "[INST]", tekken none; v7 sets the system message apart. Where there is no text: tekken is
-// byte-level, so it has no word that begins with SentencePiece's space.
+// Mistral's versions differ in spaces: v1 has one on each side of "[/INST]", v3 one after "[INST]"
+// and
+// "[/INST]", tekken none. v7 has tokens around the system message. Without a template text, tekken
+// is recognised by its byte-level vocabulary, which has no token that begins with U+2581.
 static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
     bool tekken = tokenizer_find(tokenizer, "\xe2\x96\x81the") < 0;
     if (tokenizer_find(tokenizer, "[INST]") < 0 || contains(text, " [/INST]")) return "mistral-v1";

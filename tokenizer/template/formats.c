@@ -1,6 +1,5 @@
-// Every chat format that limpid speaks: one row each. The sources are the Jinja programs published
-// with the models named; tests/tokenizer/test_template.c holds each row against what those programs
-// print.
+// The table of chat formats. Sources: the Jinja chat templates published with the models named;
+// tests/tokenizer/test_template.c compares each row with the output of those programs.
 #include "tokenizer/template/formats.h"
 
 #define IM_TURN(role) "{<|im_start|>}" role "\n"
@@ -75,7 +74,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .rules = RULE_DROP_THOUGHTS,
     },
     {
-        // The system turn is not closed by <|im_end|>: so the published program has it.
+        // No <|im_end|> after the system message, as in the published template.
         .name = "smollm3",
         .before = {SMOLLM3_SYSTEM("/think"), IM_TURN("user"), IM_TURN("assistant")},
         .after = {"\n\n", IM_END, IM_END},
@@ -155,7 +154,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .after = {"{[/SYSTEM_PROMPT]}", "{[/INST]}", "{</s>}"},
     },
     {
-        // As Mistral Small 3 has it; 3.1 and later bring a long default system message, left out.
+        // As in Mistral Small 3, without the long default system message of 3.1 and later.
         .name = "mistral-v7-tekken",
         .begin = "{<s>}",
         .before = {"{[SYSTEM_PROMPT]}", "{[INST]}", ""},
@@ -171,8 +170,8 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .rules = RULE_ALTERNATE | RULE_TRIM,
     },
     {
-        // The newlines after the control tokens stand in the published text, but the SentencePiece
-        // vocabulary published with it takes them into the token before.
+        // The newlines after the control tokens are in the published template, but the published
+        // SentencePiece tokenizer strips white space after these tokens (rstrip).
         .name = "phi3",
         .begin = "{=bos}",
         .before = {"{<|system|>}\n", "{<|user|>}\n", "{<|assistant|>}\n"},

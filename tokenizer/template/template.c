@@ -1,7 +1,7 @@
-// Renders a conversation by the rows of template_formats.c. Format and message text between two
-// control tokens are joined before they are encoded, since pieces cross that seam ("\n" +
-// "\n\nHi"); control ids are inserted from the format alone, and the joined text is encoded without
-// them.
+// Renders a conversation with a row of formats.c. The text between two control tokens, from the
+// format and from a message, is concatenated before it is encoded, since one token may span both
+// ("\n" +
+// "\n\nHi"). It is encoded with `special` off: control tokens come from the format only.
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/template/formats.h"
@@ -15,9 +15,9 @@ typedef struct Renderer {
     const ChatTemplate *format;
     const Tokenizer *tokenizer;
     IdList *ids;
-    char *text; // since the last control token; owned
+    char *text; // the text since the last control token; owned
     size_t length, capacity;
-    bool after_token; // a control token stands before `text`
+    bool after_token; // a control token precedes `text`
     bool failed;
     Error *error;
 } Renderer;
@@ -42,9 +42,9 @@ static void put_string(Renderer *r, const char *text) {
     put(r, text, strlen(text));
 }
 
-// An SPM vocabulary sets a space before whatever it is given. Where the format brings that space
-// itself ("[INST] Hi"), it is the same one and not a second. Where a text goes on with no token
-// before it, a space alone is the piece of that spelling.
+// SPM tokenizers put a space before a text. If the format's text begins with that space ("[INST]
+// Hi"), it is removed here, so that there is one. If the text is only a space, it is the token
+// U+2581.
 static void encode_text(Renderer *r) {
     const char *text = r->text;
     size_t length = r->length;
@@ -72,8 +72,8 @@ static void put_token(Renderer *r, int id) {
     if (!r->failed && !id_list_push(r->ids, id, r->error)) r->failed = true;
 }
 
-// "26 July 2024" or "26 Jul 2024". SOURCE_DATE_EPOCH, where it is set, is the time (a run that can
-// be repeated); see reproducible-builds.org.
+// "26 July 2024" or "26 Jul 2024". If SOURCE_DATE_EPOCH is set, it is the time, so that a run can
+// be reproduced (reproducible-builds.org).
 static void put_date(Renderer *r, bool whole_month) {
     static const char *const MONTHS[] = {"January",   "February", "March",    "April",
                                          "May",       "June",     "July",     "August",
@@ -88,7 +88,7 @@ static void put_date(Renderer *r, bool whole_month) {
     put_string(r, out);
 }
 
-// What stands between { and } in a format.
+// `name`: the text between { and } in a format.
 static void put_placeholder(Renderer *r, const char *name, size_t length) {
     char spelling[64];
     memcpy(spelling, name, length);
@@ -133,16 +133,16 @@ static bool renderer_end(Renderer *r) {
 
 // ---- message text ----
 
-// White space as Python's str.strip has it, since the published programs are Jinja: White_Space and
-// the four separators of ASCII.
-static bool separator(char c) {
+// White space is that of Python's str.strip, which Jinja's trim calls: White_Space and the ASCII
+// separators 1C-1F.
+static bool is_separator(char c) {
     return c >= 0x1c && c <= 0x1f;
 }
 
 static TextSpan trim_start(TextSpan span) {
     for (size_t step;; span.length -= step) {
         step = leading_space(span.text, span.length);
-        if (!step && span.length && separator(span.text[0])) step = 1;
+        if (!step && span.length && is_separator(span.text[0])) step = 1;
         if (!step) return span;
         span.text += step;
     }
@@ -151,11 +151,12 @@ static TextSpan trim_start(TextSpan span) {
 static TextSpan trim_end(TextSpan span) {
     for (size_t step;; span.length -= step) {
         step = trailing_space(span.text, span.length);
-        if (!step && span.length && separator(span.text[span.length - 1])) step = 1;
+        if (!step && span.length && is_separator(span.text[span.length - 1])) step = 1;
         if (!step) return span;
     }
 }
 
+// The text of an assistant message after the format's rules.
 static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
     static const char THINK_END[] = "</think>";
     size_t mark = sizeof THINK_END - 1;
@@ -174,11 +175,11 @@ static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
     return trim ? trim_end(trim_start(span)) : span;
 }
 
-// One user turn, with the system message inside where the format has it there.
+// One user message. `system`: the system message that the format puts inside it, or NULL.
 static void put_user(Renderer *r, const TextSpan *system, TextSpan text) {
     const ChatTemplate *f = r->format;
     bool trim = f->rules & RULE_TRIM;
-    // Llama 2 trims what the two make together: between them nothing is taken away.
+    // Llama 2 trims both messages as one text: the white space between them stays.
     bool joined = system && f->before[CHAT_SYSTEM][0];
     if (trim) text = trim_end(joined ? text : trim_start(text));
     put_format(r, f->before[CHAT_USER]);
@@ -193,8 +194,8 @@ static void put_user(Renderer *r, const TextSpan *system, TextSpan text) {
 
 // ---- the system message ----
 
-// Takes every `word` out of text[*length]; says whether there was one.
-static bool take_out(char *text, size_t *length, const char *word) {
+// Removes every `word` from text[*length]; returns whether there was one.
+static bool remove_word(char *text, size_t *length, const char *word) {
     size_t n = strlen(word), kept = 0, before = *length;
     for (size_t i = 0; i < before;) {
         if (before - i >= n && !memcmp(text + i, word, n))
@@ -206,8 +207,8 @@ static bool take_out(char *text, size_t *length, const char *word) {
     return kept != before;
 }
 
-// SmolLM3: /no_think or /think in the system message choose the mode, /system_override leaves
-// nothing but the message.
+// SmolLM3: /no_think or /think in the system message chooses the mode; /system_override drops the
+// format's own text, so that only the message remains.
 static void put_smollm3_system(Renderer *r, TextSpan given) {
     char *copy = malloc(given.length + 1);
     if (!copy) {
@@ -217,9 +218,9 @@ static void put_smollm3_system(Renderer *r, TextSpan given) {
     if (given.length) memcpy(copy, given.text, given.length);
     TextSpan text = {copy, given.length};
     r->format = chat_template_for_system(r->format, given.text, given.length);
-    take_out(copy, &text.length, "/no_think");
-    take_out(copy, &text.length, "/think");
-    bool override = take_out(copy, &text.length, "/system_override");
+    remove_word(copy, &text.length, "/no_think");
+    remove_word(copy, &text.length, "/think");
+    bool override = remove_word(copy, &text.length, "/system_override");
     text = trim_end(text);
     if (!text.length && !override) {
         text = (TextSpan){r->format->default_system, strlen(r->format->default_system)};
@@ -230,7 +231,7 @@ static void put_smollm3_system(Renderer *r, TextSpan given) {
     free(copy);
 }
 
-// `given` may be NULL: the conversation has none.
+// `given`: the conversation's system message, or NULL.
 static void put_system_turn(Renderer *r, const TextSpan *given) {
     const ChatTemplate *f = r->format;
     TextSpan text = {"", 0};
@@ -256,17 +257,18 @@ static void put_system_turn(Renderer *r, const TextSpan *given) {
 static bool check_conversation(const ChatTemplate *format, const ChatMessage *messages,
                                size_t count, Error *error) {
     if (!count || messages[count - 1].role != CHAT_USER)
-        return error_set(error, ERROR_USAGE, "a conversation must end with a message of the user");
+        return error_set(error, ERROR_USAGE, "a conversation must end with a user message");
     size_t first = messages[0].role == CHAT_SYSTEM;
     for (size_t i = first; i < count; i++) {
         if (messages[i].role == CHAT_SYSTEM)
             return error_set(error, ERROR_USAGE,
-                             "message %zu: a system message can only be the first", i + 1);
+                             "message %zu: only the first message can be a system message", i + 1);
         bool user_turn = (i - first) % 2 == 0;
         if ((format->rules & RULE_ALTERNATE) && user_turn != (messages[i].role == CHAT_USER))
-            return error_set(error, ERROR_USAGE,
-                             "message %zu: in the chat format %s, user and assistant take turns",
-                             i + 1, format->name);
+            return error_set(
+                error, ERROR_USAGE,
+                "message %zu: the chat format %s requires alternating user and assistant messages",
+                i + 1, format->name);
     }
     return true;
 }
