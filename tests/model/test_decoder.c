@@ -204,7 +204,7 @@ Test(decoder, gives_the_logits_of_every_token) {
 
 // The listener sees the last stage of every pass, with the token that it is of.
 typedef struct Seen {
-    int count;
+    int count, rows; // passes, and rows of all of them
     int32_t tokens[CONTEXT];
 } Seen;
 
@@ -212,22 +212,33 @@ static void listener(void *context, const Model *model, const Stage *stage) {
     (void)model;
     Seen *seen = context;
     if (stage->id == STAGE_LOGITS) seen->tokens[seen->count++] = stage->rows.tokens[0];
+    if (stage->id == STAGE_EMBEDDING) seen->rows += stage->rows.n;
 }
 
-Test(decoder, a_listener_sees_every_pass) {
+// `rows`: of 8 passes for 9 tokens.
+static void check_seen(const int32_t *recompute, int rows) {
     int32_t wanted[9], got[9];
     Seen seen = {0};
     Error error = {0};
     Scene a = scene_open(&RULES[1]), b = scene_open(&RULES[1]);
     step_by_step(&a, wanted, 9);
     CHECK(model_listen(b.model, listener, &seen, false, &error), "%s", error.message);
-    decode(&b, got, 9, (DecoderOptions){.max_tokens = 100}, -1);
+    decode(&b, got, 9, (DecoderOptions){.max_tokens = 100, .recompute = recompute}, -1);
     CHECK_INT(seen.count, 8);
+    CHECK_INT(seen.rows, rows);
     for (int i = 0; i < 8; i++)
         CHECK_INT(seen.tokens[i], wanted[i]);
     CHECK(model_listen(b.model, NULL, NULL, false, &error), "%s", error.message);
     check_same(&a, &b, wanted, got, 9);
     scene_close(&a), scene_close(&b);
+}
+
+Test(decoder, a_listener_sees_every_pass) {
+    check_seen(NULL, 8);
+}
+
+Test(decoder, without_the_cache_every_pass_runs_the_whole_text) {
+    check_seen(IDS, 8 * PROMPT + 8 * 9 / 2);
 }
 
 // ---- NaN ----
