@@ -48,7 +48,7 @@ bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
         forward_batch(m, batch);
     }
     model_listen(m, listener, context, attention_weights, error);
-    m->n_logit_rows = 0;
+    m->n_logit_rows = m->n_host_rows = 0;
     if (!found.first) return error_set(error, ERROR_NONFINITE, "a logit is not a finite number");
     char layer[32] = "";
     if (found.stage.layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", found.stage.layer);

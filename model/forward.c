@@ -185,7 +185,7 @@ static void run_chunk(Model *m) {
 }
 
 void forward_batch(Model *m, const Batch *batch) {
-    m->n_logit_rows = 0;
+    m->n_logit_rows = m->n_host_rows = 0;
     for (int start = 0; start < batch->n; start += m->chunk.n) {
         chunk_take(m, batch, start);
         run_chunk(m);
@@ -215,13 +215,13 @@ void forward_sampled(Model *m, const int32_t *sampled, int n) {
         kv_cache_write(&m->cache, i, position);
         if (position > c->max_position) c->max_position = position;
     }
-    m->n_logit_rows = 0;
+    m->n_logit_rows = m->n_host_rows = 0;
     advance(m->device, m->scratch.tokens, m->scratch.positions, sampled, n);
     run_chunk(m);
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {
-    m->n_logit_rows = 0;
+    m->n_logit_rows = m->n_host_rows = 0;
     if (!check_model_batch(m, batch, error)) return false;
     memcpy(m->lengths_before, m->cache.lengths,
            (size_t)m->options.n_sequences * sizeof *m->lengths_before);
@@ -231,10 +231,11 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = device_error(m->device);
     if (failure->code) return error_set(error, failure->code, "%s", failure->message);
+    m->n_host_rows = m->n_logit_rows;
     return all_finite(m->host_logits, count) || find_nonfinite_stage(m, batch, error);
 }
 
 const float *model_logits(const Model *m, int i) {
-    assert(i >= 0 && i < m->n_logit_rows);
+    assert(i >= 0 && i < m->n_host_rows);
     return m->host_logits + (size_t)i * (size_t)m->config.vocab_size;
 }

@@ -32,8 +32,8 @@ typedef struct ModelOptions {
     int context;     // positions per sequence; 0: the model's max_seq_len
     int n_sequences; // 0: 1
     // Rows of a chunk: those that go through the layers together. A GPU is faster with many, since
-    // it dequantises the weights once per chunk. 0: min(512, context), but a row for every
-    // sequence.
+    // it dequantises the weights once per chunk; on a host the results do not depend on it. 0:
+    // min(512, context), but at least one for every sequence.
     int max_rows;
     int max_logit_rows;                            // rows of logits kept from one call; 0: 1
     void (*progress)(void *context, double share); // loading, 0 .. 1; may be NULL
@@ -75,7 +75,7 @@ typedef struct Scratch {
 typedef struct Chunk {
     int32_t *tokens, *positions, *sequences;                   // (max_rows)
     int32_t *logit_tokens, *logit_positions, *logit_sequences; // (max_rows) of those that
-    int *logit_rows;                                           // (max_rows) want logits
+    int *logit_rows;                                           // want logits
     int n, n_logit_rows, max_position;
 } Chunk;
 
@@ -91,7 +91,8 @@ struct Model {
     Scratch scratch;
     void *scratch_block; // all of the scratch but the logits
     Chunk chunk;
-    int n_logit_rows;                      // of the last model_forward
+    int n_logit_rows;                      // rows of scratch.logits that are filled
+    int n_host_rows;                       // of these, rows that are in host_logits
     float *host_logits;                    // (max_logit_rows, vocab_size)
     int *lengths_before, *lengths_planned; // (n_sequences) of the cache, around one model_forward
     const KeyPattern *pattern_override;    // for every layer, instead of its own; NULL: none
@@ -114,7 +115,8 @@ void model_close(Model *model); // NULL is fine
 // logit is not finite (7, naming the first stage that holds NaN or infinity).
 bool model_forward(Model *model, const Batch *batch, Error *error);
 
-// Logits (vocab_size) of the i-th row that wanted them in the last call; borrowed until the next.
+// Logits (vocab_size) of the i-th row that wanted them in the last model_forward; borrowed until
+// the next. A Decoder has its own, decoder_logits.
 const float *model_logits(const Model *model, int i);
 
 // Sets the listener (NULL: none). Allocates what observe needs. False: exit code 5.

@@ -48,7 +48,7 @@ bool trace_file_plan(TraceFile *f, Error *error) {
     Error cause = {0};
     if (!model_listen(model, note_stage, f, wants_attention(f->session->options), error))
         return false;
-    bool good = model_forward(model, &(Batch){.n = 1, .tokens = f->tokens->ids}, &cause);
+    bool good = session_forward(f->session, &(Batch){.n = 1, .tokens = f->tokens->ids}, &cause);
     model_listen(model, NULL, NULL, false, NULL);
     kv_cache_reset(&model->cache, 0);
     // NaN does not stop a trace, which shows where it comes from.
