@@ -47,6 +47,11 @@ bool error_set(Error *error, ErrorCode code, const char *format, ...) {
     return false;
 }
 
+bool error_copy(Error *error, const Error *cause) {
+    if (error && !error->code) *error = *cause;
+    return false;
+}
+
 bool error_prefix(Error *error, const char *prefix) {
     if (!error || !error->code) return false;
     Error whole = {0};

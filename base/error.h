@@ -37,6 +37,9 @@ typedef struct Error {
 bool error_set(Error *error, ErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// Sets `error` to the failure in `cause`, by the rules of error_set. Returns false.
+bool error_copy(Error *error, const Error *cause);
+
 // Puts "prefix: " before the message: a file's name, say, that the inner function did not know.
 // A message that already begins with that prefix stays as it is. Returns false.
 bool error_prefix(Error *error, const char *prefix);

@@ -123,3 +123,8 @@ void mapping_drop(const Mapping *mapping, const void *data, size_t bytes) {
     uintptr_t end = ((uintptr_t)data + bytes) & ~(page_bytes - 1);
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
+
+bool is_directory(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}

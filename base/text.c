@@ -7,6 +7,11 @@ bool span_equals(TextSpan span, const char *text) {
     return span.length == strlen(text) && !memcmp(span.text, text, span.length);
 }
 
+bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
 static int span_compare(TextSpan a, TextSpan b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.text, b.text, common) : 0;

@@ -15,6 +15,8 @@ typedef struct TextSpan { // untrusted bytes, not terminated; borrowed
 
 bool span_equals(TextSpan span, const char *text);
 
+bool ends_with(const char *text, const char *end);
+
 typedef struct NameEntry {
     TextSpan name;
     uint32_t item;

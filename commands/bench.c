@@ -10,6 +10,7 @@
 #include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "model/decoder.h"
+#include "weights/quant.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -143,8 +144,7 @@ static bool run_repetitions(Bench *b, Limits *limits, double done, double share,
 
 static const char *peak_name(const Session *s) {
     const Matrix *m = &checkpoint_weights(s->checkpoint)->layers[0].w_down;
-    bool is_float = m->dtype == DTYPE_F32 || m->dtype == DTYPE_F16 || m->dtype == DTYPE_BF16;
-    if (is_float || s->options->precision == PRECISION_F32) return "float32";
+    if (dtype_is_float(m->dtype) || s->options->precision == PRECISION_F32) return "float32";
     return s->options->precision == PRECISION_A8 ? "int8" : "int8 / 2 (two digits per activation)";
 }
 
@@ -276,7 +276,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     for (int i = b->first_row; good && i < r->n_rows; i++)
         finish_row(b, i, &figures);
     const Error *failure = device_error(s->model->device); // of what the limits asked for
-    if (good && failure->code) good = error_set(error, failure->code, "%s", failure->message);
+    if (good && failure->code) good = error_copy(error, failure);
     limits_close(limits);
     model_close(s->model);
     s->model = NULL;

@@ -78,7 +78,7 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
         v->chat_template = chat_template;
         return true;
     }
-    if (cause.code == ERROR_MEMORY) return error_set(error, cause.code, "%s", cause.message);
+    if (cause.code == ERROR_MEMORY) return error_copy(error, &cause);
     *v = VOCABULARY_ABSENT;
     if (cause.code) problem = cause.message;
     if (!s->options->quiet) note("the tokenizer is left out: %s", problem);

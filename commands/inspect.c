@@ -178,7 +178,7 @@ static void print_text(const Session *s) {
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
     output_print("file         %s\n", escape_bytes(escaped, sizeof escaped, path, strlen(path)));
-    output_print("container    %s, %" PRIu64 " bytes\n", checkpoint_container(s->checkpoint),
+    output_print("container    %s, %" PRIu64 " bytes\n", checkpoint_container_name(s->checkpoint),
                  checkpoint_file_bytes(s->checkpoint));
     output_print("family       %s", c->family);
     output_print(c->name[0] ? " (%s)\n" : "\n", c->name);
@@ -272,7 +272,7 @@ static void print_json(const Session *s) {
     const ChatTemplate *t = detect(s);
     writer_begin(&w, NULL, '{');
     writer_string(&w, "file", checkpoint_path(s->checkpoint));
-    writer_string(&w, "container", checkpoint_container(s->checkpoint));
+    writer_string(&w, "container", checkpoint_container_name(s->checkpoint));
     writer_integer(&w, "file_bytes", (int64_t)checkpoint_file_bytes(s->checkpoint));
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "name", s->config->name);

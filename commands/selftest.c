@@ -160,7 +160,7 @@ static void write_results(const Session *s, const Subject *subject, const Result
     JsonWriter w = {0};
     writer_begin(&w, NULL, '{');
     writer_string(&w, "family", s->config->family);
-    writer_string(&w, "container", checkpoint_container(s->checkpoint));
+    writer_string(&w, "container", checkpoint_container_name(s->checkpoint));
     writer_string(&w, "precision", precision_name((Precision)s->options->precision));
     writer_ids(&w, "prompt_ids", subject->ids, (size_t)subject->n);
     writer_begin(&w, "checks", '[');

@@ -53,10 +53,9 @@ static bool run_chunk(Run *run, const Batch *batch, Error *error) {
     TraceFile *f = run->file;
     Error cause = {0};
     bool good = session_forward(f->session, batch, &cause);
-    if (!good && cause.code != ERROR_NONFINITE)
-        return error_set(error, cause.code, "%s", cause.message);
+    if (!good && cause.code != ERROR_NONFINITE) return error_copy(error, &cause);
     if (!good) error_set(&run->nonfinite, cause.code, "%s", cause.message);
-    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    if (f->failure.code) return error_copy(error, &f->failure);
     if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return true;
 }
@@ -81,8 +80,7 @@ static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
 static bool generate_token(Run *run, IdList *tokens, Error *error) {
     const Model *m = run->file->session->model;
     size_t fed = tokens->count;
-    if (run->nonfinite.code)
-        return error_set(error, run->nonfinite.code, "%s", run->nonfinite.message);
+    if (run->nonfinite.code) return error_copy(error, &run->nonfinite);
     int32_t next = likeliest(model_logits(m, m->n_logit_rows - 1), m->config.vocab_size);
     return id_list_push(tokens, next, error) && feed(run, tokens, fed, error);
 }
@@ -117,8 +115,7 @@ static bool trace(Session *s, IdList *tokens, size_t n_tokens, Error *error) {
                 run_model(&run, tokens, error) && trace_file_finish(&file, error);
     if (good) say_what_was_written(&file, seconds_now() - started);
     trace_file_close(&file);
-    if (good && run.nonfinite.code)
-        good = error_set(error, run.nonfinite.code, "%s", run.nonfinite.message);
+    if (good && run.nonfinite.code) good = error_copy(error, &run.nonfinite);
     return good;
 }
 

@@ -96,7 +96,7 @@ static int find_cause(Decoder *d, Error *error) {
     Model *m = d->model;
     const Error *failure = device_error(m->device);
     if (failure->code) {
-        error_set(error, failure->code, "%s", failure->message);
+        error_copy(error, failure);
         return -1;
     }
     if (!d->stepwise && d->options.n_sequences == 1 && tokens_known(d)) {

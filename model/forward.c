@@ -230,7 +230,7 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = device_error(m->device);
-    if (failure->code) return error_set(error, failure->code, "%s", failure->message);
+    if (failure->code) return error_copy(error, failure);
     m->n_host_rows = m->n_logit_rows;
     return all_finite(m->host_logits, count) || find_nonfinite_stage(m, batch, error);
 }

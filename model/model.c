@@ -168,7 +168,7 @@ static bool open_ropes(Model *m) {
 // The message of a failed step: the device's own where it has one.
 static bool open_failed(const Model *m, Error *error) {
     const Error *failure = device_error(m->device);
-    if (failure->code) return error_set(error, failure->code, "%s", failure->message);
+    if (failure->code) return error_copy(error, failure);
     return error_set(error, ERROR_MEMORY, "no memory for the model's working space");
 }
 

@@ -1,6 +1,7 @@
 // Penalties on a copy of the logits, then one call of the backend's `sample`. sampler.h has the
 // order.
 #include "model/sampler.h"
+#include "base/hash.h"
 
 #include <assert.h>
 #include <math.h>
@@ -34,13 +35,6 @@ SamplerOptions sampler_defaults(void) {
 }
 
 // ---- the generator ----
-
-static uint64_t splitmix64(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static uint64_t rotate_left(uint64_t x, int bits) {
     return x << bits | x >> (64 - bits);
@@ -104,8 +98,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     if (s->window && s->counts && s->penalised && s->logits && s->uniform && s->token) return true;
     // The message of a GPU names its own memory.
     const Error *failure = device_error(s->device);
-    if (failure->code == ERROR_DEVICE)
-        return error_set(error, failure->code, "%s", failure->message);
+    if (failure->code == ERROR_DEVICE) return error_copy(error, failure);
     return error_set(error, ERROR_MEMORY, "no memory for a sampler of %d tokens", s->vocab_size);
 }
 
@@ -218,7 +211,7 @@ int sampler_next(Sampler *s, const float *logits, Error *error) {
     device_download(s->device, &token, s->token, sizeof token);
     const Error *failure = device_error(s->device);
     if (failure->code)
-        error_set(error, failure->code, "%s", failure->message);
+        error_copy(error, failure);
     else if (token < 0)
         error_set(error, ERROR_NONFINITE, "a logit is NaN or +infinity");
     return failure->code ? -1 : token;

@@ -27,10 +27,6 @@ static bool device_ok(const Loader *loader, const char *name) {
                      failure->message);
 }
 
-static double matrix_bytes(const Matrix *matrix) {
-    return (double)dtype_row_bytes(matrix->dtype, matrix->cols) * (double)matrix->rows;
-}
-
 // One matrix of the shape (rows, cols); an optional one may be absent.
 static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, const Matrix *matrix,
                         int rows, int cols, bool optional) {
@@ -40,7 +36,7 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
         return error_set(loader->error, ERROR_FILE, "%s%s: wanted (%d, %d), got (%zu, %zu)",
                          loader->prefix, name, rows, cols, matrix->rows, matrix->cols);
     if (loader->counted) {
-        loader->counted->matrices += matrix_bytes(matrix);
+        loader->counted->matrices += (double)matrix_bytes(matrix);
         device_plan_matrix(m->device, matrix);
         return true;
     }
@@ -48,7 +44,7 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     if (!*out) return device_ok(loader, name);
     if (loader->weights->release && !device_info(m->device)->borrows_weights)
         loader->weights->release(loader->weights->owner, matrix);
-    loader->done += matrix_bytes(matrix);
+    loader->done += (double)matrix_bytes(matrix);
     if (m->options.progress)
         m->options.progress(m->options.progress_context, loader->done / loader->total);
     return true;

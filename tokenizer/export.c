@@ -27,7 +27,7 @@ bool tokenizer_export(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *
         if (t->types[i] == TOKEN_UNKNOWN) out->unk_id = (int)i;
     Error cause = {0};
     if (t->kind->describe(t, out, arena, &cause)) return true;
-    return error_set(error, cause.code, "%s", cause.message);
+    return error_copy(error, &cause);
 }
 
 // ---- tokenizer.model ----

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LIMIT_FILE_BYTES = 256 << 20 };
@@ -111,9 +110,7 @@ static int find_candidate(char path[PATH_MAX], const char *directory, int first)
 }
 
 static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
-    struct stat status;
-    if (stat(source->path, &status) || !S_ISDIR(status.st_mode))
-        return open_file(t, source, source->path, error);
+    if (!is_directory(source->path)) return open_file(t, source, source->path, error);
     char path[PATH_MAX], other[PATH_MAX];
     Error failure = {0};
     int found = find_candidate(path, source->path, 0);
@@ -126,8 +123,7 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
     if (open_file(t, source, path, &failure)) return true;
     // Two tokenizer files of one model may differ, so the user has to choose the other one.
     int next = find_candidate(other, source->path, found + 1);
-    if (failure.code != ERROR_FILE || next < 0)
-        return error_set(error, failure.code, "%s", failure.message);
+    if (failure.code != ERROR_FILE || next < 0) return error_copy(error, &failure);
     return error_set(error, ERROR_FILE, "%s; use -z to choose the %s in the same directory",
                      failure.message, NAMES[next]);
 }

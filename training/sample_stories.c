@@ -7,6 +7,7 @@
 // depends on --seed and its own number alone (numbers begin at --from), since a row's result does
 // not depend on the rows beside it. A story is followed by a line <|endoftext|>, one that reached
 // the end of the context by <|cut|>.
+#include "base/hash.h"
 #include "model/model.h"
 #include "model/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -98,18 +99,11 @@ static void find_openings(Source *s) {
     if (!s->count) stop("no sentence in the text", "");
 }
 
-static uint64_t splitmix(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 // The words that a story continues; length 0: none.
 static TextSpan choose_opening(const Source *s, uint64_t *state) {
-    uint64_t kind = splitmix(state) % 3, words = 1 + splitmix(state) % MOST_WORDS;
+    uint64_t kind = splitmix64(state) % 3, words = 1 + splitmix64(state) % MOST_WORDS;
     if (!kind) return (TextSpan){s->text, 0};
-    size_t i = splitmix(state) % s->count;
+    size_t i = splitmix64(state) % s->count;
     while (kind == 1 && !s->openings[i].of_story)
         i = (i + 1) % s->count;
     size_t begin = s->openings[i].at, end = begin;
@@ -130,7 +124,7 @@ static void begin_story(Teller *t, Slot *slot, const Plan *plan, Error *error) {
     SamplerOptions options = sampler_defaults();
     options.rule.temperature = (float)plan->temperature;
     options.rule.top_p = (float)plan->top_p;
-    options.seed = splitmix(&state);
+    options.seed = splitmix64(&state);
     int vocab_size = checkpoint_config(t->checkpoint)->vocab_size;
     slot->prompt.count = slot->fed = 0;
     slot->length = opening.length < TEXT_ROOM / 2 ? opening.length : 0;

@@ -74,11 +74,6 @@ static bool foreign(const uint8_t *data, size_t size, Error *error) {
     return false;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
 // A safetensors file starts with the length of its JSON header; read as llama2.c's dim and
 // hidden_dim it would mean hidden_dim 0, so the two cannot be taken for one another.
 static bool is_safetensors(const Mapping *file) {
@@ -104,7 +99,7 @@ static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
 
 static void release_pages(void *owner, const Matrix *matrix) {
     const Checkpoint *c = owner;
-    size_t bytes = matrix->rows * dtype_row_bytes(matrix->dtype, matrix->cols);
+    size_t bytes = matrix_data_bytes(matrix);
     for (const Mapping *file = c->files; file; file = file->next) {
         uintptr_t start = (uintptr_t)file->data, at = (uintptr_t)matrix->data;
         if (at >= start && at - start < file->size) mapping_drop(file, matrix->data, bytes);
@@ -163,10 +158,9 @@ static bool take_file(Checkpoint *c, const char *path, Error *error) {
 }
 
 bool checkpoint_open(Checkpoint **out, const char *path, Error *error) {
-    struct stat status;
     Checkpoint *c = checkpoint_new(path, error);
     bool ok = c != NULL;
-    if (ok && !builtin_is_meant(path) && !stat(path, &status) && S_ISDIR(status.st_mode))
+    if (ok && !builtin_is_meant(path) && is_directory(path))
         ok = safetensors_read(c, error);
     else
         ok = ok && take_file(c, path, error) && read_file(c, false, error);
@@ -213,8 +207,11 @@ const TextSpan *checkpoint_about(const Checkpoint *c) {
 const char *checkpoint_path(const Checkpoint *c) {
     return c->path;
 }
-const char *checkpoint_container(const Checkpoint *c) {
+Container checkpoint_container(const Checkpoint *c) {
     return c->container;
+}
+const char *checkpoint_container_name(const Checkpoint *c) {
+    return c->container_name;
 }
 uint64_t checkpoint_file_bytes(const Checkpoint *c) {
     return c->file_bytes;

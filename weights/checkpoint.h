@@ -15,6 +15,12 @@
 
 typedef struct Checkpoint Checkpoint;
 
+typedef enum Container {
+    CONTAINER_GGUF,
+    CONTAINER_SAFETENSORS,
+    CONTAINER_LLAMA2C,
+} Container;
+
 // One tensor as the container has it: the plan that `inspect`, `convert` and the roles are made of.
 typedef struct TensorPlan {
     const char *name; // NUL-terminated, no NUL inside; escape before printing
@@ -69,9 +75,11 @@ checkpoint_vocabulary(const Checkpoint *checkpoint); // model == NULL: none insi
 const GenerationDefaults *checkpoint_generation(const Checkpoint *checkpoint);
 const TextSpan *checkpoint_about(const Checkpoint *checkpoint); // (ABOUT_KEYS); length 0: nothing
 const TensorPlan *checkpoint_tensors(const Checkpoint *checkpoint, size_t *count);
-const char *checkpoint_path(const Checkpoint *checkpoint);      // as given to checkpoint_open
-const char *checkpoint_container(const Checkpoint *checkpoint); // "GGUF v3", "llama2.c v0", ...
-uint64_t checkpoint_file_bytes(const Checkpoint *checkpoint);   // of all files together
+const char *checkpoint_path(const Checkpoint *checkpoint); // as given to checkpoint_open
+Container checkpoint_container(const Checkpoint *checkpoint);
+// With its version, for people: "GGUF v3", "llama2.c v0", "safetensors", ...
+const char *checkpoint_container_name(const Checkpoint *checkpoint);
+uint64_t checkpoint_file_bytes(const Checkpoint *checkpoint); // of all files together
 
 // Whether `path` leads to one of the files that were mapped, by whatever link.
 bool checkpoint_reads(const Checkpoint *checkpoint, const char *path);

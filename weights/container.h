@@ -20,7 +20,8 @@
 
 struct Checkpoint {
     const char *path;
-    char container[32]; // "GGUF v3"
+    Container container;
+    char container_name[32]; // "GGUF v3"
     Arena arena;
     Mapping *files; // first one first; NULL when the path is a directory, until container_map
     uint64_t file_bytes;

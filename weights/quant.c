@@ -26,6 +26,16 @@ size_t dtype_row_bytes(DType dtype, size_t cols) {
     return cols / info->block * info->block_bytes;
 }
 
+size_t matrix_data_bytes(const Matrix *matrix) {
+    return matrix->data ? matrix->rows * dtype_row_bytes(matrix->dtype, matrix->cols) : 0;
+}
+
+size_t matrix_bytes(const Matrix *matrix) {
+    bool scales = matrix->data && matrix->dtype == DTYPE_Q8_GROUP;
+    size_t groups = scales ? matrix->rows * (matrix->cols / matrix->group_size) : 0;
+    return matrix_data_bytes(matrix) + groups * sizeof(float);
+}
+
 static uint32_t float_bits(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);

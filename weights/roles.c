@@ -187,7 +187,7 @@ static Matrix row_order(const Checkpoint *c, Role role) {
 static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
     Checkpoint *c = pass->checkpoint;
-    if (tensor->dtype > DTYPE_BF16)
+    if (!dtype_is_float(tensor->dtype))
         return error_set(pass->error, ERROR_FILE,
                          "tensor \"%s\" (%s): type %s, wanted F32, F16 or BF16", tensor->name,
                          ROLES[role].name, dtype_info(tensor->dtype)->name);
@@ -242,7 +242,7 @@ static void turn(uint8_t *to, const uint8_t *from, size_t rows, size_t cols, siz
 static bool take_turned(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
     Checkpoint *c = pass->checkpoint;
-    if (tensor->dtype > DTYPE_BF16)
+    if (!dtype_is_float(tensor->dtype))
         return error_set(pass->error, ERROR_FILE,
                          "tensor \"%s\" (%s): type %s, wanted F32, F16 or BF16", tensor->name,
                          ROLES[role].name, dtype_info(tensor->dtype)->name);

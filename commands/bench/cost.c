@@ -4,12 +4,6 @@
 #include "kernels/precision.h"
 #include "weights/quant.h"
 
-static size_t matrix_bytes(const Matrix *m) {
-    if (!m->data) return 0;
-    size_t scales = m->dtype == DTYPE_Q8_GROUP ? m->rows * (m->cols / m->group_size) * 4 : 0;
-    return m->rows * dtype_row_bytes(m->dtype, m->cols) + scales;
-}
-
 BenchCost bench_cost(const Session *s) {
     const Weights *w = checkpoint_weights(s->checkpoint);
     BenchCost cost = {.bytes = matrix_bytes(&w->head)};

@@ -183,7 +183,7 @@ static void print_json(const BenchReport *r) {
     JsonWriter w = {0};
     writer_begin(&w, NULL, '{');
     writer_string(&w, "file", checkpoint_path(s->checkpoint));
-    writer_string(&w, "container", checkpoint_container(s->checkpoint));
+    writer_string(&w, "container", checkpoint_container_name(s->checkpoint));
     writer_integer(&w, "file_bytes", (int64_t)checkpoint_file_bytes(s->checkpoint));
     writer_string(&w, "family", s->config->family);
     writer_string(&w, "device", r->device);

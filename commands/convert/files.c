@@ -31,16 +31,6 @@ enum { N_FILES = sizeof FILES / sizeof *FILES };
 
 // ---- where ----
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length > tail && !strcmp(text + length - tail, end);
-}
-
-static bool is_directory(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
 bool out_place_find(OutPlace *place, const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;

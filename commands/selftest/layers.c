@@ -9,7 +9,7 @@
 
 bool device_good(const Device *device, Error *error) {
     const Error *failure = device_error(device);
-    return !failure->code || error_set(error, failure->code, "%s", failure->message);
+    return !failure->code || error_copy(error, failure);
 }
 
 float *device_floats(Device *device, const float *from, size_t count) {

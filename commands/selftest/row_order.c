@@ -49,7 +49,7 @@ static bool reorder(Reordered *r, const Subject *s, Error *error) {
     r->weights.owner = r;
     for (; r->n < c->n_layers && bytes < MAX_BYTES; r->n++) {
         Matrix *wq = &r->layers[r->n].wq, *wk = &r->layers[r->n].wk;
-        bytes += dtype_row_bytes(wq->dtype, wq->cols) * (wq->rows + wk->rows);
+        bytes += matrix_data_bytes(wq) + matrix_data_bytes(wk);
         Matrix original = *wq;
         bool good = reorder_matrix(wq, c);
         if (good && !reorder_matrix(wk, c)) {

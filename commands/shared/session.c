@@ -1,5 +1,6 @@
 // Opens what a command needs in the right order, and checks what every command has to check.
 #include "commands/shared/session.h"
+#include "base/mapping.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "weights/builtin.h"
@@ -9,15 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PATH_SIZE = 4096 };
-
-static bool is_directory(const char *path) {
-    struct stat info;
-    return !stat(path, &info) && S_ISDIR(info.st_mode);
-}
 
 // out = the path of `name` in the directory of `path`; false where it does not fit.
 static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
@@ -27,7 +22,7 @@ static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
 }
 
 bool is_llama2c(const Checkpoint *checkpoint) {
-    return !strncmp(checkpoint_container(checkpoint), "llama2.c", 8);
+    return checkpoint_container(checkpoint) == CONTAINER_LLAMA2C;
 }
 
 // The tokenizer of a model: the vocabulary inside a GGUF, or the files beside the weights.
@@ -82,7 +77,7 @@ bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error 
         s->tokenizer = open_tokenizer_of(s->tokenizer_owner, error);
         return s->tokenizer;
     }
-    return error_set(error, first.code, "%s", first.message);
+    return error_copy(error, &first);
 }
 
 static void add_stop(Session *s, int32_t id) {
@@ -150,7 +145,7 @@ bool session_need_tokenizer(const Session *s, Error *error) {
 static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
     ModelCost cost = model_cost(s->config, &s->model->options);
-    note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container(c),
+    note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container_name(c),
          (double)checkpoint_file_bytes(c) / 1e6,
          s->tokenizer ? tokenizer_description(s->tokenizer) : "no tokenizer");
     note("%s; context %d: cache %.1f MB, scratch %.1f MB",

@@ -26,7 +26,7 @@ static size_t read_chunk(Chunk *chunk, const TensorDiff *t, uint64_t begin, uint
 }
 
 static bool comparable(const TensorPlan *plan) {
-    return plan->dtype <= DTYPE_BF16;
+    return dtype_is_float(plan->dtype);
 }
 
 static bool same_shape(const TensorPlan *a, const TensorPlan *b) {

@@ -52,9 +52,8 @@ bool trace_file_plan(TraceFile *f, Error *error) {
     model_listen(model, NULL, NULL, false, NULL);
     kv_cache_reset(&model->cache, 0);
     // NaN does not stop a trace, which shows where it comes from.
-    if (!good && cause.code != ERROR_NONFINITE)
-        return error_set(error, cause.code, "%s", cause.message);
-    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    if (!good && cause.code != ERROR_NONFINITE) return error_copy(error, &cause);
+    if (f->failure.code) return error_copy(error, &f->failure);
     if (f->count) return true;
     return error_set(error, ERROR_USAGE,
                      "--only: no stage of this model has such a name (docs/trace.md lists them)");
@@ -173,7 +172,7 @@ bool trace_file_finish(TraceFile *f, Error *error) {
         int64_t id = tokens->ids[i];
         safetensors_writer_put(f->out, 0, i * sizeof id, &id, sizeof id, &f->failure);
     }
-    if (f->failure.code) return error_set(error, f->failure.code, "%s", f->failure.message);
+    if (f->failure.code) return error_copy(error, &f->failure);
     return safetensors_writer_finish(f->out, error);
 }
 

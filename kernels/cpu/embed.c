@@ -89,7 +89,7 @@ static void float_row(float *out, const DeviceMatrix *table, size_t row) {
 }
 
 static void table_row(float *out, const DeviceMatrix *table, size_t row) {
-    if (panel_is_float(table->dtype))
+    if (dtype_is_float(table->dtype))
         float_row(out, table, row);
     else
         quantised_row(out, table, row);

@@ -160,7 +160,7 @@ static void pack_task(void *context, size_t begin, size_t end, int thread) {
     float *s = (float *)packing.scratch; // s and m of one row, then 16 rows of q
     int8_t *q = (int8_t *)(s + 2 * packing.matrix->cols);
     for (size_t item = begin; item < end; item++) {
-        if (panel_is_float(packing.packed->dtype))
+        if (dtype_is_float(packing.packed->dtype))
             pack_strip(&packing, item);
         else
             pack_panel(&packing, item, q, s);
@@ -178,7 +178,7 @@ static DType packed_dtype(const Matrix *m) {
 
 static size_t packed_panel_bytes(DType dtype, size_t cols) {
     const PanelFormat format_of = panel_format(dtype), *format = &format_of;
-    if (panel_is_float(dtype)) return cols * PANEL_ROWS * format->low_bits;
+    if (dtype_is_float(dtype)) return cols * PANEL_ROWS * format->low_bits;
     size_t n_cells = cols / CELL_COLS, rest = n_cells % SUPERBLOCK_CELLS;
     size_t bytes = n_cells / SUPERBLOCK_CELLS * superblock_bytes(format, SUPERBLOCK_CELLS);
     return bytes + (rest ? superblock_bytes(format, rest) : 0);
@@ -198,7 +198,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     packed->panels = panel_memory(device, packed->n_panels * packed->panel_bytes);
     packing.scratch = device_alloc(device, threads * packing.scratch_bytes);
     if (device_ok(device)) {
-        bool strips = panel_is_float(packed->dtype);
+        bool strips = dtype_is_float(packed->dtype);
         size_t items = packed->n_panels;
         if (strips) items = (items + STRIP_PANELS - 1) / STRIP_PANELS;
         device_run(device, pack_task, &packing, items, strips ? 1 : STRIP_PANELS);

@@ -44,6 +44,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "weights/quant.h"
 
 enum {
     PANEL_ROWS = 16,
@@ -104,8 +105,4 @@ static inline size_t cell_planes_at(const PanelFormat *f, size_t c) {
 }
 static inline size_t superblock_bytes(const PanelFormat *f, size_t n_cells) {
     return cell_planes_at(f, n_cells - 1) + f->plane_bytes;
-}
-
-static inline bool panel_is_float(DType dtype) {
-    return dtype <= DTYPE_BF16;
 }

@@ -122,7 +122,7 @@ typedef struct WorkList {
 
 // Items of a matrix: panels, or strips of them where they are stored as strips.
 static size_t panels_per_item(const DeviceMatrix *m) {
-    return panel_is_float(m->dtype) ? STRIP_PANELS : 1;
+    return dtype_is_float(m->dtype) ? STRIP_PANELS : 1;
 }
 
 static size_t items_of(const DeviceMatrix *m) {
@@ -174,7 +174,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
     Preparing preparing = {.device = device, .x = x, .cols = cols};
     for (int i = 0; i < count; i++) {
         const DeviceMatrix *m = projections[i].weight;
-        bool floats = panel_is_float(m->dtype) || device->precision == PRECISION_F32;
+        bool floats = dtype_is_float(m->dtype) || device->precision == PRECISION_F32;
         preparing.floats |= floats;
         preparing.integers |= !floats;
         list.ends[i] = n_items += items_of(m);

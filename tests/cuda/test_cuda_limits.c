@@ -1,23 +1,16 @@
 // What the CUDA backend measures of itself, on the emulator: figures are there, the clock counts
 // passes and nothing else, every host call fails once.
+#include "base/clock.h"
 #include "kernels/limits.h"
 #include "model/model.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
 
-#include <time.h>
-
 static TinyModel *open_tiny(void) {
     TinyShape shape = tiny_shape();
     shape.n_layers = 1;
     return tiny_model_open(&shape);
-}
-
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 Test(cuda_limits, rates_are_measured) {

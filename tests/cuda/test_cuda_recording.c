@@ -257,7 +257,7 @@ static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
     if (done) CHECK(isfinite(model_logits(model, 0)[0]), "no logits");
     done = done && try_decoder(model, error) && try_rest(model, error);
     const Error *late = done ? device_error(model->device) : NULL; // of what was freed last
-    if (late && late->code) done = error_set(error, late->code, "%s", late->message);
+    if (late && late->code) done = error_copy(error, late);
     *calls = emulator_calls();
     model_close(model);
     return done;

@@ -154,8 +154,7 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
     size_t out_size = (size_t)n * m->rows;
     DeviceMatrix *w = device_matrix(device, m);
     CHECK(w != NULL, "%s", device_error(device)->message);
-    size_t stored = m->rows * dtype_row_bytes(m->dtype, m->cols);
-    if (m->group_size) stored += m->rows * m->cols / m->group_size * sizeof(float);
+    size_t stored = matrix_bytes(m);
     if (m->rows % 16 == 0 && m->cols % 256 == 0)
         CHECK((double)device_matrix_bytes(w) <= 1.12 * (double)stored, "%s takes %zu for %zu",
               dtype_info(m->dtype)->name, device_matrix_bytes(w), stored);
@@ -214,7 +213,7 @@ static void check_isa(const char *isa) {
         DType dtype = (DType)t;
         if (dtype_info(dtype)->block == 256) check_type(dtype, 0, SUPER, 2, isa);
         if (dtype_info(dtype)->block == 32) check_type(dtype, 0, BLOCKS, 4, isa);
-        if (dtype <= DTYPE_BF16) check_type(dtype, 0, FLOATS, 4, isa);
+        if (dtype_is_float(dtype)) check_type(dtype, 0, FLOATS, 4, isa);
         if (dtype != DTYPE_Q8_GROUP) continue;
         check_type(dtype, 32, BLOCKS, 4, isa);
         check_type(dtype, 64, BLOCKS + 3, 1, isa);
@@ -272,7 +271,7 @@ Test(cpu_project, adds_the_largest_products_of_bytes) {
         x[k] = k % 32 == 2 ? (float)A16_LEVELS : 128.0f;
     for (int t = 0; t < DTYPE_Q8_GROUP; t++) {
         DType dtype = (DType)t;
-        if (dtype <= DTYPE_BF16) continue;
+        if (dtype_is_float(dtype)) continue;
         Sample sample = sample_matrix(dtype, ROWS, COLS, 0);
         TestRandom random = {5};
         size_t bytes = ROWS * dtype_row_bytes(dtype, COLS), block = dtype_info(dtype)->block_bytes;

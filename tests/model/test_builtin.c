@@ -1,4 +1,5 @@
 // The model inside the program: the text and the bits of the logits that every build must give.
+#include "base/hash.h"
 #include "model/model.h"
 #include "tests/support/program.h"
 #include "tests/test.h"
@@ -32,13 +33,6 @@ typedef struct Told {
     uint64_t hash; // of all rows of logits that tokens were sampled from: FNV-1a
 } Told;
 
-static uint64_t hash_logits(uint64_t hash, const float *logits, int count) {
-    const unsigned char *bytes = (const unsigned char *)logits;
-    for (size_t i = 0; i < (size_t)count * sizeof *logits; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
-
 static int best_of(const float *logits, int count) {
     int best = 0;
     for (int t = 1; t < count; t++)
@@ -57,14 +51,14 @@ static void tell(Told *told, const Checkpoint *checkpoint, Precision precision) 
     CHECK(model, "%s", error.message);
     CHECK(id_list_push(&ids, tokenizer_bos(tokenizer), &error) &&
           tokenizer_encode(tokenizer, &ids, PROMPT, strlen(PROMPT), false, &error));
-    *told = (Told){.hash = 0xcbf29ce484222325u};
+    *told = (Told){.hash = FNV_START};
     size_t used = 0;
     for (int i = 0, fed = 0; i < STEPS; i++) {
         Batch batch = {.n = (int)ids.count - fed, .tokens = ids.ids + fed};
         fed = (int)ids.count;
         CHECK(model_forward(model, &batch, &error), "%s", error.message);
         const float *logits = model_logits(model, 0);
-        told->hash = hash_logits(told->hash, logits, config->vocab_size);
+        told->hash = fnv1a(told->hash, logits, (size_t)config->vocab_size * sizeof *logits);
         int32_t id = best_of(logits, config->vocab_size);
         CHECK(id_list_push(&ids, id, &error), "%s", error.message);
         size_t length = 0;

@@ -214,8 +214,7 @@ bool reference_measure(ReferenceRun *run, const char *prompt, Error *error) {
     if (!batch.n) return error_set(error, ERROR_FILE, "the reference has no %s.input_ids", prompt);
     bool good = measure_prompt(run, &batch, error) &&
                 measure_greedy(run, model_logits(run->model, batch.n - 1), error);
-    if (good && run->missing.code)
-        good = error_set(error, run->missing.code, "%s", run->missing.message);
+    if (good && run->missing.code) good = error_copy(error, &run->missing);
     return good;
 }
 

@@ -1,4 +1,5 @@
 // What tests share: data paths, random numbers, files, child processes, and the plain main.
+#include "base/hash.h"
 #include "tests/test.h"
 
 #include <dirent.h>
@@ -66,10 +67,7 @@ const char *test_model_file(const char *name) {
 }
 
 uint64_t test_random(TestRandom *random) {
-    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return splitmix64(&random->state);
 }
 
 float test_random_float(TestRandom *random, float low, float high) {

@@ -5,7 +5,7 @@
 Test(gguf, config_has_what_the_keys_say) {
     OpenedGguf o = opened_gguf(gguf_tiny_llama());
     const Config *c = checkpoint_config(o.checkpoint);
-    CHECK_STRING(checkpoint_container(o.checkpoint), "GGUF v3");
+    CHECK_STRING(checkpoint_container_name(o.checkpoint), "GGUF v3");
     CHECK_STRING(c->family, "llama");
     CHECK_STRING(c->name, "tiny");
     CHECK_INT(c->dim, 4);
@@ -70,7 +70,7 @@ Test(gguf, version_2_is_read_as_version_3) {
     GgufFile *file = gguf_tiny_llama();
     file->version = 2;
     OpenedGguf o = opened_gguf(file);
-    CHECK_STRING(checkpoint_container(o.checkpoint), "GGUF v2");
+    CHECK_STRING(checkpoint_container_name(o.checkpoint), "GGUF v2");
     opened_gguf_close(&o);
 }
 

@@ -23,7 +23,7 @@ Test(hf_checkpoint, a_directory_and_the_file_in_it_are_the_same_model) {
         CHECK(checkpoint_open(&checkpoint, paths[i], &error), "%s", error.message);
         const Config *c = checkpoint_config(checkpoint);
         const Weights *w = checkpoint_weights(checkpoint);
-        CHECK_STRING(checkpoint_container(checkpoint), "safetensors");
+        CHECK_STRING(checkpoint_container_name(checkpoint), "safetensors");
         CHECK_STRING(c->family, "llama");
         CHECK(c->dim == 8 && c->hidden_dim == 12 && c->q_dim == 8 && c->kv_dim == 4);
         CHECK(c->n_eos_ids == 2 && c->bos_id == 1);

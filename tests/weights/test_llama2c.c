@@ -65,7 +65,7 @@ Test(llama2c, every_version_is_recognised_by_its_content) {
         CHECK(checkpoint_open_memory(&checkpoint, "m.bin", file, size, &error), "%s: %s",
               VARIANTS[i].name, error.message);
         snprintf(wanted, sizeof wanted, "llama2.c v%d", VARIANTS[i].version);
-        CHECK_STRING(checkpoint_container(checkpoint), wanted);
+        CHECK_STRING(checkpoint_container_name(checkpoint), wanted);
         const Config *c = checkpoint_config(checkpoint);
         CHECK(c->dim == 8 && c->hidden_dim == 12 && c->n_layers == 1 && c->n_heads == 2);
         CHECK(c->n_kv_heads == 1 && c->vocab_size == 6 && c->max_seq_len == 5);

@@ -1,16 +1,10 @@
 // Block formats: values worked by hand, and hashes of what the Python package gguf makes of the
 // same bytes (scripts/quant_vectors.py).
+#include "base/hash.h"
 #include "tests/test.h"
 #include "weights/quant.h"
 
 enum { BLOCKS = 64 };
-
-static uint64_t fnv(const void *data, size_t size) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3u;
-    return hash;
-}
 
 // ---- half and bfloat16 ----
 
@@ -146,8 +140,8 @@ Test(quant, dequantised_blocks_are_bit_equal_to_the_reference) {
                 *high = (uint8_t)((*high & 0xbf) | 0x20); // finite
             }
         dequantise(out, VECTORS[v].dtype, blocks, (size_t)BLOCKS * info->block);
-        CHECK(fnv(out, BLOCKS * info->block * sizeof *out) == VECTORS[v].dequantised, "%s",
-              info->name);
+        CHECK(fnv1a(FNV_START, out, BLOCKS * info->block * sizeof *out) == VECTORS[v].dequantised,
+              "%s", info->name);
     }
 }
 
@@ -168,8 +162,8 @@ Test(quant, quantised_blocks_are_bit_equal_to_the_reference) {
         DType dtype = VECTORS[v].dtype;
         memset(out, 0xa5, sizeof out);
         CHECK(quantise(out, dtype, in, BLOCKS * 32));
-        CHECK(fnv(out, dtype_row_bytes(dtype, BLOCKS * 32)) == VECTORS[v].quantised, "%s",
-              dtype_info(dtype)->name);
+        CHECK(fnv1a(FNV_START, out, dtype_row_bytes(dtype, BLOCKS * 32)) == VECTORS[v].quantised,
+              "%s", dtype_info(dtype)->name);
     }
 }
 

@@ -247,7 +247,8 @@ bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
     Bytes in = bytes_over(c->files->data, c->files->size, error);
     Header header = {0};
     if (!read_header(&in, &header)) return false;
-    snprintf(c->container, sizeof c->container, "GGUF v%u", header.version);
+    c->container = CONTAINER_GGUF;
+    snprintf(c->container_name, sizeof c->container_name, "GGUF v%u", header.version);
     c->naming = NAMES_GGUF;
     if (!read_keys(&g, &in, header.n_keys, error) || !refuse_split(&g, error)) return false;
     if (vocabulary_only) {

@@ -230,7 +230,7 @@ static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
                           &checkpoint->arena, &cause))
         return true;
     if (shard->name) error_prefix(&cause, shard->name);
-    return error_set(error, cause.code, "%s", cause.message);
+    return error_copy(error, &cause);
 }
 
 // ---- the plan ----
@@ -332,7 +332,8 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     static const char SINGLE_NAME[] = "model.safetensors";
     Folder folder;
     bool single = true, sharded = false, is_file = checkpoint->files != NULL;
-    snprintf(checkpoint->container, sizeof checkpoint->container, "safetensors");
+    checkpoint->container = CONTAINER_SAFETENSORS;
+    snprintf(checkpoint->container_name, sizeof checkpoint->container_name, "safetensors");
     if (!folder_find(&folder, checkpoint, error) ||
         (!is_file && (!file_exists(&single, &folder, SINGLE_NAME, error) ||
                       !file_exists(&sharded, &folder, INDEX_NAME, error))))

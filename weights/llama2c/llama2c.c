@@ -260,7 +260,9 @@ bool llama2c_read(Checkpoint *checkpoint, Error *error) {
     Header header = {0};
     uint64_t size;
     if (!read_header(&in, &header)) return false;
-    snprintf(checkpoint->container, sizeof checkpoint->container, "llama2.c v%d", header.version);
+    checkpoint->container = CONTAINER_LLAMA2C;
+    snprintf(checkpoint->container_name, sizeof checkpoint->container_name, "llama2.c v%d",
+             header.version);
     if (!plan_roles(checkpoint, &header, &size, error) ||
         !check_file_size(&header, size, file->size, error))
         return false;

@@ -12,15 +12,11 @@
 
 // ---- types ----
 
-static bool is_float(DType dtype) {
-    return dtype <= DTYPE_BF16;
-}
-
 // The type of a matrix, before its rows are looked at.
 static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *matrix) {
     if (type->given) return type->dtype;
     bool holds =
-        out->naming == NAMES_HF ? is_float(matrix->dtype) : matrix->dtype != DTYPE_Q8_GROUP;
+        out->naming == NAMES_HF ? dtype_is_float(matrix->dtype) : matrix->dtype != DTYPE_Q8_GROUP;
     if (holds) return matrix->dtype;
     out->n_exact++;
     return DTYPE_F32;
@@ -202,12 +198,12 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
 
 static DType common_type(const Outgoing *out, const OutgoingType *type) {
     DType dtype = type->given ? type->dtype : out->from->weights.token_embedding.dtype;
-    bool holds = out->naming == NAMES_HF ? is_float(dtype) : dtype != DTYPE_Q8_GROUP;
+    bool holds = out->naming == NAMES_HF ? dtype_is_float(dtype) : dtype != DTYPE_Q8_GROUP;
     return holds ? dtype : DTYPE_F32;
 }
 
 static bool check_type(Naming naming, const OutgoingType *type, Error *error) {
-    bool sound = is_float(type->dtype) ||
+    bool sound = dtype_is_float(type->dtype) ||
                  (naming == NAMES_GGUF && (type->dtype == DTYPE_Q8_0 || type->dtype == DTYPE_Q4_0));
     if (!type->given || sound) return true;
     return error_set(error, ERROR_USAGE, "type %s: wanted f32, f16%s",

@@ -214,7 +214,7 @@ void ISA_NAME(project_quantised)(const PanelWork *work) {
 // ---- the table of this instruction set ----
 
 static void panels(const PanelWork *work) {
-    if (panel_is_float(work->matrix->dtype))
+    if (dtype_is_float(work->matrix->dtype))
         ISA_NAME(project_float)(work);
     else
         ISA_NAME(project_quantised)(work);

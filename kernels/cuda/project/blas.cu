@@ -3,12 +3,12 @@
 // copied.
 #include "kernels/cuda/project/blas.h"
 
+#include "base/clock.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/project/blas_library.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_PLANS = 64, MAX_ALGORITHMS = 8 };
 constexpr size_t WORKSPACE_BYTES = 32 << 20; // what NVIDIA advises for Hopper
@@ -262,10 +262,8 @@ static void *random_bf16(Device *device, size_t count) {
 }
 
 static double host_seconds(Device *device) {
-    struct timespec now;
     CUDA_CHECK(device, cudaStreamSynchronize(device->stream));
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return seconds_now();
 }
 
 static double time_algorithm(Device *device, const BlasProduct *product, const Plan *plan,

@@ -1,16 +1,10 @@
 #include "tests/support/files/random_blocks.h"
 
+#include "base/hash.h"
 #include "weights/quant.h"
 
 #include <math.h>
 #include <string.h>
-
-uint64_t random_bits(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 // Where the half-precision factors of a block stand (m -1: none); all other bits may be random.
 static const struct {
@@ -26,7 +20,7 @@ static const struct {
 
 // low + (high - low) * (0 .. 1)
 static float random_between(uint64_t *state, float low, float high) {
-    return low + (high - low) * (float)(random_bits(state) >> 40) * 0x1p-24f;
+    return low + (high - low) * (float)(splitmix64(state) >> 40) * 0x1p-24f;
 }
 
 static void put_half(uint8_t *at, float value) {
@@ -49,7 +43,7 @@ static float offset_for(DType dtype, float d) {
 
 static void random_words(uint64_t *state, uint8_t *data, size_t bytes) {
     for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
-        uint64_t word = random_bits(state);
+        uint64_t word = splitmix64(state);
         memcpy(data + i, &word, bytes - i < sizeof word ? bytes - i : sizeof word);
     }
 }
@@ -60,7 +54,7 @@ static void random_floats_16(uint64_t *state, uint8_t *data, size_t count, float
     int exponent = ilogbf(deviation) + 1 + bias;
     uint16_t mask = (uint16_t)(0x8000u | ((1u << mantissa_bits) - 1));
     for (size_t i = 0; i < count; i++) {
-        uint64_t word = random_bits(state);
+        uint64_t word = splitmix64(state);
         uint16_t bits = (uint16_t)((word & mask) | (uint64_t)(exponent - (int)(word >> 32 & 3))
                                                        << mantissa_bits);
         memcpy(data + i * sizeof bits, &bits, sizeof bits);

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 // The same generator as test_random, splitmix64.
-uint64_t random_bits(uint64_t *state);
 
 // `data` = `count` elements (a multiple of the block) of about the given deviation, any address.
 // `dtype` is not Q8_GROUP.
