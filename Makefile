@@ -141,7 +141,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all run test check fidelity core debug install format clean programs tests fuzzers always
+.PHONY: all run test check fidelity core debug install format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -260,6 +260,8 @@ fuzzers: $(FUZZERS)
 
 tests: $(TESTS)
 programs: $(PROGRAMS)
+list-tests:
+	@printf '%s\n' $(notdir $(TESTS))
 
 debug:
 	$(MAKE) BACKEND=reference VARIANT=debug CFLAGS='-O0 -g3'

@@ -97,6 +97,8 @@ const char *test_text(const char *format, ...) __attribute__((format(printf, 1, 
 // "../shared/data/" + name where it exists; elsewhere the test prints why and is skipped. This path
 // and those below live until the program ends.
 const char *test_data(const char *name);
+// The same, but NULL where it does not exist.
+const char *test_data_if_any(const char *name);
 // A small model of that family with its reference.safetensors, as a Hugging Face directory: the one
 // of ../shared/data/reference-models where that exists, else the one of build/tiny-models.
 const char *test_reference_model(const char *name);

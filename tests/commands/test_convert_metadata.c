@@ -151,24 +151,24 @@ Test(convert_metadata, template_names_and_ids_go_along) {
 
 // A vocabulary smaller than the embedding is filled up, as llama.cpp's converter does.
 Test(convert_metadata, rows_without_a_token_get_names) {
-    const char *tokenizer = test_data("stories260K/tok512.bin");
+    const char *tokenizer = conversion_tokenizer_bin("words");
     BinShape shape = bin_shape_blocks();
-    shape.vocab_size = 520;
+    shape.vocab_size = 2056;
     char *from = strdup(conversion_bin("padded.bin", &shape)), line[600];
     char *to = strdup(test_temporary("padded.gguf")), *model = strdup(test_temporary("small"));
     snprintf(line, sizeof line, "convert|%%s|%%s|-z|%s", tokenizer);
     TestRun run = program(line, from, to); // a tokenizer.bin must fit its model
-    check_refused(&run, ERROR_FILE, "512 tokens, but the model has 520");
+    check_refused(&run, ERROR_FILE, "2048 tokens, but the model has 2056");
     // The same vocabulary as a .model need not.
     snprintf(line, sizeof line, "%%s|%%s|-z|%s/tokenizer.model", model);
     convert("%s|%s", small_model(), model);
     convert(line, from, to);
     Checkpoint *c = open_converted(to);
     const Vocabulary *v = checkpoint_vocabulary(c);
-    CHECK_INT(v->n_tokens, 520);
-    CHECK(v->tokens[519].length == 8 && !memcmp(v->tokens[519].text, "[PAD519]", 8), "%.*s",
-          (int)v->tokens[519].length, v->tokens[519].text);
-    CHECK_INT(v->types[519], TOKEN_UNUSED);
+    CHECK_INT(v->n_tokens, 2056);
+    CHECK(v->tokens[2055].length == 9 && !memcmp(v->tokens[2055].text, "[PAD2055]", 9), "%.*s",
+          (int)v->tokens[2055].length, v->tokens[2055].text);
+    CHECK_INT(v->types[2055], TOKEN_UNUSED);
     checkpoint_close(c);
     free(from);
     free(to);

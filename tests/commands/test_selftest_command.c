@@ -21,15 +21,21 @@ static void check_says(const char *line, const char *wanted) {
     test_run_free(&r);
 }
 
-Test(selftest_command, holds_on_stories260K_in_every_container_and_precision) {
+Test(selftest_command, holds_on_a_gguf_and_a_bin_in_every_precision) {
     static const char *const WAYS[] = {"", "|--precision|f32|-j|1", "|--precision|a8|--kv|f32"};
-    char line[1000];
-    for (int i = 0; i < 3; i++) {
-        snprintf(line, sizeof line, "%s%s", small_model(), WAYS[i]);
-        check_says(line, verdicts(12));
-        snprintf(line, sizeof line, "%s%s", test_data("stories260K/stories260K.bin"), WAYS[i]);
-        check_says(line, verdicts(12)); // without a tokenizer: ids
-    }
+    BinShape shape = bin_shape_blocks();
+    size_t size;
+    char line[1000], *bytes = bin_bytes(&size, &shape, 3);
+    const char *bin = test_temporary("made.bin");
+    test_write_file(bin, bytes, size);
+    free(bytes);
+    const char *models[] = {small_model(), bin, test_data_if_any("stories260K/stories260K.gguf"),
+                            test_data_if_any("stories260K/stories260K.bin")};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 4 && models[k]; k++) { // a .bin without a tokenizer: ids
+            snprintf(line, sizeof line, "%s%s", models[k], WAYS[i]);
+            check_says(line, verdicts(12));
+        }
 }
 
 // More rows than are worked on at once, more positions than are compared.

@@ -131,7 +131,7 @@ static Device *open_isa(const char *isa, int threads, Precision precision) {
 static bool runs_here(const char *isa) {
     Device *device = open_isa(isa, 1, PRECISION_A16);
     bool runs = device_error(device)->code == ERROR_NONE;
-    if (!runs) fprintf(stderr, "SKIPPED %s: %s\n", isa, device_error(device)->message);
+    if (!runs) fprintf(stderr, "not run here: %s: %s\n", isa, device_error(device)->message);
     device_close(device);
     return runs;
 }

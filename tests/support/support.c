@@ -45,6 +45,11 @@ const char *test_data(const char *name) {
     return path;
 }
 
+const char *test_data_if_any(const char *name) {
+    const char *path = kept_text("../shared/data/%s", name);
+    return access(path, R_OK) ? NULL : path;
+}
+
 const char *test_reference_model(const char *name) {
     static const char *const TINY[][2] = {{"llama-untied", "llama"},
                                           {"llama-rope-llama3", "llama-linear"},

@@ -1,5 +1,6 @@
 // Any tokenizer, exported to the vocabulary of a GGUF and written as tokenizer.model or
 // tokenizer.json, gives the same ids.
+#include "tests/support/files/made_vocabulary.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
@@ -56,9 +57,10 @@ static void check_all(Tokenizer *a, Tokenizer *b, const char *what) {
     if (tokenizer_adds_bos(a)) CHECK_INT(tokenizer_bos(b), tokenizer_bos(a));
     for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
         check_same(a, b, PIECES[i], strlen(PIECES[i]), what);
-    static const char *const TEXTS[] = {"text/wiki.test.raw", "text/tinystories_sample.txt"};
-    for (size_t i = 0; i < 2; i++) {
-        char *text = test_read_file(test_data(TEXTS[i]), &size);
+    const char *texts[] = {"LICENSE", "README.md", test_data_if_any("text/wiki.test.raw"),
+                           test_data_if_any("text/tinystories_sample.txt")};
+    for (size_t i = 0; i < 4 && texts[i]; i++) {
+        char *text = test_read_file(texts[i], &size);
         check_same(a, b, text, size < TEXT_BYTES ? size : TEXT_BYTES, what);
         free(text);
     }
@@ -88,18 +90,30 @@ static void check_trip(Tokenizer *t, const char *what) {
     arena_free(&arena);
 }
 
-static void check_file(const char *path) {
+static void check_file(const char *name) {
     Error error = {0};
-    Tokenizer *t = test_open_tokenizer(test_data(path), &error);
+    Tokenizer *t = test_open_tokenizer(test_data(name), &error);
     CHECK(t, "%s", error.message);
-    check_trip(t, path);
+    check_trip(t, name);
     tokenizer_close(t);
+}
+
+// 256 bytes and merges under this splitting pattern, and the public tokenizer where it exists.
+static void check_byte_level(const char *name, const char *pattern) {
+    MadeVocabulary made;
+    made_vocabulary(&made, pattern,
+                    (const char *const[]){"t h", "th e", "\xc4\xa0 the", "i n", "in g", "e r",
+                                          "\xc4\xa0 a", "1 1", "\xc4\x8a \xc4\x8a", NULL});
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
+    check_trip(t, pattern);
+    tokenizer_close(t);
+    if (test_data_if_any(name)) check_file(name);
 }
 
 static void check_gguf(const char *path) {
     Error error = {0};
     Checkpoint *checkpoint = NULL;
-    CHECK(checkpoint_open_vocabulary(&checkpoint, test_data(path), &error), "%s", error.message);
+    CHECK(checkpoint_open_vocabulary(&checkpoint, path, &error), "%s", error.message);
     Tokenizer *t = test_open_vocabulary(checkpoint_vocabulary(checkpoint));
     check_trip(t, path);
     tokenizer_close(t);
@@ -107,12 +121,12 @@ static void check_gguf(const char *path) {
 }
 
 Test(export, byte_level_of_a_vocab_json) {
-    check_file("tokenizers/gpt2/vocab.json");
+    check_byte_level("tokenizers/gpt2/vocab.json", "gpt2");
 }
 
 Test(export, byte_level_of_llama_3_and_qwen_3) {
-    check_file("tokenizers/llama3/tokenizer.json");
-    check_file("tokenizers/qwen3/tokenizer.json");
+    check_byte_level("tokenizers/llama3/tokenizer.json", "llama3");
+    check_byte_level("tokenizers/qwen3/tokenizer.json", "qwen2");
 }
 
 Test(export, sentencepiece_and_tokenizer_bin) {
@@ -122,8 +136,10 @@ Test(export, sentencepiece_and_tokenizer_bin) {
 
 // Not phi-3: user-defined pieces, around which llama.cpp and the library treat spaces differently.
 Test(export, vocabularies_of_llama_cpp) {
-    check_gguf("ggml-vocab/ggml-vocab-gpt-2.gguf");
-    check_gguf("ggml-vocab/ggml-vocab-llama-spm.gguf");
+    check_gguf("weights/builtin.gguf");
+    if (!test_data_if_any("ggml-vocab")) return;
+    check_gguf(test_data("ggml-vocab/ggml-vocab-gpt-2.gguf"));
+    check_gguf(test_data("ggml-vocab/ggml-vocab-llama-spm.gguf"));
 }
 
 // ---- BPE with byte fallback: scores have the order of the merges ----

@@ -58,10 +58,24 @@ static const Known KNOWN[] = {
     {"phi3", "phi3", 2, 64, 4, 1, 16, 120, 280, 256, false, 10000, 1e-5, "00"},
 };
 
+// Of those that scripts/make_tiny_models.py makes.
+static const Known TINY[] = {
+    {"gpt2", "gpt2", 2, 40, 5, 5, 8, 160, 257, 40, true, 0, 1e-5, "00"},
+    {"llama", "llama", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"llama-tied", "llama", 2, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "00"},
+    {"mistral-window", "mistral", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "55"},
+    {"qwen2", "qwen2", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"qwen3", "qwen3", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"gemma3", "gemma3_text", 4, 36, 3, 1, 40, 44, 257, 128, true, 1e6, 1e-5, "6606"},
+    {"olmo2", "olmo2", 2, 36, 6, 2, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"nanochat", "nanochat", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"smollm3", "smollm3", 4, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "0000"},
+    {"phi3", "phi3", 2, 120, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+};
+
 static Read *read_reference(const char *model, const char *file) {
-    char name[200];
-    snprintf(name, sizeof name, "reference-models/%s/%s", model, file);
-    const char *path = test_data(name);
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", test_reference_model(model), file);
     size_t size;
     char *text = test_read_file(path, &size);
     Read *read = read_text(text, size);
@@ -85,38 +99,50 @@ static void check_known(const Known *k, const Read *read) {
         CHECK_INT(c->layers[l].window, k->windows[l] - '0');
 }
 
+static void check_spellings(const Known *known) {
+    Read *five = read_reference(known->name, "config.json");
+    check_known(known, five);
+    Read *four = read_reference(known->name, "config.v4.json");
+    check_known(known, four);
+    CHECK(!memcmp(&four->config, &five->config, sizeof four->config), "%s", known->name);
+    drop(four);
+    drop(five);
+}
+
+// In plain clones: of our own models, which the same directory name stands for.
+static bool ours(void) {
+    return !test_data_if_any("reference-models");
+}
+
 Test(hf_config, both_spellings_of_every_reference_model_say_what_its_readme_says) {
-    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
-        Read *five = read_reference(KNOWN[i].name, "config.json");
-        check_known(&KNOWN[i], five);
-        Read *four = read_reference(KNOWN[i].name, "config.v4.json");
-        check_known(&KNOWN[i], four);
-        CHECK(!memcmp(&four->config, &five->config, sizeof four->config), "%s", KNOWN[i].name);
-        drop(four);
-        drop(five);
-    }
+    for (size_t i = 0; !ours() && i < sizeof KNOWN / sizeof *KNOWN; i++)
+        check_spellings(&KNOWN[i]);
+    for (size_t i = 0; ours() && i < sizeof TINY / sizeof *TINY; i++)
+        check_spellings(&TINY[i]);
 }
 
 Test(hf_config, what_only_some_families_have) {
     Read *gemma = read_reference("gemma3", "config.v4.json");
     CHECK_NEAR(gemma->config.rope_local.theta, 10000, 0);
-    CHECK_NEAR(gemma->config.attention_scale, 0.20412414523193154, 1e-8); // 24 ^ -1/2
-    CHECK_NEAR(gemma->config.embedding_scale, 7.483314773547883, 1e-6);   // 56 ^ 1/2
-    CHECK(gemma->config.layers[0].local_rope && !gemma->config.layers[5].local_rope);
+    CHECK_NEAR(gemma->config.attention_scale, pow(ours() ? 50 : 24, -0.5), 1e-8);
+    CHECK_NEAR(gemma->config.embedding_scale, sqrt(ours() ? 36 : 56), 1e-6);
+    int global = ours() ? 2 : 5;
+    CHECK(gemma->config.layers[0].local_rope && !gemma->config.layers[global].local_rope);
     CHECK_INT(gemma->config.activation, ACTIVATION_GELU_TANH);
     drop(gemma);
     Read *smollm = read_reference("smollm3", "config.json");
     for (int l = 0; l < 4; l++)
-        CHECK_INT(smollm->config.layers[l].no_rope, l == 3);
+        CHECK_INT(smollm->config.layers[l].no_rope, l == (ours() ? 1 : 3));
     drop(smollm);
     Read *chat = read_reference("nanochat", "config.json");
     CHECK_NEAR(chat->config.logit_softcap, 15, 0);
     CHECK_INT(chat->config.activation, ACTIVATION_RELU2);
     drop(chat);
-    Read *llama = read_reference("llama-rope-llama3", "config.v4.json");
+    Read *llama = read_reference(ours() ? "llama-llama3" : "llama-rope-llama3", "config.v4.json");
     const RopeConfig *rope = &llama->config.rope;
-    CHECK(rope->scaling == ROPE_LLAMA3 && rope->factor == 8 && rope->low_freq_factor == 1 &&
-          rope->high_freq_factor == 4 && rope->original_max_seq_len == 64);
+    CHECK(rope->scaling == ROPE_LLAMA3 && rope->factor == (ours() ? 4 : 8) &&
+          rope->low_freq_factor == 1 && rope->high_freq_factor == (ours() ? 3 : 4) &&
+          rope->original_max_seq_len == (ours() ? 48 : 64));
     drop(llama);
 }
 

@@ -27,6 +27,46 @@ const char *conversion_bin(const char *name, const BinShape *shape) {
     return path;
 }
 
+// As tokenizer.py of llama2.c writes it: a longest length, then for each token its score, its
+// length and its text, in which a blank stands for U+2581.
+const char *conversion_tokenizer_bin(const char *name) {
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open_vocabulary(&checkpoint, small_model(), &error), "%s", error.message);
+    const Vocabulary *v = checkpoint_vocabulary(checkpoint);
+    char *bytes = calloc(v->n_tokens, 128);
+    size_t at = 4;
+    uint32_t longest = 0;
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        char *text = bytes + at + 8;
+        uint32_t length = 0;
+        for (size_t j = 0; j < v->tokens[i].length;) {
+            bool blank = !strncmp(v->tokens[i].text + j, "\xe2\x96\x81", 3);
+            text[length++] = blank ? ' ' : v->tokens[i].text[j];
+            j += blank ? 3 : 1;
+        }
+        memcpy(bytes + at, &v->scores[i], 4);
+        memcpy(bytes + at + 4, &length, 4);
+        at += 8 + length;
+        if (length > longest) longest = length;
+    }
+    memcpy(bytes, &longest, 4);
+    const char *path = test_temporary(name);
+    test_write_file(path, bytes, at);
+    free(bytes);
+    checkpoint_close(checkpoint);
+    return path;
+}
+
+const char *conversion_bin_of_words(const char *name, int version) {
+    BinShape shape = bin_shape_blocks();
+    shape.version = version;
+    shape.tied = true;
+    shape.vocab_size = 2048;
+    shape.seq_len = 64;
+    return conversion_bin(name, &shape);
+}
+
 void convert(const char *format, const char *from, const char *to) {
     char line[3000];
     snprintf(line, sizeof line, "convert|%s|-q", format);
