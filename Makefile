@@ -219,7 +219,7 @@ $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands other_commands streams json_output perplexity real_models gdb \
+$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb \
     convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command \
     cuda_device): | $(BUILD)/run
 
