@@ -7,7 +7,7 @@
 #     (gdb) limpid where
 #     (gdb) limpid tensor q --row 1
 #
-# `limpid help` lists them. What they know of the program is in limpid_program.py.
+# `limpid help` lists the commands. limpid_program.py reads the program's data.
 import os
 import sys
 import textwrap
@@ -21,8 +21,8 @@ from limpid_blocks import BLOCKS
 from limpid_program import (STAGES, enumerator, frames, layer_at_hand, model, names, rows_at_hand, spelling,
                             stage_at_hand, tensor)
 
-MOST_VALUES = 1 << 20  # that statistics are taken of
-FIRST = 8  # values shown of a row
+MOST_VALUES = 1 << 20  # values that statistics are computed of, at most
+FIRST = 8  # values printed of a row
 
 
 # ---- printing ----
@@ -42,7 +42,7 @@ def statistics(values):
 
 
 def print_row(t, name, row):
-    """One row; what has heads a line each."""
+    """One row; a tensor with heads has one line per head."""
     values = t.rows(row, 1)[0]
     print("row %d: %s" % (row, statistics(values)))
     if len(t.shape) == 3:
@@ -60,7 +60,7 @@ def n_rows(t):
 
 
 def print_summary(t, name):
-    """Shape, type and statistics; the first rows of it, as many as were looked at."""
+    """Prints shape, type and statistics; returns the first rows, which the statistics are of."""
     n, width = n_rows(t), 1
     for s in t.shape[1:] if len(t.shape) > 1 else t.shape:
         width *= s
@@ -84,15 +84,15 @@ def print_tensor(t, name, row):
     for i, values in enumerate(rows[:4]):
         print(("row %d: " % i if len(t.shape) > 1 else "") + numbers(values))
     if n > 4:
-        print("... %d rows, one of them: --row N" % n)
+        print("... %d rows; print one with --row N" % n)
 
 
 BETWEEN = "between two forward passes"
-PASSES = ("forward_batch", "forward_sampled", "model_forward")  # the innermost first
+PASSES = ("forward_batch", "forward_sampled", "model_forward")  # innermost first
 
 
 def place(m):
-    """Where in the pass: layer, block, stage or functions."""
+    """The position in the forward pass: layer, block, stage or functions."""
     inner = [frame.name() or "?" for frame in frames()]
     passes = [name for name in PASSES if name in inner]
     if not passes:
@@ -114,7 +114,7 @@ def place(m):
 def print_rows(m, when):
     n = int(m["chunk"]["n"])
     tokens, positions, sequences = rows_at_hand(m)
-    print("%d row%s %s, a token each" % (n, "" if n == 1 else "s", when))
+    print("%d row%s %s, one token each" % (n, "" if n == 1 else "s", when))
     for i in range(min(n, 16)):
         print("  row %-3d sequence %d, position %-4d token %d%s" % (i, sequences[i], positions[i], tokens[i],
                                                                     spelling(tokens[i])))
@@ -127,7 +127,7 @@ def print_where():
     where = place(m)
     print(where)
     if int(m["chunk"]["n"]):
-        print_rows(m, "before" if where.startswith(BETWEEN) else "at work")
+        print_rows(m, "in the last pass" if where.startswith(BETWEEN) else "in this pass")
     cache = m["cache"]
     for s in range(int(m["options"]["n_sequences"])):
         print("cache: sequence %d holds %d of %d positions" % (s, int(cache["lengths"][s]),
@@ -138,19 +138,19 @@ def print_where():
 
 
 class Limpid(gdb.Command):
-    """Looks into a forward pass of limpid: limpid help."""
+    """Inspect a forward pass of limpid; see limpid help."""
 
     def __init__(self):
         super().__init__("limpid", gdb.COMMAND_USER, prefix=True)
 
     def invoke(self, argument, from_tty):
         if argument:
-            raise gdb.GdbError("no command limpid %s: limpid help lists them" % argument)
+            raise gdb.GdbError("no command limpid %s; limpid help lists the commands" % argument)
         print_help()
 
 
 class Where(gdb.Command):
-    """limpid where: where the forward pass stands: layer, stage, rows, tokens, the cache."""
+    """limpid where: the position in the forward pass: layer, stage, rows, tokens, cache."""
 
     def __init__(self):
         super().__init__("limpid where", gdb.COMMAND_STATUS)
@@ -179,7 +179,7 @@ class ShowTensor(gdb.Command):
 
 
 def stage_condition(words):
-    """gdb's condition for [STAGE] [LAYER]; empty: any stage."""
+    """The breakpoint condition for [STAGE] [LAYER]; empty: any stage."""
     if len(words) > 2 or (len(words) == 2 and not words[1].isdigit()):
         raise gdb.GdbError("limpid break STAGE [LAYER]: LAYER is a number")
     if words and words[0] not in STAGES:
@@ -193,7 +193,7 @@ def stop_at(words, temporary):
     try:
         gdb.lookup_global_symbol("observe").name
     except AttributeError:
-        raise gdb.GdbError("no function observe with debugging information: is this limpid, built with -g?")
+        raise gdb.GdbError("no function observe with debug information: is this limpid, built with -g?")
     stop = gdb.Breakpoint("observe", internal=temporary, temporary=temporary)
     if temporary:
         stop.silent = True
@@ -218,7 +218,7 @@ class Break(gdb.Command):
 
 
 class Next(gdb.Command):
-    """limpid next [STAGE [LAYER]]: go on to the next stage, or to the next one of that name."""
+    """limpid next [STAGE [LAYER]]: continue to the next stage, or to the next STAGE."""
 
     def __init__(self):
         super().__init__("limpid next", gdb.COMMAND_RUNNING)
@@ -244,10 +244,10 @@ def print_words(words):
 
 
 def print_help():
-    print("limpid where                    where the forward pass stands")
+    print("limpid where                    position in the forward pass, tokens, cache")
     print("limpid tensor NAME [--row N]    shape, type, statistics, first values")
     print("limpid break STAGE [LAYER]      stop when a stage has been computed")
-    print("limpid next [STAGE [LAYER]]     go on to the next stage, or the next of that name")
+    print("limpid next [STAGE [LAYER]]     continue to the next stage, or to the next STAGE")
     print("names:")
     print_words(names())
     print("stages:")

@@ -1,10 +1,10 @@
-# Blocks of quantised weights to numbers, bit for bit as weights/unpack.c and quant.c have them: the
-# layouts are drawn there. Needs neither gdb nor numpy.
+# Dequantises blocks of weights, bit for bit like weights/unpack.c and quant.c, where the layouts are
+# drawn. Needs neither gdb nor numpy.
 import struct
 
 
 def f32(x):
-    """Rounded to float32, as every product and sum of the program is."""
+    """Rounds to float32, as the program does after every product and sum."""
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
@@ -17,7 +17,7 @@ def nibbles(b):
 
 
 def bits(b, width, pieces):
-    """Of every len(b) / pieces bytes first all lowest fields, then all next ones ..."""
+    """Bit fields of each len(b) / pieces bytes: first the lowest field of every byte, then the next ..."""
     size, out = len(b) // pieces, []
     for piece in range(pieces):
         for shift in range(0, 8, width):
@@ -88,7 +88,7 @@ def q6_k(b):
     return q, [f32(half(b, 208) * s) for s in scales], None
 
 
-# Elements and bytes of a block, and what unpacks it: (q, scales, minima), element = q s + m.
+# Elements and bytes of a block, and the function that unpacks it: (q, scales, minima), element = q s + m.
 BLOCKS = {"Q4_0": (32, 18, q4_0), "Q4_1": (32, 20, q4_1), "Q5_0": (32, 22, q5_0), "Q5_1": (32, 24, q5_1),
           "Q8_0": (32, 34, q8_0), "Q2_K": (256, 84, q2_k), "Q3_K": (256, 110, q3_k), "Q4_K": (256, 144, q4_k),
           "Q5_K": (256, 176, q5_k), "Q6_K": (256, 210, q6_k)}

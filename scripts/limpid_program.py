@@ -1,42 +1,42 @@
-# The stopped program as limpid-gdb.py sees it: its model, the place in the pass, its tensors by name.
-# Reads memory and runs nothing, but for the spelling of tokens, for what lies on a GPU, and for a
-# cache whose layout only its backend knows: these the program itself is asked for.
+# The stopped program, for limpid-gdb.py: its model, the current stage, its tensors by name. Reads
+# memory and runs no code of the program, except to decode tokens, to copy from a GPU, and to read a
+# KV cache whose layout only the backend knows.
 import struct
 
 import gdb
 
 from limpid_blocks import BLOCKS, block_values, f32
 
-# What observe is called with: one row of it by name of its widths, and what it is, in words.
+# The stages that model/observe.h reports: the width of a row, by name, and a description.
 STAGES = {
     "token_embedding": ("dim", "the rows of the embedding table, before their norm"),
-    "embedding": ("dim", "what enters the first layer"),
-    "att_norm": ("dim", "the residual stream as wq, wk and wv take it"),
-    "q": ("q", "queries as projected: what each position asks for"),
-    "k": ("kv", "keys as projected: what each position offers"),
-    "v": ("kv", "values: what each position passes on"),
+    "embedding": ("dim", "the input of the first layer"),
+    "att_norm": ("dim", "the residual stream after the attention norm, input of wq, wk and wv"),
+    "q": ("q", "queries, before norm and RoPE"),
+    "k": ("kv", "keys, before norm and RoPE"),
+    "v": ("kv", "values"),
     "q_norm": ("q", "queries after their norm"),
     "k_norm": ("kv", "keys after their norm"),
-    "q_rotated": ("q", "queries turned by their position (RoPE)"),
-    "k_rotated": ("kv", "keys turned by their position (RoPE)"),
-    "att_weights": ("weights", "softmax of the scores: how much each query takes of each key"),
+    "q_rotated": ("q", "queries after RoPE"),
+    "k_rotated": ("kv", "keys after RoPE"),
+    "att_weights": ("weights", "the softmax of the scores, for each query over all keys"),
     "att_heads": ("q", "each head's weighted sum of values"),
-    "att_projected": ("dim", "the heads through wo, before the post norm"),
-    "att_out": ("dim", "what attention adds to the residual stream"),
-    "att_residual": ("dim", "the residual stream with attention's part"),
-    "ffn_norm": ("dim", "the residual stream as w_gate and w_up take it"),
-    "ffn_gate": ("hidden", "w_gate's part, before the activation"),
-    "ffn_up": ("hidden", "w_up's part"),
-    "ffn_activated": ("hidden", "what goes into w_down"),
-    "ffn_projected": ("dim", "out of w_down, before the post norm"),
-    "ffn_out": ("dim", "what the feed-forward block adds to the residual stream"),
-    "layer_out": ("dim", "the residual stream behind the layer"),
-    "final_norm": ("dim", "the residual stream as the head takes it"),
-    "logits_uncapped": ("vocab", "logits before the soft cap"),
-    "logits": ("vocab", "a number for every token of the vocabulary: how well it would follow"),
+    "att_projected": ("dim", "the output of wo, before the post norm"),
+    "att_out": ("dim", "the output of the attention block, which is added to the residual stream"),
+    "att_residual": ("dim", "the residual stream after attention"),
+    "ffn_norm": ("dim", "the residual stream after the feed-forward norm, input of w_gate and w_up"),
+    "ffn_gate": ("hidden", "the output of w_gate, before the activation"),
+    "ffn_up": ("hidden", "the output of w_up"),
+    "ffn_activated": ("hidden", "the input of w_down"),
+    "ffn_projected": ("dim", "the output of w_down, before the post norm"),
+    "ffn_out": ("dim", "the output of the feed-forward block, which is added to the residual stream"),
+    "layer_out": ("dim", "the residual stream after the layer"),
+    "final_norm": ("dim", "the residual stream after the final norm, input of the head"),
+    "logits_uncapped": ("vocab", "logits before the softcap"),
+    "logits": ("vocab", "one unnormalised log-probability for each token of the vocabulary"),
 }
-OF_LOGIT_ROWS = ("final_norm", "logits_uncapped", "logits")  # not of all rows at work
-ENUMERATORS = {"logits_uncapped": "STAGE_UNCAPPED"}  # where it is not STAGE_ and the name
+OF_LOGIT_ROWS = ("final_norm", "logits_uncapped", "logits")  # only of rows whose logits are wanted
+ENUMERATORS = {"logits_uncapped": "STAGE_UNCAPPED"}  # where the enumerator is not STAGE_NAME
 
 # Scratch of the model: name, width of a row.
 SCRATCH = {"x": "dim", "x_norm": "dim", "branch": "dim", "q": "q", "k": "kv", "v": "kv", "att_out": "q",
@@ -82,7 +82,7 @@ def struct_name(type_):
 
 
 def find(wanted):
-    """The innermost argument that points to a struct of that name; None where there is none."""
+    """The innermost argument that points to a struct of that name, or None."""
     optimised = False
     for frame in frames():
         for name in arguments(frame):
@@ -93,7 +93,7 @@ def find(wanted):
             if not value.is_optimized_out and int(value):
                 return value.dereference()
     if optimised:
-        raise gdb.GdbError("optimised out here: `up` or `finish` to where it is not, or use `make debug`")
+        raise gdb.GdbError("optimised out in this frame: try `up` or `finish`, or use `make debug`")
     return None
 
 
@@ -112,7 +112,7 @@ def model():
         if holder is not None and int(holder["model"]):
             value = holder["model"].dereference()
     if value is None:
-        raise gdb.GdbError("not inside a model here: stop in `observe` (limpid break STAGE [LAYER])")
+        raise gdb.GdbError("no frame here has a model: stop in `observe` first (limpid break STAGE [LAYER])")
     return value
 
 
@@ -126,7 +126,7 @@ def argument_of(function, name):
 
 
 def stage_at_hand():
-    """The stage's name where the program stands in observe, else None."""
+    """The stage's name if the program is stopped in observe, else None."""
     frame = gdb.newest_frame()
     if frame.name() != "observe":
         return None
@@ -150,7 +150,7 @@ def layer_at_hand():
 
 
 def spelling(token):
-    """ ' "Once"' where the session has a tokenizer and a function of it can be called."""
+    """ ' "Once"' if the session has a tokenizer whose functions can be called."""
     try:
         tokenizer = session()["tokenizer"]
         span = gdb.parse_and_eval("tokenizer_spelling")(tokenizer, token)
@@ -171,7 +171,7 @@ def floats(address, count):
     return memoryview(read(address, 4 * count)).cast("f").tolist()
 
 
-# ---- asking the program ----
+# ---- calling functions of the program ----
 
 
 def call(prototype, *arguments):
@@ -187,13 +187,13 @@ def check_device(m):
         raise gdb.GdbError(error["message"].string())
 
 
-# Functions of the CUDA backend that run what is recorded: called from inside it would run twice.
+# Functions of the CUDA backend that run the recorded operations; a call from inside would run them twice.
 AT_WORK = ("device_sync", "device_end", "device_upload", "device_download", "perform", "run_all")
 gpu_known = {}  # by process and device
 
 
 def on_gpu(m):
-    """Whether the activations lie where gdb cannot read."""
+    """Whether the activations are in GPU memory, which gdb cannot read."""
     key = (gdb.selected_inferior().pid, int(m["device"]))
     if key not in gpu_known:
         try:
@@ -204,7 +204,7 @@ def on_gpu(m):
 
 
 class HostMemory:
-    """`with HostMemory(count) as address`: memory of the program that functions of it can write to."""
+    """`with HostMemory(count) as address`: memory in the program, for its functions to write to."""
 
     def __init__(self, count):
         self.count = count
@@ -221,11 +221,11 @@ class HostMemory:
 
 def need_idle():
     if any((frame.name() or "").split("(")[0] in AT_WORK for frame in frames()):
-        raise gdb.GdbError("the backend is at work here: `finish` until it is not, or limpid next")
+        raise gdb.GdbError("the program is inside the backend: `finish` until it is not, or limpid next")
 
 
 def device_read(m, address, count):
-    """Device memory: copied back where it is a GPU's, behind whatever was recorded to compute it."""
+    """Device memory; a GPU's is copied to the host after the recorded operations have run."""
     if not on_gpu(m) or not count:
         return read(address, count)
     need_idle()
@@ -245,7 +245,7 @@ def rows_at_hand(m):
     try:
         lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS]
     except gdb.GdbError:
-        lists = None  # what the host has sent last
+        lists = None  # what the host sent last
     return [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
 
 
@@ -253,7 +253,7 @@ def rows_at_hand(m):
 
 
 class Tensor:
-    """shape (rows first), dtype, and rows(first, count): lists of float. slow: one call for each head."""
+    """shape (rows first), dtype, and rows(first, count): lists of float. slow: one call per head."""
 
     def __init__(self, shape, dtype, rows, slow=False):
         self.shape, self.dtype, self.rows, self.slow = tuple(shape), dtype, rows, slow
@@ -281,7 +281,7 @@ def integers(values):
 
 
 def stored_row(m, row):
-    """weights/matrix.h: where the rows of wq and wk lie in Meta's order."""
+    """weights/matrix.h: the row order of wq and wk in files with interleaved RoPE pairs."""
     head_dim, rope_dim = int(m["head_dim"]), int(m["rope_dim"])
     if not rope_dim or row % head_dim >= rope_dim:
         return row
@@ -318,16 +318,16 @@ def matrix(m):
 
 def device_matrix(pointer, name):
     if not int(pointer):
-        raise gdb.GdbError("%s: this model has none" % name)
+        raise gdb.GdbError("%s: not in this model" % name)
     weight = pointer.dereference()
     if "matrix" not in [field.name for field in weight.type.fields()]:
-        raise gdb.GdbError("%s: this backend keeps its matrices packed; `make debug` has them as the file does" % name)
+        raise gdb.GdbError("%s: this backend packs its matrices; `make debug` keeps them as in the file" % name)
     return matrix(weight["matrix"])
 
 
 def optional_vector(m, pointer, count, name):
     if not int(pointer):
-        raise gdb.GdbError("%s: this model has none" % name)
+        raise gdb.GdbError("%s: not in this model" % name)
     return vector(m, int(pointer), count)
 
 
@@ -339,7 +339,7 @@ def widths(m, kind):
 
 
 def cache_reader(m, layer, name):
-    """(sequence, head, position) -> one key or value, as the backend itself reads it."""
+    """(sequence, head, position) -> one key or value, read by the backend."""
     width = int(m["config"]["head_dim"])
 
     def one(host, sequence, head, position):
@@ -353,7 +353,7 @@ def cache_reader(m, layer, name):
 
 
 def cached(m, layer, name):
-    """What sequence 0 has in the cache."""
+    """The cached keys or values of sequence 0."""
     heads, width = int(m["config"]["n_kv_heads"]), int(m["config"]["head_dim"])
     read_one = cache_reader(m, layer, name)
 
@@ -428,7 +428,7 @@ def tensor(m, name):
     if name in TABLES:
         table = m[parts[0]]
         if not int(table["cos"]):
-            raise gdb.GdbError("%s: this model has none" % name)
+            raise gdb.GdbError("%s: not in this model" % name)
         return activations(m, table[parts[1]], int(m["options"]["context"]), [int(table["rope_dim"]) // 2])
     if name not in SCRATCH:
         raise unknown(name)
@@ -436,5 +436,5 @@ def tensor(m, name):
     if name == "logits":  # those of earlier chunks and of this one
         rows = int(m["n_logit_rows"]) or int(chunk["n_logit_rows"])
     if not int(m["scratch"][name]):
-        raise gdb.GdbError("%s: this model has none" % name)
+        raise gdb.GdbError("%s: not in this model" % name)
     return activations(m, m["scratch"][name], rows, widths(m, SCRATCH[name]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny models of every family with random weights, and what reference_numpy.py computes on them.
+"""Tiny models of every family with random weights, and their references by reference_numpy.py.
 
     python3 scripts/make_tiny_models.py OUT_DIR
 
@@ -36,7 +36,7 @@ SHARD_AT = 5  # tensors of the first of two shards
 # ---- configs ----
 
 def decoder(model_type, architecture, **changes):
-    """config.json in the spelling of transformers 5; None takes a key out."""
+    """config.json in the form of transformers 5; None removes a key."""
     config = {
         "architectures": [architecture], "model_type": model_type, "dtype": "float32",
         "hidden_size": DIM, "intermediate_size": HIDDEN, "num_hidden_layers": 2,
@@ -124,7 +124,7 @@ def longrope(pairs, **changes):
                                **changes})
 
 
-# Name, config, how it is stored, the context it runs with (by which NTK and longrope choose).
+# Name, config, how it is stored, its context (NTK and longrope depend on it).
 MODELS = [
     ("llama", llama(), "F32", LENGTH),
     ("llama-tied", llama(tie_word_embeddings=True), "F32", LENGTH),
@@ -190,7 +190,7 @@ MODELS = [
 
 
 def older(config):
-    """The same in the spelling of transformers 4."""
+    """The same in the form of transformers 4."""
     old = dict(config)
     old["torch_dtype"] = old.pop("dtype")
     parameters = old.pop("rope_parameters", None)
@@ -206,7 +206,7 @@ def older(config):
     if "partial_rotary_factor" in parameters:
         old["partial_rotary_factor"] = parameters.pop("partial_rotary_factor")
     kind = parameters.pop("rope_type")
-    key = "rope_type" if "rope_local_base_freq" in old else "type"  # Gemma 3 came later
+    key = "rope_type" if "rope_local_base_freq" in old else "type"  # Gemma 3 is newer
     old["rope_scaling"] = None if kind == "default" else {key: kind, **parameters}
     return old
 
@@ -282,7 +282,7 @@ def gpt2_shapes(c, m):
 
 
 def random_tensors(c, m, seed):
-    random = np.random.RandomState(seed)  # whose stream numpy promises to keep
+    random = np.random.RandomState(seed)  # numpy guarantees that its stream never changes
     return {name: (mean + deviation * random.standard_normal(shape)).astype(np.float32)
             for name, (shape, mean, deviation) in shapes(c, m).items()}
 
@@ -306,7 +306,7 @@ def write_weights(directory, tensors, stored):
 
 
 def prompt_reference(m, w, prompt, ids, context, out):
-    """The reference of one prompt into `out`; the smallest margin of its greedy choices."""
+    """Writes the reference of one prompt to `out`; returns the smallest margin of its greedy ids."""
     names = {"embed_tokens": "embed", "embed_norm": "embed", "norm": "final_norm",
              "lm_head": "logits", "logits": "logits"}
 
@@ -347,7 +347,7 @@ def make(directory, number, config, stored, context):
         if min(margins) > MARGIN:
             tensor_files.write(os.path.join(directory, "reference.safetensors"), out)
             return
-    sys.exit(f"make_tiny_models: {directory}: no seed with clear choices")
+    sys.exit(f"make_tiny_models: {directory}: no seed gives clear greedy margins")
 
 
 def main():
@@ -356,7 +356,7 @@ def main():
     folder = sys.argv[1]
     for number, (name, config, stored, context) in enumerate(MODELS):
         make(os.path.join(folder, name), number, config, stored, context)
-    with open(os.path.join(folder, "models.txt"), "w") as file:  # last: all of them are there
+    with open(os.path.join(folder, "models.txt"), "w") as file:  # written last: then all models exist
         file.writelines(name + "\n" for name, *_ in MODELS)
 
 

@@ -64,7 +64,7 @@ class Model:
         return [int(i) for i in self.limpid(*command).split()]
 
     def greedy(self, ids):
-        """The ids that follow, their margins, and the logits after the prompt."""
+        """Greedy ids, their margins, and the logits after the prompt."""
         made, margins, first, cache, given = [], [], None, None, ids
         for _ in range(N_GREEDY):
             out = self.model(torch.tensor([given]), past_key_values=cache, use_cache=True)
@@ -77,7 +77,7 @@ class Model:
         return made, margins, first
 
     def windows(self, ids, count):
-        """For each window: the logits that predict the tokens behind its middle, and these tokens."""
+        """For each window: the logits that predict the tokens of its second half, and these tokens."""
         for w in range(min(count, len(ids) // WINDOW)):
             window = ids[w * WINDOW:(w + 1) * WINDOW]
             targets = window[WINDOW // 2 + 1:]
@@ -88,7 +88,7 @@ class Model:
 
 
 def text_ids(model, path):
-    """The ids of the text as perplexity sees them: BOS in front where prompts begin with it."""
+    """The ids of the text as `run perplexity` has them: with BOS in front if prompts begin with it."""
     command = ["tokenize", model.path, "-f", path] + (["--bos"] if model.adds_bos else [])
     return [int(i) for i in model.limpid(*command).split()]
 
@@ -99,7 +99,7 @@ def numbers(values, form):
 
 def write_expected(model, args, out):
     print(f"# {os.path.basename(args.model)}: torch {torch.__version__}, transformers {transformers.__version__}, float32;", file=out)
-    print(f"# made by scripts/real_models.py, which says what the lines mean", file=out)
+    print(f"# made by scripts/real_models.py, which explains the lines", file=out)
     last = CHAT if model.config.model_type == "llama" else "Question: Why is the sky blue?\nAnswer:"
     for prompt in [*PROMPTS, last]:
         ids = model.encode(prompt)
@@ -126,7 +126,7 @@ def fnv1a(data):
 
 
 def write_logits(model, args):
-    """As commands/perplexity/saved_logits.h says, a window at a time."""
+    """Writes the format of commands/perplexity/saved_logits.h, one window at a time."""
     ids = text_ids(model, args.text)
     count = min(args.windows, len(ids) // WINDOW)
     rows, vocab_size = count * (WINDOW // 2 - 1), model.config.vocab_size
@@ -151,7 +151,7 @@ def main():
     p.add_argument("model", help="a GGUF file that transformers can read")
     p.add_argument("--out")
     p.add_argument("--logits", help="a file for `run perplexity --kl`")
-    p.add_argument("--program", default="./run", help="limpid, which cuts the text into ids")
+    p.add_argument("--program", default="./run", help="limpid, which tokenizes the text")
     p.add_argument("--text", default="../shared/data/text/wiki.test.raw")
     p.add_argument("--windows", type=int, default=64)
     p.add_argument("--threads", type=int, default=1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a language model computes, every family of it, in plain numpy: the second opinion on limpid.
+"""An independent implementation of every model family in numpy, to check limpid against.
 
     python3 scripts/reference_numpy.py MODEL_DIR --prompt-ids 1,2,3 --out ref.safetensors
     python3 scripts/reference_numpy.py MODEL_DIR --prompt-ids 1,2,3 --greedy 16
@@ -20,13 +20,13 @@ import numpy as np
 
 import tensor_files
 
-# ---- what a family is ----
+# ---- families ----
 
-# A decoder layer is x += attention(norm(x)); x += mlp(norm(x)). Beyond its config, a family is:
-#   norms     before: of what a block reads; after: of what it adds; both; LayerNorm in GPT-2 alone
+# A decoder layer is x += attention(norm(x)); x += mlp(norm(x)). Families differ, beyond their config, in:
+#   norms     before: of a block's input; after: of its output; both; LayerNorm in GPT-2 only
 #   qk_norm   head: of each query and key head, row: of all heads as one vector, before rope;
-#             turned: of each head, after rope
-#   the rest  what its class has where config.json is silent
+#             after_rope: of each head, after rope
+#   the rest  defaults of its class for keys absent from config.json
 FAMILIES = {
     "gpt2": {"tied": True, "eps": 1e-5, "act": "gelu_new", "theta": None},
     "llama": {},
@@ -39,7 +39,7 @@ FAMILIES = {
     "olmo2": {"eps": 1e-5, "norms": "after", "qk_norm": "row"},
     "smollm3": {"tied": True, "kv_heads": 4, "theta": 2e6},
     "phi3": {"eps": 1e-5, "original": 4096},
-    "nanochat": {"act": "relu2", "cap": 15.0, "qk_norm": "turned"},
+    "nanochat": {"act": "relu2", "cap": 15.0, "qk_norm": "after_rope"},
 }
 DEFAULTS = {"tied": False, "eps": 1e-6, "act": "silu", "theta": 1e4, "norms": "before",
             "qk_norm": None, "heads": None, "kv_heads": None, "head_dim": None, "window": None,
@@ -76,9 +76,9 @@ def layer_turns(c, family, l):
 
 
 def layer_rope(c, defaults, family, slides):
-    """The rope parameters of a layer, as transformers 5 spells them, from either spelling."""
+    """The rope parameters of a layer in the form of transformers 5, from a config of 4 or 5."""
     five = c.get("rope_parameters") or {}
-    if family == "gemma3_text" and slides:  # a theta of its own, and never a scaling
+    if family == "gemma3_text" and slides:  # another theta, and no scaling
         rope = dict(five.get("sliding_attention") or {})
         rope.setdefault("rope_theta", c.get("rope_local_base_freq", 1e4))
     else:
@@ -117,7 +117,7 @@ def read_config(path):
     m.tied = c.get("tie_word_embeddings", d["tied"])
     m.cap = c.get("final_logit_softcapping", d["cap"]) if family in ("gemma3_text", "nanochat") \
         else None
-    # Gemma multiplies what it looks up; the factor is rounded as its weights are held: float32.
+    # Gemma scales its embeddings; the factor is rounded to the type of its weights, float32.
     m.embedding_scale = float(np.float32(math.sqrt(m.dim))) if family == "gemma3_text" else 1.0
     m.layers = []
     for l in range(m.n_layers):
@@ -135,10 +135,10 @@ def read_config(path):
     return m
 
 
-# ---- weights: all families under one set of names ----
+# ---- weights: one set of names for all families ----
 
 def plain_names(tensors, m):
-    """Llama's names without a prefix: what is fused taken apart, what is turned turned back."""
+    """Weights under Llama's names without a prefix: fused matrices are split, transposed ones transposed back."""
     w = {}
     for name, values in tensors.items():
         for prefix in ("model.language_model.", "language_model.model.", "model.", "transformer."):
@@ -179,12 +179,12 @@ def from_gpt2(tensors):
         if part == "attn.c_attn":
             for letter, third in zip("qkv", np.split(values, 3)):
                 w[f"layers.{l}.self_attn.{letter}_proj.{kind}"] = third
-        elif part in names:  # what is left are tables of the causal mask
+        elif part in names:  # the rest are buffers of the causal mask
             w[f"layers.{l}.{names[part]}.{kind}"] = values
     return w
 
 
-# ---- the small pieces ----
+# ---- norms and activations ----
 
 def rms_norm(x, eps, weight=1.0):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
@@ -213,16 +213,16 @@ ACTIVATIONS = {"silu": silu, "swish": silu, "gelu_new": gelu_tanh, "gelu_pytorch
 # ---- positions ----
 
 def llama3(f, rope):
-    """Slow pairs are slowed down by factor, fast ones not, those between by a ramp."""
+    """Low frequencies are divided by factor, high ones are not, those between are interpolated."""
     original, factor = rope["original_max_position_embeddings"], rope["factor"]
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    turns = original * f / (2 * math.pi)  # over the original context
-    ramp = np.clip((turns - low) / (high - low), 0, 1)
+    rotations = original * f / (2 * math.pi)  # over the original context
+    ramp = np.clip((rotations - low) / (high - low), 0, 1)
     return (1 - ramp) * f / factor + ramp * f
 
 
 def yarn(f, rope, channels, factor):
-    """A ramp as well, over the number of the pair."""
+    """Interpolates likewise, over the index of the pair."""
     def pair(turns):
         original = rope["original_max_position_embeddings"]
         return channels * math.log(original / (turns * 2 * math.pi)) \
@@ -245,7 +245,7 @@ def yarn_magnitude(rope, factor):
 
 
 def rope_frequencies(rope, head_dim, max_seq_len, context):
-    """(radians per position of each pair, what cos and sin are multiplied by)."""
+    """(radians per position of each pair, the factor of cos and sin)."""
     kind, theta, factor = rope["rope_type"], rope["rope_theta"], rope.get("factor")
     original = rope["original_max_position_embeddings"]
     channels = int(head_dim * rope["partial_rotary_factor"])
@@ -276,7 +276,7 @@ def turn(x, m, layer, context):
     f, magnitude = rope_frequencies(layer.rope, m.head_dim, m.max_seq_len, context)
     angle = np.arange(len(x))[:, None, None] * f
     cos, sin = magnitude * np.cos(angle), magnitude * np.sin(angle)
-    if m.family == "nanochat":  # the other way round
+    if m.family == "nanochat":  # the opposite sign
         sin = -sin
     n = len(f)
     a, b, rest = x[..., :n], x[..., n:2 * n], x[..., 2 * n:]
@@ -287,7 +287,7 @@ def turn(x, m, layer, context):
 
 def forward(m, w, ids, context=None, watch=lambda name, values: None):
     """Logits (T, vocab) of every position. `context` is the length by which dynamic NTK and
-    longrope choose; the number of ids where it is not given. watch sees every stage by name."""
+    longrope choose; default: the number of ids. watch(name, tensor) is called for every stage."""
     context = context or len(ids)
 
     def seen(name, values):
@@ -297,7 +297,7 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
     def norm(x, name):
         if m.family == "gpt2":
             return seen(name, layer_norm(x, m.eps, w[name + ".weight"], w[name + ".bias"]))
-        if m.family == "nanochat":  # none of its norms has a weight
+        if m.family == "nanochat":  # its norms have no weights
             return seen(name, rms_norm(x, m.eps))
         return seen(name, rms_norm(x, m.eps, w[name + ".weight"] + (m.family == "gemma3_text")))
 
@@ -318,13 +318,13 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
         if layer.rope:
             q = seen(at + "q_rotated", turn(q, m, layer, context))
             k = seen(at + "k_rotated", turn(k, m, layer, context))
-        if m.qk_norm == "turned":
+        if m.qk_norm == "after_rope":
             q, k = qk_norms(q, k, at)
 
         # Neighbouring query heads share a key and value head.
         k, v = (np.repeat(y, m.n_heads // m.n_kv_heads, axis=1) for y in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) * layer.scale
-        back = steps[:, None] - steps  # how far key j lies behind query i
+        back = steps[:, None] - steps  # distance of key j behind query i
         scores = np.where((back >= 0) & (back < (layer.window or len(x))), scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights = seen(at + "attn_weights", weights / weights.sum(-1, keepdims=True))
@@ -358,16 +358,16 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
     return seen("logits", m.cap * np.tanh(logits / m.cap)) if m.cap else logits
 
 
-# ---- what others call ----
+# ---- public functions ----
 
 def open_model(directory, config="config.json"):
-    """(m, w): the config and the weights of a directory, as forward wants them."""
+    """(m, w): the config and the weights of a directory, for forward."""
     m = read_config(os.path.join(directory, config))
     return m, plain_names(tensor_files.read_model(directory), m)
 
 
 def greedy(m, w, ids, count, context=None):
-    """The ids that greedy decoding appends, and the logits of each: all computed anew each time."""
+    """The ids that greedy decoding appends, and the logits of each, without a KV cache."""
     ids, rows = list(ids), []
     context = context or len(ids) + count
     for _ in range(count):
@@ -418,7 +418,7 @@ def main():
     parser.add_argument("--prompt-ids", required=True, help="1,2,3")
     parser.add_argument("--config", default="config.json", help="another file of that directory")
     parser.add_argument("--context", type=int, help="length by which NTK and longrope choose")
-    parser.add_argument("--greedy", type=int, metavar="N", help="print the N ids that follow")
+    parser.add_argument("--greedy", type=int, metavar="N", help="print N greedy ids")
     parser.add_argument("--out", help="write every stage to this safetensors file")
     args = parser.parse_args()
     m, w = open_model(args.model, args.config)

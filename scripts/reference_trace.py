@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The trace that transformers gives: every stage of a forward pass, in float32, with eager attention.
+"""A trace computed by transformers: every stage of a forward pass, in float32, with eager attention.
 
     python3 scripts/reference_trace.py MODEL_DIR --prompt-ids 1,2,3 --out ref.safetensors
     python3 scripts/reference_trace.py --gguf FILE --prompt-ids 1,2,3 --out ref.safetensors
@@ -18,7 +18,7 @@ import numpy as np
 
 import tensor_files
 
-os.environ["TQDM_DISABLE"] = "1"  # no bars while it loads
+os.environ["TQDM_DISABLE"] = "1"  # no progress bars
 try:
     import torch
     import transformers
@@ -27,30 +27,30 @@ except ImportError as missing:
              "pip install torch --index-url https://download.pytorch.org/whl/cpu "
              "&& pip install transformers gguf")
 
-# Modules whose output is a stage under the module's own name. An MLP or an attention is none: what
-# it gives is what its last matrix gives.
+# Modules whose output is a stage with the module's name. Not MLP and attention: their output is that of
+# their last matrix.
 STAGES = ("embed_tokens", "drop", "input_layernorm", "post_attention_layernorm",
           "pre_feedforward_layernorm", "post_feedforward_layernorm", "ln_1", "ln_2", "ln_f", "norm",
           "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj", "c_proj", "c_fc", "gate_proj",
           "up_proj", "down_proj", "fc1", "fc2", "lm_head")
 LAYERS = ("layers", "h")
-# What these take in is a stage as well.
+# The input of these is a stage as well.
 INPUTS = {"self_attn.o_proj": "self_attn.heads", "attn.c_proj": "attn.heads",
           "mlp.down_proj": "mlp.activated", "mlp.c_proj": "mlp.activated", "mlp.fc2": "mlp.activated"}
-# The residual stream between the blocks is what the second norm takes, or without one the MLP.
+# The residual stream between the blocks is the input of the second norm, or of the MLP without one.
 SECOND = {"gemma3_text": "pre_feedforward_layernorm", "olmo2": "mlp", "gpt2": "ln_2"}
 HEADS_FIRST = ("gemma3_text", "nanochat")  # their QK norms see (heads, T, head_dim)
 
 
 class Recorder:
-    """Forward hooks on a model, and the tensors they have seen, in the order of computation."""
+    """Forward hooks on a model, and the tensors they recorded, in order of computation."""
 
     def __init__(self, model):
         self.config = model.config.get_text_config()
         self.family = self.config.model_type
         self.tensors, self.attention = {}, None
         for name, module in model.named_modules():
-            # Multimodal Gemma 3 holds its text model one level deeper.
+            # In multimodal Gemma 3 the text model is one level deeper.
             self.hook(name.replace("model.language_model.", "model."), module)
         self.hook_rope(sys.modules[type(model).__module__])
 
@@ -83,13 +83,13 @@ class Recorder:
                 lambda _, args, out: self.keep_rows(name, out[0] if isinstance(out, tuple) else out))
 
     def enter_last_matrix(self, at, stage, values):
-        if stage.endswith("heads"):  # the weights came before; their hook comes later
+        if stage.endswith("heads"):  # the weights are computed before, but their hook runs later
             self.tensors[at + stage.replace("heads", "attn_weights")] = None
         self.keep_rows(at + stage, values)
 
     def leave(self, name, last, out):
         if last == "norm" and self.family == "nanochat" and "model.embed_norm" not in self.tensors:
-            name = "model.embed_norm"  # the same module, called before the layers and behind them
+            name = "model.embed_norm"  # the same module, called before and after the layers
         if last in ("q_norm", "k_norm") and self.family in HEADS_FIRST:
             out = out.transpose(1, 2)
         self.keep_rows(name, out)
@@ -138,7 +138,7 @@ class Recorder:
 
 
 def open_model(directory, gguf):
-    """In float32, whatever the file holds: the reference is what that model says exactly."""
+    """Loads the model in float32, whatever the type of its tensors."""
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     more = {"gguf_file": os.path.basename(gguf)} if gguf else {}
@@ -158,9 +158,9 @@ def greedy(model, ids, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", metavar="MODEL_DIR", nargs="?")
-    parser.add_argument("--gguf", metavar="FILE", help="read this file in place of a directory")
+    parser.add_argument("--gguf", metavar="FILE", help="read this file instead of a directory")
     parser.add_argument("--prompt-ids", required=True, help="1,2,3")
-    parser.add_argument("--greedy", type=int, metavar="N", help="print the N ids that follow")
+    parser.add_argument("--greedy", type=int, metavar="N", help="print N greedy ids")
     parser.add_argument("--out", help="write every stage to this safetensors file")
     args = parser.parse_args()
     if bool(args.model) == bool(args.gguf) or not (args.out or args.greedy):

@@ -1,4 +1,4 @@
-"""Safetensors files in numpy alone: 8 bytes of length, a JSON header, raw tensors.
+"""Safetensors files with numpy only: 8 bytes of length, a JSON header, raw tensors.
 
     header: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 
@@ -15,7 +15,7 @@ TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", 
 
 
 def read(path):
-    """(tensors by name, metadata); bfloat16 comes widened to float32."""
+    """(tensors by name, metadata); bfloat16 is widened to float32."""
     with open(path, "rb") as file:
         data = file.read()
     size = struct.unpack("<Q", data[:8])[0]
@@ -32,13 +32,13 @@ def read(path):
 
 
 def bfloat16(values):
-    """float32 -> the upper half of its bits, rounded to even; what BF16 tensors hold."""
+    """float32 -> bfloat16 bits: the upper half, rounded to nearest even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
 
 
 def write(path, tensors, metadata=None, dtype="F32"):
-    """Floating-point tensors are stored as `dtype`, whole numbers as int64."""
+    """Floating-point tensors are stored as `dtype`, integers as int64."""
     header, parts, at = {}, [], 0
     if metadata:
         header["__metadata__"] = {str(key): str(value) for key, value in metadata.items()}
@@ -72,7 +72,7 @@ def write_trace(path, tensors, producer, model, shape):
 
 
 def read_model(directory):
-    """All tensors of a Hugging Face directory, of one file or of the shards that an index names."""
+    """All tensors of a Hugging Face directory, from one file or from the shards in its index."""
     index = os.path.join(directory, "model.safetensors.index.json")
     names = ["model.safetensors"]
     if not os.path.exists(os.path.join(directory, names[0])) and os.path.exists(index):

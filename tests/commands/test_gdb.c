@@ -1,5 +1,5 @@
-// The gdb commands of scripts/limpid-gdb.py, in batch: what they print is what the program computes
-// when nobody looks. Skips aloud where there is no gdb, or no leave to trace.
+// The gdb commands of scripts/limpid-gdb.py, in batch mode: they print the values that the program
+// computes without a debugger. Skipped where gdb is absent or may not trace.
 #include "model/model.h"
 #include "tests/support/files/random_blocks.h"
 #include "tests/support/program.h"
@@ -61,17 +61,16 @@ Test(gdb, says_where_it_stands) {
                     "limpid next embedding\nlimpid where\ndelete\nlimpid next token_embedding\n",
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
-    check_prints(&r,
-                 "\nlayer 2 of 6, attention: q_rotated, queries turned by their position (RoPE)\n"
-                 "5 rows at work, a token each\n"
-                 "  row 0   sequence 0, position 0    token 1 \"<s>\"\n");
+    check_prints(&r, "\nlayer 2 of 6, attention: q_rotated, queries after RoPE\n"
+                     "5 rows in this pass, one token each\n"
+                     "  row 0   sequence 0, position 0    token 1 \"<s>\"\n");
     check_prints(&r, "  row 4   sequence 0, position 4    token 410 \"");
     check_prints(&r, "time\"\ncache: sequence 0 holds 5 of 7 positions\n"
                      "layer 2 of 6, attention: k_rotated, keys");
     check_prints(&r, "\nlayer 3 of 6, feed-forward: layer_out, ");
     check_prints(&r, "\nlogits: logits, ");
     check_prints(&r, "before the layers: embedding, ");
-    check_prints(&r, "\n1 row at work, a token each\n"
+    check_prints(&r, "\n1 row in this pass, one token each\n"
                      "  row 0   sequence 0, position 5    token 1999 \",\"\n"
                      "cache: sequence 0 holds 6 of 7 positions\n");
     check_prints(&r, "the program has ended\n");
@@ -99,8 +98,10 @@ Test(gdb, stands_in_a_kernel_and_between_passes) {
                     model_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "\nlayer 0 of 6, attention, in kv_write < ");
-    check_prints(&r, test_text("\nbetween two forward passes, in %s\n5 rows before, a token each\n",
-                               SAMPLES));
+    check_prints(
+        &r,
+        test_text("\nbetween two forward passes, in %s\n5 rows in the last pass, one token each\n",
+                  SAMPLES));
     test_run_free(&r);
 }
 
@@ -216,7 +217,7 @@ Test(gdb, weights_are_those_of_the_file) {
         check_prints(&r, "layers.2.wq (192, 192) Q8_0\nrow 5: ");
         check_prints(&r, test_text("\n  %s ...\n", as_printed(row, 8)));
     } else {
-        check_prints(&r, "refused: layers.2.wq: this backend keeps its matrices packed");
+        check_prints(&r, "refused: layers.2.wq: this backend packs its matrices");
     }
     check_prints(&r, "layers.2.keys (5, 2, 32) F32\nrow 2: ");
     kv_read(here->model->device, &(KvView){here->model->cache.kv, 2}, 0, 1, 2, k, NULL);
@@ -278,17 +279,17 @@ Test(gdb, one_line_says_why_not) {
         {"limpid tensor nothing", "no tensor nothing: x x_norm branch q k v "},
         {"limpid tensor layers.6.wq", "layers.6.wq: the layers are 0 .. 5"},
         {"limpid tensor layers.1.w", "no tensor layers.1.w: x "},
-        {"limpid tensor layers.1.bq", "layers.1.bq: this model has none"},
-        {"limpid tensor layers.1.att_post_norm", "layers.1.att_post_norm: this model has none"},
-        {"limpid tensor position_embedding", "position_embedding: this model has none"},
-        {"limpid tensor rope_local.cos", "rope_local.cos: this model has none"},
+        {"limpid tensor layers.1.bq", "layers.1.bq: not in this model"},
+        {"limpid tensor layers.1.att_post_norm", "layers.1.att_post_norm: not in this model"},
+        {"limpid tensor position_embedding", "position_embedding: not in this model"},
+        {"limpid tensor rope_local.cos", "rope_local.cos: not in this model"},
         {"limpid tensor q --row 5", "q: the rows are 0 .. 4"},
         {"limpid tensor q --row x", "limpid tensor NAME [--row N]; names: x "},
         {"limpid tensor", "limpid tensor NAME [--row N]; names: x "},
         {"limpid break", "limpid break STAGE [LAYER]; stages: token_embedding "},
         {"limpid break rope", "no stage rope: token_embedding "},
         {"limpid next q one", "limpid break STAGE [LAYER]: LAYER is a number"},
-        {"limpid whither", "no command limpid whither: limpid help lists them"},
+        {"limpid whither", "no command limpid whither; limpid help lists the commands"},
     };
     need_gdb();
     char script[4000] = "limpid help\n"
@@ -310,7 +311,7 @@ Test(gdb, one_line_says_why_not) {
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "limpid where   ");
     check_prints(&r, "refused: the program is not running");
-    check_prints(&r, "refused: not inside a model here");
+    check_prints(&r, "refused: no frame here has a model");
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         check_prints(&r, test_text("refused: %s", CASES[i][1]));
     check_prints(&r, "refused: stage: only inside observe");
@@ -318,6 +319,6 @@ Test(gdb, one_line_says_why_not) {
     test_run_free(&r);
     r = gdb("limpid break q_rotated 2\nrun\nlimpid tensor nothing\nlimpid where\n", model_line());
     CHECK_INT(r.status, 1); // a script ends at its first error
-    CHECK(!strstr(r.out, "rows at work"), "%s", r.out);
+    CHECK(!strstr(r.out, "rows in this pass"), "%s", r.out);
     test_run_free(&r);
 }
