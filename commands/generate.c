@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What the callbacks of a generation write into.
+// The context of a generation's callbacks.
 typedef struct Sink {
     const Session *session;
     const IdList *prompt;
-    bool begun; // text mode: something has been printed
+    bool begun; // the prompt has been printed, so that a newline ends the output
     Logprobs logprobs;
-    char *text; // --json: the whole of it
+    char *text; // --json: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
 } Sink;
@@ -138,6 +138,7 @@ static void print_end(const Generation *g, uint64_t seed) {
     print_statistics(g);
 }
 
+// One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
     const Options *o = s->options;
     bool prints_lines = o->ids || option_given(o, OPTION_LOGPROBS);
@@ -164,6 +165,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .show = prints_text ? print_text
                 : o->json   ? collect_text
                             : NULL,
+        // A JSON object holds the ids itself; log-probabilities are lines before it.
         .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
         .context = &sink,
     };
