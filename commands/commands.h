@@ -1,5 +1,5 @@
-// The commands: what a user can ask for. Each reads its Options, prints its result through
-// output.h, and returns false with an Error.
+// The commands. Each reads its Options, prints its result through output.h, and returns false with
+// an Error if it failed.
 #pragma once
 
 #include "commands/shared/options.h"
@@ -23,7 +23,7 @@ bool trace_command(const Options *options, Error *error);
 bool diff_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
 
-// Looks a word up among the names; NULL: it is none.
+// The command of this name; NULL: there is none.
 const Command *command_find(const char *name);
 
 // help.c

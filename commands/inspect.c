@@ -1,4 +1,4 @@
-// inspect: what a model file says it is. Runs nothing.
+// inspect: what is in a model file. Runs nothing.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/session.h"
@@ -53,7 +53,7 @@ static const ChatTemplate *detect(const Session *s) {
 
 // ---- text ----
 
-// How many layers are not like the others.
+// How many layers have a window, a RoPE table of their own, no RoPE.
 typedef struct LayerCounts {
     int windowed, local_rope, rope_less;
 } LayerCounts;
@@ -98,8 +98,7 @@ static void print_config(const Config *c) {
     output_print("activation   %s%s\n", activation_name(c->activation),
                  c->gated_ffn ? ", gated" : "");
     print_positions(c);
-    if (c->logit_softcap != 0.0f)
-        output_print("logits       within %g\n", (double)c->logit_softcap);
+    if (c->logit_softcap != 0.0f) output_print("softcap      %g\n", (double)c->logit_softcap);
     if (c->window_dropped)
         output_print("note         the container cannot say whether the model has a window\n");
 }
@@ -157,7 +156,7 @@ static void print_tokenizer(const Session *s) {
     output_print("\n");
 }
 
-// Lines of the makers' text, as a terminal may show them.
+// The authors' texts (name, license ...), line by line, escaped for a terminal.
 static void print_about(const Session *s) {
     for (int i = 0; i < ABOUT_KEYS; i++) {
         TextSpan text = checkpoint_about(s->checkpoint)[i];

@@ -73,7 +73,8 @@ static bool check_window(const Run *run, int64_t window, int64_t stride, Error *
                          window);
     if (!o->second_half) return true;
     if (option_given(o, OPTION_STRIDE))
-        return error_set(error, ERROR_USAGE, "--second-half has windows side by side, no --stride");
+        return error_set(error, ERROR_USAGE,
+                         "--second-half takes no --stride: its windows do not overlap");
     if (window < 4)
         return error_set(error, ERROR_USAGE,
                          "--window: got %" PRId64 ", --second-half wants at least 4", window);
@@ -156,7 +157,7 @@ static bool score_text(Run *run, Error *error) {
 
 // ---- files of logits ----
 
-// Exit code 2 where --save-logits would replace what this run reads.
+// Exit code 2 if --save-logits would replace a file that this run reads.
 static bool check_target(const Options *o, Error *error) {
     const char *const INPUTS[] = {o->model, o->file, o->ids_file, o->tokenizer, o->kl};
     struct stat target, input;

@@ -55,8 +55,8 @@ static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *er
     Session with_text = *s;
     options.prompt = DEFAULT_TEXT;
     with_text.options = &options;
-    Error unreadable = {0};
-    if (prompt_encode(ids, &with_text, &unreadable) && ids->count >= wanted) {
+    Error ignored = {0};
+    if (prompt_encode(ids, &with_text, &ignored) && ids->count >= wanted) {
         ids->count = wanted;
         return true;
     }

@@ -36,9 +36,10 @@ static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Er
     size_t room = (size_t)config_longest_context(s->config), more = (size_t)s->options->new_tokens;
     *n_tokens = n_prompt + more;
     if (n_prompt <= room && more <= room - n_prompt) return true;
-    return error_set(error, ERROR_USAGE,
-                     "%zu tokens of the prompt and %zu new ones: the model's context is %zu",
-                     n_prompt, more, room);
+    return error_set(
+        error, ERROR_USAGE,
+        "the prompt has %zu tokens and %zu are to be generated, the model's context is %zu",
+        n_prompt, more, room);
 }
 
 typedef struct Run {

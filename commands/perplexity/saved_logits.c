@@ -11,7 +11,7 @@ enum { N_KEYS = 6, TEXT_SIZE = 32 };
 
 static const char FORMAT[] = "limpid-logits";
 
-// The metadata that two runs must have in common, as text.
+// The metadata that must be equal in two runs, as text.
 typedef struct KeyTexts {
     const char *names[N_KEYS];
     char values[N_KEYS][TEXT_SIZE];
@@ -85,7 +85,8 @@ static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
         const char *value;
         if (!safetensors_metadata(&s->file, wanted.names[i], &value, error)) return false;
         if (!value)
-            return error_set(error, ERROR_FILE, "no saved logits: the metadata has no \"%s\"",
+            return error_set(error, ERROR_FILE,
+                             "not a file of saved logits: the metadata has no \"%s\"",
                              wanted.names[i]);
         if (strcmp(value, wanted.values[i]) != 0)
             return error_set(error, ERROR_FILE,
@@ -119,7 +120,7 @@ static bool check_targets(const TensorPlan *targets, const LogitsKey *key, Error
             memcpy(&id, at, sizeof id);
             if (id != key->ids[t])
                 return error_set(error, ERROR_FILE,
-                                 "another text: target %zu is %" PRId64 ", here %d",
+                                 "another text: target %zu is %" PRId64 ", in this run %d",
                                  (size_t)(at - targets->data) / sizeof id, id, (int)key->ids[t]);
         }
     }
@@ -146,7 +147,7 @@ bool saved_logits_open(SavedLogits *s, const char *path, const LogitsKey *key, E
     return error_prefix(error, path);
 }
 
-// A row at a time; the pages behind it are given back, so that memory does not hold the file.
+// The pages of a row that was read are dropped, so that the file does not fill the memory.
 const float *saved_logits_next(SavedLogits *s, Error *error) {
     const uint8_t *from = s->rows + s->next * s->row_bytes;
     size_t count = s->row_bytes / sizeof(float);
@@ -156,7 +157,7 @@ const float *saved_logits_next(SavedLogits *s, Error *error) {
     for (size_t i = 0; i < count; i++)
         finite &= isfinite(s->row[i]) != 0;
     if (mapping_damaged(&s->file.mapping))
-        error_set(error, ERROR_IO, "%s: was cut short while it was read", s->path);
+        error_set(error, ERROR_IO, "%s: the file was cut short while it was read", s->path);
     else if (!finite)
         error_set(error, ERROR_FILE, "%s: row %zu of the logits is not finite", s->path, s->next);
     else

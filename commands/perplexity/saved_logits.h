@@ -1,13 +1,13 @@
-// SavedLogits: the logits of every scored position of a text, in a safetensors file, so that other
-// runs (another precision, cache, backend, program) can be held against them.
+// SavedLogits: the logits of every scored token of a text, in a safetensors file, to compare other
+// runs with them (another precision, cache, backend or program).
 //
-//   targets  I64 (rows)              the ids that the rows predict
-//   logits   F32 (rows, vocab_size)  before softmax, as the model gives them
+//   targets  I64 (rows)              the ids of the scored tokens
+//   logits   F32 (rows, vocab_size)  the rows that predict them, before softmax
 //
-// The metadata says what they belong to: format "limpid-logits", text_hash, window, stride,
-// second_half, vocab_size, and for people model, precision, kv. A row takes 4 vocab_size bytes.
-// Measured on SmolLM2: float16 would halve that, and its rounding alone be a divergence of 4e-7
-// nats (log-probabilities; 4e-6 for logits), as much as all that the default precision differs by.
+// The metadata identifies them: format "limpid-logits", text_hash, window, stride, second_half,
+// vocab_size; and for the reader: model, precision, kv. A row takes 4 * vocab_size bytes. Float16
+// would halve that, but on SmolLM2 its rounding alone is a divergence of 4e-7 nats for log
+// probabilities and 4e-6 for logits, as much as that of the default precision.
 #pragma once
 
 #include "base/error.h"
@@ -15,13 +15,13 @@
 #include "weights/hf/safetensors.h"
 #include "weights/out/write.h"
 
-// What two runs must share.
+// What two runs must have in common.
 typedef struct LogitsKey {
     TextWindows windows;
     int vocab_size;
-    size_t rows, used;  // scored positions; ids that the windows look at
+    size_t rows, used;  // scored tokens; tokens that the windows read
     const int32_t *ids; // (used) of the text, borrowed
-    const char *model;  // of this run, for people
+    const char *model;  // of this run, for the reader
     const char *precision, *kv;
 } LogitsKey;
 
@@ -38,7 +38,7 @@ bool logits_writer_put(LogitsWriter *writer, const float *logits, Error *error);
 bool logits_writer_finish(LogitsWriter *writer, Error *error);
 void logits_writer_close(LogitsWriter *writer); // without finish nothing is left behind
 
-uint64_t saved_logits_bytes(const LogitsKey *key); // what the file will take
+uint64_t saved_logits_bytes(const LogitsKey *key); // size of the file
 
 // ---- in ----
 
@@ -51,10 +51,10 @@ typedef struct SavedLogits {
     const char *model, *precision, *kv; // of the run that was saved; borrowed, or NULL
 } SavedLogits;
 
-// Exit code 3 with what differs where the file is no such file or belongs to another text, window
-// or vocabulary.
+// Exit code 3, with what differs, if this is no file of saved logits, or one of another text,
+// window or vocabulary.
 bool saved_logits_open(SavedLogits *saved, const char *path, const LogitsKey *key, Error *error);
-// The next row, borrowed until the call after. NULL: exit code 3 (not finite) or 4 (the file was
-// cut).
+// The next row, borrowed until the next call. NULL: exit code 3 (a value is not finite) or 4 (the
+// file was cut short).
 const float *saved_logits_next(SavedLogits *saved, Error *error);
 void saved_logits_close(SavedLogits *saved); // zeroed is fine

@@ -61,7 +61,7 @@ void writer_string(JsonWriter *w, const char *key, const char *text) {
         output_bytes("null", 4);
 }
 
-// The shortest of three lengths that reads back as the same double.
+// With 6, 9 or 17 digits: the first that reads back as the same double.
 void writer_number(JsonWriter *w, const char *key, double value) {
     static const int DIGITS[] = {6, 9, 17};
     char text[40] = "null";

@@ -1,12 +1,12 @@
-// JsonWriter: one JSON value to standard output, on one line, as it comes. No tree is built.
+// JsonWriter: prints one JSON value to standard output, on one line, without building a tree.
 //
 //     JsonWriter w = {0};
 //     writer_begin(&w, NULL, '{');
 //     writer_integer(&w, "tokens", 200);
 //     writer_end(&w, '}');          // and writer_line(&w) for the newline
 //
-// The order of keys is the order of the calls. `key` is NULL inside an array. Text that is not
-// UTF-8 has U+FFFD in place of every bad byte; a number that is not finite becomes null.
+// The order of keys is the order of the calls. `key` is NULL inside an array. Each byte that is not
+// valid UTF-8 becomes U+FFFD; a number that is not finite becomes null.
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 typedef struct JsonWriter {
-    bool comma; // a value came before this one, on the same level
+    bool comma; // the next value is not the first of its object or array
 } JsonWriter;
 
 void writer_begin(JsonWriter *w, const char *key, char bracket);
