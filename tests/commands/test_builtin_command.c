@@ -1,8 +1,8 @@
-// The program with no file at hand: every command that takes a model has the built-in one.
+// The built-in model: every command that takes a model runs without a file.
 #include "base/error.h"
 #include "tests/support/program.h"
 
-// Runs a line of words and wants exit status 0 and a text on standard output.
+// Runs a command line; wants exit status 0 and a text on standard output.
 static void check_prints(const char *line, const char *wanted) {
     TestRun r = program("%s", line);
     check_status(&r, 0);
@@ -57,7 +57,7 @@ Test(builtin_command, written_out_it_gives_the_same_bits) {
     test_run_free(&r);
 }
 
-// What could not be measured is no row of zeros.
+// A failed measurement gives no row.
 Test(builtin_command, bits_per_byte_has_a_figure_or_fails) {
     need_builtin();
     TestRun r = test_run(
@@ -67,8 +67,7 @@ Test(builtin_command, bits_per_byte_has_a_figure_or_fails) {
     test_run_free(&r);
 }
 
-// The gate: what the model computes beside scripts/reference_numpy.py, stage by stage, within the
-// budget that diff has for float32.
+// The gate: every stage is within the float32 budget of diff from scripts/reference_numpy.py.
 Test(builtin_command, every_stage_is_what_numpy_computes) {
     need_builtin();
     if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null"))
@@ -87,7 +86,7 @@ Test(builtin_command, every_stage_is_what_numpy_computes) {
     test_run_free(&r);
 }
 
-// What its training makes of stories: the examples in the script itself.
+// The doctests of the training scripts.
 Test(builtin_command, examples_of_the_training_scripts_hold) {
     if (system(
             "/usr/bin/python3 -c 'from collections import Counter; Counter().total()' 2>/dev/null"))

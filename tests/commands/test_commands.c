@@ -1,6 +1,5 @@
-// The program as a child process: what users and scripts rely on. The built-in model is the model
-// at hand: its texts and ids stand here as they were recorded. llama2.c's golden story
-// (../shared/data) is told where that folder exists.
+// The program as a child process: what users and scripts rely on. The model is the built-in one,
+// with recorded texts and ids, and, where ../shared/data exists, that of llama2.c's golden story.
 #include "base/error.h"
 #include "tests/support/files/conversions.h"
 #include "tests/support/program.h"

@@ -1,5 +1,5 @@
-// diff on made-up tensors: figures worked by hand, names, orders, what is no pair of traces.
-// tests/commands/test_diff_models.c has what it says of models.
+// diff on made-up tensors: figures worked by hand, names, orders, files that are no traces.
+// test_diff_models.c runs it on models.
 #include "tests/support/files/safetensors_writer.h"
 #include "tests/support/traces.h"
 #include "weights/out/write.h"
@@ -24,7 +24,7 @@ static char *write_tensors(const char *name, const WriterTensor *tensors, size_t
     return path;
 }
 
-// One tensor on both sides, called `name`.
+// The same name in both files.
 static TestRun diff_of(const char *name, size_t rows, size_t cols, const float *a, const float *b,
                        const char *options) {
     WriterTensor in_a = floats(name, rows, cols, a), in_b = floats(name, rows, cols, b);
@@ -60,7 +60,7 @@ Test(diff, figures_are_those_worked_by_hand) {
     check_says(&r, 0, "All 1 tensors are within the budget 0");
 }
 
-// 2.5e-4 for logits and 1e-4 for attention weights however small they are; else a share.
+// 2.5e-4 for logits and 1e-4 for attention weights, however small; else relative to the largest.
 Test(diff, budgets_of_f32_are_those_of_the_reference_models) {
     static const float A[] = {1, 0}, B[] = {1, 2.4e-4f}, C[] = {1, 2.6e-4f}, D[] = {1, 0.9e-4f},
                        E[] = {1, 1.1e-4f}, F[] = {1, 2.9e-5f}, G[] = {1, 3.1e-5f};
@@ -80,7 +80,7 @@ Test(diff, budgets_of_f32_are_those_of_the_reference_models) {
     }
 }
 
-Test(diff, what_is_not_finite_is_named_on_either_side) {
+Test(diff, what_is_not_finite_is_named_in_either_file) {
     static const float GOOD[] = {1, 2, 3, 4}, NANS[] = {1, 2, NAN, 4}, INFS[] = {9, INFINITY, 3, 4};
     TestRun r = diff_of("x", 2, 2, GOOD, NANS, "|--budget|1e9");
     check_says(&r, ERROR_ANSWER_NO,
@@ -95,7 +95,7 @@ Test(diff, what_is_not_finite_is_named_on_either_side) {
 }
 
 // BF16 and F16 against F32: 1.5 is 0x3fc0 and 0x3e00, -2 is 0xc000 in both.
-Test(diff, half_precisions_are_read_as_what_they_are) {
+Test(diff, half_precisions_are_converted) {
     static const float F32[] = {1.5f, -2};
     static const uint16_t BF16[] = {0x3fc0, 0xc000}, F16[] = {0x3e00, 0xc000};
     WriterTensor a = floats("x", 1, 2, F32), b = floats("x", 1, 2, (const float *)BF16);
@@ -133,7 +133,7 @@ Test(diff, tensors_without_a_partner_are_listed_and_other_shapes_named) {
     free(path_b);
 }
 
-Test(diff, whole_numbers_are_not_compared) {
+Test(diff, integers_are_not_compared) {
     static const float V[] = {1, 2};
     WriterTensor a = floats("x", 1, 1, V);
     a.dtype = "I64";
@@ -144,7 +144,7 @@ Test(diff, whole_numbers_are_not_compared) {
     free(path);
 }
 
-// The data of Python's files lie sorted by name; "order" says what was computed first.
+// Python writes tensors sorted by name; "order" has the order of computation.
 Test(diff, the_order_of_the_metadata_decides_which_is_first) {
     static const float V[2][2] = {{1, 2}, {3, 4}};
     static const WriteTensor TENSORS[] = {
@@ -177,7 +177,7 @@ Test(diff, the_order_of_the_metadata_decides_which_is_first) {
 
 // ---- prompts ----
 
-Test(diff, other_tokens_are_said_and_nothing_is_compared) {
+Test(diff, different_tokens_are_reported_and_nothing_is_compared) {
     char *model = made_model();
     char *a = write_trace(model, "--prompt-ids|7,8,9", "a.safetensors");
     char *b = write_trace(model, "--prompt-ids|7,8,9,10", "b.safetensors");
@@ -194,7 +194,8 @@ Test(diff, other_tokens_are_said_and_nothing_is_compared) {
     free(model);
 }
 
-// Three tokens, the last one chosen by row 1 of the logits: 2.5 before 2.25, and 2.5 before 1.5.
+// Row 1 of the logits chooses the last of three tokens: in A by 2.5 over 2.25, in B by 2.5
+// over 1.5.
 Test(diff, where_greedy_texts_part_it_says_how_close_the_choice_was) {
     static const int64_t IDS_A[] = {3, 1, 0}, IDS_B[] = {3, 1, 2};
     static const float A[] = {0, 9, 0, 0, 2.5f, 0, 2.25f, 0, 0, 0, 0, 0};
@@ -219,7 +220,7 @@ Test(diff, where_greedy_texts_part_it_says_how_close_the_choice_was) {
     free(path_b);
 }
 
-// ---- what goes wrong ----
+// ---- errors ----
 
 Test(diff, refuses_what_is_no_pair_of_traces) {
     static const float V[] = {1, 2};

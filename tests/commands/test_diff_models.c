@@ -1,10 +1,10 @@
-// diff on models: one is spoilt in one place, and diff must name that place; precisions and
-// backends stay within their budgets.
+// diff on models: one weight is changed, and diff must name where; precisions and backends stay
+// within their budgets.
 #include "tests/support/traces.h"
 
 #include <unistd.h>
 
-// ---- a model with one mistake in it ----
+// ---- a model with one wrong weight ----
 
 // Where a tensor of a safetensors file lies.
 static size_t offset_of(const char *path, const char *name) {
@@ -73,7 +73,7 @@ Test(diff, names_the_weight_that_is_wrong) {
     free(good);
 }
 
-// Another theta: what is projected is right, what is rotated is wrong from position 1 on.
+// With another theta, projections are right and rotations are wrong from position 1 on.
 Test(diff, names_the_rotation_where_theta_is_wrong) {
     char *good = made_hugging_face("good"), *bad = made_hugging_face("bad"), path[700];
     snprintf(path, sizeof path, "%s/config.json", bad);
@@ -96,7 +96,7 @@ Test(diff, names_the_rotation_where_theta_is_wrong) {
     free(bad);
 }
 
-// ---- every stage, by another hand ----
+// ---- every stage, against an independent implementation ----
 
 static void need_numpy(void) {
     if (access("/usr/bin/python3", X_OK)) SKIP("no /usr/bin/python3");
@@ -107,8 +107,8 @@ static void need_numpy(void) {
     if (missing) SKIP("no numpy: apt install python3-numpy");
 }
 
-// The trace of scripts/reference_numpy.py, in float64 from the definitions, against limpid's: the
-// same names, none left over, and all of them within the budget.
+// Compares with the trace of scripts/reference_numpy.py, which computes in float64 from the
+// definitions: the names are the same, and all tensors are within the budget.
 static void check_stages(const char *model) {
     const char *ids = "9,8,7,6,5,4,3,2,1,0,11,12,13,200,250,256";
     char *theirs = strdup(test_temporary("numpy.safetensors")), options[200];
@@ -154,7 +154,7 @@ Test(diff, every_stage_of_every_family_is_that_of_numpy) {
     }
 }
 
-// Every fourth of those that scripts/make_tiny_models.py makes, which need no data folder.
+// Every fourth model of scripts/make_tiny_models.py, which needs no data folder.
 Test(diff, every_stage_of_models_with_odd_sizes_is_that_of_numpy) {
     need_numpy();
     if (access("build/tiny-models/models.txt", R_OK)) SKIP("no build/tiny-models");
@@ -172,8 +172,8 @@ Test(diff, every_stage_of_models_with_odd_sizes_is_that_of_numpy) {
 
 // ---- precisions ----
 
-// A quantised model with the f32, a16 and a8 arithmetic: apart by what each is allowed, and by more
-// than what the one before is.
+// A quantised model in f32, a16 and a8: each differs by no more than its own budget, and by more
+// than the budget before it.
 Test(diff, every_precision_keeps_its_own_budget_and_no_narrower_one) {
     char *model = strdup(test_temporary("random.gguf"));
     const char *argv[] = {TEST_BUILD "/tests/random_model",

@@ -1,5 +1,5 @@
-// scripts/fidelity: green on a model that is what its reference says, red with the cause and exit 1
-// on one that is not.
+// scripts/fidelity: green on a model that matches its reference; red, with the cause and exit
+// status 1, on one that does not.
 #include "tests/support/program.h"
 
 #include <sys/stat.h>
@@ -62,7 +62,7 @@ Test(fidelity, a_model_that_is_what_its_reference_says_is_green) {
     test_run_free(&run);
 }
 
-// In config.json alone: the GGUF is made of it, the other spelling stays right.
+// Only config.json is changed: the GGUF is converted from it, the second config stays right.
 Test(fidelity, another_eps_is_red) {
     bool public = test_data_if_any("reference-models") != NULL;
     TestRun run =

@@ -1,5 +1,5 @@
-// What the program prints as JSON is JSON, as a strict parser reads it: one object a line, the
-// promised keys with the promised types.
+// The program's JSON passes a strict parser: one object per line, with the documented keys and
+// types.
 #include "tests/support/program.h"
 
 #include <jansson.h>
@@ -47,7 +47,7 @@ Test(json_output, generate) {
     json_t *root = parse_last(&r);
     check_keys(root, KEYS, TYPES, 9);
     json_t *ids = json_object_get(root, "ids");
-    // The lines before it: one for each of these ids, log probabilities that fall and sum to <= 1.
+    // Before it, a line per id: log probabilities in falling order, whose sum is at most 1.
     const char *line = r.out;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         size_t length = strcspn(line, "\n");

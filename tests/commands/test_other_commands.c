@@ -1,5 +1,4 @@
-// The program as a child process, beyond generating text: the other commands, --help, and wrong
-// command lines.
+// The program as a child process: commands other than generate, --help, and wrong command lines.
 #include "base/error.h"
 #include "tests/support/program.h"
 
@@ -37,7 +36,7 @@ Test(other_commands, inspect_says_what_is_there) {
     test_run_free(&r);
 }
 
-// The mean over a text of n tokens is what --logprobs says token by token.
+// The mean nll of a text equals the mean over the lines of --logprobs.
 Test(other_commands, perplexity_is_the_mean_of_the_log_probabilities) {
     const char *path = test_temporary("ids.txt");
     test_write_file(path, "1, 435, 462\n[262 410]", 21);
@@ -130,7 +129,7 @@ Test(other_commands, help_and_version_go_to_stdout) {
     test_run_free(&r);
 }
 
-// ---- wrong words ----
+// ---- wrong command lines ----
 
 Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
     static const struct {

@@ -1,4 +1,4 @@
-// perplexity: which tokens a window scores, what a divergence is, and files of saved logits.
+// perplexity: which tokens a window scores, divergences worked by hand, files of saved logits.
 #include "base/error.h"
 #include "commands/perplexity/scoring.h"
 #include "tests/support/program.h"
@@ -107,8 +107,7 @@ static double number(const TestRun *r, const char *key) {
 
 enum { TEXT_IDS = 100 };
 
-// ids 1 .. of some text; `from` and `count` choose a part; `first` stands in front where it is >=
-// 0.
+// A file of the ids from .. from + count - 1 of some text, after `first` unless that is -1.
 static const char *ids_file(const char *name, int first, int from, int count) {
     char text[1000];
     int at = first >= 0 ? snprintf(text, sizeof text, "%d", first) : 0;
@@ -125,7 +124,7 @@ static TestRun run_ids(const char *ids, const char *options) {
     return program_input(line, NULL, 0);
 }
 
-// Sum of the nll of what a run scores.
+// The sum of nll over the tokens that a run scores.
 static double total(const char *ids, const char *options, int tokens) {
     TestRun r = run_ids(ids, options);
     check_status(&r, 0);
@@ -148,8 +147,7 @@ Test(perplexity, second_half_is_the_whole_less_the_first_half) {
                second, 1e-9);
 }
 
-// A text of a model whose prompts begin with BOS: every window begins with it, in place of its
-// first token.
+// If the model's prompts begin with BOS, it replaces the first token of every window.
 Test(perplexity, windows_of_second_halves_begin_with_bos) {
     static const char TEXT[] =
         "Once upon a time there was a dog and a cat in the park all day long. They played with a "
@@ -181,7 +179,7 @@ Test(perplexity, windows_of_second_halves_begin_with_bos) {
     test_run_free(&r);
 }
 
-Test(perplexity, logits_against_themselves_diverge_by_nothing) {
+Test(perplexity, logits_do_not_diverge_from_themselves) {
     char options[1000];
     const char *ids = ids_file("ids", -1, 0, TEXT_IDS);
     const char *path = test_temporary("saved.safetensors");
@@ -202,7 +200,7 @@ Test(perplexity, logits_against_themselves_diverge_by_nothing) {
     CHECK_NEAR(number(&r, "rms_logit_error"), 0, 0);
     CHECK_NEAR(number(&r, "top1_agreement"), 1, 0);
     test_run_free(&r);
-    // The cache as float16: close, and not the same. Its divergence is that of the saved rows.
+    // A float16 cache differs slightly. The divergence is that of the saved rows of both runs.
     snprintf(options, sizeof options,
              "|--window|32|--stride|20|--precision|f32|--kv|f16|--kl|%s|--save-logits|%s.2", path,
              path);
@@ -238,7 +236,7 @@ Test(perplexity, divergence_is_printed_for_people) {
     test_run_free(&r);
 }
 
-// ---- files that do not belong ----
+// ---- files of another run ----
 
 static void check_kl_refused(const char *ids, const char *options, const char *path,
                              const char *because) {
@@ -269,7 +267,7 @@ Test(perplexity, logits_of_another_run_are_refused) {
     check_refused(&r, ERROR_IO, "absent");
 }
 
-// Replaces the first `from` in a file of saved logits and holds a run against it.
+// Replaces the first `from` in a file of saved logits and compares a run with it.
 static void check_bent(const char *path, const char *from, const char *to, const char *because) {
     size_t size = 0;
     char *bytes = test_read_file(path, &size);
@@ -314,7 +312,7 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     char line[1500];
     const char *path = test_temporary("whole.safetensors");
     const char *ids = ids_file("ids", -1, 0, 20);
-    // A file size limit stands for a full disk.
+    // A file size limit acts like a full disk.
     snprintf(line, sizeof line, "ulimit -f 8; $RUN perplexity $MODEL --ids %s -q --save-logits %s",
              ids, path);
     TestRun r = program_shell(line);
@@ -326,7 +324,7 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     snprintf(line, sizeof line, "|--save-logits|%s", ids);
     r = run_ids(ids, line);
     check_refused(&r, ERROR_USAGE, "is read by this run");
-    // What fails on the way leaves the old file.
+    // A failed run leaves the old file.
     test_write_file(path, "old", 3);
     snprintf(line, sizeof line, "|--save-logits|%s|--kl|%s", path, small_model());
     r = run_ids(ids, line);

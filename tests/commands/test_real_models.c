@@ -1,15 +1,15 @@
 // Real models against transformers in float32 on the same dequantised weights:
-// SmolLM2-135M-Instruct (Q4_1) and Gemma 3 270M (Q4_K_M). What transformers computes stands in
-// tests/real/*.txt, written by scripts/real_models.py, which says what the lines mean. The models
-// are those of scripts/get_model in models/, or of LIMPID_SMOLLM2 and LIMPID_GEMMA3; without them
-// this is skipped.
+// SmolLM2-135M-Instruct (Q4_1) and Gemma 3 270M (Q4_K_M). The expected values of transformers are
+// in tests/real/*.txt; scripts/real_models.py writes these files and explains their lines. The
+// models are those of scripts/get_model in models/, or of LIMPID_SMOLLM2 and LIMPID_GEMMA3; without
+// them the tests are skipped.
 #include "model/model.h"
 #include "tests/support/program.h"
 #include "weights/checkpoint.h"
 
 enum { MOST_PROMPTS = 8, MOST_IDS = 64, MOST_LOGITS = 256, MOST_WINDOWS = 64, LINE = 1 << 16 };
 
-// Windows of the text that a test scores; scripts/how_exact has more.
+// Windows of the text that a test scores; scripts/how_exact scores more.
 enum { TEST_WINDOWS = TEST_SANITIZED ? 1 : 4 };
 
 typedef struct Expected {
@@ -40,7 +40,7 @@ static const char *model_path(const RealModel *real) {
     return path;
 }
 
-// ---- what is expected ----
+// ---- expected values ----
 
 static int read_ids(int32_t *out, int room, char *text) {
     int n = 0;
@@ -148,7 +148,7 @@ static double worst_error(const struct Prompt *p, const float *logits) {
     return worst;
 }
 
-// Sanitized code is ten times as slow: a shorter look.
+// Sanitized code is ten times slower, so it checks fewer tokens.
 static int prompts_of(const Expected *e) {
     return TEST_SANITIZED ? 1 : e->n_prompts;
 }
@@ -156,7 +156,7 @@ static int tokens_of(const struct Prompt *p) {
     return TEST_SANITIZED ? 4 : p->n_greedy;
 }
 
-// The reference's own text is fed, so that one close call does not hide what comes after it.
+// Feeds the reference's own text, so that one close choice does not change what follows.
 static void check_f32(const RealModel *real) {
     Opened o = open_real(real, PRECISION_F32, KV_F32);
     Expected *e = read_expected(real);
@@ -180,7 +180,7 @@ static void check_f32(const RealModel *real) {
     close_real(&o);
 }
 
-// Of all logits that both models have just computed.
+// Over the logits that both models have just computed.
 static double largest_difference(const Opened *a, const Opened *b) {
     const float *x = model_logits(a->model, 0), *y = model_logits(b->model, 0);
     double worst = 0;
@@ -189,8 +189,8 @@ static double largest_difference(const Opened *a, const Opened *b) {
     return worst;
 }
 
-// The program's default arithmetic with a cache that adds nothing to it, on the prompts and the
-// text that the reference appends: every logit of every position beside f32 (check_f32).
+// The default precision with a cache in f32: every logit, at every position of the prompts and of
+// the text that the reference appends, is compared with f32 (which check_f32 checks).
 static void check_a16(const RealModel *real) {
     Opened o = open_real(real, PRECISION_A16, KV_F32),
            exact = open_real(real, PRECISION_F32, KV_F32);

@@ -1,5 +1,4 @@
-// selftest as a user calls it: real files of every container and family, its output, and what it
-// refuses.
+// selftest as a user calls it: files of every container and family, its output, its errors.
 #include "base/error.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
@@ -38,7 +37,7 @@ Test(selftest_command, holds_on_a_gguf_and_a_bin_in_every_precision) {
         }
 }
 
-// More rows than are worked on at once, more positions than are compared.
+// More rows than one pass takes, and more positions than are compared.
 Test(selftest_command, holds_on_a_long_prompt) {
     char line[2000];
     snprintf(line, sizeof line, "%s|--prompt-ids|1", small_model());
@@ -64,7 +63,7 @@ Test(selftest_command, holds_on_every_reference_model) {
     }
 }
 
-// A model of our own, with blocks of weights that cross nothing evenly: needs no other file.
+// Random weights in block formats. Needs no other file.
 Test(selftest_command, holds_on_a_random_model) {
     static const char *const TYPES[] = {"Q4_K", "Q6_K", "F16"};
     for (int i = 0; i < 3; i++) {
@@ -98,7 +97,7 @@ Test(selftest_command, holds_on_a_random_model) {
     }
 }
 
-Test(selftest_command, tells_what_it_compared) {
+Test(selftest_command, prints_what_it_compared) {
     TestRun r = program("selftest|%s|-i|%s", small_model(), "Once upon a time there was a dog.");
     CHECK(strstr(r.out, "\nheld            cached = uncached "), "%s", r.out);
     CHECK(strstr(r.out, "same bits"), "%s", r.out);
@@ -110,7 +109,7 @@ Test(selftest_command, tells_what_it_compared) {
     test_run_free(&r);
 }
 
-Test(selftest_command, refuses_what_is_no_prompt) {
+Test(selftest_command, refuses_prompts_that_it_cannot_use) {
     static const struct {
         const char *words, *because;
     } CASES[] = {
@@ -136,7 +135,7 @@ Test(selftest_command, refuses_what_is_no_prompt) {
     check_refused(&r, ERROR_FILE, "Makefile");
 }
 
-// It waits for nothing on standard input.
+// It does not wait for standard input.
 Test(selftest_command, reads_no_standard_input) {
     char line[600];
     snprintf(line, sizeof line, "selftest|%s|-q", small_model());
@@ -146,7 +145,7 @@ Test(selftest_command, reads_no_standard_input) {
     test_run_free(&r);
 }
 
-// The smallest of files, with all of its numbers set to one value.
+// A tiny file with all weights set to one value.
 static const char *constant_model(float value, int32_t seq_len) {
     BinShape shape = bin_shape_tiny(0, false);
     size_t size;
@@ -160,7 +159,7 @@ static const char *constant_model(float value, int32_t seq_len) {
     return path;
 }
 
-Test(selftest_command, numbers_that_are_none_are_exit_7_and_zeros_are_numbers) {
+Test(selftest_command, nan_is_exit_7_and_zeros_are_accepted) {
     TestRun r = program("selftest|%s", constant_model(NAN, 12));
     check_refused(&r, ERROR_NONFINITE, "constant.bin: ");
     r = program("selftest|%s", constant_model(0, 12));

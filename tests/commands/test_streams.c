@@ -1,11 +1,11 @@
-// Standard streams, signals and surroundings, with the program as a child process.
+// Standard streams, signals, terminals and resource limits, with the program as a child process.
 #include "base/error.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
 #include <unistd.h>
 
-// A model of this vocabulary, or of its own, and this context.
+// A tiny model with this context, and with this vocabulary unless it is NULL.
 static const char *tiny_model(const char *name, const char *const *tokens, uint32_t context) {
     GgufFile *file = gguf_tiny_llama();
     if (tokens) gguf_set_strings(file, "tokenizer.ggml.tokens", tokens, 8);
@@ -20,7 +20,7 @@ static const char *tiny_model(const char *name, const char *const *tokens, uint3
     return path;
 }
 
-// One whose text goes on for minutes.
+// A model that generates for minutes.
 static const char *endless_model(void) {
     return tiny_model("endless.gguf", NULL, 1 << 19);
 }
@@ -55,7 +55,7 @@ Test(streams, output_that_cannot_be_written_is_exit_4) {
     }
 }
 
-// What was asked for and cannot be given is the only line, whatever else there is to tell.
+// The error line is the only line: no statistics or notes beside it.
 Test(streams, nothing_is_told_beside_an_error) {
     TestRun r = program("chat|%s|-i|hi|--template|%s", small_model(), "chatml");
     check_refused(&r, ERROR_USAGE, "needs the token <|im_start|>");
@@ -111,7 +111,7 @@ Test(streams, ctrl_c_stops_the_answer_and_not_the_chat) {
     test_run_free(&r);
 }
 
-// The chat's mark is bold on a terminal, unless somebody does not want that.
+// The chat's prompt mark is bold on a terminal, unless TERM, NO_COLOR or --color forbid it.
 Test(streams, no_color_and_dumb_terminals_are_honoured) {
     static const struct {
         const char *no_color, *term, *more;
@@ -149,9 +149,8 @@ Test(streams, the_locale_changes_nothing) {
     test_run_free(&other);
 }
 
-// The file loses its second half while the program waits for its prompt, after it has mapped the
-// file and before it reads the weights; a chat has read them all by then, if its backend packs
-// them.
+// Cuts the model file in half while the program waits for its prompt: it has mapped the file and
+// not read the weights yet. (A chat has read them, if the backend packs weights.)
 static TestRun cut_short(const char *words) {
     char script[1500];
     snprintf(script, sizeof script,
@@ -185,9 +184,9 @@ Test(streams, a_model_cut_short_in_a_chat) {
     test_run_free(&r);
 }
 
-// ---- what a model's tokens may say ----
+// ---- tokens with control characters ----
 
-// A model whose vocabulary is made of what terminals act on.
+// A model whose tokens are characters that a terminal acts on.
 static const char *evil_model(void) {
     static const char *const TOKENS[] = {
         "<unk>", "<s>", "</s>", "\xe2\x96\x81", "\x1b[2J\a", "\xc2\x9bm", "\r\b\xe2\x80\xae",
@@ -231,15 +230,15 @@ Test(streams, a_pipe_gets_the_bytes_as_they_are) {
     test_run_free(&r);
 }
 
-// Scarce resources: an answer or one line, never a signal.
+// With scarce resources the program answers or prints one error line; no signal kills it.
 Test(streams, small_limits_are_an_exit_code) {
     // Sanitizers need a larger stack.
     if (!TEST_SANITIZED) shell_status("ulimit -s 128; $RUN $MODEL -n 5 -q -i x >/dev/null", 0);
     shell_status("T=$(mktemp); ulimit -f 0; $RUN $MODEL -n 5 -q -i x >$T; E=$?; rm $T; exit $E", 4);
 }
 
-// Address space in steps, as memory runs out at other places each time. What the loader says before
-// main (127) is not ours.
+// Address space in steps: memory runs out at another place each time. Status 127 is the loader's,
+// from before main.
 Test(streams, little_memory_is_exit_5_or_enough) {
     if (TEST_SANITIZED) SKIP("sanitizers need terabytes of address space");
     int enough = 0;
@@ -260,7 +259,7 @@ Test(streams, little_memory_is_exit_5_or_enough) {
     CHECK(enough, "1 GB is not enough");
 }
 
-// A file that is right but for one number: nothing of a text before the line that says so.
+// A file with one NaN among its weights: the error line comes before any text.
 Test(streams, a_nan_among_the_weights_is_exit_7) {
     size_t size = 0;
     GgufFile *file = gguf_tiny_llama();
@@ -281,7 +280,7 @@ Test(streams, a_nan_among_the_weights_is_exit_7) {
     }
 }
 
-// Every command runs on the smallest of models.
+// Every command runs on a tiny model.
 Test(streams, every_command_runs_on_a_tiny_file) {
     static const char *const LINES[] = {
         "%s|-i|ab|-n|8|-q",

@@ -1,6 +1,6 @@
-// Every allocation and every file call of a command fails once, and once and for ever after: the
-// command must end with the right exit code and one line, or, where it can do without, with the
-// same output as ever. tests/faults/faults.c makes the calls fail.
+// Fault injection: each allocation and each file call of a command fails, once alone and once with
+// all calls after it. The command must end with the right exit code and one line, or, if it can do
+// without that call, with its usual output. tests/faults/faults.c makes the calls fail.
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/safetensors_writer.h"
@@ -55,8 +55,8 @@ static bool one_error_line(const TestRun *run) {
     return !strncmp(run->err, "run: ", 5) && newline == run->err + run->err_size - 1;
 }
 
-// A failure that the command could do without, or the promised code, line and no more output than a
-// beginning of the right one.
+// The run has its usual output; or the right exit code, one error line, and a beginning of the
+// usual output.
 static void check_fault(const Walk *walk, long at, bool for_ever) {
     TestRun run = run_with_fault(walk, at, for_ever);
     const TestRun *wanted = &walk->wanted;
@@ -108,7 +108,7 @@ static const char *tiny_directory(void) {
     return directory;
 }
 
-// Some builds have no JSON.
+// Some builds have no JSON reader.
 static void need_json(const char *command, const char *path) {
     const char *const argv[] = {TEST_RUN, command, path, NULL};
     need_shim();
@@ -142,7 +142,7 @@ Test(torture, memory_of_tokenize) {
     WALK("memory", 0, "tokenize", tiny_gguf(), "-i", "a b a");
 }
 
-// jansson's own memory too; at several places it takes an allocation that failed for bad JSON.
+// jansson's allocations too. At several places it reports a failed one as bad JSON.
 Test(torture, memory_of_a_directory) {
     const char *directory = tiny_directory();
     need_json("inspect", directory);
@@ -150,8 +150,8 @@ Test(torture, memory_of_a_directory) {
          "1,3,4", "--ids", "--max-tokens", "2");
 }
 
-// Words of every length, so that jansson's buffer has to grow for each kind of byte, a closing
-// quote too: where that fails, version 2.14 alone reads past its end.
+// Strings of every length, so that jansson's buffer grows at every kind of byte, a closing quote
+// too: if that allocation fails, version 2.14 by itself reads past the end.
 Test(torture, memory_of_a_tokenizer_json) {
     char text[8000], vocabulary[6000] = "";
     for (int length = 1, used = 0; length <= 70; length++)
@@ -167,10 +167,10 @@ Test(torture, memory_of_a_tokenizer_json) {
     WALK("memory", 0, "tokenize", "-z", path, "-i", "a000");
 }
 
-// ---- convert: what it leaves behind ----
+// ---- convert: the files that it leaves ----
 
-// The directory holds what the undisturbed run made there and nothing else: whole files, no
-// temporaries, or what was there before.
+// The directory has the files of a run without faults, or those from before it: all whole, and no
+// temporary files.
 static void convert_through(const char *kind, int other, const char *from, const char *to) {
     const char *directory = test_temporary("made");
     char out[300];
@@ -205,8 +205,7 @@ Test(torture, files_of_convert_to_a_directory) {
     convert_through("files", 4, tiny_gguf(), "hf");
 }
 
-// A call that fails leaves the cause to errno: cannot open, cannot map, cannot write are all
-// exit 4.
+// Open, map and write that fail are all exit code 4, with the cause from errno.
 Test(torture, files_of_generate) {
     WALK("files", 4, "generate", tiny_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens", "4");
 }

@@ -1,18 +1,19 @@
-// trace: a file of every stage. Its numbers are held against what transformers gave
-// (../shared/data/reference-models) and against what the stages must be of one another.
+// trace: a file of every stage. Its values are compared with those of transformers
+// (../shared/data/reference-models), and with what each stage must make of the one before it.
 #include "tests/support/files/conversions.h"
 #include "tests/support/traces.h"
 
 #include <unistd.h>
 
-// ---- numbers ----
+// ---- values ----
 
 typedef struct Reference {
     SafetensorsFile file, trace;
     const char *model;
 } Reference;
 
-// Tensor `theirs` of the reference against `ours` of the trace. share: of the largest value.
+// Compares `theirs` of the reference with `ours` of the trace. share: relative to the largest
+// value.
 static void check_tensor(const Reference *r, const char *theirs, const char *ours, double absolute,
                          double share) {
     const SafetensorsTensor *a = safetensors_find(&r->file, theirs);
@@ -81,7 +82,7 @@ static void check_reference(const char *model) {
     free(trace);
 }
 
-Test(trace, holds_what_transformers_computed) {
+Test(trace, has_the_values_of_transformers) {
     static const char *const MODELS[] = {
         "llama-tied",      "llama-untied", "gpt2",       "llama-rope-llama3",
         "mistral-window8", "qwen2",        "qwen3-bf16", "gemma3-bf16",
@@ -90,7 +91,7 @@ Test(trace, holds_what_transformers_computed) {
         check_reference(MODELS[i]);
 }
 
-// What every step makes of the one before it, on the made model.
+// Computes each step from the stage before it, on a made model.
 Test(trace, stages_follow_from_one_another) {
     enum { N = 7, DIM = 24, HIDDEN = 44 };
     char *model = made_model();
@@ -113,7 +114,7 @@ Test(trace, stages_follow_from_one_another) {
         double g = (double)gate[i];
         CHECK_NEAR(activated[i], g / (1 + exp(-g)) * (double)up[i], 1e-5);
     }
-    // At position 0 the angle is 0; the only key that it sees has all the weight.
+    // At position 0 the angle is 0, and the only visible key has weight 1.
     float *q = trace_values(&file, "model.layers.2.self_attn.q_proj", N, DIM);
     float *rotated = trace_values(&file, "model.layers.2.self_attn.q_rotated", N, DIM);
     CHECK(!memcmp(q, rotated, DIM * sizeof *q), "position 0 does not turn");
@@ -143,8 +144,8 @@ static void check_same(const char *a, const char *b) {
     test_run_free(&r);
 }
 
-// 300 tokens one by one, then the same as a prompt, which goes through in pieces of 256.
-Test(trace, generated_tokens_and_pieces_give_the_same_numbers) {
+// 300 tokens are generated, then fed as a prompt, in chunks of 256 rows.
+Test(trace, generated_and_fed_tokens_give_the_same_values) {
     char *model = made_model(), line[300], ids[4000] = "--attention|--prompt-ids|7";
     char *grown = write_trace(model, "--attention|--prompt-ids|7|-n|299", "grown.safetensors");
     SafetensorsFile file = open_trace(grown);
@@ -202,7 +203,7 @@ Test(trace, stories260K_gives_one_trace_from_gguf_and_bin) {
     free(b);
 }
 
-// ---- what is written ----
+// ---- names and metadata ----
 
 Test(trace, only_what_is_named) {
     static const struct {
@@ -255,7 +256,7 @@ Test(trace, metadata_say_what_the_run_was) {
     free(model);
 }
 
-// ---- what goes wrong ----
+// ---- errors ----
 
 Test(trace, refuses_what_it_cannot_do) {
     char *model = made_model();
@@ -286,7 +287,7 @@ Test(trace, refuses_what_it_cannot_do) {
     free(model);
 }
 
-// A disk that is full before all is written; standard output closed.
+// The disk fills up while the file is written; standard output is closed.
 Test(trace, failed_writes_are_exit_4_and_leave_nothing) {
     char *model = made_model();
     const char *out = test_temporary("full.safetensors");
@@ -303,7 +304,7 @@ Test(trace, failed_writes_are_exit_4_and_leave_nothing) {
 }
 
 // A model that makes NaN is traced to the end, and the exit code says so.
-Test(trace, numbers_that_are_not_finite_are_written_and_told) {
+Test(trace, values_that_are_not_finite_are_written_and_reported) {
     char *model = made_model();
     const char *out = test_temporary("nan.safetensors");
     size_t size = 0;

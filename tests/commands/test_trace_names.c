@@ -1,8 +1,8 @@
-// trace: the names are those of docs/trace.md, written out here, family by family.
+// trace: the names of stages, as docs/trace.md lists them, for every family.
 #include "tests/support/traces.h"
 #include "weights/checkpoint.h"
 
-// In the order of computation; `inside` stands behind "layer" and a number and a dot.
+// In the order of computation; the names `inside` follow the name of the layer and a dot.
 typedef struct Expected {
     const char *model, *before, *layer, *inside, *after; // names separated by blanks
 } Expected;
@@ -103,16 +103,16 @@ Test(trace, names_are_those_of_the_modules_in_the_order_of_computation) {
         check_names(&EXPECTED[i]);
 }
 
-// In every SmolLM3 some layers do not rotate: the fourth of the public one, the second of ours.
+// SmolLM3 has layers without RoPE: layer 3 of the public reference model, layer 1 of the tiny one.
 Test(trace, a_layer_without_rope_has_no_rotated_stage) {
     const char *model = test_reference_model("smollm3");
-    bool ours = strstr(model, "tiny-models") != NULL;
+    bool tiny = strstr(model, "tiny-models") != NULL;
     char *path = write_trace(model, "--prompt-ids|3,1,2|--only|*_rotated", "nope.safetensors");
     SafetensorsFile file = open_trace(path);
     CHECK_INT(file.count, 1 + 2 * 3);
-    CHECK(safetensors_find(&file, "model.layers.2.self_attn.k_rotated"), "layer 2 rotates");
-    CHECK(!safetensors_find(&file, test_text("model.layers.%d.self_attn.k_rotated", ours ? 1 : 3)),
-          "a layer that does not");
+    CHECK(safetensors_find(&file, "model.layers.2.self_attn.k_rotated"), "layer 2 has RoPE");
+    CHECK(!safetensors_find(&file, test_text("model.layers.%d.self_attn.k_rotated", tiny ? 1 : 3)),
+          "a layer without RoPE has a rotated stage");
     safetensors_close(&file);
     free(path);
 }
