@@ -55,7 +55,7 @@ static bool run_chunk(Run *run, const Batch *batch, Error *error) {
     Error cause = {0};
     bool good = session_forward(f->session, batch, &cause);
     if (!good && cause.code != ERROR_NONFINITE) return error_copy(error, &cause);
-    if (!good) error_set(&run->nonfinite, cause.code, "%s", cause.message);
+    if (!good) error_copy(&run->nonfinite, &cause);
     if (f->failure.code) return error_copy(error, &f->failure);
     if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return true;
