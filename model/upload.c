@@ -1,8 +1,6 @@
 // Checks and uploads the weights. The one list of roles, each with the shape that the config gives.
 #include "model/internal.h"
 
-#include "weights/quant.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,12 +1,13 @@
-// Tests are written once over this header, which maps them to Criterion, or, with TEST_PLAIN, to a
-// small plain main where Criterion cannot go or would pass in silence (sanitizers, make core).
+// Tests are written once over this header, which maps them to Criterion or, with TEST_PLAIN, to a
+// small main in support.c: for `make core`, which links libc alone, and for sanitizers, whose
+// reports Criterion ignores.
 //
 //     Test(softmax, survives_large_scores) {
 //         CHECK(sum > 0, "sum is %g", sum);
 //         CHECK_NEAR(sum, 1.0, 1e-6);
 //     }
 //
-// A failed CHECK ends its test. SKIP says aloud why a test cannot run here and ends it.
+// A failed CHECK ends its test. SKIP prints why a test cannot run here and ends it.
 #pragma once
 
 #include <math.h>
@@ -79,7 +80,7 @@ _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 
         if (strcmp(got_, wanted_)) TEST_FAIL(#got ": got \"%s\", wanted \"%s\"", got_, wanted_);   \
     } while (0)
 
-// 1 under AddressSanitizer, where loops are cut short and stacks must be larger.
+// 1 under AddressSanitizer, where tests shorten their loops and need larger stacks.
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
@@ -105,7 +106,7 @@ const char *test_reference_model(const char *name);
 // As test_data for a real model's file, in the directory that LIMPID_MODELS names, else in models/.
 const char *test_model_file(const char *name);
 
-// The same generator everywhere: seeded, splitmix64.
+// A seeded generator, splitmix64: the same numbers on every machine.
 typedef struct TestRandom {
     uint64_t state;
 } TestRandom;
@@ -125,7 +126,7 @@ const char *test_temporary(const char *name);
 int test_entries(const char *directory);
 
 // Runs a program with arguments (NULL-terminated, argv[0] first), `input` on stdin (or NULL: empty)
-// and gives back its exit status (128 + signal where one killed it), stdout and stderr (malloced,
+// and returns its exit status (128 + signal where one killed it), stdout and stderr (malloced,
 // NUL-terminated).
 typedef struct TestRun {
     int status;

@@ -1,4 +1,4 @@
-// Matrix and DType: a weight matrix as its file stores it. Types only.
+// Matrix and DType: a weight matrix as its file stores it.
 #pragma once
 
 #include <stddef.h>
@@ -51,3 +51,8 @@ static inline size_t matrix_stored_row(const Matrix *m, size_t row) {
     if (i >= m->rope_dim) return row;
     return head * m->head_dim + (i < half ? 2 * i : 2 * (i - half) + 1);
 }
+
+// Stored bytes of all rows, Q8_GROUP's scales included; 0 for an absent matrix.
+size_t matrix_bytes(const Matrix *matrix);
+// Those of the rows without the scales.
+size_t matrix_data_bytes(const Matrix *matrix);

@@ -27,11 +27,6 @@ static inline bool dtype_is_float(DType dtype) {
     return dtype <= DTYPE_BF16;
 }
 
-// Stored bytes of all rows, Q8_GROUP's scales included; 0 for an absent matrix.
-size_t matrix_bytes(const Matrix *matrix);
-// Those of the rows without the scales.
-size_t matrix_data_bytes(const Matrix *matrix);
-
 // IEEE half and bfloat16 to and from float32, round to nearest even, NaN stays NaN.
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float f);

@@ -1,13 +1,12 @@
-// A library for LD_PRELOAD that lets one call fail, so that tests can walk through all of them:
+// A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in turn:
 //
-//   FAULT=memory | files   what fails: malloc and its kin, or open, read, write, fstat, mmap and
-//                          what else is asked of files
+//   FAULT=memory | files   which calls: malloc and its relatives, or the calls on files
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)
-//   FAULT_ON=1             and every one after it
-//   FAULT_COUNT=FILE       the number of calls is written there at exit
+//   FAULT_ON=1             all later ones fail too
+//   FAULT_COUNT=FILE       receives the number of calls at exit
 //
-// Memory calls go to glibc's own entry points, so that no symbol has to be looked up while
-// allocating. Counting starts at main: what libraries do before it is theirs.
+// Memory calls go to glibc's own entry points: looking up a symbol could itself allocate. Counting
+// starts at main; libraries allocate before it.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

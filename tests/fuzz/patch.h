@@ -1,12 +1,13 @@
-// What a fuzz target gives to its reader: the input as it stands, or a valid file with the changes
-// that the input spells, so that a short run without a corpus goes past the first checks.
+// The bytes that a fuzz target gives to its reader: the fuzzer's input, or a valid file changed as
+// the input says. Changed files pass the first checks, which random bytes do not.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-// The bytes to read, malloced, *size of them; the block ends where they end. An odd first byte of
-// data[count]: `base` with one byte changed for every three that follow (offset, offset, value),
-// and cut short where the second byte is odd; else the rest of the input. NULL without memory.
+// malloced, *size bytes, so that AddressSanitizer sees a read past them. If the first byte of
+// data[count] is odd: `base`, cut short if the second byte is odd, with one byte changed for every
+// three that follow (offset low, offset high, value). Else: the input behind its first byte. NULL
+// without memory.
 uint8_t *fuzz_patched(size_t *size, const uint8_t *data, size_t count, const void *base,
                       size_t base_size);

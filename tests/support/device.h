@@ -1,4 +1,5 @@
-// Device memory for tests of kernels: filled, poisoned, fetched; and random weights of every type.
+// Device memory for tests of kernels: upload, fill with NaN, download; and random weights of every
+// type.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -10,13 +11,14 @@ Device *test_device(int threads, Precision precision);
 // Fails the test when the device has failed, then closes it.
 void test_device_close(Device *device);
 
-// What a device says that has no memory left: a GPU's is the device's (6), not the host's (5).
+// The error code of a device without free memory: ERROR_DEVICE (6) on a GPU, ERROR_MEMORY (5) on a
+// host.
 ErrorCode test_memory_error(void);
 
 float *upload_floats(Device *device, const float *from, size_t count);
 int32_t *upload_ints(Device *device, const int32_t *from, size_t count);
 
-// `count` floats of NaN: an operation that forgets one of its outputs leaves it there.
+// `count` floats of NaN, to be overwritten: an output that an operation forgets stays NaN.
 float *poisoned(Device *device, size_t count);
 
 // malloced copy of device memory; fails the test where the device has failed.

@@ -1,6 +1,6 @@
-// How far a model is off what a reference computed on it: reference.safetensors, as
-// ../shared/data/reference-models and scripts/make_tiny_models.py have it (the names of the tensors
-// stand there). Needs no test framework.
+// The error of a model against its reference.safetensors, which a reference implementation computed
+// (../shared/data/reference-models) or numpy (scripts/make_tiny_models.py, which lists the
+// tensors). Needs no test framework.
 //
 //     ReferenceRun run;
 //     good = reference_open(&run, "qwen3/reference.safetensors", "qwen3.gguf", &error) &&
@@ -13,8 +13,8 @@
 #include "weights/checkpoint.h"
 #include "weights/hf/safetensors.h"
 
-// Largest error: of a logit, of a row of the residual stream as a share of its tensor's largest
-// value, of an attention weight. What is masked must be exactly 0.
+// Largest errors: of a logit; of a value of the residual stream, divided by its tensor's largest
+// value; of an attention weight. Masked weights must be exactly 0.
 typedef struct ReferenceErrors {
     double logits, rows, weights;
 } ReferenceErrors;
@@ -23,9 +23,9 @@ typedef struct ReferenceRun {
     Checkpoint *checkpoint;
     Model *model;
     SafetensorsFile reference;
-    ReferenceErrors worst;    // of all prompts so far; NaN where one was met
+    ReferenceErrors worst;    // of all prompts so far; NaN once a value was NaN
     int greedy, greedy_equal; // ids, and how many of them are the reference's
-    ReferenceErrors budget;   // infinite until somebody sets it
+    ReferenceErrors budget;   // infinite unless set
     Error over;               // the first number that was over the budget
     const char *prompt;       // "p1"
     int layers_seen, weights_seen, ends_seen;

@@ -1,5 +1,5 @@
-// A model beside what a reference computed on it, as a test: a Hugging Face directory with
-// config.v4.json (the spelling of transformers 4) and reference.safetensors.
+// Tests a model against its reference: a Hugging Face directory with reference.safetensors and
+// config.v4.json (the keys of transformers 4).
 //
 //     ReferenceModel m;
 //     reference_model_open(&m, "build/tiny-models/qwen3", NULL, &budget);
@@ -20,8 +20,7 @@ void reference_model_open(ReferenceModel *m, const char *directory, const char *
                           const ReferenceErrors *budget);
 void reference_model_close(ReferenceModel *m);
 
-// A directory with the same files, in which config.v4.json is the config.json. Borrowed, as
-// test_temporary's.
+// A directory with the same files, whose config.json is config.v4.json.
 const char *reference_model_version_4(const char *directory);
 
 // Fails the test with the first number that is over the budget, or the first id that differs.

@@ -1,4 +1,4 @@
-// Models from several files that must be one and the same to the bit.
+// One model in several files: all must give the same bits.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-// `sample` as kernels.h defines it, by sorting as often as it takes.
+// `sample` by its definition in kernels.h: slow, with a sort for each rule.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), to hold whole results against published sums.
+// SHA-256 (FIPS 180-4), to compare whole results with published sums.
 #pragma once
 
 #include <stddef.h>

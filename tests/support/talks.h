@@ -1,4 +1,4 @@
-// Conversations to render, and their rendering as text.
+// Conversations for tests of chat templates, rendered as text.
 #pragma once
 
 #include "tests/support/files/byte_tokenizer.h"

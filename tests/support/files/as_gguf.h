@@ -1,7 +1,7 @@
 // A Hugging Face checkpoint as the GGUF that llama.cpp's converter would make of it: other names,
-// other order of rows, 1 added to Gemma's norms, GPT-2's matrices turned. Written from the
-// converter's description and not with anything of weights/, so that two readings of one model can
-// be held against each other.
+// another order of rows, 1 added to Gemma's norms, GPT-2's matrices transposed. Written from the
+// converter's description, without code of weights/: so two independent readings of one model can
+// be compared.
 #pragma once
 
 #include "tests/support/files/gguf_writer.h"

@@ -1,5 +1,5 @@
-// A tokenizer that shows what was rendered: every byte is a token, and so are the markers of the
-// chat formats.
+// A tokenizer whose ids can be read back as text: every byte is a token, and so is every marker of
+// the chat formats.
 #pragma once
 
 #include "tokenizer/tokenizer.h"

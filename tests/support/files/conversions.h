@@ -1,4 +1,4 @@
-// Models to be converted, `limpid convert` as a child process, and what it left.
+// Models to convert, `limpid convert` as a child process, and checks of its outputs.
 #pragma once
 
 #include "tests/support/files/gguf_writer.h"
@@ -7,13 +7,13 @@
 
 #include <stdbool.h>
 
-// Files of this name, borrowed as test_temporary's.
+// Files of this name in the temporary directory.
 const char *conversion_gguf(const char *name, GgufFile *file); // frees the file
 const char *conversion_tiny(const char *name);                 // gguf_tiny_llama
 const char *conversion_bin(const char *name, const BinShape *shape);
 
-// The vocabulary of the built-in model as a tokenizer.bin of llama2.c, and a .bin of random numbers
-// that goes with it; both in a directory that the name says.
+// The vocabulary of the built-in model as llama2.c's tokenizer.bin, and a random .bin model with as
+// many tokens.
 const char *conversion_tokenizer_bin(const char *name);
 const char *conversion_bin_of_words(const char *name, int version);
 

@@ -1,4 +1,5 @@
-// Ways to bend a good GGUF file; each takes what it needs from its row of the corpus.
+// Functions that each make a valid GGUF file wrong in one way, with the arguments of a row of the
+// corpus.
 #pragma once
 
 #include "tests/support/files/gguf_corpus.h"

@@ -1,11 +1,11 @@
-// Bad GGUF files (and their good neighbours), one row each: how a good file is bent, what must
-// come.
+// Bad GGUF files, and valid ones close to them, one row each: what is changed in a valid file, and
+// the error that must come of it.
 //
 //     for (size_t i = 0; i < gguf_corpus_count(); i++) {
 //         const GgufCase *bad = gguf_corpus(i);
 //         uint8_t *bytes = gguf_case_write(bad, &size);   // malloced
 //
-// The same on every machine: nothing is random.
+// Nothing is random: every machine gets the same bytes.
 #pragma once
 
 #include "tests/support/files/gguf_writer.h"

@@ -1,4 +1,4 @@
-// A GGUF file as a list of keys and tensors that a test can build, bend and write out.
+// A GGUF file as a list of keys and tensors that a test can build, change and write.
 //
 //     GgufFile *file = gguf_tiny_llama();
 //     gguf_set_u32(file, "llama.block_count", 0);
@@ -6,8 +6,8 @@
 //     uint8_t *bytes = gguf_write(file, &size);   // malloced
 //     gguf_file_free(file);
 //
-// Nothing is checked: the point is to write wrong files, too. What cannot be done aborts. It needs
-// nothing of tests/test.h, so that fuzz targets can link it.
+// Nothing is checked, since tests write wrong files too; a programmer's mistake aborts. Without
+// tests/test.h, so that fuzz targets can link it.
 #pragma once
 
 #include "weights/gguf/gguf.h"
@@ -15,7 +15,7 @@
 typedef struct GgufKey {
     char *name;
     size_t name_length;
-    uint64_t said_length; // of the name; what is written in front of it
+    uint64_t said_length; // the length of the name as the file gives it
     uint32_t type;
     uint8_t *payload; // everything after the type
     size_t size;

@@ -1,4 +1,5 @@
-// A tiny Llama as a Hugging Face directory, its files changed, and what opening it says.
+// A tiny Llama as a Hugging Face directory, functions that change its files, and checks of what
+// checkpoint_open says of it.
 #pragma once
 
 #include "base/error.h"
@@ -6,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// In a fresh directory of this name, borrowed as test_temporary's.
+// In a fresh directory of this name inside the temporary directory.
 const char *hf_tiny_model(const char *name, bool tied);
 
 void hf_path(char path[700], const char *directory, const char *name);
