@@ -60,12 +60,12 @@ def layer_slides(c, family, l):
     if family in ("qwen2", "qwen3", "smollm3") and c.get("use_sliding_window"):
         if types:
             return types[l] == "sliding_attention"
-        return not layer_turns(c, family, l) if family == "smollm3" \
+        return not layer_rotates(c, family, l) if family == "smollm3" \
             else l >= c.get("max_window_layers", 28)
     return False
 
 
-def layer_turns(c, family, l):
+def layer_rotates(c, family, l):
     """Whether layer l has rotary positions. In no_rope_layers, 1 means that it HAS them."""
     if family == "gpt2":
         return False
@@ -128,10 +128,10 @@ def read_config(path):
             scale = 1.0
         if family == "gpt2" and c.get("scale_attn_by_inverse_layer_idx"):
             scale /= l + 1
-        slides, turns = layer_slides(c, family, l), layer_turns(c, family, l)
+        slides, rotates = layer_slides(c, family, l), layer_rotates(c, family, l)
         m.layers.append(SimpleNamespace(
             scale=scale, window=c.get("sliding_window", d["window"]) if slides else None,
-            rope=layer_rope(c, d, family, slides) if turns else None))
+            rope=layer_rope(c, d, family, slides) if rotates else None))
     return m
 
 
@@ -223,9 +223,9 @@ def llama3(f, rope):
 
 def yarn(f, rope, channels, factor):
     """Interpolates likewise, over the index of the pair."""
-    def pair(turns):
+    def pair(rotations):
         original = rope["original_max_position_embeddings"]
-        return channels * math.log(original / (turns * 2 * math.pi)) \
+        return channels * math.log(original / (rotations * 2 * math.pi)) \
             / (2 * math.log(rope["rope_theta"]))
     low, high = pair(rope.get("beta_fast") or 32), pair(rope.get("beta_slow") or 1)
     if rope.get("truncate", True):

@@ -17,7 +17,7 @@ static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
 }
 
 // Whether the bytes are the beginning of an incomplete character. Continuation bytes are 80..BF;
-// if 80 or BF (filled up to four bytes) completes the character, so may the next token.
+// if filling up with 80 or with BF completes the character, the next token may complete it as well.
 static bool is_incomplete(const char *text, size_t length) {
     if (length >= 4) return false;
     for (int fill = 0x80; fill <= 0xbf; fill += 0x3f) {
