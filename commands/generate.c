@@ -5,7 +5,6 @@
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
-#include "commands/shared/writer.h"
 #include "tokenizer/template/template.h"
 
 #include <inttypes.h>

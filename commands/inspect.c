@@ -2,7 +2,6 @@
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/session.h"
-#include "commands/shared/writer.h"
 #include "tokenizer/template/template.h"
 #include "weights/quant.h"
 

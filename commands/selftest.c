@@ -5,7 +5,6 @@
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
-#include "commands/shared/writer.h"
 #include "kernels/precision.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 // One table of columns serves the text, JSON, CSV and Markdown.
 #include "commands/bench/report.h"
 #include "commands/shared/output.h"
-#include "commands/shared/writer.h"
 #include "kernels/precision.h"
 
 #include <math.h>

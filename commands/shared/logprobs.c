@@ -1,5 +1,5 @@
 #include "commands/shared/logprobs.h"
-#include "commands/shared/writer.h"
+#include "commands/shared/output.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "weights/builtin.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -427,4 +428,14 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     if (!option_given(options, OPTION_KV) && options->precision == PRECISION_F32)
         options->kv = KV_F32;
     return true;
+}
+
+bool only_matches(const TextList *patterns, const char *name) {
+    if (!patterns->count) return true;
+    for (const char *end = name; end; end = strchr(end, '.')) {
+        end += *end == '.';
+        for (int i = 0; i < patterns->count; i++)
+            if (!fnmatch(patterns->texts[i], end, 0)) return true;
+    }
+    return false;
 }

@@ -154,3 +154,8 @@ static inline bool option_given(const Options *options, OptionId id) {
 bool parse_integer(int64_t *out, const char *text);
 bool parse_unsigned(uint64_t *out, const char *text);
 bool parse_number(double *out, const char *text);
+
+// Does `name` match one of --only's patterns? They are those of a shell, and * crosses dots. Each
+// is compared with the whole name and with every part of it from a dot to the end: "q_proj",
+// "layers.3.*", "*attn*". Without patterns every name matches.
+bool only_matches(const TextList *patterns, const char *name);

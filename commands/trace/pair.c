@@ -1,7 +1,6 @@
 // Opens two files of tensors and pairs them by name, in the order of computation.
 #include "base/bytes.h"
 #include "base/text.h"
-#include "commands/trace/stage_names.h"
 #include "commands/trace/trace_diff.h"
 
 #include <stdlib.h>
@@ -46,7 +45,7 @@ static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const c
     *count = 0;
     for (size_t i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].plan.name;
-        if (!strcmp(name, "input_ids") || !trace_name_matches(only, name)) continue;
+        if (!strcmp(name, "input_ids") || !only_matches(only, name)) continue;
         int64_t line = names_find(&lines, name);
         list[(*count)++] = (Listed){&file->tensors[i], line < 0 ? INT64_MAX : line};
     }

@@ -1,7 +1,6 @@
 #include "commands/trace/trace_diff.h"
 
 #include "commands/shared/output.h"
-#include "commands/shared/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
