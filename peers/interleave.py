@@ -48,7 +48,13 @@ def own_seconds():
 
 
 def figure(output, key):
-    """The positive number under KEY in the last line that is a JSON object, or None."""
+    """The positive number under KEY in the last line that is a JSON object with one, or None.
+
+    >>> figure('loading\\n{"decode": {"tokens_per_second": 8.5}}\\n', "decode.tokens_per_second")
+    8.5
+    >>> figure('{"value": null}', "value") is None, figure("no JSON", "value") is None
+    (True, True)
+    """
     for line in reversed(output.splitlines()):
         try:
             value = json.loads(line)
@@ -94,7 +100,17 @@ def interval(ratios):
 
 
 def compare(commands, rounds, busy=False):
-    """The result for clean rounds: medians, and ratios of the first command to each of the others."""
+    """The result for clean rounds: medians, and ratios of the first command to each of the others.
+
+    The median of the ratios, not the ratio of the medians: here every round says 2.
+
+    >>> rounds = [{"a": 2, "b": 1}, {"a": 20, "b": 10}, {"a": 4, "b": 2}, {"a": 6, "b": 3}, {"a": 8, "b": 4}]
+    >>> result = compare([("a", "", ""), ("b", "", "")], rounds)
+    >>> result["medians"], result["ratios"]["b"]
+    ({'a': 6, 'b': 3}, {'median': 2.0, 'low': 2.0, 'high': 2.0})
+    >>> compare([("a", "", ""), ("b", "", "")], rounds[:4])["ratios"]["b"]  # too few rounds for an interval
+    {'median': 2.0}
+    """
     result = {"rounds": len(rounds), "medians": {}, "ratios": {}}
     names = [name for name, _, _ in commands] if rounds else []
     for name in names:

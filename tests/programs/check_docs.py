@@ -47,10 +47,19 @@ def dead_paths(page, text, folders):
             yield f"{page}: no {path}"
 
 
+def files():
+    """The files of the repository; without git all that are here."""
+    try:
+        listed = subprocess.run(["git", "ls-files"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.split()
+    except FileNotFoundError:
+        listed = []
+    return listed or [path[2:] for path in glob.glob("./**/*", recursive=True) if os.path.isfile(path)]
+
+
 def main():
-    tracked = subprocess.run(["git", "ls-files"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    pages = sys.argv[1:] or [f for f in tracked if f.endswith(".md")]
-    folders = {f.split("/")[0] for f in tracked if "/" in f} - set(MADE)
+    here = files()
+    pages = sys.argv[1:] or [f for f in here if f.endswith(".md") and f.split("/")[0] not in MADE]
+    folders = {f.split("/")[0] for f in here if "/" in f} - set(MADE)
     dead = []
     for page in pages:
         with open(page) as file:
