@@ -9,13 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t elements(const TensorPlan *tensor) {
-    uint64_t count = 1;
-    for (uint32_t i = 0; i < tensor->n_dims; i++)
-        count *= tensor->shape[i];
-    return count;
-}
-
 static const char *norm_name(NormKind kind) {
     return kind == NORM_RMS ? "rms" : "layer";
 }
@@ -119,7 +112,7 @@ static void print_tensors(const TensorPlan *tensors, size_t count) {
 static void print_totals(const TensorPlan *tensors, size_t count) {
     uint64_t parameters = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        parameters += elements(&tensors[i]);
+        parameters += tensor_elements(&tensors[i]);
         bytes += tensors[i].bytes;
     }
     output_print("\n%zu tensors, %" PRIu64 " parameters, %" PRIu64 " bytes", count, parameters,
@@ -242,7 +235,7 @@ static void write_tensors(JsonWriter *w, const TensorPlan *tensors, size_t count
     writer_begin(w, "tensors", '[');
     for (size_t i = 0; i < count; i++) {
         const TensorPlan *t = &tensors[i];
-        parameters += elements(t);
+        parameters += tensor_elements(t);
         bytes += t->bytes;
         writer_begin(w, NULL, '{');
         writer_string(w, "name", t->name);

@@ -34,6 +34,8 @@ typedef struct TensorPlan {
     uint32_t group_size;
 } TensorPlan;
 
+uint64_t tensor_elements(const TensorPlan *tensor); // the product of its shape, which is checked
+
 // Sampling defaults of generation_config.json; negative: not given.
 typedef struct GenerationDefaults {
     float temperature, top_p, top_k, min_p, repetition_penalty;

@@ -36,6 +36,13 @@ bool plan_measure(TensorPlan *tensor, Error *error) {
     return true;
 }
 
+uint64_t tensor_elements(const TensorPlan *tensor) {
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < tensor->n_dims; i++)
+        count *= tensor->shape[i];
+    return count;
+}
+
 // By address; of two at the same one, the empty one first, so that it does not seem to overlap.
 static int by_address(const void *a, const void *b, void *tensors) {
     const TensorPlan *left = (const TensorPlan *)tensors + *(const uint32_t *)a;

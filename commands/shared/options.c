@@ -29,7 +29,7 @@ typedef struct OptionRow {
     unsigned commands;
     double low, high;
     const char *choices;
-    const char *meaning; // said when a value is refused, where other programs give the flag another
+    const char *meaning; // of the flag or of a value; appended to the error message
 } OptionRow;
 
 #define FIELD(name) offsetof(Options, name)

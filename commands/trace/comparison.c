@@ -12,10 +12,6 @@ typedef struct Chunk {
     float a[CHUNK], b[CHUNK];
 } Chunk;
 
-static uint64_t elements(const TensorPlan *plan) {
-    return plan->bytes / dtype_row_bytes(plan->dtype, 1);
-}
-
 static size_t read_chunk(Chunk *chunk, const TensorDiff *t, uint64_t begin, uint64_t count) {
     size_t n = count - begin < CHUNK ? (size_t)(count - begin) : CHUNK;
     dequantise(chunk->a, t->a->plan.dtype,
@@ -91,7 +87,7 @@ static void compare(TensorDiff *t, const Budget *budget) {
     t->verdict = VERDICT_TYPE;
     if (!comparable(&t->a->plan) || !comparable(&t->b->plan)) return;
     t->verdict = VERDICT_WITHIN;
-    uint64_t count = elements(&t->a->plan);
+    uint64_t count = tensor_elements(&t->a->plan);
     measure(t, count);
     t->allowed = budget_allows(budget, t->a->plan.name, t->largest);
     judge(t, count);
