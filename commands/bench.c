@@ -132,7 +132,7 @@ static bool run_repetitions(Bench *b, Limits *limits, double done, double share,
     BenchReport *r = b->report;
     int repetitions = (int)b->session.options->repetitions;
     for (int n = 0; n < repetitions; n++) {
-        if (limits) limits_round(limits);
+        if (!b->options.no_limits) limits_round(limits);
         for (int i = b->first_row; i < r->n_rows; i++)
             if (!sample_row(b, i, n, error)) return false;
         progress_update(&b->progress, done + share * (n + 1) / repetitions);
@@ -142,31 +142,19 @@ static bool run_repetitions(Bench *b, Limits *limits, double done, double share,
 
 // ---- figures ----
 
-static const char *peak_name(const Session *s) {
-    const Matrix *m = &checkpoint_weights(s->checkpoint)->layers[0].w_down;
-    if (dtype_is_float(m->dtype) || s->options->precision == PRECISION_F32) return "float32";
-    return s->options->precision == PRECISION_A8 ? "int8" : "int8 / 2 (two digits per activation)";
-}
-
-static double peak_of(const Session *s, const LimitFigures *limits) {
-    const char *name = peak_name(s);
-    if (isfinite(limits->bf16)) return limits->bf16;
-    if (!strcmp(name, "float32")) return limits->fp32;
-    return !strcmp(name, "int8") ? limits->int8 : limits->int8 / 2;
-}
-
 static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     BenchRow *row = &b->report->rows[index];
     double *seconds = b->samples[index];
     const Session *s = &b->session;
-    BenchCost cost = bench_cost(s);
+    BenchOperations operations = bench_operations(s, row);
     double tokens = row->length * row->batch;
     row->seconds = median_of(seconds, (int)s->options->repetitions); // sorts them
     row->tokens_per_second = tokens / row->seconds;
     row->most = tokens / seconds[0];
     row->least = tokens / seconds[s->options->repetitions - 1];
-    row->gflop_per_second = bench_operations(s, &cost, row) / row->seconds / 1e9;
-    row->share_of_peak = row->gflop_per_second * 1e9 / peak_of(s, limits);
+    row->gflop_per_second = operations.all / row->seconds / 1e9;
+    row->share_of_peak = bench_peak_seconds(&operations, limits) / row->seconds;
+    row->peak = operations.most;
     row->bytes_per_token = row->gb_per_second = row->share_of_read = row->share_of_memory = NAN;
     row->share_of_products = row->idle_us = NAN;
     if (row->prefill) {
@@ -175,10 +163,12 @@ static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
         return;
     }
     row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
-    row->bytes_per_token = bench_decode_bytes(s, &cost, row);
+    row->bytes_per_token = bench_decode_bytes(s, b->report->weight_bytes, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
-    row->share_of_memory = row->gb_per_second * 1e9 / limits->memory_read;
+    // Weights that a cache holds do not come from memory.
+    if (limits->model_read < 1.1 * limits->memory_read)
+        row->share_of_memory = row->gb_per_second * 1e9 / limits->memory_read;
 }
 
 // ---- rows ----
@@ -260,24 +250,17 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     int threads = device_info(s->model->device)->threads;
     snprintf(r->device, sizeof r->device, "%s", device_info(s->model->device)->description);
     b->first_row = r->n_rows;
-    Limits *limits = NULL;
-    LimitFigures figures = {NAN, NAN, NAN, NAN, NAN};
+    Limits limits = limits_begin(s->model->device, r->weight_bytes);
     bool good = add_rows(r, o, threads, error) && warm_up(b, error);
     if (!index) r->peak_memory = peak_memory_bytes(); // before the limits take their buffer
-    if (good && !o->no_limits)
-        good = (limits = limits_open(s->model->device, threads, r->weight_bytes, error));
     double share = 1.0 / o->threads.count;
-    good = good && run_repetitions(b, limits, index * share, share, error);
-    if (good && limits) {
-        figures = limits_figures(limits);
-        r->limits[r->n_limits++] = (BenchLimits){threads, figures};
-        if (isfinite(figures.bf16)) r->peak_name = "bf16 products (cuBLASLt)";
-    }
+    good = good && run_repetitions(b, &limits, index * share, share, error);
+    LimitFigures figures = limits_figures(&limits);
+    if (good && !o->no_limits) r->limits[r->n_limits++] = (BenchLimits){threads, figures};
     for (int i = b->first_row; good && i < r->n_rows; i++)
         finish_row(b, i, &figures);
     const Error *failure = device_error(s->model->device); // of what the limits asked for
     if (good && failure->code) good = error_copy(error, failure);
-    limits_close(limits);
     model_close(s->model);
     s->model = NULL;
     return good;
@@ -305,8 +288,7 @@ bool bench_command(const Options *options, Error *error) {
     bool good = session_open(&b.session, &b.options, error);
     if (good) fit_defaults(&b);
     good = good && (context = needed_context(&b.session, error)) && allocate(&b, error);
-    if (good) b.report->weight_bytes = bench_cost(&b.session).bytes;
-    if (good) b.report->peak_name = peak_name(&b.session);
+    if (good) b.report->weight_bytes = bench_weight_bytes(&b.session);
     progress_begin(&b.progress, "bench", options->quiet);
     for (int i = 0; good && i < options->threads.count; i++)
         good = bench_threads(&b, i, context, error);

@@ -1,6 +1,8 @@
-// What a backend is spared that runs in the host's own memory, each operation at once: nothing is
-// recorded, uploaded or waited for. cpu/ and reference/ have it in common.
+// Defaults for host-memory backends: cpu/ and reference/ run each operation at once in the host's
+// own memory, so nothing is recorded or waited for.
 #include "kernels/host.h"
+
+#include "base/clock.h"
 #include "kernels/limits.h"
 
 #include <math.h>
@@ -36,12 +38,7 @@ int32_t device_receive(Device *device, int slot) {
     return device_error(device)->code ? -1 : host_sent(device)[slot];
 }
 
-// ---- limits: the host's, which bench measures with loops of its own ----
-
-double device_read_rate(Device *device, size_t bytes) {
-    (void)device, (void)bytes;
-    return NAN;
-}
+// ---- limits ----
 
 double device_product_seconds(Device *device, int n, int rows, int cols) {
     (void)device, (void)n, (void)rows, (void)cols;
@@ -50,5 +47,22 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
 
 double device_busy_seconds(Device *device, bool watch) {
     (void)device, (void)watch;
+    return NAN;
+}
+
+// Other work on the machine makes a run longer, never shorter: the better of two counts.
+double host_rate(HostRun *run, void *context, double work) {
+    static const double SAMPLE_SECONDS = 0.015, MOST_REPETITIONS = 1e15;
+    double repetitions = 1;
+    while (repetitions < MOST_REPETITIONS) {
+        double best = INFINITY;
+        for (int i = 0; i < 2 && best >= SAMPLE_SECONDS; i++) {
+            double started = seconds_now();
+            run(context, (long)repetitions);
+            best = fmin(best, seconds_now() - started);
+        }
+        if (best >= SAMPLE_SECONDS) return work * repetitions / best;
+        repetitions *= ceil(fmin(fmax(1.2 * SAMPLE_SECONDS / best, 2), 16));
+    }
     return NAN;
 }

@@ -1,17 +1,44 @@
-// What a device does at most, measured by its own means, one sample a call: what `bench` holds the
-// model against. NaN after a failure, or where it cannot be measured.
+// What a device can do at most, measured on it: what `bench` compares the model with. One sample a
+// call; the caller interleaves samples with its own measurements and takes medians.
+//
+// NaN stands for what this backend does not have or does not use, and for a failure, which is in
+// device_error.
 #pragma once
 
 #include "kernels/kernels.h"
 
-// Bytes per second of reading a buffer of so many bytes, or of as many as are free.
+// Bytes per second of reading a buffer of so many bytes again and again with all threads; 0 stands
+// for a buffer that no cache holds. A smaller buffer is used where there is no room for it.
 double device_read_rate(Device *device, size_t bytes);
 
-// Seconds that the product of a matrix (rows, cols) with n rows of input takes the fastest library
-// there is: bf16, float32 sums.
+// The instructions that a multiply-add of a kernel is made of.
+typedef enum PeakKind {
+    PEAK_FLOAT32, // float32 multiply-adds
+    PEAK_FLOAT64, // double multiply-adds
+    PEAK_INT16,   // products of integers of up to 16 bits, summed in 32
+    PEAK_INT8,    // products of signed and unsigned bytes
+    PEAK_BF16,    // products of 16-bit floats with float32 sums: tensor cores
+    PEAK_COUNT
+} PeakKind;
+
+// Operations per second with all threads and everything in registers, a multiplication and an
+// addition being two: no kernel made of these instructions is faster. NaN where none is.
+double device_peak_rate(Device *device, PeakKind kind);
+
+// What one multiply-add of the model is computed with: `products` multiply-adds of `kind`. An
+// activation of 16 bits, for example, meets bytes as two digits of 8 bits.
+typedef struct Arithmetic {
+    PeakKind kind;
+    int products;
+} Arithmetic;
+Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n); // of n rows
+Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n);
+
+// Seconds that the product of a matrix (rows, cols) with n rows of input takes the vendor's
+// library: bf16, float32 sums. NaN where there is no such library.
 double device_product_seconds(Device *device, int n, int rows, int cols);
 
 // Seconds that the device has worked since the call before, where that one said `watch`; else 0.
-// What is left of the host's time it waited for the host. Watching costs a pass a microsecond or
-// two.
+// The rest of the host's time the device waited for the host. Watching costs a pass a microsecond
+// or two. NaN where the host itself is the device, which never waits.
 double device_busy_seconds(Device *device, bool watch);

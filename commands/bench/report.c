@@ -76,21 +76,41 @@ static void print_rows(const BenchReport *r) {
     }
 }
 
+// "int8 x 2": two products of bytes for each weight.
+static const char *peak_text(char *to, size_t size, Arithmetic peak) {
+    if (peak.products > 1)
+        snprintf(to, size, "%s x %d", peak_name(peak.kind), peak.products);
+    else
+        snprintf(to, size, "%s", peak_name(peak.kind));
+    return to;
+}
+
+static const BenchRow *first_row(const BenchReport *r, bool prefill) {
+    for (int i = 0; i < r->n_rows; i++)
+        if (r->rows[i].prefill == prefill) return &r->rows[i];
+    return NULL;
+}
+
 static void print_limits(const BenchReport *r) {
     for (int i = 0; i < r->n_limits; i++) {
         const LimitFigures *f = &r->limits[i].figures;
-        if (isnan(f->memory_read)) { // a GPU
-            output_print("limits: read %.1f GB/s (buffer of the model's size), bf16 products %.1f "
-                         "TFLOP/s\n",
-                         f->model_read / 1e9, f->bf16 / 1e12);
-            continue;
-        }
-        output_print("limits with %d threads: read %.1f GB/s (buffer of the model's size), "
-                     "memory %.1f GB/s, float32 %.0f GFLOP/s, int8 %.0f GOP/s\n",
-                     r->limits[i].threads, f->model_read / 1e9, f->memory_read / 1e9, f->fp32 / 1e9,
-                     f->int8 / 1e9);
+        output_print("limits with %d thread%s: read %.1f GB/s (buffer of the model's size), memory "
+                     "%.1f GB/s; giga-operations/s:",
+                     r->limits[i].threads, r->limits[i].threads == 1 ? "" : "s",
+                     f->model_read / 1e9, f->memory_read / 1e9);
+        for (int kind = 0; kind < PEAK_COUNT; kind++)
+            if (isfinite(f->peaks[kind]))
+                output_print(" %s %.0f", peak_name((PeakKind)kind), f->peaks[kind] / 1e9);
+        output_print("\n");
     }
-    if (r->n_limits) output_print("peak is %s\n", r->peak_name);
+    if (!r->n_limits) return;
+    output_print("%% peak: of the instructions that multiply the weights");
+    for (int prefill = 1; prefill >= 0; prefill--) {
+        char text[32];
+        const BenchRow *row = first_row(r, prefill);
+        if (row) output_print(", %s %s", kind(row), peak_text(text, sizeof text, row->peak));
+    }
+    output_print("\n");
 }
 
 static void print_text(const BenchReport *r) {
@@ -146,7 +166,9 @@ static void print_markdown(const BenchReport *r) {
 
 static void write_row(JsonWriter *w, const char *key, const BenchRow *row) {
     writer_begin(w, key, '{');
+    char text[32];
     writer_string(w, "kind", kind(row));
+    writer_string(w, "peak", peak_text(text, sizeof text, row->peak));
     for (int c = 0; c < N_COLUMNS; c++)
         writer_number(w, COLUMNS[c].key, cell(row, &COLUMNS[c]));
     writer_end(w, '}');
@@ -154,11 +176,8 @@ static void write_row(JsonWriter *w, const char *key, const BenchRow *row) {
 
 // "prefill" and "decode": the first row of each, so that a script has one name for one figure.
 static void write_first(JsonWriter *w, const BenchReport *r, bool prefill) {
-    for (int i = 0; i < r->n_rows; i++) {
-        if (r->rows[i].prefill != prefill) continue;
-        write_row(w, kind(&r->rows[i]), &r->rows[i]);
-        return;
-    }
+    const BenchRow *row = first_row(r, prefill);
+    if (row) write_row(w, kind(row), row);
 }
 
 static void write_limits(JsonWriter *w, const BenchReport *r) {
@@ -169,9 +188,11 @@ static void write_limits(JsonWriter *w, const BenchReport *r) {
         writer_integer(w, "threads", r->limits[i].threads);
         writer_number(w, "model_read_gb_per_second", f->model_read / 1e9);
         writer_number(w, "memory_read_gb_per_second", f->memory_read / 1e9);
-        writer_number(w, "fp32_gflop_per_second", f->fp32 / 1e9);
-        writer_number(w, "int8_gop_per_second", f->int8 / 1e9);
-        writer_number(w, "bf16_gflop_per_second", f->bf16 / 1e9);
+        writer_number(w, "fp32_gflop_per_second", f->peaks[PEAK_FLOAT32] / 1e9);
+        writer_number(w, "fp64_gflop_per_second", f->peaks[PEAK_FLOAT64] / 1e9);
+        writer_number(w, "int16_gop_per_second", f->peaks[PEAK_INT16] / 1e9);
+        writer_number(w, "int8_gop_per_second", f->peaks[PEAK_INT8] / 1e9);
+        writer_number(w, "bf16_gflop_per_second", f->peaks[PEAK_BF16] / 1e9);
         writer_end(w, '}');
     }
     writer_end(w, ']');
@@ -197,7 +218,6 @@ static void print_json(const BenchReport *r) {
     for (int i = 0; i < r->n_rows; i++)
         write_row(&w, NULL, &r->rows[i]);
     writer_end(&w, ']');
-    writer_string(&w, "peak", r->peak_name);
     write_limits(&w, r);
     writer_integer(&w, "peak_memory_bytes", (int64_t)r->peak_memory);
     writer_end(&w, '}');

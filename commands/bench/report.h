@@ -14,7 +14,9 @@ typedef struct BenchRow {
     double seconds;                        // prefill: the time to the first token
     double bytes_per_token, gb_per_second; // stored bytes of the weights and of the cache
     double share_of_read, share_of_memory; // of the two read bandwidths
-    double gflop_per_second, share_of_peak;
+    double gflop_per_second;
+    double share_of_peak;     // of the instructions that the operations are made of
+    Arithmetic peak;          // of most of them
     double share_of_products; // GPU, prefill: of the speed of its matrix products alone
     double idle_us;           // GPU, decode: microseconds of a pass in which it waits for the host
 } BenchRow;
@@ -29,8 +31,7 @@ typedef struct BenchReport {
     char device[224];
     double load_seconds;
     size_t weight_bytes;
-    uint64_t peak_memory;  // of the model at work, without what the limits need
-    const char *peak_name; // "int8": what share_of_peak is of
+    uint64_t peak_memory; // of the model at work, without what the limits need
     BenchRow rows[BENCH_MAX_ROWS];
     int n_rows;
     BenchLimits limits[OPTIONS_MAX_LIST];

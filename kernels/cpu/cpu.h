@@ -6,6 +6,7 @@
 // table of functions under ISA_NAME(...), and device_open picks a row of tables.
 #pragma once
 
+#include "kernels/cpu/limits.h"
 #include "kernels/cpu/pass_threads.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/project_kernels.h"
@@ -15,9 +16,10 @@
 // One instruction set: what lanes/*.c export for it.
 typedef struct CpuKernels {
     const char *name;              // "avx2": what LIMPID_ISA calls it
-    const char *features;          // for device_description
+    const char *features;          // for DeviceInfo.description
     const ProjectKernels *project; // lanes/project_quantised.c: packed matrices
-    const RowKernels *rows;        // everything else
+    const RowKernels *rows;        // all other operations
+    const LimitKernels *limits;    // for bench
 } CpuKernels;
 
 typedef struct Allocation Allocation; // device.c: a header before each block of device memory
@@ -44,6 +46,9 @@ struct Device {
     struct SampleScratch *sampling;    // sample.c
     int max_rows;                      // as given to device_reserve
     int32_t sent[SEND_SLOTS];          // device_send
+
+    uint8_t *read_buffer; // limits.c; NULL until it is asked for
+    size_t read_buffer_bytes;
 };
 
 // Keeps the first failure, with exit code 6 (5: no memory).
@@ -77,6 +82,9 @@ void panel_memory_free(Device *device, const uint8_t *panels); // NULL is fine
 void panel_memory_close(Device *device);                       // all of it
 // Asks for large pages wherever they fit into memory that nothing was written to yet.
 void memory_large_pages(void *memory, size_t bytes);
+
+// Frees what measuring the limits took: limits.c.
+void limits_close(Device *device);
 
 // A thread's own row of at least max_cols floats, until the next project.
 float *project_scratch_row(const Device *device, int thread);

@@ -77,6 +77,7 @@ void device_close(Device *device) {
     while (device->allocations)
         device_free(device, device->allocations + 1);
     panel_memory_close(device);
+    limits_close(device);
     free(device);
 }
 

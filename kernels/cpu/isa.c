@@ -9,18 +9,20 @@
 
 #define ISA_TABLES(isa)                                                                            \
     extern const ProjectKernels project_kernels_##isa;                                             \
-    extern const RowKernels row_kernels_##isa
+    extern const RowKernels row_kernels_##isa;                                                     \
+    extern const LimitKernels limit_kernels_##isa
 
 ISA_TABLES(portable);
 static const CpuKernels portable = {"portable", "plain C", &project_kernels_portable,
-                                    &row_kernels_portable};
+                                    &row_kernels_portable, &limit_kernels_portable};
 
 #if defined(__x86_64__)
 ISA_TABLES(avx2);
 ISA_TABLES(avx512);
-static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row_kernels_avx2};
+static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row_kernels_avx2,
+                                &limit_kernels_avx2};
 static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
-                                  &row_kernels_avx512};
+                                  &row_kernels_avx512, &limit_kernels_avx512};
 static const CpuKernels *const LIST[] = {&avx512, &avx2, &portable};
 #else
 static const CpuKernels *const LIST[] = {&portable};

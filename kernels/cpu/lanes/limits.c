@@ -1,0 +1,122 @@
+// Loops that do one thing as fast as this instruction set can: read, or multiply and add in
+// registers. They are made of the operations of simd.h that the kernels multiply with, so no kernel
+// is faster.
+#include "kernels/cpu/limits.h"
+#include "kernels/cpu/lanes/cells.h"
+#include "kernels/cpu/simd.h"
+
+// Sums that do not wait for each other: enough to hide the latency of the instruction, few enough
+// to stay in registers beside its operands and products.
+#if defined(ISA_avx512)
+enum { FLOAT_CHAINS = 12, INTEGER_CHAINS = 12 };
+#elif defined(ISA_avx2)
+enum { FLOAT_CHAINS = 6, INTEGER_CHAINS = 4 };
+#else
+enum { FLOAT_CHAINS = 3, INTEGER_CHAINS = 2 };
+#endif
+
+// The same value, but the compiler does not know that: a product is not computed once for all.
+ALWAYS_INLINE I16x32 unknown(I16x32 x) {
+#if defined(ISA_avx512)
+    __asm__ volatile("" : "+v"(x));
+#elif defined(ISA_avx2)
+    __asm__ volatile("" : "+x"(x.a), "+x"(x.b));
+#else
+    __asm__ volatile("" : "+m"(x));
+#endif
+    return x;
+}
+
+// Takes a result, so that the loop before it is not left out.
+ALWAYS_INLINE void use_integers(I32x16 x) {
+    volatile int32_t result = i32_sum(x);
+    (void)result;
+}
+
+static void peak_float32(long repetitions) {
+    F32x16 sums[FLOAT_CHAINS], x = f32_set(0.999f), y = f32_set(1e-3f);
+    for (int i = 0; i < FLOAT_CHAINS; i++)
+        sums[i] = f32_set((float)i);
+    for (long r = 0; r < repetitions; r++) {
+        UNROLL(12)
+        for (int i = 0; i < FLOAT_CHAINS; i++)
+            sums[i] = f32_fma(sums[i], x, y);
+    }
+    for (int i = 1; i < FLOAT_CHAINS; i++)
+        sums[0] = f32_add(sums[0], sums[i]);
+    volatile float result = f32_sum(sums[0]);
+    (void)result;
+}
+
+static void peak_int16(long repetitions) {
+    I32x16 sums[INTEGER_CHAINS];
+    I16x32 x = i16_set(1), y = unknown(x);
+    for (int i = 0; i < INTEGER_CHAINS; i++)
+        sums[i] = i32_zero();
+    for (long r = 0; r < repetitions; r++) {
+        UNROLL(12)
+        for (int i = 0; i < INTEGER_CHAINS; i++) {
+            sums[i] = i32_dot(sums[i], x, y);
+            y = unknown(y);
+        }
+    }
+    for (int i = 1; i < INTEGER_CHAINS; i++)
+        sums[0] = i32_add(sums[0], sums[i]);
+    use_integers(sums[0]);
+}
+
+static void peak_int8(long repetitions) {
+    ByteSums sums[INTEGER_CHAINS];
+    I16x32 x = i16_set(0x0101), y = unknown(x);
+    for (int i = 0; i < INTEGER_CHAINS; i++)
+        sums[i] = byte_sums_zero();
+    for (long r = 0; r < repetitions; r++) {
+        UNROLL(12)
+        for (int i = 0; i < INTEGER_CHAINS; i++) {
+            sums[i] = byte_sums_add(sums[i], x, y);
+            y = unknown(y);
+        }
+    }
+    for (int i = 0; i < INTEGER_CHAINS; i++)
+        use_integers(byte_sums_whole(sums[i]));
+}
+
+static void read_linear(const void *bytes, size_t size) {
+    I32x16 sums[4] = {i32_zero(), i32_zero(), i32_zero(), i32_zero()};
+    const int32_t *p = bytes, *end = p + size / sizeof *p;
+    for (; p < end; p += 4 * 16) {
+        UNROLL(4)
+        for (int i = 0; i < 4; i++)
+            sums[i] = i32_add(sums[i], i32_load(p + 16 * i));
+    }
+    use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
+}
+
+static void read_streams(const void *bytes, size_t size) {
+    I32x16 sums[4] = {i32_zero(), i32_zero(), i32_zero(), i32_zero()};
+    const size_t quarter = size / 4 / sizeof(int32_t);
+    const int32_t *p = bytes, *end = p + quarter;
+    for (; p < end; p += 2 * 16) {
+        UNROLL(4)
+        for (size_t i = 0; i < 4; i++) {
+            const int32_t *at = p + i * quarter;
+            sums[i] = i32_add(sums[i], i32_add(i32_load(at), i32_load(at + 16)));
+        }
+    }
+    use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
+}
+
+static bool multiplies_bytes(DType dtype) {
+    return byte_run(dtype) > 0;
+}
+
+// 16 float32, 32 int16 or 64 bytes to an operation, two operations to a multiply-add.
+extern const LimitKernels ISA_NAME(limit_kernels);
+const LimitKernels ISA_NAME(limit_kernels) = {
+    .read_linear = read_linear,
+    .read_streams = read_streams,
+    .peaks = {[PEAK_FLOAT32] = {peak_float32, 2.0 * 16 * FLOAT_CHAINS},
+              [PEAK_INT16] = {peak_int16, 2.0 * 32 * INTEGER_CHAINS},
+              [PEAK_INT8] = {peak_int8, 2.0 * 64 * INTEGER_CHAINS}},
+    .multiplies_bytes = multiplies_bytes,
+};

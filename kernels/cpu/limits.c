@@ -1,0 +1,116 @@
+// What this machine can do at most, with the threads and the instruction set of the device.
+#include "kernels/cpu/limits.h"
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/host.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const size_t MEMORY_BYTES = (size_t)1 << 30, LEAST_BYTES = (size_t)1 << 26;
+enum { PART_BYTES = 4096 }; // a thread's part of a buffer is a multiple of it
+
+typedef struct LimitRun {
+    Device *device;
+    void (*read)(const void *bytes, size_t size); // NULL: `peak` runs
+    size_t part;                                  // bytes of each thread
+    void (*peak)(long repetitions);
+    long repetitions;
+} LimitRun;
+
+// ---- on all threads ----
+
+static void limit_task(void *context, size_t begin, size_t end, int thread) {
+    const LimitRun *run = context;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        if (run->peak) run->peak(run->repetitions);
+        for (long r = 0; run->read && r < run->repetitions; r++)
+            run->read(run->device->read_buffer + i * run->part, run->part);
+    }
+}
+
+// Always on all threads, also after a pass that was too small for them.
+static void run_limit(void *context, long repetitions) {
+    LimitRun *run = context;
+    Pool *pool = run->device->pool;
+    run->repetitions = repetitions;
+    if (pool)
+        pool_run(pool, limit_task, run, (size_t)run->device->info.threads, 1);
+    else
+        limit_task(run, 0, 1, 0);
+}
+
+// ---- reading ----
+
+void limits_close(Device *device) {
+    if (device->read_buffer) munmap(device->read_buffer, device->read_buffer_bytes);
+    device->read_buffer = NULL;
+    device->read_buffer_bytes = 0;
+}
+
+// At least `bytes` in device->read_buffer, or as many as there is room for. Written to, so that
+// every page has memory of its own.
+static bool reserve_buffer(Device *device, size_t bytes) {
+    if (device->read_buffer_bytes >= bytes) return true;
+    limits_close(device);
+    for (;; bytes /= 2) {
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory != MAP_FAILED) {
+            memory_large_pages(memory, bytes);
+            memset(memory, 1, bytes);
+            device->read_buffer = memory;
+            device->read_buffer_bytes = bytes;
+            return true;
+        }
+        if (bytes / 2 < LEAST_BYTES) break;
+    }
+    device_fail(device, ERROR_MEMORY, "no memory for %zu bytes to measure the read bandwidth",
+                bytes);
+    return false;
+}
+
+// The better of the two ways to read.
+double device_read_rate(Device *device, size_t bytes) {
+    size_t threads = (size_t)device->info.threads, least = threads * PART_BYTES;
+    if (!bytes) bytes = MEMORY_BYTES;
+    if (bytes < least) bytes = least;
+    if (!device_ok(device) || !reserve_buffer(device, bytes)) return NAN;
+    if (bytes > device->read_buffer_bytes) bytes = device->read_buffer_bytes;
+    const LimitKernels *kernels = device->kernels->limits;
+    LimitRun run = {.device = device, .part = bytes / threads / PART_BYTES * PART_BYTES};
+    double work = (double)(run.part * threads);
+    run.read = kernels->read_linear;
+    double linear = host_rate(run_limit, &run, work);
+    run.read = kernels->read_streams;
+    return fmax(linear, host_rate(run_limit, &run, work));
+}
+
+// ---- arithmetic ----
+
+double device_peak_rate(Device *device, PeakKind kind) {
+    const PeakLoop *loop = &device->kernels->limits->peaks[kind];
+    if (!device_ok(device) || !loop->run) return NAN;
+    LimitRun run = {.device = device, .peak = loop->run};
+    return host_rate(run_limit, &run, loop->operations * device->info.threads);
+}
+
+// As lanes/project_quantised.c and project_tile.c choose: a single row meets elements of less than
+// 8 bits as bytes, of a16 as two digits; several rows meet words, of a8 bytes where the sums of
+// bytes have room for the type.
+Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {
+    if (panel_is_float(weight->dtype) || device->precision == PRECISION_F32)
+        return (Arithmetic){PEAK_FLOAT32, 1};
+    bool is_a8 = device->precision == PRECISION_A8;
+    if (n == 1 && panel_format(weight->dtype).low_bits < 8)
+        return (Arithmetic){PEAK_INT8, is_a8 ? 1 : 2};
+    bool bytes = n > 1 && is_a8 && device->kernels->limits->multiplies_bytes(weight->dtype);
+    return (Arithmetic){bytes ? PEAK_INT8 : PEAK_INT16, 1};
+}
+
+Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n) {
+    (void)device, (void)kv, (void)n;
+    return (Arithmetic){PEAK_FLOAT32, 1};
+}
