@@ -227,7 +227,7 @@ $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
 comma := ,
 $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap=%)
-$(BUILD)/tests/test_selftest_command: | $(BUILD)/run $(BUILD)/tests/random_model
+$(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
 
 # A library that makes calls fail, for tests/commands/test_torture.c.
 $(BUILD)/tests/faults.so: tests/faults/faults.c

@@ -396,7 +396,7 @@ static void run_splits(Device *device, const AttentionOperation *op) {
 
 void run_attention(Device *device, const Operation *operation) {
     const AttentionOperation *op = &operation->attention;
-    if (fits_tiles(device, op))
+    if (fits_tiles(device, &op->view.kv->shape, op->rows.n))
         run_tiles(device, op);
     else
         run_splits(device, op);

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/kv.h"
 
-// Whether tiles are for this call; if so, run_tiles does it, but for weights_out.
-bool fits_tiles(const Device *device, const AttentionOperation *op);
+// Whether tiles are for n rows over such a cache; if so, run_tiles does it, but for weights_out.
+bool fits_tiles(const Device *device, const KvShape *cache, int n);
 void run_tiles(Device *device, const AttentionOperation *op);
 
 // The query at `position` sees no key before it.

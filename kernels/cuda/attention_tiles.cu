@@ -347,10 +347,9 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
     store_queries<DIM>(s, w);
 }
 
-bool fits_tiles(const Device *device, const AttentionOperation *op) {
-    KvType type = op->view.kv->shape.type;
-    return op->rows.n >= PROMPT_ROWS && device->precision != PRECISION_F32 && type == KV_F16 &&
-           op->shape.head_dim % 8 == 0 && op->shape.head_dim <= 256;
+bool fits_tiles(const Device *device, const KvShape *cache, int n) {
+    return n >= PROMPT_ROWS && device->precision != PRECISION_F32 && cache->type == KV_F16 &&
+           cache->head_dim % 8 == 0 && cache->head_dim <= 256;
 }
 
 void run_tiles(Device *device, const AttentionOperation *op) {

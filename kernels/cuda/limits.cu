@@ -4,15 +4,17 @@
 // behind the launches of the pass (a graph, mostly) and of what draws a token from its logits. So
 // copies of tokens and logits, and whatever the host does between passes, count as idle; gaps
 // between the kernels of a pass do not.
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/limits.h"
 #include "kernels/cuda/project/blas.h"
+#include "kernels/cuda/project/project.h"
 
 #include <math.h>
 
 // ---- reading ----
 
 enum { READ_THREADS = 256, READ_BLOCKS = 8, READ_AHEAD = 8, READ_PASSES = 5, PRODUCT_RUNS = 10 };
-constexpr size_t LEAST_BYTES = 1 << 20;
+constexpr size_t LEAST_BYTES = 1 << 20, MEMORY_BYTES = 1 << 30; // no cache holds the second
 
 // Numbers like weights: zeros would cost less power.
 static __global__ void fill_kernel(uint32_t *out, size_t count) {
@@ -76,7 +78,7 @@ static size_t bytes_to_read(Device *device, size_t bytes) {
 double device_read_rate(Device *device, size_t bytes) {
     if (!device_ok(device)) return NAN;
     device_sync(device);
-    bytes = bytes_to_read(device, bytes) / 16 * 16;
+    bytes = bytes_to_read(device, bytes ? bytes : MEMORY_BYTES) / 16 * 16;
     uint8_t *memory = (uint8_t *)device_alloc(device, bytes + 16);
     cudaEvent_t begin = NULL, end = NULL;
     double rate = NAN;
@@ -100,6 +102,111 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
     device_sync(device);
     double seconds = blas_seconds(device, rows, n, cols, PRODUCT_RUNS);
     return seconds > 0.0 ? seconds : NAN;
+}
+
+// The tensor cores' peak: the largest product, or the first that takes so long.
+static double rate_of_products(Device *device) {
+    constexpr int LARGEST = 8192;
+    constexpr double LONG_ENOUGH = 5e-4;
+    for (int edge = 64;; edge *= 2) {
+        double seconds = device_product_seconds(device, edge, edge, edge);
+        if (edge == LARGEST || !(seconds < LONG_ENOUGH)) // NaN where there is no library
+            return 2.0 * edge * edge * edge / seconds;
+    }
+}
+
+// ---- arithmetic ----
+
+enum { PEAK_THREADS = 256, PEAK_BLOCKS = 8, CHAINS = 8, PEAK_UNITS = 4 }; // blocks per SM; sums
+constexpr double PEAK_MS = 2.0;                                           // of a sample at least
+
+// Each thread's CHAINS sums do not wait for each other. `never` is not written: the compiler cannot
+// know that the sums are no such numbers.
+static __global__ void float32_kernel(int repetitions, float x, float y, int *never) {
+    float sums[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = (float)(threadIdx.x + i);
+    for (int r = 0; r < repetitions; r++)
+        for (int u = 0; u < PEAK_UNITS; u++)
+            for (int i = 0; i < CHAINS; i++)
+                sums[i] = fmaf(sums[i], x, y);
+    float sum = 0.0f;
+    for (int i = 0; i < CHAINS; i++)
+        sum += sums[i];
+    if (sum == -1.0f) *never = 1;
+}
+
+static __global__ void int8_kernel(int repetitions, int x, int *never) {
+    int sums[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sums[i] = (int)threadIdx.x + i;
+    for (int r = 0; r < repetitions; r++)
+        for (int u = 0; u < PEAK_UNITS; u++)
+            for (int i = 0; i < CHAINS; i++)
+                sums[i] = dot4(sums[i], x, sums[i]);
+    int sum = 0;
+    for (int i = 0; i < CHAINS; i++)
+        sum += sums[i];
+    if (sum == -1) *never = 1;
+}
+
+static void launch_peak(Device *device, PeakKind kind, int repetitions, int *never) {
+    dim3 grid((unsigned)(device->n_processors * PEAK_BLOCKS));
+    if (kind == PEAK_FLOAT32)
+        LAUNCH(device, float32_kernel, grid, PEAK_THREADS, repetitions, 0.999f, 1e-3f, never);
+    else
+        LAUNCH(device, int8_kernel, grid, PEAK_THREADS, repetitions, 0x01010101, never);
+}
+
+// Operations per second; repeats until a sample is long enough.
+static double time_peak(Device *device, PeakKind kind, int *never, cudaEvent_t begin,
+                        cudaEvent_t end) {
+    double each = (double)device->n_processors * PEAK_BLOCKS * PEAK_THREADS * CHAINS * PEAK_UNITS *
+                  (kind == PEAK_INT8 ? 8.0 : 2.0);
+    for (int repetitions = 1; repetitions < 1 << 24; repetitions *= 4) {
+        double ms = 0.0;
+        if (!CUDA_CHECK(device, cudaEventRecord(begin, device->stream))) break;
+        launch_peak(device, kind, repetitions, never);
+        if (!device_ok(device) || !CUDA_CHECK(device, cudaEventRecord(end, device->stream)) ||
+            !elapsed(device, begin, end, &ms))
+            break;
+        if (ms >= PEAK_MS) return each * repetitions / (ms * 1e-3);
+    }
+    return NAN;
+}
+
+double device_peak_rate(Device *device, PeakKind kind) {
+    if (!device_ok(device)) return NAN;
+    if (kind == PEAK_BF16) return rate_of_products(device);
+    if (kind != PEAK_FLOAT32 && kind != PEAK_INT8) return NAN;
+    device_sync(device);
+    int *never = (int *)device_alloc(device, sizeof *never);
+    cudaEvent_t begin = NULL, end = NULL;
+    double rate = NAN;
+    if (never && CUDA_CHECK(device, cudaEventCreateWithFlags(&begin, cudaEventDefault)) &&
+        CUDA_CHECK(device, cudaEventCreateWithFlags(&end, cudaEventDefault)))
+        rate = time_peak(device, kind, never, begin, end);
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    device_free(device, never);
+    return device_ok(device) ? rate : NAN;
+}
+
+// As run_project chooses.
+Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {
+    DType dtype = weight->planes.dtype;
+    if (fits_blas(device, n)) {
+        int products = blas_products(device, dtype);
+        return products ? Arithmetic{PEAK_BF16, products} : Arithmetic{PEAK_FLOAT32, 1};
+    }
+    if (!meets_integers(device, dtype)) return Arithmetic{PEAK_FLOAT32, 1};
+    return Arithmetic{PEAK_INT8, device->precision == PRECISION_A8 ? 1 : 2};
+}
+
+// Tiles multiply both parts of a query, and of a softmax, with the halves of the cache.
+Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n) {
+    bool tiles = fits_tiles(device, &kv->shape, n);
+    return tiles ? Arithmetic{PEAK_BF16, 2} : Arithmetic{PEAK_FLOAT32, 1};
 }
 
 // ---- the clock ----

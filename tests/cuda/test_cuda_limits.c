@@ -18,9 +18,14 @@ Test(cuda_limits, rates_are_measured) {
     CHECK(device_read_rate(device, 3 << 20) > 0, "%s", device_error(device)->message);
     CHECK(device_read_rate(device, 1) > 0, "a buffer too small to measure is not used");
     CHECK(device_product_seconds(device, 3, 40, 24) > 0, "%s", device_error(device)->message);
+    static const PeakKind PEAKS[] = {PEAK_FLOAT32, PEAK_INT8, PEAK_BF16};
+    for (int i = 0; i < 3; i++)
+        CHECK(device_peak_rate(device, PEAKS[i]) > 0, "%s", device_error(device)->message);
+    CHECK(isnan(device_peak_rate(device, PEAK_INT16)), "no kernel multiplies words");
     emulator_hide_cublas(1);
     Device *poor = device_open(0, PRECISION_A16);
     CHECK(isnan(device_product_seconds(poor, 3, 40, 24)), "there is no library");
+    CHECK(isnan(device_peak_rate(poor, PEAK_BF16)), "so nothing asks the tensor cores");
     CHECK_INT(device_error(poor)->code, ERROR_NONE);
     emulator_hide_cublas(0);
     device_close(poor);
@@ -58,7 +63,8 @@ static bool try_all(Error *error) {
     Device *device = device_open(0, PRECISION_A16);
     double busy = device_busy_seconds(device, true), rate = device_read_rate(device, 1 << 20);
     double product = device_product_seconds(device, 2, 8, 8);
-    bool good = isfinite(busy) && isfinite(rate) && isfinite(product);
+    double peak = device_peak_rate(device, PEAK_INT8);
+    bool good = isfinite(busy) && isfinite(rate) && isfinite(product) && isfinite(peak);
     *error = *device_error(device);
     device_close(device);
     return good;

@@ -54,6 +54,7 @@ void quantise_rows(Device *device, const float *x, int n, size_t cols);
 bool fits_blas(Device *device, int n);
 void blas_split(Device *device, const float *x, int n, size_t cols);
 void launch_blas(Device *device, const ProjectWork *work);
+int blas_products(const Device *device, DType dtype); // of bf16 for one of the model; 0: float32
 void project_blas_reserve(Device *device);
 
 static inline bool meets_integers(const Device *device, DType dtype) {

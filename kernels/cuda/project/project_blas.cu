@@ -219,6 +219,14 @@ static void multiply_piece(Device *device, const ProjectWork *work, int p, const
     }
 }
 
+int blas_products(const Device *device, DType dtype) {
+    Parts parts = parts_of(device, dtype);
+    int products = 0;
+    for (int order = 0; order < parts.x; order++)
+        products += order + 1 < parts.weights ? order + 1 : parts.weights;
+    return products;
+}
+
 static __global__ void bias_kernel(float *out, const float *bias, size_t rows, size_t count) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
