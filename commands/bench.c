@@ -1,9 +1,8 @@
 // bench: tokens per second, and how far that is from what the machine can do.
 //
-// Prompts and tokens are a fixed pseudo-random row of ids, so that the cache may be kept between
-// repetitions: position p always holds the same token. Sampling is left out, except where tokens
-// can stay on the device: there the likeliest are fed back, as `generate -t 0` does it. Every
-// repetition measures the limits and then every row, in turns; the figures are medians.
+// Prompts are a fixed pseudo-random sequence of ids, so that the cache can be kept between
+// repetitions: position p always holds the same token. Decoding is greedy. Measurements are
+// interleaved: each repetition samples the limits and then every row. The figures are medians.
 #include "commands/bench/cost.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"

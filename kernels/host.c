@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-// The host's memory is the system's to count.
+// The operating system decides about the host's memory.
 void device_plan_matrix(Device *device, const Matrix *matrix) {
     (void)device, (void)matrix;
 }
@@ -23,9 +23,9 @@ void device_sync(Device *device) {
 
 // ---- tokens that stay on the device ----
 
-void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *sampled, int n) {
     for (int i = 0; i < n && !device_error(device)->code; i++) {
-        tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
+        tokens[i] = sampled[i] > 0 ? sampled[i] : 0;
         positions[i]++;
     }
 }

@@ -29,8 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A backend whose compiler wants to be told which functions its device runs too says so before it
-// includes this.
+// nvcc must be told which functions a GPU runs too: cuda/ defines this before it includes the
+// header.
 #ifndef DEVICE_FUNCTION
 #define DEVICE_FUNCTION
 #endif
@@ -60,7 +60,7 @@ const Error *device_error(const Device *device);
 // Fixed by device_open, but for `description`, to which a backend may append what it finds missing.
 typedef struct DeviceInfo {
     char description[224]; // for people: "cpu, 2 threads, avx512 (vnni, bf16)"
-    int threads;           // of the host that compute
+    int threads;           // host threads that compute
     int pipeline_depth;    // how many sampled tokens the device should be ahead of the host, which
                            // reads them with device_receive; 0: it works only while the host waits
     bool batch_invariant;  // a row of any result has the same bits however many rows share the call
@@ -74,11 +74,9 @@ void device_free(Device *device, void *memory); // NULL is fine
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes);
 void device_download(Device *device, void *to_host, const void *from, size_t bytes);
 
-// A host matrix in the form that this backend likes. Its bytes are not needed afterwards, unless
-// DeviceInfo says that the backend borrows them. NULL after a failure.
+// A host matrix in the backend's own layout; it lives until device_close. The host's bytes are not
+// needed afterwards, unless DeviceInfo says that the backend borrows them. NULL after a failure.
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);
-void device_matrix_free(Device *device, DeviceMatrix *matrix); // NULL is fine
-size_t device_matrix_bytes(const DeviceMatrix *matrix); // memory that the backend holds for it
 
 // Called once, after all matrices and before the first operation: makes room for whatever the
 // operations need for up to `max_rows` rows. From here on nothing allocates.
@@ -96,7 +94,7 @@ typedef struct Rows {
 
 // Which keys a query at position p sees: those at positions t <= p with
 //   window = 0: all of them;   window = W: p - t < W (W keys, itself included).
-// The other kinds are for looking at attention, never a model's own.
+// No model has the other kinds: they are for experiments with sparse attention.
 typedef enum PatternKind {
     PATTERN_CAUSAL,  // all t <= p, cut by the window
     PATTERN_LOCAL,   // p - t <= a / 2
@@ -156,15 +154,16 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count);
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host);
 
-// ---- counted beforehand ----
+// ---- memory that will be needed ----
 
-// What is about to be asked for, told before any of it is allocated: device_plan_matrix for every
-// matrix, then device_plan. A device with memory of its own fails here where that is too little,
-// with what is needed and what is free, instead of after a long upload. Others take no notice.
+// Announces memory before any of it is allocated: device_plan_matrix for every matrix, then
+// device_plan for the rest. A device with memory of its own fails here if that is too small, and
+// names what is needed and what is free, instead of failing after a long upload. Host-memory
+// backends do nothing.
 typedef struct MemoryPlan {
     size_t bytes;  // of device_alloc, all together
     KvShape cache; // of kv_open
-    int n_heads;   // query heads that will meet it
+    int n_heads;   // query heads that attend to the cache
     int max_rows;  // of device_reserve
 } MemoryPlan;
 void device_plan_matrix(Device *device, const Matrix *matrix);
@@ -179,7 +178,7 @@ typedef struct PassShape {
 
 void device_begin(Device *device, const PassShape *shape);
 void device_end(Device *device);
-void device_sync(Device *device); // run what is recorded, now: somebody wants to look
+void device_sync(Device *device); // runs what is recorded now, for a listener
 
 // out[i] = scale * table[tokens[i]] (+ learned[positions[i]]);   out (n, cols of table).
 // `learned` may be NULL. Tokens are below the table's rows: the caller has checked.
@@ -230,7 +229,7 @@ typedef struct AttentionShape {
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out);
 
-// What `activate` computes, as numbers that model/ maps its Activation to one to one.
+// The functions of `activate`; model/ maps its Activation to them one to one.
 typedef enum ActivationKind {
     ACTIVATE_SILU,
     ACTIVATE_GELU_TANH,
@@ -247,13 +246,9 @@ void add(Device *device, float *x, const float *y, size_t count);
 // x[i] = cap tanh(x[i] / cap).
 void softcap(Device *device, float *x, size_t count, float cap);
 
-// out[i] = index of the largest of logits[i], the lowest index among equals, -1 where a NaN is
-// among them;   logits (n, vocab_size).
-void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size);
-
 // One token from each row of logits (n, vocab_size), by inverse transform of uniform[i] in [0, 1).
-// temperature 0 is argmax, and `uniform` may be NULL. Otherwise every token has the weight, a whole
-// number,
+// temperature 0: the largest logit, the lowest id among equals; uniform may be NULL.
+// Otherwise every token has the integer weight
 //   w[t] = (uint64_t)(2^40 exp_float((l[t] - max l) / temperature))     (precision.h; rounded down)
 // and these cuts follow, each over what the one before has left. "In order" is by falling logit,
 // the lower id first among equals; `total` is the sum of the weights that are left:
@@ -265,7 +260,7 @@ void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_
 //              all); Meister et al. 2022, arXiv 2202.00666
 // At least one token always stays. Then out[i] is the first kept t by rising id with
 //   w[0] + .. + w[t] > floor(uniform * total)      uniform = u / 2^24, exact in 128 bits.
-// The sums are whole numbers, so their order does not matter: every backend returns the same token.
+// The sums are integers, so their order does not matter: every backend returns the same token.
 // -infinity is weight 0, and where all are -infinity the token is 0. -1 where a logit is NaN or
 // +infinity. Some matrix of the device has at least vocab_size rows (device_reserve goes by that).
 typedef struct SampleRule {
@@ -281,11 +276,11 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
 // A sampled token becomes that of the next pass without the host: sample, device_send for the host
 // to read, advance, the next pass.
 
-// The rows of the next pass:   tokens[i] = max(drawn[i], 0), positions[i] += 1.
-void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n);
+// The rows of the next pass:   tokens[i] = max(sampled[i], 0), positions[i] += 1.
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *sampled, int n);
 
-// A number on its way to the host, which goes on meanwhile. A slot is free again when its number
-// has been received; -1 after a failure.
+// device_send starts to copy *from to the host and does not wait. device_receive waits for that
+// number and returns it, -1 after a failure; then the slot (0 .. SEND_SLOTS - 1) is free again.
 enum { SEND_SLOTS = 8 };
 void device_send(Device *device, int slot, const int32_t *from);
 int32_t device_receive(Device *device, int slot);

@@ -29,8 +29,8 @@ float kv_widen(KvType type, uint16_t bits) {
     return type == KV_F16 ? half_to_float(bits) : bf16_to_float(bits);
 }
 
-// Whether element i has left the row for one of the first `count` outliers.
-static bool has_left(const Outlier *outliers, int count, size_t i) {
+// Whether element i is one of the first `count` outliers.
+static bool is_outlier(const Outlier *outliers, int count, size_t i) {
     for (int o = 0; o < count; o++)
         if (outliers[o].column == i && outliers[o].x != 0.0f) return true;
     return false;
@@ -40,7 +40,7 @@ static void find_outliers(Outlier *outliers, const float *x, size_t count) {
     for (int o = 0; o < OUTLIERS; o++) {
         Outlier largest = {0, 0.0f};
         for (size_t i = 0; i < count; i++)
-            if (isfinite(x[i]) && fabsf(x[i]) > fabsf(largest.x) && !has_left(outliers, o, i))
+            if (isfinite(x[i]) && fabsf(x[i]) > fabsf(largest.x) && !is_outlier(outliers, o, i))
                 largest = (Outlier){(uint32_t)i, x[i]};
         outliers[o] = largest;
     }
@@ -72,7 +72,7 @@ void activation_quantise(int16_t *z, float *scales, int32_t *sums, Outlier *outl
         size_t length = count - start < ACTIVATION_GROUP ? count - start : ACTIVATION_GROUP;
         float rest[ACTIVATION_GROUP];
         for (size_t i = 0; i < length; i++)
-            rest[i] = has_left(outliers, OUTLIERS, start + i) ? 0.0f : x[start + i];
+            rest[i] = is_outlier(outliers, OUTLIERS, start + i) ? 0.0f : x[start + i];
         quantise_group(z + start, scales + g, sums + g, rest, length, levels);
     }
 }

@@ -5,10 +5,10 @@
 // f32:      w is dequantised as weights/quant.h says, then acc = fmaf(w[k], x[k], acc) for k
 //           ascending, acc starting at 0.
 //           Float weights (F32, F16, BF16) do the same, in f32 and in a16.
-// a16, a8:  first the OUTLIERS elements of the row x with the largest |x| leave it, one by one
-//           (finite ones; the lowest column among equals), and 0 stands in their places: they make
-//           the steps of their neighbours coarse (Dettmers et al. 2022, LLM.int8(), arXiv
-//           2208.07339). The rest is cut into groups of 32; of each group
+// a16, a8:  first the OUTLIERS elements of the row x with the largest |x| (finite ones; the lowest
+//           column among equals) are extracted, one by one, and replaced by 0: they would make the
+//           quantisation steps of their neighbours coarse (Dettmers et al. 2022, LLM.int8(), arXiv
+//           2208.07339). The row is then cut into groups of 32; of each group
 //             amax = max |x|,  d = amax / LEVELS,  z = rint(x * (1 / d)) (ties to even)
 //           with LEVELS 32639 (a16) or 127 (a8); all z are 0 where d is below FLT_MIN, and d is NaN
 //           where any x is not finite. Then for every scale group of the weights (16 or 32
@@ -18,7 +18,7 @@
 //           where s is the scale of the group in float32: the block's d, or d * sc (one product)
 //           for K-quants. Affine types (Q4_1, Q5_1: + m; Q2_K, Q4_K, Q5_K: - dmin * sm) then also
 //             acc = fmaf(m, d * (float)sum_z, acc)      m or -(dmin * sm), sum_z over the group.
-//           The outliers come last, in the order in which they left:
+//           The outliers come last, in the order in which they were extracted:
 //             acc = fmaf(w, x, acc),   w = (float)q * s, of affine types fmaf((float)q, s, m).
 // Q8_GROUP, whose scale groups have any size: one such step for every run of elements that share
 // a scale of the weights and a scale of the activations.
@@ -26,8 +26,8 @@
 //           acc = fmaf(w[k], x[k], acc) for k ascending, in float32. (A backend may be more exact.)
 // cuda: the same steps, but each lane of a warp has every 32nd group, and their sums are added up.
 // cuda, many rows of x at a time (project_blas.cu): float32 sums in the order of cuBLASLt, of
-//           numbers in bf16 parts: of |w| |x| within 2^-7 in a8 and 3 * 2^-16 in a16, where no x
-//           leaves its row and F16 and BF16 weights do not meet float32.
+//           numbers in bf16 parts: of |w| |x| within 2^-7 in a8 and 3 * 2^-16 in a16. There no
+//           outlier is extracted, and x meets F16 and BF16 weights in two bf16 parts.
 // Bias comes last: acc + bias.
 //
 // z as an int16 is also two signed bytes, z = 256 h + l with l in -128 .. 127: |z| <= 32639 keeps h
@@ -43,14 +43,14 @@
 const char *precision_name(Precision precision);
 const char *kv_name(KvType type);
 
-// What a cache keeps of each number: its bytes; those of 16 bits, to the nearest, ties to even.
+// A number of the cache: its bytes, and the types of 16 bits, rounded to nearest, ties to even.
 size_t kv_element_bytes(KvType type);
 uint16_t kv_narrow(KvType type, float x);
 float kv_widen(KvType type, uint16_t bits);
 
 enum { ACTIVATION_GROUP = 32, A16_LEVELS = 32639, A8_LEVELS = 127, OUTLIERS = 2 };
 
-// An element that left its row; column 0 and 0.0 where nothing but zeros was left.
+// An extracted element; column 0 and 0.0 where the rest of the row is zeros.
 typedef struct Outlier {
     uint32_t column;
     float x;

@@ -100,7 +100,8 @@ static void print_limits(const BenchReport *r) {
                      f->model_read / 1e9, f->memory_read / 1e9);
         for (int kind = 0; kind < PEAK_COUNT; kind++)
             if (isfinite(f->peaks[kind]))
-                output_print(" %s %.0f", peak_name((PeakKind)kind), f->peaks[kind] / 1e9);
+                output_print(" %s %.*f", peak_name((PeakKind)kind), f->peaks[kind] < 1e10 ? 2 : 0,
+                             f->peaks[kind] / 1e9);
         output_print("\n");
     }
     if (!r->n_limits) return;

@@ -208,17 +208,5 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
         if (!strips && device->precision != PRECISION_F32) device->needs_integers = true;
     }
     device_free(device, packing.scratch);
-    if (device_ok(device)) return packed;
-    device_matrix_free(device, packed);
-    return NULL;
-}
-
-void device_matrix_free(Device *device, DeviceMatrix *matrix) {
-    if (!matrix) return;
-    panel_memory_free(device, matrix->panels);
-    device_free(device, matrix);
-}
-
-size_t device_matrix_bytes(const DeviceMatrix *matrix) {
-    return matrix->n_panels * matrix->panel_bytes;
+    return device_ok(device) ? packed : NULL; // device_close frees what there is of it
 }

@@ -15,7 +15,6 @@ struct PanelChunk {
     PanelChunk *next;
     uint8_t *mapping, *memory; // memory: the part of the mapping that starts on a large page
     size_t mapping_bytes, bytes, used;
-    size_t n_panels; // matrices in it
 };
 
 void memory_large_pages(void *memory, size_t bytes) {
@@ -68,19 +67,7 @@ void *panel_memory(Device *device, size_t bytes) {
     }
     void *panels = chunk->memory + chunk->used;
     chunk->used += bytes;
-    chunk->n_panels++;
     return panels;
-}
-
-void panel_memory_free(Device *device, const uint8_t *panels) {
-    for (PanelChunk **at = &device->panel_chunks; panels && *at; at = &(*at)->next) {
-        PanelChunk *chunk = *at;
-        if (panels < chunk->memory || panels >= chunk->memory + chunk->bytes) continue;
-        if (--chunk->n_panels) return;
-        *at = chunk->next;
-        chunk_close(chunk);
-        return;
-    }
 }
 
 void panel_memory_close(Device *device) {

@@ -2,12 +2,12 @@
 // it comes to them: pinned memory, and an event for each slot of it.
 #include "kernels/cuda/limits.h"
 
-static __global__ void advance_kernel(int32_t *tokens, int32_t *positions, const int32_t *drawn,
+static __global__ void advance_kernel(int32_t *tokens, int32_t *positions, const int32_t *sampled,
                                       int n) {
     int i = (int)(blockIdx.x * WARP + threadIdx.x);
     if (i >= n) return;
     wait_for_earlier_kernels();
-    tokens[i] = drawn[i] > 0 ? drawn[i] : 0;
+    tokens[i] = sampled[i] > 0 ? sampled[i] : 0;
     positions[i]++;
 }
 
@@ -25,11 +25,11 @@ void sends_close(Device *device) {
     cudaFreeHost(device->sent);
 }
 
-void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *drawn, int n) {
+void advance(Device *device, int32_t *tokens, int32_t *positions, const int32_t *sampled, int n) {
     device_sync(device);
     clock_begin(device);
     LAUNCH_OVERLAPPED(device, advance_kernel, blocks_for((size_t)n, WARP), WARP, tokens, positions,
-                      drawn, n);
+                      sampled, n);
 }
 
 void device_send(Device *device, int slot, const int32_t *from) {

@@ -1,5 +1,5 @@
-// Operations on single numbers. What makes a network more than one large matrix: without a bend
-// between them, w_down and w_up would be one linear map.
+// Operations on single elements. Without a non-linear function between them, w_up and w_down would
+// be one linear map.
 #include "kernels/reference/device.h"
 
 #include <math.h>
@@ -15,22 +15,22 @@ static double activation(double x, ActivationKind kind) {
     return x;
 }
 
-// With `up`, a gated linear unit (Shazeer 2020, arXiv 2002.05202): what one matrix lets through,
-// the other has to say.
+// With `up`, a gated linear unit (Shazeer 2020, arXiv 2002.05202): f(gate) says how much of each
+// element of `up` goes on.
 void activate(Device *device, float *gate, const float *up, size_t count, ActivationKind kind) {
     if (device->error.code) return;
     for (size_t i = 0; i < count; i++)
         gate[i] = (float)activation((double)gate[i], kind) * (up ? up[i] : 1.0f);
 }
 
-// The residual stream: a block adds to it what it has found, and overwrites nothing.
+// The residual stream: each block adds its output to it.
 void add(Device *device, float *x, const float *y, size_t count) {
     if (device->error.code) return;
     for (size_t i = 0; i < count; i++)
         x[i] += y[i];
 }
 
-// Nearly x while x is small beside the cap, and never beyond it.
+// Close to x where |x| is far below the cap; |out| is never above the cap.
 void softcap(Device *device, float *x, size_t count, float cap) {
     if (device->error.code) return;
     for (size_t i = 0; i < count; i++)

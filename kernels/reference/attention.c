@@ -8,7 +8,6 @@
 //
 // Sums are taken in double.
 #include "kernels/reference/device.h"
-#include "kernels/reference/kv.h"
 
 #include <math.h>
 
@@ -30,7 +29,7 @@ static float attention_scores(float *scores, const float *q, const KvView *view,
     return largest;
 }
 
-// In place. The largest score is taken off first, so that no exponential overflows.
+// In place. The largest score is subtracted first, so that no exponential overflows.
 static void softmax(float *scores, int count, float largest) {
     double sum = 0.0;
     for (int t = 0; t < count; t++)
@@ -63,8 +62,8 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     int group = shape->n_heads / shape->n_kv_heads; // query heads per key-value head
     float *scores = view->kv->scores;
     for (int i = 0; i < rows->n; i++) {
-        // A row sees the cache up to its own position and nothing of the rows beside it in the
-        // call but what those have written there: a prompt and single tokens are the same thing.
+        // A row reads the cache up to its own position. kv_write has put the keys and values of
+        // all rows of the call there, so a prompt and single tokens give the same result.
         int p = rows->positions[i], sequence = rows->sequences[i];
         for (int h = 0; h < shape->n_heads; h++) {
             float largest = attention_scores(scores, q, view, sequence, h / group, p, shape);

@@ -1,5 +1,5 @@
-// The machine of the reference backend: the host's memory, one thread. All memory that it gives out
-// hangs in one list, so that device_close can free what the model did not.
+// The reference device: the host's memory and one thread. All its allocations are in one list,
+// which device_close frees.
 #include "kernels/reference/device.h"
 
 #include "kernels/host.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Stands before every block of memory; its size keeps the block itself on 64 bytes.
+// Before every block of memory; 64 bytes, so that the block itself is 64-byte aligned.
 struct Allocation {
     Allocation *next, *previous;
     char padding[64 - 2 * sizeof(Allocation *)];
@@ -44,7 +44,7 @@ const DeviceInfo *device_info(const Device *device) {
     return &INFO;
 }
 
-// Zeroed, behind its list entry. A size that overflows is only a size that is not there.
+// Zeroed memory behind its list entry. A size that overflows fails like one that is too large.
 void *device_alloc(Device *device, size_t bytes) {
     if (device->error.code) return NULL;
     size_t total = 0, rounded = 0;
@@ -92,16 +92,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     return m;
 }
 
-void device_matrix_free(Device *device, DeviceMatrix *matrix) {
-    device_free(device, matrix);
-}
-
-size_t device_matrix_bytes(const DeviceMatrix *matrix) {
-    return sizeof *matrix;
-}
-
-// The largest matrix decides: every operation's scratch is for one of its rows, or for the
-// activations that meet it.
+// Scratch for the largest matrix: one of its rows, and the activations that it is multiplied with.
 void device_reserve(Device *device, int max_rows) {
     size_t cols = device->max_cols, rows = (size_t)max_rows;
     size_t groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;

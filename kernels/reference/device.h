@@ -22,11 +22,11 @@ struct Device {
     size_t max_cols, max_matrix_rows; // of all matrices so far
     // Scratch, made by device_reserve.
     float *row;               // (max_cols) one row of weights in float32
-    int8_t *q;                // (max_cols) the same row as whole numbers
+    int8_t *q;                // (max_cols) the same row as integers
     float *scale;             // (max_cols) of its scale groups
     float *offset;            // (max_cols)
     float *x_bf16;            // (max_rows, max_cols) activations of a8 with float weights
-    int16_t *z;               // (max_rows, max_cols) activations as whole numbers
+    int16_t *z;               // (max_rows, max_cols) activations as integers
     float *z_scales;          // (max_rows, groups of max_cols)
     int32_t *z_sums;          // (max_rows, groups of max_cols)
     Outlier *outliers;        // (max_rows, OUTLIERS)
@@ -37,3 +37,16 @@ struct Device {
 struct DeviceMatrix {
     Matrix matrix; // the host's own bytes, borrowed
 };
+
+struct Kv {
+    KvShape shape;
+    void *keys, *values; // [layer][sequence][kv head][position][head_dim]
+    float *scores;       // (max_seq_len) scratch of attention: one query against all keys
+    double *sums;        // (head_dim) scratch of attention: the weighted sum of values
+    float *vector;       // (head_dim) one narrow vector in float32
+};
+
+// One cached key or value (array is view->kv->keys or ->values) in float32, borrowed until the
+// next call.
+const float *kv_vector(const KvView *view, const void *array, int sequence, int kv_head,
+                       int position);

@@ -2,10 +2,8 @@
 //
 //   keys, values: [layer][sequence][kv head][position][head_dim]   float32, half or bf16
 //
-// One head's keys lie one after another, since attention walks them in that order. Keys are cached
-// as attention meets them, after their norm and rotation: a position never changes once written.
-#include "kernels/reference/kv.h"
-
+// The keys of a head lie one after another, since attention reads them in that order. They are
+// stored after their norm and rotation, so a cached position never has to be computed again.
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
@@ -19,8 +17,7 @@ static size_t kv_index(const KvShape *s, int layer, int sequence, int kv_head, i
     return (head * (size_t)s->max_seq_len + (size_t)position) * (size_t)s->head_dim;
 }
 
-// Keys and values of everything: (layers, sequences, heads) x (positions, head_dim) x 2. SIZE_MAX
-// where that is more than can be counted.
+// Keys and values: 2 x (layers, sequences, heads, positions, head_dim). SIZE_MAX on overflow.
 size_t kv_bytes(const KvShape *s) {
     const int factors[] = {s->n_layers, s->n_sequences, s->n_kv_heads, s->max_seq_len, s->head_dim};
     size_t bytes = 2 * kv_element_bytes(s->type);
@@ -53,7 +50,7 @@ void kv_close(Device *device, Kv *kv) {
     device_free(device, kv);
 }
 
-// One vector of head_dim into the cache, rounded where its type is the shorter.
+// One vector of head_dim into the cache, rounded where the cache has 16 bits.
 static void store(const KvShape *s, void *array, size_t index, const float *from) {
     float *whole = (float *)array + index;
     uint16_t *narrow = (uint16_t *)array + index;

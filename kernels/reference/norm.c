@@ -1,6 +1,6 @@
-// The two norms: both bring a row to a common size before a block reads it, so that the residual
-// stream may grow from layer to layer. Sums are taken in double: this backend is what the others
-// are measured against.
+// The two norms. Both scale a row to a common size before a block reads it, since the residual
+// stream grows from layer to layer. Sums are in double: the other backends are compared with this
+// one.
 #include "kernels/reference/device.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ void rmsnorm(Device *device, float *out, const float *x, const float *weight, in
     }
 }
 
-// The older one (Ba et al. 2016, arXiv 1607.06450): the mean is taken away first, then what is left
-// is divided by its deviation. GPT-2 has it.
+// GPT-2's norm (Ba et al. 2016, arXiv 1607.06450): subtracts the mean, then divides by the standard
+// deviation.
 void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
                int n, int dim, float eps) {
     if (device->error.code) return;

@@ -14,7 +14,7 @@ static float dot_float(const float *w, const float *x, size_t cols) {
     return acc;
 }
 
-// What left the row: float32 against the element as it is stored.
+// Adds the extracted outliers: float32 activations times dequantised weights.
 static float dot_outliers(const Device *device, size_t group, bool affine, const Outlier *outliers,
                           float acc) {
     for (const Outlier *o = outliers; o < outliers + OUTLIERS; o++) {
@@ -26,7 +26,7 @@ static float dot_outliers(const Device *device, size_t group, bool affine, const
     return acc;
 }
 
-// One run of elements after another that share a scale of the weights and one of the activations.
+// Run by run: elements that share a scale of the weights and a scale of the activations.
 static float dot_integers(const Device *device, size_t group, bool affine, const int16_t *z,
                           const float *z_scales, size_t cols) {
     float acc = 0.0f;
@@ -77,8 +77,8 @@ static void project_integers(Device *device, int n, const Projection *p) {
     }
 }
 
-// The activations in the two forms that weights may meet, once for all matrices of the call: whole
-// numbers with a scale per 32 for quantised weights, bf16 (a8 only) for float ones.
+// The activations in the forms that weights are multiplied with, once for all matrices of the call:
+// integers with a scale per 32 for quantised weights, bf16 (a8 only) for float weights.
 static void prepare(Device *device, const float *x, size_t n, size_t cols) {
     size_t groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
     int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;

@@ -3,10 +3,10 @@
 //   one head   0 .. half-1 | half .. rope_dim-1 | rope_dim .. head_dim-1
 //              a           | b                  | stays as it is
 //
-// channel j of a and channel j of b are the two coordinates of one point in a plane, turned by
-// position * frequency[j]. Turning queries by p and keys by t makes their product depend on p - t
-// alone: (R_p q) . (R_t k) = q . (R_(t-p) k). Low j turn fast and tell neighbours apart, high j
-// turn slowly and tell far from near.
+// channel j of a and channel j of b are the two coordinates of one point in a plane, rotated by the
+// angle position * frequency[j]. Rotating queries by p and keys by t makes their product depend on
+// p - t alone: (R_p q) . (R_t k) = q . (R_(t-p) k). Low j have high frequencies and distinguish
+// neighbouring positions, high j have low frequencies and distinguish distant ones.
 #include "kernels/reference/device.h"
 
 void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *table,

@@ -1,27 +1,22 @@
-// The next token from the logits. Plainly: sort all of them, then cut. kernels.h has the
+// The next token from the logits: sorts all tokens, then cuts the list. kernels.h has the
 // definition.
 //
-// top_k keeps a fixed number; top_p (Holtzman et al. 2019, arXiv 1904.09751) as many as it takes to
-// hold a share of the mass; min_p what is not too far below the best; typical_p what surprises
-// about as much as the text does on the average.
+// top_k keeps a fixed number of tokens; top_p (Holtzman et al. 2019, arXiv 1904.09751) the fewest
+// that together have that probability; min_p those with at least that share of the largest
+// probability; typical_p those whose surprise, -log p, is nearest to the entropy.
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
 #include <math.h>
 
-static int argmax_row(const float *logits, int vocab_size) {
+// The lowest of the ids with the largest logit; -1 where a logit is NaN.
+static int largest_logit(const float *logits, int vocab_size) {
     int best = 0;
     for (int t = 0; t < vocab_size; t++) {
         if (isnan(logits[t])) return -1;
         if (logits[t] > logits[best]) best = t;
     }
     return best;
-}
-
-void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {
-    if (device->error.code) return;
-    for (int i = 0; i < n; i++)
-        out[i] = argmax_row(logits + (size_t)i * (size_t)vocab_size, vocab_size);
 }
 
 typedef bool Before(const Candidate *a, const Candidate *b);
@@ -105,7 +100,7 @@ static size_t cut_typical(Candidate *c, size_t count, float typical_p) {
 // From logits to one token; c is scratch for all candidates.
 static int sample_row(Candidate *c, const float *logits, int vocab_size, const SampleRule *rule,
                       float uniform) {
-    int best = argmax_row(logits, vocab_size);
+    int best = largest_logit(logits, vocab_size);
     if (best < 0 || logits[best] == INFINITY) return -1;
     if (logits[best] == -INFINITY || rule->temperature == 0.0f) return best;
     size_t count = (size_t)vocab_size;

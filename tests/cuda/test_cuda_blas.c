@@ -27,7 +27,7 @@ static long products_of(Precision precision, DType dtype, int n) {
     TestRandom random = {12};
     Matrix m = random_matrix(&random, dtype, 9, COLS);
     Device *device = test_device(1, precision);
-    device_matrix_free(device, device_matrix(device, &m)); // so that device_reserve knows its size
+    device_matrix(device, &m); // so that device_reserve knows its size
     device_reserve(device, PROMPT);
     long before = emulator_cublas_products();
     free(run(device, &m, n));
@@ -60,7 +60,7 @@ Test(cuda_blas, without_the_library_our_own_kernels_multiply_and_the_device_says
     float *got[2];
     for (int hidden = 0; hidden < 2; hidden++) {
         Device *device = test_device(1, PRECISION_A16);
-        device_matrix_free(device, device_matrix(device, &m));
+        device_matrix(device, &m);
         device_reserve(device, PROMPT);
         emulator_hide_cublas(hidden);
         long before = emulator_cublas_products();
@@ -90,7 +90,7 @@ Test(cuda_blas, large_matrices_go_in_pieces) {
         Matrix m = random_matrix(&random, TYPES[t], LARGE, WIDE), small = m;
         small.rows = 70;
         Device *device = test_device(1, PRECISION_A16);
-        device_matrix_free(device, device_matrix(device, &small));
+        device_matrix(device, &small);
         device_reserve(device, PROMPT);
         DeviceMatrix *dm = device_matrix(device, &m);
         float *x = random_floats(&random, PROMPT * WIDE, 1.0f);

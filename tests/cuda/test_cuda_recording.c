@@ -169,7 +169,6 @@ Test(cuda_recording, nothing_is_fused_that_writes_what_other_blocks_read) {
         free(one), free(fused);
     }
     device_free(device, weight);
-    device_matrix_free(device, matrix);
     random_matrix_free(&host);
     free(before);
     test_device_close(device);

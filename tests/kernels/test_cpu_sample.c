@@ -152,6 +152,7 @@ Test(cpu_sample, is_the_definition_for_every_rule) {
 
 Test(cpu_sample, finds_the_first_of_the_largest) {
     enum { N = 40001 };
+    const SampleRule greedy = {.temperature = 0};
     float *logits = malloc(N * sizeof *logits);
     for (int i = 0; i < 3; i++) {
         Device *device = open_for(ISAS[i], 2, N);
@@ -163,18 +164,18 @@ Test(cpu_sample, finds_the_first_of_the_largest) {
             for (int round = 0; round < 50; round++) {
                 int a = (int)(test_random(&random) % N), b = (int)(test_random(&random) % N);
                 float old_a = logits[a], old_b = logits[b];
-                logits[a] = logits[b] = round % 2 ? 10 : INFINITY;
-                argmax(device, &token, logits, 1, N);
+                logits[a] = logits[b] = round % 2 ? 10 : 1e38f;
+                sample(device, &token, logits, 1, N, &greedy, NULL);
                 CHECK_INT(token, a < b ? a : b);
                 logits[b] = NAN;
-                argmax(device, &token, logits, 1, N);
+                sample(device, &token, logits, 1, N, &greedy, NULL);
                 CHECK_INT(token, -1);
                 logits[b] = old_b;
                 logits[a] = old_a;
             }
             for (int t = 0; t < N; t++)
                 logits[t] = -INFINITY;
-            argmax(device, &token, logits, 1, N);
+            sample(device, &token, logits, 1, N, &greedy, NULL);
             CHECK_INT(token, 0);
         }
         device_close(device);

@@ -97,27 +97,14 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     if (!m) return NULL;
     Planes *planes = &m->planes;
     PlaneSizes sizes = lay_out(planes, matrix);
-    m->bytes = all_planes(sizes);
-    m->memory = (uint8_t *)device_alloc(device, m->bytes);
+    uint8_t *memory = (uint8_t *)device_alloc(device, all_planes(sizes));
     if (device_ok(device)) {
-        planes->low = m->memory;
+        planes->low = memory;
         planes->high = planes->low + sizes.low;
         planes->scales = planes->high + sizes.high;
         planes->supers = planes->scales + sizes.scales;
         send(device, planes, matrix);
         note_shape(device, planes);
     }
-    if (device_ok(device)) return m;
-    device_matrix_free(device, m);
-    return NULL;
-}
-
-void device_matrix_free(Device *device, DeviceMatrix *matrix) {
-    if (!matrix) return;
-    device_free(device, matrix->memory);
-    host_free(device, matrix);
-}
-
-size_t device_matrix_bytes(const DeviceMatrix *matrix) {
-    return matrix->bytes;
+    return device_ok(device) ? m : NULL; // device_close frees what there is of it
 }

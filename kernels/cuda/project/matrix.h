@@ -79,9 +79,7 @@ struct Planes {
 };
 
 struct DeviceMatrix {
-    Planes planes;
-    uint8_t *memory; // owned: all planes
-    size_t bytes;
+    Planes planes; // one block of device memory
 };
 
 // What cuBLASLt likes a row's length to be, and a row of halves in planes has.

@@ -22,11 +22,10 @@ struct ArgmaxMemory {
     bool last; // of the blocks of a row
 };
 
-// Grid: shares of the row, rows. The last block of a row has the answer. `strict`: +infinity is no
-// answer either.
+// Grid: shares of the row, rows. The last block of a row has the answer; +infinity is no
+// answer, and neither is a NaN.
 static __global__ void __launch_bounds__(SAMPLE_THREADS)
-    argmax_kernel(int32_t *out, const float *logits, int vocab_size, SampleScratch scratch,
-                  bool strict) {
+    argmax_kernel(int32_t *out, const float *logits, int vocab_size, SampleScratch scratch) {
     ArgmaxMemory &m = block_memory<ArgmaxMemory>();
     wait_for_earlier_kernels();
     let_next_kernel_start();
@@ -44,7 +43,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS)
     }
     if (threadIdx.x) return;
     int best = key == NO_NUMBER ? -1 : id_of_key(key);
-    out[blockIdx.y] = strict && best >= 0 && row[best] == INFINITY ? -1 : best;
+    out[blockIdx.y] = best >= 0 && row[best] == INFINITY ? -1 : best;
 }
 
 // ---- scratch: what most is in comes first, so that all is aligned ----
@@ -95,21 +94,16 @@ static unsigned blocks_of_row(const Device *device, int vocab_size) {
     return blocks < (unsigned)SAMPLE_BLOCKS ? blocks : (unsigned)SAMPLE_BLOCKS;
 }
 
-static void launch_argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
-                          bool strict) {
+static void launch_argmax(Device *device, int32_t *out, const float *logits, int n,
+                          int vocab_size) {
     SampleScratch scratch = {};
     if (device->sampling) scratch = *device->sampling;
     unsigned blocks = blocks_of_row(device, vocab_size);
     for (int i = 0, rows; i < n; i += rows) {
         rows = n - i < ARGMAX_ROWS ? n - i : ARGMAX_ROWS;
         LAUNCH_OVERLAPPED(device, argmax_kernel, dim3(blocks, (unsigned)rows), SAMPLE_THREADS,
-                          out + i, logits + (size_t)i * vocab_size, vocab_size, scratch, strict);
+                          out + i, logits + (size_t)i * vocab_size, vocab_size, scratch);
     }
-}
-
-void argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size) {
-    device_sync(device);
-    launch_argmax(device, out, logits, n, vocab_size, false);
 }
 
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
@@ -121,7 +115,7 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
                     device->max_matrix_rows, vocab_size);
         return;
     }
-    launch_argmax(device, out, logits, n, vocab_size, true);
+    launch_argmax(device, out, logits, n, vocab_size);
     if (rule->temperature == 0.0f) return;
     bool typical = rule->typical_p < 1.0f; // its candidates take the room of several rows
     unsigned blocks = blocks_of_row(device, vocab_size);
