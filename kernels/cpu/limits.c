@@ -101,7 +101,7 @@ double device_peak_rate(Device *device, PeakKind kind) {
 // 8 bits as bytes, of a16 as two digits; several rows meet words, of a8 bytes where the sums of
 // bytes have room for the type.
 Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {
-    if (panel_is_float(weight->dtype) || device->precision == PRECISION_F32)
+    if (dtype_is_float(weight->dtype) || device->precision == PRECISION_F32)
         return (Arithmetic){PEAK_FLOAT32, 1};
     bool is_a8 = device->precision == PRECISION_A8;
     if (n == 1 && panel_format(weight->dtype).low_bits < 8)
