@@ -112,7 +112,7 @@ static void print_tensors(const TensorPlan *tensors, size_t count) {
 static void print_totals(const TensorPlan *tensors, size_t count) {
     uint64_t parameters = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        parameters += tensor_elements(&tensors[i]);
+        parameters += plan_elements(&tensors[i]);
         bytes += tensors[i].bytes;
     }
     output_print("\n%zu tensors, %" PRIu64 " parameters, %" PRIu64 " bytes", count, parameters,
@@ -235,7 +235,7 @@ static void write_tensors(JsonWriter *w, const TensorPlan *tensors, size_t count
     writer_begin(w, "tensors", '[');
     for (size_t i = 0; i < count; i++) {
         const TensorPlan *t = &tensors[i];
-        parameters += tensor_elements(t);
+        parameters += plan_elements(t);
         bytes += t->bytes;
         writer_begin(w, NULL, '{');
         writer_string(w, "name", t->name);

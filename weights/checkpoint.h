@@ -34,7 +34,7 @@ typedef struct TensorPlan {
     uint32_t group_size;
 } TensorPlan;
 
-uint64_t tensor_elements(const TensorPlan *tensor); // the product of its shape, which is checked
+uint64_t plan_elements(const TensorPlan *tensor); // the product of its shape, which is checked
 
 // Sampling defaults of generation_config.json; negative: not given.
 typedef struct GenerationDefaults {

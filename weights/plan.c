@@ -36,7 +36,7 @@ bool plan_measure(TensorPlan *tensor, Error *error) {
     return true;
 }
 
-uint64_t tensor_elements(const TensorPlan *tensor) {
+uint64_t plan_elements(const TensorPlan *tensor) {
     uint64_t count = 1;
     for (uint32_t i = 0; i < tensor->n_dims; i++)
         count *= tensor->shape[i];

@@ -87,7 +87,7 @@ static void compare(TensorDiff *t, const Budget *budget) {
     t->verdict = VERDICT_TYPE;
     if (!comparable(&t->a->plan) || !comparable(&t->b->plan)) return;
     t->verdict = VERDICT_WITHIN;
-    uint64_t count = tensor_elements(&t->a->plan);
+    uint64_t count = plan_elements(&t->a->plan);
     measure(t, count);
     t->allowed = budget_allows(budget, t->a->plan.name, t->largest);
     judge(t, count);
