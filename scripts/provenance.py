@@ -42,10 +42,12 @@ def machine():
 
 
 def commit():
-    """The commit that is checked out, with a mark where tracked files differ from it."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True)
-    return done.stdout.strip() or "unknown"
+    """The commit that is checked out, with a mark where the program differs from it (pages may)."""
+    def git(*words):
+        return subprocess.run(["git", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    head = git("rev-parse", "--short", "HEAD").stdout.strip()
+    changed = head and git("diff", "--quiet", "HEAD", "--", ".", ":!docs", ":!*.md").returncode
+    return (head or "unknown") + ("-dirty" if changed else "")
 
 
 def provenance():
