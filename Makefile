@@ -28,8 +28,8 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 # A room is a folder, with the folders in it. A file that needs a library has a twin
 # without_LIBRARY.c that refuses in one line; tokenizer/without_libraries.c is that for its room.
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
-JSON_SOURCES := base/json.c base/json_load.c weights/out/hf.c \
-                $(filter-out %/safetensors.c %/module_names.c,$(wildcard weights/hf/*.c)) \
+JSON_SOURCES := base/json.c weights/out/hf.c \
+                $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
                 $(wildcard tokenizer/files/*json*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c)

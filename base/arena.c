@@ -1,4 +1,4 @@
-// Small pieces share a block; a large one gets a block of its own, so that nothing ever moves.
+// Small allocations share a block, a large one has its own; nothing ever moves.
 #include "base/arena.h"
 #include "base/bytes.h"
 
@@ -38,7 +38,7 @@ void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error) {
             error_set(error, ERROR_MEMORY, "out of memory: %llu bytes", (unsigned long long)bytes);
             return NULL;
         }
-        // A full block goes behind the open one, which still has room for small pieces.
+        // A full block goes behind the open one, which still has room for small allocations.
         ArenaBlock **place = own && arena->blocks ? &arena->blocks->next : &arena->blocks;
         block->next = *place;
         *place = block;

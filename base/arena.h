@@ -1,4 +1,4 @@
-// Arena: memory of one checkpoint, taken piece by piece and given back whole.
+// Arena: memory of one checkpoint, allocated in parts and freed at once.
 #pragma once
 
 #include "base/error.h"

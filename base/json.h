@@ -1,4 +1,4 @@
-// json: a strict layer over jansson for text that nobody vouches for.
+// json: a strict layer over jansson for untrusted text.
 //
 //     json_t *root = json_parse(text, size, &JSON_CONFIG_LIMITS, &error);
 //     int layers = 32; // stays where the key is absent or null

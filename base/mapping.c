@@ -1,4 +1,4 @@
-// A mapped file that somebody else truncates turns every touch of its lost pages into SIGBUS. The
+// When another process truncates a mapped file, reading its lost pages raises SIGBUS. The
 // handler here answers faults inside our own mappings with a page of zeros and remembers that it
 // did; a fault anywhere else goes to whoever had the signal before.
 //
@@ -30,7 +30,7 @@ static uintptr_t page_bytes;
 
 static void hand_on(int number, const siginfo_t *info) {
     sigaction(number, &previous, NULL);
-    if (info->si_code <= 0) raise(number); // sent by somebody: it would not come back by itself
+    if (info->si_code <= 0) raise(number); // sent by kill(): returning would not raise it again
 }
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {

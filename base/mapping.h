@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MAPPING_FILES = 1024 }; // open at once: a model of LIMIT_FILES and what lies beside it
+enum { MAPPING_FILES = 1024 }; // open at once: a model of LIMIT_FILES and its other files
 
 typedef struct Mapping {
     const char *path; // borrowed

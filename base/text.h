@@ -1,4 +1,4 @@
-// TextSpan: a stretch of text that somebody else owns; and NameIndex: a sorted list of names with
+// TextSpan: borrowed bytes of text with a length; and NameIndex: a sorted list of names with
 // numbers, O(n log n) whatever the names are.
 #pragma once
 

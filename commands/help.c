@@ -1,5 +1,5 @@
 // What --help, --version and --limits print. Each help text fits a screen of 24 lines, 80 columns.
-#include "base/limits.h"
+#include "base/bytes.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/kernels.h"

@@ -10,7 +10,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "base/arena.h"
-#include "base/limits.h"
+#include "base/bytes.h"
 
 enum {
     LIMIT_ADDED_BYTES = 1024, // of one added token; bounds the search at each byte of a text

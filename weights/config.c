@@ -29,7 +29,7 @@ static bool float_in(const char *name, float got, float low, float high, Error *
                      (double)low, (double)high);
 }
 
-static bool sizes(Config *c, Error *error) {
+static bool check_sizes(Config *c, Error *error) {
     if (!int_in("dim", c->dim, 1, LIMIT_DIM, error) ||
         !int_in("hidden_dim", c->hidden_dim, 1, LIMIT_DIM, error) ||
         !int_in("n_layers", c->n_layers, 1, LIMIT_LAYERS, error) ||
@@ -54,7 +54,7 @@ static bool sizes(Config *c, Error *error) {
     return int_in("n_heads * head_dim", c->q_dim, 1, LIMIT_DIM, error);
 }
 
-static bool scaling(const RopeConfig *r, Error *error) {
+static bool check_scaling(const RopeConfig *r, Error *error) {
     switch (r->scaling) {
     case ROPE_PLAIN: return true;
     case ROPE_LINEAR:
@@ -83,15 +83,15 @@ static bool scaling(const RopeConfig *r, Error *error) {
     return error_set(error, ERROR_FILE, "rope: scaling %d is not known", (int)r->scaling);
 }
 
-static bool rope(const RopeConfig *r, Error *error) {
+static bool check_rope(const RopeConfig *r, Error *error) {
     if (r->sign != 1.0f && r->sign != -1.0f)
         return error_set(error, ERROR_FILE, "rope sign: got %g, wanted 1 or -1", (double)r->sign);
     return float_in("rope theta", r->theta, 1.0f, 1e18f, error) &&
            float_in("rope attention_factor", r->attention_factor, 0.0f, 1e6f, error) &&
-           scaling(r, error);
+           check_scaling(r, error);
 }
 
-static bool rotation(Config *c, Error *error) {
+static bool check_rotation(Config *c, Error *error) {
     if (c->position != POSITION_ROPE) {
         c->rope_dim = 0;
         return true;
@@ -103,10 +103,10 @@ static bool rotation(Config *c, Error *error) {
     bool local = false;
     for (int l = 0; l < c->n_layers; l++)
         local |= c->layers[l].local_rope;
-    return rope(&c->rope, error) && (!local || rope(&c->rope_local, error));
+    return check_rope(&c->rope, error) && (!local || check_rope(&c->rope_local, error));
 }
 
-static bool layers(Config *c, Error *error) {
+static bool check_layers(Config *c, Error *error) {
     float scale =
         c->attention_scale != 0.0f ? c->attention_scale : (float)(1.0 / sqrt((double)c->head_dim));
     for (int l = 0; l < c->n_layers; l++) {
@@ -120,7 +120,7 @@ static bool layers(Config *c, Error *error) {
 }
 
 // An id outside the vocabulary means "none"; files say so with 2^32 - 1.
-static void special_ids(Config *c) {
+static void drop_absent_ids(Config *c) {
     int kept = 0;
     if (c->bos_id < 0 || c->bos_id >= c->vocab_size) c->bos_id = -1;
     for (int i = 0; i < c->n_eos_ids; i++)
@@ -129,18 +129,66 @@ static void special_ids(Config *c) {
 }
 
 bool config_finish(Config *c, Error *error) {
-    if (!sizes(c, error) || !int_in("n_eos_ids", c->n_eos_ids, 0, LIMIT_EOS_IDS, error) ||
+    if (!check_sizes(c, error) || !int_in("n_eos_ids", c->n_eos_ids, 0, LIMIT_EOS_IDS, error) ||
         !float_in("norm_eps", c->norm_eps, 0.0f, FLT_MAX, error) ||
         !float_in("embedding_scale", c->embedding_scale, 1e-9f, 1e9f, error) ||
         !float_in("attention_scale", c->attention_scale, 0.0f, 1e9f, error) ||
-        !float_in("logit_softcap", c->logit_softcap, 0.0f, 1e9f, error) || !rotation(c, error) ||
-        !layers(c, error))
+        !float_in("logit_softcap", c->logit_softcap, 0.0f, 1e9f, error) ||
+        !check_rotation(c, error) || !check_layers(c, error))
         return false;
-    special_ids(c);
+    drop_absent_ids(c);
     return true;
 }
 
 int config_longest_context(const Config *c) {
     bool stretches = c->position == POSITION_ROPE && c->rope.scaling == ROPE_DYNAMIC_NTK;
     return stretches ? LIMIT_CONTEXT : c->max_seq_len;
+}
+
+// ---- Llama 3's rope scaling as divisors ----
+
+static const double PI = 3.14159265358979323846;
+
+// What llama3 scaling divides the frequency f by: model/rope.c, llama3_frequency.
+static double divisor_of(double f, const RopeConfig *rope) {
+    double low = (double)rope->low_freq_factor, high = (double)rope->high_freq_factor;
+    double original = rope->original_max_seq_len, wavelength = 2.0 * PI / f;
+    if (wavelength < original / high) return 1.0;
+    if (wavelength > original / low) return (double)rope->factor;
+    double smooth = (original / wavelength - low) / (high - low);
+    return 1.0 / ((1.0 - smooth) / (double)rope->factor + smooth);
+}
+
+void rope_llama3_divisors(float *out, const RopeConfig *rope, int rope_dim) {
+    for (int i = 0; i < rope_dim / 2; i++)
+        out[i] = (float)divisor_of(pow((double)rope->theta, -2.0 * i / rope_dim), rope);
+}
+
+// llama.cpp's converter computes them in float32, hence the tolerance; a wrong guess is off by far
+// more in the pairs on the ramp.
+static bool divisors_match(const RopeConfig *guess, const float *divisors, int rope_dim) {
+    for (int i = 0; i < rope_dim / 2; i++) {
+        double f = pow((double)guess->theta, -2.0 * i / rope_dim);
+        double wanted = divisor_of(f, guess);
+        if (!(fabs((double)divisors[i] - wanted) <= 1e-5 * wanted)) return false;
+    }
+    return true;
+}
+
+void rope_recognise_llama3(RopeConfig *rope, int rope_dim) {
+    if (!rope->divisors || rope->scaling != ROPE_PLAIN || rope_dim < 4) return;
+    RopeConfig guess = *rope;
+    guess.divisors = NULL;
+    guess.scaling = ROPE_LLAMA3;
+    guess.low_freq_factor = 1.0f;
+    guess.high_freq_factor = 4.0f;
+    guess.factor = roundf(
+        rope->divisors[rope_dim / 2 - 1]); // the lowest frequency is divided by the whole factor
+    if (!(guess.factor > 1.0f)) return;
+    for (int original = 16; original <= 1 << 20; original *= 2) {
+        guess.original_max_seq_len = original;
+        if (!divisors_match(&guess, rope->divisors, rope_dim)) continue;
+        *rope = guess;
+        return;
+    }
 }

@@ -4,8 +4,8 @@
 // one is for people: what a family does differently is an enum, a number or a per-layer entry.
 #pragma once
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,7 +56,7 @@ typedef struct RopeConfig {
     bool no_truncate;                        // yarn: correction range not rounded
     int original_max_seq_len;                // llama3, yarn, longrope
     const float *divisors;     // (rope_dim / 2) frequencies are divided by these, or NULL: GGUF's
-                               // rope_freqs, llama3 scaling in another dress; borrowed
+                               // rope_freqs, llama3 scaling as factors; borrowed
     const float *long_factor;  // (rope_dim / 2) longrope; borrowed from the checkpoint
     const float *short_factor; // (rope_dim / 2)
 } RopeConfig;
@@ -105,3 +105,13 @@ bool config_finish(Config *config, Error *error);
 // The longest context that may be asked for: the model's own, or any where its rope stretches with
 // the context (dynamic NTK).
 int config_longest_context(const Config *config);
+
+// Llama 3's rope scaling has two forms: four numbers in config.json, and a tensor of divisors
+// (rope_freqs) in a GGUF, one for each pair of channels, computed from those numbers.
+// out[rope_dim / 2] from a RopeConfig of ROPE_LLAMA3.
+void rope_llama3_divisors(float *out, const RopeConfig *rope, int rope_dim);
+
+// The other way: where rope->divisors are those of a plain RopeConfig with four numbers as models
+// have them, it becomes ROPE_LLAMA3 with these numbers, so that one model has the same frequencies
+// from both containers. Else it stays as it is. `theta` and the divisors are given.
+void rope_recognise_llama3(RopeConfig *rope, int rope_dim);

@@ -102,7 +102,7 @@ static const TensorName HF_QK_NORMS[] = {
     {0},
 };
 
-// GPT-2: every linear layer is a Conv1D (roles.c, turn) with a bias.
+// GPT-2: every linear layer is a Conv1D (roles.c, transpose) with a bias.
 static const TensorName HF_GPT2[] = {
     {"~wte.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"~wpe.weight", REQUIRED, {ROLE_POSITION}},
@@ -175,7 +175,7 @@ static const TensorName GGUF_POST_NORMS[] = {
     {0},
 };
 
-// GPT-2, its matrices turned by the converter.
+// GPT-2; the converter to GGUF has transposed its matrices.
 static const TensorName GGUF_GPT2[] = {
     {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"position_embd.weight", REQUIRED, {ROLE_POSITION}},
@@ -303,7 +303,7 @@ static const Family FAMILIES[] = {
                                   HF_QK_NORMS},
                     [NAMES_GGUF] = {GGUF_DECODER, GGUF_PRE_NORMS, GGUF_POST_NORMS,
                                     GGUF_OPTIONAL_BIASES, GGUF_QK_NORMS}},
-        .norms_less_one = {[NAMES_HF] = true},
+        .norms_stored_minus_one = {[NAMES_HF] = true},
         .norm = NORM_RMS,
         .qk_norm = QK_NORM_PER_HEAD,
         .activation = ACTIVATION_GELU_TANH,
@@ -345,7 +345,7 @@ static const Family FAMILIES[] = {
         .called = {[NAMES_HF] = "gpt2", [NAMES_GGUF] = "gpt2"},
         .prefixes = {[NAMES_HF] = {"transformer.", ""}},
         .tensors = {[NAMES_HF] = {HF_GPT2}, [NAMES_GGUF] = {GGUF_GPT2}},
-        .turned = {[NAMES_HF] = true},
+        .transposed = {[NAMES_HF] = true},
         .norm = NORM_LAYER,
         .activation = ACTIVATION_GELU_TANH,
         .plain_ffn = true,

@@ -49,7 +49,7 @@ void matrix_unpack(int8_t *q, float *s, float *m, const Matrix *matrix, size_t r
 uint32_t matrix_group(const Matrix *matrix); // elements per scale; 0 for float types
 bool dtype_is_affine(DType dtype);           // m counts
 
-// One block of 256 of a K-quant as whole numbers, for backends that pack weights anew: q[256],
+// One superblock (256 elements) of a K-quant as integers, for backends that repack weights: q[256],
 // and per scale group s = d * sc and m = -(dmin * sm); sc of Q3_K and Q6_K is signed. halves: d and
 // dmin (0 where the type has none) as they are stored.
 void unpack_scales(int8_t *q, uint8_t *sc, uint8_t *sm, uint16_t halves[2], DType dtype,

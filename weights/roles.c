@@ -1,9 +1,8 @@
-// Tensors meet their roles: each is found by its name, its type and shape are compared with what
-// the Config asks for, and Weights gets a Matrix over the file's bytes or a float32 copy.
+// Fills Weights from the plan: finds each tensor by its name, compares its type and shape with the
+// Config, and stores a Matrix over the file's bytes or a float32 copy.
 #include "weights/roles.h"
 #include "weights/container.h"
 #include "weights/quant.h"
-#include "weights/rope_divisors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -115,9 +114,9 @@ static bool is_norm(Role role) {
     return ROLES[role].trait == NORM || ROLES[role].trait == ROTARY_NORM;
 }
 
-// Whether the file has this matrix with rows and columns changed over (see turn).
-static bool is_turned(const Checkpoint *c, Role role) {
-    return c->family->turned[c->naming] && ROLES[role].home == IN_LAYER && !is_vector(role);
+// Whether the file stores this matrix transposed (see transpose).
+static bool is_transposed(const Checkpoint *c, Role role) {
+    return c->family->transposed[c->naming] && ROLES[role].home == IN_LAYER && !is_vector(role);
 }
 
 static bool role_filled(const Pass *pass, Role role) {
@@ -157,7 +156,7 @@ static bool shape_fits(const Pass *pass, const TensorPlan *tensor, const Role *r
     uint32_t n_dims = is_vector(roles[0]) ? 1 : 2;
     for (int i = 0; i < 3 && roles[i]; i++)
         wanted[0] += extent(config, ROLES[roles[i]].rows);
-    if (is_turned(pass->checkpoint, roles[0])) {
+    if (is_transposed(pass->checkpoint, roles[0])) {
         uint64_t rows = wanted[0];
         wanted[0] = wanted[1];
         wanted[1] = rows;
@@ -198,14 +197,14 @@ static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, s
     for (size_t i = 0; i < count; i++)
         dequantise(values + i, tensor->dtype,
                    tensor->data + (first + matrix_stored_row(&order, i)) * size, 1);
-    bool less_one = c->family->norms_less_one[c->naming] && is_norm(role);
-    for (size_t i = 0; less_one && i < count; i++)
+    bool minus_one = c->family->norms_stored_minus_one[c->naming] && is_norm(role);
+    for (size_t i = 0; minus_one && i < count; i++)
         values[i] += 1.0f;
     *(const float **)role_field(pass, role) = values;
     return true;
 }
 
-// A norm without a weight multiplies by one.
+// A norm without a weight gets a vector of ones.
 static bool fill_ones(const Pass *pass) {
     Checkpoint *c = pass->checkpoint;
     for (const Role *role = c->family->ones; *role; role++) {
@@ -220,16 +219,16 @@ static bool fill_ones(const Pass *pass) {
     return true;
 }
 
-// GPT-2's Conv1D stores y = x W, a matrix (in, out) in which a fused q|k|v lies side by side:
+// GPT-2's Conv1D stores y = x W, a matrix (in, out) with a fused q|k|v in its columns:
 //
 //             q cols   k cols   v cols                   rows of wk, one for each of k's columns
 //     in 0  | ...... | ...... | ...... |                 in 0, in 1, in 2 ..
 //     in 1  | ...... | ...... | ...... |       ->        in 0, in 1, in 2 ..
 //
-// Columns first .. first + rows of `from`, (cols, width), become the rows of `to`, (rows, cols), in
-// squares that stay in the cache.
-static void turn(uint8_t *to, const uint8_t *from, size_t rows, size_t cols, size_t width,
-                 size_t first, size_t size) {
+// Columns first .. first + rows of `from`, (cols, width), become the rows of `to`, (rows, cols), by
+// square tiles that fit the cache.
+static void transpose(uint8_t *to, const uint8_t *from, size_t rows, size_t cols, size_t width,
+                      size_t first, size_t size) {
     enum { SIDE = 32 };
     for (size_t r0 = 0; r0 < rows; r0 += SIDE)
         for (size_t c0 = 0; c0 < cols; c0 += SIDE)
@@ -238,9 +237,10 @@ static void turn(uint8_t *to, const uint8_t *from, size_t rows, size_t cols, siz
                     memcpy(to + (r * cols + c) * size, from + (c * width + first + r) * size, size);
 }
 
-// The turned matrix is the checkpoint's own. Only floats can be turned: a block spans a row.
-static bool take_turned(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
-                        size_t count) {
+// The transposed copy is in the checkpoint's arena. Only float types: a quantised block spans
+// elements of one row.
+static bool take_transposed(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
+                            size_t count) {
     Checkpoint *c = pass->checkpoint;
     if (!dtype_is_float(tensor->dtype))
         return error_set(pass->error, ERROR_FILE,
@@ -250,7 +250,7 @@ static bool take_turned(const Pass *pass, const TensorPlan *tensor, Role role, s
     size_t size = dtype_row_bytes(tensor->dtype, 1);
     uint8_t *data = arena_alloc(&c->arena, count, cols * size, pass->error);
     if (!data) return false;
-    turn(data, tensor->data, count, cols, width, first, size);
+    transpose(data, tensor->data, count, cols, width, first, size);
     *(Matrix *)role_field(pass, role) =
         (Matrix){.dtype = tensor->dtype, .rows = count, .cols = cols, .data = data};
     return true;
@@ -258,7 +258,8 @@ static bool take_turned(const Pass *pass, const TensorPlan *tensor, Role role, s
 
 static bool take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
-    if (is_turned(pass->checkpoint, role)) return take_turned(pass, tensor, role, first, count);
+    if (is_transposed(pass->checkpoint, role))
+        return take_transposed(pass, tensor, role, first, count);
     Matrix matrix = row_order(pass->checkpoint, role);
     size_t cols = (size_t)tensor->shape[1];
     matrix.dtype = tensor->dtype;

@@ -1,9 +1,8 @@
-// Roles: what a tensor is for, and the rows of the family tables that say so. Internal to weights/.
+// The rows of the family tables, and access to a model's tensors by role. Internal to weights/.
 #pragma once
 
 #include "weights/families.h"
 #include "weights/matrix.h"
-#include "weights/role.h"
 
 #include <stdbool.h>
 
@@ -11,8 +10,8 @@ typedef enum Need {
     REQUIRED,
     OPTIONAL,    // absent: the step is left out, or another row brings the role
     ALTERNATIVE, // the same, but another row is what limpid writes
-    IGNORED,     // known to be of no use, not worth a warning
-    UNSTORED,    // no tensor: a module without a weight, here for the names of modules
+    IGNORED,     // known to be unused: no warning
+    UNSTORED,    // a module without a tensor, listed for module_name
 } Need;
 
 // One tensor name. '~' stands for the family's prefix, '#' for the layer's number. A tensor with
@@ -31,13 +30,13 @@ struct Family {
     const char *prefixes[NAMING_COUNT][N_PREFIXES];   // tried in order
     const TensorName *tensors[NAMING_COUNT][N_LISTS]; // each ends with pattern NULL
 
-    // How such files store what Weights has ready (weights.h).
-    bool interleaved[NAMING_COUNT];    // rows of wq and wk are in Meta's order (matrix.h)
-    bool norms_less_one[NAMING_COUNT]; // the weight of a norm is what is stored plus 1
-    bool turned[NAMING_COUNT];         // matrices of the layers are (cols, rows): y = x W
-    Role ones[N_ONES];                 // norms without a weight; ends with ROLE_NONE
-    bool own_head[NAMING_COUNT];       // the head must be there, also where it is the embedding
-    bool complete;                     // a tensor that is not in the table means another model
+    // How such files store what Weights holds in one form (weights.h).
+    bool interleaved[NAMING_COUNT];            // rows of wq and wk are in Meta's order (matrix.h)
+    bool norms_stored_minus_one[NAMING_COUNT]; // norm weight = stored value + 1
+    bool transposed[NAMING_COUNT];             // layer matrices are stored (cols, rows): y = x W
+    Role ones[N_ONES];                         // norms without a weight; ends with ROLE_NONE
+    bool own_head[NAMING_COUNT]; // the head must be there, also where it is the embedding
+    bool complete;               // a tensor that is not in the table means another model
 
     NormKind norm;
     QkNorm qk_norm;
@@ -69,9 +68,9 @@ void tensor_name_text(TensorNameText out, const char *pattern, const char *prefi
 // The prefix under which the first tensor of the family's table is found, or its first one.
 const char *tensor_name_prefix(const struct Checkpoint *checkpoint);
 
-// Whether a tensor that no role uses must belong to the model all the same, so that leaving it out
-// would change the result.
+// Whether a tensor without a role belongs to the model, so that ignoring it would change the
+// result.
 bool tensor_name_belongs(const struct Checkpoint *checkpoint, const char *name, const char *prefix);
 
-// Whether the family's table says that this tensor is of no use, whatever its type.
+// Whether the family's table lists this tensor as unused.
 bool tensor_name_ignored(const Family *family, Naming naming, const char *name);

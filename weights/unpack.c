@@ -1,5 +1,5 @@
-// Every block format as whole numbers and scales: where each bit of a block goes, drawn once.
-// dequantise multiplies what this file unpacks, the kernels add up the same whole numbers.
+// Unpacks every block format into integers and scales: the layout of each block is drawn here.
+// dequantise multiplies these integers by the scales; the kernels sum the same integers.
 //
 // One function per format takes one block: q (its elements, centred), and per scale group s and m:
 // element = q * s + m. K-quants are blocks of 256 with scales of their own for every 16 or 32.

@@ -1,7 +1,7 @@
 // Weights: the tensors of a model by role, ready for model/. Types only.
 //
 // Ready means: norms are float32 vectors with Gemma's "1 + w" already added; fused tensors are
-// split into row ranges; GPT-2's transposed matrices are turned; a weightless norm is a vector of
+// split into row ranges; GPT-2's Conv1D matrices are transposed; a weightless norm is a vector of
 // ones; a tied head is the same Matrix as the embedding. What a model does not have is NULL
 // (data == NULL for a Matrix), and the step is left out.
 #pragma once

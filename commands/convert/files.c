@@ -4,7 +4,7 @@
 #include "base/mapping.h"
 #include "commands/shared/output.h"
 #include "tokenizer/export.h"
-#include "weights/out/hf.h"
+#include "weights/out/outgoing.h"
 
 #include <errno.h>
 #include <stdio.h>

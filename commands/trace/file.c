@@ -2,7 +2,7 @@
 
 #include "commands/commands.h"
 #include "kernels/precision.h"
-#include "weights/hf/module_names.h"
+#include "weights/families.h"
 
 #include <inttypes.h>
 #include <stdio.h>

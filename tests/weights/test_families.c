@@ -87,7 +87,7 @@ Test(families, a_model_computes_the_same_from_both_containers) {
     }
 }
 
-// ---- Phi 3 with longrope, a part of each head turning ----
+// ---- Phi 3 with longrope, partial rotary ----
 
 static const float LONG[] = {2, 3, 5, 7, 11, 13}, SHORT[] = {1, 1.5f, 1.25f, 2, 1, 3};
 

@@ -1,5 +1,5 @@
 // How Hugging Face stores GPT-2, Gemma 3 and nanochat, on models small enough to be written by
-// hand: what is turned, what is 1 less than it means, what is not there, and what may lie beside
+// hand: what is transposed, what is stored minus one, what is not there, and what may lie beside
 // it.
 #include "tests/support/files/safetensors_writer.h"
 #include "tests/test.h"

@@ -1,5 +1,5 @@
 // Hugging Face directories of several files under an index: HOSTILE S21 with its accepted twins.
-#include "base/limits.h"
+#include "base/bytes.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/test.h"
 

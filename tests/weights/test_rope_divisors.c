@@ -1,7 +1,7 @@
 // Llama 3's scaling as divisors and back. The divisors of Llama 3.1 were worked out by hand from
 // the published numbers: theta 500000, factor 8, low 1, high 4, 8192 positions, 128 channels.
 #include "tests/test.h"
-#include "weights/rope_divisors.h"
+#include "weights/config.h"
 
 static RopeConfig llama3(float factor, float low, float high, int original) {
     return (RopeConfig){.scaling = ROPE_LLAMA3,
@@ -13,7 +13,7 @@ static RopeConfig llama3(float factor, float low, float high, int original) {
                         .original_max_seq_len = original};
 }
 
-// Pair i turns once in 2 pi 500000^(i / 64) positions: pair 28 in 1956 (below 8192 / 4: not
+// Pair i rotates once in 2 pi 500000^(i / 64) positions: pair 28 in 1956 (below 8192 / 4: not
 // scaled), pair 29 in 2401, pair 35 in 8218 (above 8192: scaled whole).
 Test(rope_divisors, of_llama_3_1) {
     float d[64];

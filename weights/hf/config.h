@@ -2,7 +2,7 @@
 //
 // Both spellings are read: transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
 // A key that is absent has the default of the model's class in transformers, which differs from
-// family to family: the table stands in hf_families.c. A key that would change the result and that
+// family to family: the table is in hf/families.c. A key that would change the result and that
 // limpid does not know how to follow is refused by name, never passed over.
 #pragma once
 
@@ -50,7 +50,7 @@ typedef struct HfFamily {
     int bos_id, eos_id;
 } HfFamily;
 
-// In hf_families.c. The row for a parsed config.json, and in *text the object that holds the
+// In families.c. The row for a parsed config.json, and in *text the object that holds the
 // hyper-parameters (root, or its text_config). NULL: exit code 3, the message names the
 // architecture.
 const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *error);
@@ -62,13 +62,13 @@ const HfFamily *hf_family_of(const char *model_type);
 // fields are config_finish's. Lists of factors are taken from `arena`.
 bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena, Error *error);
 
-// In hf_keys.c. Refuses a key of config.json (of a dictionary of rope parameters) that is not
+// In keys.c. Refuses a key of config.json (of a dictionary of rope parameters) that is not
 // known, and one that asks for what limpid does not have; exit code 3, the message names it.
 bool hf_keys_check(const json_t *object, Error *error);
 bool hf_rope_keys_check(const json_t *object, Error *error);
 
-// Rope and windows of every layer: the part of hf_config_read that stands in hf_positions.c. Wants
-// the sizes in `config`.
+// Rope and windows of every layer: the part of hf_config_read in positions.c. `config` already
+// holds the sizes.
 bool hf_positions_read(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
                        Error *error);
 

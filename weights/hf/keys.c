@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// Read somewhere in hf_config.c, hf_positions.c, hf_families.c.
+// Read somewhere in config.c, positions.c, families.c.
 static const char FOLLOWED[] =
     "model_type architectures text_config hidden_size intermediate_size num_hidden_layers "
     "num_attention_heads num_key_value_heads head_dim vocab_size max_position_embeddings n_embd "

@@ -131,7 +131,7 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
            read_factors(&rope->short_factor, dict, "short_factor", config->rope_dim, arena, error);
 }
 
-// The first floor(head_dim * factor) channels turn; an odd number rounds up, but not in the
+// The first floor(head_dim * factor) channels rotate; an odd number rounds up, but not in the
 // exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
 static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *top,
                           const json_t *dict, Error *error) {
@@ -142,15 +142,15 @@ static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *
         return false;
     if (!(rounded > 0) || rounded > 1)
         return error_set(error, ERROR_FILE, "\"%s\": wanted 0 .. 1, got %g", KEY, (double)rounded);
-    if (rounded < 1 && !family->partial_rotary) // transformers turns the whole head there
+    if (rounded < 1 && !family->partial_rotary) // transformers rotates the whole head there
         return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEY,
                          family->architecture);
     const json_t *given = json_object_get(dict, KEY);
     if (!json_is_number(given)) given = json_object_get(top, KEY);
     double factor = json_is_number(given) ? json_number_value(given) : 1;
-    int turning = (int)(config->head_dim * factor);
-    config->rope_dim = turning + turning % 2;
-    if (turning % 2) config->rope.exponent_dim = turning;
+    int rotating = (int)(config->head_dim * factor);
+    config->rope_dim = rotating + rotating % 2;
+    if (rotating % 2) config->rope.exponent_dim = rotating;
     return true;
 }
 

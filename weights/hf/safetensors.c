@@ -4,7 +4,6 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "weights/hf/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -49,3 +49,39 @@ const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const cha
 // The text of `key` in "__metadata__", borrowed until close; NULL in *value where there is none.
 // Whoever shows it escapes it. False: exit code 5.
 bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value, Error *error);
+
+// ---- the two parsers of the header, internal to weights/ ----
+//
+// safetensors_json.c parses any header, with jansson; without_json.c only those that limpid writes.
+// Both provide safetensors_read_text and safetensors_metadata and share the functions below.
+
+// A header being read.
+typedef struct SafetensorsHeader {
+    const uint8_t *file;
+    size_t start, size;         // of the data, of the file
+    SafetensorsTensor *tensors; // owned by `arena`
+    size_t count, room;
+    Arena *arena;
+    bool has_metadata;
+} SafetensorsHeader;
+
+// Makes room for `most` tensors, or as many as a file may have. False: exit code 5.
+bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error);
+
+// The next tensor, called `name`. NULL: exit code 3 where there are too many, or 5.
+SafetensorsTensor *safetensors_add(SafetensorsHeader *h, const char *name, Error *error);
+
+// In this order for each tensor: its type by name; from plan.shape what it comes to; its place,
+// counted from the first byte after the header. False: exit code 3.
+bool safetensors_set_type(SafetensorsTensor *tensor, const char *name, Error *error);
+bool safetensors_measure(SafetensorsTensor *tensor, Error *error);
+bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
+                       uint64_t end, Error *error);
+
+// text[0] is '{'. False: exit code 3 or 5.
+bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length, Error *error);
+
+// The text of the header of an open file, NULL in *text where there is none any more: the file was
+// cut while it was open.
+bool safetensors_header_text(const SafetensorsFile *file, const char **text, size_t *length,
+                             Error *error);

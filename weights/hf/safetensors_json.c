@@ -1,6 +1,6 @@
 // The text of a safetensors header, whoever wrote it.
 #include "base/json.h"
-#include "weights/hf/safetensors_header.h"
+#include "weights/hf/safetensors.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 // safetensors files it reads those that limpid writes (write_safetensors.c), traces above all:
 // members in that one order and spelling, no spaces but at the end. Everything else is refused.
 #include "weights/container.h"
-#include "weights/hf/safetensors_header.h"
-#include "weights/out/hf.h"
+#include "weights/hf/safetensors.h"
+#include "weights/out/outgoing.h"
 
 #include "base/utf8.h"
 

@@ -19,15 +19,15 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef enum Size { SIZE_ONE, SIZE_DIM, SIZE_KV, SIZE_HIDDEN, SIZE_VOCAB, SIZE_COUNT } Size;
 
-// One role in the order of the file, under the name that Meta's checkpoints have.
-typedef struct Role {
+// One tensor in the order of the file, under the name that Meta's checkpoints have.
+typedef struct FileTensor {
     const char *name; // "%d": one for each layer
     Size rows, cols;  // rows SIZE_ONE: a vector
     bool skipped;     // no tensor, only its room
-} Role;
+} FileTensor;
 
 #define LAYER "layers.%d."
-static const Role V0_ROLES[] = {
+static const FileTensor V0_TENSORS[] = {
     {"tok_embeddings.weight", SIZE_VOCAB, SIZE_DIM, false},
     {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
     {LAYER "attention.wq.weight", SIZE_DIM, SIZE_DIM, false},
@@ -42,7 +42,7 @@ static const Role V0_ROLES[] = {
     {"freq_cis", SIZE_ONE, SIZE_COUNT, true}, // cos and sin; the model makes its own
     {"output.weight", SIZE_VOCAB, SIZE_DIM, false},
 };
-static const Role V1_ROLES[] = {
+static const FileTensor V1_TENSORS[] = {
     {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
     {LAYER "ffn_norm.weight", SIZE_ONE, SIZE_DIM, false},
     {"norm.weight", SIZE_ONE, SIZE_DIM, false},
@@ -57,8 +57,8 @@ static const Role V1_ROLES[] = {
     {"output.weight", SIZE_VOCAB, SIZE_DIM, false},
 };
 enum {
-    V0_COUNT = sizeof V0_ROLES / sizeof *V0_ROLES,
-    V1_COUNT = sizeof V1_ROLES / sizeof *V1_ROLES,
+    V0_COUNT = sizeof V0_TENSORS / sizeof *V0_TENSORS,
+    V1_COUNT = sizeof V1_TENSORS / sizeof *V1_TENSORS,
 };
 
 typedef struct Header {
@@ -169,8 +169,8 @@ static uint64_t size_of(const Header *h, Size size) {
 
 // The next tensor of the file; *end moves behind it. The ranges of the header keep all of this far
 // below 64 bits.
-static bool plan_role(Checkpoint *checkpoint, TensorPlan *tensor, const Header *h, const Role *role,
-                      int layer, uint64_t *end, Error *error) {
+static bool plan_tensor(Checkpoint *checkpoint, TensorPlan *tensor, const Header *h,
+                        const FileTensor *role, int layer, uint64_t *end, Error *error) {
     char name[64];
     uint64_t rows = size_of(h, role->rows), cols = size_of(h, role->cols);
     bool quantised = h->version == 2 && role->rows != SIZE_ONE;
@@ -193,8 +193,8 @@ static bool plan_role(Checkpoint *checkpoint, TensorPlan *tensor, const Header *
 }
 
 // All tensors one after another; *end is then what the size of the file must be.
-static bool plan_roles(Checkpoint *checkpoint, const Header *h, uint64_t *end, Error *error) {
-    const Role *roles = h->version ? V1_ROLES : V0_ROLES;
+static bool plan_tensors(Checkpoint *checkpoint, const Header *h, uint64_t *end, Error *error) {
+    const FileTensor *roles = h->version ? V1_TENSORS : V0_TENSORS;
     size_t n_roles = h->version ? V1_COUNT : V0_COUNT, n = 0;
     if (h->tied) n_roles--; // the head is the last
     for (size_t i = 0; i < n_roles; i++)
@@ -206,7 +206,7 @@ static bool plan_roles(Checkpoint *checkpoint, const Header *h, uint64_t *end, E
         bool layered = strchr(roles[i].name, '%') != NULL;
         if (roles[i].skipped) *end += size_of(h, roles[i].cols) * sizeof(float);
         for (int l = 0; !roles[i].skipped && l < (layered ? h->n_layers : 1); l++)
-            if (!plan_role(checkpoint, tensor++, h, &roles[i], layered ? l : -1, end, error))
+            if (!plan_tensor(checkpoint, tensor++, h, &roles[i], layered ? l : -1, end, error))
                 return false;
     }
     return true;
@@ -263,7 +263,7 @@ bool llama2c_read(Checkpoint *checkpoint, Error *error) {
     checkpoint->container = CONTAINER_LLAMA2C;
     snprintf(checkpoint->container_name, sizeof checkpoint->container_name, "llama2.c v%d",
              header.version);
-    if (!plan_roles(checkpoint, &header, &size, error) ||
+    if (!plan_tensors(checkpoint, &header, &size, error) ||
         !check_file_size(&header, size, file->size, error))
         return false;
     place_tensors(checkpoint, file->data);

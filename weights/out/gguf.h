@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "weights/out/outgoing.h"
-#include "weights/out/tensor_writer.h"
+#include "weights/out/write.h"
 
 typedef struct GgufKeys {
     Buffer bytes; // buffer_free it

@@ -1,4 +1,4 @@
-#include "weights/out/hf.h"
+#include "weights/out/outgoing.h"
 
 #include "weights/container.h"
 #include "weights/hf/config.h"
@@ -198,13 +198,13 @@ static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope
 // The shortest decimal that gives the number of channels again.
 static bool put_rope_dim(Writing *w) {
     const Config *c = w->config;
-    int turning = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
+    int rotating = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
     char text[32];
-    if (turning == c->head_dim) return true;
+    if (rotating == c->head_dim) return true;
     if (!w->family->partial_rotary) return cannot(w, "heads that turn in part");
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)turning / c->head_dim);
-        if ((int)(c->head_dim * strtod(text, NULL)) == turning) break;
+        snprintf(text, sizeof text, "%.*g", digits, (double)rotating / c->head_dim);
+        if ((int)(c->head_dim * strtod(text, NULL)) == rotating) break;
     }
     key(&w->m, "partial_rotary_factor");
     buffer_print(w->m.json, "%s", text);

@@ -1,12 +1,11 @@
 // The plan goes through the same tables as roles.c and undoes what that file does: rows back to
-// Meta's order, 1 taken off Gemma's norms, parts stacked, GPT-2's matrices turned.
+// Meta's order, 1 taken off Gemma's norms, parts stacked, GPT-2's matrices transposed.
 #include "weights/out/outgoing.h"
 
 #include "base/bytes.h"
 #include "weights/container.h"
 #include "weights/quant.h"
 #include "weights/roles.h"
-#include "weights/rope_divisors.h"
 
 #include <string.h>
 
@@ -29,9 +28,9 @@ static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
     return DTYPE_F16;
 }
 
-static bool fits_exactly(const float *values, size_t count, DType dtype, bool less_one) {
+static bool fits_exactly(const float *values, size_t count, DType dtype, bool minus_one) {
     for (size_t i = 0; i < count; i++) {
-        float value = less_one ? values[i] - 1.0f : values[i], back;
+        float value = minus_one ? values[i] - 1.0f : values[i], back;
         uint32_t bytes;
         quantise(&bytes, dtype, &value, 1);
         dequantise(&back, dtype, &bytes, 1);
@@ -45,8 +44,8 @@ static DType vector_type(const Outgoing *out, const TensorName *row, int layer) 
     if (out->naming == NAMES_GGUF) return DTYPE_F32;
     for (int i = 0; i < 3 && row->roles[i]; i++) {
         RoleView view = role_view(out->from, row->roles[i], layer);
-        bool less_one = out->family->norms_less_one[out->naming] && view.norm;
-        if (!fits_exactly(view.vector, view.rows, out->dtype, less_one)) return DTYPE_F32;
+        bool minus_one = out->family->norms_stored_minus_one[out->naming] && view.norm;
+        if (!fits_exactly(view.vector, view.rows, out->dtype, minus_one)) return DTYPE_F32;
     }
     return out->dtype;
 }
@@ -96,7 +95,7 @@ static bool add(const Planning *p, const TensorName *row, int layer) {
         tensor->shape[0] += view.rows;
         p->done[row->roles[i]] = true;
     }
-    if (outgoing_is_turned(out, &first)) {
+    if (outgoing_is_transposed(out, &first)) {
         uint64_t rows = tensor->shape[0];
         tensor->shape[0] = tensor->shape[1];
         tensor->shape[1] = rows;
@@ -131,7 +130,7 @@ static bool wanted(const Planning *p, const TensorName *row, int layer, bool *wa
 static bool is_implied(const Family *family, Role role) {
     for (const Role *one = family->ones; *one; one++)
         if (*one == role) return true;
-    return role == ROLE_ROPE_DIVISORS; // rope_divisors.c
+    return role == ROLE_ROPE_DIVISORS; // rope_llama3_divisors
 }
 
 // Nothing of the model may be left behind.
@@ -217,7 +216,7 @@ static bool make_scratch(Outgoing *out, Error *error) {
     for (size_t i = 0; i < out->n; i++)
         for (int d = 0; d < 2; d++)
             if (out->sources[i].row && d < (int)out->tensors[i].n_dims &&
-                (out->tensors[i].n_dims == 1 || d == 1 || out->family->turned[out->naming]) &&
+                (out->tensors[i].n_dims == 1 || d == 1 || out->family->transposed[out->naming]) &&
                 out->tensors[i].shape[d] > widest)
                 widest = out->tensors[i].shape[d];
     out->values = arena_alloc(&out->arena, widest, sizeof(float), error);

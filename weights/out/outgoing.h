@@ -1,5 +1,5 @@
-// Outgoing: a model's tensors as another container names, orders and stores them: the family tables
-// read backwards.
+// Outgoing: a model's tensors in the names, order and types of another container, by the same
+// family tables that the readers use.
 //
 //     Outgoing out = {0};
 //     good = outgoing_plan(&out, checkpoint, NAMES_GGUF, &(OutgoingType){.given = true,
@@ -12,11 +12,12 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "weights/checkpoint.h"
 #include "weights/roles.h"
 
 typedef struct OutgoingType {
-    bool given;  // else every matrix keeps its type where the container has it
+    bool given;  // false: a matrix keeps its type where the container supports it
     DType dtype; // of the matrices; F32, F16, BF16, Q8_0 or Q4_0 (safetensors: the first three)
 } OutgoingType;
 
@@ -57,5 +58,15 @@ size_t outgoing_row_bytes(const Outgoing *out, size_t i);
 bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
                    Error *error);
 
-// Whether the container has this matrix with rows and columns changed over (GPT-2's directories).
-bool outgoing_is_turned(const Outgoing *out, const RoleView *view);
+// Whether the container stores this matrix transposed (GPT-2 in safetensors).
+bool outgoing_is_transposed(const Outgoing *out, const RoleView *view);
+
+// ---- config.json and generation_config.json (hf.c) ----
+
+// Appends the text of a config.json that makes this model again, in the spelling that transformers
+// 4 and 5 both read. False: exit code 3 where the family's class has no key for what the model
+// does, named.
+bool hf_config_write(Buffer *json, const Outgoing *out, Error *error);
+
+// The same for generation_config.json: sampling defaults and the ids that end a text.
+void hf_generation_write(Buffer *json, const Checkpoint *from);

@@ -1,8 +1,6 @@
 // The safetensors writer: its header stands drawn in safetensors.h.
 #include "base/bytes.h"
-#include "base/limits.h"
 #include "base/text.h"
-#include "weights/out/tensor_writer.h"
 #include "weights/out/write.h"
 
 #include "base/utf8.h"

@@ -8,7 +8,10 @@
 //     safetensors_writer_close(out);   // without finish nothing is left behind
 #pragma once
 
+#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/file_writer.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,3 +44,35 @@ bool safetensors_writer_put(SafetensorsWriter *writer, size_t tensor, uint64_t o
 // Puts the file in its place. False: exit code 2 where bytes of a tensor were never put, or 4.
 bool safetensors_writer_finish(SafetensorsWriter *writer, Error *error);
 void safetensors_writer_close(SafetensorsWriter *writer); // NULL is fine
+
+// ---- TensorWriter, internal to weights/ and convert: what both writers are made of ----
+//
+// A file that begins with a header, followed by tensors at known offsets, which are put in any
+// order.
+
+typedef struct PlacedTensor {
+    const char *name;
+    uint64_t begin, bytes; // begin: behind the header
+    uint64_t written;
+} PlacedTensor;
+
+typedef struct TensorWriter {
+    Arena arena;
+    FileWriter *file;
+    PlacedTensor *tensors; // (n) in the arena
+    size_t n;
+    uint64_t data_start; // bytes of the header
+} TensorWriter;
+
+// NULL: exit code 5. Room for n tensors, zeroed; their names are copied by tensor_writer_name.
+TensorWriter *tensor_writer_new(size_t n, Error *error);
+bool tensor_writer_name(TensorWriter *writer, size_t tensor, const char *name, Error *error);
+// Opens the file and puts the header; `data_bytes` come behind it. False: exit code 4 or 5.
+bool tensor_writer_begin(TensorWriter *writer, const char *path, const Buffer *header,
+                         uint64_t data_bytes, Error *error);
+
+// As safetensors_writer_put, _finish and _close.
+bool tensor_writer_put(TensorWriter *writer, size_t tensor, uint64_t offset, const void *data,
+                       uint64_t bytes, Error *error);
+bool tensor_writer_finish(TensorWriter *writer, Error *error);
+void tensor_writer_close(TensorWriter *writer);

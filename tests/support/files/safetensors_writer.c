@@ -114,15 +114,15 @@ static void write_model(const char *directory, const char *bin, size_t size, boo
     CHECK_INT((const char *)end - bin, size);
 
     WriterTensor *list = calloc(3 + 9 * n, sizeof *list);
-    float **turned = calloc(2 * n, sizeof *turned);
+    float **reordered = calloc(2 * n, sizeof *reordered);
     add(list, &count, "model.embed_tokens.weight", -1, vocab, d, embedding);
     for (size_t l = 0; l < n; l++) {
         int layer = (int)l;
-        turned[2 * l] = half_split(wq + l * d * d, (size_t)h.n_heads, head_dim, d);
-        turned[2 * l + 1] = half_split(wk + l * kv * d, (size_t)h.n_kv_heads, head_dim, d);
+        reordered[2 * l] = half_split(wq + l * d * d, (size_t)h.n_heads, head_dim, d);
+        reordered[2 * l + 1] = half_split(wk + l * kv * d, (size_t)h.n_kv_heads, head_dim, d);
         add(list, &count, "input_layernorm.weight", layer, d, 0, att_norm + l * d);
-        add(list, &count, "self_attn.q_proj.weight", layer, d, d, turned[2 * l]);
-        add(list, &count, "self_attn.k_proj.weight", layer, kv, d, turned[2 * l + 1]);
+        add(list, &count, "self_attn.q_proj.weight", layer, d, d, reordered[2 * l]);
+        add(list, &count, "self_attn.k_proj.weight", layer, kv, d, reordered[2 * l + 1]);
         add(list, &count, "self_attn.v_proj.weight", layer, kv, d, wv + l * kv * d);
         add(list, &count, "self_attn.o_proj.weight", layer, d, d, wo + l * d * d);
         add(list, &count, "post_attention_layernorm.weight", layer, d, 0, ffn_norm + l * d);
@@ -138,8 +138,8 @@ static void write_model(const char *directory, const char *bin, size_t size, boo
     for (size_t i = 0; bf16 && i < count; i++)
         free((void *)(uintptr_t)list[i].data);
     for (size_t i = 0; i < 2 * n; i++)
-        free(turned[i]);
-    free(turned);
+        free(reordered[i]);
+    free(reordered);
     free(list);
 }
 

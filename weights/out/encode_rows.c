@@ -1,5 +1,5 @@
-// The bytes of what outgoing.c has planned: rows copied where the type stays, else dequantised and
-// made anew, back in the container's order.
+// Encodes the rows of an outgoing tensor: copies them where the type stays the same, else
+// dequantises and quantises them, in the container's row order.
 #include "base/bytes.h"
 #include "weights/container.h"
 #include "weights/out/outgoing.h"
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-bool outgoing_is_turned(const Outgoing *out, const RoleView *view) {
-    return out->family->turned[out->naming] && view->of_layer && view->cols != 1;
+bool outgoing_is_transposed(const Outgoing *out, const RoleView *view) {
+    return out->family->transposed[out->naming] && view->of_layer && view->cols != 1;
 }
 
 uint64_t outgoing_row_count(const Outgoing *out, size_t i) {
@@ -20,7 +20,7 @@ size_t outgoing_row_bytes(const Outgoing *out, size_t i) {
     return (size_t)(out->tensors[i].bytes / outgoing_row_count(out, i));
 }
 
-// The model's row that a container with this row order stores as row `stored`: the other way of
+// The model's row that a container with this row order stores as row `stored`: the inverse of
 // matrix_stored_row.
 static size_t model_row(const Matrix *order, size_t stored) {
     if (!order->rope_dim) return stored;
@@ -35,7 +35,7 @@ static Matrix row_order(const Outgoing *out, const RoleView *view) {
     return (Matrix){.head_dim = (uint32_t)c->head_dim, .rope_dim = (uint32_t)c->rope_dim};
 }
 
-// Writes a row and reads it back: what a type cannot hold comes out as an infinity.
+// Writes a row and reads it back: values out of the type's range read as infinity.
 static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
                       void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
@@ -60,9 +60,9 @@ static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
     for (int part = 0; part < 3 && source->row->roles[part]; part++) {
         RoleView view = role_view(out->from, source->row->roles[part], source->layer);
         Matrix order = row_order(out, &view);
-        float less = out->family->norms_less_one[out->naming] && view.norm ? 1.0f : 0.0f;
+        float offset = out->family->norms_stored_minus_one[out->naming] && view.norm ? 1.0f : 0.0f;
         for (size_t row = 0; row < view.rows; row++)
-            out->values[count++] = view.vector[model_row(&order, row)] - less;
+            out->values[count++] = view.vector[model_row(&order, row)] - offset;
     }
     return store_row(out, i, 0, out->values, count, bytes, error);
 }
@@ -98,9 +98,9 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
     return true;
 }
 
-// Columns first .. first + count of the stacked matrices are the rows of the turned tensor.
-static bool turned_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
-                        Error *error) {
+// Rows of a transposed tensor are columns first .. first + count of the stacked matrices.
+static bool transposed_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
+                            Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
     size_t width = (size_t)tensor->shape[1], size = dtype_row_bytes(tensor->dtype, 1);
     uint8_t column[sizeof(float) * 256];
@@ -124,6 +124,6 @@ bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void
     const OutgoingSource *source = &out->sources[i];
     if (out->tensors[i].n_dims == 1) return vector_row(out, i, bytes, error);
     RoleView view = role_view(out->from, source->row->roles[0], source->layer);
-    return outgoing_is_turned(out, &view) ? turned_rows(out, i, first, count, bytes, error)
-                                          : matrix_rows(out, i, first, count, bytes, error);
+    return outgoing_is_transposed(out, &view) ? transposed_rows(out, i, first, count, bytes, error)
+                                              : matrix_rows(out, i, first, count, bytes, error);
 }

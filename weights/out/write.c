@@ -1,4 +1,4 @@
-#include "weights/out/tensor_writer.h"
+#include "weights/out/write.h"
 
 #include "base/bytes.h"
 
