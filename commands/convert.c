@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 4 << 20 };
+enum { CHUNK_BYTES = 4 << 20 };
 
 typedef struct Conversion {
     Session *session;
@@ -29,20 +29,20 @@ typedef struct Conversion {
 static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error) {
     size_t row_bytes = outgoing_row_bytes(&c->out, i);
     uint64_t rows = outgoing_row_count(&c->out, i), first = 0;
-    uint64_t piece = row_bytes < PIECE_BYTES ? PIECE_BYTES / row_bytes : 1;
-    for (; first < rows && !interrupt_asked(); first += piece) {
-        if (piece > rows - first) piece = rows - first;
-        if (!outgoing_rows(&c->out, i, first, piece, bytes, error) ||
-            !tensor_writer_put(c->file, i, first * row_bytes, bytes, piece * row_bytes, error))
+    uint64_t chunk = row_bytes < CHUNK_BYTES ? CHUNK_BYTES / row_bytes : 1;
+    for (; first < rows && !interrupt_asked(); first += chunk) {
+        if (chunk > rows - first) chunk = rows - first;
+        if (!outgoing_rows(&c->out, i, first, chunk, bytes, error) ||
+            !tensor_writer_put(c->file, i, first * row_bytes, bytes, chunk * row_bytes, error))
             return false;
-        c->written += piece * row_bytes;
+        c->written += chunk * row_bytes;
         progress_update(&c->progress, (double)c->written / (double)c->total);
     }
     return !interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted");
 }
 
 static bool convert_tensors(Conversion *c, Error *error) {
-    size_t room = PIECE_BYTES;
+    size_t room = CHUNK_BYTES;
     for (size_t i = 0; i < c->out.n; i++) {
         if (outgoing_row_bytes(&c->out, i) > room) room = outgoing_row_bytes(&c->out, i);
         c->total += c->out.tensors[i].bytes;
@@ -61,8 +61,8 @@ static bool convert_tensors(Conversion *c, Error *error) {
 
 // ---- the two containers ----
 
-// The vocabulary that goes into the output: that of the model, else its tokenizer's. What cannot be
-// carried along is said, and the model goes without.
+// The vocabulary of the output: the model's own, else its tokenizer's. If that cannot be exported,
+// a note says so and the output has none.
 static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error *error) {
     const Vocabulary *inside = checkpoint_vocabulary(s->checkpoint);
     *v = *inside;
@@ -71,7 +71,7 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
     Error cause = {0};
     const char *problem = s->tokenizer_problem;
     if (s->tokenizer && tokenizer_export(s->tokenizer, v, arena, &cause)) {
-        // In llama2.c's stories BOS ends a text as EOS does; EOS is what others look for first.
+        // llama2.c's models end a text with BOS, other programs look for EOS.
         int32_t stop = -1;
         size_t stops = tokenizer_stops(s->tokenizer, &stop, 1);
         if (stops && (is_llama2c(s->checkpoint) || !s->config->n_eos_ids)) v->eos_id = stop;
@@ -85,7 +85,7 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
     return true;
 }
 
-// What people will see as general.name: the model's own, else the last part of its path.
+// general.name of the output: the model's own name, else the last part of its path.
 static void find_name(char out[128], const Session *s) {
     const char *path = checkpoint_path(s->checkpoint);
     size_t end = strlen(path);
@@ -127,7 +127,7 @@ static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error 
     return c->file;
 }
 
-// From one directory to another the tokenizer's own files are the best that there is.
+// From one directory to another the tokenizer's files are copied unchanged.
 static bool open_output(Conversion *c, Error *error) {
     const Session *s = c->session;
     bool gguf = c->place.kind == OUT_GGUF;
@@ -142,7 +142,7 @@ static bool open_output(Conversion *c, Error *error) {
     return good;
 }
 
-// ---- what is said ----
+// ---- notes ----
 
 static void tell_types(const Conversion *c) {
     const Outgoing *out = &c->out;

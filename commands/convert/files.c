@@ -20,8 +20,8 @@ static bool join(PathText out, const char *directory, const char *name, Error *e
     return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(PathText) - 1);
 }
 
-// What may lie in a model's directory besides the tensors: the first is always written, the others
-// are copied where they are.
+// Files of a model's directory besides the tensors. config.json is always written, the others are
+// copied where they exist.
 static const char *const FILES[] = {
     "config.json",       "generation_config.json", "tokenizer.json",
     "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
@@ -29,7 +29,7 @@ static const char *const FILES[] = {
     "merges.txt"};
 enum { N_FILES = sizeof FILES / sizeof *FILES };
 
-// ---- where ----
+// ---- the paths of the output ----
 
 bool out_place_find(OutPlace *place, const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
@@ -56,7 +56,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
            join(place->tensors, place->directory, "model.safetensors", error);
 }
 
-// ---- whether ----
+// ---- checks before anything is written ----
 
 // The directory that the model was read from.
 static void source_directory(PathText out, const Session *s) {
@@ -77,7 +77,7 @@ static bool refuse_existing(const char *path, Error *error) {
     return error_set(error, ERROR_USAGE, "%.300s is there already; --force replaces it", path);
 }
 
-// Whether writing to `path` would write to something that is read, by whatever link.
+// Whether `path` is an input file, links followed.
 static bool is_input(const Session *s, const char *path) {
     const char *tokenizer = s->options->tokenizer;
     return checkpoint_reads(s->checkpoint, path) || (tokenizer && same_file(tokenizer, path));
@@ -87,7 +87,7 @@ static bool refuse_input(const char *path, Error *error) {
     return error_set(error, ERROR_USAGE, "%.300s is what is converted: give another output", path);
 }
 
-// No file of the output is one of the model's directory.
+// No output file may replace a file in the directory of the model.
 static bool check_files(const OutPlace *place, const Session *s, Error *error) {
     PathText source, from, to;
     source_directory(source, s);
@@ -135,7 +135,7 @@ static bool write_buffer(const OutPlace *place, const char *name, Buffer *buffer
     return good;
 }
 
-// Copies directory/name where there is such a file.
+// Copies directory/name if it exists.
 static bool copy_file(const OutPlace *place, const char *directory, const char *name,
                       Error *error) {
     PathText path;
@@ -157,7 +157,7 @@ static bool make_directory(const OutPlace *place, Error *error) {
                      strerror(errno));
 }
 
-// A vocabulary becomes the file that holds such a one.
+// Writes the vocabulary in the file format of its tokenizer kind.
 static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *error) {
     TextSpan text = v->chat_template;
     Buffer bytes = {0};
