@@ -16,6 +16,8 @@ BUILTIN ?= 1
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
+# EMULATED=1: more flags for kernels/cuda and the emulator, sanitizers for instance (and in LDFLAGS).
+KERNEL_FLAGS ?=
 PLAIN ?= 0
 EMULATED ?= 0
 ifeq ($(EMULATED),1)
@@ -135,7 +137,8 @@ TEST_FLAGS := -DTEST_PLAIN
 else
 TEST_LIBS := -lcriterion
 endif
-TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"'
+TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"' \
+              -DTEST_EMULATED=$(EMULATED)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -150,7 +153,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(CFLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(CFLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -181,8 +184,8 @@ ifeq ($(EMULATED),1)
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,EMU)
-	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(CFLAGS) -x c++ -c -o $@ $<
-$(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(CFLAGS) $(KERNEL_FLAGS) -x c++ -c -o $@ $<
+$(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda $(KERNEL_FLAGS)
 else
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)

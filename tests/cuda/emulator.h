@@ -38,6 +38,9 @@ void emulator_machine(int driver, int gpus, int capability);
 //   EMULATOR_MACHINE   driver, gpus, capability (and bytes of memory), "12080 1 90"
 //   EMULATOR_FAIL      number of the call that fails and its error, "30 719"
 
+// Whether AddressSanitizer watches the kernels.
+int emulator_watches_addresses(void);
+
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
     BROKEN_DIVERGENT_BARRIER,

@@ -1,6 +1,8 @@
 // The threads of a block as fibers: barriers, shuffles, shared memory, and in which order they run.
 #include "tests/cuda/fibers.h"
 
+#include "tests/cuda/emulator.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +19,22 @@
 #endif
 #ifdef EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
+
+// Locals stay on the fibers' own stacks. So AddressSanitizer keeps no state per stack and need not
+// be told of every switch, which would take several times as long as the switch itself. Freed
+// memory is used again soon: fresh pages cost more than most kernels here.
+extern "C" const char *__asan_default_options(void) {
+    return "detect_stack_use_after_return=0:quarantine_size_mb=16";
+}
 #endif
+
+extern "C" int emulator_watches_addresses(void) {
+#ifdef EMULATOR_ASAN
+    return 1;
+#else
+    return 0;
+#endif
+}
 
 namespace emulator {
 
@@ -29,7 +45,11 @@ namespace {
 enum Wait { READY, AT_BARRIER, AT_SHUFFLE, DONE };
 
 constexpr unsigned WARP = 32;
-constexpr size_t STACK_BYTES = 64 << 10, MAX_BLOCK_MEMORY = 227 << 10; // sm_90
+constexpr size_t MAX_BLOCK_MEMORY = 227 << 10; // sm_90
+
+// Stacks do not begin at multiples of a power of two: all of their tops would compete for the same
+// sets of the CPU's caches. Of a fiber that has ended only the first frames are still poisoned.
+constexpr size_t STACK_BYTES = (64 << 10) + 13 * 64, FIRST_FRAMES = 1 << 10;
 
 // The stack pointer of what is not running. On x86-64 a change of fiber is eight pushes and pops;
 // elsewhere ucontext does it, with a system call each time.
@@ -43,7 +63,6 @@ struct Context {
 
 struct Fiber {
     Context context;
-    void *fake_stack; // AddressSanitizer's
     char *stack;
     uint3 thread;
     unsigned lane, warp, exchanges;
@@ -66,14 +85,20 @@ struct Block {
     size_t memory_bytes;
 };
 
+// Where the order of running stands. It goes group by group, and over a group again and again until
+// none of its fibers can run.
+struct Walk {
+    std::vector<unsigned> order; // of all threads
+    size_t group;                // all threads, or a warp
+    size_t begin, end, at;       // of the current group, within the order
+    bool ran;                    // a fiber, since the group was last at its beginning
+    bool advanced;               // a fiber has run since the walk was last at the first group
+};
+
 Block block;
+Walk walk;
 Fiber *current;
 Context scheduler;
-#ifdef EMULATOR_ASAN
-void *scheduler_fake_stack;
-const void *scheduler_bottom;
-size_t scheduler_size;
-#endif
 const std::function<void()> *kernel;
 char *stacks;
 
@@ -110,28 +135,45 @@ void change(Context *from, Context *to) {
 #endif
 }
 
-void to_scheduler() {
-    Fiber *me = current;
-#ifdef EMULATOR_ASAN
-    __sanitizer_start_switch_fiber(me->wait == DONE ? nullptr : &me->fake_stack, scheduler_bottom,
-                                   scheduler_size);
-#endif
-    change(&me->context, &scheduler);
-#ifdef EMULATOR_ASAN
-    __sanitizer_finish_switch_fiber(me->fake_stack, nullptr, nullptr);
-#endif
+void walk_to(size_t begin) {
+    size_t end = begin + walk.group;
+    walk.begin = walk.at = begin;
+    walk.end = end < walk.order.size() ? end : walk.order.size();
+    walk.ran = false;
 }
 
-void resume(Fiber &f) {
-    current = &f;
-    place.thread = f.thread;
-#ifdef EMULATOR_ASAN
-    __sanitizer_start_switch_fiber(&scheduler_fake_stack, f.stack, STACK_BYTES);
-#endif
-    change(&scheduler, &f.context);
-#ifdef EMULATOR_ASAN
-    __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
-#endif
+// nullptr: no fiber can run.
+Fiber *next_ready() {
+    for (;;) {
+        while (walk.at < walk.end) {
+            Fiber &f = block.fibers[walk.order[walk.at++]];
+            if (f.wait != READY) continue;
+            walk.ran = walk.advanced = true;
+            return &f;
+        }
+        if (walk.ran) {
+            walk_to(walk.begin);
+        } else if (walk.end < walk.order.size()) {
+            walk_to(walk.end);
+        } else {
+            if (!walk.advanced) return nullptr;
+            walk.advanced = false;
+            walk_to(0);
+        }
+    }
+}
+
+// To the next fiber that can run; to run_grid where none can.
+void run_next(Context *from) {
+    Fiber *next = next_ready();
+    current = next;
+    if (next) place.thread = next->thread;
+    change(from, next ? &next->context : &scheduler);
+}
+
+void wait_here(Wait what) {
+    current->wait = what;
+    run_next(&current->context);
 }
 
 void open_barrier() {
@@ -149,9 +191,6 @@ void open_warp(unsigned id) {
 
 // Where a fiber begins. A thread that has returned no longer counts at barriers.
 void thread_main() {
-#ifdef EMULATOR_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom, &scheduler_size);
-#endif
     (*kernel)();
     Fiber *me = current;
     Warp &warp = block.warps[me->warp];
@@ -160,13 +199,13 @@ void thread_main() {
     warp.lanes &= ~(1u << me->lane);
     if (--block.live && block.arrived == block.live) open_barrier();
     if (--warp.live && warp.arrived == warp.live) open_warp(me->warp);
-    to_scheduler();
+    run_next(&me->context);
     __builtin_unreachable();
 }
 
 void start(Fiber &f) {
 #ifdef EMULATOR_ASAN
-    __asan_unpoison_memory_region(f.stack, STACK_BYTES); // the last thread here never unwound
+    __asan_unpoison_memory_region(f.stack + STACK_BYTES - FIRST_FRAMES, FIRST_FRAMES);
 #endif
 #ifdef __x86_64__
     void **top = (void **)(f.stack + STACK_BYTES);
@@ -208,25 +247,6 @@ int schedule() { // 0 up, 1 down, 2 shuffled threads; 3 up, 4 down: one warp as 
     return text ? atoi(text) : 0;
 }
 
-// Every fiber that can run, once; for schedules 3 and 4 every warp until it cannot.
-bool run_once(const std::vector<unsigned> &order, int kind) {
-    bool any = false;
-    if (kind < 3) {
-        for (unsigned i : order)
-            if (block.fibers[i].wait == READY) any = true, resume(block.fibers[i]);
-        return any;
-    }
-    for (size_t k = 0; k < order.size(); k += WARP) {
-        for (bool more = true; more;) {
-            more = false;
-            for (size_t i = k; i < order.size() && i < k + WARP; i++)
-                if (block.fibers[order[i]].wait == READY)
-                    more = any = true, resume(block.fibers[order[i]]);
-        }
-    }
-    return any;
-}
-
 std::vector<unsigned> thread_order(unsigned n, int kind) {
     std::vector<unsigned> order(n);
     uint64_t random = 88172645463325252ull;
@@ -255,7 +275,8 @@ uint3 block_at(uint64_t b, dim3 grid, int kind) {
 void run_grid(dim3 grid, dim3 size, const std::function<void()> &body) {
     unsigned n = size.x * size.y * size.z;
     int kind = schedule();
-    std::vector<unsigned> order = thread_order(n, kind);
+    walk.order = thread_order(n, kind);
+    walk.group = kind < 3 ? n : WARP;
     if (!stacks)
         stacks = (char *)mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -266,8 +287,9 @@ void run_grid(dim3 grid, dim3 size, const std::function<void()> &body) {
     for (uint64_t b = 0; b < (uint64_t)grid.x * grid.y * grid.z; b++) {
         place.block = block_at(b, grid, kind);
         set_up_block(n, size);
-        while (block.live)
-            if (!run_once(order, kind)) die("a barrier that not every thread reaches");
+        walk_to(0);
+        run_next(&scheduler);
+        if (block.live) die("a barrier that not every thread reaches");
     }
     free(block.memory);
     block.memory = nullptr;
@@ -280,8 +302,7 @@ void sync_block(const char *where) {
         open_barrier();
         return;
     }
-    current->wait = AT_BARRIER;
-    to_scheduler();
+    wait_here(AT_BARRIER);
 }
 
 void sync_warp(const char *where) {
@@ -291,8 +312,7 @@ void sync_warp(const char *where) {
         open_warp(current->warp);
         return;
     }
-    current->wait = AT_SHUFFLE;
-    to_scheduler();
+    wait_here(AT_SHUFFLE);
 }
 
 unsigned lane() {

@@ -12,6 +12,7 @@ static TinyShape shape_of(DType dtype) {
     shape.dim = 64, shape.hidden_dim = 96; // rows that hold whole blocks
     shape.dtype = dtype;
     shape.biases = true;
+    shape.n_layers = 2;
     shape.max_seq_len = 200; // attention needs room for partial sums
     return shape;
 }

@@ -163,6 +163,7 @@ static bool measure_prompt(ReferenceRun *run, const Batch *batch, Error *error) 
 static bool measure_greedy(ReferenceRun *run, const float *logits, Error *error) {
     int32_t greedy[REFERENCE_MAX_GREEDY];
     int n = whole_numbers(run, "greedy_ids", greedy, REFERENCE_MAX_GREEDY);
+    if (run->max_greedy && n > run->max_greedy) n = run->max_greedy;
     for (int i = 0; i < n; i++) {
         compare_logits(run, "greedy_logits", (size_t)i, logits);
         int32_t id = best(logits, checkpoint_config(run->checkpoint)->vocab_size);

@@ -26,6 +26,7 @@ typedef struct ReferenceRun {
     ReferenceErrors worst;    // of all prompts so far; NaN once a value was NaN
     int greedy, greedy_equal; // ids, and how many of them are the reference's
     ReferenceErrors budget;   // infinite unless set
+    int max_greedy;           // ids that are fed at most; 0: all of the reference's
     Error over;               // the first number that was over the budget
     const char *prompt;       // "p1"
     int layers_seen, weights_seen, ends_seen;

@@ -38,6 +38,7 @@ void reference_model_open(ReferenceModel *m, const char *directory, const char *
     CHECK(reference_open(&m->run, path, files ? files : directory, &error), "%s: %s", directory,
           error.message);
     m->run.budget = *budget;
+    m->run.max_greedy = EMULATED(3, 0);
 }
 
 void reference_model_close(ReferenceModel *m) {

@@ -4,7 +4,7 @@
 #include "tests/test.h"
 #include "weights/checkpoint.h"
 
-enum { PROMPT = 9, STEPS = 24, ROWS = PROMPT + STEPS };
+enum { PROMPT = 9, STEPS = EMULATED(3, 24), ROWS = PROMPT + STEPS };
 
 // Logits of every row that a short prompt and greedy steps after it give: (ROWS, vocab_size),
 // malloced.
