@@ -190,7 +190,7 @@ else
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -std=c++17 -I. -MMD -MP -O3 -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
+	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP -O3 -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf

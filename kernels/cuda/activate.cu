@@ -1,5 +1,5 @@
 // Operations on single numbers (reference/activate.c says what they are for).
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/steps.h"
 
 enum { THREADS = 256 };
 

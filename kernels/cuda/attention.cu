@@ -11,9 +11,9 @@
 // A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
 // at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
 // of 64 channels in one load, two of 128.
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/project/dot.h"
-#include "kernels/cuda/recording.h"
+#include "kernels/cuda/steps.h"
 
 enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
 enum {
@@ -295,7 +295,7 @@ static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork
     if (count > 1 && arrives_last(counter, (unsigned)count, memory.last)) join_splits(w, t);
 }
 
-// Somebody looks: the softmax itself, one block per row and query head, three plain passes.
+// For a listener: the softmax itself, one block per row and query head, three plain passes.
 struct WeightsMemory {
     float parts[THREADS / WARP];
 };

@@ -11,7 +11,7 @@
 // are cut into two halves each, within 2^-22 of the largest: two products, and the accuracy of
 // float32. With an f32 cache or precision f32 attention.cu does the work. Not yet measured on a
 // GPU.
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/steps.h"
 
 enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
 enum { PAD = 8 }; // elements between rows in shared memory: no two lanes of a load share a bank
@@ -23,7 +23,7 @@ template <int DIM> struct TileMemory {
     alignas(16) uint16_t keys[KEYS<DIM>][DIM + PAD];
     alignas(16) unsigned values[KEYS<DIM> / 2][DIM + PAD]; // keys 2 i and 2 i + 1 to a word
     int positions[QUERIES], sequences[QUERIES];            // -1: no such query
-    int odd_tile; // the last one, as the block counts them, with a value that is not finite
+    int nonfinite_tile; // the last one, as the block counts them, with a value that is not finite
 };
 
 struct TileWork {
@@ -123,7 +123,7 @@ static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int
         m.positions[i] = query < w.n_queries ? w.op.rows.positions[row] : -1;
         m.sequences[i] = query < w.n_queries ? w.op.rows.sequences[row] : -1;
     }
-    if (!threadIdx.x) m.odd_tile = -1;
+    if (!threadIdx.x) m.nonfinite_tile = -1;
     __syncthreads();
 }
 
@@ -141,15 +141,15 @@ static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int 
     return run;
 }
 
-static __device__ __forceinline__ bool has_odd_half(int4 v) {
-    bool odd = false;
+static __device__ __forceinline__ bool has_nonfinite_half(int4 v) {
+    bool found = false;
     for (int word : {v.x, v.y, v.z, v.w})
-        odd |= (word & 0x7c00) == 0x7c00 || (word & 0x7c000000) == 0x7c000000;
-    return odd;
+        found |= (word & 0x7c00) == 0x7c00 || (word & 0x7c000000) == 0x7c000000;
+    return found;
 }
 
 // Halves that are not finite become 0: a weight of 0 times one of them would not be 0.
-static __device__ __forceinline__ int without_odd(int word) {
+static __device__ __forceinline__ int without_nonfinite(int word) {
     if ((word & 0x7c00) == 0x7c00) word &= (int)0xffff0000;
     if ((word & 0x7c000000) == 0x7c000000) word &= 0xffff;
     return word;
@@ -159,7 +159,8 @@ static __device__ __forceinline__ int without_odd(int word) {
 static __device__ __forceinline__ void store_pairs(unsigned *to, int4 a, int4 b) {
     const int first[4] = {a.x, a.y, a.z, a.w}, second[4] = {b.x, b.y, b.z, b.w};
     for (int i = 0; i < 4; i++) {
-        unsigned x = (unsigned)without_odd(first[i]), y = (unsigned)without_odd(second[i]);
+        unsigned x = (unsigned)without_nonfinite(first[i]),
+                 y = (unsigned)without_nonfinite(second[i]);
         to[2 * i] = (x & 0xffff) | y << 16;
         to[2 * i + 1] = x >> 16 | (y & 0xffff0000u);
     }
@@ -170,7 +171,7 @@ template <int DIM>
 static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Run &run, int from,
                                  int count) {
     constexpr int EIGHTS = DIM / 8;
-    __syncthreads(); // nobody reads the last tile any more
+    __syncthreads(); // no thread still reads the last tile
     for (int i = threadIdx.x; i < KEYS<DIM> / 2 * EIGHTS; i += THREADS) {
         int pair = i / EIGHTS, c = i % EIGHTS * 8;
         int4 values[2] = {};
@@ -185,7 +186,8 @@ static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Ru
             *(int4 *)&m.keys[2 * pair + r][c] = key;
         }
         store_pairs(&m.values[pair][c], values[0], values[1]);
-        if (has_odd_half(values[0]) || has_odd_half(values[1])) m.odd_tile = count;
+        if (has_nonfinite_half(values[0]) || has_nonfinite_half(values[1]))
+            m.nonfinite_tile = count;
     }
     __syncthreads();
 }
@@ -282,9 +284,9 @@ static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const Tile
 
 // Values that are not finite reach those queries that see them, and no others.
 template <int DIM>
-static __device__ __forceinline__ void add_odd_values(QueryState<DIM> &s, const TileWork &w,
-                                                      const Run &run, const int (&positions)[2],
-                                                      int from) {
+static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, const TileWork &w,
+                                                            const Run &run,
+                                                            const int (&positions)[2], int from) {
     for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
         const uint16_t *value =
             (const uint16_t *)w.kv.values + kv_index(w.kv, run.sequence, blockIdx.y, p);
@@ -340,7 +342,7 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
             score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
             weigh_scores<DIM>(scores, s, w.op.shape.pattern, positions, from);
             add_values<DIM>(s, m, scores);
-            if (m.odd_tile == count) add_odd_values<DIM>(s, w, run, positions, from);
+            if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, run, positions, from);
         }
         first = run.end;
     }

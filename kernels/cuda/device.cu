@@ -1,8 +1,6 @@
-// The GPU: opening it and saying why not, its memory, the way of weights to it.
+// The GPU: opening it, or saying why it cannot be opened; its memory; uploads of weights.
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/limits.h"
 #include "kernels/cuda/project/blas.h"
-#include "kernels/cuda/recording.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -289,7 +287,7 @@ void *device_alloc(Device *device, size_t bytes) {
 
 void device_free(Device *device, void *memory) {
     if (!memory) return;
-    CUDA_CHECK(device, cudaStreamSynchronize(device->stream)); // somebody may still be using it
+    CUDA_CHECK(device, cudaStreamSynchronize(device->stream)); // a kernel may still use it
     forget(device, memory);
 }
 
@@ -326,7 +324,7 @@ bool staging_begin(Device *device, void *to) {
     return device_ok(device);
 }
 
-// Sends the current half and turns to the other one, once its last copy has left.
+// Sends the current half and switches to the other one, once its last copy has ended.
 static void staging_send(Device *device) {
     Staging *s = &device->staging;
     if (!s->used) return;

@@ -2,7 +2,7 @@
 // is told. Device memory is cudaMalloc's; everything runs in one stream, in the order of the calls.
 #pragma once
 
-#include "kernels/cuda/machine.h"
+#include "kernels/cuda/block.h"
 
 extern "C" {
 #include "kernels/kernels.h"
@@ -28,7 +28,7 @@ struct Staging {
 };
 constexpr size_t STAGING_BYTES = 4 << 20; // of a half
 
-// The activations of a call as whole numbers (precision.h), for n rows.
+// The activations of a call as integers (precision.h), for n rows.
 //   z = 256 high + low: two signed bytes, so that a GPU multiplies four of them at once.
 struct QuantisedRows {
     int8_t *high, *low; // (n, cols); a8 has no high
@@ -67,7 +67,7 @@ struct Device {
     BlasScratch *blas_scratch; // project_blas.cu
     Clock *clock;              // limits.cu; NULL until somebody asks for it
     QuantisedRows quantised;   // (max_rows, max_cols)
-    unsigned *place_counters;  // (MAX_PLACE_COUNTERS) of rows of a head that are projected
+    unsigned *head_counters;   // (MAX_HEAD_COUNTERS) of rows of a head that are projected
     SampleScratch *sampling;   // sample.cu
     float *attention_scratch;  // partial sums of attention over long caches
     size_t attention_scratch_floats;
@@ -140,3 +140,12 @@ size_t project_bytes(const Device *device, int max_rows);
 size_t project_blas_bytes(const Device *device, int max_rows);
 size_t sample_bytes(const Device *device);
 size_t attention_bytes(const MemoryPlan *plan); // made when attention is first asked for
+
+// ---- limits.cu: the clock that device_busy_seconds reads, two events around every pass ----
+
+// Before the first launches of a pass (a second call changes nothing), behind its last, and behind
+// what follows it without the host. They do nothing while the clock is stopped.
+void clock_begin(Device *device);
+void clock_end(Device *device);
+void clock_extend(Device *device);
+void clock_close(Device *device);

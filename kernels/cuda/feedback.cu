@@ -1,6 +1,6 @@
-// Tokens that stay on the GPU: the rows of the next pass, and the numbers that the host reads when
-// it comes to them: pinned memory, and an event for each slot of it.
-#include "kernels/cuda/limits.h"
+// Sampled tokens stay on the GPU as the input of the next pass. The host reads them later, from
+// pinned memory with an event for each slot.
+#include "kernels/cuda/device.h"
 
 static __global__ void advance_kernel(int32_t *tokens, int32_t *positions, const int32_t *sampled,
                                       int n) {

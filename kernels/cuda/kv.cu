@@ -1,5 +1,5 @@
 // The cache: written by one thread per element, read back one vector at a time.
-#include "kernels/cuda/kv.h"
+#include "kernels/cuda/steps.h"
 
 #include <string.h>
 

@@ -1,39 +1,48 @@
-// What this GPU can do at most, and how long it is really at work: for `bench`.
+// What `bench` compares with: the GPU's measured read and product rates, and how long it is busy.
 //
-// Idle time is the host's time of a pass less the time between two CUDA events, one before and one
-// behind the launches of the pass (a graph, mostly) and of what draws a token from its logits. So
-// copies of tokens and logits, and whatever the host does between passes, count as idle; gaps
-// between the kernels of a pass do not.
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/limits.h"
+// Idle time is the host's time of a pass minus the time between two CUDA events, one before and one
+// after the launches of the pass (usually a graph) and of the kernels that sample its token. So
+// copies of tokens and logits, and the host's work between passes, count as idle; gaps between the
+// kernels of a pass do not.
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/project/blas.h"
 #include "kernels/cuda/project/project.h"
+
+extern "C" {
+#include "kernels/limits.h"
+}
 
 #include <math.h>
 
 // ---- reading ----
 
-enum { READ_THREADS = 256, READ_BLOCKS = 8, READ_AHEAD = 8, READ_PASSES = 5, PRODUCT_RUNS = 10 };
+enum {
+    READ_THREADS = 256,
+    READ_BLOCKS = 8,
+    LOADS_IN_FLIGHT = 8,
+    READ_PASSES = 5,
+    PRODUCT_RUNS = 10
+};
 constexpr size_t LEAST_BYTES = 1 << 20, MEMORY_BYTES = 1 << 30; // no cache holds the second
 
-// Numbers like weights: zeros would cost less power.
+// Random bits, as weights are: zeros would cost less power, and the clock could be higher.
 static __global__ void fill_kernel(uint32_t *out, size_t count) {
     size_t step = (size_t)gridDim.x * blockDim.x;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
         out[i] = (uint32_t)i * 2654435761u ^ (uint32_t)(i >> 15);
 }
 
-// Every thread has READ_AHEAD loads of 16 bytes under way. `never` is written by no buffer that
-// fill_kernel made, which the compiler cannot know.
+// Every thread has LOADS_IN_FLIGHT loads of 16 bytes in flight. No buffer of fill_kernel makes the
+// sum nonzero, so `never` is not written; the compiler cannot know it and keeps the loads.
 static __global__ void read_kernel(const int4 *memory, size_t count, int *never) {
     size_t step = (size_t)gridDim.x * blockDim.x;
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     int sum = 0;
-    for (; i + (READ_AHEAD - 1) * step < count; i += READ_AHEAD * step) {
-        int4 v[READ_AHEAD];
-        for (int k = 0; k < READ_AHEAD; k++)
+    for (; i + (LOADS_IN_FLIGHT - 1) * step < count; i += LOADS_IN_FLIGHT * step) {
+        int4 v[LOADS_IN_FLIGHT];
+        for (int k = 0; k < LOADS_IN_FLIGHT; k++)
             v[k] = load_stream(memory + i + (size_t)k * step);
-        for (int k = 0; k < READ_AHEAD; k++)
+        for (int k = 0; k < LOADS_IN_FLIGHT; k++)
             sum |= v[k].x & v[k].y & v[k].z & v[k].w & 1;
     }
     for (; i < count; i += step) {
@@ -67,7 +76,7 @@ static double time_reading(Device *device, const int4 *memory, size_t count, int
     return READ_PASSES * (double)count * sizeof(int4) / (ms * 1e-3);
 }
 
-// Not more than half of what is free: whoever measures must not be who fails.
+// At most half of the free memory: a measurement must not fail for lack of it.
 static size_t bytes_to_read(Device *device, size_t bytes) {
     size_t free_bytes = 0, total = 0;
     if (!CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return 0;
@@ -211,7 +220,7 @@ Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n) {
 
 // ---- the clock ----
 
-enum { CLOCK_PASSES = 128 }; // that may be under way before somebody has to wait
+enum { CLOCK_PASSES = 128 }; // in flight before the host waits for one
 
 struct Clock {
     bool running, begun; // begun: a pass, not yet ended
@@ -249,7 +258,7 @@ void clock_end(Device *device) {
     c->begun = false;
 }
 
-// An event that is recorded again forgets the first time.
+// Recording an event again replaces its time.
 void clock_extend(Device *device) {
     Clock *c = device->clock;
     if (!clock_runs(device) || !c->count) return;

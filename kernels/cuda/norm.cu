@@ -1,5 +1,5 @@
 // One block per row: the sum of squares (and the mean before it), then the row again.
-#include "kernels/cuda/norm.h"
+#include "kernels/cuda/steps.h"
 
 struct NormMemory {
     float parts[NORM_THREADS / WARP];

@@ -132,3 +132,27 @@ void perform(Device *device, const Operation *operation);
 
 // The number of positions that attention must be ready for in this pass.
 int pass_positions(const Device *device, int max_seq_len);
+
+// A norm as a kernel of its own; with `residual` (n, dim), residual += out too.
+void launch_norm(Device *device, const NormOperation *op, float *residual);
+
+// Whether n rows over such a cache go by tiles of queries on the tensor cores (attention_tiles.cu); if
+// so, run_tiles does it, but for weights_out.
+bool fits_tiles(const Device *device, const KvShape *cache, int n);
+void run_tiles(Device *device, const AttentionOperation *op);
+
+// ---- fused.cu ----
+
+// Runs the first operations of the list as one kernel where a pattern fits: how many it took, 0
+// where none does.
+size_t run_fused(Device *device, const Operation *operations, size_t count);
+
+// ---- recording.cu: what has been recorded since device_begin, and the graphs of earlier passes
+// ----
+
+// NULL after a failure, kept in the device.
+Recording *recording_open(Device *device);
+void recording_close(Recording *recording); // NULL is fine
+
+// Drops the graphs of passes seen before: memory that they use is about to go.
+void recording_forget(Recording *recording);

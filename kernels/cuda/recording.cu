@@ -1,15 +1,13 @@
-// Between device_begin and device_end operations are kept and run at the end, so that neighbours
-// can become one kernel (fused.cu) and a decode step, which is the same list every time, one
+// Between device_begin and device_end operations are recorded and run at the end. So neighbours can
+// be fused into one kernel (fused.cu), and a decode step, which is the same list every time, is one
 // launch: a CUDA graph, kept for each list and each power of two of positions. Tokens and positions
-// lie on the GPU, so a replay needs no new arguments.
-#include "kernels/cuda/fused.h"
-#include "kernels/cuda/limits.h"
-#include "kernels/cuda/recording.h"
+// are in GPU memory, so a replay needs no new arguments.
+#include "kernels/cuda/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Passes with more rows are long enough to be launched one kernel at a time.
+// Passes with more rows take so long that launching one kernel at a time costs little.
 enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16 };
 
 struct Graph {
@@ -23,7 +21,7 @@ struct Graph {
 struct Recording {
     bool active;
     PassShape shape;
-    bool looked_at;        // somebody has synchronised in the middle: run the rest plainly
+    bool interrupted;      // synchronised before its end: the rest is not captured
     Operation *operations; // (room)
     size_t count, room;
     Graph graphs[MAX_GRAPHS];
@@ -118,7 +116,7 @@ void device_begin(Device *device, const PassShape *shape) {
     if (!device_ok(device)) return;
     Recording *r = device->recording;
     r->active = true;
-    r->looked_at = false;
+    r->interrupted = false;
     r->shape = *shape;
     r->count = 0;
 }
@@ -130,7 +128,7 @@ void device_sync(Device *device) {
     if (!r->active || !r->count) return;
     run_all(device, r->operations, r->count);
     r->count = 0;
-    r->looked_at = true;
+    r->interrupted = true;
 }
 
 static Graph *find_graph(Recording *r, int positions) {
@@ -143,8 +141,8 @@ static Graph *find_graph(Recording *r, int positions) {
     return NULL;
 }
 
-// A place for a new graph: a free one, or that of the graph that was used longest ago.
-static Graph *graph_place(Recording *r) {
+// The slot of a new graph: a free one, or that of the least recently used graph.
+static Graph *graph_slot(Recording *r) {
     if (r->n_graphs < MAX_GRAPHS) return &r->graphs[r->n_graphs++];
     Graph *oldest = r->graphs;
     for (int i = 1; i < MAX_GRAPHS; i++)
@@ -161,7 +159,7 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
         return NULL;
     run_all(device, r->operations, r->count);
     bool ended = CUDA_CHECK(device, cudaStreamEndCapture(device->stream, &captured));
-    Graph *g = ended && device_ok(device) ? graph_place(r) : NULL;
+    Graph *g = ended && device_ok(device) ? graph_slot(r) : NULL;
     if (g) {
         size_t bytes = r->count * sizeof *g->operations;
         g->operations = (Operation *)malloc(bytes);
@@ -183,7 +181,7 @@ void device_end(Device *device) {
     if (device_ok(device) && r->count) {
         int positions = rounded_positions(r->shape.max_position + 1);
         Graph *g = NULL;
-        if (r->shape.n > GRAPH_ROWS || r->looked_at) {
+        if (r->shape.n > GRAPH_ROWS || r->interrupted) {
             clock_begin(device);
             run_all(device, r->operations, r->count);
         } else {

@@ -1,5 +1,5 @@
 // Rotary positions, half-split pairing (drawn in reference/rope.c): one thread per pair.
-#include "kernels/cuda/rope.h"
+#include "kernels/cuda/steps.h"
 
 static __global__ void rope_kernel(RopeOperation op) {
     int half = op.table.rope_dim / 2, pairs = op.n_heads * half;
@@ -9,7 +9,7 @@ static __global__ void rope_kernel(RopeOperation op) {
     size_t at = (size_t)op.rows.positions[i] * half + pair % half;
     float c = op.table.cos[at], s = op.table.sin[at];
     float *x = op.x + ((size_t)i * op.n_heads + pair / half) * op.head_dim + pair % half;
-    turn_pair(x, x + half, c, s);
+    rotate_pair(x, x + half, c, s);
 }
 
 void run_rope(Device *device, const Operation *operation) {

@@ -1,6 +1,6 @@
 // Kernels with one mistake each, to see that the emulator finds it
 // (tests/cuda/test_cuda_emulator.c).
-#include "kernels/cuda/machine.h"
+#include "kernels/cuda/block.h"
 #include "tests/cuda/emulator.h"
 
 struct Memory {

@@ -22,9 +22,10 @@
 
 // Locals stay on the fibers' own stacks. So AddressSanitizer keeps no state per stack and need not
 // be told of every switch, which would take several times as long as the switch itself. Freed
-// memory is used again soon: fresh pages cost more than most kernels here.
+// memory is used again soon: fresh pages cost more than most kernels here. The first option is that
+// of all tests (tests/support/support.c).
 extern "C" const char *__asan_default_options(void) {
-    return "detect_stack_use_after_return=0:quarantine_size_mb=16";
+    return "allocator_may_return_null=1:detect_stack_use_after_return=0:quarantine_size_mb=16";
 }
 #endif
 

@@ -211,11 +211,13 @@ void test_run_free(TestRun *run) {
     free(run->err);
 }
 
+#if !TEST_EMULATED // the emulator has more of them: tests/cuda/fibers.cpp
 // AddressSanitizer asks for its options here: what is too large is refused, as by malloc itself.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "allocator_may_return_null=1";
 }
+#endif
 
 #ifdef TEST_PLAIN
 

@@ -1,18 +1,37 @@
-// cuBLASLt: one plan per shape, the product. It speaks of columns first: our w (m, k) in rows is
-// its A (k, m), transposed; x (n, k) its B (k, n); out (n, m) its C and D (m, n): nothing is
-// copied.
+// cuBLASLt: the library, one plan per shape, the product. Its matrices are column-major: our
+// row-major w (m, k) is its A (k, m), transposed; x (n, k) its B (k, n); out (n, m) its C and D (m,
+// n). Nothing is copied.
 #include "kernels/cuda/project/blas.h"
 
 #include "base/clock.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/project/blas_library.h"
 
+#include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_PLANS = 64, MAX_ALGORITHMS = 8 };
 constexpr size_t WORKSPACE_BYTES = 32 << 20; // what NVIDIA advises for Hopper
 constexpr unsigned MAX_ALIGNMENT = 256;
+
+// libcublasLt, opened at run time: its functions by name, their types from its header.
+struct BlasLibrary {
+    void *handle; // NULL: not open
+    decltype(&cublasLtCreate) create;
+    decltype(&cublasLtDestroy) destroy;
+    decltype(&cublasLtGetStatusName) status_name;
+    decltype(&cublasLtGetStatusString) status_string;
+    decltype(&cublasLtMatmulDescCreate) operation_create;
+    decltype(&cublasLtMatmulDescDestroy) operation_destroy;
+    decltype(&cublasLtMatmulDescSetAttribute) operation_set;
+    decltype(&cublasLtMatrixLayoutCreate) layout_create;
+    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    decltype(&cublasLtMatmul) matmul;
+};
 
 // All that the choice of an algorithm depends on.
 struct PlanKey {
@@ -59,6 +78,53 @@ static bool blas_check(Device *device, cublasStatus_t status, const char *call,
 
 // ---- opening ----
 
+static bool find_functions(BlasLibrary *l) {
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {
+        {"cublasLtCreate", &l->create},
+        {"cublasLtDestroy", &l->destroy},
+        {"cublasLtGetStatusName", &l->status_name},
+        {"cublasLtGetStatusString", &l->status_string},
+        {"cublasLtMatmulDescCreate", &l->operation_create},
+        {"cublasLtMatmulDescDestroy", &l->operation_destroy},
+        {"cublasLtMatmulDescSetAttribute", &l->operation_set},
+        {"cublasLtMatrixLayoutCreate", &l->layout_create},
+        {"cublasLtMatrixLayoutDestroy", &l->layout_destroy},
+        {"cublasLtMatmulPreferenceCreate", &l->preference_create},
+        {"cublasLtMatmulPreferenceDestroy", &l->preference_destroy},
+        {"cublasLtMatmulPreferenceSetAttribute", &l->preference_set},
+        {"cublasLtMatmulAlgoGetHeuristic", &l->heuristic},
+        {"cublasLtMatmul", &l->matmul},
+    };
+    for (const auto &w : wanted) {
+        void *symbol = library_symbol(l->handle, w.name);
+        if (!symbol) return false;
+        memcpy(w.to, &symbol, sizeof symbol);
+    }
+    return true;
+}
+
+static void blas_library_close(BlasLibrary *library) {
+    if (library->handle) library_close(library->handle);
+    library->handle = NULL;
+}
+
+// By the name that the loader knows, or where the toolkit installs it; false where there is no such
+// library, or an older one that lacks a function.
+static bool blas_library_open(BlasLibrary *library) {
+    static const char *const DIRECTORIES[] = {"", "/usr/local/cuda/lib64/"};
+    for (const char *directory : DIRECTORIES) {
+        char path[64];
+        snprintf(path, sizeof path, "%slibcublasLt.so.%d", directory, CUBLAS_VER_MAJOR);
+        library->handle = library_open(path);
+        if (library->handle && find_functions(library)) return true;
+        blas_library_close(library);
+    }
+    return false;
+}
+
 static BlasState blas_open(Device *device) {
     Blas *b = device->blas;
     if (!blas_library_open(&b->library)) {
@@ -76,7 +142,7 @@ static BlasState blas_open(Device *device) {
                    b->library.operation_set(b->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                             sizeof transposed),
                    "cublasLtMatmulDescSetAttribute", NULL);
-    return BLAS_OPEN; // or the device has failed, and nobody asks again
+    return BLAS_OPEN; // or the device has failed, and no later call comes here
 }
 
 size_t blas_bytes(void) {
@@ -200,8 +266,8 @@ static int find_algorithms(Device *device, const Plan *plan, cublasLtMatmulHeuri
     return device_ok(device) ? count : 0;
 }
 
-// A place for a new plan: a free one, or that of the plan that was used longest ago.
-static Plan *plan_place(Blas *b) {
+// The slot of a new plan: a free one, or that of the least recently used plan.
+static Plan *plan_slot(Blas *b) {
     if (b->n_plans < MAX_PLANS) return &b->plans[b->n_plans++];
     Plan *oldest = b->plans;
     for (Plan &plan : b->plans)
@@ -216,7 +282,7 @@ static Plan *find_plan(Device *device, const BlasProduct *product) {
     PlanKey key = key_of(product);
     for (int i = 0; i < b->n_plans; i++)
         if (same_key(b->plans[i].key, key)) return &b->plans[i];
-    Plan *plan = plan_place(b);
+    Plan *plan = plan_slot(b);
     cublasLtMatmulHeuristicResult_t found = {};
     plan->key = key;
     if (!make_layouts(device, plan) || !find_algorithms(device, plan, &found, 1)) return NULL;

@@ -3,11 +3,11 @@
 
 #include "kernels/cuda/project/project.h"
 
-// The digits of a group of 32, 16 bytes at a time (digit_place says which half lies first).
+// The digits of a group of 32, 16 bytes at a time (swizzle_digit says which half lies first).
 static __device__ __forceinline__ void load_digits(int (&words)[8], const int8_t *digits,
                                                    size_t group) {
     const int8_t *p = digits + group * CHUNK;
-    size_t first = digit_place(group * CHUNK) % CHUNK;
+    size_t first = swizzle_digit(group * CHUNK) % CHUNK;
     int4 a = *(const int4 *)(p + first), b = *(const int4 *)(p + (first ^ 16));
     words[0] = a.x, words[1] = a.y, words[2] = a.z, words[3] = a.w;
     words[4] = b.x, words[5] = b.y, words[6] = b.z, words[7] = b.w;
@@ -49,16 +49,16 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
 // An outlier and the weight that it meets, which is asked for before a row's chunks, so that nobody
 // waits for it behind them. Lane l has an outlier of row l / OUTLIERS of x, where there is one; the
 // others ask for what lane 0 asks for.
-struct MetOutlier {
+struct OutlierProduct {
     Outlier outlier;
     StoredElement weight;
 };
 
 template <DType D>
-static __device__ __forceinline__ MetOutlier meet_outlier(const Planes &w, size_t row,
-                                                          const Outlier *outliers, int n) {
+static __device__ __forceinline__ OutlierProduct load_outlier(const Planes &w, size_t row,
+                                                              const Outlier *outliers, int n) {
     unsigned lane = threadIdx.x % WARP;
-    MetOutlier met;
+    OutlierProduct met;
     met.outlier = outliers[lane < (unsigned)(n * OUTLIERS) ? lane : 0];
     met.weight = load_element<D>(w, row, met.outlier.column);
     return met;
@@ -67,7 +67,8 @@ static __device__ __forceinline__ MetOutlier meet_outlier(const Planes &w, size_
 // What comes of it is the last that a lane adds to acc[row of x]: lane o of outlier o, whichever
 // row it is and whoever asked, so that the order is the same for few rows and for many.
 template <DType D, int N>
-static __device__ __forceinline__ void add_outlier(float (&acc)[N], const MetOutlier &met, int n) {
+static __device__ __forceinline__ void add_outlier(float (&acc)[N], const OutlierProduct &met,
+                                                   int n) {
     static_assert(N * OUTLIERS <= WARP, "a lane for each");
     unsigned lane = threadIdx.x % WARP;
     ElementValue e = value_of<D>(met.weight, met.outlier.column);

@@ -1,5 +1,5 @@
-// device_matrix: planes (matrix.h draws them), packed on the host (pack.h) into pinned memory while
-// what was packed before is on its way.
+// device_matrix: planes (matrix.h samples them), packed on the host (pack.h) into pinned memory
+// while what was packed before is on its way.
 #include "kernels/cuda/project/matrix.h"
 #include "kernels/cuda/project/pack.h"
 

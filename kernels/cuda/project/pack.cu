@@ -27,7 +27,7 @@ struct Packer {
     Worker workers[PACK_MOST_THREADS]; // the first is the caller
     int n_workers;
     pthread_mutex_t starting; // held until n_workers is known
-    pthread_barrier_t turn;   // before a call's work, and behind it
+    pthread_barrier_t step;   // before a call's work, and behind it
     bool over;
 
     uint8_t *to; // of this call
@@ -69,13 +69,13 @@ static const uint8_t *stored_row(const Matrix *m, size_t row) {
            matrix_stored_row(m, row) * dtype_row_bytes(m->dtype, m->cols);
 }
 
-// Where the next unit goes in each plane.
-struct Places {
+// Where to write the next unit in each plane.
+struct PlanePointers {
     uint8_t *low, *high, *scales, *supers;
 };
 
 // 32 elements, centred, into the low plane and the high plane.
-static void pack_chunk(Places *to, const Layout &layout, const int8_t q[CHUNK]) {
+static void pack_chunk(PlanePointers *to, const Layout &layout, const int8_t q[CHUNK]) {
     uint8_t u[CHUNK];
     for (int j = 0; j < CHUNK; j++)
         u[j] = (uint8_t)(q[j] + layout.centre);
@@ -99,7 +99,8 @@ static void pack_chunk(Places *to, const Layout &layout, const int8_t q[CHUNK]) 
 }
 
 // K-quants: sc and sm of every group, d and dmin of the block.
-static void pack_k_block(Places *to, const Layout &layout, const Matrix *m, const uint8_t *block) {
+static void pack_k_block(PlanePointers *to, const Layout &layout, const Matrix *m,
+                         const uint8_t *block) {
     int8_t q[256];
     uint8_t sc[16], sm[16];
     uint16_t supers[2];
@@ -117,7 +118,8 @@ static void pack_k_block(Places *to, const Layout &layout, const Matrix *m, cons
 }
 
 // Types with one scale per block of 32, as the block stores it: d, or d and m, come first.
-static void pack_block(Places *to, const Layout &layout, const Matrix *m, const uint8_t *block) {
+static void pack_block(PlanePointers *to, const Layout &layout, const Matrix *m,
+                       const uint8_t *block) {
     int8_t q[CHUNK];
     float scale, offset;
     unpack(q, &scale, &offset, m->dtype, block, CHUNK);
@@ -127,7 +129,8 @@ static void pack_block(Places *to, const Layout &layout, const Matrix *m, const 
 }
 
 // Q8_GROUP's elements are as they should be; one scale per chunk.
-static void pack_group(Places *to, const Layout &layout, const Matrix *m, size_t row, size_t c) {
+static void pack_group(PlanePointers *to, const Layout &layout, const Matrix *m, size_t row,
+                       size_t c) {
     size_t groups = m->cols / m->group_size;
     size_t group = matrix_stored_row(m, row) * groups + c * CHUNK / m->group_size;
     memcpy(to->low, stored_row(m, row) + c * CHUNK, CHUNK);
@@ -139,7 +142,8 @@ static void pack_group(Places *to, const Layout &layout, const Matrix *m, size_t
 // ---- runs of units ----
 
 // Units at .. at + count - 1 of one row.
-static void pack_quantised(const Packer *p, Places *to, size_t row, size_t at, size_t count) {
+static void pack_quantised(const Packer *p, PlanePointers *to, size_t row, size_t at,
+                           size_t count) {
     const Matrix *m = &p->matrix;
     const uint8_t *data = stored_row(m, row);
     size_t bytes = dtype_info(m->dtype)->block_bytes;
@@ -154,7 +158,7 @@ static void pack_quantised(const Packer *p, Places *to, size_t row, size_t at, s
 }
 
 // The same of a row padded with zeros to whole loads of 16 bytes.
-static void pack_floats(const Worker *w, Places *to, size_t row, size_t at, size_t count) {
+static void pack_floats(const Worker *w, PlanePointers *to, size_t row, size_t at, size_t count) {
     const Matrix *m = &w->packer->matrix;
     const uint8_t *from = stored_row(m, row);
     if (w->row) {
@@ -177,7 +181,7 @@ static void pack_share(const Worker *w) {
     uint8_t *at[N_PLANES], *plane = p->to;
     for (int i = 0; i < N_PLANES; plane += p->count * s->unit_bytes[i++])
         at[i] = plane + begin * s->unit_bytes[i];
-    Places to = {at[0], at[1], at[2], at[3]};
+    PlanePointers to = {at[0], at[1], at[2], at[3]};
     for (size_t i = begin, count; i < end; i += count) {
         size_t row = (p->first + i) / s->row_units, unit = (p->first + i) % s->row_units;
         count = s->row_units - unit < end - i ? s->row_units - unit : end - i;
@@ -196,10 +200,10 @@ static void *worker_main(void *argument) {
     pthread_mutex_lock(&p->starting);
     pthread_mutex_unlock(&p->starting);
     for (;;) {
-        pthread_barrier_wait(&p->turn);
+        pthread_barrier_wait(&p->step);
         if (p->over) return NULL;
         pack_share(w);
-        pthread_barrier_wait(&p->turn);
+        pthread_barrier_wait(&p->step);
     }
 }
 
@@ -238,7 +242,7 @@ Packer *packer_open(const Matrix *matrix, int threads) {
     pthread_mutex_lock(&p->starting);
     while (p->n_workers < threads && p->n_workers < PACK_MOST_THREADS && add_worker(p))
         continue;
-    if (p->n_workers) pthread_barrier_init(&p->turn, NULL, (unsigned)p->n_workers);
+    if (p->n_workers) pthread_barrier_init(&p->step, NULL, (unsigned)p->n_workers);
     pthread_mutex_unlock(&p->starting);
     if (p->n_workers) return p;
     pthread_mutex_destroy(&p->starting);
@@ -249,12 +253,12 @@ Packer *packer_open(const Matrix *matrix, int threads) {
 void packer_close(Packer *p) {
     if (!p) return;
     p->over = true;
-    pthread_barrier_wait(&p->turn);
+    pthread_barrier_wait(&p->step);
     for (int i = 0; i < p->n_workers; i++) {
         if (i) pthread_join(p->workers[i].thread, NULL);
         free(p->workers[i].row);
     }
-    pthread_barrier_destroy(&p->turn);
+    pthread_barrier_destroy(&p->step);
     pthread_mutex_destroy(&p->starting);
     free(p);
 }
@@ -263,7 +267,7 @@ void packer_run(Packer *p, uint8_t *to, size_t first, size_t count) {
     p->to = to;
     p->first = first;
     p->count = count;
-    pthread_barrier_wait(&p->turn);
+    pthread_barrier_wait(&p->step);
     pack_share(&p->workers[0]);
-    pthread_barrier_wait(&p->turn);
+    pthread_barrier_wait(&p->step);
 }

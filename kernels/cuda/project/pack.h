@@ -1,4 +1,4 @@
-// Packing: rows as a file stores them -> the planes that matrix.h draws, on the host, by several
+// Packing: rows as a file stores them -> the planes that matrix.h samples, on the host, by several
 // threads at once.
 //
 //     Packer *packer = packer_open(&matrix, 0);

@@ -2,11 +2,11 @@
 //
 // Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the
 // lanes meet in butterflies: a fixed order, the same for one row of x and for many. Quantised
-// weights meet activations as whole numbers (precision.h): four products of signed bytes per
+// weights are multiplied by integer activations (precision.h): four products of signed bytes per
 // instruction, twice for the two digits of z.
 //
-//   few rows of x, up to 32 (project_few.cu): every block makes what it needs of x itself, norm and
-//     whole numbers, in shared memory, and does its neighbours' work on the way out
+//   few rows of x, up to 32 (project_few.cu): every block prepares its own copy of x, norm and
+//     integers, in shared memory, and does its neighbours' work on the way out
 //   more rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
 //   a prompt's (project_blas.cu): cuBLASLt multiplies, on the tensor cores
 #include "kernels/cuda/project/project.h"
@@ -67,13 +67,13 @@ void project(Device *device, const float *x, int n, const Projection *projection
     perform(device, &operation);
 }
 
-// One block of memory: the counters of EPILOGUE_PLACE, then the activations of max_rows rows as
-// whole numbers.
+// One block of memory: the counters of EPILOGUE_HEADS, then the activations of max_rows rows as
+// integers.
 static size_t quantised_count(const Device *device, int max_rows) {
     return (size_t)max_rows * ((device->max_cols + CHUNK - 1) / CHUNK * CHUNK);
 }
 
-static constexpr size_t COUNTER_BYTES = MAX_PLACE_COUNTERS * sizeof(unsigned);
+static constexpr size_t COUNTER_BYTES = MAX_HEAD_COUNTERS * sizeof(unsigned);
 
 size_t project_bytes(const Device *device, int max_rows) {
     if (device->precision == PRECISION_F32) return COUNTER_BYTES;
@@ -88,7 +88,7 @@ void project_reserve(Device *device) {
     size_t count = quantised_count(device, device->max_rows);
     QuantisedRows *z = &device->quantised;
     uint8_t *at = (uint8_t *)device_alloc(device, project_bytes(device, device->max_rows));
-    device->place_counters = (unsigned *)at;
+    device->head_counters = (unsigned *)at;
     if (!at || device->precision == PRECISION_F32) return;
     at += COUNTER_BYTES;
     z->low = (int8_t *)at, at += count;

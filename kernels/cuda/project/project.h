@@ -1,8 +1,8 @@
 // What the files of `project` share: the work of one launch.
 #pragma once
 
-#include "kernels/cuda/place.h"
 #include "kernels/cuda/project/matrix.h"
+#include "kernels/cuda/steps.h"
 
 enum { ROWS_PER_BLOCK = 8, PROJECT_THREADS = ROWS_PER_BLOCK * WARP }; // as many as NORM_THREADS
 
@@ -11,7 +11,7 @@ enum Epilogue {
     EPILOGUE_STORE,    // out = sum (+ bias)
     EPILOGUE_ADD,      // out = sum (+ bias), residual += out
     EPILOGUE_ACTIVATE, // out of the second matrix = f(its sum) * sum of the first: gate and up
-    EPILOGUE_PLACE,    // out = sum (+ bias): q, k, v; then every head is brought to its place
+    EPILOGUE_HEADS,    // out = sum (+ bias): q, k, v; then norm_and_rotate_head of every head
 };
 
 // Matrices with the same columns, of one type; for few rows all quantised, or all float.
@@ -31,12 +31,12 @@ struct ProjectWork {
     float *residual; // EPILOGUE_ADD: (n, rows)
     Epilogue epilogue;
     ActivationKind activation;
-    PlaceWork place;   // EPILOGUE_PLACE
+    HeadsWork heads;   // EPILOGUE_HEADS
     unsigned *arrived; // (heads of q, k and v, few_groups(n)) blocks of rows that are done: 0
                        // between launches
 };
 
-enum { MAX_PLACE_COUNTERS = 1024 };
+enum { MAX_HEAD_COUNTERS = 1024 };
 
 // Fills the matrices from `first` on that one launch can take: returns the one after them.
 int project_work(ProjectWork *work, const ProjectOperation *op, int first);
@@ -69,17 +69,17 @@ static __device__ __forceinline__ int matrix_of_row(const ProjectWork &work, uns
     return p;
 }
 
-// Where digit `at` lies. Lanes read groups side by side, 16 bytes each: of eight lanes, which
-// shared memory serves at once, the last four find the halves of their groups the other way round,
-// so that no two meet in a bank.
-static __device__ __forceinline__ size_t digit_place(size_t at) {
+// The index of digit `at` in memory. Lanes read neighbouring groups, 16 bytes each, and shared
+// memory serves eight lanes at once: the last four of them have the halves of their groups swapped,
+// so that no two lanes access the same bank.
+static __device__ __forceinline__ size_t swizzle_digit(size_t at) {
     return at ^ (at >> 3 & 16);
 }
 
 // ---- outliers (precision.h) ----
 
-// A number for each element of a row: of the largest |x|, and among those the lowest column, it is
-// the largest. 0 where the element is no outlier: 0.0, NaN, infinity.
+// A key for each element of a row: larger for larger |x|, and among equals for the lower column. 0
+// for elements that cannot be outliers: 0.0, NaN, infinity.
 static __device__ __forceinline__ uint64_t outlier_key(float x, size_t column) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -96,7 +96,7 @@ static __device__ __forceinline__ Outlier outlier_of(uint64_t key) {
     return outlier;
 }
 
-// The largest OUTLIERS of the keys of all lanes, in order, for all of them. A lane's own come in
+// The OUTLIERS largest keys of all lanes, in order, for every lane. Each lane's own keys are in
 // order; no two keys but 0 are equal.
 static __device__ __forceinline__ void warp_outliers(uint64_t (&keys)[OUTLIERS]) {
     static_assert(OUTLIERS == 2, "they stand in line");
@@ -137,16 +137,16 @@ static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierK
     __syncthreads();
 }
 
-static __device__ __forceinline__ bool has_left(const Outlier *outliers, size_t j) {
+static __device__ __forceinline__ bool is_outlier(const Outlier *outliers, size_t j) {
     bool left = false;
     for (int o = 0; o < OUTLIERS; o++)
         left |= outliers[o].column == j && outliers[o].x != 0.0f;
     return left;
 }
 
-// ---- activations as whole numbers ----
+// ---- activations as integers ----
 
-// One group of 32 activations as whole numbers (precision.h), by the 32 lanes of a warp. `at`: of
+// One group of 32 activations as integers (precision.h), by the 32 lanes of a warp. `at`: of
 // this lane's number; `group`: of the group.
 static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, float value,
                                                       size_t at, size_t group, int levels) {
@@ -156,9 +156,9 @@ static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, 
     bool usable = d >= 1.17549435e-38f; // FLT_MIN; false for NaN too
     int z = usable ? (int)rintf(value * (1.0f / d)) : 0;
     int low = (int)(int8_t)(z & 255), sum = z;
-    size_t place = digit_place(at);
-    out.low[place] = (int8_t)low;
-    if (out.high) out.high[place] = (int8_t)((z - low) / 256);
+    size_t index = swizzle_digit(at);
+    out.low[index] = (int8_t)low;
+    if (out.high) out.high[index] = (int8_t)((z - low) / 256);
     for (int bits = 8; bits; bits /= 2)
         sum += __shfl_xor_sync(ALL_LANES, sum, bits);
     int other = __shfl_xor_sync(ALL_LANES, sum, 16);

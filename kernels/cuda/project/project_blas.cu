@@ -11,7 +11,7 @@
 //              F32          w x in float32, never TF32      0
 //   f32        all of them  w x in float32, never TF32      0
 //
-// and float32 sums. Whole numbers (precision.h), on the way for fewer rows, are off by half a step:
+// and float32 sums. Integers (precision.h), the form for fewer rows, are off by half a step:
 // 2^-8 and 2^-16 of the largest |x| of a group, for its smaller elements too; only outliers are
 // not. That comes to about the same, and tensor cores for int8 cannot have a scale per 32. a16 does
 // promise float weights float32; there two parts of x fall short of it and halve the work of three.
@@ -21,16 +21,16 @@
 #include "kernels/cuda/project/project.h"
 
 // Unpacked weights at a time: what is written should still be in the second cache (50 MB on an
-// H100) when it is read; a piece of 4,096 by 2,048 still fills all processors. Not yet measured
+// H100) when it is read; a slice of 4,096 by 2,048 still fills all processors. Not yet measured
 // on a GPU.
 constexpr size_t UNPACKED_BYTES = 32 << 20;
-enum { PIECE_ROWS = 64, THREADS = 256 }; // pieces are whole multiples of so many rows
+enum { SLICE_ROWS = 64, THREADS = 256 }; // slices are whole multiples of so many rows
 
 enum { MAX_PARTS = 2 };
 
 struct BlasScratch {
     uint16_t *x[MAX_PARTS]; // bf16 (max_rows, max_cols rounded up to whole eights)
-    uint8_t *weights;       // all parts of a piece
+    uint8_t *weights;       // all parts of a slice
     size_t weight_bytes;
 };
 
@@ -158,7 +158,7 @@ static Parts parts_of(const Device *device, DType dtype) {
 }
 
 // Some rows of a matrix as cuBLASLt takes them.
-struct Piece {
+struct RowSlice {
     const void *parts[MAX_PARTS];
     size_t first, rows, stride;
 };
@@ -168,50 +168,50 @@ static size_t part_bytes(int parts) { // of one element of one part
 }
 
 // The rows from `first` on that there is room for; as they are where cuBLASLt can have them so.
-static Piece next_piece(Device *device, const Planes &w, size_t first, int parts) {
-    Piece piece = {};
-    piece.first = first;
-    piece.rows = w.rows - first;
+static RowSlice next_slice(Device *device, const Planes &w, size_t first, int parts) {
+    RowSlice slice = {};
+    slice.first = first;
+    slice.rows = w.rows - first;
     if (is_blas_operand(device, w.dtype)) {
-        piece.parts[0] = w.low;
-        piece.stride = w.stride;
-        return piece;
+        slice.parts[0] = w.low;
+        slice.stride = w.stride;
+        return slice;
     }
     const BlasScratch *s = device->blas_scratch;
-    piece.stride = whole_eights(w.cols);
-    size_t row_bytes = piece.stride * part_bytes(parts) * (size_t)(parts ? parts : 1);
+    slice.stride = whole_eights(w.cols);
+    size_t row_bytes = slice.stride * part_bytes(parts) * (size_t)(parts ? parts : 1);
     size_t room = s->weight_bytes / row_bytes;
-    if (piece.rows > room) piece.rows = room / PIECE_ROWS * PIECE_ROWS;
+    if (slice.rows > room) slice.rows = room / SLICE_ROWS * SLICE_ROWS;
     void *to[MAX_PARTS] = {};
     for (int p = 0; p == 0 || p < parts; p++)
-        to[p] = s->weights + (size_t)p * piece.rows * piece.stride * part_bytes(parts);
-    unpack(device, w, first, piece.rows, to, piece.stride, parts);
+        to[p] = s->weights + (size_t)p * slice.rows * slice.stride * part_bytes(parts);
+    unpack(device, w, first, slice.rows, to, slice.stride, parts);
     for (int p = 0; p < MAX_PARTS; p++)
-        piece.parts[p] = to[p];
-    return piece;
+        slice.parts[p] = to[p];
+    return slice;
 }
 
-// All products of one piece, the smallest first.
-static void multiply_piece(Device *device, const ProjectWork *work, int p, const Piece &piece,
+// All products of one slice, the smallest first.
+static void multiply_slice(Device *device, const ProjectWork *work, int p, const RowSlice &slice,
                            Parts parts) {
     size_t rows = work->weights[p].rows, cols = work->weights[p].cols;
     BlasProduct product = {};
     product.type = parts.weights ? BLAS_BF16 : BLAS_F32;
-    product.m = (int)piece.rows, product.n = work->n;
+    product.m = (int)slice.rows, product.n = work->n;
     product.k = (int)(parts.weights ? whole_eights(cols) : cols);
-    product.w_stride = piece.stride;
+    product.w_stride = slice.stride;
     product.x_stride = (size_t)product.k;
-    product.out = work->out[p] + piece.first;
+    product.out = work->out[p] + slice.first;
     product.out_stride = rows;
     if (!parts.weights) {
-        product.w = piece.parts[0], product.x = work->x;
+        product.w = slice.parts[0], product.x = work->x;
         blas_product(device, &product);
         return;
     }
     for (int order = parts.x - 1; order >= 0; order--) {
         for (int i = 0; i <= order && i < parts.weights;
              i++) { // part i of w by part order - i of x
-            product.w = piece.parts[i];
+            product.w = slice.parts[i];
             product.x = device->blas_scratch->x[order - i];
             blas_product(device, &product);
             product.adds = true;
@@ -239,9 +239,9 @@ void launch_blas(Device *device, const ProjectWork *work) {
     for (int p = 0; p < work->count; p++) {
         const Planes &w = work->weights[p];
         for (size_t first = 0; first < w.rows && device_ok(device);) {
-            Piece piece = next_piece(device, w, first, parts.weights);
-            multiply_piece(device, work, p, piece, parts);
-            first += piece.rows;
+            RowSlice slice = next_slice(device, w, first, parts.weights);
+            multiply_slice(device, work, p, slice, parts);
+            first += slice.rows;
         }
         size_t count = (size_t)work->n * w.rows;
         if (work->bias[p])
@@ -265,10 +265,10 @@ bool fits_blas(Device *device, int n) {
     return n >= PROMPT_ROWS && device->blas_scratch && blas_ready(device);
 }
 
-// Bytes of the unpacked weights of a piece.
-static size_t piece_bytes(const Device *device) {
+// Bytes of the unpacked weights of a slice.
+static size_t slice_bytes(const Device *device) {
     size_t wanted = device->max_unpacked * sizeof(float);
-    size_t most = PIECE_ROWS * whole_eights(device->max_cols) * sizeof(float);
+    size_t most = SLICE_ROWS * whole_eights(device->max_cols) * sizeof(float);
     if (most < UNPACKED_BYTES) most = UNPACKED_BYTES;
     return wanted < most ? wanted : most;
 }
@@ -283,7 +283,7 @@ static size_t part_bytes(const Device *device, int max_rows) {
 
 size_t project_blas_bytes(const Device *device, int max_rows) {
     if (max_rows < PROMPT_ROWS) return 0;
-    return blas_bytes() + piece_bytes(device) +
+    return blas_bytes() + slice_bytes(device) +
            (size_t)parts_of_x(device) * part_bytes(device, max_rows);
 }
 
@@ -292,7 +292,7 @@ void project_blas_reserve(Device *device) {
     blas_reserve(device);
     BlasScratch *s = (BlasScratch *)host_alloc(device, sizeof *s);
     if (!s) return;
-    s->weight_bytes = piece_bytes(device);
+    s->weight_bytes = slice_bytes(device);
     if (s->weight_bytes) s->weights = (uint8_t *)device_alloc(device, s->weight_bytes);
     for (int p = 0; p < parts_of_x(device); p++)
         s->x[p] = (uint16_t *)device_alloc(device, part_bytes(device, device->max_rows));

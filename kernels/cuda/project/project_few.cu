@@ -1,10 +1,10 @@
-// project for few rows of x, as decoding asks for it. Every block makes what it needs of x itself,
-// in shared memory: the norm before it, whole numbers for quantised weights. That costs each block
-// a few kilobytes out of the second cache and saves a kernel, and the wait between two, per step.
-// On the way out a sum is stored, added to the residual stream, or gated by its neighbour; of q, k
-// and v, the block that brings the last rows of a head brings the head to its place (place.h).
+// project for few rows of x, as in decoding. Every block prepares its own copy of x in shared
+// memory: the norm before it, integers for quantised weights. That costs each block a few kilobytes
+// read from L2 and saves a kernel, and the wait between two, per step. The epilogue stores a sum,
+// adds it to the residual stream or gates it by its neighbour; of q, k and v, the block that
+// finishes the last rows of a head also applies the head's norm and rotation (steps.h).
 //
-// However many columns there are: what shared memory has no room for passes through it in pieces.
+// However many columns there are: what shared memory has no room for passes through it in slices.
 // However many types: a file of Q4_K_M has wv in another type than wq. A warp takes one row of one
 // matrix at a time, so it branches on the type once, and a kernel has code for all types that meet
 // x in the same form.
@@ -13,9 +13,9 @@
 // before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
 // grids of fewer blocks walk the weights side by side, so that the second cache has for the others
 // what one of them has loaded.
-#include "kernels/cuda/activation.h"
 #include "kernels/cuda/project/dot.h"
-#include "kernels/cuda/project/few_rows.h"
+#include "kernels/cuda/project/shared_x.h"
+#include "kernels/cuda/steps.h"
 
 enum { MAX_FEW = 32 }; // rows of x
 
@@ -30,25 +30,26 @@ constexpr unsigned blocks_per_processor(int n) {
 
 // ---- a row of weights, of R matrices at once ----
 
-static __device__ __forceinline__ size_t at_most(size_t i, size_t last) {
+static __device__ __forceinline__ size_t clamp_index(size_t i, size_t last) {
     return i < last ? i : last;
 }
 
-// Chunks of 32 columns; the lane's loads are all asked for before the first is looked at. None of
+// Chunks of 32 columns; all loads of the lane are issued before the first result is used. None of
 // them hangs on a condition, which would have the first wait for its answer: past the end it is the
 // last chunk again.
-template <DType D, Meeting M, int N, int R>
+template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  Memory<M> &memory, const Piece &piece, int n) {
+                                                  Memory<M> &memory, const ColumnSlice &slice,
+                                                  int n) {
     constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
-    size_t chunks = w->cols / CHUNK, before = piece.first / CHUNK, end = piece.end / CHUNK;
+    size_t chunks = w->cols / CHUNK, before = slice.first / CHUNK, end = slice.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
         Chunk<D> chunk[R][STEPS];
         UNROLL
         for (int s = 0; s < STEPS; s++)
             UNROLL
         for (int r = 0; r < R; r++)
-            chunk[r][s] = load_chunk<D>(w[r], row, at_most(c + s * WARP, end - 1), chunks);
+            chunk[r][s] = load_chunk<D>(w[r], row, clamp_index(c + s * WARP, end - 1), chunks);
         UNROLL
         for (int s = 0; s < STEPS; s++) {
             if (c + s * WARP >= end) continue; // and no `break`, so that loops unroll
@@ -59,14 +60,14 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
                 for (int r = 0; r < R; r++) {
                     if (i >= n) continue;
                     if constexpr (M == FLOATS) {
-                        const float *x = memory.x + i * piece.stride;
+                        const float *x = memory.x + i * slice.stride;
                         acc[r][i] = dot_chunk_floats<D>(acc[r][i], chunk[r][s], [&](int quad) {
-                            return *(const float4 *)(x + float_place(at * CHUNK + 4 * quad));
+                            return *(const float4 *)(x + swizzle_float(at * CHUNK + 4 * quad));
                         });
                     } else {
                         acc[r][i] = dot_chunk<D, digits_of(M)>(acc[r][i], chunk[r][s],
                                                                rows_of(memory, digits_of(M)),
-                                                               i * (piece.stride / CHUNK) + at);
+                                                               i * (slice.stride / CHUNK) + at);
                     }
                 }
             }
@@ -77,28 +78,29 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
 // Float weights, eight columns at a time.
 template <DType D, int N, int R>
 static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  const FewFloats &memory, const Piece &piece,
+                                                  const FewFloats &memory, const ColumnSlice &slice,
                                                   int n) {
     constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
-    for (size_t col = piece.first + threadIdx.x % WARP * FLOAT_LOAD; col < piece.end;
+    for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
          col += STEPS * STEP) {
         Eight<D> eight[R][STEPS];
         UNROLL
         for (int s = 0; s < STEPS; s++)
             UNROLL
         for (int r = 0; r < R; r++)
-            eight[r][s] = load_eight<D>(w[r], row, at_most(col + s * STEP, piece.end - FLOAT_LOAD));
+            eight[r][s] =
+                load_eight<D>(w[r], row, clamp_index(col + s * STEP, slice.end - FLOAT_LOAD));
         UNROLL
         for (int s = 0; s < STEPS; s++) {
-            if (col + s * STEP >= piece.end) continue; // and no `break`, so that loops unroll
-            size_t j = col + s * STEP - piece.first;
+            if (col + s * STEP >= slice.end) continue; // and no `break`, so that loops unroll
+            size_t j = col + s * STEP - slice.first;
             UNROLL
             for (int i = 0; i < N; i++) {
                 if (i >= n) continue;
-                const float *x = memory.x + i * piece.stride;
-                const float4 low = *(const float4 *)(x + float_place(j));
-                const float4 high = *(const float4 *)(x + float_place(j + 4));
+                const float *x = memory.x + i * slice.stride;
+                const float4 low = *(const float4 *)(x + swizzle_float(j));
+                const float4 high = *(const float4 *)(x + swizzle_float(j + 4));
                 UNROLL
                 for (int r = 0; r < R; r++)
                     acc[r][i] = dot_eight<D>(acc[r][i], eight[r][s], low, high);
@@ -110,9 +112,9 @@ static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Plan
 // And one at a time, where rows do not hold whole eights.
 template <DType D, int N, int R>
 static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes *w, size_t row,
-                                                const FewFloats &memory, const Piece &piece,
+                                                const FewFloats &memory, const ColumnSlice &slice,
                                                 int n) {
-    for (size_t col = piece.first + threadIdx.x % WARP; col < piece.end; col += WARP)
+    for (size_t col = slice.first + threadIdx.x % WARP; col < slice.end; col += WARP)
         UNROLL
     for (int r = 0; r < R; r++) {
         float element[1];
@@ -120,49 +122,51 @@ static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes
         UNROLL
         for (int i = 0; i < N; i++) {
             if (i >= n) continue;
-            float x = memory.x[i * piece.stride + float_place(col - piece.first)];
+            float x = memory.x[i * slice.stride + swizzle_float(col - slice.first)];
             acc[r][i] = fmaf(element[0], x, acc[r][i]);
         }
     }
 }
 
-// The last piece brings the outliers along.
-template <DType D, Meeting M, int N, int R>
+// The last slice brings the outliers along.
+template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
-                                                    Memory<M> &memory, const Piece &piece, int n) {
-    bool is_last = piece.end == w->cols;
-    MetOutlier met[R] = {};
+                                                    Memory<M> &memory, const ColumnSlice &slice,
+                                                    int n) {
+    bool is_last = slice.end == w->cols;
+    OutlierProduct met[R] = {};
     UNROLL
     for (int r = 0; r < R; r++)
-        if (is_last) met[r] = meet_outlier<D>(w[r], row, memory.outliers, n);
-    add_chunks<D, M, N, R>(acc, w, row, memory, piece, n);
+        if (is_last) met[r] = load_outlier<D>(w[r], row, memory.outliers, n);
+    add_chunks<D, M, N, R>(acc, w, row, memory, slice, n);
     UNROLL
     for (int r = 0; r < R; r++)
         if (is_last) add_outlier<D, N>(acc[r], met[r], n);
 }
 
 // What is in shared memory of x, times the same columns of R matrices of one type.
-template <Meeting M, int N, int R>
-static __device__ __forceinline__ void add_piece(float (&acc)[R][N], const Planes *w, size_t row,
-                                                 Memory<M> &memory, const Piece &piece, int n) {
+template <InputForm M, int N, int R>
+static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Planes *w, size_t row,
+                                                 Memory<M> &memory, const ColumnSlice &slice,
+                                                 int n) {
     with_type(w->dtype, [&](auto type) {
         if constexpr (!meets(M, type.value))
             return;
         else if constexpr (M == ONES)
-            add_ones<type.value, N, R>(acc, w, row, memory, piece, n);
+            add_ones<type.value, N, R>(acc, w, row, memory, slice, n);
         else if constexpr (M == EIGHTS)
-            add_eights<type.value, N, R>(acc, w, row, memory, piece, n);
+            add_eights<type.value, N, R>(acc, w, row, memory, slice, n);
         else if constexpr (digits_of(M) != 0)
-            add_integers<type.value, M, N, R>(acc, w, row, memory, piece, n);
+            add_integers<type.value, M, N, R>(acc, w, row, memory, slice, n);
         else
-            add_chunks<type.value, M, N, R>(acc, w, row, memory, piece, n);
+            add_chunks<type.value, M, N, R>(acc, w, row, memory, slice, n);
     });
 }
 
 // Row `row` of R matrices from w on, times all rows of the group: sums of whole warps. All threads
-// of the block come here, also those without a row, since x passes through shared memory in pieces;
+// of the block come here, also those without a row, since x passes through shared memory in slices;
 // `first`: for the first time, so that nothing of x is there yet.
-template <Meeting M, int N, int R>
+template <InputForm M, int N, int R>
 static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
                                                 const Group &group, const Planes *w, size_t row,
                                                 bool has_row, Memory<M> &memory, bool first) {
@@ -173,14 +177,14 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
         UNROLL
     for (int i = 0; i < N; i++)
         acc[r][i] = 0.0f;
-    Piece piece = first_piece(cols, group.n, ROOM);
-    for (; piece.first < cols; piece = piece_after(piece, cols)) {
-        if (first || piece.stride < cols) {
-            __syncthreads(); // nobody reads the piece before
-            take(memory, work, group, piece, digits_of(M), first && !blockIdx.x);
+    ColumnSlice slice = first_slice(cols, group.n, ROOM);
+    for (; slice.first < cols; slice = slice_after(slice, cols)) {
+        if (first || slice.stride < cols) {
+            __syncthreads(); // no thread still reads the last slice
+            take(memory, work, group, slice, digits_of(M), first && !blockIdx.x);
             __syncthreads();
         }
-        if (has_row) add_piece<M, N, R>(acc, w, row, memory, piece, group.n);
+        if (has_row) add_slice<M, N, R>(acc, w, row, memory, slice, group.n);
     }
     UNROLL
     for (int r = 0; r < R; r++)
@@ -190,7 +194,7 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
 }
 
 // up and gate are the first and the second matrix, as model/ projects them; of one type.
-template <Meeting M, int N>
+template <InputForm M, int N>
 static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
                                                  size_t row, bool has_row, Memory<M> &memory,
                                                  bool first) {
@@ -208,7 +212,7 @@ static __device__ __forceinline__ void gated_row(const ProjectWork &work, const 
     }
 }
 
-template <Meeting M, int N>
+template <InputForm M, int N>
 static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
                                                  unsigned at, bool has_row, Memory<M> &memory,
                                                  bool first) {
@@ -230,14 +234,14 @@ static __device__ __forceinline__ void plain_row(const ProjectWork &work, const 
 // After the rows from `first` on: those of one head, since heads are whole blocks of rows.
 static __device__ void finish_head(const ProjectWork &work, const Group &group, unsigned first,
                                    FewShared &shared) {
-    unsigned head_dim = (unsigned)work.place.kv.head_dim, head = first / head_dim;
+    unsigned head_dim = (unsigned)work.heads.kv.head_dim, head = first / head_dim;
     unsigned *arrived = work.arrived + head * gridDim.y + blockIdx.y;
     if (!arrives_last(arrived, head_dim / ROWS_PER_BLOCK, shared.last)) return;
     for (int i = 0; i < group.n; i++)
-        place_head(work.place, (int)group.first + i, (int)head, shared.parts);
+        norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
 }
 
-static __device__ __forceinline__ void ask_for_first_row(const ProjectWork &work, unsigned at) {
+static __device__ __forceinline__ void prefetch_first_row(const ProjectWork &work, unsigned at) {
     int p = matrix_of_row(work, at);
     const Planes &w = work.weights[p];
     size_t row_bytes = w.row_bytes, lane = threadIdx.x % WARP * 128;
@@ -250,17 +254,17 @@ static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
 }
 
 // Grid: a walk over the rows of weights; groups of rows of x.
-template <Meeting M, int N>
+template <InputForm M, int N>
 static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    if (first + warp < rows) ask_for_first_row(work, first + warp);
+    if (first + warp < rows) prefetch_first_row(work, first + warp);
     wait_for_earlier_kernels();
     Memory<M> &memory = block_memory<Memory<M>>();
     Group group = group_of_block<N>(work);
-    take_factors(memory.shared, work, group, work.weights[0].cols);
-    take_outliers(memory, work, group);
+    compute_factors(memory.shared, work, group, work.weights[0].cols);
+    collect_outliers(memory, work, group);
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
@@ -268,7 +272,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
             gated_row<M, N>(work, group, at + warp, has_row, memory, at == first);
         else
             plain_row<M, N>(work, group, at + warp, has_row, memory, at == first);
-        if (work.epilogue == EPILOGUE_PLACE) finish_head(work, group, at, memory.shared);
+        if (work.epilogue == EPILOGUE_HEADS) finish_head(work, group, at, memory.shared);
     }
 }
 
@@ -282,7 +286,7 @@ unsigned few_groups(int n) {
     return blocks_for((size_t)n, GROUP_ROWS);
 }
 
-template <Meeting M> static void launch_meeting(Device *device, const ProjectWork &work) {
+template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
     unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
     unsigned groups = few_groups(work.n);
     unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
@@ -297,11 +301,11 @@ template <Meeting M> static void launch_meeting(Device *device, const ProjectWor
 void launch_few(Device *device, const ProjectWork *work) {
     bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
     if (!is_quantised(work->weights[0].dtype))
-        (eights ? launch_meeting<EIGHTS> : launch_meeting<ONES>)(device, *work);
+        (eights ? launch_form<EIGHTS> : launch_form<ONES>)(device, *work);
     else if (device->precision == PRECISION_F32)
-        launch_meeting<FLOATS>(device, *work);
+        launch_form<FLOATS>(device, *work);
     else if (device->precision == PRECISION_A8)
-        launch_meeting<ONE_DIGIT>(device, *work);
+        launch_form<ONE_DIGIT>(device, *work);
     else
-        launch_meeting<TWO_DIGITS>(device, *work);
+        launch_form<TWO_DIGITS>(device, *work);
 }

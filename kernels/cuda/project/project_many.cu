@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS)
     if (threadIdx.x < OUTLIERS)
         out.outliers[blockIdx.x * OUTLIERS + threadIdx.x] = shared.outliers[threadIdx.x];
     for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) { // cols is a multiple of 32
-        float value = has_left(shared.outliers, j) ? 0.0f : x[before + j];
+        float value = is_outlier(shared.outliers, j) ? 0.0f : x[before + j];
         quantise_group(out, value, before + j, (before + j) / CHUNK, levels);
     }
 }
@@ -55,9 +55,9 @@ static __device__ __forceinline__ void dot_many(float (&acc)[MANY], const Projec
                                                 const Planes &w, size_t row, int first) {
     size_t chunks = w.cols / CHUNK;
     int n = work.n - first < MANY ? work.n - first : MANY;
-    MetOutlier met = {};
+    OutlierProduct met = {};
     if constexpr (DIGITS != 0)
-        met = meet_outlier<D>(w, row, work.z.outliers + (size_t)first * OUTLIERS, n);
+        met = load_outlier<D>(w, row, work.z.outliers + (size_t)first * OUTLIERS, n);
     for (size_t c = threadIdx.x % WARP; c < chunks; c += WARP) {
         Chunk<D> chunk = load_chunk<D>(w, row, c, chunks);
         UNROLL

@@ -1,16 +1,16 @@
-// The cuts of top_k and top_p: which key is the last one kept. Both ask the same, where in order so
-// much is reached, and count it differently: by tokens, or by weight.
+// The cuts of top_k and top_p: which key is the last one kept. Both find where a running sum in
+// order reaches a value: top_k counts tokens, top_p adds weights.
 //
 //   count_kernel    adds all tokens up by bucket; the last block finds the bucket of the first cut
 //   select_kernel   once a cut: lists the keys of its bucket; the last block finds the key in the
 //                   list, and the bucket of the second cut
 //
-// A bucket of some hundred keys is usual. One that has all of them, where the logits are equal,
-// makes the last block slow and nothing else.
+// A bucket usually has some hundred keys. Where all logits are equal one bucket has all keys: the
+// last block is then slow, and still right.
 #include "kernels/cuda/sample/sample.h"
 
-// Sums of 64 bits in halves: shared memory adds 32 of them at once, but 64 by trying again until no
-// other thread was in between.
+// 64-bit sums in two halves: shared memory adds 32 bits atomically in one step, but 64 bits by a
+// compare-and-swap loop.
 struct Tally {
     unsigned low[BUCKETS], high[BUCKETS];
 };
@@ -75,11 +75,11 @@ static __device__ bool find_cut(CutMemory &m, const SampleWork &work, const Row 
         sums[bucket] = 0;
         held += own[i];
     }
-    Place place = block_place(m.parts, held);
+    Prefix prefix = block_prefix_sum(m.parts, held);
     // At least one token stays: the first one's weight is 2^40.
     double wanted = measure == TOKENS ? (double)work.rule.top_k
-                                      : fmax(1.0, (double)work.rule.top_p * (double)place.total);
-    find_bucket(m, own, place.before, wanted);
+                                      : fmax(1.0, (double)work.rule.top_p * (double)prefix.total);
+    find_bucket(m, own, prefix.before, wanted);
     if (!threadIdx.x) {
         r.cut->bucket = m.found;
         r.cut->measure = measure;
@@ -99,7 +99,7 @@ static __device__ void count_tokens(CutMemory &m, const SampleWork &work, const 
     for (int t = (int)(blockIdx.x * SAMPLE_THREADS + threadIdx.x); t < r.vocab_size;
          t += (int)gridDim.x * SAMPLE_THREADS) {
         int bucket = bucket_of(r, r.logits[t]);
-        if (bucket == BUCKETS) continue; // weight 0: whether it is kept is all one
+        if (bucket == BUCKETS) continue; // weight 0: kept or not, it is never sampled
         if (wanted[TOKENS]) tally_add(m.tallies[TOKENS], bucket, 1);
         if (wanted[WEIGHT]) tally_add(m.tallies[WEIGHT], bucket, weight_of(r, r.logits[t]));
     }
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) count_kernel(SampleWork
     wait_for_earlier_kernels();
     let_next_kernel_start();
     Row r = row_of_block(work);
-    if (!r.draws) return;
+    if (!r.samples) return;
     count_tokens(m, work, r);
     if (!arrives_last(work.scratch.arrived + blockIdx.y, gridDim.x, m.last)) return;
     if (!threadIdx.x) r.cut->least = 0;
@@ -159,7 +159,7 @@ static __device__ unsigned long long select_key(CutMemory &m, const Row &r, cons
         unsigned long long own[BUCKETS_PER_THREAD], held = 0;
         for (int i = 0; i < BUCKETS_PER_THREAD; i++)
             held += own[i] = tally_sum(tally, (int)threadIdx.x * BUCKETS_PER_THREAD + i);
-        find_bucket(m, own, before + block_place(m.parts, held).before, c.wanted);
+        find_bucket(m, own, before + block_prefix_sum(m.parts, held).before, c.wanted);
         before = m.before;
         first = ((most >> shift | (BUCKETS - 1)) - (unsigned)m.found) << shift;
         last = first + (1ull << shift) - 1;
@@ -182,7 +182,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) select_kernel(SampleWor
     wait_for_earlier_kernels();
     let_next_kernel_start();
     Row r = row_of_block(work);
-    if (!r.draws) return;
+    if (!r.samples) return;
     int bucket = r.cut->bucket;
     if (bucket < 0) return;
     unsigned long long *keys = work.scratch.keys + (size_t)blockIdx.y * work.scratch.room;
@@ -199,7 +199,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) select_kernel(SampleWor
     unsigned long long part = 0;
     for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS)
         if (keys[i] >= c.least) part += weight_of(r, logit_of_key(keys[i]));
-    find_cut(m, work, r, WEIGHT, bucket, block_place(m.parts, part).total);
+    find_cut(m, work, r, WEIGHT, bucket, block_prefix_sum(m.parts, part).total);
 }
 
 void find_cuts(Device *device, const SampleWork *work, unsigned rows, unsigned blocks) {

@@ -1,15 +1,15 @@
-// argmax, and the next token from the logits, as kernels.h defines it. A grid shares a row: a block
-// alone would take as long over a large vocabulary as a small model over its layers. The last block
-// of a row to arrive joins what all have found, for the next step to start from:
+// argmax, and the next token from the logits, as kernels.h defines it. Several blocks share a row:
+// one block would take as long over a large vocabulary as a small model over its layers. The last
+// block of a row to finish merges the results of all, and the next step starts from them:
 //
-//   argmax_kernel    the largest logit, which all weights are relative to
-//   count_kernel     \ top_k and top_p: the key of the last token that
-//   select_kernel    / is kept (sample_cuts.cu); not launched without them
-//   draw_kernel      the weights of what is left, and the token (sample_draw.cu), or
-//   typical_kernel   the same with typical_p (sample_typical.cu)
+//   argmax_kernel       the largest logit, which all weights are relative to
+//   count_kernel        \ top_k and top_p: the key of the last token that
+//   select_kernel       / is kept (cuts.cu); not launched without them
+//   categorical_kernel  the token, by the weights of those that are kept (categorical.cu), or
+//   typical_kernel      the same with typical_p (typical.cu)
 //
 // Nothing is sorted but for typical_p. Every token has a 64-bit key, larger for those that come
-// first in order. Weights are whole numbers, so the order of adding them changes nothing: every
+// first in order. Weights are integers, so the order of adding them changes nothing: every
 // backend returns the same token.
 #include "kernels/cuda/sample/sample.h"
 
@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS)
     out[blockIdx.y] = best >= 0 && row[best] == INFINITY ? -1 : best;
 }
 
-// ---- scratch: what most is in comes first, so that all is aligned ----
+// ---- scratch: parts with the largest alignment first ----
 
 static size_t room_for(const Device *device) {
     size_t room = 1; // typical_p sorts a power of two
@@ -87,7 +87,7 @@ void sample_reserve(Device *device) {
 
 // ---- the operations; they are not part of a recorded pass ----
 
-// That share a row: a block has a few logits per thread; without scratch there is one.
+// Blocks that share a row, with two logits or more per thread; without scratch one block.
 static unsigned blocks_of_row(const Device *device, int vocab_size) {
     unsigned blocks = blocks_for((size_t)vocab_size, 2 * SAMPLE_THREADS);
     if (!device->sampling || !blocks) return 1;
@@ -126,8 +126,8 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
                            uniform + i, *device->sampling};
         find_cuts(device, &work, (unsigned)rows, blocks);
         if (typical)
-            draw_typical(device, &work);
+            sample_typical(device, &work);
         else
-            draw(device, &work, (unsigned)rows, blocks);
+            sample_categorical(device, &work, (unsigned)rows, blocks);
     }
 }

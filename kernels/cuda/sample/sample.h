@@ -1,11 +1,11 @@
-// What the steps of `sample` share: the tokens' order and weights, and the scratch that one step
-// leaves to the next. sample.cu has the plan of them.
+// What the steps of `sample` share: the tokens' order and weights, and the scratch by which one
+// step passes its results to the next. sample.cu lists the steps.
 #pragma once
 
 #include "kernels/cuda/device.h"
 #include "kernels/exp_float.h"
 
-// Of every kernel here: threads of a block, and blocks that share a row at most.
+// Of every kernel here: threads of a block, and the most blocks that share a row.
 enum { SAMPLE_THREADS = 1024, SAMPLE_BLOCKS = 32, SAMPLE_WARPS = SAMPLE_THREADS / WARP };
 
 struct Candidate { // typical_p
@@ -13,23 +13,23 @@ struct Candidate { // typical_p
     uint64_t key, weight; // key 0: nothing, at the end
 };
 
-// Rows of a launch: as many lists of keys as fit where one row's candidates do; and those of
-// argmax, which keeps no list.
+// Rows of a launch: as many lists of keys as fit into the memory of one row's candidates; and those
+// of argmax, which keeps no list.
 enum { SAMPLE_ROWS = sizeof(Candidate) / sizeof(uint64_t), ARGMAX_ROWS = 32 };
 
-// Tokens by how far they lie below the largest logit, in 64ths of the temperature: a measure that
-// the logits' order is never against. From 32 temperatures on weights are 0.
+// Tokens fall into buckets by (largest logit - logit) / temperature, in steps of 1/64, which keeps
+// the order of the logits. From 32 on weights are 0.
 enum { BUCKETS = 2048, BUCKETS_PER_THREAD = BUCKETS / SAMPLE_THREADS };
 
 enum Measure { TOKENS, WEIGHT, MEASURES }; // what top_k and top_p count
 
-// What is known of a row's cuts: the tokens with keys from `least` on are kept.
+// The state of a row's cuts: tokens with keys of at least `least` are kept.
 struct Cut {
     unsigned long long least;
     int bucket; // the next cut is inside it; -1: there is none
     Measure measure;
     unsigned long long before; // what the buckets before it hold
-    double wanted;             // the cut is where so much is reached
+    double wanted;             // the cut is where the running sum reaches this
     unsigned listed;           // of the bucket's keys; 0 between launches
 };
 
@@ -46,7 +46,7 @@ struct SampleScratch {
 };
 
 // Some rows, all of them by one rule; out[row] is the token of the largest logit until the last
-// step, which draws.
+// step, which samples.
 struct SampleWork {
     int32_t *out;        // (rows)
     const float *logits; // (rows, vocab_size)
@@ -65,10 +65,10 @@ static DEVICE_FUNCTION inline bool cuts_weight(const SampleWork &work) {
 
 // The steps: into scratch.cuts, then into out.
 void find_cuts(Device *device, const SampleWork *work, unsigned rows, unsigned blocks);
-void draw(Device *device, const SampleWork *work, unsigned rows, unsigned blocks);
-void draw_typical(Device *device, const SampleWork *work); // one row
+void sample_categorical(Device *device, const SampleWork *work, unsigned rows, unsigned blocks);
+void sample_typical(Device *device, const SampleWork *work); // one row
 
-// ---- a token's place in order, and its weight ----
+// ---- a token's rank and weight ----
 
 // Larger for those that come first.
 static __device__ __forceinline__ unsigned long long order_key(float logit, int id) {
@@ -93,7 +93,7 @@ static __device__ __forceinline__ float logit_of_key(unsigned long long key) {
 struct Row {
     const float *logits;
     int vocab_size, best;
-    bool draws; // false: out has the answer
+    bool samples; // false: out already has the answer
     float largest, temperature, min_p;
     unsigned long long least; // key that is kept
     Cut *cut;
@@ -105,7 +105,7 @@ static __device__ __forceinline__ Row row_of_block(const SampleWork &work) {
     r.vocab_size = work.vocab_size;
     r.best = work.out[blockIdx.y];
     r.largest = r.best < 0 ? INFINITY : r.logits[r.best];
-    r.draws = fabsf(r.largest) < INFINITY;
+    r.samples = fabsf(r.largest) < INFINITY;
     r.temperature = work.rule.temperature;
     r.min_p = work.rule.min_p;
     r.cut = work.scratch.cuts + blockIdx.y;
@@ -118,7 +118,7 @@ static __device__ __forceinline__ unsigned long long weight_of(const Row &r, flo
     return (unsigned long long)(e * 0x1p40f);
 }
 
-// 0 for what a cut has taken away.
+// 0 for tokens that a cut has removed.
 static __device__ __forceinline__ unsigned long long kept_weight(const Row &r, int id) {
     if (order_key(r.logits[id], id) < r.least) return 0;
     unsigned long long weight = weight_of(r, r.logits[id]);
@@ -126,9 +126,9 @@ static __device__ __forceinline__ unsigned long long kept_weight(const Row &r, i
     return kept ? weight : 0;
 }
 
-// Where on the line from 0 to `total` a draw falls.
-static __device__ __forceinline__ unsigned long long drawn_weight(unsigned long long total,
-                                                                  float uniform) {
+// uniform * total, rounded down: the point of the running sum that is sampled.
+static __device__ __forceinline__ unsigned long long target_weight(unsigned long long total,
+                                                                   float uniform) {
     return (unsigned long long)((unsigned __int128)total * (uint64_t)(uniform * 0x1p24f) >> 24);
 }
 
@@ -151,12 +151,12 @@ static __device__ __forceinline__ unsigned long long block_largest(unsigned long
     return key;
 }
 
-struct Place {
-    unsigned long long before, total; // what the threads before this one hold, and all of them
+struct Prefix {
+    unsigned long long before, total; // held by the threads before this one, and by all
 };
 
-static __device__ __forceinline__ Place block_place(unsigned long long *parts,
-                                                    unsigned long long held) {
+static __device__ __forceinline__ Prefix block_prefix_sum(unsigned long long *parts,
+                                                          unsigned long long held) {
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     unsigned long long sum = held;
     for (unsigned back = 1; back < WARP; back *= 2) {
@@ -166,10 +166,10 @@ static __device__ __forceinline__ Place block_place(unsigned long long *parts,
     __syncthreads();
     if (lane == WARP - 1) parts[warp] = sum;
     __syncthreads();
-    Place place = {sum - held, 0};
+    Prefix prefix = {sum - held, 0};
     for (unsigned i = 0; i < SAMPLE_WARPS; i++) {
-        if (i < warp) place.before += parts[i];
-        place.total += parts[i];
+        if (i < warp) prefix.before += parts[i];
+        prefix.total += parts[i];
     }
-    return place;
+    return prefix;
 }

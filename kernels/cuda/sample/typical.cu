@@ -1,6 +1,7 @@
-// typical_p: what surprises about as much as the text does on the average. The only cut that sorts,
-// because its definition adds the entropy up in order; by one block, since nobody's default has it.
-// Tokens of weight 0 are left out: they come last, and nothing is drawn of them.
+// typical_p (locally typical sampling, arXiv:2202.00666): keeps the tokens whose surprise, -log p,
+// is nearest to the entropy. The only cut that sorts, because its definition adds the entropy up in
+// order. One block does it, since it is off by default. Tokens of weight 0 are left out: they are
+// last in order and are never sampled.
 #include "kernels/cuda/sample/sample.h"
 
 enum Order { BY_KEY, BY_SURPRISE, BY_ID };
@@ -11,7 +12,8 @@ struct TypicalMemory {
     double entropy;
 };
 
-// Falling keys, or rising surprise, equal ones by falling key, or rising ids; nothing comes last.
+// By falling key; by rising surprise, equal ones by falling key; or by rising id. Empty candidates
+// come last.
 static __device__ __forceinline__ bool comes_before(const Candidate &a, const Candidate &b,
                                                     Order order) {
     if (!a.key || !b.key) return a.key > b.key;
@@ -37,7 +39,7 @@ static __device__ void block_sort(Candidate *c, size_t room, Order order) {
     }
 }
 
-// The kept ones in order, then nothing up to a power of two, which is returned.
+// The kept tokens in order, then empty candidates up to a power of two, which is returned.
 static __device__ size_t list_candidates(TypicalMemory &m, const Row &r, Candidate *c) {
     if (!threadIdx.x) m.count = 0, m.sum = 0;
     __syncthreads();
@@ -77,7 +79,8 @@ static __device__ void find_surprises(TypicalMemory &m, Candidate *c) {
     __syncthreads();
 }
 
-// By one thread: all but the first ones that hold `wanted` become nothing.
+// By one thread: keeps the first candidates that together hold `wanted` weight and empties the
+// rest.
 static __device__ void keep_first(TypicalMemory &m, Candidate *c, double wanted) {
     size_t kept = 1;
     m.sum = c[0].weight;
@@ -92,7 +95,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWo
     TypicalMemory &m = block_memory<TypicalMemory>();
     wait_for_earlier_kernels();
     Row r = row_of_block(work);
-    if (!r.draws) return;
+    if (!r.samples) return;
     Candidate *c = work.scratch.candidates;
     size_t room = list_candidates(m, r, c);
     find_surprises(m, c);
@@ -101,13 +104,13 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWo
     __syncthreads();
     block_sort(c, room, BY_ID);
     if (threadIdx.x) return;
-    unsigned long long target = drawn_weight(m.sum, work.uniform[0]), sum = c[0].weight;
-    size_t drawn = 0;
+    unsigned long long target = target_weight(m.sum, work.uniform[0]), sum = c[0].weight;
+    size_t chosen = 0;
     while (sum <= target)
-        sum += c[++drawn].weight;
-    work.out[0] = id_of_key(c[drawn].key);
+        sum += c[++chosen].weight;
+    work.out[0] = id_of_key(c[chosen].key);
 }
 
-void draw_typical(Device *device, const SampleWork *work) {
+void sample_typical(Device *device, const SampleWork *work) {
     LAUNCH_OVERLAPPED(device, typical_kernel, 1, SAMPLE_THREADS, *work);
 }

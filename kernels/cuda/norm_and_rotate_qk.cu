@@ -1,16 +1,16 @@
-// Placing as a kernel of its own, where no projection before it could do it (place.h); and what a
-// list of operations must look like to be that.
-#include "kernels/cuda/place.h"
+// Norms and rotation of queries and keys, and the write to the cache, as one kernel: where they do
+// not run at the end of the projection (steps.h). And which lists of operations are these.
+#include "kernels/cuda/steps.h"
 
-struct PlaceMemory {
+struct HeadMemory {
     float parts[NORM_THREADS / WARP];
 };
 
 // Grid: rows, heads.
-static __global__ void __launch_bounds__(NORM_THREADS) place_kernel(PlaceWork w) {
-    PlaceMemory &memory = block_memory<PlaceMemory>();
+static __global__ void __launch_bounds__(NORM_THREADS) norm_and_rotate_kernel(HeadsWork w) {
+    HeadMemory &memory = block_memory<HeadMemory>();
     wait_for_earlier_kernels();
-    place_head(w, (int)blockIdx.x, (int)blockIdx.y, memory.parts);
+    norm_and_rotate_head(w, (int)blockIdx.x, (int)blockIdx.y, memory.parts);
 }
 
 // Two operations of a kind side by side: for queries and for keys.
@@ -19,7 +19,7 @@ static bool is_pair(const Operation *operations, size_t count, OperationKind kin
 }
 
 // A norm of each head by itself, in place.
-static bool take_norm(HeadWork *head, const NormOperation *norm, const PlaceWork *w) {
+static bool take_norm(HeadWork *head, const NormOperation *norm, const HeadsWork *w) {
     if (norm->centred || norm->bias || norm->dim != w->kv.head_dim || norm->out != norm->x ||
         (head->x && head->x != norm->x))
         return false;
@@ -30,7 +30,7 @@ static bool take_norm(HeadWork *head, const NormOperation *norm, const PlaceWork
     return true;
 }
 
-static bool take_rope(HeadWork *head, const RopeOperation *rope, const PlaceWork *w) {
+static bool take_rope(HeadWork *head, const RopeOperation *rope, const HeadsWork *w) {
     if (rope->head_dim != w->kv.head_dim || rope->table.cos != w->table.cos ||
         rope->table.sin != w->table.sin || rope->table.rope_dim != w->table.rope_dim ||
         rope->rows.n != w->rows.n || rope->rows.positions != w->rows.positions)
@@ -40,7 +40,7 @@ static bool take_rope(HeadWork *head, const RopeOperation *rope, const PlaceWork
     return true;
 }
 
-size_t take_place(PlaceWork *w, const Operation *operations, size_t count) {
+size_t match_norm_and_rotate_qk(HeadsWork *w, const Operation *operations, size_t count) {
     const Operation *norms = NULL, *ropes = NULL;
     size_t at = 0;
     for (int i = 0; i < 2; i++) {
@@ -64,11 +64,12 @@ size_t take_place(PlaceWork *w, const Operation *operations, size_t count) {
     return at + 1;
 }
 
-size_t fuse_place(Device *device, const Operation *operations, size_t count) {
-    PlaceWork w = {};
-    size_t taken = take_place(&w, operations, count);
+size_t fuse_norm_and_rotate_qk(Device *device, const Operation *operations, size_t count) {
+    HeadsWork w = {};
+    size_t taken = match_norm_and_rotate_qk(&w, operations, count);
     if (taken < 2) return 0;
     unsigned heads = (unsigned)(w.q.n_heads + 2 * w.kv.n_kv_heads);
-    LAUNCH_OVERLAPPED(device, place_kernel, dim3((unsigned)w.rows.n, heads), NORM_THREADS, w);
+    LAUNCH_OVERLAPPED(device, norm_and_rotate_kernel, dim3((unsigned)w.rows.n, heads), NORM_THREADS,
+                      w);
     return taken;
 }

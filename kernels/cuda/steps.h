@@ -1,0 +1,167 @@
+// The steps that a plain kernel and a fused one share, so that both give the same bits: activation,
+// the factor of a norm, rotation, the cache's elements; and all that happens to queries, keys and
+// values between their projection and attention.
+#pragma once
+
+#include "kernels/cuda/device.h"
+
+// ---- activation ----
+
+static __device__ __forceinline__ float activation(float x, ActivationKind kind) {
+    switch (kind) {
+    case ACTIVATE_SILU: return x / (1.0f + expf(-x));
+    case ACTIVATE_GELU_TANH: // sqrt(2 / pi) = 0.7978...
+        return 0.5f * x * (1.0f + tanhf(0.797884561f * fmaf(0.044715f * x * x, x, x)));
+    case ACTIVATE_GELU_ERF: return 0.5f * x * (1.0f + erff(x * 0.707106781f));
+    case ACTIVATE_RELU2: return x < 0.0f ? 0.0f : x * x; // a NaN stays one
+    }
+    return x;
+}
+
+// ---- norm: the sum of squares of a row ----
+
+enum { NORM_THREADS = 256 }; // of the block
+
+// 1 / sqrt(mean of (x - mean)^2 + eps) of x[dim]; every thread has it.
+static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
+                                                    float eps, float *parts) {
+    float squares = 0.0f;
+    for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS)
+        squares = fmaf(x[j] - mean, x[j] - mean, squares);
+    squares = block_sum<NORM_THREADS>(squares, parts);
+    return 1.0f / sqrtf(squares / (float)dim + eps);
+}
+
+// ---- rotary positions ----
+
+static __device__ __forceinline__ void rotate_pair(float *first, float *second, float c, float s) {
+    float a = *first, b = *second;
+    *first = fmaf(a, c, -(b * s));
+    *second = fmaf(b, c, a * s);
+}
+
+// ---- the cache ----
+//
+//   keys, values: [layer][sequence][kv head][position][head_dim]   float32, half or bf16
+
+// One layer of it, as a kernel is given it.
+struct KvLayer {
+    void *keys, *values;
+    KvType type;
+    int n_kv_heads, max_seq_len, head_dim;
+};
+
+struct Kv {
+    KvShape shape;
+    void *keys, *values; // owned
+};
+
+KvLayer kv_layer(const KvView *view);
+
+// Index of the first element of one cached key or value of the layer.
+static __device__ __forceinline__ size_t kv_index(const KvLayer &kv, int sequence, int kv_head,
+                                                  int position) {
+    size_t head = (size_t)sequence * kv.n_kv_heads + kv_head;
+    return (head * kv.max_seq_len + position) * kv.head_dim;
+}
+
+static __device__ __forceinline__ float kv_element(const KvLayer &kv, const void *array,
+                                                   size_t index) {
+    if (kv.type == KV_F32) return ((const float *)array)[index];
+    uint16_t bits = ((const uint16_t *)array)[index];
+    return kv.type == KV_F16 ? half_value(bits) : bf16_value(bits);
+}
+
+static __device__ __forceinline__ void kv_store(const KvLayer &kv, void *array, size_t index,
+                                                float value) {
+    if (kv.type == KV_F32)
+        ((float *)array)[index] = value;
+    else
+        ((uint16_t *)array)[index] = kv.type == KV_F16 ? half_bits(value) : bf16_bits(value);
+}
+
+// The query at `position` sees no key before it.
+static __device__ __forceinline__ int first_seen(const KeyPattern &pattern, int position) {
+    int first = 0;
+    if (pattern.kind == PATTERN_CAUSAL && pattern.window) first = position - pattern.window + 1;
+    if (pattern.kind == PATTERN_LOCAL) first = position - pattern.a / 2;
+    if (pattern.kind == PATTERN_BLOCK) first = (position / pattern.a - 1) * pattern.a;
+    return first < 0 ? 0 : first;
+}
+
+// ---- queries, keys and values behind their projection ----
+//
+// Norms of single heads, rotation, keys and values into the cache. A block does one head of one
+// row: in a kernel of its own (norm_and_rotate_qk.cu), or at the end of the projection that
+// computed it (project_few.cu).
+
+// What is done to the heads of q or k; n_heads 0: nothing.
+struct HeadWork {
+    float *x; // (n, n_heads, head_dim)
+    int n_heads;
+    const float *norm_weight; // NULL: no norm
+    float norm_eps;
+};
+
+struct HeadsWork {
+    HeadWork q, k;
+    const float *v;  // (n, n_kv_heads, head_dim)
+    RopeTable table; // rope_dim 0: no rotation
+    bool norm_after_rope;
+    KvLayer kv;
+    Rows rows;
+};
+
+// Fills `work` from the first operations of the list: (norm q, norm k) and (rope q, rope k), in
+// either order, then kv_write. How many these are; 0 where the list does not begin so. Without norm
+// and rotation x is NULL.
+size_t match_norm_and_rotate_qk(HeadsWork *work, const Operation *operations, size_t count);
+
+// A kernel for it. PATTERNS in fused.cu has it.
+size_t fuse_norm_and_rotate_qk(Device *device, const Operation *operations, size_t count);
+
+// ---- one head, by a block of NORM_THREADS ----
+
+static __device__ __forceinline__ void norm_head(const HeadWork &w, float *x, int head_dim,
+                                                 float *parts) {
+    if (!w.norm_weight) return;
+    float factor = norm_factor(x, (size_t)head_dim, 0.0f, w.norm_eps, parts);
+    for (int j = threadIdx.x; j < head_dim; j += NORM_THREADS)
+        x[j] = x[j] * factor * w.norm_weight[j];
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void rotate_head(const RopeTable &table, float *x, int position) {
+    int half = table.rope_dim / 2;
+    for (int j = threadIdx.x; j < half; j += NORM_THREADS) {
+        size_t at = (size_t)position * half + j;
+        rotate_pair(x + j, x + half + j, table.cos[at], table.sin[at]);
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void store_head(const HeadsWork &w, void *array, int i, int head,
+                                                  const float *x) {
+    size_t to = kv_index(w.kv, w.rows.sequences[i], head, w.rows.positions[i]);
+    for (int j = threadIdx.x; j < w.kv.head_dim; j += NORM_THREADS)
+        kv_store(w.kv, array, to + j, x[j]);
+}
+
+// Row i; `head` counts through the heads of q, then of k, then of v.
+static __device__ __forceinline__ void norm_and_rotate_head(const HeadsWork &w, int i, int head,
+                                                            float *parts) {
+    int dim = w.kv.head_dim, n_kv_heads = w.kv.n_kv_heads;
+    bool is_query = head < w.q.n_heads;
+    const HeadWork &kind = is_query ? w.q : w.k;
+    int h = is_query ? head : head - w.q.n_heads;
+    if (!is_query && h >= n_kv_heads) {
+        h -= n_kv_heads;
+        store_head(w, w.kv.values, i, h, w.v + ((size_t)i * n_kv_heads + h) * dim);
+        return;
+    }
+    float *x = kind.x + ((size_t)i * kind.n_heads + h) * dim;
+    if (!w.norm_after_rope) norm_head(kind, x, dim, parts);
+    rotate_head(w.table, x, w.rows.positions[i]);
+    if (w.norm_after_rope) norm_head(kind, x, dim, parts);
+    if (!is_query) store_head(w, w.kv.keys, i, h, x);
+}

@@ -1,0 +1,86 @@
+// The emulator's twin of kernels/cuda/machine.h, under the same names: what no CPU has, in plain
+// loops. The include path chooses between the two.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+extern "C" {
+#include "weights/quant.h"
+}
+
+enum { WARP = 32 };
+#define ALL_LANES 0xffffffffu
+#define DEVICE_FUNCTION
+#define UNROLL
+
+template <class T> static inline T &block_memory() {
+    return *(T *)emulator::block_memory(sizeof(T));
+}
+
+static inline int dot4(int a, int b, int sum) {
+    for (int i = 0; i < 32; i += 8)
+        sum += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
+    return sum;
+}
+
+static inline float half_value(uint16_t h) {
+    return half_to_float(h);
+}
+static inline uint16_t half_bits(float f) {
+    return float_to_half(f);
+}
+
+static inline void wait_for_earlier_kernels() {}
+static inline void let_next_kernel_start() {}
+static inline void prefetch(const void *) {}
+static inline int4 load_stream(const void *p) {
+    return *(const int4 *)p;
+}
+
+// Every lane shows the others its twelve numbers; kernels/cuda/machine.h says which of them lies
+// where.
+static inline void multiply_halves(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                   unsigned b1) {
+    const unsigned words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    float mine[12];
+    for (int w = 0; w < 6; w++) {
+        mine[2 * w] = half_value((uint16_t)words[w]);
+        mine[2 * w + 1] = half_value((uint16_t)(words[w] >> 16));
+    }
+    const uint64_t *lanes = emulator::exchange_all((uintptr_t)mine, "multiply_halves");
+    int i = (int)emulator::lane() / 4, j = (int)emulator::lane() % 4 * 2;
+    for (int e = 0; e < 4; e++) {
+        for (int k = 0; k < 16; k++) {
+            const float *left = (const float *)lanes[i * 4 + k % 8 / 2];
+            const float *right = (const float *)lanes[(j + e % 2) * 4 + k % 8 / 2];
+            d[e] =
+                fmaf(left[2 * (e / 2 + 2 * (k / 8)) + k % 2], right[8 + 2 * (k / 8) + k % 2], d[e]);
+        }
+    }
+    emulator::sync_warp("multiply_halves");
+}
+
+static inline void *library_open(const char *path) {
+    return emulator::library_open(path);
+}
+static inline void *library_symbol(void *library, const char *name) {
+    return emulator::library_symbol(library, name);
+}
+static inline void library_close(void *library) {
+    emulator::library_close(library);
+}
+
+// Switching fibers is most of the emulator's time: one exchange makes the tree that butterflies
+// would make of five.
+static inline float warp_sum(float v) {
+    return emulator::tree(v, [](float a, float b) { return a + b; });
+}
+static inline float warp_max(float v) {
+    return emulator::tree(v, [](float a, float b) { return fmaxf(a, b); });
+}
+static inline uint64_t warp_largest(uint64_t v) {
+    return emulator::tree(v, [](uint64_t a, uint64_t b) { return b > a ? b : a; });
+}
