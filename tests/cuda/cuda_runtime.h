@@ -61,7 +61,12 @@ unsigned lane();
 const uint64_t *exchange_all(uint64_t value, const char *where); // of the 32 lanes
 void *block_memory(size_t bytes); // the block's shared memory, the same for all of its threads
 
-template <class T> T shuffle(T value, unsigned from, unsigned mask, const char *where) {
+// These touch nothing but locals and the slots of an exchange: checking every byte of them would
+// take more time than the kernels.
+#define EMULATOR_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
+template <class T>
+EMULATOR_UNCHECKED T shuffle(T value, unsigned from, unsigned mask, const char *where) {
     static_assert(sizeof(T) <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
     uint64_t bits = 0;
     __builtin_memcpy(&bits, &value, sizeof value);
@@ -70,8 +75,9 @@ template <class T> T shuffle(T value, unsigned from, unsigned mask, const char *
     return value;
 }
 
-// What butterflies of __shfl_xor_sync over all 32 lanes give, from one exchange.
-template <class T, class Join> T tree(T value, Join join) {
+// What butterflies of __shfl_xor_sync over all 32 lanes give, from one exchange. join(a, b) is
+// inlined here.
+template <class T, class Join> EMULATOR_UNCHECKED T tree(T value, Join join) {
     static_assert(sizeof(T) <= sizeof(uint64_t), "an exchange moves at most 8 bytes");
     uint64_t bits = 0;
     __builtin_memcpy(&bits, &value, sizeof value);

@@ -76,11 +76,14 @@ static inline void library_close(void *library) {
 // Switching fibers is most of the emulator's time: one exchange makes the tree that butterflies
 // would make of five.
 static inline float warp_sum(float v) {
-    return emulator::tree(v, [](float a, float b) { return a + b; });
+    return emulator::tree(
+        v, [](float a, float b) __attribute__((always_inline)) { return a + b; });
 }
 static inline float warp_max(float v) {
-    return emulator::tree(v, [](float a, float b) { return fmaxf(a, b); });
+    return emulator::tree(
+        v, [](float a, float b) __attribute__((always_inline)) { return fmaxf(a, b); });
 }
 static inline uint64_t warp_largest(uint64_t v) {
-    return emulator::tree(v, [](uint64_t a, uint64_t b) { return b > a ? b : a; });
+    return emulator::tree(
+        v, [](uint64_t a, uint64_t b) __attribute__((always_inline)) { return b > a ? b : a; });
 }
