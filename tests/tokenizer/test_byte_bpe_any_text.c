@@ -75,7 +75,7 @@ static size_t random_bytes(TestRandom *random, char *out, size_t capacity) {
     return n;
 }
 
-enum { RANDOM_TEXTS = TEST_SANITIZED ? 10000 : 1000000 };
+enum { RANDOM_TEXTS = TEST_SANITIZED ? 10000 : 200000 };
 
 static void check_any_bytes(const char *name, const char *pattern) {
     Loop opened = loop_of(name, pattern), *loop = &opened;
