@@ -19,7 +19,7 @@ enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DI
 enum {
     CHANNELS = 8,
     AT_ONCE = 4
-}; // of a lane's load; positions whose loads are under way together
+}; // of a lane's load; positions whose loads are in flight together
 
 // For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
 template <int DIM> struct Lanes {
@@ -343,7 +343,7 @@ size_t attention_bytes(const MemoryPlan *plan) {
     return COUNTER_BYTES + partial_floats(&plan->cache, plan->n_heads) * sizeof(float);
 }
 
-// Made when attention is first asked for, before anything is captured.
+// Made by the first attention, before anything is captured.
 static bool reserve_scratch(Device *device, const KvView *view, const AttentionShape *shape) {
     size_t wanted = partial_floats(&view->kv->shape, shape->n_heads);
     if (!device->attention_counters)

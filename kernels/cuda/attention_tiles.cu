@@ -6,11 +6,10 @@
 //   per tile:  s = q k^T;   M = max(m, max s);   p = e^(s - M);   l = l e^(m - M) + sum p
 //              a = a e^(m - M) + p v;   m = M                     at the end:  out = a / l
 //
-// so the query heads of a group share what is loaded, whatever their number. The cache holds
-// halves, which the tensor cores multiply exactly; q (brought to 1 .. 2 by a power of two) and p
-// are cut into two halves each, within 2^-22 of the largest: two products, and the accuracy of
-// float32. With an f32 cache or precision f32 attention.cu does the work. Not yet measured on a
-// GPU.
+// so all query heads of a group share the loaded keys and values. The cache holds halves, which the
+// tensor cores multiply exactly. q (scaled to 1 .. 2 by a power of two) and p are each the sum of
+// two halves, within 2^-22 of the largest: two products, and the accuracy of float32. With an f32
+// cache or precision f32 attention.cu does the work. Not yet measured on a GPU.
 #include "kernels/cuda/steps.h"
 
 enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
@@ -217,7 +216,7 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
     }
 }
 
-// Whether a query sees the whole tile, as most do: saves asking for each key.
+// Whether a query sees the whole tile, as most do: then no key is tested by itself.
 template <int DIM>
 static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int position,
                                                  int from) {

@@ -26,7 +26,7 @@ bool cuda_check(Device *device, cudaError_t error, const char *what, const char 
     device_fail(device, ERROR_DEVICE, "GPU: %s%s%s%s: %s (%d %s)", call, sizes,
                 *device->name ? " on " : "", device->name, cudaGetErrorString(error), (int)error,
                 cudaGetErrorName(error));
-    (void)cudaGetLastError(); // the runtime forgets what is told
+    (void)cudaGetLastError(); // clears the runtime's error, which is reported above
     return false;
 }
 
@@ -248,7 +248,7 @@ static size_t sum_or_most(size_t a, size_t b) {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
-// What the model asks for and what its operations need besides.
+// The model's memory and the scratch of its operations.
 void device_plan(Device *device, const MemoryPlan *plan) {
     size_t free_bytes = 0, total = 0, cache = kv_bytes(&plan->cache);
     if (!device_ok(device) || !CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return;
@@ -262,7 +262,7 @@ void device_plan(Device *device, const MemoryPlan *plan) {
                 others <= free_bytes ? "; a smaller context (-c) takes less" : "");
 }
 
-// Counted before it is asked for, so that the message can say both.
+// Compared with the free memory first, so that the message has both numbers.
 void *device_alloc(Device *device, size_t bytes) {
     if (!device_ok(device)) return NULL;
     size_t free_bytes = 0, total = 0;

@@ -1,5 +1,6 @@
 // What the files of the CUDA backend share: the device, how kernels are launched, how a failed call
-// is told. Device memory is cudaMalloc's; everything runs in one stream, in the order of the calls.
+// is reported. Device memory is cudaMalloc's; everything runs in one stream, in the order of the
+// calls.
 #pragma once
 
 #include "kernels/cuda/block.h"
@@ -37,15 +38,15 @@ struct QuantisedRows {
     Outlier *outliers;  // (n, OUTLIERS)
 };
 
-// From so many rows on a pass is a prompt and not a batch of decoding sequences: matrix products go
-// to cuBLASLt, attention to the tensor cores. More than the 32 rows of a recorded decode step,
-// which give the same bits in any batch. For products the least worth it, by reckoning: unpacking
-// writes up to 4 bytes per weight, about as long as our own kernel takes for some twenty rows. Not
-// yet measured on a GPU.
+// From this number of rows on a pass is a prompt and not a batch of decoding sequences: matrix
+// products go to cuBLASLt, attention to the tensor cores. More than the 32 rows of a recorded
+// decode step, which give the same bits in any batch. For products this is estimated: unpacking
+// writes up to 4 bytes per weight, which takes about as long as our own kernel for some twenty
+// rows. Not yet measured on a GPU.
 enum { PROMPT_ROWS = 64 };
 
-// How many sampled tokens the GPU is ahead of the host: a pass takes longer than the host with a
-// token, so this is for the host's worse moments.
+// Passes in flight before the host reads their tokens. A pass takes longer than the host's work on
+// a token; a depth above 1 absorbs delays of the host.
 enum { PIPELINE_DEPTH = 3 };
 
 struct Device {
@@ -65,7 +66,7 @@ struct Device {
     Recording *recording;
     Blas *blas;                // blas.cu
     BlasScratch *blas_scratch; // project_blas.cu
-    Clock *clock;              // limits.cu; NULL until somebody asks for it
+    Clock *clock;              // limits.cu; NULL until it is first used
     QuantisedRows quantised;   // (max_rows, max_cols)
     unsigned *head_counters;   // (MAX_HEAD_COUNTERS) of rows of a head that are projected
     SampleScratch *sampling;   // sample.cu
@@ -84,7 +85,7 @@ static inline bool device_ok(const Device *device) {
 void device_fail(Device *device, ErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// false where `error` is one, told with what was tried, on which GPU and with what sizes.
+// false where `error` is one; the device's message names the call, the GPU and the sizes.
 bool cuda_check(Device *device, cudaError_t error, const char *what, const char *sizes = "");
 bool bytes_check(Device *device, cudaError_t error, const char *call, size_t bytes);
 bool launch_check(Device *device, cudaError_t error, const char *kernel, dim3 grid,
@@ -139,7 +140,7 @@ void sample_reserve(Device *device);
 size_t project_bytes(const Device *device, int max_rows);
 size_t project_blas_bytes(const Device *device, int max_rows);
 size_t sample_bytes(const Device *device);
-size_t attention_bytes(const MemoryPlan *plan); // made when attention is first asked for
+size_t attention_bytes(const MemoryPlan *plan); // made by the first attention
 
 // ---- limits.cu: the clock that device_busy_seconds reads, two events around every pass ----
 

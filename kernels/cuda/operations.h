@@ -136,8 +136,8 @@ int pass_positions(const Device *device, int max_seq_len);
 // A norm as a kernel of its own; with `residual` (n, dim), residual += out too.
 void launch_norm(Device *device, const NormOperation *op, float *residual);
 
-// Whether n rows over such a cache go by tiles of queries on the tensor cores (attention_tiles.cu); if
-// so, run_tiles does it, but for weights_out.
+// Whether n rows over such a cache go by tiles of queries on the tensor cores (attention_tiles.cu);
+// if so, run_tiles does it, but for weights_out.
 bool fits_tiles(const Device *device, const KvShape *cache, int n);
 void run_tiles(Device *device, const AttentionOperation *op);
 

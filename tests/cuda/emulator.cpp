@@ -37,8 +37,8 @@ bool fails(cudaError_t *error) {
     return *error != cudaSuccess;
 }
 
-// What was given to a stream runs as late as it may: when the host waits for it, or frees memory.
-// So who reads too early, or writes over what is still to be read, is wrong every time.
+// Work of a stream runs as late as possible: when the host waits for it, or frees memory. So a host
+// that reads too early, or overwrites what is still to be read, fails every time.
 std::deque<std::function<void()>> pending;
 
 void run_pending() {
@@ -203,7 +203,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)()) {
     return cudaSuccess;
 }
 
-// Of no use but to be told: it is not made to fail.
+// Only for messages: it is not made to fail.
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
     *value = 1000;
     return cudaSuccess;
@@ -226,7 +226,7 @@ static cudaError_t allocate(void **memory, size_t bytes) {
     return cudaSuccess;
 }
 
-// Freeing and destroying is never made to fail: nobody could do anything about it.
+// Freeing and destroying never fails here: the backend ignores such failures.
 cudaError_t cudaFreeHost(void *memory) {
     run_pending();
     live_objects -= memory != nullptr;

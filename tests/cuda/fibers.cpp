@@ -74,7 +74,7 @@ struct Fiber {
 struct Warp {
     unsigned live, arrived;
     unsigned lanes;          // bits of those that have not returned
-    unsigned wanted;         // bits of those that somebody at a shuffle waits for
+    unsigned wanted;         // bits of those that a shuffle waits for
     uint64_t slots[2][WARP]; // two, since a fast lane may already be at the next exchange
 };
 

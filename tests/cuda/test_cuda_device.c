@@ -47,7 +47,7 @@ Test(cuda_device, a_stub_in_place_of_the_driver) {
                "libcuda.so.1 is the CUDA toolkit's stub, not a driver (LD_LIBRARY_PATH?)");
 }
 
-// The device is not yet known to whoever is told.
+// The message cannot name the GPU: its name is not known yet.
 Test(cuda_device, a_gpu_that_others_have_to_themselves) {
     check_line(DRIVER, 1, CAPABILITY, 1, 46,
                "GPU: cudaGetDeviceCount: an error made by a test (46 cudaErrorDevicesUnavailable)");

@@ -1,5 +1,5 @@
 // The planes that weights become on a GPU, read back by the drawing in
-// kernels/cuda/project/matrix.h: the whole numbers and scales of weights/quant.h, however many
+// kernels/cuda/project/matrix.h: the integers and scales of weights/quant.h, however many
 // threads have packed them.
 #include "kernels/cuda/project/pack.h"
 #include "tests/support/device.h"

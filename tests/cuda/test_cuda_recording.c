@@ -246,7 +246,7 @@ static bool try_rest(Model *model, Error *error) {
     return done;
 }
 
-// *calls: host calls but those of closing, whose failures nobody could do anything about.
+// *calls: host calls but those of closing, whose failures are ignored.
 static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
     ModelOptions options = {.precision = PRECISION_A16, .max_rows = 3, .n_sequences = 2};
     Model *model = model_open(&tiny->config, &tiny->weights, &options, error);

@@ -72,7 +72,7 @@ static bool blas_check(Device *device, cublasStatus_t status, const char *call,
                  key->type == BLAS_BF16 ? "bf16" : "float32", key->m, key->k);
     device_fail(device, ERROR_DEVICE, "GPU: %s%s on %s: %s (%d %s)", call, sizes, device->name,
                 l->status_string(status), (int)status, l->status_name(status));
-    (void)cudaGetLastError(); // what it may have left behind is told
+    (void)cudaGetLastError(); // clears the runtime's error, which is reported above
     return false;
 }
 

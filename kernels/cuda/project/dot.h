@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/project/project.h"
 
-// The digits of a group of 32, 16 bytes at a time (swizzle_digit says which half lies first).
+// The digits of a group of 32, 16 bytes at a time (swizzle_digit says which half is first).
 static __device__ __forceinline__ void load_digits(int (&words)[8], const int8_t *digits,
                                                    size_t group) {
     const int8_t *p = digits + group * CHUNK;
@@ -46,9 +46,9 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
     return acc;
 }
 
-// An outlier and the weight that it meets, which is asked for before a row's chunks, so that nobody
-// waits for it behind them. Lane l has an outlier of row l / OUTLIERS of x, where there is one; the
-// others ask for what lane 0 asks for.
+// An outlier and its weight. The weight's load is issued before those of the row's chunks, which
+// hide its latency. Lane l has an outlier of row l / OUTLIERS of x; lanes beyond the last row load
+// what lane 0 loads.
 struct OutlierProduct {
     Outlier outlier;
     StoredElement weight;
@@ -64,15 +64,15 @@ static __device__ __forceinline__ OutlierProduct load_outlier(const Planes &w, s
     return met;
 }
 
-// What comes of it is the last that a lane adds to acc[row of x]: lane o of outlier o, whichever
-// row it is and whoever asked, so that the order is the same for few rows and for many.
+// Lane o adds the product of outlier o last to acc[row of x], whichever lane loaded it, so that the
+// order of the sum is the same for few rows and for many.
 template <DType D, int N>
 static __device__ __forceinline__ void add_outlier(float (&acc)[N], const OutlierProduct &met,
                                                    int n) {
     static_assert(N * OUTLIERS <= WARP, "a lane for each");
     unsigned lane = threadIdx.x % WARP;
     ElementValue e = value_of<D>(met.weight, met.outlier.column);
-    float product = fmaf(e.q, e.s, e.m) * met.outlier.x; // m first: it may take away what q s is
+    float product = fmaf(e.q, e.s, e.m) * met.outlier.x; // m first: it may cancel q s
     UNROLL
     for (int i = 0; i < N; i++) {
         if (i >= n) continue;
@@ -110,7 +110,7 @@ static inline bool whole_loads(const Planes &w, const float *x) {
     return w.cols % FLOAT_LOAD == 0 && (uintptr_t)x % 16 == 0;
 }
 
-// Eight elements of one row as they are stored, from `col` on: asked for, not yet looked at.
+// Eight elements of one row as they are stored, from `col` on: loaded, not yet decoded.
 template <DType D> struct Eight { int4 bits[D == DTYPE_F32 ? 2 : 1]; };
 template <DType D>
 static __device__ __forceinline__ Eight<D> load_eight(const Planes &planes, size_t row,

@@ -108,8 +108,7 @@ static __device__ __forceinline__ unsigned load_word(const uint8_t *p, int bytes
     return bytes == 4 ? *(const unsigned *)p : load_u16(p);
 }
 
-// The scales of a chunk as they are stored, in the order of the planes: asked for, not yet looked
-// at.
+// The scales of a chunk as they are stored, in the order of the planes: loaded, not yet decoded.
 struct StoredScales {
     unsigned scales, supers;
 };
@@ -182,7 +181,7 @@ static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t ro
     return c;
 }
 
-// One element as it is stored: asked for, not yet looked at.
+// One element as it is stored: loaded, not yet decoded.
 struct StoredElement {
     unsigned low, high;
     StoredScales scales;

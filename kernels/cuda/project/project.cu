@@ -1,13 +1,13 @@
 // out = W x. Weights are read once, as they are stored; the work lies in reading them.
 //
 // Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the
-// lanes meet in butterflies: a fixed order, the same for one row of x and for many. Quantised
+// lanes are added by butterflies: a fixed order, the same for one row of x and for many. Quantised
 // weights are multiplied by integer activations (precision.h): four products of signed bytes per
 // instruction, twice for the two digits of z.
 //
 //   few rows of x, up to 32 (project_few.cu): every block prepares its own copy of x, norm and
 //     integers, in shared memory, and does its neighbours' work on the way out
-//   more rows (project_many.cu): x is made ready once, weights meet eight of its rows at a time
+//   more rows (project_many.cu): x is prepared once, eight of its rows are multiplied at a time
 //   a prompt's (project_blas.cu): cuBLASLt multiplies, on the tensor cores
 #include "kernels/cuda/project/project.h"
 

@@ -1,7 +1,7 @@
 // project for the rows of a prompt, by cuBLASLt. The tensor cores multiply bf16 and add in float32,
 // so a float is taken apart into bf16 parts: h, the nearest one, and l, the nearest to what is left
 // of it: |x - h| <= 2^-8 |x|, |x - h - l| <= 2^-16 |x|. Quantised weights and float16 are unpacked
-// into such parts for each use, as many rows of them at a time as stay near (UNPACKED_BYTES).
+// into such parts for each use, as many rows at a time as stay in L2 (UNPACKED_BYTES).
 //
 //   precision  weights      products                        off by at most, of |w| |x|
 //   a8         all of them  wh xh                           2^-7
@@ -167,7 +167,8 @@ static size_t part_bytes(int parts) { // of one element of one part
     return parts ? sizeof(uint16_t) : sizeof(float);
 }
 
-// The rows from `first` on that there is room for; as they are where cuBLASLt can have them so.
+// As many rows from `first` on as there is room to unpack; all of them where cuBLASLt reads them as
+// stored.
 static RowSlice next_slice(Device *device, const Planes &w, size_t first, int parts) {
     RowSlice slice = {};
     slice.first = first;

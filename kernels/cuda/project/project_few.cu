@@ -19,8 +19,8 @@
 
 enum { MAX_FEW = 32 }; // rows of x
 
-// Loads of 16 bytes that a lane has under way: with 32 warps to a processor some 64 KiB, where the
-// memory of an H100 asks for about 20 to be busy.
+// Loads of 16 bytes in flight per lane: with 32 warps per processor some 64 KiB, where an H100
+// needs about 20 KiB to keep its memory busy.
 enum { LOADS = 4 };
 
 // Sums of several rows take registers: then fewer blocks fit.
@@ -35,8 +35,8 @@ static __device__ __forceinline__ size_t clamp_index(size_t i, size_t last) {
 }
 
 // Chunks of 32 columns; all loads of the lane are issued before the first result is used. None of
-// them hangs on a condition, which would have the first wait for its answer: past the end it is the
-// last chunk again.
+// them is conditional, since a branch would wait for the first one: past the end the last chunk is
+// loaded again.
 template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
                                                   Memory<M> &memory, const ColumnSlice &slice,
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes
     }
 }
 
-// The last slice brings the outliers along.
+// With the last slice the outliers are added.
 template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
                                                     Memory<M> &memory, const ColumnSlice &slice,
@@ -248,7 +248,7 @@ static __device__ __forceinline__ void prefetch_first_row(const ProjectWork &wor
     if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
 }
 
-// Rows of weights that the blocks walk over: gate goes along with up.
+// Rows of weights that the blocks walk over: a row of gate and of up count as one.
 static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
     return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
 }
