@@ -55,7 +55,7 @@ endif
 ifeq ($(BUILTIN),1)
 EMBEDDED := $(BUILD)/weights/embedded.o
 else
-SOURCES := $(filter-out weights/builtin.c,$(SOURCES)) weights/without_builtin.c
+ABSENT += -DWITHOUT_BUILTIN
 endif
 ifeq ($(SENTENCEPIECE),1)
 CXX_SOURCES := $(call room,tokenizer,cpp)
@@ -131,7 +131,7 @@ REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-e
 REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(BUILD)/tokenizer/without_libraries.o: REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o): REQUIRED += $(ABSENT)
 ifeq ($(PLAIN),1)
 TEST_FLAGS := -DTEST_PLAIN
 else

@@ -3,7 +3,7 @@
 #include "commands/commands.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "weights/builtin.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

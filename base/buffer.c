@@ -1,6 +1,6 @@
 #include "base/buffer.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,4 +90,25 @@ void buffer_quote(Buffer *b, const char *text, size_t length) {
 void buffer_free(Buffer *b) {
     free(b->bytes);
     *b = (Buffer){0};
+}
+
+// ---- token ids ----
+
+bool id_list_push(IdList *list, int32_t id, Error *error) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        int32_t *grown = capacity > SIZE_MAX / sizeof *grown
+                             ? NULL
+                             : realloc(list->ids, capacity * sizeof *grown);
+        if (!grown) return error_set(error, ERROR_MEMORY, "out of memory for %zu ids", capacity);
+        list->ids = grown;
+        list->capacity = capacity;
+    }
+    list->ids[list->count++] = id;
+    return true;
+}
+
+void id_list_free(IdList *list) {
+    free(list->ids);
+    *list = (IdList){0};
 }

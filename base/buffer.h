@@ -1,4 +1,5 @@
-// Buffer: bytes that grow, for what is written to a file: headers, JSON, little-endian numbers.
+// Arrays that grow. Buffer: bytes for what is written to a file: headers, JSON, little-endian
+// numbers. IdList: token ids.
 //
 //     Buffer b = {0};
 //     buffer_u32(&b, 3);
@@ -6,6 +7,8 @@
 //     if (b.failed) ...                       // sticky: one check at the end is enough
 //     buffer_free(&b);
 #pragma once
+
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,3 +29,15 @@ void buffer_print(Buffer *b, const char *format, ...) __attribute__((format(prin
 // A JSON string with its quotes; U+FFFD stands for every byte that is not UTF-8.
 void buffer_quote(Buffer *b, const char *text, size_t length);
 void buffer_free(Buffer *b);
+
+// ---- token ids ----
+
+// Owned by the caller: zero it first, then id_list_free it.
+typedef struct IdList {
+    int32_t *ids; // (capacity), the first `count` are set
+    size_t count, capacity;
+} IdList;
+
+// False: exit code 5; the list stays as it was.
+bool id_list_push(IdList *list, int32_t id, Error *error);
+void id_list_free(IdList *list);

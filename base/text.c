@@ -42,3 +42,67 @@ int64_t names_find(const NameIndex *index, const char *name) {
                      : NULL;
     return found ? (int64_t)found->item : -1;
 }
+
+// ---- UTF-8 ----
+
+size_t utf8_decode(const char *text, size_t length, uint32_t *codepoint) {
+    static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    if (!length) return 0;
+    uint8_t first = (uint8_t)text[0];
+    if (first < 0x80) {
+        *codepoint = first;
+        return 1;
+    }
+    size_t n = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || n > length) return 0;
+    uint32_t c = first & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        uint8_t byte = (uint8_t)text[i];
+        if ((byte & 0xc0) != 0x80) return 0;
+        c = c << 6 | (byte & 0x3f);
+    }
+    if (c < smallest[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return 0;
+    *codepoint = c;
+    return n;
+}
+
+size_t utf8_encode(char *out, uint32_t c) {
+    static const uint8_t mark[5] = {0, 0, 0xc0, 0xe0, 0xf0};
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(mark[n] | c);
+    return n;
+}
+
+bool is_white_space(uint32_t c) {
+    if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+size_t leading_space(const char *text, size_t length) {
+    size_t i = 0;
+    for (uint32_t c; i < length;) {
+        size_t n = utf8_decode(text + i, length - i, &c);
+        if (!n || !is_white_space(c)) break;
+        i += n;
+    }
+    return i;
+}
+
+size_t trailing_space(const char *text, size_t length) {
+    size_t i = length;
+    for (uint32_t c; i;) {
+        size_t n = 1;
+        while (n < 4 && n < i && ((uint8_t)text[i - n] & 0xc0) == 0x80)
+            n++;
+        if (utf8_decode(text + i - n, n, &c) != n || !is_white_space(c)) break;
+        i -= n;
+    }
+    return length - i;
+}

@@ -1,5 +1,5 @@
-// TextSpan: borrowed bytes of text with a length; and NameIndex: a sorted list of names with
-// numbers, O(n log n) whatever the names are.
+// Text: spans of borrowed bytes, sorted indices of names, UTF-8 one character at a time, and white
+// space. No byte is trusted; what needs more of Unicode uses a library.
 #pragma once
 
 #include "base/error.h"
@@ -17,6 +17,8 @@ bool span_equals(TextSpan span, const char *text);
 
 bool ends_with(const char *text, const char *end);
 
+// ---- names: an index with numbers, O(n log n) for any names ----
+
 typedef struct NameEntry {
     TextSpan name;
     uint32_t item;
@@ -33,3 +35,20 @@ bool names_index(NameIndex *index, NameEntry *entries, size_t count, const char 
                  Error *error);
 // The item of a name, or -1.
 int64_t names_find(const NameIndex *index, const char *name);
+
+// ---- UTF-8 ----
+
+// Length (1 to 4) of the valid UTF-8 character that text[0 .. length) begins with, and the
+// character in *codepoint; 0: the first byte begins none (cut short, overlong, a surrogate, beyond
+// U+10FFFF).
+size_t utf8_decode(const char *text, size_t length, uint32_t *codepoint);
+
+// Writes the character (a valid one) to out[4] and returns its length.
+size_t utf8_encode(char *out, uint32_t codepoint);
+
+// White_Space of Unicode: what \s means to the reference tokenizers.
+bool is_white_space(uint32_t codepoint);
+
+// Bytes of white space that text[0 .. length) begins, ends with.
+size_t leading_space(const char *text, size_t length);
+size_t trailing_space(const char *text, size_t length);

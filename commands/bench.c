@@ -3,7 +3,7 @@
 // Prompts are a fixed pseudo-random sequence of ids, so that the cache can be kept between
 // repetitions: position p always holds the same token. Decoding is greedy. Measurements are
 // interleaved: each repetition samples the limits and then every row. The figures are medians.
-#include "commands/bench/cost.h"
+#include "commands/bench/bench.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/limits.h"

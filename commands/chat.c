@@ -9,7 +9,7 @@
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "tokenizer/template/template.h"
-#include "weights/builtin.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "commands/convert/files.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "tokenizer/export.h"
+#include "tokenizer/tokenizer.h"
 #include "weights/out/gguf.h"
 #include "weights/out/write.h"
 #include "weights/quant.h"

@@ -1,7 +1,7 @@
 // Finds added tokens (special tokens such as <|im_end|>) in a text, before the rest is
 // pre-tokenized and merged. The tokens are sorted; a match narrows the range of candidates byte by
 // byte, so each position costs at most LIMIT_ADDED_BYTES steps.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
 

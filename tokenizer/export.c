@@ -7,9 +7,9 @@
 //   TrainerSpec      3: model_type (2: BPE)   4: vocab_size   35: byte_fallback   40 .. 43: ids of
 //                    unk, bos, eos, pad   45 .. 48: their texts
 //   NormalizerSpec   1: name   3: add_dummy_prefix   4: remove_extra_whitespaces   5: escape
-#include "tokenizer/export.h"
+#include "tokenizer/tokenizer.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
 

@@ -27,7 +27,7 @@ typedef struct TokenizerKind {
     // range and no control token. Borrowed until the next call.
     const char *(*piece)(Tokenizer *tokenizer, int32_t id, bool first, size_t *length);
     void (*close)(Tokenizer *tokenizer); // frees `state`; NULL: there is no state
-    // For tokenizer_export (export.h): fills the GGUF fields that only the algorithm knows: model,
+    // For tokenizer_export: fills the GGUF fields that only the algorithm knows: model,
     // pre, merges, scores, add_space_prefix. The other fields of `out` are set already.
     bool (*describe)(const Tokenizer *tokenizer, Vocabulary *out, Arena *arena, Error *error);
 } TokenizerKind;
@@ -112,3 +112,21 @@ bool added_from_types(Tokenizer *tokenizer, Error *error);
 // byte. text[*begin .. *end) is the match, including white space that lstrip and rstrip take.
 const AddedToken *added_next(const Tokenizer *tokenizer, const char *text, size_t from,
                              size_t length, bool special, size_t *begin, size_t *end);
+
+// ---- readers of tokenizer files (files/) ----
+
+// Each fills a Tokenizer from tokenizer_new. False: exit code 2 (unknown `pretokenizer`), 3, 5.
+// SentencePiece .model files are read in sentencepiece/; the vocabulary of a GGUF arrives parsed.
+
+// tokenizer.json, or vocab.json with `merges`, the text of merges.txt (tokenizer_json.c).
+// `pretokenizer`: the name of a pattern that overrides the file's, or NULL.
+bool tokenizer_json_open(Tokenizer *tokenizer, TextSpan json, TextSpan merges,
+                         const char *pretokenizer, Error *error);
+
+// The text format of tiktoken: lines of "base64 rank" (tiktoken.c).
+bool tiktoken_open(Tokenizer *tokenizer, TextSpan text, const char *pretokenizer, Error *error);
+
+// llama2.c's tokenizer.bin (tokenizer_bin.c). vocab_size: the model's, which must match; 0:
+// unknown.
+bool tokenizer_bin_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, int vocab_size,
+                        Error *error);

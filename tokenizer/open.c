@@ -3,7 +3,7 @@
 #include "base/mapping.h"
 #include "tokenizer/bpe/byte_bpe.h"
 #include "tokenizer/bpe/spm.h"
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include <ctype.h>

@@ -10,8 +10,9 @@
 // (GGUF "gpt2", tokenizer.json, vocab.json + merges.txt, the tiktoken text form).
 #pragma once
 
+#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
-#include "base/ids.h"
 #include "weights/vocabulary.h"
 
 #include <stdbool.h>
@@ -74,3 +75,22 @@ bool utf8_stream_push(Utf8Stream *stream, const char *bytes, size_t length, cons
                       size_t *out_length, Error *error);
 void utf8_stream_flush(Utf8Stream *stream, const char **out, size_t *out_length);
 void utf8_stream_free(Utf8Stream *stream);
+
+// ---- conversion (export.c) ----
+
+// A tokenizer of any format as the Vocabulary of a GGUF, and such a Vocabulary as tokenizer.model
+// or tokenizer.json.
+
+// The spellings are borrowed from the tokenizer, the rest from `arena`. False: exit code 3 where a
+// GGUF cannot express this tokenizer (a unigram model, a normalizer with a charsmap, a
+// pre-tokenizer pattern without a name), 5.
+bool tokenizer_export(const Tokenizer *tokenizer, Vocabulary *out, Arena *arena, Error *error);
+
+// Appends a file with this vocabulary to `out` and sets *name to its usual name: "tokenizer.model"
+// for model "llama", "tokenizer.json" for "gpt2". False: exit code 3 where the format cannot
+// express it. Out of memory is left to out->failed.
+bool vocabulary_write(Buffer *out, const Vocabulary *vocabulary, const char **name, Error *error);
+
+// Appends the tokenizer_config.json that belongs to it: transformers reads the tokenizer class and
+// the special tokens there.
+void vocabulary_write_config(Buffer *out, const Vocabulary *vocabulary);

@@ -1,6 +1,6 @@
 // Utf8Stream: a token of a byte-level vocabulary may end inside a UTF-8 character; printed text may
 // not. The buffer holds the bytes released last, then up to three bytes of an incomplete character.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>

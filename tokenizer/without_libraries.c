@@ -1,6 +1,6 @@
 // Replaces the files that need PCRE2, jansson or the sentencepiece library in builds without it:
 // each function fails with a message that names the library. The Makefile defines WITHOUT_*.
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/split/pretokenize.h"
 

@@ -1,6 +1,6 @@
 // Opening a model: which container is it, let its reader fill the plan, check, assign, hand out.
+#include "weights/checkpoint.h"
 #include "base/bytes.h"
-#include "weights/builtin.h"
 #include "weights/container.h"
 #include "weights/quant.h"
 
@@ -8,6 +8,20 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+
+#ifdef WITHOUT_BUILTIN
+const uint8_t *builtin_bytes(size_t *size) {
+    *size = 0;
+    return NULL;
+}
+#else
+extern const uint8_t builtin_begin[], builtin_end[]; // embedded.S
+
+const uint8_t *builtin_bytes(size_t *size) {
+    *size = (size_t)(builtin_end - builtin_begin);
+    return builtin_begin;
+}
+#endif
 
 const Vocabulary VOCABULARY_ABSENT = {.bos_id = -1,
                                       .eos_id = -1,

@@ -13,6 +13,16 @@
 #include "weights/vocabulary.h"
 #include "weights/weights.h"
 
+#include <string.h>
+
+// The model that is inside the program: the bytes of weights/builtin.gguf, put there by embedded.S.
+// checkpoint_open reads it under the name "builtin"; a file of that name is ./builtin.
+#define BUILTIN_NAME "builtin"
+const uint8_t *builtin_bytes(size_t *size); // NULL and size 0 in a program built with BUILTIN=0
+static inline bool builtin_is_meant(const char *path) {
+    return !strcmp(path, BUILTIN_NAME);
+}
+
 typedef struct Checkpoint Checkpoint;
 
 typedef enum Container {
@@ -53,7 +63,7 @@ typedef enum AboutKey {
 extern const char *const ABOUT_NAMES[ABOUT_KEYS]; // "description", ...
 
 // Maps the file(s) read-only and checks everything. The path "builtin" is the model inside the
-// program (builtin.h); exit code 2 where it was made without one. On failure *checkpoint is NULL
+// program; exit code 2 where it was made without one. On failure *checkpoint is NULL
 // and `error` says why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
 

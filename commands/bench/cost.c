@@ -1,4 +1,4 @@
-#include "commands/bench/cost.h"
+#include "commands/bench/bench.h"
 
 #include "kernels/limits.h"
 #include "kernels/precision.h"

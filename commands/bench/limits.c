@@ -1,4 +1,4 @@
-#include "commands/bench/limits.h"
+#include "commands/bench/bench.h"
 
 #include <math.h>
 #include <stdlib.h>

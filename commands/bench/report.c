@@ -1,5 +1,5 @@
 // One table of columns serves the text, JSON, CSV and Markdown.
-#include "commands/bench/report.h"
+#include "commands/bench/bench.h"
 #include "commands/shared/output.h"
 #include "kernels/precision.h"
 

@@ -3,7 +3,7 @@
 #include "base/file_writer.h"
 #include "base/mapping.h"
 #include "commands/shared/output.h"
-#include "tokenizer/export.h"
+#include "tokenizer/tokenizer.h"
 #include "weights/out/outgoing.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+// Ctrl-C. The first one is noted and seen between two steps of the work; the second one ends the
+// program at once.
 #include "commands/shared/interrupt.h"
 
 #include <signal.h>

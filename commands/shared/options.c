@@ -1,6 +1,6 @@
 // The table of all options, and the parser that reads it. What an option does is up to its command.
 #include "commands/shared/options.h"
-#include "weights/builtin.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -1,5 +1,5 @@
 #include "commands/shared/output.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "base/mapping.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
-#include "weights/builtin.h"
+#include "weights/checkpoint.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,8 +6,6 @@
 // table of functions under ISA_NAME(...), and device_open picks a row of tables.
 #pragma once
 
-#include "kernels/cpu/limits.h"
-#include "kernels/cpu/pass_threads.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/project_kernels.h"
 #include "kernels/cpu/row_kernels.h"

@@ -1,5 +1,5 @@
 // What this machine can do at most, with the threads and the instruction set of the device.
-#include "kernels/cpu/limits.h"
+#include "kernels/cpu/row_kernels.h"
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/host.h"

@@ -1,5 +1,5 @@
 // The choice between all threads and one, by the median of the last three times of each.
-#include "kernels/cpu/pass_threads.h"
+#include "kernels/cpu/pool.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 // The two norms. Both scale a row to a common size before a block reads it, since the residual
-// stream grows from layer to layer. Sums are in double: the other backends are compared with this
+// stream grows from layer to layer; the weight then sets the size of each channel. Per head, a row
+// is one head. Sums are in double: the other backends are compared with this
 // one.
 #include "kernels/reference/device.h"
 

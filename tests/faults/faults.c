@@ -1,4 +1,5 @@
-// A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in turn:
+// A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in
+// turn:
 //
 //   FAULT=memory | files   which calls: malloc and its relatives, or the calls on files
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)

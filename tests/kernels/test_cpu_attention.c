@@ -98,7 +98,8 @@ static float *run_all(const Inputs *in, const char *isa, int threads, int superb
     int total = in->s.length * in->s.n_sequences;
     float *out = malloc((size_t)total * in->q_size * sizeof *out);
     memset(out, 0xff, (size_t)total * in->q_size * sizeof *out);
-    int32_t *positions = malloc((size_t)superblock * 4), *sequences = malloc((size_t)superblock * 4);
+    int32_t *positions = malloc((size_t)superblock * 4),
+            *sequences = malloc((size_t)superblock * 4);
     for (int row = 0; row < total; row += superblock) {
         int n = total - row < superblock ? total - row : superblock;
         for (int i = 0; i < n; i++) {

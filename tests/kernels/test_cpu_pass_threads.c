@@ -1,6 +1,6 @@
 // The choice between all threads and one, fed with times that are made up: which way the passes
 // take, and how much of them is spent on trying the other.
-#include "kernels/cpu/pass_threads.h"
+#include "kernels/cpu/pool.h"
 #include "tests/test.h"
 
 typedef struct Machine {

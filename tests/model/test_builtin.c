@@ -4,7 +4,6 @@
 #include "tests/support/program.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
-#include "weights/builtin.h"
 #include "weights/checkpoint.h"
 
 enum { STEPS = 48, TEXT = 1024, LARGEST_FILE = 4000000 };

@@ -1,6 +1,6 @@
 #include "tests/support/program.h"
 
-#include "weights/builtin.h"
+#include "weights/checkpoint.h"
 
 #include <pty.h>
 #include <signal.h>

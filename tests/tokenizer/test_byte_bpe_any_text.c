@@ -1,6 +1,6 @@
 // Byte-level BPE on any text: decoding gives its bytes, long words take O(n log n) steps and no
 // recursion.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tests/support/files/long_texts.h"
 #include "tests/support/files/made_vocabulary.h"
 #include "tests/support/tokenizers.h"

@@ -4,8 +4,8 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/export.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
+#include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
 
 #include <sys/stat.h>

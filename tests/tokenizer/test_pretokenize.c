@@ -1,6 +1,6 @@
 // The pre-tokenizer patterns, word by word. Expected words were worked by hand from the published
 // patterns; for U+017F, U+180E and U+0085 they are the reference engine's.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tests/test.h"
 #include "tokenizer/split/pretokenize.h"
 

@@ -2,7 +2,7 @@
 #include "tests/support/files/conversions.h"
 #include "tests/support/files/long_texts.h"
 #include "tests/test.h"
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 #include "weights/checkpoint.h"
 
 typedef struct Bin {

@@ -1,5 +1,5 @@
 // Utf8Stream: releases complete characters and invalid bytes only.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
 

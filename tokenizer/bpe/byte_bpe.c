@@ -6,7 +6,7 @@
 // does.
 #include "tokenizer/bpe/byte_bpe.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

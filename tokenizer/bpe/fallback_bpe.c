@@ -2,7 +2,7 @@
 // symbol. Characters that are no token become byte tokens or the unknown token before any merge.
 #include "tokenizer/bpe/spm.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

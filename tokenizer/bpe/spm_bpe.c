@@ -8,7 +8,7 @@
 // output.
 #include "tokenizer/bpe/spm.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>

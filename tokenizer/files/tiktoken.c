@@ -1,7 +1,7 @@
 // The text format of tiktoken, in which Meta publishes Llama 3: lines of "base64 rank": the bytes
 // of a token, and its rank, which is its id. Llama 3's control tokens are not in the file but in
 // Meta's program (llama/tokenizer.py); they are added here.
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
 

@@ -5,7 +5,7 @@
 //
 // The file has no token count: it must end after a complete token and have as many as the model.
 // Spaces are stored as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 
 #include "base/bytes.h"
 #include "tokenizer/bpe/spm.h"

@@ -1,6 +1,6 @@
 // tokenizer.json, and vocab.json with merges.txt: the "model" with its merges, and the special
 // tokens. json_vocabulary.c reads the vocabulary, json_pipeline.c the other parts.
-#include "tokenizer/files/files.h"
+#include "tokenizer/internal.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
 #include "tokenizer/files/json_parts.h"

@@ -1,7 +1,7 @@
 // Cuts runs of unknown characters short before the library sees them.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

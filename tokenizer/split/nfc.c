@@ -2,7 +2,7 @@
 // utf8proc takes quadratic time on a long run of them.
 #include "tokenizer/split/pretokenize.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>

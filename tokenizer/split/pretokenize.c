@@ -2,7 +2,7 @@
 // check the rest of the text again at every match, in quadratic time.
 #include "tokenizer/split/pretokenize.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <assert.h>

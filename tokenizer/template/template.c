@@ -2,7 +2,7 @@
 // format and from a message, is concatenated before it is encoded, since one token may span both
 // ("\n" +
 // "\n\nHi"). It is encoded with `special` off: control tokens come from the format only.
-#include "base/utf8.h"
+#include "base/text.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/template/formats.h"
 

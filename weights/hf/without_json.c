@@ -5,7 +5,7 @@
 #include "weights/hf/safetensors.h"
 #include "weights/out/outgoing.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <string.h>
 

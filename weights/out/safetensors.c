@@ -3,8 +3,6 @@
 #include "base/text.h"
 #include "weights/out/write.h"
 
-#include "base/utf8.h"
-
 #include <string.h>
 
 // Elements that a writer here makes; widest first, which is the order in the file.

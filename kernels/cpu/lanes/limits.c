@@ -1,8 +1,8 @@
 // Loops that do one thing as fast as this instruction set can: read, or multiply and add in
 // registers. They are made of the operations of simd.h that the kernels multiply with, so no kernel
 // is faster.
-#include "kernels/cpu/limits.h"
 #include "kernels/cpu/lanes/cells.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/simd.h"
 
 // Sums that do not wait for each other: enough to hide the latency of the instruction, few enough
