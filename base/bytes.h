@@ -62,7 +62,7 @@ const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what);
 // Moves forward to the next multiple of `alignment` (a power of two) from `base`.
 bool bytes_align(Bytes *b, size_t alignment, const char *what);
 
-// Says that what stands at `offset` is wrong: "offset N: ...", exit code 3. Returns false.
+// Fails with "offset N: ...", exit code 3. Returns false.
 bool bytes_fail(Bytes *b, size_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

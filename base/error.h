@@ -32,8 +32,8 @@ typedef struct Error {
 
 // Fills `error` unless it already holds an earlier failure (the first cause is the one worth
 // telling), and returns false, so that `return error_set(...)` reads well. `error` may be NULL.
-// Whatever the arguments bring, the message comes out as printable ASCII on one line: other bytes
-// are written as \xNN, and a text that does not fit is cut and ends in "...".
+// The message is always printable ASCII on one line: other bytes become \xNN, and a text that is
+// too long is cut and ends in "...".
 bool error_set(Error *error, ErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

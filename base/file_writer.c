@@ -68,7 +68,8 @@ static bool open_directory(FileWriter *file, Error *error) {
     return file->directory >= 0 || fail(file, error, "write there");
 }
 
-// A name that nobody has yet; O_EXCL makes sure of it. link: for the descriptor that has none.
+// Takes a file name that is not in use yet (O_EXCL). link: gives it to a file opened without a
+// name.
 static bool take_name(FileWriter *file, bool link, Error *error) {
     char self[40];
     snprintf(self, sizeof self, "/proc/self/fd/%d", file->descriptor);
@@ -97,7 +98,7 @@ static bool open_descriptor(FileWriter *file, Error *error) {
     return file->unnamed || take_name(file, false, error);
 }
 
-// File systems that cannot reserve room say so, and then a write will tell.
+// Where the file system cannot reserve space, a full disk is only found when writing.
 static bool reserve(FileWriter *file, Error *error) {
     int failed;
     if (file->size > INT64_MAX) {
@@ -158,7 +159,7 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
     return true;
 }
 
-// close may be the first to tell of a failed write (NFS), so its answer counts.
+// On NFS, close may be the first call to report a failed write, so its result is checked.
 static bool close_descriptor(FileWriter *file, Error *error) {
     int failed = close(file->descriptor);
     file->descriptor = -1;

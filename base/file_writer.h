@@ -16,17 +16,17 @@
 
 typedef struct FileWriter FileWriter;
 
-// Begins a file of `size` bytes; the room on the disk is taken now where the file system can do so.
-// A link is followed. NULL: exit code 4, the path in front (no such directory, no room, or what
-// stands there is not a regular file), or 5.
+// Begins a file of `size` bytes and reserves space for it where the file system can. A symbolic
+// link is followed. NULL: exit code 4 with the path in the message (no such directory, no space, or
+// the path is something other than a regular file), or 5.
 FileWriter *file_writer_open(const char *path, uint64_t size, Error *error);
 
 // data[bytes] at `offset`, in any order, inside `size`. False: exit code 4.
 bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64_t bytes,
                      Error *error);
 
-// Brings everything to the disk and puts the file in its place, over what was there. What was never
-// put is zeros. False: exit code 4, and the target is as it was.
+// Syncs the file to disk and renames it to its path, replacing what was there. Bytes never put are
+// zeros. False: exit code 4, and the target is as it was.
 bool file_writer_finish(FileWriter *file, Error *error);
 
 void file_writer_close(FileWriter *file);             // NULL is fine

@@ -89,11 +89,11 @@ typedef struct JsonText {
     bool member;         // a member of an object: the brackets around it are added
 } JsonText;
 
-// Where the buffer of the word at hand cannot grow, jansson drops a byte and goes on, past the end
-// of the buffer if that byte was a closing quote; elsewhere it takes missing memory for a wrong
-// text. So our allocator remembers, lives on a reserve from then on, and the text ends there (see
-// feed). Since jansson gives it no context, this is one of the two places that cannot do without a
-// global (the other is mapping.c).
+// When jansson cannot grow the buffer of the current string or number, it drops a byte and goes on,
+// past the end of the buffer if that byte was a closing quote; elsewhere it reports missing memory
+// as a syntax error. So our allocator records the failure, serves requests from a reserve, and feed
+// ends the text. jansson passes the allocator no context, so this needs a global (as mapping.c
+// does).
 typedef struct Reserve {
     bool in_use; // memory has run out
     char *bytes; // owned

@@ -26,7 +26,7 @@ typedef struct JsonLimits {
 extern const JsonLimits JSON_CONFIG_LIMITS; // config.json and its like: 4 MiB, 2^16 values
 
 // The members of a large object one after another, each parsed by itself, so that memory holds one
-// at a time whatever the file. Keys that come twice are left to the caller.
+// at a time. The caller checks for duplicate keys.
 //
 //     JsonMembers members = json_members(text, size, &limits);
 //     while (json_members_next(&members, &error)) use(members.key, members.value);

@@ -1,6 +1,6 @@
 // When another process truncates a mapped file, reading its lost pages raises SIGBUS. The
 // handler here answers faults inside our own mappings with a page of zeros and remembers that it
-// did; a fault anywhere else goes to whoever had the signal before.
+// did; any other fault is passed to the handler that was installed before.
 //
 // A signal handler can only find its data in globals, so the table below is the one exception to
 // the rule that there are none. Slots are claimed and released with atomics; the handler only

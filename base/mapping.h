@@ -24,7 +24,7 @@ void mapping_close(Mapping *mapping);
 // A read past the file's new end has happened: it gave zeros instead of a signal.
 bool mapping_damaged(const Mapping *mapping);
 
-// Whether there is a directory at `path`, by whatever link.
+// Whether `path` is a directory; symbolic links are followed.
 bool is_directory(const char *path);
 
 // Tells the kernel that the pages wholly inside [data, data + bytes) are not needed now.

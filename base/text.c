@@ -29,7 +29,7 @@ bool names_index(NameIndex *index, NameEntry *entries, size_t count, const char 
     for (size_t i = 1; i < count; i++) {
         TextSpan name = entries[i].name;
         if (!span_compare(entries[i - 1].name, name))
-            return error_set(error, ERROR_FILE, "%s \"%.*s\" stands there twice", what,
+            return error_set(error, ERROR_FILE, "%s \"%.*s\" appears twice", what,
                              (int)(name.length < 200 ? name.length : 200), name.text);
     }
     return true;

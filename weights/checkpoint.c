@@ -1,4 +1,5 @@
-// Opening a model: which container is it, let its reader fill the plan, check, assign, hand out.
+// Opens a model: recognises the container, lets its reader fill the plan, checks the plan and
+// assigns its tensors to roles.
 #include "weights/checkpoint.h"
 #include "base/bytes.h"
 #include "weights/container.h"

@@ -1,4 +1,4 @@
-// A model on disk: recognises the container, checks all of it, and hands out Config + Weights.
+// A model on disk: recognises the container, checks all of it, and returns Config + Weights.
 //
 //     Checkpoint *checkpoint = NULL;
 //     if (!checkpoint_open(&checkpoint, "SmolLM2.gguf", &error)) ...
@@ -31,7 +31,8 @@ typedef enum Container {
     CONTAINER_LLAMA2C,
 } Container;
 
-// One tensor as the container has it: the plan that `inspect`, `convert` and the roles are made of.
+// One tensor of the plan: as the container describes it, with its range checked. `inspect`,
+// `convert` and the assignment of roles read the plan.
 typedef struct TensorPlan {
     const char *name; // NUL-terminated, no NUL inside; escape before printing
     DType dtype;
@@ -68,11 +69,11 @@ extern const char *const ABOUT_NAMES[ABOUT_KEYS]; // "description", ...
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
 
 // The same for a tokenizer alone: a GGUF file with a vocabulary, whose tensors (if it has any) are
-// left aside. Config and Weights of such a checkpoint are empty.
+// ignored. Config and Weights of such a checkpoint are empty.
 bool checkpoint_open_vocabulary(Checkpoint **checkpoint, const char *path, Error *error);
 
 // The same over bytes in memory (borrowed until close) of a GGUF or llama2.c file, for tests and
-// fuzzing. `name` stands in messages.
+// fuzzing. `name` is used in messages.
 bool checkpoint_open_memory(Checkpoint **checkpoint, const char *name, const void *bytes,
                             size_t size, Error *error);
 
@@ -93,7 +94,7 @@ Container checkpoint_container(const Checkpoint *checkpoint);
 const char *checkpoint_container_name(const Checkpoint *checkpoint);
 uint64_t checkpoint_file_bytes(const Checkpoint *checkpoint); // of all files together
 
-// Whether `path` leads to one of the files that were mapped, by whatever link.
+// Whether `path` is one of the mapped files, through links too (compared by device and inode).
 bool checkpoint_reads(const Checkpoint *checkpoint, const char *path);
 
 // Names of tensors that no role uses (tolerated, worth a warning): count, and the i-th.

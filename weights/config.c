@@ -1,5 +1,4 @@
-// Every range check on hyper-parameters, and every number derived from them, whatever the
-// container.
+// Range checks on hyper-parameters and the numbers derived from them, for all containers.
 #include "weights/config.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-// Config: every hyper-parameter of a model, from whatever container, in one place.
+// Config: every hyper-parameter of a model, the same for all containers.
 //
 // model/ reads nothing else. No field says which family a model belongs to but `family`, and that
 // one is for people: what a family does differently is an enum, a number or a per-layer entry.
@@ -99,10 +99,10 @@ typedef struct Config {
 void config_init(Config *config);
 
 // Checks every field against its range and against the others, and computes the derived ones.
-// False with exit code 3 and a message that names the field, its value and what is wanted.
+// False with exit code 3 and a message that names the field, its value and the accepted range.
 bool config_finish(Config *config, Error *error);
 
-// The longest context that may be asked for: the model's own, or any where its rope stretches with
+// The longest context that may be requested: the model's own, or any length where RoPE scales with
 // the context (dynamic NTK).
 int config_longest_context(const Config *config);
 

@@ -48,9 +48,9 @@ struct Checkpoint {
 // gguf, llama2c: one file, already mapped as checkpoint->files.
 bool gguf_read(Checkpoint *checkpoint, bool vocabulary_only, Error *error);
 bool llama2c_read(Checkpoint *checkpoint, Error *error);
-// safetensors: either files is the one .safetensors file (config.json lies beside it), or files is
-// NULL and path a directory with config.json and *.safetensors, or shards and their index. Opens
-// nothing outside that directory.
+// safetensors: either files is the one .safetensors file (config.json is in the same directory), or
+// files is NULL and path a directory with config.json and *.safetensors, or shards and their index.
+// Opens nothing outside that directory.
 bool safetensors_read(Checkpoint *checkpoint, Error *error);
 
 // Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front.

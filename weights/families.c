@@ -52,7 +52,8 @@ static const TensorName HF_PRE_NORMS[] = {
     {0},
 };
 
-// Norms on what both blocks give (OLMo 2): the same name for another place.
+// Norms on the outputs of both blocks (OLMo 2): post_attention_layernorm names the norm after
+// attention here, and the norm before the feed-forward block in other families.
 static const TensorName HF_POST_NORMS[] = {
     {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_ATT_POST_NORM}},
@@ -127,7 +128,7 @@ static const TensorName HF_GPT2[] = {
     {0},
 };
 
-// What nearly all decoders have in a GGUF. attn_qkv may stand for the three.
+// Tensors of nearly all decoders in a GGUF. attn_qkv may replace attn_q, attn_k and attn_v.
 static const TensorName GGUF_DECODER[] = {
     {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},

@@ -11,7 +11,7 @@ typedef enum Naming {
     NAMING_COUNT
 } Naming;
 
-// What a tensor is for, whatever it is called.
+// What a tensor is used for; its name depends on the container.
 typedef enum Role {
     ROLE_NONE, // ends a list
     ROLE_EMBEDDING,
@@ -61,7 +61,7 @@ struct Checkpoint;
 
 // Fills checkpoint->weights from the plan by the family's row for checkpoint->naming: every role
 // found, of the type its use allows, its shape equal to the one that config gives. Norms and biases
-// are copied to float32. Lists the tensors that nobody uses.
+// are copied to float32. Lists the unused tensors.
 bool families_assign(struct Checkpoint *checkpoint, Error *error);
 
 // The name of a module: what Hugging Face's implementation calls the part of a model that holds a

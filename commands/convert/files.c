@@ -97,9 +97,10 @@ static bool check_files(const OutPlace *place, const Session *s, Error *error) {
         if (is_input(s, to) || same_file(from, to)) return refuse_input(to, error);
     }
     return !same_file(place->directory, source) ||
-           error_set(error, ERROR_USAGE,
-                     "the output's config.json would lie beside %.200s: give another directory",
-                     checkpoint_path(s->checkpoint));
+           error_set(
+               error, ERROR_USAGE,
+               "the output's config.json would be written beside %.200s: give another directory",
+               checkpoint_path(s->checkpoint));
 }
 
 bool out_place_check(const OutPlace *place, const Session *s, bool force, Error *error) {

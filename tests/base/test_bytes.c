@@ -120,7 +120,7 @@ Test(names, twice_is_refused_with_the_name) {
     NameIndex index;
     Error error = {0};
     CHECK(!names_index(&index, entries, 3, "key", &error));
-    CHECK_STRING(error.message, "key \"x\" stands there twice");
+    CHECK_STRING(error.message, "key \"x\" appears twice");
 }
 
 // ---- mapped files ----

@@ -50,7 +50,7 @@ static int figures(const char *json, const char *key, double *most) {
     return count;
 }
 
-// The largest share of any limit. Each of the two rows stands there twice: by name and in the list.
+// The largest share of any limit. Each of the two rows appears twice: by name and in the list.
 static double largest_share(const char *model, const char *precision, int repetitions) {
     TestRun r = program("bench|%s|--json|--pp|32|--gen|16|-j|1|-r|%d|--precision|%s", model,
                         repetitions, precision);

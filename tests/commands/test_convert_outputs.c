@@ -51,7 +51,7 @@ Test(convert_outputs, a_directory_is_not_converted_into_itself) {
     // Beside a GGUF lies no config.json, but it would seem to be its.
     char *gguf = strdup(conversion_tiny("alone.gguf"));
     snprintf(inside, sizeof inside, "%s", test_temporary("alone.safetensors"));
-    check_no_conversion("%s|%s", gguf, inside, ERROR_USAGE, "would lie beside");
+    check_no_conversion("%s|%s", gguf, inside, ERROR_USAGE, "would be written beside");
     free(gguf);
     free(to);
     convert("%s|%s", from, test_temporary("elsewhere"));

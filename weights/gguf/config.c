@@ -70,7 +70,7 @@ static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
     if (extrapolation != 1.0f)
         return gguf_fail(g, ".rope.scaling.yarn_ext_factor", error, "got %g, wanted 1",
                          (double)extrapolation);
-    // In a GGUF this multiplies what the formula gives; in RopeConfig it stands for the whole.
+    // A GGUF stores a multiplier of the formula's value; RopeConfig holds the product.
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
     rope->attention_factor = factor != 1.0f ? factor * formula : 0.0f;
     return true;

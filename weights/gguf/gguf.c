@@ -191,7 +191,7 @@ static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
     return plan_measure(tensor, error);
 }
 
-// From offsets relative to the data to places in the file.
+// Converts offsets relative to the data section into file offsets.
 static bool place_tensor(const Bytes *in, TensorPlan *tensor, uint64_t data_start,
                          uint32_t alignment, Error *error) {
     uint64_t size = in->size - data_start;

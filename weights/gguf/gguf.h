@@ -1,8 +1,8 @@
-// The parts of the GGUF reader among themselves. Internal to weights/.
+// Shared by the files of the GGUF reader. Internal to weights/.
 //
-// Keys: one that begins with '.' stands below the architecture (".block_count" is
+// Keys: one that begins with '.' is prefixed with the architecture (".block_count" is
 // "llama.block_count"). A getter whose key is absent leaves *out as it is and returns true, unless
-// `need` is true; a value of another type than asked for is an error that names both.
+// `need` is true; a value of another type is an error that names both types.
 #pragma once
 
 #include "base/bytes.h"

@@ -163,8 +163,8 @@ static bool put_yarn(const Put *p) {
     return true;
 }
 
-// The tensors of its factors say that it is longrope. llama.cpp wants the factor where transformers
-// has the formula, and would take a rope.scaling.factor for a linear one besides.
+// The presence of the factor tensors marks longrope. llama.cpp needs the attention factor as a
+// number where transformers computes it, and would read a rope.scaling.factor as linear scaling.
 static void put_longrope(const Put *p) {
     const RopeConfig *rope = &p->config->rope;
     bool formula = rope->attention_factor == 0.0f;
@@ -313,8 +313,7 @@ static bool put_vocabulary(const Put *p, const Vocabulary *v) {
     return true;
 }
 
-// Without a vocabulary the ids alone, which no reader takes from anywhere else: none is there to
-// index, so they are left out.
+// Without a vocabulary the special ids are left out: they would index an absent list.
 bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
                     const char *name, Error *error) {
     Put p = {.keys = keys,

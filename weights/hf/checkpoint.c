@@ -1,5 +1,6 @@
 // A Hugging Face model: config.json, generation_config.json and one .safetensors file or several
-// with an index, all in one directory. Nothing outside it is ever opened, whatever the index says.
+// with an index, all in one directory. No file outside that directory is opened, even if the index
+// names one.
 #include "base/bytes.h"
 #include "base/json.h"
 #include "weights/container.h"
@@ -31,7 +32,7 @@ typedef struct Folder {
     HfFlags flags;         // of config.json, once it has been read
 } Folder;
 
-// The path itself where it is a directory, else the directory that it lies in.
+// The path itself if it is a directory, else the directory that contains it.
 static bool folder_find(Folder *folder, Checkpoint *checkpoint, Error *error) {
     const char *path = checkpoint->path, *slash = strrchr(path, '/');
     bool is_file = checkpoint->files != NULL;
@@ -86,7 +87,8 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
 
 // ---- config.json, generation_config.json ----
 
-// No key of transformers: a text of another kind under such a name is somebody else's.
+// limpid's own key, unknown to transformers. A value of another type was written by another program
+// and is ignored.
 static bool read_about(Checkpoint *checkpoint, const json_t *root, Error *error) {
     for (int i = 0; i < ABOUT_KEYS; i++) {
         const json_t *value = json_object_get(root, ABOUT_NAMES[i]);
@@ -265,7 +267,7 @@ static bool plan_shards(Checkpoint *checkpoint, const Shard *shards, size_t n_sh
     return plan_finish(checkpoint, error);
 }
 
-// Every tensor of the index stands in the file that the index says.
+// Every tensor of the index is in the shard that the index names.
 static bool check_index(const Checkpoint *checkpoint, const json_t *map, const Shard *shards,
                         size_t n_shards, Error *error) {
     const char *key;

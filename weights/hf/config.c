@@ -1,5 +1,5 @@
-// The numbers and the special ids. The class defaults stand in hf_families.c, positions (rope and
-// windows) in hf_positions.c; which tensors a family has, in families.c.
+// The hyper-parameters and special ids of config.json. Class defaults are in families.c beside this
+// file, RoPE and windows in positions.c; the tensors of a family are in weights/families.c.
 #include "weights/hf/config.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static bool read_sizes(Config *config, const HfFamily *family, const json_t *tex
     config->n_heads = family->n_heads;
     config->vocab_size = family->vocab_size;
     config->max_seq_len = family->max_seq_len;
-    // Here null asks for what follows from the other sizes, and absent for the class default.
+    // null means: derived from the other sizes; an absent key means the class default.
     config->n_kv_heads = json_object_get(text, "num_key_value_heads") ? 0 : family->n_kv_heads;
     config->head_dim = json_object_get(text, "head_dim") ? 0 : family->head_dim;
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {

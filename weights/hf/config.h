@@ -63,7 +63,7 @@ const HfFamily *hf_family_of(const char *model_type);
 bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena, Error *error);
 
 // In keys.c. Refuses a key of config.json (of a dictionary of rope parameters) that is not
-// known, and one that asks for what limpid does not have; exit code 3, the message names it.
+// known, and a value that limpid does not support; exit code 3, the message names the key.
 bool hf_keys_check(const json_t *object, Error *error);
 bool hf_rope_keys_check(const json_t *object, Error *error);
 

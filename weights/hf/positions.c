@@ -87,7 +87,7 @@ static bool read_factors(const float **out, const json_t *dict, const char *key,
     return true;
 }
 
-// What each kind must have, once all places that may say it have been read.
+// Required values of each kind of scaling, checked after all places that may hold them were read.
 static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *family,
                        Error *error) {
     if (!rope->original_max_seq_len)
@@ -171,7 +171,7 @@ static bool read_ropes(Config *config, const HfFamily *family, const json_t *tex
     if (local && family->theta_local == 0)
         return error_set(error, ERROR_FILE, "\"sliding_attention\" is not supported in %s",
                          family->architecture);
-    // Only what stands beside the dictionaries is read here: rope_theta, rope_local_base_freq.
+    // Only the top-level keys are read here: rope_theta, rope_local_base_freq.
     if (!json_read_float(text, "rope_theta", &config->rope.theta, error) ||
         !json_read_float(text, "rope_local_base_freq", &config->rope_local.theta, error) ||
         !read_rope_dim(config, family, text, full, error) ||

@@ -1,5 +1,5 @@
-// One safetensors file: header -> tensors with checked types, shapes and ranges. Its text is read
-// by safetensors_json.c; directories, shards and config.json stand in hf_checkpoint.c.
+// One safetensors file: header -> tensors with checked types, shapes and ranges. The JSON
+// header is parsed by safetensors_json.c; directories, shards and config.json are in checkpoint.c.
 #include "weights/hf/safetensors.h"
 
 #include "base/bytes.h"
