@@ -78,7 +78,7 @@ void device_download(Device *device, void *to_host, const void *from, size_t byt
 // needed afterwards, unless DeviceInfo says that the backend borrows them. NULL after a failure.
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);
 
-// Called once, after all matrices and before the first operation: makes room for whatever the
+// Called once, after all matrices and before the first operation: allocates what the
 // operations need for up to `max_rows` rows. From here on nothing allocates.
 void device_reserve(Device *device, int max_rows);
 

@@ -1,7 +1,7 @@
 // What a device can do at most, measured on it: what `bench` compares the model with. One sample a
 // call; the caller interleaves samples with its own measurements and takes medians.
 //
-// NaN stands for what this backend does not have or does not use, and for a failure, which is in
+// NaN means that the backend does not have or does not use this, or a failure, which is in
 // device_error.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
 
-// Every 0 that stands for a default is replaced by the default.
+// Replaces every 0 that means the default by that default.
 static ModelOptions with_defaults(const Config *config, const ModelOptions *options) {
     ModelOptions o = *options;
     if (o.context <= 0) o.context = config->max_seq_len;
@@ -34,7 +34,7 @@ static KvShape cache_shape(const Config *c, const ModelOptions *o) {
 // ---- the scratch: one allocation, carved by this table ----
 
 typedef struct Part {
-    size_t field;      // where in Scratch the pointer stands
+    size_t field;      // offset of the pointer in Scratch
     size_t rows, cols; // of 4-byte numbers
 } Part;
 

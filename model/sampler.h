@@ -30,7 +30,7 @@ typedef struct Sampler Sampler;
 // The options that change nothing: temperature 1, everything else off.
 SamplerOptions sampler_defaults(void);
 
-// Owned by the caller. `context`: at most so many tokens will be told to sampler_accept between two
+// Owned by the caller. `context`: the most tokens given to sampler_accept between two
 // sampler_resets. NULL: exit code 2 (an option out of range, named) or 5.
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error);

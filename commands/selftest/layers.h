@@ -43,7 +43,7 @@ bool model_has_rope(const Subject *s, Finding *f);
 // One is the other with the rows of wq and wk permuted, and with them the biases and the weights of
 // QK norms. Attention scores stay the same: queries and keys are permuted alike.
 
-// The row of the half order that stands at row r of the interleaved order.
+// The row of the half-split order that row r of the interleaved order holds.
 size_t half_order_row(const Config *config, size_t r);
 
 // A copy of `m` (its data is owned: free it) with rows in the half order or in the interleaved one;

@@ -1,5 +1,5 @@
 // Identities of rotary positions: queries and keys computed with the interleaved order of rows
-// (layers.h draws it) equal those of the model, and a norm without weights commutes with RoPE.
+// (drawn in layers.h) equal those of the model, and a norm without weights commutes with RoPE.
 #include "commands/selftest/checks.h"
 #include "commands/selftest/layers.h"
 #include "commands/shared/budget.h"

@@ -183,7 +183,7 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-// Weights of a file that was cut read as zeros, so the cut is the cause of whatever followed.
+// Weights of a file that was cut read as zeros, so the cut is the cause of the errors that follow.
 bool session_result(const Session *s, bool good, Error *error) {
     if (!checkpoint_damaged(s->checkpoint)) return good;
     if (error) *error = (Error){0};

@@ -43,7 +43,7 @@ bool session_need_tokenizer(const Session *session, Error *error);
 bool session_open_model(Session *session, const SessionModel *wanted, Error *error);
 void session_close(Session *session); // zeroed or half-opened is fine
 
-// The tokenizer of a path given by -z, whatever it is: a tokenizer file, a GGUF, a directory.
+// The tokenizer of a path given by -z: a tokenizer file, a GGUF or a directory.
 // vocab_size 0: unknown.
 bool session_open_tokenizer(Session *session, const char *path, int vocab_size, Error *error);
 

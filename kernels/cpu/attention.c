@@ -249,7 +249,7 @@ static size_t key_work(const AttentionShape *shape) {
 }
 
 // Cuts the rows and heads into passes. As many rows share one as fill it, but no more than there
-// are beside each other in a sequence. Returns the multiply-adds of it all.
+// are consecutive rows of one sequence. Returns the multiply-adds of it all.
 static size_t cut(AttentionWork *w, bool *one_sequence) {
     const Rows *rows = w->rows;
     int runs = 1, first_key = INT32_MAX, last_key = 0;

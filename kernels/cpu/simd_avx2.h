@@ -1,5 +1,5 @@
-// The operations of simd.h on AVX2 with FMA and F16C: two registers each. What they mean stands in
-// simd.h and simd_avx512.h.
+// The operations of simd.h on AVX2 with FMA and F16C: two registers each. simd.h and simd_avx512.h
+// define them.
 #pragma once
 
 #include <immintrin.h>

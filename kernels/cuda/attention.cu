@@ -6,7 +6,7 @@
 //   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
 //
 // Which splits a row has depends on its position and on the pattern alone, so its result is the
-// same in any batch. What lies before the first key that a window shows is not read.
+// same in any batch. Keys before the window are not read.
 //
 // A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
 // at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions

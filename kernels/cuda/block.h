@@ -19,7 +19,7 @@ static __device__ __forceinline__ uint16_t bf16_bits(float f) {
 }
 
 // Sum, or largest, over a block of N threads, with `parts` (N / 32 floats of shared memory); every
-// thread has it. A barrier stands before and after, so `parts` can be used again at once.
+// thread has it. There is a barrier before and after, so `parts` can be used again at once.
 template <int N> static __device__ __forceinline__ float block_sum(float v, float *parts) {
     v = warp_sum(v);
     __syncthreads();

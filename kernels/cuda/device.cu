@@ -113,7 +113,7 @@ static void describe(Device *device, const cudaDeviceProp *p) {
              attribute(cudaDevAttrGlobalMemoryBusWidth), driver / 1000, driver % 1000 / 10);
 }
 
-// Stands for all kernels: they are compiled alike.
+// Queried in place of all kernels, which are compiled for the same architectures.
 static __global__ void probe_kernel() {}
 
 // The least of GPU_ARCHS in the Makefile.

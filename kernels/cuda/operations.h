@@ -118,7 +118,7 @@ void run_softcap(Device *device, const Operation *operation);
 // An operation of that kind, zeroed but for it.
 Operation operation_of(OperationKind kind);
 
-// Field by field: what lies between the fields of a caller's struct is anything.
+// Field by field: the padding of a caller's struct is undefined.
 static inline void copy_rows(Rows *to, const Rows *from) {
     to->n = from->n, to->tokens = from->tokens;
     to->positions = from->positions, to->sequences = from->sequences;

@@ -116,8 +116,8 @@ static int sample_row(Candidate *c, const float *logits, int vocab_size, const S
     // Inverse transform: the line from 0 to the total is cut into one piece per token, and a point
     // on it, `uniform` of the way along, falls into one of them.
     sort(c, count, by_id);
-    unsigned __int128 drawn = (unsigned __int128)total_weight(c, count);
-    uint64_t target = (uint64_t)(drawn * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
+    unsigned __int128 total = (unsigned __int128)total_weight(c, count);
+    uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
     size_t i = 0;
     while ((sum += c[i].weight) <= target)
         i++;

@@ -105,7 +105,7 @@ INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const 
     size_t tile = (size_t)head_dim * KV_TILE, tile_bytes = tile * w->pass->kv->element;
     const unsigned char *keys = w->pass->region + (size_t)first * tile_bytes, *next = keys;
     size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-    size_t step = w->next ? line : 0; // 0: fetches what is at hand, which costs less than a branch
+    size_t step = w->next ? line : 0; // 0: fetches the same keys again, cheaper than a branch
     if (w->next) next = w->next + (size_t)(first % (ATTENTION_CHUNK / KV_TILE)) * tile_bytes;
     F32x16 sum[MOST_QUERIES][MOST_TILES];
     for (int i = 0; i < n; i++)

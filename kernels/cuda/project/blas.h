@@ -1,6 +1,6 @@
 // Products of large matrices by cuBLASLt. It is opened when the first product is asked for (linked,
 // it would cost every start 70 ms and 200 MB); where it cannot be, our own kernels do the work and
-// DeviceInfo.description says so. What it is asked to do, and why, stands in project_blas.cu.
+// DeviceInfo.description says so. project_blas.cu says which products it computes, and why.
 //
 //     blas_reserve(device);                                in device_reserve: the workspace
 //     if (blas_ready(device)) blas_product(device, &product);

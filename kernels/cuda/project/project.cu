@@ -1,4 +1,4 @@
-// out = W x. Weights are read once, as they are stored; the work lies in reading them.
+// out = W x. Weights are read once, as they are stored; reading them is most of the work.
 //
 // Each warp takes one row of weights, each of its lanes every 32nd chunk of it; the sums of the
 // lanes are added by butterflies: a fixed order, the same for one row of x and for many. Quantised
