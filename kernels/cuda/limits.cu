@@ -23,7 +23,7 @@ enum {
     READ_PASSES = 5,
     PRODUCT_RUNS = 10
 };
-constexpr size_t LEAST_BYTES = 1 << 20, MEMORY_BYTES = 1 << 30; // no cache holds the second
+constexpr size_t LEAST_BYTES = 1 << 20, BEYOND_CACHE = 16; // sizes of the L2 cache that a buffer has
 
 // Random bits, as weights are: zeros would cost less power, and the clock could be higher.
 static __global__ void fill_kernel(uint32_t *out, size_t count) {
@@ -76,9 +76,16 @@ static double time_reading(Device *device, const int4 *memory, size_t count, int
     return READ_PASSES * (double)count * sizeof(int4) / (ms * 1e-3);
 }
 
-// At most half of the free memory: a measurement must not fail for lack of it.
+// At most half of the free memory: a measurement must not fail for lack of it. Of 16 times the L2
+// cache, a pass over the whole buffer finds less than a sixteenth in it.
 static size_t bytes_to_read(Device *device, size_t bytes) {
     size_t free_bytes = 0, total = 0;
+    int cache = 0;
+    if (!bytes) {
+        if (!CUDA_CHECK(device, cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, 0)))
+            return 0;
+        bytes = BEYOND_CACHE * (size_t)cache;
+    }
     if (!CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return 0;
     if (bytes > free_bytes / 2) bytes = free_bytes / 2;
     return bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
@@ -87,7 +94,7 @@ static size_t bytes_to_read(Device *device, size_t bytes) {
 double device_read_rate(Device *device, size_t bytes) {
     if (!device_ok(device)) return NAN;
     device_sync(device);
-    bytes = bytes_to_read(device, bytes ? bytes : MEMORY_BYTES) / 16 * 16;
+    bytes = bytes_to_read(device, bytes) / 16 * 16;
     uint8_t *memory = (uint8_t *)device_alloc(device, bytes + 16);
     cudaEvent_t begin = NULL, end = NULL;
     double rate = NAN;

@@ -160,6 +160,7 @@ typedef enum cudaDeviceAttr {
     cudaDevAttrClockRate = 13,
     cudaDevAttrMemoryClockRate = 36,
     cudaDevAttrGlobalMemoryBusWidth = 37,
+    cudaDevAttrL2CacheSize = 38,
 } cudaDeviceAttr;
 
 typedef enum cudaLaunchAttributeID {
