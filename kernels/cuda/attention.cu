@@ -86,7 +86,7 @@ static __device__ void load_queries(AttentionMemory<DIM> &memory, const Attentio
 }
 
 // Eight channels from `channel` on of what begins at `index`, 0 for those that the head does not
-// have. Where a head is not whole eights they come one at a time.
+// have. Where head_dim is no multiple of 8 they come one at a time.
 template <DType D>
 static __device__ __forceinline__ Eight<D> load_channels(const void *array, size_t index,
                                                          int channel, int dim) {

@@ -6,10 +6,10 @@
 //   per tile:  s = q k^T;   M = max(m, max s);   p = e^(s - M);   l = l e^(m - M) + sum p
 //              a = a e^(m - M) + p v;   m = M                     at the end:  out = a / l
 //
-// so all query heads of a group share the loaded keys and values. The cache holds halves, which the
+// so all query heads of a group share the loaded keys and values. The cache holds f16, which the
 // tensor cores multiply exactly. q (scaled to 1 .. 2 by a power of two) and p are each the sum of
-// two halves, within 2^-22 of the largest: two products, and the accuracy of float32. With an f32
-// cache or precision f32 attention.cu does the work. Not yet measured on a GPU.
+// two f16 values, within 2^-22 of the largest: two products, and the accuracy of float32. With an
+// f32 cache or precision f32 attention.cu does the work. Not yet measured on a GPU.
 #include "kernels/cuda/steps.h"
 
 enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const Ti
             s.out[n][e] = 0.0f;
 }
 
-// a, b in two words of two halves: the nearest ones, and what they leave.
+// a and b as sums of two f16 values each: `high` packs the nearest ones, `low` the remainders.
 static __device__ __forceinline__ void split_pair(unsigned &high, unsigned &low, float a, float b) {
     uint16_t a_high = half_bits(a), b_high = half_bits(b);
     uint16_t a_low = half_bits(a - half_value(a_high)), b_low = half_bits(b - half_value(b_high));
@@ -147,7 +147,7 @@ static __device__ __forceinline__ bool has_nonfinite_half(int4 v) {
     return found;
 }
 
-// Halves that are not finite become 0: a weight of 0 times one of them would not be 0.
+// f16 values that are not finite become 0: a weight of 0 times one of them would be NaN.
 static __device__ __forceinline__ int without_nonfinite(int word) {
     if ((word & 0x7c00) == 0x7c00) word &= (int)0xffff0000;
     if ((word & 0x7c000000) == 0x7c000000) word &= 0xffff;

@@ -23,7 +23,8 @@ enum {
     READ_PASSES = 5,
     PRODUCT_RUNS = 10
 };
-constexpr size_t LEAST_BYTES = 1 << 20, BEYOND_CACHE = 16; // sizes of the L2 cache that a buffer has
+constexpr size_t LEAST_BYTES = 1 << 20,
+                 BEYOND_CACHE = 16; // sizes of the L2 cache that a buffer has
 
 // Random bits, as weights are: zeros would cost less power, and the clock could be higher.
 static __global__ void fill_kernel(uint32_t *out, size_t count) {
@@ -219,7 +220,7 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
     return Arithmetic{PEAK_INT8, device->precision == PRECISION_A8 ? 1 : 2};
 }
 
-// Tiles multiply both parts of a query, and of a softmax, with the halves of the cache.
+// Tiles multiply both f16 parts of a query, and of a softmax, with the f16 cache.
 Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n) {
     bool tiles = fits_tiles(device, &kv->shape, n);
     return tiles ? Arithmetic{PEAK_BF16, 2} : Arithmetic{PEAK_FLOAT32, 1};

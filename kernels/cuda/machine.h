@@ -64,8 +64,8 @@ static __device__ __forceinline__ int4 load_stream(const void *p) {
     return v;
 }
 
-// d += a b of one warp on the tensor cores: a 16 by 16, b 16 by 8 halves, d 16 by 8 floats, two
-// neighbours to a word. Lane l, with i = l / 4 and j = l % 4 * 2, holds
+// d += a b of one warp on the tensor cores: a is 16 by 16 and b 16 by 8 f16 values, d is 16 by
+// 8 floats; a word packs two neighbours. Lane l, with i = l / 4 and j = l % 4 * 2, holds
 //   a[0] a(i, j ..)   a[1] a(i + 8, j ..)   a[2] a(i, j + 8 ..)   a[3] a(i + 8, j + 8 ..)
 //   b0   b(j .., i)   b1   b(j + 8 .., i)   d[0], d[1] d(i, j ..)  d[2], d[3] d(i + 8, j ..)
 static __device__ __forceinline__ void multiply_halves(float (&d)[4], const unsigned (&a)[4],

@@ -12,9 +12,9 @@
 
 // ---- what a container cannot say ----
 
-static void check_model(void (*bend)(GgufFile *file), const char *to, const char *because) {
+static void check_model(void (*corrupt)(GgufFile *file), const char *to, const char *because) {
     GgufFile *file = gguf_tiny_llama();
-    bend(file);
+    corrupt(file);
     char *from = strdup(conversion_gguf("odd.gguf", file));
     check_no_conversion("%s|%s", from, to, ERROR_FILE, because);
     CHECK(!exists(to), "something was made");

@@ -268,16 +268,16 @@ Test(perplexity, logits_of_another_run_are_refused) {
 }
 
 // Replaces the first `from` in a file of saved logits and compares a run with it.
-static void check_bent(const char *path, const char *from, const char *to, const char *because) {
+static void check_damaged(const char *path, const char *from, const char *to, const char *because) {
     size_t size = 0;
     char *bytes = test_read_file(path, &size);
     char *at = memmem(bytes, size, from, strlen(from));
     CHECK(at && strlen(from) == strlen(to), "%s", from);
     memcpy(at, to, strlen(to));
-    const char *bent = test_temporary("bent.safetensors");
-    test_write_file(bent, bytes, size);
+    const char *damaged = test_temporary("damaged.safetensors");
+    test_write_file(damaged, bytes, size);
     free(bytes);
-    check_kl_refused(ids_file("ids", -1, 0, 20), "", bent, because);
+    check_kl_refused(ids_file("ids", -1, 0, 20), "", damaged, because);
 }
 
 Test(perplexity, hostile_files_of_logits_are_refused) {
@@ -288,23 +288,23 @@ Test(perplexity, hostile_files_of_logits_are_refused) {
     TestRun r = run_ids(ids, line);
     check_status(&r, 0);
     test_run_free(&r);
-    check_bent(path, "\"limpid-logits\"", "\"limpid-lagits\"", "format");
-    check_bent(path, "\"text_hash\"", "\"test_hash\"", "the metadata has no \"text_hash\"");
-    check_bent(path, "\"vocab_size\":\"2048\"", "\"vocab_size\":\"2049\"", "vocab_size");
-    check_bent(path, "\"F32\"", "\"I32\"", "\"logits\" of F32");
-    check_bent(path, "[19,2048]", "[2048,19]", "\"logits\" of F32");
-    check_bent(path, "\"targets\"", "\"torgets\"", "\"targets\" of I64");
+    check_damaged(path, "\"limpid-logits\"", "\"limpid-lagits\"", "format");
+    check_damaged(path, "\"text_hash\"", "\"test_hash\"", "the metadata has no \"text_hash\"");
+    check_damaged(path, "\"vocab_size\":\"2048\"", "\"vocab_size\":\"2049\"", "vocab_size");
+    check_damaged(path, "\"F32\"", "\"I32\"", "\"logits\" of F32");
+    check_damaged(path, "[19,2048]", "[2048,19]", "\"logits\" of F32");
+    check_damaged(path, "\"targets\"", "\"torgets\"", "\"targets\" of I64");
     size_t size = 0;
     char *bytes = test_read_file(path, &size);
-    const char *bent = test_temporary("cut.safetensors");
-    test_write_file(bent, bytes, size - 100);
-    check_kl_refused(ids, "", bent, "outside");
+    const char *damaged = test_temporary("cut.safetensors");
+    test_write_file(damaged, bytes, size - 100);
+    check_kl_refused(ids, "", damaged, "outside");
     memset(bytes + size - 4, 0xff, 4); // the last logit is a NaN
-    test_write_file(bent, bytes, size);
-    check_kl_refused(ids, "", bent, "row 18 of the logits is not finite");
+    test_write_file(damaged, bytes, size);
+    check_kl_refused(ids, "", damaged, "row 18 of the logits is not finite");
     bytes[size - 19 * 2048 * 4 - 8]++; // the last target
-    test_write_file(bent, bytes, size);
-    check_kl_refused(ids, "", bent, "another text: target 18");
+    test_write_file(damaged, bytes, size);
+    check_kl_refused(ids, "", damaged, "another text: target 18");
     free(bytes);
 }
 

@@ -117,8 +117,8 @@ Test(trace, stages_follow_from_one_another) {
     // At position 0 the angle is 0, and the only visible key has weight 1.
     float *q = trace_values(&file, "model.layers.2.self_attn.q_proj", N, DIM);
     float *rotated = trace_values(&file, "model.layers.2.self_attn.q_rotated", N, DIM);
-    CHECK(!memcmp(q, rotated, DIM * sizeof *q), "position 0 does not turn");
-    CHECK(memcmp(q + DIM, rotated + DIM, DIM * sizeof *q), "position 1 turns");
+    CHECK(!memcmp(q, rotated, DIM * sizeof *q), "position 0 is not rotated");
+    CHECK(memcmp(q + DIM, rotated + DIM, DIM * sizeof *q), "position 1 is rotated");
     float *weights = trace_values(&file, "model.layers.2.self_attn.attn_weights", 6, N);
     for (int row = 0; row < 6 * N; row++) {
         double sum = 0;

@@ -1,8 +1,8 @@
 // Stands in for the CUDA runtime where there is no GPU: the .cu files of kernels/cuda, unchanged,
 // become C++ for the CPU. For correctness, not for speed.
 //
-// A block's threads are fibers that run one at a time and change at barriers and shuffles
-// (fibers.cpp). What a wrong kernel does is found, not simulated: reading or writing past device
+// A block's threads are fibers that run one at a time and switch at barriers and shuffles
+// (fibers.cpp). Mistakes of a kernel are found, not simulated: reading or writing past device
 // memory (AddressSanitizer), shared memory read before it is set (it is full of NaN), a barrier
 // that not every thread reaches, a shuffle whose mask names a lane that is not there, a missing
 // barrier (five orders of running the threads: EMULATOR_SCHEDULE=0..4). What a wrong kernel would

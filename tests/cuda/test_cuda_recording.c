@@ -228,8 +228,8 @@ static bool try_decoder(Model *model, Error *error) {
     return done;
 }
 
-// A sequence that goes on as another, a key, every stage with the attention weights, a draw by all
-// the cuts there are.
+// A sequence that goes on as another, a key, every stage with the attention weights, sampling by
+// all the cuts there are.
 static bool try_rest(Model *model, Error *error) {
     float key[16], value[16];
     int32_t token = 3, sequence = 1;

@@ -16,7 +16,7 @@ typedef struct Sample {
     float *scales;
 } Sample;
 
-// Where blocks keep their halves, which must be ordinary numbers: random bytes would be NaN.
+// Where blocks keep their f16 scales, which must be finite: random bytes could be NaN.
 static void set_halves(uint8_t *block, DType dtype, TestRandom *random) {
     static const int AT[DTYPE_COUNT][2] = {
         [DTYPE_Q4_0] = {0, -1},   [DTYPE_Q4_1] = {0, 2},  [DTYPE_Q5_0] = {0, -1},
@@ -312,8 +312,8 @@ Test(cpu_project, adds_up_what_one_can_add_by_hand) {
     device_close(device);
 }
 
-// Of 8s the two at the lowest columns leave; 1 is then the largest of its group, and the third 8 of
-// its own. What is not finite stays and spoils its group.
+// Of equal 8s the two at the lowest columns are extracted; 1 is then the largest of its group, and
+// the third 8 of its own. A value that is not finite is not extracted, and its group is NaN.
 Test(cpu_project, lets_the_largest_elements_leave) {
     float x[64] = {[3] = -8.0f, [5] = 8.0f, [7] = 1.0f, [8] = -0.5f, [40] = 8.0f}, d[2];
     int16_t z[64];

@@ -120,7 +120,7 @@ Test(layernorm, equals_the_double_loop) {
         float *x = random_floats(&random, (size_t)(n * dim), 2.0f);
         float *w = random_floats(&random, (size_t)dim, 1.0f);
         for (int j = 0; j < n * dim; j++)
-            x[j] += 3.0f; // a mean to take away
+            x[j] += 3.0f; // a mean to subtract
         float *got = run_layernorm(x, w, NULL, n, dim);
         for (int i = 0; i < n; i++) {
             double sum = 0.0, squares = 0.0;

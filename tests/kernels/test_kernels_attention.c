@@ -300,7 +300,7 @@ Test(attention, is_nearly_the_same_with_weights_out) {
     scene_close(&s);
 }
 
-// NaN in every key and value after the row's position: left over from a text that was cut back.
+// NaN in every key and value after the row's position: left over from a text that was truncated.
 Test(attention, does_not_see_the_future) {
     for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++) {
         Scene s;
@@ -477,7 +477,7 @@ Test(attention, of_a_prompt_shows_what_is_not_finite_to_those_who_see_it) {
     }
 }
 
-// Queries beyond what a half can hold, and others below; the scores are those of before.
+// Queries beyond the range of f16, and others below; the scores are those of before.
 Test(attention, of_a_prompt_takes_queries_of_any_size) {
     static const float SIZES[] = {1e6f, 1e-6f, 1e-30f};
     for (size_t k = 0; k < sizeof SIZES / sizeof *SIZES; k++) {

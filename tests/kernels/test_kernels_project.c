@@ -8,7 +8,7 @@ enum { N = 5, PROMPT = 64 }; // rows; PROMPT: so many that a GPU takes another w
 
 static const Precision PRECISIONS[] = {PRECISION_F32, PRECISION_A16, PRECISION_A8};
 
-// Where the two largest |x| stand, the lowest columns among equals: they leave their groups.
+// Where the two largest |x| stand, the lowest columns among equals: the extracted outliers.
 static void find_largest(size_t at[2], const float *x, size_t cols) {
     for (size_t i = 0; i < 2; i++) {
         at[i] = SIZE_MAX;
@@ -19,8 +19,8 @@ static void find_largest(size_t at[2], const float *x, size_t cols) {
 }
 
 // What one output may be off by. The sum itself: float32 rounding over `cols` terms, four times
-// what a random walk gives. The activations: half a step of the integers of their group, which the
-// outliers have left, or of bf16.
+// what a random walk gives. The activations: half a step of the integers of their group without
+// its outliers, or of bf16.
 static double bound(const Matrix *m, const float *w, const float *x, int n, Precision precision) {
     double sum = 0.0, steps = 0.0;
     size_t left[2];
@@ -78,8 +78,8 @@ static void check_two(Precision precision, DType dtype, DType second, int n, siz
     device_reserve(device, n);
     size_t numbers = (size_t)n * cols, out_a = (size_t)n * a.rows, out_b = (size_t)n * b.rows;
     float *x = random_floats(&random, numbers, 3.0f);
-    // Two far out in every other row, which would spoil the steps of the others; not where a bound
-    // is a share of |w| |x|, which they would be all of.
+    // Two outliers in every other row, which would coarsen the steps of the others; not where a
+    // bound is a share of |w| |x|, which they would be all of.
     for (size_t i = 0; matrix_group(&a) && n < PROMPT && i < (size_t)n; i += 2)
         for (int far = 0; far < OUTLIERS; far++)
             x[i * cols + test_random(&random) % cols] *= 1000.0f;
@@ -187,7 +187,7 @@ Test(project, a_block_by_hand) {
         float *out = poisoned(device, 2);
         project(device, upload_floats(device, x, 32), 1, &(Projection){out, dm, NULL}, 1);
         float *got = fetch(device, out, 2);
-        // 127 and -2 leave their group, and 1, alone in it, is all of its steps.
+        // 127 and -2 are extracted as outliers; 1, alone in its group, sets its scale.
         CHECK_NEAR(got[0], 126.5, PRECISIONS[p] == PRECISION_F32 ? 0 : 64 * 0x1p-23);
         CHECK_NEAR(got[1], -5.0, 0);
         free(got);
@@ -256,7 +256,8 @@ Test(project, what_is_not_finite_stays_so_and_stays_in_its_row) {
             x[256 + 200] = p == 1 ? INFINITY : NAN;
             float *got = project_rows(device, dm, 19, 256, x, 3);
             for (int r = 0; r < 19; r++) {
-                CHECK(isfinite(got[r]) && isfinite(got[2 * 19 + r]), "a neighbour was spoilt");
+                CHECK(isfinite(got[r]) && isfinite(got[2 * 19 + r]),
+                      "a non-finite row changed its neighbour");
                 CHECK(!isfinite(got[19 + r]), "%s %s hides what is not finite",
                       precision_name(PRECISIONS[p]), dtype_info(dtype)->name);
             }

@@ -2,12 +2,13 @@
 // is.
 #include "tests/support/device.h"
 
-// A quarter turn takes (a, b) to (-b, a); pairs (0, 2) and (1, 3), channels 4 and 5 do not turn.
+// Rotating by 90 degrees takes (a, b) to (-b, a). Pairs (0, 2) and (1, 3); channels 4 and 5 are not
+// rotated.
 Test(rope, a_quarter_turn_of_part_of_a_head) {
     Device *device = test_device(1, PRECISION_F32);
     int32_t position = 1;
     Rows rows = test_rows(device, 1, NULL, &position, NULL);
-    float c[] = {1, 1, 0, 1}, s[] = {0, 0, 1, 0}; // position 1: pair 0 turns, pair 1 does not
+    float c[] = {1, 1, 0, 1}, s[] = {0, 0, 1, 0}; // position 1 rotates pair 0 alone
     RopeTable table = {upload_floats(device, c, 4), upload_floats(device, s, 4), 4};
     float x[] = {1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60};
     float *dx = upload_floats(device, x, 12);
@@ -103,7 +104,7 @@ Test(rope, products_depend_on_relative_positions_only) {
     test_device_close(device);
 }
 
-// Interleaved pairs (2j, 2j+1) turned by hand, then put in half-split order, equal the permuted
+// Interleaved pairs (2j, 2j+1) rotated by hand, then put in half-split order, equal the permuted
 // vector under this backend's half-split rope.
 Test(rope, permuted_interleaved_equals_half_split) {
     enum { HD = 24, HALF = 12 };

@@ -99,7 +99,7 @@ static void fill_row(TestRandom *random, float *logits, int n, uint64_t kind) {
         case 1: x = -2.5f; break;                                  // all equal
         case 2: x = rintf(x); break;                               // many equal
         case 3: x = rare ? 1.0f : 0.0f; break;                     // two values
-        case 4: x = rare ? x : -INFINITY; break;                   // few that can be drawn
+        case 4: x = rare ? x : -INFINITY; break;                   // few that can be sampled
         case 5: x = t == n / 2 ? 0.0f : -INFINITY; break;          // one
         case 6: x = t % 2 ? 0.0f : -0.0f; break;                   // equal, with other bits
         case 7: x = 1.0f + 0x1p-23f * (float)(t % 7000); break;    // neighbours

@@ -139,7 +139,7 @@ Test(sampler, the_generator_is_xoshiro256) {
     }
 }
 
-// 60,000 draws from p = 0.1 .. 0.3: each count within five standard deviations.
+// 60,000 samples from p = 0.1 .. 0.3: each count within five standard deviations.
 Test(sampler, draws_as_often_as_the_probabilities_say) {
     enum { DRAWS = 60000 };
     static const double P[VOCAB] = {0.1, 0.3, 0.05, 0.25, 0.2, 0.1};

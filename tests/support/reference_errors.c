@@ -224,17 +224,17 @@ bool reference_mistake(const ReferenceRun *run, const Config *config, const char
     int32_t tokens[REFERENCE_MAX_PROMPT];
     bool all[REFERENCE_MAX_PROMPT];
     memset(all, true, sizeof all);
-    ReferenceRun bent = *run;
-    bent.prompt = prompt;
-    bent.worst = (ReferenceErrors){0};
-    bent.model = open_model(run, config, error);
-    if (!bent.model) return false;
+    ReferenceRun changed = *run;
+    changed.prompt = prompt;
+    changed.worst = (ReferenceErrors){0};
+    changed.model = open_model(run, config, error);
+    if (!changed.model) return false;
     Batch batch = {.tokens = tokens, .wants_logits = all};
-    batch.n = whole_numbers(&bent, "input_ids", tokens, REFERENCE_MAX_PROMPT);
-    bool good = model_forward(bent.model, &batch, error);
+    batch.n = whole_numbers(&changed, "input_ids", tokens, REFERENCE_MAX_PROMPT);
+    bool good = model_forward(changed.model, &batch, error);
     for (int i = 0; good && i < batch.n; i++)
-        compare_logits(&bent, "logits", (size_t)i, model_logits(bent.model, i));
-    model_close(bent.model);
-    *worst = bent.worst.logits;
+        compare_logits(&changed, "logits", (size_t)i, model_logits(changed.model, i));
+    model_close(changed.model);
+    *worst = changed.worst.logits;
     return good;
 }

@@ -58,7 +58,7 @@ static int keep_likely(Token *tokens, int n, float min_p) {
 }
 
 // Of tokens in order.
-static int draw_from(Token *tokens, int n, const SampleRule *rule, float uniform) {
+static int sample_from(Token *tokens, int n, const SampleRule *rule, float uniform) {
     if (rule->top_k && rule->top_k < n) n = rule->top_k;
     if (rule->top_p < 1.0f) n = sort_and_cut(tokens, n, rule->top_p);
     if (rule->min_p > 0.0f) n = keep_likely(tokens, n, rule->min_p);
@@ -68,10 +68,10 @@ static int draw_from(Token *tokens, int n, const SampleRule *rule, float uniform
     qsort(tokens, (size_t)n, sizeof *tokens, compare);
     uint64_t u = (uint64_t)(uniform * 0x1p24f), sum = tokens[0].weight;
     uint64_t target = (uint64_t)((unsigned __int128)total(tokens, n) * u >> 24);
-    int drawn = 0;
+    int sampled = 0;
     while (sum <= target)
-        sum += tokens[++drawn].weight;
-    return tokens[drawn].id;
+        sum += tokens[++sampled].weight;
+    return tokens[sampled].id;
 }
 
 int sample_oracle(const float *logits, int n, const SampleRule *rule, float uniform) {
@@ -87,7 +87,7 @@ int sample_oracle(const float *logits, int n, const SampleRule *rule, float unif
         tokens[t] = (Token){logits[t], t, (uint64_t)(0x1p40f * e), -(double)logits[t]};
     }
     qsort(tokens, (size_t)n, sizeof *tokens, compare);
-    int drawn = draw_from(tokens, n, rule, uniform);
+    int sampled = sample_from(tokens, n, rule, uniform);
     free(tokens);
-    return drawn;
+    return sampled;
 }

@@ -38,10 +38,10 @@ static void check_refused(const char *family, const char *key, const char *tenso
     const char *directory = test_temporary(name);
     CHECK(!mkdir(directory, 0700));
 
-    char *bent = malloc(room = config_size + 200);
-    int length = snprintf(bent, room, "{%s%s%s", key ? key : "", key ? "," : "", config + 1);
-    write_file(directory, "config.json", bent, (size_t)length);
-    free(bent);
+    char *changed = malloc(room = config_size + 200);
+    int length = snprintf(changed, room, "{%s%s%s", key ? key : "", key ? "," : "", config + 1);
+    write_file(directory, "config.json", changed, (size_t)length);
+    free(changed);
 
     // The header's last brace makes room for one more entry; its data comes last.
     uint64_t header;
@@ -49,20 +49,20 @@ static void check_refused(const char *family, const char *key, const char *tenso
     size_t end = (size_t)header, data = size - 8 - end;
     while (weights[8 + end - 1] == ' ')
         end--;
-    bent = malloc(room = size + 300);
+    changed = malloc(room = size + 300);
     length = !tensor
                  ? 0
-                 : snprintf(bent + 8 + end - 1, 300,
+                 : snprintf(changed + 8 + end - 1, 300,
                             ",\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}}",
                             tensor, data, data + 4) -
                        1;
-    memcpy(bent + 8, weights + 8, tensor ? end - 1 : end);
+    memcpy(changed + 8, weights + 8, tensor ? end - 1 : end);
     uint64_t longer = end + (uint64_t)length;
-    memcpy(bent, &longer, 8);
-    memcpy(bent + 8 + longer, weights + 8 + header, data);
-    memset(bent + 8 + longer + data, 0, 4);
-    write_file(directory, "model.safetensors", bent, 8 + longer + data + (tensor ? 4 : 0));
-    free(bent);
+    memcpy(changed, &longer, 8);
+    memcpy(changed + 8 + longer, weights + 8 + header, data);
+    memset(changed + 8 + longer + data, 0, 4);
+    write_file(directory, "model.safetensors", changed, 8 + longer + data + (tensor ? 4 : 0));
+    free(changed);
     free(config);
     free(weights);
 

@@ -103,8 +103,8 @@ static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<
     return acc;
 }
 
-// Float weights are taken eight at a time where rows of x hold whole eights, in every type, so that
-// a bfloat16 matrix and the float32 one that it widens to give the same bits; else one at a time.
+// Float weights of every type are loaded eight at a time where a row has a multiple of 8 columns,
+// else one at a time: a bfloat16 matrix and its float32 copy give the same bits.
 enum { FLOAT_LOAD = 8 };
 static inline bool whole_loads(const Planes &w, const float *x) {
     return w.cols % FLOAT_LOAD == 0 && (uintptr_t)x % 16 == 0;

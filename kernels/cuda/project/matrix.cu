@@ -81,7 +81,7 @@ static size_t all_planes(const PlaneSizes &sizes) {
 static void note_shape(Device *device, const Planes *planes) {
     if (planes->cols > device->max_cols) device->max_cols = planes->cols;
     if (planes->rows > device->max_matrix_rows) device->max_matrix_rows = planes->rows;
-    size_t elements = planes->rows * whole_eights(planes->cols);
+    size_t elements = planes->rows * round_up_8(planes->cols);
     if (!is_blas_operand(device, planes->dtype) && elements > device->max_unpacked)
         device->max_unpacked = elements;
 }

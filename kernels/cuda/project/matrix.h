@@ -5,12 +5,14 @@
 //
 // Quantised types are cut into chunks of 32 columns. One thread takes a whole chunk:
 //
-//     low      (rows, chunks, 16 or 32)  nibbles: byte j holds element j below, j + 16 above; or
-//     bytes high     (rows, chunks, 4 or 8)    the bits above the nibbles:
+//     low      (rows, chunks, 16 or 32)  nibbles: byte j holds elements j (low bits) and j + 16;
+//                                        or bytes
+//     high     (rows, chunks, 4 or 8)    the bits above the nibbles:
 //                fifth bit      bit 8 b + w of the word:      element 4 w + b, w < 8
 //                two more bits  bits 8 b + 2 w of word 0:     element 4 w + b, w < 4; word 1: 16 on
-//     scales   (rows, chunks, 2 or 4)    d, or d and m: halves;   K-quants: sc [2] and sm [2],
-//     bytes supers   (rows, blocks of 8, 2|4)  K-quants: d, or d and dmin: halves
+//     scales   (rows, chunks, 2 or 4)    d, or d and m, as f16; of K-quants sc[2], or sc[2] and
+//                                        sm[2], as bytes
+//     supers   (rows, superblocks, 2 or 4)   of K-quants d, or d and dmin, as f16
 //
 // so that a mask, or a shift and a mask, make four signed bytes for dot4. Elements are stored
 // uncentred, bytes signed. Q2_K and Q3_K take nibbles for their two or three bits; Q8_GROUP has
@@ -82,8 +84,8 @@ struct DeviceMatrix {
     Planes planes; // one block of device memory
 };
 
-// What cuBLASLt likes a row's length to be, and a row of halves in planes has.
-static inline size_t whole_eights(size_t cols) {
+// The row length that cuBLASLt multiplies fastest, and that F16 rows have in planes.
+static inline size_t round_up_8(size_t cols) {
     return (cols + 7) / 8 * 8;
 }
 

@@ -20,28 +20,28 @@
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/project.h"
 
-// Unpacked weights at a time: what is written should still be in the second cache (50 MB on an
+// Unpacked weights at a time: what is written should still be in the L2 cache (50 MB on an
 // H100) when it is read; a slice of 4,096 by 2,048 still fills all processors. Not yet measured
 // on a GPU.
 constexpr size_t UNPACKED_BYTES = 32 << 20;
-enum { SLICE_ROWS = 64, THREADS = 256 }; // slices are whole multiples of so many rows
+enum { SLICE_ROWS = 64, THREADS = 256 }; // a slice has a multiple of so many rows
 
 enum { MAX_PARTS = 2 };
 
 struct BlasScratch {
-    uint16_t *x[MAX_PARTS]; // bf16 (max_rows, max_cols rounded up to whole eights)
+    uint16_t *x[MAX_PARTS]; // bf16 (max_rows, max_cols rounded up to a multiple of 8)
     uint8_t *weights;       // all parts of a slice
     size_t weight_bytes;
 };
 
-// ---- taking apart ----
+// ---- unpacking ----
 
 struct UnpackWork {
     Planes from;
     size_t first_row;
     unsigned rows, units; // units of UNIT elements per row of `to`
     void *to[MAX_PARTS];  // bf16, or float32 where there is but one part and PARTS is 0
-    size_t stride;        // elements of a row of `to`, whole eights; beyond the columns zeros
+    size_t stride;        // elements of a row of `to`, a multiple of 8; zeros beyond the columns
 };
 
 // 16-byte stores of eight elements.
@@ -179,7 +179,7 @@ static RowSlice next_slice(Device *device, const Planes &w, size_t first, int pa
         return slice;
     }
     const BlasScratch *s = device->blas_scratch;
-    slice.stride = whole_eights(w.cols);
+    slice.stride = round_up_8(w.cols);
     size_t row_bytes = slice.stride * part_bytes(parts) * (size_t)(parts ? parts : 1);
     size_t room = s->weight_bytes / row_bytes;
     if (slice.rows > room) slice.rows = room / SLICE_ROWS * SLICE_ROWS;
@@ -199,7 +199,7 @@ static void multiply_slice(Device *device, const ProjectWork *work, int p, const
     BlasProduct product = {};
     product.type = parts.weights ? BLAS_BF16 : BLAS_F32;
     product.m = (int)slice.rows, product.n = work->n;
-    product.k = (int)(parts.weights ? whole_eights(cols) : cols);
+    product.k = (int)(parts.weights ? round_up_8(cols) : cols);
     product.w_stride = slice.stride;
     product.x_stride = (size_t)product.k;
     product.out = work->out[p] + slice.first;
@@ -258,7 +258,7 @@ void blas_split(Device *device, const float *x, int n, size_t cols) {
     from.rows = (size_t)n, from.cols = from.stride = cols;
     from.low = (const uint8_t *)x;
     void *to[MAX_PARTS] = {device->blas_scratch->x[0], device->blas_scratch->x[1]};
-    unpack(device, from, 0, (size_t)n, to, whole_eights(cols),
+    unpack(device, from, 0, (size_t)n, to, round_up_8(cols),
            device->precision == PRECISION_A8 ? 1 : 2);
 }
 
@@ -269,7 +269,7 @@ bool fits_blas(Device *device, int n) {
 // Bytes of the unpacked weights of a slice.
 static size_t slice_bytes(const Device *device) {
     size_t wanted = device->max_unpacked * sizeof(float);
-    size_t most = SLICE_ROWS * whole_eights(device->max_cols) * sizeof(float);
+    size_t most = SLICE_ROWS * round_up_8(device->max_cols) * sizeof(float);
     if (most < UNPACKED_BYTES) most = UNPACKED_BYTES;
     return wanted < most ? wanted : most;
 }
@@ -279,7 +279,7 @@ static int parts_of_x(const Device *device) {
 }
 
 static size_t part_bytes(const Device *device, int max_rows) {
-    return (size_t)max_rows * whole_eights(device->max_cols) * sizeof(uint16_t);
+    return (size_t)max_rows * round_up_8(device->max_cols) * sizeof(uint16_t);
 }
 
 size_t project_blas_bytes(const Device *device, int max_rows) {

@@ -11,7 +11,7 @@
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
 // before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
-// grids of fewer blocks walk the weights side by side, so that the second cache has for the others
+// grids of fewer blocks walk the weights side by side, so that the L2 cache has for the others
 // what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
                 UNROLL
                 for (int r = 0; r < R; r++) {
                     if (i >= n) continue;
-                    if constexpr (M == FLOATS) {
+                    if constexpr (M == DEQUANTISED) {
                         const float *x = memory.x + i * slice.stride;
                         acc[r][i] = dot_chunk_floats<D>(acc[r][i], chunk[r][s], [&](int quad) {
                             return *(const float4 *)(x + swizzle_float(at * CHUNK + 4 * quad));
@@ -77,9 +77,9 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
 
 // Float weights, eight columns at a time.
 template <DType D, int N, int R>
-static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  const FewFloats &memory, const ColumnSlice &slice,
-                                                  int n) {
+static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Planes *w, size_t row,
+                                                   const FewFloats &memory,
+                                                   const ColumnSlice &slice, int n) {
     constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
@@ -109,11 +109,11 @@ static __device__ __forceinline__ void add_eights(float (&acc)[R][N], const Plan
     }
 }
 
-// And one at a time, where rows do not hold whole eights.
+// One at a time, where the number of columns is no multiple of 8.
 template <DType D, int N, int R>
-static __device__ __forceinline__ void add_ones(float (&acc)[R][N], const Planes *w, size_t row,
-                                                const FewFloats &memory, const ColumnSlice &slice,
-                                                int n) {
+static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Planes *w, size_t row,
+                                                   const FewFloats &memory,
+                                                   const ColumnSlice &slice, int n) {
     for (size_t col = slice.first + threadIdx.x % WARP; col < slice.end; col += WARP)
         UNROLL
     for (int r = 0; r < R; r++) {
@@ -150,12 +150,12 @@ static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Plane
                                                  Memory<M> &memory, const ColumnSlice &slice,
                                                  int n) {
     with_type(w->dtype, [&](auto type) {
-        if constexpr (!meets(M, type.value))
+        if constexpr (!accepts(M, type.value))
             return;
-        else if constexpr (M == ONES)
-            add_ones<type.value, N, R>(acc, w, row, memory, slice, n);
-        else if constexpr (M == EIGHTS)
-            add_eights<type.value, N, R>(acc, w, row, memory, slice, n);
+        else if constexpr (M == FLOAT_SCALAR)
+            add_scalars<type.value, N, R>(acc, w, row, memory, slice, n);
+        else if constexpr (M == FLOAT_VECTOR)
+            add_vectors<type.value, N, R>(acc, w, row, memory, slice, n);
         else if constexpr (digits_of(M) != 0)
             add_integers<type.value, M, N, R>(acc, w, row, memory, slice, n);
         else
@@ -301,9 +301,9 @@ template <InputForm M> static void launch_form(Device *device, const ProjectWork
 void launch_few(Device *device, const ProjectWork *work) {
     bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
     if (!is_quantised(work->weights[0].dtype))
-        (eights ? launch_form<EIGHTS> : launch_form<ONES>)(device, *work);
+        (eights ? launch_form<FLOAT_VECTOR> : launch_form<FLOAT_SCALAR>)(device, *work);
     else if (device->precision == PRECISION_F32)
-        launch_form<FLOATS>(device, *work);
+        launch_form<DEQUANTISED>(device, *work);
     else if (device->precision == PRECISION_A8)
         launch_form<ONE_DIGIT>(device, *work);
     else

@@ -1,12 +1,12 @@
 // project for many rows of x, eight of them at a time. Blocks that take the same rows of weights
-// for other rows of x run side by side, so that the second cache has what one of them has loaded:
+// for other rows of x run side by side, so that the L2 cache has what one of them has loaded:
 // the weights come from memory about once.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/project.h"
 
 enum { MANY = 8 };
 
-// ---- activations as whole numbers ----
+// ---- activations as integers ----
 
 struct QuantiseShared {
     Outlier outliers[OUTLIERS];

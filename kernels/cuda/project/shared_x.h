@@ -10,17 +10,17 @@ enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows toge
 
 // In which form weights are multiplied by x; what shared memory holds follows from it.
 enum InputForm {
-    ONES,       // float weights, one column at a time
-    EIGHTS,     // float weights, eight columns at a time
-    FLOATS,     // quantised weights and x in float32, or
-    ONE_DIGIT,  // as integers of one signed byte,
-    TWO_DIGITS, // or of two
+    FLOAT_SCALAR, // float weights, one column at a time
+    FLOAT_VECTOR, // float weights, eight columns at a time
+    DEQUANTISED,  // quantised weights and x in float32, or
+    ONE_DIGIT,    // as integers of one signed byte,
+    TWO_DIGITS,   // or of two
 };
 DEVICE_FUNCTION constexpr int digits_of(InputForm m) {
-    return m > FLOATS ? m - FLOATS : 0;
+    return m > DEQUANTISED ? m - DEQUANTISED : 0;
 }
-DEVICE_FUNCTION constexpr bool meets(InputForm m, DType dtype) {
-    return is_quantised(dtype) == (m >= FLOATS);
+DEVICE_FUNCTION constexpr bool accepts(InputForm m, DType dtype) {
+    return is_quantised(dtype) == (m >= DEQUANTISED);
 }
 
 struct FewShared {

@@ -14,8 +14,8 @@ typedef struct GgufCase {
     const char *id;      // "G25 dims 2^32 x 2^32"
     ErrorCode code;      // ERROR_NONE: it must open
     const char *message; // a part of it
-    void (*bend)(GgufFile *file, const struct GgufCase *row);
-    const char *name; // key or tensor, as `bend` wants it
+    void (*corrupt)(GgufFile *file, const struct GgufCase *row);
+    const char *name; // key or tensor, as `corrupt` wants it
     uint64_t a, b;
     double real;
     const char *text;
