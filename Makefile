@@ -86,6 +86,7 @@ CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
+NVCC_FLAGS ?= -O3
 # In rising order. Code of one major version runs on later GPUs of that version alone; all others find
 # PTX: the last one's, with all that is new in it, or the first one's (Jetsons take no other code).
 GPU_ARCHS ?= 80 89 90 100
@@ -153,7 +154,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(CFLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -190,7 +191,7 @@ else
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP -O3 -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
+	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
