@@ -23,10 +23,9 @@ import json
 import os
 import sys
 
-import numpy as np
-
 import reference_numpy
 import tensor_files
+from reference_numpy import np
 
 DIM, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, LENGTH = 36, 44, 3, 1, 40, 257, 128
 PROMPT, GREEDY, MARGIN = 23, 8, 0.01
@@ -351,7 +350,7 @@ def make(directory, number, config, stored, context):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__.split("\n\n")[1].strip())
     folder = sys.argv[1]
     for number, (name, config, stored, context) in enumerate(MODELS):

@@ -16,7 +16,10 @@ import os
 import sys
 from types import SimpleNamespace
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit(f"{os.path.basename(sys.argv[0])}: needs numpy; install it with `apt-get install python3-numpy` or `pip install numpy`")
 
 import tensor_files
 

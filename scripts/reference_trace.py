@@ -14,18 +14,17 @@ import os
 import sys
 from types import SimpleNamespace
 
-import numpy as np
-
-import tensor_files
-
 os.environ["TQDM_DISABLE"] = "1"  # no progress bars
 try:
+    import numpy as np
     import torch
     import transformers
 except ImportError as missing:
     sys.exit(f"reference_trace: {missing}; install with: "
              "pip install torch --index-url https://download.pytorch.org/whl/cpu "
-             "&& pip install transformers gguf")
+             "&& pip install transformers gguf numpy")
+
+import tensor_files
 
 # Modules whose output is a stage with the module's name. Not MLP and attention: their output is that of
 # their last matrix.
