@@ -1,4 +1,4 @@
-// The bounded reader: the only code that walks over untrusted file bytes; and checked arithmetic.
+// The bounded reader, which every binary file format is read through; and checked arithmetic.
 //
 //     Bytes in = bytes_over(data, size, &error);
 //     uint32_t version = bytes_u32(&in, "version");

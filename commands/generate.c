@@ -1,4 +1,5 @@
-// generate: continues a prompt. Start reading here.
+// generate: continues a prompt. Reading order: run.c, this file, commands/shared/generation.c,
+// model/decoder.c.
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"

@@ -208,20 +208,38 @@ const Command *command_find(const char *name) {
     return NULL;
 }
 
+// The texts below say "./run" and, at the beginning of a line, "run": an installed program has
+// another name.
+static void print_named(const char *text) {
+    static const char CALLED[] = "./run ", NAMED[] = "run ";
+    bool installed = strcmp(program_name(), "run"), begins = true;
+    for (; *text; begins = *text++ == '\n') {
+        size_t length = !strncmp(text, CALLED, sizeof CALLED - 1)           ? sizeof CALLED - 1
+                        : begins && !strncmp(text, NAMED, sizeof NAMED - 1) ? sizeof NAMED - 1
+                                                                            : 0;
+        if (installed && length) {
+            output_print("%s ", program_name());
+            text += length - 1;
+        } else {
+            output_bytes(text, 1);
+        }
+    }
+}
+
 void help_command(const Command *command) {
-    output_print("%s", command->help);
+    print_named(command->help);
 }
 
 void help_program(void) {
-    output_print("limpid runs small language models\n\n"
-                 "    ./run [MODEL] [-i PROMPT] [options]\n"
-                 "    ./run COMMAND [MODEL] [options]\n\n"
-                 "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them;\n"
-                 "leave it out to use the built-in model, which tells stories.\n\n");
+    print_named("limpid runs small language models\n\n"
+                "    ./run [MODEL] [-i PROMPT] [options]\n"
+                "    ./run COMMAND [MODEL] [options]\n\n"
+                "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them;\n"
+                "leave it out to use the built-in model, which tells stories.\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
-    output_print("\nrun COMMAND --help shows its options; --version, --limits.\n"
-                 "Example: ./run -i 'Once upon a time'\n");
+    print_named("\nrun COMMAND --help shows its options; --version, --limits.\n"
+                "Example: ./run -i 'Once upon a time'\n");
 }
 
 void help_version(void) {

@@ -254,8 +254,8 @@ static void print_run(Run *run, double seconds) {
         print_text(run, &f, d);
     output_flush();
     if (!o->quiet && output_good())
-        fprintf(stderr, "run: %.1f tokens/s; memory %.1f MB\n", (double)run->score.count / seconds,
-                (double)peak_memory_bytes() / 1e6);
+        fprintf(stderr, "%s: %.1f tokens/s; memory %.1f MB\n", program_name(),
+                (double)run->score.count / seconds, (double)peak_memory_bytes() / 1e6);
 }
 
 bool perplexity_command(const Options *options, Error *error) {

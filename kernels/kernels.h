@@ -13,10 +13,10 @@
 //
 // Every pointer to floats or ints below is device memory (device_alloc) unless it says host.
 // Operations take the number of rows n: a prompt and a single token are one code path. They return
-// nothing: the first failure is kept in the device and told by device_error. Between device_begin
-// and device_end an operation may be recorded instead of run; it has run after device_end,
-// device_download or device_sync. Recorded arguments are copied; device memory named in them lives
-// until device_close.
+// nothing: the first failure is kept in the device, and device_error returns it. Between
+// device_begin and device_end an operation may be recorded instead of run; it has run after
+// device_end, device_download or device_sync. Recorded arguments are copied; device memory named in
+// them lives until device_close.
 //
 // On the cpu backend a row of any result does not depend on the number of threads, on how many
 // rows share the call, or on the instruction set: the same bits. precision.h has the arithmetic.
@@ -39,7 +39,8 @@ typedef struct Device Device;
 typedef struct DeviceMatrix DeviceMatrix;
 typedef struct Kv Kv;
 
-// How much of the activations meets quantised weights; kernels/precision.h has the exact rules.
+// The type of activations when they are multiplied with quantised weights; kernels/precision.h has
+// the exact rules.
 typedef enum Precision {
     PRECISION_F32, // float32: the reference's numbers
     PRECISION_A16, // int16 with one scale per 32, the two largest of a row float32; float weights
@@ -178,7 +179,7 @@ typedef struct PassShape {
 
 void device_begin(Device *device, const PassShape *shape);
 void device_end(Device *device);
-void device_sync(Device *device); // runs what is recorded now, for a listener
+void device_sync(Device *device); // runs what has been recorded, so that a listener can read it
 
 // out[i] = scale * table[tokens[i]] (+ learned[positions[i]]);   out (n, cols of table).
 // `learned` may be NULL. Tokens are below the table's rows: the caller has checked.

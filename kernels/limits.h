@@ -22,11 +22,12 @@ typedef enum PeakKind {
 } PeakKind;
 
 // Operations per second with all threads and everything in registers, a multiplication and an
-// addition being two: no kernel made of these instructions is faster. NaN where none is.
+// addition being two: no kernel made of these instructions is faster. NaN where the backend has
+// none.
 double device_peak_rate(Device *device, PeakKind kind);
 
 // What one multiply-add of the model is computed with: `products` multiply-adds of `kind`. An
-// activation of 16 bits, for example, meets bytes as two digits of 8 bits.
+// activation of 16 bits, for example, is multiplied with bytes as two digits of 8 bits.
 typedef struct Arithmetic {
     PeakKind kind;
     int products;
@@ -38,7 +39,7 @@ Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n);
 // library: bf16, float32 sums. NaN where there is no such library.
 double device_product_seconds(Device *device, int n, int rows, int cols);
 
-// Seconds that the device has worked since the call before, where that one said `watch`; else 0.
-// The rest of the host's time the device waited for the host. Watching costs a pass a microsecond
-// or two. NaN where the host itself is the device, which never waits.
+// Seconds that the device was busy since the previous call, if that call set `watch`; else 0. In
+// the remaining time it waited for the host. Watching costs a microsecond or two per pass. NaN
+// where the host itself is the device, which never waits.
 double device_busy_seconds(Device *device, bool watch);

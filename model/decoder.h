@@ -27,9 +27,9 @@ typedef struct DecoderOptions {
     // The tokens of sequence 0 so far, as many as the cache holds: every pass runs all of them and
     // the new ones again, as a check of the cache. NULL: passes continue the cache.
     const int32_t *recompute;
-    // The next token of each of n_sequences sequences, whose passes come first; their sampling is
-    // greedy, and decoder_next returns the tokens of sequence 0. NULL: the model's logits of
-    // sequence 0 come first.
+    // The next token of each of n_sequences sequences: the loop begins with their forward pass.
+    // Sampling is greedy, and decoder_next returns the tokens of sequence 0. NULL: the loop begins
+    // by sampling from the model's logits of sequence 0.
     const int32_t *first;
     int n_sequences; // 0: 1
 } DecoderOptions;

@@ -65,7 +65,7 @@ static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
     if (!c->qk_norm_after_rope) rotate(m, l, rows);
 }
 
-// Adds the rows' keys and values to the cache. Then each row's att_out is the weighted sum of the
+// Adds the rows' keys and values to the cache. Then each row's att_heads is the weighted sum of the
 // values at all positions that it may see, its own included.
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
@@ -75,9 +75,9 @@ static void attend(Model *m, int l, const Rows *rows) {
                             attention_pattern(c, l)};
     if (m->pattern_override) shape.pattern = *m->pattern_override;
     kv_write(m->device, &view, s->k, s->v, rows);
-    attention(m->device, s->att_out, s->q, &view, rows, &shape, m->att_weights);
+    attention(m->device, s->att_heads, s->q, &view, rows, &shape, m->att_weights);
     if (m->att_weights) observe(m, STAGE_ATT_WEIGHTS, l, m->att_weights);
-    observe(m, STAGE_ATT_HEADS, l, s->att_out);
+    observe(m, STAGE_ATT_HEADS, l, s->att_heads);
 }
 
 // x += wo attention: the one block where a row reads other positions.
@@ -98,7 +98,7 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     attend(m, l, rows);
 
     Projection o = to(s->branch, &w->wo);
-    project(m->device, s->att_out, rows->n, &o, 1);
+    project(m->device, s->att_heads, rows->n, &o, 1);
     if (w->att_post_norm.weight) observe(m, STAGE_ATT_PROJECTED, l, s->branch);
     const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, rows->n);
     observe(m, STAGE_ATT_OUT, l, out);

@@ -51,7 +51,7 @@ static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions
         {offsetof(Scratch, q), rows, q_dim},
         {offsetof(Scratch, k), rows, kv_dim},
         {offsetof(Scratch, v), rows, kv_dim},
-        {offsetof(Scratch, att_out), rows, q_dim},
+        {offsetof(Scratch, att_heads), rows, q_dim},
         {offsetof(Scratch, gate), c->gated_ffn ? rows : 0, hidden_dim},
         {offsetof(Scratch, up), rows, hidden_dim},
         {offsetof(Scratch, last), rows < logit_rows ? rows : logit_rows, dim},

@@ -5,7 +5,7 @@
 //     const float *logits = model_logits(model, 0);   // (vocab_size) of the last row
 //     model_close(model);
 //
-// Between model_open and model_close nothing allocates, but model_listen.
+// After model_open nothing allocates, except model_listen and decoder_begin with `recompute`.
 #pragma once
 
 #include "base/error.h"
@@ -57,16 +57,16 @@ typedef struct DeviceLayer {
 
 // One buffer, one meaning; all are device memory.
 typedef struct Scratch {
-    float *x;       // (max_rows, dim) the residual stream
-    float *x_norm;  // (max_rows, dim) what a block reads
-    float *branch;  // (max_rows, dim) what a block adds
-    float *q;       // (max_rows, n_heads, head_dim)
-    float *k, *v;   // (max_rows, n_kv_heads, head_dim)
-    float *att_out; // (max_rows, n_heads, head_dim)
-    float *gate;    // (max_rows, hidden_dim); NULL without a gate
-    float *up;      // (max_rows, hidden_dim)
-    float *last;    // (min(max_rows, max_logit_rows), dim) rows that want logits, after the norm
-    float *logits;  // (max_logit_rows, vocab_size)
+    float *x;         // (max_rows, dim) the residual stream
+    float *x_norm;    // (max_rows, dim) what a block reads
+    float *branch;    // (max_rows, dim) what a block adds
+    float *q;         // (max_rows, n_heads, head_dim)
+    float *k, *v;     // (max_rows, n_kv_heads, head_dim)
+    float *att_heads; // (max_rows, n_heads, head_dim) weighted sums of values
+    float *gate;      // (max_rows, hidden_dim); NULL without a gate
+    float *up;        // (max_rows, hidden_dim)
+    float *last;      // (min(max_rows, max_logit_rows), dim) rows that want logits, after the norm
+    float *logits;    // (max_logit_rows, vocab_size)
     int32_t *tokens, *positions, *sequences; // (max_rows)
     int32_t *sampled; // (max_rows) tokens that a Decoder sampled from the logits
 } Scratch;

@@ -19,7 +19,7 @@ typedef enum StageId {
     STAGE_K_NORM,          // (n, n_kv_heads, head_dim) *
     STAGE_Q_ROTATED,       // (n, n_heads, head_dim) *; nanochat rotates before the norm
     STAGE_K_ROTATED,       // (n, n_kv_heads, head_dim) *
-    STAGE_ATT_WEIGHTS,     // (n, n_heads, max_seq_len); only when the listener wants it
+    STAGE_ATT_WEIGHTS,     // (n, n_heads, context); only when the listener wants it
     STAGE_ATT_HEADS,       // (n, n_heads, head_dim) weighted sums of values
     STAGE_ATT_PROJECTED,   // (n, dim) after wo, before the post norm *
     STAGE_ATT_OUT,         // (n, dim) after wo and the post norm, before the residual

@@ -39,7 +39,7 @@ OF_LOGIT_ROWS = ("final_norm", "logits_uncapped", "logits")  # only of rows whos
 ENUMERATORS = {"logits_uncapped": "STAGE_UNCAPPED"}  # where the enumerator is not STAGE_NAME
 
 # Scratch of the model: name, width of a row.
-SCRATCH = {"x": "dim", "x_norm": "dim", "branch": "dim", "q": "q", "k": "kv", "v": "kv", "att_out": "q",
+SCRATCH = {"x": "dim", "x_norm": "dim", "branch": "dim", "q": "q", "k": "kv", "v": "kv", "att_heads": "q",
            "gate": "hidden", "up": "hidden", "last": "dim", "logits": "vocab"}
 MATRICES = ("wq", "wk", "wv", "wo", "w_gate", "w_up", "w_down")
 BIASES = {"bq": "wq", "bk": "wk", "bv": "wv", "bo": "wo", "b_up": "w_up", "b_down": "w_down"}

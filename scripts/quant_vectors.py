@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Hashes of dequantised and quantised blocks by the Python package gguf, for tests/weights/test_quant.c.
 
     python -m venv v && v/bin/pip install gguf numpy && v/bin/python scripts/quant_vectors.py

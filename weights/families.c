@@ -72,7 +72,7 @@ static const TensorName HF_WEIGHTLESS_NORMS[] = {
     {0},
 };
 
-// Both (Gemma 3).
+// Norms before and after both blocks (Gemma 3).
 static const TensorName HF_FOUR_NORMS[] = {
     {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
@@ -152,7 +152,7 @@ static const TensorName GGUF_FUSED_DECODER[] = {
     {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"output.weight", OPTIONAL, {ROLE_HEAD}},
-    {"rope_factors_long.weight", IGNORED, {ROLE_NONE}}, // gguf_families.c has read them
+    {"rope_factors_long.weight", IGNORED, {ROLE_NONE}}, // weights/gguf/families.c has read them
     {"rope_factors_short.weight", IGNORED, {ROLE_NONE}},
     {"blk.#.attn_qkv.weight", OPTIONAL, {ROLE_WQ, ROLE_WK, ROLE_WV}},
     {"blk.#.attn_q.weight", REQUIRED, {ROLE_WQ}},
@@ -333,7 +333,7 @@ static const Family FAMILIES[] = {
         .activation = ACTIVATION_SILU,
     },
     {
-        .name = "phi3", // and 3.5, 4
+        .name = "phi3", // and 3.5
         .called = {[NAMES_HF] = "phi3", [NAMES_GGUF] = "phi3"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
         .tensors = {[NAMES_HF] = {HF_FUSED_DECODER, HF_PRE_NORMS},

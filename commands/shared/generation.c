@@ -173,7 +173,7 @@ double decode_rate(const Generation *g) {
 
 void print_statistics(const Generation *g) {
     double prompt = prompt_rate(g), text = decode_rate(g);
-    fprintf(stderr, "run: prompt %zu tokens", g->prompt_tokens);
+    fprintf(stderr, "%s: prompt %zu tokens", program_name(), g->prompt_tokens);
     if (isfinite(prompt)) fprintf(stderr, ", %.1f tokens/s", prompt);
     fprintf(stderr, "; text %zu tokens", g->ids.count);
     if (isfinite(text)) fprintf(stderr, ", %.1f tokens/s", text);

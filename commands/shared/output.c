@@ -31,8 +31,8 @@ bool error_is_terminal(void) {
     return isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb"));
 }
 
-// errno of the first failed write, which stdio does not keep. The only state of this file, as
-// stdout is one for the process.
+// errno of the first failed write, which stdio does not keep: state of this file, as stdout is one
+// for the process.
 static int first_failure;
 
 static void keep_failure(void) {
@@ -212,13 +212,29 @@ void writer_line(JsonWriter *w) {
 
 // ---- standard error ----
 
+// The only other state of this file, as a process has one name.
+static const char *name_called_by = "run";
+
+void set_program_name(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name);
+    if (!length || length > 60) return;
+    for (const char *c = name; *c; c++)
+        if (*c <= ' ' || *c > '~') return;
+    name_called_by = name;
+}
+
+const char *program_name(void) {
+    return name_called_by;
+}
+
 void note(const char *format, ...) {
     char line[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "run: %s\n", line);
+    fprintf(stderr, "%s: %s\n", program_name(), line);
 }
 
 enum { BAR_WIDTH = 30 };

@@ -66,7 +66,12 @@ void writer_line(JsonWriter *w);
 
 // ---- standard error ----
 
-// One line after "run: ".
+// The name that the program was called by, without its folder: "run", and "limpid" once installed.
+// Before the first note the caller sets it; the text is borrowed.
+void set_program_name(const char *path);
+const char *program_name(void);
+
+// One line after "run: ", the program's name.
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A progress bar: shown only on a terminal, and only if the work takes a while.

@@ -4,6 +4,30 @@
 #include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
+// ---- the program's name ----
+
+// `make install` calls it limpid: help and messages say so.
+Test(commands, help_and_errors_have_the_name_that_the_program_was_called_by) {
+    const char *link = test_temporary("limpid");
+    unlink(link);
+    char path[4096];
+    CHECK(realpath(TEST_RUN, path) && !symlink(path, link), "%s", TEST_RUN);
+    const char *help[] = {link, "trace", "--help", NULL}, *wrong[] = {link, "nosuch", NULL};
+    TestRun told = test_run(help, NULL, 0), refused = test_run(wrong, NULL, 0);
+    CHECK(!strncmp(told.out, "limpid trace MODEL -i PROMPT", 28), "%s", told.out);
+    CHECK(strstr(told.out, "\n    limpid trace models/") && !strstr(told.out, "run trace"), "%s",
+          told.out);
+    CHECK(strstr(refused.err, "limpid: \"nosuch\" is neither") == refused.err, "%s", refused.err);
+    test_run_free(&told);
+    test_run_free(&refused);
+    TestRun here = program("trace|--help");
+    CHECK(!strncmp(here.out, "run trace MODEL -i PROMPT", 25), "%s", here.out);
+    test_run_free(&here);
+}
+
 // ---- the golden story ----
 
 static void check_story(const char *line) {

@@ -92,7 +92,7 @@ static bool read_rope(const Gguf *g, Config *c, Error *error) {
         return gguf_fail(g, ".rope.dimension_count", error, "got 0");
     if (span_equals(type, "none")) return true;
     if (span_equals(type, "yarn")) return read_yarn(g, rope, error);
-    if (span_equals(type, "longrope")) return true; // its factors are tensors: gguf_families.c
+    if (span_equals(type, "longrope")) return true; // its factors are tensors: families.c
     if (!span_equals(type, "linear"))
         return gguf_fail(g, ".rope.scaling.type", error, "\"%.*s\" is not supported",
                          (int)(type.length < 100 ? type.length : 100), type.text);

@@ -6,8 +6,8 @@
 //                    u64 offset from the start of the data
 //   padding to general.alignment | the data of the tensors, each padded to it
 //
-// This file walks the header and makes the plan; gguf_values.c looks keys up, gguf_config.c and
-// gguf_vocabulary.c say what they mean.
+// This file walks the header and makes the plan; values.c looks keys up, config.c and
+// vocabulary.c say what they mean.
 #include "weights/gguf/gguf.h"
 #include "weights/quant.h"
 

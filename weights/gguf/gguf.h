@@ -59,15 +59,15 @@ bool gguf_per_layer(const Gguf *gguf, const char *key, bool need, int n_layers, 
 bool gguf_fail(const Gguf *gguf, const char *key, Error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Vocabulary and special ids -> checkpoint->vocabulary. gguf_vocabulary.c
+// Vocabulary and special ids -> checkpoint->vocabulary. vocabulary.c
 bool gguf_read_vocabulary(const Gguf *gguf, Error *error);
-// Hyper-parameters -> checkpoint->config. After the plan and the vocabulary. gguf_config.c
+// Hyper-parameters -> checkpoint->config. After the plan and the vocabulary. config.c
 bool gguf_read_config(const Gguf *gguf, Error *error);
 // What an architecture implies or has keys of its own for: windows, local and missing rope, scales.
-// Part of gguf_read_config, after the sizes and the rope. gguf_families.c
+// Part of gguf_read_config, after the sizes and the rope. families.c
 bool gguf_read_family(const Gguf *gguf, Error *error);
 
-// What no key says, for reader and writer alike (gguf_families.c): the scale of the embedding and
+// What no key says, for reader and writer alike (families.c): the scale of the embedding and
 // the layers without rope, into `config`, which has its sizes; which layers have the window (false:
 // all of those that the model has, no key can choose); what longrope multiplies cos and sin by.
 void gguf_implied(const char *architecture, Config *config);

@@ -1,4 +1,4 @@
-// Config and Vocabulary -> keys: gguf_config.c, gguf_families.c and gguf_vocabulary.c the other
+// Config and Vocabulary -> keys: config.c, families.c and vocabulary.c the other
 // way. What an architecture implies is checked, what it has no key for is refused by name.
 #include "weights/container.h"
 #include "weights/gguf/gguf.h"

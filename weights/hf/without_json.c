@@ -1,6 +1,7 @@
 // The twin of the files that need jansson, for builds without it (make JSON=0, make core). Of
-// safetensors files it reads those that limpid writes (write_safetensors.c), traces above all:
-// members in that one order and spelling, no spaces but at the end. Everything else is refused.
+// safetensors files it reads those that limpid writes (weights/out/safetensors.c), traces above
+// all: members in that one order and spelling, no spaces but at the end. Everything else is
+// refused.
 #include "weights/container.h"
 #include "weights/hf/safetensors.h"
 #include "weights/out/outgoing.h"

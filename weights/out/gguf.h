@@ -26,9 +26,9 @@ void gguf_put_f32s(GgufKeys *keys, const char *key, const float *values, size_t 
 void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_t count); // i32
 void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t count);
 
-// Every key that the architecture of `out` needs to be this model again (gguf_keys.c), and the
-// vocabulary, padded to the embedding's rows; vocabulary->model == NULL: none. False: exit code 3
-// where the architecture has no key for what the model does.
+// Every key that the architecture of `out` needs to be this model again (weights/gguf/keys.c), and
+// the vocabulary, padded to the embedding's rows; vocabulary->model == NULL: none. False: exit code
+// 3 where the architecture has no key for what the model does.
 bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocabulary,
                     const char *name, Error *error);
 

@@ -37,9 +37,9 @@ typedef struct Outgoing {
     OutgoingSource *sources; // (n)
     size_t n;
     DType dtype;             // of the embedding, where it may keep it, or what was asked for
-    size_t n_exact, n_other; // matrices of a type that the container does not have, F32 now; and
-                             // such whose rows are no whole blocks, F16 now,
-    const char *first_other; // the first of these
+    size_t n_exact, n_other; // matrices of a type that the container does not have, written as F32;
+                             // and those whose rows are not whole blocks, written as F16,
+    const char *first_other; // of which this is the first
     float *values, *back;    // (widest row)
 } Outgoing;
 
