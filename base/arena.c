@@ -4,21 +4,30 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ALIGNMENT = 64, BLOCK_BYTES = 64 * 1024 };
 
 typedef struct ArenaBlock {
     struct ArenaBlock *next;
     size_t used, size; // of bytes
-    _Alignas(ALIGNMENT) uint8_t bytes[];
+    uint8_t *bytes;    // aligned
 } ArenaBlock;
 
+void memory_large_pages(void *memory, size_t bytes) {
+    uintptr_t at = (uintptr_t)memory, end = (at + bytes) / LARGE_PAGE * LARGE_PAGE;
+    at = (at + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    if (at < end) madvise((void *)at, end - at, MADV_HUGEPAGE);
+}
+
+// A large block comes from the kernel, as zeros: calloc does not touch it.
 static ArenaBlock *block_new(size_t size) {
-    ArenaBlock *block = NULL;
-    size_t whole = offsetof(ArenaBlock, bytes) + size;
-    if (posix_memalign((void **)&block, ALIGNMENT, whole)) return NULL;
-    memset(block, 0, whole);
+    ArenaBlock *block = calloc(1, sizeof *block + ALIGNMENT + size);
+    if (!block) return NULL;
+    uintptr_t behind = (uintptr_t)(block + 1);
+    block->bytes = (uint8_t *)((behind + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     block->size = size;
+    if (size >= LARGE_PAGE) memory_large_pages(block, sizeof *block + ALIGNMENT + size);
     return block;
 }
 

@@ -1,4 +1,4 @@
-// Arena: memory of one checkpoint, allocated in parts and freed at once.
+// Arena: memory of one checkpoint, allocated in parts and freed at once. Large pages.
 #pragma once
 
 #include "base/error.h"
@@ -15,3 +15,11 @@ void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error);
 // A NUL-terminated copy of `length` bytes.
 char *arena_text(Arena *arena, const void *bytes, size_t length, Error *error);
 void arena_free(Arena *arena);
+
+// ---- large pages: to get a page from the kernel takes as long as to fill a small one ----
+
+enum { LARGE_PAGE = 2 << 20 };
+
+// Asks for large pages wherever whole ones fit into memory that nothing was written to yet. A
+// kernel that has none gives small ones.
+void memory_large_pages(void *memory, size_t bytes);

@@ -10,6 +10,10 @@ Bytes bytes_over(const void *base, size_t size, Error *error) {
     return (Bytes){.base = base, .size = size, .error = error};
 }
 
+Bytes bytes_of_file(Mapping *file, Error *error) {
+    return (Bytes){.base = file->data, .size = file->size, .error = error, .file = file};
+}
+
 bool bytes_fail(Bytes *b, size_t offset, const char *format, ...) {
     if (!b->failed) {
         char text[ERROR_MESSAGE_SIZE];
@@ -23,6 +27,14 @@ bool bytes_fail(Bytes *b, size_t offset, const char *format, ...) {
     return false;
 }
 
+static bool load(Bytes *b, size_t end) {
+    if (!b->file || end <= b->file->loaded) return true;
+    if (end > LIMIT_METADATA)
+        return bytes_fail(b, b->pos, "more than %d bytes of metadata", LIMIT_METADATA);
+    b->failed = !mapping_load(b->file, end, b->error);
+    return !b->failed;
+}
+
 const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what) {
     if (b->failed) return NULL;
     if (count > bytes_left(b)) {
@@ -30,6 +42,7 @@ const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what) {
                    (unsigned long long)count, bytes_left(b));
         return NULL;
     }
+    if (!load(b, b->pos + (size_t)count)) return NULL;
     const uint8_t *at = b->base + b->pos;
     b->pos += (size_t)count;
     return at;
@@ -53,6 +66,12 @@ uint32_t bytes_u32(Bytes *b, const char *what) {
 uint64_t bytes_u64(Bytes *b, const char *what) {
     const uint8_t *p = bytes_take(b, 8, what);
     return p ? load_u64(p) : 0;
+}
+
+TextSpan bytes_string(Bytes *b, const char *what) {
+    uint64_t length = bytes_u64(b, what);
+    const uint8_t *text = bytes_take(b, length, what);
+    return (TextSpan){(const char *)text, text ? (size_t)length : 0};
 }
 
 float bytes_f32(Bytes *b, const char *what) {

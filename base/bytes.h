@@ -7,13 +7,13 @@
 //
 // A read past the end gives zeros, marks the reader as failed and fills the Error once with the
 // place and the cause ("offset 16: truncated: tensor count wants 8 bytes, 3 are left").
+//
+// Over a mapped file (bytes_of_file) it loads what it reads: a pointer that it gives is into memory
+// of our own, which does not change when the file does.
 #pragma once
 
-#include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/mapping.h"
+#include "base/text.h"
 
 // Limits on what a file may ask for, each tested on both sides.
 enum {
@@ -36,6 +36,7 @@ enum {
     LIMIT_FILES = 512,             // shards of one model
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
+    LIMIT_METADATA = 256 << 20, // bytes of a file's header, of a tokenizer: they are copied
 };
 
 typedef struct Bytes {
@@ -43,9 +44,13 @@ typedef struct Bytes {
     size_t size, pos;    // pos <= size
     bool failed;
     Error *error;
+    Mapping *file; // whose bytes these are; NULL: plain memory
 } Bytes;
 
 Bytes bytes_over(const void *base, size_t size, Error *error);
+// What is taken is loaded, LIMIT_METADATA bytes at most: so only for the header in front of
+// weights.
+Bytes bytes_of_file(Mapping *file, Error *error);
 static inline size_t bytes_left(const Bytes *b) {
     return b->size - b->pos;
 }
@@ -57,8 +62,11 @@ uint32_t bytes_u32(Bytes *b, const char *what);
 uint64_t bytes_u64(Bytes *b, const char *what);
 float bytes_f32(Bytes *b, const char *what);
 
-// A pointer to the next `count` bytes, which are skipped; NULL where they are not there.
+// A pointer to the next `count` bytes, which are skipped; NULL where they are not there, or cannot
+// be loaded (exit code 4, 5).
 const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what);
+// A string with its length, a u64, in front of it; text NULL on a failure.
+TextSpan bytes_string(Bytes *b, const char *what);
 // Moves forward to the next multiple of `alignment` (a power of two) from `base`.
 bool bytes_align(Bytes *b, size_t alignment, const char *what);
 

@@ -6,9 +6,9 @@
 // the rule that there are none. Slots are claimed and released with atomics; the handler only
 // reads.
 #include "base/mapping.h"
+#include "base/arena.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { SMALL_STEP = 64 << 10 };
 
 typedef struct Slot {
     _Atomic uintptr_t base; // 0: free
@@ -72,40 +74,68 @@ static int slot_claim(uintptr_t base, uintptr_t end) {
     return -1;
 }
 
-static bool cannot(Error *error, const char *what) {
-    ErrorCode code = errno == ENOMEM ? ERROR_MEMORY : ERROR_IO;
-    return error_set(error, code, "cannot %s: %s", what, strerror(errno));
-}
-
-static bool map_descriptor(Mapping *mapping, int descriptor, Error *error) {
-    struct stat status;
-    if (fstat(descriptor, &status)) return cannot(error, "look at it");
-    if (!S_ISREG(status.st_mode)) return error_set(error, ERROR_IO, "not a regular file");
-    if (status.st_size == 0) return error_set(error, ERROR_FILE, "the file is empty");
-    size_t size = (size_t)status.st_size;
-    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) return cannot(error, "map it");
-    mapping->data = data;
-    mapping->size = size;
+static bool map_pages(Mapping *mapping, Error *error) {
+    size_t size = mapping->reader.size;
+    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, mapping->reader.descriptor, 0);
+    if (data == MAP_FAILED)
+        return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot map it: %s",
+                         strerror(errno));
     pthread_once(&installed, install_handler);
     mapping->slot = slot_claim((uintptr_t)data, (uintptr_t)data + size);
-    if (mapping->slot >= 0) return true;
-    munmap(data, size);
-    mapping->data = NULL;
-    return error_set(error, ERROR_IO, "more than %d files are open at once", MAPPING_FILES);
+    if (mapping->slot < 0) {
+        munmap(data, size);
+        return error_set(error, ERROR_IO, "more than %d files are open at once", MAPPING_FILES);
+    }
+    mapping->data = data;
+    mapping->size = size;
+    return true;
 }
 
 bool mapping_open(Mapping *mapping, const char *path, Error *error) {
     *mapping = (Mapping){.path = path, .slot = -1};
-    // O_NONBLOCK: opening a FIFO must not wait for a writer.
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor < 0) return cannot(error, "open it");
-    bool ok = map_descriptor(mapping, descriptor, error);
-    close(descriptor);
-    return ok;
+    if (!file_reader_open(&mapping->reader, path, error)) return false;
+    if (map_pages(mapping, error)) return true;
+    file_reader_close(&mapping->reader);
+    return false;
+}
+
+Mapping mapping_of_memory(const char *path, const void *bytes, size_t size) {
+    return (Mapping){.path = path,
+                     .data = bytes,
+                     .size = size,
+                     .loaded = size,
+                     .reader.descriptor = -1,
+                     .slot = -1};
+}
+
+static size_t whole_pages(size_t bytes) {
+    return (bytes + page_bytes - 1) & ~(page_bytes - 1);
+}
+
+// Memory of our own takes the place of the pages in question, then the file is read into it: large
+// pages, since to get a page takes as long as to fill it; less of a small file.
+bool mapping_load(Mapping *mapping, size_t end, Error *error) {
+    size_t from = mapping->loaded; // the end of a step
+    size_t step = mapping->size < 16 * LARGE_PAGE ? SMALL_STEP : LARGE_PAGE;
+    if (end <= from) return true;
+    end = (end + step - 1) & ~(step - 1);
+    if (end > mapping->size) end = mapping->size;
+    uint8_t *at = (uint8_t *)(uintptr_t)mapping->data + from;
+    if (mmap(at, end - from, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1,
+             0) == MAP_FAILED)
+        return error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", end - from);
+    memory_large_pages(at, end - from);
+    if (!file_reader_get(&mapping->reader, at, from, end - from, error)) return false;
+    mapping->loaded = end;
+    return true;
+}
+
+bool mapping_seal(Mapping *mapping, Error *error) {
+    return file_reader_finish(&mapping->reader, error);
 }
 
 void mapping_close(Mapping *mapping) {
+    file_reader_close(&mapping->reader);
     if (mapping->slot < 0) return;
     atomic_store(&slots[mapping->slot].end, 0);
     munmap((void *)(uintptr_t)mapping->data, mapping->size);
@@ -119,8 +149,10 @@ bool mapping_damaged(const Mapping *mapping) {
 
 void mapping_drop(const Mapping *mapping, const void *data, size_t bytes) {
     if (mapping->slot < 0) return;
-    uintptr_t start = ((uintptr_t)data + page_bytes - 1) & ~(page_bytes - 1);
+    uintptr_t start = whole_pages((uintptr_t)data);
     uintptr_t end = ((uintptr_t)data + bytes) & ~(page_bytes - 1);
+    uintptr_t loaded = whole_pages((uintptr_t)mapping->data + mapping->loaded);
+    if (start < loaded) start = loaded; // dropped memory of our own would come back as zeros
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);
 }
 

@@ -1,11 +1,14 @@
 // Mapping: a file's bytes in memory, read-only, that survive the file being cut short.
+//
+// What another program writes to the file shows in the mapping at once. That is fine for weights;
+// the front of a file, with all that is checked, is loaded first: copied from the file into memory
+// that takes the place of these pages, so that every pointer stays what it was.
+//
+//     |0                  loaded|                                              size|
+//     |  private copy, constant |  pages of the file                               |
 #pragma once
 
-#include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/file_reader.h"
 
 enum { MAPPING_FILES = 1024 }; // open at once: a model of LIMIT_FILES and its other files
 
@@ -13,7 +16,9 @@ typedef struct Mapping {
     const char *path; // borrowed
     const uint8_t *data;
     size_t size;
-    int slot; // in the table of the SIGBUS handler; -1: plain memory, not a file
+    size_t loaded;     // all of it where it is plain memory
+    FileReader reader; // for mapping_load; closed by mapping_seal
+    int slot;          // in the table of the SIGBUS handler; -1: plain memory, not a file
     struct Mapping *next;
 } Mapping;
 
@@ -21,11 +26,23 @@ typedef struct Mapping {
 bool mapping_open(Mapping *mapping, const char *path, Error *error);
 void mapping_close(Mapping *mapping);
 
+// Plain memory, borrowed, in place of a file.
+Mapping mapping_of_memory(const char *path, const void *bytes, size_t size);
+
+// Loads at least the bytes in front of `end`, which is at most `size`. False: exit code 4 or 5, and
+// the mapping can only be closed.
+bool mapping_load(Mapping *mapping, size_t end, Error *error);
+
+// All is loaded that has to be. False: exit code 4 where the file was written to since it was
+// opened: what is loaded may be of two versions, or of another than the weights.
+bool mapping_seal(Mapping *mapping, Error *error);
+
 // A read past the file's new end has happened: it gave zeros instead of a signal.
 bool mapping_damaged(const Mapping *mapping);
 
 // Whether `path` is a directory; symbolic links are followed.
 bool is_directory(const char *path);
 
-// Tells the kernel that the pages wholly inside [data, data + bytes) are not needed now.
+// Tells the kernel that the pages wholly inside [data, data + bytes) are not needed now. (Those
+// that are loaded stay.)
 void mapping_drop(const Mapping *mapping, const void *data, size_t bytes);

@@ -117,6 +117,7 @@ const AddedToken *added_next(const Tokenizer *tokenizer, const char *text, size_
 
 // Each fills a Tokenizer from tokenizer_new. False: exit code 2 (unknown `pretokenizer`), 3, 5.
 // SentencePiece .model files are read in sentencepiece/; the vocabulary of a GGUF arrives parsed.
+// The bytes are a copy of the file (tokenizer/open.c), needed until the function returns.
 
 // tokenizer.json, or vocab.json with `merges`, the text of merges.txt (tokenizer_json.c).
 // `pretokenizer`: the name of a pattern that overrides the file's, or NULL.

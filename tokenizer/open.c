@@ -1,6 +1,6 @@
 // Opens a tokenizer: from a path, where the content of the file decides which format it has, or
 // from the vocabulary of a GGUF. Paths come from the caller only, never from a file's content.
-#include "base/mapping.h"
+#include "base/mapping.h" // is_directory
 #include "tokenizer/bpe/byte_bpe.h"
 #include "tokenizer/bpe/spm.h"
 #include "tokenizer/internal.h"
@@ -12,26 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_FILE_BYTES = 256 << 20 };
-
-static bool map_file(Mapping *mapping, const char *path, Error *error) {
-    if (!mapping_open(mapping, path, error)) return false;
-    if (mapping->size <= LIMIT_FILE_BYTES) return true;
-    error_set(error, ERROR_FILE, "%zu bytes: too large for a tokenizer (at most %d)", mapping->size,
-              LIMIT_FILE_BYTES);
-    mapping_close(mapping);
-    return false;
-}
-
-// Closes the mapping. `good`: the result of reading it. A file that was truncated meanwhile reads
-// as zeros, so that result is replaced by an error.
-static bool unmap(Mapping *mapping, bool good, Error *error) {
-    if (good && mapping_damaged(mapping))
-        good = error_set(error, ERROR_IO, "the file was truncated while it was read");
-    mapping_close(mapping);
-    return good;
-}
-
 // The path of merges.txt in the directory of `path`; false where there is no such file.
 static bool merges_beside(const char *path, char *out, size_t size) {
     const char *slash = strrchr(path, '/');
@@ -42,17 +22,24 @@ static bool merges_beside(const char *path, char *out, size_t size) {
     return !access(out, F_OK);
 }
 
-static bool open_json(Tokenizer *t, const TokenizerSource *source, const Mapping *file,
+// The file at hand, and where it came from.
+typedef struct TokenizerFile {
+    const char *path;
+    FileCopy copy;
+} TokenizerFile;
+
+static bool open_json(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
                       Error *error) {
-    TextSpan json = {(const char *)file->data, file->size}, merges = {NULL, 0};
+    TextSpan json = {(const char *)file->copy.bytes, file->copy.size}, merges = {NULL, 0};
     char path[PATH_MAX];
     if (!merges_beside(file->path, path, sizeof path))
         return tokenizer_json_open(t, json, merges, source->pretokenizer, error);
-    Mapping beside;
-    if (!map_file(&beside, path, error)) return error_prefix(error, path);
-    merges = (TextSpan){(const char *)beside.data, beside.size};
+    FileCopy beside;
+    if (!file_copy_open(&beside, path, LIMIT_METADATA, error)) return error_prefix(error, path);
+    merges = (TextSpan){(const char *)beside.bytes, beside.size};
     bool good = tokenizer_json_open(t, json, merges, source->pretokenizer, error);
-    return unmap(&beside, good, error);
+    file_copy_close(&beside);
+    return good;
 }
 
 static bool is_one_of(uint8_t byte, const char *characters) {
@@ -70,10 +57,10 @@ static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
 // First bytes: JSON has '{'. A .model is protobuf: 0x0a (field 1, a piece), its length, 0x0a (field
 // 1 of the piece). A tokenizer.bin has the length of its longest token, uint32 little-endian, below
 // 2^24.
-static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mapping *file,
+static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
                        Error *error) {
-    const uint8_t *b = file->data;
-    size_t size = file->size, blank = 0;
+    const uint8_t *b = file->copy.bytes;
+    size_t size = file->copy.size, blank = 0;
     while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
     if (blank < size && b[blank] == '{') return open_json(t, source, file, error);
@@ -90,10 +77,11 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Mappin
 }
 
 static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *path, Error *error) {
-    Mapping file;
-    if (!map_file(&file, path, error)) return error_prefix(error, path);
-    bool good = unmap(&file, open_bytes(t, source, &file, error), error);
-    return good ? true : error_prefix(error, path);
+    TokenizerFile file = {.path = path};
+    bool good = file_copy_open(&file.copy, path, LIMIT_METADATA, error) &&
+                open_bytes(t, source, &file, error);
+    file_copy_close(&file.copy);
+    return good || error_prefix(error, path);
 }
 
 static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",

@@ -29,7 +29,9 @@ typedef struct TokenizerSource {
     int vocab_size;               // the model's; tokenizer.bin needs it. 0: unknown
 } TokenizerSource;
 
-// NULL: exit code 3 (bad or unsupported file; the message has its path and the offset), 4, 5.
+// A file is copied before anything is checked; nothing of it stays open. NULL: exit code 3 (bad or
+// unsupported file; the message has its path and the offset), 4 (cannot read, or written to
+// meanwhile), 5.
 Tokenizer *tokenizer_open(const TokenizerSource *source, Error *error);
 void tokenizer_close(Tokenizer *tokenizer); // NULL is fine
 

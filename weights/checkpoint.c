@@ -36,7 +36,7 @@ const Vocabulary VOCABULARY_ABSENT = {.bos_id = -1,
 
 const char *const ABOUT_NAMES[ABOUT_KEYS] = {"description", "author", "license", "url"};
 
-const Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
+Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
     Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
     char *copy = arena_text(&c->arena, path, strlen(path), error);
     if (!mapping || !copy) return NULL;
@@ -53,6 +53,8 @@ const Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
 }
 
 // ---- which container ----
+
+enum { MAGIC_BYTES = 32 }; // that the following looks at
 
 // What people pass by mistake, named in the message.
 static bool foreign(const uint8_t *data, size_t size, Error *error) {
@@ -95,10 +97,12 @@ static bool is_safetensors(const Mapping *file) {
     return file->size > 8 && file->data[8] == '{' && load_u64(file->data) <= LIMIT_JSON_HEADER;
 }
 
-static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
-    const Mapping *file = c->files;
+static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
+    Mapping *file = c->files;
     if (file->size < 4)
         return error_set(error, ERROR_FILE, "truncated header: the file has %zu bytes", file->size);
+    if (!mapping_load(file, file->size < MAGIC_BYTES ? file->size : MAGIC_BYTES, error))
+        return false;
     if (!memcmp(file->data, "GGUF", 4)) return gguf_read(c, vocabulary_only, error);
     if (vocabulary_only)
         return error_set(error, ERROR_FILE, "no vocabulary: this is not a GGUF file");
@@ -108,6 +112,10 @@ static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
     if (!may_be_dim && foreign(file->data, file->size, error)) return false;
     return ends_with(file->path, ".safetensors") ? safetensors_read(c, error)
                                                  : llama2c_read(c, error);
+}
+
+static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
+    return read_container(c, vocabulary_only, error) && mapping_seal(c->files, error);
 }
 
 // ---- opening ----
@@ -156,7 +164,7 @@ static bool conclude(Checkpoint **out, Checkpoint *c, bool ok, Error *error) {
 static bool take_memory(Checkpoint *c, const void *bytes, size_t size, Error *error) {
     Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
     if (!mapping) return false;
-    *mapping = (Mapping){.path = c->path, .data = bytes, .size = size, .slot = -1};
+    *mapping = mapping_of_memory(c->path, bytes, size);
     c->files = mapping;
     c->file_bytes = size;
     return true;
@@ -254,8 +262,8 @@ bool checkpoint_reads(const Checkpoint *c, const char *path) {
     return false;
 }
 
-bool checkpoint_damaged(const Checkpoint *c) {
+const char *checkpoint_damaged(const Checkpoint *c) {
     for (const Mapping *file = c->files; file; file = file->next)
-        if (mapping_damaged(file)) return true;
-    return false;
+        if (mapping_damaged(file)) return file->path;
+    return NULL;
 }

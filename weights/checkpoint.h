@@ -38,7 +38,7 @@ typedef struct TensorPlan {
     DType dtype;
     uint32_t n_dims;
     uint64_t shape[4];     // slowest first, as torch prints it: (rows, cols)
-    const uint8_t *data;   // inside the mapping
+    const uint8_t *data;   // inside the mapping: the only bytes of a file that may change
     uint64_t bytes;        // of the data
     uint64_t offset;       // in the file
     const uint8_t *scales; // Q8_GROUP: float32, one per group_size elements; else NULL
@@ -63,9 +63,11 @@ typedef enum AboutKey {
 } AboutKey;
 extern const char *const ABOUT_NAMES[ABOUT_KEYS]; // "description", ...
 
-// Maps the file(s) read-only and checks everything. The path "builtin" is the model inside the
-// program; exit code 2 where it was made without one. On failure *checkpoint is NULL
-// and `error` says why, with the path in front: exit code 3 (content), 4 (cannot read) or 5.
+// Maps the file(s) read-only and checks everything. Whatever is no tensor is copied first, so that
+// a program that rewrites a file can change weights alone, each of which is a legal one. The path
+// "builtin" is the model inside the program; exit code 2 where it was made without one. On failure
+// *checkpoint is NULL and `error` says why, with the path in front: exit code 3 (content), 4
+// (cannot read, or written to meanwhile) or 5.
 bool checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
 
 // The same for a tokenizer alone: a GGUF file with a vocabulary, whose tensors (if it has any) are
@@ -101,7 +103,7 @@ bool checkpoint_reads(const Checkpoint *checkpoint, const char *path);
 size_t checkpoint_unused(const Checkpoint *checkpoint);
 const char *checkpoint_unused_name(const Checkpoint *checkpoint, size_t i);
 
-// True when a mapped file was cut short while it was in use, so that what was computed since is not
-// to be trusted. A read past the new end gives zeros, not a signal: checkpoint_open installs a
-// SIGBUS handler for exactly its own mappings.
-bool checkpoint_damaged(const Checkpoint *checkpoint);
+// The path of a mapped file that was cut short while it was in use, so that what was computed since
+// is not to be trusted; NULL: none. A read past the new end gives zeros, not a signal:
+// checkpoint_open installs a SIGBUS handler for exactly its own mappings.
+const char *checkpoint_damaged(const Checkpoint *checkpoint);

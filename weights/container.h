@@ -41,11 +41,12 @@ struct Checkpoint {
     Weights weights;
     Vocabulary vocabulary;         // ids initialised to -1, model == NULL
     GenerationDefaults generation; // initialised to "not given"
-    TextSpan about[ABOUT_KEYS];    // lives as long as the file or the arena
+    TextSpan about[ABOUT_KEYS];    // in the arena, or in what is loaded of the file
 };
 
 // The readers. The path is prefixed by the caller.
-// gguf, llama2c: one file, already mapped as checkpoint->files.
+// gguf, llama2c: one file, already mapped as checkpoint->files, which is read through
+// bytes_of_file.
 bool gguf_read(Checkpoint *checkpoint, bool vocabulary_only, Error *error);
 bool llama2c_read(Checkpoint *checkpoint, Error *error);
 // safetensors: either files is the one .safetensors file (config.json is in the same directory), or
@@ -53,8 +54,9 @@ bool llama2c_read(Checkpoint *checkpoint, Error *error);
 // Opens nothing outside that directory.
 bool safetensors_read(Checkpoint *checkpoint, Error *error);
 
-// Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front.
-const Mapping *container_map(Checkpoint *checkpoint, const char *path, Error *error);
+// Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front. Whoever
+// has read its header seals it.
+Mapping *container_map(Checkpoint *checkpoint, const char *path, Error *error);
 
 // Makes tensors and used for n tensors, zeroed, and sets n_tensors. n at most LIMIT_TENSORS.
 bool plan_reserve(Checkpoint *checkpoint, uint64_t n, Error *error);

@@ -185,10 +185,10 @@ void session_close(Session *s) {
 
 // Weights of a file that was cut read as zeros, so the cut is the cause of the errors that follow.
 bool session_result(const Session *s, bool good, Error *error) {
-    if (!checkpoint_damaged(s->checkpoint)) return good;
+    const char *cut = checkpoint_damaged(s->checkpoint);
+    if (!cut) return good;
     if (error) *error = (Error){0};
-    return error_set(error, ERROR_IO, "%s: the file was cut short while in use",
-                     checkpoint_path(s->checkpoint));
+    return error_set(error, ERROR_IO, "%s: the file was cut short while in use", cut);
 }
 
 bool session_forward(const Session *s, const Batch *batch, Error *error) {

@@ -111,6 +111,9 @@ bool trace_diff_run(TraceDiff *d, const Budget *budget,
         }
         if (progress) progress(context, (double)(i + 1) / (double)d->count);
     }
-    if (!mapping_damaged(&d->a.mapping) && !mapping_damaged(&d->b.mapping)) return true;
-    return error_set(error, ERROR_IO, "a file was cut short while it was read");
+    const Mapping *cut = mapping_damaged(&d->a.mapping)   ? &d->a.mapping
+                         : mapping_damaged(&d->b.mapping) ? &d->b.mapping
+                                                          : NULL;
+    return !cut ||
+           error_set(error, ERROR_IO, "%s: the file was cut short while it was read", cut->path);
 }

@@ -77,8 +77,6 @@ void sample_reserve(Device *device);                // sample.c; kv_open makes a
 // Zeroed memory for packed weights, aligned to 64 bytes; NULL after a failure, which is kept.
 void *panel_memory(Device *device, size_t bytes);
 void panel_memory_close(Device *device); // all of it
-// Asks for large pages wherever they fit into memory that nothing was written to yet.
-void memory_large_pages(void *memory, size_t bytes);
 
 // Frees what measuring the limits took: limits.c.
 void limits_close(Device *device);

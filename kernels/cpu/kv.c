@@ -1,5 +1,6 @@
 // The cache of keys and values: memory, writing, copying, reading back. kv.h has the layout.
 #include "kernels/cpu/kv.h"
+#include "base/arena.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/precision.h"
 

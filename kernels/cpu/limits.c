@@ -1,6 +1,7 @@
 // What this machine can do at most, with the threads and the instruction set of the device.
 #include "kernels/cpu/row_kernels.h"
 
+#include "base/arena.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/host.h"
 

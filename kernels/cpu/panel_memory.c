@@ -4,24 +4,19 @@
 // 21 GB/s through 4 KB pages and at 30 GB/s through 2 MB pages (its prefetchers stop at the end of
 // a page). Matrices are smaller than such pages, so they share mappings; the last page of a mapping
 // is all that is lost. Where the kernel has no large pages it gives small ones.
+#include "base/arena.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { LARGE_PAGE = 2 << 20, CHUNK_BYTES = 64 << 20, FIRST_CHUNK_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 64 << 20, FIRST_CHUNK_BYTES = 1 << 20 };
 
 struct PanelChunk {
     PanelChunk *next;
     uint8_t *mapping, *memory; // memory: the part of the mapping that starts on a large page
     size_t mapping_bytes, bytes, used;
 };
-
-void memory_large_pages(void *memory, size_t bytes) {
-    uintptr_t at = (uintptr_t)memory, end = (at + bytes) / LARGE_PAGE * LARGE_PAGE;
-    at = (at + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    if (at < end) madvise((void *)at, end - at, MADV_HUGEPAGE);
-}
 
 // The first chunk is small and has small pages, each later one is four times the one before: a tiny
 // model asks for no more than it needs.

@@ -199,7 +199,7 @@ Test(mapping, as_many_files_as_the_table_has_and_no_more) {
     Mapping one_more;
     test_write_file(path, "x", 1);
     for (int i = 0; i < MAPPING_FILES; i++)
-        CHECK(mapping_open(&mappings[i], path, NULL), "%d", i);
+        CHECK(mapping_open(&mappings[i], path, NULL) && mapping_seal(&mappings[i], NULL), "%d", i);
     CHECK(!mapping_open(&one_more, path, &error));
     CHECK_STRING(error.message, "more than 1024 files are open at once");
     mapping_close(&mappings[500]);

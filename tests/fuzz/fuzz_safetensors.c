@@ -104,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     size_t n_tensors;
     Arena arena = {0};
     error = (Error){0};
-    if (!safetensors_parse(&tensors, &n_tensors, file, size, &arena, &error) && !error.code)
+    if (!safetensors_parse(&tensors, &n_tensors, bytes_over(file, size, &error), &arena) &&
+        !error.code)
         abort();
     arena_free(&arena);
     free(file);

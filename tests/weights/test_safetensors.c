@@ -17,7 +17,7 @@ static Parsed parse(const void *bytes, size_t size) {
     Parsed p = {0};
     uint8_t *copy = malloc(size + !size);
     memcpy(copy, bytes, size);
-    p.good = safetensors_parse(&p.tensors, &p.count, copy, size, &p.arena, &p.error);
+    p.good = safetensors_parse(&p.tensors, &p.count, bytes_over(copy, size, &p.error), &p.arena);
     free(copy);
     return p;
 }
@@ -74,7 +74,7 @@ Test(safetensors, lists_names_types_shapes_and_places) {
     size_t count;
     Arena arena = {0};
     Error error = {0};
-    CHECK(safetensors_parse(&tensors, &count, (uint8_t *)file, size, &arena, &error), "%s",
+    CHECK(safetensors_parse(&tensors, &count, bytes_over(file, size, &error), &arena), "%s",
           error.message);
     CHECK_INT(count, 4);
     CHECK_STRING(tensors[0].plan.name, "a");

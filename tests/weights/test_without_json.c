@@ -55,7 +55,7 @@ static void check(const char *text, size_t data_bytes, const char *message) {
     SafetensorsTensor *tensors;
     Arena arena = {0};
     Error error = {0};
-    bool good = safetensors_parse(&tensors, &count, bytes, size, &arena, &error);
+    bool good = safetensors_parse(&tensors, &count, bytes_over(bytes, size, &error), &arena);
     arena_free(&arena);
     free(bytes);
     CHECK(good == !message, "%s: %s", text, error.message);
@@ -112,7 +112,7 @@ Test(without_json, survives_any_cut_and_any_byte) {
             bytes[at] = (char)value;
             memcpy(copy, bytes, size);
             bytes[at] = old;
-            bool good = safetensors_parse(&tensors, &count, (uint8_t *)copy, size, &arena, &error);
+            bool good = safetensors_parse(&tensors, &count, bytes_over(copy, size, &error), &arena);
             arena_free(&arena);
             free(copy);
             CHECK(good || error.code == ERROR_FILE, "byte %zu is %d", at, value);
@@ -124,7 +124,7 @@ Test(without_json, survives_any_cut_and_any_byte) {
         Error error = {0};
         char *copy = malloc(cut + !cut);
         memcpy(copy, bytes, cut);
-        bool good = safetensors_parse(&tensors, &count, (uint8_t *)copy, cut, &arena, &error);
+        bool good = safetensors_parse(&tensors, &count, bytes_over(copy, cut, &error), &arena);
         arena_free(&arena);
         free(copy);
         CHECK(!good && error.code == ERROR_FILE, "%zu of %zu bytes", cut, size);

@@ -31,22 +31,28 @@ static BinToken read_token(Bytes *in) {
     return token;
 }
 
-// First pass: counts the tokens, and their bytes with U+2581 for each space.
-static bool measure(const uint8_t *bytes, size_t size, int vocab_size, size_t *count,
-                    size_t *text_size, Error *error) {
-    Bytes in = bytes_over(bytes, size, error);
+// What the second pass fills: as much as the first one counted, and no more.
+typedef struct BinTokens {
+    size_t count, text_size; // of the text with U+2581 for each space, at most
+    TextSpan *tokens;        // (count)
+    float *scores;           // (count)
+    char *text;              // (text_size)
+} BinTokens;
+
+// First pass: counts the tokens and their bytes.
+static bool measure(BinTokens *tokens, Bytes in, int vocab_size) {
     bytes_u32(&in, "max_token_length");
-    *count = *text_size = 0;
     while (!in.failed && bytes_left(&in)) {
         BinToken token = read_token(&in);
-        *text_size += token.text.length * SPM_SPACE_LENGTH;
-        if (!in.failed && ++*count > LIMIT_VOCAB)
+        tokens->text_size += token.text.length * SPM_SPACE_LENGTH;
+        if (!in.failed && ++tokens->count > LIMIT_VOCAB)
             bytes_fail(&in, in.pos, "more than %d tokens", LIMIT_VOCAB);
     }
     if (in.failed) return false;
-    if (!*count) return bytes_fail(&in, in.pos, "no tokens");
-    if (vocab_size > 0 && *count != (size_t)vocab_size)
-        return bytes_fail(&in, in.pos, "%zu tokens, but the model has %d", *count, vocab_size);
+    if (!tokens->count) return bytes_fail(&in, in.pos, "no tokens");
+    if (vocab_size > 0 && tokens->count != (size_t)vocab_size)
+        return bytes_fail(&in, in.pos, "%zu tokens, but the model has %d", tokens->count,
+                          vocab_size);
     return true;
 }
 
@@ -69,37 +75,44 @@ static TextSpan copy_escaped(char *out, TextSpan from, bool special) {
     return (TextSpan){out, n};
 }
 
+static bool fill(BinTokens *tokens, Bytes in) {
+    size_t used = 0;
+    bytes_u32(&in, "max_token_length");
+    for (size_t i = 0; i < tokens->count && !in.failed; i++) {
+        BinToken token = read_token(&in);
+        if (token.text.length > (tokens->text_size - used) / SPM_SPACE_LENGTH)
+            return bytes_fail(&in, in.pos, "more than the %zu bytes of text counted",
+                              tokens->text_size);
+        tokens->tokens[i] = copy_escaped(tokens->text + used, token.text, i == 1 || i == 2);
+        tokens->scores[i] = token.score;
+        used += tokens->tokens[i].length;
+    }
+    return !in.failed;
+}
+
 bool tokenizer_bin_open(Tokenizer *t, const uint8_t *bytes, size_t size, int vocab_size,
                         Error *error) {
-    size_t count, text_size;
-    if (!measure(bytes, size, vocab_size, &count, &text_size, error)) return false;
-    TextSpan *tokens = malloc(count * sizeof *tokens);
-    float *scores = malloc(count * sizeof *scores);
-    char *text = malloc(text_size + 1);
-    bool good = tokens && scores && text;
+    Bytes in = bytes_over(bytes, size, error);
+    BinTokens tokens = {0};
+    if (!measure(&tokens, in, vocab_size)) return false;
+    tokens.tokens = malloc(tokens.count * sizeof *tokens.tokens);
+    tokens.scores = malloc(tokens.count * sizeof *tokens.scores);
+    tokens.text = malloc(tokens.text_size + 1);
+    bool good = tokens.tokens && tokens.scores && tokens.text;
+    if (!good) error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", tokens.count);
+    good = good && fill(&tokens, in);
     if (good) {
-        Bytes in = bytes_over(bytes, size, error);
-        bytes_u32(&in, "max_token_length");
-        char *end = text;
-        for (size_t i = 0; i < count; i++) {
-            BinToken token = read_token(&in);
-            tokens[i] = copy_escaped(end, token.text, i == 1 || i == 2);
-            scores[i] = token.score;
-            end += tokens[i].length;
-        }
         Vocabulary vocabulary = VOCABULARY_ABSENT;
         vocabulary.model = "llama";
-        vocabulary.n_tokens = count;
-        vocabulary.tokens = tokens;
-        vocabulary.scores = scores;
+        vocabulary.n_tokens = tokens.count;
+        vocabulary.tokens = tokens.tokens;
+        vocabulary.scores = tokens.scores;
         good = spm_bpe_open_vocabulary(t, &vocabulary, error);
         // llama2.c stops at BOS as well as at EOS.
         if (good) vocabulary_add_stop(t, t->bos_id);
-    } else {
-        error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", count);
     }
-    free(text);
-    free(scores);
-    free(tokens);
+    free(tokens.text);
+    free(tokens.scores);
+    free(tokens.tokens);
     return good;
 }

@@ -22,9 +22,9 @@ typedef struct Normalizer {
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
 } Normalizer;
 
-typedef struct SentencePieceModel { // texts are borrowed from the file's bytes
+typedef struct SentencePieceModel { // texts are borrowed from the bytes that were parsed
     size_t n_pieces;
-    TextSpan *pieces;    // (n_pieces), owned, like the next two
+    TextSpan *pieces;    // (n_pieces), owned, like the next two; each is set
     float *scores;       // (n_pieces) finite
     uint8_t *types;      // (n_pieces) TokenType
     uint64_t model_type; // SENTENCEPIECE_UNIGRAM or _BPE
@@ -64,5 +64,6 @@ size_t shorten_unknown_runs(char *out, const char *text, size_t length,
 
 // ---- sentencepiece.c ----
 
-// Opens a .model file; `bytes` are not needed afterwards. False: exit code 3, 5.
+// Opens a .model file. `bytes` must not change meanwhile: the library parses again what was checked
+// here. They are not needed afterwards. False: exit code 3, 5.
 bool sentencepiece_open(Tokenizer *tokenizer, const uint8_t *bytes, size_t size, Error *error);

@@ -145,12 +145,16 @@ static bool read_model(SentencePieceModel *model, Bytes in) {
     while (next_field(&in, &field)) {
         if (field.number > 5 || field.number == 4) continue;
         if (!check_wire(&in, &field, WIRE_BYTES, "model")) return false;
+        if (field.number == 1 && piece == model->n_pieces)
+            return bytes_fail(&in, field.offset, "more than the %zu pieces counted", piece);
         bool good = field.number == 1   ? read_piece(&field.body, model, piece++)
                     : field.number == 2 ? read_trainer_spec(&field.body, model)
                     : field.number == 3 ? read_normalizer_spec(&field.body, &model->normalizer)
                                         : read_normalizer_spec(&field.body, &model->denormalizer);
         if (!good) return false;
     }
+    if (!in.failed && piece < model->n_pieces)
+        return bytes_fail(&in, in.pos, "%zu pieces, %zu were counted", piece, model->n_pieces);
     return !in.failed;
 }
 

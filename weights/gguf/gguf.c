@@ -72,9 +72,10 @@ static bool read_name(Bytes *in, const char *what, size_t longest, TextSpan *out
 // ---- keys ----
 
 static bool read_string(Bytes *in, GgufValue *value) {
-    value->count = bytes_u64(in, "string");
-    value->bytes = bytes_take(in, value->count, "string");
-    return value->bytes != NULL;
+    TextSpan text = bytes_string(in, "string");
+    value->count = text.length;
+    value->bytes = (const uint8_t *)text.text;
+    return !in->failed;
 }
 
 // Arrays do not nest, so this is a loop and no recursion.
@@ -93,9 +94,10 @@ static bool read_array(Bytes *in, GgufValue *value) {
         return bytes_fail(in, start, "array of %llu elements in %zu bytes",
                           (unsigned long long)value->count, bytes_left(in));
     value->bytes = in->base + in->pos;
-    if (size) return bytes_take(in, value->count * size, "array") != NULL;
-    for (uint64_t i = 0; i < value->count && !in->failed; i++)
-        bytes_take(in, bytes_u64(in, "string in an array"), "string in an array");
+    if (size) bytes_take(in, value->count * size, "array");
+    for (uint64_t i = 0; !size && i < value->count && !in->failed; i++)
+        bytes_string(in, "string in an array");
+    value->size = (size_t)(in->base + in->pos - value->bytes);
     return !in->failed;
 }
 
@@ -244,7 +246,7 @@ static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
 
 bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
     Gguf g = {.checkpoint = c};
-    Bytes in = bytes_over(c->files->data, c->files->size, error);
+    Bytes in = bytes_of_file(c->files, error);
     Header header = {0};
     if (!read_header(&in, &header)) return false;
     c->container = CONTAINER_GGUF;

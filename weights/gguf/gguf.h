@@ -31,6 +31,7 @@ typedef struct GgufValue {
     uint32_t element;     // of an array
     uint64_t count;       // elements of an array, bytes of a string
     const uint8_t *bytes; // the number, the text, the first element (checked to be in the file)
+    size_t size;          // of an array: all its bytes
 } GgufValue;
 
 typedef struct Gguf {

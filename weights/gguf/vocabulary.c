@@ -5,20 +5,17 @@
 #include <math.h>
 #include <string.h>
 
-// The strings of an array as spans; its extent was checked when the keys were read.
+// The strings of an array as spans.
 static const TextSpan *read_spans(const Gguf *g, const char *key, const GgufValue *array,
                                   size_t longest, Error *error) {
     TextSpan *spans = arena_alloc(&g->checkpoint->arena, array->count, sizeof *spans, error);
-    const uint8_t *at = array->bytes;
+    Bytes in = bytes_over(array->bytes, array->size, error);
     for (uint64_t i = 0; spans && i < array->count; i++) {
-        uint64_t length = load_u64(at);
-        if (length > longest) {
-            gguf_fail(g, key, error, "entry %llu has %llu bytes, at most %zu are read",
-                      (unsigned long long)i, (unsigned long long)length, longest);
-            return NULL;
-        }
-        spans[i] = (TextSpan){(const char *)at + 8, (size_t)length};
-        at += 8 + length;
+        spans[i] = bytes_string(&in, key);
+        if (spans[i].length > longest)
+            gguf_fail(g, key, error, "entry %llu has %zu bytes, at most %zu are read",
+                      (unsigned long long)i, spans[i].length, longest);
+        if (in.failed || spans[i].length > longest) return NULL;
     }
     return spans;
 }

@@ -19,7 +19,7 @@ static const JsonLimits INDEX_LIMITS = {.bytes = 32 << 20, .values = 2 * (size_t
 // One file of tensors, read but not yet in the plan.
 typedef struct Shard {
     const char *name; // plain, in the directory
-    const Mapping *file;
+    Mapping *file;
     SafetensorsTensor *tensors;
     size_t count;
 } Shard;
@@ -71,11 +71,11 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
         return NULL;
     }
     Error cause = {0};
-    Mapping mapping;
+    FileCopy text;
     json_t *root = NULL;
-    if (mapping_open(&mapping, path, &cause))
-        root = json_parse((const char *)mapping.data, mapping.size, limits, &cause);
-    mapping_close(&mapping);
+    if (file_copy_open(&text, path, limits->bytes, &cause))
+        root = json_parse((const char *)text.bytes, text.size, limits, &cause);
+    file_copy_close(&text);
     if (root && !json_is_object(root)) {
         error_set(&cause, ERROR_FILE, "wanted an object, got %s", json_kind(root));
         json_decref(root);
@@ -158,12 +158,12 @@ static const char *template_in(const json_t *root) {
 static bool read_template(Folder *folder, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     Error ignored = {0};
-    Mapping file;
+    FileCopy file;
     const char *path = folder_path(folder, "chat_template.jinja", error);
     if (!path) return false;
-    bool good = true, there = mapping_open(&file, path, &ignored);
-    if (there) good = keep_template(checkpoint, (const char *)file.data, file.size, error);
-    mapping_close(&file);
+    bool good = true, there = file_copy_open(&file, path, LIMIT_TEMPLATE, &ignored);
+    if (there) good = keep_template(checkpoint, (const char *)file.bytes, file.size, error);
+    file_copy_close(&file);
     if (there || !good) return good;
     json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &ignored);
     const char *text = template_in(root);
@@ -228,8 +228,9 @@ static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
 
 static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
     Error cause = {0};
-    if (safetensors_parse(&shard->tensors, &shard->count, shard->file->data, shard->file->size,
-                          &checkpoint->arena, &cause))
+    if (safetensors_parse(&shard->tensors, &shard->count, bytes_of_file(shard->file, &cause),
+                          &checkpoint->arena) &&
+        mapping_seal(shard->file, &cause))
         return true;
     if (shard->name) error_prefix(&cause, shard->name);
     return error_copy(error, &cause);

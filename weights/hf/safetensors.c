@@ -23,14 +23,14 @@ static const SafetensorsType TYPES[] = {
 // ---- what a reader of the text says ----
 
 bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error) {
-    h->room = most > LIMIT_TENSORS + 1 ? LIMIT_TENSORS : most;
+    h->room = most > LIMIT_TENSORS ? LIMIT_TENSORS : most;
     h->tensors = arena_alloc(h->arena, h->room, sizeof *h->tensors, error);
     return h->tensors;
 }
 
 SafetensorsTensor *safetensors_add(SafetensorsHeader *h, const char *name, Error *error) {
-    if (h->count == LIMIT_TENSORS) {
-        error_set(error, ERROR_FILE, "more than %d tensors", LIMIT_TENSORS);
+    if (h->count == h->room) {
+        error_set(error, ERROR_FILE, "more than %zu tensors", h->room);
         return NULL;
     }
     SafetensorsTensor *tensor = &h->tensors[h->count++];
@@ -122,9 +122,7 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
     return names_index(&index, entries, count, "tensor", error);
 }
 
-bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t *data, size_t size,
-                       Arena *arena, Error *error) {
-    Bytes in = bytes_over(data, size, error);
+bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
     uint64_t length = bytes_u64(&in, "header length");
     if (in.failed) return false;
     if (length > LIMIT_JSON_HEADER)
@@ -134,12 +132,12 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t
     if (!text) return false;
     if (length < 2 || text[0] != '{')
         return bytes_fail(&in, 8, "the header does not begin with '{'");
-    SafetensorsHeader header = {.file = data, .start = in.pos, .size = size, .arena = arena};
+    SafetensorsHeader header = {.file = in.base, .start = in.pos, .size = in.size, .arena = arena};
     Error cause = {0};
     if (!safetensors_read_text(&header, text, (size_t)length, &cause) ||
         !check_names(header.tensors, header.count, arena, &cause) ||
         !check_coverage(header.tensors, header.count, header.start, header.size, arena, &cause))
-        return error_set(error, cause.code, "header: %s", cause.message);
+        return error_set(in.error, cause.code, "header: %s", cause.message);
     *tensors = header.tensors;
     *count = header.count;
     return true;
@@ -150,8 +148,9 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
     *file = (SafetensorsFile){0};
     if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
-    if (safetensors_parse(&file->tensors, &file->count, file->mapping.data, file->mapping.size,
-                          &file->arena, error))
+    if (safetensors_parse(&file->tensors, &file->count, bytes_of_file(&file->mapping, error),
+                          &file->arena) &&
+        mapping_seal(&file->mapping, error))
         return true;
     safetensors_close(file);
     return error_prefix(error, path);
@@ -160,7 +159,7 @@ bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
 void safetensors_close(SafetensorsFile *file) {
     mapping_close(&file->mapping);
     arena_free(&file->arena);
-    *file = (SafetensorsFile){.mapping.slot = -1};
+    *file = (SafetensorsFile){.mapping = mapping_of_memory(NULL, NULL, 0)};
 }
 
 const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const char *name) {
@@ -169,12 +168,7 @@ const SafetensorsTensor *safetensors_find(const SafetensorsFile *file, const cha
     return NULL;
 }
 
-bool safetensors_header_text(const SafetensorsFile *file, const char **text, size_t *length,
-                             Error *error) {
-    Bytes in = bytes_over(file->mapping.data, file->mapping.size, error);
-    uint64_t bytes = bytes_u64(&in, "header length");
-    *text = (const char *)bytes_take(&in, bytes, "header");
-    *length = (size_t)bytes;
-    if (*text && (!bytes || **text != '{')) *text = NULL;
-    return !in.failed;
+const char *safetensors_header_text(const SafetensorsFile *file, size_t *length) {
+    *length = (size_t)load_u64(file->mapping.data);
+    return (const char *)file->mapping.data + 8;
 }

@@ -13,8 +13,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/error.h"
-#include "base/mapping.h"
+#include "base/bytes.h"
 #include "weights/checkpoint.h"
 
 // A kind of element that the format knows. Models use three of them, traces one more.
@@ -29,13 +28,13 @@ typedef struct SafetensorsTensor {
     const SafetensorsType *type;
 } SafetensorsTensor;
 
-// Checks the whole of data[size] and lists its tensors in the order of the header, in *tensors
-// (owned by `arena`). False: exit code 3, or 5; the message names the tensor or the offset.
-bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, const uint8_t *data, size_t size,
-                       Arena *arena, Error *error);
+// Checks a whole file and lists its tensors in the order of the header, in *tensors (owned by
+// `arena`). False: exit code 3, or 5 (4, where a mapped file cannot be read); the message names the
+// tensor or the offset.
+bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes file, Arena *arena);
 
 typedef struct SafetensorsFile {
-    Mapping mapping;
+    Mapping mapping; // the header is loaded, the data of the tensors may change with the file
     Arena arena;
     SafetensorsTensor *tensors; // (count)
     size_t count;
@@ -65,7 +64,8 @@ typedef struct SafetensorsHeader {
     bool has_metadata;
 } SafetensorsHeader;
 
-// Makes room for `most` tensors, or as many as a file may have. False: exit code 5.
+// Makes room for `most` tensors, or as many as a file may have; no more can be added. False: exit
+// code 5.
 bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error);
 
 // The next tensor, called `name`. NULL: exit code 3 where there are too many, or 5.
@@ -81,7 +81,5 @@ bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, ui
 // text[0] is '{'. False: exit code 3 or 5.
 bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length, Error *error);
 
-// The text of the header of an open file, NULL in *text where there is none any more: the file was
-// cut while it was open.
-bool safetensors_header_text(const SafetensorsFile *file, const char **text, size_t *length,
-                             Error *error);
+// The text of the header of an open file, as it was checked.
+const char *safetensors_header_text(const SafetensorsFile *file, size_t *length);

@@ -89,11 +89,9 @@ bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length
 
 bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
                           Error *error) {
-    const char *header, *text = NULL;
     size_t length;
+    const char *header = safetensors_header_text(file, &length), *text = NULL;
     *value = NULL;
-    if (!safetensors_header_text(file, &header, &length, error)) return false;
-    if (!header) return true;
     JsonMembers members = json_members(header, length, &MEMBER_LIMITS);
     while (!text && json_members_next(&members, error)) {
         if (strcmp(members.key, "__metadata__") != 0) continue;

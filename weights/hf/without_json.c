@@ -92,12 +92,12 @@ static bool take_string(Text *t, char **out) {
     while (closing < t->end && *closing != '"')
         closing += 1 + (*closing == '\\' && t->end - closing > 1);
     size_t used = 0, room = (size_t)(closing - t->at);
-    *out = t->arena ? arena_alloc(t->arena, room + 5, 1, t->error) : NULL;
+    *out = t->arena ? arena_alloc(t->arena, room + 1, 1, t->error) : NULL;
     if (t->arena && !*out) return false;
     while (t->at < t->end && *t->at != '"') {
         char character[4];
         size_t length = take_character(t, character);
-        if (!length) return wrong(t, "a character");
+        if (!length || length > room - used) return wrong(t, "a character");
         if (*out) memcpy(*out + used, character, length);
         used += length;
     }
@@ -168,10 +168,9 @@ bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length
 
 bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
                           Error *error) {
-    const char *text;
     size_t length;
+    const char *text = safetensors_header_text(file, &length);
     *value = NULL;
-    if (!safetensors_header_text(file, &text, &length, error)) return false;
-    Text t = {text, text ? text + 1 : NULL, text ? text + length : NULL, &file->arena, error};
-    return !text || !at_metadata(&t) || take_metadata(&t, key, value);
+    Text t = {text, text + 1, text + length, &file->arena, error};
+    return !at_metadata(&t) || take_metadata(&t, key, value);
 }

@@ -136,9 +136,10 @@ static bool read_tail(Bytes *in, Header *header) {
 }
 
 static bool read_header(Bytes *in, Header *header) {
-    bool magic = in->size >= 4 && load_u32(in->base) == MAGIC;
+    Bytes beginning = *in;
+    bool magic = bytes_left(in) >= 4 && bytes_u32(&beginning, "magic") == MAGIC;
     if (magic) {
-        bytes_u32(in, "magic");
+        *in = beginning;
         int32_t version = (int32_t)bytes_u32(in, "version");
         if (!in->failed && version != 1 && version != 2)
             return bytes_fail(in, 4, "llama2.c version %d is unknown (0, 1 and 2 are known)",
@@ -255,8 +256,8 @@ static void fill_config(Config *config, const Header *h) {
 }
 
 bool llama2c_read(Checkpoint *checkpoint, Error *error) {
-    const Mapping *file = checkpoint->files;
-    Bytes in = bytes_over(file->data, file->size, error);
+    Mapping *file = checkpoint->files;
+    Bytes in = bytes_of_file(file, error);
     Header header = {0};
     uint64_t size;
     if (!read_header(&in, &header)) return false;
