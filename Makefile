@@ -231,6 +231,11 @@ $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
 comma := ,
 $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap=%)
+
+# In these calls of a reader its file is rewritten: tests/support/files/rewriting.c.
+REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
+$(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
+    private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
 
 # A library that makes calls fail, for tests/commands/test_torture.c.

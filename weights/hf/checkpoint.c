@@ -154,20 +154,36 @@ static const char *template_in(const json_t *root) {
     return json_string_value(value);
 }
 
-// It is only looked at, so nothing that is wrong with it keeps a model from being read.
+// A template is only looked at, so nothing that is wrong with it keeps a model from being read;
+// that it cannot be read does, since another one would be used in its place.
+static bool pass_over(const Error *cause, Error *error) {
+    return !cause->code || cause->code == ERROR_FILE || error_copy(error, cause);
+}
+
+static bool read_template_file(Folder *folder, Error *error) {
+    static const char NAME[] = "chat_template.jinja";
+    Error cause = {0};
+    FileCopy file;
+    const char *path = folder_path(folder, NAME, error);
+    if (!path || access(path, F_OK)) return path;
+    if (!file_copy_open(&file, path, LIMIT_TEMPLATE, &cause)) {
+        error_prefix(&cause, NAME);
+        return pass_over(&cause, error);
+    }
+    bool good = keep_template(folder->checkpoint, (const char *)file.bytes, file.size, error);
+    file_copy_close(&file);
+    return good;
+}
+
 static bool read_template(Folder *folder, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
-    Error ignored = {0};
-    FileCopy file;
-    const char *path = folder_path(folder, "chat_template.jinja", error);
-    if (!path) return false;
-    bool good = true, there = file_copy_open(&file, path, LIMIT_TEMPLATE, &ignored);
-    if (there) good = keep_template(checkpoint, (const char *)file.bytes, file.size, error);
-    file_copy_close(&file);
-    if (there || !good) return good;
-    json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &ignored);
+    Error cause = {0};
+    if (!read_template_file(folder, error)) return false;
+    if (checkpoint->vocabulary.chat_template.length) return true;
+    json_t *root = read_json(folder, "tokenizer_config.json", &JSON_CONFIG_LIMITS, &cause);
     const char *text = template_in(root);
-    if (text) good = keep_template(checkpoint, text, strlen(text), error);
+    bool good =
+        text ? keep_template(checkpoint, text, strlen(text), error) : pass_over(&cause, error);
     json_decref(root);
     return good;
 }

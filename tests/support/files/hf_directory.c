@@ -15,6 +15,35 @@ const char *hf_tiny_model(const char *name, bool tied) {
     return directory;
 }
 
+void hf_make_shard(const char *directory, const char *name) {
+    char from[700], to[700], text[4000];
+    hf_path(from, directory, "model.safetensors");
+    hf_path(to, directory, HF_SHARD);
+    CHECK(!rename(from, to));
+    static const char *const NAMES[] = {"model.embed_tokens.weight",
+                                        "model.norm.weight",
+                                        "model.layers.0.input_layernorm.weight",
+                                        "model.layers.0.self_attn.q_proj.weight",
+                                        "model.layers.0.self_attn.k_proj.weight",
+                                        "model.layers.0.self_attn.v_proj.weight",
+                                        "model.layers.0.self_attn.o_proj.weight",
+                                        "model.layers.0.post_attention_layernorm.weight",
+                                        "model.layers.0.mlp.gate_proj.weight",
+                                        "model.layers.0.mlp.down_proj.weight",
+                                        "model.layers.0.mlp.up_proj.weight"};
+    int length = sprintf(text, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        length += sprintf(text + length, "%s\"%s\":\"%s\"", i ? "," : "", NAMES[i], name);
+    strcpy(text + length, "}}");
+    hf_write(directory, "model.safetensors.index.json", text);
+}
+
+const char *hf_sharded_model(const char *name, const char *shard) {
+    const char *directory = hf_tiny_model(name, true);
+    hf_make_shard(directory, shard);
+    return directory;
+}
+
 void hf_path(char path[700], const char *directory, const char *name) {
     snprintf(path, 700, "%s/%s", directory, name);
 }

@@ -10,6 +10,12 @@
 // In a fresh directory of this name inside the temporary directory.
 const char *hf_tiny_model(const char *name, bool tied);
 
+#define HF_SHARD "shard-1.safetensors"
+// A tied model of one layer becomes one shard of that name, under an index that says `shard` for
+// every tensor.
+void hf_make_shard(const char *directory, const char *shard);
+const char *hf_sharded_model(const char *name, const char *shard);
+
 void hf_path(char path[700], const char *directory, const char *name);
 void hf_write(const char *directory, const char *name, const char *text);
 char *hf_read(const char *directory, const char *name, size_t *size); // malloced
