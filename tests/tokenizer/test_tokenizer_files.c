@@ -1,4 +1,5 @@
 // vocab.json with merges.txt, tiktoken text, and opening a path.
+#include "base/bytes.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -226,4 +227,20 @@ Test(tokenizer_path, says_what_is_wrong_with_a_path) {
     error = (Error){0};
     CHECK(!test_open_tokenizer_text("vocab.json", VOCAB, strlen(VOCAB), &error));
     CHECK(error.code == ERROR_FILE && strstr(error.message, "merges.txt"), "%s", error.message);
+}
+
+// A file of holes: without the limit all of it would be read.
+Test(tokenizer_path, as_large_as_the_limit_and_no_larger) {
+    const char *path = test_temporary("holes.model");
+    test_write_file(path, "?", 1);
+    for (int more = 0; more < 2; more++) {
+        Error error = {0};
+        CHECK(!truncate(path, (off_t)LIMIT_METADATA + more));
+        CHECK(!test_open_tokenizer(path, &error));
+        CHECK(
+            error.code == ERROR_FILE &&
+                strstr(error.message, more ? "a file of 268435457 bytes, at most 268435456 are read"
+                                           : "more than 4194304 tokens"),
+            "%s", error.message);
+    }
 }
