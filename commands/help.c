@@ -267,6 +267,7 @@ void help_limits(void) {
         {"alignment of a GGUF", LIMIT_ALIGNMENT},
         {"files of one model", LIMIT_FILES},
         {"bytes of a safetensors header", LIMIT_JSON_HEADER},
+        {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
         {"depth of JSON", LIMIT_JSON_DEPTH},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
