@@ -12,8 +12,9 @@ static bool cannot(Error *error, const char *what) {
     return error_set(error, code, "cannot %s: %s", what, strerror(errno));
 }
 
-static int64_t time_modified(const struct stat *status) {
-    return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+// Unsigned, since an archive may say any time.
+static uint64_t time_modified(const struct stat *status) {
+    return (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
 }
 
 static bool check_kind(FileReader *file, Error *error) {

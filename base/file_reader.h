@@ -20,7 +20,7 @@
 typedef struct FileReader {
     int descriptor; // -1: closed
     size_t size;
-    int64_t modified; // when it was last written before it was opened, in nanoseconds
+    uint64_t modified; // when it was last written before it was opened, in nanoseconds
 } FileReader;
 
 // False: exit code 4 (cannot open, or not a regular file), 3 (empty); nothing is left to close.
