@@ -1,7 +1,10 @@
-// Hash: two functions of 64 bits, in the same arithmetic on every machine.
+// Hash: checksums, random numbers, and keyed hashes for tables.
 //
 //     uint64_t hash = fnv1a(FNV_START, bytes, count);   // more bytes: fnv1a(hash, ...)
 //     uint64_t state = seed, random = splitmix64(&state);
+//     size_t bucket = keyed_hash(&key, text, length) & (n_buckets - 1);
+//
+// The first two give the same numbers on every machine.
 #pragma once
 
 #include <stddef.h>
@@ -24,4 +27,28 @@ static inline uint64_t splitmix64(uint64_t *state) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+// ---- keyed hashes, for tables over what comes from files and prompts ----
+//
+// Without the key, which every process draws for itself, nobody can write a file whose entries
+// collide. So the order of a table differs from run to run, and nothing may depend on it.
+
+typedef struct HashKey {
+    uint64_t words[3]; // the first two are SipHash's
+} HashKey;
+
+// The key of this process, from the kernel's random numbers. Any thread.
+HashKey hash_key(void);
+
+// Of bytes: SipHash-1-3 by Aumasson and Bernstein ("SipHash: a fast short-input PRF", 2012).
+uint64_t keyed_hash(const HashKey *key, const void *bytes, size_t count);
+
+// Of a pair of numbers, 32 bits of hash: the strongly universal (k0 + a) (k1 + b) + k2 of Thorup
+// ("High speed hashing for integers and strings", 2015). Two pairs collide in n buckets with
+// probability 1 / n, whoever chose them. BPE looks up every pair of neighbours, so it costs one
+// multiplication.
+static inline uint32_t keyed_hash_pair(const HashKey *key, uint32_t a, uint32_t b) {
+    const uint64_t *k = key->words;
+    return (uint32_t)(((k[0] + a) * (k[1] + b) + k[2]) >> 32);
 }

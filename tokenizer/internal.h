@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 
 enum {
     LIMIT_ADDED_BYTES = 1024, // of one added token; bounds the search at each byte of a text
@@ -61,6 +62,7 @@ struct Tokenizer {
     float *scores;     // (n_tokens) or NULL
     uint32_t *buckets; // hash table over the spellings, open addressing: id + 1, 0 is empty
     size_t n_buckets;  // a power of two
+    HashKey key;
 
     // The added tokens, sorted by text, in one allocation. Set by added_set.
     AddedToken *added;

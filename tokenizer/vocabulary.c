@@ -5,24 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Eight bytes at a time: every merge candidate of SPM-BPE is looked up here.
-static uint64_t hash_bytes(const char *text, size_t length) {
-    uint64_t h = 0x9e3779b97f4a7c15u ^ length;
-    for (; length >= 8; text += 8, length -= 8) {
-        uint64_t word;
-        memcpy(&word, text, 8);
-        h = (h ^ word) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    uint64_t tail = 0;
-    memcpy(&tail, text, length);
-    h = (h ^ tail) * 0xc4ceb9fe1a85ec53u;
-    return h ^ (h >> 29);
-}
-
 // The bucket that holds the spelling, or the empty bucket where it would be inserted.
 static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
-    size_t i = hash_bytes(text, length) & (t->n_buckets - 1);
+    size_t i = keyed_hash(&t->key, text, length) & (t->n_buckets - 1);
     for (; t->buckets[i]; i = (i + 1) & (t->n_buckets - 1)) {
         const TextSpan *spelling = &t->tokens[t->buckets[i] - 1];
         if (spelling->length == length && !memcmp(spelling->text, text, length)) break;
@@ -87,6 +72,7 @@ bool vocabulary_copy(Tokenizer *t, const Vocabulary *v, Error *error) {
     t->n_tokens = n;
     t->buckets = (uint32_t *)(void *)(arena + buckets_at);
     t->n_buckets = n_buckets;
+    t->key = hash_key();
     t->scores = v->scores ? (float *)(void *)(arena + scores_at) : NULL;
     t->types = (uint8_t *)arena + types_at;
     copy_tokens(t, v, arena + text_at);

@@ -11,8 +11,7 @@ typedef struct MergeEntry {
 } MergeEntry;
 
 static size_t first_bucket(const MergeTable *table, int32_t left, int32_t right) {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-    return (h ^ (h >> 29)) & (table->n_buckets - 1);
+    return keyed_hash_pair(&table->key, (uint32_t)left, (uint32_t)right) & (table->n_buckets - 1);
 }
 
 static MergeEntry *entry_of(const MergeTable *table, int32_t left, int32_t right) {
@@ -33,6 +32,7 @@ bool merge_table_init(MergeTable *table, size_t n_merges, Error *error) {
     if (!table->entries)
         return error_set(error, ERROR_MEMORY, "out of memory for %zu merges", n_merges);
     table->n_buckets = n_buckets;
+    table->key = hash_key();
     return true;
 }
 

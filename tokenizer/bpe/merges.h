@@ -31,6 +31,7 @@ typedef struct MergeTable {
     struct MergeEntry *entries; // (n_buckets) hash table, open addressing; owned
     size_t n_buckets;           // a power of two
     size_t count;
+    HashKey key;
 } MergeTable;
 
 // Allocates room for n_merges. False: exit code 3 (too many), 5.
