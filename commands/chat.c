@@ -167,7 +167,9 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
         if (left < g.max_new) g.max_new = left;
     }
     s->started = seconds_now();
+    interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
     bool good = generate_answer(chat, &g, error);
+    interrupt_end();
     *stop = g.stop;
     chat->full = good && g.stop == STOP_CONTEXT;
     if (chat->full)
@@ -212,9 +214,7 @@ static bool converse(Chat *chat, Error *error) {
         }
         line.length = (size_t)length - (line.bytes[length - 1] == '\n');
         StopReason stop = STOP_EOS;
-        interrupt_begin(); // from here on Ctrl-C stops the answer
         if (line.length) good = answer(chat, &line, &stop, error);
-        interrupt_end();
     }
     text_free(&line);
     return good;

@@ -175,7 +175,15 @@ void device_plan(Device *device, const MemoryPlan *plan);
 typedef struct PassShape {
     int n;            // rows
     int max_position; // largest position among them
+    // NULL, or a number that anything may set, a signal handler too: while it is not 0, operations
+    // up to device_end may leave out work. The caller looks at it after the pass, and takes no
+    // result where it is set.
+    const int *stop;
 } PassShape;
+
+static inline bool pass_stopped(const int *stop) {
+    return stop && __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
 
 void device_begin(Device *device, const PassShape *shape);
 void device_end(Device *device);

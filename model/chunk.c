@@ -55,6 +55,16 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     return true;
 }
 
+void forget_batch(Model *m, const Batch *batch) {
+    int *lengths = m->cache.lengths;
+    memcpy(lengths, m->lengths_before, (size_t)m->options.n_sequences * sizeof *lengths);
+    for (int i = 0; i < batch->n; i++) {
+        int sequence = row_sequence(batch, i), position = row_position(batch, i, lengths);
+        if (position < lengths[sequence]) lengths[sequence] = position;
+    }
+    m->n_logit_rows = m->n_host_rows = 0;
+}
+
 // Appends one row to the chunk, and to its list of rows that want logits.
 static void chunk_add(Chunk *c, int token, int position, int sequence, bool wants_logits) {
     if (wants_logits) {

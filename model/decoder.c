@@ -59,7 +59,11 @@ static bool run_pass(Decoder *d, Error *error) {
         forward_sampled(m, m->scratch.sampled, d->options.n_sequences);
         return true;
     }
-    if (!d->text) return model_forward(m, &one, error);
+    if (!d->text) {
+        bool good = model_forward(m, &one, error);
+        d->passes -= !good && model_stopped(m); // the cache does not hold it
+        return good;
+    }
     int n = d->start + d->taken;
     d->text[n - 1] = d->last;
     kv_cache_reset(&m->cache, 0);
@@ -113,6 +117,10 @@ int decoder_next(Decoder *d, Error *error) {
     while (d->sampled < d->max_tokens && d->sampled - d->taken <= d->depth)
         if (!step(d, error)) return -1;
     int32_t token = device_receive(d->model->device, d->taken % SEND_SLOTS);
+    if (model_stopped(d->model)) {
+        error_set(error, ERROR_INTERRUPTED, "interrupted");
+        return -1;
+    }
     if (token < 0) return find_cause(d, error);
     if (d->options.sampler) sampler_uniform(d->options.sampler); // the number that it took
     d->taken++;

@@ -179,14 +179,14 @@ static void forward_chunk(Model *m) {
 }
 
 static void run_chunk(Model *m) {
-    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position});
+    device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->options.stop});
     forward_chunk(m);
     device_end(m->device);
 }
 
 void forward_batch(Model *m, const Batch *batch) {
     m->n_logit_rows = m->n_host_rows = 0;
-    for (int start = 0; start < batch->n; start += m->chunk.n) {
+    for (int start = 0; start < batch->n && !model_stopped(m); start += m->chunk.n) {
         chunk_take(m, batch, start);
         run_chunk(m);
     }
@@ -231,6 +231,10 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = device_error(m->device);
     if (failure->code) return error_copy(error, failure);
+    if (model_stopped(m)) {
+        forget_batch(m, batch);
+        return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    }
     m->n_host_rows = m->n_logit_rows;
     return all_finite(m->host_logits, count) || find_nonfinite_stage(m, batch, error);
 }

@@ -13,7 +13,15 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error);
 // rows before it must not see what it writes.
 void chunk_take(Model *m, const Batch *batch, int start);
 
+// The cache as it was before the batch, but for positions that it has written anew.
+void forget_batch(Model *m, const Batch *batch);
+
 // ---- passes (forward.c) ----
+
+// Whether options.stop is set: then results of the pass are not to be used.
+static inline bool model_stopped(const Model *m) {
+    return pass_stopped(m->options.stop);
+}
 
 // All chunks of a batch, without checks before or after.
 void forward_batch(Model *m, const Batch *batch);

@@ -38,6 +38,9 @@ typedef struct ModelOptions {
     int max_logit_rows;                            // rows of logits kept from one call; 0: 1
     void (*progress)(void *context, double share); // loading, 0 .. 1; may be NULL
     void *progress_context;
+    // NULL, or what ends a model_forward or a Decoder early while it is not 0: exit code 130, and
+    // the cache as it was. A signal handler may set it.
+    const int *stop;
 } ModelOptions;
 
 // A norm: weight (dim) and bias (dim) or NULL; weight NULL: the model has none here.

@@ -1,7 +1,7 @@
 // Names and shapes of the stages, and their way from the device to a listener.
 #include "model/observe.h"
 
-#include "model/model.h"
+#include "model/internal.h"
 
 // The shape of one row of a stage.
 typedef enum Width {
@@ -71,7 +71,7 @@ static void set_shape(int shape[4], const Model *model, StageId id, int n) {
 }
 
 void observe(Model *model, StageId id, int layer, const float *data) {
-    if (!model->listener) return;
+    if (!model->listener || model_stopped(model)) return;
     const Chunk *c = &model->chunk;
     Stage stage = {.id = id, .layer = layer, .data = model->host_stage};
     stage.rows = (Rows){c->n, c->tokens, c->positions, c->sequences};

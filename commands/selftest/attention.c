@@ -145,7 +145,7 @@ static void attend_repeated(Ungrouped *u, Subject *s, const LayerStages *layer, 
     device_upload(u->device, u->k_device, u->k, bytes);
     device_upload(u->device, u->v_device, u->v, bytes);
     device_upload(u->device, u->q_device, layer->q_final, q_bytes);
-    device_begin(u->device, &(PassShape){s->n, s->n - 1});
+    device_begin(u->device, &(PassShape){.n = s->n, .max_position = s->n - 1});
     kv_write(u->device, &view, u->k_device, u->v_device, &u->all);
     attention(u->device, u->out_device, u->q_device, &view, &u->rows, &shape, NULL);
     device_end(u->device);

@@ -62,7 +62,7 @@ static void norm_interleaved(const Pairing *p, Device *d, const Side *side, floa
     int width = per_head ? c->head_dim : side->n_heads * c->head_dim;
     int rows = per_head ? p->stages->n * side->n_heads : p->stages->n;
     float *weight = upload_interleaved(p, d, side->norm, (size_t)width);
-    device_begin(d, &(PassShape){p->stages->n, p->subject->n - 1});
+    device_begin(d, &(PassShape){.n = p->stages->n, .max_position = p->subject->n - 1});
     rmsnorm(d, x, x, weight, rows, width, c->norm_eps);
     device_end(d);
 }
@@ -80,7 +80,7 @@ static bool project_interleaved(const Pairing *p, Device *d, const Side *side, c
     float *x = device_floats(d, in, (size_t)n * matrix->cols), *out = device_alloc(d, bytes);
     Projection projection = {out, weight, upload_interleaved(p, d, side->bias, matrix->rows)};
     if (!device_good(d, error)) return false;
-    device_begin(d, &(PassShape){n, p->subject->n - 1});
+    device_begin(d, &(PassShape){.n = n, .max_position = p->subject->n - 1});
     project(d, x, n, &projection, 1);
     device_end(d);
     if (!c->qk_norm_after_rope) norm_interleaved(p, d, side, out);
@@ -217,7 +217,7 @@ static void norm_and_rotate(NormAndRope *t, Subject *s, const float *q, int l, b
     size_t bytes = (size_t)t->rows.n * (size_t)c->q_dim * sizeof(float);
     int heads = t->rows.n * c->n_heads;
     device_upload(d, t->x, q, bytes);
-    device_begin(d, &(PassShape){t->rows.n, s->n - 1});
+    device_begin(d, &(PassShape){.n = t->rows.n, .max_position = s->n - 1});
     if (norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
     rope(d, t->x, c->n_heads, c->head_dim, table_of(s->model, l), &t->rows);
     if (!norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);

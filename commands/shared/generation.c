@@ -76,7 +76,13 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
     size_t bytes = (size_t)g->session->config->vocab_size * sizeof(float);
     g->stop = STOP_LENGTH;
     for (bool more = g->max_new > 0, ended = false; more; more = !ended && wants_more(g, d)) {
-        int id = decoder_next(d, error);
+        Error cause = {0};
+        int id = decoder_next(d, &cause);
+        if (id < 0 && cause.code == ERROR_INTERRUPTED) {
+            g->stop = STOP_INTERRUPT;
+            return true;
+        }
+        error_copy(error, &cause);
         if (!session_result(g->session, id >= 0, error)) return false;
         const float *logits = d->options.wants_logits ? decoder_logits(d) : NULL;
         if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);

@@ -4,13 +4,14 @@
 
 #include <signal.h>
 
-// A global, since a signal handler takes no argument of ours.
-static volatile sig_atomic_t asked;
+// A global, since a signal handler takes no argument of ours; read by the threads of the device.
+static int asked;
 
 static void on_interrupt(int number) {
     (void)number;
-    asked = 1;
-    // The second one finds the default disposition, set by SA_RESETHAND.
+    __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+    // The second one finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
+    // terminal that it came in between goes on; stdio would drop the text and report a failure.
 }
 
 // SIGINT is ignored in a background job of a shell: then it stays ignored.
@@ -20,15 +21,20 @@ static bool is_ignored(void) {
 }
 
 void interrupt_begin(void) {
-    asked = 0;
+    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     if (is_ignored()) return;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
 
 bool interrupt_asked(void) {
-    return asked;
+    return __atomic_load_n(&asked, __ATOMIC_RELAXED);
+}
+
+const int *interrupt_flag(void) {
+    return &asked;
 }
 
 void interrupt_end(void) {

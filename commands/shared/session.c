@@ -167,6 +167,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
         .max_logit_rows = wanted->max_logit_rows,
         .progress = progress_update,
         .progress_context = &progress,
+        .stop = interrupt_flag(),
     };
     s->model = model_open(s->config, checkpoint_weights(s->checkpoint), &options, error);
     progress_end(&progress);
@@ -202,7 +203,13 @@ bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Err
     for (*fed = 0; good && *fed < count && !interrupt_asked();) {
         size_t left = count - *fed, most = (size_t)s->model->options.max_rows;
         int n = (int)(left < most ? left : most);
-        good = session_forward(s, &(Batch){.n = n, .tokens = ids + *fed}, error);
+        Error cause = {0};
+        good = session_forward(s, &(Batch){.n = n, .tokens = ids + *fed}, &cause);
+        if (!good && cause.code == ERROR_INTERRUPTED) {
+            good = true;
+            break;
+        }
+        error_copy(error, &cause);
         *fed += (size_t)n;
         progress_update(&progress, (double)*fed / (double)count);
     }

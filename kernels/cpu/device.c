@@ -136,17 +136,43 @@ void device_reserve(Device *device, int max_rows) {
     sample_reserve(device);
 }
 
-void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
-    if (!n_items) return;
-    if (device->active_threads > 1 && n_items > chunk)
-        pool_run(device->pool, task, context, n_items, chunk);
-    else
-        task(context, 0, n_items, 0);
+// A task of a pass that may be stopped: what is left of its chunks is then taken and not run.
+typedef struct Stoppable {
+    PoolTask *task;
+    void *context;
+    const int *stop;
+} Stoppable;
+
+static void run_unless_stopped(void *context, size_t begin, size_t end, int thread) {
+    const Stoppable *s = context;
+    if (!pass_stopped(s->stop)) s->task(s->context, begin, end, thread);
 }
+
+void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
+    Stoppable stoppable = {task, context, device->stop};
+    if (!n_items) return;
+    if (device->stop) {
+        task = run_unless_stopped;
+        context = &stoppable;
+    }
+    if (device->active_threads > 1 && n_items > chunk) {
+        pool_run(device->pool, task, context, n_items, chunk);
+        return;
+    }
+    size_t part = device->stop ? (n_items + device->parts - 1) / device->parts : n_items;
+    for (size_t begin = 0; begin < n_items; begin += part)
+        task(context, begin, begin + part < n_items ? begin + part : n_items, 0);
+}
+
+// One thread takes a second for a matrix of a large model and a chunk of rows, and for a single row
+// less than a tenth of that second.
+enum { MANY_ROWS = 32, PARTS = 16 };
 
 // Nothing is recorded. A pass is timed to find out how many threads suit it; what follows until the
 // next one, sampling above all, runs on as many.
 void device_begin(Device *device, const PassShape *shape) {
+    device->stop = shape->stop;
+    device->parts = shape->n < MANY_ROWS ? 1 : PARTS;
     if (!device->pool) return;
     bool all = pass_threads_begin(&device->pass_threads, shape->n);
     device->active_threads = all ? device->info.threads : 1;
@@ -154,6 +180,7 @@ void device_begin(Device *device, const PassShape *shape) {
 }
 
 void device_end(Device *device) {
+    device->stop = NULL;
     if (device->pool) pass_threads_end(&device->pass_threads, seconds_now() - device->pass_began);
 }
 

@@ -61,7 +61,7 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     int max_seq_len = view->kv->shape.max_seq_len;
     int group = shape->n_heads / shape->n_kv_heads; // query heads per key-value head
     float *scores = view->kv->scores;
-    for (int i = 0; i < rows->n; i++) {
+    for (int i = 0; i < rows->n && !pass_stopped(device->stop); i++) {
         // A row reads the cache up to its own position. kv_write has put the keys and values of
         // all rows of the call there, so a prompt and single tokens give the same result.
         int p = rows->positions[i], sequence = rows->sequences[i];

@@ -53,7 +53,7 @@ static float round_to_bf16(float x) {
 static void project_float(Device *device, const float *x, int n, const Projection *p) {
     const Matrix *m = &p->weight->matrix;
     bool rounds = device->precision == PRECISION_A8 && !matrix_group(m);
-    for (size_t r = 0; r < m->rows; r++) {
+    for (size_t r = 0; r < m->rows && !pass_stopped(device->stop); r++) {
         matrix_row(device->row, m, r);
         for (size_t k = 0; rounds && k < m->cols; k++)
             device->row[k] = round_to_bf16(device->row[k]);
@@ -66,7 +66,7 @@ static void project_integers(Device *device, int n, const Projection *p) {
     const Matrix *m = &p->weight->matrix;
     size_t groups = (m->cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
     bool affine = dtype_is_affine(m->dtype);
-    for (size_t r = 0; r < m->rows; r++) {
+    for (size_t r = 0; r < m->rows && !pass_stopped(device->stop); r++) {
         matrix_unpack(device->q, device->scale, device->offset, m, r);
         for (size_t i = 0; i < (size_t)n; i++) {
             float acc = dot_integers(device, matrix_group(m), affine, device->z + i * m->cols,

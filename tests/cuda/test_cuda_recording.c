@@ -128,7 +128,7 @@ static float *floats_behind(Device *device, bool recorded, const float *before, 
                             const float *weight, const DeviceMatrix *matrix) {
     float *floats = upload_floats(device, before, FLOATS);
     long kernels = emulator_kernels();
-    if (recorded) device_begin(device, &(PassShape){1, 0});
+    if (recorded) device_begin(device, &(PassShape){.n = 1, .max_position = 0});
     norm_project_add(device, floats, v, weight, matrix);
     if (recorded) {
         device_end(device);
@@ -178,7 +178,7 @@ Test(cuda_recording, nothing_is_fused_that_writes_what_other_blocks_read) {
 
 // One query at the last position of a cache of ones, recorded.
 static void attend(Device *device, Kv *kv, int last, const Rows *rows, const float *q, float *out) {
-    device_begin(device, &(PassShape){1, last});
+    device_begin(device, &(PassShape){.n = 1, .max_position = last});
     attention(device, out, q, &(KvView){kv, 0}, rows, &(AttentionShape){1, 1, 8, 1.0f, {0}}, NULL);
     device_end(device);
     device_sync(device);
