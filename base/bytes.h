@@ -15,7 +15,7 @@
 #include "base/mapping.h"
 #include "base/text.h"
 
-// Limits on what a file may ask for, each tested on both sides.
+// Limits on what a file or a prompt may ask for, each tested on both sides.
 enum {
     // hyper-parameters
     LIMIT_LAYERS = 1024,
@@ -37,6 +37,10 @@ enum {
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
     LIMIT_METADATA = 256 << 20, // bytes of a file's header, of a tokenizer: they are copied
+    // texts, in bytes
+    LIMIT_TEXT = 32 << 20,    // of any input
+    LIMIT_PROMPT = 1 << 20,   // of a prompt, and for each token of the context
+    LIMIT_PROMPT_TOKEN = 128, // so many more
 };
 
 typedef struct Bytes {

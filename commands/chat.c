@@ -11,7 +11,6 @@
 #include "tokenizer/template/template.h"
 #include "weights/checkpoint.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,7 +183,9 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
 static bool answer_once(Chat *chat, Error *error) {
     Text text = {0};
     StopReason stop = STOP_EOS;
-    bool good = text_read(&text, chat->session.options, error) && answer(chat, &text, &stop, error);
+    TextLimit limit = prompt_limit(&chat->session);
+    bool good =
+        text_read(&text, chat->session.options, &limit, error) && answer(chat, &text, &stop, error);
     text_free(&text);
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
@@ -199,20 +200,16 @@ static void ask(const Chat *chat) {
 
 static bool converse(Chat *chat, Error *error) {
     Text line = {0};
-    size_t capacity = 0;
-    bool good = true;
+    TextLimit limit = prompt_limit(&chat->session);
+    bool good = true, ended = false;
     if (isatty(STDIN_FILENO)) introduce(chat);
     while (good && !chat->full && output_good()) {
         ask(chat);
-        errno = 0;
-        ssize_t length = getline(&line.bytes, &capacity, stdin);
-        if (length < 0) {
-            if (ferror(stdin))
-                good = error_set(error, ERROR_IO, "standard input: %s", strerror(errno));
+        good = text_read_line(&line, &limit, &ended, error);
+        if (!good || ended) {
             if (isatty(STDIN_FILENO)) fputc('\n', stderr);
             break;
         }
-        line.length = (size_t)length - (line.bytes[length - 1] == '\n');
         StopReason stop = STOP_EOS;
         if (line.length) good = answer(chat, &line, &stop, error);
     }

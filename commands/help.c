@@ -269,6 +269,9 @@ void help_limits(void) {
         {"bytes of a safetensors header", LIMIT_JSON_HEADER},
         {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
         {"depth of JSON", LIMIT_JSON_DEPTH},
+        {"bytes of a text", LIMIT_TEXT},
+        {"bytes of a prompt", LIMIT_PROMPT},
+        {"more for each token of the context", LIMIT_PROMPT_TOKEN},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
         output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);

@@ -36,8 +36,9 @@ typedef struct Run {
 static bool read_ids(Run *run, Error *error) {
     const Options *o = run->session.options;
     Text text = {0};
+    TextLimit limit = text_limit();
     Options of_file = {.file = o->ids_file};
-    bool good = text_read(&text, &of_file, error) &&
+    bool good = text_read(&text, &of_file, &limit, error) &&
                 ids_parse(&run->ids, text.bytes, text.length, o->ids_file, error) &&
                 session_check_ids(&run->session, &run->ids, error);
     text_free(&text);
@@ -47,7 +48,8 @@ static bool read_ids(Run *run, Error *error) {
 static bool read_prompt(Run *run, Error *error) {
     Session *s = &run->session;
     size_t length = 0;
-    if (!text_encode(&run->ids, s, false, &length, error)) return false;
+    TextLimit limit = text_limit();
+    if (!text_encode(&run->ids, s, false, &limit, &length, error)) return false;
     if (tokenizer_adds_bos(s->tokenizer)) run->bos = tokenizer_bos(s->tokenizer);
     run->score.bytes = length;
     return true;

@@ -106,13 +106,14 @@ static bool decode(const Session *s, const Text *text, Error *error) {
 bool tokenize_command(const Options *o, Error *error) {
     Session s = {.options = o};
     Text text = {0};
+    TextLimit limit = text_limit();
     const char *path = o->tokenizer ? o->tokenizer : o->model;
     if (o->prompt && o->file) return error_set(error, ERROR_USAGE, "the input is one of -i and -f");
     if (o->decode && (o->pieces || o->bos || o->ids))
         return error_set(
             error, ERROR_USAGE,
             "--decode turns ids into text; --pieces, --bos and --ids are for encoding");
-    bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, error);
+    bool good = session_open_tokenizer(&s, path, 0, error) && text_read(&text, o, &limit, error);
     if (good && !text.bytes) text.bytes = strdup("");
     if (good && !text.bytes) good = error_set(error, ERROR_MEMORY, "text: out of memory");
     if (!good) {

@@ -1,22 +1,43 @@
 #include "commands/shared/prompt.h"
 
+#include "base/bytes.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define STDIN_NAME "standard input"
+
+// Makes room for another byte: twice as much as before, but never more than one byte over the
+// limit, so that an endless input takes no more memory than the longest one allowed.
+static bool grow(Text *text, const TextLimit *limit, const char *name, Error *error) {
+    if (text->length < text->capacity) return true;
+    size_t capacity = text->capacity ? 2 * text->capacity : 65536;
+    if (capacity > limit->bytes) capacity = limit->bytes + 1;
+    char *grown = realloc(text->bytes, capacity);
+    if (!grown) return error_set(error, ERROR_MEMORY, "%s: out of memory", name);
+    text->bytes = grown;
+    text->capacity = capacity;
+    return true;
+}
+
+static bool check_limit(const Text *text, const TextLimit *limit, const char *name, Error *error) {
+    if (text->length <= limit->bytes) return true;
+    if (!limit->context)
+        return error_set(error, ERROR_USAGE, "%s: more than %zu bytes (run --limits)", name,
+                         limit->bytes);
+    return error_set(error, ERROR_USAGE,
+                     "%s: more than %zu bytes, the limit for a context of %d tokens (run --limits)",
+                     name, limit->bytes, limit->context);
+}
+
 // Reads a descriptor to its end. Reading is what fails for a directory and for a bad disk.
-static bool read_all(Text *text, int fd, const char *name, Error *error) {
-    size_t capacity = 0;
+static bool read_all(Text *text, int fd, const TextLimit *limit, const char *name, Error *error) {
     for (;;) {
-        if (text->length == capacity) {
-            capacity = capacity ? 2 * capacity : 65536;
-            char *grown = realloc(text->bytes, capacity);
-            if (!grown) return error_set(error, ERROR_MEMORY, "%s: out of memory", name);
-            text->bytes = grown;
-        }
-        ssize_t got = read(fd, text->bytes + text->length, capacity - text->length);
+        if (!check_limit(text, limit, name, error) || !grow(text, limit, name, error)) return false;
+        ssize_t got = read(fd, text->bytes + text->length, text->capacity - text->length);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return error_set(error, ERROR_IO, "%s: %s", name, strerror(errno));
         if (got == 0) return true;
@@ -24,16 +45,45 @@ static bool read_all(Text *text, int fd, const char *name, Error *error) {
     }
 }
 
-static bool read_file(Text *text, const char *path, Error *error) {
-    if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, "standard input", error);
+static bool read_file(Text *text, const char *path, const TextLimit *limit, Error *error) {
+    if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, limit, STDIN_NAME, error);
     FILE *file = fopen(path, "rb");
     if (!file) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
-    bool good = read_all(text, fileno(file), path, error);
+    bool good = read_all(text, fileno(file), limit, path, error);
     fclose(file);
     return good;
 }
 
-bool text_read(Text *text, const Options *options, Error *error) {
+TextLimit text_limit(void) {
+    return (TextLimit){.bytes = LIMIT_TEXT};
+}
+
+TextLimit prompt_limit(const Session *s) {
+    bool given = option_given(s->options, OPTION_CONTEXT);
+    int context = given ? (int)s->options->context : config_longest_context(s->config);
+    size_t bytes = LIMIT_PROMPT + (size_t)context * LIMIT_PROMPT_TOKEN;
+    return (TextLimit){bytes < LIMIT_TEXT ? bytes : LIMIT_TEXT, context};
+}
+
+bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error) {
+    line->length = 0;
+    *ended = false;
+    for (int c; (c = getc(stdin)) != '\n';) {
+        if (c == EOF) {
+            if (ferror(stdin))
+                return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s",
+                                 STDIN_NAME, strerror(errno));
+            *ended = !line->length;
+            return true;
+        }
+        if (!grow(line, limit, STDIN_NAME, error)) return false;
+        line->bytes[line->length++] = (char)c;
+        if (!check_limit(line, limit, STDIN_NAME, error)) return false;
+    }
+    return true;
+}
+
+bool text_read(Text *text, const Options *options, const TextLimit *limit, Error *error) {
     *text = (Text){0};
     bool good = true;
     if (options->prompt) {
@@ -41,9 +91,9 @@ bool text_read(Text *text, const Options *options, Error *error) {
         text->bytes = strdup(options->prompt);
         if (!text->bytes) good = error_set(error, ERROR_MEMORY, "prompt: out of memory");
     } else if (options->file) {
-        good = read_file(text, options->file, error);
+        good = read_file(text, options->file, limit, error);
     } else if (!isatty(STDIN_FILENO)) {
-        good = read_all(text, STDIN_FILENO, "standard input", error);
+        good = read_all(text, STDIN_FILENO, limit, STDIN_NAME, error);
     }
     if (!good) text_free(text);
     return good;
@@ -78,9 +128,11 @@ bool check_prompt(const Options *o, Error *error) {
     return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
 }
 
-bool text_encode(IdList *ids, const Session *s, bool never_empty, size_t *length, Error *error) {
+bool text_encode(IdList *ids, const Session *s, bool never_empty, const TextLimit *limit,
+                 size_t *length, Error *error) {
     Text text = {0};
-    if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, error)) return false;
+    if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, limit, error))
+        return false;
     int bos = tokenizer_bos(s->tokenizer);
     bool wants_bos = tokenizer_adds_bos(s->tokenizer) || (never_empty && !text.length);
     bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
@@ -93,12 +145,13 @@ bool text_encode(IdList *ids, const Session *s, bool never_empty, size_t *length
 
 bool prompt_encode(IdList *ids, const Session *s, Error *error) {
     const char *given = s->options->prompt_ids;
+    TextLimit limit = prompt_limit(s);
     size_t length = 0;
     if (given) {
         if (!ids_parse(ids, given, strlen(given), "--prompt-ids", error) ||
             !session_check_ids(s, ids, error))
             return false;
-    } else if (!text_encode(ids, s, true, &length, error)) {
+    } else if (!text_encode(ids, s, true, &limit, &length, error)) {
         return false;
     }
     if (ids->count) return true;

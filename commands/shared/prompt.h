@@ -5,12 +5,23 @@
 
 typedef struct Text { // any bytes, NUL included
     char *bytes;      // owned
-    size_t length;
-} Text;
+    size_t length, capacity;
+} Text; // zero it first
+
+// How long a text may be. It is looked at while the text is read.
+typedef struct TextLimit {
+    size_t bytes;
+    int context; // tokens that it follows from; 0: it does not
+} TextLimit;
+
+TextLimit text_limit(void);                     // of any text: LIMIT_TEXT
+TextLimit prompt_limit(const Session *session); // of a prompt, which the context has to hold
 
 // The whole of -i, else -f ("-" is standard input), else standard input where it is no terminal,
-// else nothing. False: exit code 4 (naming the file) or 5.
-bool text_read(Text *text, const Options *options, Error *error);
+// else nothing. False: exit code 2 (longer than the limit), 4 (naming the file) or 5.
+bool text_read(Text *text, const Options *options, const TextLimit *limit, Error *error);
+// The next line of standard input without its newline. *ended: there is none. False: as text_read.
+bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error);
 void text_free(Text *text);
 
 // Ids separated by commas, blanks or newlines, brackets ignored ("[1, 2]" too). False: exit code 2
@@ -20,8 +31,8 @@ bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, E
 // Appends the text of text_read as ids, with BOS in front where the tokenizer adds one;
 // never_empty: also where the text is empty. *length: bytes of the text. False: exit code 2, 3, 4
 // or 5.
-bool text_encode(IdList *ids, const Session *session, bool never_empty, size_t *length,
-                 Error *error);
+bool text_encode(IdList *ids, const Session *session, bool never_empty, const TextLimit *limit,
+                 size_t *length, Error *error);
 
 // Exit code 2 where the options name more than one source of the prompt.
 bool check_prompt(const Options *options, Error *error);

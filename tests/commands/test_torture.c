@@ -4,7 +4,9 @@
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/safetensors_writer.h"
+#include "tests/support/files/sentencepiece_writer.h"
 #include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@ typedef struct Walk {
     const char *const *argv;
     const char *count_path; // where the shim leaves the number of calls
     TestRun wanted;         // the undisturbed run
+    const char *input;      // standard input; NULL: empty
     int other_code;         // a code besides 5 that a failure may have; 0: none
 } Walk;
 
@@ -34,7 +37,7 @@ static TestRun run_with_fault(const Walk *walk, long at, bool for_ever) {
     setenv("FAULT_AT", number, 1);
     setenv("FAULT_COUNT", walk->count_path, 1);
     if (for_ever) setenv("FAULT_ON", "1", 1);
-    TestRun run = test_run(walk->argv, NULL, 0);
+    TestRun run = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
     unsetenv("FAULT_ON");
     unsetenv("LD_PRELOAD");
     return run;
@@ -76,7 +79,7 @@ static void check_fault(const Walk *walk, long at, bool for_ever) {
 static void walk_through(Walk *walk) {
     need_shim();
     walk->count_path = test_temporary("count");
-    walk->wanted = test_run(walk->argv, NULL, 0);
+    walk->wanted = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
     CHECK_INT(walk->wanted.status, 0);
     long calls = count_calls(walk);
     CHECK(calls > 0, "nothing to walk through");
@@ -134,6 +137,22 @@ Test(torture, memory_of_sampling_and_json) {
          "--max-tokens", "4", "--ids");
 }
 
+// A message that does not fit memory is no end of the conversation.
+Test(torture, memory_of_chat) {
+    char lines[100000];
+    memset(lines, 'a', sizeof lines);
+    memcpy(lines, "a b\nb a\n", 8); // and a third message, which the buffer grows for
+    lines[sizeof lines - 1] = '\0';
+    const char *const argv[] = {TEST_RUN, "chat",    tiny_gguf(),    "--template", "llama2",
+                                "-c",     "64",      "-t",           "0",          "-j",
+                                "1",      "--quiet", "--max-tokens", "2",          NULL};
+    walk_through(&(Walk){.kind = "memory", .argv = argv, .input = lines});
+}
+
+Test(torture, memory_of_perplexity) {
+    WALK("memory", 0, "perplexity", tiny_gguf(), "-i", "a b a b", "-j", "1", "--quiet");
+}
+
 Test(torture, memory_of_inspect) {
     WALK("memory", 0, "inspect", tiny_gguf());
 }
@@ -148,6 +167,32 @@ Test(torture, memory_of_a_directory) {
     need_json("inspect", directory);
     WALK("memory", 0, "generate", directory, "--quiet", "-t", "0", "-j", "1", "--prompt-ids",
          "1,3,4", "--ids", "--max-tokens", "2");
+}
+
+// The library reports a failed allocation of its own in several ways.
+static void sentencepiece_through(unsigned model_type) {
+    static const char *const PIECES[] = {"\xe2\x96\x81", "a", "b", "ab",
+                                         "\xe2\x96\x81"
+                                         "a"};
+    ModelWriter w = {0};
+    model_usual_pieces(&w, model_type == 2);
+    for (size_t i = 0; i < 5; i++)
+        model_piece(&w, PIECES[i], strlen(PIECES[i]), -(float)i, 1);
+    model_trainer(&w, model_type, model_type == 2);
+    model_normalizer(&w, true, NULL, 0);
+    const char *path = test_temporary("tokenizer.model");
+    test_write_file(path, w.bytes, w.size);
+    model_writer_free(&w);
+    WALK("memory", 0, "tokenize", "-z", path, "-i", "ab a?? b");
+}
+
+Test(torture, memory_of_a_unigram_model) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    sentencepiece_through(1);
+}
+
+Test(torture, memory_of_a_sentencepiece_bpe_model) {
+    sentencepiece_through(2);
 }
 
 // Strings of every length, so that jansson's buffer grows at every kind of byte, a closing quote

@@ -1,0 +1,92 @@
+// How long a text may be: every command refuses a longer one while it reads it, with one line, and
+// without taking memory for it.
+#include "base/bytes.h"
+#include "tests/support/program.h"
+
+#include <sys/resource.h>
+
+enum {
+    CONTEXT = 512,
+    PROMPT = LIMIT_PROMPT + CONTEXT * LIMIT_PROMPT_TOKEN
+}; // of the built-in model
+
+// The most that any child process of this test has had.
+static size_t peak_bytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (size_t)usage.ru_maxrss * 1024;
+}
+
+static void check_endless(const char *line, const char *because) {
+    TestRun r = program_input(line, NULL, 0);
+    check_refused(&r, ERROR_USAGE, because);
+}
+
+Test(text_limits, an_endless_prompt_is_refused_while_it_is_read) {
+    need_builtin();
+    static const char WANTED[] = "/dev/zero: more than 1114112 bytes, the limit for a context of "
+                                 "512 tokens (run --limits)";
+    check_endless("-f|/dev/zero", WANTED);
+    check_endless("chat|--template|llama2|-f|/dev/zero|-q", WANTED);
+    check_endless("trace|-f|/dev/zero|--out|/nonexistent/out", WANTED);
+    check_endless("-f|/dev/zero|-c|256", "more than 1081344 bytes, the limit for a context of 256");
+    CHECK(TEST_SANITIZED || peak_bytes() < 48 << 20, "%zu bytes", peak_bytes());
+}
+
+Test(text_limits, an_endless_text_is_refused_while_it_is_read) {
+    need_builtin();
+    static const char WANTED[] = "/dev/zero: more than 33554432 bytes (run --limits)";
+    check_endless("tokenize|-f|/dev/zero", WANTED);
+    check_endless("tokenize|--decode|-f|/dev/zero", WANTED);
+    check_endless("perplexity|-f|/dev/zero", WANTED);
+    check_endless("perplexity|--ids|/dev/zero", WANTED);
+    CHECK(TEST_SANITIZED || peak_bytes() < LIMIT_TEXT + (48 << 20), "%zu bytes", peak_bytes());
+}
+
+static TestRun with_input(const char *line, size_t size) {
+    char *text = malloc(size + 1);
+    memset(text, 'a', size);
+    text[size] = '\n';
+    TestRun r = program_input(line, text, size + 1);
+    free(text);
+    return r;
+}
+
+// One byte less is read to its end: then the tokens are counted.
+Test(text_limits, the_limit_itself_is_allowed) {
+    need_builtin();
+    TestRun r = with_input("-q", PROMPT);
+    check_refused(&r, ERROR_USAGE, "standard input: more than 1114112 bytes");
+    r = with_input("-q", PROMPT - 1);
+    check_refused(&r, ERROR_USAGE, "tokens, the context room for 512");
+    r = with_input("chat|--template|llama2|-q", PROMPT + 1); // a line: its newline does not count
+    check_refused(&r, ERROR_USAGE, "standard input: more than 1114112 bytes");
+    r = with_input("chat|--template|llama2|-q", PROMPT);
+    check_refused(&r, ERROR_USAGE, "tokens, the context room for 512");
+}
+
+Test(text_limits, a_line_without_a_newline_is_a_message) {
+    need_builtin();
+    TestRun with = program_input("chat|--template|llama2|-t|0|-q|--max-tokens|4", "Once\n", 5);
+    TestRun without = program_input("chat|--template|llama2|-t|0|-q|--max-tokens|4", "Once", 4);
+    check_status(&with, 0);
+    check_status(&without, 0);
+    CHECK(with.out_size > 1);
+    CHECK_STRING(with.out, without.out);
+    test_run_free(&with);
+    test_run_free(&without);
+}
+
+// 12 MB of address space are left to a program that waits for a message: the line does not fit.
+Test(text_limits, a_message_that_does_not_fit_memory_is_exit_5) {
+    if (TEST_SANITIZED) SKIP("sanitizers need terabytes of address space");
+    need_builtin();
+    static const char SCRIPT[] =
+        "D=$(mktemp -d); mkfifo $D/in; $RUN chat --template llama2 -q -j 1 -c 512 <$D/in & P=$!; "
+        "exec 3>$D/in; for i in $(seq 500); do grep -q 'S (sleeping)' /proc/$P/status && break; "
+        "sleep 0.01; done; S=$(awk '/VmSize/ {print $2 * 1024}' /proc/$P/status); "
+        "prlimit --pid $P --as=$((S + 200000)); head -c 1100000 /dev/zero | tr '\\0' a >&3; "
+        "exec 3>&-; wait $P; E=$?; rm -r $D; exit $E";
+    TestRun r = program_shell(SCRIPT);
+    check_refused(&r, ERROR_MEMORY, "standard input: out of memory");
+}
