@@ -12,10 +12,45 @@ bool ends_with(const char *text, const char *end) {
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
-static int span_compare(TextSpan a, TextSpan b) {
+int span_compare(TextSpan a, TextSpan b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.text, b.text, common) : 0;
     return order ? order : (a.length > b.length) - (a.length < b.length);
+}
+
+static int spans_compare(const void *a, const void *b) {
+    return span_compare(*(const TextSpan *)a, *(const TextSpan *)b);
+}
+
+void spans_sort(TextSpan *spans, size_t count) {
+    if (count) qsort(spans, count, sizeof *spans, spans_compare);
+}
+
+// The first of spans[low .. high) whose byte at `depth` is >= wanted. All share the bytes before
+// `depth`; one that ends there sorts first.
+static size_t lower_bound(const TextSpan *spans, size_t low, size_t high, size_t depth,
+                          int wanted) {
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int byte = spans[middle].length > depth ? (uint8_t)spans[middle].text[depth] : -1;
+        if (byte < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *text, size_t length) {
+    size_t low = 0, high = count, longest = 0;
+    for (size_t depth = 0; low < high; depth++) {
+        if (spans[low].length == depth) longest = depth;
+        if (depth == length) break;
+        int byte = (uint8_t)text[depth];
+        low = lower_bound(spans, low, high, depth, byte);
+        high = lower_bound(spans, low, high, depth, byte + 1);
+    }
+    return longest;
 }
 
 static int entry_compare(const void *a, const void *b) {

@@ -17,6 +17,11 @@ bool span_equals(TextSpan span, const char *text);
 
 bool ends_with(const char *text, const char *end);
 
+int span_compare(TextSpan a, TextSpan b); // as memcmp; a span sorts behind its beginnings
+void spans_sort(TextSpan *spans, size_t count);
+// The length of the longest of the sorted spans that text[0 .. length) begins with; 0: none.
+size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *text, size_t length);
+
 // ---- names: an index with numbers, O(n log n) for any names ----
 
 typedef struct NameEntry {

@@ -8,14 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_spans(const TextSpan *a, const TextSpan *b) {
-    size_t shared = a->length < b->length ? a->length : b->length;
-    int order = memcmp(a->text, b->text, shared);
-    return order ? order : (a->length > b->length) - (a->length < b->length);
-}
-
 static int compare_added(const void *a, const void *b) {
-    return compare_spans(&((const AddedToken *)a)->text, &((const AddedToken *)b)->text);
+    return span_compare(((const AddedToken *)a)->text, ((const AddedToken *)b)->text);
 }
 
 static bool check_list(const AddedToken *list, size_t count, size_t *total, Error *error) {

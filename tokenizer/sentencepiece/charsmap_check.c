@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LIBRARY_ROOM = 32,         // matches at one position
@@ -33,6 +34,7 @@ typedef struct Trie {
     size_t texts_size;
     uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: on the current path, else 1 + the most
                      // leaves on a path from this unit down
+    bool *bytes;     // (256) those that lead from some reachable unit to another
     Error *error;
 } Trie;
 
@@ -77,7 +79,7 @@ static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     while (visit->next < 256) {
         uint32_t byte = visit->next++;
         *child = base ^ byte;
-        if ((unit_at(trie, *child) & LABEL) == byte) return true;
+        if ((unit_at(trie, *child) & LABEL) == byte) return trie->bytes[byte] = true;
     }
     return false;
 }
@@ -117,19 +119,29 @@ static bool walk(const Trie *trie) {
     return true;
 }
 
-bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count) {
-    Trie trie = {.units = (const uint8_t *)charsmap.text + 4};
-    size_t pos = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint8_t byte = (uint8_t)bytes[i];
-        pos = base_of(&trie, pos) ^ byte;
-        if ((unit_at(&trie, pos) & LABEL) != byte) return false;
-        if (has_leaf(&trie, pos)) return true;
-    }
-    return true;
+static Trie trie_of(TextSpan charsmap) {
+    return (Trie){.units = (const uint8_t *)charsmap.text + 4,
+                  .n_units = load_u32(charsmap.text) / 4};
 }
 
-bool charsmap_check(TextSpan charsmap, Error *error) {
+size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *gives) {
+    if (!charsmap.length) return 0;
+    Trie trie = trie_of(charsmap);
+    size_t pos = 0, longest = 0;
+    for (size_t i = 0; i < length; i++) {
+        uint8_t byte = (uint8_t)text[i];
+        pos = base_of(&trie, pos) ^ byte;
+        if ((unit_at(&trie, pos) & LABEL) != byte) break;
+        if (!has_leaf(&trie, pos)) continue;
+        longest = i + 1;
+        size_t at = unit_at(&trie, base_of(&trie, pos)) & 0x7fffffff;
+        gives->text = (const char *)trie.units + 4 * trie.n_units + at;
+    }
+    if (longest) gives->length = strlen(gives->text);
+    return longest;
+}
+
+bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error) {
     if (!charsmap.length) return true;
     if (charsmap.length < 4 || charsmap.length > LIMIT_CHARSMAP)
         return error_set(error, ERROR_FILE, "charsmap: %zu bytes (wanted 4 to %d)", charsmap.length,
@@ -145,6 +157,7 @@ bool charsmap_check(TextSpan charsmap, Error *error) {
                  .n_units = trie_size / 4,
                  .texts_size = rest - trie_size,
                  .leaves = calloc(trie_size / 4, 1),
+                 .bytes = bytes,
                  .error = error};
     if (!trie.leaves) return error_set(error, ERROR_MEMORY, "out of memory for the charsmap");
     bool good = walk(&trie);

@@ -56,7 +56,7 @@ static void library_close(Tokenizer *t) {
     Library *library = t->state;
     if (!library) return;
     sentencepiece_free(library->model);
-    free(library->known);
+    known_characters_free(library->known);
     free(library);
 }
 
@@ -91,9 +91,7 @@ static bool load_library(Tokenizer *t, const SentencePieceModel *model, const ui
     library->unexportable = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
                             : !only_escapes_spaces(model) ? "its normalizer changes the text"
                                                           : NULL;
-    if (model->byte_fallback) return true;
-    library->known = known_characters(model, error);
-    return library->known != NULL;
+    return true;
 }
 
 static bool open_library(Tokenizer *t, const SentencePieceModel *model,
@@ -101,6 +99,9 @@ static bool open_library(Tokenizer *t, const SentencePieceModel *model,
                          Error *error) {
     if (!load_library(t, model, bytes, size, error)) return false;
     if (!vocabulary_copy(t, vocabulary, error)) return false;
+    Library *library = t->state;
+    if (!model->byte_fallback && !(library->known = known_characters(model, t, error)))
+        return false;
     t->prefixes_space = vocabulary->add_space_prefix == 1;
     vocabulary_set_ids(t, vocabulary, true);
     return spm_added_tokens(t, false, error); // the library matches user-defined ones

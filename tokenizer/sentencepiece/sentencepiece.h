@@ -20,6 +20,7 @@ enum { SENTENCEPIECE_UNIGRAM = 1, SENTENCEPIECE_BPE = 2 };
 typedef struct Normalizer {
     TextSpan charsmap; // precompiled replacement rules (NFKC and others); empty: none
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
+    bool bytes[256]; // whether a rule of the charsmap has this byte
 } Normalizer;
 
 typedef struct SentencePieceModel { // texts are borrowed from the bytes that were parsed
@@ -40,24 +41,27 @@ void sentencepiece_model_free(SentencePieceModel *model);
 
 // ---- charsmap_check.c ----
 
-// Checks a charsmap: a trie as a double array, and the replacement texts. False: exit code 3, 5.
-bool charsmap_check(TextSpan charsmap, Error *error);
-// Whether some rule is a prefix of these bytes, or they are a prefix of a rule. The charsmap must
-// have passed charsmap_check.
-bool charsmap_begins(TextSpan charsmap, const char *bytes, size_t count);
+// Checks a charsmap: a trie as a double array, and the replacement texts. Sets bytes[c] for every
+// byte c of a rule. False: exit code 3, 5.
+bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error);
+// The length of the longest rule that text[0 .. length) begins with, and in *gives what replaces
+// it; 0: none. The charsmap must have passed charsmap_check, or be empty.
+size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *gives);
 
 // ---- unknown_runs.c ----
 
 // Without byte fallback a run of unknown characters becomes one unknown token, but the library
-// takes quadratic time for it (a megabyte of newlines: 23 seconds with a unigram model). So only
-// the first characters of each run are passed to the library.
+// takes quadratic time for it (a megabyte of newlines: 23 seconds with a unigram model). So the
+// library sees a short text instead of a long run.
 typedef struct KnownCharacters KnownCharacters;
 
-// The set of characters that some piece contains or some charsmap rule begins with; free() it.
-// NULL: exit code 5.
-KnownCharacters *known_characters(const SentencePieceModel *model, Error *error);
+// What the pieces of the tokenizer, whose vocabulary is set, and the normalizer can do. Borrows the
+// spellings. NULL: exit code 5.
+KnownCharacters *known_characters(const SentencePieceModel *model, const Tokenizer *tokenizer,
+                                  Error *error);
+void known_characters_free(KnownCharacters *known); // NULL is fine
 
-// Copies text[length] to out[length] with each run of unknown characters cut to its first few, and
+// Copies text[length] to out[length] with one character for each long run of unknown ones, and
 // returns the new length. In a model without byte fallback the ids are the same.
 size_t shorten_unknown_runs(char *out, const char *text, size_t length,
                             const KnownCharacters *known);

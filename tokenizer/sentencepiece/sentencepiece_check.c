@@ -193,13 +193,6 @@ static bool check_types(const SentencePieceModel *m, Error *error) {
     return true;
 }
 
-static int compare_spans(const void *a, const void *b) {
-    const TextSpan *x = a, *y = b;
-    size_t shared = x->length < y->length ? x->length : y->length;
-    int order = memcmp(x->text, y->text, shared);
-    return order ? order : (x->length > y->length) - (x->length < y->length);
-}
-
 static bool begins_with(TextSpan text, TextSpan start) {
     return text.length >= start.length && !memcmp(text.text, start.text, start.length);
 }
@@ -218,7 +211,7 @@ static bool check_user_defined(const SentencePieceModel *m, Error *error) {
             good = error_set(error, ERROR_FILE, "piece %zu: user-defined, contains a NUL", i);
         pieces[count++] = m->pieces[i];
     }
-    qsort(pieces, count, sizeof *pieces, compare_spans);
+    spans_sort(pieces, count);
     for (size_t i = 0; good && i < count; i++) {
         while (depth && !begins_with(pieces[i], nested[depth - 1]))
             depth--;
@@ -240,8 +233,8 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
         .bos_piece = {"<s>", 3},
         .eos_piece = {"</s>", 4},
         .pad_piece = {"<pad>", 5},
-        .normalizer = {{"", 0}, true, true, true},
-        .denormalizer = {{"", 0}, true, true, true},
+        .normalizer = {{"", 0}, true, true, true, {false}},
+        .denormalizer = {{"", 0}, true, true, true, {false}},
     };
     Bytes in = bytes_over(bytes, size, error);
     if (!count_pieces(in, &model->n_pieces)) return false;
@@ -255,8 +248,8 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
         return error_set(error, ERROR_FILE, "model_type %llu (known: 1 unigram, 2 BPE)",
                          (unsigned long long)model->model_type);
     return check_types(model, error) && check_user_defined(model, error) &&
-           charsmap_check(model->normalizer.charsmap, error) &&
-           charsmap_check(model->denormalizer.charsmap, error);
+           charsmap_check(model->normalizer.charsmap, model->normalizer.bytes, error) &&
+           charsmap_check(model->denormalizer.charsmap, model->denormalizer.bytes, error);
 }
 
 void sentencepiece_model_free(SentencePieceModel *model) {
