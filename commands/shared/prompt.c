@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +34,18 @@ static bool check_limit(const Text *text, const TextLimit *limit, const char *na
                      name, limit->bytes, limit->context);
 }
 
+static bool cannot_read(const char *name, Error *error) {
+    return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s", name,
+                     strerror(errno));
+}
+
 // Reads a descriptor to its end. Reading is what fails for a directory and for a bad disk.
 static bool read_all(Text *text, int fd, const TextLimit *limit, const char *name, Error *error) {
     for (;;) {
         if (!check_limit(text, limit, name, error) || !grow(text, limit, name, error)) return false;
         ssize_t got = read(fd, text->bytes + text->length, text->capacity - text->length);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return error_set(error, ERROR_IO, "%s: %s", name, strerror(errno));
+        if (got < 0) return cannot_read(name, error);
         if (got == 0) return true;
         text->length += (size_t)got;
     }
@@ -47,10 +53,10 @@ static bool read_all(Text *text, int fd, const TextLimit *limit, const char *nam
 
 static bool read_file(Text *text, const char *path, const TextLimit *limit, Error *error) {
     if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, limit, STDIN_NAME, error);
-    FILE *file = fopen(path, "rb");
-    if (!file) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
-    bool good = read_all(text, fileno(file), limit, path, error);
-    fclose(file);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return cannot_read(path, error);
+    bool good = read_all(text, file, limit, path, error);
+    close(file);
     return good;
 }
 
@@ -70,9 +76,7 @@ bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *erro
     *ended = false;
     for (int c; (c = getc(stdin)) != '\n';) {
         if (c == EOF) {
-            if (ferror(stdin))
-                return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s",
-                                 STDIN_NAME, strerror(errno));
+            if (ferror(stdin)) return cannot_read(STDIN_NAME, error);
             *ended = !line->length;
             return true;
         }

@@ -1,7 +1,12 @@
 // The only C++ in tokenizer/: calls into the sentencepiece library.
+//
+// Where `new` fails inside the library, the destructors of its half-built messages crash. So during
+// a call a failed allocation is served from a reserve, and the call ends as out of memory when the
+// library returns.
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <sentencepiece_processor.h>
@@ -15,13 +20,42 @@ struct SentencePiece {
 
 namespace {
 
+// ---- memory ----
+
+struct Reserve {
+    char *bytes; // nullptr: no call is under way
+    std::size_t size, used;
+    bool in_use; // memory has run out
+};
+
+thread_local Reserve reserve;
+
+void *allocate(std::size_t size) noexcept {
+    void *memory = reserve.in_use ? nullptr : std::malloc(size ? size : 1);
+    if (memory || !reserve.bytes) return memory;
+    reserve.in_use = true;
+    std::size_t room = (size + 15) & ~static_cast<std::size_t>(15);
+    if (room < size || room > reserve.size - reserve.used) return nullptr;
+    reserve.used += room;
+    return reserve.bytes + reserve.used - room;
+}
+
+// Blocks of the reserve are all freed with it.
+void release(void *memory) noexcept {
+    auto at = reinterpret_cast<std::uintptr_t>(memory);
+    auto begin = reinterpret_cast<std::uintptr_t>(reserve.bytes);
+    if (!begin || at < begin || at >= begin + reserve.size) std::free(memory);
+}
+
+// ---- calls ----
+
 SentencePieceStatus refuse(char *reason, const char *why) noexcept {
     std::snprintf(reason, SENTENCEPIECE_REASON_SIZE, "%s", why);
     return SENTENCEPIECE_REFUSED;
 }
 
 // Runs `body` and turns exceptions into a status.
-template <class Body> SentencePieceStatus catch_all(char *reason, Body &&body) noexcept {
+template <class Body> SentencePieceStatus catch_exceptions(char *reason, Body &&body) noexcept {
     try {
         return body();
     } catch (const std::bad_alloc &) {
@@ -33,7 +67,43 @@ template <class Body> SentencePieceStatus catch_all(char *reason, Body &&body) n
     }
 }
 
+// Bytes that the library takes for each byte of a model or a text, more than was ever measured; and
+// what it takes for the smallest.
+constexpr std::size_t LIBRARY_FACTOR = 64, LIBRARY_LEAST = 4 << 20;
+
+// Runs `body`, then `discard`, which frees what the library holds, if memory ran out.
+template <class Body, class Discard>
+SentencePieceStatus call(std::size_t size, char *reason, Body &&body, Discard &&discard) noexcept {
+    std::size_t room = size > SIZE_MAX / 2 / LIBRARY_FACTOR ? SIZE_MAX / 2 : size * LIBRARY_FACTOR;
+    reserve = {nullptr, LIBRARY_LEAST + room, 0, false};
+    reserve.bytes = static_cast<char *>(std::malloc(reserve.size));
+    if (!reserve.bytes) return SENTENCEPIECE_MEMORY;
+    SentencePieceStatus status = catch_exceptions(reason, body);
+    if (reserve.in_use) {
+        status = SENTENCEPIECE_MEMORY;
+        discard();
+    }
+    std::free(reserve.bytes);
+    reserve = {};
+    return status;
+}
+
 } // namespace
+
+// For the whole program, which has no other C++ than this file and the library.
+void *operator new(std::size_t size) {
+    void *memory = allocate(size);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+
+void operator delete(void *memory) noexcept {
+    release(memory);
+}
+
+void operator delete(void *memory, std::size_t) noexcept {
+    release(memory);
+}
 
 extern "C" {
 
@@ -45,12 +115,17 @@ SentencePieceStatus sentencepiece_load(SentencePiece **out, const void *bytes, s
                                        char *reason) {
     *out = nullptr;
     SentencePiece *model = nullptr;
-    SentencePieceStatus status = catch_all(reason, [&] {
+    auto load = [&] {
         model = new SentencePiece;
         auto loaded =
             model->processor.LoadFromSerializedProto({static_cast<const char *>(bytes), size});
         return loaded.ok() ? SENTENCEPIECE_OK : refuse(reason, loaded.error_message());
-    });
+    };
+    auto discard = [&] {
+        sentencepiece_free(model);
+        model = nullptr;
+    };
+    SentencePieceStatus status = call(size, reason, load, discard);
     if (status == SENTENCEPIECE_OK)
         *out = model;
     else
@@ -71,7 +146,7 @@ SentencePieceStatus sentencepiece_encode(SentencePiece *model, const char *text,
                                          const int **ids, size_t *count, char *reason) {
     *ids = nullptr;
     *count = 0;
-    return catch_all(reason, [&] {
+    auto encode = [&] {
         auto status = model->processor.Encode({text, length}, &model->ids);
         if (!status.ok()) return refuse(reason, status.error_message());
         int size = model->processor.GetPieceSize();
@@ -80,7 +155,8 @@ SentencePieceStatus sentencepiece_encode(SentencePiece *model, const char *text,
         *ids = model->ids.data();
         *count = model->ids.size();
         return SENTENCEPIECE_OK;
-    });
+    };
+    return call(length, reason, encode, [&] { std::vector<int>().swap(model->ids); });
 }
 
 } // extern "C"
