@@ -269,6 +269,7 @@ void help_limits(void) {
         {"bytes of a safetensors header", LIMIT_JSON_HEADER},
         {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
         {"depth of JSON", LIMIT_JSON_DEPTH},
+        {"bytes of a SentencePiece model", LIMIT_SENTENCEPIECE},
         {"bytes of a text", LIMIT_TEXT},
         {"bytes of a prompt", LIMIT_PROMPT},
         {"more for each token of the context", LIMIT_PROMPT_TOKEN},

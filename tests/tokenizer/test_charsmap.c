@@ -40,6 +40,24 @@ Test(charsmap, charsmaps_that_are_right_are_obeyed) {
     model_fine(&w);
 }
 
+Test(charsmap, replacements_are_held_to_a_limit) {
+    for (size_t length = 64; length <= 65; length++) {
+        char to[66] = "";
+        memset(to, 'b', length);
+        size_t size;
+        uint8_t *map = charsmap_of_runs(1, to, &size);
+        ModelWriter w = {0};
+        model_usual_pieces(&w, false);
+        model_trainer(&w, 1, false);
+        model_normalizer(&w, false, map, size);
+        free(map);
+        if (length == 64)
+            model_fine(&w);
+        else
+            model_refused(&w, "charsmap: a replacement of more than 64 bytes");
+    }
+}
+
 Test(charsmap, charsmaps_that_lead_astray_are_refused) {
     ModelWriter w;
     for (size_t size = 1; size < 4; size++) {

@@ -20,8 +20,10 @@
 #include <string.h>
 
 enum {
-    LIBRARY_ROOM = 32,         // matches at one position
-    LIMIT_RULE = 256,          // bytes of the text that a rule replaces: the depth of the trie
+    LIBRARY_ROOM = 32, // matches at one position
+    LIMIT_RULE = 256,  // bytes of the text that a rule replaces: the depth of the trie
+    LIMIT_REPLACEMENT =
+        64, // bytes that replace it, so that a text does not grow for ever; NFKC: 33
     LIMIT_CHARSMAP = 16 << 20, // bytes; NFKC with case folding takes 0.3 million
     SMALLEST_TRIE = 256 * 4,   // one block of units
 };
@@ -31,6 +33,7 @@ static const uint32_t LABEL = 0x800000ff; // of a unit, with the bit that says "
 typedef struct Trie {
     const uint8_t *units; // (n_units) of four bytes
     size_t n_units;
+    const char *texts; // the replacements
     size_t texts_size;
     uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: on the current path, else 1 + the most
                      // leaves on a path from this unit down
@@ -68,6 +71,10 @@ static bool enter(const Trie *trie, size_t pos, Visit *visit) {
     if (has_leaf(trie, pos) && text >= trie->texts_size)
         return error_set(trie->error, ERROR_FILE, "charsmap: replacement at %u of %zu bytes", text,
                          trie->texts_size);
+    if (has_leaf(trie, pos) &&
+        strnlen(trie->texts + text, trie->texts_size - text) > LIMIT_REPLACEMENT)
+        return error_set(trie->error, ERROR_FILE, "charsmap: a replacement of more than %d bytes",
+                         LIMIT_REPLACEMENT);
     trie->leaves[pos] = ON_PATH;
     *visit = (Visit){.pos = pos};
     return true;
@@ -155,6 +162,7 @@ bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error) {
                          "charsmap: the last replacement has no terminating NUL");
     Trie trie = {.units = (const uint8_t *)charsmap.text + 4,
                  .n_units = trie_size / 4,
+                 .texts = charsmap.text + 4 + trie_size,
                  .texts_size = rest - trie_size,
                  .leaves = calloc(trie_size / 4, 1),
                  .bytes = bytes,

@@ -162,6 +162,11 @@ static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint
 
 bool sentencepiece_open(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
     SentencePieceModel model;
+    if (size > LIMIT_SENTENCEPIECE)
+        return error_set(error, ERROR_FILE,
+                         "%zu bytes: too large for a SentencePiece model "
+                         "(at most %d)",
+                         size, LIMIT_SENTENCEPIECE);
     bool good = sentencepiece_model_read(&model, bytes, size, error) &&
                 open_model(t, &model, bytes, size, error);
     sentencepiece_model_free(&model);

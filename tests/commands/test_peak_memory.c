@@ -1,0 +1,119 @@
+// How much memory a file can make the program take: 32 MiB and twice its size; for a tokenizer.json
+// eight times, since jansson needs six, and for a .model of the sentencepiece library 24 times. All
+// files here are vocabularies of many short tokens, the most memory for a byte.
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/sentencepiece_writer.h"
+#include "tests/support/program.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
+
+#include <sys/resource.h>
+
+enum { TOKENS = 200000, LENGTH = 12 };
+
+static const char *token(size_t i) {
+    static char text[LENGTH + 1];
+    snprintf(text, sizeof text, "%012zu", i);
+    return text;
+}
+
+// Opens the tokenizer of a file and checks the most memory that a child of this test has had.
+static void check_peak(const char *name, const void *bytes, size_t size, size_t factor) {
+    if (TEST_SANITIZED) SKIP("sanitizers take memory of their own");
+    const char *path = test_temporary(name);
+    test_write_file(path, bytes, size);
+    TestRun r = program("tokenize|-z|%s|-i|000000000001", path);
+    check_status(&r, 0);
+    test_run_free(&r);
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    size_t peak = (size_t)usage.ru_maxrss * 1024, bound = (32u << 20) + factor * size;
+    CHECK(peak <= bound, "%s of %zu bytes: %zu bytes of memory, at most %zu", name, size, peak,
+          bound);
+}
+
+Test(peak_memory, of_a_tokenizer_bin) {
+    Buffer b = {0};
+    buffer_u32(&b, LENGTH);
+    for (size_t i = 0; i < TOKENS; i++) {
+        buffer_f32(&b, -(float)i);
+        buffer_u32(&b, LENGTH);
+        buffer_put(&b, token(i), LENGTH);
+    }
+    check_peak("tokenizer.bin", b.bytes, b.size, 2);
+    buffer_free(&b);
+}
+
+static void check_model(unsigned model_type, size_t factor) {
+    ModelWriter w = {0};
+    model_usual_pieces(&w, false);
+    for (size_t i = 0; i < TOKENS; i++)
+        model_piece(&w, token(i), LENGTH, -(float)i, 1);
+    model_trainer(&w, model_type, false);
+    model_normalizer(&w, true, NULL, 0);
+    check_peak("tokenizer.model", w.bytes, w.size, factor);
+    model_writer_free(&w);
+}
+
+Test(peak_memory, of_a_bpe_model) {
+    check_model(2, 4);
+}
+
+Test(peak_memory, of_a_unigram_model) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    check_model(1, 24);
+}
+
+Test(peak_memory, of_a_tokenizer_json) {
+    Buffer b = {0};
+    buffer_print(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                     "\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+                     "\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    for (size_t i = 0; i < TOKENS; i++)
+        buffer_print(&b, "%s\"%s\":%zu", i ? "," : "", token(i), i);
+    buffer_print(&b, "},\"merges\":[]}}");
+    check_peak("tokenizer.json", b.bytes, b.size, 8);
+    buffer_free(&b);
+}
+
+Test(peak_memory, of_a_vocabulary_in_a_gguf) {
+    GgufFile *file = gguf_tiny_llama();
+    const char **texts = calloc(TOKENS, sizeof *texts);
+    float *scores = calloc(TOKENS, sizeof *scores);
+    int32_t *types = calloc(TOKENS, sizeof *types);
+    for (size_t i = 0; i < TOKENS; i++) {
+        texts[i] = strdup(token(i));
+        types[i] = 1;
+    }
+    gguf_set_strings(file, "tokenizer.ggml.tokens", texts, TOKENS);
+    gguf_set_array(file, "tokenizer.ggml.scores", 6, scores, TOKENS);
+    gguf_set_array(file, "tokenizer.ggml.token_type", 5, types, TOKENS);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    check_peak("vocabulary.gguf", bytes, size, 2);
+    for (size_t i = 0; i < TOKENS; i++)
+        free((char *)(uintptr_t)texts[i]);
+    free(texts);
+    free(scores);
+    free(types);
+    free(bytes);
+}
+
+// Larger ones are refused before the library sees them.
+Test(peak_memory, a_model_too_large_is_refused) {
+    size_t size = LIMIT_SENTENCEPIECE + 1;
+    char *bytes = calloc(1, size);
+    memcpy(bytes, "\n\a\n\5<unk>", 9);
+    const char *path = test_temporary("large.model");
+    test_write_file(path, bytes, size);
+    TestRun r = program("tokenize|-z|%s|-i|a", path);
+    check_refused(&r, ERROR_FILE,
+                  "8388609 bytes: too large for a SentencePiece model (at most "
+                  "8388608)");
+    test_write_file(path, bytes, size - 1); // zeros are no protobuf
+    r = program("tokenize|-z|%s|-i|a", path);
+    check_refused(&r, ERROR_FILE, "not protobuf");
+    free(bytes);
+}
