@@ -114,7 +114,8 @@ TEST_SOURCES := $(filter-out %/test_without_json.c,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_families hf_checkpoint \
                  reference_models tiny_models unknown_keys template_ids pretokenize byte_bpe \
-                 byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files tokenizer_vectors json_output \
+                 byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files \
+                 tokenizer_vectors json_output \
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  trace trace_names diff diff_models fidelity perplexity real_models hf_shards \
                  builtin_command teach_stories bench)

@@ -1,6 +1,7 @@
 // How much memory a file can make the program take: 32 MiB and twice its size; for a tokenizer.json
-// eight times, since jansson needs six, and for a .model of the sentencepiece library 24 times. All
-// files here are vocabularies of many short tokens, the most memory for a byte.
+// eight times, since jansson needs six, and for a .model four times, or 24 where the sentencepiece
+// library loads it. All files here are vocabularies of many short tokens, the most memory for a
+// byte.
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "tests/support/files/gguf_writer.h"

@@ -48,6 +48,7 @@ Test(charsmap, replacements_are_held_to_a_limit) {
         uint8_t *map = charsmap_of_runs(1, to, &size);
         ModelWriter w = {0};
         model_usual_pieces(&w, false);
+        model_piece(&w, "b", 1, -1, 1);
         model_trainer(&w, 1, false);
         model_normalizer(&w, false, map, size);
         free(map);
