@@ -27,10 +27,10 @@ static bool grow(Text *text, const TextLimit *limit, const char *name, Error *er
 static bool check_limit(const Text *text, const TextLimit *limit, const char *name, Error *error) {
     if (text->length <= limit->bytes) return true;
     if (!limit->context)
-        return error_set(error, ERROR_USAGE, "%s: more than %zu bytes (run --limits)", name,
+        return error_set(error, ERROR_USAGE, "%s: more than %zu bytes (see --limits)", name,
                          limit->bytes);
     return error_set(error, ERROR_USAGE,
-                     "%s: more than %zu bytes, the limit for a context of %d tokens (run --limits)",
+                     "%s: more than %zu bytes, the limit for a context of %d tokens (see --limits)",
                      name, limit->bytes, limit->context);
 }
 

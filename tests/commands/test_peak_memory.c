@@ -19,9 +19,12 @@ static const char *token(size_t i) {
     return text;
 }
 
+static void need_plain_memory(void) {
+    if (TEST_SANITIZED) SKIP("sanitizers take memory of their own");
+}
+
 // Opens the tokenizer of a file and checks the most memory that a child of this test has had.
 static void check_peak(const char *name, const void *bytes, size_t size, size_t factor) {
-    if (TEST_SANITIZED) SKIP("sanitizers take memory of their own");
     const char *path = test_temporary(name);
     test_write_file(path, bytes, size);
     TestRun r = program("tokenize|-z|%s|-i|000000000001", path);
@@ -35,6 +38,7 @@ static void check_peak(const char *name, const void *bytes, size_t size, size_t 
 }
 
 Test(peak_memory, of_a_tokenizer_bin) {
+    need_plain_memory();
     Buffer b = {0};
     buffer_u32(&b, LENGTH);
     for (size_t i = 0; i < TOKENS; i++) {
@@ -58,15 +62,18 @@ static void check_model(unsigned model_type, size_t factor) {
 }
 
 Test(peak_memory, of_a_bpe_model) {
+    need_plain_memory();
     check_model(2, 4);
 }
 
 Test(peak_memory, of_a_unigram_model) {
+    need_plain_memory();
     if (!sentencepiece_available()) SKIP("built without sentencepiece");
     check_model(1, 24);
 }
 
 Test(peak_memory, of_a_tokenizer_json) {
+    need_plain_memory();
     Buffer b = {0};
     buffer_print(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
                      "\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
@@ -79,6 +86,7 @@ Test(peak_memory, of_a_tokenizer_json) {
 }
 
 Test(peak_memory, of_a_vocabulary_in_a_gguf) {
+    need_plain_memory();
     GgufFile *file = gguf_tiny_llama();
     const char **texts = calloc(TOKENS, sizeof *texts);
     float *scores = calloc(TOKENS, sizeof *scores);

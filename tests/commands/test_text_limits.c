@@ -25,7 +25,7 @@ static void check_endless(const char *line, const char *because) {
 Test(text_limits, an_endless_prompt_is_refused_while_it_is_read) {
     need_builtin();
     static const char WANTED[] = "/dev/zero: more than 1114112 bytes, the limit for a context of "
-                                 "512 tokens (run --limits)";
+                                 "512 tokens (see --limits)";
     check_endless("-f|/dev/zero", WANTED);
     check_endless("chat|--template|llama2|-f|/dev/zero|-q", WANTED);
     check_endless("trace|-f|/dev/zero|--out|/nonexistent/out", WANTED);
@@ -35,7 +35,7 @@ Test(text_limits, an_endless_prompt_is_refused_while_it_is_read) {
 
 Test(text_limits, an_endless_text_is_refused_while_it_is_read) {
     need_builtin();
-    static const char WANTED[] = "/dev/zero: more than 33554432 bytes (run --limits)";
+    static const char WANTED[] = "/dev/zero: more than 33554432 bytes (see --limits)";
     check_endless("tokenize|-f|/dev/zero", WANTED);
     check_endless("tokenize|--decode|-f|/dev/zero", WANTED);
     check_endless("perplexity|-f|/dev/zero", WANTED);

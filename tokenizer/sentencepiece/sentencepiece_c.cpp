@@ -90,7 +90,7 @@ SentencePieceStatus call(std::size_t size, char *reason, Body &&body, Discard &&
 
 } // namespace
 
-// For the whole program, which has no other C++ than this file and the library.
+// For the whole program; outside a call of the library they are malloc and free.
 void *operator new(std::size_t size) {
     void *memory = allocate(size);
     if (!memory) throw std::bad_alloc();
