@@ -117,8 +117,8 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files \
                  tokenizer_vectors json_output \
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
-                 trace trace_names diff diff_models fidelity perplexity real_models hf_shards \
-                 builtin_command teach_stories bench)
+                 convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
+                 hf_shards builtin_command teach_stories bench)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -225,7 +225,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb \
-    convert convert_outputs convert_metadata trace trace_names diff diff_models builtin_command \
+    convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
     cuda_device): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
@@ -239,12 +239,12 @@ $(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
 
-# A library that makes calls fail, for tests/commands/test_torture.c.
+# A library that makes calls fail.
 $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(BUILD)/tests/test_torture: | $(BUILD)/tests/faults.so
+$(addprefix $(BUILD)/tests/test_,torture convert_kills): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt
@@ -253,7 +253,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
 $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert trace trace_names \
-    families selftest_command): | $(TINY_MODELS) $(BUILD)/run
+    families selftest_command convert_kills): | $(TINY_MODELS) $(BUILD)/run
 
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories

@@ -52,9 +52,8 @@ static bool run(int argc, char **argv, Error *error) {
 
 int main(int argc, char **argv) {
     Error error = {0};
-    output_guard();
     if (argc > 0) set_program_name(argv[0]);
-    run(argc, argv, &error);
+    if (output_guard(&error)) run(argc, argv, &error);
     output_close(&error);
     if (error.code == ERROR_INTERRUPTED) interrupt_raise();
     if (error.code) fprintf(stderr, "%s: %s\n", program_name(), error.message);

@@ -4,12 +4,14 @@
 
 #include "base/arena.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,10 +19,13 @@ struct FileWriter {
     Arena arena;
     const char *path;   // as the user gave it, for messages
     const char *target; // with links followed
-    int directory;      // where the target lies; -1: not open
-    int descriptor;     // -1: not open
-    bool unnamed;       // no name yet (O_TMPFILE)
-    bool linked;        // `temporary` exists in the directory
+    const FileSet *inputs;
+    bool force;
+    int directory;  // where the target lies; -1: not open
+    int descriptor; // -1: not open
+    int lock;       // the same file, locked until it is in its place; -1: not open
+    bool unnamed;   // no name yet (O_TMPFILE)
+    bool linked;    // `temporary` exists in the directory
     char temporary[40];
     const char *name; // of the target in the directory
     uint64_t size;
@@ -34,13 +39,36 @@ static bool fail(const FileWriter *file, Error *error, const char *what) {
 
 // ---- opening ----
 
+bool refuse_input(const char *path, Error *error) {
+    error_set(error, ERROR_USAGE, "is read by this run; give another output");
+    return error_prefix(error, path);
+}
+
+bool refuse_existing(const char *path, Error *error) {
+    error_set(error, ERROR_USAGE, "is there already; --force replaces it");
+    return error_prefix(error, path);
+}
+
+static bool may_replace(const FileWriter *file, const struct stat *status, Error *error) {
+    if (file_set_has(file->inputs, status)) return refuse_input(file->path, error);
+    if (S_ISREG(status->st_mode)) return file->force || refuse_existing(file->path, error);
+    error_set(error, ERROR_IO, "%s, not a file to write to",
+              S_ISDIR(status->st_mode) ? "is a directory" : "is a device, a pipe or a socket");
+    return error_prefix(error, file->path);
+}
+
 // Where the path leads, and the mode of the file that will be replaced (0: there is none).
-static bool resolve(FileWriter *file, mode_t *mode, Error *error) {
+static bool resolve(FileWriter *file, const OutputFile *out, mode_t *mode, Error *error) {
     struct stat status;
-    file->target = file->path;
-    if (lstat(file->path, &status)) return errno == ENOENT || fail(file, error, "look at it");
+    file->path = out->shown ? out->shown : out->path;
+    file->path = arena_text(&file->arena, file->path, strlen(file->path), error);
+    file->target = arena_text(&file->arena, out->path, strlen(out->path), error);
+    file->inputs = out->inputs;
+    file->force = out->force;
+    if (!file->path || !file->target) return false;
+    if (lstat(file->target, &status)) return errno == ENOENT || fail(file, error, "look at it");
     if (S_ISLNK(status.st_mode)) {
-        char *whole = realpath(file->path, NULL);
+        char *whole = realpath(file->target, NULL);
         if (!whole) return fail(file, error, "follow the link");
         file->target = arena_text(&file->arena, whole, strlen(whole), error);
         free(whole);
@@ -48,10 +76,15 @@ static bool resolve(FileWriter *file, mode_t *mode, Error *error) {
         if (stat(file->target, &status)) return fail(file, error, "look at it");
     }
     *mode = status.st_mode & 0777;
-    if (S_ISREG(status.st_mode)) return true;
-    error_set(error, ERROR_IO, "%s, not a file to write to",
-              S_ISDIR(status.st_mode) ? "is a directory" : "is a device, a pipe or a socket");
-    return error_prefix(error, file->path);
+    return may_replace(file, &status, error);
+}
+
+bool output_file_check(const OutputFile *out, Error *error) {
+    FileWriter file = {0};
+    mode_t mode = 0;
+    bool good = resolve(&file, out, &mode, error);
+    arena_free(&file.arena);
+    return good;
 }
 
 static bool open_directory(FileWriter *file, Error *error) {
@@ -68,13 +101,67 @@ static bool open_directory(FileWriter *file, Error *error) {
     return file->directory >= 0 || fail(file, error, "write there");
 }
 
+// ".limpid-", for a directory a hash of 16 digits and "-", the process, "-", a number.
+bool is_temporary(const char *name) {
+    static const char DIGITS[] = "0123456789abcdef";
+    enum { HASH = 16 };
+    size_t length = sizeof TEMPORARY_PREFIX - 1;
+    if (strncmp(name, TEMPORARY_PREFIX, length) != 0) return false;
+    name += length;
+    if (strspn(name, DIGITS) == HASH && name[HASH] == '-') name += HASH + 1;
+    length = strspn(name, "0123456789");
+    if (!length || name[length] != '-') return false;
+    name += length + 1;
+    length = strspn(name, "0123456789");
+    return length && (!name[length] || name[length] == '/');
+}
+
+// A file that nobody has locked: its run was killed.
+static void remove_leftover(int directory, const char *name) {
+    struct stat status;
+    int left = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (left < 0) return;
+    if (!fstat(left, &status) && S_ISREG(status.st_mode) && !flock(left, LOCK_EX | LOCK_NB))
+        unlinkat(directory, name, 0);
+    close(left);
+}
+
+static void remove_leftovers(const FileWriter *file) {
+    int copy = openat(file->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = copy < 0 ? NULL : fdopendir(copy);
+    if (!entries && copy >= 0) close(copy);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        if (is_temporary(e->d_name)) remove_leftover(file->directory, e->d_name);
+    if (entries) closedir(entries);
+}
+
+// The lock has a descriptor of its own, since `descriptor` is closed before the rename. False:
+// another run took the file for a leftover before it was locked. A file system without locks is as
+// good.
+static bool lock(FileWriter *file) {
+    struct stat status;
+    file->lock = fcntl(file->descriptor, F_DUPFD_CLOEXEC, 0);
+    if (file->lock >= 0 && flock(file->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return false;
+    return file->unnamed || fstat(file->descriptor, &status) || status.st_nlink;
+}
+
+// Closes what is open, without a look at the result.
+static void close_all(FileWriter *file) {
+    int *const open[] = {&file->descriptor, &file->lock};
+    for (int i = 0; i < 2; i++) {
+        if (*open[i] >= 0) close(*open[i]);
+        *open[i] = -1;
+    }
+}
+
 // Takes a file name that is not in use yet (O_EXCL). link: gives it to a file opened without a
 // name.
 static bool take_name(FileWriter *file, bool link, Error *error) {
     char self[40];
     snprintf(self, sizeof self, "/proc/self/fd/%d", file->descriptor);
     for (int attempt = 0; attempt < 1000; attempt++) {
-        snprintf(file->temporary, sizeof file->temporary, ".limpid-%ld-%d", (long)getpid(),
+        snprintf(file->temporary, sizeof file->temporary, TEMPORARY_PREFIX "%ld-%d", (long)getpid(),
                  attempt);
         if (link) {
             file->linked =
@@ -82,7 +169,11 @@ static bool take_name(FileWriter *file, bool link, Error *error) {
         } else {
             file->descriptor = openat(file->directory, file->temporary,
                                       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-            file->linked = file->descriptor >= 0;
+            file->linked = file->descriptor >= 0 && lock(file);
+            if (file->descriptor >= 0 && !file->linked) {
+                close_all(file);
+                continue;
+            }
         }
         if (file->linked) return true;
         if (errno != EEXIST) break;
@@ -95,7 +186,7 @@ static bool open_descriptor(FileWriter *file, Error *error) {
     if (!access("/proc/self/fd", X_OK))
         file->descriptor = openat(file->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     file->unnamed = file->descriptor >= 0;
-    return file->unnamed || take_name(file, false, error);
+    return file->unnamed ? lock(file) : take_name(file, false, error);
 }
 
 // Where the file system cannot reserve space, a full disk is only found when writing.
@@ -117,18 +208,18 @@ static bool reserve(FileWriter *file, Error *error) {
     return error_prefix(error, file->path);
 }
 
-FileWriter *file_writer_open(const char *path, uint64_t size, Error *error) {
+FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error) {
     FileWriter *file = calloc(1, sizeof *file);
     if (!file) {
         error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", sizeof *file);
         return NULL;
     }
     mode_t mode = 0;
-    file->directory = file->descriptor = -1;
+    file->directory = file->descriptor = file->lock = -1;
     file->size = size;
-    file->path = arena_text(&file->arena, path, strlen(path), error);
-    bool good = file->path && resolve(file, &mode, error) && open_directory(file, error) &&
-                open_descriptor(file, error) && reserve(file, error);
+    bool good = resolve(file, out, &mode, error) && open_directory(file, error);
+    if (good) remove_leftovers(file);
+    good = good && open_descriptor(file, error) && reserve(file, error);
     // The new file is as open to others as the one it replaces; not being allowed to say so is no
     // reason to fail.
     if (good && mode && fchmod(file->descriptor, mode)) errno = 0;
@@ -166,13 +257,39 @@ static bool close_descriptor(FileWriter *file, Error *error) {
     return !failed || errno == EINTR || fail(file, error, "write it");
 }
 
+// A file that has appeared since the file was opened, without `force`. RENAME_NOREPLACE is one
+// step; where the file system has none, a second link and the removal of the first do the same.
+static bool rename_to_free_name(FileWriter *file) {
+    int at = file->directory;
+    file->linked = renameat2(at, file->temporary, at, file->name, RENAME_NOREPLACE) != 0;
+    if (!file->linked) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    if (linkat(at, file->temporary, at, file->name, 0)) return false;
+    file->linked = unlinkat(at, file->temporary, 0) != 0; // close tries again
+    return true;
+}
+
+static bool put_in_place(FileWriter *file, Error *error) {
+    struct stat status;
+    int at = file->directory;
+    if (!file->force) {
+        if (rename_to_free_name(file)) return true;
+        if (errno == EEXIST) return refuse_existing(file->path, error);
+        return fail(file, error, "put it in its place");
+    }
+    if (!fstatat(at, file->name, &status, AT_SYMLINK_NOFOLLOW)) {
+        if (!may_replace(file, &status, error)) return false;
+    } else if (errno != ENOENT) {
+        return fail(file, error, "look at it");
+    }
+    file->linked = renameat(at, file->temporary, at, file->name) != 0;
+    return !file->linked || fail(file, error, "put it in its place");
+}
+
 bool file_writer_finish(FileWriter *file, Error *error) {
     if (fsync(file->descriptor)) return fail(file, error, "write it to the disk");
     if (file->unnamed && !take_name(file, true, error)) return false;
-    if (!close_descriptor(file, error)) return false;
-    if (renameat(file->directory, file->temporary, file->directory, file->name))
-        return fail(file, error, "put it in its place");
-    file->linked = false;
+    if (!close_descriptor(file, error) || !put_in_place(file, error)) return false;
     // The name is there; file systems that cannot sync a directory do not need it.
     return !fsync(file->directory) || errno == EINVAL || errno == EROFS ||
            fail(file, error, "write the directory to the disk");
@@ -180,8 +297,8 @@ bool file_writer_finish(FileWriter *file, Error *error) {
 
 void file_writer_close(FileWriter *file) {
     if (!file) return;
-    if (file->descriptor >= 0) close(file->descriptor);
     if (file->linked) unlinkat(file->directory, file->temporary, 0);
+    close_all(file);
     if (file->directory >= 0) close(file->directory);
     arena_free(&file->arena);
     free(file);

@@ -1,33 +1,62 @@
 // FileWriter: a file that appears whole or not at all.
 //
-//     FileWriter *file = file_writer_open(path, size, &error);
+//     OutputFile out = {.path = path, .inputs = &inputs, .force = options->force};
+//     good = output_file_check(&out, &error);   // before long work
+//     FileWriter *file = file_writer_open(&out, size, &error);
 //     good = file && file_writer_put(file, offset, data, bytes, &error) && ... &&
 //            file_writer_finish(file, &error);
 //     file_writer_close(file);   // without finish nothing is left behind
 //
 // The bytes gather in a file without a name in the target's directory, which the kernel removes
 // however the program ends; where the file system has no such thing, in one named ".limpid-...",
-// which close removes. A target that is replaced keeps its old content until the rename.
+// which close removes. A target that is replaced keeps its old content until the rename. A named
+// one is locked while its run lasts; what a killed run left is removed by the next that writes
+// there.
+//
+// Nothing is lost that was there: a file that this run reads is never replaced, any other only with
+// `force`. That is checked when the file is opened and again when it is put in its place.
 #pragma once
 
 #include "base/error.h"
+#include "base/file_set.h"
 
 #include <stdint.h>
 
 typedef struct FileWriter FileWriter;
 
-// Begins a file of `size` bytes and reserves space for it where the file system can. A symbolic
-// link is followed. NULL: exit code 4 with the path in the message (no such directory, no space, or
-// the path is something other than a regular file), or 5.
-FileWriter *file_writer_open(const char *path, uint64_t size, Error *error);
+typedef struct OutputFile {
+    const char *path;      // where it is put
+    const char *shown;     // the path in messages; NULL: `path`
+    const FileSet *inputs; // what this run reads, by any name; borrowed until close. NULL: nothing
+    bool force;            // replace a file that is there
+} OutputFile;
+
+// Whether the file may be put there. A symbolic link is followed: the file that it leads to is what
+// is checked and replaced, and the link stays; one that leads nowhere is refused. False, with the
+// path in the message: exit code 2 where it is one of `inputs`, or is there without `force`; 4
+// where it is no regular file, or cannot be looked at; 5.
+bool output_file_check(const OutputFile *out, Error *error);
+
+// Begins a file of `size` bytes and reserves space for it where the file system can. NULL: as
+// output_file_check, and exit code 4 where there is no such directory or no space.
+FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error);
 
 // data[bytes] at `offset`, in any order, inside `size`. False: exit code 4.
 bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64_t bytes,
                      Error *error);
 
-// Syncs the file to disk and renames it to its path, replacing what was there. Bytes never put are
-// zeros. False: exit code 4, and the target is as it was.
+// Syncs the file to disk and renames it to its path. Bytes never put are zeros. False: exit code 4,
+// or 2 where a file has appeared there that must not be replaced; the target is as it was.
 bool file_writer_finish(FileWriter *file, Error *error);
 
 void file_writer_close(FileWriter *file);             // NULL is fine
-const char *file_writer_path(const FileWriter *file); // as given to open
+const char *file_writer_path(const FileWriter *file); // as messages have it
+
+// The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is
+// there. False.
+bool refuse_input(const char *path, Error *error);
+bool refuse_existing(const char *path, Error *error);
+
+// Names of what is not in its place yet, and of what a killed run left.
+#define TEMPORARY_PREFIX ".limpid-"
+bool is_temporary(const char *name); // a name, or a path that begins with one

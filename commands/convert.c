@@ -24,6 +24,10 @@ typedef struct Conversion {
     Progress progress;
 } Conversion;
 
+static bool not_interrupted(Error *error) {
+    return !interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
 // ---- tensors ----
 
 static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error) {
@@ -38,7 +42,7 @@ static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error
         c->written += chunk * row_bytes;
         progress_update(&c->progress, (double)c->written / (double)c->total);
     }
-    return !interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted");
+    return not_interrupted(error);
 }
 
 static bool convert_tensors(Conversion *c, Error *error) {
@@ -50,10 +54,8 @@ static bool convert_tensors(Conversion *c, Error *error) {
     uint8_t *bytes = malloc(room);
     bool good = bytes || error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", room);
     progress_begin(&c->progress, "converting", c->session->options->quiet);
-    interrupt_begin();
     for (size_t i = 0; good && i < c->out.n; i++)
         good = convert_tensor(c, i, bytes, error);
-    interrupt_end();
     progress_end(&c->progress);
     free(bytes);
     return session_result(c->session, good, error);
@@ -102,16 +104,19 @@ static void find_name(char out[128], const Session *s) {
 
 static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     GgufKeys keys = {0};
+    OutputFile place;
     char name[128];
     find_name(name, c->session);
-    if (gguf_put_model(&keys, &c->out, vocabulary, name, error))
-        c->file = gguf_writer_open(c->place.tensors, &keys, c->out.tensors, c->out.n, error);
+    if (gguf_put_model(&keys, &c->out, vocabulary, name, error) &&
+        out_place_tensors(&c->place, &place, error))
+        c->file = gguf_writer_open(&place, &keys, c->out.tensors, c->out.n, error);
     buffer_free(&keys.bytes);
     return c->file;
 }
 
 static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     static const WriteMetadata METADATA[] = {{"format", "pt"}}; // transformers insists on it
+    OutputFile place;
     WriteTensor *tensors = calloc(c->out.n + 1, sizeof *tensors);
     if (!tensors) return error_set(error, ERROR_MEMORY, "out of memory for %zu tensors", c->out.n);
     for (size_t i = 0; i < c->out.n; i++) {
@@ -121,8 +126,9 @@ static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error 
                                    .rank = t->n_dims,
                                    .shape = {t->shape[0], t->shape[1]}};
     }
-    if (out_place_fill(&c->place, c->session, &c->out, vocabulary, error))
-        c->file = safetensors_writer_open(c->place.tensors, tensors, c->out.n, METADATA, 1, error);
+    if (out_place_fill(&c->place, c->session, &c->out, vocabulary, error) &&
+        out_place_tensors(&c->place, &place, error))
+        c->file = safetensors_writer_open(&place, tensors, c->out.n, METADATA, 1, error);
     free(tensors);
     return c->file;
 }
@@ -170,15 +176,17 @@ static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;
     OutgoingType type = {.given = option_given(o, OPTION_TYPE), .dtype = TYPES[o->type]};
-    if (!out_place_check(&c->place, c->session, o->force, error)) return false;
     if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!o->quiet) {
         tell_types(c);
         tell_window(c);
     }
-    bool good =
-        open_output(c, error) && convert_tensors(c, error) && tensor_writer_finish(c->file, error);
+    interrupt_begin(); // from the first file on, so that Ctrl-C leaves none
+    bool good = open_output(c, error) && convert_tensors(c, error) &&
+                tensor_writer_finish(c->file, error) && not_interrupted(error) &&
+                out_place_finish(&c->place, error);
+    interrupt_end();
     if (good && !o->quiet) tell_result(c);
     return good;
 }
@@ -190,8 +198,10 @@ bool convert_command(const Options *options, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "convert wants a model and an output: run convert MODEL OUT");
     bool good = out_place_find(&conversion.place, options->other, error) &&
+                out_place_check(&conversion.place, options, error) &&
                 session_open(&session, options, error) && run(&conversion, error);
     tensor_writer_close(conversion.file);
+    out_place_close(&conversion.place);
     outgoing_free(&conversion.out);
     session_close(&session);
     return good;

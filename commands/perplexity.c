@@ -3,18 +3,17 @@
 #include "commands/commands.h"
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/scoring.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
 #include "kernels/precision.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { CHUNK_ROWS = 128, DEFAULT_WINDOW = 1024 };
 
@@ -26,7 +25,9 @@ typedef struct Run {
     TextWindows windows;
     size_t rows, used; // tokens scored; tokens of the text that are read
     Score score;
-    LogitsWriter writer; // --save-logits
+    FileSet inputs;
+    OutputFile target;   // --save-logits
+    LogitsWriter writer; // into it
     SavedLogits saved;   // --kl
     Divergence divergence;
 } Run;
@@ -158,17 +159,11 @@ static bool score_text(Run *run, Error *error) {
 
 // ---- files of logits ----
 
-// Exit code 2 if --save-logits would replace a file that this run reads.
-static bool check_target(const Options *o, Error *error) {
-    const char *const INPUTS[] = {o->model, o->file, o->ids_file, o->tokenizer, o->kl};
-    struct stat target, input;
-    if (stat(o->save_logits, &target)) return true;
-    for (size_t i = 0; i < sizeof INPUTS / sizeof *INPUTS; i++)
-        if (INPUTS[i] && !stat(INPUTS[i], &input) && input.st_dev == target.st_dev &&
-            input.st_ino == target.st_ino)
-            return error_set(error, ERROR_USAGE, "--save-logits: \"%.200s\" is read by this run",
-                             o->save_logits);
-    return true;
+// Before the text is scored: may --save-logits be written?
+static bool check_target(Run *run, const Options *o, Error *error) {
+    run->target = (OutputFile){.path = o->save_logits, .inputs = &run->inputs, .force = o->force};
+    return !o->save_logits ||
+           (inputs_find(&run->inputs, o, error) && inputs_check(&run->target, o, error));
 }
 
 static bool open_logits(Run *run, Error *error) {
@@ -187,11 +182,10 @@ static bool open_logits(Run *run, Error *error) {
                    divergence_init(&run->divergence, run->rows, error)))
         return false;
     if (!o->save_logits) return true;
-    if (!check_target(o, error)) return false;
     if (!o->quiet)
         note("saving %zu rows of %d logits, %.1f MB, to %s", run->rows, key.vocab_size,
              (double)saved_logits_bytes(&key) / 1e6, o->save_logits);
-    return logits_writer_open(&run->writer, o->save_logits, &key, error);
+    return logits_writer_open(&run->writer, &run->target, &key, error);
 }
 
 // ---- the result ----
@@ -262,8 +256,8 @@ static void print_run(Run *run, double seconds) {
 
 bool perplexity_command(const Options *options, Error *error) {
     Run run = {.bos = -1};
-    bool good = session_open(&run.session, options, error) && plan(&run, error) &&
-                read_text(&run, error) && count_rows(&run, error);
+    bool good = check_target(&run, options, error) && session_open(&run.session, options, error) &&
+                plan(&run, error) && read_text(&run, error) && count_rows(&run, error);
     SessionModel wanted = {.context = (int)run.windows.window, .max_logit_rows = CHUNK_ROWS};
     good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error);
     double started = seconds_now();
@@ -274,6 +268,7 @@ bool perplexity_command(const Options *options, Error *error) {
     saved_logits_close(&run.saved);
     divergence_free(&run.divergence);
     id_list_free(&run.ids);
+    file_set_free(&run.inputs);
     session_close(&run.session);
     return good;
 }

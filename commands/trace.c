@@ -1,5 +1,6 @@
 // trace: writes every stage of every layer of a run to a file, named as in the Hugging Face model.
 #include "commands/commands.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
@@ -8,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MAX_ROWS = 256, MIN_ROWS = 8, CHUNK_BYTES = 64 << 20 };
 
@@ -23,13 +23,10 @@ static int chunk_rows(const Config *c, size_t n_tokens) {
     return rows < MIN_ROWS ? MIN_ROWS : (int)rows;
 }
 
-static bool check_out(const Options *o, Error *error) {
-    struct stat model, out;
-    if (!o->out)
+static bool check_out(const OutputFile *out, const Options *options, Error *error) {
+    if (!out->path)
         return error_set(error, ERROR_USAGE, "--out FILE is needed: where to write the trace");
-    if (!o->model || stat(o->model, &model) || stat(o->out, &out)) return true;
-    if (model.st_dev != out.st_dev || model.st_ino != out.st_ino) return true;
-    return error_set(error, ERROR_USAGE, "--out is the model file");
+    return inputs_check(out, options, error);
 }
 
 static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Error *error) {
@@ -108,8 +105,9 @@ static void say_what_was_written(const TraceFile *f, double seconds) {
         note("%.1f s; memory %.1f MB", seconds, (double)peak_memory_bytes() / 1e6);
 }
 
-static bool trace(Session *s, IdList *tokens, size_t n_tokens, Error *error) {
-    TraceFile file = {.session = s, .tokens = tokens, .n_tokens = n_tokens};
+static bool trace(Session *s, const OutputFile *out, IdList *tokens, size_t n_tokens,
+                  Error *error) {
+    TraceFile file = {.session = s, .place = out, .tokens = tokens, .n_tokens = n_tokens};
     Run run = {.file = &file};
     double started = seconds_now();
     bool good = trace_file_plan(&file, error) && trace_file_open(&file, error) &&
@@ -124,13 +122,18 @@ bool trace_command(const Options *options, Error *error) {
     Session s = {0};
     IdList tokens = {0};
     size_t n_tokens = 0;
-    bool good = check_prompt(options, error) && check_out(options, error) &&
-                session_open(&s, options, error) && prompt_encode(&tokens, &s, error) &&
+    FileSet inputs = {0};
+    OutputFile out = {.path = options->out, .inputs = &inputs, .force = options->force};
+    bool good = check_prompt(options, error) && inputs_find(&inputs, options, error) &&
+                check_out(&out, options, error) && session_open(&s, options, error) &&
+                prompt_encode(&tokens, &s, error) &&
                 check_length(&s, tokens.count, &n_tokens, error);
     int rows = good ? chunk_rows(s.config, n_tokens) : 0;
     SessionModel wanted = {.context = (int)n_tokens, .max_rows = rows, .max_logit_rows = rows};
-    good = good && session_open_model(&s, &wanted, error) && trace(&s, &tokens, n_tokens, error);
+    good =
+        good && session_open_model(&s, &wanted, error) && trace(&s, &out, &tokens, n_tokens, error);
     id_list_free(&tokens);
+    file_set_free(&inputs);
     session_close(&s);
     return good;
 }

@@ -1,18 +1,20 @@
 #include "commands/convert/files.h"
 #include "base/buffer.h"
-#include "base/file_writer.h"
 #include "base/mapping.h"
+#include "base/text.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/out/outgoing.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef char PathText[4096];
+typedef char PathText[MODEL_PATH_SIZE];
 
 static bool join(PathText out, const char *directory, const char *name, Error *error) {
     if (snprintf(out, sizeof(PathText), "%s%s", directory, name) < (int)sizeof(PathText))
@@ -20,14 +22,8 @@ static bool join(PathText out, const char *directory, const char *name, Error *e
     return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(PathText) - 1);
 }
 
-// Files of a model's directory besides the tensors. config.json is always written, the others are
-// copied where they exist.
-static const char *const FILES[] = {
-    "config.json",       "generation_config.json", "tokenizer.json",
-    "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
-    "added_tokens.json", "chat_template.jinja",    "vocab.json",
-    "merges.txt"};
-enum { N_FILES = sizeof FILES / sizeof *FILES };
+static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.index.json";
+static const char CONFIG[] = "config.json";
 
 // ---- the paths of the output ----
 
@@ -38,7 +34,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
     if (!*path) return error_set(error, ERROR_USAGE, "the output has no name");
     if (is_directory(path) || path[strlen(path) - 1] == '/')
         return join(place->directory, path, path[strlen(path) - 1] == '/' ? "" : "/", error) &&
-               join(place->tensors, place->directory, "model.safetensors", error);
+               join(place->tensors, place->directory, SINGLE, error);
     if (ends_with(path, ".gguf") || ends_with(path, ".safetensors")) {
         place->kind = ends_with(path, ".gguf") ? OUT_GGUF : OUT_FILE;
         if (length >= sizeof place->directory) length = 0; // then join refuses the path
@@ -53,75 +49,103 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
                              "model.safetensors, no %s",
                              path, OTHERS[i]);
     return join(place->directory, path, "/", error) &&
-           join(place->tensors, place->directory, "model.safetensors", error);
+           join(place->tensors, place->directory, SINGLE, error);
+}
+
+// ---- which files are one model ----
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// OUT_FILE: `context` is the name of the file.
+static bool is_of_file(const char *name, const void *context) {
+    return !strcmp(name, context) || is_model_file(name);
+}
+
+// OUT_DIRECTORY: with the shards that a model there may have had.
+static bool is_of_directory(const char *name, const void *context) {
+    bool shard = !strncmp(name, "model-", 6) && strstr(name, "-of-");
+    return is_of_file(name, context) || !strcmp(name, INDEX) ||
+           (shard && ends_with(name, ".safetensors"));
+}
+
+static void find_set(OutPlace *place) {
+    const char *name = last_part(place->tensors);
+    place->set = (OutputDirectory){
+        .path = *place->directory ? place->directory : ".",
+        .inputs = &place->inputs,
+        .force = place->force,
+        .owns = place->kind == OUT_FILE ? is_of_file : is_of_directory,
+        .context = name,
+        .set = name,
+        .last = CONFIG,
+    };
 }
 
 // ---- checks before anything is written ----
 
-// The directory that the model was read from.
-static void source_directory(PathText out, const Session *s) {
-    const char *path = checkpoint_path(s->checkpoint), *slash = strrchr(path, '/');
-    if (is_directory(path))
-        snprintf(out, sizeof(PathText), "%s/", path);
-    else
-        snprintf(out, sizeof(PathText), "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+static bool check_source(const OutPlace *place, const char *model, Error *error) {
+    PathText source;
+    struct stat from, to;
+    if (builtin_is_meant(model)) return true;
+    model_directory(source, model);
+    if (stat(*source ? source : ".", &from) || stat(place->set.path, &to) || !same_file(&from, &to))
+        return true;
+    return error_set(
+        error, ERROR_USAGE,
+        "the output's config.json would be written beside %.200s: give another directory", model);
 }
 
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return !stat(*a ? a : ".", &x) && !stat(*b ? b : ".", &y) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
-static bool refuse_existing(const char *path, Error *error) {
-    return error_set(error, ERROR_USAGE, "%.300s is there already; --force replaces it", path);
-}
-
-// Whether `path` is an input file, links followed.
-static bool is_input(const Session *s, const char *path) {
-    const char *tokenizer = s->options->tokenizer;
-    return checkpoint_reads(s->checkpoint, path) || (tokenizer && same_file(tokenizer, path));
-}
-
-static bool refuse_input(const char *path, Error *error) {
-    return error_set(error, ERROR_USAGE, "%.300s is what is converted: give another output", path);
-}
-
-// No output file may replace a file in the directory of the model.
-static bool check_files(const OutPlace *place, const Session *s, Error *error) {
-    PathText source, from, to;
-    source_directory(source, s);
-    for (int i = 0; i < N_FILES; i++) {
-        if (!join(from, source, FILES[i], error) || !join(to, place->directory, FILES[i], error))
-            return false;
-        if (is_input(s, to) || same_file(from, to)) return refuse_input(to, error);
+// The name of another file of tensors in the directory, to which config.json may belong; "": none.
+static bool find_others(const OutPlace *place, char out[256], Error *error) {
+    bool config = false, own = false;
+    DIR *entries = opendir(place->set.path);
+    if (!entries && errno == ENOENT) return true;
+    if (!entries)
+        return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%.300s: %s",
+                         place->set.path, strerror(errno));
+    for (struct dirent *e; (e = readdir(entries));) {
+        const char *name = e->d_name;
+        config |= !strcmp(name, CONFIG);
+        own |= !is_model_file(name) && place->set.owns(name, place->set.context);
+        if (!place->set.owns(name, place->set.context) && ends_with(name, ".safetensors"))
+            snprintf(out, 256, "%s", name);
     }
-    return !same_file(place->directory, source) ||
-           error_set(
-               error, ERROR_USAGE,
-               "the output's config.json would be written beside %.200s: give another directory",
-               checkpoint_path(s->checkpoint));
+    closedir(entries);
+    // A directory's own model is the one that it is opened as.
+    if (!config || (own && place->kind == OUT_DIRECTORY)) *out = '\0';
+    return true;
 }
 
-bool out_place_check(const OutPlace *place, const Session *s, bool force, Error *error) {
-    PathText config;
-    struct stat status;
-    bool gguf = place->kind == OUT_GGUF;
-    if (is_input(s, place->tensors)) return refuse_input(place->tensors, error);
-    if (!gguf && !check_files(place, s, error)) return false;
-    if (!join(config, place->directory, FILES[0], error)) return false;
-    if (!force && !lstat(place->tensors, &status)) return refuse_existing(place->tensors, error);
-    if (!force && !gguf && !lstat(config, &status)) return refuse_existing(config, error);
-    return true;
+static bool check_others(const OutPlace *place, Error *error) {
+    char other[256] = "";
+    if (!place->force) return true; // then nothing is replaced
+    if (!find_others(place, other, error)) return false;
+    return !*other || error_set(error, ERROR_USAGE,
+                                "%.250sconfig.json may be that of %.100s: give another directory",
+                                place->directory, other);
+}
+
+bool out_place_check(OutPlace *place, const Options *o, Error *error) {
+    OutputFile file = {.path = place->tensors, .inputs = &place->inputs, .force = o->force};
+    place->force = o->force;
+    find_set(place);
+    if (!inputs_find(&place->inputs, o, error)) return false;
+    if (place->kind == OUT_GGUF) return output_file_check(&file, error);
+    return output_directory_check(&place->set, error) && check_source(place, o->model, error) &&
+           check_others(place, error);
 }
 
 // ---- files of a directory ----
 
 static bool write_file(const OutPlace *place, const char *name, const void *bytes, size_t size,
                        Error *error) {
-    PathText path;
-    if (!join(path, place->directory, name, error)) return false;
-    FileWriter *file = file_writer_open(path, size, error);
+    PathText shown;
+    const char *path = directory_writer_file(place->writer, name, error);
+    if (!path || !join(shown, place->directory, name, error)) return false;
+    FileWriter *file = file_writer_open(&(OutputFile){.path = path, .shown = shown}, size, error);
     bool good =
         file && file_writer_put(file, 0, bytes, size, error) && file_writer_finish(file, error);
     file_writer_close(file);
@@ -151,13 +175,6 @@ static bool copy_file(const OutPlace *place, const char *directory, const char *
     return good;
 }
 
-static bool make_directory(const OutPlace *place, Error *error) {
-    if (place->kind != OUT_DIRECTORY || !mkdir(place->directory, 0777) || errno == EEXIST)
-        return true;
-    return error_set(error, ERROR_IO, "%.300s: cannot make the directory: %s", place->directory,
-                     strerror(errno));
-}
-
 // Writes the vocabulary in the file format of its tokenizer kind.
 static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *error) {
     TextSpan text = v->chat_template;
@@ -174,19 +191,38 @@ static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *
 
 static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
     PathText source;
-    source_directory(source, s);
-    for (int i = 1; i < N_FILES; i++)
-        if (!copy_file(place, source, FILES[i], error)) return false;
+    model_directory(source, checkpoint_path(s->checkpoint));
+    for (size_t i = 0; MODEL_FILES[i]; i++)
+        if (strcmp(MODEL_FILES[i], CONFIG) != 0 && !copy_file(place, source, MODEL_FILES[i], error))
+            return false;
     return true;
 }
 
-bool out_place_fill(const OutPlace *place, const Session *s, const Outgoing *out,
+bool out_place_fill(OutPlace *place, const Session *s, const Outgoing *out,
                     const Vocabulary *vocabulary, Error *error) {
     Buffer json = {0};
-    bool good = hf_config_write(&json, out, error) && make_directory(place, error);
-    good = write_buffer(place, "config.json", &json, good, error);
+    bool good = hf_config_write(&json, out, error) &&
+                (place->writer = directory_writer_open(&place->set, error));
+    good = write_buffer(place, CONFIG, &json, good, error);
     if (!vocabulary) return good && copy_files(place, s, error);
     hf_generation_write(&json, s->checkpoint);
     return write_buffer(place, "generation_config.json", &json, good, error) &&
            write_vocabulary(place, vocabulary, error);
+}
+
+bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error) {
+    *out = (OutputFile){.path = place->tensors, .inputs = &place->inputs, .force = place->force};
+    if (place->kind == OUT_GGUF) return true;
+    const char *path = directory_writer_file(place->writer, last_part(place->tensors), error);
+    *out = (OutputFile){.path = path, .shown = place->tensors};
+    return path;
+}
+
+bool out_place_finish(OutPlace *place, Error *error) {
+    return !place->writer || directory_writer_finish(place->writer, error);
+}
+
+void out_place_close(OutPlace *place) {
+    directory_writer_close(place->writer);
+    file_set_free(&place->inputs);
 }

@@ -2,6 +2,8 @@
 // the other files of a directory that transformers reads.
 #pragma once
 
+#include "base/directory_writer.h"
+#include "base/file_writer.h"
 #include "commands/shared/session.h"
 #include "weights/out/outgoing.h"
 
@@ -15,17 +17,29 @@ typedef struct OutPlace {
     OutKind kind;
     char tensors[4096];   // the path of the file with the tensors
     char directory[4096]; // of the other files, ends with '/'; "" for the current directory
+    FileSet inputs;
+    bool force;
+    OutputDirectory set;     // OUT_FILE, OUT_DIRECTORY: all files together
+    DirectoryWriter *writer; // into it
 } OutPlace;
 
 // The kind follows from the name of the output. False: exit code 2 for any other extension.
 bool out_place_find(OutPlace *place, const char *path, Error *error);
 
-// Refuses to replace existing files without `force`, and the input always. False: exit code 2.
-bool out_place_check(const OutPlace *place, const Session *session, bool force, Error *error);
+// Before anything is written, for every file of the output: refuses to replace what is there
+// without
+// --force, and an input always. False: exit code 2, 4 or 5.
+bool out_place_check(OutPlace *place, const Options *options, Error *error);
 
-// For safetensors: makes the directory, and in it config.json, generation_config.json, the
-// tokenizer and the chat template: from `vocabulary`, or if that is NULL, copies of the files in
-// the model's directory. A model that config.json cannot describe is refused before anything is
-// written.
-bool out_place_fill(const OutPlace *place, const Session *session, const Outgoing *out,
+// For safetensors: begins the directory, with config.json, generation_config.json, the tokenizer
+// and the chat template: from `vocabulary`, or if that is NULL, copies of the files in the model's
+// directory. A model that config.json cannot describe is refused before anything is written.
+bool out_place_fill(OutPlace *place, const Session *session, const Outgoing *out,
                     const Vocabulary *vocabulary, Error *error);
+
+// Where to write the tensors, after out_place_fill. False: exit code 5.
+bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error);
+
+// Once the tensors are written: puts all files in their place (base/directory_writer.h).
+bool out_place_finish(OutPlace *place, Error *error);
+void out_place_close(OutPlace *place); // zeroed is fine

@@ -48,7 +48,8 @@ static bool put_targets(LogitsWriter *w, const LogitsKey *key, Error *error) {
     return true;
 }
 
-bool logits_writer_open(LogitsWriter *w, const char *path, const LogitsKey *key, Error *error) {
+bool logits_writer_open(LogitsWriter *w, const OutputFile *place, const LogitsKey *key,
+                        Error *error) {
     KeyTexts texts = key_texts(key);
     WriteMetadata metadata[N_KEYS + 3];
     for (int i = 0; i < N_KEYS; i++)
@@ -59,7 +60,7 @@ bool logits_writer_open(LogitsWriter *w, const char *path, const LogitsKey *key,
     WriteTensor tensors[] = {{"targets", "I64", 1, {key->rows}},
                              {"logits", "F32", 2, {key->rows, (uint64_t)key->vocab_size}}};
     *w = (LogitsWriter){.row_bytes = (size_t)key->vocab_size * sizeof(float)};
-    w->out = safetensors_writer_open(path, tensors, 2, metadata, N_KEYS + 3, error);
+    w->out = safetensors_writer_open(place, tensors, 2, metadata, N_KEYS + 3, error);
     return w->out && put_targets(w, key, error);
 }
 

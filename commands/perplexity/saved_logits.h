@@ -32,8 +32,9 @@ typedef struct LogitsWriter {
     size_t row_bytes, rows;
 } LogitsWriter;
 
-// Begins the file and writes the targets. False: exit code 4 or 5.
-bool logits_writer_open(LogitsWriter *writer, const char *path, const LogitsKey *key, Error *error);
+// Begins the file and writes the targets. False: exit code 2, 4 or 5.
+bool logits_writer_open(LogitsWriter *writer, const OutputFile *place, const LogitsKey *key,
+                        Error *error);
 bool logits_writer_put(LogitsWriter *writer, const float *logits, Error *error); // the next row
 bool logits_writer_finish(LogitsWriter *writer, Error *error);
 void logits_writer_close(LogitsWriter *writer); // without finish nothing is left behind

@@ -170,7 +170,7 @@ static const OptionRow ROWS[] = {
      .commands = FOR_CONVERT, .choices = "f32|f16|bf16|q8_0|q4_0",
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
-     .commands = FOR_CONVERT},
+     .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF | FOR_SELFTEST},
     {.id = OPTION_CSV, .name = "csv", .kind = KIND_FLAG, .offset = FIELD(csv),

@@ -139,8 +139,8 @@ typedef struct Options {
     int64_t new_tokens;
     bool attention, all;
 
-    int type; // convert: an index of f32, f16, bf16, q8_0, q4_0
-    bool force;
+    int type;   // convert: an index of f32, f16, bf16, q8_0, q4_0
+    bool force; // replace files that are there
 } Options;
 
 // Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.

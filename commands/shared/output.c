@@ -13,14 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-void output_guard(void) {
-    signal(SIGXFSZ, SIG_IGN);
-    for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-        // open() takes the lowest free number: this one, since those below are open by now.
-        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
-    }
-}
 
 bool output_is_terminal(void) {
     return isatty(STDOUT_FILENO);
@@ -34,6 +26,18 @@ bool error_is_terminal(void) {
 // errno of the first failed write, which stdio does not keep: state of this file, as stdout is one
 // for the process.
 static int first_failure;
+
+// A closed input is opened for writing and a closed output for reading: using it fails.
+bool output_guard(Error *error) {
+    signal(SIGXFSZ, SIG_IGN);
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+        if (fd == STDOUT_FILENO) first_failure = EBADF;
+        // open() takes the lowest free number: this one, since those below are open by now.
+        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) break;
+    }
+    return !first_failure || error_set(error, ERROR_IO, "standard output: %s", strerror(EBADF));
+}
 
 static void keep_failure(void) {
     if (first_failure || !ferror(stdout)) return;

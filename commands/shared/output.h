@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 // Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file opened later gets its
-// number. A closed output is opened for reading, so that writing to it fails as it should. A limit
-// on file sizes becomes a failed write in place of SIGXFSZ.
-void output_guard(void);
+// number. A limit on file sizes becomes a failed write in place of SIGXFSZ. False: exit code 4, where
+// standard output is closed; no command does its work when its result or its end could not be told.
+bool output_guard(Error *error);
 
 bool output_is_terminal(void);
 bool error_is_terminal(void); // standard error, with TERM not "dumb"

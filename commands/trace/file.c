@@ -165,8 +165,7 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"prompt_tokens", prompt_tokens},
         {"prompt_ids", prompt_ids},
     };
-    f->out = safetensors_writer_open(s->options->out, tensors, f->count + 1, metadata, N_METADATA,
-                                     error);
+    f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, N_METADATA, error);
     return f->out;
 }
 

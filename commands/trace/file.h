@@ -1,7 +1,7 @@
 // TraceFile: writes the stages of a run to one safetensors file. docs/trace.md says what is in it.
 //
-//     TraceFile file = {.session = &s, .tokens = &prompt, .n_tokens = prompt.count + 8};
-//     good = trace_file_plan(&file, &error) && trace_file_open(&file, &error) && ... run ... &&
+//     TraceFile file = {.session = &s, .place = &out, .tokens = &prompt, .n_tokens = prompt.count +
+//     8}; good = trace_file_plan(&file, &error) && trace_file_open(&file, &error) && ... run ... &&
 //            trace_file_finish(&file, &error);
 //     trace_file_close(&file);
 #pragma once
@@ -27,7 +27,8 @@ typedef struct TraceTensor {
 
 typedef struct TraceFile {
     // set by the caller
-    Session *session;     // with its model open
+    Session *session; // with its model open
+    const OutputFile *place;
     const IdList *tokens; // the prompt; by the end, the generated tokens too
     size_t n_tokens;      // how many there will be by the end
     // results
@@ -47,8 +48,8 @@ bool trace_file_plan(TraceFile *file, Error *error);
 // Does a tensor need the logits of every row?
 bool trace_file_wants_logits(const TraceFile *file);
 
-// Begins the file --out and attaches the listener that writes stages. Every position below n_tokens
-// must then be fed once.
+// Begins the file at `place` and attaches the listener that writes stages. Every position below
+// n_tokens must then be fed once.
 bool trace_file_open(TraceFile *file, Error *error);
 
 // Writes the tokens and moves the file to its place.

@@ -2,7 +2,9 @@
 #include "base/file_writer.h"
 #include "tests/test.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,9 +22,14 @@ static char *inside(const char *directory, const char *name) {
     return path;
 }
 
+// With `force`: what is there is replaced.
+static FileWriter *begin(const char *path, uint64_t size, Error *error) {
+    return file_writer_open(&(OutputFile){.path = path, .force = true}, size, error);
+}
+
 static void write_whole(const char *path, const char *text) {
     Error error = {0};
-    FileWriter *file = file_writer_open(path, strlen(text), &error);
+    FileWriter *file = begin(path, strlen(text), &error);
     CHECK(file, "%s", error.message);
     CHECK(file_writer_put(file, 0, text, strlen(text), &error), "%s", error.message);
     CHECK(file_writer_finish(file, &error), "%s", error.message);
@@ -38,7 +45,7 @@ static void check_content(const char *path, const char *wanted) {
 
 static void check_refused(const char *path, const char *because) {
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 4, &error);
+    FileWriter *file = begin(path, 4, &error);
     CHECK(!file, "%s was opened", path);
     CHECK_INT(error.code, ERROR_IO);
     CHECK(strstr(error.message, because), "\"%s\" is not in \"%s\"", because, error.message);
@@ -49,7 +56,7 @@ Test(file_writer, pieces_in_any_order_make_the_file) {
     const char *directory = fresh("order");
     char *path = inside(directory, "out");
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 11, &error);
+    FileWriter *file = begin(path, 11, &error);
     CHECK(file, "%s", error.message);
     CHECK(file_writer_put(file, 6, "world", 5, &error), "%s", error.message);
     CHECK(file_writer_put(file, 0, "hello ", 6, &error), "%s", error.message);
@@ -65,7 +72,7 @@ Test(file_writer, what_is_never_put_is_zeros) {
     const char *directory = fresh("zeros");
     char *path = inside(directory, "out");
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 5, &error);
+    FileWriter *file = begin(path, 5, &error);
     CHECK(file && file_writer_put(file, 4, "x", 1, &error), "%s", error.message);
     CHECK(file_writer_finish(file, &error), "%s", error.message);
     file_writer_close(file);
@@ -81,7 +88,7 @@ Test(file_writer, without_finish_nothing_is_left) {
     const char *directory = fresh("left");
     char *path = inside(directory, "out");
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 4, &error);
+    FileWriter *file = begin(path, 4, &error);
     CHECK(file && file_writer_put(file, 0, "half", 4, &error), "%s", error.message);
     file_writer_close(file);
     CHECK_INT(test_entries(directory), 0);
@@ -96,7 +103,7 @@ Test(file_writer, the_old_file_stays_until_finish_and_keeps_its_mode) {
     Error error = {0};
     write_whole(path, "old");
     CHECK_INT(chmod(path, 0640), 0);
-    FileWriter *file = file_writer_open(path, 3, &error);
+    FileWriter *file = begin(path, 3, &error);
     CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
     check_content(path, "old");
     CHECK(file_writer_finish(file, &error), "%s", error.message);
@@ -150,7 +157,7 @@ Test(file_writer, refuses_what_is_no_file) {
     char *long_name = calloc(1, 6001);
     memset(long_name, 'x', 6000);
     Error error = {0};
-    CHECK(!file_writer_open(long_name, 4, &error), "a name of 6000 bytes");
+    CHECK(!begin(long_name, 4, &error), "a name of 6000 bytes");
     CHECK_INT(error.code, ERROR_IO);
     CHECK_INT(test_entries(directory), 3);
     free(long_name);
@@ -181,7 +188,7 @@ Test(file_writer, no_room_is_said_before_anything_is_written) {
     small = (struct rlimit){.rlim_cur = 1 << 16, .rlim_max = before.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    FileWriter *file = file_writer_open(path, 1 << 20, &error);
+    FileWriter *file = begin(path, 1 << 20, &error);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, handler);
     CHECK(!file, "opened");
@@ -189,9 +196,9 @@ Test(file_writer, no_room_is_said_before_anything_is_written) {
     CHECK(strstr(error.message, "cannot take 1048576 bytes"), "%s", error.message);
     CHECK_INT(test_entries(directory), 0);
     error = (Error){0};
-    CHECK(!file_writer_open(path, UINT64_MAX, &error), "2^64 - 1 bytes");
+    CHECK(!begin(path, UINT64_MAX, &error), "2^64 - 1 bytes");
     CHECK_INT(error.code, ERROR_IO);
-    CHECK(!file_writer_open(path, (uint64_t)1 << 62, NULL), "2^62 bytes");
+    CHECK(!begin(path, (uint64_t)1 << 62, NULL), "2^62 bytes");
     free(path);
 }
 
@@ -199,7 +206,7 @@ Test(file_writer, nothing_is_put_behind_the_end) {
     const char *directory = fresh("behind");
     char *path = inside(directory, "out");
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 4, &error);
+    FileWriter *file = begin(path, 4, &error);
     CHECK(file, "%s", error.message);
     CHECK(file_writer_put(file, 4, "", 0, &error), "%s", error.message);
     CHECK(!file_writer_put(file, 1, "1234", 4, &error), "one too many");
@@ -214,11 +221,107 @@ Test(file_writer, a_directory_that_vanishes_fails_the_finish) {
     const char *directory = fresh("gone");
     char *path = inside(directory, "out");
     Error error = {0};
-    FileWriter *file = file_writer_open(path, 4, &error);
+    FileWriter *file = begin(path, 4, &error);
     CHECK(file && file_writer_put(file, 0, "half", 4, &error), "%s", error.message);
     if (rmdir(directory)) SKIP("the temporary has a name here");
     CHECK(!file_writer_finish(file, &error), "finished in no directory");
     CHECK_INT(error.code, ERROR_IO);
     file_writer_close(file);
     free(path);
+}
+
+// ---- what is there ----
+
+static void check_kept(const OutputFile *out, const char *because) {
+    for (int open = 0; open < 2; open++) {
+        Error error = {0};
+        CHECK(open ? !file_writer_open(out, 4, &error) : !output_file_check(out, &error), "%s",
+              out->path);
+        CHECK_INT(error.code, ERROR_USAGE);
+        CHECK(strstr(error.message, because), "%s", error.message);
+        CHECK(!strncmp(error.message, out->path, strlen(out->path)), "%s", error.message);
+    }
+}
+
+Test(file_writer, what_is_there_is_replaced_only_with_force) {
+    const char *directory = fresh("force");
+    char *path = inside(directory, "out"), *soft = inside(directory, "soft");
+    write_whole(path, "old");
+    CHECK_INT(symlink("out", soft), 0);
+    check_kept(&(OutputFile){.path = path}, "is there already; --force replaces it");
+    check_kept(&(OutputFile){.path = soft}, "is there already; --force replaces it");
+    check_content(path, "old");
+    CHECK(output_file_check(&(OutputFile){.path = path, .force = true}, NULL));
+    write_whole(path, "new");
+    check_content(path, "new");
+    free(path), free(soft);
+}
+
+Test(file_writer, an_input_is_not_replaced_under_any_name) {
+    const char *directory = fresh("inputs");
+    char *path = inside(directory, "in"), *soft = inside(directory, "soft");
+    char *hard = inside(directory, "hard"), *other = inside(directory, "other");
+    FileSet inputs = {0};
+    write_whole(path, "input");
+    write_whole(other, "other");
+    CHECK(!symlink("in", soft) && !link(path, hard));
+    CHECK(file_set_add(&inputs, soft, NULL) && file_set_add(&inputs, "no such file", NULL));
+    CHECK_INT(inputs.count, 1);
+    const char *const names[] = {path, soft, hard};
+    for (int i = 0; i < 3; i++)
+        check_kept(&(OutputFile){.path = names[i], .inputs = &inputs, .force = true},
+                   "is read by this run");
+    check_content(path, "input");
+    OutputFile out = {.path = other, .inputs = &inputs, .force = true};
+    CHECK(output_file_check(&out, NULL), "another file is an input");
+    CHECK(file_set_add_entries(&inputs, directory, NULL));
+    CHECK(!output_file_check(&out, NULL), "in a directory that is read");
+    file_set_free(&inputs);
+    free(path), free(soft), free(hard), free(other);
+}
+
+Test(file_writer, a_file_that_appears_meanwhile_is_kept) {
+    const char *directory = fresh("meanwhile");
+    char *path = inside(directory, "out"), *input = inside(directory, "in");
+    FileSet inputs = {0};
+    Error error = {0};
+    write_whole(input, "input");
+    CHECK(file_set_add(&inputs, input, NULL));
+    FileWriter *file = file_writer_open(&(OutputFile){.path = path}, 3, &error);
+    CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
+    test_write_file(path, "theirs", 6);
+    CHECK(!file_writer_finish(file, &error) && error.code == ERROR_USAGE, "replaced");
+    CHECK(strstr(error.message, "is there already"), "%s", error.message);
+    file_writer_close(file);
+    check_content(path, "theirs");
+    CHECK_INT(unlink(path), 0);
+    error = (Error){0};
+    file =
+        file_writer_open(&(OutputFile){.path = path, .inputs = &inputs, .force = true}, 3, &error);
+    CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
+    CHECK_INT(link(input, path), 0);
+    CHECK(!file_writer_finish(file, &error) && error.code == ERROR_USAGE, "replaced");
+    CHECK(strstr(error.message, "is read by this run"), "%s", error.message);
+    file_writer_close(file);
+    check_content(input, "input");
+    CHECK_INT(test_entries(directory), 2);
+    file_set_free(&inputs);
+    free(path), free(input);
+}
+
+// What a killed run left under a temporary name has no lock; that of a run that lasts has one.
+Test(file_writer, what_a_killed_run_left_is_removed) {
+    const char *directory = fresh("leftovers");
+    char *path = inside(directory, "out"), *left = inside(directory, ".limpid-1-0");
+    char *locked = inside(directory, ".limpid-1-1"), *theirs = inside(directory, ".limpid-notes");
+    test_write_file(left, "half", 4);
+    test_write_file(locked, "half", 4);
+    test_write_file(theirs, "theirs", 6);
+    int lock = open(locked, O_RDONLY);
+    CHECK(lock >= 0 && !flock(lock, LOCK_EX));
+    write_whole(path, "new");
+    CHECK(access(left, F_OK) && !access(locked, F_OK) && !access(theirs, F_OK), "others");
+    CHECK_INT(test_entries(directory), 3);
+    close(lock);
+    free(path), free(left), free(locked), free(theirs);
 }

@@ -28,7 +28,7 @@ Test(convert_outputs, the_model_itself_is_never_replaced) {
     CHECK(!symlink(from, link_path) && !link(from, hard));
     const char *outs[] = {from, link_path, hard};
     for (int i = 0; i < 3; i++)
-        check_no_conversion("%s|%s|--force", from, outs[i], ERROR_USAGE, "is what is converted");
+        check_no_conversion("%s|%s|--force", from, outs[i], ERROR_USAGE, "is read by this run");
     checkpoint_close(open_converted(from));
     free(from);
     free(link_path);
@@ -39,15 +39,15 @@ Test(convert_outputs, a_directory_is_not_converted_into_itself) {
     char *from = strdup(hf_tiny_model("dir", true));
     char inside[300];
     snprintf(inside, sizeof inside, "%s/other.safetensors", from);
-    check_no_conversion("%s|%s|--force", from, from, ERROR_USAGE, "what is converted");
-    check_no_conversion("%s|%s|--force", from, inside, ERROR_USAGE, "is what is converted");
+    check_no_conversion("%s|%s|--force", from, from, ERROR_USAGE, "is read by this run");
+    check_no_conversion("%s|%s|--force", from, inside, ERROR_USAGE, "is read by this run");
     // Nor by a link that leads back.
     char *to = strdup(test_temporary("linked")), config[300], link_path[300];
     CHECK_INT(mkdir(to, 0700), 0);
     snprintf(config, sizeof config, "%s/config.json", from);
     snprintf(link_path, sizeof link_path, "%s/config.json", to);
     CHECK_INT(symlink(config, link_path), 0);
-    check_no_conversion("%s|%s|--force", from, to, ERROR_USAGE, "config.json is what is converted");
+    check_no_conversion("%s|%s|--force", from, to, ERROR_USAGE, "config.json: is read by this run");
     // Beside a GGUF lies no config.json, but it would seem to be its.
     char *gguf = strdup(conversion_tiny("alone.gguf"));
     snprintf(inside, sizeof inside, "%s", test_temporary("alone.safetensors"));
@@ -66,7 +66,7 @@ Test(convert_outputs, a_config_that_is_there_wants_force) {
     CHECK_INT(mkdir(directory, 0700), 0);
     snprintf(config, sizeof config, "%s/config.json", directory);
     test_write_file(config, "{}", 2);
-    check_no_conversion("%s|%s", from, directory, ERROR_USAGE, "config.json is there already");
+    check_no_conversion("%s|%s", from, directory, ERROR_USAGE, "config.json: is there already");
     CHECK_INT(test_entries(directory), 1);
     free(from);
 }

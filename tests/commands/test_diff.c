@@ -154,8 +154,8 @@ Test(diff, the_order_of_the_metadata_decides_which_is_first) {
     char *paths[2];
     for (int i = 0; i < 2; i++) {
         paths[i] = strdup(test_temporary(i ? "y.safetensors" : "x.safetensors"));
-        SafetensorsWriter *w =
-            safetensors_writer_open(paths[i], TENSORS, 3, ORDER, (size_t)i, &error);
+        SafetensorsWriter *w = safetensors_writer_open(
+            &(OutputFile){.path = paths[i], .force = true}, TENSORS, 3, ORDER, (size_t)i, &error);
         CHECK(w, "%s", error.message);
         for (size_t t = 0; t < 3; t++) // c is the same in both
             CHECK(safetensors_writer_put(w, t, 0, V[t < 2 && i], sizeof *V, &error), "%s",

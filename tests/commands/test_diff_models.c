@@ -238,8 +238,8 @@ Test(diff, cpu_and_reference_agree) {
         const char *model = test_reference_model(MODELS[i]);
         const char *argv[] = {
             other,         "trace", model,         "--prompt-ids", "9,8,7,6,5,4,3,2,1,9,8,7",
-            "--precision", "f32",   "--attention", "--out",        out,
-            "-q",          NULL};
+            "--precision", "f32",   "--attention", "--force",      "--out",
+            out,           "-q",    NULL};
         TestRun r = test_run(argv, NULL, 0);
         check_status(&r, 0);
         test_run_free(&r);

@@ -326,7 +326,7 @@ Test(perplexity, logits_are_saved_whole_or_not_at_all) {
     check_refused(&r, ERROR_USAGE, "is read by this run");
     // A failed run leaves the old file.
     test_write_file(path, "old", 3);
-    snprintf(line, sizeof line, "|--save-logits|%s|--kl|%s", path, small_model());
+    snprintf(line, sizeof line, "|--save-logits|%s|--force|--kl|%s", path, small_model());
     r = run_ids(ids, line);
     check_refused(&r, ERROR_FILE, "builtin.gguf");
     size_t size = 0;

@@ -1,6 +1,7 @@
 // Fault injection: each allocation and each file call of a command fails, once alone and once with
 // all calls after it. The command must end with the right exit code and one line, or, if it can do
 // without that call, with its usual output. tests/faults/faults.c makes the calls fail.
+#include "tests/support/faults.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/safetensors_writer.h"
@@ -12,46 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char SHIM[] = TEST_BUILD "/tests/faults.so";
-
 typedef struct Walk {
     const char *kind; // "memory" or "files"
     const char *const *argv;
-    const char *count_path; // where the shim leaves the number of calls
-    TestRun wanted;         // the undisturbed run
-    const char *input;      // standard input; NULL: empty
-    int other_code;         // a code besides 5 that a failure may have; 0: none
+    const char *input; // standard input; NULL: empty
+    TestRun wanted;    // the undisturbed run
+    int other_code;    // a code besides 5 that a failure may have; 0: none
 } Walk;
-
-static void need_shim(void) {
-    if (TEST_SANITIZED) SKIP("sanitizers bring their own allocator");
-    if (access(SHIM, R_OK)) SKIP("no %s", SHIM);
-    if (access(TEST_RUN, X_OK)) SKIP("no %s", TEST_RUN);
-}
-
-static TestRun run_with_fault(const Walk *walk, long at, bool for_ever) {
-    char number[24];
-    snprintf(number, sizeof number, "%ld", at);
-    setenv("LD_PRELOAD", SHIM, 1);
-    setenv("FAULT", walk->kind, 1);
-    setenv("FAULT_AT", number, 1);
-    setenv("FAULT_COUNT", walk->count_path, 1);
-    if (for_ever) setenv("FAULT_ON", "1", 1);
-    TestRun run = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
-    unsetenv("FAULT_ON");
-    unsetenv("LD_PRELOAD");
-    return run;
-}
-
-static long count_calls(const Walk *walk) {
-    TestRun run = run_with_fault(walk, 0, false);
-    CHECK_INT(run.status, 0);
-    test_run_free(&run);
-    char *text = test_read_file(walk->count_path, NULL);
-    long count = atol(text);
-    free(text);
-    return count;
-}
 
 static bool one_error_line(const TestRun *run) {
     char *newline = memchr(run->err, '\n', run->err_size);
@@ -61,7 +29,8 @@ static bool one_error_line(const TestRun *run) {
 // The run has its usual output; or the right exit code, one error line, and a beginning of the
 // usual output.
 static void check_fault(const Walk *walk, long at, bool for_ever) {
-    TestRun run = run_with_fault(walk, at, for_ever);
+    Fault fault = {.kind = walk->kind, .at = at, .for_ever = for_ever, .input = walk->input};
+    TestRun run = run_with_fault(&fault, walk->argv);
     const TestRun *wanted = &walk->wanted;
     bool same = run.out_size == wanted->out_size && !memcmp(run.out, wanted->out, run.out_size);
     size_t text = run.out_size; // a text that breaks off still ends its line
@@ -77,11 +46,10 @@ static void check_fault(const Walk *walk, long at, bool for_ever) {
 }
 
 static void walk_through(Walk *walk) {
-    need_shim();
-    walk->count_path = test_temporary("count");
+    need_faults();
     walk->wanted = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
     CHECK_INT(walk->wanted.status, 0);
-    long calls = count_calls(walk);
+    long calls = count_calls(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv);
     CHECK(calls > 0, "nothing to walk through");
     for (long at = 1; at <= calls; at++)
         for (int for_ever = 0; for_ever < 2; for_ever++)
@@ -114,7 +82,7 @@ static const char *tiny_directory(void) {
 // Some builds have no JSON reader.
 static void need_json(const char *command, const char *path) {
     const char *const argv[] = {TEST_RUN, command, path, NULL};
-    need_shim();
+    need_faults();
     TestRun run = test_run(argv, NULL, 0);
     bool cannot = strstr(run.err, "this build") != NULL;
     test_run_free(&run);
@@ -218,14 +186,18 @@ Test(torture, memory_of_a_tokenizer_json) {
 
 // ---- convert: the files that it leaves ----
 
-// The directory has the files of a run without faults, or those from before it: all whole, and no
-// temporary files.
+// The directory has the files of a run without faults, or those from before it: all whole.
+// Temporary files remain at most where nothing could be removed, and the next run removes them.
 static void convert_through(const char *kind, int other, const char *from, const char *to) {
     const char *directory = test_temporary("made");
     char out[300];
     if (access(directory, F_OK)) CHECK(!mkdir(directory, 0700));
     snprintf(out, sizeof out, "%s/%s", directory, to);
     WALK(kind, other, "convert", from, out, "--force", "--quiet");
+    const char *const again[] = {TEST_RUN, "convert", from, out, "--force", "--quiet", NULL};
+    TestRun last = test_run(again, NULL, 0);
+    CHECK_INT(last.status, 0);
+    test_run_free(&last);
     DIR *made = opendir(directory);
     for (struct dirent *e; (e = readdir(made));)
         CHECK(strncmp(e->d_name, ".limpid", 7) != 0, "%s was left behind", e->d_name);
@@ -276,7 +248,7 @@ static void trace_through(const char *kind, int other) {
     char out[300];
     snprintf(out, sizeof out, "%s", test_temporary("trace.safetensors"));
     WALK(kind, other, "trace", tiny_gguf(), "-i", "a b", "-n", "2", "--attention", "-j", "1",
-         "--quiet", "-o", out);
+         "--quiet", "--force", "-o", out);
 }
 
 Test(torture, memory_of_trace) {

@@ -264,7 +264,7 @@ Test(trace, refuses_what_it_cannot_do) {
     TestRun r = program("trace|%s|--prompt-ids|1", model);
     check_refused(&r, ERROR_USAGE, "--out");
     r = program("trace|%s|--prompt-ids|1|-o|%s", model, model);
-    check_refused(&r, ERROR_USAGE, "the model file");
+    check_refused(&r, ERROR_USAGE, "is read by this run");
     r = program("trace|%s|--prompt-ids|1|-o|%s|--only|nothing", model, out);
     check_refused(&r, ERROR_USAGE, "no stage");
     r = program("trace|%s|--prompt-ids|60|-o|%s", model, out);

@@ -1,9 +1,16 @@
 // A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in
 // turn:
 //
-//   FAULT=memory | files   which calls: malloc and its relatives, or the calls on files
+//   FAULT=memory | files | kill | interrupt
+//                          which calls: malloc and its relatives, or the calls on files; kill: the
+//                          process ends by SIGKILL in place of a call on files; interrupt: it
+//                          gets a SIGINT before one
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)
 //   FAULT_ON=1             all later ones fail too
+//   FAULT_ERRNO=N          errno of a call on files that fails, in place of what suits the call
+//   FAULT_PLAIN=1          a file system without files that have no name (O_TMPFILE) and without
+//                          flags of renameat2, as some network disks, and one that renames no
+//                          directories, as some overlays
 //   FAULT_COUNT=FILE       receives the number of calls at exit
 //
 // Memory calls go to glibc's own entry points: looking up a symbol could itself allocate. Counting
@@ -12,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,7 +36,8 @@ void *__libc_calloc(size_t, size_t);
 void *__libc_realloc(void *, size_t);
 void *__libc_memalign(size_t, size_t);
 
-static bool armed, memory_kind, files_kind, for_ever;
+static bool armed, memory_kind, files_kind, kill_kind, interrupt_kind, for_ever, plain;
+static int given_errno;
 static long fail_at;
 static atomic_long calls;
 
@@ -46,7 +55,10 @@ static bool no_memory(void) {
 
 static bool no_file(int error) {
     if (!fails(files_kind)) return false;
-    errno = error;
+    if (kill_kind) kill(getpid(), SIGKILL);
+    if (interrupt_kind) raise(SIGINT);
+    if (interrupt_kind) return false;
+    errno = given_errno ? given_errno : error;
     return true;
 }
 
@@ -83,7 +95,13 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
     return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
 }
 
+static bool lacks(bool feature, int error) {
+    if (plain && feature) errno = error;
+    return plain && feature;
+}
+
 static int open_path(int directory, const char *path, int flags, int mode) {
+    if (lacks((flags & O_TMPFILE) == O_TMPFILE, EOPNOTSUPP)) return -1;
     if (no_file(EIO)) return -1;
     return (int)syscall(SYS_openat, directory, path, flags, mode);
 }
@@ -123,20 +141,58 @@ int fallocate(int fd, int mode, off_t offset, off_t length) {
     return no_file(ENOSPC) ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, length);
 }
 
+// Waiting for the disk would take most of a test's time, and what it guards against (a crash of the
+// machine) is none that a test can make.
 int fsync(int fd) {
-    return no_file(EIO) ? -1 : (int)syscall(SYS_fsync, fd);
+    (void)fd;
+    return no_file(EIO) ? -1 : 0;
 }
 
 int linkat(int from, const char *old, int to, const char *new, int flags) {
     return no_file(EIO) ? -1 : (int)syscall(SYS_linkat, from, old, to, new, flags);
 }
 
+static bool is_directory(int at, const char *path) {
+    struct stat status;
+    return !fstatat(at, path, &status, AT_SYMLINK_NOFOLLOW) && S_ISDIR(status.st_mode);
+}
+
 int renameat(int from, const char *old, int to, const char *new) {
+    if (lacks(plain && is_directory(from, old), EXDEV)) return -1;
     return no_file(EIO) ? -1 : (int)syscall(SYS_renameat, from, old, to, new);
 }
 
-int mkdir(const char *path, mode_t mode) {
-    return no_file(EIO) ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+int renameat2(int from, const char *old, int to, const char *new, unsigned flags) {
+    if (lacks(flags, EINVAL)) return -1;
+    return no_file(EIO) ? -1 : (int)syscall(SYS_renameat2, from, old, to, new, flags);
+}
+
+int mkdirat(int directory, const char *path, mode_t mode) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_mkdirat, directory, path, mode);
+}
+
+int unlinkat(int directory, const char *path, int flags) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_unlinkat, directory, path, flags);
+}
+
+int unlink(const char *path) {
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+int rmdir(const char *path) {
+    return unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
+}
+
+int fchmod(int fd, mode_t mode) {
+    return no_file(EIO) ? -1 : (int)syscall(SYS_fchmod, fd, mode);
+}
+
+// The descriptor is closed all the same, as Linux does it.
+int close(int fd) {
+    bool failed = no_file(EIO);
+    int cause = errno, result = (int)syscall(SYS_close, fd);
+    if (failed) errno = cause;
+    return failed ? -1 : result;
 }
 
 ssize_t write(int fd, const void *buffer, size_t size) {
@@ -162,10 +218,15 @@ static void write_count(void) {
 
 static int armed_main(int argc, char **argv, char **environment) {
     const char *kind = getenv("FAULT"), *at = getenv("FAULT_AT");
+    const char *number = getenv("FAULT_ERRNO");
     memory_kind = kind && !strcmp(kind, "memory");
-    files_kind = kind && !strcmp(kind, "files");
+    kill_kind = kind && !strcmp(kind, "kill");
+    interrupt_kind = kind && !strcmp(kind, "interrupt");
+    files_kind = kill_kind || interrupt_kind || (kind && !strcmp(kind, "files"));
     for_ever = getenv("FAULT_ON") != NULL;
+    plain = getenv("FAULT_PLAIN") != NULL;
     fail_at = at ? atol(at) : 0;
+    given_errno = number ? atoi(number) : 0;
     atexit(write_count);
     armed = true;
     return real_main(argc, argv, environment);

@@ -6,7 +6,7 @@
 char *write_trace(const char *model, const char *options, const char *name) {
     char line[16000];
     char *path = strdup(test_temporary(name));
-    snprintf(line, sizeof line, "trace|%s|%s|--out|%s|-q", model, options, path);
+    snprintf(line, sizeof line, "trace|%s|%s|--out|%s|--force|-q", model, options, path);
     TestRun r = program_input(line, NULL, 0);
     check_status(&r, 0);
     CHECK(strstr(r.out, name), "%s", r.out);

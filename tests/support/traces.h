@@ -4,8 +4,8 @@
 #include "tests/support/program.h"
 #include "weights/hf/safetensors.h"
 
-// Runs `trace MODEL OPTIONS --out FILE`; options are words separated by |. The file's path,
-// malloced.
+// Runs `trace MODEL OPTIONS --out FILE`, over an earlier one; options are words separated by |. The
+// file's path, malloced.
 char *write_trace(const char *model, const char *options, const char *name);
 
 // A made llama2.c model of 4 layers, 60 words and 320 positions, no tokenizer: its path, malloced.

@@ -14,7 +14,8 @@ static const char *written(void) {
     static const int64_t IDS[3] = {7, 8, 9};
     const char *path = test_temporary("written.safetensors");
     Error error = {0};
-    SafetensorsWriter *out = safetensors_writer_open(path, TENSORS, 4, METADATA, 2, &error);
+    SafetensorsWriter *out = safetensors_writer_open(&(OutputFile){.path = path, .force = true},
+                                                     TENSORS, 4, METADATA, 2, &error);
     bool good = out && safetensors_writer_put(out, 0, 0, A, 24, &error) &&
                 safetensors_writer_put(out, 1, 0, IDS, 24, &error) &&
                 safetensors_writer_put(out, 3, 0, A + 4, 4, &error) &&

@@ -9,7 +9,8 @@
 
 static SafetensorsWriter *begin(const char *path, const WriteTensor *tensors, size_t n) {
     Error error = {0};
-    SafetensorsWriter *w = safetensors_writer_open(path, tensors, n, NULL, 0, &error);
+    SafetensorsWriter *w = safetensors_writer_open(&(OutputFile){.path = path, .force = true},
+                                                   tensors, n, NULL, 0, &error);
     CHECK(w, "%s", error.message);
     return w;
 }
@@ -44,7 +45,8 @@ static void check_tensor(const SafetensorsFile *file, const char *name, const ch
 static void check_not_open(const WriteTensor *tensors, size_t n, const char *because) {
     const char *path = test_temporary("refused.safetensors");
     Error error = {0};
-    SafetensorsWriter *w = safetensors_writer_open(path, tensors, n, NULL, 0, &error);
+    SafetensorsWriter *w = safetensors_writer_open(&(OutputFile){.path = path, .force = true},
+                                                   tensors, n, NULL, 0, &error);
     CHECK(!w, "wanted \"%s\"", because);
     CHECK_INT(error.code, ERROR_USAGE);
     CHECK(strstr(error.message, because), "\"%s\" is not in \"%s\"", because, error.message);
@@ -110,7 +112,8 @@ Test(write_safetensors, names_and_metadata_of_any_letters) {
     const char *path = test_temporary("names.safetensors");
     WriteTensor tensor = {NAME, "F16", 1, {1}};
     Error error = {0};
-    SafetensorsWriter *w = safetensors_writer_open(path, &tensor, 1, metadata, 2, &error);
+    SafetensorsWriter *w = safetensors_writer_open(&(OutputFile){.path = path, .force = true},
+                                                   &tensor, 1, metadata, 2, &error);
     CHECK(w, "%s", error.message);
     put(w, 0, 0, "ab", 2);
     finish(w);
@@ -186,13 +189,17 @@ Test(write_safetensors, refuses_what_no_file_can_hold) {
 Test(write_safetensors, a_path_that_cannot_be) {
     Error error = {0};
     WriteTensor tensor = {"a", "F32", 0, {0}};
-    CHECK(!safetensors_writer_open("no/such/directory.safetensors", &tensor, 1, NULL, 0, &error),
+    CHECK(!safetensors_writer_open(
+              &(OutputFile){.path = "no/such/directory.safetensors", .force = true}, &tensor, 1,
+              NULL, 0, &error),
           "opened");
     CHECK_INT(error.code, ERROR_IO);
     CHECK(strstr(error.message, "no/such/directory.safetensors: "), "%s", error.message);
     // More than any disk has.
     tensor = (WriteTensor){"a", "F32", 1, {(uint64_t)1 << 58}};
-    CHECK(!safetensors_writer_open(test_temporary("vast"), &tensor, 1, NULL, 0, NULL), "2^60");
+    CHECK(!safetensors_writer_open(&(OutputFile){.path = test_temporary("vast"), .force = true},
+                                   &tensor, 1, NULL, 0, NULL),
+          "2^60");
 }
 
 Test(write_safetensors, as_many_tensors_as_the_limit_says) {

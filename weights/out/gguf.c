@@ -111,17 +111,17 @@ static void put_header(Buffer *b, const GgufKeys *keys, const TensorPlan *tensor
     if (align_ok(b->size, ALIGNMENT, &end)) buffer_zeros(b, (size_t)end - b->size);
 }
 
-TensorWriter *gguf_writer_open(const char *path, const GgufKeys *keys, const TensorPlan *tensors,
-                               size_t n, Error *error) {
+TensorWriter *gguf_writer_open(const OutputFile *out, const GgufKeys *keys,
+                               const TensorPlan *tensors, size_t n, Error *error) {
     Buffer header = {0};
     uint64_t total;
     TensorWriter *w = tensor_writer_new(n, error);
     bool good = w && place(w, tensors, &total, error);
     if (good) put_header(&header, keys, tensors, w);
-    good = good && tensor_writer_begin(w, path, &header, total, error);
+    good = good && tensor_writer_begin(w, out, &header, total, error);
     buffer_free(&header);
     if (good) return w;
-    error_prefix(error, path);
+    error_prefix(error, out->shown ? out->shown : out->path);
     tensor_writer_close(w);
     return NULL;
 }

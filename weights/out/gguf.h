@@ -3,7 +3,7 @@
 //     GgufKeys keys = {0};
 //     gguf_put_text(&keys, "general.architecture", "llama");
 //     good = gguf_put_model(&keys, &out, &vocabulary, "stories", &error);
-//     TensorWriter *file = gguf_writer_open(path, &keys, out.tensors, out.n, &error);
+//     TensorWriter *file = gguf_writer_open(&place, &keys, out.tensors, out.n, &error);
 //     ... tensor_writer_put(file, i, offset, rows, bytes, &error) ...
 #pragma once
 
@@ -33,6 +33,6 @@ bool gguf_put_model(GgufKeys *keys, const Outgoing *out, const Vocabulary *vocab
                     const char *name, Error *error);
 
 // Tensors lie in the order given, each at a multiple of 32 bytes. NULL: exit code 2 (a name of more
-// than 63 bytes), 4 or 5, the path in front.
-TensorWriter *gguf_writer_open(const char *path, const GgufKeys *keys, const TensorPlan *tensors,
-                               size_t n, Error *error);
+// than 63 bytes; a file that must not be replaced), 4 or 5, the path in front.
+TensorWriter *gguf_writer_open(const OutputFile *out, const GgufKeys *keys,
+                               const TensorPlan *tensors, size_t n, Error *error);

@@ -115,7 +115,7 @@ static void write_header(Buffer *out, const TensorWriter *w, const WriteTensor *
         out->bytes[i] = (uint8_t)((out->size - 8) >> (8 * i));
 }
 
-static bool begin(TensorWriter *w, const char *path, const WriteTensor *tensors,
+static bool begin(TensorWriter *w, const OutputFile *out, const WriteTensor *tensors,
                   const WriteMetadata *metadata, size_t n_metadata, Error *error) {
     Buffer header = {0};
     uint64_t total;
@@ -124,21 +124,21 @@ static bool begin(TensorWriter *w, const char *path, const WriteTensor *tensors,
     bool fits = header.failed || header.size - 8 <= LIMIT_JSON_HEADER ||
                 error_set(error, ERROR_USAGE, "a header of %zu bytes (at most %d)", header.size,
                           LIMIT_JSON_HEADER);
-    bool good = fits && tensor_writer_begin(w, path, &header, total, error);
+    bool good = fits && tensor_writer_begin(w, out, &header, total, error);
     buffer_free(&header);
     return good;
 }
 
-SafetensorsWriter *safetensors_writer_open(const char *path, const WriteTensor *tensors, size_t n,
-                                           const WriteMetadata *metadata, size_t n_metadata,
-                                           Error *error) {
+SafetensorsWriter *safetensors_writer_open(const OutputFile *out, const WriteTensor *tensors,
+                                           size_t n, const WriteMetadata *metadata,
+                                           size_t n_metadata, Error *error) {
     if (n > LIMIT_TENSORS) {
         error_set(error, ERROR_USAGE, "%zu tensors in one file (at most %d)", n, LIMIT_TENSORS);
         return NULL;
     }
     TensorWriter *w = tensor_writer_new(n, error);
-    if (w && begin(w, path, tensors, metadata, n_metadata, error)) return w;
-    error_prefix(error, path);
+    if (w && begin(w, out, tensors, metadata, n_metadata, error)) return w;
+    error_prefix(error, out->shown ? out->shown : out->path);
     tensor_writer_close(w);
     return NULL;
 }

@@ -22,14 +22,14 @@ bool tensor_writer_name(TensorWriter *w, size_t tensor, const char *name, Error 
     return w->tensors[tensor].name != NULL;
 }
 
-bool tensor_writer_begin(TensorWriter *w, const char *path, const Buffer *header,
+bool tensor_writer_begin(TensorWriter *w, const OutputFile *out, const Buffer *header,
                          uint64_t data_bytes, Error *error) {
     uint64_t size;
     if (header->failed) return error_set(error, ERROR_MEMORY, "out of memory for the header");
     if (!add_ok(header->size, data_bytes, &size))
         return error_set(error, ERROR_IO, "no file can hold all this");
     w->data_start = header->size;
-    w->file = file_writer_open(path, size, error);
+    w->file = file_writer_open(out, size, error);
     return w->file && file_writer_put(w->file, 0, header->bytes, header->size, error);
 }
 

@@ -2,7 +2,8 @@
 //
 //     WriteTensor tensors[] = {{"logits", "F32", 2, {n, vocab_size}}, {"ids", "I64", 1, {n}}};
 //     WriteMetadata metadata[] = {{"model", path}};
-//     SafetensorsWriter *out = safetensors_writer_open(path, tensors, 2, metadata, 1, &error);
+//     OutputFile file = {.path = path, .inputs = &inputs, .force = options->force};
+//     SafetensorsWriter *out = safetensors_writer_open(&file, tensors, 2, metadata, 1, &error);
 //     good = out && safetensors_writer_put(out, 0, row * row_bytes, logits, row_bytes, &error) &&
 //            ... && safetensors_writer_finish(out, &error);
 //     safetensors_writer_close(out);   // without finish nothing is left behind
@@ -31,10 +32,11 @@ typedef struct TensorWriter SafetensorsWriter;
 
 // Lays out the file and begins it (base/file_writer.h). Tensors lie in the order given, those
 // with wider elements first, so that each begins at a multiple of its element's size. Nothing of
-// the arguments is kept. NULL: exit code 2 (names, types or shapes that no file can have), 4 or 5.
-SafetensorsWriter *safetensors_writer_open(const char *path, const WriteTensor *tensors, size_t n,
-                                           const WriteMetadata *metadata, size_t n_metadata,
-                                           Error *error);
+// the arguments is kept but the inputs of `out`. NULL: exit code 2 (names, types or shapes that
+// no file can have; a file that must not be replaced), 4 or 5.
+SafetensorsWriter *safetensors_writer_open(const OutputFile *out, const WriteTensor *tensors,
+                                           size_t n, const WriteMetadata *metadata,
+                                           size_t n_metadata, Error *error);
 
 // data[bytes] at byte `offset` of tensors[tensor], in any order, every byte once. False: exit code
 // 2 (outside the tensor) or 4.
@@ -67,8 +69,8 @@ typedef struct TensorWriter {
 // NULL: exit code 5. Room for n tensors, zeroed; their names are copied by tensor_writer_name.
 TensorWriter *tensor_writer_new(size_t n, Error *error);
 bool tensor_writer_name(TensorWriter *writer, size_t tensor, const char *name, Error *error);
-// Opens the file and puts the header; `data_bytes` come behind it. False: exit code 4 or 5.
-bool tensor_writer_begin(TensorWriter *writer, const char *path, const Buffer *header,
+// Opens the file and puts the header; `data_bytes` come behind it. False: exit code 2, 4 or 5.
+bool tensor_writer_begin(TensorWriter *writer, const OutputFile *out, const Buffer *header,
                          uint64_t data_bytes, Error *error);
 
 // As safetensors_writer_put, _finish and _close.

@@ -1,0 +1,67 @@
+#include "base/file_set.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool add(FileSet *set, const struct stat *status, Error *error) {
+    if (set->count == set->room) {
+        size_t room = set->room ? 2 * set->room : 16;
+        FileIdentity *grown = realloc(set->files, room * sizeof *grown);
+        if (!grown) return error_set(error, ERROR_MEMORY, "out of memory for %zu files", room);
+        set->files = grown;
+        set->room = room;
+    }
+    set->files[set->count++] = (FileIdentity){status->st_dev, status->st_ino};
+    return true;
+}
+
+// A file that cannot be looked at cannot be told from others either.
+static bool unknown(const char *path, Error *error) {
+    if (errno == ENOENT || errno == ENOTDIR) return true;
+    error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot look at it: %s",
+              strerror(errno));
+    return error_prefix(error, path);
+}
+
+bool file_set_add(FileSet *set, const char *path, Error *error) {
+    struct stat status;
+    return stat(path, &status) ? unknown(path, error) : add(set, &status, error);
+}
+
+bool file_set_add_open(FileSet *set, int descriptor, Error *error) {
+    struct stat status;
+    return fstat(descriptor, &status) || add(set, &status, error);
+}
+
+bool file_set_add_entries(FileSet *set, const char *directory, Error *error) {
+    struct stat status;
+    bool good = true;
+    DIR *entries = opendir(directory);
+    if (!entries) return unknown(directory, error);
+    for (struct dirent *e; good && (errno = 0, e = readdir(entries));)
+        good = fstatat(dirfd(entries), e->d_name, &status, 0) ? unknown(e->d_name, error)
+               : S_ISDIR(status.st_mode)                      ? true
+                                                              : add(set, &status, error);
+    if (good && errno) good = unknown(directory, error);
+    closedir(entries);
+    return good;
+}
+
+bool file_set_has(const FileSet *set, const struct stat *status) {
+    for (size_t i = 0; set && i < set->count; i++)
+        if (set->files[i].device == status->st_dev && set->files[i].inode == status->st_ino)
+            return true;
+    return false;
+}
+
+void file_set_free(FileSet *set) {
+    free(set->files);
+    *set = (FileSet){0};
+}
+
+bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
