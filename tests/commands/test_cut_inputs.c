@@ -26,7 +26,8 @@ static void write_zeros(const char *path) {
     static const float ZEROS[COUNT];
     Error error = {0};
     WriteTensor tensor = {"values", "F32", 1, {COUNT}};
-    SafetensorsWriter *out = safetensors_writer_open(path, &tensor, 1, NULL, 0, &error);
+    SafetensorsWriter *out = safetensors_writer_open(&(OutputFile){.path = path, .force = true},
+                                                     &tensor, 1, NULL, 0, &error);
     CHECK(out && safetensors_writer_put(out, 0, 0, ZEROS, sizeof ZEROS, &error) &&
               safetensors_writer_finish(out, &error),
           "%s", error.message);
@@ -72,7 +73,8 @@ Test(cut_inputs, of_saved_logits) {
     Error error = {0};
     LogitsWriter writer;
     SavedLogits saved;
-    CHECK(logits_writer_open(&writer, path, &key, &error), "%s", error.message);
+    CHECK(logits_writer_open(&writer, &(OutputFile){.path = path, .force = true}, &key, &error),
+          "%s", error.message);
     for (int i = 0; i < ROWS; i++)
         CHECK(logits_writer_put(&writer, row, &error), "%s", error.message);
     CHECK(logits_writer_finish(&writer, &error), "%s", error.message);
