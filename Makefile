@@ -5,13 +5,14 @@
 # make core               libc alone: no libraries, GGUF and .bin files only
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make install PREFIX=    limpid, its manual page, completion and gdb commands
-# Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, CC=clang,
-#           CFLAGS=..., V=1 shows commands
+# Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
+#           libpng, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 SENTENCEPIECE ?= 1
 JSON ?= 1
 PCRE2 ?= 1
+PNG ?= 1
 BUILTIN ?= 1
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
@@ -34,9 +35,9 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
                 $(wildcard tokenizer/files/*json*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard weights/without_*.c weights/*/without_*.c)
+TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c)
 
-SOURCES := $(wildcard base/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
+SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -51,6 +52,11 @@ LIBS += -lpcre2-8 -lutf8proc
 else
 SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES))
 ABSENT += -DWITHOUT_PCRE2
+endif
+ifeq ($(PNG),1)
+LIBS += -lpng
+else
+SOURCES := $(filter-out pictures/png.c,$(SOURCES)) pictures/without_png.c
 endif
 ifeq ($(BUILTIN),1)
 EMBEDDED := $(BUILD)/weights/embedded.o
@@ -118,7 +124,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  tokenizer_vectors json_output \
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
-                 hf_shards builtin_command teach_stories bench)
+                 hf_shards builtin_command teach_stories bench png attention)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -277,7 +283,7 @@ debug:
 	$(MAKE) BACKEND=reference VARIANT=debug CFLAGS='-O0 -g3'
 
 core:
-	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PLAIN=1
+	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 PLAIN=1
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
 # cuda-emulated: the kernels for a GPU, on the CPU

@@ -150,6 +150,27 @@ static const char TRACE_HELP[] =
     "      --kv f32|f16|bf16   (default f32 with --precision f32, else f16)\n"
     "  -z, --tokenizer FILE  -j, --threads N  -q, --quiet  -v, --verbose\n";
 
+static const char ATTENTION_HELP[] =
+    "run attention MODEL -i PROMPT [options]         what each token attends to\n"
+    "    ./run attention models/SmolLM2.gguf -i 'The cat sat on its mat' --layer 3\n"
+    "\n"
+    "A picture: a row for each token, a column for each token that it sees. Without\n"
+    "--layer and --head it is the mean over all heads of all layers.\n"
+    "      --layer L --head H  one head;  --layer L: all of a layer;  --head H: that\n"
+    "                          head in all layers (--grid heads|layers says so too)\n"
+    "      --mean              the mean of the heads, of a layer, or with\n"
+    "                          --grid layers of every layer\n"
+    "      --rollout           attention rollout, up to --layer L (default: the last)\n"
+    "      --stage STAGE       weights: after the softmax (default); scaled: before\n"
+    "                          it; raw: q . k\n"
+    "      --entropy           a table, sorted: entropy, largest weight, distance\n"
+    "      --svg FILE  --png FILE   the picture as a file, instead of on the screen;\n"
+    "                          --force replaces a file that is there\n"
+    "      --csv | --json      the numbers; without --layer and --head of all heads\n"
+    "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
+    "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
+    "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
     "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
@@ -201,6 +222,8 @@ static const Command COMMANDS[] = {
      CONVERT_HELP},
     {"selftest", FOR_SELFTEST, selftest_command, "checks identities on your own model",
      SELFTEST_HELP},
+    {"attention", FOR_ATTENTION, attention_command,
+     "what each token attends to, as pictures or numbers", ATTENTION_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

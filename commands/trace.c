@@ -10,17 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_ROWS = 256, MIN_ROWS = 8, CHUNK_BYTES = 64 << 20 };
-
-// Rows per forward pass. Their logits and attention weights are held in memory: at most CHUNK_BYTES
-// of either, but at least MIN_ROWS rows.
+// Rows per forward pass: their logits and attention weights are held in memory.
 static int chunk_rows(const Config *c, size_t n_tokens) {
     size_t weights = (size_t)c->n_heads * n_tokens, width = (size_t)c->vocab_size;
-    if (weights > width) width = weights;
-    size_t rows = CHUNK_BYTES / sizeof(float) / width;
-    if (rows > MAX_ROWS) rows = MAX_ROWS;
-    if (rows > n_tokens) return (int)n_tokens;
-    return rows < MIN_ROWS ? MIN_ROWS : (int)rows;
+    return session_rows(n_tokens, weights > width ? weights : width);
 }
 
 static bool check_out(const OutputFile *out, const Options *options, Error *error) {
@@ -61,7 +54,7 @@ static bool run_chunk(Run *run, const Batch *batch, Error *error) {
 // Feeds tokens[begin .. count).
 static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
     size_t max_rows = (size_t)run->file->session->model->options.max_rows;
-    bool all[MAX_ROWS], good = true;
+    bool all[SESSION_MAX_ROWS], good = true;
     memset(all, true, sizeof all);
     for (size_t at = begin; good && at < tokens->count;) {
         size_t left = tokens->count - at, n = left < max_rows ? left : max_rows;

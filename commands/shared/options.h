@@ -25,6 +25,7 @@ typedef enum CommandBit {
     FOR_DIFF = 128,
     FOR_CONVERT = 256,
     FOR_SELFTEST = 4096,
+    FOR_ATTENTION = 8192,
 } CommandBit;
 
 typedef enum OptionId {
@@ -81,6 +82,15 @@ typedef enum OptionId {
     OPTION_ATTENTION,
     OPTION_BUDGET,
     OPTION_ALL,
+    OPTION_LAYER,
+    OPTION_HEAD,
+    OPTION_GRID,
+    OPTION_MEAN,
+    OPTION_ROLLOUT,
+    OPTION_STAGE,
+    OPTION_ENTROPY,
+    OPTION_SVG,
+    OPTION_PNG,
     OPTION_TYPE,
     OPTION_FORCE,
     OPTION_JSON,
@@ -138,6 +148,11 @@ typedef struct Options {
     TextList only_names;
     int64_t new_tokens;
     bool attention, all;
+
+    int64_t layer, head;
+    int grid, stage; // attention: heads or layers; AttentionStage
+    bool mean, rollout, entropy;
+    const char *svg, *png;
 
     int type;   // convert: an index of f32, f16, bf16, q8_0, q4_0
     bool force; // replace files that are there

@@ -1,9 +1,11 @@
 #include "commands/shared/output.h"
 #include "base/text.h"
+#include "commands/shared/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
-
 
 bool output_is_terminal(void) {
     return isatty(STDOUT_FILENO);
@@ -123,6 +125,25 @@ void output_text(const char *bytes, size_t length) {
         bytes += n;
         length -= n;
     }
+}
+
+// ---- the window ----
+
+static ColorDepth color_depth(int color) {
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM"), *depth = getenv("COLORTERM");
+    bool plain = (none && *none) || !output_is_terminal() || (term && !strcmp(term, "dumb"));
+    if (color == COLOR_NEVER || (color == COLOR_AUTO && plain)) return COLORS_NONE;
+    bool full = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit"));
+    return full ? COLORS_24_BIT : COLORS_256;
+}
+
+Terminal output_window(int color) {
+    struct winsize size = {0};
+    Terminal t = {.columns = 80, .lines = INT_MAX / 4, .colors = color_depth(color)};
+    if (!output_is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size)) return t;
+    if (size.ws_col) t.columns = size.ws_col;
+    if (size.ws_row) t.lines = size.ws_row;
+    return t;
 }
 
 // ---- JSON ----

@@ -7,14 +7,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "pictures/picture.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 // Opens /dev/null where descriptor 0, 1 or 2 is closed, so that no file opened later gets its
-// number. A limit on file sizes becomes a failed write in place of SIGXFSZ. False: exit code 4, where
-// standard output is closed; no command does its work when its result or its end could not be told.
+// number. A limit on file sizes becomes a failed write in place of SIGXFSZ. False: exit code 4,
+// where standard output is closed; no command does its work when its result or its end could not be
+// told.
 bool output_guard(Error *error);
 
 bool output_is_terminal(void);
@@ -38,6 +40,10 @@ bool is_active_character(uint32_t character);
 // Copies text to out[3 * length] with active characters and invalid UTF-8 replaced by U+FFFD.
 // Returns the length.
 size_t terminal_filter(char *out, const char *bytes, size_t length);
+
+// The window of standard output and its colours, by --color (a Color), NO_COLOR, TERM and
+// COLORTERM. Where it is no terminal the window has 80 columns and any number of lines.
+Terminal output_window(int color);
 
 // ---- JSON ----
 

@@ -1,6 +1,7 @@
 #include "commands/shared/prompt.h"
 
 #include "base/bytes.h"
+#include "commands/shared/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,4 +161,53 @@ bool prompt_encode(IdList *ids, const Session *s, Error *error) {
     }
     if (ids->count) return true;
     return error_set(error, ERROR_USAGE, "the prompt is empty and this model has no BOS token");
+}
+
+// ---- labels ----
+
+enum { LABEL_SIZE = 48 }; // bytes of a label; longer ones are cut between characters
+
+// Appends a character, where there is room for it and the NUL.
+static size_t append(char label[LABEL_SIZE], size_t at, const char *bytes, size_t length) {
+    if (at + length >= LABEL_SIZE) return at;
+    memcpy(label + at, bytes, length);
+    return at + length;
+}
+
+static void make_label(char label[LABEL_SIZE], const char *text, size_t length) {
+    size_t at = 0;
+    for (size_t i = 0; i < length && at < LABEL_SIZE - 4;) {
+        uint32_t c = 0;
+        size_t n = utf8_decode(text + i, length - i, &c);
+        if (n && c == ' ')
+            at = append(label, at, "\u2423", 3);
+        else if (n && c == '\n')
+            at = append(label, at, "\\n", 2);
+        else if (!n || c == '\t' || is_active_character(c))
+            at = append(label, at, "\ufffd", 3);
+        else
+            at = append(label, at, text + i, n);
+        i += n ? n : 1;
+    }
+    label[at] = '\0';
+}
+
+char **token_labels(const Session *s, const IdList *ids, Error *error) {
+    char **labels = malloc(ids->count * (sizeof *labels + LABEL_SIZE) + 1);
+    if (!labels) {
+        error_set(error, ERROR_MEMORY, "no memory for the labels of %zu tokens", ids->count);
+        return NULL;
+    }
+    char *block = (char *)(labels + ids->count);
+    for (size_t i = 0; i < ids->count; i++) {
+        size_t length = 0;
+        labels[i] = block + i * LABEL_SIZE;
+        const char *text =
+            s->tokenizer ? tokenizer_piece(s->tokenizer, ids->ids[i], false, true, &length) : NULL;
+        if (length)
+            make_label(labels[i], text, length);
+        else
+            snprintf(labels[i], LABEL_SIZE, "%d", (int)ids->ids[i]);
+    }
+    return labels;
 }

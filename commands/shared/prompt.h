@@ -40,3 +40,13 @@ bool check_prompt(const Options *options, Error *error);
 // The prompt of a session as ids: --prompt-ids as they are, or the text of text_read; an empty text
 // is BOS alone. False: exit code 2, 3, 4 or 5.
 bool prompt_encode(IdList *ids, const Session *session, Error *error);
+
+// ---- labels of tokens, for tables and pictures ----
+
+// The text of every token, for people: a space is shown as U+2423, a newline as "\n", control
+// characters and invalid UTF-8 as U+FFFD; without a tokenizer the id. One block of memory that the
+// caller frees; NULL with exit code 5.
+//
+//     char **labels = token_labels(&session, &ids, &error); // labels[i] of ids.ids[i]
+//     free(labels);
+char **token_labels(const Session *session, const IdList *ids, Error *error);

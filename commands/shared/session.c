@@ -192,6 +192,14 @@ bool session_result(const Session *s, bool good, Error *error) {
     return error_set(error, ERROR_IO, "%s: the file was cut short while in use", cut);
 }
 
+int session_rows(size_t n_tokens, size_t width) {
+    enum { MIN_ROWS = 8, CHUNK_BYTES = 64 << 20 };
+    size_t rows = CHUNK_BYTES / sizeof(float) / (width ? width : 1);
+    if (rows > SESSION_MAX_ROWS) rows = SESSION_MAX_ROWS;
+    if (rows < MIN_ROWS) rows = MIN_ROWS;
+    return rows > n_tokens ? (int)n_tokens : (int)rows;
+}
+
 bool session_forward(const Session *s, const Batch *batch, Error *error) {
     return session_result(s, model_forward(s->model, batch, error), error);
 }

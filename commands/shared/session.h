@@ -51,6 +51,11 @@ bool session_open_tokenizer(Session *session, const char *path, int vocab_size, 
 // cut short since it was opened. That outranks every other error: exit code 4.
 bool session_result(const Session *session, bool good, Error *error);
 
+enum { SESSION_MAX_ROWS = 256 };
+// Rows per forward pass of n_tokens where each row has `width` floats in memory: those of all rows
+// take 64 MiB, but there are at least 8 rows, and at most SESSION_MAX_ROWS or n_tokens.
+int session_rows(size_t n_tokens, size_t width);
+
 // model_forward with session_result.
 bool session_forward(const Session *session, const Batch *batch, Error *error);
 

@@ -1,0 +1,73 @@
+// AttentionCapture: a listener that keeps attention matrices of a prompt: the weights (softmax) or
+// the scores before it.
+//
+//     AttentionCapture c = {.session = &s, .tokens = &tokens, .stage = ATTENTION_WEIGHTS,
+//                           .first_layer = 0, .n_layers = 4, .first_head = 0, .n_heads = 8};
+//     good = attention_capture(&c, &error);
+//     const float *matrix = attention_matrix(&c, 3, 1);    // (T, T) of layer 3, head 1
+//     attention_capture_free(&c);
+#pragma once
+
+#include "base/file_writer.h"
+#include "commands/shared/session.h"
+#include "pictures/picture.h"
+
+typedef enum AttentionStage { // in the order of --stage
+    RAW_SCORES,               // q . k
+    SCALED_SCORES,            // times the layer's attention_scale
+    ATTENTION_WEIGHTS,        // after the softmax
+} AttentionStage;
+
+typedef struct AttentionCapture {
+    Session *session;     // with an open model whose context is tokens->count or more
+    const IdList *tokens; // T of them
+    AttentionStage stage;
+    int first_layer, n_layers, first_head, n_heads; // which matrices are kept
+    bool mean;                                      // one matrix a layer: the mean of the heads
+
+    float *matrices; // (n_layers, n_heads or 1, T, T): rows are queries; hidden keys are NaN
+    float *queries;  // of scores: (max_rows, all heads, head_dim) of the present layer
+    float *keys;     // of scores: (all layers, T, all key-value heads, head_dim)
+} AttentionCapture;
+
+// Runs the prompt. False: exit code 5 (the matrices do not fit the memory), 130, or what the model
+// said; nothing is left to free then.
+bool attention_capture(AttentionCapture *capture, Error *error);
+void attention_capture_free(AttentionCapture *capture);
+
+// The matrix (T, T) of a layer and head, both of those that are kept; with `mean` head is 0.
+float *attention_matrix(const AttentionCapture *capture, int layer, int head);
+
+// ---- what is printed of matrices: report.c ----
+
+enum { ALL_LAYERS = -1, MEAN_OF_HEADS = -1, ROLLOUT = -2 };
+
+typedef struct HeadMatrix {
+    int layer, head;     // a number, or one of the above
+    const float *values; // (n, n): rows are queries, hidden keys are NaN
+    char title[64];      // "layer 3, head 1"
+} HeadMatrix;
+
+typedef struct AttentionReport {
+    const Options *options;
+    const OutputFile *svg, *png; // path NULL: not asked for
+    const HeadMatrix *matrices;
+    size_t n_matrices, n; // n tokens
+    const int32_t *ids;
+    const char *const *labels;
+    bool weights; // else scores
+    const char *title;
+} AttentionReport;
+
+// On standard output: a picture that fits the window; "layer,head,query,key,value" for every
+// visible key; one JSON object.
+bool attention_print_picture(const AttentionReport *report, Error *error);
+void attention_print_csv(const AttentionReport *report);
+void attention_print_json(const AttentionReport *report);
+
+// The files of --svg and --png.
+bool attention_write_files(const AttentionReport *report, Error *error);
+
+// Of each head, averaged over the queries: see attention_statistics in report.c. A table, sorted by
+// entropy; with --csv or --json in the order of layers and heads.
+bool attention_print_entropy(const AttentionReport *report, Error *error);

@@ -1,0 +1,230 @@
+#include "commands/attention/attention.h"
+
+#include "commands/shared/output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- pictures ----
+
+static void find_range(const AttentionReport *r, Picture *p) {
+    p->low = r->weights ? 0.0f : INFINITY;
+    p->high = r->weights ? 0.0f : -INFINITY;
+    for (size_t m = 0; m < r->n_matrices; m++)
+        for (size_t i = 0; i < r->n * r->n; i++) {
+            float value = r->matrices[m].values[i];
+            if (value < p->low) p->low = value;
+            if (value > p->high) p->high = value;
+        }
+}
+
+// The panels are the caller's to free; NULL with exit code 5.
+static Panel *make_picture(const AttentionReport *r, Picture *p, Error *error) {
+    Panel *panels = malloc(r->n_matrices * sizeof *panels);
+    if (!panels) {
+        error_set(error, ERROR_MEMORY, "no memory for a picture of %zu heads", r->n_matrices);
+        return NULL;
+    }
+    for (size_t m = 0; m < r->n_matrices; m++)
+        panels[m] = (Panel){r->matrices[m].title, r->matrices[m].values};
+    *p = (Picture){.title = r->title,
+                   .panels = panels,
+                   .n_panels = r->n_matrices,
+                   .rows = r->n,
+                   .cols = r->n,
+                   .row_labels = r->labels,
+                   .col_labels = r->labels};
+    find_range(r, p);
+    return panels;
+}
+
+bool attention_print_picture(const AttentionReport *r, Error *error) {
+    Picture picture;
+    Buffer out = {0};
+    Terminal window = output_window(r->options->color);
+    Panel *panels = make_picture(r, &picture, error);
+    if (panels) picture_terminal(&out, &picture, &window);
+    bool good = panels && !out.failed;
+    if (good) output_bytes(out.bytes, out.size);
+    if (panels && !good) error_set(error, ERROR_MEMORY, "no memory for the picture");
+    buffer_free(&out);
+    free(panels);
+    return good;
+}
+
+static bool write_file(const OutputFile *place, const Buffer *out, Error *error) {
+    FileWriter *file = file_writer_open(place, out->size, error);
+    bool good = file && file_writer_put(file, 0, out->bytes, out->size, error) &&
+                file_writer_finish(file, error);
+    file_writer_close(file);
+    return good;
+}
+
+bool attention_write_files(const AttentionReport *r, Error *error) {
+    Picture picture;
+    Buffer svg = {0}, png = {0};
+    Panel *panels = make_picture(r, &picture, error);
+    bool good = panels;
+    if (good && r->svg->path) picture_svg(&svg, &picture);
+    if (svg.failed) good = error_set(error, ERROR_MEMORY, "no memory for the picture");
+    if (good && r->png->path) good = picture_png(&png, &picture, error);
+    if (good && r->svg->path) good = write_file(r->svg, &svg, error);
+    if (good && r->png->path) good = write_file(r->png, &png, error);
+    buffer_free(&svg);
+    buffer_free(&png);
+    free(panels);
+    return good;
+}
+
+// ---- numbers ----
+
+// "3", or "mean", "rollout", "all".
+static const char *number_or_name(char text[16], int number) {
+    if (number == ROLLOUT) return "rollout";
+    if (number < 0) return "mean";
+    snprintf(text, 16, "%d", number);
+    return text;
+}
+
+void attention_print_csv(const AttentionReport *r) {
+    char layer[16], head[16];
+    output_print("layer,head,query,key,value\n");
+    for (size_t m = 0; m < r->n_matrices; m++) {
+        const HeadMatrix *matrix = &r->matrices[m];
+        const char *in = number_or_name(layer, matrix->layer);
+        const char *of = number_or_name(head, matrix->head);
+        for (size_t q = 0; q < r->n && output_good(); q++)
+            for (size_t k = 0; k <= q; k++) {
+                float value = matrix->values[q * r->n + k];
+                if (isnan(value)) continue;
+                output_print("%s,%s,%zu,%zu,%.9g\n", in, of, q, k, (double)value);
+            }
+    }
+}
+
+static void put_place(JsonWriter *w, const char *key, int number) {
+    char text[16];
+    if (number < 0)
+        writer_string(w, key, number_or_name(text, number));
+    else
+        writer_integer(w, key, number);
+}
+
+void attention_print_json(const AttentionReport *r) {
+    static const char *const STAGES[] = {"raw", "scaled", "weights"};
+    JsonWriter w = {0};
+    writer_begin(&w, NULL, '{');
+    writer_ids(&w, "ids", r->ids, r->n);
+    writer_string(&w, "stage", STAGES[r->options->stage]);
+    writer_begin(&w, "heads", '[');
+    for (size_t m = 0; m < r->n_matrices; m++) {
+        writer_begin(&w, NULL, '{');
+        put_place(&w, "layer", r->matrices[m].layer);
+        put_place(&w, "head", r->matrices[m].head);
+        writer_begin(&w, "values", '[');
+        for (size_t q = 0; q < r->n; q++) {
+            writer_begin(&w, NULL, '[');
+            for (size_t k = 0; k <= q; k++) // null: hidden by the window
+                writer_number(&w, NULL, (double)r->matrices[m].values[q * r->n + k]);
+            writer_end(&w, ']');
+        }
+        writer_end(&w, ']');
+        writer_end(&w, '}');
+    }
+    writer_end(&w, ']');
+    writer_end(&w, '}');
+    writer_line(&w);
+}
+
+// ---- entropy ----
+
+// Averages over the queries of a head.
+typedef struct Statistics {
+    const HeadMatrix *matrix;
+    double entropy; // bits: -sum w log2 w
+    double share; // of log2(visible keys), the entropy of equal weights; queries of 2 keys or more
+    double largest;  // weight
+    double distance; // positions between query and key: sum w (q - k)
+    double first;    // weight of token 0, queries after it that see it; NaN where none does
+} Statistics;
+
+static Statistics attention_statistics(const HeadMatrix *matrix, size_t n) {
+    Statistics s = {.matrix = matrix};
+    size_t several = 0, see_first = 0;
+    for (size_t q = 0; q < n; q++) {
+        const float *row = matrix->values + q * n;
+        double entropy = 0, largest = 0;
+        size_t visible = 0;
+        for (size_t k = 0; k <= q; k++) {
+            if (isnan(row[k])) continue;
+            double weight = (double)row[k];
+            visible++;
+            if (weight > 0) entropy -= weight * log2(weight);
+            if (weight > largest) largest = weight;
+            s.distance += weight * (double)(q - k) / (double)n;
+        }
+        s.entropy += entropy / (double)n;
+        s.largest += largest / (double)n;
+        if (visible > 1) s.share += entropy / log2((double)visible), several++;
+        if (q && !isnan(row[0])) s.first += (double)row[0], see_first++;
+    }
+    s.share = several ? s.share / (double)several : 0;
+    s.first = see_first ? s.first / (double)see_first : NAN;
+    return s;
+}
+
+static int by_entropy(const void *a, const void *b) {
+    const Statistics *x = a, *y = b;
+    if (x->entropy != y->entropy) return x->entropy < y->entropy ? -1 : 1;
+    return x->matrix < y->matrix ? -1 : 1;
+}
+
+static void print_statistics(const Statistics *s, const char *format) {
+    char layer[16], head[16];
+    output_print(format, number_or_name(layer, s->matrix->layer),
+                 number_or_name(head, s->matrix->head), s->entropy, s->share, s->largest,
+                 s->distance, s->first);
+}
+
+static void print_json_statistics(const Statistics *all, size_t count) {
+    JsonWriter w = {0};
+    writer_begin(&w, NULL, '[');
+    for (size_t i = 0; i < count; i++) {
+        writer_begin(&w, NULL, '{');
+        put_place(&w, "layer", all[i].matrix->layer);
+        put_place(&w, "head", all[i].matrix->head);
+        writer_number(&w, "entropy_bits", all[i].entropy);
+        writer_number(&w, "share_of_maximum", all[i].share);
+        writer_number(&w, "largest_weight", all[i].largest);
+        writer_number(&w, "mean_distance", all[i].distance);
+        writer_number(&w, "first_token", all[i].first);
+        writer_end(&w, '}');
+    }
+    writer_end(&w, ']');
+    writer_line(&w);
+}
+
+bool attention_print_entropy(const AttentionReport *r, Error *error) {
+    Statistics *all = malloc(r->n_matrices * sizeof *all);
+    if (!all) return error_set(error, ERROR_MEMORY, "no memory for %zu heads", r->n_matrices);
+    for (size_t m = 0; m < r->n_matrices; m++)
+        all[m] = attention_statistics(&r->matrices[m], r->n);
+    if (r->options->json) {
+        print_json_statistics(all, r->n_matrices);
+    } else if (r->options->csv) {
+        output_print("layer,head,entropy_bits,share_of_maximum,largest_weight,mean_distance,"
+                     "first_token\n");
+        for (size_t m = 0; m < r->n_matrices; m++)
+            print_statistics(&all[m], "%s,%s,%.6g,%.6g,%.6g,%.6g,%.6g\n");
+    } else {
+        qsort(all, r->n_matrices, sizeof *all, by_entropy);
+        output_print("layer  head  entropy, bits  of maximum  largest weight  mean distance  "
+                     "first token\n");
+        for (size_t m = 0; m < r->n_matrices; m++)
+            print_statistics(&all[m], "%5s  %4s  %13.3f  %10.3f  %14.3f  %13.2f  %11.3f\n");
+    }
+    free(all);
+    return true;
+}

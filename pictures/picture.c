@@ -1,0 +1,84 @@
+// The colour scale, and smaller pictures.
+#include "pictures/picture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// From dark blue by green to yellow; between these it is interpolated.
+static const Rgb SCALE[] = {{13, 13, 43},   {35, 40, 105},  {33, 90, 140}, {30, 140, 140},
+                            {70, 180, 115}, {160, 210, 75}, {250, 235, 90}};
+
+Rgb shade_color(int shade) {
+    int last = (int)(sizeof SCALE / sizeof *SCALE) - 1, at = shade * last;
+    int i = at / (PICTURE_SHADES - 1), part = at % (PICTURE_SHADES - 1);
+    Rgb a = SCALE[i], b = SCALE[i < last ? i + 1 : last];
+#define BETWEEN(channel)                                                                           \
+    (uint8_t)(a.channel + (b.channel - a.channel) * part / (PICTURE_SHADES - 1))
+    return (Rgb){BETWEEN(red), BETWEEN(green), BETWEEN(blue)};
+}
+
+int picture_shade(const Picture *picture, float value) {
+    if (isnan(value)) return -1;
+    float range = picture->high - picture->low;
+    float share = range > 0 ? (value - picture->low) / range : 0.0f;
+    if (!(share > 0)) return 0; // infinity - infinity too
+    return share >= 1 ? PICTURE_SHADES - 1 : (int)(share * (PICTURE_SHADES - 1) + 0.5f);
+}
+
+static void shrink_panel(float *to, const float *from, const Picture *small, const Picture *p,
+                         size_t step) {
+    for (size_t i = 0; i < small->rows * small->cols; i++)
+        to[i] = NAN;
+    for (size_t r = 0; r < p->rows; r++)
+        for (size_t c = 0; c < p->cols; c++) {
+            float value = from[r * p->cols + c];
+            float *cell = &to[r / step * small->cols + c / step];
+            if (isnan(*cell) || value > *cell) *cell = value;
+        }
+}
+
+static const char **every(const char *const *labels, size_t count, size_t step) {
+    const char **out = malloc((count + 1) * sizeof *out);
+    for (size_t i = 0; out && i < count; i++)
+        out[i] = labels[i * step];
+    return out;
+}
+
+static bool shrink(Shrunk *s, const Picture *p) {
+    Picture *small = &s->picture;
+    size_t step = s->step;
+    small->rows = (p->rows + step - 1) / step;
+    small->cols = (p->cols + step - 1) / step;
+    size_t cells = small->rows * small->cols;
+    s->values = malloc((p->n_panels * cells + 1) * sizeof *s->values);
+    s->panels = malloc((p->n_panels + 1) * sizeof *s->panels);
+    if (!s->values || !s->panels) return false;
+    for (size_t i = 0; i < p->n_panels; i++) {
+        float *values = s->values + i * cells;
+        shrink_panel(values, p->panels[i].values, small, p, step);
+        s->panels[i] = (Panel){p->panels[i].title, values};
+    }
+    small->panels = s->panels;
+    if (p->row_labels && !(s->row_labels = every(p->row_labels, small->rows, step))) return false;
+    if (p->col_labels && !(s->col_labels = every(p->col_labels, small->cols, step))) return false;
+    small->row_labels = s->row_labels;
+    small->col_labels = s->col_labels;
+    return true;
+}
+
+bool picture_shrink(Shrunk *s, const Picture *p, size_t max_rows, size_t max_cols) {
+    *s = (Shrunk){.picture = *p, .step = 1};
+    while ((p->rows + s->step - 1) / s->step > max_rows ||
+           (p->cols + s->step - 1) / s->step > max_cols)
+        s->step++;
+    return s->step == 1 || shrink(s, p);
+}
+
+void shrunk_free(Shrunk *s) {
+    free(s->panels);
+    free(s->values);
+    free(s->row_labels);
+    free(s->col_labels);
+    *s = (Shrunk){0};
+}

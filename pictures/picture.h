@@ -1,0 +1,82 @@
+// Picture: matrices as heat maps with labels, drawn as text for a terminal, as SVG or as PNG. This
+// room knows nothing of models.
+//
+//     Panel panel = {.title = "layer 3, head 1", .values = weights};
+//     Picture picture = {.panels = &panel, .n_panels = 1, .rows = n, .cols = n,
+//                        .row_labels = tokens, .col_labels = tokens, .high = 1};
+//     Buffer out = {0};
+//     picture_svg(&out, &picture);
+//     ... out.failed, out.bytes, out.size ...
+//     buffer_free(&out);
+//
+// Everything in a Picture is borrowed. Labels and titles are UTF-8, already free of control
+// characters. A value of NaN is an empty cell: nothing is drawn there.
+#pragma once
+
+#include "base/buffer.h"
+
+typedef struct Panel {
+    const char *title;   // NULL: none
+    const float *values; // (rows, cols)
+} Panel;
+
+typedef struct Picture {
+    const char *title;   // NULL: none
+    const Panel *panels; // all of one shape, drawn side by side and in rows
+    size_t n_panels, rows, cols;
+    size_t across;                                     // panels in a row; 0: as many as fit
+    const char *const *row_labels, *const *col_labels; // (rows), (cols); NULL: numbers from 0
+    float low, high; // the ends of the colour scale; values beyond them have its end's colour
+} Picture;
+
+typedef enum ColorDepth { COLORS_NONE, COLORS_256, COLORS_24_BIT } ColorDepth;
+
+// The window that a picture has to fit.
+typedef struct Terminal {
+    int columns, lines;
+    ColorDepth colors;
+} Terminal;
+
+// Appends the picture as lines of text. A picture that is wider than the window is drawn smaller: a
+// cell then has the largest value of the cells that it covers, which the last line says.
+void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal);
+
+// Appends an SVG document. Labels are text. More than 112 x 112 cells in all are drawn smaller, as
+// above, which keeps a file below 100 KB.
+void picture_svg(Buffer *out, const Picture *picture);
+
+// False with exit code 2 in a program that was built without libpng: to say so before long work.
+bool picture_has_png(Error *error);
+
+// Appends a PNG file of the cells alone, without labels and titles. False: exit code 5, or 2 as
+// above.
+bool picture_png(Buffer *out, const Picture *picture, Error *error);
+
+// ---- what the three share ----
+
+typedef struct Rgb {
+    uint8_t red, green, blue;
+} Rgb;
+
+enum { PICTURE_SHADES = 64 }; // of the colour scale
+
+// The shade of a value, 0 .. PICTURE_SHADES - 1; -1 for an empty cell.
+int picture_shade(const Picture *picture, float value);
+
+// The colour of a shade. Lightness rises with it, so that the order is seen on any screen and on
+// paper without colour.
+Rgb shade_color(int shade);
+
+// A picture of `panels` over cells that cover `step` by `step` cells of the original: the largest
+// value each, NaN where all are. Free it with shrunk_free.
+typedef struct Shrunk {
+    Picture picture;
+    size_t step; // 1: the picture is the original
+    Panel *panels;
+    float *values;
+    const char **row_labels, **col_labels;
+} Shrunk;
+
+// Shrinks until there are at most max_rows rows and max_cols columns. False: out of memory.
+bool picture_shrink(Shrunk *shrunk, const Picture *picture, size_t max_rows, size_t max_cols);
+void shrunk_free(Shrunk *shrunk);

@@ -1,0 +1,107 @@
+// Pictures as PNG with a palette: the shades, and one colour for what is empty.
+#include "pictures/picture.h"
+
+#include <png.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EMPTY = PICTURE_SHADES, GAP = 4, LEAST_SIZE = 512, MAX_SIZE = 8192 }; // pixels
+
+typedef struct Image {
+    uint8_t *pixels; // (height, width)
+    size_t width, height, cell;
+    size_t across;
+} Image;
+
+static void append(png_structp png, png_bytep bytes, png_size_t size) {
+    Buffer *out = png_get_io_ptr(png);
+    buffer_put(out, bytes, size);
+}
+
+static void flush(png_structp png) {
+    (void)png;
+}
+
+static bool make_image(Image *image, const Picture *p) {
+    size_t across = p->across ? p->across : 1;
+    while (!p->across && across * across < p->n_panels)
+        across++;
+    size_t down = (p->n_panels + across - 1) / across;
+    size_t largest = across * p->cols > down * p->rows ? across * p->cols : down * p->rows;
+    image->across = across;
+    image->cell = largest < LEAST_SIZE ? LEAST_SIZE / largest : 1;
+    image->width = across * (p->cols * image->cell + GAP) - GAP;
+    image->height = down * (p->rows * image->cell + GAP) - GAP;
+    image->pixels = malloc(image->width * image->height);
+    if (image->pixels) memset(image->pixels, EMPTY, image->width * image->height);
+    return image->pixels;
+}
+
+static void draw_panel(Image *image, const Picture *p, size_t i) {
+    size_t x = i % image->across * (p->cols * image->cell + GAP);
+    size_t y = i / image->across * (p->rows * image->cell + GAP);
+    for (size_t r = 0; r < p->rows * image->cell; r++)
+        for (size_t c = 0; c < p->cols; c++) {
+            float value = p->panels[i].values[r / image->cell * p->cols + c];
+            int shade = picture_shade(p, value);
+            memset(image->pixels + (y + r) * image->width + x + c * image->cell,
+                   shade < 0 ? EMPTY : shade, image->cell);
+        }
+}
+
+// libpng returns by longjmp to setjmp here, so nothing that it needs afterwards is a local that
+// changes.
+static bool write_image(Buffer *out, const Image *image, png_structp png, png_infop info) {
+    png_color palette[PICTURE_SHADES + 1] = {[EMPTY] = {128, 128, 128}};
+    png_byte alpha[PICTURE_SHADES + 1];
+    memset(alpha, 255, sizeof alpha);
+    alpha[EMPTY] = 48;
+    for (int i = 0; i < PICTURE_SHADES; i++) {
+        Rgb c = shade_color(i);
+        palette[i] = (png_color){c.red, c.green, c.blue};
+    }
+    if (setjmp(png_jmpbuf(png))) return false;
+    png_set_write_fn(png, out, append, flush);
+    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+                 PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_set_PLTE(png, info, palette, PICTURE_SHADES + 1);
+    png_set_tRNS(png, info, alpha, PICTURE_SHADES + 1, NULL);
+    png_write_info(png, info);
+    for (size_t y = 0; y < image->height; y++)
+        png_write_row(png, image->pixels + y * image->width);
+    png_write_end(png, NULL);
+    return true;
+}
+
+static void no_warning(png_structp png, png_const_charp message) {
+    (void)png, (void)message;
+}
+
+static bool write_png(Buffer *out, const Image *image) {
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, no_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    bool good = info && write_image(out, image, png, info);
+    png_destroy_write_struct(&png, &info);
+    return good;
+}
+
+bool picture_has_png(Error *error) {
+    (void)error;
+    return true;
+}
+
+bool picture_png(Buffer *out, const Picture *picture, Error *error) {
+    Shrunk shrunk;
+    Image image = {0};
+    size_t most = MAX_SIZE / (picture->across ? picture->across : picture->n_panels + 1);
+    bool good = picture_shrink(&shrunk, picture, most ? most : 1, most ? most : 1) &&
+                make_image(&image, &shrunk.picture);
+    for (size_t i = 0; good && i < picture->n_panels; i++)
+        draw_panel(&image, &shrunk.picture, i);
+    good = good && write_png(out, &image) && !out->failed;
+    free(image.pixels);
+    shrunk_free(&shrunk);
+    return good || error_set(error, ERROR_MEMORY, "no memory for a picture of %zu panels",
+                             picture->n_panels);
+}

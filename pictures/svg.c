@@ -1,0 +1,187 @@
+// Pictures as SVG 1.1: one path for each shade of a panel, whose squares are runs of cells with
+// that shade in a row. Labels are text, so that they can be searched and read aloud.
+#include "pictures/picture.h"
+
+#include <stdio.h>
+
+enum {
+    FEWER_CELLS = 96, // of several panels, if these were one
+    MAX_CELLS = 112,  // rows or columns that are drawn
+    CELL = 12,
+    SMALL_CELL = 3,    // pixels; of several panels at least
+    SMALL_PANEL = 100, // width that each of several should have
+    MAX_LABELS = 64,   // rows or columns that have labels
+    LABEL_WIDTH = 96,
+    LINE = 18,
+    GAP = 16,
+    LEGEND_WIDTH = 160
+};
+
+// Where things are, in pixels.
+typedef struct Layout {
+    const Picture *picture;
+    int cell;
+    size_t across, down;  // panels
+    double left, top;     // of the first panel's cells
+    double width, height; // of a panel with its gap
+} Layout;
+
+// Text of an XML element or attribute.
+static void put_escaped(Buffer *out, const char *text) {
+    for (; *text; text++)
+        switch (*text) {
+        case '&': buffer_print(out, "&amp;"); break;
+        case '<': buffer_print(out, "&lt;"); break;
+        case '>': buffer_print(out, "&gt;"); break;
+        case '"': buffer_print(out, "&quot;"); break;
+        default: buffer_put(out, text, 1);
+        }
+}
+
+static void put_text(Buffer *out, double x, double y, const char *more, const char *text) {
+    buffer_print(out, "<text x=\"%g\" y=\"%g\"%s>", x, y, more);
+    put_escaped(out, text);
+    buffer_print(out, "</text>\n");
+}
+
+static bool has_shade(const Picture *p, float value, int first, int count) {
+    int shade = picture_shade(p, value);
+    return shade >= first && shade < first + count;
+}
+
+// The cells of the shades from `shade` on, `count` of them, in the colour of the middle one.
+static void put_shades(Buffer *out, const Picture *p, const Panel *panel, int shade, int count) {
+    bool begun = false;
+    for (size_t r = 0; r < p->rows; r++)
+        for (size_t c = 0; c < p->cols;) {
+            size_t end = c;
+            while (end < p->cols && has_shade(p, panel->values[r * p->cols + end], shade, count))
+                end++;
+            if (end == c) {
+                c++;
+                continue;
+            }
+            Rgb rgb = shade_color(shade + count / 2);
+            if (!begun)
+                buffer_print(out, "<path fill=\"#%02x%02x%02x\" d=\"", rgb.red, rgb.green,
+                             rgb.blue);
+            buffer_print(out, "M%zu %zuh%zuv1h-%zuz", c, r, end - c, end - c);
+            begun = true;
+            c = end;
+        }
+    if (begun) buffer_print(out, "\"/>\n");
+}
+
+static bool has_row_labels(const Picture *p) {
+    return p->n_panels == 1 && p->row_labels && p->rows <= MAX_LABELS;
+}
+
+static bool has_col_labels(const Picture *p) {
+    return p->n_panels == 1 && p->col_labels && p->cols <= MAX_LABELS;
+}
+
+static Layout lay_out(const Picture *p) {
+    int small = (int)(SMALL_PANEL / p->cols);
+    Layout l = {.picture = p, .cell = small > SMALL_CELL ? small : SMALL_CELL};
+    if (p->n_panels == 1 || l.cell > CELL) l.cell = CELL;
+    l.across = p->across ? p->across : 1;
+    while (!p->across && l.across * l.across < p->n_panels)
+        l.across++;
+    if (l.across > p->n_panels) l.across = p->n_panels;
+    l.down = (p->n_panels + l.across - 1) / l.across;
+    l.left = has_row_labels(p) ? LABEL_WIDTH : GAP;
+    l.top = (p->title ? 2 : 1) * LINE + (has_col_labels(p) ? LABEL_WIDTH : 0);
+    l.width = (double)p->cols * l.cell + GAP;
+    if (p->n_panels > 1 && l.width < LABEL_WIDTH) l.width = LABEL_WIDTH; // room for titles
+    l.height = (double)p->rows * l.cell + LINE + GAP / 2.0;
+    return l;
+}
+
+static void put_labels(Buffer *out, const Layout *l) {
+    const Picture *p = l->picture;
+    for (size_t r = 0; has_row_labels(p) && r < p->rows; r++)
+        put_text(out, l->left - 4, l->top + l->cell * ((double)r + 0.8), " text-anchor=\"end\"",
+                 p->row_labels[r]);
+    for (size_t c = 0; has_col_labels(p) && c < p->cols; c++) {
+        char rotated[80];
+        double x = l->left + l->cell * ((double)c + 0.8), y = l->top - 4;
+        snprintf(rotated, sizeof rotated, " transform=\"rotate(-60 %g %g)\"", x, y);
+        put_text(out, x, y, rotated, p->col_labels[c]);
+    }
+}
+
+static void put_panel(Buffer *out, const Layout *l, size_t i) {
+    const Picture *p = l->picture;
+    double x = l->left + (double)(i % l->across) * l->width;
+    double y = l->top + (double)(i / l->across) * l->height;
+    double title = y - 5 - (has_col_labels(p) ? LABEL_WIDTH : 0);
+    if (p->panels[i].title) put_text(out, x, title, "", p->panels[i].title);
+    buffer_print(out, "<g transform=\"translate(%g %g) scale(%d)\">\n", x, y, l->cell);
+    buffer_print(out, "<rect width=\"%zu\" height=\"%zu\" fill=\"#8883\"/>\n", p->cols, p->rows);
+    int count = p->n_panels > 9 ? 4 : 1; // a path for each shade is long
+    for (int shade = 0; shade < PICTURE_SHADES; shade += count)
+        put_shades(out, p, &p->panels[i], shade, count);
+    buffer_print(out, "</g>\n");
+}
+
+static void put_legend(Buffer *out, const Layout *l, double y, size_t step) {
+    double each = (double)LEGEND_WIDTH / PICTURE_SHADES;
+    char low[32], high[120];
+    snprintf(low, sizeof low, "%.3g", (double)l->picture->low);
+    snprintf(high, sizeof high, "%.3g", (double)l->picture->high);
+    if (step > 1)
+        snprintf(high, sizeof high, "%.3g   a cell is the largest of %zu x %zu",
+                 (double)l->picture->high, step, step);
+    put_text(out, l->left, y + 10, "", low);
+    for (int shade = 0; shade < PICTURE_SHADES; shade++) {
+        Rgb c = shade_color(shade);
+        buffer_print(out,
+                     "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"10\" fill=\"#%02x%02x%02x\"/>",
+                     l->left + 40 + shade * each, y, each + 0.2, c.red, c.green, c.blue);
+    }
+    buffer_print(out, "\n");
+    put_text(out, l->left + 46 + LEGEND_WIDTH, y + 10, "", high);
+}
+
+static void put_document(Buffer *out, const Picture *p, size_t step) {
+    Layout l = lay_out(p);
+    double legend = l.top + (double)l.down * l.height - LINE + GAP;
+    double width = l.left + (double)l.across * l.width + LABEL_WIDTH, least = l.left + 480;
+    if (width < least) width = least; // the legend
+    buffer_print(out,
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" "
+                 "height=\"%g\" font-family=\"sans-serif\" font-size=\"11\" "
+                 "shape-rendering=\"crispEdges\">\n"
+                 "<style>text{fill:#222}@media(prefers-color-scheme:dark){text{fill:#ddd}}"
+                 "</style>\n",
+                 width, legend + LINE, width, legend + LINE);
+    if (p->title) {
+        buffer_print(out, "<title>");
+        put_escaped(out, p->title);
+        buffer_print(out, "</title>\n");
+        put_text(out, GAP, LINE - 4, " font-weight=\"bold\"", p->title);
+    }
+    put_labels(out, &l);
+    for (size_t i = 0; i < p->n_panels; i++)
+        put_panel(out, &l, i);
+    put_legend(out, &l, legend, step);
+    buffer_print(out, "</svg>\n");
+}
+
+// The file grows with the cells of all panels together, and with the shades of each.
+static size_t cells_of_a_panel(const Picture *p) {
+    size_t most = MAX_CELLS;
+    while (p->n_panels > 1 && most > 8 && most * most * p->n_panels > FEWER_CELLS * FEWER_CELLS)
+        most--;
+    return most;
+}
+
+void picture_svg(Buffer *out, const Picture *picture) {
+    Shrunk shrunk;
+    size_t most = cells_of_a_panel(picture);
+    if (picture_shrink(&shrunk, picture, most, most))
+        put_document(out, &shrunk.picture, shrunk.step);
+    else
+        out->failed = true;
+    shrunk_free(&shrunk);
+}

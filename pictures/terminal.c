@@ -1,0 +1,250 @@
+// Pictures as text. One matrix that fits is drawn with its labels, a cell two columns wide; others
+// are drawn with half blocks, two rows of cells to a line and one column to a cell.
+#include "base/text.h"
+#include "pictures/picture.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+
+enum { LABEL_COLUMNS = 14, GAP = 2, SMALL_PANEL = 24, MARK_EVERY = 5 };
+static const char RAMP[] = ".:-=+*#%@"; // without colours
+
+typedef struct Canvas {
+    Buffer *out;
+    ColorDepth colors;
+    int foreground, background; // shades that are set; -1: the terminal's own
+} Canvas;
+
+// ---- text ----
+
+// Columns that a character takes. The table is libc's, and needs a locale of UTF-8.
+static int character_columns(uint32_t character) {
+    static locale_t utf8;
+    if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    if (!utf8) return 1;
+    locale_t before = uselocale(utf8);
+    int columns = wcwidth((wchar_t)character);
+    uselocale(before);
+    return columns < 0 ? 1 : columns;
+}
+
+// Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
+static void put_padded(Buffer *out, const char *text, int columns) {
+    size_t length = strlen(text), end = 0, cut = 0;
+    int width = 0, cut_width = 0;
+    while (end < length && width <= columns) {
+        uint32_t character = 0;
+        size_t n = utf8_decode(text + end, length - end, &character);
+        width += character_columns(n ? character : 0xfffd);
+        end += n ? n : 1;
+        if (width < columns) cut = end, cut_width = width;
+    }
+    bool whole = width <= columns;
+    buffer_put(out, text, whole ? length : cut);
+    if (!whole) buffer_print(out, "\u2026");
+    for (int i = whole ? width : cut_width + 1; i < columns; i++)
+        buffer_put(out, " ", 1);
+}
+
+// ---- colours ----
+
+static void set_color(Canvas *canvas, int *current, int shade, int base) {
+    if (*current == shade || canvas->colors == COLORS_NONE) return;
+    *current = shade;
+    Rgb c = shade_color(shade < 0 ? 0 : shade);
+    if (shade < 0)
+        buffer_print(canvas->out, "\x1b[%dm", base + 9); // 39, 49: the terminal's own
+    else if (canvas->colors == COLORS_24_BIT)
+        buffer_print(canvas->out, "\x1b[%d;2;%d;%d;%dm", base + 8, c.red, c.green, c.blue);
+    else // the cube of 6 x 6 x 6 colours that begins at 16
+        buffer_print(canvas->out, "\x1b[%d;5;%dm", base + 8,
+                     16 + 36 * ((c.red * 5 + 127) / 255) + 6 * ((c.green * 5 + 127) / 255) +
+                         (c.blue * 5 + 127) / 255);
+}
+
+static void set_foreground(Canvas *canvas, int shade) {
+    set_color(canvas, &canvas->foreground, shade, 30);
+}
+
+static void set_background(Canvas *canvas, int shade) {
+    set_color(canvas, &canvas->background, shade, 40);
+}
+
+static void reset_colors(Canvas *canvas) {
+    set_foreground(canvas, -1);
+    set_background(canvas, -1);
+}
+
+static char ramp_character(int shade) {
+    return shade < 0 ? ' ' : RAMP[shade * (int)(sizeof RAMP - 2) / (PICTURE_SHADES - 1)];
+}
+
+// ---- one matrix with labels ----
+
+static void put_wide_cell(Canvas *canvas, int shade) {
+    char cell[2] = {' ', ' '};
+    if (canvas->colors == COLORS_NONE) memset(cell, ramp_character(shade), sizeof cell);
+    set_background(canvas, shade);
+    buffer_put(canvas->out, cell, sizeof cell);
+}
+
+static int number_columns(size_t count) {
+    return snprintf(NULL, 0, "%zu", count ? count - 1 : 0);
+}
+
+static int label_columns(const Picture *p) {
+    return number_columns(p->rows) + 1 + (p->row_labels ? LABEL_COLUMNS + 1 : 0);
+}
+
+// The numbers of every fifth column, above it.
+static void put_column_numbers(Buffer *out, const Picture *p) {
+    for (int i = 0; i < label_columns(p); i++)
+        buffer_put(out, " ", 1);
+    for (size_t c = 0; c < p->cols; c += MARK_EVERY) {
+        size_t cells = p->cols - c < MARK_EVERY ? p->cols - c : MARK_EVERY;
+        char number[24];
+        snprintf(number, sizeof number, "%zu", c);
+        if (strlen(number) <= 2 * cells) put_padded(out, number, (int)(2 * cells));
+    }
+    buffer_put(out, "\n", 1);
+}
+
+static void put_labelled(Canvas *canvas, const Picture *p) {
+    Buffer *out = canvas->out;
+    if (p->panels->title) buffer_print(out, "%s\n", p->panels->title);
+    put_column_numbers(out, p);
+    for (size_t r = 0; r < p->rows; r++) {
+        buffer_print(out, "%*zu ", number_columns(p->rows), r);
+        if (p->row_labels) {
+            put_padded(out, p->row_labels[r], LABEL_COLUMNS);
+            buffer_put(out, " ", 1);
+        }
+        for (size_t c = 0; c < p->cols; c++)
+            put_wide_cell(canvas, picture_shade(p, p->panels->values[r * p->cols + c]));
+        reset_colors(canvas);
+        buffer_put(out, "\n", 1);
+    }
+}
+
+// ---- half blocks ----
+
+// Two cells, one above the other.
+static void put_half_blocks(Canvas *canvas, int above, int below) {
+    if (above < 0 && below < 0) {
+        set_background(canvas, -1);
+        buffer_put(canvas->out, " ", 1);
+    } else if (above < 0) {
+        set_background(canvas, -1);
+        set_foreground(canvas, below);
+        buffer_print(canvas->out, "\u2584");
+    } else {
+        set_background(canvas, below);
+        set_foreground(canvas, above);
+        buffer_print(canvas->out, "\u2580");
+    }
+}
+
+static int shade_at(const Picture *p, const Panel *panel, size_t row, size_t col) {
+    return row < p->rows ? picture_shade(p, panel->values[row * p->cols + col]) : -1;
+}
+
+// One line of one panel: rows `row` and, with colours, row + 1.
+static void put_line(Canvas *canvas, const Picture *p, const Panel *panel, size_t row) {
+    for (size_t c = 0; c < p->cols; c++) {
+        int above = shade_at(p, panel, row, c);
+        char character = ramp_character(above);
+        if (canvas->colors == COLORS_NONE)
+            buffer_put(canvas->out, &character, 1);
+        else
+            put_half_blocks(canvas, above, shade_at(p, panel, row + 1, c));
+    }
+    reset_colors(canvas);
+}
+
+// Of the longest title; 0: there are none.
+static int title_columns(const Picture *p) {
+    int title = 0;
+    for (size_t i = 0; i < p->n_panels; i++) {
+        int length = p->panels[i].title ? (int)strlen(p->panels[i].title) : 0;
+        if (length > title) title = length;
+    }
+    return title;
+}
+
+static int panel_columns(const Picture *p) {
+    int title = title_columns(p);
+    return (int)p->cols > title ? (int)p->cols : title;
+}
+
+static void put_panels(Canvas *canvas, const Picture *p, size_t across) {
+    int width = panel_columns(p) + GAP;
+    size_t step = canvas->colors == COLORS_NONE ? 1 : 2;
+    for (size_t first = 0; first < p->n_panels; first += across) {
+        size_t end = first + across < p->n_panels ? first + across : p->n_panels;
+        for (size_t i = first; title_columns(p) && i < end; i++)
+            put_padded(canvas->out, p->panels[i].title ? p->panels[i].title : "",
+                       i + 1 < end ? width : width - GAP);
+        if (title_columns(p)) buffer_put(canvas->out, "\n", 1);
+        for (size_t row = 0; row < p->rows; row += step) {
+            for (size_t i = first; i < end; i++) {
+                put_line(canvas, p, &p->panels[i], row);
+                if (i + 1 < end) put_padded(canvas->out, "", width - (int)p->cols);
+            }
+            buffer_put(canvas->out, "\n", 1);
+        }
+    }
+}
+
+// ---- the whole ----
+
+static void put_legend(Canvas *canvas, const Picture *p, size_t step) {
+    Buffer *out = canvas->out;
+    buffer_print(out, "%.3g ", (double)p->low);
+    for (int i = 0; i < PICTURE_SHADES; i += 4) {
+        char character = canvas->colors == COLORS_NONE ? ramp_character(i) : ' ';
+        set_background(canvas, i);
+        buffer_put(out, &character, 1);
+    }
+    reset_colors(canvas);
+    buffer_print(out, " %.3g", (double)p->high);
+    if (step > 1) buffer_print(out, "   a cell is the largest of %zu x %zu", step, step);
+    buffer_put(out, "\n", 1);
+}
+
+static bool fits_labelled(const Picture *p, const Terminal *t) {
+    return p->n_panels == 1 && label_columns(p) + 2 * (int)p->cols <= t->columns &&
+           (int)p->rows + 3 <= t->lines;
+}
+
+static size_t panels_across(const Picture *p, const Terminal *t) {
+    size_t whole = (size_t)t->columns / ((size_t)panel_columns(p) + GAP);
+    size_t small = (size_t)t->columns / (SMALL_PANEL + GAP), across = p->across;
+    if (!across) across = whole > 1 ? whole : small;
+    if (across > p->n_panels) across = p->n_panels;
+    return across ? across : 1;
+}
+
+void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal) {
+    Canvas canvas = {out, terminal->colors, -1, -1};
+    if (!picture->n_panels || !picture->rows || !picture->cols) return;
+    if (picture->title) buffer_print(out, "%s\n", picture->title);
+    if (fits_labelled(picture, terminal)) {
+        put_labelled(&canvas, picture);
+        put_legend(&canvas, picture, 1);
+        return;
+    }
+    size_t across = panels_across(picture, terminal);
+    int columns = (terminal->columns + GAP) / (int)across - GAP;
+    int lines = terminal->lines - 3, rows = terminal->colors == COLORS_NONE ? lines : 2 * lines;
+    Shrunk shrunk;
+    if (picture_shrink(&shrunk, picture, rows > 4 ? (size_t)rows : 4,
+                       columns > 4 ? (size_t)columns : 4)) {
+        put_panels(&canvas, &shrunk.picture, across);
+        put_legend(&canvas, picture, shrunk.step);
+    } else {
+        out->failed = true;
+    }
+    shrunk_free(&shrunk);
+}

@@ -1,0 +1,59 @@
+// Pictures as PNG, read back by libpng.
+#include "pictures/picture.h"
+#include "tests/test.h"
+
+#include <png.h>
+
+// RGBA, malloced.
+static uint8_t *read_back(const Buffer *file, png_image *image) {
+    *image = (png_image){.version = PNG_IMAGE_VERSION};
+    CHECK(png_image_begin_read_from_memory(image, file->bytes, file->size), "%s", image->message);
+    image->format = PNG_FORMAT_RGBA;
+    uint8_t *pixels = malloc(PNG_IMAGE_SIZE(*image));
+    CHECK(png_image_finish_read(image, NULL, pixels, 0, NULL), "%s", image->message);
+    return pixels;
+}
+
+Test(png, every_cell_is_a_square_of_its_colour) {
+    float values[] = {1, NAN, 0.5f, 0};
+    Panel panel = {NULL, values};
+    Picture p = {.panels = &panel, .n_panels = 1, .rows = 2, .cols = 2, .high = 1};
+    Buffer file = {0};
+    Error error = {0};
+    png_image image;
+    CHECK(picture_png(&file, &p, &error), "%s", error.message);
+    uint8_t *pixels = read_back(&file, &image);
+    CHECK(image.width == 512 && image.height == 512, "%u x %u", image.width, image.height);
+    for (uint32_t y = 0; y < 512; y++)
+        for (uint32_t x = 0; x < 512; x++) {
+            const uint8_t *got = pixels + 4 * (y * 512 + x);
+            float value = values[y / 256 * 2 + x / 256];
+            Rgb c = shade_color(picture_shade(&p, isnan(value) ? 0 : value));
+            bool same = isnan(value) ? got[3] == 48
+                                     : got[3] == 255 && got[0] == c.red && got[1] == c.green &&
+                                           got[2] == c.blue;
+            CHECK(same, "pixel %u, %u", x, y);
+        }
+    free(pixels);
+    buffer_free(&file);
+}
+
+Test(png, panels_lie_in_a_square_with_gaps) {
+    float values[600 * 600];
+    for (int i = 0; i < 600 * 600; i++)
+        values[i] = (float)(i % 64) / 63;
+    Panel panels[] = {{NULL, values}, {NULL, values}, {NULL, values}};
+    Picture p = {.panels = panels, .n_panels = 3, .rows = 600, .cols = 600, .high = 1};
+    Buffer file = {0};
+    Error error = {0};
+    png_image image;
+    CHECK(picture_png(&file, &p, &error), "%s", error.message);
+    uint8_t *pixels = read_back(&file, &image);
+    CHECK(image.width == 1204 && image.height == 1204, "%u x %u", image.width, image.height);
+    CHECK_INT(pixels[4 * 601 + 3], 48);                  // the gap
+    CHECK_INT(pixels[4 * (1203 * 1204 + 1203) + 3], 48); // the place without a panel
+    CHECK_INT(pixels[4 * (1204 * 604 + 63) + 3], 255);
+    CHECK_INT(pixels[4 * (1204 * 604 + 63)], 250); // the largest value
+    free(pixels);
+    buffer_free(&file);
+}
