@@ -4,6 +4,8 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
+#include "tokenizer/internal.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include <sys/stat.h>
 
@@ -37,7 +39,23 @@ static void check(const char *name, const Made *first, const Content *hostile, s
     rewriting_race(&rewriting, hostile, count, 0.1);
 }
 
+static bool opens(bool (*open)(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error),
+                  const uint8_t *bytes, size_t size, Error *error) {
+    Tokenizer *t = tokenizer_new(error);
+    bool good = t && open(t, bytes, size, error);
+    tokenizer_close(t);
+    return good;
+}
+
 // ---- tokenizer.bin ----
+
+static bool open_bin(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
+    return tokenizer_bin_open(t, bytes, size, 0, error);
+}
+
+static bool read_bin(const uint8_t *bytes, size_t size, Error *error) {
+    return opens(open_bin, bytes, size, error);
+}
 
 static void put_bin_token(Made *m, uint32_t length, char letter) {
     float score = -(float)m->size;
@@ -57,6 +75,7 @@ Test(changing_tokenizers, a_tokenizer_bin) {
         put_bin_token(&spaces, 3, ' ');
     Content hostile[] = {content_of(&one_long), content_of(&spaces)};
     check("tokenizer.bin", &first, hostile, 2);
+    rewriting_check_bytes(read_bin, content_of(&first), hostile, 2);
 }
 
 // ---- tiktoken ----
@@ -65,6 +84,14 @@ static void put_rank(Made *m, const char *base64, int rank) {
     char line[300];
     snprintf(line, sizeof line, "%s %d\n", base64, rank);
     put_text(m, line);
+}
+
+static bool open_ranks(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
+    return tiktoken_open(t, (TextSpan){(const char *)bytes, size}, NULL, error);
+}
+
+static bool read_ranks(const uint8_t *bytes, size_t size, Error *error) {
+    return opens(open_ranks, bytes, size, error);
 }
 
 Test(changing_tokenizers, a_tiktoken_text) {
@@ -79,6 +106,7 @@ Test(changing_tokenizers, a_tiktoken_text) {
     put_rank(&one_long, digits, 0);
     Content hostile[] = {content_of(&many), content_of(&one_long)};
     check("tokenizer.model", &first, hostile, 2);
+    rewriting_check_bytes(read_ranks, content_of(&first), hostile, 2);
 }
 
 // ---- SentencePiece .model ----
@@ -105,6 +133,14 @@ static void make_model(Made *m, unsigned type, int kind) {
     as_made(m, &w);
 }
 
+// Without the library, which parses the bytes again.
+static bool read_model(const uint8_t *bytes, size_t size, Error *error) {
+    SentencePieceModel model;
+    bool good = sentencepiece_model_read(&model, bytes, size, error);
+    sentencepiece_model_free(&model);
+    return good;
+}
+
 static void check_model(unsigned type) {
     static Made first, many, other;
     first.size = many.size = other.size = 0;
@@ -112,6 +148,7 @@ static void check_model(unsigned type) {
     make_model(&many, type, 1);
     make_model(&other, type, 2);
     Content hostile[] = {content_of(&many), content_of(&other)};
+    rewriting_check_bytes(read_model, content_of(&first), hostile, 2);
     check("spm.model", &first, hostile, 2);
 }
 

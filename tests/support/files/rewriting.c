@@ -24,8 +24,10 @@ void rewrite_in_place(const char *file, const void *bytes, size_t size) {
 
 typedef struct Stop {
     bool armed;
-    int calls, at; // the file is rewritten in front of call `at`, from 1
-    const char *file;
+    int calls, at;    // the file is rewritten in front of call `at`, from 1
+    const char *file; // NULL: `memory` is rewritten
+    uint8_t *memory;  // (memory_size)
+    size_t memory_size;
     Content content;
     bool unnoticed; // the time of modification stays what it was
 } Stop;
@@ -40,6 +42,11 @@ static void set_time(const char *file) {
 static void may_stop(void) {
     if (!stop.armed || ++stop.calls != stop.at) return;
     stop.armed = false;
+    size_t size = stop.content.size < stop.memory_size ? stop.content.size : stop.memory_size;
+    if (!stop.file) {
+        memcpy(stop.memory, stop.content.bytes, size);
+        return;
+    }
     rewrite_in_place(stop.file, stop.content.bytes, stop.content.size);
     if (stop.unnoticed) set_time(stop.file);
 }
@@ -91,7 +98,8 @@ static Outcome outcome_with(const Rewriting *r, Content content, Content first) 
 static int read_stopped(const Rewriting *r, Content content, bool unnoticed, int at,
                         Outcome *outcome) {
     set_time(r->file);
-    stop = (Stop){true, 0, at, r->file, content, unnoticed};
+    stop = (Stop){
+        .armed = true, .at = at, .file = r->file, .content = content, .unnoticed = unnoticed};
     *outcome = outcome_of(r);
     stop.armed = false;
     return stop.calls;
@@ -159,6 +167,31 @@ void rewriting_check(const Rewriting *r, const Content *hostile, size_t count) {
         free((void *)content.bytes);
     }
     free((void *)first.bytes);
+}
+
+// ---- in memory ----
+
+// Returns the number of calls.
+static int read_bytes_stopped(ReadBytes *read, Content first, Content other, int at) {
+    uint8_t *bytes = malloc(first.size);
+    Error error = {0};
+    memcpy(bytes, first.bytes, first.size);
+    stop = (Stop){
+        .armed = true, .at = at, .memory = bytes, .memory_size = first.size, .content = other};
+    bool good = read(bytes, first.size, &error);
+    stop.armed = false;
+    free(bytes);
+    if (strstr(error.message, "this build")) SKIP("%s", error.message);
+    CHECK(good || (at && error.code == ERROR_FILE && error.message[0]), "%s", error.message);
+    return stop.calls;
+}
+
+void rewriting_check_bytes(ReadBytes *read, Content first, const Content *hostile, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        int calls = read_bytes_stopped(read, first, hostile[i], 0);
+        for (int at = 1; at <= calls; at += 1 + at / 50)
+            read_bytes_stopped(read, first, hostile[i], at);
+    }
 }
 
 // ---- a race ----

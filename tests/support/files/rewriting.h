@@ -32,6 +32,11 @@ typedef struct Content {
 // where this build reads no such file.
 void rewriting_check(const Rewriting *rewriting, const Content *hostile, size_t count);
 
+// The same of a reader of bytes in memory, which nobody changes in fact: each of its passes must
+// stop at what the one before has counted all the same. Results or errors: ASan sees what counts.
+typedef bool ReadBytes(const uint8_t *bytes, size_t size, Error *error);
+void rewriting_check_bytes(ReadBytes *read, Content first, const Content *hostile, size_t count);
+
 // A thread rewrites and cuts the file, as fast as it can, while it is read again and again for
 // `seconds`. Results or errors: what counts is that nothing worse comes of it.
 void rewriting_race(const Rewriting *rewriting, const Content *hostile, size_t count,
