@@ -116,13 +116,14 @@ static void as_made(Made *m, ModelWriter *w) {
     model_writer_free(w);
 }
 
-// One piece of 6,000 bytes, or some hundred short ones, or pieces of other texts.
+// One piece of 6,000 bytes, or some hundred short ones, or pieces of other texts, or fewer.
 static void make_model(Made *m, unsigned type, int kind) {
     ModelWriter w = {0};
     char text[6000];
     memset(text, 'x', sizeof text);
     model_usual_pieces(&w, true);
-    for (int i = 0; i < 3; i++)
+    if (kind == 3) model_bytes(&w, 200, text, 33); // an unknown field as long as three pieces
+    for (int i = 0; kind != 3 && i < 3; i++)
         model_piece(&w, &"abcab"[i + (kind == 2)], 1, -1.0f - (float)i, 1);
     for (int i = 0; kind == 1 && i < 400; i++)
         model_piece(&w, (char[]){(char)('a' + i % 20), (char)('A' + i / 20)}, 2, -9.0f, 1);
@@ -137,19 +138,23 @@ static void make_model(Made *m, unsigned type, int kind) {
 static bool read_model(const uint8_t *bytes, size_t size, Error *error) {
     SentencePieceModel model;
     bool good = sentencepiece_model_read(&model, bytes, size, error);
+    for (size_t i = 0; good && i < model.n_pieces; i++)
+        CHECK(model.pieces[i].length, "piece %zu was not read", i);
     sentencepiece_model_free(&model);
     return good;
 }
 
 static void check_model(unsigned type) {
-    static Made first, many, other;
-    first.size = many.size = other.size = 0;
+    static Made first, many, other, fewer;
+    first.size = many.size = other.size = fewer.size = 0;
     make_model(&first, type, 0);
     make_model(&many, type, 1);
     make_model(&other, type, 2);
-    Content hostile[] = {content_of(&many), content_of(&other)};
-    rewriting_check_bytes(read_model, content_of(&first), hostile, 2);
-    check("spm.model", &first, hostile, 2);
+    make_model(&fewer, type, 3);
+    CHECK_INT(fewer.size, first.size);
+    Content hostile[] = {content_of(&many), content_of(&other), content_of(&fewer)};
+    rewriting_check_bytes(read_model, content_of(&first), hostile, 3);
+    check("spm.model", &first, hostile, 3);
 }
 
 Test(changing_tokenizers, a_bpe_model) {

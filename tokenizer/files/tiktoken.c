@@ -16,7 +16,7 @@ typedef struct Ranks {
     uint8_t *types;   // (n_tokens)
     char *text;       // storage of the spellings
     size_t n_tokens, text_at;
-    size_t lines, text_size; // what the text was counted to hold: room for its tokens
+    size_t lines; // that were counted: room for so many tokens
 } Ranks;
 
 static int base64_digit(char c) {
@@ -26,18 +26,12 @@ static int base64_digit(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-// Four base64 digits are three bytes, each one or two bytes long in the byte alphabet.
-static size_t text_bound(size_t digits) {
-    return digits / 4 * 3 * ALPHABET_MAX;
-}
-
 // Decodes base64 and appends the bytes as a token in the byte alphabet; false: not valid base64.
 static bool append_base64(Ranks *ranks, const char *digits, size_t length) {
     size_t padding = 0;
     while (padding < 2 && padding < length && digits[length - 1 - padding] == '=')
         padding++;
-    if (!length || length % 4 || text_bound(length) > ranks->text_size - ranks->text_at)
-        return false;
+    if (!length || length % 4) return false;
     uint32_t bits = 0;
     size_t start = ranks->text_at;
     for (size_t i = 0; i < length; i++) {
@@ -122,13 +116,15 @@ static bool build(Tokenizer *t, const Ranks *ranks, const char *pretokenizer, Er
 }
 
 bool tiktoken_open(Tokenizer *t, TextSpan text, const char *pretokenizer, Error *error) {
-    Ranks ranks = {.lines = 1, .text_size = text_bound(text.length)};
+    Ranks ranks = {.lines = 1};
     for (size_t i = 0; i < text.length; i++)
         ranks.lines += text.text[i] == '\n';
     size_t room = ranks.lines + LLAMA3_SPECIALS;
     ranks.tokens = malloc(room * sizeof *ranks.tokens);
     ranks.types = malloc(room);
-    ranks.text = malloc(ranks.text_size + (size_t)LLAMA3_SPECIALS * SPECIAL_NAME);
+    // Four base64 digits are three bytes, each one or two bytes long in the byte alphabet.
+    ranks.text =
+        malloc(text.length / 4 * 3 * ALPHABET_MAX + (size_t)LLAMA3_SPECIALS * SPECIAL_NAME);
     bool good = (ranks.tokens && ranks.types && ranks.text) ||
                 error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", ranks.lines);
     good = good && read_lines(&ranks, text, error);
