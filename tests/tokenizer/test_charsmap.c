@@ -41,7 +41,8 @@ Test(charsmap, charsmaps_that_are_right_are_obeyed) {
 }
 
 Test(charsmap, replacements_are_held_to_a_limit) {
-    for (size_t length = 64; length <= 65; length++) {
+    size_t least = sentencepiece_available() ? 64 : 65; // no model of this kind without the library
+    for (size_t length = least; length <= 65; length++) {
         char to[66] = "";
         memset(to, 'b', length);
         size_t size;
