@@ -149,9 +149,10 @@ static void run_unless_stopped(void *context, size_t begin, size_t end, int thre
 }
 
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
+    if (!n_items || pass_stopped(device->stop)) return;
     Stoppable stoppable = {task, context, device->stop};
-    if (!n_items) return;
-    if (device->stop) {
+    bool looks = device->parts > 1; // at `stop` between chunks
+    if (looks) {
         task = run_unless_stopped;
         context = &stoppable;
     }
@@ -159,20 +160,21 @@ void device_run(Device *device, PoolTask *task, void *context, size_t n_items, s
         pool_run(device->pool, task, context, n_items, chunk);
         return;
     }
-    size_t part = device->stop ? (n_items + device->parts - 1) / device->parts : n_items;
+    size_t part = looks ? (n_items + device->parts - 1) / device->parts : n_items;
     for (size_t begin = 0; begin < n_items; begin += part)
         task(context, begin, begin + part < n_items ? begin + part : n_items, 0);
 }
 
-// One thread takes a second for a matrix of a large model and a chunk of rows, and for a single row
-// less than a tenth of that second.
+// One thread takes a second for a matrix of a large model and a chunk of rows, so that `stop` is
+// looked at within an operation. For few rows it takes less than a tenth of that, and looking once
+// is enough.
 enum { MANY_ROWS = 32, PARTS = 16 };
 
 // Nothing is recorded. A pass is timed to find out how many threads suit it; what follows until the
 // next one, sampling above all, runs on as many.
 void device_begin(Device *device, const PassShape *shape) {
     device->stop = shape->stop;
-    device->parts = shape->n < MANY_ROWS ? 1 : PARTS;
+    device->parts = shape->stop && shape->n >= MANY_ROWS ? PARTS : 1;
     if (!device->pool) return;
     bool all = pass_threads_begin(&device->pass_threads, shape->n);
     device->active_threads = all ? device->info.threads : 1;
@@ -181,6 +183,7 @@ void device_begin(Device *device, const PassShape *shape) {
 
 void device_end(Device *device) {
     device->stop = NULL;
+    device->parts = 1;
     if (device->pool) pass_threads_end(&device->pass_threads, seconds_now() - device->pass_began);
 }
 
