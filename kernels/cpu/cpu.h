@@ -33,8 +33,8 @@ struct Device {
     PassThreads pass_threads;
     double pass_began;       // seconds_now
     const int *stop;         // PassShape.stop between device_begin and device_end, else NULL
-    size_t parts;            // > 1: threads look at `stop` between chunks, and one thread cuts its
-                             // work in so many
+    size_t parts;            // > 1: `stop` is looked at within every operation, for which one
+                             // thread cuts its work in so many
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
 

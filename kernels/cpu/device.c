@@ -148,10 +148,14 @@ static void run_unless_stopped(void *context, size_t begin, size_t end, int thre
     if (!pass_stopped(s->stop)) s->task(s->context, begin, end, thread);
 }
 
+// An operation of so many chunks takes long enough to look at `stop` between them, and one of fewer
+// is over soon.
+enum { MANY_CHUNKS = 8 };
+
 void device_run(Device *device, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     if (!n_items || pass_stopped(device->stop)) return;
     Stoppable stoppable = {task, context, device->stop};
-    bool looks = device->parts > 1; // at `stop` between chunks
+    bool looks = device->stop && (device->parts > 1 || n_items / MANY_CHUNKS > chunk);
     if (looks) {
         task = run_unless_stopped;
         context = &stoppable;

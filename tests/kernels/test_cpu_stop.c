@@ -44,17 +44,23 @@ Test(cpu_stop, one_thread_looks_between_parts) {
     CHECK_INT(run(1, 512, false).done, ITEMS);
 }
 
-// An operation on a single row is short: it ends, and the next one does not begin.
+// An operation of few chunks on a single row is short: it ends, and the next one does not begin.
 Test(cpu_stop, an_operation_on_few_rows_is_done_or_left_out) {
     for (int threads = 1; threads <= 4; threads += 3) {
         Work w = {0};
         Device *device = device_open(threads, PRECISION_F32);
         device_begin(device, &(PassShape){.n = 1, .stop = &w.stop});
-        device_run(device, count, &w, ITEMS, 10);
+        device_run(device, count, &w, ITEMS, ITEMS / 8);
         CHECK_INT(w.done, ITEMS);
-        device_run(device, count, &w, ITEMS, 10);
+        device_run(device, count, &w, ITEMS, ITEMS / 8);
         CHECK_INT(w.done, ITEMS);
         device_end(device);
         device_close(device);
     }
+}
+
+// The head of a large model has many.
+Test(cpu_stop, a_long_operation_on_one_row_is_cut_short) {
+    Work w = run(4, 1, true);
+    CHECK(w.done >= STOP_AT && w.done <= STOP_AT + 4 * 10, "%d items", w.done);
 }
