@@ -9,10 +9,10 @@
 // ---- the key ----
 
 static HashKey process_key;
-static pthread_once_t drawn = PTHREAD_ONCE_INIT;
+static pthread_once_t key_made = PTHREAD_ONCE_INIT;
 
 // Where the kernel has no random numbers yet: the clock, and where the system put this process.
-static void draw_key(void) {
+static void make_key(void) {
     size_t size = sizeof process_key;
     if (getrandom(&process_key, size, GRND_NONBLOCK) == (ssize_t)size) return;
     struct timespec now;
@@ -24,7 +24,7 @@ static void draw_key(void) {
 }
 
 HashKey hash_key(void) {
-    pthread_once(&drawn, draw_key);
+    pthread_once(&key_made, make_key);
     return process_key;
 }
 

@@ -31,8 +31,8 @@ static inline uint64_t splitmix64(uint64_t *state) {
 
 // ---- keyed hashes, for tables over what comes from files and prompts ----
 //
-// Without the key, which every process draws for itself, nobody can write a file whose entries
-// collide. So the order of a table differs from run to run, and nothing may depend on it.
+// Without the key, which every process chooses at random, nobody can write a file whose entries
+// collide. The order of a table differs from run to run, and nothing may depend on it.
 
 typedef struct HashKey {
     uint64_t words[3]; // the first two are SipHash's
