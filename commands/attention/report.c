@@ -80,10 +80,15 @@ bool attention_write_files(const AttentionReport *r, Error *error) {
 
 // ---- numbers ----
 
-// "3", or "mean", "rollout", "all".
-static const char *number_or_name(char text[16], int number) {
+// A layer: "3", or "all". A head: "5", or "mean", "rollout".
+static const char *layer_name(char text[16], int layer) {
+    snprintf(text, 16, "%d", layer);
+    return layer == ALL_LAYERS ? "all" : text;
+}
+
+static const char *head_name(char text[16], int number) {
     if (number == ROLLOUT) return "rollout";
-    if (number < 0) return "mean";
+    if (number == MEAN_OF_HEADS) return "mean";
     snprintf(text, 16, "%d", number);
     return text;
 }
@@ -93,8 +98,8 @@ void attention_print_csv(const AttentionReport *r) {
     output_print("layer,head,query,key,value\n");
     for (size_t m = 0; m < r->n_matrices; m++) {
         const HeadMatrix *matrix = &r->matrices[m];
-        const char *in = number_or_name(layer, matrix->layer);
-        const char *of = number_or_name(head, matrix->head);
+        const char *in = layer_name(layer, matrix->layer);
+        const char *of = head_name(head, matrix->head);
         for (size_t q = 0; q < r->n && output_good(); q++)
             for (size_t k = 0; k <= q; k++) {
                 float value = matrix->values[q * r->n + k];
@@ -104,12 +109,16 @@ void attention_print_csv(const AttentionReport *r) {
     }
 }
 
-static void put_place(JsonWriter *w, const char *key, int number) {
+static void put_place(JsonWriter *w, const HeadMatrix *matrix) {
     char text[16];
-    if (number < 0)
-        writer_string(w, key, number_or_name(text, number));
+    if (matrix->layer == ALL_LAYERS)
+        writer_string(w, "layer", layer_name(text, matrix->layer));
     else
-        writer_integer(w, key, number);
+        writer_integer(w, "layer", matrix->layer);
+    if (matrix->head < 0)
+        writer_string(w, "head", head_name(text, matrix->head));
+    else
+        writer_integer(w, "head", matrix->head);
 }
 
 void attention_print_json(const AttentionReport *r) {
@@ -121,8 +130,7 @@ void attention_print_json(const AttentionReport *r) {
     writer_begin(&w, "heads", '[');
     for (size_t m = 0; m < r->n_matrices; m++) {
         writer_begin(&w, NULL, '{');
-        put_place(&w, "layer", r->matrices[m].layer);
-        put_place(&w, "head", r->matrices[m].head);
+        put_place(&w, &r->matrices[m]);
         writer_begin(&w, "values", '[');
         for (size_t q = 0; q < r->n; q++) {
             writer_begin(&w, NULL, '[');
@@ -183,9 +191,8 @@ static int by_entropy(const void *a, const void *b) {
 
 static void print_statistics(const Statistics *s, const char *format) {
     char layer[16], head[16];
-    output_print(format, number_or_name(layer, s->matrix->layer),
-                 number_or_name(head, s->matrix->head), s->entropy, s->share, s->largest,
-                 s->distance, s->first);
+    output_print(format, layer_name(layer, s->matrix->layer), head_name(head, s->matrix->head),
+                 s->entropy, s->share, s->largest, s->distance, s->first);
 }
 
 static void print_json_statistics(const Statistics *all, size_t count) {
@@ -193,8 +200,7 @@ static void print_json_statistics(const Statistics *all, size_t count) {
     writer_begin(&w, NULL, '[');
     for (size_t i = 0; i < count; i++) {
         writer_begin(&w, NULL, '{');
-        put_place(&w, "layer", all[i].matrix->layer);
-        put_place(&w, "head", all[i].matrix->head);
+        put_place(&w, all[i].matrix);
         writer_number(&w, "entropy_bits", all[i].entropy);
         writer_number(&w, "share_of_maximum", all[i].share);
         writer_number(&w, "largest_weight", all[i].largest);

@@ -151,6 +151,8 @@ static Head one_head(const char *options) {
     *out = '\0';
     at = text;
     CHECK(next_head(&at, &h) && !*at, "one matrix: %.60s", text);
+    bool joined = !strncmp(after_header(&r), "all,", 4), layer = strstr(options, "--layer");
+    CHECK(joined == (strstr(options, "--rollout") || !layer), "%.40s", after_header(&r));
     free(text);
     test_run_free(&r);
     return h;
