@@ -6,17 +6,18 @@ static const char END[] = "\n<|endoftext|>\n";
 static const char TEXT[] = "Tom had a red kite. It flew over the trees.<|endoftext|>\n"
                            "Sue lost her hat in the park.<|endoftext|>\n";
 
-// The caller frees the path.
+// Under a sanitizer the reference kernels take minutes for the built-in model.
+static const char *model(void) {
+    return TEST_SANITIZED ? public_model() : small_model();
+}
+
+// The caller frees the path. Skips the test where there is no model.
 static char *text_file(const char *text) {
+    model();
     char *path = strdup(test_temporary("stories.txt"));
     CHECK(path);
     test_write_file(path, text, strlen(text));
     return path;
-}
-
-// Under a sanitizer the reference kernels take minutes for the built-in model.
-static const char *model(void) {
-    return TEST_SANITIZED ? public_model() : small_model();
 }
 
 static TestRun sample(const char *text, const char *from, const char *count, const char *top_p) {
