@@ -36,7 +36,7 @@ enum {
     LIMIT_FILES = 512,             // shards of one model
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
-    LIMIT_METADATA = 256 << 20, // bytes of a file's header, of a tokenizer: they are copied
+    LIMIT_METADATA = 256 << 20,    // bytes of a file's header, of a tokenizer: they are copied
     LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model: its library takes 24 times as many
     // texts, in bytes
     LIMIT_TEXT = 32 << 20,    // of any input

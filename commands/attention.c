@@ -64,6 +64,13 @@ static void choose(AttentionCapture *c, const Options *o, const Config *config) 
     c->mean = is_mean(o);
 }
 
+// Whether the matrices of the layers become one.
+static bool joins_layers(const AttentionCapture *c) {
+    const Options *o = c->session->options;
+    return o->rollout ||
+           (c->mean && !option_given(o, OPTION_LAYER) && !option_given(o, OPTION_GRID));
+}
+
 // ---- over layers ----
 
 // The mean over the layers, into the first one's matrix: of a key that some layers hide, over the
@@ -129,8 +136,7 @@ static void entitle(HeadMatrix *m) {
 // Fills `out` (n_layers x n_heads) and returns how many there are.
 static size_t list_matrices(HeadMatrix *out, const AttentionCapture *c, const Options *o) {
     size_t count = 0;
-    bool joined =
-        o->rollout || (c->mean && !option_given(o, OPTION_LAYER) && !option_given(o, OPTION_GRID));
+    bool joined = joins_layers(c);
     for (int l = 0; l < (joined ? 1 : c->n_layers); l++)
         for (int h = 0; h < (c->mean ? 1 : c->n_heads); h++) {
             HeadMatrix *m = &out[count++];
@@ -190,7 +196,7 @@ static bool run(Session *s, const OutputFile places[2], const IdList *tokens, Er
     bool good = true;
     if (o->rollout)
         good = roll_out(&c, error);
-    else if (c.mean && !option_given(o, OPTION_LAYER) && !option_given(o, OPTION_GRID))
+    else if (joins_layers(&c))
         mean_of_layers(&c);
     good = good && report(&c, places, error);
     attention_capture_free(&c);

@@ -3,6 +3,7 @@
 #include "pictures/picture.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
     FEWER_CELLS = 96, // of several panels, if these were one
@@ -27,9 +28,18 @@ typedef struct Layout {
 } Layout;
 
 // Text of an XML element or attribute.
+// XML has no U+FFFE and no U+FFFF: a replacement character stands there.
 static void put_escaped(Buffer *out, const char *text) {
     for (; *text; text++)
         switch (*text) {
+        case '\xef':
+            if (!strncmp(text, "\xef\xbf\xbe", 3) || !strncmp(text, "\xef\xbf\xbf", 3)) {
+                buffer_print(out, "\xef\xbf\xbd");
+                text += 2;
+            } else {
+                buffer_put(out, text, 1);
+            }
+            break;
         case '&': buffer_print(out, "&amp;"); break;
         case '<': buffer_print(out, "&lt;"); break;
         case '>': buffer_print(out, "&gt;"); break;

@@ -30,7 +30,10 @@ typedef struct AttentionCapture {
     float *keys;     // of scores: (all layers, T, all key-value heads, head_dim)
 } AttentionCapture;
 
-// Runs the prompt. False: exit code 5 (the matrices do not fit the memory), 130, or what the model
+// All matrices together, since a prompt of some thousand tokens would fill any memory.
+static const uint64_t ATTENTION_BYTES = (uint64_t)2 << 30;
+
+// Runs the prompt. False: exit code 2 (more than ATTENTION_BYTES), 5, 130, or what the model
 // said; nothing is left to free then.
 bool attention_capture(AttentionCapture *capture, Error *error);
 void attention_capture_free(AttentionCapture *capture);

@@ -114,7 +114,19 @@ static void keep(void *context, const Model *model, const Stage *stage) {
 
 // ---- the run ----
 
+// In double: the layers and heads of a file times the square of a long prompt exceed 64 bits.
+static bool check_size(const AttentionCapture *c, Error *error) {
+    double n = (double)c->tokens->count, matrices = (double)n_matrices(c);
+    double bytes = matrices * n * n * (double)sizeof *c->matrices;
+    if (bytes <= (double)ATTENTION_BYTES) return true;
+    return error_set(error, ERROR_USAGE,
+                     "%.0f attention matrices of %.0f x %.0f take %.3g GB, at most %.3g GB: choose "
+                     "with --layer and --head, or give a shorter prompt",
+                     matrices, n, n, bytes / 1e9, (double)ATTENTION_BYTES / 1e9);
+}
+
 static bool reserve(AttentionCapture *c, Error *error) {
+    if (!check_size(c, error)) return false;
     const Config *config = c->session->config;
     size_t n = c->tokens->count, count = n_matrices(c) * n * n;
     size_t rows = (size_t)c->session->model->options.max_rows;

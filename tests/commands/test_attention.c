@@ -1,6 +1,7 @@
 // attention: its numbers are those of the reference models' attention (transformers, or numpy in a
 // plain clone), its scores give its weights, its pictures and refusals are what the help says.
 #include "base/error.h"
+#include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
 #include "tests/support/traces.h"
 
@@ -273,4 +274,22 @@ Test(attention, refuses_what_it_cannot_do) {
         TestRun r = program("attention|%s|%s|%s", small_model(), PROMPT, CASES[i].options);
         check_refused(&r, ERROR_USAGE, CASES[i].because);
     }
+}
+
+// A matrix of 20,000 x 20,000 takes 1.6 GB; the model has several.
+Test(attention, refuses_matrices_that_fill_the_memory) {
+    BinShape shape = bin_shape_blocks();
+    shape.seq_len = 20000;
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1);
+    const char *path = test_temporary("long.bin");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    char *line = malloc(2 * 20000 + 100), *at = line;
+    at += sprintf(line, "attention|%s|--csv|--prompt-ids|1", path);
+    for (int i = 1; i < 20000; i++)
+        at += sprintf(at, ",1");
+    TestRun r = program("%s", line);
+    check_refused(&r, ERROR_USAGE, "--layer and --head");
+    free(line);
 }

@@ -176,14 +176,15 @@ static size_t count_of(const char *text, const char *what) {
 
 Test(pictures, svg_has_texts_as_text_and_a_run_as_one_square) {
     float values[] = {1, 1, 0, 1, NAN, 0};
-    const char *rows[] = {"<b>&\"", "r"}, *cols[] = {"x", "y", "z"};
+    const char *rows[] = {"<b>&\"\xef\xbf\xbf", "r"}, *cols[] = {"x", "y", "z"};
     Panel panel = {"head 1", values};
     Picture p = picture_of(&panel, 2, 3);
     p.title = "t";
     p.row_labels = rows;
     p.col_labels = cols;
     char *text = svg_of(&p);
-    CHECK(strstr(text, ">&lt;b&gt;&amp;&quot;</text>") && !strstr(text, "<b>"), "%s", text);
+    CHECK(strstr(text, ">&lt;b&gt;&amp;&quot;\xef\xbf\xbd</text>") && !strstr(text, "<b>"), "%s",
+          text);
     CHECK(strstr(text, "d=\"M0 0h2v1h-2zM0 1h1v1h-1z\""), "%s", text); // the ones
     CHECK(strstr(text, "d=\"M2 0h1v1h-1zM2 1h1v1h-1z\""), "%s", text); // the zeros
     CHECK_INT(count_of(text, "<path"), 2);

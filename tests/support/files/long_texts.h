@@ -6,6 +6,6 @@
 
 // Encodes texts of 1 MB (64 KB under sanitizers), each in a thread with a small stack: one letter,
 // spaces, newlines, a CJK character, digits, punctuation, pairs, random bytes. Fails the test where
-// the whole takes more than 2.3 times the steps of its half, or too long. Then 28 shorter texts that
-// are hard for some tokenizer: four times the text in less than eight times the time.
+// the whole takes more than 2.3 times the steps of its half, or too long. Then 28 shorter texts
+// that are hard for some tokenizer: four times the text in less than eight times the time.
 void test_long_texts(Tokenizer *tokenizer);
