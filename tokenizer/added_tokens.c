@@ -1,6 +1,12 @@
 // Finds added tokens (special tokens such as <|im_end|>) in a text, before the rest is
 // pre-tokenized and merged. The tokens are sorted; a match narrows the range of candidates byte by
 // byte, so each position costs at most LIMIT_ADDED_BYTES steps.
+//
+//     added, sorted:   <think>   <|eot_id|>   <|im_end|>   <|im_start|>
+//     text "<|im_e..": all begin with '<', three go on with '|', two with "im_", one with 'e'
+//
+// added_first skips the bytes that begin no added token, which is nearly all of a text. lstrip,
+// rstrip and single_word are options of tokenizer.json; other formats have none of them.
 #include "base/text.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/split/pretokenize.h"
@@ -12,6 +18,7 @@ static int compare_added(const void *a, const void *b) {
     return span_compare(((const AddedToken *)a)->text, ((const AddedToken *)b)->text);
 }
 
+// Sets *total, the bytes of all texts, for the allocation.
 static bool check_list(const AddedToken *list, size_t count, size_t *total, Error *error) {
     *total = 0;
     for (size_t i = 0; i < count; i++) {
@@ -27,6 +34,7 @@ static bool check_list(const AddedToken *list, size_t count, size_t *total, Erro
     return true;
 }
 
+// One allocation: the entries, then their texts, which the entries point into.
 bool added_set(Tokenizer *t, const AddedToken *list, size_t count, Error *error) {
     size_t total = 0;
     if (!count) return true;
@@ -91,6 +99,8 @@ static size_t lower_bound(const AddedToken *added, size_t low, size_t high, size
     return low;
 }
 
+// Whether the token may match at text[at]. A control token written by a user is plain text unless
+// the caller asks for it; a single word has no word character on either side.
 static bool accepts(const AddedToken *a, bool special, const char *text, size_t at, size_t length) {
     if (a->control && !special) return false;
     if (!a->single_word) return true;
@@ -99,6 +109,9 @@ static bool accepts(const AddedToken *a, bool special, const char *text, size_t 
 }
 
 // The longest added token at text[at], or NULL.
+//
+// After `depth` bytes, added[low .. high) are the tokens that begin with these bytes. One that ends
+// here sorts first; it is kept as the best so far, and longer ones are tried on.
 static const AddedToken *longest_at(const Tokenizer *t, const char *text, size_t at, size_t length,
                                     bool special) {
     const AddedToken *best = NULL;
@@ -117,6 +130,8 @@ static const AddedToken *longest_at(const Tokenizer *t, const char *text, size_t
     return best;
 }
 
+// The first place wins, and there the longest token. lstrip takes space back to `from` only: what
+// comes before belongs to an earlier token.
 const AddedToken *added_next(const Tokenizer *t, const char *text, size_t from, size_t length,
                              bool special, size_t *begin, size_t *end) {
     for (size_t at = from; at < length; at++) {

@@ -15,6 +15,8 @@
 
 #include <string.h>
 
+// The inverse of open.c's open_vocabulary: convert writes a GGUF from any tokenizer file. Each
+// algorithm adds its own fields (TokenizerKind.describe).
 bool tokenizer_export(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
     *out = VOCABULARY_ABSENT;
     out->n_tokens = t->n_tokens;
@@ -32,17 +34,20 @@ bool tokenizer_export(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *
 
 // ---- tokenizer.model ----
 
+// Seven bits a byte, the lowest first; the top bit says that more follow.
 static void put_varint(Buffer *b, uint64_t value) {
     for (; value > 0x7f; value >>= 7)
         buffer_put(b, &(uint8_t){(uint8_t)(value | 0x80)}, 1);
     buffer_put(b, &(uint8_t){(uint8_t)value}, 1);
 }
 
+// Wire type 0. Bools and enums are numbers too.
 static void put_number(Buffer *b, uint32_t field, uint64_t value) {
     put_varint(b, (uint64_t)field << 3);
     put_varint(b, value);
 }
 
+// Wire type 2: texts and nested messages.
 static void put_bytes(Buffer *b, uint32_t field, const void *data, size_t size) {
     put_varint(b, (uint64_t)field << 3 | 2);
     put_varint(b, size);
@@ -56,6 +61,7 @@ static void put_message(Buffer *b, uint32_t field, Buffer *inner) {
     inner->size = 0;
 }
 
+// The id's field and, five numbers further, its text: 40 and 45 for unk, up to 43 and 48 for pad.
 static void put_id(Buffer *b, uint32_t field, const Vocabulary *v, int id) {
     put_number(b, field, (uint64_t)(int64_t)id); // -1: none
     if (id >= 0) put_bytes(b, field + 5, v->tokens[id].text, v->tokens[id].length);
@@ -84,6 +90,8 @@ static uint64_t piece_type(const Vocabulary *v, size_t id, int unknown, bool all
     return type == TOKEN_UNDEFINED || type == TOKEN_UNKNOWN ? TOKEN_UNUSED : type;
 }
 
+// Order of the file: all pieces, then trainer_spec and normalizer_spec. "identity" replaces no
+// characters; spaces are escaped as U+2581, and extra ones are kept.
 static void write_model(Buffer *out, const Vocabulary *v) {
     Buffer inner = {0};
     int unk = find_unknown(v);
@@ -125,6 +133,7 @@ static bool is_utf8(TextSpan text) {
     return true;
 }
 
+// Control and unknown tokens are "special" there, user-defined ones are not.
 static void write_added(Buffer *b, const Vocabulary *v) {
     bool comma = false;
     buffer_print(b, "\"added_tokens\":[");
@@ -142,6 +151,8 @@ static void write_added(Buffer *b, const Vocabulary *v) {
     buffer_print(b, "],\n");
 }
 
+// Each pass as a Split step with the published pattern, then ByteLevel without a pattern of its
+// own, which only spells bytes.
 static void write_splits(Buffer *b, const SplitRule *rule) {
     buffer_print(b, "\"normalizer\":%s,\n", rule->nfc ? "{\"type\":\"NFC\"}" : "null");
     buffer_print(b, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
@@ -155,6 +166,8 @@ static void write_splits(Buffer *b, const SplitRule *rule) {
                     "\"use_regex\":false}]},\n");
 }
 
+// Puts BOS in front of a single text, as the library's template for it. A pair of texts, which
+// language models do not get, has none.
 static void write_post_processor(Buffer *b, const Vocabulary *v, bool adds_bos) {
     buffer_print(b, "\"post_processor\":");
     if (!adds_bos || v->bos_id < 0) {
@@ -184,6 +197,7 @@ static void write_merges(Buffer *b, const Vocabulary *v) {
     buffer_print(b, "]");
 }
 
+// False, exit code 3, where a token is not valid UTF-8 or the pattern has no name.
 static bool write_json(Buffer *b, const Vocabulary *v, Error *error) {
     SplitRule rule;
     if (!split_rule_find(&rule, NULL, v->pre ? v->pre : "default", error)) return false;
@@ -213,6 +227,7 @@ static bool write_json(Buffer *b, const Vocabulary *v, Error *error) {
     return true;
 }
 
+// By the algorithm: scores need tokenizer.model, merges tokenizer.json.
 bool vocabulary_write(Buffer *out, const Vocabulary *v, const char **name, Error *error) {
     bool spm = !strcmp(v->model, "llama");
     *name = spm ? "tokenizer.model" : "tokenizer.json";
@@ -223,6 +238,7 @@ bool vocabulary_write(Buffer *out, const Vocabulary *v, const char **name, Error
 
 // ---- tokenizer_config.json ----
 
+// clean_up_tokenization_spaces would change decoded text ("a ." -> "a."), so it is switched off.
 void vocabulary_write_config(Buffer *out, const Vocabulary *v) {
     const struct {
         const char *name;

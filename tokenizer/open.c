@@ -1,5 +1,11 @@
 // Opens a tokenizer: from a path, where the content of the file decides which format it has, or
 // from the vocabulary of a GGUF. Paths come from the caller only, never from a file's content.
+//
+//     file        first bytes decide: JSON, tiktoken text, .model, tokenizer.bin
+//     directory   the first of tokenizer.json, tokenizer.model, tokenizer.bin, vocab.json
+//     no path     the vocabulary inside the model file
+//
+// A directory prefers tokenizer.json, which has what the others leave out: added tokens, BOS.
 #include "base/mapping.h" // is_directory
 #include "tokenizer/bpe/byte_bpe.h"
 #include "tokenizer/bpe/spm.h"
@@ -28,6 +34,8 @@ typedef struct TokenizerFile {
     FileCopy copy;
 } TokenizerFile;
 
+// merges.txt is read wherever it is in the same directory; tokenizer_json.c uses it for vocab.json
+// only.
 static bool open_json(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
                       Error *error) {
     TextSpan json = {(const char *)file->copy.bytes, file->copy.size}, merges = {NULL, 0};
@@ -42,6 +50,7 @@ static bool open_json(Tokenizer *t, const TokenizerSource *source, const Tokeniz
     return good;
 }
 
+// A NUL byte is in no set, although strchr finds the end of the string.
 static bool is_one_of(uint8_t byte, const char *characters) {
     return byte && strchr(characters, byte);
 }
@@ -57,6 +66,8 @@ static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
 // First bytes: JSON has '{'. A .model is protobuf: 0x0a (field 1, a piece), its length, 0x0a (field
 // 1 of the piece). A tokenizer.bin has the length of its longest token, uint32 little-endian, below
 // 2^24.
+//
+// tokenizer.bin has no magic and goes last: its length's top byte is 0, b[3] here.
 static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
                        Error *error) {
     const uint8_t *b = file->copy.bytes;
@@ -111,6 +122,7 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
     if (open_file(t, source, path, &failure)) return true;
     // Two tokenizer files of one model may differ, so the user has to choose the other one.
     int next = find_candidate(other, source->path, found + 1);
+    // Memory and reading errors are not about the format: the other file would not help.
     if (failure.code != ERROR_FILE || next < 0) return error_copy(error, &failure);
     return error_set(error, ERROR_FILE, "%s; use -z to choose the %s in the same directory",
                      failure.message, NAMES[next]);
@@ -118,6 +130,7 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
 
 // ---- a vocabulary inside a model file ----
 
+// A GGUF names two algorithms; T5's and BERT's are refused when the model file is read.
 static bool open_vocabulary(Tokenizer *t, const TokenizerSource *source, Error *error) {
     const Vocabulary *v = source->vocabulary;
     if (!v || !v->model) return error_set(error, ERROR_FILE, "the file has no tokenizer");

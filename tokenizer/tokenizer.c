@@ -1,5 +1,8 @@
 // The parts of a tokenizer that do not depend on its algorithm: its lifetime, splitting a text at
 // added tokens, and the accessors. open.c opens one.
+//
+//     "Hi<|im_end|> you"  ->  "Hi" | <|im_end|> | " you"
+//                             kind->encode   its id   kind->encode
 #include "tokenizer/tokenizer.h"
 
 #include "tokenizer/internal.h"
@@ -7,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// All zeros but bos_id: tokenizer_close takes a tokenizer at any stage of opening.
 Tokenizer *tokenizer_new(Error *error) {
     Tokenizer *t = calloc(1, sizeof *t);
     if (t) t->work = calloc(1, sizeof *t->work);
@@ -29,6 +33,8 @@ void tokenizer_close(Tokenizer *t) {
     free(t);
 }
 
+// Each turn takes the text in front of the next added token, then the token. after_token: the
+// segment does not begin the text, which decides about a space prefix.
 bool tokenizer_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                       bool special, Error *error) {
     size_t at = 0, begin, end;
@@ -49,6 +55,7 @@ static bool in_range(const Tokenizer *t, int32_t id) {
     return id >= 0 && (size_t)id < t->n_tokens;
 }
 
+// A control token decodes to its spelling with `special`, else to nothing (*length is 0).
 const char *tokenizer_piece(Tokenizer *t, int32_t id, bool first, bool special, size_t *length) {
     *length = 0;
     if (!in_range(t, id)) return "";
@@ -83,6 +90,7 @@ bool tokenizer_adds_bos(const Tokenizer *t) {
     return t->adds_bos;
 }
 
+// Returns how many there are, which may be more than `capacity`.
 size_t tokenizer_stops(const Tokenizer *t, int32_t *out, size_t capacity) {
     for (size_t i = 0; i < t->n_stops && i < capacity; i++)
         out[i] = t->stops[i];

@@ -1,11 +1,16 @@
 // Utf8Stream: a token of a byte-level vocabulary may end inside a UTF-8 character; printed text may
 // not. The buffer holds the bytes released last, then up to three bytes of an incomplete character.
+//
+//     buffer   | released: printed by the caller | pending: 0 .. 3 bytes |
+//
+// The next push moves `pending` to the front, so what a push returned is gone then.
 #include "base/text.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+// Grows by half, so that a long text is copied a few times only. False: exit code 5.
 static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
     if (need <= stream->capacity) return true;
     size_t capacity = need < 64 ? 64 : need + need / 2;
@@ -16,8 +21,9 @@ static bool stream_reserve(Utf8Stream *stream, size_t need, Error *error) {
     return true;
 }
 
-// Whether the bytes are the beginning of an incomplete character. Continuation bytes are 80..BF;
-// if filling up with 80 or with BF completes the character, the next token may complete it as well.
+// Whether the bytes are the beginning of an incomplete character. Its missing bytes are
+// continuation bytes, 80 .. BF; the ranges that UTF-8 allows behind a first byte include at least
+// one end of that, so trying both ends, 80 and BF, finds every beginning.
 static bool is_incomplete(const char *text, size_t length) {
     if (length >= 4) return false;
     for (int fill = 0x80; fill <= 0xbf; fill += 0x3f) {
@@ -37,6 +43,7 @@ static size_t releasable(const char *text, size_t length) {
     while (end < length) {
         uint32_t codepoint;
         size_t step = utf8_decode(text + end, length - end, &codepoint);
+        // An invalid byte that nothing can complete is released as it is.
         if (!step && is_incomplete(text + end, length - end)) break;
         end += step ? step : 1;
     }
@@ -59,6 +66,7 @@ bool utf8_stream_push(Utf8Stream *stream, const char *bytes, size_t length, cons
     return true;
 }
 
+// What is incomplete at the end of the text is released as it is.
 void utf8_stream_flush(Utf8Stream *stream, const char **out, size_t *out_length) {
     *out = stream->buffer ? stream->buffer + stream->released : "";
     *out_length = stream->pending;

@@ -1,5 +1,9 @@
 // The vocabulary of a tokenizer: spellings, types, scores and a hash table over the spellings, in
 // one allocation; BOS and the stop ids.
+//
+// The hash table: n_buckets is at least twice the number of tokens, so a search meets an empty
+// bucket after a few steps (linear probing). buckets[i] is id + 1. The hash has a random key, so
+// that a file cannot be made whose spellings all fall into one bucket.
 #include "tokenizer/internal.h"
 
 #include <stdlib.h>
@@ -15,10 +19,12 @@ static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
     return i;
 }
 
+// -1 from an empty bucket: 0 - 1.
 int32_t vocabulary_find(const Tokenizer *t, const char *text, size_t length) {
     return t->n_buckets ? (int32_t)t->buckets[bucket_of(t, text, length)] - 1 : -1;
 }
 
+// Sets *total, the bytes of all spellings.
 static bool total_length(const Vocabulary *v, size_t *total, Error *error) {
     if (!v->n_tokens) return error_set(error, ERROR_FILE, "vocabulary: no tokens");
     if (v->n_tokens > LIMIT_VOCAB)
@@ -34,6 +40,7 @@ static bool total_length(const Vocabulary *v, size_t *total, Error *error) {
     return true;
 }
 
+// A bucket that is taken has the same spelling under a lower id, which stays.
 static void copy_tokens(Tokenizer *t, const Vocabulary *v, char *text) {
     for (size_t i = 0; i < v->n_tokens; i++) {
         size_t length = v->tokens[i].length;
@@ -96,6 +103,7 @@ void vocabulary_add_stop(Tokenizer *t, int id) {
     t->stops[t->n_stops++] = id;
 }
 
+// `known`: names of end tokens, which many files leave unmarked.
 void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {
     static const char *const known[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
                                         "<|end|>",         "<end_of_turn>", "<|endoftext|>",

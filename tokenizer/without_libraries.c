@@ -1,5 +1,8 @@
 // Replaces the files that need PCRE2, jansson or the sentencepiece library in builds without it:
 // each function fails with a message that names the library. The Makefile defines WITHOUT_*.
+//
+// Opening is what fails, with exit code 3. The other functions are there for the linker, or get
+// NULL.
 #include "tokenizer/internal.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/split/pretokenize.h"

@@ -1,5 +1,12 @@
 // Opens a model: recognises the container, lets its reader fill the plan, checks the plan and
 // assigns its tensors to roles.
+//
+//     path -> which container -> its reader (gguf/, hf/, llama2c/) fills plan, Config, Vocabulary
+//          -> config_finish: the numbers make a model
+//          -> families_assign: every tensor has its role and the shape that Config asks for
+//
+// The formats are in the readers; container.h says what they hand over. This file also releases
+// pages, and answers what callers ask about an open checkpoint.
 #include "weights/checkpoint.h"
 #include "base/bytes.h"
 #include "weights/container.h"
@@ -36,6 +43,8 @@ const Vocabulary VOCABULARY_ABSENT = {.bos_id = -1,
 
 const char *const ABOUT_NAMES[ABOUT_KEYS] = {"description", "author", "license", "url"};
 
+// The mapping's path is a copy in the arena, since callers pass temporary buffers. Files are
+// appended: one that the caller named stays the first.
 Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
     Mapping *mapping = arena_alloc(&c->arena, 1, sizeof *mapping, error);
     char *copy = arena_text(&c->arena, path, strlen(path), error);
@@ -56,13 +65,15 @@ Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
 
 enum { MAGIC_BYTES = 32 }; // that the following looks at
 
-// What people pass by mistake, named in the message.
+// What people pass by mistake, named in the message. True where the bytes are a known format that
+// limpid does not read; `error` then says which. Markup is compared without regard to case.
 static bool foreign(const uint8_t *data, size_t size, Error *error) {
     static const struct {
         const char *magic, *text;
     } KNOWN[] = {
         {"version https://git-lfs",
          "this is a Git LFS pointer, not the model: fetch the real file"},
+        // A longer magic stands before the shorter one that it begins with.
         {"PK\x03\x04", "this is a zip archive (a PyTorch file?), not a model that limpid reads"},
         {"PK", "this is a zip archive, not a model that limpid reads"},
         {"\x1f\x8b", "this is gzip, not a model: unpack it first"},
@@ -97,6 +108,9 @@ static bool is_safetensors(const Mapping *file) {
     return file->size > 8 && file->data[8] == '{' && load_u64(file->data) <= LIMIT_JSON_HEADER;
 }
 
+// The order matters. GGUF has a magic; safetensors is recognised by its length and '{'; llama2.c's
+// v0 has no mark at all and is tried last. A file that is called .safetensors but does not look
+// like one goes to that reader for its message.
 static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
     Mapping *file = c->files;
     if (file->size < 4)
@@ -114,12 +128,16 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
                                                  : llama2c_read(c, error);
 }
 
+// Sealing comes after everything was read: it fails where the file was written to since it was
+// opened.
 static bool read_file(Checkpoint *c, bool vocabulary_only, Error *error) {
     return read_container(c, vocabulary_only, error) && mapping_seal(c->files, error);
 }
 
 // ---- opening ----
 
+// Weights.release: drops the pages of one matrix once a device has copied it. A matrix that is not
+// in a mapping, such as a transposed copy in the arena, matches no file and stays.
 static void release_pages(void *owner, const Matrix *matrix) {
     const Checkpoint *c = owner;
     size_t bytes = matrix_data_bytes(matrix);
@@ -129,6 +147,7 @@ static void release_pages(void *owner, const Matrix *matrix) {
     }
 }
 
+// Everything a reader may leave untouched gets its value for "not given" here.
 static Checkpoint *checkpoint_new(const char *path, Error *error) {
     Checkpoint *c = calloc(1, sizeof *c);
     if (!c) {
@@ -170,6 +189,7 @@ static bool take_memory(Checkpoint *c, const void *bytes, size_t size, Error *er
     return true;
 }
 
+// The built-in model is plain memory: it is never mapped, loaded or damaged.
 static bool take_file(Checkpoint *c, const char *path, Error *error) {
     size_t size = 0;
     if (!builtin_is_meant(path)) return container_map(c, path, error);
@@ -190,6 +210,7 @@ bool checkpoint_open(Checkpoint **out, const char *path, Error *error) {
     return conclude(out, c, ok && complete(c, error), error);
 }
 
+// `complete` is left out: a tokenizer has no Config to check and no tensors to assign.
 bool checkpoint_open_vocabulary(Checkpoint **out, const char *path, Error *error) {
     Checkpoint *c = checkpoint_new(path, error);
     return conclude(out, c, c && take_file(c, path, error) && read_file(c, true, error), error);
@@ -202,6 +223,7 @@ bool checkpoint_open_memory(Checkpoint **out, const char *name, const void *byte
     return conclude(out, c, ok && complete(c, error), error);
 }
 
+// The mappings are closed before the arena, which holds their structs.
 void checkpoint_close(Checkpoint *c) {
     if (!c) return;
     for (Mapping *file = c->files; file; file = file->next)
@@ -252,6 +274,8 @@ const char *checkpoint_unused_name(const Checkpoint *c, size_t i) {
     return i < c->n_unused ? c->tensors[c->unused[i]].name : NULL;
 }
 
+// A path that does not exist names no mapped file; the writers of files ask this before they
+// replace one.
 bool checkpoint_reads(const Checkpoint *c, const char *path) {
     struct stat wanted, status;
     if (stat(path, &wanted)) return false;

@@ -1,10 +1,17 @@
 // Range checks on hyper-parameters and the numbers derived from them, for all containers.
+//
+// A reader fills Config with what its file says; config_finish decides, for every container,
+// whether those numbers make a model. After it, model/ and the backends divide, multiply and
+// allocate by them without checking them again. The second part of the file converts Llama 3's rope
+// scaling between its two forms.
 #include "weights/config.h"
 
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
 
+// What most models share, so that a reader sets only what its format says: 1e-5 and 10000 are
+// Llama's epsilon and RoPE's original theta (arXiv 2104.09864).
 void config_init(Config *config) {
     *config = (Config){
         .norm_eps = 1e-5f,
@@ -16,6 +23,7 @@ void config_init(Config *config) {
     };
 }
 
+// int_in and float_in: false with the field's name, its value and the range in the message.
 static bool int_in(const char *name, long long got, long long low, long long high, Error *error) {
     if (got >= low && got <= high) return true;
     return error_set(error, ERROR_FILE, "%s: got %lld, wanted %lld to %lld", name, got, low, high);
@@ -28,6 +36,7 @@ static bool float_in(const char *name, float got, float low, float high, Error *
                      (double)low, (double)high);
 }
 
+// In this order, since the later checks divide by what the earlier ones have bounded.
 static bool check_sizes(Config *c, Error *error) {
     if (!int_in("dim", c->dim, 1, LIMIT_DIM, error) ||
         !int_in("hidden_dim", c->hidden_dim, 1, LIMIT_DIM, error) ||
@@ -40,6 +49,7 @@ static bool check_sizes(Config *c, Error *error) {
     if (c->n_heads % c->n_kv_heads)
         return error_set(error, ERROR_FILE, "n_heads: got %d, wanted a multiple of n_kv_heads (%d)",
                          c->n_heads, c->n_kv_heads);
+    // Only where the container gives none: heads of Qwen3 and Gemma 3 are not dim / n_heads wide.
     if (!c->head_dim) {
         if (c->dim % c->n_heads)
             return error_set(error, ERROR_FILE, "dim: got %d, wanted a multiple of n_heads (%d)",
@@ -53,6 +63,8 @@ static bool check_sizes(Config *c, Error *error) {
     return int_in("n_heads * head_dim", c->q_dim, 1, LIMIT_DIM, error);
 }
 
+// Each kind of scaling needs some of the fields; the others are ignored. The bounds are far beyond
+// those of any model and keep what model/rope.c computes finite.
 static bool check_scaling(const RopeConfig *r, Error *error) {
     switch (r->scaling) {
     case ROPE_PLAIN: return true;
@@ -82,6 +94,8 @@ static bool check_scaling(const RopeConfig *r, Error *error) {
     return error_set(error, ERROR_FILE, "rope: scaling %d is not known", (int)r->scaling);
 }
 
+// theta at least 1, so that frequencies do not grow with the pair; attention_factor 0 means that
+// the formula of the scaling gives it.
 static bool check_rope(const RopeConfig *r, Error *error) {
     if (r->sign != 1.0f && r->sign != -1.0f)
         return error_set(error, ERROR_FILE, "rope sign: got %g, wanted 1 or -1", (double)r->sign);
@@ -90,6 +104,7 @@ static bool check_rope(const RopeConfig *r, Error *error) {
            check_scaling(r, error);
 }
 
+// The local set is checked only where some layer uses it: other files leave it at its default.
 static bool check_rotation(Config *c, Error *error) {
     if (c->position != POSITION_ROPE) {
         c->rope_dim = 0;
@@ -105,6 +120,8 @@ static bool check_rotation(Config *c, Error *error) {
     return check_rope(&c->rope, error) && (!local || check_rope(&c->rope_local, error));
 }
 
+// A layer without a scale of its own gets the model's, and the model's default is head_dim^-1/2
+// (arXiv 1706.03762, section 3.2.1). The square root is taken in double, then rounded once.
 static bool check_layers(Config *c, Error *error) {
     float scale =
         c->attention_scale != 0.0f ? c->attention_scale : (float)(1.0 / sqrt((double)c->head_dim));
@@ -127,6 +144,7 @@ static void drop_absent_ids(Config *c) {
     c->n_eos_ids = kept;
 }
 
+// The smallest accepted scales are above 0, since 0 means "not given" in these fields.
 bool config_finish(Config *c, Error *error) {
     if (!check_sizes(c, error) || !int_in("n_eos_ids", c->n_eos_ids, 0, LIMIT_EOS_IDS, error) ||
         !float_in("norm_eps", c->norm_eps, 0.0f, FLT_MAX, error) ||
@@ -139,6 +157,7 @@ bool config_finish(Config *c, Error *error) {
     return true;
 }
 
+// Dynamic NTK computes theta from the requested context, so it has no end of its own.
 int config_longest_context(const Config *c) {
     bool stretches = c->position == POSITION_ROPE && c->rope.scaling == ROPE_DYNAMIC_NTK;
     return stretches ? LIMIT_CONTEXT : c->max_seq_len;
@@ -150,6 +169,8 @@ static const double PI = 3.14159265358979323846;
 
 // What llama3 scaling divides the frequency f by: model/rope.c, llama3_frequency.
 static double divisor_of(double f, const RopeConfig *rope) {
+    // Pairs of a wavelength below original / high are left as they are, above original / low
+    // divided by the whole factor; in between the divisor changes smoothly.
     double low = (double)rope->low_freq_factor, high = (double)rope->high_freq_factor;
     double original = rope->original_max_seq_len, wavelength = 2.0 * PI / f;
     if (wavelength < original / high) return 1.0;
@@ -158,6 +179,7 @@ static double divisor_of(double f, const RopeConfig *rope) {
     return 1.0 / ((1.0 - smooth) / (double)rope->factor + smooth);
 }
 
+// llama.cpp's converter writes the same numbers as rope_freqs.weight.
 void rope_llama3_divisors(float *out, const RopeConfig *rope, int rope_dim) {
     for (int i = 0; i < rope_dim / 2; i++)
         out[i] = (float)divisor_of(pow((double)rope->theta, -2.0 * i / rope_dim), rope);
@@ -174,6 +196,9 @@ static bool divisors_match(const RopeConfig *guess, const float *divisors, int r
     return true;
 }
 
+// A GGUF has only the divisors, not the four numbers. Llama 3.1 and 3.2 have low_freq_factor 1 and
+// high_freq_factor 4; the factor can be read off the last divisor, so only the original context is
+// searched for, among powers of two.
 void rope_recognise_llama3(RopeConfig *rope, int rope_dim) {
     if (!rope->divisors || rope->scaling != ROPE_PLAIN || rope_dim < 4) return;
     RopeConfig guess = *rope;

@@ -1,5 +1,14 @@
 // The families that limpid runs, and what their tensors are called. A row must be wholly right or
 // absent: what is not in the table is refused by name.
+//
+// The first part has the lists of tensor names, the second one row for each family, which picks its
+// lists. roles.c walks them to read a model, out/outgoing.c to write one, tensor_names.c to find
+// the name of a module. Which keys a config.json or a GGUF of a family has is not here:
+// hf/families.c, gguf/families.c.
+//
+// In a list, '~' is the family's prefix and '#' the layer's number (roles.h). Columns: the pattern
+// of the name; whether a file must have the tensor; the roles that its rows bring, from the top row
+// down.
 #include "weights/families.h"
 #include "weights/roles.h"
 
@@ -8,6 +17,9 @@
 // ---- tensor names: a family puts together the lists that it needs ----
 
 // What nearly all decoders have, as Hugging Face names it.
+//
+// A tied model may leave lm_head.weight out. inv_freq is a buffer of RoPE frequencies that old
+// versions of transformers saved; it follows from theta.
 static const TensorName HF_DECODER[] = {
     {"~embed_tokens.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
@@ -19,7 +31,7 @@ static const TensorName HF_DECODER[] = {
     {0},
 };
 
-// The same with q|k|v and gate|up in one matrix each.
+// The same with q|k|v and gate|up in one matrix each (Phi 3).
 static const TensorName HF_FUSED_DECODER[] = {
     {"~embed_tokens.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"lm_head.weight", OPTIONAL, {ROLE_HEAD}},
@@ -31,6 +43,7 @@ static const TensorName HF_FUSED_DECODER[] = {
     {0},
 };
 
+// down(act(gate) * up): the feed-forward block of Llama, arXiv 2002.05202 (SwiGLU).
 static const TensorName HF_GATED_FFN[] = {
     {"~layers.#.mlp.gate_proj.weight", REQUIRED, {ROLE_W_GATE}},
     {"~layers.#.mlp.up_proj.weight", REQUIRED, {ROLE_W_UP}},
@@ -38,6 +51,7 @@ static const TensorName HF_GATED_FFN[] = {
     {0},
 };
 
+// down(act(up)), without a gate (nanochat).
 static const TensorName HF_PLAIN_FFN[] = {
     {"~layers.#.mlp.fc1.weight", REQUIRED, {ROLE_W_UP}},
     {"~layers.#.mlp.fc2.weight", REQUIRED, {ROLE_W_DOWN}},
@@ -82,6 +96,7 @@ static const TensorName HF_FOUR_NORMS[] = {
     {0},
 };
 
+// attention_bias of config.json says whether a model has these; hf/checkpoint.c compares.
 static const TensorName HF_OPTIONAL_BIASES[] = {
     {"~layers.#.self_attn.q_proj.bias", OPTIONAL, {ROLE_BQ}},
     {"~layers.#.self_attn.k_proj.bias", OPTIONAL, {ROLE_BK}},
@@ -90,6 +105,7 @@ static const TensorName HF_OPTIONAL_BIASES[] = {
     {0},
 };
 
+// Qwen 2 always has these three, and none on o.
 static const TensorName HF_QKV_BIASES[] = {
     {"~layers.#.self_attn.q_proj.bias", REQUIRED, {ROLE_BQ}},
     {"~layers.#.self_attn.k_proj.bias", REQUIRED, {ROLE_BK}},
@@ -97,6 +113,7 @@ static const TensorName HF_QKV_BIASES[] = {
     {0},
 };
 
+// One weight for each channel of a head, or of all heads: Family.qk_norm says which.
 static const TensorName HF_QK_NORMS[] = {
     {"~layers.#.self_attn.q_norm.weight", REQUIRED, {ROLE_Q_NORM}},
     {"~layers.#.self_attn.k_norm.weight", REQUIRED, {ROLE_K_NORM}},
@@ -164,12 +181,14 @@ static const TensorName GGUF_FUSED_DECODER[] = {
     {0},
 };
 
+// In a GGUF ffn_norm is the norm before the feed-forward block in every architecture.
 static const TensorName GGUF_PRE_NORMS[] = {
     {"blk.#.attn_norm.weight", REQUIRED, {ROLE_ATT_NORM}},
     {"blk.#.ffn_norm.weight", REQUIRED, {ROLE_FFN_NORM}},
     {0},
 };
 
+// Norms on the outputs of the blocks: alone in OLMo 2, beside GGUF_PRE_NORMS in Gemma 3.
 static const TensorName GGUF_POST_NORMS[] = {
     {"blk.#.post_attention_norm.weight", REQUIRED, {ROLE_ATT_POST_NORM}},
     {"blk.#.post_ffw_norm.weight", REQUIRED, {ROLE_FFN_POST_NORM}},
@@ -198,6 +217,7 @@ static const TensorName GGUF_GPT2[] = {
     {0},
 };
 
+// A GGUF has no key for biases: a tensor that is there is used.
 static const TensorName GGUF_OPTIONAL_BIASES[] = {
     {"blk.#.attn_qkv.bias", ALTERNATIVE, {ROLE_BQ, ROLE_BK, ROLE_BV}},
     {"blk.#.attn_q.bias", OPTIONAL, {ROLE_BQ}},
@@ -234,6 +254,8 @@ static const TensorName GGUF_NANOCHAT[] = {
     {0},
 };
 
+// llama2.c/llama2c.c gives its tensors these names; no file holds them. w1 is the gate, w3 up, w2
+// down.
 static const TensorName META_DECODER[] = {
     {"tok_embeddings.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
@@ -254,6 +276,8 @@ static const TensorName META_DECODER[] = {
 
 // ---- families ----
 
+// Field by field in roles.h. A field that a row leaves out is false, 0 or the first of its enum:
+// norms as stored, rows in half-split order, no QK norm, gated FFN, RoPE.
 static const Family FAMILIES[] = {
     {
         .name = "llama", // Llama 2 and 3, SmolLM2, llama2.c; as GGUF also Mistral
@@ -371,6 +395,7 @@ static const Family FAMILIES[] = {
     },
 };
 
+// A linear search: once for each model that is opened.
 const Family *family_find(Naming naming, const char *name, Error *error) {
     for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++) {
         const char *called = FAMILIES[i].called[naming];
@@ -384,6 +409,7 @@ bool family_needs_head(const Family *family, Naming naming) {
     return family->own_head[naming];
 }
 
+// config is zeroed by config_init, so the copied name ends with NUL.
 void family_defaults(const Family *family, Config *config) {
     strncpy(config->family, family->name, sizeof config->family - 1);
     config->norm = family->norm;

@@ -1,5 +1,17 @@
 // How blocks are made: bit-equal to ggml's reference quantisers. The scale d is rounded to a half
 // only after its inverse was taken in float32, so quantising twice may differ from quantising once.
+//
+// Each quantiser follows the same steps: a scale d from the extremes of the block, its inverse, the
+// integers, then the bytes in the order that unpack.c draws. The formulas are those of ggml's
+// quantize_row_*_ref (https://github.com/ggml-org/ggml, src/ggml-quants.c), including the order of
+// the operations and the way they round:
+//
+//    Q4_0, Q5_0   d = x_max / -8, / -16       q = floor(x / d + 8.5), + 16.5
+//    Q4_1, Q5_1   d = (max - min) / 15, / 31  q = floor((x - min) / d + 0.5)
+//    Q8_0         d = |x_max| / 127           q = round(x / d), half away from zero
+//
+// x_max is the value of the largest magnitude, with its sign; x / d is computed as x * (1 / d).
+// There is no quantiser for K-quants, whose scales ggml searches for; limpid only reads those.
 #include "weights/quant.h"
 
 #include <assert.h>
@@ -16,11 +28,14 @@ static void store_half(uint8_t *p, float value) {
     store_u16(p, float_to_half(value));
 }
 
+// 0 for a block of zeros, whose integers then all stand for zero.
 static float inverse(float d) {
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-// Towards zero, into 0 .. top; NaN and what an infinite inverse makes end at an edge.
+// Truncates towards zero into 0 .. top, as ggml's cast to int8_t does; the caller has added 0.5.
+// NaN, and values made by an infinite inverse, end at an edge of the range. (The conversion of such
+// a float to int would be undefined.)
 static uint8_t level(float x, int top) {
     if (!(x > 0.0f)) return 0;
     return (uint8_t)(x < (float)top ? (int)x : top);
@@ -33,6 +48,7 @@ static float largest(const float *in) { // by magnitude, with its sign; the firs
     return max;
 }
 
+// Smallest and largest value of a block. NaN compares false, so it is passed over.
 static void extremes(const float *in, float *min, float *max) {
     *min = FLT_MAX;
     *max = -FLT_MAX;
@@ -42,17 +58,20 @@ static void extremes(const float *in, float *min, float *max) {
     }
 }
 
+// q[j] in the low half of byte j, q[j + 16] in the high half: nibbles() in unpack.c is the inverse.
 static void pack_nibbles(uint8_t *qs, const uint8_t *q) {
     for (int j = 0; j < 16; j++)
         qs[j] = (uint8_t)((q[j] & 15) | (q[j + 16] & 15) << 4);
 }
 
+// Bit i of the 32-bit little-endian word is bit 4 of q[i].
 static void pack_fifth_bits(uint8_t *qh, const uint8_t *q) {
     memset(qh, 0, 4);
     for (int i = 0; i < 32; i++)
         qh[i / 8] |= (uint8_t)(q[i] >> 4 << (i % 8));
 }
 
+// The float types: blocks of one element, little-endian on every machine.
 static void f32_make(uint8_t *b, const float *in) {
     uint32_t bits;
     memcpy(&bits, in, sizeof bits);
@@ -67,7 +86,10 @@ static void bf16_make(uint8_t *b, const float *in) {
     store_u16(b, float_to_bf16(*in));
 }
 
-// Symmetric: the value of largest magnitude becomes -half, so that no level is lost to its sign.
+// Symmetric: integers 0 .. 2 half - 1 around the centre `half`. The value of the largest magnitude
+// becomes 0, that is -half after centring: the side with one level more serves the larger side of
+// the values. A value of opposite sign and nearly the same magnitude would need level 2 half and is
+// clipped to 2 half - 1.
 static void symmetric(uint8_t *b, uint8_t *q, const float *in, int half) {
     float d = largest(in) / (float)-half, id = inverse(d);
     store_half(b, d);
@@ -75,7 +97,8 @@ static void symmetric(uint8_t *b, uint8_t *q, const float *in, int half) {
         q[i] = level(in[i] * id + ((float)half + 0.5f), 2 * half - 1);
 }
 
-// Affine: the smallest value becomes 0, the largest the top level.
+// Affine: the smallest value becomes 0, the largest the top level; the file keeps min as the
+// offset.
 static void affine(uint8_t *b, uint8_t *q, const float *in, int top) {
     float min, max;
     extremes(in, &min, &max);
@@ -86,6 +109,7 @@ static void affine(uint8_t *b, uint8_t *q, const float *in, int top) {
         q[i] = level((in[i] - min) * id + 0.5f, top);
 }
 
+// From here on one function per type; the offsets into b are those of unpack.c's drawings.
 static void q4_0_make(uint8_t *b, const float *in) {
     uint8_t q[32];
     symmetric(b, q, in, 8);
@@ -117,10 +141,12 @@ static void q8_0_make(uint8_t *b, const float *in) {
     store_half(b, d);
     for (int i = 0; i < 32; i++) {
         float q = roundf(in[i] * id); // half away from zero
+        // Beyond 127 only where d underflowed and its inverse is infinite, or x is not finite.
         b[2 + i] = (uint8_t)(int8_t)(q >= -127.0f && q <= 127.0f ? q : 0.0f);
     }
 }
 
+// NULL: the type has no quantiser.
 static void (*const MAKE_BLOCK[DTYPE_COUNT])(uint8_t *block, const float *in) = {
     [DTYPE_F32] = f32_make,   [DTYPE_F16] = f16_make,   [DTYPE_BF16] = bf16_make,
     [DTYPE_Q4_0] = q4_0_make, [DTYPE_Q4_1] = q4_1_make, [DTYPE_Q5_0] = q5_0_make,

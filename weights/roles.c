@@ -1,5 +1,18 @@
 // Fills Weights from the plan: finds each tensor by its name, compares its type and shape with the
 // Config, and stores a Matrix over the file's bytes or a float32 copy.
+//
+// The order for each layer, and before them for the tensors outside the layers (layer -1):
+//
+//    run_pass      every list of the family's tensors
+//    run_list        every row of a list: look its name up in the plan
+//    take              its roles, rows first .. first + count of the tensor
+//    take_vector         norms, biases: a float32 copy; 1 added to Gemma's norms
+//    take_matrix         a Matrix over the file's bytes, nothing copied
+//    take_transposed     GPT-2's Conv1D: a transposed copy
+//    fill_ones     norms without a weight
+//
+// Names and families are tables in families.c; this file has the one about roles. The way back, for
+// files that are written, is out/outgoing.c and out/encode_rows.c.
 #include "weights/roles.h"
 #include "weights/container.h"
 #include "weights/quant.h"
@@ -9,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
+// What a dimension of a role is called; extent() computes it from the Config.
 typedef enum Extent {
     ONE,
     DIM,
@@ -21,6 +35,7 @@ typedef enum Extent {
     CONTEXT,
     PAIRS
 } Extent;
+// The struct in which a role's field lies.
 typedef enum Home { IN_WEIGHTS, IN_LAYER, IN_CONFIG } Home;
 
 typedef enum Trait {
@@ -38,9 +53,11 @@ typedef struct RoleInfo {
     Trait trait;
 } RoleInfo;
 
+// The first three columns of a row of ROLES, so that the name in messages is the field's own.
 #define WEIGHT(field) #field, IN_WEIGHTS, offsetof(Weights, field)
 #define LAYER(field) #field, IN_LAYER, offsetof(LayerWeights, field)
 
+// Columns: name, home and offset of the field; rows; columns; trait.
 static const RoleInfo ROLES[ROLE_COUNT] = {
     [ROLE_EMBEDDING] = {WEIGHT(token_embedding), VOCAB, DIM, PLAIN},
     [ROLE_POSITION] = {WEIGHT(position_embedding), CONTEXT, DIM, PLAIN},
@@ -73,6 +90,7 @@ static const RoleInfo ROLES[ROLE_COUNT] = {
     [ROLE_FFN_POST_NORM] = {LAYER(ffn_post_norm), DIM, ONE, NORM},
 };
 
+// A QK norm has one weight for each channel of a head, or one for each channel of all heads.
 static size_t extent(const Config *c, Extent what) {
     int per_head = c->qk_norm == QK_NORM_FULL_WIDTH ? 0 : c->head_dim;
     switch (what) {
@@ -98,6 +116,7 @@ typedef struct Pass {
     Error *error;
 } Pass;
 
+// The address of `const float *` for a vector, of a Matrix otherwise.
 static void *role_field(const Pass *pass, Role role) {
     Checkpoint *c = pass->checkpoint;
     char *home = ROLES[role].home == IN_LAYER    ? (char *)&c->weights.layers[pass->layer]
@@ -119,6 +138,7 @@ static bool is_transposed(const Checkpoint *c, Role role) {
     return c->family->transposed[c->naming] && ROLES[role].home == IN_LAYER && !is_vector(role);
 }
 
+// Weights begin as zeros, so a field that no tensor has filled is NULL.
 static bool role_filled(const Pass *pass, Role role) {
     const void *field = role_field(pass, role);
     return is_vector(role) ? *(const float *const *)field != NULL
@@ -143,6 +163,7 @@ RoleView role_view(const Checkpoint *c, Role role, int layer) {
     return view;
 }
 
+// "49152, 576", for messages; cut where it does not fit.
 static void shape_text(char *out, size_t size, const uint64_t *shape, uint32_t n_dims) {
     size_t used = 0;
     for (uint32_t i = 0; i < n_dims && used < size; i++)
@@ -156,6 +177,7 @@ static bool shape_fits(const Pass *pass, const TensorPlan *tensor, const Role *r
     uint32_t n_dims = is_vector(roles[0]) ? 1 : 2;
     for (int i = 0; i < 3 && roles[i]; i++)
         wanted[0] += extent(config, ROLES[roles[i]].rows);
+    // A Conv1D has its parts side by side in columns, not stacked in rows: (cols, sum of rows).
     if (is_transposed(pass->checkpoint, roles[0])) {
         uint64_t rows = wanted[0];
         wanted[0] = wanted[1];
@@ -183,6 +205,8 @@ static Matrix row_order(const Checkpoint *c, Role role) {
     return order;
 }
 
+// Elements first .. first + count of the tensor, as float32 in the model's row order, owned by the
+// arena: kernels take norms and biases as aligned float32. Quantised types are refused.
 static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
     Checkpoint *c = pass->checkpoint;
@@ -197,6 +221,7 @@ static bool take_vector(const Pass *pass, const TensorPlan *tensor, Role role, s
     for (size_t i = 0; i < count; i++)
         dequantise(values + i, tensor->dtype,
                    tensor->data + (first + matrix_stored_row(&order, i)) * size, 1);
+    // Gemma multiplies by (1 + w) and stores w.
     bool minus_one = c->family->norms_stored_minus_one[c->naming] && is_norm(role);
     for (size_t i = 0; minus_one && i < count; i++)
         values[i] += 1.0f;
@@ -256,6 +281,8 @@ static bool take_transposed(const Pass *pass, const TensorPlan *tensor, Role rol
     return true;
 }
 
+// Rows first .. first + count of the tensor. Nothing is copied: data points into the mapping, and a
+// fused tensor becomes several matrices over parts of it.
 static bool take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, size_t first,
                         size_t count) {
     if (is_transposed(pass->checkpoint, role))
@@ -296,10 +323,13 @@ static bool take(const Pass *pass, size_t item, const TensorName *name) {
     return true;
 }
 
+// Whether the row names a tensor of each layer.
 static bool of_layer(const TensorName *name) {
     return strchr(name->pattern, '#') != NULL;
 }
 
+// After each row a required role must be filled, by this tensor or by an earlier, fused one: GGUF's
+// attn_qkv stands before attn_q in the lists.
 static bool run_list(const Pass *pass, const TensorName *list) {
     const Checkpoint *c = pass->checkpoint;
     TensorNameText text;
@@ -308,6 +338,7 @@ static bool run_list(const Pass *pass, const TensorName *list) {
         tensor_name_text(text, name->pattern, pass->prefix, pass->layer);
         int64_t item = names_find(&c->names, text);
         if (item >= 0 && !take(pass, (size_t)item, name)) return false;
+        // The head is optional in the table, but required where the file says that it is not tied.
         bool wanted = name->need == REQUIRED || (name->roles[0] == ROLE_HEAD && c->head_required);
         if (wanted && !role_filled(pass, name->roles[0]))
             return error_set(pass->error, ERROR_FILE, "tensor \"%s\" is missing", text);
@@ -322,6 +353,8 @@ static bool run_pass(const Pass *pass) {
     return fill_ones(pass);
 }
 
+// Collects the tensors that nothing took. One that belongs to the model is an error, since leaving
+// it out would change the result; the others become warnings.
 static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {
     size_t count = 0;
     for (size_t i = 0; i < c->n_tensors; i++)
@@ -339,6 +372,7 @@ static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {
     return true;
 }
 
+// Frequencies are divided by these, so 0, negative numbers and NaN are refused.
 static bool divisors_sound(const Config *config, Error *error) {
     for (int i = 0; config->rope.divisors && i < config->rope_dim / 2; i++) {
         float divisor = config->rope.divisors[i];
@@ -349,6 +383,8 @@ static bool divisors_sound(const Config *config, Error *error) {
     return true;
 }
 
+// `prefix` is found before anything is looked up by it; layers and their tensors come after the
+// tensors outside (layer -1), the check of unused tensors last.
 bool families_assign(Checkpoint *c, Error *error) {
     const char *prefix = tensor_name_prefix(c);
     c->weights.layers =

@@ -3,6 +3,13 @@
 //
 // One function per format takes one block: q (its elements, centred), and per scale group s and m:
 // element = q * s + m. K-quants are blocks of 256 with scales of their own for every 16 or 32.
+//
+// The drawings give byte offsets from left to right, name:bytes. d and m are halves, little-endian.
+// Layouts are ggml's (https://github.com/ggml-org/ggml, src/ggml-common.h), the integers those of
+// its dequantize_row_* in src/ggml-quants.c.
+//
+//     bits a weight   Q4_0 4.5   Q4_1 5   Q5_0 5.5   Q5_1 6   Q8_0 8.5
+//                     Q2_K 2.625   Q3_K 3.4375   Q4_K 4.5   Q5_K 5.5   Q6_K 6.5625
 #include "weights/quant.h"
 
 #include <string.h>
@@ -15,7 +22,8 @@ static float half_at(const uint8_t *bytes) {
     return half_to_float(h);
 }
 
-// 16 bytes: low nibbles are elements 0 .. 15, high ones 16 .. 31.
+// 16 bytes: low nibbles are elements 0 .. 15, high ones 16 .. 31. Elements j and j + 16 share byte
+// j, so that one mask and one shift of 16 bytes give 16 consecutive elements each.
 static void nibbles(int8_t *q, const uint8_t *bytes, int centre) {
     for (int j = 0; j < 16; j++) {
         q[j] = (int8_t)((bytes[j] & 15) - centre);
@@ -31,30 +39,37 @@ static void nibbles_and_bits(int8_t *q, const uint8_t *word, const uint8_t *byte
 }
 
 // d:2 | nibbles:16
+//
+//     bytes   0   1 | 2       3       ...  17
+//             d     | q0 q16  q1 q17  ...  q15 q31       low nibble first;  w = (q - 8) d
 static void unpack_q4_0(int8_t *q, float *s, float *m, const uint8_t *b) {
     s[0] = half_at(b), m[0] = 0.0f;
     nibbles(q, b + 2, 8);
 }
 
 // d:2 | m:2 | nibbles:16
+// w = q d + m.
 static void unpack_q4_1(int8_t *q, float *s, float *m, const uint8_t *b) {
     s[0] = half_at(b), m[0] = half_at(b + 2);
     nibbles(q, b + 4, 0);
 }
 
 // d:2 | fifth bits:4 | nibbles:16
+// w = (q - 16) d.
 static void unpack_q5_0(int8_t *q, float *s, float *m, const uint8_t *b) {
     s[0] = half_at(b), m[0] = 0.0f;
     nibbles_and_bits(q, b + 2, b + 6, 16);
 }
 
 // d:2 | m:2 | fifth bits:4 | nibbles:16
+// w = q d + m.
 static void unpack_q5_1(int8_t *q, float *s, float *m, const uint8_t *b) {
     s[0] = half_at(b), m[0] = half_at(b + 2);
     nibbles_and_bits(q, b + 4, b + 8, 0);
 }
 
 // d:2 | int8:32
+// w = q d; Q8_0 has no centre, its integers are signed.
 static void unpack_q8_0(int8_t *q, float *s, float *m, const uint8_t *b) {
     s[0] = half_at(b), m[0] = 0.0f;
     memcpy(q, b + 2, 32);
@@ -62,6 +77,11 @@ static void unpack_q8_0(int8_t *q, float *s, float *m, const uint8_t *b) {
 
 // scales:16 (low nibble scale, high nibble minimum, one per 16) | two bits:64 | d:2 | dmin:2
 // Bits 2k, 2k+1 of bytes 0 .. 31 are elements 32k .. 32k+31; bytes 32 .. 63 hold the second 128.
+//
+//     byte 16 + i, i = 0 .. 31     bits 7 6    5 4    3 2    1 0
+//                      element     96 + i   64 + i   32 + i   i
+//
+// w = d sc q - dmin mn, for the group of 16 that the element is in.
 static void unpack_q2_k(int8_t *q, float *s, float *m, const uint8_t *b) {
     float d = half_at(b + 80), dmin = half_at(b + 82);
     for (int g = 0; g < 16; g++) {
@@ -77,6 +97,7 @@ static void unpack_q2_k(int8_t *q, float *s, float *m, const uint8_t *b) {
 // third bits:32 | two bits:64 (as Q2_K) | scales:12 | d:2
 // Bit k of third-bit byte i is element 32 k + i. Sixteen 6-bit scales, centred at 32: low four bits
 // in nibbles (0 .. 7 low, 8 .. 15 high) of bytes 0 .. 7, top two bits of scale g in byte 8 + g % 4.
+// w = d (sc - 32) (q - 4); the third bit is bit 2 of q.
 static void unpack_q3_k(int8_t *q, float *s, float *m, const uint8_t *b) {
     const uint8_t *scales = b + 96;
     float d = half_at(b + 108);
@@ -98,6 +119,7 @@ static void unpack_q3_k(int8_t *q, float *s, float *m, const uint8_t *b) {
 //   bytes 0 .. 3   scale 0 .. 3 in bits 0-5,  top bits of scale 4 .. 7 in bits 6-7
 //   bytes 4 .. 7   the same of the minima
 //   bytes 8 .. 11  low nibble: low bits of scale 4 .. 7,  high nibble: of minimum 4 .. 7
+// (get_scale_min_k4 in ggml-quants.c.) dmin mn is subtracted, so m is its negative.
 static void scales_and_minima(float *s, float *m, const uint8_t *b, float d, float dmin) {
     for (int g = 0; g < 8; g++) {
         int sc = b[g] & 63, mn = b[g + 4] & 63;
@@ -112,6 +134,7 @@ static void scales_and_minima(float *s, float *m, const uint8_t *b, float d, flo
 
 // d:2 | dmin:2 | scales:12 | nibbles:128
 // Of every 32 bytes the low nibbles are 32 elements and the high ones the next 32.
+// w = d sc q - dmin mn.
 static void unpack_q4_k(int8_t *q, float *s, float *m, const uint8_t *b) {
     scales_and_minima(s, m, b + 4, half_at(b), half_at(b + 2));
     for (int i = 0; i < 256; i++)
@@ -120,6 +143,7 @@ static void unpack_q4_k(int8_t *q, float *s, float *m, const uint8_t *b) {
 
 // d:2 | dmin:2 | scales:12 | fifth bits:32 | nibbles:128 (as Q4_K)
 // Bit k of fifth-bit byte i is element 32 k + i.
+// w = d sc q - dmin mn.
 static void unpack_q5_k(int8_t *q, float *s, float *m, const uint8_t *b) {
     scales_and_minima(s, m, b + 4, half_at(b), half_at(b + 2));
     for (int i = 0; i < 256; i++) {
@@ -131,6 +155,7 @@ static void unpack_q5_k(int8_t *q, float *s, float *m, const uint8_t *b) {
 // low nibbles:128 | two bits:64 | int8 scales:16 (one per 16) | d:2
 // Of each 128 elements: nibble k of bytes 0 .. 63 (low 0 .. 63, high 64 .. 127), and bits 2k, 2k+1
 // of 32 bytes for elements 32k .. 32k+31; centred at 32.
+// w = d sc (q - 32); the scales are signed.
 static void unpack_q6_k(int8_t *q, float *s, float *m, const uint8_t *b) {
     float d = half_at(b + 208);
     for (int g = 0; g < 16; g++) {
@@ -146,6 +171,8 @@ static void unpack_q6_k(int8_t *q, float *s, float *m, const uint8_t *b) {
 }
 
 // Rows of the table: what one block unpacks to.
+// Columns: function; elements that share a scale; whether m counts (an affine type). Types without
+// a function are floats or Q8_GROUP.
 static const struct {
     Unpack *unpack;
     uint32_t group;
@@ -158,6 +185,7 @@ static const struct {
     [DTYPE_Q5_K] = {unpack_q5_k, 32, true},  [DTYPE_Q6_K] = {unpack_q6_k, 16, false},
 };
 
+// 0 for float types, whose rows of the table are zeros.
 uint32_t matrix_group(const Matrix *matrix) {
     if (matrix->dtype == DTYPE_Q8_GROUP) return matrix->group_size;
     return FORMATS[matrix->dtype].group;
@@ -167,6 +195,7 @@ bool dtype_is_affine(DType dtype) {
     return FORMATS[dtype].affine;
 }
 
+// s and m advance by the groups of a block: group g of block b is s[b * groups + g].
 void unpack(int8_t *q, float *s, float *m, DType dtype, const void *blocks, size_t count) {
     const DTypeInfo *info = dtype_info(dtype);
     const uint8_t *block = blocks;
@@ -200,6 +229,7 @@ void unpack_scales(int8_t *q, uint8_t *sc, uint8_t *sm, uint16_t halves[2], DTyp
     }
     unpack(q, s, m, dtype, copy, 256);
     for (uint32_t g = 0; g < 256 / FORMATS[dtype].group; g++) {
+        // Through int: converting a negative float to an unsigned type is undefined.
         sc[g] = (uint8_t)(int)s[g];
         sm[g] = (uint8_t)(int)-m[g];
     }

@@ -4,6 +4,9 @@
 //
 // A byte that the vocabulary lacks (SmolLM2 has no 0x04) is dropped, as the tokenizers library
 // does.
+//
+// Order of the parts: the alphabet, encoding, the rule for vocabularies without merges, decoding,
+// opening. Words come from split/, the merge loop is in merging.c.
 #include "tokenizer/bpe/byte_bpe.h"
 
 #include "base/text.h"
@@ -15,6 +18,9 @@
 // ---- the byte alphabet ----
 
 // The bytes that are remapped: 0-32, 127-160, 173.
+//
+//     byte     0 .. 32   33 .. 126   127 .. 160   161 .. 172   173     174 .. 255
+//     U+       0100 ..   the same    0121 ..      the same     0143    the same
 size_t alphabet_letter(char *out, uint8_t byte) {
     uint32_t letter = byte;
     if (byte <= 32)
@@ -77,6 +83,7 @@ static void byte_bpe_close(Tokenizer *t) {
 
 // ---- encoding ----
 
+// Grows to the longest word so far; the contents need not be kept. Positions are 32 bits in Symbol.
 static bool reserve(ByteBpe *bpe, size_t length, Error *error) {
     if (length <= bpe->capacity) return true;
     if (length >= UINT32_MAX / ALPHABET_MAX)
@@ -93,6 +100,8 @@ static bool reserve(ByteBpe *bpe, size_t length, Error *error) {
 }
 
 // Fills bpe->spelling and bpe->symbols; returns the number of symbols.
+// A byte without a token gets no symbol, but stays in the spelling, for ignore_merges and for the
+// positions of its neighbours.
 static size_t spell(ByteBpe *bpe, const char *word, size_t length, size_t *spelling_length) {
     size_t count = 0, at = 0;
     for (size_t i = 0; i < length; i++) {
@@ -112,6 +121,7 @@ typedef struct Encoding {
     IdList *ids;
 } Encoding;
 
+// A WordVisitor. A word that is a token needs no merging where ignore_merges is set.
 static bool encode_word(void *context, const char *word, size_t length, Error *error) {
     const Encoding *encoding = context;
     const Tokenizer *t = encoding->tokenizer;
@@ -131,6 +141,7 @@ static bool encode_word(void *context, const char *word, size_t length, Error *e
     return true;
 }
 
+// after_token does not matter: byte-level BPE puts nothing in front of a text.
 static bool byte_bpe_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                             bool after_token, Error *error) {
     (void)after_token;
@@ -141,6 +152,8 @@ static bool byte_bpe_encode(const Tokenizer *t, IdList *ids, const char *text, s
 
 // The MergeRule of tiktoken: the rank of a merge is the id of the merged token. The two symbols are
 // adjacent in bpe->spelling.
+//
+// Not found is -1, whose priority is not used.
 static bool merged_is_token(const void *context, const Symbol *left, const Symbol *right,
                             uint32_t *priority, int32_t *id) {
     const Tokenizer *t = context;
@@ -163,6 +176,7 @@ static const char *byte_bpe_piece(Tokenizer *t, int32_t id, bool first, size_t *
 
 // ---- opening ----
 
+// Ranks of a tiktoken file give no merges, so such a tokenizer cannot be written to a GGUF.
 static bool byte_bpe_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
     const ByteBpe *bpe = t->state;
     out->model = "gpt2";
@@ -180,6 +194,8 @@ static const TokenizerKind BYTE_BPE = {byte_bpe_encode, byte_bpe_piece, byte_bpe
                                        byte_bpe_describe};
 
 // Every normal token must be spelt in the byte alphabet.
+//
+// alphabet_decode then never fails while decoding.
 static bool check_spellings(const Tokenizer *t, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         char shown[96];
@@ -193,6 +209,7 @@ static bool check_spellings(const Tokenizer *t, Error *error) {
     return true;
 }
 
+// byte_ids: the symbols that a word begins with, looked up once.
 static void find_bytes(const Tokenizer *t, int32_t *byte_ids) {
     for (int byte = 0; byte < 256; byte++) {
         char letter[ALPHABET_MAX];
@@ -202,6 +219,7 @@ static void find_bytes(const Tokenizer *t, int32_t *byte_ids) {
     }
 }
 
+// bpe->rule_context points into bpe, which does not move.
 bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool ignore_merges,
                    Error *error) {
     ByteBpe *bpe = t->state = calloc(1, sizeof *bpe);
@@ -226,6 +244,7 @@ bool byte_bpe_open(Tokenizer *t, MergeTable *merges, const SplitRule *rule, bool
     return true;
 }
 
+// A GGUF without tokenizer.ggml.pre has llama.cpp's pattern "default".
 bool byte_bpe_open_vocabulary(Tokenizer *t, const Vocabulary *v, const char *pretokenizer,
                               Error *error) {
     SplitRule rule;

@@ -1,5 +1,12 @@
 // BPE with byte fallback. A segment of text is one word: spaces become U+2581, each character one
 // symbol. Characters that are no token become byte tokens or the unknown token before any merge.
+//
+//     "Hi Ü"   ->  "▁Hi▁Ü"  ->  ▁ H i ▁ <0xC3> <0x9C>  ->  ▁Hi ▁ <0xC3> <0x9C>
+//              prefix, spaces   one symbol a character    merges by rank
+//
+// SPM-BPE (spm_bpe.c) merges by score and falls back to bytes at the end; here ranks decide, and
+// bytes stand in before the first merge. Source: the BPE model of the tokenizers library
+// (models/bpe/model.rs).
 #include "tokenizer/bpe/spm.h"
 
 #include "base/text.h"
@@ -30,6 +37,7 @@ typedef struct Word {
     size_t count;
 } Word;
 
+// Whether a space is put in front of the segment, by the option's rule (spm.h).
 static bool wants_prefix(const FallbackOptions *o, const char *text, size_t length,
                          bool after_token) {
     bool begins_with_space = text[0] == ' ' || (length >= SPM_SPACE_LENGTH &&
@@ -42,11 +50,13 @@ static bool wants_prefix(const FallbackOptions *o, const char *text, size_t leng
     }
 }
 
+// The room has been computed by fallback_encode.
 static void append(Word *word, const char *text, size_t length) {
     memcpy(word->text + word->length, text, length);
     word->length += length;
 }
 
+// Spaces of the text and the prefix become U+2581, where the option is set.
 static void normalise(Word *word, const FallbackOptions *o, const char *text, size_t length,
                       bool after_token) {
     const char *space = o->spaces ? SPM_SPACE : " ";
@@ -63,12 +73,14 @@ static void add_symbol(Word *word, size_t start, size_t length, int32_t id) {
         (Symbol){.start = (uint32_t)start, .length = (uint32_t)length, .id = id};
 }
 
+// All bytes of the character have to be tokens; otherwise it is unknown as a whole.
 static bool bytes_are_tokens(const FallbackBpe *bpe, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (bpe->byte_ids[(uint8_t)text[i]] < 0) return false;
     return bpe->options.byte_fallback;
 }
 
+// Neighbours are fused where the option is set. Without an unknown token the character is dropped.
 static void add_unknown(const FallbackBpe *bpe, Word *word, size_t start, size_t length) {
     int32_t unk = bpe->options.unk_id;
     if (unk < 0) return;
@@ -80,6 +92,7 @@ static void add_unknown(const FallbackBpe *bpe, Word *word, size_t start, size_t
         add_symbol(word, start, length, unk);
 }
 
+// Fills word->symbols: a token for each character, or its bytes, or the unknown token.
 static void split_characters(const Tokenizer *t, const FallbackBpe *bpe, Word *word) {
     uint32_t c;
     for (size_t at = 0, n; at < word->length; at += n) {
@@ -107,6 +120,7 @@ static bool merge_word(const Tokenizer *t, const FallbackBpe *bpe, Word *word, I
     return true;
 }
 
+// Room: every byte may be a space of three bytes, and one prefix.
 static bool fallback_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                             bool after_token, Error *error) {
     const FallbackBpe *bpe = t->state;
@@ -134,6 +148,8 @@ static bool fallback_encode(const Tokenizer *t, IdList *ids, const char *text, s
 
 // Exported as SPM-BPE: the lower the rank of a merge, the higher the score of its token. Tokens
 // that no merge yields get the lowest score.
+//
+// False, exit code 3, where spaces stay spaces: no GGUF has that.
 static bool fallback_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
     const FallbackBpe *bpe = t->state;
     float *scores = arena_alloc(arena, t->n_tokens, sizeof *scores, error);
@@ -172,6 +188,7 @@ bool fallback_bpe_open(Tokenizer *t, MergeTable *merges, const FallbackOptions *
         char spelling[8];
         snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
         int32_t id = bpe->byte_ids[byte] = vocabulary_find(t, spelling, 6);
+        // From now on the spelling "<0x0A>" decodes to its byte.
         if (id >= 0 && options->byte_fallback) t->types[id] = TOKEN_BYTE;
     }
     snprintf(t->description, sizeof t->description, "BPE with byte fallback, merges by rank");

@@ -1,4 +1,11 @@
 // The table of merges: a hash table from pairs of ids to ranks.
+//
+//     "t h"  ->  (id of "t", id of "h")  ->  rank 0, id of "th"
+//     entries[hash(left, right)], linear probing; twice as many buckets as merges, so never full
+//
+// The rank of a merge is its place in the file. Keyed by ids and not by texts, since the merge loop
+// has ids at hand: one lookup of eight bytes for each pair. The hash has a random key
+// (base/hash.h), so that no file can make all pairs collide.
 #include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
@@ -14,6 +21,7 @@ static size_t first_bucket(const MergeTable *table, int32_t left, int32_t right)
     return keyed_hash_pair(&table->key, (uint32_t)left, (uint32_t)right) & (table->n_buckets - 1);
 }
 
+// The pair's entry, or the empty one where it would be added.
 static MergeEntry *entry_of(const MergeTable *table, int32_t left, int32_t right) {
     size_t i = first_bucket(table, left, right);
     for (; table->entries[i].order; i = (i + 1) & (table->n_buckets - 1))
@@ -41,6 +49,7 @@ void merge_table_free(MergeTable *table) {
     *table = (MergeTable){0};
 }
 
+// False with "merge N: ..."; exit code 3.
 static bool fail(const MergeTable *table, TextSpan left, TextSpan right, const char *what,
                  Error *error) {
     char l[64], r[64];
@@ -49,6 +58,8 @@ static bool fail(const MergeTable *table, TextSpan left, TextSpan right, const c
                      escape_bytes(r, sizeof r, right.text, right.length), what);
 }
 
+// Refuses what the merge loop could not use: a side or a result that is no token. A pair that is
+// there already would have two ranks.
 bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan right, Error *error) {
     if (2 * table->count >= table->n_buckets)
         return error_set(error, ERROR_FILE, "merge %zu: more merges than allocated", table->count);
@@ -70,6 +81,7 @@ bool merge_table_add(MergeTable *table, Tokenizer *t, TextSpan left, TextSpan ri
     return true;
 }
 
+// From the second character on, since the left token may itself begin with a space.
 bool merge_table_add_line(MergeTable *table, Tokenizer *t, TextSpan line, Error *error) {
     const char *space = line.length > 1 ? memchr(line.text + 1, ' ', line.length - 1) : NULL;
     if (!space)
@@ -80,6 +92,7 @@ bool merge_table_add_line(MergeTable *table, Tokenizer *t, TextSpan line, Error 
                            (TextSpan){space + 1, line.length - left - 1}, error);
 }
 
+// The priority is rank + 1, so that 0 can mean an empty entry; the order is the same.
 bool merge_table_rule(const void *context, const Symbol *left, const Symbol *right,
                       uint32_t *priority, int32_t *id) {
     const MergeEntry *entry = entry_of(context, left->id, right->id);
@@ -88,6 +101,7 @@ bool merge_table_rule(const void *context, const Symbol *left, const Symbol *rig
     return entry->order;
 }
 
+// Walks the buckets in any order and puts each line at its rank.
 bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpan **out,
                       Arena *arena, Error *error) {
     TextSpan *lines = arena_alloc(arena, table->count, sizeof *lines, error);
@@ -108,6 +122,8 @@ bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpa
     return true;
 }
 
+//
+// A token that several merges yield has the score of the first, which is the highest.
 void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens) {
     for (size_t i = 0; i < table->n_buckets; i++) {
         const MergeEntry *entry = &table->entries[i];

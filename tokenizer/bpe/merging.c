@@ -1,9 +1,20 @@
 // The merge loop: a priority queue of the adjacent pairs that can be merged. A merge leaves stale
 // pairs in the queue; a pair is stale when its right symbol no longer ends where it ended.
+//
+//     symbols        t  h  e  s  e          linked list in place; start and length in bytes
+//     heap           (t h: rank 0)  (h e: rank 5)  (s e: rank 7)
+//     pop (t h)      th e  s  e             "h" has length 0; (h e) is stale now
+//                    push (th e)            pairs with the new symbol on either side
+//     .. until the heap is empty
+//
+// Finding stale pairs when they are popped costs less than removing them from the heap. Every
+// symbol is merged into another at most once, so n symbols push fewer than 3 n pairs: O(n log n)
+// for any text, where a search for the best pair in each round would be O(n^2).
 #include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
 
+// SMALL pairs are kept on the stack: nearly all words are short.
 enum { NONE = 0xffffffff, SMALL = 64, CHILDREN = 4 };
 
 typedef struct Pair {
@@ -20,6 +31,7 @@ typedef struct Heap {
     uint64_t steps;
 } Heap;
 
+// steps counts the work, which a test compares with n log n (tokenizer_steps).
 static void heap_push(Heap *heap, Pair pair) {
     size_t i = heap->count++;
     for (size_t parent; i; i = parent) {
@@ -31,6 +43,7 @@ static void heap_push(Heap *heap, Pair pair) {
     heap->pairs[i] = pair;
 }
 
+// The least of the children of i, of which there is at least one.
 static size_t best_child(const Heap *heap, size_t i) {
     size_t best = CHILDREN * i + 1, end = best + CHILDREN;
     if (end > heap->count) end = heap->count;
@@ -39,6 +52,7 @@ static size_t best_child(const Heap *heap, size_t i) {
     return best;
 }
 
+// The last pair takes the place of the first and sinks to its level.
 static Pair heap_pop(Heap *heap) {
     Pair best = heap->pairs[0], last = heap->pairs[--heap->count];
     size_t i = 0;
@@ -72,7 +86,8 @@ static void queue_pair(Merging *m, uint32_t left, uint32_t right) {
 }
 
 // Merges the pair, unless it is stale: the left symbol has been merged into another (length 0), or
-// the right symbol now ends elsewhere.
+// the right symbol now ends elsewhere. The left symbol never begins elsewhere, so its index and the
+// end identify the bytes of the pair.
 static void merge_pair(Merging *m, const Pair *pair) {
     uint32_t at = (uint32_t)pair->order;
     Symbol *left = &m->symbols[at];

@@ -1,4 +1,7 @@
 // SentencePiece vocabularies: spaces, byte tokens, decoding, added tokens.
+//
+//     "▁the"     decodes to " the"; at the start of a text to "the"
+//     "<0x0A>"   a byte token, decodes to that byte
 #include "tokenizer/bpe/spm.h"
 
 #include <stdlib.h>
@@ -21,6 +24,7 @@ bool spm_byte_spelling(TextSpan spelling, uint8_t *byte) {
 }
 
 // Copies `from` with a space for each U+2581 and returns the length of the copy.
+// The copy is never longer than `from`.
 static size_t copy_unescaped(char *out, TextSpan from) {
     size_t length = 0;
     for (size_t i = 0; i < from.length;) {
@@ -46,6 +50,8 @@ const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
         *length = 1;
     } else {
         *length = copy_unescaped(out, spelling);
+        // The space that encoding has put in front of the text. A spelling with a real space keeps
+        // it.
         if (first && t->prefixes_space && *length && out[0] == ' ' && spelling.text[0] != ' ') {
             --*length;
             return out + 1;
@@ -54,6 +60,7 @@ const char *spm_piece(Tokenizer *t, int32_t id, bool first, size_t *length) {
     return out;
 }
 
+// One allocation for the list and the texts; added_set makes copies.
 bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
     size_t count = 0, bytes = 0;
     for (size_t i = 0; i < t->n_tokens; i++) {

@@ -6,6 +6,12 @@
 // Source: sentencepiece's bpe_model.cc, version 0.1.97, for the order of merges, for runs of
 // unknown characters, and for pieces of type UNUSED, which may occur between merges but not in the
 // output.
+//
+//     normalise         " the cat" -> "▁the▁cat"
+//     word_end          cut where no piece reaches across: less to merge at a time
+//     split_characters  one symbol a character, id -1 where it is no token
+//     merge_symbols     with spm_rule: priority by score
+//     put_piece         ids; byte fallback for what is no token; UNUSED pieces split again
 #include "tokenizer/bpe/spm.h"
 
 #include "base/text.h"
@@ -36,6 +42,7 @@ static bool matches_text(const Tokenizer *t, int32_t id) {
                        t->types[id] == TOKEN_UNUSED || t->types[id] == TOKEN_UNDEFINED);
 }
 
+// The id of a token that text can match, or -1.
 static int32_t find_piece(const Tokenizer *t, const char *text, size_t length) {
     int32_t id = vocabulary_find(t, text, length);
     return matches_text(t, id) ? id : -1;
@@ -48,7 +55,9 @@ typedef struct Segment { // the context of the MergeRule
     const char *text; // normalised
 } Segment;
 
-// An integer per score: the higher the score, the lower the integer.
+// An integer per score: the higher the score, the lower the integer. IEEE floats of one sign are in
+// the order of their bits: those of positive scores are inverted, below all negative ones, whose
+// bits grow as the score falls.
 static uint32_t priority_of(float score) {
     uint32_t bits;
     score += 0.0f; // -0 is 0
@@ -56,6 +65,8 @@ static uint32_t priority_of(float score) {
     return bits >> 31 ? bits : ~(bits | 0x80000000u);
 }
 
+// Two symbols may be merged where their text is a token, of any type that text matches. Where it is
+// UNUSED, the length of the left part is noted for put_unused, as the library notes the pair.
 static bool spm_rule(const void *context, const Symbol *left, const Symbol *right,
                      uint32_t *priority, int32_t *id) {
     const Segment *segment = context;
@@ -80,6 +91,7 @@ typedef struct Output {
 } Output;
 
 // Byte fallback, or the unknown token.
+// Byte fallback for each byte; without a byte token the unknown token, once for a run.
 static bool put_unknown(Output *out, const char *text, size_t length) {
     const SpmBpe *spm = out->tokenizer->state;
     for (size_t i = 0; i < length; i++) {
@@ -150,6 +162,7 @@ static size_t word_end(const SpmBpe *spm, const char *text, size_t start, size_t
     return length;
 }
 
+// Decides how many symbols are allocated, once for all words.
 static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
     size_t longest = 0;
     for (size_t start = 0, end; start < length; start = end) {
@@ -174,11 +187,13 @@ static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *
     return count;
 }
 
+// Merges the symbols of one word and puts out those that are left.
 static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *text) {
     const Tokenizer *t = out->tokenizer;
     Segment segment = {t, text};
     if (!merge_symbols(symbols, count, spm_rule, &segment, &t->work->steps, out->error))
         return false;
+    // symbols[0] is never merged into another, so the list begins there.
     for (uint32_t i = 0; i < count; i = symbols[i].next) {
         const Symbol *s = &symbols[i];
         bool unused = s->id >= 0 && t->types[s->id] == TOKEN_UNUSED;
@@ -189,6 +204,7 @@ static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *
     return true;
 }
 
+// False: exit code 5.
 static bool encode_normalised(Output *out, const char *text, size_t length) {
     const SpmBpe *spm = out->tokenizer->state;
     size_t longest = longest_word(spm, text, length); // in bytes, so at least its characters
@@ -242,6 +258,7 @@ static const TokenizerKind SPM_BPE = {spm_encode, spm_piece, spm_close, spm_desc
 
 // ---- opening ----
 
+// Fills before_space, which word_end asks.
 static void record_spaces(SpmBpe *spm, TextSpan spelling) {
     for (size_t i = 1; i + SPM_SPACE_LENGTH <= spelling.length; i++) {
         if (!memcmp(spelling.text + i, SPM_SPACE, SPM_SPACE_LENGTH))
@@ -249,6 +266,8 @@ static void record_spaces(SpmBpe *spm, TextSpan spelling) {
     }
 }
 
+// One walk over the vocabulary: byte tokens, the unknown token, the longest piece, where spaces
+// follow.
 static bool open_state(Tokenizer *t, int unk_id, Error *error) {
     SpmBpe *spm = t->state = calloc(1, sizeof *spm);
     if (!spm) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
@@ -273,6 +292,7 @@ static bool open_state(Tokenizer *t, int unk_id, Error *error) {
     return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
 }
 
+// Other formats than GGUF reach this too, so types and scores are checked again.
 static bool check_tokens(const Vocabulary *v, Error *error) {
     for (size_t i = 0; i < v->n_tokens; i++) {
         if (v->scores && isnan(v->scores[i]))
@@ -286,6 +306,8 @@ static bool check_tokens(const Vocabulary *v, Error *error) {
 
 // For files without token types: byte tokens are found by their spelling, special tokens by their
 // id.
+//
+// NULL: out of memory. Owned by the caller.
 static uint8_t *infer_types(const Vocabulary *v) {
     uint8_t *types = malloc(v->n_tokens + 1);
     if (!types) return NULL;
@@ -301,12 +323,15 @@ static uint8_t *infer_types(const Vocabulary *v) {
 
 // `given`, or if that is absent (-1) the `usual` id in vocabularies of the Llama family, unless its
 // token type contradicts.
+//
+// 0, 1 and 2 are unk, bos and eos there: the defaults of llama.cpp and of tokenizer.bin.
 static int id_or(int given, int usual, const Vocabulary *v, TokenType type) {
     if (given >= 0) return given;
     bool fits = (size_t)usual < v->n_tokens && (!v->types || v->types[usual] == type);
     return fits ? usual : -1;
 }
 
+// add_space_prefix is true unless the file says no; BOS is added unless it says no.
 bool spm_bpe_open_vocabulary(Tokenizer *t, const Vocabulary *vocabulary, Error *error) {
     Vocabulary v = *vocabulary;
     v.unk_id = id_or(v.unk_id, 0, &v, TOKEN_UNKNOWN);

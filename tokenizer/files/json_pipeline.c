@@ -1,5 +1,13 @@
 // The pipeline of a tokenizer.json, the format of the Rust library tokenizers. Which algorithm
 // it becomes: with ByteLevel byte-level BPE, otherwise BPE with byte fallback.
+//
+//     normalizer      NFC; Replace " " by U+2581; Prepend U+2581
+//     pre_tokenizer   Split, Digits, ByteLevel; Metaspace
+//     decoder         says whether the first space is dropped
+//     post_processor  says whether BOS comes first
+//
+// A part is read step by step into JsonPipeline; at the end the two kinds must not be mixed.
+// Anything that is not listed is refused.
 #include "tokenizer/files/json_parts.h"
 
 #include <string.h>
@@ -11,6 +19,7 @@ typedef struct Part {
     Error *error;
 } Part;
 
+// refuse and fail: false, exit code 3, the part's name in front.
 static bool refuse(const Part *part, const char *what, const char *value) {
     char shown[96];
     return error_set(part->error, ERROR_FILE, "%s: %s \"%s\" is not supported", part->name, what,
@@ -21,6 +30,7 @@ static bool fail(const Part *part, const char *message) {
     return error_set(part->error, ERROR_FILE, "%s: %s", part->name, message);
 }
 
+// "" where the key is absent or no text.
 static const char *text_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
     return text ? text : "";
@@ -44,6 +54,7 @@ static bool read_step(const Part *part, const json_t *step, StepReader reader) {
     return reader(part, step, type);
 }
 
+// An absent part has no steps.
 static bool read_steps(const Part *part, const json_t *root, const char *list_key,
                        StepReader reader) {
     const json_t *value = json_object_get(root, part->name);
@@ -58,6 +69,8 @@ static bool read_steps(const Part *part, const json_t *root, const char *list_ke
 
 // ---- normalizer ----
 
+// Replace is the escape of SentencePiece models; another Replace would change the text in a way
+// that no algorithm here has.
 static bool read_normalizer(const Part *part, const json_t *step, const char *type) {
     JsonPipeline *out = part->out;
     if (!strcmp(type, "NFC")) {
@@ -81,6 +94,7 @@ static bool read_normalizer(const Part *part, const json_t *step, const char *ty
 
 // ---- pre_tokenizer ----
 
+// Behaviour "Isolated": matches become pieces of their own.
 static bool add_pass(const Part *part, int pattern) {
     SplitRule *rule = &part->out->rule;
     if (rule->n_passes == LIMIT_PASSES) return fail(part, "more than 4 patterns");
@@ -101,6 +115,8 @@ static bool read_split(const Part *part, const json_t *step) {
     return add_pass(part, pattern);
 }
 
+//
+// use_regex: the step splits with GPT-2's pattern first.
 static bool read_byte_level(const Part *part, const json_t *step) {
     bool prefix = true, regex = true; // the library's defaults
     if (!json_read_bool(step, "add_prefix_space", &prefix, part->error) ||
@@ -113,6 +129,7 @@ static bool read_byte_level(const Part *part, const json_t *step) {
            (split_rule_find(&gpt2, NULL, "gpt2", part->error) && add_pass(part, gpt2.passes[0]));
 }
 
+// Escapes spaces and puts one in front, by prepend_scheme, or by add_prefix_space in older files.
 static bool read_metaspace(const Part *part, const json_t *step) {
     FallbackOptions *options = &part->out->options;
     bool prefix = true, split = true; // the library's defaults
@@ -148,6 +165,9 @@ static bool read_pre_tokenizer(const Part *part, const json_t *step, const char 
 // ---- decoder ----
 
 // The algorithm determines decoding, except whether the first space is dropped.
+//
+// A step that does what the algorithm's decoding does anyway passes; a Strip of one space at the
+// start is the space that the prefix added.
 static bool read_decoder(const Part *part, const json_t *step, const char *type) {
     static const char *const known[] = {"ByteLevel", "ByteFallback", "Fuse"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -175,6 +195,7 @@ static bool read_decoder(const Part *part, const json_t *step, const char *type)
 
 // ---- post_processor ----
 
+// TemplateProcessing lists what surrounds a text; only a first special token is followed.
 static bool read_post_processor(const Part *part, const json_t *step, const char *type) {
     if (!strcmp(type, "ByteLevel")) return true; // changes offsets only, not ids
     if (strcmp(type, "TemplateProcessing")) return refuse(part, "type", type);
@@ -185,6 +206,7 @@ static bool read_post_processor(const Part *part, const json_t *step, const char
     return true;
 }
 
+// The order of a text's way through the pipeline: read_split looks at what the normalizer does.
 bool json_pipeline_read(JsonPipeline *pipeline, const json_t *root, Error *error) {
     *pipeline = (JsonPipeline){.options.unk_id = -1};
     Part part = {"normalizer", pipeline, error};

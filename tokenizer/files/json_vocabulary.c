@@ -1,9 +1,16 @@
 // The vocabulary and the added tokens of a tokenizer.json.
+//
+//     "vocab": {"!": 0, ..}          spelling -> id, normal tokens
+//     "added_tokens": [{"id", "content", "special", "lstrip", "rstrip", "single_word"}, ..]
+//
+// Added tokens may be in "vocab" too, then with the same id, or come after it. The number of tokens
+// is counted first; an id at or above it means a gap.
 #include "tokenizer/files/json_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+// One more of each, so that an empty list is not a NULL.
 static bool allocate(JsonVocabulary *v, size_t n_tokens, size_t n_added, Error *error) {
     *v = (JsonVocabulary){.n_tokens = n_tokens};
     if (n_tokens > LIMIT_VOCAB)
@@ -16,6 +23,7 @@ static bool allocate(JsonVocabulary *v, size_t n_tokens, size_t n_added, Error *
            error_set(error, ERROR_MEMORY, "out of memory for %zu tokens", n_tokens);
 }
 
+// False with the reason: no integer, or out of range.
 static bool fail_id(const JsonVocabulary *v, const json_t *value, const char *spelling,
                     Error *error) {
     char shown[96];
@@ -40,6 +48,8 @@ static bool read_id(const JsonVocabulary *v, const json_t *value, const char *sp
     return true;
 }
 
+// Two spellings for one id are an error; the same spelling twice is an added token that is in
+// "vocab".
 static bool set_token(JsonVocabulary *v, int32_t id, const char *spelling, TokenType type,
                       Error *error) {
     TextSpan *token = &v->tokens[id];
@@ -54,6 +64,7 @@ static bool set_token(JsonVocabulary *v, int32_t id, const char *spelling, Token
     return true;
 }
 
+// The spellings stay in the JSON, which lives until json_vocabulary_finish has copied them.
 static bool read_vocab(JsonVocabulary *v, json_t *vocab, Error *error) {
     const char *spelling;
     json_t *value;
@@ -68,6 +79,7 @@ static bool read_vocab(JsonVocabulary *v, json_t *vocab, Error *error) {
 
 // ---- added tokens ----
 
+// "special" tokens are control tokens; the others are user-defined and always match.
 static bool read_added_token(JsonVocabulary *v, const json_t *entry, const json_t *vocab,
                              Error *error) {
     const char *content = NULL;

@@ -1,6 +1,12 @@
 // The text format of tiktoken, in which Meta publishes Llama 3: lines of "base64 rank": the bytes
 // of a token, and its rank, which is its id. Llama 3's control tokens are not in the file but in
 // Meta's program (llama/tokenizer.py); they are added here.
+//
+//     IQ== 0        "!"                      base64 of the token's bytes, a space, the rank
+//     Ig== 1        "\""
+//
+// There are no merges: two neighbours may be merged if the result is a token, the lowest rank first
+// (byte_bpe.c, merged_is_token).
 #include "tokenizer/internal.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
@@ -19,6 +25,7 @@ typedef struct Ranks {
     size_t lines; // that were counted: room for so many tokens
 } Ranks;
 
+// -1: no digit; '=' is padding and handled before.
 static int base64_digit(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -27,6 +34,9 @@ static int base64_digit(char c) {
 }
 
 // Decodes base64 and appends the bytes as a token in the byte alphabet; false: not valid base64.
+//
+// Four digits are 24 bits, the first digit on top; one '=' at the end leaves two bytes, two leave
+// one.
 static bool append_base64(Ranks *ranks, const char *digits, size_t length) {
     size_t padding = 0;
     while (padding < 2 && padding < length && digits[length - 1 - padding] == '=')
@@ -49,6 +59,8 @@ static bool append_base64(Ranks *ranks, const char *digits, size_t length) {
 }
 
 // Line N, from 0, has rank N.
+//
+// The rank is compared as text, so that 01 and +1 are refused.
 static bool read_line(Ranks *ranks, const char *line, size_t length, Error *error) {
     const char *space = memchr(line, ' ', length);
     size_t digits = space ? (size_t)(space - line) : length;
@@ -103,6 +115,7 @@ static void add_specials(Ranks *ranks) {
     }
 }
 
+// bos_id 128000 is <|begin_of_text|>; without the control tokens there is none.
 static bool build(Tokenizer *t, const Ranks *ranks, const char *pretokenizer, Error *error) {
     SplitRule rule;
     if (!split_rule_find(&rule, pretokenizer, "llama3", error)) return false;
@@ -115,6 +128,7 @@ static bool build(Tokenizer *t, const Ranks *ranks, const char *pretokenizer, Er
     return byte_bpe_open(t, NULL, &rule, true, error);
 }
 
+// Exactly 128000 tokens are Llama 3's file; any other number gets no control tokens.
 bool tiktoken_open(Tokenizer *t, TextSpan text, const char *pretokenizer, Error *error) {
     Ranks ranks = {.lines = 1};
     for (size_t i = 0; i < text.length; i++)

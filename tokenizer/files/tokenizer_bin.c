@@ -5,6 +5,9 @@
 //
 // The file has no token count: it must end after a complete token and have as many as the model.
 // Spaces are stored as spaces, <s> and </s> (ids 1 and 2) with newlines around them.
+//
+// Two passes over the same bytes: the first counts and checks, the second copies into memory of
+// the counted size. Source: llama2.c, tokenizer.py (export) and run.c (build_tokenizer).
 #include "tokenizer/internal.h"
 
 #include "base/bytes.h"
@@ -18,6 +21,7 @@ typedef struct BinToken {
     float score;
 } BinToken;
 
+// An empty text on a failure, which in->failed says.
 static BinToken read_token(Bytes *in) {
     BinToken token = {{"", 0}, 0};
     size_t start = in->pos;
@@ -40,6 +44,8 @@ typedef struct BinTokens {
 } BinTokens;
 
 // First pass: counts the tokens and their bytes.
+//
+// text_size takes every byte as a space of three bytes: an upper bound.
 static bool measure(BinTokens *tokens, Bytes in, int vocab_size) {
     bytes_u32(&in, "max_token_length");
     while (!in.failed && bytes_left(&in)) {
@@ -75,6 +81,7 @@ static TextSpan copy_escaped(char *out, TextSpan from, bool special) {
     return (TextSpan){out, n};
 }
 
+// False only where the passes disagree, which the checks of the first rule out.
 static bool fill(BinTokens *tokens, Bytes in) {
     size_t used = 0;
     bytes_u32(&in, "max_token_length");

@@ -1,5 +1,8 @@
 // tokenizer.json, and vocab.json with merges.txt: the "model" with its merges, and the special
 // tokens. json_vocabulary.c reads the vocabulary, json_pipeline.c the other parts.
+//
+//     open_whole   tokenizer.json: pipeline -> fields of "model" -> vocabulary -> merges -> ids
+//     open_pair    vocab.json, merges.txt: vocabulary -> merges -> control tokens -> byte-level BPE
 #include "tokenizer/internal.h"
 
 #include "tokenizer/bpe/byte_bpe.h"
@@ -22,6 +25,7 @@ static json_t *parse(TextSpan json, Error *error) {
 
 // ---- BOS and EOS, which the file does not mark ----
 
+// The first of the names that is a control token; -1: none is.
 static int find_any(const Tokenizer *t, const char *const *names) {
     for (; *names; names++) {
         int id = tokenizer_find(t, *names);
@@ -55,6 +59,7 @@ static bool read_merge(MergeTable *table, Tokenizer *t, const json_t *merge, Err
                            (TextSpan){right, strlen(right)}, error);
 }
 
+// On a failure the table is freed; on success the algorithm takes it over.
 static bool read_merges(MergeTable *table, Tokenizer *t, const json_t *merges, Error *error) {
     size_t count = json_array_size(merges);
     bool good = merge_table_init(table, count, error);
@@ -71,6 +76,8 @@ typedef struct ModelFields {
     bool fuse_unk, byte_fallback, ignore_merges;
 } ModelFields;
 
+// The fields of "model" that matter. Only BPE: Unigram and WordPiece are other algorithms. dropout
+// makes ids random, prefix and suffix are of other families.
 static bool read_model(ModelFields *m, const json_t *model, Error *error) {
     const char *type = "BPE", *prefix = "", *suffix = "";
     float dropout = 0;
@@ -101,6 +108,7 @@ static bool read_model(ModelFields *m, const json_t *model, Error *error) {
     return true;
 }
 
+// ByteLevel covers every byte; without it, byte_fallback has to, or text would be lost.
 static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFields *m,
                            MergeTable *merges, Error *error) {
     if (pipeline->byte_level)
@@ -118,6 +126,7 @@ static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFiel
     return fallback_bpe_open(t, merges, &pipeline->options, error);
 }
 
+// Everything read from `root` is copied before the caller frees it.
 static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenizer, Error *error) {
     JsonPipeline pipeline;
     ModelFields m = {0};
@@ -141,6 +150,7 @@ static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenize
 
 // ---- vocab.json and merges.txt ----
 
+// One merge a line, the first has rank 0. The first line may be "#version: 0.2".
 static bool read_merges_text(MergeTable *table, Tokenizer *t, TextSpan text, Error *error) {
     size_t lines = 0, number = 0;
     for (size_t i = 0; i < text.length; i++)

@@ -49,10 +49,12 @@ typedef struct Visit {
     uint8_t most;  // the most leaves on a path below
 } Visit;
 
+// Little-endian in the file, at any alignment.
 static uint32_t unit_at(const Trie *trie, size_t pos) {
     return load_u32(trie->units + 4 * pos);
 }
 
+// pos ^ offset; the scale bit (9) becomes a shift by 8.
 static size_t base_of(const Trie *trie, size_t pos) {
     uint32_t unit = unit_at(trie, pos);
     return pos ^ ((size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6));
@@ -62,6 +64,9 @@ static bool has_leaf(const Trie *trie, size_t pos) {
     return pos && (unit_at(trie, pos) >> 8 & 1); // the library does not read the root's bit
 }
 
+// Checks what following the unit at `pos` would read: all 256 units that its children may be at,
+// and the replacement if a rule ends here. XOR with a byte changes the low eight bits only, so the
+// highest of them is base | 255.
 static bool enter(const Trie *trie, size_t pos, Visit *visit) {
     size_t base = base_of(trie, pos);
     if ((base | 255) >= trie->n_units)
@@ -81,6 +86,7 @@ static bool enter(const Trie *trie, size_t pos, Visit *visit) {
 }
 
 // The next child of a unit; false: there are no more.
+// Every byte that leads to a child is noted in trie->bytes for unknown_runs.c.
 static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     size_t base = base_of(trie, visit->pos);
     while (visit->next < 256) {
@@ -91,6 +97,8 @@ static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     return false;
 }
 
+// Called when all children are done: notes the most rules on any path from here down, the unit's
+// own included.
 static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
     uint8_t most = (uint8_t)(visit->most + has_leaf(trie, visit->pos));
     if (most > LIBRARY_ROOM)
@@ -102,6 +110,8 @@ static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
 }
 
 // Depth-first search without recursion. Units may be shared: each is entered once, its result kept.
+//
+// stack[0 .. depth) is the current path; a child that is on it closes a cycle.
 static bool walk(const Trie *trie) {
     Visit stack[LIMIT_RULE + 1] = {{0}};
     size_t depth = 1, child;
@@ -131,6 +141,7 @@ static Trie trie_of(TextSpan charsmap) {
                   .n_units = load_u32(charsmap.text) / 4};
 }
 
+// Follows the bytes of the text down the trie and remembers the last place where a rule ended.
 size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *gives) {
     if (!charsmap.length) return 0;
     Trie trie = trie_of(charsmap);
@@ -148,6 +159,7 @@ size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, Text
     return longest;
 }
 
+// The header first: sizes must fit, and the last text must end, so that strlen stays inside.
 bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error) {
     if (!charsmap.length) return true;
     if (charsmap.length < 4 || charsmap.length > LIMIT_CHARSMAP)

@@ -3,6 +3,10 @@
 // encoded by spm_bpe.c, which gives the same ids (tests/tokenizer/test_sentencepiece_oracle.c) in a
 // quarter of the time and memory. It needs no library, but splits a text at user-defined pieces and
 // puts a space in front of what follows, which the library does not.
+//
+//     sentencepiece_open   read and check the file -> open_model
+//     open_model           BPE that only escapes spaces -> open_own (spm_bpe.c)
+//                          anything else                -> open_library
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "tokenizer/bpe/spm.h"
@@ -12,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The library's status as an error: its own reasons are exit code 3.
 static bool report(SentencePieceStatus status, const char *reason, Error *error) {
     if (status == SENTENCEPIECE_OK) return true;
     if (status == SENTENCEPIECE_MEMORY)
@@ -25,6 +30,7 @@ typedef struct Library {
     KnownCharacters *known;   // NULL: byte fallback, so there are no unknown characters
 } Library;
 
+// The ids of a text, appended. The array is the library's until its next call.
 static bool library_ids(const Library *library, IdList *ids, const char *text, size_t length,
                         Error *error) {
     const int *found;
@@ -39,6 +45,7 @@ static bool library_ids(const Library *library, IdList *ids, const char *text, s
     return true;
 }
 
+// Without byte fallback long runs of unknown characters are shortened first (unknown_runs.c).
 static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                            bool after_token, Error *error) {
     (void)after_token;
@@ -78,10 +85,12 @@ static bool only_escapes_spaces(const SentencePieceModel *model) {
            !model->space_is_suffix;
 }
 
+// The library's treatment of user-defined pieces differs from spm_bpe.c's (see above).
 static bool has_user_defined(const SentencePieceModel *model) {
     return memchr(model->types, TOKEN_USER_DEFINED, model->n_pieces) != NULL;
 }
 
+// The number of pieces is compared, so that both parsers mean the same file.
 static bool load_library(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
                          size_t size, Error *error) {
     char reason[SENTENCEPIECE_REASON_SIZE] = "";
@@ -99,6 +108,7 @@ static bool load_library(Tokenizer *t, const SentencePieceModel *model, const ui
     return true;
 }
 
+// The vocabulary is copied as well: spellings, types and ids are asked for without the library.
 static bool open_library(Tokenizer *t, const SentencePieceModel *model,
                          const Vocabulary *vocabulary, const uint8_t *bytes, size_t size,
                          Error *error) {
@@ -124,6 +134,7 @@ static bool open_own(Tokenizer *t, const Vocabulary *vocabulary, Error *error) {
     return true;
 }
 
+// The id of the control piece with this text; -1: there is none.
 static int find_control(const SentencePieceModel *model, TextSpan piece) {
     for (size_t i = 0; i < model->n_pieces; i++) {
         if (model->types[i] == TOKEN_CONTROL && model->pieces[i].length == piece.length &&
@@ -133,6 +144,7 @@ static int find_control(const SentencePieceModel *model, TextSpan piece) {
     return -1;
 }
 
+// The ids come from the texts in trainer_spec; its id fields are not needed then.
 static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
                        size_t size, Error *error) {
     Vocabulary vocabulary = {.model = "llama",
@@ -151,6 +163,7 @@ static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint
                              .add_space_prefix = model->normalizer.add_dummy_prefix};
     bool bpe = model->model_type == SENTENCEPIECE_BPE;
     bool plain = only_escapes_spaces(model) && !has_user_defined(model);
+    // Without the library user-defined pieces are accepted all the same: better than no tokenizer.
     bool own = bpe && (plain || (only_escapes_spaces(model) && !sentencepiece_available()));
     bool good = own ? open_own(t, &vocabulary, error)
                     : open_library(t, model, &vocabulary, bytes, size, error);

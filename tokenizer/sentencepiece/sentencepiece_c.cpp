@@ -3,6 +3,9 @@
 // Where `new` fails inside the library, the destructors of its half-built messages crash. So during
 // a call a failed allocation is served from a reserve, and the call ends as out of memory when the
 // library returns.
+//
+//     call      reserves memory, runs the library, cleans up where memory ran out
+//     allocate  malloc; where that fails during a call, a piece of the reserve
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <cstdio>
@@ -30,6 +33,7 @@ struct Reserve {
 
 thread_local Reserve reserve;
 
+// 16 bytes of alignment, as malloc has. nullptr only where the reserve is used up too.
 void *allocate(std::size_t size) noexcept {
     void *memory = reserve.in_use ? nullptr : std::malloc(size ? size : 1);
     if (memory || !reserve.bytes) return memory;
@@ -75,6 +79,7 @@ constexpr std::size_t LIBRARY_FACTOR = 64, LIBRARY_LEAST = 4 << 20;
 template <class Body, class Discard>
 SentencePieceStatus call(std::size_t size, char *reason, Body &&body, Discard &&discard) noexcept {
     std::size_t room = size > SIZE_MAX / 2 / LIBRARY_FACTOR ? SIZE_MAX / 2 : size * LIBRARY_FACTOR;
+    // Taken before the call: a machine without that much memory is noticed here.
     reserve = {nullptr, LIBRARY_LEAST + room, 0, false};
     reserve.bytes = static_cast<char *>(std::malloc(reserve.size));
     if (!reserve.bytes) return SENTENCEPIECE_MEMORY;
@@ -121,6 +126,7 @@ SentencePieceStatus sentencepiece_load(SentencePiece **out, const void *bytes, s
             model->processor.LoadFromSerializedProto({static_cast<const char *>(bytes), size});
         return loaded.ok() ? SENTENCEPIECE_OK : refuse(reason, loaded.error_message());
     };
+    // What was built with memory of the reserve has to go before the reserve does.
     auto discard = [&] {
         sentencepiece_free(model);
         model = nullptr;
@@ -150,6 +156,7 @@ SentencePieceStatus sentencepiece_encode(SentencePiece *model, const char *text,
         auto status = model->processor.Encode({text, length}, &model->ids);
         if (!status.ok()) return refuse(reason, status.error_message());
         int size = model->processor.GetPieceSize();
+        // The library trusts its file; callers index the vocabulary with these.
         for (int id : model->ids)
             if (id < 0 || id >= size) return refuse(reason, "an id outside the vocabulary");
         *ids = model->ids.data();

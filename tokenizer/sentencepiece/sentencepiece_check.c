@@ -1,4 +1,10 @@
 // Parses a SentencePiece .model (protobuf) and checks what the library relies on.
+//
+//     protobuf   a tag (field << 3 | wire type), then what the wire type says (enum below)
+//     messages   read_model -> read_piece, read_trainer_spec, read_normalizer_spec
+//     checks     types of pieces, user-defined pieces, charsmaps
+//
+// Unknown fields are passed over, as protobuf wants it.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
@@ -20,6 +26,7 @@ typedef struct Field {
     Bytes body;     // of WIRE_BYTES: over the whole file, but ends where the field ends
 } Field;
 
+// Seven bits a byte, the lowest first; the tenth byte has room for one bit. 0 on a failure.
 static uint64_t read_varint(Bytes *in, const char *what) {
     uint64_t value = 0;
     size_t start = in->pos;
@@ -41,6 +48,7 @@ static bool next_field(Bytes *in, Field *field) {
     field->number = tag >> 3;
     field->wire = tag & 7;
     if (in->failed) return false;
+    // Tags of real messages have 32 bits; a larger one is other data.
     if (tag > UINT32_MAX || !field->number)
         return bytes_fail(in, field->offset, "not protobuf: field number %llu",
                           (unsigned long long)field->number);
@@ -68,6 +76,7 @@ static bool check_wire(Bytes *in, const Field *field, unsigned wire, const char 
     return bytes_fail(in, field->offset, "%s: wire type %u, wanted %u", name, field->wire, wire);
 }
 
+// read_text and read_bool leave *out as it is where the wire type is wrong; in->failed says so.
 static void read_text(Bytes *in, const Field *field, TextSpan *out, const char *name) {
     if (!check_wire(in, field, WIRE_BYTES, name)) return;
     const Bytes *body = &field->body;
@@ -80,6 +89,7 @@ static void read_bool(Bytes *in, const Field *field, bool *out, const char *name
 
 // ---- the messages ----
 
+// Absent fields have the defaults of the .proto: score 0, type NORMAL. The text is required.
 static bool read_piece(Bytes *in, SentencePieceModel *model, size_t i) {
     size_t start = in->pos;
     uint64_t type = TOKEN_NORMAL;
@@ -111,6 +121,7 @@ static bool read_piece(Bytes *in, SentencePieceModel *model, size_t i) {
     return true;
 }
 
+// Field numbers as in sentencepiece.h.
 static bool read_trainer_spec(Bytes *in, SentencePieceModel *model) {
     Field field;
     while (next_field(in, &field)) {
@@ -158,6 +169,7 @@ static bool read_model(SentencePieceModel *model, Bytes in) {
     return !in.failed;
 }
 
+// A walk over the outer message only, so that the lists are allocated once.
 static bool count_pieces(Bytes in, size_t *count) {
     Field field;
     *count = 0;
@@ -172,6 +184,7 @@ static bool count_pieces(Bytes in, size_t *count) {
 
 // ---- checks across pieces ----
 
+// Exactly one unknown piece; byte pieces for all 256 bytes with byte_fallback, for none without.
 static bool check_types(const SentencePieceModel *m, Error *error) {
     bool seen[256] = {false};
     size_t unknown = 0, bytes = 0;
@@ -212,6 +225,7 @@ static bool check_user_defined(const SentencePieceModel *m, Error *error) {
         pieces[count++] = m->pieces[i];
     }
     spans_sort(pieces, count);
+    // Sorted, so the pieces that are prefixes of this one are on a stack: `nested`.
     for (size_t i = 0; good && i < count; i++) {
         while (depth && !begins_with(pieces[i], nested[depth - 1]))
             depth--;
@@ -226,6 +240,7 @@ static bool check_user_defined(const SentencePieceModel *m, Error *error) {
     return good;
 }
 
+// The initial values are the defaults of the .proto.
 bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, size_t size,
                               Error *error) {
     *model = (SentencePieceModel){

@@ -30,6 +30,7 @@ struct KnownCharacters {
     char stand_in[5]; // a character; empty: there is none, and no run is replaced
 };
 
+// One bit for each code point: 136 KiB.
 static bool is_known(const KnownCharacters *known, uint32_t c) {
     return known->bits[c / 8] >> (c % 8) & 1;
 }
@@ -64,6 +65,8 @@ static bool is_pair(const KnownCharacters *known, uint32_t a, uint32_t b) {
 }
 
 // The neighbours in a piece of which one is no piece itself; out NULL: only counts them.
+//
+// Pairs of two known characters are left out: they are known by themselves.
 static size_t list_pairs(const KnownCharacters *known, TextSpan piece, uint64_t *out) {
     size_t count = 0;
     uint32_t before = ' ', c;
@@ -83,6 +86,7 @@ static bool is_found(const Tokenizer *t, size_t i, bool bpe) {
            (bpe && t->types[i] == TOKEN_UNUSED);
 }
 
+// Known characters first, since pairs depend on them; then pairs are counted, then listed.
 static bool add_pieces(KnownCharacters *known, const Tokenizer *t, bool bpe) {
     size_t n_pairs = 0, n_user = 0;
     uint32_t c;
@@ -122,6 +126,7 @@ static void choose_stand_in(KnownCharacters *known, const Tokenizer *t, const bo
     }
 }
 
+// A space is always known: the normalizer makes U+2581 of it.
 KnownCharacters *known_characters(const SentencePieceModel *model, const Tokenizer *t,
                                   Error *error) {
     KnownCharacters *known = calloc(1, sizeof *known);
@@ -160,6 +165,7 @@ typedef struct Step {
     TextSpan gives;
 } Step;
 
+// The longest user-defined piece, else the longest rule, else one character.
 static Step next_step(const KnownCharacters *known, const char *text, size_t length) {
     uint32_t c;
     Step step = {0};
@@ -200,6 +206,8 @@ typedef struct Shortened {
 } Shortened;
 
 // The run ends at `end`; what follows it in `out` stays.
+//
+// Runs up to KEPT steps stay as they are.
 static void end_run(Shortened *s, size_t end, const KnownCharacters *known) {
     size_t length = strlen(known->stand_in);
     if (s->count > KEPT && length) {
@@ -210,6 +218,8 @@ static void end_run(Shortened *s, size_t end, const KnownCharacters *known) {
     s->count = 0;
 }
 
+// A step that forms a pair with the one before it ends the run before that one: both may be part of
+// a piece.
 size_t shorten_unknown_runs(char *out, const char *text, size_t length,
                             const KnownCharacters *known) {
     Shortened s = {.out = out};
@@ -217,6 +227,7 @@ size_t shorten_unknown_runs(char *out, const char *text, size_t length,
     for (size_t at = 0; at < length;) {
         Step step = next_step(known, text + at, length - at);
         bool unknown = is_unknown(known, step.gives, &first, &last);
+        // A rule may give nothing: such a step neither ends a run nor belongs to one.
         bool gives = step.gives.length > 0, joined = gives && is_pair(known, before, first);
         if (joined && s.count) {
             s.count--;

@@ -1,5 +1,12 @@
 // Normalisation form C. utf8proc decomposes and composes. Combining marks are sorted here, since
 // utf8proc takes quadratic time on a long run of them.
+//
+//     decompose    each character into its canonical parts       U+00E9 -> e, U+0301
+//     sort_marks   each run of marks by combining class, stable
+//     compose      by utf8proc: joins what has a composed form   e, U+0301 -> U+00E9
+//
+// This is the definition of Unicode Standard Annex 15. Why the order of marks matters: a dot below
+// and an acute above are the same letter in either order, and become one order here.
 #include "tokenizer/split/pretokenize.h"
 
 #include "base/text.h"
@@ -11,12 +18,14 @@
 enum { LONGEST_DECOMPOSITION = 4 }; // of one character, canonical: U+1F82 and its like
 
 // Characters below U+0300 are in form C, and only compose with characters from U+0300 on.
+// 0xcc is the first UTF-8 byte of U+0300: text in Latin-1 and its extensions ends here.
 static bool is_plain(const char *text, size_t length) {
     for (size_t i = 0; i < length; i++)
         if ((uint8_t)text[i] >= 0xcc) return false;
     return true;
 }
 
+// `text` is valid UTF-8, so utf8_decode never gives 0. out has room for LONGEST_DECOMPOSITION each.
 static size_t decompose(utf8proc_int32_t *out, const char *text, size_t length) {
     size_t n = 0;
     for (size_t i = 0; i < length;) {
@@ -31,6 +40,7 @@ static size_t decompose(utf8proc_int32_t *out, const char *text, size_t length) 
     return n;
 }
 
+// 0: a letter, which begins a new run.
 static uint64_t mark_class(utf8proc_int32_t c) {
     return (uint64_t)utf8proc_get_property(c)->combining_class;
 }

@@ -1,5 +1,10 @@
 // Runs the pre-tokenizer patterns with PCRE2. UTF-8 is checked once per text, here; PCRE2 would
 // check the rest of the text again at every match, in quadratic time.
+//
+//     text -> valid stretches -> NFC, where the rule has it -> pass 0 -> pass 1 .. -> words
+//
+// Each pass cuts every piece into its matches and what lies between them, in order, so the words
+// together are the text. Which patterns there are is in rules.c.
 #include "tokenizer/split/pretokenize.h"
 
 #include "base/text.h"
@@ -24,6 +29,9 @@ struct Pretokenizer {
     "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 // Copies the published pattern to out[size] with \s and \S replaced by explicit classes.
+//
+// \s inside a class becomes the bare list, outside a class a class of its own. The assertion holds
+// for the constant patterns.
 static void expand_white_space(char *out, size_t size, const char *regex) {
     bool in_class = false;
     size_t at = 0;
@@ -46,6 +54,7 @@ static void expand_white_space(char *out, size_t size, const char *regex) {
     out[at] = '\0';
 }
 
+// NULL: out of memory.
 static pcre2_code *compile(int pattern) {
     char expanded[1024];
     int code;
@@ -95,6 +104,9 @@ typedef struct Visit {
 } Visit;
 
 // The next match of a pass in text[from .. length); *begin == length: none.
+//
+// False: exit code 5. PCRE2_NO_UTF_CHECK: the text has been checked, and PCRE2 would check the rest
+// of it at each match.
 static bool next_match(const Pretokenizer *p, int pass, const char *text, size_t from,
                        size_t length, size_t *begin, size_t *end, Error *error) {
     uint32_t options = PCRE2_NO_UTF_CHECK;
@@ -115,6 +127,8 @@ static bool next_match(const Pretokenizer *p, int pass, const char *text, size_t
 }
 
 // Splits valid UTF-8 with passes[pass ..]. Recursion depth is at most LIMIT_PASSES.
+//
+// The last pass hands its pieces to `visit`.
 static bool split_pass(const Visit *v, int pass, const char *text, size_t length, Error *error) {
     if (pass == v->pretokenizer->rule.n_passes) return v->visit(v->context, text, length, error);
     for (size_t at = 0, begin, end; at < length; at = end) {
@@ -125,6 +139,7 @@ static bool split_pass(const Visit *v, int pass, const char *text, size_t length
     return true;
 }
 
+// `normal` is the text itself where NFC changes nothing.
 static bool split_valid(const Visit *v, const char *text, size_t length, Error *error) {
     if (!v->pretokenizer->rule.nfc) return split_pass(v, 0, text, length, error);
     char *normal;
@@ -135,6 +150,7 @@ static bool split_valid(const Visit *v, const char *text, size_t length, Error *
     return good;
 }
 
+// An invalid byte ends a stretch and is a word of its own.
 bool pretokenizer_split(const Pretokenizer *p, const char *text, size_t length, WordVisitor visit,
                         void *context, Error *error) {
     Visit v = {p, visit, context};
@@ -153,6 +169,8 @@ bool pretokenizer_split(const Pretokenizer *p, const char *text, size_t length, 
 }
 
 // \w as in the reference engines: letters, marks, decimal digits, connectors, joiners.
+//
+// (Unicode Technical Standard 18, Annex C; U+200C and U+200D are the joiners.)
 static bool is_word(uint32_t c) {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_LU:
@@ -175,6 +193,7 @@ bool starts_with_word(const char *text, size_t length) {
     return utf8_decode(text, length, &c) && is_word(c);
 }
 
+// Backwards: the shortest end that is a whole character.
 bool ends_with_word(const char *text, size_t length) {
     uint32_t c;
     for (size_t n = 1; n <= 4 && n <= length; n++)

@@ -1,6 +1,10 @@
 // The pre-tokenizer patterns and their names: tables. Each pattern is exactly the text in the
 // models' tokenizer.json, so that a file's pattern is recognised by string comparison and never
 // compiled.
+//
+// Reading a pattern: alternatives are tried from the left, so suffixes come before letters, and
+// "\s+(?!\S)" before "\s+" leaves the last space of a run to the word behind it. A letter group
+// takes one character before it that is no letter, digit or line end: mostly a space.
 #include "tokenizer/split/pretokenize.h"
 
 #include <stdio.h>
@@ -19,6 +23,8 @@ enum {
     N_PATTERNS
 };
 
+// Parts that several patterns share; the expanded text is the published one, character by
+// character.
 #define SUFFIXES "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
@@ -72,6 +78,7 @@ static const NamedRule rules[] = {
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 
+// By the whole text: a pattern that differs in one character is another pattern.
 int split_pattern_find(const char *regex) {
     for (int i = 0; i < N_PATTERNS; i++)
         if (!strcmp(regex, patterns[i])) return i;
@@ -82,6 +89,7 @@ const char *split_pattern_regex(int pattern) {
     return patterns[pattern];
 }
 
+// A name of limpid's or one of the aliases; the list of these ends with NULL.
 static bool is_named(const NamedRule *rule, const char *name) {
     if (!strcmp(rule->name, name)) return true;
     for (const char *const *alias = rule->aliases; *alias; alias++)
@@ -110,6 +118,7 @@ static bool same_passes(const SplitRule *a, const SplitRule *b) {
            !memcmp(a->passes, b->passes, (size_t)a->n_passes * sizeof *a->passes);
 }
 
+// adds_bos is not compared: a GGUF has a key for it.
 const char *split_rule_gguf_name(const SplitRule *rule, bool ignore_merges) {
     for (size_t i = 0; i < N_RULES; i++) {
         const SplitRule *known = &rules[i].rule;

@@ -1,5 +1,10 @@
 // Finds a model's chat format. The template text of a model file is a Jinja program; it is searched
 // for strings that only one format's program contains, and never run.
+//
+//     template text -> TEXT_SIGNS -> mistral_version      where a file has a template
+//     no match      -> TOKEN_SIGNS -> mistral_version     by the tokens of the vocabulary
+//
+// Where none is recognised, the user names one with --template.
 #include "tokenizer/template/formats.h"
 
 #include <string.h>
@@ -27,6 +32,7 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
     return chat_template->name;
 }
 
+// A constant for help texts; test_template_detect.c compares it with the table.
 const char *chat_template_names(void) {
     return "chatml, smollm2, qwen2.5, qwen3, qwen3-nothink, smollm3, smollm3-nothink, llama2, "
            "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
@@ -39,6 +45,7 @@ typedef struct Sign {
     const char *format;
 } Sign;
 
+// Special rows before general ones.
 static const Sign TEXT_SIGNS[] = {
     {{"<|im_start|>", "Reasoning Mode", "SmolLM"}, "smollm3"},
     {{"<|im_start|>", "named SmolLM"}, "smollm2"},
@@ -62,6 +69,7 @@ typedef struct TokenSign {
     const char *format;
 } TokenSign;
 
+// The same order. The family decides between models with the same tokens.
 static const TokenSign TOKEN_SIGNS[] = {
     {{"<|im_start|>", "<|im_end|>"}, "qwen3", "qwen3"},
     {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
@@ -89,6 +97,7 @@ static const char *mistral_version(const Tokenizer *tokenizer, TextSpan text) {
     return tekken ? "mistral-tekken" : "mistral-v3";
 }
 
+// NULL: no row matches.
 static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
     for (size_t i = 0; i < sizeof TEXT_SIGNS / sizeof *TEXT_SIGNS; i++) {
         const Sign *sign = &TEXT_SIGNS[i];
@@ -100,6 +109,7 @@ static const char *from_text(const Tokenizer *tokenizer, TextSpan text) {
     return contains(text, "[INST]") ? mistral_version(tokenizer, text) : NULL;
 }
 
+// NULL: the vocabulary has no tokens of a chat format.
 static const char *from_tokens(const Tokenizer *tokenizer, const char *family) {
     for (size_t i = 0; i < sizeof TOKEN_SIGNS / sizeof *TOKEN_SIGNS; i++) {
         const TokenSign *sign = &TOKEN_SIGNS[i];

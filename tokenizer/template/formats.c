@@ -1,7 +1,15 @@
 // The table of chat formats. Sources: the Jinja chat templates published with the models named;
 // tests/tokenizer/test_template.c compares each row with the output of those programs.
+//
+// Braces are placeholders (formats.h). A conversation in a row of this table:
+//
+//     begin | before[system] text after[system] | before[user] text after[user] |
+//           before[assistant] text after[assistant] | ... | prompt
+//
+// Fields that a row leaves out are empty: no beginning, no default system message, no rules.
 #include "tokenizer/template/formats.h"
 
+// ChatML, which SmolLM and Qwen use with small differences.
 #define IM_TURN(role) "{<|im_start|>}" role "\n"
 #define IM_END "{<|im_end|>}\n"
 #define IM_BEFORE                                                                                  \
@@ -10,17 +18,20 @@
     { IM_END, IM_END, IM_END }
 #define NO_THOUGHT "{?<think>}\n\n{?</think>}\n"
 
+// Llama 3. From 3.1 on a system turn with two dates comes first, even if there is no message.
 #define HEADER(role) "{<|start_header_id|>}" role "{<|end_header_id|>}\n\n"
 #define LLAMA3_AFTER                                                                               \
     { "{<|eot_id|>}", "{<|eot_id|>}", "{<|eot_id|>}" }
 #define LLAMA31_SYSTEM(date)                                                                       \
     HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: " date "\n\n"
 
+// SmolLM3's system turn; the text of the message, or a default one, follows.
 #define SMOLLM3_SYSTEM(mode)                                                                       \
     IM_TURN("system")                                                                              \
     "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: {=date}\nReasoning Mode: " mode  \
     "\n\n## Custom Instructions\n\n"
 
+// The default text of the thinking mode, as the published template has it.
 static const char SMOLLM3_THINKER[] =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an "
     "assistant involves thoroughly exploring questions through a systematic thinking process "
@@ -91,6 +102,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .rules = RULE_THINK_FLAGS | RULE_DROP_NEWLINES,
     },
     {
+        // <<SYS>> stands inside the first user message, as plain text.
         .name = "llama2",
         .before = {"<<SYS>>\n", "{<s>}[INST] ", " "},
         .after = {"\n<</SYS>>\n\n", " [/INST]", " {</s>}"},
@@ -108,6 +120,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
     {
         .name = "llama3.1",
         .begin = "{<|begin_of_text|>}",
+        // 3.1's template has this fixed date, 3.2's takes today's.
         .before = {LLAMA31_SYSTEM("26 Jul 2024"), HEADER("user"), HEADER("assistant")},
         .after = LLAMA3_AFTER,
         .prompt = HEADER("assistant"),
@@ -124,6 +137,8 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .rules = RULE_TRIM | RULE_TRIM_SYSTEM,
     },
     {
+        // The versions differ in spaces and in where the system message goes (detect.c,
+        // mistral_version).
         .name = "mistral-v1",
         .begin = "{<s>}",
         .before = {"", " [INST] ", " "},
@@ -161,6 +176,7 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .after = {"{[/SYSTEM_PROMPT]}", "{[/INST]}", "{</s>}"},
     },
     {
+        // The assistant is called model; a system message is put in front of the first user text.
         .name = "gemma",
         .begin = "{<bos>}",
         .before = {"", "{<start_of_turn>}user\n", "{<start_of_turn>}model\n"},

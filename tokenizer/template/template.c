@@ -2,6 +2,10 @@
 // format and from a message, is concatenated before it is encoded, since one token may span both
 // ("\n" +
 // "\n\nHi"). It is encoded with `special` off: control tokens come from the format only.
+//
+//     chat_template_render   begin, system turn, messages, prompt
+//     put_format             a string of the format: plain text to put, {..} to put_placeholder
+//     put                    collects text; encode_text encodes it when a control token comes
 #include "base/text.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/template/formats.h"
@@ -22,6 +26,7 @@ typedef struct Renderer {
     Error *error;
 } Renderer;
 
+// Grows by doubling. A failure is remembered in r->failed, and everything after it does nothing.
 static void put(Renderer *r, const char *text, size_t length) {
     if (r->failed) return;
     if (length > r->capacity - r->length) {
@@ -66,6 +71,7 @@ static void encode_text(Renderer *r) {
         r->failed = true;
 }
 
+// The text so far is encoded first, then the token follows.
 static void put_token(Renderer *r, int id) {
     encode_text(r);
     r->after_token = true;
@@ -89,6 +95,8 @@ static void put_date(Renderer *r, bool whole_month) {
 }
 
 // `name`: the text between { and } in a format.
+//
+// The names are constants of formats.c and fit `spelling`.
 static void put_placeholder(Renderer *r, const char *name, size_t length) {
     char spelling[64];
     memcpy(spelling, name, length);
@@ -125,6 +133,7 @@ static void put_format(Renderer *r, const char *format) {
     }
 }
 
+// Encodes what is left. False where anything has failed.
 static bool renderer_end(Renderer *r) {
     encode_text(r);
     free(r->text);
@@ -139,6 +148,7 @@ static bool is_separator(char c) {
     return c >= 0x1c && c <= 0x1f;
 }
 
+// One kind of white space at a time, until neither is left.
 static TextSpan trim_start(TextSpan span) {
     for (size_t step;; span.length -= step) {
         step = leading_space(span.text, span.length);
@@ -157,6 +167,9 @@ static TextSpan trim_end(TextSpan span) {
 }
 
 // The text of an assistant message after the format's rules.
+//
+// RULE_DROP_THOUGHTS keeps what follows the last </think>, as Qwen 3's template does in answers
+// before the last user message, which here are all of them.
 static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
     static const char THINK_END[] = "</think>";
     size_t mark = sizeof THINK_END - 1;
@@ -176,6 +189,8 @@ static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
 }
 
 // One user message. `system`: the system message that the format puts inside it, or NULL.
+//
+// Order: the beginning of the turn, the system message between its own strings, the text, the end.
 static void put_user(Renderer *r, const TextSpan *system, TextSpan text) {
     const ChatTemplate *f = r->format;
     bool trim = f->rules & RULE_TRIM;
@@ -209,6 +224,8 @@ static bool remove_word(char *text, size_t *length, const char *word) {
 
 // SmolLM3: /no_think or /think in the system message chooses the mode; /system_override drops the
 // format's own text, so that only the message remains.
+//
+// The flags are removed from the message. An empty message then becomes the mode's default.
 static void put_smollm3_system(Renderer *r, TextSpan given) {
     char *copy = malloc(given.length + 1);
     if (!copy) {
@@ -254,6 +271,7 @@ static void put_system_turn(Renderer *r, const TextSpan *given) {
 
 // ---- conversations ----
 
+// False: exit code 2, with the number of the message from 1.
 static bool check_conversation(const ChatTemplate *format, const ChatMessage *messages,
                                size_t count, Error *error) {
     if (!count || messages[count - 1].role != CHAT_USER)
@@ -290,6 +308,7 @@ bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *to
             put_format(&r, r.format->after[CHAT_ASSISTANT]);
             continue;
         }
+        // Whether this user message takes the system message in.
         bool here = r.format->system == SYSTEM_IN_FIRST_USER  ? i == has_system
                     : r.format->system == SYSTEM_IN_LAST_USER ? i == count - 1
                                                               : false;
@@ -299,6 +318,7 @@ bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *to
     return renderer_end(&r);
 }
 
+// The system message is not repeated: it is in the KV cache already.
 bool chat_template_next(const ChatTemplate *chat_template, const Tokenizer *tokenizer, IdList *ids,
                         const char *user_text, size_t length, Error *error) {
     Renderer r = {.format = chat_template, .tokenizer = tokenizer, .ids = ids, .error = error};

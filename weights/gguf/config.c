@@ -1,5 +1,9 @@
 // Keys -> Config. What a file leaves out has the defaults of the format; what it says and limpid
 // does not do is refused, since leaving it out would give wrong text.
+//
+// Keys begin with the architecture, "llama.block_count"; in the code it is left out (gguf.h). The
+// order of gguf_read_config is that of the dependencies: sizes, then rope, which needs the context,
+// then what the architecture implies, then the size of the vocabulary, which is that of a tensor.
 #include "weights/gguf/gguf.h"
 
 #include <math.h>
@@ -8,6 +12,9 @@
 #include <strings.h>
 
 // Keys that change the mathematics in ways that no family of the table has. A zero says nothing.
+//
+// (Mixtures of experts; ALiBi; clamped q, k, v; Granite's and Cohere's scales; Gemma 2's cap on
+// scores; GPT-NeoX's parallel residual.)
 static bool refuse_unsupported(const Gguf *g, Error *error) {
     static const char *const KEYS[] = {
         ".expert_count",           ".attention.max_alibi_bias",
@@ -17,6 +24,8 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         const GgufValue *value = gguf_find(g, KEYS[i]);
+        // All bits of a number: 0 as an integer and 0.0 have none set. A string or an array says
+        // something.
         uint64_t bits = 0;
         if (!value) continue;
         size_t size = gguf_type_size(value->type);
@@ -28,6 +37,7 @@ static bool refuse_unsupported(const Gguf *g, Error *error) {
     return causal || gguf_fail(g, ".attention.causal", error, "is false: not a language model");
 }
 
+// The number of layers first: the per-layer arrays are compared with it.
 static bool read_sizes(const Gguf *g, Config *c, Error *error) {
     uint32_t context = 0;
     int value_length = 0;
@@ -41,6 +51,7 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
         !gguf_per_layer(g, ".attention.head_count", true, c->n_layers, &c->n_heads, error))
         return false;
     c->n_kv_heads = c->n_heads;
+    // Models that claim a longer context than limpid allows are cut to it, not refused.
     c->max_seq_len = context < LIMIT_CONTEXT ? (int)context : LIMIT_CONTEXT;
     if (!gguf_per_layer(g, ".attention.head_count_kv", false, c->n_layers, &c->n_kv_heads, error) ||
         !gguf_int(g, ".attention.key_length", false, &c->head_dim, error))
@@ -49,6 +60,7 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
         return gguf_fail(g, ".attention.key_length", error, "got 0");
     if (!c->head_dim && c->n_heads > 0 && c->dim % c->n_heads == 0)
         c->head_dim = c->dim / c->n_heads;
+    // limpid has one head_dim for keys and values.
     value_length = c->head_dim;
     if (!gguf_int(g, ".attention.value_length", false, &value_length, error)) return false;
     return value_length == c->head_dim ||
@@ -56,6 +68,8 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
                      value_length, c->head_dim);
 }
 
+// 32 and 1 are the paper's beta_fast and beta_slow (arXiv 2309.00071), which most files leave out.
+// Two names are in use for the factor of cos and sin; the second overrules the first.
 static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
     float factor = 1.0f, extrapolation = 1.0f;
     rope->scaling = ROPE_YARN;
@@ -72,10 +86,13 @@ static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
                          (double)extrapolation);
     // A GGUF stores a multiplier of the formula's value; RopeConfig holds the product.
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
+    // 0: model/rope.c computes the formula itself, to the same bits as from a config.json.
     rope->attention_factor = factor != 1.0f ? factor * formula : 0.0f;
     return true;
 }
 
+// Absent: dimension_count is the head, freq_base 10000, the original context the model's own, the
+// type linear. scale_linear is the older name of the factor; the newer overrules it.
 static bool read_rope(const Gguf *g, Config *c, Error *error) {
     RopeConfig *rope = &c->rope;
     TextSpan type = {"linear", 6};
@@ -101,6 +118,8 @@ static bool read_rope(const Gguf *g, Config *c, Error *error) {
 }
 
 // One row of the embedding per token. A vocabulary in the file must be of that size.
+//
+// The key vocab_size is optional, so it is not read.
 static bool read_vocab_size(const Gguf *g, Config *c, Error *error) {
     const Checkpoint *checkpoint = g->checkpoint;
     int64_t embedding = names_find(&checkpoint->names, "token_embd.weight");
@@ -119,6 +138,7 @@ static bool read_vocab_size(const Gguf *g, Config *c, Error *error) {
     return true;
 }
 
+// Each id once; -1, which is "none", is left out.
 static void add_eos(Config *c, int id) {
     for (int i = 0; i < c->n_eos_ids; i++)
         if (c->eos_ids[i] == id) return;
@@ -132,6 +152,7 @@ static bool sounds_like_mistral(TextSpan name) {
     return false;
 }
 
+// Texts for people; they are shown escaped and change nothing.
 static bool read_about(const Gguf *g, Error *error) {
     char key[64];
     for (int i = 0; i < ABOUT_KEYS; i++) {
@@ -141,6 +162,8 @@ static bool read_about(const Gguf *g, Error *error) {
     return true;
 }
 
+// eot and eom end a turn or a message. A GGUF often names only one end in eos_token_id, so
+// generation stops at each of the three.
 bool gguf_read_config(const Gguf *g, Error *error) {
     Checkpoint *checkpoint = g->checkpoint;
     Config *c = &checkpoint->config;

@@ -1,5 +1,9 @@
 // What a GGUF leaves to the architecture's name: what is implied where no key says it, and keys
 // that only some architectures have. One row each; an architecture without a row implies nothing.
+//
+// The table exists because llama.cpp keeps these facts in the code of each architecture and not in
+// the file. The writer (keys.c) reads the same table, so that what limpid leaves out is what it
+// implies.
 #include "weights/gguf/gguf.h"
 #include "weights/quant.h"
 
@@ -16,6 +20,7 @@ typedef struct Implied {
     const char *no_window;  // with a window it is the model named here
 } Implied;
 
+// Gemma 3 of 62 layers is the 27B model, the only one whose scores are not scaled by head_dim^-1/2.
 static const Implied TABLE[] = {
     {.architecture = "gemma3", .pattern = 6, .scaled_embedding = true, .narrow_layers = 62},
     {.architecture = "olmo2", .no_window = "OLMo 3"},
@@ -24,6 +29,7 @@ static const Implied TABLE[] = {
     {0},
 };
 
+// The last row, all zeros, for an architecture that is not in the table.
 static const Implied *implied_by(const char *architecture) {
     const Implied *row = TABLE;
     while (row->architecture && strcmp(row->architecture, architecture) != 0)
@@ -54,6 +60,8 @@ static bool read_pattern(const Gguf *g, const Config *c, int n, bool *slides, Er
     return true;
 }
 
+// Fills window and local_rope of every layer. slides[l]: layer l has the window; true for all
+// layers where the architecture has no pattern.
 static bool read_windows(const Gguf *g, Config *c, const Implied *implied, Error *error) {
     bool slides[LIMIT_LAYERS];
     int window = 0;
@@ -98,6 +106,8 @@ static bool read_factors(const Gguf *g, const char *name, const float **out, Err
 }
 
 // The two tensors say that a model has longrope; the key that names the kind is mostly left out.
+// Phi 3's two lists of divisors (arXiv 2402.13753): model/rope.c takes one by the length of the
+// context.
 static bool read_longrope(const Gguf *g, Config *c, const Implied *implied, Error *error) {
     RopeConfig *rope = &c->rope;
     TextSpan type = {0};
@@ -117,6 +127,7 @@ static bool read_longrope(const Gguf *g, Config *c, const Implied *implied, Erro
     // The formula's value, rounded, is the formula: the same bits as from a config.json.
     RopeConfig formula = *rope;
     if (rope->original_max_seq_len < 1) return true; // config_finish will refuse it
+    // transformers' factor where config.json gives none: how much longer the context became.
     formula.factor = (float)c->max_seq_len / (float)rope->original_max_seq_len;
     if (rope->attention_factor != gguf_longrope_factor(&formula)) return true;
     rope->factor = formula.factor;
@@ -124,6 +135,7 @@ static bool read_longrope(const Gguf *g, Config *c, const Implied *implied, Erro
     return true;
 }
 
+// sqrt(1 + ln(factor) / ln(original context)): as model/rope.c, longrope_magnitude.
 float gguf_longrope_factor(const RopeConfig *rope) {
     double factor = (double)rope->factor;
     if (factor <= 1.0) return 1.0f;
@@ -146,6 +158,7 @@ bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides) 
     return pattern != 0;
 }
 
+// A scale that the file gives overrules the implied one.
 bool gguf_read_family(const Gguf *g, Error *error) {
     Config *c = &g->checkpoint->config;
     const Implied *implied = implied_by(g->architecture);

@@ -8,6 +8,14 @@
 //
 // This file walks the header and makes the plan; values.c looks keys up, config.c and
 // vocabulary.c say what they mean.
+//
+//     gguf_read      header -> read_keys -> family -> read_tensors -> vocabulary -> config
+//     read_keys      g->values[i], indexed by name in g->keys
+//     read_tensors   the plan: names, shapes, types, then places in the file
+//
+// Every number is checked against what is left of the file before it is used: a count bounds an
+// allocation, an offset a range. Nothing is computed from a tensor before all of them are accepted.
+// (The drawing above: integers are little-endian.)
 #include "weights/gguf/gguf.h"
 #include "weights/quant.h"
 
@@ -27,10 +35,14 @@ typedef struct Header {
     uint64_t n_tensors, n_keys;
 } Header;
 
+// The counts are compared with the file's size, not only with the limits: a file of a hundred bytes
+// that claims 65536 keys allocates nothing.
 static bool read_header(Bytes *in, Header *header) {
     bytes_take(in, 4, "header");
     header->version = bytes_u32(in, "header");
     if (in->failed) return false;
+    // The versions 2 and 3 with their bytes in reverse. (Version 1 has 32-bit counts and is refused
+    // below.)
     if (header->version == 0x02000000 || header->version == 0x03000000)
         return bytes_fail(in, 4, "GGUF in big-endian byte order, which limpid does not read");
     if (header->version != 2 && header->version != 3)
@@ -50,6 +62,8 @@ static bool read_header(Bytes *in, Header *header) {
 }
 
 // A key or a tensor's name: printable ASCII, `longest` bytes at most.
+//
+// Keys and names go into messages and are compared as text.
 static bool read_name(Bytes *in, const char *what, size_t longest, TextSpan *out) {
     size_t start = in->pos;
     uint64_t length = bytes_u64(in, what);
@@ -71,6 +85,7 @@ static bool read_name(Bytes *in, const char *what, size_t longest, TextSpan *out
 
 // ---- keys ----
 
+// The value's bytes stay in the loaded part of the file; nothing is copied.
 static bool read_string(Bytes *in, GgufValue *value) {
     TextSpan text = bytes_string(in, "string");
     value->count = text.length;
@@ -89,18 +104,22 @@ static bool read_array(Bytes *in, GgufValue *value) {
         return bytes_fail(in, start, "array of %s",
                           value->element == GGUF_ARRAY ? "arrays, which GGUF does not have"
                                                        : "an unknown type");
+    // A string takes at least its length, 8 bytes.
     size_t least = size ? size : 8;
     if (value->count > bytes_left(in) / least)
         return bytes_fail(in, start, "array of %llu elements in %zu bytes",
                           (unsigned long long)value->count, bytes_left(in));
     value->bytes = in->base + in->pos;
     if (size) bytes_take(in, value->count * size, "array");
+    // Strings have different lengths, so the array is walked once to find its end; vocabulary.c
+    // walks it again to make spans.
     for (uint64_t i = 0; !size && i < value->count && !in->failed; i++)
         bytes_string(in, "string in an array");
     value->size = (size_t)(in->base + in->pos - value->bytes);
     return !in->failed;
 }
 
+// Reads the type and the value behind it. A bool must be 0 or 1.
 static bool read_value(Bytes *in, GgufValue *value) {
     size_t start = in->pos;
     value->type = bytes_u32(in, "value type");
@@ -115,6 +134,7 @@ static bool read_value(Bytes *in, GgufValue *value) {
     return !in->failed;
 }
 
+// In the order of the file; names_index then sorts the entries and refuses a key that occurs twice.
 static bool read_keys(Gguf *g, Bytes *in, uint64_t n_keys, Error *error) {
     Arena *arena = &g->checkpoint->arena;
     NameEntry *entries = arena_alloc(arena, n_keys, sizeof *entries, error);
@@ -133,6 +153,7 @@ static bool read_keys(Gguf *g, Bytes *in, uint64_t n_keys, Error *error) {
     return names_index(&g->keys, entries, (size_t)n_keys, "key", error);
 }
 
+// The format wants a multiple of 8, llama.cpp a power of two; LIMIT_ALIGNMENT bounds the padding.
 static bool read_alignment(const Gguf *g, uint32_t *alignment, Error *error) {
     *alignment = DEFAULT_ALIGNMENT;
     if (!gguf_u32(g, "general.alignment", false, alignment, error)) return false;
@@ -143,6 +164,8 @@ static bool read_alignment(const Gguf *g, uint32_t *alignment, Error *error) {
     return true;
 }
 
+// llama.cpp's gguf-split writes split.count into every part of a model of several files. The first
+// part alone would look like a model with missing tensors. A count of 1 is a whole model.
 static bool refuse_split(const Gguf *g, Error *error) {
     const GgufValue *count = gguf_find(g, "split.count");
     bool single = count && count->type == GGUF_U16 && load_u16(count->bytes) <= 1;
@@ -154,6 +177,7 @@ static bool refuse_split(const Gguf *g, Error *error) {
 
 // ---- tensors ----
 
+// False for a type that limpid has no unpacking for: IQ* and TQ* types, MXFP4, and integers.
 static bool dtype_of(uint32_t gguf_type, DType *out) {
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (dtype_info((DType)dtype)->gguf_type == (int64_t)gguf_type) {
@@ -179,6 +203,7 @@ static bool read_dims(Bytes *in, TensorPlan *tensor) {
     return !in->failed;
 }
 
+// One entry of the tensor list. offset is relative until place_tensor.
 static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
     TextSpan name;
     if (!read_name(in, "tensor name", LONGEST_TENSOR_NAME, &name)) return false;
@@ -230,6 +255,8 @@ static bool no_gaps(const Checkpoint *c, uint64_t data_start, uint64_t size, uin
     return true;
 }
 
+// Offsets count from the first aligned byte behind the header, which is known only after all
+// entries have been read. Hence two loops.
 static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
     Checkpoint *c = g->checkpoint;
     uint32_t alignment;
@@ -244,6 +271,8 @@ static bool read_tensors(Gguf *g, Bytes *in, uint64_t n_tensors, Error *error) {
     return plan_finish(c, error) && no_gaps(c, data_start, in->size, alignment, error);
 }
 
+// The vocabulary comes before the config, which takes the special ids and the number of tokens from
+// it.
 bool gguf_read(Checkpoint *c, bool vocabulary_only, Error *error) {
     Gguf g = {.checkpoint = c};
     Bytes in = bytes_of_file(c->files, error);

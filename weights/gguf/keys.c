@@ -1,5 +1,11 @@
 // Config and Vocabulary -> keys: config.c, families.c and vocabulary.c the other
 // way. What an architecture implies is checked, what it has no key for is refused by name.
+//
+//     gguf_put_model    general.*  ->  sizes  ->  scales, windows, rope  ->  vocabulary
+//
+// The rule for every put_ function: reading the key back has to give the same Config. Where a key
+// does not exist, the value has to be the one that the architecture implies; anything else is
+// refused (cannot), never rounded or left out.
 #include "weights/container.h"
 #include "weights/gguf/gguf.h"
 #include "weights/out/gguf.h"
@@ -25,6 +31,7 @@ static const char *key_of(KeyText out, const Put *p, const char *key) {
     return out;
 }
 
+// Types as llama.cpp reads them: sizes are u32, scales f32.
 static void number(const Put *p, const char *key, int value) {
     KeyText text;
     gguf_put_u32(p->keys, key_of(text, p, key), (uint32_t)value);
@@ -40,6 +47,7 @@ static void word(const Put *p, const char *key, const char *value) {
     gguf_put_text(p->keys, key_of(text, p, key), (TextSpan){value, strlen(value)});
 }
 
+// False, with exit code 3.
 static bool cannot(const Put *p, const char *what) {
     return error_set(p->error, ERROR_FILE, "GGUF architecture \"%s\" has no key for %s",
                      p->architecture, what);
@@ -47,6 +55,7 @@ static bool cannot(const Put *p, const char *what) {
 
 // ---- sizes and kinds ----
 
+// All are written, also those with a default: other programs need some of them.
 static void put_sizes(const Put *p) {
     const Config *c = p->config;
     number(p, ".block_count", c->n_layers);
@@ -66,6 +75,8 @@ static void put_sizes(const Put *p) {
 
 // The kinds of arithmetic are the architecture's: what a reader will take it for must be what the
 // model does.
+//
+// `implied` is built as the reader builds it, then compared field by field.
 static bool check_kinds(const Put *p, const Outgoing *out) {
     const Config *c = p->config;
     Config implied;
@@ -89,6 +100,7 @@ static bool check_kinds(const Put *p, const Outgoing *out) {
     return true;
 }
 
+// Gemma 3 always gets the key, since its reader takes another default for 62 layers.
 static bool put_scales(const Put *p) {
     const Config *c = p->config;
     float scale = c->layers[0].attention_scale, usual = (float)(1.0 / sqrt((double)c->head_dim));
@@ -102,6 +114,8 @@ static bool put_scales(const Put *p) {
 
 // ---- windows ----
 
+// slides: the model; implied: what the architecture says without a key. The pattern key is written
+// only where they differ and the architecture has one.
 static bool put_windows(const Put *p) {
     const Config *c = p->config;
     bool slides[LIMIT_LAYERS], implied[LIMIT_LAYERS], pattern, usual = true, all = true;
@@ -145,6 +159,8 @@ static void put_yarn_factor(const Put *p, float wanted) {
     real(p, ".rope.scaling.attn_factor", factor);
 }
 
+// mscale and mscale_all_dim have no keys: where they are equal their quotient is 1, which
+// attn_factor can say.
 static bool put_yarn(const Put *p) {
     const RopeConfig *rope = &p->config->rope;
     bool both = rope->mscale > 0.0f && rope->mscale_all_dim > 0.0f;
@@ -197,6 +213,8 @@ static bool put_rope(const Put *p) {
 // ---- what a file says of itself ----
 
 // general.file_type, as llama.cpp numbers what most of the tensors are.
+// (enum llama_ftype in llama.cpp's include/llama.h.) It is information only; readers use each
+// tensor's own type. The K-quants are numbered as their medium mixes.
 static uint32_t file_type(DType dtype) {
     switch (dtype) {
     case DTYPE_F32: return 0;
@@ -239,11 +257,13 @@ static void put_general(const Put *p, const Outgoing *out, const char *name) {
     }
     DType usual = usual_type(out);
     gguf_put_u32(p->keys, "general.file_type", file_type(usual));
+    // GGML_QNT_VERSION of ggml.h.
     if (dtype_info(usual)->block > 1) gguf_put_u32(p->keys, "general.quantization_version", 2);
 }
 
 // ---- vocabulary ----
 
+// An absent id or flag has no key.
 static void put_id(GgufKeys *keys, const char *key, int id) {
     if (id >= 0) gguf_put_u32(keys, key, (uint32_t)id);
 }
@@ -257,6 +277,7 @@ static void put_ids(const Put *p, const Vocabulary *v) {
     const Config *c = p->config;
     int ends[3] = {v->eos_id, v->eot_id, v->eom_id};
     for (int i = 0; i < c->n_eos_ids; i++) {
+        // Backwards, so that the first free place is the one that remains.
         int id = c->eos_ids[i], free_place = -1;
         bool known = false;
         for (int j = 2; j >= 0; j--) {
@@ -278,6 +299,8 @@ static void put_ids(const Put *p, const Vocabulary *v) {
 
 // The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
 // gives them. It may have fewer: tokens without a row cannot be used.
+//
+// The lists are made anew in an arena of this function; gguf_put_* copies them into the keys.
 static bool put_tokens(const Put *p, const Vocabulary *v) {
     size_t rows = (size_t)p->config->vocab_size;
     Arena arena = {0};
@@ -292,6 +315,7 @@ static bool put_tokens(const Put *p, const Vocabulary *v) {
         const char *pad = there ? "" : arena_text(&arena, name, (size_t)length, p->error);
         good = pad != NULL;
         tokens[i] = there ? v->tokens[i] : (TextSpan){pad, (size_t)length};
+        // -1e6: no merge can prefer a padding token.
         scores[i] = there && v->scores ? v->scores[i] : there ? 0.0f : -1e6f;
         types[i] = !there ? TOKEN_UNUSED : v->types ? v->types[i] : TOKEN_NORMAL;
     }

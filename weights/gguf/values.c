@@ -1,4 +1,8 @@
 // Looking keys up, with their types checked.
+//
+// A value stays in the file as bytes until a getter asks for it: read_value (gguf.c) has checked
+// only that it lies inside. Getters convert no types: a key has the one that the format gives it.
+// What a missing key means is the caller's business.
 #include "weights/gguf/gguf.h"
 
 #include <limits.h>
@@ -6,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+// Columns: name for messages; bytes of an element, 0 where it varies. In the order of GgufType.
 static const struct {
     const char *name;
     size_t size;
@@ -22,14 +27,17 @@ size_t gguf_type_size(uint32_t type) {
     return type < GGUF_TYPE_COUNT ? TYPES[type].size : 0;
 }
 
+// An architecture of at most 64 bytes and the longest key asked for.
 typedef char KeyText[160];
 
+// ".block_count" -> "llama.block_count" in `out`; a key without the dot is returned as it is.
 static const char *full_key(const Gguf *g, const char *key, KeyText out) {
     if (*key != '.') return key;
     snprintf(out, sizeof(KeyText), "%s%s", g->architecture, key);
     return out;
 }
 
+// The key in the message is the full one, as it stands in the file.
 bool gguf_fail(const Gguf *g, const char *key, Error *error, const char *format, ...) {
     KeyText name;
     char text[ERROR_MESSAGE_SIZE];
@@ -63,6 +71,7 @@ bool gguf_u32(const Gguf *g, const char *key, bool need, uint32_t *out, Error *e
     return true;
 }
 
+// Config holds ints. A u32 above 2^31 - 1 is out of every range and must not turn negative.
 static bool to_int(const Gguf *g, const char *key, uint32_t number, int *out, Error *error) {
     if (number > INT_MAX) return gguf_fail(g, key, error, "%u is out of range", number);
     *out = (int)number;
@@ -104,6 +113,8 @@ bool gguf_array(const Gguf *g, const char *key, uint32_t element, const GgufValu
                      gguf_type_name(element));
 }
 
+// Written as an array by converters of models whose layers may differ. limpid has one size for all
+// layers, so the entries must agree. i32 and u32 have the same bytes in the range of an int.
 bool gguf_per_layer(const Gguf *g, const char *key, bool need, int n_layers, int *out,
                     Error *error) {
     const GgufValue *value = gguf_find(g, key);

@@ -1,11 +1,25 @@
 // The vocabulary of a GGUF file: lists of equal length, typed numbers, ids that exist. What pieces,
 // scores and merges mean is the tokenizer's business.
+//
+//     tokenizer.ggml.
+//     .model      string     "llama": SPM-BPE, "gpt2": byte-level BPE
+//     .pre        string     byte-level BPE: the name of its splitting pattern
+//     .tokens     string[n]  spellings: "▁the" in SPM, "Ġthe" in byte-level BPE
+//     .scores     f32[n]     SPM: a higher score merges first
+//     .token_type i32[n]     TokenType
+//     .merges     string[]   byte-level BPE: "left right", the first has the lowest rank
+//     .bos_token_id ..       u32; add_bos_token ..: bool
+//
+// All but model and tokens may be absent. Spans point into the loaded header, which lives as long
+// as the checkpoint.
 #include "weights/gguf/gguf.h"
 
 #include <math.h>
 #include <string.h>
 
 // The strings of an array as spans.
+// NULL with `error` set where an entry is longer than `longest`. The lengths have been walked once
+// by gguf.c, so they are inside the array.
 static const TextSpan *read_spans(const Gguf *g, const char *key, const GgufValue *array,
                                   size_t longest, Error *error) {
     TextSpan *spans = arena_alloc(&g->checkpoint->arena, array->count, sizeof *spans, error);
@@ -20,12 +34,14 @@ static const TextSpan *read_spans(const Gguf *g, const char *key, const GgufValu
     return spans;
 }
 
+// scores and token_type have one entry for each token.
 static bool same_length(const Gguf *g, const char *key, const GgufValue *array, Error *error) {
     size_t wanted = g->checkpoint->vocabulary.n_tokens;
     return array->count == wanted || gguf_fail(g, key, error, "%llu entries for %zu tokens",
                                                (unsigned long long)array->count, wanted);
 }
 
+// The number of tokens comes from here; the other lists are compared with it.
 static bool read_tokens(const Gguf *g, Vocabulary *v, Error *error) {
     static const char KEY[] = "tokenizer.ggml.tokens";
     const GgufValue *array;
@@ -39,6 +55,7 @@ static bool read_tokens(const Gguf *g, Vocabulary *v, Error *error) {
     return v->tokens != NULL;
 }
 
+// NaN is refused: the merge queue orders by score, and NaN has no place in an order.
 static bool read_scores(const Gguf *g, Vocabulary *v, Error *error) {
     static const char KEY[] = "tokenizer.ggml.scores";
     const GgufValue *array = gguf_find(g, KEY);
@@ -86,6 +103,7 @@ static bool read_merges(const Gguf *g, Vocabulary *v, Error *error) {
         return gguf_fail(g, KEY, error, "%llu entries, at most %d are read",
                          (unsigned long long)array->count, LIMIT_MERGES);
     v->n_merges = (size_t)array->count;
+    // Two tokens and the space between them.
     v->merges = read_spans(g, KEY, array, 2 * LIMIT_TOKEN_LENGTH + 1, error);
     return v->merges != NULL;
 }
@@ -111,6 +129,7 @@ static bool read_ids(const Gguf *g, Vocabulary *v, Error *error) {
     return true;
 }
 
+// An absent flag stays -1: the default depends on the model (tokenizer/).
 static bool read_flags(const Gguf *g, Vocabulary *v, Error *error) {
     const struct {
         const char *key;
@@ -129,6 +148,7 @@ static bool read_flags(const Gguf *g, Vocabulary *v, Error *error) {
     return true;
 }
 
+// Leaves v->model NULL, and returns true, where the file says that it has no vocabulary.
 static bool read_kind(const Gguf *g, Vocabulary *v, Error *error) {
     static const char KEY[] = "tokenizer.ggml.model";
     TextSpan model = {0}, pre = {0};

@@ -1,6 +1,13 @@
 // A Hugging Face model: config.json, generation_config.json and one .safetensors file or several
 // with an index, all in one directory. No file outside that directory is opened, even if the index
 // names one.
+//
+//     config.json, generation_config.json   -> Config, flags          (config.c, positions.c)
+//     chat_template.jinja, tokenizer_config.json -> the chat template
+//     model.safetensors, or the shards of the index -> the plan       (safetensors.c)
+//
+// config.json comes first: the family decides which unknown tensors may be ignored. The tokenizer's
+// own files are not read here; tokenizer/open.c opens them.
 #include "base/bytes.h"
 #include "base/json.h"
 #include "weights/container.h"
@@ -14,6 +21,7 @@
 #include <unistd.h>
 
 static const char INDEX_NAME[] = "model.safetensors.index.json";
+// An index has one member for each tensor. 32 MiB are 512 bytes a tensor at the limit of tensors.
 static const JsonLimits INDEX_LIMITS = {.bytes = 32 << 20, .values = 2 * (size_t)LIMIT_TENSORS};
 
 // One file of tensors, read but not yet in the plan.
@@ -46,6 +54,7 @@ static bool folder_find(Folder *folder, Checkpoint *checkpoint, Error *error) {
 }
 
 // "directory/name", owned by the arena.
+// NULL: exit code 5.
 static char *folder_path(const Folder *folder, const char *name, Error *error) {
     size_t length = strlen(folder->directory), more = strlen(name);
     char *path = arena_alloc(&folder->checkpoint->arena, length + more + 1, 1, error);
@@ -55,6 +64,7 @@ static char *folder_path(const Folder *folder, const char *name, Error *error) {
     return path;
 }
 
+// False only where memory runs out; the answer is in *exists.
 static bool file_exists(bool *exists, const Folder *folder, const char *name, Error *error) {
     const char *path = folder_path(folder, name, error);
     *exists = path && !access(path, F_OK);
@@ -62,6 +72,7 @@ static bool file_exists(bool *exists, const Folder *folder, const char *name, Er
 }
 
 // The parsed JSON file, owned; NULL with the file's name in front of the message.
+// The text is a copy of the file, freed here: jansson's tree does not point into it.
 static json_t *read_json(const Folder *folder, const char *name, const JsonLimits *limits,
                          Error *error) {
     const char *path = folder_path(folder, name, error);
@@ -87,8 +98,8 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
 
 // ---- config.json, generation_config.json ----
 
-// limpid's own key, unknown to transformers. A value of another type was written by another program
-// and is ignored.
+// Keys of limpid's own (`description`, ..., which convert writes), unknown to transformers. A value
+// of another type was written by another program and is ignored.
 static bool read_about(Checkpoint *checkpoint, const json_t *root, Error *error) {
     for (int i = 0; i < ABOUT_KEYS; i++) {
         const json_t *value = json_object_get(root, ABOUT_NAMES[i]);
@@ -101,6 +112,7 @@ static bool read_about(Checkpoint *checkpoint, const json_t *root, Error *error)
     return true;
 }
 
+// `text` is the object with the hyper-parameters: root, or text_config of a multimodal model.
 static bool use_config(Folder *folder, const json_t *root, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     const json_t *text = NULL;
@@ -116,6 +128,8 @@ static bool use_config(Folder *folder, const json_t *root, Error *error) {
     return read_about(checkpoint, root, error);
 }
 
+// config.json is required; generation_config.json adds sampling defaults and more ids that end a
+// text.
 static bool read_configs(Folder *folder, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     Error cause = {0};
@@ -143,6 +157,8 @@ static bool keep_template(Checkpoint *checkpoint, const char *text, size_t lengt
 }
 
 // "chat_template" of tokenizer_config.json: a text, or a list of named ones.
+// NULL: there is none. Newer files have a list when a model has several templates, one for tools
+// for instance; the default is the one for chats.
 static const char *template_in(const json_t *root) {
     const json_t *value = json_object_get(root, "chat_template");
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -160,6 +176,7 @@ static bool pass_over(const Error *cause, Error *error) {
     return !cause->code || cause->code == ERROR_FILE || error_copy(error, cause);
 }
 
+// True also where there is no such file.
 static bool read_template_file(Folder *folder, Error *error) {
     static const char NAME[] = "chat_template.jinja";
     Error cause = {0};
@@ -175,6 +192,7 @@ static bool read_template_file(Folder *folder, Error *error) {
     return good;
 }
 
+// chat_template.jinja goes before tokenizer_config.json, as in transformers.
 static bool read_template(Folder *folder, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     Error cause = {0};
@@ -191,6 +209,7 @@ static bool read_template(Folder *folder, Error *error) {
 // ---- shards ----
 
 // A name that can only mean a file of this directory, and only a file of tensors.
+// The index is untrusted: "../other/x.safetensors" would be a file outside the directory.
 static bool shard_name_is_plain(const char *name) {
     static const char SUFFIX[] = ".safetensors";
     size_t length = strlen(name), suffix = sizeof SUFFIX - 1;
@@ -198,11 +217,13 @@ static bool shard_name_is_plain(const char *name) {
            !strcmp(name + length - suffix, SUFFIX);
 }
 
+// Sorted by name: for the different names here, for the search in check_index.
 static int by_name(const void *a, const void *b) {
     return strcmp(((const Shard *)a)->name, ((const Shard *)b)->name);
 }
 
 // The different file names of the index, sorted.
+// The names stay borrowed from the parsed index, which lives until all shards are read.
 static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shards, size_t *count,
                         Error *error) {
     size_t n = 0, unique = 0;
@@ -233,6 +254,8 @@ static bool list_shards(Checkpoint *checkpoint, const json_t *map, Shard **shard
     return true;
 }
 
+// Every shard becomes one of the checkpoint's files, so that its pages are released and checked
+// like those of a single file.
 static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
     const char *path = folder_path(folder, shard->name, error);
     if (!path) return false;
@@ -242,6 +265,7 @@ static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
     return shard->file != NULL;
 }
 
+// The header only. Sealed at once, since nothing but data of tensors is read later.
 static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
     Error cause = {0};
     if (safetensors_parse(&shard->tensors, &shard->count, bytes_of_file(shard->file, &cause),
@@ -261,6 +285,8 @@ static bool left_out(const Checkpoint *checkpoint, const SafetensorsTensor *tens
            tensor_name_ignored(checkpoint->family, NAMES_HF, tensor->plan.name);
 }
 
+// Counted first, so that the plan is allocated once. A tensor of a type without weights that the
+// family does not list as unused is an error: it would be missing later.
 static bool plan_shards(Checkpoint *checkpoint, const Shard *shards, size_t n_shards,
                         Error *error) {
     uint64_t total = 0;
@@ -285,6 +311,8 @@ static bool plan_shards(Checkpoint *checkpoint, const Shard *shards, size_t n_sh
 }
 
 // Every tensor of the index is in the shard that the index names.
+// Found by address: the tensor's data has to lie in the mapping of that shard. A name that is in
+// another shard, or in none, means that index and shards are not of one model.
 static bool check_index(const Checkpoint *checkpoint, const json_t *map, const Shard *shards,
                         size_t n_shards, Error *error) {
     const char *key;
@@ -325,6 +353,8 @@ static bool read_index(const Folder *folder, Error *error) {
     return good || error_set(error, cause.code, "%s: %s", INDEX_NAME, cause.message);
 }
 
+// `name` is NULL where the path itself is the file: it is mapped already, and messages have its
+// path in front.
 static bool read_single(const Folder *folder, const char *name, Error *error) {
     Checkpoint *checkpoint = folder->checkpoint;
     Shard shard = {.name = name, .file = checkpoint->files};
@@ -334,6 +364,7 @@ static bool read_single(const Folder *folder, const char *name, Error *error) {
 
 // Biases are optional to the table of families, where GGUF files say nothing about them;
 // config.json does say, and a missing or surplus one would silently be another model.
+// Counted over all layers: 4, 3 or 0 in each (HfFlags).
 static bool check_biases(const Folder *folder, Error *error) {
     const Checkpoint *checkpoint = folder->checkpoint;
     int wanted = folder->flags.attention_biases * checkpoint->config.n_layers, found = 0;
@@ -347,6 +378,7 @@ static bool check_biases(const Folder *folder, Error *error) {
                      found, wanted);
 }
 
+// model.safetensors goes before an index, as in transformers' from_pretrained.
 bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     static const char SINGLE_NAME[] = "model.safetensors";
     Folder folder;

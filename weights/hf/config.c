@@ -1,5 +1,9 @@
 // The hyper-parameters and special ids of config.json. Class defaults are in families.c beside this
 // file, RoPE and windows in positions.c; the tensors of a family are in weights/families.c.
+//
+// hf_config_read has keys.c check every key first, so none that matters is passed over. A value
+// that is absent has the default of the family's class, which hf_family_find has chosen; 0 in its
+// row means that the key must be given.
 #include "weights/hf/config.h"
 
 #include <math.h>
@@ -14,6 +18,7 @@ typedef struct SizeField {
     bool derived; // absent or null: follows from the others
 } SizeField;
 
+// Columns: the key of most families; GPT-2's; the field; whether the value may be left out.
 static const SizeField SIZES[] = {
     {"hidden_size", "n_embd", offsetof(Config, dim), false},
     {"intermediate_size", "n_inner", offsetof(Config, hidden_dim), true},
@@ -26,6 +31,9 @@ static const SizeField SIZES[] = {
 };
 
 // In a range in which what follows may divide and multiply; config_finish knows the tighter limits.
+//
+// *size holds the class default on entry. 2^22 (LIMIT_VOCAB) keeps every product of two sizes below
+// 64 bits.
 static bool read_size(int *size, const json_t *text, const char *key, bool derived, Error *error) {
     if (!json_read_int(text, key, size, error)) return false;
     const json_t *value = json_object_get(text, key);
@@ -36,6 +44,8 @@ static bool read_size(int *size, const json_t *text, const char *key, bool deriv
     return error_set(error, ERROR_FILE, "\"%s\": wanted 1 .. %d, got %d", key, LIMIT_VOCAB, *size);
 }
 
+// GPT-2's n_inner is 4 n_embd where it is null. The other classes have no such rule, so a missing
+// intermediate_size is an error.
 static bool derive_sizes(Config *config, const HfFamily *family, Error *error) {
     if (!config->hidden_dim && !family->gpt2_keys)
         return error_set(error, ERROR_FILE, "\"intermediate_size\" is missing");
@@ -68,6 +78,8 @@ static bool read_sizes(Config *config, const HfFamily *family, const json_t *tex
     return derive_sizes(config, family, error);
 }
 
+// transformers' names (ACT2FN in activations.py). "gelu_new" and "gelu_pytorch_tanh" are the same
+// function.
 static bool read_activation(Config *config, const HfFamily *family, const json_t *text,
                             Error *error) {
     static const struct {
@@ -90,6 +102,11 @@ static bool read_activation(Config *config, const HfFamily *family, const json_t
 }
 
 // The scale of the scores, where it is not head_dim^-1/2, and the cap of the logits.
+//
+//     scale_attn_weights false              scores are not scaled            GPT-2
+//     scale_attn_by_inverse_layer_idx true  and divided by the layer + 1     GPT-2
+//     query_pre_attn_scalar s               s^-1/2 instead of head_dim^-1/2  Gemma
+//     final_logit_softcapping c             c tanh(logits / c)               Gemma, nanochat
 static bool read_scales(Config *config, const HfFamily *family, const json_t *text, Error *error) {
     bool scaled = true, by_layer = false;
     float query_scalar = family->query_scalar;
@@ -112,6 +129,8 @@ static bool read_scales(Config *config, const HfFamily *family, const json_t *te
                              (double)query_scalar);
         config->attention_scale = (float)(1 / sqrt((double)query_scalar));
     }
+    // sqrt(dim) in float32. transformers rounds it to the type that the model is held in; limpid
+    // computes in float32, and so does its reference.
     if (family->scaled_embedding) config->embedding_scale = sqrtf((float)config->dim);
     if (!family->gpt2_keys) return true;
     if (!scaled) config->attention_scale = 1;
@@ -149,6 +168,8 @@ static bool read_eos(Config *config, const json_t *object, Error *error) {
     return true;
 }
 
+// An absent id has the class default, a null one is none. Multimodal files may have the ids outside
+// of text_config: both objects are read.
 static bool read_ids(Config *config, const HfFamily *family, const json_t *root, const json_t *text,
                      Error *error) {
     bool null_bos = json_is_null(json_object_get(text, "bos_token_id"));
@@ -163,6 +184,7 @@ static bool read_ids(Config *config, const HfFamily *family, const json_t *root,
 
 // ---- both files ----
 
+// Sizes before the rest: positions are read per layer, and ids are compared with the vocabulary.
 bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *arena,
                     Error *error) {
     const json_t *text = NULL;
@@ -181,10 +203,13 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
                 read_scales(config, family, text, error) &&
                 read_ids(config, family, root, text, error) &&
                 hf_positions_read(config, family, text, arena, error);
+    // attention_bias puts a bias on q, k, v and o.
     flags->attention_biases = bias ? 4 : family->attention_biases;
     return good;
 }
 
+// An absent key stays -1, "not given"; a negative number in the file is refused, since it would
+// read as absent.
 bool hf_generation_read(Config *config, GenerationDefaults *defaults, const json_t *root,
                         Error *error) {
     static const struct {

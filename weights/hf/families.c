@@ -1,5 +1,10 @@
 // The class defaults of every family, one row each, and the choice of the row. The other tables of
 // families are about tensors (families.c); this one is about keys of config.json.
+//
+// Defaults are those of the configuration classes of transformers (configuration_*.py of each
+// model). A published config.json leaves out keys that equal them, so they are part of the format.
+// Columns in hf/config.h; a size of 0 must be given. The sizes of Gemma 3's row matter: text_config
+// of multimodal files leaves most of them out.
 #include "weights/hf/config.h"
 
 #include <string.h>
@@ -23,6 +28,7 @@ static const HfFamily FAMILIES[] = {
      .activation = "silu",
      .bos_id = 1,
      .eos_id = 2},
+    // An absent sliding_window is 4096 in this class, null is none.
     {.model_type = "mistral",
      .architecture = "MistralForCausalLM",
      .n_kv_heads = 8,
@@ -33,6 +39,7 @@ static const HfFamily FAMILIES[] = {
      .window = 4096,
      .bos_id = 1,
      .eos_id = 2},
+    // The class has biases on q, k and v, and no key for them.
     {.model_type = "qwen2",
      .architecture = "Qwen2ForCausalLM",
      .attention_biases = 3,
@@ -91,6 +98,7 @@ static const HfFamily FAMILIES[] = {
      .theta = 1e4f,
      .activation = "silu",
      .window_rule = HF_WINDOW_ALL,
+     // From transformers' Phi3Config.
      .original_context = 4096,
      .partial_rotary = true,
      .bos_id = 1,
@@ -132,12 +140,15 @@ static bool first_architecture(const json_t *root, const char **name, Error *err
 }
 
 // Old checkpoints spell it LLaMAForCausalLM.
+// True for a config.json without "architectures", where model_type alone decides. A different head,
+// such as LlamaForSequenceClassification, fits no row.
 static bool architecture_fits(const HfFamily *family, const char *architecture) {
     return !architecture || !strcasecmp(architecture, family->architecture) ||
            (!strcmp(family->model_type, "gemma3_text") &&
             !strcmp(architecture, "Gemma3ForConditionalGeneration"));
 }
 
+// The row by model_type; by the architecture where there is no model_type.
 const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *error) {
     const char *model_type = NULL, *architecture = NULL;
     const json_t *nested = NULL;
@@ -149,6 +160,8 @@ const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *e
         error_set(error, ERROR_FILE, "neither \"model_type\" nor \"architectures\" is given");
         return NULL;
     }
+    // Gemma 3 of 4B and more: the language model's config is nested, the image encoder's is not
+    // read.
     bool multimodal_gemma = nested && model_type && !strcmp(model_type, "gemma3");
     *text = multimodal_gemma ? nested : root;
     const char *wanted = multimodal_gemma ? "gemma3_text" : model_type;
@@ -164,6 +177,8 @@ const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *e
     return NULL;
 }
 
+// For a family that hf_family_find or weights/families.c has accepted, so it is there; the last row
+// otherwise.
 const HfFamily *hf_family_of(const char *model_type) {
     size_t i = 0;
     while (i + 1 < N_FAMILIES && strcmp(FAMILIES[i].model_type, model_type) != 0)

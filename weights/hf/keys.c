@@ -57,6 +57,7 @@ static const char ROPE[] =
     "original_max_position_embeddings short_factor long_factor finetuned";
 
 // Whether the list has the word.
+// Words are compared whole. Lists are searched from the start: a config.json has some 30 keys.
 static bool among(const char *list, const char *key) {
     size_t length = strlen(key);
     for (const char *word = list; *word; word += strcspn(word, " "), word += *word == ' ')
@@ -64,6 +65,7 @@ static bool among(const char *list, const char *key) {
     return false;
 }
 
+// A null value says "not set" for every key. Called for the root and for text_config.
 bool hf_keys_check(const json_t *object, Error *error) {
     const char *key;
     json_t *value;
@@ -82,6 +84,7 @@ bool hf_keys_check(const json_t *object, Error *error) {
     return true;
 }
 
+// A dictionary of rope parameters is separate, since its keys mean something else at the top level.
 bool hf_rope_keys_check(const json_t *object, Error *error) {
     const char *key;
     json_t *value;

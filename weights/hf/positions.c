@@ -6,6 +6,9 @@
 //   Gemma 3:                                      Gemma 3:
 //   rope_theta, rope_scaling: global layers       rope_parameters: {full_attention: {..},
 //   rope_local_base_freq: windowed layers                           sliding_attention: {..}}
+//
+// Formulas and sources of the scalings are in model/rope.c; here only their numbers are found.
+// Windows: each family has its own rule for which layers slide (HfWindow in hf/config.h).
 #include "weights/hf/config.h"
 
 #include <math.h>
@@ -14,6 +17,7 @@
 
 // ---- rope ----
 
+// "rope_type" goes before the older "type" where both are there.
 static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
     static const struct {
         const char *name;
@@ -35,6 +39,8 @@ static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
     return error_set(error, ERROR_FILE, "\"rope_type\": unknown kind \"%s\"", name);
 }
 
+// A number that is absent or null leaves its field as it is: 0, "not given", or the family's theta.
+// One that is given has to be positive.
 static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error) {
     static const struct {
         const char *key;
@@ -88,6 +94,9 @@ static bool read_factors(const float **out, const json_t *dict, const char *key,
 }
 
 // Required values of each kind of scaling, checked after all places that may hold them were read.
+//
+// Defaults: the original context is the family's or the model's own; beta_fast and beta_slow are
+// YaRN's 32 and 1; longrope and YaRN take how many times longer the context became as their factor.
 static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *family,
                        Error *error) {
     if (!rope->original_max_seq_len)
@@ -99,6 +108,7 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
                          LIMIT_CONTEXT, rope->original_max_seq_len);
     if (rope->beta_fast == 0) rope->beta_fast = 32;
     if (rope->beta_slow == 0) rope->beta_slow = 1;
+    // Dynamic NTK stretches from max_position_embeddings, whatever the dictionary says.
     if (rope->scaling == ROPE_DYNAMIC_NTK) rope->original_max_seq_len = config->max_seq_len;
     bool from_lengths = rope->scaling == ROPE_LONGROPE || rope->scaling == ROPE_YARN;
     if (from_lengths && rope->factor == 0)
@@ -133,6 +143,8 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
 
 // The first floor(head_dim * factor) channels rotate; an odd number rounds up, but not in the
 // exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
+//
+// partial_rotary_factor: in the dictionary (transformers 5) it overrules the top level.
 static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *top,
                           const json_t *dict, Error *error) {
     static const char KEY[] = "partial_rotary_factor";
@@ -154,6 +166,8 @@ static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *
     return true;
 }
 
+// Reads both sets: `full` is the dictionary of all layers, or of those without a window; `local`
+// that of the windowed layers (Gemma 3).
 static bool read_ropes(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
                        Error *error) {
     const json_t *full = NULL, *local = NULL, *both = NULL, *scaling = NULL;
@@ -234,6 +248,7 @@ static bool derive_layer_types(bool *slides, const HfFamily *family, const json_
     return true;
 }
 
+// Fills window and local_rope of every layer. layer_types goes before the family's rule.
 static bool read_windows(Config *config, const HfFamily *family, const json_t *text, Error *error) {
     bool slides[LIMIT_LAYERS] = {false}, switched_on = false;
     int window = 0;
@@ -245,6 +260,7 @@ static bool read_windows(Config *config, const HfFamily *family, const json_t *t
         return false;
     bool optional =
         family->window_rule == HF_WINDOW_SWITCHED || family->window_rule == HF_WINDOW_ROPE_LESS;
+    // Qwen and SmolLM3 give a sliding_window even where none is used.
     if (optional && !switched_on) return true;
     if (types ? !read_layer_types(slides, types, config->n_layers, error)
               : !derive_layer_types(slides, family, text, config, error))
@@ -278,6 +294,7 @@ static bool read_rope_less_layers(Config *config, const json_t *text, Error *err
     return true;
 }
 
+// Layers without rope first: SmolLM3's windows are those layers.
 bool hf_positions_read(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
                        Error *error) {
     if (config->n_layers > LIMIT_LAYERS)

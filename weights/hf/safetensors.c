@@ -1,5 +1,11 @@
 // One safetensors file: header -> tensors with checked types, shapes and ranges. The JSON
 // header is parsed by safetensors_json.c; directories, shards and config.json are in checkpoint.c.
+//
+// The checks are those of the reference library (huggingface/safetensors, tensor.rs), and two that
+// its text demands and it does not make: no leading space before '{', no name twice. The order:
+//
+//     length of the header -> text (safetensors_add, _set_type, _measure, _place for each tensor)
+//     -> names differ -> tensors cover the data
 #include "weights/hf/safetensors.h"
 
 #include "base/bytes.h"
@@ -9,6 +15,8 @@
 #include <string.h>
 
 // Every type of the format, so that the size of each is checked even where it is of no use here.
+//
+// Columns: name, bits of an element, limpid's type (DTYPE_COUNT: none).
 static const SafetensorsType TYPES[] = {
     {"F32", 32, DTYPE_F32},          {"F16", 16, DTYPE_F16},      {"BF16", 16, DTYPE_BF16},
     {"F64", 64, DTYPE_COUNT},        {"I64", 64, DTYPE_COUNT},    {"U64", 64, DTYPE_COUNT},
@@ -22,6 +30,7 @@ static const SafetensorsType TYPES[] = {
 
 // ---- what a reader of the text says ----
 
+// One allocation for a bound that the text gives; a file cannot make it grow.
 bool safetensors_room(SafetensorsHeader *h, size_t most, Error *error) {
     h->room = most > LIMIT_TENSORS ? LIMIT_TENSORS : most;
     h->tensors = arena_alloc(h->arena, h->room, sizeof *h->tensors, error);
@@ -48,6 +57,7 @@ bool safetensors_set_type(SafetensorsTensor *tensor, const char *name, Error *er
     return error_set(error, ERROR_FILE, "unknown dtype \"%.32s\"", name);
 }
 
+// Counted in bits, since F4 and F6 have 4 and 6. A dimension of 0 makes an empty tensor.
 bool safetensors_measure(SafetensorsTensor *tensor, Error *error) {
     uint64_t bits = tensor->type->bits;
     bool fits = true, empty = false;
@@ -63,6 +73,7 @@ bool safetensors_measure(SafetensorsTensor *tensor, Error *error) {
     return true;
 }
 
+// data_offsets [begin, end) count from h->start. They have to span what type and shape need.
 bool safetensors_place(const SafetensorsHeader *h, SafetensorsTensor *tensor, uint64_t begin,
                        uint64_t end, Error *error) {
     if (begin > end || end > h->size - h->start)
@@ -89,6 +100,8 @@ static int by_offset(const void *a, const void *b) {
 
 // No hole, no overlap, nothing before the first and after the last: so no byte of the file can be
 // something else, a second file in disguise for instance.
+//
+// Sorted by offset, each tensor begins where the one before it ended.
 static bool check_coverage(const SafetensorsTensor *tensors, size_t count, size_t start,
                            size_t size, Arena *arena, Error *error) {
     const SafetensorsTensor **order = arena_alloc(arena, count, sizeof(void *), error);
@@ -122,6 +135,7 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
     return names_index(&index, entries, count, "tensor", error);
 }
 
+// The text begins at byte 8. It is loaded whole, so the limit on its length bounds the memory.
 bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
     uint64_t length = bytes_u64(&in, "header length");
     if (in.failed) return false;

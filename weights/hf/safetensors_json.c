@@ -1,12 +1,21 @@
 // The text of a safetensors header, whoever wrote it.
+//
+//     {"__metadata__": {"key": "text", ..},
+//      "model.norm.weight": {"dtype": "F32", "shape": [576], "data_offsets": [0, 2304]}, ..}
+//
+// Members are parsed one at a time, so that a header of 100 MB needs no tree of a gigabyte. What
+// the numbers mean is checked in safetensors.c; without_json.c is the same for builds without
+// jansson.
 #include "base/json.h"
 #include "weights/hf/safetensors.h"
 
 #include <string.h>
 
 // For the entry of one tensor, which takes a hundred bytes, and for __metadata__.
+// no_negative: JSON's -0 would pass for the integer 0.
 static const JsonLimits MEMBER_LIMITS = {.bytes = 8 << 20, .values = 1 << 16, .no_negative = true};
 
+// Each reader of a part: false with what was wanted and what is there.
 static bool read_type(SafetensorsTensor *tensor, const json_t *entry, Error *error) {
     const char *name = json_string_value(json_object_get(entry, "dtype"));
     if (!name)
@@ -20,6 +29,7 @@ static bool read_shape(SafetensorsTensor *tensor, const json_t *entry, Error *er
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape))
         return error_set(error, ERROR_FILE, "\"shape\": wanted an array, got %s", json_kind(shape));
+    // TensorPlan has room for four.
     if (rank > 4) return error_set(error, ERROR_FILE, "%zu dimensions (at most 4)", rank);
     tensor->plan.n_dims = (uint32_t)rank;
     for (size_t i = 0; i < rank; i++)
@@ -28,6 +38,7 @@ static bool read_shape(SafetensorsTensor *tensor, const json_t *entry, Error *er
     return safetensors_measure(tensor, error);
 }
 
+// [begin, end): the bytes of the tensor behind the header.
 static bool read_range(const SafetensorsHeader *h, SafetensorsTensor *tensor, const json_t *entry,
                        Error *error) {
     const json_t *range = json_object_get(entry, "data_offsets");
@@ -41,6 +52,7 @@ static bool read_range(const SafetensorsHeader *h, SafetensorsTensor *tensor, co
     return safetensors_place(h, tensor, begin, end, error);
 }
 
+// Exactly these three members, each of its type; a fourth could say something that is not followed.
 static bool read_tensor(const SafetensorsHeader *h, SafetensorsTensor *tensor, const json_t *entry,
                         Error *error) {
     Error cause = {0};
@@ -53,6 +65,7 @@ static bool read_tensor(const SafetensorsHeader *h, SafetensorsTensor *tensor, c
     return error_set(error, cause.code, "tensor \"%.100s\": %s", tensor->plan.name, cause.message);
 }
 
+// Texts only, as the format says; they are looked up by safetensors_metadata.
 static bool check_metadata(const json_t *metadata, Error *error) {
     if (!json_is_object(metadata))
         return error_set(error, ERROR_FILE, "\"__metadata__\": wanted an object, got %s",
@@ -77,6 +90,7 @@ static bool read_member(SafetensorsHeader *h, const char *key, const json_t *val
     return tensor && read_tensor(h, tensor, value, error);
 }
 
+// The bound counts commas, so it is at least the number of members.
 bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length, Error *error) {
     if (!safetensors_room(h, json_members_bound(text, length), error)) return false;
     JsonMembers members = json_members(text, length, &MEMBER_LIMITS);
@@ -87,6 +101,7 @@ bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length
     return good && !members.failed;
 }
 
+// Parses the header again up to __metadata__: safetensors_parse keeps the tensors only.
 bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
                           Error *error) {
     size_t length;

@@ -2,6 +2,9 @@
 // safetensors files it reads those that limpid writes (weights/out/safetensors.c), traces above
 // all: members in that one order and spelling, no spaces but at the end. Everything else is
 // refused.
+//
+// The parser walks the text once: Text is a position in it, and each take_ function moves the
+// position past what it expects, or fails with what was wanted there.
 #include "weights/container.h"
 #include "weights/hf/safetensors.h"
 #include "weights/out/outgoing.h"
@@ -10,6 +13,7 @@
 
 #include <string.h>
 
+// No config.json can be read, so no model of safetensors; convert cannot write one either.
 static bool refuse(Error *error) {
     return error_set(error, ERROR_FILE, "this build reads no safetensors files (it has no JSON)");
 }
@@ -36,6 +40,7 @@ typedef struct Text {
     Error *error;
 } Text;
 
+// The offset counts from the first byte of the JSON text.
 static bool wrong(const Text *t, const char *wanted) {
     return error_set(t->error, ERROR_FILE,
                      "offset %zu: wanted %s, as limpid writes it (this build has no JSON)",
@@ -53,6 +58,7 @@ static bool take(Text *t, const char *literal) {
     return true;
 }
 
+// -1: no lower-case hexadecimal digit.
 static int hex_digit(char c) {
     const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c) : NULL;
     return at ? (int)(at - digits) : -1;
@@ -82,6 +88,7 @@ static size_t take_character(Text *t, char *out) {
         c = c << 4 | (uint32_t)digit;
     }
     t->at += 6;
+    // No NUL, which would end the string early, and no surrogate, which is no character.
     return c && (c < 0xd800 || c > 0xdfff) ? utf8_encode(out, c) : 0;
 }
 
@@ -104,6 +111,7 @@ static bool take_string(Text *t, char **out) {
     return take(t, "\"");
 }
 
+// Digits only, no sign, no leading zero: JSON's integers without the negative ones.
 static bool take_number(Text *t, uint64_t *out) {
     const char *begin = t->at;
     *out = 0;
@@ -146,12 +154,14 @@ static bool take_tensor(Text *t, SafetensorsHeader *h) {
            safetensors_place(h, tensor, begin, end, t->error);
 }
 
+// limpid writes __metadata__ first or not at all.
 static bool at_metadata(const Text *t) {
     return starts_with(t, "\"__metadata__\":");
 }
 
 bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length, Error *error) {
     Text t = {text, text + 1, text + length, NULL, error};
+    // An upper bound: braces inside names count too.
     size_t braces = 0; // each tensor has one
     for (size_t i = 0; i < length; i++)
         braces += text[i] == '{';

@@ -9,6 +9,13 @@
 //
 // A tensor's place is known from the header alone: the layers of one role stand together. Rows of
 // wq and wk are in Meta's interleaved order. Source: llama2.c, export.py and run.c.
+//
+//     v0, bytes     0   4          8        12      16         20         24      28
+//                 | dim | hidden_dim | n_layers | n_heads | n_kv_heads | vocab_size | seq_len | ..
+//
+// V0_TENSORS and V1_TENSORS are the order of the file; the plan is made from them before the size
+// of the file is compared with it. Everything else of a model (epsilon, theta, special ids) the
+// format cannot say: fill_config has what run.c assumes.
 #include "base/bytes.h"
 #include "weights/container.h"
 
@@ -17,6 +24,7 @@
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
+// The sizes that dimensions of tensors are made of; size_of gives their numbers.
 typedef enum Size { SIZE_ONE, SIZE_DIM, SIZE_KV, SIZE_HIDDEN, SIZE_VOCAB, SIZE_COUNT } Size;
 
 // One tensor in the order of the file, under the name that Meta's checkpoints have.
@@ -27,6 +35,8 @@ typedef struct FileTensor {
 } FileTensor;
 
 #define LAYER "layers.%d."
+// Columns: name, rows, columns, skipped. A role with "%d" stands for n_layers tensors, one after
+// another. V0 has the RoPE tables between the final norm and the head.
 static const FileTensor V0_TENSORS[] = {
     {"tok_embeddings.weight", SIZE_VOCAB, SIZE_DIM, false},
     {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
@@ -42,6 +52,7 @@ static const FileTensor V0_TENSORS[] = {
     {"freq_cis", SIZE_ONE, SIZE_COUNT, true}, // cos and sin; the model makes its own
     {"output.weight", SIZE_VOCAB, SIZE_DIM, false},
 };
+// V1 and V2: all vectors come first, which stay float32 in v2; no RoPE tables.
 static const FileTensor V1_TENSORS[] = {
     {LAYER "attention_norm.weight", SIZE_ONE, SIZE_DIM, false},
     {LAYER "ffn_norm.weight", SIZE_ONE, SIZE_DIM, false},
@@ -71,6 +82,7 @@ typedef struct Header {
 
 // ---- header ----
 
+// `at` is the file's offset of the number, for the message.
 static bool check_field(Bytes *in, size_t at, const char *name, int64_t value, int limit) {
     if (value >= 1 && value <= limit) return true;
     return bytes_fail(in, at, "%s: wanted 1 .. %d, got %lld", name, limit, (long long)value);
@@ -94,6 +106,7 @@ static bool read_sizes(Bytes *in, Header *header) {
         size_t at = in->pos;
         int64_t value = (int32_t)bytes_u32(in, FIELDS[i].name);
         if (in->failed) return false;
+        // The sign says whether the head is tied. A value of 0 is refused below.
         if (header->version == 0 && FIELDS[i].field == &header->vocab_size) {
             header->tied = value > 0;
             if (value < 0) value = -value;
@@ -105,6 +118,9 @@ static bool read_sizes(Bytes *in, Header *header) {
 }
 
 // What the numbers must be to each other; `at` is where they begin.
+//
+// Offsets 12 and 16 are n_heads and n_kv_heads behind dim. An even number of channels, since RoPE
+// rotates pairs.
 static bool check_heads(Bytes *in, size_t at, const Header *h) {
     if (h->dim % h->n_heads)
         return bytes_fail(in, at + 12, "n_heads: %d does not divide dim %d", h->n_heads, h->dim);
@@ -126,6 +142,8 @@ static bool read_tail(Bytes *in, Header *header) {
         size_t at = in->pos;
         int32_t group = (int32_t)bytes_u32(in, "group_size");
         if (in->failed || !check_field(in, at, "group_size", group, header->dim)) return false;
+        // llama2.c's exporter halves the group until it divides dim but does not look at
+        // hidden_dim; its runq.c would drop the end of such rows.
         if (header->dim % group || header->hidden_dim % group)
             return bytes_fail(in, at, "group_size: %d does not divide dim %d and hidden_dim %d",
                               group, header->dim, header->hidden_dim);
@@ -135,6 +153,7 @@ static bool read_tail(Bytes *in, Header *header) {
     return !in->failed;
 }
 
+// Without the magic it has to be a v0 file: read_sizes then reads the first bytes as dim.
 static bool read_header(Bytes *in, Header *header) {
     Bytes beginning = *in;
     bool magic = bytes_left(in) >= 4 && bytes_u32(&beginning, "magic") == MAGIC;
@@ -156,6 +175,7 @@ static bool read_header(Bytes *in, Header *header) {
 
 // ---- plan ----
 
+// SIZE_COUNT is the room of both RoPE tables: seq_len rows of head_dim / 2 cos, and as many sin.
 static uint64_t size_of(const Header *h, Size size) {
     switch (size) {
     case SIZE_ONE: return 1;
@@ -170,6 +190,9 @@ static uint64_t size_of(const Header *h, Size size) {
 
 // The next tensor of the file; *end moves behind it. The ranges of the header keep all of this far
 // below 64 bits.
+//
+// Only offsets are set here; place_tensors adds the address. A quantised tensor is followed by its
+// scales, one float32 for each group, which the plan reaches through `scales`.
 static bool plan_tensor(Checkpoint *checkpoint, TensorPlan *tensor, const Header *h,
                         const FileTensor *role, int layer, uint64_t *end, Error *error) {
     char name[64];
@@ -214,6 +237,9 @@ static bool plan_tensors(Checkpoint *checkpoint, const Header *h, uint64_t *end,
 }
 
 // The one thing that tells a v0 file from any other bytes.
+//
+// `wanted` is exact, so one byte more or less is an error. Where the difference is exactly the
+// head, the message says that the flag for it may be wrong.
 static bool check_file_size(const Header *h, uint64_t wanted, uint64_t size, Error *error) {
     uint64_t elements = size_of(h, SIZE_VOCAB) * size_of(h, SIZE_DIM), head = elements;
     if (h->version == 2)
@@ -229,6 +255,7 @@ static bool check_file_size(const Header *h, uint64_t wanted, uint64_t size, Err
                      (unsigned long long)wanted, (unsigned long long)size, hint);
 }
 
+// Called after the size has been checked: every tensor is inside the file.
 static void place_tensors(Checkpoint *checkpoint, const uint8_t *base) {
     for (size_t i = 0; i < checkpoint->n_tensors; i++) {
         TensorPlan *tensor = &checkpoint->tensors[i];
@@ -239,6 +266,7 @@ static void place_tensors(Checkpoint *checkpoint, const uint8_t *base) {
 
 // ---- config ----
 
+// seq_len of the file bounds the context, as in run.c.
 static void fill_config(Config *config, const Header *h) {
     config->dim = h->dim;
     config->hidden_dim = h->hidden_dim;
@@ -255,6 +283,7 @@ static void fill_config(Config *config, const Header *h) {
     if (h->vocab_size > 2) config->eos_ids[config->n_eos_ids++] = 2;
 }
 
+// head_required: a file of an untied head has output.weight, which must not be left out.
 bool llama2c_read(Checkpoint *checkpoint, Error *error) {
     Mapping *file = checkpoint->files;
     Bytes in = bytes_of_file(file, error);

@@ -1,5 +1,11 @@
 // Encodes the rows of an outgoing tensor: copies them where the type stays the same, else
 // dequantises and quantises them, in the container's row order.
+//
+//     outgoing_rows -> vector_row        norms, biases, lists of numbers
+//                -> matrix_rows       find_part: which matrix, which row; copied or encoded
+//                -> transposed_rows   GPT-2: a row of the file is a column of the stacked matrices
+//
+// Rows are numbered as the file stores them; model_row translates into the model's order.
 #include "base/bytes.h"
 #include "weights/container.h"
 #include "weights/out/outgoing.h"
@@ -12,6 +18,7 @@ bool outgoing_is_transposed(const Outgoing *out, const RoleView *view) {
     return out->family->transposed[out->naming] && view->of_layer && view->cols != 1;
 }
 
+// A vector is one row.
 uint64_t outgoing_row_count(const Outgoing *out, size_t i) {
     return out->tensors[i].n_dims == 1 ? 1 : out->tensors[i].shape[0];
 }
@@ -29,6 +36,8 @@ static size_t model_row(const Matrix *order, size_t stored) {
     return head * order->head_dim + i / 2 + i % 2 * (order->rope_dim / 2);
 }
 
+// The order of the container that is written, in a Matrix without data; no order for tensors that
+// RoPE does not touch.
 static Matrix row_order(const Outgoing *out, const RoleView *view) {
     const Config *c = &out->from->config;
     if (!view->rotary || !out->family->interleaved[out->naming]) return (Matrix){0};
@@ -36,6 +45,8 @@ static Matrix row_order(const Outgoing *out, const RoleView *view) {
 }
 
 // Writes a row and reads it back: values out of the type's range read as infinity.
+//
+// out->back is scratch. Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
 static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
                       void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
@@ -52,6 +63,7 @@ static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values
     return true;
 }
 
+// Parts of a fused bias one after another. Gemma's norms lose the 1 that was added on reading.
 static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
     const OutgoingSource *source = &out->sources[i];
     size_t count = 0;
@@ -68,6 +80,8 @@ static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
 }
 
 // The matrix that stored row `*row` of a stack belongs to; *row becomes the model's row of it.
+//
+// It ends: outgoing_plan has made the tensor of these parts, so `row` is inside one of them.
 static const Matrix *find_part(const Outgoing *out, const OutgoingSource *source, size_t *row) {
     for (int part = 0;; part++) {
         RoleView view = role_view(out->from, source->row->roles[part], source->layer);
@@ -87,6 +101,7 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
     for (uint64_t stored = first; stored < first + count; stored++, bytes += row_bytes) {
         size_t row = (size_t)stored;
         const Matrix *from = find_part(out, &out->sources[i], &row);
+        // The same type: blocks are copied, so nothing is rounded a second time.
         if (from->dtype == tensor->dtype) {
             memcpy(bytes, (const uint8_t *)from->data + matrix_stored_row(from, row) * row_bytes,
                    row_bytes);
@@ -99,6 +114,11 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
 }
 
 // Rows of a transposed tensor are columns first .. first + count of the stacked matrices.
+//
+//     model's row r of the stack  ->  column r of the file, elements first .. first + count of it
+//
+// 256 elements at a time, so that the encoded column fits the stack. Each call reads every row of
+// the matrices again.
 static bool transposed_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
                             Error *error) {
     const TensorPlan *tensor = &out->tensors[i];

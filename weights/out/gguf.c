@@ -1,3 +1,6 @@
+// The GGUF writer. Two parts: keys as bytes, appended one after another, and the file: header,
+// keys, list of tensors, padding, data (drawn in weights/gguf/gguf.c). What the keys of a model are
+// is in weights/gguf/keys.c, what its tensors contain in outgoing.c and encode_rows.c.
 #include "weights/out/gguf.h"
 
 #include "base/bytes.h"
@@ -6,21 +9,26 @@
 
 #include <string.h>
 
+// 32 is the format's default alignment, so general.alignment is not written. llama.cpp's buffer for
+// a name has 64 bytes with the NUL.
 enum { VERSION = 3, ALIGNMENT = 32, LONGEST_TENSOR_NAME = 63 };
 
 // ---- keys ----
 
+// A string: u64 length, then its bytes, no NUL.
 static void put_span(Buffer *b, const char *text, size_t length) {
     buffer_u64(b, length);
     buffer_put(b, text, length);
 }
 
+// Every value begins with its key and type; the number of keys is counted for the header.
 static void begin_value(GgufKeys *keys, const char *key, GgufType type) {
     keys->count++;
     put_span(&keys->bytes, key, strlen(key));
     buffer_u32(&keys->bytes, type);
 }
 
+// The elements follow without their type.
 static void begin_array(GgufKeys *keys, const char *key, GgufType element, size_t count) {
     begin_value(keys, key, GGUF_ARRAY);
     buffer_u32(&keys->bytes, element);
@@ -59,6 +67,7 @@ void gguf_put_f32s(GgufKeys *keys, const char *key, const float *values, size_t 
         buffer_f32(&keys->bytes, values[i]);
 }
 
+// u8 here, i32 in the file, as converters write them.
 void gguf_put_types(GgufKeys *keys, const char *key, const uint8_t *types, size_t count) {
     begin_array(keys, key, GGUF_I32, count);
     for (size_t i = 0; i < count; i++)
@@ -73,7 +82,9 @@ void gguf_put_bools(GgufKeys *keys, const char *key, const bool *values, size_t 
 
 // ---- the file ----
 
-// Where every tensor lies behind the header; *total with the padding after the last.
+// Where every tensor lies behind the header, each at a multiple of ALIGNMENT; *total with the
+// padding after the last. False where no file could hold that or a name is too long for other
+// readers.
 static bool place(TensorWriter *w, const TensorPlan *tensors, uint64_t *total, Error *error) {
     *total = 0;
     for (size_t i = 0; i < w->n; i++) {
@@ -90,6 +101,8 @@ static bool place(TensorWriter *w, const TensorPlan *tensors, uint64_t *total, E
     return true;
 }
 
+// Written whole into memory: its size decides where the data begins. Offsets of tensors count from
+// there.
 static void put_header(Buffer *b, const GgufKeys *keys, const TensorPlan *tensors,
                        const TensorWriter *w) {
     uint64_t end;
@@ -98,6 +111,7 @@ static void put_header(Buffer *b, const GgufKeys *keys, const TensorPlan *tensor
     buffer_u64(b, w->n);
     buffer_u64(b, keys->count);
     buffer_put(b, keys->bytes.bytes, keys->bytes.size);
+    // A buffer that ran out of memory says so in `failed`; one check at the end is enough.
     b->failed |= keys->bytes.failed;
     for (size_t i = 0; i < w->n; i++) {
         const TensorPlan *t = &tensors[i];

@@ -1,3 +1,9 @@
+// config.json and generation_config.json of a model that is written for transformers: the other
+// direction of weights/hf/config.c and positions.c, with the same rows of weights/hf/families.c.
+//
+// Reading what is written here gives the same Config, in limpid and in transformers. What the class
+// of the family has no key for is refused (cannot). Keys are spelt as transformers 4 has them,
+// which version 5 reads as well. Numbers are the shortest decimals that give the same float32.
 #include "weights/out/outgoing.h"
 
 #include "weights/container.h"
@@ -15,6 +21,7 @@ typedef struct Members {
     bool comma;
 } Members;
 
+// Begins a member: comma, line, name.
 static void key(Members *m, const char *name) {
     buffer_print(m->json, "%s\n  \"%s\": ", m->comma ? "," : "", name);
     m->comma = true;
@@ -64,6 +71,7 @@ static void put_floats(Members *m, const char *name, const float *values, int co
     buffer_print(m->json, "]");
 }
 
+// Ids that are absent are null, not left out: an absent key would mean the class default.
 static void put_id(Members *m, const char *name, int id) {
     if (id >= 0)
         put_int(m, name, id);
@@ -71,6 +79,7 @@ static void put_id(Members *m, const char *name, int id) {
         put_null(m, name);
 }
 
+// One id as a number, several as a list, none as null.
 static void put_ids(Members *m, const char *name, const int *ids, int count) {
     if (count <= 1) {
         put_id(m, name, count ? ids[0] : -1);
@@ -91,10 +100,12 @@ typedef struct Writing {
     Error *error;
 } Writing;
 
+// False, with exit code 3.
 static bool cannot(const Writing *w, const char *what) {
     return error_set(w->error, ERROR_FILE, "%s has no key for %s", w->family->architecture, what);
 }
 
+// All sizes are written, also those that equal a default.
 static void put_sizes(Writing *w) {
     const Config *c = w->config;
     bool gpt2 = w->family->gpt2_keys;
@@ -110,6 +121,7 @@ static void put_sizes(Writing *w) {
     put_int(&w->m, "head_dim", c->head_dim);
 }
 
+// "gelu_new" and "gelu_pytorch_tanh" are one function; GPT-2 calls it by the older name.
 static bool put_activation(Writing *w) {
     static const char *const NAMES[] = {[ACTIVATION_SILU] = "silu",
                                         [ACTIVATION_GELU_TANH] = "gelu_pytorch_tanh",
@@ -122,6 +134,8 @@ static bool put_activation(Writing *w) {
 }
 
 // query_pre_attn_scalar is the scale to the power of -2: the nearest number that gives it back.
+//
+// Tried in this order: the integer, which is what makers write, then the neighbours in float32.
 static float query_scalar(float scale) {
     float scalar = (float)(1.0 / ((double)scale * (double)scale));
     float near[] = {roundf(scalar), scalar, nextafterf(scalar, INFINITY), nextafterf(scalar, 0)};
@@ -138,6 +152,7 @@ static void put_scalar(Members *m, const char *name, float value) {
         put_float(m, name, value);
 }
 
+// A scale of its own per layer exists for GPT-2 only, and only as scale / (layer + 1).
 static bool put_scales(Writing *w) {
     const Config *c = w->config;
     float scale = c->layers[0].attention_scale, usual = (float)(1 / sqrt((double)c->head_dim));
@@ -169,6 +184,8 @@ static bool put_scales(Writing *w) {
 
 // ---- rope ----
 
+// The members of rope_scaling. `type` beside `rope_type` for longrope: Phi 3's class of
+// transformers 4 asks for the older key.
 static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope) {
     static const char *const NAMES[] = {
         [ROPE_PLAIN] = "default", [ROPE_LINEAR] = "linear",       [ROPE_LLAMA3] = "llama3",
@@ -196,6 +213,9 @@ static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope
 }
 
 // The shortest decimal that gives the number of channels again.
+//
+// transformers computes int(head_dim * factor), so the decimal has to come out at or above
+// `rotating`.
 static bool put_rope_dim(Writing *w) {
     const Config *c = w->config;
     int rotating = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
@@ -211,6 +231,7 @@ static bool put_rope_dim(Writing *w) {
     return true;
 }
 
+// llama3 needs its four numbers: divisors that rope_recognise_llama3 did not recognise have no key.
 static bool put_rope(Writing *w) {
     const Config *c = w->config;
     const RopeConfig *rope = &c->rope;
@@ -247,6 +268,7 @@ static void put_layer_types(Writing *w, bool any) {
     buffer_print(w->m.json, "]");
 }
 
+// `all`: every layer has the window, which is all that Mistral's and Phi 3's classes can say.
 static bool put_windows(Writing *w) {
     const Config *c = w->config;
     bool all = true, switched = w->family->window_rule == HF_WINDOW_SWITCHED ||
@@ -285,6 +307,8 @@ static bool put_rope_less_layers(Writing *w) {
 // ---- the whole ----
 
 // transformers knows all biases of attention or none; Qwen 2 has its three without a key.
+//
+// The number of biases has to be the same in every layer.
 static bool put_biases(Writing *w, const Outgoing *out) {
     const LayerWeights *layers = out->from->weights.layers;
     if (w->family->gpt2_keys) return true;
@@ -304,6 +328,7 @@ static const char *torch_name(DType dtype) {
     return dtype == DTYPE_F16 ? "float16" : dtype == DTYPE_BF16 ? "bfloat16" : "float32";
 }
 
+// An error leaves an incomplete text in `json`; the caller throws it away.
 bool hf_config_write(Buffer *json, const Outgoing *out, Error *error) {
     const Checkpoint *from = out->from;
     const Config *c = &from->config;
@@ -331,6 +356,7 @@ bool hf_config_write(Buffer *json, const Outgoing *out, Error *error) {
     return good;
 }
 
+// Only what the model's own file gave; an absent number is left to transformers' defaults.
 void hf_generation_write(Buffer *json, const Checkpoint *from) {
     const GenerationDefaults *g = &from->generation;
     const struct {

@@ -1,5 +1,13 @@
 // The plan goes through the same tables as roles.c and undoes what that file does: rows back to
 // Meta's order, 1 taken off Gemma's norms, parts stacked, GPT-2's matrices transposed.
+//
+//     outgoing_plan    family of the container -> for every row of its lists: wanted? -> add
+//     wanted           a REQUIRED or OPTIONAL row whose roles the model has
+//     add              name, shape (roles stacked by rows), type -> out->tensors, out->sources
+//     all_done         every role of the model is in some tensor
+//
+// Nothing is converted here: encode_rows.c makes the rows when they are written, one tensor at a
+// time.
 #include "weights/out/outgoing.h"
 
 #include "base/bytes.h"
@@ -12,6 +20,9 @@
 // ---- types ----
 
 // The type of a matrix, before its rows are looked at.
+//
+// A type that the container does not have (blocks in safetensors; llama2.c's groups) becomes F32,
+// which holds every value exactly; n_exact counts such matrices for the user.
 static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *matrix) {
     if (type->given) return type->dtype;
     bool holds =
@@ -22,12 +33,15 @@ static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *
 }
 
 // Rows that are no whole blocks stay halves.
+//
+// F16, which llama.cpp falls back to as well. first_other names the first for the message.
 static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
     if (tensor->shape[tensor->n_dims - 1] % dtype_info(dtype)->block == 0) return dtype;
     if (!out->n_other++) out->first_other = tensor->name;
     return DTYPE_F16;
 }
 
+// Whether every value survives the way to `dtype` and back, bit for bit.
 static bool fits_exactly(const float *values, size_t count, DType dtype, bool minus_one) {
     for (size_t i = 0; i < count; i++) {
         float value = minus_one ? values[i] - 1.0f : values[i], back;
@@ -79,6 +93,7 @@ static bool set_type(const Planning *p, TensorPlan *tensor, const TensorName *ro
     return plan_measure(tensor, p->error);
 }
 
+// `done` marks the roles of the row, so that a fused tensor and its parts are not both written.
 static bool add(const Planning *p, const TensorName *row, int layer) {
     Outgoing *out = p->out;
     TensorNameText name;
@@ -109,6 +124,9 @@ static bool is_filled(const Outgoing *out, Role role, int layer) {
 }
 
 // Whether the row is written: something of it is there, nothing of it was written before.
+//
+// False only with an error: a REQUIRED row whose roles the model does not have, or a fused row of
+// which it has some. ALTERNATIVE rows are never written, so attn_q, not attn_qkv.
 static bool wanted(const Planning *p, const TensorName *row, int layer, bool *wants) {
     const Outgoing *out = p->out;
     *wants = false;
@@ -127,6 +145,7 @@ static bool wanted(const Planning *p, const TensorName *row, int layer, bool *wa
                      name, out->from->config.family);
 }
 
+// Roles that need no tensor: norms without a weight, and divisors, which add_frequencies writes.
 static bool is_implied(const Family *family, Role role) {
     for (const Role *one = family->ones; *one; one++)
         if (*one == role) return true;
@@ -148,6 +167,7 @@ static bool all_done(const Planning *p, int layer) {
     return true;
 }
 
+// Layer -1: the tensors outside the layers.
 static bool run_lists(Planning *p, int layer) {
     const Outgoing *out = p->out;
     bool done[ROLE_COUNT] = {false}, wants;
@@ -162,6 +182,7 @@ static bool run_lists(Planning *p, int layer) {
 }
 
 // Frequencies that a GGUF has as tensors and config.json as numbers.
+// `values` is borrowed until the tensor is written.
 static bool add_values(Outgoing *out, const char *name, const float *values, size_t count,
                        Error *error) {
     TensorPlan *tensor = &out->tensors[out->n];
@@ -187,6 +208,8 @@ static bool add_frequencies(Outgoing *out, Error *error) {
 // ---- the family ----
 
 // Mistral's GGUFs are called llama; a llama with a window is a Mistral to transformers.
+//
+// NULL with `error` set where the container knows no such family.
 static const Family *family_in(Naming naming, const Checkpoint *from, Error *error) {
     const Config *c = &from->config;
     const char *name = from->family->called[naming];
@@ -195,6 +218,7 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
     return family_find(naming, name ? name : c->family, error);
 }
 
+// The type that most matrices will have: of the embedding, or the one that was asked for.
 static DType common_type(const Outgoing *out, const OutgoingType *type) {
     DType dtype = type->given ? type->dtype : out->from->weights.token_embedding.dtype;
     bool holds = out->naming == NAMES_HF ? dtype_is_float(dtype) : dtype != DTYPE_Q8_GROUP;
@@ -211,6 +235,8 @@ static bool check_type(Naming naming, const OutgoingType *type, Error *error) {
 }
 
 // The longest row that any matrix has, or that a vector is.
+//
+// One row at a time is converted, so this is all the memory that writing needs besides the plan.
 static bool make_scratch(Outgoing *out, Error *error) {
     uint64_t widest = 1;
     for (size_t i = 0; i < out->n; i++)
@@ -234,6 +260,7 @@ bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const O
     const char *prefix = out->family->prefixes[naming][0];
     Planning p = {.out = out, .type = type, .prefix = prefix ? prefix : "", .error = error};
     p.head = w->head.data != w->token_embedding.data || family_needs_head(out->family, naming);
+    // Every role of every layer and outside, each a tensor of its own, and longrope's two lists.
     uint64_t most = (uint64_t)(from->config.n_layers + 1) * ROLE_COUNT + 2;
     out->tensors = arena_alloc(&out->arena, most, sizeof *out->tensors, error);
     out->sources = arena_alloc(&out->arena, most, sizeof *out->sources, error);

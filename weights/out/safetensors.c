@@ -1,4 +1,10 @@
 // The safetensors writer: its header stands drawn in safetensors.h.
+//
+//     plan           sizes and names of the tensors checked, places chosen
+//     write_header   length, JSON, spaces
+//     begin          both, and the file opened
+//
+// Used for traces, saved logits and converted models alike: any tensors, no knowledge of families.
 #include "base/bytes.h"
 #include "base/text.h"
 #include "weights/out/write.h"
@@ -13,12 +19,14 @@ static const struct {
 
 enum { WIDEST = 8 };
 
+// 0: no type that can be written.
 static uint64_t element_bytes(const char *type) {
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
         if (!strcmp(type, TYPES[i].name)) return TYPES[i].bytes;
     return 0;
 }
 
+// JSON strings are UTF-8; utf8_decode gives 0 where a byte begins no character.
 static bool is_utf8(const char *text) {
     size_t length = strlen(text), n = 1;
     uint32_t character;
@@ -29,6 +37,7 @@ static bool is_utf8(const char *text) {
 
 // ---- the plan ----
 
+// Sets *bytes, the tensor's size. "__metadata__" would be read as the metadata.
 static bool measure(const WriteTensor *tensor, uint64_t *bytes, Error *error) {
     *bytes = element_bytes(tensor->type);
     bool fits = tensor->rank <= 4, good_name = *tensor->name && is_utf8(tensor->name) &&
@@ -47,6 +56,8 @@ static bool measure(const WriteTensor *tensor, uint64_t *bytes, Error *error) {
 // Sets begin, counted from the first byte after the header, and in *total what all come to.
 static bool place(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
     *total = 0;
+    // Once for each width: tensors of wide elements first, so that every one is aligned to its
+    // element.
     for (uint64_t width = WIDEST; width; width--) {
         for (size_t i = 0; i < w->n; i++) {
             if (element_bytes(tensors[i].type) != width) continue;
@@ -58,6 +69,7 @@ static bool place(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, 
     return true;
 }
 
+// Two tensors of the same name are the caller's mistake, so exit code 2 and not that of a bad file.
 static bool plan(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, Error *error) {
     NameIndex index;
     Error twice = {0};
@@ -77,6 +89,7 @@ static bool plan(TensorWriter *w, const WriteTensor *tensors, uint64_t *total, E
 
 // ---- the header ----
 
+// One member of the header: "name":{"dtype":..,"shape":[..],"data_offsets":[begin,end]}
 static void describe(Buffer *json, const WriteTensor *tensor, const PlacedTensor *placed) {
     buffer_quote(json, tensor->name, strlen(tensor->name));
     buffer_print(json, ":{\"dtype\":\"%s\",\"shape\":[", tensor->type);
@@ -90,6 +103,7 @@ static void describe(Buffer *json, const WriteTensor *tensor, const PlacedTensor
 // the data.
 static void write_header(Buffer *out, const TensorWriter *w, const WriteTensor *tensors,
                          const WriteMetadata *metadata, size_t n_metadata) {
+    // The length is known at the end and written over these 8 bytes.
     buffer_u64(out, 0);
     buffer_print(out, "{");
     for (size_t i = 0; i < n_metadata; i++) {
@@ -121,6 +135,7 @@ static bool begin(TensorWriter *w, const OutputFile *out, const WriteTensor *ten
     uint64_t total;
     if (!plan(w, tensors, &total, error)) return false;
     write_header(&header, w, tensors, metadata, n_metadata);
+    // A buffer that failed is left to tensor_writer_begin, which reports it.
     bool fits = header.failed || header.size - 8 <= LIMIT_JSON_HEADER ||
                 error_set(error, ERROR_USAGE, "a header of %zu bytes (at most %d)", header.size,
                           LIMIT_JSON_HEADER);

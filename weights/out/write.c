@@ -1,3 +1,7 @@
+// What the writers of safetensors and GGUF share: a file of known size whose header is written
+// first and whose tensors are written in any order, in parts. The formats are in safetensors.c and
+// gguf.c beside this file; FileWriter (base/file_writer.h) writes to a temporary file and puts it
+// in place at the end.
 #include "weights/out/write.h"
 
 #include "base/bytes.h"
@@ -5,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// calloc and not the arena for the writer itself: the arena is inside it.
 TensorWriter *tensor_writer_new(size_t n, Error *error) {
     TensorWriter *w = calloc(1, sizeof *w);
     if (w) w->tensors = arena_alloc(&w->arena, n, sizeof *w->tensors, error);
@@ -22,6 +27,7 @@ bool tensor_writer_name(TensorWriter *w, size_t tensor, const char *name, Error 
     return w->tensors[tensor].name != NULL;
 }
 
+// The size is known here, so that a full disk is noticed before anything is computed.
 bool tensor_writer_begin(TensorWriter *w, const OutputFile *out, const Buffer *header,
                          uint64_t data_bytes, Error *error) {
     uint64_t size;
@@ -33,6 +39,8 @@ bool tensor_writer_begin(TensorWriter *w, const OutputFile *out, const Buffer *h
     return w->file && file_writer_put(w->file, 0, header->bytes, header->size, error);
 }
 
+// Counts bytes, not which ones: the caller writes every byte once (write.h). A caller that would
+// write more than the tensor has is stopped here.
 bool tensor_writer_put(TensorWriter *w, size_t tensor, uint64_t offset, const void *data,
                        uint64_t bytes, Error *error) {
     if (tensor >= w->n) return error_set(error, ERROR_USAGE, "tensor %zu of %zu", tensor, w->n);
@@ -44,6 +52,7 @@ bool tensor_writer_put(TensorWriter *w, size_t tensor, uint64_t offset, const vo
     return file_writer_put(w->file, w->data_start + t->begin + offset, data, bytes, error);
 }
 
+// A tensor that is not complete would be a file with holes that read as zeros.
 bool tensor_writer_finish(TensorWriter *w, Error *error) {
     for (size_t i = 0; i < w->n; i++) {
         const PlacedTensor *t = &w->tensors[i];
