@@ -9,8 +9,8 @@
 //
 // Counters, with a depth of 2 after three tokens were read:
 //
-//   token     0    1    2  |  3    4    5  |
-//            read by host  | sampled ahead |      taken = 3, sampled = 6
+//   token     0    1    2  |  3    4       |
+//            read by host  | sampled ahead |      taken = 3, sampled = 5
 #include "model/decoder.h"
 
 #include "model/internal.h"

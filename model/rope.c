@@ -58,9 +58,8 @@ static void yarn_frequencies(double *f, const RopeConfig *rope, int rope_dim) {
     }
 }
 
-// The paper's 0.1 ln(factor) + 1: cos and sin are multiplied by it, so scores by its square, which
-// makes the softmax over a long context as sharp as over a short one. `m` is mscale, as in
-// DeepSeek's configs.
+// The paper's 0.1 ln(factor) + 1: cos and sin are multiplied by it, so scores by its square, the
+// inverse temperature that the paper found best. `m` is mscale, as in DeepSeek's configs.
 static double yarn_mscale(double factor, double m) {
     return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0;
 }
@@ -82,10 +81,12 @@ static double longrope_magnitude(const RopeConfig *rope) {
     return sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
 }
 
-// Dynamic NTK: theta for a context longer than the model was trained for. theta' = theta (factor L
-// / M - (factor - 1))^(d / (d - 2)) for a context L, trained for M. transformers takes the length
-// of the text so far for L; here it is the context of the run, fixed once, since keys in the cache
-// have been rotated already.
+// Dynamic NTK: theta for a context of L positions, of a model that was trained for M < L.
+//
+//   theta' = theta (factor L / M - (factor - 1))^(d / (d - 2))        d = rope_dim
+//
+// transformers takes the length of the text so far for L; here it is the context of the run, fixed
+// once, since keys in the cache have been rotated already.
 static double ntk_theta(const RopeConfig *rope, int rope_dim, int max_seq_len) {
     double theta = (double)rope->theta, factor = (double)rope->factor;
     double original = rope->original_max_seq_len;
