@@ -25,9 +25,9 @@ typedef struct Bench {
     Options options; // with what depends on the model filled in
     Session session;
     BenchReport *report;
-    int first_row;                        // of this number of threads
-    double (*samples)[BENCH_MAX_SAMPLES]; // (BENCH_MAX_ROWS) seconds of one run
-    double (*idle)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) of these the GPU waited; NaN: no GPU
+    int first_row;                           // of this number of threads
+    double (*samples)[BENCH_MAX_SAMPLES];    // (BENCH_MAX_ROWS) seconds of one run
+    double (*idle)[BENCH_MAX_SAMPLES];       // (BENCH_MAX_ROWS) of these the GPU waited
     int32_t *tokens, *positions, *sequences; // of the largest batch
     bool *wants;
     Progress progress;
@@ -83,20 +83,25 @@ static bool decode(Bench *b, int batch, int depth, int length, Error *error) {
 typedef struct Run {
     bool watch;
     double seconds; // by the host's clock
-    double busy;    // by the GPU's where it was watched; NaN: it has none
+    double idle;    // of these, in which the GPU waited for the host, where it was watched
 } Run;
 
 static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
     Device *device = b->session.model->device;
     if (!set_depth(b, batch, depth, error)) return false;
-    (void)device_busy_seconds(device, run->watch);
+    (void)device_idle_seconds(device, run->watch);
     double started = seconds_now();
     bool good = row->prefill ? pass(b, batch, depth, length, error)
                              : decode(b, batch, depth, length, error);
     run->seconds = seconds_now() - started;
-    run->busy = device_busy_seconds(device, false);
+    run->idle = device_idle_seconds(device, false);
     return good;
+}
+
+// A host that is the device itself has no tokens ahead.
+static bool has_gpu(const Bench *b) {
+    return device_info(b->session.model->device)->pipeline_depth > 0;
 }
 
 // The mean of as many runs as fill the sample; then, where there is a GPU, one that is watched.
@@ -108,11 +113,11 @@ static bool sample_row(Bench *b, int index, int repetition, Error *error) {
     for (; total < SAMPLE_SECONDS; total += run.seconds, runs++)
         if (!run_row(b, row, (int)row->length, &run, error)) return false;
     b->samples[index][repetition] = total / runs;
-    b->idle[index][repetition] = NAN;
-    if (row->prefill || isnan(run.busy)) return true;
+    b->idle[index][repetition] = 0;
+    if (row->prefill || !has_gpu(b)) return true;
     run.watch = true;
     if (!run_row(b, row, (int)row->length, &run, error)) return false;
-    b->idle[index][repetition] = run.seconds - run.busy;
+    b->idle[index][repetition] = run.idle;
     return true;
 }
 
@@ -157,11 +162,12 @@ static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     row->bytes_per_token = row->gb_per_second = row->share_of_read = row->share_of_memory = NAN;
     row->share_of_products = row->idle_us = NAN;
     if (row->prefill) {
-        if (!s->options->no_limits)
-            row->share_of_products = bench_product_seconds(s, row) / row->seconds;
+        double products = s->options->no_limits ? 0 : bench_product_seconds(s, row);
+        if (products > 0) row->share_of_products = products / row->seconds;
         return;
     }
-    row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
+    if (has_gpu(b))
+        row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
     row->bytes_per_token = bench_decode_bytes(s, b->report->weight_bytes, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;

@@ -1,8 +1,7 @@
 // What a device can do at most, measured on it: what `bench` compares the model with. One sample a
 // call; the caller interleaves samples with its own measurements and takes medians.
 //
-// NaN means that the backend does not have or does not use this, or a failure, which is in
-// device_error.
+// 0 means that the backend has none of it, or a failure, which is in device_error.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -22,8 +21,8 @@ typedef enum PeakKind {
 } PeakKind;
 
 // Operations per second with all threads and everything in registers, a multiplication and an
-// addition being two: no kernel made of these instructions is faster. NaN where the backend has
-// none.
+// addition being two: no kernel made of these instructions is faster. 0 where no kernel of the
+// backend is made of them.
 double device_peak_rate(Device *device, PeakKind kind);
 
 // What one multiply-add of the model is computed with: `products` multiply-adds of `kind`. An
@@ -36,10 +35,10 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
 Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n);
 
 // Seconds that the product of a matrix (rows, cols) with n rows of input takes the vendor's
-// library: bf16, float32 sums. NaN where there is no such library.
+// library: bf16, float32 sums. 0 where there is no such library.
 double device_product_seconds(Device *device, int n, int rows, int cols);
 
-// Seconds that the device was busy since the previous call, if that call set `watch`; else 0. In
-// the remaining time it waited for the host. Watching costs a microsecond or two per pass. NaN
-// where the host itself is the device, which never waits.
-double device_busy_seconds(Device *device, bool watch);
+// Seconds since the previous call in which the device waited for the host, if that call set
+// `watch`; else 0. A host that is the device itself never waits. Watching costs a microsecond or
+// two per pass.
+double device_idle_seconds(Device *device, bool watch);

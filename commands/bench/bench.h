@@ -89,7 +89,7 @@ typedef struct BenchOperations {
 BenchOperations bench_operations(const Session *session, const BenchRow *row);
 
 // Seconds that these operations take at the measured peaks, one kind after another: no run is
-// faster. NaN where one of the peaks is not known.
+// faster. Infinite where one of the peaks is not known.
 double bench_peak_seconds(const BenchOperations *operations, const LimitFigures *limits);
 
 // Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
@@ -97,5 +97,5 @@ double bench_decode_bytes(const Session *session, size_t weight_bytes, const Ben
 
 // Seconds that the matrices of a prompt alone take the GPU's fastest library, in the shapes that
 // the model multiplies: one by one, in its passes; one product of bf16 each, whatever the
-// precision. NaN without such a library. Attention is no part of it. The session's model is open.
+// precision. 0 without such a library. Attention is no part of it. The session's model is open.
 double bench_product_seconds(const Session *session, const BenchRow *row);

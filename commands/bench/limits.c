@@ -12,10 +12,7 @@ const char *peak_name(PeakKind kind) {
 }
 
 Limits limits_begin(Device *device, size_t model_bytes) {
-    Limits limits = {.device = device, .model_bytes = model_bytes};
-    for (int kind = 0; kind < PEAK_COUNT; kind++)
-        limits.peaks[kind] = NAN;
-    return limits;
+    return (Limits){.device = device, .model_bytes = model_bytes};
 }
 
 // A peak is what registers can do: other work on the machine can only hide it, so the most counts.

@@ -99,7 +99,7 @@ static void print_limits(const BenchReport *r) {
                      r->limits[i].threads, r->limits[i].threads == 1 ? "" : "s",
                      f->model_read / 1e9, f->memory_read / 1e9);
         for (int kind = 0; kind < PEAK_COUNT; kind++)
-            if (isfinite(f->peaks[kind]))
+            if (f->peaks[kind] > 0)
                 output_print(" %s %.*f", peak_name((PeakKind)kind), f->peaks[kind] < 1e10 ? 2 : 0,
                              f->peaks[kind] / 1e9);
         output_print("\n");

@@ -78,7 +78,7 @@ double device_read_rate(Device *device, size_t bytes) {
     size_t threads = (size_t)device->info.threads, least = threads * PART_BYTES;
     if (!bytes) bytes = MEMORY_BYTES;
     if (bytes < least) bytes = least;
-    if (!device_ok(device) || !reserve_buffer(device, bytes)) return NAN;
+    if (!device_ok(device) || !reserve_buffer(device, bytes)) return 0.0;
     if (bytes > device->read_buffer_bytes) bytes = device->read_buffer_bytes;
     const LimitKernels *kernels = device->kernels->limits;
     LimitRun run = {.device = device, .part = bytes / threads / PART_BYTES * PART_BYTES};
@@ -93,7 +93,7 @@ double device_read_rate(Device *device, size_t bytes) {
 
 double device_peak_rate(Device *device, PeakKind kind) {
     const PeakLoop *loop = &device->kernels->limits->peaks[kind];
-    if (!device_ok(device) || !loop->run) return NAN;
+    if (!device_ok(device) || !loop->run) return 0.0;
     LimitRun run = {.device = device, .peak = loop->run};
     return host_rate(run_limit, &run, loop->operations * device->info.threads);
 }

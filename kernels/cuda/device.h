@@ -142,7 +142,7 @@ size_t project_blas_bytes(const Device *device, int max_rows);
 size_t sample_bytes(const Device *device);
 size_t attention_bytes(const MemoryPlan *plan); // made by the first attention
 
-// ---- limits.cu: the clock that device_busy_seconds reads, two events around every pass ----
+// ---- limits.cu: the clock that device_idle_seconds reads, two events around every pass ----
 
 // Before the first launches of a pass (a second call changes nothing), behind its last, and behind
 // what follows it without the host. They do nothing while the clock is stopped.

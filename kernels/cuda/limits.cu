@@ -4,6 +4,7 @@
 // after the launches of the pass (usually a graph) and of the kernels that sample its token. So
 // copies of tokens and logits, and the host's work between passes, count as idle; gaps between the
 // kernels of a pass do not.
+#include "base/clock.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/project/blas.h"
 #include "kernels/cuda/project/project.h"
@@ -68,12 +69,12 @@ static double time_reading(Device *device, const int4 *memory, size_t count, int
     dim3 grid((unsigned)(device->n_processors * READ_BLOCKS));
     LAUNCH(device, read_kernel, grid, READ_THREADS, memory, count, never); // wakes the GPU
     if (!device_ok(device) || !CUDA_CHECK(device, cudaEventRecord(begin, device->stream)))
-        return NAN;
+        return 0.0;
     for (int i = 0; i < READ_PASSES; i++)
         LAUNCH(device, read_kernel, grid, READ_THREADS, memory, count, never);
     if (!device_ok(device) || !CUDA_CHECK(device, cudaEventRecord(end, device->stream)) ||
         !elapsed(device, begin, end, &ms))
-        return NAN;
+        return 0.0;
     return READ_PASSES * (double)count * sizeof(int4) / (ms * 1e-3);
 }
 
@@ -93,12 +94,12 @@ static size_t bytes_to_read(Device *device, size_t bytes) {
 }
 
 double device_read_rate(Device *device, size_t bytes) {
-    if (!device_ok(device)) return NAN;
+    if (!device_ok(device)) return 0.0;
     device_sync(device);
     bytes = bytes_to_read(device, bytes) / 16 * 16;
     uint8_t *memory = (uint8_t *)device_alloc(device, bytes + 16);
     cudaEvent_t begin = NULL, end = NULL;
-    double rate = NAN;
+    double rate = 0.0;
     if (memory && CUDA_CHECK(device, cudaEventCreateWithFlags(&begin, cudaEventDefault)) &&
         CUDA_CHECK(device, cudaEventCreateWithFlags(&end, cudaEventDefault))) {
         LAUNCH(device, fill_kernel, dim3((unsigned)(device->n_processors * READ_BLOCKS)),
@@ -109,16 +110,16 @@ double device_read_rate(Device *device, size_t bytes) {
     if (begin) cudaEventDestroy(begin);
     if (end) cudaEventDestroy(end);
     device_free(device, memory);
-    return device_ok(device) ? rate : NAN;
+    return device_ok(device) ? rate : 0.0;
 }
 
 // ---- products ----
 
 double device_product_seconds(Device *device, int n, int rows, int cols) {
-    if (!device_ok(device)) return NAN;
+    if (!device_ok(device)) return 0.0;
     device_sync(device);
     double seconds = blas_seconds(device, rows, n, cols, PRODUCT_RUNS);
-    return seconds > 0.0 ? seconds : NAN;
+    return seconds > 0.0 ? seconds : 0.0; // a failure is below zero
 }
 
 // The tensor cores' peak: the largest product, or the first that takes so long.
@@ -127,7 +128,8 @@ static double rate_of_products(Device *device) {
     constexpr double LONG_ENOUGH = 5e-4;
     for (int edge = 64;; edge *= 2) {
         double seconds = device_product_seconds(device, edge, edge, edge);
-        if (edge == LARGEST || !(seconds < LONG_ENOUGH)) // NaN where there is no library
+        if (seconds <= 0.0) return 0.0; // there is no library
+        if (edge == LARGEST || seconds >= LONG_ENOUGH)
             return 2.0 * edge * edge * edge / seconds;
     }
 }
@@ -189,24 +191,24 @@ static double time_peak(Device *device, PeakKind kind, int *never, cudaEvent_t b
             break;
         if (ms >= PEAK_MS) return each * repetitions / (ms * 1e-3);
     }
-    return NAN;
+    return 0.0;
 }
 
 double device_peak_rate(Device *device, PeakKind kind) {
-    if (!device_ok(device)) return NAN;
+    if (!device_ok(device)) return 0.0;
     if (kind == PEAK_BF16) return rate_of_products(device);
-    if (kind != PEAK_FLOAT32 && kind != PEAK_INT8) return NAN;
+    if (kind != PEAK_FLOAT32 && kind != PEAK_INT8) return 0.0;
     device_sync(device);
     int *never = (int *)device_alloc(device, sizeof *never);
     cudaEvent_t begin = NULL, end = NULL;
-    double rate = NAN;
+    double rate = 0.0;
     if (never && CUDA_CHECK(device, cudaEventCreateWithFlags(&begin, cudaEventDefault)) &&
         CUDA_CHECK(device, cudaEventCreateWithFlags(&end, cudaEventDefault)))
         rate = time_peak(device, kind, never, begin, end);
     if (begin) cudaEventDestroy(begin);
     if (end) cudaEventDestroy(end);
     device_free(device, never);
-    return device_ok(device) ? rate : NAN;
+    return device_ok(device) ? rate : 0.0;
 }
 
 // As run_project chooses.
@@ -233,8 +235,9 @@ enum { CLOCK_PASSES = 128 }; // in flight before the host waits for one
 struct Clock {
     bool running, begun; // begun: a pass, not yet ended
     cudaEvent_t begin[CLOCK_PASSES], end[CLOCK_PASSES];
-    int count; // passes whose time has not been read
-    double seconds;
+    int count;      // passes whose time has not been read
+    double seconds; // of the passes that have been read
+    double started; // by the host's clock: when watching began
 };
 
 static void clock_read(Device *device) {
@@ -292,12 +295,14 @@ static bool clock_open(Device *device) {
     return c;
 }
 
-double device_busy_seconds(Device *device, bool watch) {
-    if (!device_ok(device) || (!device->clock && !clock_open(device))) return NAN;
+double device_idle_seconds(Device *device, bool watch) {
+    if (!device_ok(device) || (!device->clock && !clock_open(device))) return 0.0;
+    Clock *c = device->clock;
     clock_read(device);
-    double seconds = device->clock->seconds;
-    device->clock->seconds = 0.0;
-    device->clock->running = watch;
-    device->clock->begun = false;
-    return device_ok(device) ? seconds : NAN;
+    double idle = c->running ? seconds_now() - c->started - c->seconds : 0.0;
+    c->seconds = 0.0;
+    c->running = watch;
+    c->begun = false;
+    c->started = seconds_now();
+    return device_ok(device) && idle > 0.0 ? idle : 0.0;
 }

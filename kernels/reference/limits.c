@@ -34,7 +34,7 @@ double device_read_rate(Device *device, size_t bytes) {
     if (!bytes) bytes = MEMORY_BYTES;
     ReadRun run = {.count = bytes / sizeof(uint64_t) + 1};
     run.words = device_alloc(device, run.count * sizeof(uint64_t));
-    if (!run.words) return NAN;
+    if (!run.words) return 0.0;
     double rate = host_rate(read_words, &run, (double)run.count * sizeof *run.words);
     device_free(device, (void *)run.words);
     return rate;
@@ -89,7 +89,7 @@ static void sum_integers(void *context, long repetitions) {
 double device_peak_rate(Device *device, PeakKind kind) {
     static HostRun *const RUNS[PEAK_COUNT] = {
         [PEAK_FLOAT32] = sum_float32, [PEAK_FLOAT64] = sum_float64, [PEAK_INT16] = sum_integers};
-    if (device->error.code || !RUNS[kind]) return NAN;
+    if (device->error.code || !RUNS[kind]) return 0.0;
     return host_rate(RUNS[kind], NULL, 2.0 * COUNT);
 }
 
