@@ -188,6 +188,7 @@ static void tell_result(const Conversion *c) {
 
 // The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
+    // In the order of --type.
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;

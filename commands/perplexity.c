@@ -234,6 +234,7 @@ static void print_text(const Run *run, const Figures *f, const DivergenceSummary
                  d->rms_logit_error);
 }
 
+// NaN figures (bits per byte of ids) become null.
 static void print_json(const Run *run, const Figures *f, const DivergenceSummary *d,
                        double seconds) {
     JsonWriter w = {0};

@@ -102,6 +102,7 @@ static const char *verdict(const Finding *f) {
     return finding_held(f) ? "held" : "FAILED";
 }
 
+// Of the largest difference, where the check has layers or positions.
 static void print_place(const Finding *f) {
     if (f->layer >= 0) output_print(", layer %d", f->layer);
     if (f->position >= 0) output_print(", position %d", f->position);
@@ -160,6 +161,7 @@ static Counts count(const Result *results) {
     return counts;
 }
 
+// `run selftest --help` lists the keys.
 static void write_results(const Session *s, const Subject *subject, const Result *results) {
     Counts counts = count(results);
     JsonWriter w = {0};

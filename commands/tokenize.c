@@ -115,6 +115,7 @@ static bool decode(const Session *s, const Text *text, Error *error) {
     return true;
 }
 
+// An empty text is encoded too: --bos gives its id.
 bool tokenize_command(const Options *o, Error *error) {
     Session s = {.options = o};
     Text text = {0};

@@ -36,6 +36,7 @@ static const char CONFIG[] = "config.json";
 
 // ---- the paths of the output ----
 
+// An existing directory, or a name that ends with '/', is a directory whatever its extension.
 bool out_place_find(OutPlace *place, const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
@@ -112,6 +113,7 @@ static bool check_source(const OutPlace *place, const char *model, Error *error)
 }
 
 // The name of another file of tensors in the directory, to which config.json may belong; "": none.
+// False: exit code 4 or 5, the directory cannot be read.
 static bool find_others(const OutPlace *place, char out[256], Error *error) {
     // `config`: there is a config.json; `own`: and a file of tensors that this output would
     // replace, so that config.json is most likely the old output's.

@@ -30,6 +30,7 @@ bool text_window(TextWindow *w, const TextWindows *windows, size_t count, size_t
     return first < count;
 }
 
+// By walking all windows, so that it cannot disagree with what is scored.
 size_t text_windows_scored(const TextWindows *windows, size_t count, size_t *used) {
     size_t scored = 0;
     TextWindow w;

@@ -44,6 +44,7 @@ static void make_others(Subject *s) {
         s->others[t] = (s->ids[t] + step) % s->config->vocab_size;
 }
 
+// False: exit code 5; subject_close frees what there is.
 static bool allocate(Subject *s, const int32_t *ids, Error *error) {
     size_t n = (size_t)s->n;
     s->ids = malloc(n * sizeof *s->ids);
@@ -84,6 +85,7 @@ static double logits_bound(const Subject *s) {
                          largest_magnitude(s->logits, count));
 }
 
+// The bound is set after the reference is known, since it is relative to the largest logit.
 bool subject_open(Subject *s, const Config *config, const Weights *weights,
                   const ModelOptions *options, const int32_t *ids, int n, Error *error) {
     s->config = config;

@@ -93,6 +93,7 @@ bool output_close(Error *error) {
     return error_set(error, ERROR_IO, "standard output: %s", strerror(first_failure));
 }
 
+// U+2028 and U+2029 separate lines; U+061C is the Arabic letter mark, which changes the direction.
 bool is_active_character(uint32_t c) {
     if (c < 0x20) return c != '\n' && c != '\t';
     if (c >= 0x7f && c < 0xa0) return true;      // DEL and C1
@@ -285,6 +286,7 @@ void progress_begin(Progress *progress, const char *label, bool quiet) {
     *progress = (Progress){label, !quiet && error_is_terminal(), false, now, now};
 }
 
+// The bar is drawn over itself with \r.
 void progress_update(void *context, double share) {
     Progress *progress = context;
     double now = seconds_now();

@@ -69,6 +69,9 @@ static bool is_gguf(const char *path) {
     return is;
 }
 
+// In this order: a vocabulary inside a GGUF or the built-in model; a tokenizer file; the tokenizer
+// beside another kind of model. If it is none of these, the message is that of opening it as a
+// tokenizer file.
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
     if (builtin_is_meant(path) || is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;

@@ -111,6 +111,8 @@ double budget_share(const TensorDiff *t) {
     return t->allowed > 0 ? t->error / t->allowed : 0;
 }
 
+// In the order of computation, so that the first tensor over its budget is the one where the runs
+// part; those after it compute with different inputs.
 bool trace_diff_run(TraceDiff *d, const Budget *budget,
                     void (*progress)(void *context, double share), void *context, Error *error) {
     for (size_t i = 0; i < d->count; i++) {

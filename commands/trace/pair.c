@@ -106,6 +106,7 @@ static const SafetensorsTensor *find_ids(const SafetensorsFile *file) {
     return ids && !strcmp(ids->type->name, "I64") && ids->plan.n_dims == 1 ? ids : NULL;
 }
 
+// The lists are in the arenas of the two files, and freed with them.
 bool trace_diff_open(TraceDiff *d, const char *path_a, const char *path_b, const TextList *only,
                      Error *error) {
     *d = (TraceDiff){0};

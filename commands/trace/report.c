@@ -67,6 +67,8 @@ static double relative(const TensorDiff *t) {
     return t->largest > 0 ? t->error / t->largest : 0;
 }
 
+// One line of the table: name, error, relative error, cosine, share of the budget; or why there are
+// none.
 static void print_row(const TensorDiff *t) {
     char escaped[NAME_SIZE], share[32], a[100], b[100];
     const char *name = name_of(escaped, t->a);
@@ -163,6 +165,8 @@ static void print_place(const TraceDiff *d, const TensorDiff *t) {
         output_print(", element %" PRIu64, t->first % width);
 }
 
+// "The first that differs is NAME (layer L), at position P (token T), element E: a in A, b in B;
+// ..."
 static void print_first(const DiffReport *r) {
     const TraceDiff *d = r->diff;
     const TensorDiff *t = d->first;
@@ -212,6 +216,7 @@ void diff_report_print(const DiffReport *r) {
     print_answer(r);
 }
 
+// `gaps` tell whether the texts part over nearly equal logits, which rounding can decide.
 void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
     const SafetensorsTensor *ids[2] = {r->diff->ids_a, r->diff->ids_b};
     uint64_t n[2] = {ids[0]->plan.shape[0], ids[1]->plan.shape[0]};
