@@ -1,5 +1,10 @@
 // limpid: runs small language models. This file finds the command, calls it, and prints the error
 // line where it failed. It is the only place that ends the program.
+//
+//   argv -> --help, --version, --limits | command (default: generate) -> Options -> command->run
+//        -> standard output is flushed and closed -> the error line -> exit code
+//
+// How to read on: commands/generate.c is the default command.
 #include "commands/commands.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
@@ -39,6 +44,7 @@ static bool answer_about_program(const char *word) {
     return true;
 }
 
+// False: `error` is filled; nothing is printed here.
 static bool run(int argc, char **argv, Error *error) {
     if (argc > 1 && answer_about_program(argv[1])) return true;
     const Command *command = take_command(&argc, &argv, error);
@@ -53,6 +59,8 @@ static bool run(int argc, char **argv, Error *error) {
 int main(int argc, char **argv) {
     Error error = {0};
     if (argc > 0) set_program_name(argv[0]);
+    // The output is closed before the message is printed: a full disk may be noticed only then, and
+    // the first failure is the one that is told.
     if (output_guard(&error)) run(argc, argv, &error);
     output_close(&error);
     if (error.code == ERROR_INTERRUPTED) interrupt_raise();

@@ -1,4 +1,11 @@
-// Small allocations share a block, a large one has its own; nothing ever moves.
+// Small allocations share a block, a large one has its own; nothing ever moves, so pointers stay
+// valid until arena_free.
+//
+//   block of 64 KiB (open)  -> block of its own  -> block of its own  -> earlier 64 KiB block
+//   [ a | b | c |   free  ]    [ large        ]
+//
+// A block is "open" while it is first in the list; what is left of it when the next one is opened
+// (at most a quarter) is not used again.
 #include "base/arena.h"
 #include "base/bytes.h"
 
@@ -41,6 +48,7 @@ void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error) {
     }
     ArenaBlock *block = arena->blocks;
     if (!block || bytes > block->size - block->used) {
+        // Above a quarter of a block an allocation would waste too much of a shared one.
         bool own = bytes > BLOCK_BYTES / 4;
         block = block_new(own ? (size_t)bytes : BLOCK_BYTES);
         if (!block) {

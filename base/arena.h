@@ -10,7 +10,7 @@ typedef struct Arena {
 } Arena;                       // zero it first
 
 // Room for `count` elements of `size` bytes, zeroed, 64-byte aligned, owned by the arena; never
-// NULL for count 0. NULL with exit code 5.
+// NULL for count 0. NULL with exit code 5. There is no free of a single allocation.
 void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error);
 // A NUL-terminated copy of `length` bytes.
 char *arena_text(Arena *arena, const void *bytes, size_t length, Error *error);

@@ -1,3 +1,8 @@
+// Arrays that double when they are full, so that appending n bytes costs O(n) in all. Numbers are
+// written byte by byte in little-endian order, whatever the machine's.
+//
+// After the first failed allocation a Buffer takes nothing more and keeps what it has: callers look
+// at `failed` once, at the end.
 #include "base/buffer.h"
 
 #include "base/text.h"
@@ -60,6 +65,8 @@ void buffer_print(Buffer *b, const char *format, ...) {
     va_start(arguments, format);
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
+    // Formatted twice: once for the length, once into the room that was made. The NUL needs room
+    // too, but is no part of the text.
     char *at = length < 0 ? NULL : (char *)grow(b, (size_t)length + 1);
     if (at) {
         vsnprintf(at, (size_t)length + 1, format, again);
@@ -72,6 +79,8 @@ void buffer_print(Buffer *b, const char *format, ...) {
 void buffer_quote(Buffer *b, const char *text, size_t length) {
     buffer_put(b, "\"", 1);
     for (size_t i = 0; i < length;) {
+        // Quotes, backslashes and control characters are escaped, as JSON demands (RFC 8259,
+        // section 7).
         uint32_t c = 0;
         size_t n = utf8_decode(text + i, length - i, &c);
         if (!n)

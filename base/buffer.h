@@ -20,6 +20,7 @@ typedef struct Buffer {
     bool failed; // out of memory
 } Buffer;        // zero it first
 
+// Each appends at the end. Nothing is written to a Buffer that has failed.
 void buffer_put(Buffer *b, const void *bytes, size_t size);
 void buffer_zeros(Buffer *b, size_t count);
 void buffer_u32(Buffer *b, uint32_t value);

@@ -1,5 +1,6 @@
 // The bounded reader. Every number is put together byte by byte, so alignment and the machine's
-// byte order do not matter; compilers make one load of it.
+// byte order do not matter; compilers make one load of it. All reads go through bytes_take, the one
+// place that compares a length with what is left.
 #include "base/bytes.h"
 
 #include <stdarg.h>
@@ -27,6 +28,9 @@ bool bytes_fail(Bytes *b, size_t offset, const char *format, ...) {
     return false;
 }
 
+// Has the file's bytes in front of `end` copied into memory of our own, so that what was checked
+// cannot change before it is used. False: exit code 3 (more metadata than the limit), 4 or 5; the
+// reader has failed.
 static bool load(Bytes *b, size_t end) {
     if (!b->file || end <= b->file->loaded) return true;
     if (end > LIMIT_METADATA)
@@ -81,6 +85,7 @@ float bytes_f32(Bytes *b, const char *what) {
 
 bool bytes_align(Bytes *b, size_t alignment, const char *what) {
     uint64_t aligned;
+    // align_ok fails only within `alignment` bytes of 2^64, which no file reaches.
     if (b->failed) return false;
     if (!align_ok(b->pos, alignment, &aligned))
         return bytes_fail(b, b->pos, "%s: no room for padding", what);

@@ -15,7 +15,9 @@
 #include "base/mapping.h"
 #include "base/text.h"
 
-// Limits on what a file or a prompt may ask for, each tested on both sides.
+// Limits on what a file or a prompt may ask for, each tested on both sides. `run --limits` prints
+// them. They lie well above what models have of the size that this program is for. A hostile file
+// is refused, with its number and the limit, before memory is taken for it.
 enum {
     // hyper-parameters
     LIMIT_LAYERS = 1024,

@@ -1,4 +1,10 @@
-// Links of a whole directory in another one, and the removal of either.
+// Links of a whole directory in another one, and the removal of either. Both walk a tree with open
+// descriptors and names relative to them (openat, linkat, unlinkat), so that a directory that
+// somebody renames or replaces by a link meanwhile is not left by mistake.
+//
+//   walk_open -> walk_next: FILE | ENTER dir .. FILE .. LEAVE dir | ... -> END -> walk_close
+//
+// A file or a directory that disappears while the walk goes on is no failure (`gone`).
 #include "base/directory_writer.h"
 
 #include <dirent.h>
@@ -17,6 +23,7 @@ static bool gone(int failed) {
 
 // ---- the walk: everything below a directory; links are not followed ----
 
+// One descriptor is open for each level.
 enum { MOST_LEVELS = 64 };
 
 typedef enum Step {
@@ -37,6 +44,7 @@ typedef struct Walk {
     int depth;
 } Walk;
 
+// NULL with errno, also when fdopendir fails.
 static DIR *open_entries(int at, const char *path) {
     int directory = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *entries = directory < 0 ? NULL : fdopendir(directory);
@@ -46,6 +54,7 @@ static DIR *open_entries(int at, const char *path) {
     return entries;
 }
 
+// NULL with errno.
 static Walk *walk_open(const char *root) {
     Walk *w = calloc(1, sizeof *w);
     if (w) w->dirs[0] = open_entries(AT_FDCWD, root);
@@ -70,6 +79,7 @@ static void walk_close(Walk *w) {
     free(w);
 }
 
+// Closes the deepest directory. The entry is then that directory itself, in the one above it.
 static Step walk_leave(Walk *w) {
     int failure = errno; // of readdir
     const char *slash = strrchr(w->path, '/');
@@ -80,6 +90,7 @@ static Step walk_leave(Walk *w) {
     return failure ? STEP_FAILED : w->depth ? STEP_LEAVE : STEP_END;
 }
 
+// Opens the directory that the entry is. Deeper than MOST_LEVELS: STEP_FAILED with ELOOP.
 static Step walk_enter(Walk *w) {
     errno = ELOOP;
     if (w->depth == MOST_LEVELS) return STEP_FAILED;
@@ -89,6 +100,8 @@ static Step walk_enter(Walk *w) {
     return STEP_ENTER;
 }
 
+// The next entry, depth first; w->path, name, around and status describe it. errno is set before
+// each call that may fail without setting it.
 static Step walk_next(Walk *w) {
     struct dirent *e;
     if (!w->depth) return STEP_END;
@@ -116,6 +129,7 @@ static const char *below(const Walk *w) {
     return is_temporary(w->path) && slash ? slash + 1 : w->path;
 }
 
+// Only entries of the directory itself can be of the set, not those of its subdirectories.
 static bool is_of_set(const Walk *w, const OutputDirectory *out) {
     const char *name = below(w);
     return !strchr(name, '/') && (is_temporary(name) || out->owns(name, out->context));
@@ -123,6 +137,8 @@ static bool is_of_set(const Walk *w, const OutputDirectory *out) {
 
 // ---- links ----
 
+// `to`: the open directory that links are made in; `device`: its file system; `count`: links so
+// far.
 typedef struct Linking {
     Walk *walk;
     const OutputDirectory *out;
@@ -131,6 +147,8 @@ typedef struct Linking {
     size_t count;
 } Linking;
 
+// The message for the file that could not be linked. errno is the cause, with three that link_entry
+// sets itself.
 static bool cannot_keep(const Linking *l, Error *error) {
     char name[120];
     const char *cause = errno == E2BIG   ? "the directory has too many files"
@@ -156,6 +174,8 @@ static bool finish_directory(const Linking *l) {
     return good;
 }
 
+// One step of tree_link. False with errno. A directory gets mode 0700 first, and its own mode when
+// all that is in it has been linked (finish_directory).
 static bool link_entry(Linking *l, Step step) {
     const char *name = below(l->walk);
     if (step == STEP_FAILED) return errno == ENOENT;
@@ -195,6 +215,8 @@ static bool rescue(const Walk *w, int keeper) {
     return keeper >= 0 && gone(renameat2(w->around, w->name, keeper, below(w), RENAME_NOREPLACE));
 }
 
+// A file of the set is removed. Another one is removed only where `keeper` has a second name of the
+// same file; else this is its only name, and it is moved there. False with errno.
 static bool remove_file(const Walk *w, int keeper, const OutputDirectory *out) {
     struct stat kept;
     if (is_of_set(w, out)) return gone(unlinkat(w->around, w->name, 0));
@@ -204,6 +226,8 @@ static bool remove_file(const Walk *w, int keeper, const OutputDirectory *out) {
     return rescue(w, keeper);
 }
 
+// One step of tree_remove. A directory that `keeper` lacks is moved there whole, so that nothing in
+// it is lost. False with errno.
 static bool remove_entry(Walk *w, Step step, int keeper, const OutputDirectory *out) {
     struct stat kept;
     if (step == STEP_FAILED) return errno == ENOENT;
@@ -219,6 +243,8 @@ static bool remove_entry(Walk *w, Step step, int keeper, const OutputDirectory *
 bool tree_remove(const char *path, int keeper, const OutputDirectory *out) {
     Walk *walk = walk_open(path);
     int failure = walk ? 0 : errno;
+    // After a failure the walk goes on: as much as possible is removed, and the first cause is
+    // reported.
     for (Step step; walk && (step = walk_next(walk)) != STEP_END;)
         if (!remove_entry(walk, step, keeper, out) && !failure) failure = errno;
     walk_close(walk);

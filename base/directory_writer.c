@@ -1,4 +1,15 @@
-// Where the files gather, and the one step that puts them in their place.
+// Where the files gather (the stage), and the one step that puts them in their place.
+//
+//   output_directory_check    resolve the path -> examine what is there -> can it be exchanged?
+//   directory_writer_open     the same -> remove leftovers -> make the stage -> rehearse
+//   directory_writer_file     a path inside the stage
+//   directory_writer_finish   RENAME: rename the stage        MOVE: move its files
+//                             EXCHANGE: link the other files into it, exchange, remove the old
+//   directory_writer_close    remove the stage, where it is still there
+//
+// What is checked before long work is checked again when the set is put in its place, or a system
+// call ensures it there (RENAME_NOREPLACE), since the directory may have changed meanwhile.
+// Everything is synced before the step that makes it visible.
 #include "base/directory_writer.h"
 
 #include "base/arena.h"
@@ -34,17 +45,20 @@ struct DirectoryWriter {
     bool in_place;     // the set is in its place
 };
 
+// The error of a system call, by errno. False.
 static bool fail(const DirectoryWriter *w, Error *error, const char *what) {
     error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot %s: %s", what,
               strerror(errno));
     return error_prefix(error, w->out.path);
 }
 
+// Exit code 2 for something that cannot be exchanged. False.
 static bool refuse(const DirectoryWriter *w, Error *error, const char *what) {
     error_set(error, ERROR_USAGE, "%s cannot be replaced as a whole; give another output", what);
     return error_prefix(error, w->out.path);
 }
 
+// directory + "/" + name, in the arena. NULL: exit code 5.
 static const char *join(DirectoryWriter *w, const char *directory, const char *name, Error *error) {
     size_t length = strlen(directory), more = strlen(name);
     char *path = arena_alloc(&w->arena, length + more + 2, 1, error);
@@ -81,6 +95,7 @@ static bool find_place(DirectoryWriter *w, const char *path, Error *error) {
     return w->target || fail(w, error, "make the directory");
 }
 
+// target = above + "/" + name; name is empty for "/".
 static bool split_target(DirectoryWriter *w, Error *error) {
     const char *slash = strrchr(w->target, '/');
     size_t length = slash == w->target ? 1 : (size_t)(slash - w->target);
@@ -89,6 +104,8 @@ static bool split_target(DirectoryWriter *w, Error *error) {
     return w->above;
 }
 
+// Finds the directory that out.path leads to, or will be made at, and opens it (w->old). The way is
+// RENAME or MOVE from here on; examine changes MOVE to EXCHANGE. False: the error is filled.
 static bool resolve(DirectoryWriter *w, Error *error) {
     size_t length = strlen(w->out.path);
     while (length > 1 && w->out.path[length - 1] == '/')
@@ -111,10 +128,14 @@ static void keep_first(char first[NAME_MAX + 1], const char *name) {
     if (!*first || strcmp(name, first) < 0) snprintf(first, NAME_MAX + 1, "%s", name);
 }
 
+// Names that break a rule: a file of the set that this run reads; a directory with the name of such
+// a file; a file of the set.
 typedef struct Found {
     char input[NAME_MAX + 1], directory[NAME_MAX + 1], file[NAME_MAX + 1];
 } Found;
 
+// Notes one entry of the directory. It is looked at twice: through a link, for what it leads to,
+// and as itself, since a link of the set would be replaced. False: with errno.
 static bool look_at(const DirectoryWriter *w, const char *name, Found *found) {
     struct stat status;
     if (!w->out.owns(name, w->out.context)) return true;
@@ -153,6 +174,7 @@ static bool examine(DirectoryWriter *w, Error *error) {
     return true;
 }
 
+// Whether `path` is `directory` or lies below it; both absolute, without links.
 static bool is_above(const char *directory, const char *path) {
     size_t length = strlen(directory);
     return !strncmp(path, directory, length) && (!path[length] || path[length] == '/');
@@ -171,6 +193,7 @@ static bool check_exchange(DirectoryWriter *w, Error *error) {
     return true;
 }
 
+// All that can be known without writing. release is called after it in any case.
 static bool prepare(DirectoryWriter *w, const OutputDirectory *out, Error *error) {
     *w = (DirectoryWriter){.out = *out, .old = -1, .home = -1, .files = -1};
     return resolve(w, error) && examine(w, error) &&
@@ -197,7 +220,8 @@ static const char *home_path(const DirectoryWriter *w) {
     return w->way == WAY_MOVE ? w->target : w->above;
 }
 
-// Names of stages begin with it: of this set, in the directory above and in the target itself.
+// Names of stages begin with it: of this set, in the directory above and in the target itself. A
+// hash, since the name itself may be too long to have a prefix put in front.
 typedef char StagePrefix[40];
 
 static void stage_prefix(StagePrefix out, const DirectoryWriter *w, bool inside) {
@@ -276,6 +300,8 @@ static bool rehearse(DirectoryWriter *w, Error *error) {
     int a = open_directory(w->files, A);
     if (a < 0) return fail(w, error, "write there");
     bool good = tree_link(w->target, a, &w->out, error);
+    // A then holds links of all other files; after the exchange B has its content, and is removed
+    // as the old directory will be.
     close(a);
     if (!good) return false;
     if (renameat2(w->files, A, w->files, B, RENAME_EXCHANGE)) {
@@ -318,6 +344,8 @@ static bool sync_directory(const DirectoryWriter *w, int directory, Error *error
            fail(w, error, "write the directory to the disk");
 }
 
+// Without RENAME_NOREPLACE (some file systems): a second link, then removal of the first; linkat
+// never replaces either. False: the file is still in the stage.
 static bool move_file(DirectoryWriter *w, const char *name, Error *error) {
     if (!renameat2(w->files, name, w->old, name, RENAME_NOREPLACE)) return true;
     if ((errno == EINVAL || errno == ENOSYS) && !linkat(w->files, name, w->old, name, 0)) {
@@ -380,6 +408,7 @@ static bool move_into_new(DirectoryWriter *w, Error *error) {
     return good;
 }
 
+// WAY_RENAME. The stage is the directory from here on, so there is none to remove.
 static bool rename_stage(DirectoryWriter *w, Error *error) {
     if (!sync_directory(w, w->files, error)) return false;
     // Over a file or a directory with files in it this fails.
@@ -426,6 +455,8 @@ static bool remove_old(DirectoryWriter *w, Error *error) {
     return error_prefix(error, w->out.path);
 }
 
+// WAY_EXCHANGE. Before RENAME_EXCHANGE nothing of the old directory has changed; after it the set
+// is in its place, and a failure is only one of tidying up.
 static bool exchange(DirectoryWriter *w, Error *error) {
     if (!examine_again(w, error) || !tree_link(w->target, w->files, &w->out, error) ||
         !copy_mode(w, error) || !sync_directory(w, w->files, error))
@@ -449,6 +480,8 @@ bool directory_writer_finish(DirectoryWriter *w, Error *error) {
 void directory_writer_close(DirectoryWriter *w) {
     if (!w) return;
     bool exchanged = w->in_place && w->way == WAY_EXCHANGE;
+    // After an exchange the stage's name leads to the old directory: files that only it has move to
+    // the new.
     if (w->stage) tree_remove(w->stage, exchanged ? w->files : w->old, &w->out);
     release(w);
     free(w);

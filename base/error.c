@@ -1,4 +1,6 @@
-// Messages are built from untrusted names, so escaping happens here, once, for all of them.
+// Messages are built from untrusted names, so escaping happens here, once, for all of them. A name
+// in a file may hold escape sequences, which a terminal would act on, or newlines, which would fake
+// a second message.
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -36,6 +38,7 @@ const char *escape_bytes(char *out, size_t size, const void *bytes, size_t count
 bool error_set(Error *error, ErrorCode code, const char *format, ...) {
     if (!error || error->code) return false;
     char raw[2 * ERROR_MESSAGE_SIZE];
+    // Longer than the result, so that it is escape_bytes that cuts a long message and adds "...".
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(raw, sizeof raw, format, arguments);
@@ -55,7 +58,9 @@ bool error_copy(Error *error, const Error *cause) {
 bool error_prefix(Error *error, const char *prefix) {
     if (!error || !error->code) return false;
     Error whole = {0};
+    // error_set would keep the first message, so the new one is made in an Error of its own.
     char name[200];
+    // The prefix may take half of the message at most: the cause has to stay readable.
     escape_bytes(name, sizeof name, prefix, strlen(prefix));
     size_t length = strlen(name);
     if (!strncmp(error->message, name, length) && error->message[length] == ':') return false;

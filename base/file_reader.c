@@ -1,3 +1,6 @@
+// Reads with pread from one descriptor that stays open: the path is resolved once, so that all
+// bytes are of one file even if another takes its name. Sizes and times are looked at when it is
+// opened and again by file_reader_finish.
 #include "base/file_reader.h"
 
 #include <errno.h>
@@ -7,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// The error of a system call, by errno. False.
 static bool cannot(Error *error, const char *what) {
     ErrorCode code = errno == ENOMEM ? ERROR_MEMORY : ERROR_IO;
     return error_set(error, code, "cannot %s: %s", what, strerror(errno));
@@ -28,7 +32,8 @@ static bool check_kind(FileReader *file, Error *error) {
 }
 
 bool file_reader_open(FileReader *file, const char *path, Error *error) {
-    // O_NONBLOCK: opening a FIFO must not wait for a writer.
+    // O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal given by mistake
+    // must not become the controlling one.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     *file = (FileReader){.descriptor = descriptor};
     if (descriptor < 0) return cannot(error, "open it");
@@ -77,6 +82,7 @@ void file_reader_close(FileReader *file) {
     file->descriptor = -1;
 }
 
+// The size is known before anything is allocated; the limit comes first.
 static bool copy_all(FileCopy *copy, FileReader *file, size_t limit, Error *error) {
     if (file->size > limit)
         return error_set(error, ERROR_FILE, "a file of %zu bytes, at most %zu are read", file->size,

@@ -1,5 +1,13 @@
 // One open descriptor, and the steps from there to a name: sync the bytes, link, rename, sync the
 // directory. The order is what makes a crash at any point leave the old file or the new one.
+//
+//   file_writer_open    follow links -> may it be replaced? -> open the directory -> remove what
+//                       killed runs left -> open a file without a name -> reserve its size
+//   file_writer_put     pwrite
+//   file_writer_finish  fsync -> give it a temporary name -> close -> rename -> fsync the directory
+//
+// A file without a name cannot be renamed over another one, so it gets a temporary name first
+// (linkat), and only the rename replaces the target.
 #include "base/file_writer.h"
 
 #include "base/arena.h"
@@ -31,6 +39,7 @@ struct FileWriter {
     uint64_t size;
 };
 
+// The error of a system call, by errno, with the path in front. False.
 static bool fail(const FileWriter *file, Error *error, const char *what) {
     error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot %s: %s", what,
               strerror(errno));
@@ -49,6 +58,7 @@ bool refuse_existing(const char *path, Error *error) {
     return error_prefix(error, path);
 }
 
+// False: exit code 2 or 4. Asked when the file is opened and again before the rename.
 static bool may_replace(const FileWriter *file, const struct stat *status, Error *error) {
     if (file_set_has(file->inputs, status)) return refuse_input(file->path, error);
     if (S_ISREG(status->st_mode)) return file->force || refuse_existing(file->path, error);
@@ -87,6 +97,8 @@ bool output_file_check(const OutputFile *out, Error *error) {
     return good;
 }
 
+// Opens the directory of the target, relative to which all names are used from here on: if somebody
+// renames it, the file still arrives in the directory that was checked.
 static bool open_directory(FileWriter *file, Error *error) {
     const char *slash = strrchr(file->target, '/');
     size_t length = slash ? (size_t)(slash - file->target) : 0;
@@ -104,6 +116,7 @@ static bool open_directory(FileWriter *file, Error *error) {
 // ".limpid-", for a directory a hash of 16 digits and "-", the process, "-", a number.
 bool is_temporary(const char *name) {
     static const char DIGITS[] = "0123456789abcdef";
+    // Strict, since what has such a name is removed: no file of a user should match by chance.
     enum { HASH = 16 };
     size_t length = sizeof TEMPORARY_PREFIX - 1;
     if (strncmp(name, TEMPORARY_PREFIX, length) != 0) return false;
@@ -126,6 +139,7 @@ static void remove_leftover(int directory, const char *name) {
     close(left);
 }
 
+// "." is opened anew, since closedir closes the descriptor that it reads.
 static void remove_leftovers(const FileWriter *file) {
     int copy = openat(file->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = copy < 0 ? NULL : fdopendir(copy);
@@ -192,6 +206,7 @@ static bool open_descriptor(FileWriter *file, Error *error) {
 // Where the file system cannot reserve space, a full disk is only found when writing.
 static bool reserve(FileWriter *file, Error *error) {
     int failed;
+    // fallocate, so that a full disk is an error now and not after an hour of work.
     if (file->size > INT64_MAX) {
         errno = EFBIG;
         return fail(file, error, "write it");
@@ -269,6 +284,8 @@ static bool rename_to_free_name(FileWriter *file) {
     return true;
 }
 
+// False: exit code 2 or 4; the target is as it was. With `force` rename replaces it in one step,
+// after another look at what is there now.
 static bool put_in_place(FileWriter *file, Error *error) {
     struct stat status;
     int at = file->directory;

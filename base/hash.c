@@ -1,3 +1,6 @@
+// The process's key, and SipHash-1-3: one round for each word of 8 bytes, three at the end. Tables
+// need resistance against chosen collisions, not against forgery, for which the paper has 2 and 4
+// rounds.
 #include "base/hash.h"
 
 #include <pthread.h>
@@ -38,6 +41,7 @@ static inline uint64_t rotate(uint64_t word, unsigned bits) {
     return word << bits | word >> (64 - bits);
 }
 
+// One SipRound of the paper.
 static inline SipState sip_round(SipState s) {
     s.v0 += s.v1;
     s.v2 += s.v3;
@@ -51,6 +55,7 @@ static inline SipState sip_round(SipState s) {
     return s;
 }
 
+// The constants are the paper's: "somepseudorandomlygeneratedbytes".
 static inline SipState sip_begin(const HashKey *key) {
     uint64_t k0 = key->words[0], k1 = key->words[1];
     return (SipState){k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u,
@@ -70,6 +75,7 @@ static inline uint64_t sip_end(SipState s) {
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }
 
+// memcpy, since the bytes have any alignment; compilers make one load of it.
 static inline uint64_t load_word(const uint8_t *from) {
     uint64_t word;
     memcpy(&word, from, sizeof word);
@@ -94,6 +100,8 @@ uint64_t keyed_hash(const HashKey *key, const void *bytes, size_t count) {
     const uint8_t *from = bytes;
     SipState s = sip_begin(key);
     uint64_t last = (uint64_t)count << 56;
+    // The last word has the rest of the bytes, and the length (mod 256) in its highest byte. Words
+    // are in the machine's own order: the hash is never stored.
     for (; count >= 8; from += 8, count -= 8)
         s = sip_word(s, load_word(from));
     return sip_end(sip_word(s, last | load_rest(from, count)));

@@ -1,5 +1,12 @@
 // The flat scan before jansson, jansson with bounded memory, and getters that say which key was
 // wrong.
+//
+//   json_parse     scan the text -> jansson parses it
+//   json_members   for each member: scan to its end -> jansson parses "{" member "}"
+//
+// Why a scan first: jansson recurses for each bracket and takes up to 150 bytes for each value,
+// many times the size of the text. The scan takes a constant amount of memory, and bounds both
+// before jansson starts.
 #include "base/json.h"
 
 #include "base/bytes.h"
@@ -21,6 +28,7 @@ typedef struct Scan {
     bool in_string, escaped;
 } Scan;
 
+// Inside a string only the closing quote matters, and a backslash hides the byte after it.
 static void scan_string_byte(Scan *scan, char c) {
     if (scan->escaped)
         scan->escaped = false;
@@ -30,6 +38,7 @@ static void scan_string_byte(Scan *scan, char c) {
         scan->in_string = false;
 }
 
+// One byte. False: exit code 3 with `offset`.
 static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limits, Error *error) {
     if (c == '\0') // jansson passes over one behind a number
         return error_set(error, ERROR_FILE, "offset %zu: invalid JSON: a NUL byte", offset);
@@ -70,6 +79,7 @@ static bool scan_byte(Scan *scan, char c, size_t offset, const JsonLimits *limit
     return true;
 }
 
+// The whole text. It need not be valid JSON: jansson checks that afterwards.
 static bool scan_text(Scan *scan, const char *text, size_t size, const JsonLimits *limits,
                       Error *error) {
     if (size > limits->bytes)
@@ -103,6 +113,8 @@ typedef struct Reserve {
 static _Thread_local Reserve reserve;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 
+// For jansson: malloc, until it fails once; then pieces of the reserve, 16-byte aligned. NULL when
+// that is used up too, or for a request that is larger than any word needs.
 static void *allocate(size_t size) {
     void *memory = reserve.in_use ? NULL : malloc(size);
     if (memory || !reserve.bytes) return memory;
@@ -113,6 +125,7 @@ static void *allocate(size_t size) {
     return reserve.bytes + reserve.used - room;
 }
 
+// For jansson. Pieces of the reserve are not reused; it is freed as a whole.
 static void release(void *memory) {
     uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)reserve.bytes;
     if (!begin || at < begin || at >= begin + reserve.size) free(memory);
@@ -126,6 +139,8 @@ static void install_allocator(void) {
 // grows by doubling: larger requests are a container's, and their failure is seen.
 enum { VALUES_BEHIND_THE_END = 256 << 10 };
 
+// A word of n bytes needs a buffer of up to 2 n. Pieces are not reused, so a buffer that doubles
+// takes twice its last size in all; four times leaves room for the object around it.
 static bool reserve_memory(size_t longest_word, Error *error) {
     pthread_once(&installed, install_allocator);
     size_t largest = 2 * longest_word + 4096;
@@ -140,6 +155,7 @@ typedef struct Feed {
     size_t pos;
 } Feed;
 
+// For jansson: the next bytes of the text, 0 at its end, or as soon as memory has run out.
 static size_t feed(void *buffer, size_t room, void *context) {
     Feed *f = context;
     const JsonText *t = f->text;
@@ -201,7 +217,8 @@ size_t json_members_bound(const char *text, size_t size) {
 }
 
 // Where the member at `pos` ends: at the comma or bracket that is its object's. False: there is
-// none.
+// none. The scan begins inside the object, at depth 1, where only this object's commas and brackets
+// end a member.
 static bool member_end(JsonMembers *m, size_t *end, size_t *longest_word, Error *error) {
     Scan scan = {.depth = 1};
     for (size_t i = m->pos; i < m->size; i++) {
@@ -229,6 +246,8 @@ static size_t skip_spaces(const char *text, size_t pos, size_t end) {
     return pos;
 }
 
+// Parses m->text[pos .. end) as an object of one member. Offsets in messages count from the
+// beginning of m->text, less the bracket that was added.
 static bool parse_member(JsonMembers *m, size_t end, size_t longest_word, Error *error) {
     JsonText text = {m->text + m->pos, end - m->pos, m->pos - 1, longest_word, .member = true};
     m->held = load_text(&text, error);
@@ -241,6 +260,7 @@ static bool parse_member(JsonMembers *m, size_t end, size_t longest_word, Error 
     return true;
 }
 
+// False: exit code 3 or 5. `held` stays NULL after the last member, and for an empty object.
 static bool next_member(JsonMembers *m, Error *error) {
     size_t end = 0, longest_word = 0;
     bool first = m->pos == 1;

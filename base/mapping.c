@@ -19,6 +19,7 @@
 
 enum { SMALL_STEP = 64 << 10 };
 
+// One mapping that the handler looks after: addresses base .. end - 1.
 typedef struct Slot {
     _Atomic uintptr_t base; // 0: free
     _Atomic uintptr_t end;
@@ -30,11 +31,15 @@ static struct sigaction previous;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static uintptr_t page_bytes;
 
+// Puts the earlier handler back and returns: the instruction runs again, faults again, and that
+// handler gets the signal.
 static void hand_on(int number, const siginfo_t *info) {
     sigaction(number, &previous, NULL);
     if (info->si_code <= 0) raise(number); // sent by kill(): returning would not raise it again
 }
 
+// Only mmap, which is a plain system call on Linux, and lock-free atomics. MAP_FIXED replaces the
+// page that has gone; the instruction then runs again and reads zeros.
 static void on_bus_error(int number, siginfo_t *info, void *context) {
     (void)context;
     int saved = errno;
@@ -54,6 +59,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
     errno = saved;
 }
 
+// Once for the process. SA_ONSTACK, for programs that run with a signal stack of their own.
 static void install_handler(void) {
     page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -74,6 +80,7 @@ static int slot_claim(uintptr_t base, uintptr_t end) {
     return -1;
 }
 
+// MAP_PRIVATE: pages that are read show what others write to the file; nothing here writes to them.
 static bool map_pages(Mapping *mapping, Error *error) {
     size_t size = mapping->reader.size;
     void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, mapping->reader.descriptor, 0);
@@ -108,6 +115,7 @@ Mapping mapping_of_memory(const char *path, const void *bytes, size_t size) {
                      .slot = -1};
 }
 
+// Rounded up.
 static size_t whole_pages(size_t bytes) {
     return (bytes + page_bytes - 1) & ~(page_bytes - 1);
 }
@@ -116,6 +124,8 @@ static size_t whole_pages(size_t bytes) {
 // pages, since to get a page takes as long as to fill it; less of a small file.
 bool mapping_load(Mapping *mapping, size_t end, Error *error) {
     size_t from = mapping->loaded; // the end of a step
+    // Steps of 64 KiB for small files, else of a large page: a header is read piece by piece, and
+    // each piece costs a system call or two.
     size_t step = mapping->size < 16 * LARGE_PAGE ? SMALL_STEP : LARGE_PAGE;
     if (end <= from) return true;
     end = (end + step - 1) & ~(step - 1);
@@ -137,6 +147,7 @@ bool mapping_seal(Mapping *mapping, Error *error) {
 void mapping_close(Mapping *mapping) {
     file_reader_close(&mapping->reader);
     if (mapping->slot < 0) return;
+    // First the end, so that the handler matches no address; the base last, which frees the slot.
     atomic_store(&slots[mapping->slot].end, 0);
     munmap((void *)(uintptr_t)mapping->data, mapping->size);
     atomic_store(&slots[mapping->slot].base, 0);

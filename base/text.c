@@ -1,3 +1,5 @@
+// Byte strings with a length, which files hold without a NUL, and UTF-8 as RFC 3629 defines it. All
+// functions take any bytes.
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -43,6 +45,8 @@ static size_t lower_bound(const TextSpan *spans, size_t low, size_t high, size_t
 
 size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *text, size_t length) {
     size_t low = 0, high = count, longest = 0;
+    // spans[low .. high) are those that agree with the text on `depth` bytes. They are neighbours,
+    // since the list is sorted; two binary searches narrow them by one more byte.
     for (size_t depth = 0; low < high; depth++) {
         if (spans[low].length == depth) longest = depth;
         if (depth == length) break;
@@ -57,6 +61,7 @@ static int entry_compare(const void *a, const void *b) {
     return span_compare(((const NameEntry *)a)->name, ((const NameEntry *)b)->name);
 }
 
+// Sorted and not hashed: equal names become neighbours, and no choice of names is slow.
 bool names_index(NameIndex *index, NameEntry *entries, size_t count, const char *what,
                  Error *error) {
     *index = (NameIndex){entries, count};
@@ -82,6 +87,13 @@ int64_t names_find(const NameIndex *index, const char *name) {
 
 size_t utf8_decode(const char *text, size_t length, uint32_t *codepoint) {
     static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    // By length: a smaller character would have a shorter encoding (overlong), which is not valid.
+    //
+    //   bytes  first byte   characters
+    //   1      0xxxxxxx     U+0000  .. U+007F
+    //   2      110xxxxx     U+0080  .. U+07FF        c0 and c1 are always overlong
+    //   3      1110xxxx     U+0800  .. U+FFFF        without the surrogates d800 .. dfff
+    //   4      11110xxx     U+10000 .. U+10FFFF      f5 .. ff are above
     if (!length) return 0;
     uint8_t first = (uint8_t)text[0];
     if (first < 0x80) {
@@ -132,6 +144,7 @@ size_t leading_space(const char *text, size_t length) {
 
 size_t trailing_space(const char *text, size_t length) {
     size_t i = length;
+    // Backwards: the first byte of the last character is at most 3 continuation bytes away.
     for (uint32_t c; i;) {
         size_t n = 1;
         while (n < 4 && n < i && ((uint8_t)text[i - n] & 0xc0) == 0x80)

@@ -1,4 +1,8 @@
 // attention: what each token attends to, as pictures in the terminal, SVG or PNG, or as numbers.
+//
+//   options -> prompt -> model -> attention_capture: (T, T) matrices of the chosen layers and heads
+//     -> over layers: none | mean | rollout -> list of HeadMatrix
+//     -> picture | files | CSV | JSON | table of entropies
 #include "commands/attention/attention.h"
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
@@ -37,6 +41,7 @@ static bool check_options(const Options *o, Error *error) {
     return true;
 }
 
+// Against the model, which check_options does not know yet. False: exit code 2.
 static bool check_range(const Options *o, const Config *c, Error *error) {
     if (option_given(o, OPTION_LAYER) && o->layer >= c->n_layers)
         return error_set(error, ERROR_USAGE,
@@ -55,6 +60,7 @@ static bool is_mean(const Options *o) {
            (!numbers && !option_given(o, OPTION_LAYER) && !option_given(o, OPTION_HEAD));
 }
 
+// Which matrices are kept. Rollout needs all heads of every layer up to --layer.
 static void choose(AttentionCapture *c, const Options *o, const Config *config) {
     bool layer = option_given(o, OPTION_LAYER), head = option_given(o, OPTION_HEAD);
     c->first_layer = layer && !o->rollout ? (int)o->layer : 0;
@@ -89,6 +95,7 @@ static void mean_of_layers(const AttentionCapture *c) {
     }
 }
 
+// A hidden key has weight 0.
 static double without_nan(float value) {
     return isnan(value) ? 0.0 : (double)value;
 }

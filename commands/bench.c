@@ -3,6 +3,14 @@
 // Prompts are a fixed pseudo-random sequence of ids, so that the cache can be kept between
 // repetitions: position p always holds the same token. Decoding is greedy. Measurements are
 // interleaved: each repetition samples the limits and then every row. The figures are medians.
+//
+//   options -> session -> context of the longest row -> for each number of threads: open a model
+//     -> add its rows -> warm up -> repetitions (limits, then every row) -> figures, close it
+//   -> print all rows
+//
+// A row is a combination of prompt length or decoding, depth, batch and threads. Here: what is run
+// and timed. bench/cost.c counts bytes and operations, bench/limits.c samples the machine,
+// bench/report.c prints.
 #include "commands/bench/bench.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
@@ -35,6 +43,7 @@ typedef struct Bench {
 
 // ---- running ----
 
+// A token id from the position alone, by a mixing function in the manner of splitmix64.
 static int32_t token_at(const Session *s, int position) {
     uint64_t z = (uint64_t)position * 0x9e3779b97f4a7c15u + 0x853c49e6748fea9bu;
     z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9u;
@@ -66,7 +75,8 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     return true;
 }
 
-// `length` tokens of each sequence, greedy; the first passes take the tokens at `depth`.
+// `length` tokens of each sequence, greedy; the first passes take the tokens at `depth`. The
+// prompt's logits are not needed: decoding starts from a given token.
 static bool decode(Bench *b, int batch, int depth, int length, Error *error) {
     for (int q = 0; q < batch; q++)
         b->tokens[q] = token_at(&b->session, depth);
@@ -86,6 +96,7 @@ typedef struct Run {
     double idle;    // of these, in which the GPU waited for the host, where it was watched
 } Run;
 
+// One run of a row: bring the cache to its depth (not timed), then prefill or decode (timed).
 static bool run_row(Bench *b, const BenchRow *row, int length, Run *run, Error *error) {
     int batch = (int)row->batch, depth = (int)row->depth;
     Device *device = b->session.model->device;
@@ -121,6 +132,8 @@ static bool sample_row(Bench *b, int index, int repetition, Error *error) {
     return true;
 }
 
+// Runs every row once, decoding at most WARM_UP_TOKENS: memory is touched, caches and clocks
+// settle, and a GPU records its graphs before anything is timed.
 static bool warm_up(Bench *b, Error *error) {
     const BenchReport *r = b->report;
     Run run = {0};
@@ -132,6 +145,7 @@ static bool warm_up(Bench *b, Error *error) {
     return true;
 }
 
+// `done` and `share`: what of the progress bar is full already, and what is this call's part.
 static bool run_repetitions(Bench *b, Limits *limits, double done, double share, Error *error) {
     BenchReport *r = b->report;
     int repetitions = (int)b->session.options->repetitions;
@@ -146,6 +160,8 @@ static bool run_repetitions(Bench *b, Limits *limits, double done, double share,
 
 // ---- figures ----
 
+// From the samples to the figures of a row. Sorting the samples makes the first the fastest.
+// Figures that do not apply stay NaN: of decoding for a prefill, and the other way round.
 static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     BenchRow *row = &b->report->rows[index];
     double *seconds = b->samples[index];
@@ -171,6 +187,7 @@ static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     row->bytes_per_token = bench_decode_bytes(s, b->report->weight_bytes, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
+    // Bandwidth is the limit of decoding: each weight is read once per pass, for a few operations.
     // Weights that a cache holds do not come from memory.
     if (limits->model_read < 1.1 * limits->memory_read)
         row->share_of_memory = row->gb_per_second * 1e9 / limits->memory_read;
@@ -185,6 +202,8 @@ static bool add_row(BenchReport *r, BenchRow row, Error *error) {
     return true;
 }
 
+// All combinations for one number of threads: for each depth and batch, the prompt lengths, then
+// decoding. False: exit code 2, more than BENCH_MAX_ROWS.
 static bool add_rows(BenchReport *r, const Options *o, int threads, Error *error) {
     for (int d = 0; d < o->depths.count; d++)
         for (int q = 0; q < o->batches.count; q++) {
@@ -225,6 +244,7 @@ static int needed_context(const Session *s, Error *error) {
     return 0;
 }
 
+// The largest batch is a prompt for all sequences, or the pass that fills the cache to a depth.
 static bool allocate(Bench *b, Error *error) {
     const Options *o = b->session.options;
     size_t rows = (size_t)largest(&o->prompt_lengths) * (size_t)largest(&o->batches);

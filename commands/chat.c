@@ -3,6 +3,17 @@
 // The cache holds the conversation so far, token for token. A message appends its own tokens and
 // those of the answer. An answer that was stopped early needs no special care: chat_template_next
 // begins with the tokens that end an answer.
+//
+//   options -> session -> chat format -> model -> sampler -> for each message:
+//     encode it (and what ends the last answer) -> does it fit? -> generate -> show
+//
+// What is in the cache after two messages, the new tokens of the second below:
+//
+//   [system][user 1][answer 1 .. ]                     in the cache
+//                                 [end][user 2][start]  ids of the next message, then its answer
+//
+// The format's tokens and Jinja templates are in tokenizer/template/, the loop of tokens is in
+// shared/generation.c.
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
@@ -17,6 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
+// A model may have 128 K positions, whose cache would take gigabytes that a conversation rarely
+// needs.
 enum { DEFAULT_CONTEXT = 4096 };
 
 typedef struct Chat {
@@ -32,6 +45,8 @@ typedef struct Chat {
     bool color;
 } Chat;
 
+// The format of --template, else the one that the model's template or tokens show. False: exit code
+// 2, with what to do instead in the message.
 static bool find_format(Chat *chat, Error *error) {
     const Session *s = &chat->session;
     const char *name = s->options->chat_template, *system = s->options->system;
@@ -93,6 +108,7 @@ static bool check_format(Chat *chat, Error *error) {
     return encode_message(chat, &(Text){.bytes = ""}, error);
 }
 
+// Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
     if (options->prompt && options->file)
@@ -108,6 +124,8 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     return chat->sampler;
 }
 
+// Once: before the first message in a terminal, else after the first answer. The seed is printed so
+// that a random conversation can be repeated.
 static void introduce(Chat *chat) {
     const Session *s = &chat->session;
     if (chat->introduced || s->options->quiet) return;
@@ -116,12 +134,15 @@ static void introduce(Chat *chat) {
     if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
 }
 
+// Flushed for each piece, so that text appears as it is generated.
 static void print_text(void *context, const char *bytes, size_t length) {
     (void)context;
     output_text(bytes, length);
     output_flush();
 }
 
+// Sets `pending`. After STOP_EOS there is none: chat_template_next writes the token that ends an
+// answer.
 static bool generate_answer(Chat *chat, Generation *g, Error *error) {
     bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
     if (good || g->first_token_at) output_bytes("\n", 1);
@@ -180,6 +201,8 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
     return good;
 }
 
+// -i or -f: one message, one answer. Ctrl-C is exit code 130 here; in a conversation it only ends
+// the answer.
 static bool answer_once(Chat *chat, Error *error) {
     Text text = {0};
     StopReason stop = STOP_EOS;
@@ -198,6 +221,8 @@ static void ask(const Chat *chat) {
     fflush(stderr);
 }
 
+// A line is a message; an empty line is skipped. Ends at the end of input, when the context is
+// full, or when standard output is gone.
 static bool converse(Chat *chat, Error *error) {
     Text line = {0};
     TextLimit limit = prompt_limit(&chat->session);

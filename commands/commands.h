@@ -1,5 +1,8 @@
 // The commands. Each reads its Options, prints its result through output.h, and returns false with
 // an Error if it failed.
+//
+// Only a command prints; what it calls returns false and fills the Error. One .c file a command,
+// its parts in a folder of the same name, what several commands need in shared/.
 #pragma once
 
 #include "commands/shared/options.h"

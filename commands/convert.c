@@ -1,5 +1,12 @@
 // convert: a model from any container into a GGUF or a directory of safetensors, tensor by tensor,
 // never the whole of it in memory. The output appears whole or not at all.
+//
+//   path of OUT -> may it be written? -> open the model -> plan names and types of all tensors
+//     -> open the output (GGUF keys, or config.json and the tokenizer's files)
+//     -> for each tensor: read rows, convert, write -> put all files in their place
+//
+// Which name and type a tensor gets is decided in weights/out/; the other files of a directory are
+// written by convert/files.c.
 #include "commands/commands.h"
 #include "commands/convert/files.h"
 #include "commands/shared/interrupt.h"
@@ -13,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Bytes of output that are in memory at once, but at least one row of a tensor.
 enum { CHUNK_BYTES = 4 << 20 };
 
 typedef struct Conversion {
@@ -30,6 +38,8 @@ static bool not_interrupted(Error *error) {
 
 // ---- tensors ----
 
+// Tensor i in chunks of whole rows, `bytes` being room for one chunk. False: the file is
+// incomplete, and what was written is removed by tensor_writer_close.
 static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error) {
     size_t row_bytes = outgoing_row_bytes(&c->out, i);
     uint64_t rows = outgoing_row_count(&c->out, i), first = 0;
@@ -45,6 +55,8 @@ static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error
     return not_interrupted(error);
 }
 
+// One buffer for all tensors: CHUNK_BYTES, or the longest row. session_result comes last, since a
+// file that is cut short reads as zeros.
 static bool convert_tensors(Conversion *c, Error *error) {
     size_t room = CHUNK_BYTES;
     for (size_t i = 0; i < c->out.n; i++) {
@@ -102,6 +114,7 @@ static void find_name(char out[128], const Session *s) {
         escape_bytes(out, 128, path + begin, end - begin);
 }
 
+// A GGUF is one file: the vocabulary is among its keys.
 static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     GgufKeys keys = {0};
     OutputFile place;
@@ -114,6 +127,7 @@ static bool open_gguf(Conversion *c, const Vocabulary *vocabulary, Error *error)
     return c->file;
 }
 
+// `vocabulary` NULL: the tokenizer's files are copied from the model's directory.
 static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error *error) {
     static const WriteMetadata METADATA[] = {{"format", "pt"}}; // transformers insists on it
     OutputFile place;
@@ -150,6 +164,7 @@ static bool open_output(Conversion *c, Error *error) {
 
 // ---- notes ----
 
+// Where a tensor could not keep its type.
 static void tell_types(const Conversion *c) {
     const Outgoing *out = &c->out;
     if (out->n_exact)
@@ -171,7 +186,9 @@ static void tell_result(const Conversion *c) {
     note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
 }
 
+// The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
+    // In the order of --type.
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;

@@ -1,4 +1,10 @@
 // diff: compares two traces and names the first tensor that differs.
+//
+//   pair the tensors of both files by name -> choose the budget -> do they have the same tokens?
+//     -> compare every pair -> a table and one sentence, or JSON
+//
+// With different tokens a comparison of tensors says nothing, so that alone is reported. trace/ has
+// the parts: pair.c, comparison.c, report.c.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/trace/trace_diff.h"
@@ -11,6 +17,8 @@ static bool answer_no(const TraceDiff *d, Error *error) {
     return error_set(error, ERROR_ANSWER_NO, "nothing could be compared");
 }
 
+// `asked`: the budget of --budget; NULL: the one of the precisions in the files. False with exit
+// code 1 where they differ, or another error.
 static bool compare(TraceDiff *d, const Options *o, const Budget *asked, Error *error) {
     Budget budget;
     if (!trace_diff_budget(d, &budget, error)) return false;

@@ -1,5 +1,8 @@
 // generate: continues a prompt. Reading order: run.c, this file, commands/shared/generation.c,
 // model/decoder.c.
+//
+//   options -> prompt ids -> how many tokens, how large a context -> model -> sampler
+//     -> generation_run, which calls the Sink below for text and tokens -> statistics
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
@@ -44,12 +47,15 @@ static void echo_prompt(void *context) {
     sink->begun = true;
 }
 
+// `show`: whole characters, flushed at once so that text appears as it is generated.
 static void print_text(void *context, const char *bytes, size_t length) {
     (void)context;
     output_text(bytes, length);
     output_flush();
 }
 
+// `show` with --json: the text is kept for the object at the end. Memory that runs out is noted,
+// since a callback returns nothing.
 static void collect_text(void *context, const char *bytes, size_t length) {
     Sink *sink = context;
     if (sink->length + length > sink->capacity) {
@@ -66,6 +72,7 @@ static void collect_text(void *context, const char *bytes, size_t length) {
     sink->length += length;
 }
 
+// `token` with --ids or --logprobs: one line.
 static void print_token(void *context, int32_t id, const float *logits, const char *piece,
                         size_t length) {
     Sink *sink = context;
@@ -82,6 +89,7 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
                         Error *error) {
     const Options *o = s->options;
     int64_t limit = option_given(o, OPTION_CONTEXT) ? o->context : s->config->max_seq_len;
+    // The context is no larger than this run can use, since the cache is allocated as a whole.
     if (!session_check_context(s, error) || !session_check_room("the prompt", prompt, limit, error))
         return false;
     int64_t count = o->max_tokens;
@@ -97,6 +105,7 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
     return true;
 }
 
+// One object, after the text is complete. docs/scripting.md describes the keys.
 static void print_json(const Generation *g, const IdList *prompt, const Sink *sink) {
     JsonWriter w = {0};
     char hash[FNV_HEX];
@@ -119,6 +128,7 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_line(&w);
 }
 
+// A chat model continues a plain text badly, which a beginner may take for a fault.
 static void hint_at_chat(const Session *s) {
     if (s->options->prompt_ids || !s->tokenizer) return;
     const ChatTemplate *t = chat_template_detect(
@@ -190,6 +200,7 @@ bool generate_command(const Options *options, Error *error) {
     IdList prompt = {0};
     size_t max_new = 0;
     int context = 0;
+    // The prompt is encoded before the model is opened: its length decides the context.
     bool good = check_prompt(options, error) && session_open(&s, options, error) &&
                 prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;

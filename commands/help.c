@@ -209,6 +209,7 @@ static const char DIFF_HELP[] =
     "                    layer, position, element, a, b ..), only_a, only_b, tensors\n"
     "  -q, --quiet       no progress bar\n";
 
+// In the order of --help. Columns: name, its bit in the option table, function, summary, help text.
 static const Command COMMANDS[] = {
     {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
     {"chat", FOR_CHAT, chat_command, "a conversation", CHAT_HELP},

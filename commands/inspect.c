@@ -1,4 +1,6 @@
-// inspect: what is in a model file. Runs nothing.
+// inspect: what is in a model file. Runs nothing: the container, the config and the tokenizer are
+// read and checked as for a run, then printed as text or as JSON. The matrices are not read, so it
+// is fast for a model of any size.
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/session.h"
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+// The names in this file are part of the JSON output: scripts compare them.
 static const char *norm_name(NormKind kind) {
     return kind == NORM_RMS ? "rms" : "layer";
 }
@@ -19,11 +22,13 @@ static const char *qk_norm_name(const Config *c) {
     return c->qk_norm_after_rope ? "per head, after rope" : "per head, before rope";
 }
 
+// In the order of Activation.
 static const char *activation_name(Activation activation) {
     static const char *const NAMES[] = {"silu", "gelu (tanh)", "gelu (erf)", "relu^2"};
     return NAMES[activation];
 }
 
+// In the order of RopeScaling.
 static const char *scaling_name(RopeScaling scaling) {
     static const char *const NAMES[] = {"plain", "linear",      "llama3",
                                         "yarn",  "dynamic ntk", "longrope"};
@@ -37,6 +42,7 @@ static int largest_window(const Config *c) {
     return window;
 }
 
+// NULL: no tokenizer, or no format that is known.
 static const ChatTemplate *detect(const Session *s) {
     if (!s->tokenizer) return NULL;
     TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
@@ -95,6 +101,7 @@ static void print_config(const Config *c) {
         output_print("note         the container cannot say whether the model has a window\n");
 }
 
+// In the order of the file. Names come from the file, so they are escaped.
 static void print_tensors(const TensorPlan *tensors, size_t count) {
     output_print("\n%-44s %-8s %14s  %s\n", "tensor", "type", "bytes", "shape");
     for (size_t i = 0; i < count; i++) {
@@ -109,6 +116,7 @@ static void print_tensors(const TensorPlan *tensors, size_t count) {
     }
 }
 
+// The share of each type is by bytes: what it costs to store and to read.
 static void print_totals(const TensorPlan *tensors, size_t count) {
     uint64_t parameters = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -128,6 +136,7 @@ static void print_totals(const TensorPlan *tensors, size_t count) {
     output_print("\n");
 }
 
+// The text of the template only with -v: it may be thousands of lines.
 static void print_tokenizer(const Session *s) {
     if (!s->tokenizer) {
         output_print("tokenizer    none: %s\n", s->tokenizer_problem);
@@ -230,6 +239,7 @@ static void write_tokenizer(JsonWriter *w, const Session *s) {
     writer_end(w, '}');
 }
 
+// `offset`: of the tensor's data, in bytes from the beginning of its file.
 static void write_tensors(JsonWriter *w, const TensorPlan *tensors, size_t count) {
     uint64_t parameters = 0, bytes = 0;
     writer_begin(w, "tensors", '[');

@@ -1,5 +1,11 @@
 // perplexity: how well the model predicts a text, and how much its predictions differ from those of
 // a saved run. perplexity/scoring.h has the definitions.
+//
+//   options -> window and stride -> text to ids -> how many tokens are scored -> files of logits
+//     -> model -> for each window: empty the cache, feed it in chunks, score its rows -> figures
+//
+// Row t of the logits predicts token t + 1. So a window is fed from `begin` to `end`, and the rows
+// that want logits are those in front of a scored token.
 #include "commands/commands.h"
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/scoring.h"
@@ -15,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+// CHUNK_ROWS: rows of logits in memory at once, 25 MB for a vocabulary of 49,152. A window of 1024
+// tokens, or the model's context: longer ones predict slightly better and cost more.
 enum { CHUNK_ROWS = 128, DEFAULT_WINDOW = 1024 };
 
 // What is scored, and where its logits are written to and compared with.
@@ -34,6 +42,7 @@ typedef struct Run {
 
 // ---- the text ----
 
+// --ids FILE: any text of numbers, no BOS added, no bytes counted. False: exit code 2, 4 or 5.
 static bool read_ids(Run *run, Error *error) {
     const Options *o = run->session.options;
     Text text = {0};
@@ -46,6 +55,7 @@ static bool read_ids(Run *run, Error *error) {
     return good;
 }
 
+// The text and its length in bytes, for bits per byte.
 static bool read_prompt(Run *run, Error *error) {
     Session *s = &run->session;
     size_t length = 0;
@@ -83,6 +93,7 @@ static bool check_window(const Run *run, int64_t window, int64_t stride, Error *
     return true;
 }
 
+// Window and stride from the options; the text is not read yet. False: exit code 2.
 static bool plan(Run *run, Error *error) {
     const Options *o = run->session.options;
     int context = run->session.config->max_seq_len;
@@ -105,11 +116,14 @@ static bool count_rows(Run *run, Error *error) {
     if (w->stride > w->window) w->stride = w->window;
     run->rows = text_windows_scored(w, count, &run->used);
     if (w->second_half || run->used < count) run->score.bytes = 0;
+    // Bits per byte only make sense if every token of the text was scored.
     return true;
 }
 
 // ---- scoring ----
 
+// One scored token: its row of logits goes to the score, to --save-logits, and to the comparison
+// with --kl. False: exit code 3, 4 or 5 of a file.
 static bool score_row(Run *run, const float *logits, int32_t target, Error *error) {
     int vocab_size = run->session.config->vocab_size;
     score_add(&run->score, logits, vocab_size, target);
@@ -127,6 +141,7 @@ static bool score_window(Run *run, const TextWindow *w, Error *error) {
     bool wants[CHUNK_ROWS];
     kv_cache_reset(&s->model->cache, 0);
     for (size_t at = w->begin; at < w->end;) {
+        // Within the batch row i is token at + i and predicts token at + i + 1.
         int n = w->end - at < CHUNK_ROWS ? (int)(w->end - at) : CHUNK_ROWS;
         for (int i = 0; i < n; i++)
             wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
@@ -148,6 +163,8 @@ static bool score_text(Run *run, Error *error) {
     progress_begin(&progress, "perplexity", run->session.options->quiet);
     for (size_t i = 0; good && text_window(&w, &run->windows, run->ids.count, i); i++) {
         int32_t *first = &run->ids.ids[w.begin], id = *first;
+        // llama.cpp replaces the first token of each window by BOS; the id is put back for the next
+        // window, which may begin with another one.
         if (run->windows.second_half && run->bos >= 0) *first = run->bos;
         good = score_window(run, &w, error);
         *first = id;
@@ -166,6 +183,8 @@ static bool check_target(Run *run, const Options *o, Error *error) {
            (inputs_find(&run->inputs, o, error) && inputs_check(&run->target, o, error));
 }
 
+// Opens the file of --kl, which must be of the same text and windows, and begins that of
+// --save-logits. False: exit code 2, 3, 4 or 5; nothing has been computed yet.
 static bool open_logits(Run *run, Error *error) {
     const Options *o = run->session.options;
     char model[100];
@@ -190,6 +209,7 @@ static bool open_logits(Run *run, Error *error) {
 
 // ---- the result ----
 
+// `d` NULL: without --kl.
 static void print_text(const Run *run, const Figures *f, const DivergenceSummary *d) {
     const TextWindows *w = &run->windows;
     char name[3][100];
@@ -214,6 +234,7 @@ static void print_text(const Run *run, const Figures *f, const DivergenceSummary
                  d->rms_logit_error);
 }
 
+// NaN figures (bits per byte of ids) become null.
 static void print_json(const Run *run, const Figures *f, const DivergenceSummary *d,
                        double seconds) {
     JsonWriter w = {0};
@@ -239,6 +260,7 @@ static void print_json(const Run *run, const Figures *f, const DivergenceSummary
     writer_line(&w);
 }
 
+// tokens/s counts scored tokens, not those that are fed again as context.
 static void print_run(Run *run, double seconds) {
     const Options *o = run->session.options;
     Figures f = score_figures(&run->score);

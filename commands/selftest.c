@@ -1,5 +1,8 @@
 // selftest: identities that hold for every model of this kind, checked on the user's own file. This
 // file chooses the prompt, runs the checks (commands/selftest/) and prints what they found.
+//
+//   options -> session -> prompt -> the subject: an open model and reference logits, one token at a
+//   time -> each check: a Finding -> a line, or JSON at the end -> exit code 1 if one failed
 #include "commands/commands.h"
 #include "commands/selftest/checks.h"
 #include "commands/shared/output.h"
@@ -14,7 +17,8 @@
 
 // ---- the list of checks ----
 
-// Checks that use the open model come first; the last two open other ones.
+// Checks that use the open model come first; the last two open other ones. Columns: the name for
+// people, the name for scripts, the function.
 static const Check CHECKS[N_CHECKS] = {
     {"cached = uncached", "cache", check_cache},
     {"prompt at once = token by token", "at_once", check_at_once},
@@ -68,6 +72,7 @@ static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *er
     return true;
 }
 
+// The prompt of the options, else the default one; as long as the model's context allows.
 static bool choose_prompt(IdList *ids, Session *s, Error *error) {
     const Options *o = s->options;
     int room = subject_max_tokens(s->config);
@@ -91,11 +96,13 @@ typedef struct Result {
     double seconds;
 } Result;
 
+// Part of the JSON output, like the keys of the checks.
 static const char *verdict(const Finding *f) {
     if (f->inapplicable) return "does not apply";
     return finding_held(f) ? "held" : "FAILED";
 }
 
+// Of the largest difference, where the check has layers or positions.
 static void print_place(const Finding *f) {
     if (f->layer >= 0) output_print(", layer %d", f->layer);
     if (f->position >= 0) output_print(", position %d", f->position);
@@ -154,6 +161,7 @@ static Counts count(const Result *results) {
     return counts;
 }
 
+// `run selftest --help` lists the keys.
 static void write_results(const Session *s, const Subject *subject, const Result *results) {
     Counts counts = count(results);
     JsonWriter w = {0};
@@ -175,6 +183,7 @@ static void write_results(const Session *s, const Subject *subject, const Result
 
 // ---- the command ----
 
+// Runs one check with its own progress bar and takes the time. False: it could not be run.
 static bool run_one(Result *r, const Session *s, Subject *subject, Error *error) {
     Progress progress;
     progress_begin(&progress, r->check->name, s->options->quiet);
@@ -188,6 +197,7 @@ static bool run_one(Result *r, const Session *s, Subject *subject, Error *error)
     return session_result(s, good, error);
 }
 
+// Each line is printed as soon as its check has run. JSON waits for all.
 static bool run_all(Result *results, const Session *s, Subject *subject, Error *error) {
     const Options *o = s->options;
     if (!o->json)
@@ -204,6 +214,7 @@ static bool run_all(Result *results, const Session *s, Subject *subject, Error *
     return true;
 }
 
+// False with exit code 1 and the first failure in the message.
 static bool conclude(const Session *s, const Subject *subject, const Result *results,
                      Error *error) {
     Counts counts = count(results);

@@ -1,4 +1,8 @@
-// tokenize: text to token ids and back, and a table of the tokens.
+// tokenize: text to token ids and back, and a table of the tokens. Needs only a tokenizer, which a
+// model file may contain or have beside it.
+//
+//   text -> ids on one line | a table (--pieces) | a line for each line of text (--lines)
+//   ids  -> text (--decode)
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
@@ -8,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+// In the order of TokenType, whose numbers are GGUF's.
 static const char *type_name(TokenType type) {
     static const char *const NAMES[] = {"undefined",    "normal", "unknown", "control",
                                         "user-defined", "unused", "byte"};
@@ -20,6 +25,8 @@ static void print_ids(const IdList *ids) {
     output_bytes("\n", 1);
 }
 
+// The vocabulary's own bytes, for a table: control bytes and backslashes as \xNN, so that no line
+// breaks.
 static void print_spelling(const char *text, size_t length) {
     for (size_t begin = 0, end = 0; end <= length; end++) {
         unsigned char c = end < length ? (unsigned char)text[end] : 0;
@@ -41,6 +48,8 @@ static void print_pieces(const Session *s, const IdList *ids) {
     }
 }
 
+// Encodes `length` bytes as a text of its own and prints it. False with no error where standard
+// output has failed: output_close reports that.
 static bool encode_piece(const Session *s, const char *bytes, size_t length, Error *error) {
     IdList ids = {0};
     const Options *o = s->options;
@@ -58,6 +67,7 @@ static bool encode_piece(const Session *s, const char *bytes, size_t length, Err
     return good && output_good();
 }
 
+// A last line without a newline counts as a line. True with an unfinished output, see encode_piece.
 static bool encode_lines(const Session *s, const Text *text, Error *error) {
     for (size_t i = 0; i < text->length;) {
         const char *line = text->bytes + i;
@@ -69,6 +79,8 @@ static bool encode_lines(const Session *s, const Text *text, Error *error) {
     return true;
 }
 
+// `first` as in generate: SPM kinds drop the space in front of the first token, or of the one
+// behind BOS.
 static bool decode_ids(const Session *s, const char *bytes, size_t length, Error *error) {
     IdList ids = {0};
     bool good = ids_parse(&ids, bytes, length, "--decode", error);
@@ -103,6 +115,7 @@ static bool decode(const Session *s, const Text *text, Error *error) {
     return true;
 }
 
+// An empty text is encoded too: --bos gives its id.
 bool tokenize_command(const Options *o, Error *error) {
     Session s = {.options = o};
     Text text = {0};

@@ -1,4 +1,10 @@
 // trace: writes every stage of every layer of a run to a file, named as in the Hugging Face model.
+//
+//   options -> prompt ids -> model -> list the tensors (a pass of one token) -> begin the file
+//     -> feed the prompt in chunks; a listener writes each stage -> generate, feed -> finish
+//
+// The layout of the file is fixed before the first pass, since the number of tokens is known. So
+// each row of each stage has its place, and nothing is kept in memory but one chunk.
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -16,12 +22,15 @@ static int chunk_rows(const Config *c, size_t n_tokens) {
     return session_rows(n_tokens, weights > width ? weights : width);
 }
 
+// Before anything is opened: false with exit code 2, 4 or 5.
 static bool check_out(const OutputFile *out, const Options *options, Error *error) {
     if (!out->path)
         return error_set(error, ERROR_USAGE, "--out FILE is needed: where to write the trace");
     return inputs_check(out, options, error);
 }
 
+// *n_tokens: prompt and generated tokens. All are fed, the last generated one too, so that each has
+// its rows in the file.
 static bool check_length(const Session *s, size_t n_prompt, size_t *n_tokens, Error *error) {
     size_t room = (size_t)config_longest_context(s->config), more = (size_t)s->options->new_tokens;
     *n_tokens = n_prompt + more;
@@ -55,6 +64,8 @@ static bool run_chunk(Run *run, const Batch *batch, Error *error) {
 static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
     size_t max_rows = (size_t)run->file->session->model->options.max_rows;
     bool all[SESSION_MAX_ROWS], good = true;
+    // Every row wants logits if a tensor after the last layer is traced; else the last alone, for
+    // the next token.
     memset(all, true, sizeof all);
     for (size_t at = begin; good && at < tokens->count;) {
         size_t left = tokens->count - at, n = left < max_rows ? left : max_rows;
@@ -71,11 +82,13 @@ static bool feed(Run *run, const IdList *tokens, size_t begin, Error *error) {
 static bool generate_token(Run *run, IdList *tokens, Error *error) {
     const Model *m = run->file->session->model;
     size_t fed = tokens->count;
+    // After NaN there is no likeliest token: the trace ends there with that error.
     if (run->nonfinite.code) return error_copy(error, &run->nonfinite);
     int32_t next = likeliest(model_logits(m, m->n_logit_rows - 1), m->config.vocab_size);
     return id_list_push(tokens, next, error) && feed(run, tokens, fed, error);
 }
 
+// Ctrl-C is seen between passes and inside them; the file is then removed.
 static bool run_model(Run *run, IdList *tokens, Error *error) {
     progress_begin(&run->progress, "trace", run->file->session->options->quiet);
     interrupt_begin();
@@ -107,6 +120,7 @@ static bool trace(Session *s, const OutputFile *out, IdList *tokens, size_t n_to
                 run_model(&run, tokens, error) && trace_file_finish(&file, error);
     if (good) say_what_was_written(&file, seconds_now() - started);
     trace_file_close(&file);
+    // A trace with NaN in it is complete, and still an error: exit code 7.
     if (good && run.nonfinite.code) good = error_copy(error, &run.nonfinite);
     return good;
 }

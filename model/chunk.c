@@ -1,4 +1,12 @@
-// Checks a Batch of any length and cuts it into chunks that the scratch can hold.
+// Checks a Batch of any length and cuts it into chunks that the scratch can hold. For max_rows = 4
+// and a prompt of 6 tokens behind 10 in the cache:
+//
+//   batch      row        0   1   2   3 | 4   5
+//              position  10  11  12  13 |14  15
+//   chunk      row        0   1   2   3 | 0   1      two passes through all layers
+//
+// A chunk may hold rows of several sequences. Rows of one sequence in one chunk see each other's
+// keys, since attention reads the cache after all rows of the chunk were written to it.
 #include "model/internal.h"
 
 #include <string.h>
@@ -16,7 +24,8 @@ static bool row_wants_logits(const Batch *batch, int i) {
     return batch->wants_logits ? batch->wants_logits[i] : i == batch->n - 1;
 }
 
-// Checks token, sequence and position of row i; lengths[] are those after the rows before it.
+// Checks token, sequence and position of row i; lengths[] are those after the rows before it. A
+// position beyond the length would leave a gap of keys that were never written.
 static bool check_row(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
     int sequence = row_sequence(batch, i), token = batch->tokens[i];
     if (token < 0 || token >= m->config.vocab_size)
@@ -55,6 +64,8 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     return true;
 }
 
+// Rows behind the old length are forgotten by restoring the length alone. A row that was written at
+// an earlier position has overwritten the keys there, so its sequence now ends before it.
 void forget_batch(Model *m, const Batch *batch) {
     int *lengths = m->cache.lengths;
     memcpy(lengths, m->lengths_before, (size_t)m->options.n_sequences * sizeof *lengths);

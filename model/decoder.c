@@ -1,4 +1,16 @@
 // Alternates sampling and forward passes. The device runs ahead of the host by the pipeline depth.
+//
+// One call of decoder_next is: begin as many steps as the depth allows, then wait for the oldest
+// token that the host has not read. Two modes, chosen in decoder_begin:
+//
+//   on the device   forward_sampled: the token goes from `sample` straight to the next pass; the
+//                   host reads it later, from a slot. The logits never leave the device.
+//   stepwise        model_forward for every token: the host gets and checks the logits each time.
+//
+// Counters, with a depth of 2 after three tokens were read:
+//
+//   token     0    1    2  |  3    4       |
+//            read by host  | sampled ahead |      taken = 3, sampled = 5
 #include "model/decoder.h"
 
 #include "model/internal.h"
@@ -12,6 +24,8 @@ static int tokens_known(const Decoder *d) {
     return d->given + d->taken;
 }
 
+// The recompute buffer has room for a whole context, so that run_pass can append to it. False: exit
+// code 5.
 static bool copy_text(Decoder *d, Error *error) {
     size_t context = (size_t)d->model->options.context;
     d->text = malloc(context * sizeof *d->text);
@@ -25,14 +39,18 @@ bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *e
     if (!d->options.n_sequences) d->options.n_sequences = 1;
     int n = d->options.n_sequences;
     d->start = kv_cache_length(&m->cache, 0);
+    // The longest sequence reaches the end of the context first, and all sequences step together.
     int longest = d->start;
     for (int q = 1; q < n; q++)
         if (kv_cache_length(&m->cache, q) > longest) longest = kv_cache_length(&m->cache, q);
     int room = m->options.context - longest + 1 - d->given; // the last needs no place
     d->max_tokens = options->max_tokens < (size_t)room ? (int)options->max_tokens : room;
+    // Everything that needs the logits on the host, or a pass of its own kind.
     d->stepwise = options->wants_logits || options->recompute || m->listener ||
                   (options->sampler && !sampler_is_plain(options->sampler));
     d->depth = d->stepwise ? 0 : device_info(m->device)->pipeline_depth;
+    // With `first` the device begins with a pass, and greedily. Otherwise the prompt's pass has
+    // left the logits of its last row, from which token 0 is sampled.
     assert(d->given ? !d->stepwise && !options->sampler : n == 1 && m->n_logit_rows == 1);
     if (options->recompute) return copy_text(d, error);
     if (d->stepwise) return true;
@@ -60,10 +78,14 @@ static bool run_pass(Decoder *d, Error *error) {
         return true;
     }
     if (!d->text) {
+        // After a failure other than an interruption the row stays in the cache, so the pass still
+        // counts.
         bool good = model_forward(m, &one, error);
         d->passes -= !good && model_stopped(m); // the cache does not hold it
         return good;
     }
+    // Recompute: the new token goes behind the text, and the whole text runs through an empty
+    // cache.
     int n = d->start + d->taken;
     d->text[n - 1] = d->last;
     kv_cache_reset(&m->cache, 0);
@@ -81,10 +103,14 @@ static void sample_tokens(Decoder *d) {
                &GREEDY, NULL);
         return;
     }
+    // The generator has advanced by `taken` numbers only; the tokens ahead use the numbers after
+    // those.
     if (!sampler_is_plain(sampler)) logits = sampler_penalise(sampler, model_logits(m, 0));
     sampler_sample(sampler, m->scratch.sampled, logits, d->sampled - d->taken);
 }
 
+// The first step has no pass when the prompt's logits are there already. False: a stepwise pass
+// failed. A failure on the device shows later, as token -1.
 static bool step(Decoder *d, Error *error) {
     Model *m = d->model;
     if (d->given + d->sampled && !run_pass(d, error)) return false;
@@ -137,6 +163,8 @@ void decoder_end(Decoder *d) {
     if (!d->model) return;
     KvCache *cache = &d->model->cache;
     int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
+    // Each pass has added one position to every sequence. With recompute every pass began from an
+    // empty cache, so nothing is left over.
     for (int q = 0; q < d->options.n_sequences && !d->text; q++)
         kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
     d->passes = wanted;

@@ -1,4 +1,8 @@
 // NaN and infinity: found in the logits, then traced to the first stage that has them.
+//
+// Only logits are checked in every pass: NaN or infinity in the residual stream reaches them, and a
+// check of every stage would need its numbers on the host. When logits fail, the same batch runs a
+// second time with a listener that stops at the first bad number.
 #include "model/internal.h"
 
 #include <math.h>
@@ -8,6 +12,7 @@
 bool all_finite(const float *numbers, size_t count) {
     uint32_t found = 0; // no early exit, so that the loop is vectorised
     for (size_t i = 0; i < count; i++) {
+        // Finite float32 numbers have an exponent field below 255; with 255 it is infinity or NaN.
         uint32_t bits;
         memcpy(&bits, numbers + i, sizeof bits);
         found |= (bits & 0x7f800000u) == 0x7f800000u; // all ones in the exponent
@@ -23,6 +28,8 @@ typedef struct Culprit {
     float value;
 } Culprit;
 
+// A listener: keeps the first number that is not finite, ignores all stages after it. The stage is
+// copied, since it is valid during the call only.
 static void find_culprit(void *context, const Model *model, const Stage *stage) {
     (void)model;
     Culprit *found = context;
@@ -43,6 +50,8 @@ bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     void *context = m->listener_context;
     bool attention_weights = m->att_weights;
     if (model_listen(m, find_culprit, &found, false, error)) {
+        // The second run starts from the cache of before. The caller's listener is put back after
+        // it.
         memcpy(m->cache.lengths, m->lengths_before,
                (size_t)m->options.n_sequences * sizeof *m->lengths_before);
         forward_batch(m, batch);

@@ -9,6 +9,10 @@
 //   x = x + w_down (act(w_gate x') * w_up x')                    x' = norm(x)
 //   logits = head norm(x)
 //
+// With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. The stages in
+// order, with their shapes, are in observe.h, and buffers in model.h (Scratch). Not here: how a
+// step is computed (kernels/), which rows form a chunk (chunk.c), sampling (decoder.c).
+//
 // n rows go through together, each a token with its position and sequence: a whole prompt, or the
 // last token of a text. A row reads other rows only in attention, from the cache of keys and
 // values.
@@ -55,7 +59,9 @@ static void rotate(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_K_ROTATED, l, m->scratch.k);
 }
 
-// From the projected queries and keys to those whose dot products are the scores.
+// From the projected queries and keys to those whose dot products are the scores. QK norm comes
+// before RoPE in Qwen3 and Gemma 3, after it in nanochat. The order matters only where the norm has
+// a weight per channel, since a rotation keeps the mean square.
 static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -70,6 +76,7 @@ static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
+    // The rows' own keys are written first: a row sees itself, and earlier rows of the same chunk.
     KvView view = {m->cache.kv, l};
     AttentionShape shape = {c->n_heads, c->n_kv_heads, c->head_dim, c->layers[l].attention_scale,
                             attention_pattern(c, l)};
@@ -85,9 +92,12 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
 
+    // x stays as it is: the residual stream is only ever added to. Where the model has no norm here
+    // (OLMo 2), `in` is x itself.
     const float *in = norm(m, s->x_norm, s->x, &w->att_norm, rows->n);
     observe(m, STAGE_ATT_NORM, l, in);
 
+    // (n, dim) -> (n, q_dim), (n, kv_dim), (n, kv_dim), in one call, since all read the same rows.
     Projection qkv[] = {to(s->q, &w->wq), to(s->k, &w->wk), to(s->v, &w->wv)};
     project(m->device, in, rows->n, qkv, 3);
     observe(m, STAGE_Q, l, s->q);
@@ -120,6 +130,7 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     if (c->gated_ffn) observe(m, STAGE_FFN_GATE, l, s->gate);
     observe(m, STAGE_FFN_UP, l, s->up);
 
+    // activate works in place: act(gate) * up in gate; without a gate, act(up) in up.
     float *hidden = c->gated_ffn ? s->gate : s->up;
     activate(m->device, hidden, c->gated_ffn ? s->up : NULL,
              (size_t)rows->n * (size_t)c->hidden_dim, (ActivationKind)c->activation);
@@ -134,7 +145,9 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     observe(m, STAGE_LAYER_OUT, l, s->x);
 }
 
-// Logits of the rows that want them, stored behind those of earlier chunks.
+// Logits of the rows that want them, stored behind those of earlier chunks. out (n_logit_rows,
+// vocab_size). The head is often the largest matrix of a small model, so it is multiplied with the
+// rows that need it only: of a prompt, the last.
 static void logits(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
@@ -147,6 +160,7 @@ static void logits(Model *m) {
         const int *row = m->chunk.logit_rows + i;
         for (run = 1; i + run < n && row[run] == row[0] + run;)
             run++;
+        // The norm copies as well: from the chunk's rows to neighbouring rows of `last`.
         norm(m, s->last + (size_t)i * dim, s->x + (size_t)row[0] * dim, &m->final_norm, run);
     }
     observe(m, STAGE_FINAL_NORM, -1, s->last);
@@ -178,12 +192,14 @@ static void forward_chunk(Model *m) {
     if (m->chunk.n_logit_rows) logits(m);
 }
 
+// Between begin and end a backend may record the operations and replay them later (CUDA graphs).
 static void run_chunk(Model *m) {
     device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->options.stop});
     forward_chunk(m);
     device_end(m->device);
 }
 
+// Chunks in order: a later one attends to the keys that an earlier one has written.
 void forward_batch(Model *m, const Batch *batch) {
     m->n_logit_rows = m->n_host_rows = 0;
     for (int start = 0; start < batch->n && !model_stopped(m); start += m->chunk.n) {
@@ -193,6 +209,8 @@ void forward_batch(Model *m, const Batch *batch) {
 }
 
 // Positions start one below that of the first pass, since `advance` comes before every pass.
+// chunk_take is not used here: it needs tokens on the host. The chunk's lists are filled once for
+// all passes, one row per sequence.
 void forward_sampled_begin(Model *m, int n) {
     Chunk *c = &m->chunk;
     size_t bytes = (size_t)n * sizeof(int32_t);
@@ -211,6 +229,8 @@ void forward_sampled(Model *m, const int32_t *sampled, int n) {
     c->n = c->n_logit_rows = n;
     c->max_position = 0;
     for (int i = 0; i < n; i++) {
+        // The host counts positions too, without knowing the tokens: for the cache's lengths, and
+        // for max_position, by which the cuda backend sizes the launches of attention.
         int position = kv_cache_length(&m->cache, i);
         kv_cache_write(&m->cache, i, position);
         if (position > c->max_position) c->max_position = position;
@@ -227,6 +247,7 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
            (size_t)m->options.n_sequences * sizeof *m->lengths_before);
     forward_batch(m, batch);
 
+    // A failure on the device is looked at once, after the download has waited for everything.
     size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = device_error(m->device);

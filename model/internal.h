@@ -1,4 +1,9 @@
-// What the files of model/ share. Nothing outside model/ includes it but tests.
+// What the files of model/ share. Nothing outside model/ includes it but tests. Who calls whom:
+//
+//   model_open      -> model_check_weights, model_upload (upload.c), rope_tables (rope.c)
+//   model_forward   -> check_model_batch -> for each chunk: chunk_take -> layers (forward.c)
+//                      -> all_finite, else find_nonfinite_stage (finite.c)
+//   decoder_next    -> model_forward, or forward_sampled on the device
 #pragma once
 
 #include "model/model.h"

@@ -1,4 +1,10 @@
 // Keeps the length of every sequence. The backend allocates the bytes and knows their layout.
+//
+//   position   0   1   2   3   4   5 | 6 ..      length 6: the next token is written at 6
+//              keys and values       | unused
+//   write at 3, length 4             | 4 and 5 are forgotten: never read, overwritten later
+//
+// Nothing is erased: a length alone says what is valid, since attention reads positions below it.
 #include "model/kv_cache.h"
 
 #include <assert.h>
@@ -47,6 +53,7 @@ void kv_cache_write(KvCache *cache, int sequence, int position) {
 }
 
 void kv_cache_copy(KvCache *cache, int to, int from) {
+    // `count` positions of every layer, not the whole context.
     int count = kv_cache_length(cache, from);
     assert(to >= 0 && to < cache->shape.n_sequences);
     if (to == from) return;

@@ -15,7 +15,9 @@ typedef struct KvCache {
     int *lengths; // (n_sequences) positions in use
 } KvCache;
 
-// Allocates all of it; false with exit code 5 and the bytes wanted.
+// Allocates all of it. False, with the bytes wanted in the message: exit code 5, or 6 where the
+// memory of a GPU is too small. shape->max_seq_len is the context of this run, not the model's
+// maximum.
 bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error);
 void kv_cache_free(KvCache *cache); // zeroed or half-built is fine
 

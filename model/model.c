@@ -1,4 +1,10 @@
-// Opens and closes a model and counts its memory. The forward pass is in forward.c.
+// Opens and closes a model and counts its memory. The forward pass is in forward.c, the weights'
+// way to the device in upload.c.
+//
+//   device -> shapes of all weights checked, bytes counted -> memory plan -> cache -> scratch,
+//   host buffers, RoPE tables -> weights uploaded -> device_reserve
+//
+// In this order a model that cannot run fails in the cheapest step, before the long upload.
 #include "model/model.h"
 
 #include "model/internal.h"
@@ -7,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// ALIGNMENT in bytes: a cache line, which is also the width of an AVX-512 register.
 enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
 
 // Replaces every 0 that means the default by that default.
@@ -22,6 +29,7 @@ static ModelOptions with_defaults(const Config *config, const ModelOptions *opti
     return o;
 }
 
+// All layers have one shape: layers with a window keep all positions too.
 static KvShape cache_shape(const Config *c, const ModelOptions *o) {
     return (KvShape){.n_layers = c->n_layers,
                      .n_sequences = o->n_sequences,
@@ -34,10 +42,13 @@ static KvShape cache_shape(const Config *c, const ModelOptions *o) {
 // ---- the scratch: one allocation, carved by this table ----
 
 typedef struct Part {
+    // Each row is one buffer of Scratch: (rows, cols) numbers of 4 bytes, float or int32_t. A
+    // buffer with 0 rows does not exist: its pointer stays NULL.
     size_t field;      // offset of the pointer in Scratch
     size_t rows, cols; // of 4-byte numbers
 } Part;
 
+// All pointers of Scratch but `logits`.
 enum { PARTS = 14 };
 
 static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions *o) {
@@ -68,14 +79,18 @@ static size_t part_bytes(const Part *part) {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+// One copy: (max_logit_rows, vocab_size) floats. model_cost counts two, on the device and on the
+// host.
 static size_t logits_bytes(const Config *c, const ModelOptions *o) {
     return (size_t)o->max_logit_rows * (size_t)c->vocab_size * sizeof(float);
 }
 
+// One table of cosines, or of sines: (context, rope_dim / 2) floats.
 static size_t rope_bytes(const Config *c, const ModelOptions *o) {
     return (size_t)o->context * (size_t)(c->rope_dim / 2) * sizeof(float);
 }
 
+// Gemma 3: layers with a window rotate by another theta, and need tables of their own.
 static bool has_local_rope(const Config *c) {
     for (int l = 0; l < c->n_layers; l++)
         if (c->layers[l].local_rope) return true;
@@ -115,6 +130,7 @@ static bool open_scratch(Model *m) {
 // Host memory of a call: the logits for the caller, the rows of a chunk, and the lengths of the
 // sequences before it, to return to.
 static bool open_host_side(Model *m) {
+    // Seven arrays of `rows` entries in one allocation, owned through p->tokens.
     Chunk *p = &m->chunk;
     size_t rows = (size_t)m->options.max_rows, sequences = (size_t)m->options.n_sequences;
     m->host_logits = malloc(logits_bytes(&m->config, &m->options));
@@ -140,7 +156,9 @@ static RopeConfig rope_config(const Config *c, const RopeConfig *rope) {
     return r;
 }
 
-// cos and sin of every position of the context, made on the host and uploaded once.
+// cos and sin of every position of the context, made on the host and uploaded once. Double
+// precision on the host, so every backend rotates by the same float32 numbers. The device keeps
+// ownership of what was allocated, also on a failure.
 static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
     const Config *c = &m->config;
     size_t bytes = rope_bytes(c, &m->options);
@@ -184,6 +202,7 @@ static bool plan_memory(Model *m, const WeightBytes *weights, Error *error) {
     return !device_error(m->device)->code || open_failed(m, error);
 }
 
+// False: exit code 2, 3, 5 or 6. What was opened until then is closed by model_close.
 static bool model_fill(Model *m, const Weights *weights, Error *error) {
     const ModelOptions *o = &m->options;
     if (m->config.position == POSITION_LEARNED && o->context > m->config.max_seq_len)
@@ -240,6 +259,8 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
                   Error *error) {
     const Config *c = &m->config;
     size_t rows = (size_t)m->options.max_rows;
+    // The largest stage of a chunk decides: (rows, widest), the logits, or the attention weights.
+    // kv_dim is never wider than q_dim.
     size_t weights = rows * (size_t)c->n_heads * (size_t)m->options.context;
     size_t width = larger(larger((size_t)c->dim, (size_t)c->hidden_dim), (size_t)c->q_dim);
     size_t size = larger(rows * width, (size_t)m->options.max_logit_rows * (size_t)c->vocab_size);

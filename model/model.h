@@ -122,7 +122,9 @@ bool model_forward(Model *model, const Batch *batch, Error *error);
 // the next. A Decoder has its own, decoder_logits.
 const float *model_logits(const Model *model, int i);
 
-// Sets the listener (NULL: none). Allocates what observe needs. False: exit code 5.
+// Sets the listener (NULL: none) and allocates the host copy of a stage that it reads; with
+// attention_weights also (max_rows, n_heads, context) floats on the device, which attention then
+// fills. False, without a listener: exit code 5 or 6.
 bool model_listen(Model *model, Listener *listener, void *context, bool attention_weights,
                   Error *error);
 

@@ -1,4 +1,5 @@
-// Names and shapes of the stages, and their way from the device to a listener.
+// Names and shapes of the stages, and their way from the device to a listener. Which step has a
+// stage is decided in forward.c, by where it calls observe.
 #include "model/observe.h"
 
 #include "model/internal.h"
@@ -55,6 +56,7 @@ size_t stage_size(const Stage *stage) {
     return size;
 }
 
+// (n, width), or (n, heads, width) where the second number of a row is not 0.
 static void set_shape(int shape[4], const Model *model, StageId id, int n) {
     const Config *c = &model->config;
     const int widths[][2] = {
@@ -79,6 +81,7 @@ void observe(Model *model, StageId id, int layer, const float *data) {
         stage.rows =
             (Rows){c->n_logit_rows, c->logit_tokens, c->logit_positions, c->logit_sequences};
     set_shape(stage.shape, model, id, stage.rows.n);
+    // The operations so far may only be recorded; they run now, so that `data` holds the result.
     device_sync(model->device);
     device_download(model->device, model->host_stage, data, stage_size(&stage) * sizeof(float));
     if (device_error(model->device)->code) return; // model_forward reports it

@@ -17,6 +17,12 @@
 
 static const double PI = 3.14159265358979323846;
 
+// Llama 3.1. A wavelength 2 pi / f is the number of positions that a pair needs for a full turn.
+// Pairs that turn more than `high` times within the original context keep their frequency, those
+// that turn less than `low` times are slowed by `factor`, and s goes from 0 to 1 between:
+//
+//   wavelength     < original / high       between                 > original / low
+//   frequency        f              (1 - s) f / factor + s f            f / factor
 static double llama3_frequency(double f, const RopeConfig *rope) {
     double low = (double)rope->low_freq_factor, high = (double)rope->high_freq_factor;
     double original = rope->original_max_seq_len, wavelength = 2.0 * PI / f;
@@ -26,12 +32,16 @@ static double llama3_frequency(double f, const RopeConfig *rope) {
     return (1.0 - smooth) * f / (double)rope->factor + smooth * f;
 }
 
-// The pair whose angle grows by 2 pi `rotations` times over the original context.
+// The pair whose angle grows by 2 pi `rotations` times over the original context. Solved for i:
+// rotations = f_i original / (2 pi) with f_i = theta^(-2 i / rope_dim). Not an integer.
 static double yarn_pair(double rotations, const RopeConfig *rope, int rope_dim) {
     return rope_dim * log(rope->original_max_seq_len / (rotations * 2.0 * PI)) /
            (2.0 * log((double)rope->theta));
 }
 
+// Pairs below `low` turn more than beta_fast times and keep their frequency; pairs above `high`
+// turn less than beta_slow times and are divided by `factor`; between them the two are mixed by a
+// linear ramp over the pair number. 32 and 1 are the paper's values, for files that give none.
 static void yarn_frequencies(double *f, const RopeConfig *rope, int rope_dim) {
     double low = yarn_pair(rope->beta_fast > 0.0f ? (double)rope->beta_fast : 32.0, rope, rope_dim);
     double high = yarn_pair(rope->beta_slow > 0.0f ? (double)rope->beta_slow : 1.0, rope, rope_dim);
@@ -48,6 +58,8 @@ static void yarn_frequencies(double *f, const RopeConfig *rope, int rope_dim) {
     }
 }
 
+// The paper's 0.1 ln(factor) + 1: cos and sin are multiplied by it, so scores by its square, the
+// inverse temperature that the paper found best. `m` is mscale, as in DeepSeek's configs.
 static double yarn_mscale(double factor, double m) {
     return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0;
 }
@@ -61,6 +73,7 @@ static double yarn_magnitude(const RopeConfig *rope) {
     return yarn_mscale(factor, 1.0);
 }
 
+// sqrt(1 + ln(factor) / ln(original)), unless the file gives the number itself.
 static double longrope_magnitude(const RopeConfig *rope) {
     double factor = (double)rope->factor;
     if (rope->attention_factor > 0.0f) return (double)rope->attention_factor;
@@ -68,7 +81,12 @@ static double longrope_magnitude(const RopeConfig *rope) {
     return sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
 }
 
-// Dynamic NTK: theta for a context longer than the model was trained for.
+// Dynamic NTK: theta for a context of L positions, of a model that was trained for M < L.
+//
+//   theta' = theta (factor L / M - (factor - 1))^(d / (d - 2))        d = rope_dim
+//
+// transformers takes the length of the text so far for L; here it is the context of the run, fixed
+// once, since keys in the cache have been rotated already.
 static double ntk_theta(const RopeConfig *rope, int rope_dim, int max_seq_len) {
     double theta = (double)rope->theta, factor = (double)rope->factor;
     double original = rope->original_max_seq_len;
@@ -81,6 +99,7 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
                       int max_seq_len) {
     bool ntk = rope->scaling == ROPE_DYNAMIC_NTK;
     double theta = ntk ? ntk_theta(rope, rope_dim, max_seq_len) : (double)rope->theta;
+    // One list for all positions of a run, chosen by its context.
     const float *longrope =
         max_seq_len > rope->original_max_seq_len ? rope->long_factor : rope->short_factor;
     int exponent_dim = rope->exponent_dim ? rope->exponent_dim : rope_dim;
@@ -106,6 +125,7 @@ bool rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rop
     double magnitude = 1.0, *frequencies = malloc((half + 1) * sizeof *frequencies);
     if (!frequencies) return false;
     rope_frequencies(frequencies, &magnitude, rope, rope_dim, max_seq_len);
+    // The angle in double: a float32 product is off by some 1e-3 radians at position 30,000.
     for (size_t t = 0; t < (size_t)max_seq_len; t++) {
         for (size_t i = 0; i < half; i++) {
             double angle = (double)t * frequencies[i];

@@ -1,5 +1,14 @@
 // Penalties on a copy of the logits, then one call of the backend's `sample`. sampler.h has the
-// order.
+// order. Three parts: the generator, the window of recent tokens, one step of sampling.
+//
+//   window      [ 7 | 9 | 4 | 4 | . ]      capacity 5, count 4, next 4: a ring of token ids
+//   counts      [4]: 2, [7]: 1, [9]: 1     occurrences in the window, by token id
+//
+// The device gets uniform numbers ahead of time, RUN_COUNT together, so that sampling on a GPU
+// needs no transfer per token:
+//
+//   generator   0 1 2 .. | 40 41 42 43 .. 103 | 104 ..
+//                        | uniform, run = 40  |        taken = 42: the next token uses 42 + offset
 #include "model/sampler.h"
 #include "base/hash.h"
 
@@ -51,6 +60,7 @@ static uint64_t xoshiro256(uint64_t s[4]) {
     return result;
 }
 
+// The upper 24 bits: as many as a float32 holds exactly, so every value is exact and below 1.
 static float uniform_of(uint64_t state[4]) {
     return (float)(xoshiro256(state) >> 40) * 0x1p-24f;
 }
@@ -69,7 +79,8 @@ static bool check_range(const char *name, float value, float low, float high, Er
                      (double)high, (double)value);
 }
 
-// Everything that a user can set, before anything is allocated.
+// Everything that a user can set, before anything is allocated. The bounds of penalties are far
+// outside of useful values: they only keep the arithmetic finite.
 static bool check_options(const SamplerOptions *o, Error *error) {
     if (!check_range("temperature", o->rule.temperature, 0.0f, 1e30f, error) ||
         !check_range("top-p", o->rule.top_p, 0.0f, 1.0f, error) ||
@@ -87,6 +98,7 @@ static bool check_options(const SamplerOptions *o, Error *error) {
     return true;
 }
 
+// False: exit code 5, or 6 of a GPU. sampler_close frees what was allocated.
 static bool sampler_allocate(Sampler *s, Error *error) {
     size_t vocab_size = (size_t)s->vocab_size;
     s->window = calloc((size_t)s->capacity, sizeof *s->window);
@@ -113,6 +125,7 @@ Sampler *sampler_open(Device *device, int vocab_size, int context, const Sampler
     s->device = device;
     s->options = *options;
     s->vocab_size = vocab_size;
+    // A text never exceeds the context, so a window of that size never forgets.
     s->capacity = context > 0 ? context : 1;
     if (options->repeat_last > 0 && options->repeat_last < s->capacity)
         s->capacity = options->repeat_last;
@@ -198,6 +211,8 @@ static void upload_run(Sampler *s) {
 
 void sampler_sample(Sampler *s, int32_t *out, const float *logits, int offset) {
     uint64_t number = s->taken + (uint64_t)offset;
+    // A new run begins at `taken`, not at `number`: later calls may ask for smaller offsets. offset
+    // < 16 is inside it.
     bool uploaded = s->has_run && number >= s->run && number - s->run < RUN_COUNT;
     if (!uploaded && s->options.rule.temperature != 0.0f) upload_run(s);
     size_t at = s->has_run ? (size_t)(number - s->run) % RUN_COUNT : 0; // greedy reads none

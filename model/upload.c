@@ -1,4 +1,11 @@
 // Checks and uploads the weights. The one list of roles, each with the shape that the config gives.
+//
+//   load_all -> load_ends    embeddings, final norm, head
+//            -> load_layer   norms and projections of each layer
+//
+// A matrix is (rows, cols) = (outputs, inputs), as nn.Linear stores it. Matrices stay in the type
+// of the file: the backend repacks or dequantises them. Norms and biases are float32 on all
+// backends.
 #include "model/internal.h"
 
 #include <stdio.h>
@@ -38,6 +45,8 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
         device_plan_matrix(m->device, matrix);
         return true;
     }
+    // The backend has its own copy afterwards, so the checkpoint may drop the file's pages: memory
+    // then holds one copy of the weights, not two.
     *out = device_matrix(m->device, matrix);
     if (!*out) return device_ok(loader, name);
     if (loader->weights->release && !device_info(m->device)->borrows_weights)
@@ -48,7 +57,8 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
     return true;
 }
 
-// A vector of `count` floats; *out stays NULL where the model has none.
+// A vector of `count` floats; *out stays NULL where the model has none. The pointer carries no
+// length: weights/ has checked that `from` has `count` numbers.
 static bool load_vector(Loader *loader, float **out, const char *name, const float *from,
                         int count) {
     size_t bytes = (size_t)count * sizeof **out;
@@ -102,7 +112,8 @@ static bool load_layer(Loader *loader, DeviceLayer *to, const LayerWeights *from
                        false);
 }
 
-// Tied weights are two Matrix structs over the same bytes.
+// Tied weights are two Matrix structs over the same bytes. `scales` and rope_dim too: the same
+// bytes under another meaning are another matrix.
 static bool same_matrix(const Matrix *a, const Matrix *b) {
     return a->data == b->data && a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols &&
            a->rope_dim == b->rope_dim && a->scales == b->scales;

@@ -1,16 +1,19 @@
-// The colour scale, and smaller pictures.
+// The colour scale, and smaller pictures. How a picture is drawn is in terminal.c, svg.c and png.c.
 #include "pictures/picture.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// From dark blue by green to yellow; between these it is interpolated.
+// From dark blue by green to yellow; between these it is interpolated. The points are equally far
+// apart on the scale. Each is lighter than the one before.
 static const Rgb SCALE[] = {{13, 13, 43},   {35, 40, 105},  {33, 90, 140}, {30, 140, 140},
                             {70, 180, 115}, {160, 210, 75}, {250, 235, 90}};
 
 Rgb shade_color(int shade) {
     int last = (int)(sizeof SCALE / sizeof *SCALE) - 1, at = shade * last;
+    // In integers, so that every machine has the same colours: shade * last / (PICTURE_SHADES - 1)
+    // is point i plus the fraction part / (PICTURE_SHADES - 1).
     int i = at / (PICTURE_SHADES - 1), part = at % (PICTURE_SHADES - 1);
     Rgb a = SCALE[i], b = SCALE[i < last ? i + 1 : last];
 #define BETWEEN(channel)                                                                           \
@@ -26,6 +29,9 @@ int picture_shade(const Picture *picture, float value) {
     return share >= 1 ? PICTURE_SHADES - 1 : (int)(share * (PICTURE_SHADES - 1) + 0.5f);
 }
 
+// to (small->rows, small->cols) from `from` (p->rows, p->cols): each cell is the largest of step x
+// step. The largest and not the mean, since a single strong weight is what a reader looks for; a
+// mean would hide it. Cells at the right and lower edge cover fewer.
 static void shrink_panel(float *to, const float *from, const Picture *small, const Picture *p,
                          size_t step) {
     for (size_t i = 0; i < small->rows * small->cols; i++)
@@ -38,6 +44,8 @@ static void shrink_panel(float *to, const float *from, const Picture *small, con
         }
 }
 
+// The labels of the cells that remain: those of the first row or column that each covers. Owned by
+// the caller, the texts stay borrowed. NULL: out of memory.
 static const char **every(const char *const *labels, size_t count, size_t step) {
     const char **out = malloc((count + 1) * sizeof *out);
     for (size_t i = 0; out && i < count; i++)
@@ -45,6 +53,8 @@ static const char **every(const char *const *labels, size_t count, size_t step) 
     return out;
 }
 
+// Fills all of `s` for a step above 1. The + 1 of each size: malloc(0) may return NULL, which would
+// look like a failure. False: out of memory; shrunk_free frees the rest.
 static bool shrink(Shrunk *s, const Picture *p) {
     Picture *small = &s->picture;
     size_t step = s->step;
@@ -68,6 +78,7 @@ static bool shrink(Shrunk *s, const Picture *p) {
 }
 
 bool picture_shrink(Shrunk *s, const Picture *p, size_t max_rows, size_t max_cols) {
+    // One step for both directions, so that a matrix over tokens stays square.
     *s = (Shrunk){.picture = *p, .step = 1};
     while ((p->rows + s->step - 1) / s->step > max_rows ||
            (p->cols + s->step - 1) / s->step > max_cols)

@@ -10,7 +10,11 @@
 //     buffer_free(&out);
 //
 // Everything in a Picture is borrowed. Labels and titles are UTF-8, already free of control
-// characters. A value of NaN is an empty cell: nothing is drawn there.
+// characters. A value of NaN is an empty cell: nothing is drawn there. Each drawing goes through
+// the same steps:
+//
+//   value -> shade 0 .. 63, or -1 for NaN (picture_shade) -> colour (shade_color) -> characters,
+//   paths or pixels; first shrunk where it is too large for the medium (picture_shrink)
 #pragma once
 
 #include "base/buffer.h"
@@ -61,6 +65,7 @@ typedef struct Rgb {
 enum { PICTURE_SHADES = 64 }; // of the colour scale
 
 // The shade of a value, 0 .. PICTURE_SHADES - 1; -1 for an empty cell.
+// Linear from `low` (0) to `high` (the last shade), rounded to the nearest.
 int picture_shade(const Picture *picture, float value);
 
 // The colour of a shade. Lightness rises with it, so that the order is seen on any screen and on

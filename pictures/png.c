@@ -1,4 +1,11 @@
-// Pictures as PNG with a palette: the shades, and one colour for what is empty.
+// Pictures as PNG with a palette: the shades, and one colour for what is empty. One byte for each
+// pixel, so libpng writes an indexed image without a conversion.
+//
+//   panel 0  |GAP|  panel 1  |GAP|  panel 2       across = 3; a cell is cell x cell pixels
+//   GAP
+//   panel 3  |GAP|  panel 4                       gaps and cells without a value: EMPTY
+//
+// Without labels and legend: fonts are left to SVG.
 #include "pictures/picture.h"
 
 #include <png.h>
@@ -13,15 +20,21 @@ typedef struct Image {
     size_t across;
 } Image;
 
+// libpng's way to write: into the Buffer that png_set_write_fn was given. A failed allocation is
+// kept in the Buffer.
 static void append(png_structp png, png_bytep bytes, png_size_t size) {
     Buffer *out = png_get_io_ptr(png);
     buffer_put(out, bytes, size);
 }
 
+// NULL in its place would make libpng flush a FILE.
 static void flush(png_structp png) {
     (void)png;
 }
 
+// Chooses the panels in a row (as given, else about as many as there are rows of panels) and the
+// whole pixels of a cell: as many as keep the longer side within LEAST_SIZE, or 1. All pixels begin
+// as EMPTY. False: no memory.
 static bool make_image(Image *image, const Picture *p) {
     size_t across = p->across ? p->across : 1;
     while (!p->across && across * across < p->n_panels)
@@ -37,6 +50,7 @@ static bool make_image(Image *image, const Picture *p) {
     return image->pixels;
 }
 
+// Panel i, at row i / across and column i % across of panels.
 static void draw_panel(Image *image, const Picture *p, size_t i) {
     size_t x = i % image->across * (p->cols * image->cell + GAP);
     size_t y = i / image->across * (p->rows * image->cell + GAP);
@@ -74,6 +88,7 @@ static bool write_image(Buffer *out, const Image *image, png_structp png, png_in
     return true;
 }
 
+// Warnings of libpng would go to standard error, which is the commands' own.
 static void no_warning(png_structp png, png_const_charp message) {
     (void)png, (void)message;
 }
@@ -94,6 +109,8 @@ bool picture_has_png(Error *error) {
 bool picture_png(Buffer *out, const Picture *picture, Error *error) {
     Shrunk shrunk;
     Image image = {0};
+    // Rows and columns of a panel, so that a row of panels is at most about MAX_SIZE pixels wide.
+    // Without `across` as if all stood in one row.
     size_t most = MAX_SIZE / (picture->across ? picture->across : picture->n_panels + 1);
     bool good = picture_shrink(&shrunk, picture, most ? most : 1, most ? most : 1) &&
                 make_image(&image, &shrunk.picture);

@@ -1,5 +1,14 @@
 // Pictures as SVG 1.1: one path for each shade of a panel, whose squares are runs of cells with
 // that shade in a row. Labels are text, so that they can be searched and read aloud.
+//
+//   |GAP or        |  title
+//   |LABEL_WIDTH   |  panel title
+//   |              |  column labels, turned by 60 degrees
+//   |   row labels |  cells            |GAP| next panel       labels: only of a single panel
+//   |              |  low [legend] high
+//
+// A path of a shade is shorter than a rectangle for each cell: the colour is written once, and a
+// run of n cells is "Mc rhnv1h-nz", in units of cells, which the panel's <g> scales to pixels.
 #include "pictures/picture.h"
 
 #include <stdio.h>
@@ -18,7 +27,7 @@ enum {
     LEGEND_WIDTH = 160
 };
 
-// Where things are, in pixels.
+// Where things are, in pixels. From the upper left corner; y grows downwards.
 typedef struct Layout {
     const Picture *picture;
     int cell;
@@ -54,6 +63,7 @@ static void put_text(Buffer *out, double x, double y, const char *more, const ch
     buffer_print(out, "</text>\n");
 }
 
+// NaN has shade -1, so it is in no path: the grey rectangle behind the panel shows there.
 static bool has_shade(const Picture *p, float value, int first, int count) {
     int shade = picture_shade(p, value);
     return shade >= first && shade < first + count;
@@ -82,6 +92,7 @@ static void put_shades(Buffer *out, const Picture *p, const Panel *panel, int sh
     if (begun) buffer_print(out, "\"/>\n");
 }
 
+// More labels than MAX_LABELS would be unreadable, and on several panels there is no room.
 static bool has_row_labels(const Picture *p) {
     return p->n_panels == 1 && p->row_labels && p->rows <= MAX_LABELS;
 }
@@ -90,6 +101,8 @@ static bool has_col_labels(const Picture *p) {
     return p->n_panels == 1 && p->col_labels && p->cols <= MAX_LABELS;
 }
 
+// Of one panel a cell is CELL pixels. Of several it is chosen so that a panel is about SMALL_PANEL
+// wide, between SMALL_CELL and CELL. Panels without a given number in a row form about a square.
 static Layout lay_out(const Picture *p) {
     int small = (int)(SMALL_PANEL / p->cols);
     Layout l = {.picture = p, .cell = small > SMALL_CELL ? small : SMALL_CELL};
@@ -135,6 +148,7 @@ static void put_panel(Buffer *out, const Layout *l, size_t i) {
 }
 
 static void put_legend(Buffer *out, const Layout *l, double y, size_t step) {
+    // One rectangle for each shade, 0.2 wider than its share: no gaps where a viewer rounds.
     double each = (double)LEGEND_WIDTH / PICTURE_SHADES;
     char low[32], high[120];
     snprintf(low, sizeof low, "%.3g", (double)l->picture->low);
@@ -153,6 +167,7 @@ static void put_legend(Buffer *out, const Layout *l, double y, size_t step) {
     put_text(out, l->left + 46 + LEGEND_WIDTH, y + 10, "", high);
 }
 
+// `p` is the picture that is drawn, perhaps a shrunk one; `step` is for the legend, which says so.
 static void put_document(Buffer *out, const Picture *p, size_t step) {
     Layout l = lay_out(p);
     double legend = l.top + (double)l.down * l.height - LINE + GAP;
@@ -178,7 +193,9 @@ static void put_document(Buffer *out, const Picture *p, size_t step) {
     buffer_print(out, "</svg>\n");
 }
 
-// The file grows with the cells of all panels together, and with the shades of each.
+// The file grows with the cells of all panels together, and with the shades of each. One panel may
+// have MAX_CELLS squared; several together FEWER_CELLS squared, since each panel adds paths of its
+// own. At least 8, below which a panel says nothing.
 static size_t cells_of_a_panel(const Picture *p) {
     size_t most = MAX_CELLS;
     while (p->n_panels > 1 && most > 8 && most * most * p->n_panels > FEWER_CELLS * FEWER_CELLS)

@@ -1,5 +1,13 @@
 // Pictures as text. One matrix that fits is drawn with its labels, a cell two columns wide; others
 // are drawn with half blocks, two rows of cells to a line and one column to a cell.
+//
+//   labelled          0    5            half blocks     one character is two cells:
+//           0 The     ##                                foreground  the upper cell, U+2580
+//           1 cat     ####                              background  the lower cell
+//
+// Without colours a character of RAMP stands for a shade, and half blocks are not used: one row a
+// line. A column of a terminal is about half as wide as a line is high, so with colours both forms
+// have square cells.
 #include "base/text.h"
 #include "pictures/picture.h"
 
@@ -9,6 +17,9 @@
 #include <wchar.h>
 
 enum { LABEL_COLUMNS = 14, GAP = 2, SMALL_PANEL = 24, MARK_EVERY = 5 };
+// LABEL_COLUMNS of a token's text; GAP between panels; SMALL_PANEL: columns that a panel should
+// have where several are side by side; MARK_EVERY so many columns of the matrix a number stands.
+// From little ink to much. Shade s is character s * 8 / (PICTURE_SHADES - 1).
 static const char RAMP[] = ".:-=+*#%@"; // without colours
 
 typedef struct Canvas {
@@ -19,7 +30,9 @@ typedef struct Canvas {
 
 // ---- text ----
 
-// Columns that a character takes. The table is libc's, and needs a locale of UTF-8.
+// Columns that a character takes. The table is libc's, and needs a locale of UTF-8. C.UTF-8 is set
+// for this thread and this call only: the program itself keeps the locale "C". 1 where the table
+// does not know the character.
 static int character_columns(uint32_t character) {
     static locale_t utf8;
     if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
@@ -33,6 +46,7 @@ static int character_columns(uint32_t character) {
 // Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
 static void put_padded(Buffer *out, const char *text, int columns) {
     size_t length = strlen(text), end = 0, cut = 0;
+    // `cut` is where the text ends if the ellipsis follows: one column is left for that.
     int width = 0, cut_width = 0;
     while (end < length && width <= columns) {
         uint32_t character = 0;
@@ -50,6 +64,14 @@ static void put_padded(Buffer *out, const char *text, int columns) {
 
 // ---- colours ----
 
+// Select Graphic Rendition of ECMA-48, and its extension by terminals, for base 30 (foreground) or
+// 40 (background):
+//
+//   ESC [ 38 ; 2 ; r ; g ; b m    24 bits          ESC [ 38 ; 5 ; n m    one of 256
+//   ESC [ 39 m                    the terminal's own
+//
+// Nothing is written for the colour that is set already, which makes the text several times
+// shorter.
 static void set_color(Canvas *canvas, int *current, int shade, int base) {
     if (*current == shade || canvas->colors == COLORS_NONE) return;
     *current = shade;
@@ -131,6 +153,8 @@ static void put_labelled(Canvas *canvas, const Picture *p) {
 // ---- half blocks ----
 
 // Two cells, one above the other.
+// -1 is a cell without a value: there the terminal's own background shows, so a lower half block
+// (U+2584) draws the other cell.
 static void put_half_blocks(Canvas *canvas, int above, int below) {
     if (above < 0 && below < 0) {
         set_background(canvas, -1);
@@ -146,6 +170,7 @@ static void put_half_blocks(Canvas *canvas, int above, int below) {
     }
 }
 
+// -1 below the last row: an odd number of rows leaves half of the last line empty.
 static int shade_at(const Picture *p, const Panel *panel, size_t row, size_t col) {
     return row < p->rows ? picture_shade(p, panel->values[row * p->cols + col]) : -1;
 }
@@ -163,7 +188,7 @@ static void put_line(Canvas *canvas, const Picture *p, const Panel *panel, size_
     reset_colors(canvas);
 }
 
-// Of the longest title; 0: there are none.
+// Of the longest title; 0: there are none. In bytes, which are columns as long as titles are ASCII.
 static int title_columns(const Picture *p) {
     int title = 0;
     for (size_t i = 0; i < p->n_panels; i++) {
@@ -178,6 +203,9 @@ static int panel_columns(const Picture *p) {
     return (int)p->cols > title ? (int)p->cols : title;
 }
 
+// `across` panels side by side, their titles in a line above; the lines of neighbours are
+// interleaved, so that each panel is walked once for every line. The last panel of a row gets no
+// blanks behind it.
 static void put_panels(Canvas *canvas, const Picture *p, size_t across) {
     int width = panel_columns(p) + GAP;
     size_t step = canvas->colors == COLORS_NONE ? 1 : 2;
@@ -213,11 +241,13 @@ static void put_legend(Canvas *canvas, const Picture *p, size_t step) {
     buffer_put(out, "\n", 1);
 }
 
+// 3 lines: the column numbers, the legend, and the line with the prompt of the shell.
 static bool fits_labelled(const Picture *p, const Terminal *t) {
     return p->n_panels == 1 && label_columns(p) + 2 * (int)p->cols <= t->columns &&
            (int)p->rows + 3 <= t->lines;
 }
 
+// As many as fit unshrunk; where that is not even two, as many as fit when shrunk to SMALL_PANEL.
 static size_t panels_across(const Picture *p, const Terminal *t) {
     size_t whole = (size_t)t->columns / ((size_t)panel_columns(p) + GAP);
     size_t small = (size_t)t->columns / (SMALL_PANEL + GAP), across = p->across;
@@ -236,6 +266,7 @@ void picture_terminal(Buffer *out, const Picture *picture, const Terminal *termi
         return;
     }
     size_t across = panels_across(picture, terminal);
+    // What one panel may take. The window's lines hold one panel: several rows of them scroll.
     int columns = (terminal->columns + GAP) / (int)across - GAP;
     int lines = terminal->lines - 3, rows = terminal->colors == COLORS_NONE ? lines : 2 * lines;
     Shrunk shrunk;

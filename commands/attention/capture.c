@@ -1,3 +1,7 @@
+// Runs the prompt with a listener that keeps attention matrices. Weights are a stage of their own.
+// Scores are none, since attention computes them inside its kernel: they are computed again here,
+// from the queries of a chunk and the keys of all positions so far, once the layer's attention has
+// run (STAGE_ATT_HEADS).
 #include "commands/attention/attention.h"
 
 #include "commands/shared/interrupt.h"
@@ -46,6 +50,7 @@ static void keep_weights(const AttentionCapture *c, const Stage *stage) {
 
 // ---- scores: from the last of the stages of queries and of keys, as attention has them ----
 
+// Of one position: all key-value heads.
 static size_t key_width(const AttentionCapture *c) {
     return (size_t)c->session->config->n_kv_heads * (size_t)c->session->config->head_dim;
 }
@@ -65,6 +70,7 @@ static void keep_keys(const AttentionCapture *c, const Stage *stage) {
     }
 }
 
+// q . k of one query and key; query head h reads key-value head h / (n_heads / n_kv_heads).
 static float score(const AttentionCapture *c, int layer, int row, int head, int key) {
     const Config *config = c->session->config;
     size_t head_dim = (size_t)config->head_dim;

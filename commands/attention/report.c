@@ -1,3 +1,6 @@
+// Prints attention matrices: as a picture in the terminal, as SVG and PNG files, as CSV, as JSON,
+// and as a table of statistics per head. Hidden keys are NaN in all matrices: empty cells in
+// pictures, left out in CSV, null in JSON.
 #include "commands/attention/attention.h"
 
 #include "commands/shared/output.h"
@@ -9,6 +12,8 @@
 
 // ---- pictures ----
 
+// The colour scale: weights from 0 to the largest; scores from the smallest to the largest.
+// Comparisons with NaN are false, so hidden keys do not count.
 static void find_range(const AttentionReport *r, Picture *p) {
     p->low = r->weights ? 0.0f : INFINITY;
     p->high = r->weights ? 0.0f : -INFINITY;

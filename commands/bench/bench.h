@@ -9,7 +9,8 @@
 
 enum { LIMIT_MAX_ROUNDS = 64 };
 
-// Before the first round, and where the device has no such limit, NaN.
+// Before the first round the bandwidths are NaN and the peaks 0. A limit that the device does not
+// have is 0.
 typedef struct LimitFigures {
     double memory_read;       // bytes/s out of a buffer that no cache holds: median of the rounds
     double model_read;        // bytes/s out of a buffer as large as the model: median of the rounds

@@ -1,3 +1,6 @@
+// Samples of the machine's limits, one of each per round, and what is made of them: the median of
+// the bandwidths, which other programs may disturb in both directions, and the largest of the
+// peaks. The measurements themselves are the backend's (kernels/limits.h).
 #include "commands/bench/bench.h"
 
 #include <math.h>
@@ -25,6 +28,7 @@ void limits_round(Limits *l) {
         l->peaks[kind] = fmax(l->peaks[kind], device_peak_rate(l->device, (PeakKind)kind));
 }
 
+// Rising; no sample is NaN.
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -33,6 +37,7 @@ static int compare(const void *a, const void *b) {
 double median_of(double *values, int count) {
     if (!count) return NAN;
     qsort(values, (size_t)count, sizeof *values, compare);
+    // With an even count the mean of the two in the middle.
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 

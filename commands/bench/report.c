@@ -1,4 +1,5 @@
-// One table of columns serves the text, JSON, CSV and Markdown.
+// One table of columns serves the text, JSON, CSV and Markdown. A column is one number of BenchRow;
+// what is not known is "-" in tables, empty in CSV and null in JSON.
 #include "commands/bench/bench.h"
 #include "commands/shared/output.h"
 #include "kernels/precision.h"
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+// key: in CSV and JSON. title, width, decimals: in tables for people. offset: of a double in
+// BenchRow.
 typedef struct Column {
     const char *key, *title;
     size_t offset;
@@ -16,6 +19,8 @@ typedef struct Column {
 } Column;
 
 #define AT(field) offsetof(BenchRow, field)
+// Shares: "% read" of the speed of reading a buffer of the model's size, "% memory" of one that no
+// cache holds, "% peak" of arithmetic in registers, "% products" of the GPU vendor's library.
 static const Column COLUMNS[] = {
     {"threads", "threads", AT(threads), 7, 0, 1, false},
     {"length", "tokens", AT(length), 6, 0, 1, false},
@@ -40,6 +45,7 @@ static double cell(const BenchRow *row, const Column *column) {
     return *(const double *)((const char *)row + column->offset);
 }
 
+// CSV and JSON always have all columns, so that scripts find them.
 static bool column_shown(const BenchReport *r, const Column *column) {
     bool any = !column->of_gpu;
     for (int i = 0; i < r->n_rows; i++)
@@ -91,6 +97,7 @@ static const BenchRow *first_row(const BenchReport *r, bool prefill) {
     return NULL;
 }
 
+// One line for each number of threads, then what instructions the first rows are made of.
 static void print_limits(const BenchReport *r) {
     for (int i = 0; i < r->n_limits; i++) {
         const LimitFigures *f = &r->limits[i].figures;
@@ -199,6 +206,7 @@ static void write_limits(JsonWriter *w, const BenchReport *r) {
     writer_end(w, ']');
 }
 
+// docs/scripting.md describes the keys.
 static void print_json(const BenchReport *r) {
     const Session *s = r->session;
     JsonWriter w = {0};

@@ -1,3 +1,11 @@
+// Paths, checks and small files of convert's output. Three forms, by the name that the user gives:
+//
+//   OUT.gguf            one file, by a FileWriter of its own
+//   OUT.safetensors     OUT.safetensors, config.json, ... in the directory of OUT
+//   OUT or OUT/         OUT/model.safetensors, OUT/config.json, ...
+//
+// The last two are a set of files (base/directory_writer.h): they appear together or not at all,
+// and config.json last, since a reader begins there.
 #include "commands/convert/files.h"
 #include "base/buffer.h"
 #include "base/mapping.h"
@@ -16,6 +24,7 @@
 
 typedef char PathText[MODEL_PATH_SIZE];
 
+// out = directory + name; a directory ends with its slash. False: exit code 2.
 static bool join(PathText out, const char *directory, const char *name, Error *error) {
     if (snprintf(out, sizeof(PathText), "%s%s", directory, name) < (int)sizeof(PathText))
         return true;
@@ -27,6 +36,7 @@ static const char CONFIG[] = "config.json";
 
 // ---- the paths of the output ----
 
+// An existing directory, or a name that ends with '/', is a directory whatever its extension.
 bool out_place_find(OutPlace *place, const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
@@ -41,6 +51,7 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
         memcpy(place->directory, path, length);
         return join(place->tensors, path, "", error);
     }
+    // Names that convert is asked for by mistake. Any other name is that of a directory.
     static const char *const OTHERS[] = {".bin", ".model", ".json", ".pt", ".pth"};
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
         if (ends_with(path, OTHERS[i]))
@@ -71,6 +82,7 @@ static bool is_of_directory(const char *name, const void *context) {
            (shard && ends_with(name, ".safetensors"));
 }
 
+// What output_directory_check and the writer need to know of the set.
 static void find_set(OutPlace *place) {
     const char *name = last_part(place->tensors);
     place->set = (OutputDirectory){
@@ -86,6 +98,8 @@ static void find_set(OutPlace *place) {
 
 // ---- checks before anything is written ----
 
+// The output's config.json would be read with the model from now on, if both are in one directory.
+// False: exit code 2.
 static bool check_source(const OutPlace *place, const char *model, Error *error) {
     PathText source;
     struct stat from, to;
@@ -99,7 +113,10 @@ static bool check_source(const OutPlace *place, const char *model, Error *error)
 }
 
 // The name of another file of tensors in the directory, to which config.json may belong; "": none.
+// False: exit code 4 or 5, the directory cannot be read.
 static bool find_others(const OutPlace *place, char out[256], Error *error) {
+    // `config`: there is a config.json; `own`: and a file of tensors that this output would
+    // replace, so that config.json is most likely the old output's.
     bool config = false, own = false;
     DIR *entries = opendir(place->set.path);
     if (!entries && errno == ENOENT) return true;
@@ -119,6 +136,7 @@ static bool find_others(const OutPlace *place, char out[256], Error *error) {
     return true;
 }
 
+// With --force config.json is replaced; it must not be the one of another model in the directory.
 static bool check_others(const OutPlace *place, Error *error) {
     char other[256] = "";
     if (!place->force) return true; // then nothing is replaced
@@ -140,6 +158,8 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
 
 // ---- files of a directory ----
 
+// Writes one small file into the set. `shown`, in messages, is where it will be in the end, not the
+// temporary directory.
 static bool write_file(const OutPlace *place, const char *name, const void *bytes, size_t size,
                        Error *error) {
     PathText shown;
@@ -152,6 +172,7 @@ static bool write_file(const OutPlace *place, const char *name, const void *byte
     return good;
 }
 
+// Writes and frees the buffer; `good` false only frees it.
 static bool write_buffer(const OutPlace *place, const char *name, Buffer *buffer, bool good,
                          Error *error) {
     if (buffer->failed) good = error_set(error, ERROR_MEMORY, "out of memory for %s", name);
@@ -169,6 +190,7 @@ static bool copy_file(const OutPlace *place, const char *directory, const char *
     if (access(path, F_OK)) return true;
     if (!mapping_open(&file, path, error)) return error_prefix(error, path);
     bool good = write_file(place, name, file.data, file.size, error);
+    // A mapped file that is cut short reads as zeros: looked at after the copy.
     if (good && mapping_damaged(&file))
         good = error_set(error, ERROR_IO, "%.300s: the file was cut short while in use", path);
     mapping_close(&file);
@@ -189,6 +211,7 @@ static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *
     return write_buffer(place, name, &bytes, good, error);
 }
 
+// The tokenizer's files as they are, so that nothing of them is lost. config.json is written anew.
 static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
     PathText source;
     model_directory(source, checkpoint_path(s->checkpoint));

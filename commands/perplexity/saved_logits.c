@@ -1,3 +1,6 @@
+// Writes and reads the file of saved logits; its layout is in saved_logits.h. Two runs are
+// comparable if they score the same tokens with the same context: text, windows and vocabulary must
+// be equal. The model, its precision and its cache may differ, which is what is measured.
 #include "commands/perplexity/saved_logits.h"
 #include "commands/shared/generation.h"
 
@@ -17,6 +20,8 @@ typedef struct KeyTexts {
     char values[N_KEYS][TEXT_SIZE];
 } KeyTexts;
 
+// text_hash: FNV-1a of the ids that the windows read. All values are texts, as safetensors demands
+// of its metadata.
 static KeyTexts key_texts(const LogitsKey *key) {
     KeyTexts t = {
         .names = {"format", "vocab_size", "window", "stride", "second_half", "text_hash"}};
@@ -36,6 +41,7 @@ uint64_t saved_logits_bytes(const LogitsKey *key) {
     return (uint64_t)key->rows * ((uint64_t)key->vocab_size * sizeof(float) + sizeof(int64_t));
 }
 
+// The ids of the scored tokens, in the order in which their rows follow.
 static bool put_targets(LogitsWriter *w, const LogitsKey *key, Error *error) {
     TextWindow window;
     uint64_t at = 0;
@@ -80,6 +86,8 @@ void logits_writer_close(LogitsWriter *w) {
 
 // ---- in ----
 
+// False with exit code 3, and the first key that differs. Model, precision and cache are kept for
+// the report.
 static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
     KeyTexts wanted = key_texts(key);
     for (int i = 0; i < N_KEYS; i++) {
@@ -100,6 +108,7 @@ static bool check_metadata(SavedLogits *s, const LogitsKey *key, Error *error) {
            safetensors_metadata(&s->file, "kv", &s->kv, error);
 }
 
+// The tensor of this name, if type and shape are right. NULL: exit code 3.
 static const TensorPlan *find(const SavedLogits *s, const char *name, const char *type,
                               const LogitsKey *key, uint32_t rank, Error *error) {
     const SafetensorsTensor *t = safetensors_find(&s->file, name);
@@ -112,6 +121,7 @@ static const TensorPlan *find(const SavedLogits *s, const char *name, const char
     return NULL;
 }
 
+// Beside the hash, since the hash says nothing about where two texts part.
 static bool check_targets(const TensorPlan *targets, const LogitsKey *key, Error *error) {
     TextWindow window;
     const uint8_t *at = targets->data;
@@ -128,6 +138,7 @@ static bool check_targets(const TensorPlan *targets, const LogitsKey *key, Error
     return true;
 }
 
+// Everything before the first row is used. A row is copied, since the mapping has any alignment.
 static bool check_file(SavedLogits *s, const LogitsKey *key, Error *error) {
     if (!check_metadata(s, key, error)) return false;
     const TensorPlan *targets = find(s, "targets", "I64", key, 1, error);

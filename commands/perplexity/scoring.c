@@ -1,3 +1,4 @@
+// The definitions of scoring.h in code. Sums are double: a text may have millions of tokens.
 #include "commands/perplexity/scoring.h"
 
 #include "commands/shared/logprobs.h"
@@ -12,11 +13,14 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+// Half-open ranges. The window is fed ids[begin .. end); the row of id t predicts id t + 1, so the
+// scored ids lie in [begin + 1, end + 1).
 bool text_window(TextWindow *w, const TextWindows *windows, size_t count, size_t i) {
     size_t size = windows->window, begin = i * windows->stride;
     if (count < 2 || (windows->max_windows && i >= windows->max_windows)) return false;
     if (windows->second_half) {
         size_t end = begin + size;
+        // The last row is not needed: it would predict a token of the next window.
         *w = (TextWindow){begin, end - 1, begin + size / 2 + 1, end};
         return end <= count;
     }
@@ -26,6 +30,7 @@ bool text_window(TextWindow *w, const TextWindows *windows, size_t count, size_t
     return first < count;
 }
 
+// By walking all windows, so that it cannot disagree with what is scored.
 size_t text_windows_scored(const TextWindows *windows, size_t count, size_t *used) {
     size_t scored = 0;
     TextWindow w;
@@ -40,6 +45,7 @@ size_t text_windows_scored(const TextWindows *windows, size_t count, size_t *use
 // ---- perplexity ----
 
 void score_add(Score *score, const float *logits, int vocab_size, int32_t id) {
+    // -log softmax(logits)[id]
     double nll = log_sum_exp(logits, vocab_size) - (double)logits[id];
     score->count++;
     score->top1 += likeliest(logits, vocab_size) == id;
@@ -49,6 +55,8 @@ void score_add(Score *score, const float *logits, int vocab_size, int32_t id) {
 
 Figures score_figures(const Score *score) {
     double n = (double)score->count, mean = score->sum / n;
+    // The standard error of e^mean by the delta method: e^mean times the standard error of the
+    // mean. It treats the tokens as independent.
     double variance = n > 1 ? (score->sum_squares - n * mean * mean) / (n - 1) : NAN;
     double deviation = sqrt(variance > 0 ? variance : 0), perplexity = exp(mean);
     return (Figures){
@@ -75,6 +83,8 @@ void divergence_free(Divergence *d) {
 void divergence_add(Divergence *d, const float *exact, const float *got, int vocab_size) {
     assert(d->count < d->room);
     int top_exact = likeliest(exact, vocab_size), top_got = likeliest(got, vocab_size);
+    // Double throughout: runs that differ by rounding have divergences down to 1e-10, which float32
+    // would not resolve.
     double of_exact = log_sum_exp_f64(exact, vocab_size);
     double of_got = log_sum_exp_f64(got, vocab_size);
     double kl = 0, squares = 0;
@@ -98,6 +108,7 @@ static int by_size(const void *a, const void *b) {
 DivergenceSummary divergence_summary(Divergence *d) {
     double n = (double)d->count, sum = 0;
     if (!d->count) return (DivergenceSummary){NAN, NAN, NAN, NAN, NAN, NAN};
+    // Sorted for the percentile and the maximum; the sum is over rising values, which loses least.
     qsort(d->kl, d->count, sizeof *d->kl, by_size);
     for (size_t i = 0; i < d->count; i++)
         sum += d->kl[i];

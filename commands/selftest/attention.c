@@ -1,4 +1,11 @@
 // Identities inside an attention block, on the vectors of a real forward pass, one layer at a time.
+//
+//   softmax      the weights of a row are 0 for hidden keys and sum to 1
+//   repeat_kv    grouped attention = attention in which each key-value head is copied for every
+//                query head of its group:
+//
+//       query heads      0 1 2 | 3 4 5            0   1   2   3   4   5
+//       key-value heads    0   |   1       =      0   0   0   1   1   1
 #include "commands/selftest/checks.h"
 #include "commands/selftest/layers.h"
 #include "commands/shared/budget.h"
@@ -16,6 +23,7 @@ typedef struct Sums {
 } Sums;
 
 // One row of weights (context): those of visible keys sum to 1, those of hidden keys are exactly 0.
+// A negative weight counts as hidden, so it fails.
 static void check_weights(Finding *f, const Stage *stage, const KeyPattern *pattern, int i,
                           const float *weights) {
     int position = stage->rows.positions[i], context = stage->shape[2];
@@ -30,6 +38,7 @@ static void check_weights(Finding *f, const Stage *stage, const KeyPattern *patt
     finding_compare(f, stage->layer, position, got, wanted, 2, 1);
 }
 
+// A listener: checks every row and head of one layer.
 static void sum_weights(void *context, const Model *model, const Stage *stage) {
     Sums *sums = context;
     if (stage->id != STAGE_ATT_WEIGHTS) return;
@@ -72,6 +81,7 @@ static int32_t *upload_integers(Device *device, const int32_t *from, size_t coun
     return to;
 }
 
+// The memory for one layer, reused by all. False: exit code 5 or 6; ungrouped_close frees the rest.
 static bool ungrouped_open(Ungrouped *u, Subject *s, const Stages *stages, Error *error) {
     const Config *c = s->config;
     Device *d = u->device = s->model->device;
@@ -132,6 +142,7 @@ static void repeat_heads(Ungrouped *u, Subject *s, int l) {
         }
 }
 
+// u->out = the kernels' own attention over the repeated keys: n_kv_heads = n_heads.
 static void attend_repeated(Ungrouped *u, Subject *s, const LayerStages *layer, int l) {
     const Config *c = s->config;
     size_t q_bytes = (size_t)u->rows.n * (size_t)c->q_dim * sizeof(float);
@@ -152,6 +163,8 @@ static void attend_repeated(Ungrouped *u, Subject *s, const LayerStages *layer, 
     device_download(u->device, u->out, u->out_device, q_bytes);
 }
 
+// The queries are those of the pass, as attention read them; the wanted values are its weighted
+// sums.
 bool check_repeat_kv(Subject *s, Finding *f, Error *error) {
     const Config *c = s->config;
     f->bound = 2e-6; // relative to the layer's largest value: sums may have another order

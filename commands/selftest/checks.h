@@ -1,4 +1,5 @@
-// The list of checks. Each is false where it could not be run at all; what it found is in `f`.
+// The list of checks. Each is false where it could not be run at all; what it found is in `f`. A
+// new check: its function here, a row in CHECKS (selftest.c), N_CHECKS.
 #pragma once
 
 #include "commands/selftest/subject.h"

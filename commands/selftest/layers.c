@@ -1,3 +1,5 @@
+// Collects the vectors of a forward pass, layer by layer, for checks that compute a layer again;
+// and reorders the rows of wq and wk, as layers.h draws.
 #include "commands/selftest/layers.h"
 
 #include "weights/quant.h"
@@ -18,6 +20,8 @@ float *device_floats(Device *device, const float *from, size_t count) {
     return to;
 }
 
+// A listener: copies the stages of each layer. q_final and k_final are overwritten by each later
+// stage of queries and keys that the model has.
 static void keep_stage(void *context, const Model *model, const Stage *stage) {
     Stages *stages = context;
     (void)model;
@@ -39,6 +43,7 @@ static void keep_stage(void *context, const Model *model, const Stage *stage) {
     }
 }
 
+// One block, (n, dim + 3 q_dim + kv_dim) floats for each layer: in, q, q_final, k_final, head_out.
 static bool stages_allocate(Stages *stages, const Config *c, Error *error) {
     size_t n = (size_t)stages->n, dim = n * (size_t)c->dim;
     size_t q = n * (size_t)c->q_dim, k = n * (size_t)c->kv_dim, layers = (size_t)c->n_layers;
@@ -61,6 +66,7 @@ bool stages_collect(Stages *stages, Subject *s, Error *error) {
     stages->first = s->n - stages->n;
     if (!stages_allocate(stages, s->config, error)) return false;
     kv_cache_reset(&s->model->cache, 0);
+    // The rows before are fed without the listener: attention of the last rows needs their keys.
     Feed before = {0, 0, stages->first, s->n}, last = {0, stages->first, s->n, stages->n};
     bool good = subject_feed(s, NULL, &before, error) &&
                 model_listen(s->model, keep_stage, stages, false, error) &&
@@ -91,9 +97,12 @@ size_t half_order_row(const Config *c, size_t r) {
     size_t head_dim = (size_t)c->head_dim, rope_dim = (size_t)c->rope_dim;
     size_t head = r / head_dim, i = r % head_dim;
     if (i >= rope_dim) return r;
+    // Channel i of the interleaved order is channel i / 2 of the first half (i even) or of the
+    // second (odd). Channels that RoPE does not rotate stay where they are.
     return head * head_dim + i % 2 * (rope_dim / 2) + i / 2;
 }
 
+// Whole stored rows are copied, so that quantised weights keep their bits: blocks lie along a row.
 bool matrix_reorder(Matrix *out, const Matrix *m, const Config *c, bool interleaved) {
     size_t bytes = dtype_row_bytes(m->dtype, m->cols);
     size_t scale_bytes = m->dtype == DTYPE_Q8_GROUP ? m->cols / m->group_size * sizeof(float) : 0;

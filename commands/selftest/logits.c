@@ -1,11 +1,15 @@
 // Identities of logits: the same text gives the same logits, however it is fed. On a
 // batch-invariant backend the bits are the same; elsewhere (a GPU, whose prompt kernels sum in
 // another order) the difference is within what `diff` allows two runs of the precision.
+//
+// Each check feeds the prompt, or a part of it, in one of these ways and compares with the
+// reference logits of subject.c (one token per call).
 #include "commands/selftest/checks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+// All sequences, so that no check sees what another has left.
 static void reset_cache(Subject *s) {
     for (int sequence = 0; sequence < s->options.n_sequences; sequence++)
         kv_cache_reset(&s->model->cache, sequence);
@@ -17,6 +21,7 @@ bool check_cache(Subject *s, Finding *f, Error *error) {
     enum { POSITIONS = 8 };
     for (int t = 0; t < s->n; t++) {
         int row = s->row[t];
+        // POSITIONS of the rows that have reference logits, evenly spaced, the last among them.
         bool chosen = (row + 1) * POSITIONS / s->n_rows > row * POSITIONS / s->n_rows;
         if (!s->wants[t] || !chosen) continue;
         reset_cache(s);
@@ -27,6 +32,7 @@ bool check_cache(Subject *s, Finding *f, Error *error) {
     return true;
 }
 
+// The whole prompt, then 2 and 5 tokens per call: chunks that divide it evenly and that do not.
 bool check_at_once(Subject *s, Finding *f, Error *error) {
     static const int STEPS[] = {1 << 30, 2, 5}; // rows per call
     for (int i = 0; i < 3; i++) {
@@ -67,6 +73,7 @@ static bool batched_decode(Subject *s, Finding *f, Batch *batch, Error *error) {
     return true;
 }
 
+// Sequence 0 is the prompt, the others are company: what they hold must not change its logits.
 bool check_batch(Subject *s, Finding *f, Error *error) {
     size_t n = N_SEQUENCES * (size_t)s->n;
     int32_t *tokens = malloc(n * sizeof *tokens), *sequences = malloc(n * sizeof *sequences);
@@ -74,6 +81,7 @@ bool check_batch(Subject *s, Finding *f, Error *error) {
     bool good = tokens && sequences && wants;
     if (!good) error_set(error, ERROR_MEMORY, "no memory for a batch");
     for (int i = 0; good && i < N_SEQUENCES * s->n; i++) {
+        // Rows of one position together: sequences 1, 2, 0, 1, 2, 0, ...
         sequences[i] = (i + 1) % N_SEQUENCES; // the prompt's row comes last
         tokens[i] = batch_token(s, sequences[i], i / N_SEQUENCES);
         wants[i] = !sequences[i] && s->wants[i / N_SEQUENCES];
@@ -108,6 +116,7 @@ static bool check_cut(Subject *s, Finding *f, int cut, Error *error) {
     return good;
 }
 
+// Cut at a third, at two thirds, and in front of the last token.
 bool check_causal(Subject *s, Finding *f, Error *error) {
     bool good = true;
     for (int i = 1; good && i <= 3; i++) {
@@ -122,6 +131,7 @@ static bool feed_others(Subject *s, Error *error) {
     return model_forward(s->model, &(Batch){.n = s->n / 2, .tokens = s->others}, error);
 }
 
+// Extends the prompt, goes back to its half, and feeds the second half again.
 bool check_truncate(Subject *s, Finding *f, Error *error) {
     int half = s->n / 2;
     reset_cache(s);
@@ -135,6 +145,7 @@ bool check_truncate(Subject *s, Finding *f, Error *error) {
     return subject_feed(s, f, &(Feed){0, 0, half, half}, error);
 }
 
+// Copies a sequence at the half of the prompt; then both must continue independently.
 bool check_copy(Subject *s, Finding *f, Error *error) {
     int half = s->n / 2;
     reset_cache(s);
@@ -154,6 +165,7 @@ static bool prompt_and_decode(Subject *s, Finding *f, Error *error) {
            subject_feed(s, f, &(Feed){0, prompt, s->n, 1}, error);
 }
 
+// How work is divided among threads must not change a bit. 7 and 3 divide few widths evenly.
 bool check_threads(Subject *s, Finding *f, Error *error) {
     static const int THREADS[] = {7, 3, 2, 1};
     int asked = s->options.threads;

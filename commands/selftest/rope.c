@@ -1,5 +1,9 @@
 // Identities of rotary positions: queries and keys computed with the interleaved order of rows
 // (drawn in layers.h) equal those of the model, and a norm without weights commutes with RoPE.
+//
+//   rope_pairing     wq, wk with rows interleaved -> norm -> rotate neighbours (plain loops)
+//                    -> rows back in the half order = queries and keys of the pass
+//   norm_commutes    rope(norm(q)) = norm(rope(q)) for a norm without weights
 #include "commands/selftest/checks.h"
 #include "commands/selftest/layers.h"
 #include "commands/shared/budget.h"
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The tables that this layer rotates with, on the device.
 static const RopeTable *table_of(const Model *m, int l) {
     return m->config.layers[l].local_rope ? &m->rope_local : &m->rope;
 }
@@ -47,6 +52,8 @@ static void rotate_neighbours(const Pairing *p, int n_heads) {
     }
 }
 
+// A bias or norm weights in the order of the reordered rows; (count) floats on the device, owned by
+// it. NULL stays NULL.
 static float *upload_interleaved(const Pairing *p, Device *d, const float *from, size_t count) {
     if (!from) return NULL;
     for (size_t r = 0; r < count; r++)
@@ -107,6 +114,7 @@ static void compare_side(const Pairing *p, Finding *f, const Side *side) {
     }
 }
 
+// Queries or keys of one layer. False: exit code 5 or 6; what was found is in `f`.
 static bool check_side(const Pairing *p, Finding *f, const Side *side, Error *error) {
     const ModelOptions *o = &p->subject->options;
     Matrix matrix;
@@ -122,6 +130,7 @@ static bool check_side(const Pairing *p, Finding *f, const Side *side, Error *er
     return good;
 }
 
+// `angles` has room for the cosines and sines of the context.
 static bool check_pairing_of_layer(Pairing *p, Finding *f, float *angles, Error *error) {
     const Subject *s = p->subject;
     const LayerWeights *w = &s->weights->layers[p->layer];
@@ -145,6 +154,7 @@ bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
     bool good = stages_collect(&stages, s, error);
     size_t q_dim = (size_t)c->q_dim, rows = (size_t)stages.n;
     size_t angles = 2 * (size_t)s->options.context * (size_t)(c->rope_dim / 2);
+    // One block: x (rows, q_dim), vector (q_dim), cos and sin (context, rope_dim / 2) each.
     float *memory = malloc((rows * q_dim + q_dim + angles) * sizeof *memory);
     if (!memory) good = error_set(error, ERROR_MEMORY, "no memory for queries");
     Pairing p = {.subject = s, .stages = &stages, .x = memory};
@@ -176,6 +186,7 @@ typedef struct NormAndRope {
     float *norm_first, *rope_first; // host (n, n_heads, head_dim): results of the two orders
 } NormAndRope;
 
+// False: exit code 5 or 6; norm_and_rope_close frees the rest.
 static bool norm_and_rope_open(NormAndRope *t, Subject *s, const Stages *stages, Error *error) {
     size_t n = (size_t)stages->n, q_dim = (size_t)s->config->q_dim;
     Device *d = s->model->device;
@@ -193,6 +204,7 @@ static bool norm_and_rope_open(NormAndRope *t, Subject *s, const Stages *stages,
         for (int i = 0; i < stages->n; i++)
             positions[i] = stages->first + i;
         if (on_device) device_upload(d, on_device, positions, n * sizeof *positions);
+        // rope reads positions only: tokens and sequences are never looked at.
         t->rows = (Rows){stages->n, on_device, on_device, on_device};
         good = device_good(d, error);
     }

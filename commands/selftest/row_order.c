@@ -1,5 +1,7 @@
 // A file may store wq and wk in either order of rows (layers.h draws them); the logits are the
-// same.
+// same. The model is opened a second time, with copies of its matrices in the other order, which
+// say so in rope_dim; the backend undoes it as it reads the rows (matrix_stored_row). Only wq and
+// wk of some layers are copied: a whole copy could exceed the memory.
 #include "commands/selftest/checks.h"
 #include "commands/selftest/layers.h"
 #include "weights/quant.h"

@@ -1,3 +1,8 @@
+// Opens the model under test, computes the reference logits, and compares others with them.
+//
+//   position   0  1  2  3  4  5  6  7       n = 8, n_rows = 4
+//   wants      -  x  -  x  -  x  -  x       positions whose logits are compared
+//   row        0  0  1  1  2  2  3  3       row of `logits` (n_rows, vocab_size), where wanted
 #include "commands/selftest/subject.h"
 #include "commands/shared/budget.h"
 #include "kernels/precision.h"
@@ -7,6 +12,7 @@
 #include <string.h>
 
 // A row of logits is as long as the vocabulary, so of a long prompt only some rows are compared.
+// MAX_LOGITS: 16 MiB of floats; at least MIN_ROWS all the same, never more than MAX_ROWS.
 enum { MAX_LOGITS = 4 << 20, MIN_ROWS = 4, MAX_ROWS = 64, MAX_ROWS_PER_PASS = 128 };
 
 static int at_most(int a, int b) {
@@ -38,6 +44,7 @@ static void make_others(Subject *s) {
         s->others[t] = (s->ids[t] + step) % s->config->vocab_size;
 }
 
+// False: exit code 5; subject_close frees what there is.
 static bool allocate(Subject *s, const int32_t *ids, Error *error) {
     size_t n = (size_t)s->n;
     s->ids = malloc(n * sizeof *s->ids);
@@ -78,6 +85,7 @@ static double logits_bound(const Subject *s) {
                          largest_magnitude(s->logits, count));
 }
 
+// The bound is set after the reference is known, since it is relative to the largest logit.
 bool subject_open(Subject *s, const Config *config, const Weights *weights,
                   const ModelOptions *options, const int32_t *ids, int n, Error *error) {
     s->config = config;
@@ -85,6 +93,8 @@ bool subject_open(Subject *s, const Config *config, const Weights *weights,
     s->n = n;
     if (!allocate(s, ids, error)) return false;
     s->options = *options;
+    // Room for the tokens that some checks add; 3 sequences for the batch; and every wanted row of
+    // a call.
     s->options.context = n + n / 2;
     s->options.n_sequences = 3;
     s->options.max_rows = at_most(3 * n, MAX_ROWS_PER_PASS);
@@ -122,6 +132,7 @@ bool finding_held(const Finding *f) {
     return f->bound > 0 ? f->largest <= f->bound : !f->different;
 }
 
+// Bits are compared first, which is fast and also tells -0 from 0 and one NaN from another.
 void finding_compare(Finding *f, int layer, int position, const float *got, const float *wanted,
                      size_t count, double scale) {
     if (!(scale > 0)) scale = 1;
@@ -130,6 +141,7 @@ void finding_compare(Finding *f, int layer, int position, const float *got, cons
     for (size_t i = 0; i < count; i++) {
         if (!memcmp(&got[i], &wanted[i], sizeof *got)) continue;
         double difference = fabs((double)got[i] - (double)wanted[i]) / scale;
+        // NaN on one side: larger than any bound.
         if (isnan(difference)) difference = INFINITY;
         if (!f->different++ || difference > f->largest) {
             f->largest = difference;

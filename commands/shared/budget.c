@@ -1,3 +1,4 @@
+// The table of budgets, chosen by name or by what two traces say of themselves.
 #include "commands/shared/budget.h"
 
 #include "commands/shared/options.h"
@@ -9,7 +10,8 @@
 // between float32 and float64 on the reference models, which are 8.5e-6 in layers, 9e-5 in logits
 // and 4.8e-5 in attention weights. The others are about three times the largest differences from
 // f32 that were measured on real models with ordinary prose. docs/trace.md has the measurements,
-// and a text that exceeds them. Each budget includes those before it.
+// and a text that exceeds them. Each budget includes those before it. Columns: name, relative,
+// logits, weights, as budget.h defines them; from narrow to wide.
 static const Budget BUDGETS[] = {
     {"f32", 3e-5, 2.5e-4, 1e-4},
     {"a16", 1e-3, 1e-2, 1e-3},
@@ -18,6 +20,7 @@ static const Budget BUDGETS[] = {
 };
 enum { N_BUDGETS = sizeof BUDGETS / sizeof *BUDGETS, F32 = 0, F16 = 2, A8 = 3 };
 
+// The row of a name, NULL allowed; -1: unknown.
 static int find(const char *name) {
     for (int i = 0; i < N_BUDGETS; i++)
         if (name && !strcmp(BUDGETS[i].name, name)) return i;
@@ -41,6 +44,8 @@ bool budget_parse(Budget *budget, const char *text, Error *error) {
 }
 
 const Budget *budget_of_runs(const char *const precisions[2], const char *const caches[2]) {
+    // A cache counts like the budget with its name; bf16 keeps 8 significant bits, so it counts as
+    // the widest.
     int widest = F32;
     for (int i = 0; i < 2; i++) {
         int own = find(precisions[i]);
@@ -52,6 +57,7 @@ const Budget *budget_of_runs(const char *const precisions[2], const char *const 
 }
 
 double budget_allows(const Budget *budget, const char *name, double largest) {
+    // The last part of a module's name says what the tensor is: see docs/trace.md.
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
     if (!strcmp(last, "attn_weights")) return budget->weights;
     bool logits = !strcmp(last, "lm_head") || !strcmp(last, "logits");

@@ -1,4 +1,14 @@
 // The loop from prompt to text, with what is shown on the way.
+//
+//   prompt -> session_feed (chunks) -> decoder_next -> id -> ends the text? -> sampler_accept
+//          -> tokenizer_piece -> stop texts hold back -> whole characters -> show
+//
+// What a token's bytes pass on their way, for --stop "END" and a character of 3 bytes in two
+// tokens:
+//
+//   pieces        "the E"     "gg \xe2\x82"     "\xac"
+//   stop text     "the "      "Egg \xe2\x82"    "\xac"      E could have begun END
+//   characters    "the "      "Egg "            euro sign
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
@@ -14,6 +24,7 @@ const char *stop_reason_name(StopReason reason) {
     return NAMES[reason];
 }
 
+// Where nothing is shown the bytes go the same way: --stop works with --ids too.
 static void show_bytes(Generation *g, const char *bytes, size_t length) {
     if (g->show && length) g->show(g->context, bytes, length);
 }
@@ -72,6 +83,8 @@ static bool wants_more(Generation *g, const Decoder *d) {
     return decoder_left(d) > 0;
 }
 
+// One token per turn. Ctrl-C ends the text and is no failure: true with STOP_INTERRUPT. False: exit
+// code 4, 5, 6 or 7.
 static bool decode(Generation *g, Decoder *d, Error *error) {
     size_t bytes = (size_t)g->session->config->vocab_size * sizeof(float);
     g->stop = STOP_LENGTH;
@@ -85,6 +98,8 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
         error_copy(error, &cause);
         if (!session_result(g->session, id >= 0, error)) return false;
         const float *logits = d->options.wants_logits ? decoder_logits(d) : NULL;
+        // The hash is over the bytes of every row that a token was sampled from, in order: with
+        // equal hashes two runs sampled from the same bits.
         if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);
         if (!g->first_token_at) g->first_token_at = seconds_now();
         if (!take_token(g, id, logits, &ended, error)) return false;
@@ -112,6 +127,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     if (!session_feed(g->session, prompt, count, &fed, error)) return false;
     g->prompt_seconds = seconds_now() - started;
     g->stop = STOP_INTERRUPT;
+    // Ctrl-C during the prompt: there is no text.
     if (fed < count) return true;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
@@ -128,6 +144,7 @@ void generation_free(Generation *g) {
     utf8_stream_free(&g->characters);
 }
 
+// From the kernel; the time of day where it has no random numbers yet.
 static uint64_t random_seed(void) {
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
@@ -141,6 +158,7 @@ static float choose(const Options *o, OptionId id, double option, float default_
     return !option_given(o, id) && default_value >= 0 ? default_value : (float)option;
 }
 
+// Option by option: the command line, else the model's own default, else the table of options.
 Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint64_t *seed,
                       Error *error) {
     static const GenerationDefaults NONE = {-1, -1, -1, -1, -1};
@@ -164,6 +182,7 @@ Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint
     options.frequency_penalty = (float)o->frequency_penalty;
     options.repeat_last = (int)o->repeat_last;
     int context = s->model->options.context;
+    // One more than the context: the last token is accepted but never fed.
     return sampler_open(s->model->device, vocab_size, context + 1, &options, error);
 }
 
@@ -173,6 +192,7 @@ double prompt_rate(const Generation *g) {
 
 // The prompt's pass gives the first token, so there is one pass fewer than sampled tokens.
 double decode_rate(const Generation *g) {
+    // The token that ended the text was sampled from a pass too, although it is not in ids.
     size_t passes = g->ids.count + (g->stop == STOP_EOS) - (g->first_token_at > 0);
     return passes && g->decode_seconds > 0 ? (double)passes / g->decode_seconds : NAN;
 }

@@ -1,3 +1,5 @@
+// Collects the files that this run reads, by device and inode, and refuses outputs that would be
+// one of them, or that would be read with the model from the next run on.
 #include "commands/shared/inputs.h"
 #include "base/mapping.h"
 #include "weights/checkpoint.h"
@@ -32,6 +34,7 @@ void model_directory(char out[MODEL_PATH_SIZE], const char *model) {
         snprintf(out, MODEL_PATH_SIZE, "%.*s", slash ? (int)(slash - model + 1) : 0, model);
 }
 
+// The file `name` in the directory of `path`, if it exists.
 static bool add_beside(FileSet *inputs, const char *path, const char *name, Error *error) {
     char directory[MODEL_PATH_SIZE], beside[MODEL_PATH_SIZE];
     model_directory(directory, path);
@@ -52,6 +55,7 @@ static bool add_model(FileSet *inputs, const char *path, Error *error) {
 }
 
 bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
+    // Standard input is added too: it may be redirected from the file that the output names.
     const char *const FILES[] = {o->file, o->ids_file, o->kl};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error);
@@ -66,6 +70,7 @@ static bool is_looked_for(const char *name) {
            !strcmp(name, "model.safetensors") || !strcmp(name, "model.safetensors.index.json");
 }
 
+// Whether `out` has a name that a reader looks for, in the directory of that model.
 static bool goes_with(const char *out, const char *model) {
     char directory[MODEL_PATH_SIZE], above[MODEL_PATH_SIZE];
     const char *slash = strrchr(out, '/');

@@ -1,5 +1,8 @@
 // Ctrl-C. The first one is noted and seen between two steps of the work; the second one ends the
 // program at once.
+//
+//   begin                      first Ctrl-C             second Ctrl-C
+//   handler installed          flag set, default back   the default ends the program
 #include "commands/shared/interrupt.h"
 
 #include <signal.h>
@@ -41,6 +44,7 @@ void interrupt_end(void) {
     if (!is_ignored()) signal(SIGINT, SIG_DFL);
 }
 
+// The program dies by the signal, not by exit(130): a shell script with a loop around it stops too.
 void interrupt_raise(void) {
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);

@@ -1,3 +1,4 @@
+// log softmax(logits)[i] = logits[i] - log sum_j e^logits[j].
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
 
@@ -29,6 +30,7 @@ double log_sum_exp(const float *logits, int count) {
     return largest + log(sum);
 }
 
+// As log_sum_exp, slower and to the last bits of double.
 double log_sum_exp_f64(const float *logits, int count) {
     double largest = logits[likeliest(logits, count)], sum = 0;
     for (int i = 0; i < count; i++)
@@ -36,6 +38,7 @@ double log_sum_exp_f64(const float *logits, int count) {
     return largest + log(sum);
 }
 
+// The members of one token; a log probability of minus infinity is printed as null.
 static void put_token(JsonWriter *w, const Logprobs *l, int32_t id, const char *piece,
                       size_t length, double logprob) {
     writer_integer(w, "id", id);

@@ -1,3 +1,6 @@
+// One row for each name of an option; OptionRow says what the fields mean, those left out are 0. A
+// new option: a row here, an OptionId, a field of Options, and its default in options.c where it is
+// not 0.
 #include "commands/shared/option_rows.h"
 
 #define FIELD(name) offsetof(Options, name)

@@ -1,4 +1,7 @@
 // The parser of the command line: it reads the table in option_rows.c.
+//
+//   rows of the command -> getopt's tables -> getopt_long -> take_option -> store at row->offset
+//   what is left of argv: the model, for diff and convert a second name, else an error
 #include "commands/shared/option_rows.h"
 #include "weights/checkpoint.h"
 
@@ -44,6 +47,7 @@ bool parse_number(double *out, const char *text) {
     return true;
 }
 
+// "1,2,4", each within the row's range. False: malformed, out of range, or too many.
 static bool parse_list(IntegerList *list, const OptionRow *row, const char *text) {
     char item[32];
     list->count = 0;
@@ -61,6 +65,7 @@ static bool parse_list(IntegerList *list, const OptionRow *row, const char *text
     }
 }
 
+// *out = the index of `text` in "f32|f16|bf16". False: it is none of them.
 static bool parse_choice(int *out, const char *choices, const char *text) {
     size_t length = strlen(text);
     for (int i = 0;; i++) {
@@ -82,6 +87,7 @@ static void spell(char out[40], const OptionRow *row) {
         snprintf(out, 40, "--%s", row->name);
 }
 
+// The message for a malformed value: the flag, the value, what is wanted. False.
 static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
     char wanted[120], flag[40];
     spell(flag, row);
@@ -100,6 +106,8 @@ static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
                      row->meaning ? "; " : "", row->meaning ? row->meaning : "");
 }
 
+// Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.
+// False: exit code 2.
 static bool store(Options *options, const OptionRow *row, const char *text, Error *error) {
     void *field = (char *)options + row->offset;
     int64_t integer = 0;
@@ -133,6 +141,7 @@ static bool store(Options *options, const OptionRow *row, const char *text, Erro
     return good || refuse_value(row, text, error);
 }
 
+// Fields that are not named begin as 0, false or NULL.
 static void set_defaults(Options *o) {
     *o = (Options){
         .temperature = 1,
@@ -204,6 +213,7 @@ static const OptionRow *row_of(int code, CommandBit command) {
     return NULL;
 }
 
+// One result of getopt_long. ':' is a missing value, '?' an option that it does not know.
 static bool take_option(Options *options, int code, CommandBit command, char **argv, Error *error) {
     if (code == ':') {
         const OptionRow *row = row_of(optopt, command);

@@ -1,3 +1,10 @@
+// Standard output goes through stdio, whose first failure is kept here; standard error is written
+// directly. The parts: writing and its failures, the filter for terminals, the window, JSON,
+// messages and the progress bar.
+//
+// A model's text may be hostile: on a terminal, escape sequences could move the cursor, change the
+// title or fake a prompt. So active characters are replaced there. In pipes and files the bytes
+// stay as they are.
 #include "commands/shared/output.h"
 #include "base/text.h"
 #include "commands/shared/options.h"
@@ -41,6 +48,8 @@ bool output_guard(Error *error) {
     return !first_failure || error_set(error, ERROR_IO, "standard output: %s", strerror(EBADF));
 }
 
+// After each write: the first errno. EPIPE means that the reader has gone (as in `| head`): the
+// program ends quietly.
 static void keep_failure(void) {
     if (first_failure || !ferror(stdout)) return;
     first_failure = errno ? errno : EIO;
@@ -84,6 +93,7 @@ bool output_close(Error *error) {
     return error_set(error, ERROR_IO, "standard output: %s", strerror(first_failure));
 }
 
+// U+2028 and U+2029 separate lines; U+061C is the Arabic letter mark, which changes the direction.
 bool is_active_character(uint32_t c) {
     if (c < 0x20) return c != '\n' && c != '\t';
     if (c >= 0x7f && c < 0xa0) return true;      // DEL and C1
@@ -110,6 +120,7 @@ size_t terminal_filter(char *out, const char *bytes, size_t length) {
     return used;
 }
 
+// On a terminal in pieces of 256 bytes: the filter may make three bytes of each.
 void output_text(const char *bytes, size_t length) {
     if (!output_is_terminal()) {
         output_bytes(bytes, length);
@@ -129,6 +140,7 @@ void output_text(const char *bytes, size_t length) {
 
 // ---- the window ----
 
+// --color first, then NO_COLOR (no-color.org), TERM and COLORTERM as terminals set them.
 static ColorDepth color_depth(int color) {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM"), *depth = getenv("COLORTERM");
     bool plain = (none && *none) || !output_is_terminal() || (term && !strcmp(term, "dumb"));
@@ -148,6 +160,7 @@ Terminal output_window(int color) {
 
 // ---- JSON ----
 
+// A JSON string. Active characters are escaped as well, since JSON is looked at on terminals too.
 static void quoted(const char *bytes, size_t length) {
     output_bytes("\"", 1);
     for (size_t i = 0; i < length;) {
@@ -169,6 +182,7 @@ static void quoted(const char *bytes, size_t length) {
     output_bytes("\"", 1);
 }
 
+// The comma in front of a value, and its key in an object.
 static void start(JsonWriter *w, const char *key) {
     if (w->comma) output_bytes(",", 1);
     w->comma = true;
@@ -253,6 +267,7 @@ const char *program_name(void) {
     return name_called_by;
 }
 
+// Cut at 511 bytes; names in it have been escaped by the caller.
 void note(const char *format, ...) {
     char line[512];
     va_list arguments;
@@ -262,6 +277,7 @@ void note(const char *format, ...) {
     fprintf(stderr, "%s: %s\n", program_name(), line);
 }
 
+// Nothing is drawn before DELAY, so that short work stays silent, and not more often than INTERVAL.
 enum { BAR_WIDTH = 30 };
 static const double DELAY = 0.3, INTERVAL = 0.1; // seconds
 
@@ -270,6 +286,7 @@ void progress_begin(Progress *progress, const char *label, bool quiet) {
     *progress = (Progress){label, !quiet && error_is_terminal(), false, now, now};
 }
 
+// The bar is drawn over itself with \r.
 void progress_update(void *context, double share) {
     Progress *progress = context;
     double now = seconds_now();

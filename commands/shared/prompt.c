@@ -1,3 +1,7 @@
+// Where text comes from, how much of it is read, and how it becomes ids.
+//
+//   -i | -f FILE | standard input -> text_read (bytes, at most the limit) -> tokenizer -> ids
+//   --prompt-ids                  -> ids_parse ---------------------------------------> ids
 #include "commands/shared/prompt.h"
 
 #include "base/bytes.h"
@@ -25,6 +29,8 @@ static bool grow(Text *text, const TextLimit *limit, const char *name, Error *er
     return true;
 }
 
+// The limit is checked as the text grows, so that an endless input ends after the limit, not with
+// the memory. Exit code 2.
 static bool check_limit(const Text *text, const TextLimit *limit, const char *name, Error *error) {
     if (text->length <= limit->bytes) return true;
     if (!limit->context)
@@ -35,6 +41,7 @@ static bool check_limit(const Text *text, const TextLimit *limit, const char *na
                      name, limit->bytes, limit->context);
 }
 
+// The error of a system call, by errno. False.
 static bool cannot_read(const char *name, Error *error) {
     return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s", name,
                      strerror(errno));
@@ -52,6 +59,7 @@ static bool read_all(Text *text, int fd, const TextLimit *limit, const char *nam
     }
 }
 
+// "-" is standard input, as in other programs.
 static bool read_file(Text *text, const char *path, const TextLimit *limit, Error *error) {
     if (!strcmp(path, "-")) return read_all(text, STDIN_FILENO, limit, STDIN_NAME, error);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -68,10 +76,13 @@ TextLimit text_limit(void) {
 TextLimit prompt_limit(const Session *s) {
     bool given = option_given(s->options, OPTION_CONTEXT);
     int context = given ? (int)s->options->context : config_longest_context(s->config);
+    // Generous: LIMIT_PROMPT_TOKEN bytes for each token of the context. A longer text
+    // would hardly fit, and is refused before it is encoded.
     size_t bytes = LIMIT_PROMPT + (size_t)context * LIMIT_PROMPT_TOKEN;
     return (TextLimit){bytes < LIMIT_TEXT ? bytes : LIMIT_TEXT, context};
 }
 
+// Through stdio, since a terminal gives a line at a time. A last line without a newline counts.
 bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error) {
     line->length = 0;
     *ended = false;
@@ -118,6 +129,7 @@ bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, E
         }
         size_t begin = i;
         int64_t id = 0;
+        // At most 10 digits, so that id cannot overflow before it is compared.
         while (i < length && text[i] >= '0' && text[i] <= '9' && i - begin < 10)
             id = 10 * id + (text[i++] - '0');
         bool ended = i == length || (text[i] && strchr(BETWEEN, text[i]));
@@ -174,6 +186,7 @@ static size_t append(char label[LABEL_SIZE], size_t at, const char *bytes, size_
     return at + length;
 }
 
+// One label, NUL-terminated, of whole characters.
 static void make_label(char label[LABEL_SIZE], const char *text, size_t length) {
     size_t at = 0;
     for (size_t i = 0; i < length && at < LABEL_SIZE - 4;) {
@@ -193,6 +206,7 @@ static void make_label(char label[LABEL_SIZE], const char *text, size_t length) 
 }
 
 char **token_labels(const Session *s, const IdList *ids, Error *error) {
+    // The pointers and the texts in one block, so that one free is enough.
     char **labels = malloc(ids->count * (sizeof *labels + LABEL_SIZE) + 1);
     if (!labels) {
         error_set(error, ERROR_MEMORY, "no memory for the labels of %zu tokens", ids->count);

@@ -1,4 +1,11 @@
 // Opens what a command needs in the right order, and checks what every command has to check.
+//
+//   session_open         checkpoint -> tokenizer -> ids that end a text
+//   session_open_model   options -> model, with a progress bar
+//   session_feed         tokens -> passes of max_rows, with a progress bar, until Ctrl-C
+//
+// The order lets a command check its options against the config, and encode its prompt, before the
+// weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
 #include "base/mapping.h"
 #include "commands/shared/interrupt.h"
@@ -27,6 +34,7 @@ bool is_llama2c(const Checkpoint *checkpoint) {
 
 // The tokenizer of a model: the vocabulary inside a GGUF, or the files beside the weights.
 static Tokenizer *open_tokenizer_of(const Checkpoint *checkpoint, Error *error) {
+    // llama2.c files have no vocabulary: it lies beside them, under one of these names.
     static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model"};
     const char *path = checkpoint_path(checkpoint);
     const Vocabulary *vocabulary = checkpoint_vocabulary(checkpoint);
@@ -61,6 +69,9 @@ static bool is_gguf(const char *path) {
     return is;
 }
 
+// In this order: a vocabulary inside a GGUF or the built-in model; a tokenizer file; the tokenizer
+// beside another kind of model. If it is none of these, the message is that of opening it as a
+// tokenizer file.
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
     if (builtin_is_meant(path) || is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
@@ -80,11 +91,13 @@ bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error 
     return error_copy(error, &first);
 }
 
+// Each id once; those beyond the capacity are left out.
 static void add_stop(Session *s, int32_t id) {
     enum { CAPACITY = sizeof s->stops / sizeof *s->stops };
     if (id >= 0 && !session_stops_at(s, id) && s->n_stops < CAPACITY) s->stops[s->n_stops++] = id;
 }
 
+// From the config, from the tokenizer's well-known names, and for llama2.c BOS.
 static void find_stops(Session *s) {
     int32_t of_tokenizer[32];
     size_t count = s->tokenizer ? tokenizer_stops(s->tokenizer, of_tokenizer, 32) : 0;
@@ -96,6 +109,8 @@ static void find_stops(Session *s) {
     if (is_llama2c(s->checkpoint)) add_stop(s, s->config->bos_id);
 }
 
+// -z, else the model's own. A missing tokenizer is no error here; memory that runs out, a file that
+// cannot be read and a bad -z are.
 static bool open_tokenizer(Session *s, Error *error) {
     Error problem = {0};
     int vocab_size = s->config->vocab_size;
@@ -142,6 +157,7 @@ bool session_need_tokenizer(const Session *s, Error *error) {
     return error_set(error, s->tokenizer_code, "%s", s->tokenizer_problem);
 }
 
+// -v: what was opened and what memory it takes.
 static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
     ModelCost cost = model_cost(s->config, &s->model->options);
@@ -204,6 +220,7 @@ bool session_forward(const Session *s, const Batch *batch, Error *error) {
     return session_result(s, model_forward(s->model, batch, error), error);
 }
 
+// An interrupted pass leaves the cache as it was, so *fed says what it holds.
 bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Error *error) {
     Progress progress;
     progress_begin(&progress, "prompt", s->options->quiet);
@@ -256,5 +273,6 @@ bool session_check_ids(const Session *s, const IdList *ids, Error *error) {
 uint64_t peak_memory_bytes(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
+    // Linux gives kilobytes.
     return (uint64_t)usage.ru_maxrss * 1024;
 }

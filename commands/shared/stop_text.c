@@ -1,3 +1,11 @@
+// A stop text may be spread over several tokens, so bytes that could begin one are held back until
+// the next bytes decide. For --stop "END":
+//
+//   push "the EN"     out "the "     held "EN"
+//   push "D."         found; the text ends before "END"        or
+//   push "T"          out "ENT"      held ""
+//
+// `held` begins with what the last push released, which stays valid for the caller until the next.
 #include "commands/shared/stop_text.h"
 
 #include <stdlib.h>
@@ -28,6 +36,7 @@ static size_t undecided(const StopText *stop) {
     return longest;
 }
 
+// Moves what is still held to the front.
 static void drop_released(StopText *stop) {
     memmove(stop->held, stop->held + stop->released, stop->length - stop->released);
     stop->length -= stop->released;
@@ -50,6 +59,8 @@ bool stop_text_push(StopText *stop, const char *bytes, size_t length, const char
     }
     memcpy(stop->held + stop->length, bytes, length);
     stop->length += length;
+    // Searched anew from the front: a match can begin only in bytes that were held back or have
+    // just come.
     size_t match = first_match(stop);
     *found = match < stop->length;
     *out = stop->held;

@@ -1,4 +1,10 @@
 // Compares pairs of tensors element by element. pair.c finds the pairs.
+//
+//   compare    same shape? floating-point? -> measure: largest value, largest error, cosine
+//              -> allowed = budget of that name and largest value -> judge: elements beyond it
+//
+// Two passes over the data, since what is allowed depends on the largest value. Tensors are read in
+// chunks, so that a file of any size takes a constant amount of memory.
 #include "commands/trace/trace_diff.h"
 
 #include "weights/quant.h"
@@ -6,12 +12,15 @@
 #include <math.h>
 #include <string.h>
 
+// Elements: 32 KiB of floats for both sides.
 enum { CHUNK = 4096 };
 
 typedef struct Chunk {
     float a[CHUNK], b[CHUNK];
 } Chunk;
 
+// Elements begin .. begin + n - 1 of both as float32; returns n, less than CHUNK at the end. F16
+// and BF16 become float32 exactly.
 static size_t read_chunk(Chunk *chunk, const TensorDiff *t, uint64_t begin, uint64_t count) {
     size_t n = count - begin < CHUNK ? (size_t)(count - begin) : CHUNK;
     dequantise(chunk->a, t->a->plan.dtype,
@@ -21,6 +30,7 @@ static size_t read_chunk(Chunk *chunk, const TensorDiff *t, uint64_t begin, uint
     return n;
 }
 
+// Not float64: its values would be rounded before they are compared.
 static bool comparable(const TensorPlan *plan) {
     return dtype_is_float(plan->dtype);
 }
@@ -33,6 +43,7 @@ static bool same_shape(const TensorPlan *a, const TensorPlan *b) {
 static void measure(TensorDiff *t, uint64_t count) {
     Chunk chunk;
     double aa = 0, bb = 0, ab = 0;
+    // Sums of squares and products for cosine = ab / sqrt(aa bb).
     for (uint64_t begin = 0; begin < count; begin += CHUNK) {
         size_t n = read_chunk(&chunk, t, begin, count);
         for (size_t i = 0; i < n; i++) {
@@ -50,6 +61,7 @@ static void measure(TensorDiff *t, uint64_t count) {
 
 uint64_t trace_position(const TensorPlan *plan, uint64_t element) {
     if (plan->n_dims < 2) return element;
+    // (T, width): the row. (heads, T, T): the second index, the query.
     uint64_t row = element / plan->shape[plan->n_dims - 1];
     return plan->n_dims > 2 ? row % plan->shape[plan->n_dims - 2] : row;
 }
@@ -62,6 +74,8 @@ static bool comes_first(const TensorDiff *t, uint64_t element, bool finite) {
     return trace_position(&t->a->plan, element) < trace_position(&t->a->plan, t->first);
 }
 
+// Counts the elements beyond the budget and keeps the first of them. NaN is beyond any: error is
+// NaN then, and no comparison with it is true.
 static void judge(TensorDiff *t, uint64_t count) {
     Chunk chunk;
     for (uint64_t begin = 0; begin < count; begin += CHUNK) {
@@ -97,6 +111,8 @@ double budget_share(const TensorDiff *t) {
     return t->allowed > 0 ? t->error / t->allowed : 0;
 }
 
+// In the order of computation, so that the first tensor over its budget is the one where the runs
+// part; those after it compute with different inputs.
 bool trace_diff_run(TraceDiff *d, const Budget *budget,
                     void (*progress)(void *context, double share), void *context, Error *error) {
     for (size_t i = 0; i < d->count; i++) {

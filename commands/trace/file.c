@@ -1,3 +1,10 @@
+// Names stages as modules of Hugging Face's model, plans the tensors of the file, and writes stages
+// into it as they are computed.
+//
+//   trace_file_plan     a pass of one token; note_stage lists the stages, each with its width
+//   trace_file_open     begins the file with the final shapes; attaches write_stage
+//   (the caller feeds the text; write_stage puts each row at its place)
+//   trace_file_finish   the token ids, then the file moves to its place
 #include "commands/trace/file.h"
 
 #include "commands/commands.h"
@@ -12,7 +19,9 @@
 // ---- names ----
 
 // A stage has the name of the module of `role`, or of `otherwise` where the family lacks it. A
-// stage that is no module's output is named below the module that is `up` levels above.
+// stage that is no module's output is named below the module that is `up` levels above. For example
+// STAGE_ATT_HEADS: the module of wo is model.layers.3.self_attn.o_proj; one level up and the suffix
+// give model.layers.3.self_attn.heads.
 static const struct {
     Role role, otherwise;
     int up;
@@ -48,6 +57,7 @@ static const struct {
 bool trace_stage_name(char out[TRACE_NAME_SIZE], const Checkpoint *checkpoint, StageId id,
                       int layer) {
     ModuleName name = "logits";
+    // With a soft cap lm_head is the stage before it, and what follows has a name of its own.
     bool capped = id == STAGE_LOGITS && checkpoint_config(checkpoint)->logit_softcap != 0.0f;
     if (!capped && !module_name(name, checkpoint, NAMES[id].role, layer) &&
         !module_name(name, checkpoint, NAMES[id].otherwise, layer))
@@ -86,6 +96,8 @@ static void note_stage(void *context, const Model *model, const Stage *stage) {
     }
     TraceTensor *tensor = &f->tensors[f->count];
     *tensor = (TraceTensor){.id = stage->id, .layer = stage->layer};
+    // Elements of a row: of attention weights (n, n_heads, context) the heads, since the file has
+    // them as (n_heads, T, T) for the T of this text.
     size_t width = stage_size(stage) / (size_t)stage->shape[0];
     bool weights = stage->id == STAGE_ATT_WEIGHTS;
     tensor->width = weights ? (size_t)stage->shape[1] : width;
@@ -119,6 +131,7 @@ bool trace_file_wants_logits(const TraceFile *f) {
 
 enum { N_METADATA = 9, TEXT_SIZE = 512 };
 
+// "1,403,407", owned. 12 bytes hold any id and a comma. NULL: out of memory.
 static char *ids_text(const IdList *ids) {
     char *text = malloc(ids->count * 12 + 1), *at = text;
     for (size_t i = 0; text && i < ids->count; i++)
@@ -126,6 +139,7 @@ static char *ids_text(const IdList *ids) {
     return text;
 }
 
+// A JSON object for the metadata. Numbers only, so nothing needs to be quoted.
 static void config_text(char *out, size_t size, const Config *c) {
     snprintf(out, size,
              "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
@@ -146,6 +160,7 @@ static void lay_out(WriteTensor *tensors, const TraceFile *f) {
     }
 }
 
+// docs/trace.md describes the metadata; diff chooses its budget by precision and kv.
 static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_ids, Error *error) {
     const Session *s = f->session;
     const ModelOptions *o = &s->model->options;
@@ -169,6 +184,8 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
     return f->out;
 }
 
+// `count` floats from element `element` of a tensor on. Tensor 0 of the file is input_ids, hence +
+// 1. A failed write is kept in f->failure, and nothing is written after it.
 static void put(TraceFile *f, size_t tensor, uint64_t element, const float *data, size_t count) {
     if (f->failure.code) return;
     safetensors_writer_put(f->out, tensor + 1, element * sizeof *data, data, count * sizeof *data,
@@ -188,6 +205,7 @@ static void put_attention(TraceFile *f, size_t tensor, const Stage *stage) {
 static void write_stage(void *context, const Model *model, const Stage *stage) {
     TraceFile *f = context;
     (void)model;
+    // A search of a few hundred names for each stage, which costs nothing beside the pass.
     for (size_t i = 0; i < f->count; i++) {
         const TraceTensor *tensor = &f->tensors[i];
         if (tensor->id != stage->id || tensor->layer != stage->layer) continue;

@@ -1,4 +1,10 @@
-// Opens two files of tensors and pairs them by name, in the order of computation.
+// Opens two files of tensors and pairs them by name, in the order of computation. The files may
+// come from other programs: all that is used of them is checked here or by
+// weights/hf/safetensors.c.
+//
+//   order    metadata "order" of A, else of B, else the order of the data in A
+//   pairs    A: q k v x        tensors q k v      only in A: x
+//            B: v k y q                           only in B: y
 #include "base/bytes.h"
 #include "base/text.h"
 #include "commands/trace/trace_diff.h"
@@ -28,6 +34,7 @@ static bool index_lines(NameIndex *index, const char *order, Arena *arena, Error
     return names_index(index, entries, count, "line of \"order\"", error);
 }
 
+// By line of the order, then by place in the file; tensors that the order lacks have the last line.
 static int by_line(const void *a, const void *b) {
     const Listed *x = a, *y = b;
     uint64_t at_x = x->tensor->plan.offset, at_y = y->tensor->plan.offset;
@@ -55,6 +62,7 @@ static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const c
 
 // ---- pairs ----
 
+// All names of a file, for looking up the other's. A name that appears twice: exit code 3.
 static bool index_tensors(NameIndex *index, SafetensorsFile *file, Error *error) {
     NameEntry *entries = arena_alloc(&file->arena, file->count, sizeof *entries, error);
     if (!entries) return false;
@@ -98,6 +106,7 @@ static const SafetensorsTensor *find_ids(const SafetensorsFile *file) {
     return ids && !strcmp(ids->type->name, "I64") && ids->plan.n_dims == 1 ? ids : NULL;
 }
 
+// The lists are in the arenas of the two files, and freed with them.
 bool trace_diff_open(TraceDiff *d, const char *path_a, const char *path_b, const TextList *only,
                      Error *error) {
     *d = (TraceDiff){0};
@@ -127,6 +136,7 @@ void trace_diff_close(TraceDiff *d) {
 bool trace_diff_budget(TraceDiff *d, Budget *budget, Error *error) {
     const char *precisions[2], *caches[2];
     SafetensorsFile *files[2] = {&d->a, &d->b};
+    // A file without these keys counts as float32 (budget_of_runs).
     for (int i = 0; i < 2; i++)
         if (!safetensors_metadata(files[i], "precision", &precisions[i], error) ||
             !safetensors_metadata(files[i], "kv", &caches[i], error))
@@ -144,12 +154,14 @@ int64_t trace_token(const SafetensorsTensor *ids, uint64_t position) {
 int64_t trace_diff_tokens(const TraceDiff *d) {
     if (!d->ids_a || !d->ids_b) return -1;
     uint64_t a = d->ids_a->plan.shape[0], b = d->ids_b->plan.shape[0], both = a < b ? a : b;
+    // A text that is the beginning of the other differs at its own length.
     for (uint64_t i = 0; i < both; i++)
         if (trace_token(d->ids_a, i) != trace_token(d->ids_b, i)) return (int64_t)i;
     return a == b ? -1 : (int64_t)both;
 }
 
-// The logit of `own` minus that of `other`, in the row that chose the token at `position`.
+// The logit of `own` minus that of `other`, in the row that chose the token at `position`. False:
+// there is no such row, or the row prefers `other`: then the token was given, not chosen.
 static bool token_gap(const SafetensorsFile *file, uint64_t position, int64_t own, int64_t other,
                       double *gap) {
     const SafetensorsTensor *logits = safetensors_find(file, "logits"); // after a soft cap

@@ -1,3 +1,10 @@
+// The report of diff: a table, then one sentence that answers the question; or one JSON object.
+//
+//   no difference     the N_NEAREST tensors that come closest to their budget
+//   a difference      N_BEFORE tensors before the first that is over, up to N_SHOWN in all
+//   --all             every tensor
+//
+// Names and paths come from files and arguments: all are escaped.
 #include "commands/trace/trace_diff.h"
 
 #include "commands/shared/output.h"
@@ -16,17 +23,20 @@ enum {
     N_UNPAIRED = 4
 };
 
+// Part of the JSON output.
 static const char *const VERDICTS[] = {
     [VERDICT_WITHIN] = "within",        [VERDICT_OVER] = "over",
     [VERDICT_NONFINITE] = "not finite", [VERDICT_SHAPE] = "other shape",
     [VERDICT_TYPE] = "not compared",
 };
 
+// The escaped name, in `out`.
 static const char *name_of(char out[NAME_SIZE], const SafetensorsTensor *tensor) {
     const char *name = tensor->plan.name;
     return escape_bytes(out, NAME_SIZE, name, strlen(name));
 }
 
+// "(576, 576)", in `out`. Four dimensions of 20 digits fit.
 static const char *shape_text(char out[100], const TensorPlan *plan) {
     size_t used = (size_t)snprintf(out, 100, "(");
     for (uint32_t i = 0; i < plan->n_dims; i++)
@@ -52,10 +62,13 @@ static const char *share_text(char out[32], const TensorDiff *t) {
 
 // ---- the table ----
 
+// The error as a share of the tensor's largest value: what a budget is measured in.
 static double relative(const TensorDiff *t) {
     return t->largest > 0 ? t->error / t->largest : 0;
 }
 
+// One line of the table: name, error, relative error, cosine, share of the budget; or why there are
+// none.
 static void print_row(const TensorDiff *t) {
     char escaped[NAME_SIZE], share[32], a[100], b[100];
     const char *name = name_of(escaped, t->a);
@@ -111,6 +124,7 @@ static void print_around(const TraceDiff *d) {
     if (end < d->count) output_print("... and %zu more (--all lists every one)\n", d->count - end);
 }
 
+// Names that are in one file only; with all = false the first N_UNPAIRED of them.
 static void print_unpaired(const SafetensorsTensor *const *tensors, size_t count, const char *path,
                            bool all) {
     char escaped[NAME_SIZE];
@@ -134,6 +148,8 @@ static int layer_of(const char *name) {
     return -1;
 }
 
+// Where the first such element is: position and token, then head and key of attention weights, or
+// the element of the row.
 static void print_place(const TraceDiff *d, const TensorDiff *t) {
     uint64_t position = trace_position(&t->a->plan, t->first);
     uint32_t rank = t->a->plan.n_dims;
@@ -149,6 +165,8 @@ static void print_place(const TraceDiff *d, const TensorDiff *t) {
         output_print(", element %" PRIu64, t->first % width);
 }
 
+// "The first that differs is NAME (layer L), at position P (token T), element E: a in A, b in B;
+// ..."
 static void print_first(const DiffReport *r) {
     const TraceDiff *d = r->diff;
     const TensorDiff *t = d->first;
@@ -167,6 +185,7 @@ static void print_first(const DiffReport *r) {
                  r->budget->name);
 }
 
+// The last line of the report.
 static void print_answer(const DiffReport *r) {
     const TraceDiff *d = r->diff;
     char name[NAME_SIZE], share[32];
@@ -197,6 +216,7 @@ void diff_report_print(const DiffReport *r) {
     print_answer(r);
 }
 
+// `gaps` tell whether the texts part over nearly equal logits, which rounding can decide.
 void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
     const SafetensorsTensor *ids[2] = {r->diff->ids_a, r->diff->ids_b};
     uint64_t n[2] = {ids[0]->plan.shape[0], ids[1]->plan.shape[0]};
@@ -229,6 +249,7 @@ void diff_report_tokens(const DiffReport *r, uint64_t position, bool json) {
 
 // ---- JSON ----
 
+// Numbers of a comparison only where there was one; the place only where there is a difference.
 static void json_tensor(JsonWriter *w, const char *key, const TensorDiff *t) {
     uint32_t rank = t->a->plan.n_dims;
     writer_begin(w, key, '{');
