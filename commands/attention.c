@@ -5,7 +5,6 @@
 //     -> picture | files | CSV | JSON | table of entropies
 #include "commands/attention/attention.h"
 #include "commands/commands.h"
-#include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 
@@ -36,7 +35,6 @@ static bool check_options(const Options *o, Error *error) {
     if (grid && o->grid == GRID_LAYERS && (layer || (!head && !o->mean)))
         return error_set(error, ERROR_USAGE,
                          "--grid layers is one head over all layers: --head H, or --mean");
-    if (o->png && !picture_has_png(error)) return false;
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
     return true;
 }
@@ -158,7 +156,7 @@ static size_t list_matrices(HeadMatrix *out, const AttentionCapture *c, const Op
 
 static bool print_report(const AttentionReport *r, Error *error) {
     const Options *o = r->options;
-    bool files = o->svg || o->png;
+    bool files = picture_files_wanted(r->files);
     if (files && !attention_write_files(r, error)) return false;
     if (o->entropy) return attention_print_entropy(r, error);
     if (o->csv)
@@ -170,7 +168,7 @@ static bool print_report(const AttentionReport *r, Error *error) {
     return true;
 }
 
-static bool report(const AttentionCapture *c, const OutputFile places[2], Error *error) {
+static bool report(const AttentionCapture *c, const PictureFiles *files, Error *error) {
     static const char *const TITLES[] = {"q . k", "scaled q . k", "attention weights"};
     const Session *s = c->session;
     HeadMatrix *matrices = malloc((size_t)c->n_layers * (size_t)c->n_heads * sizeof *matrices);
@@ -179,8 +177,7 @@ static bool report(const AttentionCapture *c, const OutputFile places[2], Error 
     if (labels && !matrices) error_set(error, ERROR_MEMORY, "no memory for %d layers", c->n_layers);
     if (good) {
         AttentionReport r = {.options = s->options,
-                             .svg = &places[0],
-                             .png = &places[1],
+                             .files = files,
                              .matrices = matrices,
                              .n_matrices = list_matrices(matrices, c, s->options),
                              .n = c->tokens->count,
@@ -195,7 +192,7 @@ static bool report(const AttentionCapture *c, const OutputFile places[2], Error 
     return good;
 }
 
-static bool run(Session *s, const OutputFile places[2], const IdList *tokens, Error *error) {
+static bool run(Session *s, const PictureFiles *files, const IdList *tokens, Error *error) {
     const Options *o = s->options;
     AttentionCapture c = {.session = s, .tokens = tokens, .stage = (AttentionStage)o->stage};
     choose(&c, o, s->config);
@@ -205,37 +202,26 @@ static bool run(Session *s, const OutputFile places[2], const IdList *tokens, Er
         good = roll_out(&c, error);
     else if (joins_layers(&c))
         mean_of_layers(&c);
-    good = good && report(&c, places, error);
+    good = good && report(&c, files, error);
     attention_capture_free(&c);
     return good;
-}
-
-// Before anything is computed: --svg and --png, which must not be one file.
-static bool check_places(const OutputFile places[2], const Options *o, Error *error) {
-    if (o->svg && o->png && !strcmp(o->svg, o->png))
-        return error_set(error, ERROR_USAGE, "--svg and --png are the same file");
-    for (int i = 0; i < 2; i++)
-        if (places[i].path && !inputs_check(&places[i], o, error)) return false;
-    return true;
 }
 
 bool attention_command(const Options *o, Error *error) {
     Session s = {0};
     IdList tokens = {0};
-    FileSet inputs = {0};
-    const OutputFile places[2] = {{.path = o->svg, .inputs = &inputs, .force = o->force},
-                                  {.path = o->png, .inputs = &inputs, .force = o->force}};
+    PictureFiles files = {0};
     bool good =
-        check_options(o, error) && check_prompt(o, error) && inputs_find(&inputs, o, error) &&
-        check_places(places, o, error) && session_open(&s, o, error) &&
-        check_range(o, s.config, error) && prompt_encode(&tokens, &s, error) &&
+        check_options(o, error) && check_prompt(o, error) && picture_files_open(&files, o, error) &&
+        session_open(&s, o, error) && check_range(o, s.config, error) &&
+        prompt_encode(&tokens, &s, error) &&
         session_check_room("the prompt", tokens.count, config_longest_context(s.config), error);
     int n = (int)tokens.count;
     int rows = good ? session_rows(tokens.count, (size_t)s.config->n_heads * tokens.count) : 0;
     good = good && session_open_model(&s, &(SessionModel){.context = n, .max_rows = rows}, error) &&
-           run(&s, places, &tokens, error);
+           run(&s, &files, &tokens, error);
     id_list_free(&tokens);
-    file_set_free(&inputs);
+    picture_files_free(&files);
     session_close(&s);
     return good;
 }

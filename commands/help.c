@@ -171,6 +171,28 @@ static const char ATTENTION_HELP[] =
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
+static const char LENS_HELP[] =
+    "run lens MODEL -i PROMPT [options]              the prediction after every layer\n"
+    "    ./run lens models/SmolLM2.gguf -i 'The capital of France is'\n"
+    "\n"
+    "The residual stream after each half of each layer (attention, FFN) through the\n"
+    "final norm and the head: the logit lens. A picture: positions x half-layers, the\n"
+    "probability of the token that wins in the end; then a table of one position:\n"
+    "rank of that token, its probability, entropy, KL divergence from the final\n"
+    "distribution (bits), the likeliest tokens.\n"
+    "      --position P        the position of the table; with --csv, --json only\n"
+    "                          that one (default: the last; all)\n"
+    "      --top K             how many of the likeliest tokens (3)\n"
+    "      --attribute         instead: the logit of one token as a sum of what the\n"
+    "                          embedding, each head and each FFN add to it, the scale\n"
+    "                          of the norms taken as given; the --top K largest (15)\n"
+    "      --token ID          that token (default: the likeliest)\n"
+    "      --svg FILE  --png FILE  --force    the picture as a file\n"
+    "      --csv | --json      the numbers\n"
+    "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
+    "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
+    "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
     "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
@@ -225,6 +247,7 @@ static const Command COMMANDS[] = {
      SELFTEST_HELP},
     {"attention", FOR_ATTENTION, attention_command,
      "what each token attends to, as pictures or numbers", ATTENTION_HELP},
+    {"lens", FOR_LENS, lens_command, "what a model would predict after every layer", LENS_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

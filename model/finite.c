@@ -20,6 +20,10 @@ bool all_finite(const float *numbers, size_t count) {
     return !found;
 }
 
+bool logits_finite(const Model *m) {
+    return all_finite(m->host_logits, (size_t)m->n_host_rows * (size_t)m->config.vocab_size);
+}
+
 // The first number that is not finite.
 typedef struct Culprit {
     const Stage *first; // NULL: there was none

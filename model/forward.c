@@ -148,7 +148,7 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
 // Logits of the rows that want them, stored behind those of earlier chunks. out (n_logit_rows,
 // vocab_size). The head is often the largest matrix of a small model, so it is multiplied with the
 // rows that need it only: of a prompt, the last.
-static void logits(Model *m) {
+void forward_logits(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
     int n = m->chunk.n_logit_rows;
@@ -189,7 +189,7 @@ static void forward_chunk(Model *m) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);
     }
-    if (m->chunk.n_logit_rows) logits(m);
+    if (m->chunk.n_logit_rows) forward_logits(m);
 }
 
 // Between begin and end a backend may record the operations and replay them later (CUDA graphs).
@@ -247,17 +247,9 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
            (size_t)m->options.n_sequences * sizeof *m->lengths_before);
     forward_batch(m, batch);
 
-    // A failure on the device is looked at once, after the download has waited for everything.
-    size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
-    device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
-    const Error *failure = device_error(m->device);
-    if (failure->code) return error_copy(error, failure);
-    if (model_stopped(m)) {
-        forget_batch(m, batch);
-        return error_set(error, ERROR_INTERRUPTED, "interrupted");
-    }
-    m->n_host_rows = m->n_logit_rows;
-    return all_finite(m->host_logits, count) || find_nonfinite_stage(m, batch, error);
+    if (fetch_logits(m, error)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
+    if (model_stopped(m)) forget_batch(m, batch);
+    return false;
 }
 
 const float *model_logits(const Model *m, int i) {

@@ -31,16 +31,27 @@ static inline bool model_stopped(const Model *m) {
 // All chunks of a batch, without checks before or after.
 void forward_batch(Model *m, const Batch *batch);
 
+// The end of a pass: the final norm, the head and the soft cap, for the rows of m->chunk that want
+// logits, from the residual stream in scratch.x.
+void forward_logits(Model *m);
+
 // One pass of a row for each of the sequences 0 .. n - 1, which continue with the tokens that
 // `sampled` (n, device) holds. Their logits (n, vocab_size) replace those before. Only the device
 // knows the tokens and the positions, from forward_sampled_begin on, which comes before the first.
 void forward_sampled_begin(Model *m, int n);
 void forward_sampled(Model *m, const int32_t *sampled, int n);
 
+// ---- logits to the host (unembed.c) ----
+
+// All rows of logits of the passes just run, to m->host_logits. False: the device failed (6), or
+// the work was stopped (130), and m->n_host_rows stays 0.
+bool fetch_logits(Model *m, Error *error);
+
 // ---- NaN and infinity (finite.c) ----
 
 // False where one of `count` numbers is NaN or infinite.
 bool all_finite(const float *numbers, size_t count);
+bool logits_finite(const Model *m); // of m->host_logits
 
 // Some logit of the batch just run is not finite: runs it again with a listener on every stage and
 // fills `error` (exit code 7) with the first stage that holds NaN or infinity. Returns false.

@@ -118,9 +118,17 @@ void model_close(Model *model); // NULL is fine
 // logit is not finite (7, naming the first stage that holds NaN or infinity).
 bool model_forward(Model *model, const Batch *batch, Error *error);
 
-// Logits (vocab_size) of the i-th row that wanted them in the last model_forward; borrowed until
-// the next. A Decoder has its own, decoder_logits.
+// Logits (vocab_size) of the i-th row that wanted them in the last model_forward, or of the i-th
+// row of the last model_unembed; borrowed until the next of either. A Decoder has its own,
+// decoder_logits.
 const float *model_logits(const Model *model, int i);
+
+// The final norm and the head, with the soft cap, on residual streams that a listener saw: host
+// x (n, dim), n at most max_rows and max_logit_rows. model_logits(model, i) then has the logits of
+// row i: those of model_forward where x is the last layer's (the same bits where the device is
+// batch-invariant). The cache stays as it is. Not from inside a listener, nor while a Decoder is
+// begun. False: exit code 6, 7 (a logit is not finite) or 130.
+bool model_unembed(Model *model, const float *x, int n, Error *error);
 
 // Sets the listener (NULL: none) and allocates the host copy of a stage that it reads; with
 // attention_weights also (max_rows, n_heads, context) floats on the device, which attention then

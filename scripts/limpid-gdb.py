@@ -100,7 +100,7 @@ def place(m):
     layer, stage, words = layer_at_hand(), stage_at_hand(), []
     if layer is not None and layer >= 0:
         words.append("layer %d of %d" % (layer, int(m["config"]["n_layers"])))
-    for function, block in (("attention_block", "attention"), ("ffn_block", "feed-forward"), ("logits", "logits")):
+    for function, block in (("attention_block", "attention"), ("ffn_block", "feed-forward"), ("forward_logits", "logits")):
         if function in inner:
             words.append(block)
     if stage:

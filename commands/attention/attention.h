@@ -8,9 +8,8 @@
 //     attention_capture_free(&c);
 #pragma once
 
-#include "base/file_writer.h"
+#include "commands/shared/drawing.h"
 #include "commands/shared/session.h"
-#include "pictures/picture.h"
 
 typedef enum AttentionStage { // in the order of --stage
     RAW_SCORES,               // q . k
@@ -53,7 +52,7 @@ typedef struct HeadMatrix {
 
 typedef struct AttentionReport {
     const Options *options;
-    const OutputFile *svg, *png; // path NULL: not asked for
+    const PictureFiles *files;
     const HeadMatrix *matrices;
     size_t n_matrices, n; // n tokens
     const int32_t *ids;

@@ -47,38 +47,17 @@ static Panel *make_picture(const AttentionReport *r, Picture *p, Error *error) {
 
 bool attention_print_picture(const AttentionReport *r, Error *error) {
     Picture picture;
-    Buffer out = {0};
     Terminal window = output_window(r->options->color);
     Panel *panels = make_picture(r, &picture, error);
-    if (panels) picture_terminal(&out, &picture, &window);
-    bool good = panels && !out.failed;
-    if (good) output_bytes(out.bytes, out.size);
-    if (panels && !good) error_set(error, ERROR_MEMORY, "no memory for the picture");
-    buffer_free(&out);
+    bool good = panels && picture_print(&picture, &window, error);
     free(panels);
-    return good;
-}
-
-static bool write_file(const OutputFile *place, const Buffer *out, Error *error) {
-    FileWriter *file = file_writer_open(place, out->size, error);
-    bool good = file && file_writer_put(file, 0, out->bytes, out->size, error) &&
-                file_writer_finish(file, error);
-    file_writer_close(file);
     return good;
 }
 
 bool attention_write_files(const AttentionReport *r, Error *error) {
     Picture picture;
-    Buffer svg = {0}, png = {0};
     Panel *panels = make_picture(r, &picture, error);
-    bool good = panels;
-    if (good && r->svg->path) picture_svg(&svg, &picture);
-    if (svg.failed) good = error_set(error, ERROR_MEMORY, "no memory for the picture");
-    if (good && r->png->path) good = picture_png(&png, &picture, error);
-    if (good && r->svg->path) good = write_file(r->svg, &svg, error);
-    if (good && r->png->path) good = write_file(r->png, &png, error);
-    buffer_free(&svg);
-    buffer_free(&png);
+    bool good = panels && picture_files_write(r->files, &picture, error);
     free(panels);
     return good;
 }

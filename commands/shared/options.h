@@ -26,6 +26,7 @@ typedef enum CommandBit {
     FOR_CONVERT = 256,
     FOR_SELFTEST = 4096,
     FOR_ATTENTION = 8192,
+    FOR_LENS = 32768,
 } CommandBit;
 
 typedef enum OptionId {
@@ -91,6 +92,10 @@ typedef enum OptionId {
     OPTION_ENTROPY,
     OPTION_SVG,
     OPTION_PNG,
+    OPTION_POSITION,
+    OPTION_TOP,
+    OPTION_ATTRIBUTE,
+    OPTION_TOKEN,
     OPTION_TYPE,
     OPTION_FORCE,
     OPTION_JSON,
@@ -153,6 +158,9 @@ typedef struct Options {
     int grid, stage; // attention: heads or layers; AttentionStage
     bool mean, rollout, entropy;
     const char *svg, *png;
+
+    int64_t position, top, token; // lens
+    bool attribute;
 
     int type;   // convert: an index of f32, f16, bf16, q8_0, q4_0
     bool force; // replace files that are there

@@ -1,0 +1,264 @@
+// lens: its last depth is the model's own prediction, earlier ones are worked out again from a
+// trace, its statistics follow from its logits, and the parts of a logit add up to it.
+#include "base/error.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/program.h"
+#include "tests/support/traces.h"
+#include "weights/checkpoint.h"
+#include "weights/quant.h"
+
+#include <unistd.h>
+
+#define IDS "--prompt-ids|1,403,407,261,390,410"
+#define EXACT "--precision|f32|--kv|f32"
+enum { TOKENS = 6, MOST_VOCAB = 4096 };
+
+static TestRun lens(const char *model, const char *options) {
+    TestRun r = program("lens|%s|" EXACT "|%s", model, options);
+    CHECK(r.status == 0, "%s %s: %s", model, options, r.err);
+    return r;
+}
+
+typedef struct Row {
+    int layer, position, rank, id;
+    char half[16];
+    double logit, probability;
+} Row;
+
+static bool next_row(const char **at, Row *row) {
+    int length;
+    if (sscanf(*at, "%d,%15[^,],%d,%d,%d,%lf,%lf\n%n", &row->layer, row->half, &row->position,
+               &row->rank, &row->id, &row->logit, &row->probability, &length) != 7)
+        return false;
+    *at += length;
+    return true;
+}
+
+// The logits of one half-layer at the last position by id, from --csv --top of the vocabulary.
+static int read_logits(double *logits, const TestRun *r, int layer, const char *half) {
+    int count = 0;
+    double before = INFINITY, sum = 0;
+    Row row;
+    CHECK(!strncmp(r->out, "layer,half,position,rank,id,logit,probability\n", 46), "%.50s", r->out);
+    for (const char *at = strchr(r->out, '\n') + 1; next_row(&at, &row);) {
+        if (row.layer != layer || strcmp(row.half, half)) continue;
+        CHECK(row.rank == ++count && row.logit <= before && row.id < MOST_VOCAB, "rank %d", count);
+        before = logits[row.id] = row.logit;
+        sum += row.probability;
+    }
+    CHECK(fabs(sum - 1) < 1e-5, "probabilities add up to %.9g", sum);
+    return count;
+}
+
+// ---- against a trace ----
+
+// rmsnorm(x) w . head with the soft cap, by the formula, in float64.
+static double logit_by_hand(const Weights *w, const Config *c, const float *x, int id) {
+    float row[1024];
+    double squares = 0, sum = 0;
+    CHECK(c->dim <= 1024 && c->norm == NORM_RMS, "another kind of model");
+    matrix_row(row, &w->head, (size_t)id);
+    for (int i = 0; i < c->dim; i++)
+        squares += (double)x[i] * (double)x[i];
+    double scale = 1 / sqrt(squares / c->dim + (double)c->norm_eps);
+    for (int i = 0; i < c->dim; i++)
+        sum += (double)row[i] * (double)x[i] * scale *
+               (w->final_norm ? (double)w->final_norm[i] : 1.0);
+    double cap = (double)c->logit_softcap;
+    return cap != 0 ? cap * tanh(sum / cap) : sum;
+}
+
+static void check_depth(const Checkpoint *checkpoint, const SafetensorsFile *trace,
+                        const TestRun *r, int layer, const char *half) {
+    const Config *c = checkpoint_config(checkpoint);
+    double logits[MOST_VOCAB];
+    char name[80];
+    snprintf(name, sizeof name, "model.layers.%d%s", layer,
+             strcmp(half, "ffn") ? ".attn_residual" : "");
+    CHECK_INT(read_logits(logits, r, layer, half), c->vocab_size);
+    float *x = trace_values(trace, name, TOKENS, (size_t)c->dim);
+    for (int id = 0; id < c->vocab_size; id += 7) {
+        double wanted = logit_by_hand(checkpoint_weights(checkpoint), c,
+                                      x + (size_t)(TOKENS - 1) * (size_t)c->dim, id);
+        CHECK(fabs(logits[id] - wanted) < 2e-4, "%s, token %d: %.9g, wanted %.9g", name, id,
+              logits[id], wanted);
+    }
+    free(x);
+}
+
+Test(lens, equals_the_norm_and_the_head_of_a_traced_residual) {
+    Error error = {0};
+    Checkpoint *checkpoint;
+    CHECK(checkpoint_open(&checkpoint, small_model(), &error), "%s", error.message);
+    const Config *c = checkpoint_config(checkpoint);
+    char options[200];
+    snprintf(options, sizeof options, "--csv|--position|%d|--top|%d|" IDS, TOKENS - 1,
+             c->vocab_size);
+    char *path = write_trace(small_model(), EXACT "|" IDS, "lens.safetensors");
+    SafetensorsFile trace = open_trace(path);
+    TestRun r = lens(small_model(), options);
+    check_depth(checkpoint, &trace, &r, 0, "attention");
+    check_depth(checkpoint, &trace, &r, 2, "ffn");
+    check_depth(checkpoint, &trace, &r, c->n_layers - 1, "attention");
+    test_run_free(&r);
+    safetensors_close(&trace);
+    free(path);
+    checkpoint_close(checkpoint);
+}
+
+// The same bits: %.9g keeps a float32.
+static void check_last_depth(const char *model, int n_layers, int vocab_size) {
+    char options[100];
+    double logits[MOST_VOCAB];
+    char *path = write_trace(model, EXACT "|" IDS, "logits.safetensors");
+    SafetensorsFile trace = open_trace(path);
+    snprintf(options, sizeof options, "--csv|--position|%d|--top|%d|" IDS, TOKENS - 1, vocab_size);
+    TestRun r = lens(model, options);
+    CHECK_INT(read_logits(logits, &r, n_layers - 1, "ffn"), vocab_size);
+    float *wanted = trace_values(&trace, "logits", TOKENS, (size_t)vocab_size);
+    for (int id = 0; id < vocab_size; id++)
+        CHECK((float)logits[id] == wanted[(TOKENS - 1) * vocab_size + id], "%s, token %d: %.9g",
+              model, id, logits[id]);
+    free(wanted);
+    test_run_free(&r);
+    safetensors_close(&trace);
+    free(path);
+}
+
+Test(lens, ends_with_the_logits_of_the_model) {
+    check_last_depth(small_model(), 6, 2048);
+}
+
+// ---- identities ----
+
+// Entropy, KL divergence and rank, worked out from all logits of the two depths.
+Test(lens, statistics_follow_from_the_logits) {
+    enum { VOCAB = 2048, LAYER = 1 };
+    double p[VOCAB], f[VOCAB], z = 0, zf = 0, entropy = 0, kl = 0;
+    char options[200], value[4000];
+    snprintf(options, sizeof options, "--csv|--position|%d|--top|%d|" IDS, TOKENS - 1, VOCAB);
+    TestRun r = lens(small_model(), options);
+    CHECK_INT(read_logits(p, &r, LAYER, "attention"), VOCAB);
+    CHECK_INT(read_logits(f, &r, 5, "ffn"), VOCAB);
+    test_run_free(&r);
+    int winner = 0, rank = 1;
+    for (int i = 0; i < VOCAB; i++) {
+        z += exp(p[i]);
+        zf += exp(f[i]);
+        if (f[i] > f[winner]) winner = i;
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        double q = exp(p[i]) / z, g = exp(f[i]) / zf;
+        entropy -= q * log2(q);
+        kl += g * log2(g / q);
+        rank += p[i] > p[winner];
+    }
+    snprintf(options, sizeof options, "--json|--position|%d|" IDS, TOKENS - 1);
+    r = lens(small_model(), options);
+    const char *cell = strstr(r.out, "\"layer\":1,\"half\":\"attention\"");
+    CHECK(cell, "%s", r.out);
+    CHECK(fabs(atof(json_value(value, cell, "entropy_bits")) - entropy) < 1e-4, "%s", value);
+    CHECK(fabs(atof(json_value(value, cell, "kl_bits")) - kl) < 1e-4, "%s, wanted %g", value, kl);
+    CHECK_INT(atoi(json_value(value, cell, "rank_of_winner")), rank);
+    test_run_free(&r);
+}
+
+static void check_sum(const char *model, const char *more) {
+    char sum[4000], logit[4000], options[200];
+    snprintf(options, sizeof options, "--attribute|--json|--prompt-ids|1,5,9,12,30%s", more);
+    TestRun r = lens(model, options);
+    double s = atof(json_value(sum, r.out, "sum")), l = atof(json_value(logit, r.out, "logit"));
+    CHECK(fabs(s - l) <= 2e-6 * fmax(1, fabs(l)), "%s: parts %s, logit %s", model, sum, logit);
+    test_run_free(&r);
+}
+
+Test(lens, parts_add_up_to_the_logit) {
+    check_sum(small_model(), "");
+    check_sum(small_model(), "|--position|2|--token|77");
+}
+
+// Post norms, biases, LayerNorm, soft caps, tied and untied heads, scaled embeddings.
+Test(lens, parts_add_up_in_every_family) {
+    static const char *const MODELS[] = {"llama-tied", "mistral-window8", "qwen2",       "qwen3",
+                                         "gemma3",     "olmo2",           "smollm3",     "phi3",
+                                         "gpt2",       "nanochat",        "llama-untied"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
+        check_sum(test_reference_model(MODELS[i]), "");
+}
+
+// Every part once: the embedding, heads and FFN of each layer; they add up in CSV as well.
+Test(lens, lists_every_part_once) {
+    TestRun r = lens(small_model(), "--attribute|--csv|" IDS);
+    const char *at = r.out;
+    double sum = 0, logit;
+    int count = -1;
+    for (; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL, count++) {
+        const char *comma =
+            strchr(at, '\n') ? memrchr(at, ',', (size_t)(strchr(at, '\n') - at)) : 0;
+        if (comma && count >= 0 && sscanf(comma, ",%lf", &logit) == 1) sum += logit;
+    }
+    CHECK_INT(count - 1, 1 + 6 * (6 + 1));
+    test_run_free(&r);
+    char value[4000];
+    r = lens(small_model(), "--attribute|--json|" IDS);
+    CHECK(fabs(atof(json_value(value, r.out, "sum")) - sum) < 1e-6, "%g, %s", sum, value);
+    test_run_free(&r);
+}
+
+// ---- what is printed ----
+
+Test(lens, shows_where_it_decides) {
+    TestRun r = program("lens|%s|-i|Once upon a time|--top|1", small_model());
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "probability of the token that wins in the end"), "%s", r.out);
+    CHECK(strstr(r.out, "\nposition 4: the next token is "), "%s", r.out);
+    CHECK(strstr(r.out, "\n    5  ffn               1 "), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(lens, writes_a_picture) {
+    const char *svg = test_temporary("lens.svg");
+    unlink(svg);
+    TestRun r = program("lens|%s|" IDS "|--svg|%s", small_model(), svg);
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "");
+    test_run_free(&r);
+    r = program("lens|%s|" IDS "|--svg|%s", small_model(), svg);
+    check_refused(&r, ERROR_USAGE, "--force");
+}
+
+Test(lens, refuses_what_it_cannot_do) {
+    static const struct {
+        const char *options, *because;
+    } CASES[] = {
+        {"--position|6", "the prompt has positions 0 .. 5"},
+        {"--top|0", "1 .. 1048576"},
+        {"--top|2049", "the vocabulary has 2048"},
+        {"--token|1", "--token is of --attribute"},
+        {"--attribute|--token|2048", "the vocabulary has ids 0 .. 2047"},
+        {"--csv|--json", "one of them"},
+        {"--attribute|--svg|x.svg", "not of --attribute"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = program("lens|%s|" IDS "|%s", small_model(), CASES[i].options);
+        check_refused(&r, ERROR_USAGE, CASES[i].because);
+    }
+}
+
+// 4 half-layers of 1,500 positions with all 50,000 tokens would take 3.6 GB.
+Test(lens, refuses_results_that_fill_the_memory) {
+    enum { MANY = 1500 };
+    BinShape shape = bin_shape_blocks();
+    shape.seq_len = MANY;
+    shape.vocab_size = 50000;
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1), ids[2 * MANY + 1];
+    const char *path = test_temporary("long.bin");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    for (int i = 0; i < 2 * MANY; i++)
+        ids[i] = i % 2 ? ',' : '1';
+    ids[2 * MANY - 1] = '\0';
+    TestRun r = program("lens|%s|--top|50000|--prompt-ids|%s", path, ids);
+    check_refused(&r, ERROR_USAGE, "choose one with --position");
+}
