@@ -311,7 +311,8 @@ install: all
 	install -D -m 644 scripts/completion.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
 	install -d $(DESTDIR)$(PREFIX)/share/limpid $(DESTDIR)$(GDB_AUTO_LOAD)
-	install -m 644 scripts/limpid-gdb.py scripts/limpid_program.py scripts/limpid_blocks.py \
+	install -m 644 scripts/limpid-gdb.py scripts/limpid_program.py scripts/limpid_commands.py \
+	    scripts/limpid_blocks.py \
 	    $(DESTDIR)$(PREFIX)/share/limpid
 	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
 

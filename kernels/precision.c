@@ -30,6 +30,7 @@ float kv_widen(KvType type, uint16_t bits) {
 }
 
 // Whether element i is one of the first `count` outliers.
+// A slot with x = 0 is empty: without outliers both name column 0.
 static bool is_outlier(const Outlier *outliers, int count, size_t i) {
     for (int o = 0; o < count; o++)
         if (outliers[o].column == i && outliers[o].x != 0.0f) return true;
@@ -40,12 +41,15 @@ static void find_outliers(Outlier *outliers, const float *x, size_t count) {
     for (int o = 0; o < OUTLIERS; o++) {
         Outlier largest = {0, 0.0f};
         for (size_t i = 0; i < count; i++)
+            // ">" and not ">=": among equals the lowest column is kept.
             if (isfinite(x[i]) && fabsf(x[i]) > fabsf(largest.x) && !is_outlier(outliers, o, i))
                 largest = (Outlier){(uint32_t)i, x[i]};
         outliers[o] = largest;
     }
 }
 
+// One group: its z, scale and sum of z. fmaxf ignores a NaN, so whether all x are finite is kept
+// apart. A d below FLT_MIN is not used because 1 / d may then be infinite.
 static void quantise_group(int16_t *z, float *scale, int32_t *sum, const float *x, size_t count,
                            int levels) {
     float amax = 0.0f;
@@ -65,11 +69,13 @@ static void quantise_group(int16_t *z, float *scale, int32_t *sum, const float *
     }
 }
 
+// Outliers are those of the whole row, so they are found before the row is cut into groups.
 void activation_quantise(int16_t *z, float *scales, int32_t *sums, Outlier *outliers,
                          const float *x, size_t count, int levels) {
     find_outliers(outliers, x, count);
     for (size_t start = 0, g = 0; start < count; start += ACTIVATION_GROUP, g++) {
         size_t length = count - start < ACTIVATION_GROUP ? count - start : ACTIVATION_GROUP;
+        // The group as it is quantised: the outliers are 0 in it and do not count for its amax.
         float rest[ACTIVATION_GROUP];
         for (size_t i = 0; i < length; i++)
             rest[i] = is_outlier(outliers, OUTLIERS, start + i) ? 0.0f : x[start + i];

@@ -17,6 +17,7 @@ import gdb
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
+import limpid_commands
 from limpid_blocks import BLOCKS
 from limpid_program import (STAGES, enumerator, frames, layer_at_hand, model, names, rows_at_hand, spelling,
                             stage_at_hand, tensor)
@@ -248,6 +249,11 @@ def print_help():
     print("limpid tensor NAME [--row N]    shape, type, statistics, first values")
     print("limpid break STAGE [LAYER]      stop when a stage has been computed")
     print("limpid next [STAGE [LAYER]]     continue to the next stage, or to the next STAGE")
+    print("limpid next-token               continue until the next token has been taken")
+    print("limpid logits [N]               the likeliest tokens with logit and probability")
+    print("limpid heat NAME                the first rows of a tensor as strips of characters")
+    print("limpid nan                      continue to the first stage that holds NaN or infinity")
+    print("limpid save NAME FILE           write a tensor to a new safetensors file")
     print("names:")
     print_words(names())
     print("stages:")
@@ -266,3 +272,4 @@ class Help(gdb.Command):
 
 for command in (Limpid, Where, ShowTensor, Break, Next, Help):
     command()
+limpid_commands.define()

@@ -13,6 +13,8 @@ typedef struct ElementWork {
     float cap;
 } ElementWork;
 
+// The last block may be shorter. All others are a multiple of the sixteen lanes, so that only the
+// end of the array takes the slower partial loads and stores.
 static size_t blocks(size_t count) {
     return (count + BLOCK - 1) / BLOCK;
 }
@@ -22,6 +24,8 @@ static size_t elements(const ElementWork *w, size_t begin, size_t end) {
     return (end * BLOCK < w->count ? end * BLOCK : w->count) - begin * BLOCK;
 }
 
+// The tasks get items, which are blocks, and pass one run of elements on to the kernel: blocks next
+// to each other are contiguous.
 static void activate_task(void *context, size_t begin, size_t end, int thread) {
     const ElementWork *w = context;
     size_t start = begin * BLOCK;
@@ -43,6 +47,8 @@ static void softcap_task(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
 }
 
+// The chunks: 8 multiply-adds for an element with an exponential function or a division (cpu.h), 2
+// for an addition, which only reads and writes memory.
 void activate(Device *device, float *gate, const float *up, size_t count, ActivationKind kind) {
     if (!device_ok(device)) return;
     ElementWork work = {device->kernels->rows, gate, up, count, kind, 0};

@@ -14,6 +14,9 @@ static float load_half(const uint8_t *p) {
     return half_to_float(load_word(p));
 }
 
+// Element i of lane r in one bit plane. This inverts the drawing in panels.h: column i is field 2
+// (i / 8) + (i / 2) % 2, and byte (0, 2, 1, 3)[(i % 2) + 2 (i / 4 % 2)] of the four bytes of row r.
+// The field numbers run on through the vectors of 64 bytes, 8 / bits of them to a vector.
 static int plane_element(const uint8_t *plane, int bits, int r, int i) {
     int field = i / 8 * 2 + i / 2 % 2, per_byte = 8 / bits;
     const uint8_t *bytes = plane + field / per_byte * 64 + 4 * r;
@@ -25,6 +28,7 @@ static int cell_element(const uint8_t *planes, const PanelFormat *format, int r,
     int low = format->low_bits, high = format->high_bits;
     if (low == 8) return (int8_t)planes[i / 2 * 32 + 2 * r + i % 2];
     int element = plane_element(planes, low, r, i);
+    // The planes of `low` bits take 64 bytes for each bit; the plane of the high bits follows them.
     if (high) element |= plane_element(planes + low * 64, high, r, i) << low;
     return element - format->centre;
 }
@@ -52,11 +56,15 @@ static void cell_scale(float *s, float *m, DType dtype, const uint8_t *scales,
     }
 }
 
+// Row `row` of a quantised table. The projections multiply sixteen rows of a panel at a time; here
+// one lane is read out of every cell, so this walks all parts of the panel for a sixteenth of them.
+// That is one row per token and does not need to be fast.
 static void quantised_row(float *out, const DeviceMatrix *table, size_t row) {
     const PanelFormat format = panel_format(table->dtype);
     const uint8_t *superblock = table->panels + row / PANEL_ROWS * table->panel_bytes;
     int r = (int)(row % PANEL_ROWS), group = CELL_COLS / format.groups;
     for (size_t left = table->cols / CELL_COLS, count; left; left -= count) {
+        // The last superblock of a row may be shorter, which moves no part within it.
         count = left < SUPERBLOCK_CELLS ? left : SUPERBLOCK_CELLS;
         for (size_t c = 0; c < count; c++, out += CELL_COLS) {
             const uint8_t *scales = superblock + cell_scales_at(&format, c);
@@ -74,6 +82,8 @@ static void quantised_row(float *out, const DeviceMatrix *table, size_t row) {
     }
 }
 
+// Row `row` of a float table. In a strip of w panels neighbouring columns of a row are 16 w
+// elements apart. The last strip may have fewer than STRIP_PANELS panels.
 static void float_row(float *out, const DeviceMatrix *table, size_t row) {
     size_t size = panel_format(table->dtype).low_bits, panel = row / PANEL_ROWS;
     size_t first = panel / STRIP_PANELS * STRIP_PANELS, width = table->n_panels - first;
@@ -102,6 +112,8 @@ typedef struct Embedding {
     const Device *device;
 } Embedding;
 
+// Items are rows of the batch. The learned position (GPT-2) is unpacked into the thread's own
+// scratch row and then added, so that the scale is applied to the token's row alone.
 static void embed_task(void *context, size_t begin, size_t end, int thread) {
     const Embedding *e = context;
     size_t dim = e->table->cols;

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+// The tables that lanes/project_quantised.c, lanes/rows.c and lanes/limits.c export (ISA_NAME in
+// simd.h). They are declared here and in no header: all other code reaches them through CpuKernels.
 #define ISA_TABLES(isa)                                                                            \
     extern const ProjectKernels project_kernels_##isa;                                             \
     extern const RowKernels row_kernels_##isa;                                                     \
@@ -19,6 +21,8 @@ static const CpuKernels portable = {"portable", "plain C", &project_kernels_port
 #if defined(__x86_64__)
 ISA_TABLES(avx2);
 ISA_TABLES(avx512);
+// On x86-64 all three are in the program, each compiled with its own -m options; nothing of avx2 or
+// avx512 runs before isa_supported has said yes.
 static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row_kernels_avx2,
                                 &limit_kernels_avx2};
 static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
@@ -41,6 +45,8 @@ static bool has_f16c(void) {
 }
 #endif
 
+// __builtin_cpu_supports also asks whether the operating system saves the registers. For F16C that
+// is covered by avx2, which has the same registers.
 bool isa_supported(const CpuKernels *kernels) {
 #if defined(__x86_64__)
     bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();

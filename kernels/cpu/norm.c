@@ -11,6 +11,8 @@ typedef struct NormWork {
     float eps;
 } NormWork;
 
+// Items are rows. A thread has whole rows: the sum over a row is never shared, so the result does
+// not depend on the number of threads.
 static void rmsnorm_task(void *context, size_t begin, size_t end, int thread) {
     const NormWork *w = context;
     size_t start = begin * w->dim;
@@ -29,6 +31,7 @@ static void layernorm_task(void *context, size_t begin, size_t end, int thread) 
 void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
              float eps) {
     if (!device_ok(device)) return;
+    // 3 multiply-adds per element: the square, the factor, the weight.
     NormWork work = {device->kernels->rows, out, x, weight, NULL, (size_t)dim, eps};
     device_run(device, rmsnorm_task, &work, (size_t)n, work_chunk(3 * (size_t)dim));
 }
@@ -36,6 +39,7 @@ void rmsnorm(Device *device, float *out, const float *x, const float *weight, in
 void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
                int n, int dim, float eps) {
     if (!device_ok(device)) return;
+    // 5 per element: the mean, the difference, the square, the factor, the weight.
     NormWork work = {device->kernels->rows, out, x, weight, bias, (size_t)dim, eps};
     device_run(device, layernorm_task, &work, (size_t)n, work_chunk(5 * (size_t)dim));
 }

@@ -56,6 +56,8 @@ struct Pool {
     } workers[POOL_MAX_THREADS];
 };
 
+// Sleeps only while *word == value, which the kernel checks: a wake between the caller's last look
+// at the word and this call is not lost. It may return early, so every caller looks again.
 static void futex_wait(atomic_uint *word, unsigned value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
@@ -85,6 +87,7 @@ typedef struct Spin {
     int count;
 } Spin;
 
+// The clock is read every SPINS_PER_LOOK pauses; start is 0 before the first look.
 static bool spin_on(Spin *spin, int64_t *budget) {
     spin_pause();
     if (++spin->count % SPINS_PER_LOOK) return true;
@@ -105,6 +108,9 @@ static bool chunks_left(Pool *pool) {
     return (uint32_t)state < state >> 32;
 }
 
+// The compare-and-swap may succeed on a state that a thread read in an earlier region, if a later
+// one has come to the same numbers. That is right too: the chunk taken is one of the later region,
+// whose fields are read only now.
 static bool take_chunk(Pool *pool, size_t *index) {
     uint64_t state = atomic_load_explicit(&pool->chunks, memory_order_acquire);
     while ((uint32_t)state < state >> 32) {
@@ -122,8 +128,12 @@ static bool work(Pool *pool, int thread) {
     size_t index;
     while (take_chunk(pool, &index)) {
         size_t begin = index * pool->chunk, end = begin + pool->chunk;
+        // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
         unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
         pool->task(pool->context, begin, end < pool->n_items ? end : pool->n_items, thread);
+        // The other half is in wait_until_done, which first says that it sleeps and then looks at
+        // `done`. Both pairs are sequentially consistent, so at least one thread sees what the
+        // other wrote.
         if (atomic_fetch_add(&pool->done, 1) + 1 == n_chunks && atomic_load(&pool->caller_sleeps))
             futex_wake(&pool->done);
         any = true;
@@ -131,6 +141,9 @@ static bool work(Pool *pool, int thread) {
     return any;
 }
 
+// `wakes` is read before anything is looked at: a region published after that changes it, and
+// futex_wait returns at once. pool_run stores `chunks` and then reads `sleepers`; here it is the
+// reverse, so that not both can miss the other.
 static void sleep_for_work(Pool *pool) {
     unsigned seen = atomic_load(&pool->wakes);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -138,6 +151,8 @@ static void sleep_for_work(Pool *pool) {
     atomic_fetch_sub(&pool->sleepers, 1);
 }
 
+// Spins until there is work, the budget is used up or the pool is closed. Only work that came
+// during the spin restores the budget.
 static void *worker_main(void *argument) {
     struct Worker *worker = argument;
     Pool *pool = worker->pool;
@@ -162,6 +177,7 @@ Pool *pool_open(int n_threads) {
     for (pool->n_started = 1; pool->n_started < n_threads; pool->n_started++) {
         struct Worker *worker = &pool->workers[pool->n_started];
         *worker = (struct Worker){.pool = pool, .index = pool->n_started};
+        // The threads started so far find `quit` set, and are joined.
         int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
         if (failed) {
             pool_close(pool);
@@ -177,6 +193,7 @@ static void wake_threads(Pool *pool) {
     futex_wake(&pool->wakes);
 }
 
+// Not to be called during a region. Sleeping threads are woken to see `quit`.
 void pool_close(Pool *pool) {
     if (!pool) return;
     atomic_store(&pool->quit, true);
@@ -186,6 +203,8 @@ void pool_close(Pool *pool) {
     free(pool);
 }
 
+// The caller has run out of chunks; others may still be at theirs. `done` is the futex word: a
+// chunk that ends after the last look changes it, so futex_wait does not sleep.
 static void wait_until_done(Pool *pool, unsigned n_chunks) {
     Spin spin = {0};
     unsigned done;
@@ -200,10 +219,13 @@ static void wait_until_done(Pool *pool, unsigned n_chunks) {
 
 void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     size_t n_chunks = (n_items + chunk - 1) / chunk;
+    // The number of chunks has the upper 32 bits of `chunks`.
     if (n_chunks > UINT32_MAX) {
         chunk = n_items / UINT32_MAX + 1;
         n_chunks = (n_items + chunk - 1) / chunk;
     }
+    // No chunk is left of the region before and all of its tasks have ended, so no thread reads
+    // these. The store to `chunks` publishes them, and `done` with them.
     pool->task = task;
     pool->context = context;
     pool->n_items = n_items;
@@ -219,10 +241,13 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
 static int cgroup_processors(void) {
     long quota = 0, period = 0;
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    // v2: "quota period" in microseconds; without a limit "max period", which does not scan as a
+    // number.
     if (file) {
         if (fscanf(file, "%ld %ld", &quota, &period) != 2) quota = 0;
         fclose(file);
     } else {
+        // v1: without a limit the quota is -1.
         FILE *quota_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
         FILE *period_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
         if (!quota_file || fscanf(quota_file, "%ld", &quota) != 1) quota = 0;
@@ -235,6 +260,8 @@ static int cgroup_processors(void) {
 }
 
 int pool_processors(void) {
+    // A container often sees all processors of the host, but may use fewer: threads beyond those
+    // would take each other's time slices.
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
     if (count < 1) { // more processors than a cpu_set_t names

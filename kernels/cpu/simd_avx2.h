@@ -18,6 +18,7 @@ static inline __m256i simd_first(size_t count) {
     int n = count < 8 ? (int)count : 8;
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
+// The same for lanes 8 .. 15 of sixteen.
 static inline __m256i simd_rest(size_t count) {
     return simd_first(count < 8 ? 0 : count - 8);
 }
@@ -42,6 +43,8 @@ static inline F32x16 f32_load_part(const float *p, size_t count) {
     return (F32x16){_mm256_maskload_ps(p, simd_first(count)),
                     _mm256_maskload_ps(p + 8, simd_rest(count))};
 }
+// maskload and maskstore do not touch memory where the mask is 0: a page behind the array need not
+// exist.
 static inline void f32_store_part(float *p, F32x16 x, size_t count) {
     _mm256_maskstore_ps(p, simd_first(count), x.a);
     _mm256_maskstore_ps(p + 8, simd_rest(count), x.b);
@@ -87,6 +90,9 @@ static inline void f32_to_half(uint16_t *p, F32x16 x) {
     _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
 }
 // float_to_bf16 (weights/quant.c) of eight lanes.
+// Adding 0x7fff, and 1 more where the last bit that stays is odd, carries into the upper half
+// exactly where rounding to nearest, ties to even, goes up. All numbers are then below 2^16, where
+// packus does not clamp.
 static inline __m128i simd_to_bf16(__m256 x) {
     __m256i bits = _mm256_castps_si256(x), top = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
@@ -108,6 +114,9 @@ static inline __m256 simd_bf16(const uint16_t *p) {
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     return (F32x16){simd_bf16(p), simd_bf16(p + 8)};
 }
+//    8 lanes:  i + (i + 8)       across the two registers
+//    4 lanes:  i + (i + 4)       across the halves of one
+//    2, 1:     movehl brings lanes 2 and 3 down to 0 and 1, movehdup lane 1 to lane 0
 static inline float f32_sum(F32x16 x) {
     __m256 a = _mm256_add_ps(x.a, x.b);
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -126,6 +135,7 @@ static inline float f32_largest(F32x16 x) {
 static inline Mask16 f32_less(F32x16 x, F32x16 y) {
     return (Mask16){_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ)};
 }
+// A lane of a mask is all ones or all zeros; blendv and movemask look at its sign bit.
 static inline F32x16 f32_choose(Mask16 mask, F32x16 yes, F32x16 no) {
     return (F32x16){_mm256_blendv_ps(no.a, yes.a, mask.a), _mm256_blendv_ps(no.b, yes.b, mask.b)};
 }
@@ -168,6 +178,8 @@ static inline I32x16 i32_bits(I32x16 x, int from, int count) {
     return (I32x16){_mm256_and_si256(_mm256_srl_epi32(x.a, shift), mask),
                     _mm256_and_si256(_mm256_srl_epi32(x.b, shift), mask)};
 }
+// 0x4e swaps the halves of four lanes, 0xb1 swaps neighbours. Integers: any order gives the same
+// sum.
 static inline int32_t i32_sum(I32x16 x) {
     __m256i a = _mm256_add_epi32(x.a, x.b);
     __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -211,11 +223,14 @@ static inline I16x32 i16_from_i8(const void *p) {
     return (I16x32){_mm256_cvtepi8_epi16(_mm_loadu_si128(v)),
                     _mm256_cvtepi8_epi16(_mm_loadu_si128(v + 1))};
 }
+// packus works in each half of a register by itself; the permutation puts the quarters in order:
+//    packus:   a 0..3 | b 0..3 | a 4..7 | b 4..7      0xd8: quarters 0, 2, 1, 3
 static inline void i16_from_i32(int16_t *p, I32x16 x) {
     __m256i low = _mm256_set1_epi32(0xffff); // packus clamps, so take the low halves first
     __m256i v = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
     _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(v, 0xd8));
 }
+// The even int16 is the lower half of a lane: shifted up and, with its sign, down again.
 static inline I32x16 i16_even(I16x32 x) {
     return i32_shift_right(i32_shift_left(x, 16), 16);
 }
@@ -258,6 +273,7 @@ static inline __m256i simd_add_to(__m256i sum, __m256i x) {
 static inline I32x16 i32_pairs(I16x32 x, I16x32 y) {
     return (I32x16){_mm256_madd_epi16(x.a, y.a), _mm256_madd_epi16(x.b, y.b)};
 }
+// AVX2 has no instruction that multiplies and adds to a sum: two here, where VNNI has one.
 static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
     return (I32x16){simd_add_to(acc.a, _mm256_madd_epi16(x.a, y.a)),
                     simd_add_to(acc.b, _mm256_madd_epi16(x.b, y.b))};
@@ -266,6 +282,9 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
 // ---- bytes ----
 
 // int16 lanes, two to a row: |sum| <= run * 2 * (2^bits - 1) * 128 must fit.
+// maddubs multiplies unsigned with signed bytes and adds neighbours into int16, saturating. The
+// bound below keeps every sum from that: 8 vectors of 4 bits are at most 30,720, 4 of 5 bits
+// 31,744, 2 of 6 bits 32,256. A single pair of 8 bits may be 65,280, hence 0.
 typedef I16x32 ByteSums;
 static inline int byte_sums_run(int bits) {
     return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 0;
@@ -277,6 +296,7 @@ static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
 static inline ByteSums byte_sums_zero(void) {
     return i32_zero();
 }
+// The two int16 of a row, added up.
 static inline I32x16 byte_sums_i32(ByteSums sums) {
     return i32_pairs(sums, i16_set(1));
 }

@@ -74,6 +74,8 @@ static inline void f32_to_half(uint16_t *p, F32x16 x) {
     _mm256_storeu_si256((__m256i *)p, h);
 }
 // float_to_bf16 (weights/quant.c); the processor's own conversion loses subnormal numbers.
+// Adding 0x7fff, and 1 more where the last bit that stays is odd, carries into the upper half
+// exactly where rounding to nearest, ties to even, goes up.
 static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
     __m512i bits = _mm512_castps_si512(x), top = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
@@ -88,6 +90,7 @@ static inline F32x16 f32_from_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
+// Halves as simd.h says: 16 lanes to 8, 4, 2, 1.
 static inline float f32_sum(F32x16 x) {
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -184,6 +187,7 @@ static inline void i16_from_i32(int16_t *p, I32x16 x) { // the low halves, 16 of
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
 }
 // The even or the odd ones, widened.
+// In each lane the even int16 is the lower half; it is shifted up and, with its sign, down again.
 static inline I32x16 i16_even(I16x32 a) {
     return i32_shift_right(i32_shift_left(a, 16), 16);
 }
@@ -220,6 +224,7 @@ static inline I32x16 i32_pairs(I16x32 a, I16x32 b) {
     return _mm512_madd_epi16(a, b);
 }
 // acc[i] + a[2i] b[2i] + a[2i+1] b[2i+1], exact as long as it fits.
+// One VNNI instruction; AVX2 needs a multiplication and an addition.
 static inline I32x16 i32_dot(I32x16 acc, I16x32 a, I16x32 b) {
     return _mm512_dpwssd_epi32(acc, a, b);
 }
@@ -234,6 +239,8 @@ static inline int byte_sums_run(int bits) {
     (void)bits;
     return 8;
 }
+// VNNI adds four products to an int32 lane. 8 vectors of 8 bits are at most 8 * 4 * 255 * 128, some
+// 2^20.
 static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
     return _mm512_dpbusd_epi32(acc, u8, s8);
 }

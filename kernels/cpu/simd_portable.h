@@ -22,6 +22,8 @@ typedef struct Mask16 {
 } Mask16;
 
 // One result of a lane-wise operation: `expression` in i.
+// The loops have constant bounds, so that a compiler can use the vector instructions of any
+// machine.
 #define SIMD_LANES(type, count, expression)                                                        \
     type out_;                                                                                     \
     for (int i = 0; i < (count); i++)                                                              \
@@ -60,6 +62,7 @@ static inline F32x16 f32_mul(F32x16 a, F32x16 b) {
 static inline F32x16 f32_div(F32x16 a, F32x16 b) {
     SIMD_LANES(F32x16, 16, a.v[i] / b.v[i]);
 }
+// Not fmaxf, which returns the number where one operand is a NaN: here the second operand wins.
 static inline F32x16 f32_max(F32x16 a, F32x16 b) {
     SIMD_LANES(F32x16, 16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
 }
@@ -69,6 +72,8 @@ static inline F32x16 f32_min(F32x16 a, F32x16 b) {
 static inline F32x16 f32_sqrt(F32x16 a) {
     SIMD_LANES(F32x16, 16, sqrtf(a.v[i]));
 }
+// fmaf rounds once even where a compiler has to call a function for it: that is slow, and still
+// right.
 static inline F32x16 f32_fma(F32x16 a, F32x16 b, F32x16 c) {
     SIMD_LANES(F32x16, 16, fmaf(a.v[i], b.v[i], c.v[i]));
 }
@@ -92,6 +97,7 @@ static inline void f32_to_bf16(uint16_t *p, F32x16 x) {
 static inline F32x16 f32_from_bf16(const uint16_t *p) {
     SIMD_LANES(F32x16, 16, bf16_to_float(p[i]));
 }
+// The order of the vector instructions: half of the lanes onto the other half, four times.
 static inline float f32_sum(F32x16 x) {
     for (int half = 8; half; half /= 2)
         for (int i = 0; i < half; i++)
@@ -143,6 +149,7 @@ static inline I32x16 i32_sub(I32x16 a, I32x16 b) {
 static inline I32x16 i32_shift_right(I32x16 a, int n) {
     SIMD_LANES(I32x16, 16, a.v[i] >> n);
 }
+// Shifted as unsigned: a signed shift that overflows is undefined in C.
 static inline I32x16 i32_shift_left(I32x16 a, int n) {
     SIMD_LANES(I32x16, 16, (int32_t)((uint32_t)a.v[i] << n));
 }
@@ -167,6 +174,7 @@ static inline F32x16 f32_from_i32(I32x16 a) {
 static inline I32x16 f32_to_i32(F32x16 a) {
     SIMD_LANES(I32x16, 16, fabsf(a.v[i]) < 2147483520.0f ? (int32_t)rintf(a.v[i]) : INT32_MIN);
 }
+// The exponent field of a float is n + 127, above 23 bits of mantissa.
 static inline F32x16 f32_power_of_2(I32x16 n) {
     I32x16 bits;
     for (int i = 0; i < 16; i++)
@@ -215,6 +223,7 @@ static inline I16x32 i16_sub(I16x32 a, I16x32 b) {
 static inline I16x32 i16_shift_left(I16x32 a, int n) {
     SIMD_LANES(I16x32, 32, (int16_t)((uint16_t)a.v[i] << n));
 }
+// As unsigned, so that zeros come in.
 static inline I16x32 i16_shift_right(I16x32 a, int n) {
     SIMD_LANES(I16x32, 32, (int16_t)((uint16_t)a.v[i] >> n));
 }
@@ -240,6 +249,7 @@ static inline int byte_sums_run(int bits) {
     (void)bits;
     return 8;
 }
+// The 32 int16 of each operand are read as 64 bytes; byte 4i + 0 .. 3 belong to lane i.
 static inline ByteSums byte_sums_add(ByteSums acc, I16x32 u8, I16x32 s8) {
     uint8_t a[64];
     int8_t b[64];

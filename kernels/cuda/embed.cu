@@ -2,6 +2,9 @@
 // position.
 #include "kernels/cuda/project/matrix.h"
 
+// A block per row, a thread per column: single elements are unpacked out of the planes, since one
+// row for each token is too little to be worth a whole chunk per thread. Tokens and positions are
+// read on the GPU, where the pass before may have put them (feedback.cu).
 static __global__ void embed_kernel(float *out, Planes table, Planes learned, float scale,
                                     Rows rows) {
     int i = blockIdx.x;
@@ -16,6 +19,7 @@ static __global__ void embed_kernel(float *out, Planes table, Planes learned, fl
 
 void run_embed(Device *device, const Operation *operation) {
     const EmbedOperation *e = &operation->embed;
+    // Without learned positions the planes are zero, and so is learned.cols.
     Planes learned = e->learned ? e->learned->planes : Planes{};
     LAUNCH(device, embed_kernel, e->rows.n, 256, e->out, e->table->planes, learned, e->scale,
            e->rows);

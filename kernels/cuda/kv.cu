@@ -18,6 +18,7 @@ size_t kv_bytes(const KvShape *s) {
     return bytes;
 }
 
+// Keys and values are two arrays of half the bytes each.
 Kv *kv_open(Device *device, const KvShape *shape) {
     Kv *kv = (Kv *)host_alloc(device, sizeof *kv);
     if (!kv) return NULL;
@@ -25,6 +26,8 @@ Kv *kv_open(Device *device, const KvShape *shape) {
     kv->keys = device_alloc(device, kv_bytes(shape) / 2);
     kv->values = device_alloc(device, kv_bytes(shape) / 2);
     if (device_ok(device)) return kv;
+    // One of the arrays may exist: device_free takes NULL for the other, and the device keeps the
+    // error.
     kv_close(device, kv);
     return NULL;
 }
@@ -52,6 +55,8 @@ static __global__ void kv_write_kernel(KvLayer kv, const float *k, const float *
     int i = blockIdx.x, g = blockIdx.y;
     wait_for_earlier_kernels();
     size_t from = ((size_t)i * kv.n_kv_heads + g) * kv.head_dim;
+    // Positions are read by the kernel and not by the host: a recorded pass writes elsewhere each
+    // time.
     size_t to = kv_index(kv, rows.sequences[i], g, rows.positions[i]);
     for (int j = threadIdx.x; j < kv.head_dim; j += blockDim.x) {
         kv_store(kv, kv.keys, to + j, k[from + j]);
@@ -84,6 +89,8 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     size_t size = kv_element_bytes(s->type),
            head = (size_t)s->max_seq_len * (size_t)s->head_dim * size;
     size_t bytes = (size_t)count * (size_t)s->head_dim * size;
+    // Of the layout in steps.h each (layer, sequence, kv head) is one run, so a copy for each of
+    // them.
     for (int l = 0; l < s->n_layers; l++) {
         for (int g = 0; g < s->n_kv_heads; g++) {
             size_t heads = (size_t)s->n_kv_heads, row = (size_t)l * (size_t)s->n_sequences;
@@ -105,6 +112,7 @@ static void read_vector(Device *device, const KvView *view, const void *array, i
     size_t index =
         ((size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len +
         (size_t)position;
+    // `array` says which of the two is meant; the address of the layer comes from kv_layer.
     const char *layer = array == view->kv->keys ? (char *)kv.keys : (char *)kv.values;
     const char *from = layer + index * (size_t)s->head_dim * kv_element_bytes(s->type);
     device_download(device, out, from, (size_t)s->head_dim * kv_element_bytes(s->type));

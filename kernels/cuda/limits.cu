@@ -63,6 +63,7 @@ static bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *
     return good;
 }
 
+// Bytes per second over READ_PASSES launches; the launch before them is not timed.
 static double time_reading(Device *device, const int4 *memory, size_t count, int *never,
                            cudaEvent_t begin, cudaEvent_t end) {
     double ms = 0.0;
@@ -180,6 +181,7 @@ static void launch_peak(Device *device, PeakKind kind, int repetitions, int *nev
 // Operations per second; repeats until a sample is long enough.
 static double time_peak(Device *device, PeakKind kind, int *never, cudaEvent_t begin,
                         cudaEvent_t end) {
+    // dot4 is four multiply-adds, so eight operations; fmaf is two.
     double each = (double)device->n_processors * PEAK_BLOCKS * PEAK_THREADS * CHAINS * PEAK_UNITS *
                   (kind == PEAK_INT8 ? 8.0 : 2.0);
     for (int repetitions = 1; repetitions < 1 << 24; repetitions *= 4) {
@@ -240,6 +242,7 @@ struct Clock {
     double started; // by the host's clock: when watching began
 };
 
+// Waits for the passes in flight and adds their times up.
 static void clock_read(Device *device) {
     Clock *c = device->clock;
     for (int i = 0; i < c->count; i++) {
@@ -257,6 +260,7 @@ static bool clock_runs(const Device *device) {
 void clock_begin(Device *device) {
     Clock *c = device->clock;
     if (!clock_runs(device) || c->begun) return;
+    // All pairs of events are in use.
     if (c->count == CLOCK_PASSES) clock_read(device);
     if (!device_ok(device)) return;
     c->begun = CUDA_CHECK(device, cudaEventRecord(c->begin[c->count], device->stream));
@@ -299,6 +303,7 @@ double device_idle_seconds(Device *device, bool watch) {
     if (!device_ok(device) || (!device->clock && !clock_open(device))) return 0.0;
     Clock *c = device->clock;
     clock_read(device);
+    // Host time since the last call, less the time of the passes in it.
     double idle = c->running ? seconds_now() - c->started - c->seconds : 0.0;
     c->seconds = 0.0;
     c->running = watch;

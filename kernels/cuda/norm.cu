@@ -12,6 +12,8 @@ static __global__ void norm_kernel(NormOperation op, float *residual) {
     size_t dim = (size_t)op.dim, row = blockIdx.x * dim;
     const float *x = op.x + row;
     wait_for_earlier_kernels();
+    // rmsnorm has mean 0. layernorm sums differences from the mean in a pass of its own: x^2 -
+    // mean^2 would cancel.
     float mean = 0.0f;
     if (op.centred) {
         float sum = 0.0f;
@@ -19,7 +21,9 @@ static __global__ void norm_kernel(NormOperation op, float *residual) {
             sum += x[j];
         mean = block_sum<NORM_THREADS>(sum, memory.parts) / (float)op.dim;
     }
+    // block_sum has barriers before and after, so `parts` serves both sums.
     float inverse = norm_factor(x, dim, mean, op.eps, memory.parts);
+    // Each thread reads the elements that it writes, so out may be x.
     for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS) {
         float y = (x[j] - mean) * inverse * op.weight[j];
         if (op.bias) y += op.bias[j];
@@ -28,6 +32,8 @@ static __global__ void norm_kernel(NormOperation op, float *residual) {
     }
 }
 
+// With `residual` it is two operations in one launch: the norm behind a block, and its addition
+// (fused.cu).
 void launch_norm(Device *device, const NormOperation *op, float *residual) {
     LAUNCH(device, norm_kernel, op->n, NORM_THREADS, *op, residual);
 }

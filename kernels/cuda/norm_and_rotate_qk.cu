@@ -19,6 +19,7 @@ static bool is_pair(const Operation *operations, size_t count, OperationKind kin
 }
 
 // A norm of each head by itself, in place.
+// A norm of heads is a norm whose rows are heads: n = rows * heads, dim = head_dim, in place.
 static bool take_norm(HeadWork *head, const NormOperation *norm, const HeadsWork *w) {
     if (norm->centred || norm->bias || norm->dim != w->kv.head_dim || norm->out != norm->x ||
         (head->x && head->x != norm->x))
@@ -30,6 +31,7 @@ static bool take_norm(HeadWork *head, const NormOperation *norm, const HeadsWork
     return true;
 }
 
+// Both rotations must have one table and one list of positions, which the kernel is given once.
 static bool take_rope(HeadWork *head, const RopeOperation *rope, const HeadsWork *w) {
     if (rope->head_dim != w->kv.head_dim || rope->table.cos != w->table.cos ||
         rope->table.sin != w->table.sin || rope->table.rope_dim != w->table.rope_dim ||
@@ -43,6 +45,8 @@ static bool take_rope(HeadWork *head, const RopeOperation *rope, const HeadsWork
 size_t match_norm_and_rotate_qk(HeadsWork *w, const Operation *operations, size_t count) {
     const Operation *norms = NULL, *ropes = NULL;
     size_t at = 0;
+    // A model may have norms and rotations in either order, one of them, or none: two turns find
+    // them all.
     for (int i = 0; i < 2; i++) {
         const Operation *next = operations + at;
         if (!norms && is_pair(next, count - at, OPERATION_NORM))
@@ -60,6 +64,7 @@ size_t match_norm_and_rotate_qk(HeadsWork *w, const Operation *operations, size_
     }
     if (norms && (!take_norm(&w->q, &norms[0].norm, w) || !take_norm(&w->k, &norms[1].norm, w)))
         return 0;
+    // What is written to the cache must be the keys that were normed and rotated before.
     if (at && (w->k.x != write->k || w->k.n_heads != w->kv.n_kv_heads)) return 0;
     return at + 1;
 }
@@ -67,7 +72,10 @@ size_t match_norm_and_rotate_qk(HeadsWork *w, const Operation *operations, size_
 size_t fuse_norm_and_rotate_qk(Device *device, const Operation *operations, size_t count) {
     HeadsWork w = {};
     size_t taken = match_norm_and_rotate_qk(&w, operations, count);
+    // The write alone is no gain over its own kernel.
     if (taken < 2) return 0;
+    // A block for each head of q, of k and of v, in this order (norm_and_rotate_head). Values are
+    // copied to the cache and nothing else.
     unsigned heads = (unsigned)(w.q.n_heads + 2 * w.kv.n_kv_heads);
     LAUNCH_OVERLAPPED(device, norm_and_rotate_kernel, dim3((unsigned)w.rows.n, heads), NORM_THREADS,
                       w);

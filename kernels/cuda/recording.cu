@@ -13,6 +13,8 @@ enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16 };
 struct Graph {
     Operation *operations; // owned
     size_t count;
+    // What the capture was made for: the grids of attention are sized by it, all other grids by the
+    // operations themselves.
     int positions;
     cudaGraphExec_t instance;
     uint64_t last_used;
@@ -52,6 +54,7 @@ void recording_forget(Recording *recording) {
 }
 
 // The struct itself belongs to the device's list.
+// operations come from realloc and are not on that list.
 void recording_close(Recording *recording) {
     if (!recording) return;
     recording_forget(recording);
@@ -66,6 +69,7 @@ Operation operation_of(OperationKind kind) {
     return operation;
 }
 
+// A fused pattern takes several operations, any other takes one.
 static void run_all(Device *device, const Operation *operations, size_t count) {
     for (size_t i = 0, taken; i < count && device_ok(device); i += taken) {
         taken = run_fused(device, operations + i, count - i);
@@ -77,6 +81,7 @@ static void run_all(Device *device, const Operation *operations, size_t count) {
 
 static bool make_room(Device *device, Recording *r) {
     if (r->count < r->room) return true;
+    // A pass has about fifteen operations for each layer, so the array seldom grows.
     size_t room = r->room ? 2 * r->room : 1024;
     Operation *larger = (Operation *)realloc((void *)r->operations, room * sizeof *larger);
     if (!larger) {
@@ -93,6 +98,7 @@ void perform(Device *device, const Operation *operation) {
     Recording *r = device->recording;
     if (!r->active)
         run_all(device, operation, 1);
+    // A copy of the arguments: the caller may reuse its structs at once.
     else if (make_room(device, r))
         memcpy((void *)&r->operations[r->count++], operation, sizeof *operation);
 }
@@ -122,6 +128,8 @@ void device_begin(Device *device, const PassShape *shape) {
 }
 
 // Runs what is recorded so far, and keeps recording.
+// For what cannot wait for the end of the pass: a download, a copy of the cache, a sample. The
+// operations keep their order in the stream.
 void device_sync(Device *device) {
     if (!device_ok(device)) return;
     Recording *r = device->recording;
@@ -131,6 +139,7 @@ void device_sync(Device *device) {
     r->interrupted = true;
 }
 
+// memcmp of all arguments: a list is the same if every pointer and every number is.
 static Graph *find_graph(Recording *r, int positions) {
     for (int i = 0; i < r->n_graphs; i++) {
         Graph *g = &r->graphs[i];

@@ -1,6 +1,9 @@
 // Rotary positions, half-split pairing (drawn in reference/rope.c): one thread per pair.
 #include "kernels/cuda/steps.h"
 
+// Grid: pairs of all heads of a row, rows. Neighbouring threads have neighbouring pairs, so both
+// halves of a head are accessed side by side. No other thread has this pair: it is rotated in
+// place.
 static __global__ void rope_kernel(RopeOperation op) {
     int half = op.table.rope_dim / 2, pairs = op.n_heads * half;
     int i = blockIdx.y, pair = blockIdx.x * blockDim.x + threadIdx.x;
@@ -24,6 +27,7 @@ void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *
     Operation operation = operation_of(OPERATION_ROPE);
     RopeOperation *op = &operation.rope;
     op->x = x, op->n_heads = n_heads, op->head_dim = head_dim;
+    // Field by field: operations are compared byte for byte, padding included.
     op->table.cos = table->cos, op->table.sin = table->sin;
     op->table.rope_dim = table->rope_dim;
     copy_rows(&op->rows, rows);

@@ -19,6 +19,7 @@ typedef struct ReadRun {
     size_t count;
 } ReadRun;
 
+// One addition per word, which a compiler may do with vector instructions.
 static void read_words(void *context, long repetitions) {
     const ReadRun *run = context;
     for (long r = 0; r < repetitions; r++) {
@@ -42,6 +43,8 @@ double device_read_rate(Device *device, size_t bytes) {
 
 // ---- arithmetic ----
 
+// The chain of dot_float in project.c: every step waits for the one before it, so this measures the
+// latency of a multiply-add and not how many can run side by side.
 static void sum_float32(void *context, long repetitions) {
     (void)context;
     float w[COUNT], x[COUNT];
@@ -52,6 +55,7 @@ static void sum_float32(void *context, long repetitions) {
         for (int i = 0; i < COUNT; i++)
             acc = fmaf(w[i], x[i], acc);
         volatile float result = acc;
+        // Makes the next repetition depend on this one, so that it is not computed once for all.
         w[0] = result;
     }
 }

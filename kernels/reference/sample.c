@@ -45,6 +45,7 @@ static void heap_sink(Candidate *c, size_t root, size_t count, Before *before) {
 }
 
 // Heapsort: in place, where qsort may allocate.
+// Not a stable sort, but no two candidates are equal in any of the orders: the id decides at last.
 static void sort(Candidate *c, size_t count, Before *before) {
     for (size_t root = count / 2; root-- > 0;)
         heap_sink(c, root, count, before);
@@ -116,6 +117,8 @@ static int sample_row(Candidate *c, const float *logits, int vocab_size, const S
     // Inverse transform: the line from 0 to the total is cut into one piece per token, and a point
     // on it, `uniform` of the way along, falls into one of them.
     sort(c, count, by_id);
+    // A weight has up to 41 bits, their sum over a vocabulary some 18 more, `uniform` 24: the
+    // product needs more than 64.
     unsigned __int128 total = (unsigned __int128)total_weight(c, count);
     uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
     size_t i = 0;

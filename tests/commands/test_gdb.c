@@ -199,6 +199,92 @@ Test(gdb, counts_what_is_not_a_number) {
     test_run_free(&r);
 }
 
+// A NaN in the residual stream of layer 1 does not reach q, k and v, whose norm came before it.
+// Reading x waits for the device, which would write x later otherwise.
+Test(gdb, finds_the_first_stage_that_is_not_finite) {
+    need_gdb();
+    TestRun r = gdb("limpid break att_norm 1\nrun\nlimpid tensor x\n"
+                    "set var model->scratch.x[7] = 0.0/0.0\nlimpid nan\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "layers.1.att_residual: row 0, element 7 is nan\n");
+    test_run_free(&r);
+    r = gdb("limpid break att_norm 1\nrun\ndelete\nlimpid nan\n", model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "the program has ended\n");
+    test_run_free(&r);
+}
+
+// 64 characters for 192 values: each is the largest of three, and @ is the tensor's largest
+// alone.
+Test(gdb, draws_strips) {
+    need_gdb();
+    Rows5 *here = run_here();
+    char wanted[80] = "\nrow 4   ";
+    float largest = 0;
+    for (int i = 0; i < LENGTH * DIM; i++)
+        largest = fmaxf(largest, fabsf(here->q[i]));
+    for (int c = 0; c < DIM / 3; c++) {
+        const float *q = here->q + (LENGTH - 1) * DIM + 3 * c;
+        double most = fmaxf(fabsf(q[0]), fmaxf(fabsf(q[1]), fabsf(q[2])));
+        sprintf(wanted + strlen(wanted), "%c", ".:-=+*#%@"[(int)(most / (double)largest * 8)]);
+    }
+    TestRun r = gdb("limpid break q_rotated 2\nrun\nlimpid heat stage\n", model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, test_text("stage (5, 6, 32): . is 0, @ is %.6g, ", (double)largest));
+    check_prints(&r, test_text("%s\n", wanted));
+    test_run_free(&r);
+    close_here(here);
+    r = gdb("limpid break q_rotated 2\nrun\nlimpid tensor x\n"
+            "set var model->scratch.x[5] = -1.0/0.0\nlimpid heat x\n",
+            model_line());
+    const char *strip = strstr(strstr(r.out, "! is NaN") ? strstr(r.out, "! is NaN") : "", "row 0");
+    CHECK(strip && strip[8] != '!' && strip[9] == '!' && strip[10] != '!', "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(gdb, saves_the_bits_of_a_tensor_once) {
+    need_gdb();
+    Rows5 *here = run_here();
+    const char *path = test_temporary("q.safetensors");
+    unlink(path);
+    const char *save = test_text("limpid break q_rotated 2\nrun\nlimpid save stage %s\n"
+                                 "limpid save stage %s\n",
+                                 path, path);
+    TestRun r = gdb(save, model_line());
+    CHECK_INT(r.status, 1);
+    CHECK(strstr(r.err, "exists, and is not replaced"), "%s%s", r.out, r.err);
+    size_t size = 0;
+    char *bytes = test_read_file(path, &size);
+    uint64_t header;
+    memcpy(&header, bytes, sizeof header);
+    CHECK_INT(size, sizeof header + header + sizeof here->q);
+    CHECK(strstr(bytes + sizeof header, "\"shape\": [5, 6, 32]"), "the shape");
+    CHECK(!memcmp(bytes + sizeof header + header, here->q, sizeof here->q), "the values");
+    free(bytes);
+    test_run_free(&r);
+    close_here(here);
+}
+
+// The probability of the likeliest token, in double; then the token itself, which is sampled.
+Test(gdb, shows_the_next_token_and_its_probability) {
+    need_gdb();
+    Rows5 *here = run_here();
+    const float *logits = model_logits(here->model, 0);
+    double total = 0;
+    for (int t = 0; t < 2048; t++)
+        total += exp((double)logits[t] - (double)logits[1999]);
+    TestRun r = gdb("limpid break logits\nrun\nlimpid logits 1\ndelete\nlimpid next-token\n"
+                    "limpid next-token\n",
+                    model_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, test_text("  %10.6g  %8.6f  1999 \",\"\n", (double)logits[1999], 1 / total));
+    check_prints(&r, "the prompt has been read; no token has been sampled yet\n");
+    check_prints(&r, "token 1 of the text: 1999 \",\", position 5\n");
+    test_run_free(&r);
+    close_here(here);
+}
+
 Test(gdb, weights_are_those_of_the_file) {
     need_gdb();
     Rows5 *here = run_here();
@@ -289,6 +375,12 @@ Test(gdb, one_line_says_why_not) {
         {"limpid break", "limpid break STAGE [LAYER]; stages: token_embedding "},
         {"limpid break rope", "no stage rope: token_embedding "},
         {"limpid next q one", "limpid break STAGE [LAYER]: LAYER is a number"},
+        {"limpid logits many", "limpid logits [N]"},
+        {"limpid save x", "limpid save NAME FILE"},
+        {"limpid save x /nowhere/x.safetensors", "/nowhere/x.safetensors: No such file"},
+        {"limpid heat", "limpid heat NAME"},
+        {"limpid nan x", "limpid nan takes no argument"},
+        {"limpid next-token x", "limpid next-token takes no argument"},
         {"limpid whither", "no command limpid whither; limpid help lists the commands"},
     };
     need_gdb();

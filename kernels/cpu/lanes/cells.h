@@ -50,6 +50,8 @@ typedef struct Part {
 } Part;
 
 // That part of a plane of `bits` bits, the field moved to start at bit `to`.
+// x86 shifts 16-bit words but no single bytes. Bits of the upper byte that come into the lower one
+// are masked off with the rest.
 ALWAYS_INLINE I16x32 plane_part(const uint8_t *plane, int bits, Part part, int to) {
     int per_byte = 8 / bits, at = part.field % per_byte * bits + part.half * 8;
     I16x32 words = i16_load(plane + 64 * (part.field / per_byte));
@@ -60,6 +62,8 @@ ALWAYS_INLINE I16x32 plane_part(const uint8_t *plane, int bits, Part part, int t
     return i16_and(words, i16_set((int16_t)(part.words ? mask : mask << 8 | mask)));
 }
 
+// Both planes have their fields in the same order, so one Part serves both: low bits below high
+// bits.
 ALWAYS_INLINE I16x32 cell_part(DType dtype, const uint8_t *planes, Part part) {
     const PanelFormat format = panel_format(dtype);
     const int low = format.low_bits, high = format.high_bits;
@@ -71,12 +75,16 @@ ALWAYS_INLINE I16x32 cell_part(DType dtype, const uint8_t *planes, Part part) {
 // Word vector j: columns 2j, 2j + 1 of the cell's 16 rows, uncentred.
 ALWAYS_INLINE I16x32 cell_words(DType dtype, const uint8_t *planes, int j) {
     if (panel_format(dtype).low_bits == 8) return i16_from_i8(planes + 32 * j);
+    //    bytes of a row, one field:   0    1     2     3       c = 8 (f / 2) + 2 (f % 2)
+    //    columns:                     c    c+4   c+1   c+5     lower halves c, c+1; upper c+4, c+5
     return cell_part(dtype, planes, (Part){j / 4 * 2 + j % 2, j / 2 % 2, true});
 }
 
 // Byte vector f: four columns of the cell's 16 rows, uncentred. Q8 becomes 0 .. 255.
 ALWAYS_INLINE I16x32 cell_bytes(DType dtype, const uint8_t *planes, int f) {
     if (panel_format(dtype).low_bits < 8) return cell_part(dtype, planes, (Part){f, 0, false});
+    // Q8 is stored in word vectors: `two` has columns c, c+1 and `next` c+4, c+5. Interleaved they
+    // give the byte order c, c+4, c+1, c+5 of the other types; + 128 makes the bytes unsigned.
     const uint8_t *two = planes + 32 * (f / 2 * 4 + f % 2), *next = two + 32 * 2;
     I16x32 low = i16_sub(i16_from_i8(two), i16_set(-128));
     I16x32 high = i16_sub(i16_from_i8(next), i16_set(-128));
@@ -113,6 +121,7 @@ ALWAYS_INLINE Superblock superblock_open(DType dtype, const uint8_t *bytes, size
     const uint16_t *halves = (const uint16_t *)bytes; // superblocks and their parts are aligned
     Superblock superblock = {.bytes = bytes,
                              .n_cells = n_cells < SUPERBLOCK_CELLS ? n_cells : SUPERBLOCK_CELLS};
+    // Sixteen halves, one for each row, d and then dmin.
     bool has_d = panel_format(dtype).header_bytes, has_dmin = has_d && panel_format(dtype).affine;
     superblock.d = has_d ? f32_from_half(halves) : f32_zero();
     superblock.dmin = has_dmin ? f32_from_half(halves + 16) : f32_zero();
@@ -147,6 +156,7 @@ ALWAYS_INLINE CellScales cell_scales(DType dtype, const Superblock *superblock, 
         for (int g = 0; g < 2; g++)
             out.s[g] = f32_mul(d, f32_from_i32(i32_from_i8(scales + 16 * g)));
         break;
+    // sc in the lower four bits of a byte, sm in the upper four.
     case DTYPE_Q2_K:
         for (int g = 0; g < 2; g++) {
             I32x16 both = i32_from_u8(scales + 16 * g), sm = i32_shift_right(both, 4);

@@ -23,6 +23,7 @@
 // ---- outliers ----
 
 // The largest |x| of 32; what is not finite counts as 0.
+// f32_less is false for NaN too.
 static inline float cell_largest(const float *x) {
     const F32x16 infinite = f32_set(INFINITY), zero = f32_zero();
     F32x16 a = f32_abs(f32_load(x)), b = f32_abs(f32_load(x + 16));
@@ -45,6 +46,8 @@ static const float *without(float *rest, const float *x, size_t cell, const Outl
 }
 
 // outliers[OUTLIERS] of one row, and the largest |x| that each cell keeps: largest[cell * stride].
+// One pass over the row. After that only the cells that lost an outlier are looked at again, where
+// kernels/precision.c goes through the whole row for each.
 static void find_outliers(Outlier *outliers, float *largest, size_t stride, const float *x,
                           size_t cells) {
     for (size_t c = 0; c < cells; c++)
@@ -53,6 +56,7 @@ static void find_outliers(Outlier *outliers, float *largest, size_t stride, cons
         float rest[CELL_COLS];
         size_t cell = 0, i = 0;
         for (size_t c = 1; c < cells; c++)
+            // ">": among equals the first cell, and below the first column in it.
             if (largest[c * stride] > largest[cell * stride]) cell = c;
         const float *left = without(rest, x, cell, outliers, o);
         while (i < CELL_COLS - 1 && fabsf(left[i]) != largest[cell * stride])
@@ -82,10 +86,12 @@ static inline QuantisedCell quantise_cell(const float *x, float largest, float l
     cell.d = d >= FLT_MIN ? d : 0.0f;
     I32x16 za = f32_to_i32(f32_mul(a, f32_set(inverse)));
     I32x16 zb = f32_to_i32(f32_mul(b, f32_set(inverse)));
+    // The whole group becomes NaN, as precision.h says.
     if (finite != 0xffff) {
         cell.d = NAN;
         za = zb = i32_zero();
     }
+    // h = floor((z + 128) / 256), so that z - 256 h is in -128 .. 127. Its lower byte is that of z.
     const I32x16 half = i32_set(128); // l is in -128 .. 127
     i16_from_i32(cell.z, za);
     i16_from_i32(cell.z + 16, zb);
@@ -102,6 +108,8 @@ static inline void join_bytes(int32_t *to, const int16_t *w) {
     uint64_t a, b;
     memcpy(&a, w, sizeof a);
     memcpy(&b, w + 4, sizeof b);
+    //    a:  w0 -- w1 -- w2 -- w3 --        lower bytes, lowest address first
+    //    b:  w4 -- w5 -- w6 -- w7 --        shifted up by one byte and put between
     a = (a & lower) | (b & lower) << 8;
     memcpy(to, &a, sizeof a);
 }
@@ -112,11 +120,14 @@ void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t co
     bool with_pairs = n == 1 || !block->quads || !byte_sums_run(8);
     for (size_t i = 0; i < n; i++, x += cols) {
         Outlier *outliers = block->outliers + i * OUTLIERS;
+        // The place of each cell's scale holds its largest |x| until the scale is made from it.
         find_outliers(outliers, block->scales + i, 4 * n, x, cells);
         for (size_t c = 0; c < cells; c++) {
             float rest[CELL_COLS], *scales = block->scales + 4 * c * n + i;
             const float *left = without(rest, x, c, outliers, OUTLIERS);
             QuantisedCell cell = quantise_cell(left, scales[0], (float)levels);
+            // All strides are n: the rows of a block lie side by side, so that a tile reads them in
+            // one stream.
             int32_t *pairs = block->pairs + 16 * c * n + i;
             for (size_t j = 0; j < 16 && with_pairs; j++)
                 memcpy(pairs + j * n, cell.z + 2 * j, sizeof *pairs);

@@ -10,6 +10,7 @@
 #include "kernels/cpu/lanes/cells.h"
 #include "kernels/cpu/lanes/project.h"
 
+// One column of sixteen rows, widened to float32: exact for both 16-bit types.
 ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
     switch (dtype) {
     case DTYPE_F16: return f32_from_half((const uint16_t *)p);
@@ -19,6 +20,8 @@ ALWAYS_INLINE F32x16 load_elements(const DType dtype, const uint8_t *p) {
 }
 
 // One input row, `width` panels side by side.
+// Each column is width * 16 elements in a row, all of which are used once: memory is the limit
+// here.
 SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, const uint8_t *w,
                            size_t cols, const float *x) {
     const int bytes = PANEL_ROWS * panel_format(dtype).low_bits;
@@ -34,6 +37,7 @@ SPECIALISED void dot_strip(F32x16 *acc, const DType dtype, const int width, cons
 }
 
 // One panel, n input rows; `stride` bytes from one column to the next.
+// A column is loaded and widened once for n multiply-adds; x (cols, n) is read in one stream.
 SPECIALISED void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t *w, size_t stride,
                       size_t cols, const float *x) {
     UNROLL(8)
@@ -47,6 +51,8 @@ SPECIALISED void tile(F32x16 *acc, const DType dtype, const int n, const uint8_t
     }
 }
 
+// The sizes that blocks come in. What is larger than this instruction set's BLOCK_ROWS is not
+// compiled.
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
         if (rows <= BLOCK_ROWS) tile(acc, dtype, rows, w, stride, cols, block->x);                 \
@@ -62,6 +68,7 @@ ALWAYS_INLINE void tile_of(F32x16 *acc, const DType dtype, const uint8_t *w, siz
     }
 }
 
+// For a quantised panel that project_quantised.c has widened: a strip of one panel.
 void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *w,
                               const InputBlock *block) {
     F32x16 acc[MAX_BLOCK_ROWS];
@@ -77,6 +84,7 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
     const InputBlock *blocks = work->blocks;
     size_t bytes = PANEL_ROWS * panel_format(dtype).low_bits;
     F32x16 acc[MAX_BLOCK_ROWS];
+    // The width is a constant in each case, so that the accumulators stay in registers.
     if (work->n_blocks == 1 && blocks->n == 1) {
         switch (width) {
         case 1: dot_strip(acc, dtype, 1, strip, m->cols, blocks->x); break;
@@ -89,6 +97,8 @@ SPECIALISED void project_strip(const DType dtype, const PanelWork *work, size_t 
         return;
     }
     for (size_t i = 0; i < width; i++) {
+        // One panel for all blocks before the next one: it comes from memory for the first block,
+        // and from the cache for the others.
         for (size_t b = 0; b < work->n_blocks; b++) {
             tile_of(acc, dtype, strip + i * bytes, width * bytes, m->cols, blocks + b);
             store_rows(work, first + i, blocks + b, acc);

@@ -42,6 +42,8 @@ ALWAYS_INLINE void dot_words(I32x16 *isum, const uint8_t *planes, const int grou
         sums[i] = i32_zero();
     UNROLL(16)
     for (int j = 0; j < 16; j++) {
+        // Columns 0 .. 15 go to sums 0 and 1, columns 16 .. 31 to sums 2 and 3: the two scale
+        // groups.
         const int i = j / 8 * 2 + j % 2;
         sums[i] = i32_dot(sums[i], i16_from_i8(planes + 32 * j), i16_pair(pairs + j));
     }
@@ -51,6 +53,8 @@ ALWAYS_INLINE void dot_words(I32x16 *isum, const uint8_t *planes, const int grou
 }
 
 // isum[g] of a cell of smaller elements: bytes times each digit of the activations.
+// The products with h and with l are summed apart, each in as many vectors as byte sums hold, and
+// then joined: 256 high + low. A run never crosses from one scale group into the next.
 ALWAYS_INLINE void dot_digits(I32x16 *isum, const DType dtype, const uint8_t *planes,
                               const int groups, const int32_t *digits) {
     const int per_group = 8 / groups, run = byte_run(dtype);
@@ -59,6 +63,7 @@ ALWAYS_INLINE void dot_digits(I32x16 *isum, const DType dtype, const uint8_t *pl
         ByteSums high = i32_zero(), low = i32_zero();
         UNROLL(8)
         for (int f = first; f < first + run; f++) {
+            // Four words for two byte vectors: h, h, l, l (lanes/inputs.c).
             const int32_t *at = digits + f / 2 * 4 + f % 2;
             I16x32 elements = cell_bytes(dtype, planes, f);
             high = byte_sums_add(high, elements, i16_pair(at));
@@ -107,9 +112,12 @@ SPECIALISED F32x16 dot_panel(const DType dtype, const bool bytes, const uint8_t 
             F32x16 d = f32_set(scales[0]);
             UNROLL(2)
             for (int g = 0; g < groups; g++) {
+                // sum (q - centre) z = sum q z - centre * sum z: one subtraction for a group
+                // instead of one for each vector of elements, and the integer is the same.
                 int32_t sum_z = sums[groups == 1 ? 0 : 1 + g];
                 if (format.centre) isum[g] = i32_sub(isum[g], i32_set(format.centre * sum_z));
                 acc = f32_fma(f32_from_i32(isum[g]), f32_mul(w.s[g], d), acc);
+                // scales[1 ..] are d * sum z of the cell and of its halves.
                 const int sum = groups == 1 ? 1 : 2 + g;
                 if (format.affine) acc = f32_fma(w.m[g], f32_set(scales[sum]), acc);
             }
@@ -134,6 +142,7 @@ ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int c
         I16x32 two = i16_from_i8(planes + column / 2 * 32);
         return column % 2 ? i16_odd(two) : i16_even(two);
     }
+    // panels.h, read backwards: which field, and which of a row's four bytes, holds this column.
     const int f = column / 8 * 2 + column % 4 / 2, byte = column % 2 * 2 + column % 8 / 4;
     I32x16 q = plane_element(planes, low, f, byte);
     if (high) q = i32_add(q, i32_shift_left(plane_element(planes + 64 * low, high, f, byte), low));
@@ -146,6 +155,8 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
     const PanelFormat format = panel_format(dtype);
     UNROLL(2)
     for (int o = 0; o < OUTLIERS; o++) {
+        // All superblocks before this one are whole, so its address is a multiple of one size. An
+        // empty slot has x = 0 and adds 0 times column 0.
         size_t cell = outliers[o].column / CELL_COLS, c = cell % SUPERBLOCK_CELLS, first = cell - c;
         int column = (int)(outliers[o].column % CELL_COLS),
             g = format.groups == 1 ? 0 : column / 16;
@@ -162,6 +173,8 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 
 // ---- float32 inputs: the panel becomes floats ----
 
+// (cols, 16) floats: word vector j has columns 2j and 2j + 1 of sixteen rows, the even words one
+// column, the odd words the other.
 SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel, size_t n_cells) {
     const PanelFormat format = panel_format(dtype);
     const I16x32 centre = i16_set(format.centre);
@@ -188,6 +201,8 @@ SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel,
 
 SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
     size_t n_cells = work->matrix->cols / CELL_COLS;
+    // f32: widened once, then all blocks. One row: straight from the packed panel, which is read
+    // once and not written. More rows: unpacked once, then all blocks.
     bool single = work->n_blocks == 1 && work->blocks->n == 1;
     bool bytes = takes_bytes(dtype, work->blocks);
     for (size_t p = work->first_panel; p < work->end_panel; p++) {

@@ -28,6 +28,7 @@ typedef struct Unpacked {
     float *scales;
 } Unpacked;
 
+// 512 int16 are a cell of words, 32 columns of 16 rows. Bytes take half of that room.
 static Unpacked unpacked_in(void *scratch, size_t n_cells) {
     int16_t *words = scratch;
     return (Unpacked){words, (float *)(words + n_cells * 512)};
@@ -65,10 +66,13 @@ ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const 
     UNROLL(2)
     for (int o = 0; o < OUTLIERS; o++) {
         const size_t column = outliers[o].column;
+        // A dot product with (1, 0) or (0, 1) picks one of the two columns in a word vector.
         const int32_t one = column % 2 ? 1 << 16 : 1;
         const int16_t *words = w.words + column / 2 * 32;
         I32x16 q;
         if (bytes) {
+            // 32 int16 are one byte vector: the field of panels.h, and the byte within a row's
+            // four.
             words = w.words + (column / 8 * 2 + column % 4 / 2) * 32;
             int at = (int)(column % 2 * 2 + column % 8 / 4);
             q = i32_bits(i32_load((const int32_t *)(const void *)words), 8 * at, 8);
@@ -76,6 +80,7 @@ ALWAYS_INLINE F32x16 add_unpacked_outliers(F32x16 acc, const DType dtype, const 
         } else {
             q = i32_pairs(i16_load(words), i16_pair(&one));
         }
+        // Per scale group 16 floats of s and, in affine types, 16 of m.
         const float *s = w.scales + column / (32 / format.groups) * (format.affine ? 32 : 16);
         F32x16 weights =
             f32_fma(f32_from_i32(q), f32_load(s), format.affine ? f32_load(s + 16) : f32_zero());
@@ -119,6 +124,7 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
             I16x32 first = i16_load(w.words);
             UNROLL(8)
             for (int t = 0; t < n; t++)
+                // The first vector starts the sums, so they need not be set to zero.
                 isum[t] = i32_pairs(first, i16_pair(pairs + t));
             w.words += 32, pairs += n;
             UNROLL(5)
@@ -136,6 +142,8 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
         acc[t] = sum[t];
 }
 
+// One function for each number of rows, so that its sums are in registers of their own: a register
+// cannot be indexed. Sizes beyond BLOCK_ROWS are left out.
 #define TILE(rows, groups, affine)                                                                 \
     case rows:                                                                                     \
         if (rows <= BLOCK_ROWS) tile(acc, rows, groups, affine, w, n_cells, x);                    \
@@ -152,6 +160,7 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
     }
 
 // The same of bytes. They are not centred, so centre times the inputs' sum is taken off.
+// int32 after `run` vectors, since byte sums of AVX2 are int16 and hold no more.
 SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked w, size_t n_cells,
                            const InputBlock *x) {
     const PanelFormat format = panel_format(dtype);
@@ -182,6 +191,7 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
                     isum[t] = first ? i32_add(isum[t], total) : total;
                 }
             }
+            // All centres are powers of two, so a shift multiplies.
             const int32_t *of_group = sum_z + (groups == 1 ? 0 : 1 + g) * n;
             UNROLL(8)
             for (int t = 0; t < n && centre; t++)
@@ -247,6 +257,7 @@ ALWAYS_INLINE Tile *tile_of(const DType dtype, const bool bytes) {
 SPECIALISED void tile_type(const DType dtype, const PanelWork *work, size_t p) {
     size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + p * work->matrix->panel_bytes;
+    // All blocks of a call have the same forms, so the first one answers for all.
     bool bytes = takes_bytes(dtype, work->blocks);
     Unpacked unpacked = unpacked_in(work->scratch, n_cells);
     if (bytes)

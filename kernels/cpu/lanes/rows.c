@@ -23,6 +23,8 @@ static inline float total(const F32x16 sum[SUMS]) {
     return f32_sum(f32_add(f32_add(sum[0], sum[1]), f32_add(sum[2], sum[3])));
 }
 
+// Whole runs of 64 first. The rest, less than 64 elements, goes on in places 0, 1, ..; lanes beyond
+// the row are 0 and change no sum.
 static inline float sum_of_squares(const float *x, size_t dim) {
     F32x16 sum[SUMS] = {f32_zero(), f32_zero(), f32_zero(), f32_zero()};
     size_t i = 0;
@@ -50,6 +52,8 @@ static void rmsnorm_rows(float *out, const float *x, const float *weight, size_t
                          float eps) {
     for (size_t row = 0; row < n; row++, x += dim, out += dim) {
         float mean = sum_of_squares(x, dim) / (float)dim;
+        // A division and a square root, both rounded correctly: the instruction for 1 / sqrt(x) is
+        // an estimate that differs between processors.
         F32x16 r = f32_div(f32_set(1.0f), f32_sqrt(f32_set(mean + eps)));
         for (size_t i = 0; i < dim; i += LANES) {
             F32x16 y = f32_mul(f32_mul(load(x, i, dim), r), load(weight, i, dim));
@@ -58,6 +62,8 @@ static void rmsnorm_rows(float *out, const float *x, const float *weight, size_t
     }
 }
 
+// Three passes over a row, which stays in the cache. The variance is the mean square of the
+// differences, already in `out`: E[x^2] - mean^2 would cancel.
 static void layernorm_rows(float *out, const float *x, const float *weight, const float *bias,
                            size_t n, size_t dim, float eps) {
     for (size_t row = 0; row < n; row++, x += dim, out += dim) {
@@ -77,6 +83,7 @@ static void layernorm_rows(float *out, const float *x, const float *weight, cons
 // Pairs (j, j + half):   x[0 .. half-1] beside x[half .. 2 half - 1], the rest stays.
 static void rope_row(float *x, const float *cos, const float *sin, size_t n_heads, size_t head_dim,
                      size_t rope_dim) {
+    // Sixteen pairs at a time, of all heads: the cosines and sines are loaded once for all of them.
     size_t half = rope_dim / 2;
     for (size_t j = 0; j < half; j += LANES) {
         F32x16 c = load(cos, j, half), s = load(sin, j, half);
@@ -89,6 +96,7 @@ static void rope_row(float *x, const float *cos, const float *sin, size_t n_head
     }
 }
 
+// x / (1 + e^-x). For very negative x e^-x is infinite and the quotient -0.
 static inline F32x16 silu(F32x16 x) {
     F32x16 e = f32_exp(f32_sub(f32_zero(), x));
     return f32_div(x, f32_add(f32_set(1.0f), e));
@@ -109,6 +117,7 @@ static inline F32x16 gelu_erf(F32x16 x) {
 }
 
 static inline F32x16 relu2(F32x16 x) {
+    // f32_less is false for a NaN, so a NaN stays one; a maximum would lose it.
     F32x16 positive = f32_choose(f32_less(x, f32_zero()), f32_zero(), x);
     return f32_mul(positive, positive);
 }

@@ -7,6 +7,8 @@
 enum { LANES = 16, STEPS = SAMPLE_BLOCK / LANES };
 
 // Block b of the logits; the last one is filled up with -infinity in `room`.
+// A weight of -infinity is 0 and it is never the largest, so the loops need no special case for the
+// end of the row.
 static const float *block(float room[SAMPLE_BLOCK], const float *logits, size_t count, size_t b) {
     size_t start = b * SAMPLE_BLOCK, rest = count - start;
     if (rest >= SAMPLE_BLOCK) return logits + start;
@@ -15,6 +17,8 @@ static const float *block(float room[SAMPLE_BLOCK], const float *logits, size_t 
     return room;
 }
 
+// Two maxima side by side, of even and odd steps, since each waits for the one before it. f32_less
+// is false for +infinity and for NaN; `bad` keeps 1 in a lane that has met one.
 static bool scan_blocks(float *largest, const float *logits, size_t count) {
     float room[SAMPLE_BLOCK];
     F32x16 infinity = f32_set(INFINITY), bad = f32_zero(), one = f32_set(1.0f);
@@ -34,10 +38,16 @@ static bool scan_blocks(float *largest, const float *logits, size_t count) {
 }
 
 // Sixteen weights of 40 bits, as two integers of 20: exact in floats, and in sums of int32.
+// The definition is (uint64_t)(e * 2^40) with e = e^x <= 1, which has 24 bits. Multiplying by 2^20
+// twice and cutting off what is behind the point loses nothing else:
+//
+//     e * 2^20 = whole . rest      whole <= 2^20,   rest * 2^20 cut off: the lower 20 bits
+//
 typedef struct Weights {
     I32x16 high, low;
 } Weights;
 
+// logits - max <= 0, so f32_exp_below is enough.
 static inline Weights weights_of(F32x16 logits, F32x16 max, F32x16 temperature, bool divide) {
     F32x16 x = f32_sub(logits, max), scale = f32_set(0x1p20f);
     if (divide) x = f32_div(x, temperature); // by 1 it changes nothing
@@ -46,6 +56,8 @@ static inline Weights weights_of(F32x16 logits, F32x16 max, F32x16 temperature, 
     return (Weights){f32_to_i32(whole), f32_to_i32(rest)};
 }
 
+// A lane adds STEPS = 16 numbers of at most 2^20, far from the end of int32. Integer sums do not
+// depend on the order: all backends have the same total.
 static void sum_blocks(uint64_t *sums, const float *logits, size_t count, float max,
                        float temperature) {
     float room[SAMPLE_BLOCK];
@@ -67,6 +79,7 @@ static void sum_blocks(uint64_t *sums, const float *logits, size_t count, float 
     }
 }
 
+// Sixteen scattered logits at a time; lanes beyond `some` still hold older ones and are not stored.
 static void weights_of_ids(uint64_t *weights, const uint32_t *ids, size_t n, const float *logits,
                            float max, float temperature) {
     float x[LANES] = {0};
@@ -84,6 +97,8 @@ static void weights_of_ids(uint64_t *weights, const uint32_t *ids, size_t n, con
     }
 }
 
+// Most blocks have no logit that is large enough, and `largest` says so without reading them. Of
+// the others each vector of sixteen gives a mask, and each set bit an id, lowest first.
 static size_t gather_ids(uint32_t *ids, const float *logits, size_t count, const float *largest,
                          float threshold) {
     float room[SAMPLE_BLOCK];
@@ -95,6 +110,7 @@ static size_t gather_ids(uint32_t *ids, const float *logits, size_t count, const
         size_t end = count - b * SAMPLE_BLOCK;
         for (size_t i = 0; i < SAMPLE_BLOCK && i < end; i += LANES) {
             uint32_t bits = ~mask_bits(f32_less(f32_load(x + i), limit)) & 0xffff;
+            // A threshold of -infinity would also take the filled-up lanes.
             if (end - i < LANES) bits &= (1u << (end - i)) - 1;
             for (; bits; bits &= bits - 1)
                 ids[n++] = (uint32_t)(b * SAMPLE_BLOCK + i) + (uint32_t)__builtin_ctz(bits);

@@ -34,6 +34,7 @@ struct BlasLibrary {
 };
 
 // All that the choice of an algorithm depends on.
+// Alignments too: an algorithm chosen for 256 bytes may not be used with less.
 struct PlanKey {
     BlasType type;
     int m, n, k;
@@ -78,6 +79,7 @@ static bool blas_check(Device *device, cublasStatus_t status, const char *call,
 
 // ---- opening ----
 
+// By name, as dlsym returns them; a library that lacks one counts as absent.
 static bool find_functions(BlasLibrary *l) {
     const struct {
         const char *name;
@@ -125,6 +127,8 @@ static bool blas_library_open(BlasLibrary *library) {
     return false;
 }
 
+// Only a missing library is no failure: the description then says so and our own kernels do the
+// work.
 static BlasState blas_open(Device *device) {
     Blas *b = device->blas;
     if (!blas_library_open(&b->library)) {
@@ -182,6 +186,7 @@ void blas_close(Device *device) {
 
 // ---- plans ----
 
+// The largest power of two, up to 256, that divides the address.
 static unsigned alignment_of(const void *p) {
     unsigned alignment = MAX_ALIGNMENT;
     while ((uintptr_t)p % alignment)
@@ -267,6 +272,7 @@ static int find_algorithms(Device *device, const Plan *plan, cublasLtMatmulHeuri
 }
 
 // The slot of a new plan: a free one, or that of the least recently used plan.
+// 64 plans are enough for the shapes of a model at a few batch sizes; beyond that the oldest goes.
 static Plan *plan_slot(Blas *b) {
     if (b->n_plans < MAX_PLANS) return &b->plans[b->n_plans++];
     Plan *oldest = b->plans;
@@ -295,6 +301,7 @@ static Plan *find_plan(Device *device, const BlasProduct *product) {
 static bool multiply(Device *device, const BlasProduct *p, const Plan *plan,
                      const cublasLtMatmulAlgo_t *algorithm) {
     const Blas *b = device->blas;
+    // out = one * w x + old * out.
     float one = 1.0f, old = p->adds ? 1.0f : 0.0f;
     return blas_check(device,
                       b->library.matmul(b->handle, b->operation, &one, p->w, plan->w, p->x, plan->x,
@@ -332,6 +339,7 @@ static double host_seconds(Device *device) {
     return seconds_now();
 }
 
+// Three runs first: they load code and bring the GPU to its working clock.
 static double time_algorithm(Device *device, const BlasProduct *product, const Plan *plan,
                              const cublasLtMatmulAlgo_t *algorithm, int runs) {
     for (int i = 0; i < 3; i++)

@@ -32,8 +32,10 @@ static __device__ __forceinline__ float dot_chunk(float acc, const Chunk<D> &w,
             below = dot4(w.q[i], low[i], below);
             if (DIGITS == 2) above = dot4(w.q[i], high[i], above);
         }
+        // z = 256 high + low; subtracting centre * sum z is the same as centring each element.
         isum[half] = below + 256 * above - L.centre * (half ? sums.y : sums.x);
     }
+    // One scale for both halves: their integers are added before they are rounded.
     if (L.groups == 1) {
         acc = fmaf((float)(isum[0] + isum[1]), w.s[0] * d, acc);
         if (L.affine) acc = fmaf(w.m[0], d * (float)(sums.x + sums.y), acc);
@@ -59,6 +61,7 @@ static __device__ __forceinline__ OutlierProduct load_outlier(const Planes &w, s
                                                               const Outlier *outliers, int n) {
     unsigned lane = threadIdx.x % WARP;
     OutlierProduct met;
+    // No branch around the load: all lanes issue it together.
     met.outlier = outliers[lane < (unsigned)(n * OUTLIERS) ? lane : 0];
     met.weight = load_element<D>(w, row, met.outlier.column);
     return met;
@@ -111,6 +114,8 @@ static inline bool whole_loads(const Planes &w, const float *x) {
 }
 
 // Eight elements of one row as they are stored, from `col` on: loaded, not yet decoded.
+//    16-bit types: one int4, two elements to a word, the lower half first
+//    float32:      two int4, four elements each
 template <DType D> struct Eight { int4 bits[D == DTYPE_F32 ? 2 : 1]; };
 template <DType D>
 static __device__ __forceinline__ Eight<D> load_eight(const Planes &planes, size_t row,

@@ -16,6 +16,7 @@ static void send_units(Device *device, const Planes *planes, Packer *packer,
     for (size_t unit : shape->unit_bytes)
         bytes += count * unit;
     if (!staging_begin(device, (void *)(planes->low + first * shape->unit_bytes[0]))) return;
+    //     this half:   low plane of the units | high | scales | supers
     uint8_t *at = staging_take(device, bytes);
     if (!at) return;
     packer_run(packer, at, first, count);
@@ -86,6 +87,7 @@ static void note_shape(Device *device, const Planes *planes) {
         device->max_unpacked = elements;
 }
 
+// Counts what device_matrix would take, without taking it.
 void device_plan_matrix(Device *device, const Matrix *matrix) {
     Planes planes = {};
     device->planned += all_planes(lay_out(&planes, matrix));

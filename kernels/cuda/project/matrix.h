@@ -164,6 +164,8 @@ static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t ro
         c.q[0] = a.x, c.q[1] = a.y, c.q[2] = a.z, c.q[3] = a.w;
         c.q[4] = b.x, c.q[5] = b.y, c.q[6] = b.z, c.q[7] = b.w;
     } else {
+        // Words 0 .. 3 are elements 0 .. 15, from the lower nibbles; words 4 .. 7 elements 16 ..
+        // 31.
         const int low[4] = {a.x, a.y, a.z, a.w};
         for (int i = 0; i < 4; i++) {
             c.q[i] = low[i] & 0x0f0f0f0f;
@@ -184,6 +186,7 @@ static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t ro
 }
 
 // One element as it is stored: loaded, not yet decoded.
+// Loading and decoding apart: the caller can issue other loads before it waits for this one.
 struct StoredElement {
     unsigned low, high;
     StoredScales scales;

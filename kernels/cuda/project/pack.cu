@@ -20,6 +20,8 @@ struct Worker {
     float *row; // (cols) where rows are widened to F32, else NULL
 };
 
+// A call: packer_run writes to, first and count, then all threads pass the barrier, pack their
+// shares, and pass it again. Between calls the workers wait at the first barrier.
 struct Packer {
     Matrix matrix;
     PackedShape shape;
@@ -85,6 +87,8 @@ static void pack_chunk(PlanePointers *to, const Layout &layout, const int8_t q[C
         for (int j = 0; j < 16; j++)
             to->low[j] = (uint8_t)((u[j] & 15) | (u[j + 16] & 15) << 4);
     uint32_t words[2] = {0, 0};
+    // Byte b of `four` is element 4 w + b. Bits 4 and up of each go to bit w (one bit) or 2 (w % 4)
+    // (two) of the same byte of the word: load_chunk shifts and masks four elements at once.
     for (int w = 0; layout.high_bits && w < 8; w++) { // elements 4 w .. 4 w + 3 at once
         uint32_t four;
         memcpy(&four, u + 4 * w, sizeof four);
@@ -178,6 +182,8 @@ static void pack_share(const Worker *w) {
     const PackedShape *s = &p->shape;
     size_t index = (size_t)(w - p->workers), n = (size_t)p->n_workers;
     size_t begin = p->count * index / n, end = p->count * (index + 1) / n;
+    // The planes of the call lie behind each other in `to`; this worker begins in the middle of
+    // each.
     uint8_t *at[N_PLANES], *plane = p->to;
     for (int i = 0; i < N_PLANES; plane += p->count * s->unit_bytes[i++])
         at[i] = plane + begin * s->unit_bytes[i];
@@ -207,6 +213,8 @@ static void *worker_main(void *argument) {
     }
 }
 
+// Starting a thread takes time too, so each should have WORTH_A_THREAD bytes to
+// pack.
 static int threads_worth(const PackedShape *s) {
     cpu_set_t set;
     size_t bytes = 0, count = sched_getaffinity(0, sizeof set, &set) ? 1 : (size_t)CPU_COUNT(&set);
@@ -240,6 +248,8 @@ Packer *packer_open(const Matrix *matrix, int threads) {
     if (!threads) threads = threads_worth(&p->shape);
     pthread_mutex_init(&p->starting, NULL);
     pthread_mutex_lock(&p->starting);
+    // A thread that the system refuses ends the loop: those that exist share the work. No worker at
+    // all, not even the caller, means no memory.
     while (p->n_workers < threads && p->n_workers < PACK_MOST_THREADS && add_worker(p))
         continue;
     if (p->n_workers) pthread_barrier_init(&p->step, NULL, (unsigned)p->n_workers);
@@ -252,6 +262,7 @@ Packer *packer_open(const Matrix *matrix, int threads) {
 
 void packer_close(Packer *p) {
     if (!p) return;
+    // The workers wait at the first barrier; behind it they see `over` and return.
     p->over = true;
     pthread_barrier_wait(&p->step);
     for (int i = 0; i < p->n_workers; i++) {

@@ -150,6 +150,7 @@ struct Parts {
     int weights, x;
 };
 
+// As the table above says.
 static Parts parts_of(const Device *device, DType dtype) {
     if (device->precision == PRECISION_F32) return Parts{0, 0};
     if (device->precision == PRECISION_A8) return Parts{1, 1};
@@ -179,6 +180,7 @@ static RowSlice next_slice(Device *device, const Planes &w, size_t first, int pa
         return slice;
     }
     const BlasScratch *s = device->blas_scratch;
+    //     room for a slice:   part 0 (rows, stride) | part 1 (rows, stride)
     slice.stride = round_up_8(w.cols);
     size_t row_bytes = slice.stride * part_bytes(parts) * (size_t)(parts ? parts : 1);
     size_t room = s->weight_bytes / row_bytes;
@@ -209,6 +211,9 @@ static void multiply_slice(Device *device, const ProjectWork *work, int p, const
         blas_product(device, &product);
         return;
     }
+    // Part 0 is the large one: i + (order - i) is how small a product is. The smallest are added
+    // first, so that they are not lost one by one against the large one. wl xl, of order 2, is left
+    // out.
     for (int order = parts.x - 1; order >= 0; order--) {
         for (int i = 0; i <= order && i < parts.weights;
              i++) { // part i of w by part order - i of x

@@ -41,6 +41,8 @@ template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
                                                   Memory<M> &memory, const ColumnSlice &slice,
                                                   int n) {
+    // Two loads of 16 bytes per lane in flight from the low planes: of two chunks of nibbles, of
+    // one chunk of bytes, or (R 2) of one chunk of nibbles from each matrix.
     constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
     size_t chunks = w->cols / CHUNK, before = slice.first / CHUNK, end = slice.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
@@ -80,6 +82,7 @@ template <DType D, int N, int R>
 static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Planes *w, size_t row,
                                                    const FewFloats &memory,
                                                    const ColumnSlice &slice, int n) {
+    // Eight float32 are two loads, eight 16-bit elements one.
     constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
@@ -130,6 +133,7 @@ static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Pla
 
 // With the last slice the outliers are added.
 template <DType D, InputForm M, int N, int R>
+// Outliers belong to whole rows of x, so they are added once, and last (precision.h).
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
                                                     Memory<M> &memory, const ColumnSlice &slice,
                                                     int n) {
@@ -179,8 +183,12 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
         acc[r][i] = 0.0f;
     ColumnSlice slice = first_slice(cols, group.n, ROOM);
     for (; slice.first < cols; slice = slice_after(slice, cols)) {
+        // Where all columns fit, x is taken once and serves all rows that the block walks over.
+        // Else each row of weights makes all slices pass through shared memory again.
         if (first || slice.stride < cols) {
             __syncthreads(); // no thread still reads the last slice
+            // Only block 0 of a group writes the norm's output to global memory, while it takes x
+            // for the first time.
             take(memory, work, group, slice, digits_of(M), first && !blockIdx.x);
             __syncthreads();
         }
@@ -232,6 +240,8 @@ static __device__ __forceinline__ void plain_row(const ProjectWork &work, const 
 }
 
 // After the rows from `first` on: those of one head, since heads are whole blocks of rows.
+// A counter for each head and group. head_dim / ROWS_PER_BLOCK runs of rows make a head, and
+// whichever block ends the last of them finds all of its rows in global memory.
 static __device__ void finish_head(const ProjectWork &work, const Group &group, unsigned first,
                                    FewShared &shared) {
     unsigned head_dim = (unsigned)work.heads.kv.head_dim, head = first / head_dim;
@@ -241,6 +251,8 @@ static __device__ void finish_head(const ProjectWork &work, const Group &group, 
         norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
 }
 
+// Weights are not written by any kernel, so their load need not wait for the one before. 32 lanes
+// ask for a line of 128 bytes each: the first 4 KiB of the row at most.
 static __device__ __forceinline__ void prefetch_first_row(const ProjectWork &work, unsigned at) {
     int p = matrix_of_row(work, at);
     const Planes &w = work.weights[p];
@@ -265,6 +277,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
     collect_outliers(memory, work, group);
+    // The next kernel may start now: it prefetches its weights and then waits for this one to end.
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
@@ -289,9 +302,11 @@ unsigned few_groups(int n) {
 template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
     unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
     unsigned groups = few_groups(work.n);
+    // As many blocks as run at once, in all groups together; each walks on to its next rows.
     unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
     if (!most) most = 1;
     dim3 grid(blocks < most ? blocks : most, groups);
+    // One row of x has a kernel of its own: fewer registers, so a third block fits on a processor.
     if (work.n == 1)
         LAUNCH_OVERLAPPED(device, (project_few_kernel<M, 1>), grid, PROJECT_THREADS, work);
     else

@@ -38,6 +38,8 @@ void quantise_rows(Device *device, const float *x, int n, size_t cols) {
 // ---- products ----
 
 // The sums of all lanes -> out, by lane 0. MANY rows of x from `first` on, or as many as there are.
+// The lanes meet here for the first time: until then each has its own sum over every 32nd chunk, as
+// in project_few.cu, so a row of x has the same bits in both.
 static __device__ __forceinline__ void store_rows(const ProjectWork &work, int p, size_t row,
                                                   int first, float (&acc)[MANY]) {
     UNROLL
@@ -104,6 +106,9 @@ static __device__ __forceinline__ void dot_many_floats(float (&acc)[MANY], const
 // MODE: digits of quantised types; LOAD of float types.
 template <DType D, int MODE>
 static __global__ void __launch_bounds__(PROJECT_THREADS) project_many_kernel(ProjectWork work) {
+    //    blockIdx.x:   0        1        ..  passes-1 | passes ..
+    //    weights:      rows 0 .. 7                    | rows 8 .. 15
+    //    rows of x:    0 .. 7   8 .. 15  ..           | 0 .. 7 ..
     unsigned passes = ((unsigned)work.n + MANY - 1) / MANY; // side by side: one finds the weights
     unsigned at = blockIdx.x / passes * ROWS_PER_BLOCK + threadIdx.x / WARP; // that another loaded
     if (at >= work.first_row[work.count]) return;                            // the whole warp

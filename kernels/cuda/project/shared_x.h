@@ -6,6 +6,8 @@
 #include "kernels/cuda/steps.h"
 
 enum { GROUP_ROWS = 8 };                          // rows of x of a block at most
+// 8,192 floats are 32 KiB; 12,288 integers of two digits with their scales and sums 28.5 KiB. A
+// kernel may declare 48 KiB of shared memory.
 enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows together
 
 // In which form weights are multiplied by x; what shared memory holds follows from it.
@@ -23,6 +25,7 @@ DEVICE_FUNCTION constexpr bool accepts(InputForm m, DType dtype) {
     return is_quantised(dtype) == (m >= DEQUANTISED);
 }
 
+// Beside x: what the threads of a block tell each other.
 struct FewShared {
     float parts[PROJECT_THREADS / WARP];
     float factors[GROUP_ROWS]; // of the norm, by row of x
@@ -79,12 +82,20 @@ static __device__ __forceinline__ ColumnSlice slice_after(const ColumnSlice &sli
 // The index of column j of a slice in memory. Lanes read 16 bytes each, 32 or 128 bytes apart, and
 // shared memory serves eight lanes at once: every 128 bytes have their eight quads in another
 // order, so that no two of the eight lanes access the same bank.
+// The number of the 128 bytes, modulo 8, is xored into the number of the quad within them:
+//
+//     128 bytes 0:   quads 0 1 2 3 4 5 6 7
+//               1:         1 0 3 2 5 4 7 6
+//               2:         2 3 0 1 6 7 4 5   ...
+//
 static __device__ __forceinline__ size_t swizzle_float(size_t j) {
     return j ^ (j >> 3 & 28);
 }
 
 // ---- loading it ----
 
+// The factor of rmsnorm for each row of the group. Every block computes it again: the row is in L2,
+// and a kernel of its own would have to be waited for.
 static __device__ void compute_factors(FewShared &shared, const ProjectWork &work,
                                        const Group &group, size_t cols) {
     for (int i = 0; i < group.n && work.norm_weight; i++) {
@@ -106,6 +117,7 @@ static __device__ __forceinline__ float normed(const ProjectWork &work, const Fe
     return y;
 }
 
+// A slice of x into shared memory, by all threads of the block.
 static __device__ void take(FewFloats &memory, const ProjectWork &work, const Group &group,
                             const ColumnSlice &slice, int digits, bool keep) {
     (void)digits;
@@ -120,11 +132,13 @@ static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int
                          memory.outliers};
 }
 
+// x as float32 needs no outliers.
 static __device__ void collect_outliers(FewFloats &memory, const ProjectWork &work,
                                         const Group &group) {
     (void)memory, (void)work, (void)group;
 }
 
+// Over whole rows, whatever the slices are: outliers are defined by row.
 static __device__ void collect_outliers(FewIntegers &memory, const ProjectWork &work,
                                         const Group &group) {
     find_outliers(
@@ -132,6 +146,7 @@ static __device__ void collect_outliers(FewIntegers &memory, const ProjectWork &
         [&](size_t i, size_t j) { return normed(work, memory.shared, group, i, j, false); });
 }
 
+// The same as integers: a warp has 32 neighbouring columns, which are one group.
 static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Group &group,
                             const ColumnSlice &slice, int digits, bool keep) {
     QuantisedRows z = rows_of(memory, digits);

@@ -3,6 +3,8 @@
 // block finds the run, then the thread, then the token.
 #include "kernels/cuda/sample/sample.h"
 
+// `target` and `run` are written by the one thread that holds_target is true for, read by all of
+// the block behind a barrier.
 struct CategoricalMemory {
     unsigned long long parts[SAMPLE_WARPS];
     unsigned long long target; // counted from the beginning of the run
@@ -16,6 +18,7 @@ static __device__ __forceinline__ bool holds_target(const Prefix &prefix, unsign
     return prefix.before <= target && target - prefix.before < held;
 }
 
+// SAMPLE_BLOCKS runs at most, fewer than a block has threads: thread i has the share of run i.
 static __device__ void find_run(CategoricalMemory &m, const unsigned long long *shares,
                                 float uniform) {
     unsigned long long held = threadIdx.x < gridDim.x ? shares[threadIdx.x] : 0;
@@ -31,6 +34,8 @@ static __device__ void find_run(CategoricalMemory &m, const unsigned long long *
 // A thread takes neighbouring ids of the run, so that threads are in the order of ids.
 static __device__ void find_token(CategoricalMemory &m, const Row &r, int begin, int end,
                                   int32_t *out) {
+    // The run is walked twice: once for the sum of each thread, then by one thread for the token.
+    // Weights are computed again, since keeping them would take a row of 64-bit numbers.
     int each = (end - begin + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
     int from = begin + (int)threadIdx.x * each, to = from + each < end ? from + each : end;
     unsigned long long held = 0;
@@ -54,6 +59,8 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) categorical_kernel(Samp
     let_next_kernel_start();
     Row r = row_of_block(work);
     if (!r.samples) return;
+    // Within the run threads are interleaved here, so that they read neighbouring logits: a sum of
+    // integers does not depend on the order.
     int each = (r.vocab_size + (int)gridDim.x - 1) / (int)gridDim.x;
     int begin = (int)blockIdx.x * each;
     unsigned long long held = 0;

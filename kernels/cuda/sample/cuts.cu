@@ -28,6 +28,8 @@ static __device__ void tally_clear(Tally &tally) {
         tally.low[i] = 0, tally.high[i] = 0;
 }
 
+// atomicAdd returns the lower half before the addition: where the sum is smaller than that, there
+// was a carry, and this thread alone adds it.
 static __device__ __forceinline__ void tally_add(Tally &tally, int at, unsigned long long more) {
     unsigned part = (unsigned)more, before = atomicAdd(&tally.low[at], part);
     unsigned rest = (unsigned)(more >> 32) + (before + part < before);
@@ -38,6 +40,8 @@ static __device__ __forceinline__ unsigned long long tally_sum(const Tally &tall
     return (unsigned long long)tally.high[at] << 32 | tally.low[at];
 }
 
+// Bucket 0 has the largest logits. The difference is that of weight_of, so a larger logit is never
+// in a later bucket. Beyond 32 e^-32 * 2^40 is below 1: the weight would be 0.
 static __device__ __forceinline__ int bucket_of(const Row &r, float logit) {
     float below = (r.largest - logit) / r.temperature;
     return below < 32.0f ? (int)(below * (BUCKETS / 32)) : BUCKETS;
@@ -90,6 +94,8 @@ static __device__ bool find_cut(CutMemory &m, const SampleWork &work, const Row 
 }
 
 // Adds this block's share of the row to the row's sums.
+// In shared memory first: thousands of tokens fall into the same few buckets, and the additions to
+// global memory are one for each bucket and block.
 static __device__ void count_tokens(CutMemory &m, const SampleWork &work, const Row &r) {
     bool wanted[MEASURES] = {cuts_tokens(work), cuts_weight(work)};
     unsigned long long *sums = work.scratch.sums + (size_t)blockIdx.y * MEASURES * BUCKETS;
@@ -121,6 +127,8 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) count_kernel(SampleWork
     if (!r.samples) return;
     count_tokens(m, work, r);
     if (!arrives_last(work.scratch.arrived + blockIdx.y, gridDim.x, m.last)) return;
+    // 0: all tokens are kept so far. top_k cuts before top_p; where it finds no bucket, it keeps
+    // all that have a weight, and top_p's bucket can be found at once.
     if (!threadIdx.x) r.cut->least = 0;
     bool found = cuts_tokens(work) && find_cut(m, work, r, TOKENS, BUCKETS, 0);
     if (!found && cuts_weight(work)) find_cut(m, work, r, WEIGHT, BUCKETS, 0);
@@ -132,6 +140,8 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) count_kernel(SampleWork
 // Digit by digit of BUCKETS values, the highest in which the keys still differ first.
 static __device__ unsigned long long select_key(CutMemory &m, const Row &r, const Cut &c,
                                                 const unsigned long long *keys) {
+    // All keys of the list at first; every turn narrows them down to those with one value of a
+    // digit.
     unsigned long long first = 0, last = ~0ull, before = c.before;
     Tally &tally = m.tallies[0];
     for (;;) {
@@ -143,6 +153,7 @@ static __device__ unsigned long long select_key(CutMemory &m, const Row &r, cons
         }
         most = block_largest(m.parts, most);
         least = ~block_largest(m.parts, least);
+        // One key is left: keys differ, since each has its token's id.
         if (most <= least) return least;
         int shift = 0;
         while ((most ^ least) >> shift >= BUCKETS)
@@ -152,6 +163,7 @@ static __device__ unsigned long long select_key(CutMemory &m, const Row &r, cons
         for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS) {
             if (keys[i] < least || keys[i] > most) continue;
             int digit = (int)(keys[i] >> shift & (BUCKETS - 1));
+            // In order means falling keys, so the largest digit comes first.
             tally_add(tally, BUCKETS - 1 - digit,
                       c.measure == TOKENS ? 1 : weight_of(r, logit_of_key(keys[i])));
         }
@@ -161,6 +173,7 @@ static __device__ unsigned long long select_key(CutMemory &m, const Row &r, cons
             held += own[i] = tally_sum(tally, (int)threadIdx.x * BUCKETS_PER_THREAD + i);
         find_bucket(m, own, before + block_prefix_sum(m.parts, held).before, c.wanted);
         before = m.before;
+        // The digit found, with the digits above it, which all keys of this turn share.
         first = ((most >> shift | (BUCKETS - 1)) - (unsigned)m.found) << shift;
         last = first + (1ull << shift) - 1;
     }
@@ -195,6 +208,8 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) select_kernel(SampleWor
         r.cut->bucket = -1;
         r.cut->listed = 0;
     }
+    // top_p after top_k: of the bucket that top_k has split, the weight that is left, then find_cut
+    // as before.
     if (c.measure != TOKENS || !cuts_weight(work)) return;
     unsigned long long part = 0;
     for (unsigned i = threadIdx.x; i < c.listed; i += SAMPLE_THREADS)
@@ -206,6 +221,7 @@ void find_cuts(Device *device, const SampleWork *work, unsigned rows, unsigned b
     int cuts = cuts_tokens(*work) + cuts_weight(*work);
     if (!cuts) return;
     LAUNCH_OVERLAPPED(device, count_kernel, dim3(blocks, rows), SAMPLE_THREADS, *work);
+    // One launch per cut. One with no bucket to look into ends at once.
     for (int i = 0; i < cuts; i++)
         LAUNCH_OVERLAPPED(device, select_kernel, dim3(blocks, rows), SAMPLE_THREADS, *work);
 }

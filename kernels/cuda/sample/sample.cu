@@ -35,6 +35,8 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS)
          t += (int)gridDim.x * SAMPLE_THREADS)
         key = larger(key, isnan(row[t]) ? NO_NUMBER : order_key(row[t], t));
     key = block_largest(m.parts, key);
+    // Each block has written the largest key of its share; the last one to arrive merges them, one
+    // per thread.
     if (gridDim.x > 1) {
         unsigned long long *keys = scratch.shares + (size_t)blockIdx.y * SAMPLE_BLOCKS;
         if (!threadIdx.x) keys[blockIdx.x] = key;

@@ -75,6 +75,8 @@ static __device__ __forceinline__ unsigned long long order_key(float logit, int 
     uint32_t bits;
     logit += 0.0f; // -0 becomes 0: equal floats have equal keys
     memcpy(&bits, &logit, sizeof bits);
+    // Floats as integers: positive ones rise with the bits, negative ones fall, so all bits of
+    // these are flipped, and the sign bit of the others is set.
     bits = bits >> 31 ? ~bits : bits | 0x80000000u; // rises with the float
     return (unsigned long long)bits << 32 | (0xffffffffu - (uint32_t)id);
 }
@@ -104,6 +106,8 @@ static __device__ __forceinline__ Row row_of_block(const SampleWork &work) {
     r.logits = work.logits + (size_t)blockIdx.y * work.vocab_size;
     r.vocab_size = work.vocab_size;
     r.best = work.out[blockIdx.y];
+    // Infinite where `out` has the answer already: -1 (a NaN or +infinity among the logits), or 0
+    // (all of them -infinity).
     r.largest = r.best < 0 ? INFINITY : r.logits[r.best];
     r.samples = fabsf(r.largest) < INFINITY;
     r.temperature = work.rule.temperature;
@@ -122,6 +126,7 @@ static __device__ __forceinline__ unsigned long long weight_of(const Row &r, flo
 static __device__ __forceinline__ unsigned long long kept_weight(const Row &r, int id) {
     if (order_key(r.logits[id], id) < r.least) return 0;
     unsigned long long weight = weight_of(r, r.logits[id]);
+    // The largest weight is 2^40, so min_p of it is this product. The best token always stays.
     bool kept = !(r.min_p > 0.0f) || id == r.best || (double)weight >= (double)r.min_p * 0x1p40;
     return kept ? weight : 0;
 }
@@ -155,6 +160,13 @@ struct Prefix {
     unsigned long long before, total; // held by the threads before this one, and by all
 };
 
+// Within a warp by doubling: after the step `back` a lane has the sum of 2 back lanes up to its
+// own. Then every thread adds up the totals of the warps before its own.
+//
+//     held        a    b     c      d
+//     back 1      a    a+b   b+c    c+d
+//     back 2      a    a+b   a+b+c  a+b+c+d
+//
 static __device__ __forceinline__ Prefix block_prefix_sum(unsigned long long *parts,
                                                           unsigned long long held) {
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;

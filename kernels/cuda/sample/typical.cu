@@ -26,6 +26,9 @@ static __device__ void block_sort(Candidate *c, size_t room, Order order) {
     for (size_t run = 2; run <= room; run *= 2) {
         for (size_t step = run / 2; step; step /= 2) {
             for (size_t i = threadIdx.x; i < room; i += SAMPLE_THREADS) {
+                // The pair (i, i ^ step) is compared by the thread of the lower index. Runs of
+                // length `run` are sorted rising and falling in turn, so that two neighbours merge
+                // in the next round.
                 size_t j = i ^ step;
                 if (j < i) continue;
                 bool falling = (i & run) == 0;
@@ -46,6 +49,7 @@ static __device__ size_t list_candidates(TypicalMemory &m, const Row &r, Candida
     for (int t = (int)threadIdx.x; t < r.vocab_size; t += SAMPLE_THREADS) {
         unsigned long long weight = kept_weight(r, t);
         if (!weight) continue;
+        // In the order in which threads arrive; the sort that follows makes it the same every time.
         c[atomicAdd(&m.count, 1u)] = Candidate{0.0, order_key(r.logits[t], t), weight};
         atomicAdd(&m.sum, weight);
     }
@@ -100,11 +104,14 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWo
     size_t room = list_candidates(m, r, c);
     find_surprises(m, c);
     block_sort(c, room, BY_SURPRISE);
+    // One thread: a running sum in order, as the reference adds it up.
     if (!threadIdx.x) keep_first(m, c, (double)work.rule.typical_p * (double)m.sum);
     __syncthreads();
     block_sort(c, room, BY_ID);
     if (threadIdx.x) return;
     unsigned long long target = target_weight(m.sum, work.uniform[0]), sum = c[0].weight;
+    // The kept candidates are first and in the order of ids; empty ones are never reached, since
+    // the target is below the sum.
     size_t chosen = 0;
     while (sum <= target)
         sum += c[++chosen].weight;
