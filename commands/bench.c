@@ -184,7 +184,7 @@ static void finish_row(const Bench *b, int index, const LimitFigures *limits) {
     }
     if (has_gpu(b))
         row->idle_us = median_of(b->idle[index], (int)s->options->repetitions) / row->length * 1e6;
-    row->bytes_per_token = bench_decode_bytes(s, b->report->weight_bytes, row);
+    row->bytes_per_token = bench_decode_bytes(s, row);
     row->gb_per_second = row->bytes_per_token * row->tokens_per_second / 1e9;
     row->share_of_read = row->gb_per_second * 1e9 / limits->model_read;
     // Bandwidth is the limit of decoding: each weight is read once per pass, for a few operations.
@@ -272,6 +272,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
     double started = seconds_now();
     if (!session_open_model(s, &wanted, error)) return false;
     if (!index) r->load_seconds = seconds_now() - started;
+    if (!index) r->weight_bytes = bench_weight_bytes(s);
     int threads = device_info(s->model->device)->threads;
     snprintf(r->device, sizeof r->device, "%s", device_info(s->model->device)->description);
     b->first_row = r->n_rows;
@@ -313,7 +314,6 @@ bool bench_command(const Options *options, Error *error) {
     bool good = session_open(&b.session, &b.options, error);
     if (good) fit_defaults(&b);
     good = good && (context = needed_context(&b.session, error)) && allocate(&b, error);
-    if (good) b.report->weight_bytes = bench_weight_bytes(&b.session);
     progress_begin(&b.progress, "bench", options->quiet);
     for (int i = 0; good && i < options->threads.count; i++)
         good = bench_threads(&b, i, context, error);

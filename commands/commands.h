@@ -25,6 +25,7 @@ bool inspect_command(const Options *options, Error *error);
 bool trace_command(const Options *options, Error *error);
 bool diff_command(const Options *options, Error *error);
 bool attention_command(const Options *options, Error *error);
+bool cost_command(const Options *options, Error *error);
 bool lens_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
 

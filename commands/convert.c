@@ -188,11 +188,9 @@ static void tell_result(const Conversion *c) {
 
 // The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
-    // In the order of --type.
-    static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;
-    OutgoingType type = {.given = option_given(o, OPTION_TYPE), .dtype = TYPES[o->type]};
+    OutgoingType type = {.given = option_given(o, OPTION_TYPE), .dtype = OPTION_DTYPES[o->type]};
     if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!o->quiet) {

@@ -231,6 +231,30 @@ static const char DIFF_HELP[] =
     "                    layer, position, element, a, b ..), only_a, only_b, tensors\n"
     "  -q, --quiet       no progress bar\n";
 
+static const char COST_HELP[] =
+    "run cost MODEL|CONFIG.json|PRESET [options]    FLOPs, bytes and memory, counted\n"
+    "    ./run cost models/SmolLM2.gguf --seq 4096\n"
+    "    ./run cost llama-7b --machine a100 --intensity\n"
+    "\n"
+    "What one more token and a prompt compute and read, operation by operation, which\n"
+    "limit binds, and what is allocated: from the shapes alone, before loading.\n"
+    "`run cost presets` lists the models that need no file.\n"
+    "      --seq N           tokens of a sequence (2048, or the model's context)\n"
+    "      --batch N         sequences side by side (1)\n"
+    "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0\n"
+    "      --machine M       measured: this one (default); a100 h100 h200\n"
+    "      --savings         what the cache saves, and sharing keys and values\n"
+    "      --intensity       FLOP per byte of each product, for 1 to 4096 tokens\n"
+    "      --sweep           prompts of 1, 2, 4 .. tokens, and from where on attention\n"
+    "                        outgrows the matrices: --csv, --svg FILE, --png FILE,\n"
+    "                        --force replaces a file that is there\n"
+    "      --max-memory 4G   the longest context that fits, by type and cache\n"
+    "      --measure         runs it: what was counted beside what was predicted\n"
+    "                        (--seq 32); exit status 1: a count is another\n"
+    "      --json            one object: flops_per_token, weight_bytes_per_token,\n"
+    "                        kv_bytes_per_token, peak_memory_bytes, operations ..\n"
+    "  -j, --threads N  --kv f32|f16|bf16  --precision f32|a16|a8  -q, --quiet\n";
+
 // In the order of --help. Columns: name, its bit in the option table, function, summary, help text.
 static const Command COMMANDS[] = {
     {"generate", FOR_GENERATE, generate_command, "text from a prompt (the default)", GENERATE_HELP},
@@ -247,6 +271,8 @@ static const Command COMMANDS[] = {
      SELFTEST_HELP},
     {"attention", FOR_ATTENTION, attention_command,
      "what each token attends to, as pictures or numbers", ATTENTION_HELP},
+    {"cost", FOR_COST, cost_command, "FLOPs, bytes and memory of a model, before loading it",
+     COST_HELP},
     {"lens", FOR_LENS, lens_command, "what a model would predict after every layer", LENS_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},

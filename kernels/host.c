@@ -6,14 +6,29 @@
 #include "kernels/limits.h"
 
 #include <math.h>
+#include <string.h>
 
 // The operating system decides about the host's memory.
-void device_plan_matrix(Device *device, const Matrix *matrix) {
-    (void)device, (void)matrix;
-}
-
 void device_plan(Device *device, const MemoryPlan *plan) {
     (void)device, (void)plan;
+}
+
+size_t sum_or_most(size_t a, size_t b) {
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+size_t parts_bytes(const MemoryPart *parts, size_t count) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes = sum_or_most(bytes, parts[i].bytes);
+    return bytes;
+}
+
+void parts_alloc(Device *device, const MemoryPart *parts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *memory = parts[i].bytes ? device_alloc(device, parts[i].bytes) : NULL;
+        memcpy(parts[i].pointer, &memory, sizeof memory);
+    }
 }
 
 // Nothing is recorded, so there is nothing to wait for.

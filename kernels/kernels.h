@@ -167,8 +167,19 @@ typedef struct MemoryPlan {
     int n_heads;   // query heads that attend to the cache
     int max_rows;  // of device_reserve
 } MemoryPlan;
-void device_plan_matrix(Device *device, const Matrix *matrix);
+void device_plan_matrix(Device *device, const Matrix *matrix); // its shape; data is not read
 void device_plan(Device *device, const MemoryPlan *plan);
+
+// What the announced matrices and a plan come to, in bytes of the device's memory. The functions
+// that give these sizes are those that allocation goes by, so they are equal to the byte.
+typedef struct DeviceMemory {
+    size_t matrices;   // as the backend stores them
+    size_t cache;      // of kv_open; SIZE_MAX: more than can be counted
+    size_t operations; // of device_reserve, and of attention
+    size_t others;     // MemoryPlan.bytes
+} DeviceMemory;
+DeviceMemory device_needs(Device *device, const MemoryPlan *plan);
+size_t device_taken(const Device *device); // bytes that are allocated now
 
 // ---- a forward pass ----
 
@@ -279,6 +290,20 @@ typedef struct SampleRule {
 } SampleRule;
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);
+
+// ---- work that was done ----
+
+// Counted in the loops that do it, since device_open. A row of a matrix is read once a call, for
+// all rows of input; keys and values once for each query row, by the first head of a group.
+typedef struct DeviceCounts {
+    uint64_t weight_products;    // multiply-adds of project: weight times activation
+    uint64_t attention_products; // those of q . k and of weights times values
+    uint64_t weight_bytes;       // matrices, vectors, rows of embeddings: as they are stored
+    uint64_t kv_read_bytes, kv_written_bytes;
+} DeviceCounts;
+
+// False in a backend that does not count: all but reference/.
+bool device_counts(const Device *device, DeviceCounts *counts);
 
 // ---- tokens that stay on the device ----
 

@@ -57,20 +57,40 @@ bool logits_finite(const Model *m); // of m->host_logits
 // fills `error` (exit code 7) with the first stage that holds NaN or infinity. Returns false.
 bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error);
 
+// ---- memory: what model_open allocates (memory.c) ----
+
+// Replaces every 0 that means the default by that default.
+ModelOptions model_defaults(const Config *config, const ModelOptions *options);
+
+// One buffer of the scratch: the offset of its pointer in Scratch, its bytes in whole lines of 64.
+typedef struct ScratchPart {
+    size_t field, bytes;
+} ScratchPart;
+enum { SCRATCH_PARTS = 14 };
+size_t scratch_parts(ScratchPart parts[SCRATCH_PARTS], const Config *config,
+                     const ModelOptions *options); // the bytes of all
+
+size_t logits_bytes(const Config *config, const ModelOptions *options); // device or host
+size_t rope_bytes(const Config *config, const ModelOptions *options);   // one table: cos or sin
+bool has_local_rope(const Config *config);
+
+typedef struct HostMemory {
+    size_t logits, lengths, chunk, layers;
+} HostMemory;
+HostMemory host_memory(const Config *config, const ModelOptions *options);
+
+// What the device is told before the first allocation; m->weight_bytes are counted.
+MemoryPlan memory_plan(const Model *m, const ModelOptions *options);
+
 // ---- weights to the device (upload.c) ----
 
-typedef struct WeightBytes {
-    double matrices; // as they are stored
-    size_t vectors;  // norms and biases, as they will be allocated
-} WeightBytes;
-
-// Checks every shape against the config, counts the bytes and tells the device's plan of every
-// matrix. False with exit code 3 (the tensor, wanted and got) or 5.
-bool model_check_weights(Model *m, const Weights *weights, WeightBytes *bytes, Error *error);
+// Checks every shape against the config, counts m->weight_bytes and tells the device's plan of
+// every matrix. Reads no weight. False with exit code 3 (the tensor, wanted and got) or 5.
+bool model_check_weights(Model *m, const Weights *weights, Error *error);
 
 // Hands all weights to the device. False with exit code 3, 5 or 6; what was uploaded is freed by
 // model_close.
-bool model_upload(Model *m, const Weights *weights, const WeightBytes *bytes, Error *error);
+bool model_upload(Model *m, const Weights *weights, Error *error);
 
 // ---- rotary position tables (rope.c) ----
 

@@ -1,4 +1,4 @@
-// Opens and closes a model and counts its memory. The forward pass is in forward.c, the weights'
+// Opens and closes a model, by the table of memory.c. The forward pass is in forward.c, the weights'
 // way to the device in upload.c.
 //
 //   device -> shapes of all weights checked, bytes counted -> memory plan -> cache -> scratch,
@@ -13,117 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ALIGNMENT in bytes: a cache line, which is also the width of an AVX-512 register.
-enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
-
-// Replaces every 0 that means the default by that default.
-static ModelOptions with_defaults(const Config *config, const ModelOptions *options) {
-    ModelOptions o = *options;
-    if (o.context <= 0) o.context = config->max_seq_len;
-    if (o.n_sequences <= 0) o.n_sequences = 1;
-    if (o.max_rows <= 0) {
-        o.max_rows = o.context < DEFAULT_MAX_ROWS ? o.context : DEFAULT_MAX_ROWS;
-        if (o.max_rows < o.n_sequences) o.max_rows = o.n_sequences;
-    }
-    if (o.max_logit_rows <= 0) o.max_logit_rows = 1;
-    return o;
-}
-
-// All layers have one shape: layers with a window keep all positions too.
-static KvShape cache_shape(const Config *c, const ModelOptions *o) {
-    return (KvShape){.n_layers = c->n_layers,
-                     .n_sequences = o->n_sequences,
-                     .n_kv_heads = c->n_kv_heads,
-                     .head_dim = c->head_dim,
-                     .max_seq_len = o->context,
-                     .type = o->kv_type};
-}
-
-// ---- the scratch: one allocation, carved by this table ----
-
-typedef struct Part {
-    // Each row is one buffer of Scratch: (rows, cols) numbers of 4 bytes, float or int32_t. A
-    // buffer with 0 rows does not exist: its pointer stays NULL.
-    size_t field;      // offset of the pointer in Scratch
-    size_t rows, cols; // of 4-byte numbers
-} Part;
-
-// All pointers of Scratch but `logits`.
-enum { PARTS = 14 };
-
-static void scratch_parts(Part parts[PARTS], const Config *c, const ModelOptions *o) {
-    size_t rows = (size_t)o->max_rows, logit_rows = (size_t)o->max_logit_rows;
-    size_t dim = (size_t)c->dim, hidden_dim = (size_t)c->hidden_dim;
-    size_t q_dim = (size_t)c->q_dim, kv_dim = (size_t)c->kv_dim;
-    const Part table[PARTS] = {
-        {offsetof(Scratch, x), rows, dim},
-        {offsetof(Scratch, x_norm), rows, dim},
-        {offsetof(Scratch, branch), rows, dim},
-        {offsetof(Scratch, q), rows, q_dim},
-        {offsetof(Scratch, k), rows, kv_dim},
-        {offsetof(Scratch, v), rows, kv_dim},
-        {offsetof(Scratch, att_heads), rows, q_dim},
-        {offsetof(Scratch, gate), c->gated_ffn ? rows : 0, hidden_dim},
-        {offsetof(Scratch, up), rows, hidden_dim},
-        {offsetof(Scratch, last), rows < logit_rows ? rows : logit_rows, dim},
-        {offsetof(Scratch, tokens), rows, 1},
-        {offsetof(Scratch, positions), rows, 1},
-        {offsetof(Scratch, sequences), rows, 1},
-        {offsetof(Scratch, sampled), rows, 1},
-    };
-    memcpy(parts, table, sizeof table);
-}
-
-static size_t part_bytes(const Part *part) {
-    size_t bytes = part->rows * part->cols * sizeof(float);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-// One copy: (max_logit_rows, vocab_size) floats. model_cost counts two, on the device and on the
-// host.
-static size_t logits_bytes(const Config *c, const ModelOptions *o) {
-    return (size_t)o->max_logit_rows * (size_t)c->vocab_size * sizeof(float);
-}
-
-// One table of cosines, or of sines: (context, rope_dim / 2) floats.
-static size_t rope_bytes(const Config *c, const ModelOptions *o) {
-    return (size_t)o->context * (size_t)(c->rope_dim / 2) * sizeof(float);
-}
-
-// Gemma 3: layers with a window rotate by another theta, and need tables of their own.
-static bool has_local_rope(const Config *c) {
-    for (int l = 0; l < c->n_layers; l++)
-        if (c->layers[l].local_rope) return true;
-    return false;
-}
-
-ModelCost model_cost(const Config *config, const ModelOptions *options) {
-    ModelOptions o = with_defaults(config, options);
-    KvShape shape = cache_shape(config, &o);
-    ModelCost cost = {.cache = kv_bytes(&shape), .logits = 2 * logits_bytes(config, &o)};
-    Part parts[PARTS];
-    scratch_parts(parts, config, &o);
-    for (int i = 0; i < PARTS; i++)
-        cost.scratch += part_bytes(&parts[i]);
-    if (config->position == POSITION_ROPE)
-        cost.rope = rope_bytes(config, &o) * 2 * (has_local_rope(config) ? 2 : 1);
-    return cost;
-}
-
 // ---- opening ----
 
 // Logits are an allocation of their own, since they may be larger than all the rest.
 static bool open_scratch(Model *m) {
-    Part parts[PARTS];
-    size_t total = 0;
-    scratch_parts(parts, &m->config, &m->options);
-    for (int i = 0; i < PARTS; i++)
-        total += part_bytes(&parts[i]);
+    ScratchPart parts[SCRATCH_PARTS];
+    size_t total = scratch_parts(parts, &m->config, &m->options);
     char *at = m->scratch_block = device_alloc(m->device, total);
     m->scratch.logits = device_alloc(m->device, logits_bytes(&m->config, &m->options));
     if (!at || !m->scratch.logits) return false;
-    for (int i = 0; i < PARTS; at += part_bytes(&parts[i++]))
-        if (parts[i].rows) *(void **)((char *)&m->scratch + parts[i].field) = at;
+    for (int i = 0; i < SCRATCH_PARTS; at += parts[i++].bytes)
+        if (parts[i].bytes) *(void **)((char *)&m->scratch + parts[i].field) = at;
     return true;
 }
 
@@ -132,12 +32,13 @@ static bool open_scratch(Model *m) {
 static bool open_host_side(Model *m) {
     // Seven arrays of `rows` entries in one allocation, owned through p->tokens.
     Chunk *p = &m->chunk;
-    size_t rows = (size_t)m->options.max_rows, sequences = (size_t)m->options.n_sequences;
-    m->host_logits = malloc(logits_bytes(&m->config, &m->options));
-    m->lengths_before = calloc(2 * sequences, sizeof(int));
-    p->tokens = calloc(7 * rows, sizeof(int32_t));
+    HostMemory memory = host_memory(&m->config, &m->options);
+    size_t rows = (size_t)m->options.max_rows;
+    m->host_logits = malloc(memory.logits);
+    m->lengths_before = calloc(1, memory.lengths);
+    p->tokens = calloc(1, memory.chunk);
     if (!m->host_logits || !m->lengths_before || !p->tokens) return false;
-    m->lengths_planned = m->lengths_before + sequences;
+    m->lengths_planned = m->lengths_before + m->options.n_sequences;
     p->positions = p->tokens + rows;
     p->sequences = p->positions + rows;
     p->logit_tokens = p->sequences + rows;
@@ -190,51 +91,58 @@ static bool open_failed(const Model *m, Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the model's working space");
 }
 
-// Tells the device the total of what will be allocated, before the first allocation.
-static bool plan_memory(Model *m, const WeightBytes *weights, Error *error) {
-    const ModelOptions *o = &m->options;
-    ModelCost cost = model_cost(&m->config, o);
-    device_plan(m->device, &(MemoryPlan){.bytes = weights->vectors + cost.scratch + cost.rope +
-                                                  logits_bytes(&m->config, o),
-                                         .cache = cache_shape(&m->config, o),
-                                         .n_heads = m->config.n_heads,
-                                         .max_rows = o->max_rows});
-    return !device_error(m->device)->code || open_failed(m, error);
-}
-
-// False: exit code 2, 3, 5 or 6. What was opened until then is closed by model_close.
-static bool model_fill(Model *m, const Weights *weights, Error *error) {
+// Everything that is known without allocating: the shapes are right, and what they will take. The
+// device's own failure is the caller's to look at.
+static bool model_check(Model *m, const Weights *weights, Error *error) {
     const ModelOptions *o = &m->options;
     if (m->config.position == POSITION_LEARNED && o->context > m->config.max_seq_len)
         return error_set(error, ERROR_USAGE, "a context of %d: the model has %d learned positions",
                          o->context, m->config.max_seq_len);
     m->device = device_open(o->threads, o->precision);
     if (!m->device) return error_set(error, ERROR_MEMORY, "no memory for the device");
+    return model_check_weights(m, weights, error);
+}
+
+static bool model_fill(Model *m, const Weights *weights, Error *error) {
+    const ModelOptions *o = &m->options;
+    if (!model_check(m, weights, error)) return false;
     if (device_error(m->device)->code) return open_failed(m, error);
-    WeightBytes bytes;
-    if (!model_check_weights(m, weights, &bytes, error) || !plan_memory(m, &bytes, error))
-        return false;
+    // Tells the device the total of what will be allocated, before the first allocation.
+    MemoryPlan plan = memory_plan(m, o);
+    device_plan(m->device, &plan);
+    if (device_error(m->device)->code) return open_failed(m, error);
     // The cache comes first: a user learns that it does not fit before a long upload.
-    KvShape shape = cache_shape(&m->config, o);
-    if (!kv_cache_init(&m->cache, m->device, &shape, error)) return false;
+    if (!kv_cache_init(&m->cache, m->device, &plan.cache, error)) return false;
     if (!open_scratch(m) || !open_host_side(m) || !open_ropes(m)) return open_failed(m, error);
-    if (!model_upload(m, weights, &bytes, error)) return false;
+    if (!model_upload(m, weights, error)) return false;
     device_reserve(m->device, o->max_rows);
     return !device_error(m->device)->code || open_failed(m, error);
 }
 
-Model *model_open(const Config *config, const Weights *weights, const ModelOptions *options,
-                  Error *error) {
+// Opens by one of the two above; NULL where it fails.
+typedef bool Opening(Model *m, const Weights *weights, Error *error);
+static Model *model_make(Opening *opening, const Config *config, const Weights *weights,
+                         const ModelOptions *options, Error *error) {
     Model *m = calloc(1, sizeof *m);
     if (!m) {
         error_set(error, ERROR_MEMORY, "no memory for the model");
         return NULL;
     }
     m->config = *config;
-    m->options = with_defaults(config, options);
-    if (model_fill(m, weights, error)) return m;
+    m->options = model_defaults(config, options);
+    if (opening(m, weights, error)) return m;
     model_close(m);
     return NULL;
+}
+
+Model *model_open(const Config *config, const Weights *weights, const ModelOptions *options,
+                  Error *error) {
+    return model_make(model_fill, config, weights, options, error);
+}
+
+Model *model_plan(const Config *config, const Weights *weights, const ModelOptions *options,
+                  Error *error) {
+    return model_make(model_check, config, weights, options, error);
 }
 
 void model_close(Model *m) {

@@ -82,9 +82,15 @@ typedef struct Chunk {
     int n, n_logit_rows, max_position;
 } Chunk;
 
+typedef struct WeightBytes {
+    double matrices, largest; // as they are stored: all, and the largest one
+    size_t vectors;           // norms and biases, float32
+} WeightBytes;
+
 struct Model {
     Config config;
     ModelOptions options; // with the defaults filled in
+    WeightBytes weight_bytes;
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding
     DeviceNorm embedding_norm, final_norm;
@@ -136,14 +142,32 @@ bool model_unembed(Model *model, const float *x, int n, Error *error);
 bool model_listen(Model *model, Listener *listener, void *context, bool attention_weights,
                   Error *error);
 
-// Bytes that model_open will take for the cache, the scratch and the rope tables.
-typedef struct ModelCost {
-    size_t cache;   // keys and values of all sequences
-    size_t scratch; // activations of max_rows rows
-    size_t logits;  // max_logit_rows rows, on the device and on the host
-    size_t rope;    // cos and sin of every position
-} ModelCost;
-ModelCost model_cost(const Config *config, const ModelOptions *options);
+// ---- memory ----
+
+// A model with nothing allocated, for model_memory: its shapes are checked, no weight is read. The
+// data of the weights may be any address. NULL: exit code 2, 3 or 5. A device that cannot be used
+// (no GPU) is no failure here.
+Model *model_plan(const Config *config, const Weights *weights, const ModelOptions *options,
+                  Error *error);
+
+// Bytes that a model takes, equal to what model_open allocates: it goes by the same table.
+typedef struct ModelMemory {
+    // on the device
+    double weights;    // matrices as the device stores them, norms and biases
+    double cache;      // keys and values of all sequences
+    double scratch;    // activations of max_rows rows, max_logit_rows rows of logits
+    double rope;       // cos and sin of every position
+    double operations; // what the operations need besides
+    // on the host
+    double host; // logits for the caller, lists of rows and layers
+    double file; // of the file, while it is loaded: its largest matrix, which is in memory twice;
+                 // where the device borrows the matrices all of them, as long as the model is open
+} ModelMemory;
+
+// Of a model that is open or planned, with these options. Threads and precision are the model's.
+ModelMemory model_memory(const Model *model, const ModelOptions *options);
+double model_memory_device(const ModelMemory *memory);
+double model_memory_peak(const ModelMemory *memory); // all of it: on a GPU two memories
 
 // ---- which keys a query sees ----
 

@@ -17,7 +17,7 @@ typedef struct Loader {
     const Weights *weights;
     Error *error;
     WeightBytes *counted; // NULL: uploading
-    double done, total;   // stored bytes, for the progress callback
+    double done;          // stored bytes, for the progress callback
     char prefix[32];      // "layers.3." in messages
 } Loader;
 
@@ -41,7 +41,9 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
         return error_set(loader->error, ERROR_FILE, "%s%s: wanted (%d, %d), got (%zu, %zu)",
                          loader->prefix, name, rows, cols, matrix->rows, matrix->cols);
     if (loader->counted) {
-        loader->counted->matrices += (double)matrix_bytes(matrix);
+        double bytes = (double)matrix_bytes(matrix);
+        loader->counted->matrices += bytes;
+        if (bytes > loader->counted->largest) loader->counted->largest = bytes;
         device_plan_matrix(m->device, matrix);
         return true;
     }
@@ -53,7 +55,7 @@ static bool load_matrix(Loader *loader, DeviceMatrix **out, const char *name, co
         loader->weights->release(loader->weights->owner, matrix);
     loader->done += (double)matrix_bytes(matrix);
     if (m->options.progress)
-        m->options.progress(m->options.progress_context, loader->done / loader->total);
+        m->options.progress(m->options.progress_context, loader->done / m->weight_bytes.matrices);
     return true;
 }
 
@@ -149,14 +151,14 @@ static bool load_all(Loader *loader) {
     return true;
 }
 
-bool model_check_weights(Model *m, const Weights *weights, WeightBytes *bytes, Error *error) {
-    *bytes = (WeightBytes){0};
-    m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
+bool model_check_weights(Model *m, const Weights *weights, Error *error) {
+    m->weight_bytes = (WeightBytes){0};
+    m->layers = calloc(1, host_memory(&m->config, &m->options).layers);
     if (!m->layers) return error_set(error, ERROR_MEMORY, "no memory for the list of layers");
-    return load_all(&(Loader){.m = m, .weights = weights, .error = error, .counted = bytes});
+    return load_all(
+        &(Loader){.m = m, .weights = weights, .error = error, .counted = &m->weight_bytes});
 }
 
-bool model_upload(Model *m, const Weights *weights, const WeightBytes *bytes, Error *error) {
-    return load_all(
-        &(Loader){.m = m, .weights = weights, .error = error, .total = bytes->matrices});
+bool model_upload(Model *m, const Weights *weights, Error *error) {
+    return load_all(&(Loader){.m = m, .weights = weights, .error = error});
 }

@@ -1,12 +1,13 @@
 # Completion of limpid for bash: installed as share/bash-completion/completions/limpid.
 _limpid() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate i
-    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens trace diff"
+    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens cost trace diff"
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ " $commands " == *" ${COMP_WORDS[i]} "* ]] && command=${COMP_WORDS[i]} && break
     done
     case $previous in
     --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
+    --machine) COMPREPLY=($(compgen -W "measured a100 h100 h200" -- "$word")) && return ;;
     --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q4_0" -- "$word")) && return ;;
     --kv) COMPREPLY=($(compgen -W "f32 f16 bf16" -- "$word")) && return ;;
     --budget) COMPREPLY=($(compgen -W "f32 a16 f16 a8" -- "$word")) && return ;;

@@ -223,6 +223,15 @@ bool checkpoint_open_memory(Checkpoint **out, const char *name, const void *byte
     return conclude(out, c, ok && complete(c, error), error);
 }
 
+bool checkpoint_open_outline(Checkpoint **out, const char *name, DType dtype, Error *error) {
+    Checkpoint *c = checkpoint_new(name, error);
+    OutlineFlags flags = {0};
+    bool ok = c && (preset_read(c, &flags) || config_json_read(c, &flags, error));
+    return conclude(
+        out, c, ok && config_finish(&c->config, error) && families_outline(c, &flags, dtype, error),
+        error);
+}
+
 // The mappings are closed before the arena, which holds their structs.
 void checkpoint_close(Checkpoint *c) {
     if (!c) return;

@@ -79,6 +79,26 @@ bool checkpoint_open_vocabulary(Checkpoint **checkpoint, const char *path, Error
 bool checkpoint_open_memory(Checkpoint **checkpoint, const char *name, const void *bytes,
                             size_t size, Error *error);
 
+// ---- outlines: shapes without weights ----
+
+// Sizes of a published model, as its config.json has them.
+typedef struct Preset {
+    const char *name;       // "gpt2"
+    const char *model_type; // of a config.json: the family
+    int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len;
+    int window, global_every; // every so many layers see all keys, 0: none; window 0: all do
+    bool tied;
+} Preset;
+const Preset *preset_at(size_t i); // NULL behind the last
+
+// Whether a model's name stands for an outline: a preset, or a path that ends in .json.
+bool outline_is_meant(const char *name);
+
+// Config and Weights of a preset or of a config.json alone. The matrices have shapes in `dtype`
+// (F16 where rows are no whole blocks) and no bytes: their data must not be read. False: exit code
+// 3, 4 or 5.
+bool checkpoint_open_outline(Checkpoint **checkpoint, const char *name, DType dtype, Error *error);
+
 void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
 
 // All borrowed until checkpoint_close.

@@ -54,6 +54,18 @@ bool llama2c_read(Checkpoint *checkpoint, Error *error);
 // Opens nothing outside that directory.
 bool safetensors_read(Checkpoint *checkpoint, Error *error);
 
+// What a config.json says of tensors that may be absent.
+typedef struct OutlineFlags { // families_outline
+    bool tied;                // the head is the embedding
+    bool all_biases;          // of every attention matrix, where the family may have them or not
+} OutlineFlags;
+
+// checkpoint->path is a config.json without weights: fills family, naming and config.
+bool config_json_read(Checkpoint *checkpoint, OutlineFlags *flags, Error *error);
+
+// The preset that checkpoint->path names, in the same way; false where it names none.
+bool preset_read(Checkpoint *checkpoint, OutlineFlags *flags);
+
 // Maps one more file (its path is copied). NULL: exit code 3, 4 or 5, the path in front. Whoever
 // has read its header seals it.
 Mapping *container_map(Checkpoint *checkpoint, const char *path, Error *error);

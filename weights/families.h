@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weights/config.h"
+#include "weights/matrix.h"
 
 // Who named the tensors.
 typedef enum Naming {
@@ -63,6 +64,13 @@ struct Checkpoint;
 // found, of the type its use allows, its shape equal to the one that config gives. Norms and biases
 // are copied to float32. Lists the unused tensors.
 bool families_assign(struct Checkpoint *checkpoint, Error *error);
+
+// The same without tensors: the matrices that such a model has, in `dtype` (F16 where rows are no
+// whole blocks), and its vectors, at addresses that must not be read. `flags` say which of the
+// tensors that may be absent are there.
+struct OutlineFlags;
+bool families_outline(struct Checkpoint *checkpoint, const struct OutlineFlags *flags, DType dtype,
+                      Error *error);
 
 // The name of a module: what Hugging Face's implementation calls the part of a model that holds a
 // weight. It is the name of the tensor without ".weight", so it comes from the family's table, for

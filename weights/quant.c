@@ -31,6 +31,10 @@ size_t dtype_row_bytes(DType dtype, size_t cols) {
     return cols / info->block * info->block_bytes;
 }
 
+DType dtype_fitting(DType dtype, size_t cols) {
+    return cols % dtype_info(dtype)->block ? DTYPE_F16 : dtype;
+}
+
 size_t matrix_data_bytes(const Matrix *matrix) {
     return matrix->data ? matrix->rows * dtype_row_bytes(matrix->dtype, matrix->cols) : 0;
 }

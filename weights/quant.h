@@ -22,6 +22,9 @@ const DTypeInfo *dtype_info(DType dtype);
 // Bytes of one row of `cols` elements; cols is a multiple of the block. (Q8_GROUP: without scales.)
 size_t dtype_row_bytes(DType dtype, size_t cols);
 
+// The type of rows of `cols` elements where `dtype` is wanted: F16 if they are no whole blocks.
+DType dtype_fitting(DType dtype, size_t cols);
+
 // F32, F16, BF16.
 static inline bool dtype_is_float(DType dtype) {
     return dtype <= DTYPE_BF16;

@@ -353,6 +353,48 @@ static bool run_pass(const Pass *pass) {
     return fill_ones(pass);
 }
 
+// ---- outlines ----
+
+static bool outline_has(const TensorName *name, const OutlineFlags *flags) {
+    if (name->need == REQUIRED) return true;
+    if (name->need != OPTIONAL) return false;
+    return name->roles[0] == ROLE_HEAD ? !flags->tied : flags->all_biases;
+}
+
+// Roles of one tensor. The head has an address of its own, which says that it is not the embedding.
+static void outline(const Pass *pass, const TensorName *name, DType dtype) {
+    static const float NOWHERE[2];
+    for (int i = 0; i < 3 && name->roles[i]; i++) {
+        Role role = name->roles[i];
+        const RoleInfo *info = &ROLES[role];
+        const float *at = &NOWHERE[role == ROLE_HEAD];
+        size_t rows = extent(&pass->checkpoint->config, info->rows);
+        size_t cols = extent(&pass->checkpoint->config, info->cols);
+        if (is_vector(role))
+            *(const float **)role_field(pass, role) = at;
+        else
+            *(Matrix *)role_field(pass, role) = (Matrix){
+                .dtype = dtype_fitting(dtype, cols), .rows = rows, .cols = cols, .data = at};
+    }
+}
+
+bool families_outline(Checkpoint *c, const OutlineFlags *flags, DType dtype, Error *error) {
+    c->weights.layers =
+        arena_alloc(&c->arena, (uint64_t)c->config.n_layers, sizeof *c->weights.layers, error);
+    if (!c->weights.layers) return false;
+    for (int layer = -1; layer < c->config.n_layers; layer++) {
+        Pass pass = {.checkpoint = c, .layer = layer, .error = error};
+        for (int i = 0; i < N_LISTS; i++)
+            for (const TensorName *name = c->family->tensors[c->naming][i]; name && name->pattern;
+                 name++)
+                if (of_layer(name) == (layer >= 0) && outline_has(name, flags))
+                    outline(&pass, name, dtype);
+        if (!fill_ones(&pass)) return false;
+    }
+    if (!c->weights.head.data) c->weights.head = c->weights.token_embedding; // tied
+    return true;
+}
+
 // Collects the tensors that nothing took. One that belongs to the model is an error, since leaving
 // it out would change the result; the others become warnings.
 static bool list_unused(Checkpoint *c, const char *prefix, Error *error) {

@@ -74,7 +74,8 @@ void bench_print(const BenchReport *report); // as the options say
 
 // ---- cost.c: bytes and operations of a row, counted from the shape of the model ----
 
-// Stored bytes of all matrices that every token meets, head included.
+// Stored bytes that a token alone meets: matrices, vectors, a row of the embedding. The session's
+// model is open.
 size_t bench_weight_bytes(const Session *session);
 
 // Multiplications and additions of one run of a row: two for each weight that a token meets, four
@@ -93,8 +94,9 @@ BenchOperations bench_operations(const Session *session, const BenchRow *row);
 // faster. Infinite where one of the peaks is not known.
 double bench_peak_seconds(const BenchOperations *operations, const LimitFigures *limits);
 
-// Bytes read for one token of decoding: the weights, shared by the batch, and its own cache.
-double bench_decode_bytes(const Session *session, size_t weight_bytes, const BenchRow *row);
+// Bytes read for one token of decoding: the weights, shared by the batch, and its own cache. The
+// session's model is open.
+double bench_decode_bytes(const Session *session, const BenchRow *row);
 
 // Seconds that the matrices of a prompt alone take the GPU's fastest library, in the shapes that
 // the model multiplies: one by one, in its passes; one product of bf16 each, whatever the

@@ -1,57 +1,50 @@
+// What a row of bench costs: the counts are model/cost.h's, sorted here by the instructions that
+// the device computes them with.
 #include "commands/bench/bench.h"
 
 #include "kernels/limits.h"
-#include "kernels/precision.h"
-#include "weights/quant.h"
+#include "model/cost.h"
 
-size_t bench_weight_bytes(const Session *s) {
-    const Weights *w = checkpoint_weights(s->checkpoint);
-    size_t bytes = matrix_bytes(&w->head);
-    for (int l = 0; l < s->config->n_layers; l++) {
-        const LayerWeights *layer = &w->layers[l];
-        const Matrix *const all[] = {&layer->wq,     &layer->wk,   &layer->wv,    &layer->wo,
-                                     &layer->w_gate, &layer->w_up, &layer->w_down};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            bytes += matrix_bytes(all[i]);
-    }
-    return bytes;
+static Work work_of(const Session *s, const BenchRow *row) {
+    return (Work){.sequences = row->batch,
+                  .start = row->depth,
+                  .tokens = row->length,
+                  .decode = !row->prefill,
+                  .max_rows = s->model->options.max_rows};
 }
 
-// Keys that `count` tokens from position `start` on see, over all layers.
-static double keys_seen(const Config *c, double start, double count) {
-    double sum = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        double mean = start + (count + 1) / 2, window = c->layers[l].window;
-        sum += count * (window > 0 && window < mean ? window : mean);
-    }
-    return sum;
+size_t bench_weight_bytes(const Session *s) {
+    Work token = {.sequences = 1, .tokens = 1, .decode = true, .max_rows = 1};
+    WorkCost cost;
+    work_cost(&cost, s->model, checkpoint_weights(s->checkpoint), &token);
+    return (size_t)cost.total.weight_bytes;
 }
 
 // Sums by arithmetic: an activation has at most so many products with a weight.
 enum { MAX_PRODUCTS = 3 };
 typedef double Sums[PEAK_COUNT][MAX_PRODUCTS + 1];
 
-// A matrix (rows, cols) that meets `tokens` tokens, n in a pass.
-static void add_matrix(Sums sums, Device *device, const DeviceMatrix *weight, double rows,
-                       double cols, double tokens, int n) {
-    if (!weight) return;
-    Arithmetic arithmetic = project_arithmetic(device, weight, n);
-    sums[arithmetic.kind][arithmetic.products] += 2 * rows * cols * tokens;
+static const DeviceMatrix *device_matrix_of(const Model *m, OperationId id, int l) {
+    const DeviceLayer *layer = &m->layers[l];
+    switch (id) {
+    case OPERATION_WQ: return layer->wq.weight;
+    case OPERATION_WK: return layer->wk.weight;
+    case OPERATION_WV: return layer->wv.weight;
+    case OPERATION_WO: return layer->wo.weight;
+    case OPERATION_GATE: return layer->w_gate.weight;
+    case OPERATION_UP: return layer->w_up.weight;
+    case OPERATION_DOWN: return layer->w_down.weight;
+    case OPERATION_HEAD: return m->head;
+    default: return NULL;
+    }
 }
 
-static void add_layer(Sums sums, const Model *m, const DeviceLayer *layer, double tokens, int n) {
-    const Config *c = &m->config;
-    const struct {
-        const DeviceMatrix *weight;
-        int rows, cols;
-    } matrices[] = {
-        {layer->wq.weight, c->q_dim, c->dim},          {layer->wk.weight, c->kv_dim, c->dim},
-        {layer->wv.weight, c->kv_dim, c->dim},         {layer->wo.weight, c->dim, c->q_dim},
-        {layer->w_gate.weight, c->hidden_dim, c->dim}, {layer->w_up.weight, c->hidden_dim, c->dim},
-        {layer->w_down.weight, c->dim, c->hidden_dim}};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        add_matrix(sums, m->device, matrices[i].weight, matrices[i].rows, matrices[i].cols, tokens,
-                   n);
+// A matrix that meets n rows in a pass.
+static void add_matrix(Sums sums, const Model *m, OperationId id, int l, const Work *w, int n) {
+    const DeviceMatrix *weight = device_matrix_of(m, id, l);
+    if (!weight) return;
+    Arithmetic arithmetic = project_arithmetic(m->device, weight, n);
+    sums[arithmetic.kind][arithmetic.products] += matrix_flops(&m->config, id, w);
 }
 
 static BenchOperations summed(Sums sums) {
@@ -71,17 +64,19 @@ static BenchOperations summed(Sums sums) {
 
 BenchOperations bench_operations(const Session *s, const BenchRow *row) {
     const Model *m = s->model;
-    double tokens = row->length * row->batch, logits = row->prefill ? row->batch : tokens;
-    double at_once = row->prefill ? tokens : row->batch;
-    int n = at_once < m->options.max_rows ? (int)at_once : m->options.max_rows;
+    Work work = work_of(s, row);
+    double at_once = row->prefill ? row->length * row->batch : row->batch;
+    int n = at_once < work.max_rows ? (int)at_once : (int)work.max_rows;
     Sums sums = {0};
-    for (int l = 0; l < s->config->n_layers; l++)
-        add_layer(sums, m, &m->layers[l], tokens, n);
-    add_matrix(sums, m->device, m->head, s->config->vocab_size, s->config->dim, logits,
-               (int)row->batch);
+    for (OperationId id = 0; id < OPERATION_HEAD; id++)
+        for (int l = 0; l < s->config->n_layers; l++)
+            add_matrix(sums, m, id, l, &work, n);
+    add_matrix(sums, m, OPERATION_HEAD, 0, &work, (int)row->batch);
     BenchOperations operations = summed(sums);
-    double keys = row->batch * keys_seen(s->config, row->depth, row->length);
-    double of_attention = 4 * s->config->q_dim * keys;
+    double of_attention = 0;
+    for (int l = 0; l < s->config->n_layers; l++)
+        of_attention +=
+            attention_flops(s->config, row->batch * keys_seen(&work, s->config->layers[l].window));
     Arithmetic attention = attention_arithmetic(m->device, m->cache.kv, n);
     operations.all += of_attention;
     operations.of_peak[attention.kind] += attention.products * of_attention;
@@ -96,23 +91,19 @@ double bench_peak_seconds(const BenchOperations *operations, const LimitFigures 
     return seconds;
 }
 
-double bench_decode_bytes(const Session *s, size_t weight_bytes, const BenchRow *row) {
-    double element = (double)kv_element_bytes((KvType)s->options->kv);
-    double keys = keys_seen(s->config, row->depth, row->length) / row->length;
-    return (double)weight_bytes / row->batch + 2 * element * s->config->kv_dim * keys;
+double bench_decode_bytes(const Session *s, const BenchRow *row) {
+    Work work = work_of(s, row);
+    WorkCost cost;
+    work_cost(&cost, s->model, checkpoint_weights(s->checkpoint), &work);
+    return (cost.total.weight_bytes + cost.total.kv_bytes) / (row->length * row->batch);
 }
 
 // As model/forward.c asks for them: each matrix by itself, in passes of so many rows.
 static double layer_product_seconds(const Session *s, int n) {
-    const Config *c = s->config;
-    const int shapes[][2] = {{c->q_dim, c->dim},      {c->kv_dim, c->dim},
-                             {c->kv_dim, c->dim},     {c->dim, c->q_dim},
-                             {c->hidden_dim, c->dim}, {c->dim, c->hidden_dim},
-                             {c->hidden_dim, c->dim}}; // the last: the gate
-    int count = (int)(sizeof shapes / sizeof *shapes) - !c->gated_ffn;
-    double seconds = 0;
-    for (int i = 0; i < count && n; i++)
-        seconds += device_product_seconds(s->model->device, n, shapes[i][0], shapes[i][1]);
+    double seconds = 0, rows, cols;
+    for (OperationId id = 0; id < OPERATION_HEAD && n; id++)
+        if (operation_shape(s->config, id, &rows, &cols))
+            seconds += device_product_seconds(s->model->device, n, (int)rows, (int)cols);
     return seconds;
 }
 

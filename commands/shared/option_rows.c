@@ -6,15 +6,15 @@
 #define FIELD(name) offsetof(Options, name)
 enum {
     TEXT_COMMANDS = FOR_GENERATE | FOR_CHAT,
-    MODEL_COMMANDS =
-        TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION |
-        FOR_LENS,
-    PROMPT_COMMANDS = TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION |
-                      FOR_LENS,
+    MODEL_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_TRACE | FOR_SELFTEST |
+                     FOR_ATTENTION | FOR_LENS,
+    PROMPT_COMMANDS =
+        TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION | FOR_LENS,
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
-    ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF,
+    ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST,
 };
+const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
 static const double MANY = 1 << 30; // of tokens
 
 // clang-format off
@@ -71,14 +71,14 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_TOKENIZER, .name = "tokenizer", .short_name = 'z', .kind = KIND_TEXT,
      .offset = FIELD(tokenizer), .commands = TOKENIZER_COMMANDS},
     {.id = OPTION_THREADS, .name = "threads", .short_name = 'j', .kind = KIND_LIST,
-     .offset = FIELD(threads), .commands = MODEL_COMMANDS, .high = 256,
+     .offset = FIELD(threads), .commands = MODEL_COMMANDS | FOR_COST, .high = 256,
      .meaning = "0 is all that this process may use"},
     {.id = OPTION_CONTEXT, .name = "ctx-size", .short_name = 'c', .kind = KIND_INTEGER,
      .offset = FIELD(context), .commands = TEXT_COMMANDS, .low = 1, .high = 1 << 22},
     {.id = OPTION_KV, .name = "kv", .kind = KIND_CHOICE, .offset = FIELD(kv),
-     .commands = MODEL_COMMANDS, .choices = "f32|f16|bf16"},
+     .commands = MODEL_COMMANDS | FOR_COST, .choices = "f32|f16|bf16"},
     {.id = OPTION_PRECISION, .name = "precision", .kind = KIND_CHOICE, .offset = FIELD(precision),
-     .commands = MODEL_COMMANDS, .choices = "f32|a16|a8"},
+     .commands = MODEL_COMMANDS | FOR_COST, .choices = "f32|a16|a8"},
     {.id = OPTION_NO_CACHE, .name = "no-cache", .kind = KIND_FLAG, .offset = FIELD(no_cache),
      .commands = FOR_GENERATE},
     {.id = OPTION_LOGPROBS, .name = "logprobs", .kind = KIND_INTEGER, .offset = FIELD(logprobs),
@@ -156,9 +156,9 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_ENTROPY, .name = "entropy", .kind = KIND_FLAG, .offset = FIELD(entropy),
      .commands = FOR_ATTENTION},
     {.id = OPTION_SVG, .name = "svg", .kind = KIND_TEXT, .offset = FIELD(svg),
-     .commands = FOR_ATTENTION | FOR_LENS},
+     .commands = FOR_ATTENTION | FOR_LENS | FOR_COST},
     {.id = OPTION_PNG, .name = "png", .kind = KIND_TEXT, .offset = FIELD(png),
-     .commands = FOR_ATTENTION | FOR_LENS},
+     .commands = FOR_ATTENTION | FOR_LENS | FOR_COST},
     {.id = OPTION_POSITION, .name = "position", .kind = KIND_INTEGER, .offset = FIELD(position),
      .commands = FOR_LENS, .high = MANY},
     {.id = OPTION_TOP, .name = "top", .kind = KIND_INTEGER, .offset = FIELD(top),
@@ -168,15 +168,15 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_TOKEN, .name = "token", .kind = KIND_INTEGER, .offset = FIELD(token),
      .commands = FOR_LENS, .high = MANY},
     {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
-     .commands = FOR_CONVERT, .choices = "f32|f16|bf16|q8_0|q4_0",
+     .commands = FOR_CONVERT | FOR_COST, .choices = "f32|f16|bf16|q8_0|q4_0",
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
-     .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS},
+     .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
-                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS},
+                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST},
     {.id = OPTION_CSV, .name = "csv", .kind = KIND_FLAG, .offset = FIELD(csv),
-     .commands = FOR_BENCH | FOR_ATTENTION | FOR_LENS},
+     .commands = FOR_BENCH | FOR_ATTENTION | FOR_LENS | FOR_COST},
     {.id = OPTION_MARKDOWN, .name = "markdown", .kind = KIND_FLAG, .offset = FIELD(markdown),
      .commands = FOR_BENCH},
     {.id = OPTION_COLOR, .name = "color", .kind = KIND_CHOICE, .offset = FIELD(color),
@@ -187,6 +187,23 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(verbose), .commands = ALL_COMMANDS},
     {.id = OPTION_HELP, .name = "help", .short_name = 'h', .kind = KIND_FLAG, .offset = FIELD(help),
      .commands = ALL_COMMANDS},
+    {.id = OPTION_SEQ, .name = "seq", .kind = KIND_INTEGER, .offset = FIELD(seq),
+     .commands = FOR_COST, .low = 1, .high = 1 << 22,
+     .meaning = "tokens of a sequence, the new one included"},
+    {.id = OPTION_COST_BATCH, .name = "batch", .kind = KIND_INTEGER, .offset = FIELD(batch),
+     .commands = FOR_COST, .low = 1, .high = 1024, .meaning = "sequences side by side"},
+    {.id = OPTION_MACHINE, .name = "machine", .kind = KIND_CHOICE, .offset = FIELD(machine),
+     .commands = FOR_COST, .choices = "measured|a100|h100|h200"},
+    {.id = OPTION_INTENSITY, .name = "intensity", .kind = KIND_FLAG, .offset = FIELD(intensity),
+     .commands = FOR_COST},
+    {.id = OPTION_SAVINGS, .name = "savings", .kind = KIND_FLAG, .offset = FIELD(savings),
+     .commands = FOR_COST},
+    {.id = OPTION_SWEEP, .name = "sweep", .kind = KIND_FLAG, .offset = FIELD(sweep),
+     .commands = FOR_COST},
+    {.id = OPTION_MAX_MEMORY, .name = "max-memory", .kind = KIND_TEXT, .offset = FIELD(max_memory),
+     .commands = FOR_COST},
+    {.id = OPTION_MEASURE, .name = "measure", .kind = KIND_FLAG, .offset = FIELD(measure),
+     .commands = FOR_COST},
     {.name = NULL},
 };
 // clang-format on

@@ -159,6 +159,7 @@ static void set_defaults(Options *o) {
         .repetitions = 5,
         .only = BENCH_BOTH,
         .stage = 2, // weights
+        .batch = 1,
     };
 }
 

@@ -26,6 +26,7 @@ typedef enum CommandBit {
     FOR_CONVERT = 256,
     FOR_SELFTEST = 4096,
     FOR_ATTENTION = 8192,
+    FOR_COST = 16384,
     FOR_LENS = 32768,
 } CommandBit;
 
@@ -97,6 +98,14 @@ typedef enum OptionId {
     OPTION_ATTRIBUTE,
     OPTION_TOKEN,
     OPTION_TYPE,
+    OPTION_SEQ,
+    OPTION_COST_BATCH,
+    OPTION_MACHINE,
+    OPTION_INTENSITY,
+    OPTION_SAVINGS,
+    OPTION_SWEEP,
+    OPTION_MAX_MEMORY,
+    OPTION_MEASURE,
     OPTION_FORCE,
     OPTION_JSON,
     OPTION_CSV,
@@ -159,15 +168,23 @@ typedef struct Options {
     bool mean, rollout, entropy;
     const char *svg, *png;
 
+    int64_t seq, batch; // cost
+    int machine;        // cost: MachineKind
+    bool intensity, savings, sweep, measure;
+    const char *max_memory;
+
     int64_t position, top, token; // lens
     bool attribute;
 
-    int type;   // convert: an index of f32, f16, bf16, q8_0, q4_0
+    int type;   // convert, cost: an index of OPTION_DTYPES
     bool force; // replace files that are there
 } Options;
 
 // Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error);
+
+// The types that --type names, in the order of its choices.
+extern const DType OPTION_DTYPES[];
 
 static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];

@@ -160,13 +160,14 @@ bool session_need_tokenizer(const Session *s, Error *error) {
 // -v: what was opened and what memory it takes.
 static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
-    ModelCost cost = model_cost(s->config, &s->model->options);
+    ModelMemory memory = model_memory(s->model, &s->model->options);
     note("%s, %s, %.1f MB; %s", s->config->family, checkpoint_container_name(c),
          (double)checkpoint_file_bytes(c) / 1e6,
          s->tokenizer ? tokenizer_description(s->tokenizer) : "no tokenizer");
-    note("%s; context %d: cache %.1f MB, scratch %.1f MB",
+    note("%s; context %d: weights %.1f MB, cache %.1f MB, scratch %.1f MB",
          device_info(s->model->device)->description, s->model->options.context,
-         (double)cost.cache / 1e6, (double)(cost.scratch + cost.logits + cost.rope) / 1e6);
+         memory.weights / 1e6, memory.cache / 1e6,
+         (memory.scratch + memory.rope + memory.operations + memory.host) / 1e6);
 }
 
 bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {

@@ -42,14 +42,14 @@ static AttentionState state_at(float *memory, size_t n_queries) {
     return (AttentionState){memory, memory + n_queries, memory + (2 * n_queries + 15) / 16 * 16};
 }
 
-void attention_scratch(Device *device, Kv *kv) {
+size_t attention_scratch(const Device *device, Kv *kv) {
     size_t threads = (size_t)device->info.threads;
     size_t state = state_floats(ATTENTION_QUERIES, kv->value_dim);
     kv->scratch_thread =
         ATTENTION_QUERIES * kv->value_dim + ATTENTION_QUERIES * ATTENTION_CHUNK + 2 * state;
     kv->scratch_wave = threads * WAVE_STATES * state;
     size_t floats = threads * kv->scratch_thread + kv->scratch_wave;
-    kv->scratch = device_alloc(device, floats * sizeof *kv->scratch);
+    return floats * sizeof *kv->scratch;
 }
 
 // ---- passes ----

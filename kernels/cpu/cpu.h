@@ -37,6 +37,7 @@ struct Device {
                              // thread cuts its work in so many
     Allocation *allocations; // all of device_alloc, freed by device_close
     PanelChunk *panel_chunks;
+    size_t taken, planned; // bytes: of both, and of the matrices announced so far
 
     // Scratch, made by device_reserve. It grows with what the matrices need, so these are noted by
     // device_matrix.
@@ -77,8 +78,14 @@ static inline size_t work_chunk(size_t work) {
 void project_reserve(Device *device, int max_rows); // project.c
 void sample_reserve(Device *device);                // sample.c; kv_open makes attention's
 
+// The bytes that these and kv_open allocate.
+size_t project_needs(Device *device, int max_rows);
+size_t sample_needs(const Device *device);
+size_t kv_needs(const Device *device, const KvShape *shape);
+
 // Zeroed memory for packed weights, aligned to 64 bytes; NULL after a failure, which is kept.
 void *panel_memory(Device *device, size_t bytes);
+size_t panel_memory_needs(size_t bytes); // `bytes` in whole lines of 64; SIZE_MAX: too many
 void panel_memory_close(Device *device); // all of it
 
 // Frees what measuring the limits took: limits.c.

@@ -13,7 +13,8 @@
 struct Allocation {
     _Alignas(64) Allocation *previous;
     Allocation *next;
-    void *base; // what malloc gave
+    size_t bytes; // as they were asked for
+    void *base;   // what malloc gave
 };
 
 void device_fail(Device *device, ErrorCode code, const char *format, ...) {
@@ -104,6 +105,8 @@ void *device_alloc(Device *device, size_t bytes) {
         device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
         return NULL;
     }
+    block->bytes = bytes;
+    device->taken += bytes;
     block->next = device->allocations;
     if (block->next) block->next->previous = block;
     device->allocations = block;
@@ -118,6 +121,7 @@ void device_free(Device *device, void *memory) {
         block->previous->next = block->next;
     else
         device->allocations = block->next;
+    device->taken -= block->bytes;
     free(block->base);
 }
 
@@ -134,6 +138,24 @@ void device_reserve(Device *device, int max_rows) {
     device->max_rows = max_rows;
     project_reserve(device, max_rows);
     sample_reserve(device);
+}
+
+DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
+    size_t operations = project_needs(device, plan->max_rows) + sample_needs(device);
+    return (DeviceMemory){.matrices = device->planned,
+                          .cache = kv_needs(device, &plan->cache),
+                          .operations = operations,
+                          .others = plan->bytes};
+}
+
+size_t device_taken(const Device *device) {
+    return device->taken;
+}
+
+bool device_counts(const Device *device, DeviceCounts *counts) {
+    (void)device;
+    *counts = (DeviceCounts){0};
+    return false;
 }
 
 // A task of a pass that may be stopped: what is left of its chunks is then taken and not run.

@@ -2,6 +2,7 @@
 #include "kernels/cpu/kv.h"
 #include "base/arena.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/host.h"
 #include "kernels/precision.h"
 
 #include <string.h>
@@ -35,6 +36,13 @@ size_t kv_bytes(const KvShape *shape) {
     return kv_layout(&kv, &bytes) ? bytes : SIZE_MAX;
 }
 
+size_t kv_needs(const Device *device, const KvShape *shape) {
+    Kv kv = {.shape = *shape};
+    size_t bytes;
+    if (!kv_layout(&kv, &bytes)) return SIZE_MAX;
+    return sum_or_most(bytes, sizeof kv + attention_scratch(device, &kv));
+}
+
 Kv *kv_open(Device *device, const KvShape *shape) {
     if (!device_ok(device)) return NULL;
     Kv *kv = device_alloc(device, sizeof *kv);
@@ -46,7 +54,7 @@ Kv *kv_open(Device *device, const KvShape *shape) {
     else
         device_fail(device, ERROR_MEMORY, "the cache is larger than memory can be");
     if (kv->memory && bytes <= LARGE_PAGES_UP_TO) memory_large_pages(kv->memory, bytes);
-    attention_scratch(device, kv);
+    kv->scratch = device_alloc(device, attention_scratch(device, kv));
     if (device_ok(device)) return kv;
     kv_close(device, kv);
     return NULL;

@@ -43,5 +43,5 @@ static inline size_t kv_key_index(size_t position, size_t head_dim) {
     return position / KV_TILE * KV_TILE * head_dim + position % KV_TILE;
 }
 
-// Makes kv->scratch (attention.c).
-void attention_scratch(Device *device, Kv *kv);
+// The bytes of kv->scratch; sets how it is divided (attention.c).
+size_t attention_scratch(const Device *device, Kv *kv);

@@ -22,6 +22,7 @@ typedef struct LimitRun {
 
 // ---- on all threads ----
 
+// Items are threads: each reads its own part, or runs the loop by itself.
 static void limit_task(void *context, size_t begin, size_t end, int thread) {
     const LimitRun *run = context;
     (void)thread;
@@ -53,6 +54,7 @@ void limits_close(Device *device) {
 
 // At least `bytes` in device->read_buffer, or as many as there is room for. Written to, so that
 // every page has memory of its own.
+// The buffer is kept for the next call. Pages that are only mapped would all be one page of zeros.
 static bool reserve_buffer(Device *device, size_t bytes) {
     if (device->read_buffer_bytes >= bytes) return true;
     limits_close(device);
@@ -81,6 +83,7 @@ double device_read_rate(Device *device, size_t bytes) {
     if (!device_ok(device) || !reserve_buffer(device, bytes)) return 0.0;
     if (bytes > device->read_buffer_bytes) bytes = device->read_buffer_bytes;
     const LimitKernels *kernels = device->kernels->limits;
+    // What the parts leave over, less than PART_BYTES for each thread, is not read and not counted.
     LimitRun run = {.device = device, .part = bytes / threads / PART_BYTES * PART_BYTES};
     double work = (double)(run.part * threads);
     run.read = kernels->read_linear;
@@ -105,12 +108,14 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
     if (dtype_is_float(weight->dtype) || device->precision == PRECISION_F32)
         return (Arithmetic){PEAK_FLOAT32, 1};
     bool is_a8 = device->precision == PRECISION_A8;
+    // PEAK_INT8 counts one digit; with two each weight costs two multiplications.
     if (n == 1 && panel_format(weight->dtype).low_bits < 8)
         return (Arithmetic){PEAK_INT8, is_a8 ? 1 : 2};
     bool bytes = n > 1 && is_a8 && device->kernels->limits->multiplies_bytes(weight->dtype);
     return (Arithmetic){bytes ? PEAK_INT8 : PEAK_INT16, 1};
 }
 
+// lanes/attention.c widens the cache to float32.
 Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n) {
     (void)device, (void)kv, (void)n;
     return (Arithmetic){PEAK_FLOAT32, 1};

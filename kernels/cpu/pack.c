@@ -1,6 +1,7 @@
 // device_matrix: rows as a file stores them -> panels (layout: panels.h). All threads share the
 // work; a thread holds 16 unpacked rows at a time and nothing else.
 #include "kernels/cpu/cpu.h"
+#include "kernels/host.h"
 #include "weights/quant.h"
 
 #include <stdlib.h>
@@ -184,14 +185,38 @@ static size_t packed_panel_bytes(DType dtype, size_t cols) {
     return bytes + (rest ? superblock_bytes(format, rest) : 0);
 }
 
+// The sizes of a matrix as it is packed, without its panels.
+static DeviceMatrix packed_shape(const Matrix *matrix) {
+    DType dtype = packed_dtype(matrix);
+    return (DeviceMatrix){.dtype = dtype,
+                          .rows = matrix->rows,
+                          .cols = matrix->cols,
+                          .n_panels = (matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS,
+                          .panel_bytes = packed_panel_bytes(dtype, matrix->cols)};
+}
+
+// What the scratch of the operations is made for.
+static void note_shape(Device *device, const DeviceMatrix *packed) {
+    bool integers = !dtype_is_float(packed->dtype) && device->precision != PRECISION_F32;
+    if (packed->cols > device->max_cols) device->max_cols = packed->cols;
+    if (packed->rows > device->max_matrix_rows) device->max_matrix_rows = packed->rows;
+    if (integers)
+        device->needs_integers = true;
+    else
+        device->needs_floats = true;
+}
+
+void device_plan_matrix(Device *device, const Matrix *matrix) {
+    DeviceMatrix packed = packed_shape(matrix);
+    size_t panels = panel_memory_needs(packed.n_panels * packed.panel_bytes);
+    device->planned = sum_or_most(device->planned, sum_or_most(sizeof packed, panels));
+    note_shape(device, &packed);
+}
+
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     DeviceMatrix *packed = device_alloc(device, sizeof *packed);
     if (!packed) return NULL;
-    packed->dtype = packed_dtype(matrix);
-    packed->rows = matrix->rows;
-    packed->cols = matrix->cols;
-    packed->n_panels = (matrix->rows + PANEL_ROWS - 1) / PANEL_ROWS;
-    packed->panel_bytes = packed_panel_bytes(packed->dtype, matrix->cols);
+    *packed = packed_shape(matrix);
     Packing packing = {.matrix = matrix, .packed = packed};
     packing.scratch_bytes = matrix->cols * (2 * sizeof(float) + PANEL_ROWS);
     size_t threads = (size_t)device->info.threads;
@@ -202,10 +227,7 @@ DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
         size_t items = packed->n_panels;
         if (strips) items = (items + STRIP_PANELS - 1) / STRIP_PANELS;
         device_run(device, pack_task, &packing, items, strips ? 1 : STRIP_PANELS);
-        if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
-        if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
-        if (strips || device->precision == PRECISION_F32) device->needs_floats = true;
-        if (!strips && device->precision != PRECISION_F32) device->needs_integers = true;
+        note_shape(device, packed);
     }
     device_free(device, packing.scratch);
     return device_ok(device) ? packed : NULL; // device_close frees what there is of it

@@ -47,9 +47,13 @@ static void chunk_close(PanelChunk *chunk) {
     free(chunk);
 }
 
+size_t panel_memory_needs(size_t bytes) {
+    return bytes <= SIZE_MAX - 2 * LARGE_PAGE ? (bytes + 63) / 64 * 64 : SIZE_MAX;
+}
+
 void *panel_memory(Device *device, size_t bytes) {
     if (!device_ok(device)) return NULL;
-    bytes = bytes <= SIZE_MAX - 2 * LARGE_PAGE ? (bytes + 63) / 64 * 64 : SIZE_MAX;
+    bytes = panel_memory_needs(bytes);
     PanelChunk *chunk = device->panel_chunks;
     if (!chunk || chunk->bytes - chunk->used < bytes) {
         chunk = bytes < SIZE_MAX ? chunk_open(device, bytes) : NULL;
@@ -62,6 +66,7 @@ void *panel_memory(Device *device, size_t bytes) {
     }
     void *panels = chunk->memory + chunk->used;
     chunk->used += bytes;
+    device->taken += bytes;
     return panels;
 }
 

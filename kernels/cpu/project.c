@@ -4,7 +4,10 @@
 // by all threads when there are many rows. Then threads take panels from the list. Few narrow
 // matrices and a long prompt: each panel is listed once per segment of input rows.
 #include "kernels/cpu/cpu.h"
+#include "kernels/host.h"
 #include "kernels/precision.h"
+
+#include <string.h>
 
 // Work is counted in bytes of weights read for one input row: 16 KB are half a microsecond or more.
 enum {
@@ -30,25 +33,43 @@ struct ProjectScratch {
     size_t panel_bytes;
 };
 
+enum { SCRATCH_PARTS = 9 };
+static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
+                          struct ProjectScratch *s, int max_rows) {
+    size_t cols = device->max_cols, cells = cols / CELL_COLS, rows = (size_t)max_rows;
+    size_t integer_rows = device->needs_integers ? rows : 0;
+    size_t float_rows = device->needs_floats ? rows : 0;
+    bool bytes = device->precision == PRECISION_A8;
+    size_t quad_rows = bytes ? integer_rows : 0, digit_rows = integer_rows && !bytes;
+    s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
+    const MemoryPart table[SCRATCH_PARTS] = {
+        {&s->panels, (size_t)device->info.threads * s->panel_bytes},
+        {&s->blocks, (rows + 1) * sizeof *s->blocks},
+        {&s->pairs, integer_rows * cells * 16 * sizeof *s->pairs},
+        {&s->scales, integer_rows * cells * 4 * sizeof *s->scales},
+        {&s->sums, integer_rows * cells * 3 * sizeof *s->sums},
+        {&s->outliers, integer_rows * OUTLIERS * sizeof *s->outliers},
+        {&s->quads, quad_rows * cells * 8 * sizeof *s->quads},
+        {&s->digits, digit_rows * cells * 16 * sizeof *s->digits},
+        {&s->x, float_rows * cols * sizeof *s->x},
+    };
+    memcpy(parts, table, sizeof table);
+}
+
+size_t project_needs(Device *device, int max_rows) {
+    MemoryPart parts[SCRATCH_PARTS];
+    struct ProjectScratch none;
+    scratch_parts(parts, device, &none, max_rows);
+    return sizeof none + parts_bytes(parts, SCRATCH_PARTS);
+}
+
 void project_reserve(Device *device, int max_rows) {
-    size_t rows = (size_t)max_rows, cols = device->max_cols, cells = cols / CELL_COLS;
+    MemoryPart parts[SCRATCH_PARTS];
     struct ProjectScratch *s = device_alloc(device, sizeof *s);
     if (!s) return;
     device->project = s;
-    s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
-    s->panels = device_alloc(device, (size_t)device->info.threads * s->panel_bytes);
-    s->blocks = device_alloc(device, (rows + 1) * sizeof *s->blocks);
-    if (device->needs_integers) {
-        s->pairs = device_alloc(device, rows * cells * 16 * sizeof *s->pairs);
-        s->scales = device_alloc(device, rows * cells * 4 * sizeof *s->scales);
-        s->sums = device_alloc(device, rows * cells * 3 * sizeof *s->sums);
-        s->outliers = device_alloc(device, rows * OUTLIERS * sizeof *s->outliers);
-        if (device->precision == PRECISION_A8)
-            s->quads = device_alloc(device, rows * cells * 8 * sizeof *s->quads);
-        else
-            s->digits = device_alloc(device, cells * 16 * sizeof *s->digits);
-    }
-    if (device->needs_floats) s->x = device_alloc(device, rows * cols * sizeof *s->x);
+    scratch_parts(parts, device, s, max_rows);
+    parts_alloc(device, parts, SCRATCH_PARTS);
 }
 
 float *project_scratch_row(const Device *device, int thread) {

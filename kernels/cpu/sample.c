@@ -6,6 +6,7 @@
 // id, and each cut selects among them by a radix select on their keys, highest byte first. Weights
 // are integers, so the order of summing changes nothing.
 #include "kernels/cpu/cpu.h"
+#include "kernels/host.h"
 #include "kernels/precision.h"
 
 #include <math.h>
@@ -37,17 +38,33 @@ typedef struct SampleWork {
     bool finite; // no NaN, no +infinity
 } SampleWork;
 
+enum { SCRATCH_PARTS = 6 };
+static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], struct SampleScratch *s, size_t room) {
+    const MemoryPart table[SCRATCH_PARTS] = {
+        {&s->largest, blocks_of(room) * sizeof *s->largest},
+        {&s->sums, blocks_of(room) * sizeof *s->sums},
+        {&s->ids, room * sizeof *s->ids},
+        {&s->weights, room * sizeof *s->weights},
+        {&s->kept, room * sizeof *s->kept},
+        {&s->swap, room * sizeof *s->swap},
+    };
+    memcpy(parts, table, sizeof table);
+}
+
+size_t sample_needs(const Device *device) {
+    MemoryPart parts[SCRATCH_PARTS];
+    struct SampleScratch none;
+    scratch_parts(parts, &none, device->max_matrix_rows);
+    return sizeof none + parts_bytes(parts, SCRATCH_PARTS);
+}
+
 void sample_reserve(Device *device) {
-    size_t vocab_size = device->max_matrix_rows;
+    MemoryPart parts[SCRATCH_PARTS];
     struct SampleScratch *s = device_alloc(device, sizeof *s);
     if (!s) return;
-    s->room = vocab_size;
-    s->largest = device_alloc(device, blocks_of(vocab_size) * sizeof *s->largest);
-    s->sums = device_alloc(device, blocks_of(vocab_size) * sizeof *s->sums);
-    s->ids = device_alloc(device, vocab_size * sizeof *s->ids);
-    s->weights = device_alloc(device, vocab_size * sizeof *s->weights);
-    s->kept = device_alloc(device, vocab_size * sizeof *s->kept);
-    s->swap = device_alloc(device, vocab_size * sizeof *s->swap);
+    s->room = device->max_matrix_rows;
+    scratch_parts(parts, s, s->room);
+    parts_alloc(device, parts, SCRATCH_PARTS);
     device->sampling = s;
 }
 

@@ -283,7 +283,7 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
 
 // int16 lanes, two to a row: |sum| <= run * 2 * (2^bits - 1) * 128 must fit.
 // maddubs multiplies unsigned with signed bytes and adds neighbours into int16, saturating. The
-// bound below keeps every sum from that: 8 vectors of 4 bits are at most 30,720, 4 of 5 bits
+// bound above keeps every sum from that: 8 vectors of 4 bits are at most 30,720, 4 of 5 bits
 // 31,744, 2 of 6 bits 32,256. A single pair of 8 bits may be 65,280, hence 0.
 typedef I16x32 ByteSums;
 static inline int byte_sums_run(int bits) {

@@ -21,6 +21,7 @@ static __device__ __forceinline__ uint16_t bf16_bits(float f) {
 // Sum, or largest, over a block of N threads, with `parts` (N / 32 floats of shared memory); every
 // thread has it. There is a barrier before and after, so `parts` can be used again at once.
 template <int N> static __device__ __forceinline__ float block_sum(float v, float *parts) {
+    // First within each warp, then every thread adds the warps' sums in the same order.
     v = warp_sum(v);
     __syncthreads();
     if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
@@ -49,6 +50,7 @@ static __device__ __forceinline__ bool arrives_last(unsigned *counter, unsigned 
     __syncthreads();
     if (!threadIdx.x) {
         last = atomicAdd(counter, 1u) == count - 1;
+        // No block of this launch counts any more, so the next launch finds 0.
         if (last) *counter = 0;
     }
     __syncthreads();

@@ -199,14 +199,15 @@ const DeviceInfo *device_info(const Device *device) {
 
 // ---- memory ----
 
-static void *keep(Device *device, void *memory, bool on_host) {
+static void *keep(Device *device, void *memory, size_t bytes, bool on_host) {
     Allocation *a = memory ? (Allocation *)malloc(sizeof *a) : NULL;
     if (!a) {
         if (memory && on_host) free(memory);
         if (memory && !on_host) cudaFree(memory);
         return NULL;
     }
-    *a = Allocation{device->allocations, memory, on_host};
+    *a = Allocation{device->allocations, memory, on_host ? 0 : bytes, on_host};
+    device->taken += a->bytes;
     device->allocations = a;
     return memory;
 }
@@ -216,6 +217,7 @@ static void forget(Device *device, void *memory) {
         if ((*link)->memory != memory) continue;
         Allocation *a = *link;
         *link = a->next;
+        device->taken -= a->bytes;
         release(a);
         return;
     }
@@ -223,7 +225,7 @@ static void forget(Device *device, void *memory) {
 
 void *host_alloc(Device *device, size_t bytes) {
     if (!device_ok(device)) return NULL;
-    void *memory = keep(device, calloc(1, bytes ? bytes : 1), true);
+    void *memory = keep(device, calloc(1, bytes ? bytes : 1), bytes, true);
     if (!memory) device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
     return memory;
 }
@@ -248,14 +250,30 @@ static size_t sum_or_most(size_t a, size_t b) {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
+DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
+    size_t operations = project_bytes(device, plan->max_rows) +
+                        project_blas_bytes(device, plan->max_rows) + sample_bytes(device) +
+                        attention_bytes(plan);
+    return DeviceMemory{device->planned, kv_bytes(&plan->cache), operations, plan->bytes};
+}
+
+size_t device_taken(const Device *device) {
+    return device->taken;
+}
+
+bool device_counts(const Device *device, DeviceCounts *counts) {
+    (void)device;
+    *counts = DeviceCounts{};
+    return false;
+}
+
 // The model's memory and the scratch of its operations.
 void device_plan(Device *device, const MemoryPlan *plan) {
-    size_t free_bytes = 0, total = 0, cache = kv_bytes(&plan->cache);
+    size_t free_bytes = 0, total = 0;
     if (!device_ok(device) || !CUDA_CHECK(device, cudaMemGetInfo(&free_bytes, &total))) return;
-    size_t others = device->planned + plan->bytes + project_bytes(device, plan->max_rows) +
-                    project_blas_bytes(device, plan->max_rows) + sample_bytes(device) +
-                    attention_bytes(plan);
-    size_t needed = sum_or_most(cache, others);
+    DeviceMemory needs = device_needs(device, plan);
+    size_t others = needs.matrices + needs.operations + needs.others;
+    size_t needed = sum_or_most(needs.cache, others);
     if (needed <= free_bytes) return;
     Bytes b = bytes_in_words(needed, free_bytes);
     device_fail(device, ERROR_DEVICE, "GPU: needs %.1f %s, %.1f free%s", b.needed, b.unit, b.free,
@@ -275,7 +293,7 @@ void *device_alloc(Device *device, size_t bytes) {
     }
     void *memory = NULL;
     if (!BYTES_CHECK(device, cudaMalloc(&memory, bytes ? bytes : 1), bytes)) return NULL;
-    if (!keep(device, memory, false)) {
+    if (!keep(device, memory, bytes, false)) {
         device_fail(device, ERROR_MEMORY, "no memory for a list entry");
         return NULL;
     }

@@ -16,6 +16,7 @@ extern "C" {
 struct Allocation {
     Allocation *next;
     void *memory;
+    size_t bytes; // of the GPU's memory
     bool on_host;
 };
 
@@ -58,6 +59,7 @@ struct Device {
     cudaStream_t stream;
     Staging staging;
     size_t planned;                   // bytes of the matrices told to device_plan_matrix
+    size_t taken;                     // bytes of the allocations on the device
     size_t max_cols, max_matrix_rows; // of all matrices so far
     size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;

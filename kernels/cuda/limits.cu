@@ -82,6 +82,7 @@ static double time_reading(Device *device, const int4 *memory, size_t count, int
 // At most half of the free memory: a measurement must not fail for lack of it. Of 16 times the L2
 // cache, a pass over the whole buffer finds less than a sixteenth in it.
 static size_t bytes_to_read(Device *device, size_t bytes) {
+    // `bytes` 0: the caller leaves the size to us.
     size_t free_bytes = 0, total = 0;
     int cache = 0;
     if (!bytes) {
@@ -124,6 +125,8 @@ double device_product_seconds(Device *device, int n, int rows, int cols) {
 }
 
 // The tensor cores' peak: the largest product, or the first that takes so long.
+// Doubles the edge up to 8,192. A GPU so slow that a smaller product takes 0.5 ms need not wait for
+// the larger ones.
 static double rate_of_products(Device *device) {
     constexpr int LARGEST = 8192;
     constexpr double LONG_ENOUGH = 5e-4;
@@ -290,6 +293,7 @@ void clock_close(Device *device) {
     device->clock = NULL;
 }
 
+// Events with times, unlike those of feedback.cu.
 static bool clock_open(Device *device) {
     Clock *c = device->clock = (Clock *)host_alloc(device, sizeof(Clock));
     for (int i = 0; c && i < CLOCK_PASSES; i++)

@@ -102,6 +102,8 @@ static __device__ __forceinline__ float warp_max(float v) {
     return v;
 }
 static __device__ __forceinline__ uint64_t warp_largest(uint64_t v) {
+    // The upper words first; then, of the lanes that have the largest, the lower words. One
+    // instruction for each word, where a butterfly over 64 bits takes ten shuffles.
     unsigned high = __reduce_max_sync(ALL_LANES, (unsigned)(v >> 32));
     unsigned low = __reduce_max_sync(ALL_LANES, v >> 32 == high ? (unsigned)v : 0u);
     return (uint64_t)high << 32 | low;

@@ -40,6 +40,7 @@ struct NormOperation { // rmsnorm, or layernorm
     bool centred; // layernorm
 };
 
+// Matrices with one input: q, k and v, or gate and up.
 enum { MAX_PROJECTIONS = 4 };
 struct ProjectOperation {
     const float *x;

@@ -10,6 +10,7 @@
 // Passes with more rows take so long that launching one kernel at a time costs little.
 enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16 };
 
+// A list of operations as it was captured, and the executable graph made from it.
 struct Graph {
     Operation *operations; // owned
     size_t count;
@@ -96,9 +97,9 @@ static bool make_room(Device *device, Recording *r) {
 void perform(Device *device, const Operation *operation) {
     if (!device_ok(device)) return;
     Recording *r = device->recording;
+    // What is recorded is a copy of the arguments: the caller may reuse its structs at once.
     if (!r->active)
         run_all(device, operation, 1);
-    // A copy of the arguments: the caller may reuse its structs at once.
     else if (make_room(device, r))
         memcpy((void *)&r->operations[r->count++], operation, sizeof *operation);
 }
@@ -167,9 +168,11 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
                     cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal)))
         return NULL;
     run_all(device, r->operations, r->count);
+    // The capture is ended also after a failure: until then the stream would take no other work.
     bool ended = CUDA_CHECK(device, cudaStreamEndCapture(device->stream, &captured));
     Graph *g = ended && device_ok(device) ? graph_slot(r) : NULL;
     if (g) {
+        // A copy of the list, to compare later passes with.
         size_t bytes = r->count * sizeof *g->operations;
         g->operations = (Operation *)malloc(bytes);
         if (!g->operations)

@@ -7,6 +7,7 @@
 //   key-value head   0  0  0  1  1  1        g = h / (n_heads / n_kv_heads)
 //
 // Sums are taken in double.
+#include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
 #include <math.h>
@@ -55,12 +56,21 @@ static void weighted_values(float *out, const float *weights, const KvView *view
         out[j] = (float)sums[j];
 }
 
+// A product for each number of a key or value. The other heads of a group meet the same vectors.
+static void count_reads(Device *device, Kv *kv, bool first_of_group) {
+    size_t numbers = kv->vectors_read * (size_t)kv->shape.head_dim;
+    kv->vectors_read = 0;
+    device->counts.attention_products += numbers;
+    if (first_of_group) device->counts.kv_read_bytes += numbers * kv_element_bytes(kv->shape.type);
+}
+
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out) {
     if (device->error.code) return;
     int max_seq_len = view->kv->shape.max_seq_len;
     int group = shape->n_heads / shape->n_kv_heads; // query heads per key-value head
     float *scores = view->kv->scores;
+    view->kv->vectors_read = 0;
     for (int i = 0; i < rows->n && !pass_stopped(device->stop); i++) {
         // A row reads the cache up to its own position. kv_write has put the keys and values of
         // all rows of the call there, so a prompt and single tokens give the same result.
@@ -69,6 +79,7 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
             float largest = attention_scores(scores, q, view, sequence, h / group, p, shape);
             softmax(scores, p + 1, largest);
             weighted_values(out, scores, view, sequence, h / group, p, shape);
+            count_reads(device, view->kv, h % group == 0);
             q += shape->head_dim;
             out += shape->head_dim;
             if (!weights_out) continue;

@@ -12,7 +12,8 @@
 // Before every block of memory; 64 bytes, so that the block itself is 64-byte aligned.
 struct Allocation {
     Allocation *next, *previous;
-    char padding[64 - 2 * sizeof(Allocation *)];
+    size_t bytes; // as they were asked for
+    char padding[64 - 2 * sizeof(Allocation *) - sizeof(size_t)];
 };
 
 Device *device_open(int threads, Precision precision) {
@@ -58,6 +59,8 @@ void *device_alloc(Device *device, size_t bytes) {
         return NULL;
     }
     memset(a, 0, rounded);
+    a->bytes = bytes;
+    device->taken += bytes;
     a->next = device->allocations;
     if (a->next) a->next->previous = a;
     device->allocations = a;
@@ -72,6 +75,7 @@ void device_free(Device *device, void *memory) {
     else
         device->allocations = a->next;
     if (a->next) a->next->previous = a->previous;
+    device->taken -= a->bytes;
     free(a);
 }
 
@@ -83,31 +87,70 @@ void device_download(Device *device, void *to_host, const void *from, size_t byt
     if (!device->error.code) memcpy(to_host, from, bytes);
 }
 
+// The largest matrix decides how much scratch the operations need.
+static void note_shape(Device *device, const Matrix *matrix) {
+    if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
+    if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
+}
+
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix) {
     DeviceMatrix *m = device_alloc(device, sizeof *m);
     if (!m) return NULL;
     m->matrix = *matrix;
-    if (matrix->cols > device->max_cols) device->max_cols = matrix->cols;
-    if (matrix->rows > device->max_matrix_rows) device->max_matrix_rows = matrix->rows;
+    note_shape(device, matrix);
     return m;
 }
 
 // Scratch for the largest matrix: one of its rows, and the activations that it is multiplied with.
+enum { SCRATCH_PARTS = 10 };
+static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], Device *device, int max_rows) {
+    size_t cols = device->max_cols, groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
+    size_t rows = device->precision == PRECISION_F32 ? 0 : (size_t)max_rows; // of integers
+    size_t bf16_rows = device->precision == PRECISION_A8 ? (size_t)max_rows : 0;
+    const MemoryPart table[SCRATCH_PARTS] = {
+        {&device->row, cols * sizeof(float)},
+        {&device->q, cols},
+        {&device->scale, cols * sizeof(float)},
+        {&device->offset, cols * sizeof(float)},
+        {&device->candidates, device->max_matrix_rows * sizeof(Candidate)},
+        {&device->z, rows * cols * sizeof(int16_t)},
+        {&device->z_scales, rows * groups * sizeof(float)},
+        {&device->z_sums, rows * groups * sizeof(int32_t)},
+        {&device->outliers, rows * OUTLIERS * sizeof(Outlier)},
+        {&device->x_bf16, bf16_rows * cols * sizeof(float)},
+    };
+    memcpy(parts, table, sizeof table);
+}
+
 void device_reserve(Device *device, int max_rows) {
-    size_t cols = device->max_cols, rows = (size_t)max_rows;
-    size_t groups = (cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
-    device->row = device_alloc(device, cols * sizeof(float));
-    device->q = device_alloc(device, cols);
-    device->scale = device_alloc(device, cols * sizeof(float));
-    device->offset = device_alloc(device, cols * sizeof(float));
-    device->candidates = device_alloc(device, device->max_matrix_rows * sizeof(Candidate));
-    if (device->precision == PRECISION_F32) return;
-    device->z = device_alloc(device, rows * cols * sizeof(int16_t));
-    device->z_scales = device_alloc(device, rows * groups * sizeof(float));
-    device->z_sums = device_alloc(device, rows * groups * sizeof(int32_t));
-    device->outliers = device_alloc(device, rows * OUTLIERS * sizeof(Outlier));
-    if (device->precision == PRECISION_A8)
-        device->x_bf16 = device_alloc(device, rows * cols * sizeof(float));
+    MemoryPart parts[SCRATCH_PARTS];
+    scratch_parts(parts, device, max_rows);
+    parts_alloc(device, parts, SCRATCH_PARTS);
+}
+
+// ---- counting ----
+
+void device_plan_matrix(Device *device, const Matrix *matrix) {
+    device->planned += sizeof(DeviceMatrix); // the bytes of the matrix stay the host's
+    note_shape(device, matrix);
+}
+
+DeviceMemory device_needs(Device *device, const MemoryPlan *plan) {
+    MemoryPart parts[SCRATCH_PARTS];
+    scratch_parts(parts, device, plan->max_rows);
+    return (DeviceMemory){.matrices = device->planned,
+                          .cache = kv_needs(&plan->cache),
+                          .operations = parts_bytes(parts, SCRATCH_PARTS),
+                          .others = plan->bytes};
+}
+
+size_t device_taken(const Device *device) {
+    return device->taken;
+}
+
+bool device_counts(const Device *device, DeviceCounts *counts) {
+    *counts = device->counts;
+    return true;
 }
 
 // Nothing is recorded.

@@ -19,7 +19,9 @@ struct Device {
     Precision precision;
     Error error;                      // the first failure; operations do nothing after it
     Allocation *allocations;          // all that device_alloc has given out, freed by device_close
+    size_t taken, planned;            // bytes: of these, and of the matrices announced so far
     size_t max_cols, max_matrix_rows; // of all matrices so far
+    DeviceCounts counts;
     // Scratch, made by device_reserve.
     float *row;               // (max_cols) one row of weights in float32
     int8_t *q;                // (max_cols) the same row as integers
@@ -45,7 +47,10 @@ struct Kv {
     float *scores;       // (max_seq_len) scratch of attention: one query against all keys
     double *sums;        // (head_dim) scratch of attention: the weighted sum of values
     float *vector;       // (head_dim) one narrow vector in float32
+    size_t vectors_read; // by kv_vector, so far
 };
+
+size_t kv_needs(const KvShape *shape); // what kv_open allocates, all in all
 
 // One cached key or value (array is view->kv->keys or ->values) in float32, borrowed until the
 // next call.

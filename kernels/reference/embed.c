@@ -10,10 +10,12 @@ void embed(Device *device, float *out, const DeviceMatrix *table, const DeviceMa
         // (dim) of row i: no product with a one-hot vector, just the row itself
         float *x = out + (size_t)i * dim;
         matrix_row(x, &table->matrix, (size_t)rows->tokens[i]);
+        device->counts.weight_bytes += matrix_bytes(&table->matrix) / table->matrix.rows;
         for (size_t j = 0; j < dim; j++)
             x[j] *= scale;
         if (!learned) continue;
         matrix_row(device->row, &learned->matrix, (size_t)rows->positions[i]);
+        device->counts.weight_bytes += matrix_bytes(&learned->matrix) / learned->matrix.rows;
         for (size_t j = 0; j < dim; j++)
             x[j] += device->row[j];
     }

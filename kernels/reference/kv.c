@@ -4,6 +4,7 @@
 //
 // The keys of a head lie one after another, since attention reads them in that order. They are
 // stored after their norm and rotation, so a cached position never has to be computed again.
+#include "kernels/host.h"
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
@@ -26,15 +27,32 @@ size_t kv_bytes(const KvShape *s) {
     return bytes;
 }
 
+enum { KV_PARTS = 5 };
+static void kv_parts(MemoryPart parts[KV_PARTS], Kv *kv, const KvShape *shape) {
+    const MemoryPart table[KV_PARTS] = {
+        {&kv->keys, kv_bytes(shape) / 2},
+        {&kv->values, kv_bytes(shape) / 2},
+        {&kv->scores, (size_t)shape->max_seq_len * sizeof(float)},
+        {&kv->sums, (size_t)shape->head_dim * sizeof(double)},
+        {&kv->vector, (size_t)shape->head_dim * sizeof(float)},
+    };
+    memcpy(parts, table, sizeof table);
+}
+
+size_t kv_needs(const KvShape *shape) {
+    Kv none;
+    MemoryPart parts[KV_PARTS];
+    kv_parts(parts, &none, shape);
+    return sum_or_most(sizeof none, parts_bytes(parts, KV_PARTS));
+}
+
 Kv *kv_open(Device *device, const KvShape *shape) {
+    MemoryPart parts[KV_PARTS];
     Kv *kv = device_alloc(device, sizeof *kv);
     if (!kv) return NULL;
     kv->shape = *shape;
-    kv->keys = device_alloc(device, kv_bytes(shape) / 2);
-    kv->values = device_alloc(device, kv_bytes(shape) / 2);
-    kv->scores = device_alloc(device, (size_t)shape->max_seq_len * sizeof(float));
-    kv->sums = device_alloc(device, (size_t)shape->head_dim * sizeof(double));
-    kv->vector = device_alloc(device, (size_t)shape->head_dim * sizeof(float));
+    kv_parts(parts, kv, shape);
+    parts_alloc(device, parts, KV_PARTS);
     if (!device_error(device)->code) return kv;
     kv_close(device, kv);
     return NULL;
@@ -66,6 +84,7 @@ const float *kv_vector(const KvView *view, const void *array, int sequence, int 
                        int position) {
     const KvShape *s = &view->kv->shape;
     size_t index = kv_index(s, view->layer, sequence, kv_head, position);
+    view->kv->vectors_read++;
     if (s->type == KV_F32) return (const float *)array + index;
     const uint16_t *narrow = (const uint16_t *)array + index;
     for (int j = 0; j < s->head_dim; j++)
@@ -83,6 +102,7 @@ void kv_write(Device *device, const KvView *view, const float *k, const float *v
             size_t from = ((size_t)i * (size_t)s->n_kv_heads + (size_t)g) * (size_t)s->head_dim;
             store(s, view->kv->keys, index, k + from);
             store(s, view->kv->values, index, v + from);
+            device->counts.kv_written_bytes += 2 * (size_t)s->head_dim * kv_element_bytes(s->type);
         }
     }
 }

@@ -11,6 +11,7 @@
 void rmsnorm(Device *device, float *out, const float *x, const float *weight, int n, int dim,
              float eps) {
     if (device->error.code) return;
+    device->counts.weight_bytes += (size_t)dim * sizeof *weight;
     for (int i = 0; i < n; i++, x += dim, out += dim) {
         double squares = 0.0;
         for (int j = 0; j < dim; j++)
@@ -26,6 +27,7 @@ void rmsnorm(Device *device, float *out, const float *x, const float *weight, in
 void layernorm(Device *device, float *out, const float *x, const float *weight, const float *bias,
                int n, int dim, float eps) {
     if (device->error.code) return;
+    device->counts.weight_bytes += (size_t)dim * (bias ? 2 : 1) * sizeof *weight;
     for (int i = 0; i < n; i++, x += dim, out += dim) {
         double sum = 0.0, squares = 0.0;
         for (int j = 0; j < dim; j++)

@@ -49,6 +49,13 @@ static float round_to_bf16(float x) {
     return bf16_to_float(float_to_bf16(x));
 }
 
+// One row of weights was read and multiplied with n rows of activations. An outlier is a second
+// product in the place of one of 0, which is not counted twice.
+static void count_row(Device *device, const Matrix *m, int n) {
+    device->counts.weight_bytes += matrix_bytes(m) / m->rows;
+    device->counts.weight_products += m->cols * (size_t)n;
+}
+
 // out[i * rows + r] for every row r of the weights.
 static void project_float(Device *device, const float *x, int n, const Projection *p) {
     const Matrix *m = &p->weight->matrix;
@@ -59,6 +66,7 @@ static void project_float(Device *device, const float *x, int n, const Projectio
             device->row[k] = round_to_bf16(device->row[k]);
         for (size_t i = 0; i < (size_t)n; i++)
             p->out[i * m->rows + r] = dot_float(device->row, x + i * m->cols, m->cols);
+        count_row(device, m, n);
     }
 }
 
@@ -74,6 +82,7 @@ static void project_integers(Device *device, int n, const Projection *p) {
             p->out[i * m->rows + r] =
                 dot_outliers(device, matrix_group(m), affine, device->outliers + i * OUTLIERS, acc);
         }
+        count_row(device, m, n);
     }
 }
 
@@ -102,6 +111,7 @@ void project(Device *device, const float *x, int n, const Projection *projection
             project_integers(device, n, p);
         else
             project_float(device, device->precision == PRECISION_A8 ? device->x_bf16 : x, n, p);
+        if (p->bias) device->counts.weight_bytes += m->rows * sizeof *p->bias;
         for (size_t i = 0; p->bias && i < (size_t)n; i++)
             for (size_t r = 0; r < m->rows; r++)
                 p->out[i * m->rows + r] += p->bias[r];

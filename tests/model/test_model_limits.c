@@ -104,17 +104,21 @@ Test(model_limits, names_the_first_stage_that_is_not_finite) {
 
 // ---- memory ----
 
-Test(model_limits, cost_is_what_the_shapes_say) {
+Test(model_limits, memory_is_what_the_shapes_say) {
     TinyShape shape = tiny_shape();
     TinyModel *tiny = tiny_model_open(&shape);
     ModelOptions options = {.context = 50, .n_sequences = 2, .max_rows = 8, .max_logit_rows = 3};
-    ModelCost cost = model_cost(&tiny->config, &options);
-    size_t cache = 2u * 3 * 2 * 50 * 80 * 4; // k and v, layers, sequences, positions, kv_dim, f32
-    CHECK(cost.cache >= cache && cost.cache <= cache * 3 / 2, "%zu for %zu", cost.cache, cache);
-    CHECK_INT(cost.rope, 2 * 50 * 20 * 4);
-    CHECK_INT(cost.logits, 2 * 3 * 101 * 4);
-    size_t scratch = 8u * (3 * 96 + 2 * 240 + 2 * 80 + 2 * 160 + 4) * 4 + 3 * 96 * 4;
-    CHECK(cost.scratch >= scratch && cost.scratch < scratch + 14 * 64, "%zu", cost.scratch);
+    Model *model = tiny_model_run(tiny, options);
+    ModelMemory memory = model_memory(model, &options);
+    double cache = 2. * 3 * 2 * 50 * 80 * 4; // k and v, layers, sequences, positions, kv_dim, f32
+    KvShape shape_of_cache = model->cache.shape;
+    CHECK(memory.cache >= cache, "%g for %g", memory.cache, cache);
+    CHECK(kv_bytes(&shape_of_cache) <= 1.5 * cache, "%zu for %g", kv_bytes(&shape_of_cache), cache);
+    CHECK_INT(memory.rope, 2 * 50 * 20 * 4);
+    double scratch = 8. * (3 * 96 + 2 * 240 + 2 * 80 + 2 * 160 + 4) * 4 + 3 * 96 * 4 + 3 * 101 * 4;
+    CHECK(memory.scratch >= scratch && memory.scratch < scratch + 14 * 64, "%g", memory.scratch);
+    CHECK(memory.host >= 3 * 101 * 4, "%g", memory.host);
+    model_close(model);
     tiny_model_close(tiny);
 }
 

@@ -71,8 +71,21 @@ static bool file_exists(bool *exists, const Folder *folder, const char *name, Er
     return path != NULL;
 }
 
-// The parsed JSON file, owned; NULL with the file's name in front of the message.
+// The object in a JSON file, owned; NULL with a message that does not name the file.
 // The text is a copy of the file, freed here: jansson's tree does not point into it.
+static json_t *parse_file(const char *path, const JsonLimits *limits, Error *error) {
+    FileCopy text;
+    json_t *root = NULL;
+    if (file_copy_open(&text, path, limits->bytes, error))
+        root = json_parse((const char *)text.bytes, text.size, limits, error);
+    file_copy_close(&text);
+    if (!root || json_is_object(root)) return root;
+    error_set(error, ERROR_FILE, "wanted an object, got %s", json_kind(root));
+    json_decref(root);
+    return NULL;
+}
+
+// The same, with the file's name in front of the message.
 static json_t *read_json(const Folder *folder, const char *name, const JsonLimits *limits,
                          Error *error) {
     const char *path = folder_path(folder, name, error);
@@ -82,16 +95,7 @@ static json_t *read_json(const Folder *folder, const char *name, const JsonLimit
         return NULL;
     }
     Error cause = {0};
-    FileCopy text;
-    json_t *root = NULL;
-    if (file_copy_open(&text, path, limits->bytes, &cause))
-        root = json_parse((const char *)text.bytes, text.size, limits, &cause);
-    file_copy_close(&text);
-    if (root && !json_is_object(root)) {
-        error_set(&cause, ERROR_FILE, "wanted an object, got %s", json_kind(root));
-        json_decref(root);
-        root = NULL;
-    }
+    json_t *root = parse_file(path, limits, &cause);
     if (!root) error_set(error, cause.code, "%s: %s", name, cause.message);
     return root;
 }
@@ -144,6 +148,15 @@ static bool read_configs(Folder *folder, Error *error) {
     good = root && hf_generation_read(&checkpoint->config, &checkpoint->generation, root, &cause);
     json_decref(root);
     return good || error_set(error, cause.code, "generation_config.json: %s", cause.message);
+}
+
+bool config_json_read(Checkpoint *checkpoint, OutlineFlags *flags, Error *error) {
+    Folder folder = {.checkpoint = checkpoint};
+    json_t *root = parse_file(checkpoint->path, &JSON_CONFIG_LIMITS, error);
+    bool good = root && use_config(&folder, root, error);
+    json_decref(root);
+    *flags = (OutlineFlags){folder.flags.tied, folder.flags.attention_biases == 4};
+    return good;
 }
 
 // ---- the chat template ----

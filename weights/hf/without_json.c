@@ -23,6 +23,11 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
     return refuse(error);
 }
 
+bool config_json_read(Checkpoint *checkpoint, OutlineFlags *flags, Error *error) {
+    (void)checkpoint, (void)flags;
+    return error_set(error, ERROR_FILE, "this build reads no config.json (it has no JSON)");
+}
+
 bool hf_config_write(Buffer *json, const Outgoing *out, Error *error) {
     (void)json, (void)out;
     return refuse(error);

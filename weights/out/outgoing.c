@@ -36,9 +36,9 @@ static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *
 //
 // F16, which llama.cpp falls back to as well. first_other names the first for the message.
 static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
-    if (tensor->shape[tensor->n_dims - 1] % dtype_info(dtype)->block == 0) return dtype;
-    if (!out->n_other++) out->first_other = tensor->name;
-    return DTYPE_F16;
+    DType fits = dtype_fitting(dtype, (size_t)tensor->shape[tensor->n_dims - 1]);
+    if (fits != dtype && !out->n_other++) out->first_other = tensor->name;
+    return fits;
 }
 
 // Whether every value survives the way to `dtype` and back, bit for bit.

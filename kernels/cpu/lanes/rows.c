@@ -122,6 +122,7 @@ static inline F32x16 relu2(F32x16 x) {
     return f32_mul(positive, positive);
 }
 
+// `kind` does not change within a call, so its branch is predicted; `gate` holds the result.
 static void activate_elements(float *gate, const float *up, size_t count, ActivationKind kind) {
     for (size_t i = 0; i < count; i += LANES) {
         F32x16 x = load(gate, i, count), y = x;

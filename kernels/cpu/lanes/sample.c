@@ -42,7 +42,6 @@ static bool scan_blocks(float *largest, const float *logits, size_t count) {
 // twice and cutting off what is behind the point loses nothing else:
 //
 //     e * 2^20 = whole . rest      whole <= 2^20,   rest * 2^20 cut off: the lower 20 bits
-//
 typedef struct Weights {
     I32x16 high, low;
 } Weights;

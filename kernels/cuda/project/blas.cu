@@ -220,6 +220,7 @@ static bool make_layout(Device *device, const PlanKey *key, cublasLtMatrixLayout
                       "cublasLtMatrixLayoutCreate", key);
 }
 
+// Transposed as the head of the file says: k is the fast index of w and x, m that of out.
 static bool make_layouts(Device *device, Plan *plan) {
     const PlanKey *key = &plan->key;
     cudaDataType_t type = key->type == BLAS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -228,6 +229,7 @@ static bool make_layouts(Device *device, Plan *plan) {
            make_layout(device, key, &plan->out, CUDA_R_32F, key->m, key->n, key->out_stride);
 }
 
+// The limits within which cuBLASLt looks for algorithms.
 static bool prefer(Device *device, cublasLtMatmulPreference_t preference, const PlanKey *key) {
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
@@ -264,6 +266,7 @@ static int find_algorithms(Device *device, const Plan *plan, cublasLtMatmulHeuri
         cublasStatus_t status =
             b->library.heuristic(b->handle, b->operation, plan->w, plan->x, plan->out, plan->out,
                                  preference, wanted, found, &count);
+        // Success with no algorithm would leave the caller without one.
         if (status == CUBLAS_STATUS_SUCCESS && !count) status = CUBLAS_STATUS_NOT_SUPPORTED;
         blas_check(device, status, "cublasLtMatmulAlgoGetHeuristic", key);
     }
@@ -334,6 +337,7 @@ static void *random_bf16(Device *device, size_t count) {
     return out;
 }
 
+// The host's clock once the GPU has nothing left to do.
 static double host_seconds(Device *device) {
     CUDA_CHECK(device, cudaStreamSynchronize(device->stream));
     return seconds_now();
@@ -366,6 +370,7 @@ static double fastest(Device *device, const BlasProduct *product, int runs) {
 double blas_seconds(Device *device, int m, int n, int k, int runs) {
     blas_reserve(device);
     if (!blas_ready(device)) return device_ok(device) ? 0.0 : -1.0;
+    // Rows of whole 16 bytes, as project_blas.cu gives them.
     size_t stride = ((size_t)k + 7) / 8 * 8;
     BlasProduct product = {};
     product.type = BLAS_BF16;

@@ -39,6 +39,8 @@ struct Packer {
 // ---- shapes ----
 
 // llama2.c halves its groups until they divide the width of the model.
+// A chunk of Q8_GROUP has one scale: groups that are no multiple of 32 do not fit, and are
+// widened.
 static DType packed_dtype(const Matrix *m) {
     bool odd_groups = m->dtype == DTYPE_Q8_GROUP && m->group_size % CHUNK != 0;
     return odd_groups ? DTYPE_F32 : m->dtype;
@@ -146,6 +148,7 @@ static void pack_group(PlanePointers *to, const Layout &layout, const Matrix *m,
 // ---- runs of units ----
 
 // Units at .. at + count - 1 of one row.
+// A unit is a block of the file for all types but Q8_GROUP, whose scales are an array of their own.
 static void pack_quantised(const Packer *p, PlanePointers *to, size_t row, size_t at,
                            size_t count) {
     const Matrix *m = &p->matrix;
@@ -189,6 +192,7 @@ static void pack_share(const Worker *w) {
         at[i] = plane + begin * s->unit_bytes[i];
     PlanePointers to = {at[0], at[1], at[2], at[3]};
     for (size_t i = begin, count; i < end; i += count) {
+        // Row by row: a run of units of one row lies side by side in the file.
         size_t row = (p->first + i) / s->row_units, unit = (p->first + i) % s->row_units;
         count = s->row_units - unit < end - i ? s->row_units - unit : end - i;
         if (p->layout.low_bits)

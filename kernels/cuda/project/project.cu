@@ -12,6 +12,8 @@
 #include "kernels/cuda/project/project.h"
 
 // Whether one launch for n rows can take both types.
+// The kernels for few rows branch on the type for each row of weights (project_few.cu); the others
+// are compiled for one type.
 static bool go_together(int n, DType a, DType b) {
     return a == b || (fits_few(n) && is_quantised(a) == is_quantised(b));
 }
@@ -48,6 +50,7 @@ void run_project(Device *device, const Operation *operation) {
             launch_blas(device, &work);
             continue;
         }
+        // x is quantised once for all matrices of the call.
         if (!quantised && meets_integers(device, work.weights[0].dtype)) {
             quantise_rows(device, op->x, op->n, work.weights[0].cols);
             quantised = true;

@@ -79,6 +79,7 @@ static __device__ __forceinline__ void chunk_values(float (&values)[8], const Ch
 }
 
 template <DType D>
+// Columns beyond the row become 0: cuBLASLt multiplies rows of whole eights.
 static __device__ __forceinline__ void float_values(float (&values)[8], const Planes &w, size_t row,
                                                     size_t col, bool whole) {
     if (whole && col + 8 <= w.cols) {
@@ -225,6 +226,7 @@ static void multiply_slice(Device *device, const ProjectWork *work, int p, const
     }
 }
 
+// The loop of multiply_slice, counted.
 int blas_products(const Device *device, DType dtype) {
     Parts parts = parts_of(device, dtype);
     int products = 0;
@@ -267,11 +269,13 @@ void blas_split(Device *device, const float *x, int n, size_t cols) {
            device->precision == PRECISION_A8 ? 1 : 2);
 }
 
+// blas_ready opens the library, so it is asked only for a prompt.
 bool fits_blas(Device *device, int n) {
     return n >= PROMPT_ROWS && device->blas_scratch && blas_ready(device);
 }
 
 // Bytes of the unpacked weights of a slice.
+// No more than the largest matrix needs, and at least SLICE_ROWS rows of the longest.
 static size_t slice_bytes(const Device *device) {
     size_t wanted = device->max_unpacked * sizeof(float);
     size_t most = SLICE_ROWS * round_up_8(device->max_cols) * sizeof(float);

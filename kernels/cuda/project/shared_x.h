@@ -5,9 +5,9 @@
 #include "kernels/cuda/project/project.h"
 #include "kernels/cuda/steps.h"
 
-enum { GROUP_ROWS = 8 };                          // rows of x of a block at most
 // 8,192 floats are 32 KiB; 12,288 integers of two digits with their scales and sums 28.5 KiB. A
 // kernel may declare 48 KiB of shared memory.
+enum { GROUP_ROWS = 8 };                          // rows of x of a block at most
 enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows together
 
 // In which form weights are multiplied by x; what shared memory holds follows from it.
@@ -87,7 +87,6 @@ static __device__ __forceinline__ ColumnSlice slice_after(const ColumnSlice &sli
 //     128 bytes 0:   quads 0 1 2 3 4 5 6 7
 //               1:         1 0 3 2 5 4 7 6
 //               2:         2 3 0 1 6 7 4 5   ...
-//
 static __device__ __forceinline__ size_t swizzle_float(size_t j) {
     return j ^ (j >> 3 & 28);
 }

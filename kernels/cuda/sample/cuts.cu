@@ -15,6 +15,7 @@ struct Tally {
     unsigned low[BUCKETS], high[BUCKETS];
 };
 
+// Shared memory of a block: two tallies of 2,048 pairs of words, 32 KiB.
 struct CutMemory {
     Tally tallies[MEASURES];
     unsigned long long parts[SAMPLE_WARPS];

@@ -166,7 +166,6 @@ struct Prefix {
 //     held        a    b     c      d
 //     back 1      a    a+b   b+c    c+d
 //     back 2      a    a+b   a+b+c  a+b+c+d
-//
 static __device__ __forceinline__ Prefix block_prefix_sum(unsigned long long *parts,
                                                           unsigned long long held) {
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;

@@ -1,0 +1,86 @@
+// The parts of cost: what a model computes, reads and takes, counted from its shapes alone.
+#pragma once
+
+#include "base/arena.h"
+#include "base/file_writer.h"
+#include "commands/shared/drawing.h"
+#include "commands/shared/options.h"
+#include "model/cost.h"
+#include "weights/checkpoint.h"
+
+// ---- machine.c: what the counts are compared with ----
+
+typedef enum MachineKind { // in the order of --machine
+    MACHINE_MEASURED,      // this one, with the threads, the precision and the type at hand
+    MACHINE_A100,
+    MACHINE_H100,
+    MACHINE_H200,
+} MachineKind;
+
+typedef struct Machine {
+    const char *name;
+    double read;  // bytes/s out of memory; 0: not known
+    double flops; // FLOP/s of products with weights; 0: not known
+} Machine;
+
+// `device` is measured, and nothing else uses it yet; `dtype` is the type of most weights.
+Machine machine_open(MachineKind kind, Device *device, DType dtype);
+double machine_ridge(const Machine *machine); // FLOP per byte; 0: not known
+double machine_seconds(const Machine *machine, double flops, double bytes); // the least; 0: unknown
+bool memory_is_limit(const Machine *machine, double flops, double bytes);
+
+// ---- cost.c: the subject of all reports ----
+
+typedef struct CostRun {
+    const Options *options;
+    const PictureFiles *files;
+    Checkpoint *checkpoint; // a model, or an outline
+    bool is_outline;
+    Arena arena; // of `weights`, where --type changes them
+    Weights weights;
+    DType dtype; // of most bytes of the weights
+    Model *planned;
+    const Config *config; // its
+    ModelOptions model_options;
+    Machine machine;
+    double seq, batch;
+} CostRun;
+
+// The work that reports are about: the last token of `seq` in every sequence of the batch, and a
+// prompt of `seq` tokens in each.
+Work cost_decode(const CostRun *run, double seq);
+Work cost_prompt(const CostRun *run, double seq);
+
+// The matrices in another type, as shapes; false: exit code 5.
+bool cost_retype(Weights *out, Arena *arena, const Weights *from, const Config *config, DType dtype,
+                 Error *error);
+
+// ---- report.c: operations, totals, memory, and what follows in one line ----
+
+void cost_print(const CostRun *run);
+void cost_print_json(const CostRun *run);
+
+// ---- tables.c: what the cache and shared heads save, intensities, the presets ----
+
+void cost_print_savings(const CostRun *run);
+void cost_print_intensity(const CostRun *run);
+bool cost_print_presets(const Options *options, Error *error);
+
+// ---- sweep.c: from one token to --seq, and where attention outgrows the rest ----
+
+bool cost_print_sweep(const CostRun *run, Error *error);
+
+// The first length at which a prompt's attention takes as many FLOPs as the matrices: those of the
+// attention block alone, or all. 0: at no length (a window bounds it).
+double cost_crossover(const Config *config, bool attention_block);
+
+// ---- fit.c: what fits into --max-memory ----
+
+// "4G", "1.5g", "512M", "1000000": bytes, K, M, G and T being powers of 1024. False: exit code 2.
+bool cost_parse_size(double *bytes, const char *text, Error *error);
+bool cost_print_fit(const CostRun *run, Error *error);
+
+// ---- measure.c: the same, counted while it runs ----
+
+// False: exit code 1 where a count is not the prediction.
+bool cost_print_measure(const CostRun *run, Error *error);
