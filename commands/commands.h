@@ -27,6 +27,7 @@ bool diff_command(const Options *options, Error *error);
 bool attention_command(const Options *options, Error *error);
 bool cost_command(const Options *options, Error *error);
 bool lens_command(const Options *options, Error *error);
+bool mask_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
 
 // The command of this name; NULL: there is none.

@@ -25,6 +25,8 @@ static const char GENERATE_HELP[] =
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --no-cache       run the whole text again for every token (to compare)\n"
     "      --special        parse control tokens in the prompt, such as <|im_end|>\n"
+    "      --pattern P      attend only to the keys of a pattern, such as\n"
+    "                       local:64+global:4 (run mask --help)\n"
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
     "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
     "  memory), --logprobs N (a JSON line per token, with the N likeliest)\n"
@@ -45,6 +47,7 @@ static const char CHAT_HELP[] =
     "                        (default: the model's generation_config, else 0.7, 0.9)\n"
     "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
+    "      --pattern P       an attention pattern (run mask --help)\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
@@ -63,6 +66,7 @@ static const char BENCH_HELP[] =
     "  -r, --repetitions N              (5)\n"
     "      --only prefill|decode   --no-limits\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
+    "      --pattern P                  an attention pattern (run mask --help)\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 
@@ -86,6 +90,8 @@ static const char PERPLEXITY_HELP[] =
     "      --force           replace that file if it exists\n"
     "      --kl FILE         compare with saved logits: KL divergence (nats; mean,\n"
     "                        99th percentile, largest), same top-1 token, ...\n"
+    "      --pattern P       an attention pattern, within the layers' own windows\n"
+    "      --patterns P,..   a table, beside the first (run mask --help); --csv\n"
     "      --json            tokens, mean_nll (nats), perplexity, bits_per_byte, ...;\n"
     "                        with --kl: kl_mean, kl_p99, kl_max, top1_agreement, ...\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n";
@@ -167,6 +173,7 @@ static const char ATTENTION_HELP[] =
     "      --svg FILE  --png FILE   the picture as a file, instead of on the screen;\n"
     "                          --force replaces a file that is there\n"
     "      --csv | --json      the numbers; without --layer and --head of all heads\n"
+    "      --pattern P         an attention pattern (run mask --help)\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
@@ -192,6 +199,28 @@ static const char LENS_HELP[] =
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
+static const char MASK_HELP[] =
+    "run mask PATTERN [options]              which keys an attention pattern shows\n"
+    "    ./run mask local:8+global:2 --seq 24\n"
+    "\n"
+    "A picture, the number of connections and the sparsity; no model is needed. A row\n"
+    "is a query p, a column a key t. Later keys are hidden (t <= p), and all others\n"
+    "that no part of the pattern shows:\n"
+    "  causal      all keys            window:N   the last N keys: p - t < N\n"
+    "  local:N     p - t <= N / 2      strided:N  keys 0, N, 2 N, .., and its own\n"
+    "  global:N    the first N keys and its own; the first N queries see all\n"
+    "  block:N     its own block of N keys and the one before\n"
+    "  local:64+global:4   a union of up to 4 parts\n"
+    "      --seq N             positions, 1 to 4096 (default 32)\n"
+    "      --bidirectional     without the causal cut: later keys too\n"
+    "      --svg FILE  --png FILE   the picture as a file; --force replaces it\n"
+    "      --csv               query,key of every connection\n"
+    "      --json              pattern, positions, connections, sparsity, ...\n"
+    "      --color auto|always|never  -q, --quiet\n"
+    "The option pattern of generate, chat, bench, perplexity and attention sets it\n"
+    "for all layers; a layer's own window still holds. Hidden keys are neither\n"
+    "computed nor read.\n";
 
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
@@ -245,7 +274,7 @@ static const char COST_HELP[] =
     "      --machine M       measured: this one (default); a100 h100 h200\n"
     "      --savings         what the cache saves, and sharing keys and values\n"
     "      --intensity       FLOP per byte of each product, for 1 to 4096 tokens\n"
-    "      --sweep           prompts of 1, 2, 4 .. tokens, and from where on attention\n"
+    "      --sweep           prompts of 1, 2, 4 .. tokens, and where attention\n"
     "                        outgrows the matrices: --csv, --svg FILE, --png FILE,\n"
     "                        --force replaces a file that is there\n"
     "      --max-memory 4G   the longest context that fits, by type and cache\n"
@@ -274,6 +303,7 @@ static const Command COMMANDS[] = {
     {"cost", FOR_COST, cost_command, "FLOPs, bytes and memory of a model, before loading it",
      COST_HELP},
     {"lens", FOR_LENS, lens_command, "what a model would predict after every layer", LENS_HELP},
+    {"mask", FOR_MASK, mask_command, "which keys an attention pattern shows", MASK_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

@@ -7,6 +7,7 @@
 // Row t of the logits predicts token t + 1. So a window is fed from `begin` to `end`, and the rows
 // that want logits are those in front of a scored token.
 #include "commands/commands.h"
+#include "commands/perplexity/patterns.h"
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/scoring.h"
 #include "commands/shared/inputs.h"
@@ -38,6 +39,7 @@ typedef struct Run {
     LogitsWriter writer; // into it
     SavedLogits saved;   // --kl
     Divergence divergence;
+    PatternTable patterns; // --patterns
 } Run;
 
 // ---- the text ----
@@ -139,19 +141,24 @@ static bool score_window(Run *run, const TextWindow *w, Error *error) {
     Session *s = &run->session;
     const int32_t *ids = run->ids.ids;
     bool wants[CHUNK_ROWS];
-    kv_cache_reset(&s->model->cache, 0);
+    for (int i = 0; i < s->model->options.n_sequences; i++)
+        kv_cache_reset(&s->model->cache, i);
     for (size_t at = w->begin; at < w->end;) {
         // Within the batch row i is token at + i and predicts token at + i + 1.
         int n = w->end - at < CHUNK_ROWS ? (int)(w->end - at) : CHUNK_ROWS;
         for (int i = 0; i < n; i++)
             wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
-        Batch batch = {.n = n, .tokens = ids + at, .wants_logits = wants};
+        PatternChunk chunk = {n, ids + at, wants};
+        at += (size_t)n;
+        if (run->patterns.count) {
+            if (!patterns_score(&run->patterns, s, &chunk, error)) return false;
+            continue;
+        }
+        Batch batch = {.n = n, .tokens = chunk.ids, .wants_logits = wants};
         if (!session_forward(s, &batch, error)) return false;
         for (int i = 0, row = 0; i < n; i++)
-            if (wants[i] &&
-                !score_row(run, model_logits(s->model, row++), ids[at + (size_t)i + 1], error))
+            if (wants[i] && !score_row(run, model_logits(s->model, row++), chunk.ids[i + 1], error))
                 return false;
-        at += (size_t)n;
     }
     return true;
 }
@@ -276,16 +283,37 @@ static void print_run(Run *run, double seconds) {
                 (double)run->score.count / seconds, (double)peak_memory_bytes() / 1e6);
 }
 
+static bool check_patterns(Run *run, const Options *o, Error *error) {
+    if (o->csv && !o->patterns)
+        return error_set(error, ERROR_USAGE, "--csv is the table of --patterns");
+    if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
+    if (o->patterns && (o->pattern || o->kl || o->save_logits))
+        return error_set(error, ERROR_USAGE, "--patterns excludes --%s",
+                         o->pattern ? "pattern"
+                         : o->kl    ? "kl"
+                                    : "save-logits");
+    return !o->patterns || patterns_parse(&run->patterns, o->patterns, error);
+}
+
 bool perplexity_command(const Options *options, Error *error) {
     Run run = {.bos = -1};
-    bool good = check_target(&run, options, error) && session_open(&run.session, options, error) &&
-                plan(&run, error) && read_text(&run, error) && count_rows(&run, error);
-    SessionModel wanted = {.context = (int)run.windows.window, .max_logit_rows = CHUNK_ROWS};
+    bool good = check_patterns(&run, options, error) && check_target(&run, options, error) &&
+                session_open(&run.session, options, error) && plan(&run, error) &&
+                read_text(&run, error) && count_rows(&run, error);
+    SessionModel wanted = {.context = (int)run.windows.window,
+                           .n_sequences = run.patterns.count,
+                           .max_logit_rows = CHUNK_ROWS};
     good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error);
+    if (run.patterns.count)
+        good = good && patterns_open(&run.patterns, run.session.model, run.rows, CHUNK_ROWS, error);
     double started = seconds_now();
     good = good && score_text(&run, error) &&
            (!run.writer.out || logits_writer_finish(&run.writer, error));
-    if (good) print_run(&run, seconds_now() - started);
+    if (good && run.patterns.count)
+        patterns_print(&run.patterns, options, &run.windows);
+    else if (good)
+        print_run(&run, seconds_now() - started);
+    patterns_free(&run.patterns);
     logits_writer_close(&run.writer);
     saved_logits_close(&run.saved);
     divergence_free(&run.divergence);

@@ -23,17 +23,12 @@
 #pragma once
 
 #include "base/error.h"
+#include "kernels/key_pattern.h"
 #include "weights/matrix.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-// nvcc must be told which functions a GPU runs too: cuda/ defines this before it includes the
-// header.
-#ifndef DEVICE_FUNCTION
-#define DEVICE_FUNCTION
-#endif
 
 typedef struct Device Device;
 typedef struct DeviceMatrix DeviceMatrix;
@@ -92,36 +87,6 @@ typedef struct Rows {
     const int32_t *positions; // position in its sequence, from 0
     const int32_t *sequences; // which sequence of the cache
 } Rows;
-
-// Which keys a query at position p sees: those at positions t <= p with
-//   window = 0: all of them;   window = W: p - t < W (W keys, itself included).
-// No model has the other kinds: they are for experiments with sparse attention.
-typedef enum PatternKind {
-    PATTERN_CAUSAL,  // all t <= p, cut by the window
-    PATTERN_LOCAL,   // p - t <= a / 2
-    PATTERN_STRIDED, // t = p or t % a = 0
-    PATTERN_GLOBAL,  // t < a, or p < a, or t = p
-    PATTERN_BLOCK,   // t / a >= p / a - 1
-} PatternKind;
-
-typedef struct KeyPattern {
-    PatternKind kind;
-    int window; // CAUSAL: 0 or the number of keys
-    int a;      // the parameter of the other kinds, >= 1
-} KeyPattern;
-
-DEVICE_FUNCTION static inline bool key_visible(const KeyPattern *pattern, int p, int t) {
-    if (t > p) return false;
-    int a = pattern->a;
-    switch (pattern->kind) {
-    case PATTERN_CAUSAL: return !pattern->window || p - t < pattern->window;
-    case PATTERN_LOCAL: return p - t <= a / 2;
-    case PATTERN_STRIDED: return t == p || t % a == 0;
-    case PATTERN_GLOBAL: return t < a || p < a || t == p;
-    case PATTERN_BLOCK: return t / a >= p / a - 1;
-    }
-    return false;
-}
 
 // ---- the cache ----
 
@@ -239,7 +204,8 @@ void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *
 // Causal grouped-query attention of n rows over the cache.
 //   out[i,h] = sum_t softmax_t(scale q[i,h] . k[t,g]) v[t,g],   g = h / (n_heads / n_kv_heads)
 // out, q (n, n_heads, head_dim); row i sees the keys of its own sequence at the positions that
-// key_visible(pattern, positions[i], t) names, its own among them (kv_write came first).
+// key_visible(pattern, positions[i], t) names, its own among them (kv_write came first); what is at
+// the others has no influence, NaN neither.
 // weights_out (n, n_heads, max_seq_len): the softmax, 0 where a key is not seen; or NULL.
 typedef struct AttentionShape {
     int n_heads, n_kv_heads, head_dim;

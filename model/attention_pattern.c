@@ -1,60 +1,103 @@
-// Attention patterns by name, and how many (query, key) pairs they keep. Which pair a pattern keeps
-// is defined once, by key_visible in kernels/kernels.h; the backends skip the rest. All are causal,
-// so only the lower triangle counts. Queries p = 0 .. 5 from top to bottom, keys t = 0 .. 5 from
-// left to right:
+// Attention patterns: what a layer sees, patterns by name, and how many keys they keep. Which pair
+// a pattern keeps is defined once, by key_visible in kernels/key_pattern.h; the backends skip the
+// rest. Queries p = 0 .. 5 from top to bottom, keys t = 0 .. 5 from left to right:
 //
-//   causal     local:2    strided:3  global:1   block:2
-//   x.....     x.....     x.....     x.....     x.....
-//   xx....     xx....     xx....     xx....     xx....
-//   xxx...     .xx...     x.x...     x.x...     xxx...
-//   xxxx..     ..xx..     x..x..     x..x..     xxxx..
-//   xxxxx.     ...xx.     x..xx.     x...x.     ..xxx.
-//   xxxxxx     ....xx     x..x.x     x....x     ..xxxx
+//   causal     window:2   local:2    strided:3  global:1   block:2    window:2+global:1
+//   x.....     x.....     x.....     x.....     x.....     x.....     x.....
+//   xx....     xx....     xx....     xx....     xx....     xx....     xx....
+//   xxx...     .xx...     .xx...     x.x...     x.x...     xxx...     xxx...
+//   xxxx..     ..xx..     ..xx..     x..x..     x..x..     xxxx..     x.xx..
+//   xxxxx.     ...xx.     ...xx.     x..xx.     x...x.     ..xxx.     x..xx.
+//   xxxxxx     ....xx     ....xx     x..x.x     x....x     ..xxxx     x...xx
 //
-// A window W (which models have; `local` is an experiment) keeps the last W keys of each query.
+// A window W keeps the last W keys of each query; models have those, the rest are experiments.
 #include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-KeyPattern attention_pattern(const Config *config, int layer) {
-    return (KeyPattern){.kind = PATTERN_CAUSAL, .window = config->layers[layer].window, .a = 1};
+// The narrower of two windows; 0 is none.
+static int narrower(int a, int b) {
+    return !a || (b && b < a) ? b : a;
 }
 
-// The kinds that take a parameter. "causal" takes none and is handled before the table is read.
-static const struct {
-    const char *name;
-    PatternKind kind;
-} NAMES[] = {
-    {"local", PATTERN_LOCAL},
-    {"strided", PATTERN_STRIDED},
-    {"global", PATTERN_GLOBAL},
-    {"block", PATTERN_BLOCK},
-};
+KeyPattern model_pattern(const Model *m, int layer) {
+    KeyPattern pattern = m->pattern;
+    pattern.window = narrower(pattern.window, m->config.layers[layer].window);
+    return pattern;
+}
 
-bool attention_pattern_parse(KeyPattern *pattern, const char *text) {
-    *pattern = (KeyPattern){.kind = PATTERN_CAUSAL, .a = 1};
-    if (!strcmp(text, "causal")) return true;
-    const char *colon = strchr(text, ':');
+// ---- by name ----
+
+static const char *const NAMES[] = {"window", "local", "strided", "global", "block"};
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES }; // in the order of PatternKind
+
+// "local:64", without an end.
+static bool parse_part(PatternPart *part, const char *text, size_t length) {
+    const char *colon = memchr(text, ':', length);
     if (!colon || colon[1] < '1' || colon[1] > '9') return false; // an integer >= 1
     char *end = NULL;
     long a = strtol(colon + 1, &end, 10);
-    if (*end || a > LIMIT_CONTEXT) return false;
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        size_t length = strlen(NAMES[i].name);
-        if (length != (size_t)(colon - text) || strncmp(text, NAMES[i].name, length)) continue;
-        *pattern = (KeyPattern){.kind = NAMES[i].kind, .a = (int)a};
+    if (end != text + length || a > LIMIT_CONTEXT) return false;
+    for (int i = 0; i < N_NAMES; i++) {
+        if (strlen(NAMES[i]) != (size_t)(colon - text) || memcmp(text, NAMES[i], strlen(NAMES[i])))
+            continue;
+        *part = (PatternPart){(PatternKind)i, (int)a};
         return true;
     }
     return false;
 }
 
-// By testing every pair, O(n^2): it then cannot disagree with what attention computes. Without a
-// pattern the count is n (n + 1) / 2.
-uint64_t attention_pattern_count(const KeyPattern *pattern, int n) {
-    uint64_t count = 0;
-    for (int p = 0; p < n; p++)
-        for (int t = 0; t <= p; t++)
-            count += key_visible(pattern, p, t);
-    return count;
+static bool refuse_part(const char *text, const char *part, size_t length, Error *error) {
+    return error_set(error, ERROR_USAGE,
+                     "pattern \"%.80s\": \"%.*s\" is none of causal, window:N, local:N, strided:N, "
+                     "global:N, block:N (N from 1 to %d), joined by +",
+                     text, (int)(length < 40 ? length : 40), part, LIMIT_CONTEXT);
+}
+
+bool attention_pattern_parse(KeyPattern *pattern, const char *text, Error *error) {
+    bool causal = false;
+    *pattern = (KeyPattern){0};
+    for (const char *part = text;; part++) {
+        size_t length = strcspn(part, "+");
+        if (pattern->n_parts == PATTERN_MAX_PARTS)
+            return error_set(error, ERROR_USAGE, "pattern \"%.80s\": more than %d parts", text,
+                             PATTERN_MAX_PARTS);
+        if (length == 6 && !memcmp(part, "causal", 6))
+            causal = true;
+        else if (parse_part(&pattern->parts[pattern->n_parts], part, length))
+            pattern->n_parts++;
+        else
+            return refuse_part(text, part, length, error);
+        part += length;
+        if (!*part) break;
+    }
+    // What shows all keys leaves no parts; a window alone is what models have.
+    if (causal)
+        *pattern = (KeyPattern){0};
+    else if (pattern->n_parts == 1 && pattern->parts->kind == PATTERN_WINDOW)
+        *pattern = (KeyPattern){.window = pattern->parts->a};
+    return true;
+}
+
+// ---- counts ----
+
+// sum of min(p + 1, window) over p < n
+static uint64_t keys_of_first(int window, int n) {
+    uint64_t count = (uint64_t)n, w = (uint64_t)window;
+    if (!window || window >= n) return count * (count + 1) / 2;
+    return w * (w + 1) / 2 + (count - w) * w;
+}
+
+uint64_t attention_pattern_keys(const KeyPattern *pattern, int start, int count) {
+    if (!pattern->n_parts)
+        return keys_of_first(pattern->window, start + count) -
+               keys_of_first(pattern->window, start);
+    uint64_t keys = 0;
+    for (int p = start; p < start + count; p++) {
+        KeyReach reach = key_reach(pattern, p);
+        for (KeyRun run = key_run(&reach, 0); run.first < run.end; run = key_run(&reach, run.end))
+            keys += (uint64_t)(run.end - run.first);
+    }
+    return keys;
 }

@@ -79,8 +79,7 @@ static void attend(Model *m, int l, const Rows *rows) {
     // The rows' own keys are written first: a row sees itself, and earlier rows of the same chunk.
     KvView view = {m->cache.kv, l};
     AttentionShape shape = {c->n_heads, c->n_kv_heads, c->head_dim, c->layers[l].attention_scale,
-                            attention_pattern(c, l)};
-    if (m->pattern_override) shape.pattern = *m->pattern_override;
+                            model_pattern(m, l)};
     kv_write(m->device, &view, s->k, s->v, rows);
     attention(m->device, s->att_heads, s->q, &view, rows, &shape, m->att_weights);
     if (m->att_weights) observe(m, STAGE_ATT_WEIGHTS, l, m->att_weights);

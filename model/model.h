@@ -104,8 +104,9 @@ struct Model {
     int n_host_rows;                       // of these, rows that are in host_logits
     float *host_logits;                    // (max_logit_rows, vocab_size)
     int *lengths_before, *lengths_planned; // (n_sequences) of the cache, around one model_forward
-    const KeyPattern *pattern_override;    // for every layer, instead of its own; NULL: none
-    Listener *listener;                    // NULL: none is attached
+    KeyPattern pattern; // of every layer, within its own window; zeroed hides nothing. May be set
+                        // between two passes.
+    Listener *listener; // NULL: none is attached
     void *listener_context;
     float *att_weights; // (max_rows, n_heads, context) device; NULL unless the listener wants them
     float *host_stage;  // what observe copies to, allocated by model_listen
@@ -171,11 +172,12 @@ double model_memory_peak(const ModelMemory *memory); // all of it: on a GPU two 
 
 // ---- which keys a query sees ----
 
-// The layer's own pattern: causal, with its window.
-KeyPattern attention_pattern(const Config *config, int layer);
+// Those of the model's pattern that are in the layer's own window.
+KeyPattern model_pattern(const Model *model, int layer);
 
-// "causal", "local:8", "strided:4", "global:4", "block:8" -> pattern; false: not one of these.
-bool attention_pattern_parse(KeyPattern *pattern, const char *text);
+// "causal", "window:8", "local:8", "strided:4", "global:4", "block:8", or up to PATTERN_MAX_PARTS
+// of them: "local:64+global:4". False, with the part that is wrong: exit code 2.
+bool attention_pattern_parse(KeyPattern *pattern, const char *text, Error *error);
 
-// Number of (query, key) pairs of n positions that a pattern keeps.
-uint64_t attention_pattern_count(const KeyPattern *pattern, int n);
+// How many keys the queries at the positions start .. start + count - 1 see, all together.
+uint64_t attention_pattern_keys(const KeyPattern *pattern, int start, int count);

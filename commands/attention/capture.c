@@ -36,7 +36,7 @@ static bool is_kept(const AttentionCapture *c, int layer) {
 
 // The stage (n, n_heads, context) of some rows.
 static void keep_weights(const AttentionCapture *c, const Stage *stage) {
-    KeyPattern pattern = attention_pattern(c->session->config, stage->layer);
+    KeyPattern pattern = model_pattern(c->session->model, stage->layer);
     size_t all_heads = (size_t)stage->shape[1], context = (size_t)stage->shape[2];
     for (int i = 0; i < stage->rows.n; i++)
         for (int h = c->first_head; h < c->first_head + c->n_heads; h++) {
@@ -84,7 +84,7 @@ static float score(const AttentionCapture *c, int layer, int row, int head, int 
 }
 
 static void keep_scores(const AttentionCapture *c, const Stage *stage) {
-    KeyPattern pattern = attention_pattern(c->session->config, stage->layer);
+    KeyPattern pattern = model_pattern(c->session->model, stage->layer);
     for (int i = 0; i < stage->rows.n; i++)
         for (int h = c->first_head; h < c->first_head + c->n_heads; h++) {
             int query = stage->rows.positions[i];

@@ -127,6 +127,8 @@ static void print_text(const BenchReport *r) {
     output_print("%s\n%s; weights %.1f MB, loaded in %.2f s, memory %.1f MB\n\n",
                  escape_bytes(path, sizeof path, name, strlen(name)), r->device,
                  (double)r->weight_bytes / 1e6, r->load_seconds, (double)r->peak_memory / 1e6);
+    if (r->session->options->pattern)
+        output_print("attention pattern %s\n\n", r->session->options->pattern);
     print_rows(r);
     output_print("\n");
     print_limits(r);
@@ -218,6 +220,7 @@ static void print_json(const BenchReport *r) {
     writer_string(&w, "device", r->device);
     writer_string(&w, "precision", precision_name((Precision)s->options->precision));
     writer_string(&w, "kv", kv_name((KvType)s->options->kv));
+    writer_string(&w, "pattern", s->options->pattern);
     writer_integer(&w, "weight_bytes", (int64_t)r->weight_bytes);
     writer_number(&w, "load_seconds", r->load_seconds);
     writer_integer(&w, "repetitions", s->options->repetitions);

@@ -44,7 +44,7 @@ static void sum_weights(void *context, const Model *model, const Stage *stage) {
     if (stage->id != STAGE_ATT_WEIGHTS) return;
     size_t n_heads = (size_t)stage->shape[1], room = (size_t)stage->shape[2];
     // From the config, not from the pattern that the model was given.
-    KeyPattern pattern = {PATTERN_CAUSAL, model->config.layers[stage->layer].window, 1};
+    KeyPattern pattern = {.window = model->config.layers[stage->layer].window};
     for (int i = 0; i < stage->rows.n; i++)
         for (size_t h = 0; h < n_heads; h++)
             check_weights(sums->finding, stage, &pattern, i,
@@ -152,7 +152,7 @@ static void attend_repeated(Ungrouped *u, Subject *s, const LayerStages *layer, 
                             c->n_heads,
                             c->head_dim,
                             c->layers[l].attention_scale,
-                            {PATTERN_CAUSAL, c->layers[l].window, 1}};
+                            {.window = c->layers[l].window}};
     device_upload(u->device, u->k_device, u->k, bytes);
     device_upload(u->device, u->v_device, u->v, bytes);
     device_upload(u->device, u->q_device, layer->q_final, q_bytes);

@@ -160,6 +160,7 @@ static void set_defaults(Options *o) {
         .only = BENCH_BOTH,
         .stage = 2, // weights
         .batch = 1,
+        .mask_seq = 32,
     };
 }
 
@@ -245,13 +246,13 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
         if (!take_option(options, code, command, argv, error)) return false;
     if (options->help) return true;
     if (optind < argc)
-        options->model = argv[optind++];
-    else if (!(command & (FOR_DIFF | FOR_CONVERT)))
+        *(command == FOR_MASK ? &options->pattern : &options->model) = argv[optind++];
+    else if (!(command & (FOR_DIFF | FOR_CONVERT | FOR_MASK)))
         options->model = BUILTIN_NAME;
     if (optind < argc && command & (FOR_DIFF | FOR_CONVERT)) options->other = argv[optind++];
     if (optind < argc)
-        return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the model%s",
-                         argv[optind],
+        return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the %s%s",
+                         argv[optind], command == FOR_MASK ? "pattern" : "model",
                          command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
     if (command != FOR_BENCH && options->threads.count > 1)
         return error_set(error, ERROR_USAGE,

@@ -28,6 +28,7 @@ typedef enum CommandBit {
     FOR_ATTENTION = 8192,
     FOR_COST = 16384,
     FOR_LENS = 32768,
+    FOR_MASK = 65536,
 } CommandBit;
 
 typedef enum OptionId {
@@ -97,6 +98,10 @@ typedef enum OptionId {
     OPTION_TOP,
     OPTION_ATTRIBUTE,
     OPTION_TOKEN,
+    OPTION_PATTERN,
+    OPTION_PATTERNS,
+    OPTION_MASK_SEQ,
+    OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
     OPTION_SEQ,
     OPTION_COST_BATCH,
@@ -135,7 +140,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 // borrowed from argv.
 typedef struct Options {
     bool given[OPTION_COUNT];
-    const char *model; // "builtin" if none is given; diff and convert: NULL
+    const char *model; // "builtin" if none is given; diff, convert and mask: NULL
     const char *other; // diff: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
@@ -175,6 +180,9 @@ typedef struct Options {
 
     int64_t position, top, token; // lens
     bool attribute;
+    const char *pattern, *patterns; // mask: the pattern is the first word
+    int64_t mask_seq;
+    bool bidirectional;
 
     int type;   // convert, cost: an index of OPTION_DTYPES
     bool force; // replace files that are there

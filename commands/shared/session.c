@@ -138,6 +138,8 @@ static bool open_tokenizer(Session *s, Error *error) {
 
 bool session_open(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
+    if (options->pattern && !attention_pattern_parse(&s->pattern, options->pattern, error))
+        return false;
     if (!checkpoint_open(&s->checkpoint, options->model, error)) return false;
     s->config = checkpoint_config(s->checkpoint);
     if (!open_tokenizer(s, error)) return false;
@@ -189,6 +191,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     s->model = model_open(s->config, checkpoint_weights(s->checkpoint), &options, error);
     progress_end(&progress);
     if (!s->model) return error_prefix(error, checkpoint_path(s->checkpoint));
+    s->model->pattern = s->pattern;
     if (o->verbose) print_model(s);
     return session_result(s, true, error);
 }

@@ -21,6 +21,7 @@ typedef struct Session {
     Tokenizer *tokenizer;        // NULL where the model has none; session_need_tokenizer says so
     Checkpoint *tokenizer_owner; // a GGUF that -z named, or NULL
     Model *model;
+    KeyPattern pattern;                         // of --pattern; zeroed without it
     char tokenizer_problem[ERROR_MESSAGE_SIZE]; // why it is NULL
     ErrorCode tokenizer_code;
     int32_t stops[64]; // ids that end a text

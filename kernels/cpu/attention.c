@@ -5,6 +5,8 @@
 // states merge in rising order. So a row's bits depend on nothing but its own position:
 //   many passes   (a prompt, many sequences)   a thread walks all chunks of a pass and merges
 //   few passes    (one token, a long cache)    threads take single chunks, the caller merges
+// A sparse pattern goes by the first way: of most chunks it shows little or nothing, and a chunk
+// without visible keys is passed over.
 #include "kernels/cpu/attention.h"
 #include "kernels/precision.h"
 
@@ -54,11 +56,6 @@ size_t attention_scratch(const Device *device, Kv *kv) {
 
 // ---- passes ----
 
-static int first_visible(const KeyPattern *pattern, int position) {
-    if (pattern->kind != PATTERN_CAUSAL || !pattern->window) return 0;
-    return position < pattern->window ? 0 : position - pattern->window + 1;
-}
-
 static int smaller(int a, int b) {
     return a < b ? a : b;
 }
@@ -73,16 +70,18 @@ static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int e
     int sequence = rows->sequences[row], n = 0, first = row;
     pass->kv = kv;
     pass->region = kv_region(kv, w->layer, sequence, head / w->group);
-    pass->pattern = w->shape->pattern;
+    pass->sparse = w->shape->pattern.n_parts;
     pass->scale = w->shape->scale;
     pass->packed = scratch;
     pass->scores = scratch + ATTENTION_QUERIES * kv->value_dim;
     for (; row < end && rows->sequences[row] == sequence; row++) {
-        int position = rows->positions[row];
+        KeyReach reach = key_reach(&w->shape->pattern, rows->positions[row]);
+        int visible = key_run(&reach, 0).first;
         for (int h = head; h < head + n_heads; h++, n++) {
             size_t index = (size_t)row * (size_t)w->shape->n_heads + (size_t)h;
-            pass->first[n] = first_visible(&pass->pattern, position);
-            pass->last[n] = position;
+            pass->first[n] = visible;
+            pass->last[n] = reach.last;
+            if (pass->sparse) pass->reach[n] = reach;
             pass->q[n] = w->q + index * (size_t)w->shape->head_dim;
         }
     }
@@ -105,14 +104,29 @@ static int next_rows(AttentionPass *pass, const AttentionWork *w, int p, int row
     return row;
 }
 
+// The first chunk with a key that some query sees at `position` or later; -1: there is none.
+static int chunk_from(const AttentionPass *pass, int position) {
+    int first = INT32_MAX;
+    for (int i = 0; i < pass->n_queries; i++) {
+        int key = position > pass->first[i] ? position : pass->first[i];
+        if (pass->sparse) key = key_run(&pass->reach[i], position).first;
+        if (key <= pass->last[i] && key < first) first = key;
+    }
+    return first == INT32_MAX ? -1 : first / ATTENTION_CHUNK;
+}
+
+static int after(int chunk) {
+    return (chunk + 1) * ATTENTION_CHUNK;
+}
+
 // One chunk, while `next_chunk` of the same pass (-1: none) is fetched. Where many queries share
-// the keys, memory is not what they wait for.
+// the keys, memory is not what they wait for; a sparse pattern needs too little of the chunk.
 static void take_chunk(const AttentionWork *w, AttentionPass *pass, int chunk, int next_chunk,
                        const AttentionState *state) {
     enum { FEW_QUERIES = 8 };
     const Kv *kv = w->kv;
     pass->next_keys = pass->next_values = NULL;
-    if (next_chunk >= 0 && pass->n_queries <= FEW_QUERIES) {
+    if (next_chunk >= 0 && pass->n_queries <= FEW_QUERIES && !pass->sparse) {
         size_t position = (size_t)next_chunk * ATTENTION_CHUNK;
         pass->next_keys =
             pass->region + kv_key_index(position, (size_t)kv->shape.head_dim) * kv->element;
@@ -137,17 +151,13 @@ static void whole_passes(void *context, size_t begin, size_t end, int thread) {
             float *memory = pass.scores + ATTENTION_QUERIES * ATTENTION_CHUNK;
             size_t size = state_floats(ATTENTION_QUERIES, value_dim);
             AttentionState state = state_at(memory, ATTENTION_QUERIES);
-            AttentionState next = state_at(memory + size, ATTENTION_QUERIES);
-            int first = pass.first[0], last = pass.last[0];
-            for (int i = 1; i < pass.n_queries; i++) {
-                first = smaller(first, pass.first[i]);
-                if (pass.last[i] > last) last = pass.last[i];
-            }
-            int chunk = first / ATTENTION_CHUNK, last_chunk = last / ATTENTION_CHUNK;
-            take_chunk(w, &pass, chunk, chunk < last_chunk ? chunk + 1 : -1, &state);
-            while (++chunk <= last_chunk) {
-                take_chunk(w, &pass, chunk, chunk < last_chunk ? chunk + 1 : -1, &next);
-                w->kernels->merge(&state, &next, pass.n_queries, value_dim);
+            AttentionState of_chunk = state_at(memory + size, ATTENTION_QUERIES);
+            int chunk = chunk_from(&pass, 0), next = chunk_from(&pass, after(chunk));
+            take_chunk(w, &pass, chunk, next, &state);
+            while ((chunk = next) >= 0) {
+                next = chunk_from(&pass, after(chunk));
+                take_chunk(w, &pass, chunk, next, &of_chunk);
+                w->kernels->merge(&state, &of_chunk, pass.n_queries, value_dim);
             }
             finish_pass(w, &pass, &state);
         }
@@ -218,6 +228,7 @@ static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chu
 static void weight_rows(void *context, size_t begin, size_t end, int thread) {
     const AttentionWork *w = context;
     size_t n_heads = (size_t)w->shape->n_heads, length = (size_t)w->kv->shape.max_seq_len;
+    const KeyPattern *pattern = &w->shape->pattern;
     AttentionPass pass;
     for (size_t item = begin; item < end; item++) {
         int row = (int)(item / n_heads), last = w->rows->positions[row];
@@ -230,7 +241,7 @@ static void weight_rows(void *context, size_t begin, size_t end, int thread) {
             w->kernels->scores(&pass, c);
             int start = c * ATTENTION_CHUNK, stop = smaller(start + ATTENTION_CHUNK - 1, last);
             for (int t = start > pass.first[0] ? start : pass.first[0]; t <= stop; t++)
-                weights[t] = pass.scores[t - start];
+                weights[t] = key_visible(pattern, last, t) ? pass.scores[t - start] : -INFINITY;
         }
         for (int t = pass.first[0]; t <= last; t++)
             max = weights[t] > max ? weights[t] : max;
@@ -248,6 +259,15 @@ static size_t key_work(const AttentionShape *shape) {
     return 2 * (size_t)shape->head_dim + 8;
 }
 
+// How many keys a query sees; those of two strides count twice.
+static size_t count_keys(const KeyReach *reach) {
+    int keys = reach->last - reach->suffix + 1, between = reach->suffix - reach->low;
+    if (between > 0) keys += smaller(reach->prefix, between);
+    for (int i = 0; i < reach->n_strides; i++)
+        keys += between / reach->strides[i];
+    return (size_t)keys;
+}
+
 // Cuts the rows and heads into passes. As many rows share one as fill it, but no more than there
 // are consecutive rows of one sequence. Returns the multiply-adds of it all.
 static size_t cut(AttentionWork *w, bool *one_sequence) {
@@ -255,11 +275,11 @@ static size_t cut(AttentionWork *w, bool *one_sequence) {
     int runs = 1, first_key = INT32_MAX, last_key = 0;
     size_t keys = 0;
     for (int i = 0; i < rows->n; i++) {
-        int first = first_visible(&w->shape->pattern, rows->positions[i]);
+        KeyReach reach = key_reach(&w->shape->pattern, rows->positions[i]);
         if (i && rows->sequences[i] != rows->sequences[i - 1]) runs++;
-        first_key = smaller(first, first_key);
-        if (rows->positions[i] > last_key) last_key = rows->positions[i];
-        keys += (size_t)(rows->positions[i] - first + 1);
+        first_key = smaller(key_run(&reach, 0).first, first_key);
+        if (reach.last > last_key) last_key = reach.last;
+        keys += count_keys(&reach);
     }
     w->first_chunk = first_key / ATTENTION_CHUNK;
     w->last_chunk = last_key / ATTENTION_CHUNK;
@@ -287,7 +307,8 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     size_t all = cut(&work, &one_sequence);
     int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;
     bool few = n_passes < 4 * device->active_threads && work.last_chunk > work.first_chunk;
-    if (device->active_threads > 1 && few && one_sequence) {
+    bool dense = !shape->pattern.n_parts;
+    if (device->active_threads > 1 && few && one_sequence && dense) {
         size_t queries = (size_t)work.pass_rows * (size_t)work.pass_heads;
         run_waves(device, &work, n_passes, queries * ATTENTION_CHUNK * key_work(shape));
     } else {

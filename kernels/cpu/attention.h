@@ -17,15 +17,16 @@ typedef struct AttentionState {
     float *out;       // (n_queries, value_dim)
 } AttentionState;
 
-// Queries that read the same region of the cache. Query i sees the positions first[i] ..
-// last[i] that the pattern of its position last[i] allows.
+// Queries that read the same region of the cache. Query i sees the keys first[i] .. last[i], where
+// sparse the runs of reach[i] among them.
 typedef struct AttentionPass {
     const Kv *kv;
     const unsigned char *region;
-    KeyPattern pattern;
     float scale;
     int n_queries;
     int first[ATTENTION_QUERIES], last[ATTENTION_QUERIES];
+    bool sparse;                       // the pattern has parts
+    KeyReach reach[ATTENTION_QUERIES]; // where sparse
     const float *q[ATTENTION_QUERIES]; // (head_dim) each
     // The chunk that this thread takes next, to be fetched meanwhile, or NULL.
     const unsigned char *next_keys, *next_values;
@@ -39,8 +40,8 @@ struct AttentionKernels {
                   const float *v);
     // Fills pass->packed; once, before the other two.
     void (*pack)(const AttentionPass *pass);
-    // scores[i][t] = scale q_i . k_t for the positions t of chunk c; -infinity where query i does
-    // not see t. Tiles that no query sees are not written.
+    // scores[i][t] = scale q_i . k_t for the positions t of chunk c, in tiles of which query i sees
+    // a key; -infinity where it does not see t. Other tiles are not for reading.
     void (*scores)(const AttentionPass *pass, int chunk);
     // The state of all queries over chunk c.
     void (*chunk)(const AttentionPass *pass, int chunk, const AttentionState *state);

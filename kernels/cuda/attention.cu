@@ -6,7 +6,7 @@
 //   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
 //
 // Which splits a row has depends on its position and on the pattern alone, so its result is the
-// same in any batch. Keys before the window are not read.
+// same in any batch. Keys that the pattern hides are not read; a split of nothing else has l = 0.
 //
 // A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
 // at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
@@ -53,6 +53,7 @@ struct Tile {
     int kv_head, head, n_heads;  // first query head, and how many
     int first_split, n_splits;   // of the row: those from the first on have keys to see
     int first, end;              // positions of this block
+    bool sees;                   // one of them at least
 };
 
 static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
@@ -64,11 +65,13 @@ static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     int in_group = blockIdx.y % w.head_tiles * HEADS;
     t.head = t.kv_head * w.group + in_group;
     t.n_heads = w.group - in_group < HEADS ? w.group - in_group : HEADS;
-    int visible = first_seen(w.op.shape.pattern, t.position), split = (int)blockIdx.x;
+    KeyReach reach = key_reach(&w.op.shape.pattern, t.position);
+    int visible = first_seen(reach, 0), split = (int)blockIdx.x;
     t.first_split = visible / SPLIT;
     t.n_splits = t.position / SPLIT + 1;
     t.first = split == t.first_split ? visible : split * SPLIT;
     t.end = split + 1 < t.n_splits ? (split + 1) * SPLIT : t.position + 1;
+    t.sees = first_seen(reach, t.first) < t.end;
     return t;
 }
 
@@ -255,6 +258,13 @@ static __device__ void weigh_values(AttentionMemory<DIM> &memory, const Attentio
         if (h < t.n_heads) store_values<DIM>(memory, w, t, h, pass, acc[h]);
 }
 
+// A split without visible keys; its row has others.
+static __device__ void store_nothing(const AttentionWork &w, const Tile &t) {
+    size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head) * w.splits + blockIdx.x;
+    for (int h = threadIdx.x; h < t.n_heads; h += THREADS)
+        w.largest[part + h * w.splits] = -INFINITY, w.sums[part + h * w.splits] = 0.0f;
+}
+
 static __device__ void join_splits(const AttentionWork &w, const Tile &t) {
     int dim = w.op.shape.head_dim;
     for (int h = 0; h < t.n_heads; h++) {
@@ -285,11 +295,15 @@ static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork
     Tile t = tile_of_block(w);
     let_next_kernel_start();
     if ((int)blockIdx.x < t.first_split || (int)blockIdx.x >= t.n_splits) return;
-    load_queries<DIM>(memory, w, t);
-    score_keys<D, DIM>(memory, w, t);
-    exponentials<DIM>(memory, t);
-    for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++)
-        weigh_values<D, DIM>(memory, w, t, pass);
+    if (t.sees) {
+        load_queries<DIM>(memory, w, t);
+        score_keys<D, DIM>(memory, w, t);
+        exponentials<DIM>(memory, t);
+        for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++)
+            weigh_values<D, DIM>(memory, w, t, pass);
+    } else {
+        store_nothing(w, t);
+    }
     unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
     int count = t.n_splits - t.first_split;
     if (count > 1 && arrives_last(counter, (unsigned)count, memory.last)) join_splits(w, t);

@@ -34,7 +34,8 @@ struct TileWork {
 // Neighbouring queries of one sequence, and the keys that they see some of.
 struct Run {
     int first, end; // queries of the tile
-    int sequence, first_key, last_key;
+    int sequence, last_key;
+    KeyReach reach; // of all of them: what the lowest position sees, and all after it
 };
 
 // What a lane keeps of its two queries, i and i + 8 of its warp's 16 (multiply_halves).
@@ -129,15 +130,21 @@ static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int
 // Every thread walks the same list.
 template <int DIM>
 static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int first) {
-    Run run = {first, first, m.sequences[first], 0, -1};
+    Run run = {first, first, m.sequences[first], -1, {}};
     int lowest = m.positions[first];
     for (; run.end < QUERIES && m.sequences[run.end] == run.sequence; run.end++) {
         int position = m.positions[run.end];
         lowest = position < lowest ? position : lowest;
         run.last_key = position > run.last_key ? position : run.last_key;
     }
-    run.first_key = first_seen(w.op.shape.pattern, lowest);
+    run.reach = key_reach(&w.op.shape.pattern, lowest);
+    run.reach.last = run.last_key;
     return run;
+}
+
+// Whether some query of the run may see key p; the others are not read.
+static __device__ __forceinline__ bool reads_key(const TileWork &w, const Run &run, int p) {
+    return p <= run.last_key && (!w.op.shape.pattern.n_parts || first_seen(run.reach, p) == p);
 }
 
 static __device__ __forceinline__ bool has_nonfinite_half(int4 v) {
@@ -165,7 +172,7 @@ static __device__ __forceinline__ void store_pairs(unsigned *to, int4 a, int4 b)
     }
 }
 
-// Keys `from` on, zeros past the run's last; tile number `count` of the block.
+// Keys `from` on, zeros for those that are not read; tile number `count` of the block.
 template <int DIM>
 static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Run &run, int from,
                                  int count) {
@@ -177,7 +184,7 @@ static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Ru
         for (int r = 0; r < 2; r++) {
             int4 key = {};
             int p = from + 2 * pair + r;
-            if (p <= run.last_key && c < w.kv.head_dim) {
+            if (c < w.kv.head_dim && reads_key(w, run, p)) {
                 size_t at = kv_index(w.kv, run.sequence, blockIdx.y, p) + c;
                 key = *(const int4 *)((const uint16_t *)w.kv.keys + at);
                 values[r] = *(const int4 *)((const uint16_t *)w.kv.values + at);
@@ -220,7 +227,7 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
 template <int DIM>
 static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int position,
                                                  int from) {
-    return pattern.kind == PATTERN_CAUSAL && from + KEYS<DIM> - 1 <= position &&
+    return !pattern.n_parts && from + KEYS<DIM> - 1 <= position &&
            (!pattern.window || position - from < pattern.window);
 }
 
@@ -287,6 +294,7 @@ static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, 
                                                             const Run &run,
                                                             const int (&positions)[2], int from) {
     for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
+        if (!reads_key(w, run, p)) continue;
         const uint16_t *value =
             (const uint16_t *)w.kv.values + kv_index(w.kv, run.sequence, blockIdx.y, p);
         UNROLL
@@ -334,7 +342,8 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
         for (int r = 0; r < 2; r++, query += 8)
             positions[r] = query >= run.first && query < run.end ? m.positions[query] : -1;
         bool idle = run.end <= mine || run.first >= mine + WARP_QUERIES;
-        for (int from = run.first_key; from <= run.last_key; from += KEYS<DIM>, count++) {
+        for (int from = first_seen(run.reach, 0); from <= run.last_key;
+             from = first_seen(run.reach, from + KEYS<DIM>), count++) {
             load_tile<DIM>(m, w, run, from, count);
             if (idle) continue;
             float scores[KEYS<DIM> / 8][4];

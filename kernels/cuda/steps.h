@@ -80,13 +80,9 @@ static __device__ __forceinline__ void kv_store(const KvLayer &kv, void *array, 
         ((uint16_t *)array)[index] = kv.type == KV_F16 ? half_bits(value) : bf16_bits(value);
 }
 
-// The query at `position` sees no key before it.
-static __device__ __forceinline__ int first_seen(const KeyPattern &pattern, int position) {
-    int first = 0;
-    if (pattern.kind == PATTERN_CAUSAL && pattern.window) first = position - pattern.window + 1;
-    if (pattern.kind == PATTERN_LOCAL) first = position - pattern.a / 2;
-    if (pattern.kind == PATTERN_BLOCK) first = (position / pattern.a - 1) * pattern.a;
-    return first < 0 ? 0 : first;
+// The first key that a query sees, from position `from` on; past its own where there is none.
+static __device__ __forceinline__ int first_seen(const KeyReach &reach, int from) {
+    return key_run(&reach, from).first;
 }
 
 // ---- queries, keys and values behind their projection ----

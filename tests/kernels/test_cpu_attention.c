@@ -7,7 +7,7 @@
 typedef struct Setup {
     int n_heads, n_kv_heads, head_dim, length, window, n_sequences;
     KvType type;
-    KeyPattern pattern; // kind PATTERN_CAUSAL: `window` counts
+    KeyPattern pattern; // its window is the one before
 } Setup;
 
 // What goes in, the same for every run: position t of sequence s is row s * length + t.
@@ -43,7 +43,7 @@ static void inputs_free(Inputs *in) {
 
 static KeyPattern pattern_of(const Setup *s) {
     KeyPattern pattern = s->pattern;
-    if (pattern.kind == PATTERN_CAUSAL) pattern.window = s->window;
+    pattern.window = s->window;
     return pattern;
 }
 
@@ -184,8 +184,13 @@ static const Setup SHAPES[] = {
     {3, 1, 80, 530, 260, 1, KV_F32, {0}}, // a window over chunks
     {2, 2, 5, 20, 1, 1, KV_F32, {0}},     // its own key only
     {71, 1, 16, 18, 0, 1, KV_F16, {0}},   // more heads than a pass has
-    {2, 1, 96, 18, 0, 1, KV_F16, {0}},    {2, 1, 128, 18, 0, 1, KV_F32, {0}},
-    {9, 3, 64, 300, 0, 1, KV_BF16, {0}},  {5, 5, 40, 45, 7, 2, KV_BF16, {0}},
+    {2, 1, 96, 18, 0, 1, KV_F16, {0}},
+    {2, 1, 128, 18, 0, 1, KV_F32, {0}},
+    {9, 3, 64, 300, 0, 1, KV_BF16, {0}},
+    {5, 5, 40, 45, 7, 2, KV_BF16, {0}},
+    {9, 3, 64, 600, 0, 1, KV_F16, {0, 2, {{PATTERN_LOCAL, 64}, {PATTERN_GLOBAL, 4}}}},
+    {6, 2, 20, 560, 0, 2, KV_F32, {0, 2, {{PATTERN_WINDOW, 3}, {PATTERN_STRIDED, 37}}}},
+    {8, 1, 16, 540, 290, 1, KV_BF16, {0, 2, {{PATTERN_BLOCK, 20}, {PATTERN_STRIDED, 9}}}},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
@@ -295,10 +300,17 @@ Test(cpu_attention, mixes_sequences_in_one_batch) {
 }
 
 Test(cpu_attention, knows_every_pattern_and_tells_its_weights) {
-    static const KeyPattern patterns[] = {{PATTERN_CAUSAL, 0, 0}, {PATTERN_CAUSAL, 9, 0},
-                                          {PATTERN_LOCAL, 0, 6},  {PATTERN_STRIDED, 0, 5},
-                                          {PATTERN_GLOBAL, 0, 3}, {PATTERN_BLOCK, 0, 8}};
-    for (int p = 0; p < 6; p++) {
+    static const KeyPattern patterns[] = {
+        {0},
+        {.window = 9},
+        {0, 1, {{PATTERN_LOCAL, 6}}},
+        {0, 1, {{PATTERN_STRIDED, 5}}},
+        {0, 1, {{PATTERN_GLOBAL, 3}}},
+        {0, 1, {{PATTERN_BLOCK, 8}}},
+        {0, 2, {{PATTERN_LOCAL, 64}, {PATTERN_GLOBAL, 4}}},
+        {200, 3, {{PATTERN_STRIDED, 3}, {PATTERN_STRIDED, 16}, {PATTERN_WINDOW, 2}}},
+    };
+    for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
         Setup setup = {4, 2, 12, 600, patterns[p].window, 1, KV_F32, patterns[p]};
         Inputs in = inputs_make(&setup, 30);
         float *out = run_all(&in, "", 2, 600);

@@ -22,7 +22,15 @@ typedef struct Scene {
     float *q;                 // host (SEQUENCES, n_keys, n_heads, head_dim)
 } Scene;
 
-static const KeyPattern CAUSAL = {PATTERN_CAUSAL, 0, 1};
+static const KeyPattern CAUSAL = {0};
+#define WINDOW_OF(n)                                                                               \
+    { .window = n }
+#define PART(kind, a)                                                                              \
+    {                                                                                              \
+        0, 1, {                                                                                    \
+            { kind, a }                                                                            \
+        }                                                                                          \
+    }
 
 // Writes the scene's keys of one sequence from position `from` on.
 static void scene_write(Scene *s, int sequence, int from) {
@@ -216,21 +224,25 @@ Test(attention, equals_the_double_loops_for_heads_of_any_size) {
 
 // Windows that begin many positions after the text does.
 Test(attention, equals_the_double_loops_behind_what_no_window_shows) {
-    static const KeyPattern PATTERNS[] = {{PATTERN_CAUSAL, 33, 1},
-                                          {PATTERN_CAUSAL, 150, 1},
-                                          {PATTERN_LOCAL, 0, 90},
-                                          {PATTERN_BLOCK, 0, 50},
-                                          {PATTERN_STRIDED, 0, 90}};
+    static const KeyPattern PATTERNS[] = {WINDOW_OF(33), WINDOW_OF(150), PART(PATTERN_LOCAL, 90),
+                                          PART(PATTERN_BLOCK, 50), PART(PATTERN_STRIDED, 90)};
     for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
         check_case((Case){3, 1, 64, 290, KV_BF16, PATTERNS[i]});
 }
 
 Test(attention, sees_what_windows_and_patterns_show) {
     static const KeyPattern PATTERNS[] = {
-        {PATTERN_CAUSAL, 1, 1},  {PATTERN_CAUSAL, 16, 1}, {PATTERN_CAUSAL, 64, 1},
-        {PATTERN_CAUSAL, 65, 1}, {PATTERN_CAUSAL, 70, 1}, {PATTERN_LOCAL, 0, 8},
-        {PATTERN_STRIDED, 0, 4}, {PATTERN_GLOBAL, 0, 4},  {PATTERN_BLOCK, 0, 8},
-        {PATTERN_STRIDED, 0, 1}, {PATTERN_LOCAL, 0, 1},
+        WINDOW_OF(1),
+        WINDOW_OF(16),
+        WINDOW_OF(64),
+        WINDOW_OF(65),
+        WINDOW_OF(70),
+        PART(PATTERN_LOCAL, 8),
+        PART(PATTERN_STRIDED, 4),
+        PART(PATTERN_GLOBAL, 4),
+        PART(PATTERN_BLOCK, 8),
+        PART(PATTERN_STRIDED, 1),
+        PART(PATTERN_LOCAL, 1),
     };
     for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++) {
         check_case((Case){6, 2, 40, 70, KV_F32, PATTERNS[i]});
@@ -260,7 +272,7 @@ Test(attention, three_keys_by_hand) {
 
 // Rows alone, together in any number, on one thread or three: the same bits.
 Test(attention, rows_and_threads_do_not_change_a_bit) {
-    Case c = {6, 2, 40, 150, KV_F16, {PATTERN_CAUSAL, 100, 1}};
+    Case c = {6, 2, 40, 150, KV_F16, WINDOW_OF(100)};
     int32_t sequences[150], positions[150];
     float *wanted = NULL;
     for (int threads = 1; threads <= EMULATED(1, 3); threads += 2) {
@@ -329,7 +341,7 @@ Test(attention, a_window_ends_where_it_says) {
         for (int inside = 0; inside < 2; inside++) {
             Scene s;
             int window = WINDOWS[w];
-            scene_open(&s, (Case){3, 1, 40, 100, KV_F32, {PATTERN_CAUSAL, window, 1}}, 1);
+            scene_open(&s, (Case){3, 1, 40, 100, KV_F32, WINDOW_OF(window)}, 1);
             int32_t sequence = 0, p = 95;
             float *before = scene_attend(&s, 1, &sequence, &p, NULL);
             size_t t = (size_t)(p - window + inside);
@@ -399,6 +411,88 @@ Test(attention, a_visible_nan_is_not_hidden) {
     scene_close(&s);
 }
 
+// ---- unions ----
+
+static const KeyPattern UNIONS[] = {
+    {0, 2, {{PATTERN_LOCAL, 16}, {PATTERN_GLOBAL, 3}}},
+    {0, 2, {{PATTERN_WINDOW, 5}, {PATTERN_STRIDED, 40}}},
+    {0, 3, {{PATTERN_STRIDED, 6}, {PATTERN_STRIDED, 7}, {PATTERN_GLOBAL, 70}}},
+    {0, 2, {{PATTERN_BLOCK, 9}, {PATTERN_GLOBAL, 1}}},
+    {100, 2, {{PATTERN_LOCAL, 30}, {PATTERN_GLOBAL, 20}}}, // within a layer's own window
+    {50, 1, {{PATTERN_STRIDED, 17}}},
+    {0, 4, {{PATTERN_LOCAL, 2}, {PATTERN_GLOBAL, 2}, {PATTERN_BLOCK, 4}, {PATTERN_STRIDED, 64}}},
+    {0, 2, {{PATTERN_GLOBAL, 1}, {PATTERN_WINDOW, 300}}},
+};
+enum { N_UNIONS = sizeof UNIONS / sizeof *UNIONS };
+
+// The runs of a position are the keys that the definition names, each as long as it can be.
+Test(attention, runs_are_the_visible_keys) {
+    for (size_t u = 0; u < N_UNIONS + 3; u++) {
+        static const KeyPattern OTHERS[] = {{0}, {.window = 7}, PART(PATTERN_STRIDED, 1)};
+        const KeyPattern *pattern = u < N_UNIONS ? &UNIONS[u] : &OTHERS[u - N_UNIONS];
+        for (int p = 0; p < 320; p++) {
+            KeyReach reach = key_reach(pattern, p);
+            int t = 0;
+            for (KeyRun r = key_run(&reach, 0); r.first < r.end; r = key_run(&reach, r.end)) {
+                CHECK(t == 0 || r.first > t, "pattern %zu: runs that touch at %d", u, t);
+                for (; t < r.first; t++)
+                    CHECK(!key_visible(pattern, p, t), "pattern %zu: %d sees %d", u, p, t);
+                for (; t < r.end; t++)
+                    CHECK(key_visible(pattern, p, t), "pattern %zu: %d hides %d", u, p, t);
+                CHECK(key_run(&reach, r.end - 1).first == r.end - 1, "from the middle of a run");
+            }
+            CHECK(t == p + 1, "pattern %zu: position %d does not see itself", u, p);
+        }
+    }
+}
+
+// Prompts and single rows, with and without groups, in each of the ways that a device has.
+Test(attention, equals_the_double_loops_for_unions) {
+    for (size_t u = 0; u < N_UNIONS; u++) {
+        check_case((Case){3, 1, 40, 290, KV_F16, UNIONS[u]});
+        check_case((Case){EMULATED(2, 6), 2, 16, EMULATED(140, 600), KV_F32, UNIONS[u]});
+        check_case_at((Case){EMULATED(2, 6), 2, 40, EMULATED(99, 290), KV_F16, UNIONS[u]},
+                      PRECISION_A16);
+    }
+}
+
+// NaN in all keys and values that no row of the call sees: the same bits as without.
+static void check_hidden(const KeyPattern *pattern, int first, int n, Precision precision) {
+    enum { KEYS = 400 };
+    Scene s;
+    int32_t sequences[KEYS] = {0}, positions[KEYS];
+    scene_open_at(&s, (Case){6, 2, 40, KEYS, KV_F16, *pattern}, 2, precision);
+    for (int i = 0; i < n; i++)
+        positions[i] = first + i;
+    float *wanted = scene_attend(&s, n, sequences, positions, NULL);
+    int hidden = 0;
+    for (int t = 0; t < KEYS; t++) {
+        bool seen = false;
+        for (int i = 0; i < n; i++)
+            seen |= key_visible(pattern, positions[i], t);
+        for (size_t j = 0; !seen && j < s.kv_width; j++)
+            s.k[(size_t)t * s.kv_width + j] = s.v[(size_t)t * s.kv_width + j] = NAN;
+        hidden += !seen;
+    }
+    scene_write(&s, 0, 0);
+    float *weights = NULL, *got = scene_attend(&s, n, sequences, positions, &weights);
+    for (size_t i = 0; i < (size_t)n * s.q_width; i++)
+        CHECK(isfinite(got[i]), "%d hidden keys, value %zu", hidden, i);
+    CHECK(!memcmp(got, wanted, (size_t)n * s.q_width * sizeof *got), "%d hidden keys", hidden);
+    for (size_t i = 0; i < (size_t)(n * 6 * (KEYS + 1)); i++)
+        CHECK(isfinite(weights[i]), "weight %zu", i);
+    free(wanted), free(got), free(weights);
+    scene_close(&s);
+}
+
+Test(attention, hidden_keys_have_no_influence_whatever_they_are) {
+    for (size_t u = 0; u < N_UNIONS; u++) {
+        check_hidden(&UNIONS[u], 390, 1, PRECISION_F32);
+        check_hidden(&UNIONS[u], 300, 5, PRECISION_F32);
+        check_hidden(&UNIONS[u], 280, 70, PRECISION_A16);
+    }
+}
+
 // ---- the rows of a prompt, so many that a GPU takes another way ----
 
 enum { PROMPT = 64 };
@@ -416,20 +510,26 @@ Test(attention, of_a_prompt_equals_the_double_loops) {
 
 Test(attention, of_a_prompt_sees_what_windows_and_patterns_show) {
     static const KeyPattern PATTERNS[] = {
-        {PATTERN_CAUSAL, 1, 1},  {PATTERN_CAUSAL, 16, 1}, {PATTERN_CAUSAL, 64, 1},
-        {PATTERN_CAUSAL, 65, 1}, {PATTERN_CAUSAL, 90, 1}, {PATTERN_LOCAL, 0, 8},
-        {PATTERN_STRIDED, 0, 4}, {PATTERN_GLOBAL, 0, 4},  {PATTERN_BLOCK, 0, 8},
+        WINDOW_OF(1),
+        WINDOW_OF(16),
+        WINDOW_OF(64),
+        WINDOW_OF(65),
+        WINDOW_OF(90),
+        PART(PATTERN_LOCAL, 8),
+        PART(PATTERN_STRIDED, 4),
+        PART(PATTERN_GLOBAL, 4),
+        PART(PATTERN_BLOCK, 8),
     };
     for (size_t i = 0; i < sizeof PATTERNS / sizeof *PATTERNS; i++)
         check_case_at((Case){EMULATED(2, 3), 1, 40, EMULATED(99, 133), KV_F16, PATTERNS[i]},
                       PRECISION_A16);
-    check_case_at((Case){1, 1, 136, 90, KV_F16, {PATTERN_CAUSAL, 33, 1}}, PRECISION_A16);
+    check_case_at((Case){1, 1, 136, 90, KV_F16, WINDOW_OF(33)}, PRECISION_A16);
 }
 
 // Rows of all sequences, one after another, and in runs; later positions first.
 Test(attention, of_many_prompts_together_keeps_them_apart) {
     enum { ROWS = EMULATED(90, 150) };
-    Case c = {EMULATED(4, 6), 2, 40, 150, KV_F16, {PATTERN_CAUSAL, 100, 1}};
+    Case c = {EMULATED(4, 6), 2, 40, 150, KV_F16, WINDOW_OF(100)};
     int32_t sequences[ROWS], positions[ROWS];
     for (int run = 1; run <= 50; run += 19) {
         Scene s;
@@ -453,8 +553,7 @@ Test(attention, of_a_prompt_shows_what_is_not_finite_to_those_who_see_it) {
     enum { KEYS = 120, WINDOW = 30, ROWS = 2 * KEYS };
     for (int value = 0; value < 2; value++) {
         Scene s;
-        scene_open_at(&s, (Case){4, 2, 40, KEYS, KV_F16, {PATTERN_CAUSAL, WINDOW, 1}}, 1,
-                      PRECISION_A16);
+        scene_open_at(&s, (Case){4, 2, 40, KEYS, KV_F16, WINDOW_OF(WINDOW)}, 1, PRECISION_A16);
         int at = value ? 50 : 40;
         for (int h = 0; h < 2; h++)
             (value ? s.v : s.k)[((size_t)at * 2 + (size_t)h) * 40 + 7] = value ? INFINITY : NAN;

@@ -140,7 +140,7 @@ Test(model_cost, keys_are_those_that_a_loop_counts) {
         for (int start = 0; start < 40; start += 3)
             for (int n = 1; n < 40; n += 4) {
                 int count = 0;
-                KeyPattern pattern = {.kind = PATTERN_CAUSAL, .window = WINDOWS[w], .a = 1};
+                KeyPattern pattern = {.window = WINDOWS[w]};
                 for (int p = start; p < start + n; p++)
                     for (int t = 0; t <= p; t++)
                         count += key_visible(&pattern, p, t);

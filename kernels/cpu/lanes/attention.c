@@ -150,41 +150,67 @@ INLINE void score_queries(const ScoreWork *w, int n, const KvType type) {
     }
 }
 
-// The positions lo .. hi that one query sees in a chunk (before the pattern), none where lo > hi.
+// Positions lo .. hi, none where lo > hi.
 typedef struct Span {
     int lo, hi;
 } Span;
 
-static Span span_of(const AttentionPass *pass, int i, int chunk) {
-    int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK - 1;
-    return (Span){pass->first[i] > start ? pass->first[i] : start,
-                  pass->last[i] < end ? pass->last[i] : end};
-}
-
-// -infinity for what is not seen in the tiles that the span touches.
-static void hide(const AttentionPass *pass, int i, Span span) {
-    float *scores = pass->scores + i * ATTENTION_CHUNK;
-    int from = span.lo / KV_TILE * KV_TILE, to = span.hi / KV_TILE * KV_TILE + KV_TILE;
-    for (int t = from; t < span.lo; t++)
-        scores[t % ATTENTION_CHUNK] = -INFINITY;
-    for (int t = span.hi + 1; t < to; t++)
-        scores[t % ATTENTION_CHUNK] = -INFINITY;
-    if (pass->pattern.kind == PATTERN_CAUSAL) return;
-    for (int t = span.lo; t <= span.hi; t++)
-        if (!key_visible(&pass->pattern, pass->last[i], t)) scores[t % ATTENTION_CHUNK] = -INFINITY;
-}
-
-static void chunk_scores(const AttentionPass *pass, int chunk) {
-    int lo = INT32_MAX, hi = -1, n, head_dim = pass->kv->shape.head_dim;
-    for (int i = 0; i < pass->n_queries; i++) {
-        Span span = span_of(pass, i, chunk);
-        if (span.lo > span.hi) continue;
-        if (span.lo < lo) lo = span.lo;
-        if (span.hi > hi) hi = span.hi;
+// What query i sees next, from position `from` on, in a chunk that ends before `end`.
+INLINE Span next_span(const AttentionPass *pass, int i, int from, int end) {
+    Span span = {pass->first[i], pass->last[i]};
+    if (pass->sparse) {
+        KeyRun run = key_run(&pass->reach[i], from);
+        span = (Span){run.first, run.end - 1};
     }
-    if (hi < 0) return;
-    ScoreWork work = {.pass = pass, .begin = lo / KV_TILE, .end = hi / KV_TILE + 1};
-    work.q = pass->packed;
+    return (Span){span.lo > from ? span.lo : from, span.hi < end ? span.hi : end - 1};
+}
+
+// The tiles of a chunk in which query i sees a key, one bit each.
+static unsigned tiles_of(const AttentionPass *pass, int i, int chunk) {
+    int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK;
+    unsigned tiles = 0;
+    Span s = next_span(pass, i, start, end);
+    for (; s.lo <= s.hi; s = next_span(pass, i, s.hi + 1, end))
+        tiles |= (2u << (s.hi - start) / KV_TILE) - (1u << (s.lo - start) / KV_TILE);
+    return tiles;
+}
+
+// Moves *begin .. *end - 1 to the next tiles that follow one another, from *end on; false: no more.
+INLINE bool next_tiles(unsigned tiles, int *begin, int *end) {
+    unsigned left = tiles >> *end;
+    if (!left) return false;
+    *begin = *end + __builtin_ctz(left);
+    *end = *begin + __builtin_ctz(~(tiles >> *begin));
+    return true;
+}
+
+static void hide(float *scores, int from, int to) {
+    for (int t = from; t < to; t++)
+        scores[t % ATTENTION_CHUNK] = -INFINITY;
+}
+
+static int tile_begin(int position) {
+    return position / KV_TILE * KV_TILE;
+}
+
+// -infinity for what query i does not see in the tiles in which it sees a key.
+static void hide_others(const AttentionPass *pass, int i, int chunk) {
+    float *scores = pass->scores + i * ATTENTION_CHUNK;
+    int start = chunk * ATTENTION_CHUNK, end = start + ATTENTION_CHUNK, done = start;
+    Span s = next_span(pass, i, start, end);
+    for (; s.lo <= s.hi; s = next_span(pass, i, s.hi + 1, end)) {
+        int gap = tile_begin(done + KV_TILE - 1); // the rest of the last span's tile
+        hide(scores, done, gap < s.lo ? gap : s.lo);
+        hide(scores, gap < tile_begin(s.lo) ? tile_begin(s.lo) : gap, s.lo);
+        done = s.hi + 1;
+    }
+    hide(scores, done, tile_begin(done + KV_TILE - 1));
+}
+
+// All queries with the tiles begin .. end - 1, counted from position 0.
+static void score_all(const AttentionPass *pass, int begin, int end) {
+    ScoreWork work = {.pass = pass, .q = pass->packed, .begin = begin, .end = end};
+    int n, head_dim = pass->kv->shape.head_dim;
     for (int i = 0; i < pass->n_queries; i += n, work.q += n * head_dim) {
         work.scores = pass->scores + i * ATTENTION_CHUNK;
         work.next = i == 0 ? pass->next_keys : NULL;
@@ -195,27 +221,45 @@ static void chunk_scores(const AttentionPass *pass, int chunk) {
         default: score_queries(&work, n, KV_F32);
         }
     }
+}
+
+// Scores the tiles in which some query sees a key; tiles[i]: those in which query i does.
+static void score_chunk(const AttentionPass *pass, int chunk, unsigned *tiles) {
+    unsigned all = 0;
     for (int i = 0; i < pass->n_queries; i++) {
-        Span span = span_of(pass, i, chunk);
-        if (span.lo <= span.hi) hide(pass, i, span);
+        // The heads of one position see the same.
+        bool same = i && pass->last[i] == pass->last[i - 1];
+        tiles[i] = same ? tiles[i - 1] : tiles_of(pass, i, chunk);
+        all |= tiles[i];
     }
+    int first = chunk * (ATTENTION_CHUNK / KV_TILE), begin, end = 0;
+    while (next_tiles(all, &begin, &end))
+        score_all(pass, first + begin, first + end);
+    for (int i = 0; i < pass->n_queries; i++)
+        if (tiles[i]) hide_others(pass, i, chunk);
+}
+
+static void chunk_scores(const AttentionPass *pass, int chunk) {
+    unsigned tiles[ATTENTION_QUERIES];
+    score_chunk(pass, chunk, tiles);
 }
 
 // ---- softmax ----
 
 // Scores become exp(score - max); where all are -infinity, 0.
-static void numerators(float *scores, Span span, float *max, float *sum) {
-    int begin = span.lo % ATTENTION_CHUNK / KV_TILE * KV_TILE, end = span.hi % ATTENTION_CHUNK;
+static void numerators(float *scores, unsigned tiles, float *max, float *sum) {
     F32x16 largest = f32_set(-INFINITY), total = f32_zero();
-    for (int t = begin; t <= end; t += KV_TILE)
-        largest = f32_max(largest, f32_load(scores + t));
+    for (int begin, end = 0; next_tiles(tiles, &begin, &end);)
+        for (int t = begin * KV_TILE; t < end * KV_TILE; t += KV_TILE)
+            largest = f32_max(largest, f32_load(scores + t));
     *max = f32_largest(largest);
     F32x16 m = f32_set(*max == -INFINITY ? 0 : *max);
-    for (int t = begin; t <= end; t += KV_TILE) {
-        F32x16 e = f32_exp_below(f32_sub(f32_load(scores + t), m));
-        f32_store(scores + t, e);
-        total = f32_add(total, e);
-    }
+    for (int begin, end = 0; next_tiles(tiles, &begin, &end);)
+        for (int t = begin * KV_TILE; t < end * KV_TILE; t += KV_TILE) {
+            F32x16 e = f32_exp_below(f32_sub(f32_load(scores + t), m));
+            f32_store(scores + t, e);
+            total = f32_add(total, e);
+        }
     *sum = f32_sum(total);
 }
 
@@ -294,32 +338,41 @@ static void add_span(const ValueWork *w, int n) {
     }
 }
 
-// n queries from `first` on: what they all see together, what is before and after it one by one.
+// The first positions from `from` on that n queries see all of; none: end .. end - 1.
+static Span common_span(const AttentionPass *pass, int first, int n, int from, int end) {
+    Span all = {from, end - 1};
+    for (int i = 0; i < n; i++) {
+        Span s = next_span(pass, first + i, all.lo, end);
+        if (s.lo > s.hi) return (Span){end, end - 1};
+        if (s.lo > all.lo)
+            all = s, i = -1; // the others once more
+        else if (s.hi < all.hi)
+            all.hi = s.hi;
+    }
+    return all;
+}
+
+// What query i sees of the positions from .. end - 1.
+static void add_alone(const AttentionPass *pass, int i, float *out, int from, int end) {
+    ValueWork one = {.pass = pass, .out = out, .weights = pass->scores + i * ATTENTION_CHUNK};
+    one.span = next_span(pass, i, from, end);
+    for (; one.span.lo <= one.span.hi; one.span = next_span(pass, i, one.span.hi + 1, end))
+        add_span(&one, 1);
+}
+
+// n queries from `first` on: what they all see together, what is before, between and after it one
+// by one. Each adds its positions in rising order.
 static void sum_values(const AttentionPass *pass, int chunk, float *out, int first, int n) {
     size_t value_dim = pass->kv->value_dim;
-    Span spans[MOST_QUERIES], all = {0, INT32_MAX};
-    for (int i = 0; i < n; i++) {
-        spans[i] = span_of(pass, first + i, chunk);
-        if (spans[i].lo > all.lo) all.lo = spans[i].lo;
-        if (spans[i].hi < all.hi) all.hi = spans[i].hi;
-    }
-    const float *weights = pass->scores + first * ATTENTION_CHUNK;
-    bool together = all.lo <= all.hi;
-    ValueWork one = {.pass = pass};
-    for (int i = 0; i < n; i++) {
-        one.out = out + (size_t)i * value_dim;
-        one.weights = weights + i * ATTENTION_CHUNK;
-        one.span = (Span){spans[i].lo, together ? all.lo - 1 : spans[i].hi};
-        add_span(&one, 1);
-    }
-    if (!together) return;
-    ValueWork shared = {pass, out, weights, all, first == 0 ? pass->next_values : NULL};
-    add_span(&shared, n);
-    for (int i = 0; i < n; i++) {
-        one.out = out + (size_t)i * value_dim;
-        one.weights = weights + i * ATTENTION_CHUNK;
-        one.span = (Span){all.hi + 1, spans[i].hi};
-        add_span(&one, 1);
+    int end = (chunk + 1) * ATTENTION_CHUNK;
+    for (int from = end - ATTENTION_CHUNK; from < end;) {
+        Span all = common_span(pass, first, n, from, end);
+        for (int i = 0; i < n; i++)
+            add_alone(pass, first + i, out + (size_t)i * value_dim, from, all.lo);
+        ValueWork shared = {pass, out, pass->scores + first * ATTENTION_CHUNK, all,
+                            first == 0 ? pass->next_values : NULL};
+        add_span(&shared, n);
+        from = all.hi + 1;
     }
 }
 
@@ -327,14 +380,15 @@ static void sum_values(const AttentionPass *pass, int chunk, float *out, int fir
 
 static void chunk_states(const AttentionPass *pass, int chunk, const AttentionState *state) {
     size_t value_dim = pass->kv->value_dim;
+    unsigned tiles[ATTENTION_QUERIES];
     int n;
-    chunk_scores(pass, chunk);
+    score_chunk(pass, chunk, tiles);
     for (int i = 0; i < pass->n_queries; i++) {
-        Span span = span_of(pass, i, chunk);
         state->max[i] = -INFINITY;
         state->sum[i] = 0;
-        if (span.lo <= span.hi)
-            numerators(pass->scores + i * ATTENTION_CHUNK, span, state->max + i, state->sum + i);
+        if (tiles[i])
+            numerators(pass->scores + i * ATTENTION_CHUNK, tiles[i], state->max + i,
+                       state->sum + i);
     }
     memset(state->out, 0, (size_t)pass->n_queries * value_dim * sizeof *state->out);
     for (int i = 0; i < pass->n_queries; i += n) {
