@@ -46,7 +46,7 @@ bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *e
     int room = m->options.context - longest + 1 - d->given; // the last needs no place
     d->max_tokens = options->max_tokens < (size_t)room ? (int)options->max_tokens : room;
     // Everything that needs the logits on the host, or a pass of its own kind.
-    d->stepwise = options->wants_logits || options->recompute || m->listener ||
+    d->stepwise = options->wants_logits || options->recompute || model_has_listener(m) ||
                   (options->sampler && !sampler_is_plain(options->sampler));
     d->depth = d->stepwise ? 0 : device_info(m->device)->pipeline_depth;
     // With `first` the device begins with a pass, and greedily. Otherwise the prompt's pass has

@@ -54,8 +54,8 @@ bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     void *context = m->listener_context;
     bool attention_weights = m->att_weights;
     if (model_listen(m, find_culprit, &found, false, error)) {
-        // The second run starts from the cache of before. The caller's listener is put back after
-        // it.
+        // The second run starts from the cache of before. An intervention
+        // acts again; the caller's listener is put back after it.
         memcpy(m->cache.lengths, m->lengths_before,
                (size_t)m->options.n_sequences * sizeof *m->lengths_before);
         forward_batch(m, batch);

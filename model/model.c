@@ -1,5 +1,5 @@
-// Opens and closes a model, by the table of memory.c. The forward pass is in forward.c, the weights'
-// way to the device in upload.c.
+// Opens and closes a model, by the table of memory.c. The forward pass is in forward.c, the
+// weights' way to the device in upload.c.
 //
 //   device -> shapes of all weights checked, bytes counted -> memory plan -> cache -> scratch,
 //   host buffers, RoPE tables -> weights uploaded -> device_reserve
@@ -157,35 +157,55 @@ void model_close(Model *m) {
     free(m);
 }
 
-// ---- the listener ----
+// ---- listeners ----
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-bool model_listen(Model *m, Listener *listener, void *context, bool attention_weights,
-                  Error *error) {
+// Floats of the largest stage of a chunk: (rows, widest), the logits, or the attention weights.
+// kv_dim is never wider than q_dim.
+static size_t largest_stage(const Model *m) {
     const Config *c = &m->config;
     size_t rows = (size_t)m->options.max_rows;
-    // The largest stage of a chunk decides: (rows, widest), the logits, or the attention weights.
-    // kv_dim is never wider than q_dim.
-    size_t weights = rows * (size_t)c->n_heads * (size_t)m->options.context;
     size_t width = larger(larger((size_t)c->dim, (size_t)c->hidden_dim), (size_t)c->q_dim);
-    size_t size = larger(rows * width, (size_t)m->options.max_logit_rows * (size_t)c->vocab_size);
+    size_t logits = (size_t)m->options.max_logit_rows * (size_t)c->vocab_size;
+    size_t weights = rows * (size_t)c->n_heads * (size_t)m->options.context;
+    return larger(larger(rows * width, logits), m->att_weights ? weights : 0);
+}
+
+// The host copy, of the size that the attached need. False, with nothing attached: exit code 5.
+static bool reserve_host_stage(Model *m, Error *error) {
+    free(m->host_stage);
+    m->host_stage = NULL;
+    if (!model_has_listener(m)) return true;
+    m->host_stage = malloc(largest_stage(m) * sizeof(float));
+    if (m->host_stage) return true;
+    m->listener = NULL;
+    m->intervention_stages = 0;
+    return open_failed(m, error);
+}
+
+bool model_listen(Model *m, Listener *listener, void *context, bool attention_weights,
+                  Error *error) {
+    size_t weights =
+        (size_t)m->options.max_rows * (size_t)m->config.n_heads * (size_t)m->options.context;
     m->listener = NULL;
     device_free(m->device, m->att_weights);
-    free(m->host_stage);
     m->att_weights = NULL;
-    m->host_stage = NULL;
-    if (!listener) return true;
-    if (attention_weights) {
-        size = larger(size, weights);
+    if (listener && attention_weights) {
         m->att_weights = device_alloc(m->device, weights * sizeof(float));
         if (!m->att_weights) return open_failed(m, error);
     }
-    m->host_stage = malloc(size * sizeof(float));
-    if (!m->host_stage) return open_failed(m, error);
     m->listener = listener;
     m->listener_context = context;
-    return true;
+    return reserve_host_stage(m, error);
+}
+
+bool model_intervene(Model *m, Intervention *intervention, void *context, uint32_t stages,
+                     Error *error) {
+    m->intervention = intervention;
+    m->intervention_context = context;
+    m->intervention_stages = intervention ? stages & ((1u << STAGE_COUNT) - 1) : 0;
+    return reserve_host_stage(m, error);
 }

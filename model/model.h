@@ -5,7 +5,8 @@
 //     const float *logits = model_logits(model, 0);   // (vocab_size) of the last row
 //     model_close(model);
 //
-// After model_open nothing allocates, except model_listen and decoder_begin with `recompute`.
+// After model_open nothing allocates, except model_listen, model_intervene and decoder_begin with
+// `recompute`.
 #pragma once
 
 #include "base/error.h"
@@ -108,8 +109,11 @@ struct Model {
                         // between two passes.
     Listener *listener; // NULL: none is attached
     void *listener_context;
+    Intervention *intervention; // called before the listener, which sees what the pass goes on with
+    void *intervention_context;
+    uint32_t intervention_stages; // bit i: at stage i; 0: none is attached
     float *att_weights; // (max_rows, n_heads, context) device; NULL unless the listener wants them
-    float *host_stage;  // what observe copies to, allocated by model_listen
+    float *host_stage;  // what observe copies to; NULL while nothing listens
 };
 
 // Uploads the weights and allocates everything. NULL with `error`: exit code 3 (weights that do not
@@ -137,11 +141,25 @@ const float *model_logits(const Model *model, int i);
 // begun. False: exit code 6, 7 (a logit is not finite) or 130.
 bool model_unembed(Model *model, const float *x, int n, Error *error);
 
-// Sets the listener (NULL: none) and allocates the host copy of a stage that it reads; with
-// attention_weights also (max_rows, n_heads, context) floats on the device, which attention then
-// fills. False, without a listener: exit code 5 or 6.
+// Sets the listener of all stages (NULL: none) and allocates the host copy of a stage that it
+// reads; with attention_weights also (max_rows, n_heads, context) floats on the device, which
+// attention then fills. False, without a listener: exit code 5 or 6.
 bool model_listen(Model *model, Listener *listener, void *context, bool attention_weights,
                   Error *error);
+
+// Sets what changes numbers on their way (NULL: nothing): ablation, patching, steering. It is
+// called before the listener, and only at the stages whose bits are set (bit i: stage i), since
+// each of them costs a copy from the device. False, with nothing attached: exit code 5.
+bool model_intervene(Model *model, Intervention *intervention, void *context, uint32_t stages,
+                     Error *error);
+
+// Whether a listener is attached that is called at this stage; at any.
+static inline bool model_observes(const Model *model, StageId id) {
+    return model->listener || model->intervention_stages >> id & 1;
+}
+static inline bool model_has_listener(const Model *model) {
+    return model->listener || model->intervention_stages;
+}
 
 // ---- memory ----
 

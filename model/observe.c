@@ -56,9 +56,15 @@ size_t stage_size(const Stage *stage) {
     return size;
 }
 
-// (n, width), or (n, heads, width) where the second number of a row is not 0.
-static void set_shape(int shape[4], const Model *model, StageId id, int n) {
+// The rows of the chunk, or those of them that want logits, and the shape of all: (n, width), or
+// (n, heads, width) where the second number of a row is not 0.
+static void set_rows(Stage *stage, const Model *model) {
     const Config *c = &model->config;
+    const Chunk *k = &model->chunk;
+    stage->rows = (Rows){k->n, k->tokens, k->positions, k->sequences};
+    if (stage->id >= STAGE_FINAL_NORM)
+        stage->rows =
+            (Rows){k->n_logit_rows, k->logit_tokens, k->logit_positions, k->logit_sequences};
     const int widths[][2] = {
         [WIDTH_DIM] = {c->dim, 0},
         [WIDTH_HIDDEN] = {c->hidden_dim, 0},
@@ -67,23 +73,23 @@ static void set_shape(int shape[4], const Model *model, StageId id, int n) {
         [WIDTH_KV_HEADS] = {c->n_kv_heads, c->head_dim},
         [WIDTH_WEIGHTS] = {c->n_heads, model->options.context},
     };
-    shape[0] = n;
-    shape[1] = widths[STAGES[id].width][0];
-    shape[2] = widths[STAGES[id].width][1];
+    stage->shape[0] = stage->rows.n;
+    stage->shape[1] = widths[STAGES[stage->id].width][0];
+    stage->shape[2] = widths[STAGES[stage->id].width][1];
 }
 
 void observe(Model *model, StageId id, int layer, const float *data) {
-    if (!model->listener || model_stopped(model)) return;
-    const Chunk *c = &model->chunk;
+    if (!model_observes(model, id) || model_stopped(model)) return;
     Stage stage = {.id = id, .layer = layer, .data = model->host_stage};
-    stage.rows = (Rows){c->n, c->tokens, c->positions, c->sequences};
-    if (id >= STAGE_FINAL_NORM)
-        stage.rows =
-            (Rows){c->n_logit_rows, c->logit_tokens, c->logit_positions, c->logit_sequences};
-    set_shape(stage.shape, model, id, stage.rows.n);
+    set_rows(&stage, model);
+    size_t bytes = stage_size(&stage) * sizeof(float);
     // The operations so far may only be recorded; they run now, so that `data` holds the result.
     device_sync(model->device);
-    device_download(model->device, model->host_stage, data, stage_size(&stage) * sizeof(float));
+    device_download(model->device, stage.data, data, bytes);
     if (device_error(model->device)->code) return; // model_forward reports it
-    model->listener(model->listener_context, model, &stage);
+    // Every stage lies in a buffer of the scratch; const says that `observe` alone changes nothing.
+    if (model->intervention_stages >> id & 1 &&
+        model->intervention(model->intervention_context, model, &stage))
+        device_upload(model->device, (float *)data, stage.data, bytes);
+    if (model->listener) model->listener(model->listener_context, model, &stage);
 }

@@ -1,4 +1,5 @@
-// Stages: the intermediate results that a listener sees. model_forward calls observe at each.
+// Stages: the intermediate results that a listener sees, and may change. model_forward calls
+// observe at each.
 //
 // Without a listener observe costs one comparison. A listener is called for each chunk of max_rows
 // rows, in order. A breakpoint on `observe` stops at every stage of every layer.
@@ -40,16 +41,21 @@ typedef enum StageId {
 // The argument of a listener. All pointers are host memory and valid during the call only.
 typedef struct Stage {
     StageId id;
-    int layer;         // -1 outside the layers
-    Rows rows;         // which rows these are
-    int shape[4];      // slowest first; 0 ends it
-    const float *data; // of that shape
+    int layer;    // -1 outside the layers
+    Rows rows;    // which rows these are
+    int shape[4]; // slowest first; 0 ends it
+    float *data;  // of that shape; const for a Listener
 } Stage;
 
 typedef struct Model Model;
 
-// Called for every stage, with the context that model_listen was given.
+// A listener that watches: called for every stage, with the context that model_listen was given.
 typedef void Listener(void *context, const Model *model, const Stage *stage);
+
+// A listener that may change what it sees, with the context that model_intervene was given. True:
+// it has changed stage->data, and the pass goes on with that. Changed attention weights change
+// nothing: when they are seen, the values are already summed.
+typedef bool Intervention(void *context, const Model *model, Stage *stage);
 
 // "att_norm", "q", ...: the names used in messages and traces.
 const char *stage_name(StageId id);

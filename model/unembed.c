@@ -28,8 +28,11 @@ static void set_chunk(Chunk *chunk, int n) {
 bool model_unembed(Model *m, const float *x, int n, Error *error) {
     size_t bytes = (size_t)n * (size_t)m->config.dim * sizeof *x;
     assert(n > 0 && n <= m->options.max_rows && n <= m->options.max_logit_rows);
+    // For a listener these rows would be stages of a pass.
     Listener *listener = m->listener;
-    m->listener = NULL; // for a listener these rows would be stages of a pass
+    uint32_t stages = m->intervention_stages;
+    m->listener = NULL;
+    m->intervention_stages = 0;
     m->n_logit_rows = m->n_host_rows = 0;
     set_chunk(&m->chunk, n);
     device_upload(m->device, m->scratch.x, x, bytes);
@@ -37,6 +40,7 @@ bool model_unembed(Model *m, const float *x, int n, Error *error) {
     forward_logits(m);
     device_end(m->device);
     m->listener = listener;
+    m->intervention_stages = stages;
     if (!fetch_logits(m, error)) return false;
     return logits_finite(m) ||
            error_set(error, ERROR_NONFINITE, "a logit of an earlier layer is not a finite number");

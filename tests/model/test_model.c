@@ -281,3 +281,127 @@ Test(model, a_listener_sees_every_stage_and_changes_nothing) {
     model_close(model);
     tiny_model_close(tiny);
 }
+
+// ---- interventions ----
+
+enum { TINY_LENGTH = 7, HEAD = 2 };
+
+// Logits of every row of a short text, owned; with an intervention, or with NULL.
+static float *logits_under(const TinyModel *tiny, Intervention *intervention, void *context,
+                           uint32_t stages) {
+    int32_t ids[TINY_LENGTH] = {5, 9, 2, 40, 17, 9, 3};
+    bool wants[TINY_LENGTH] = {true, true, true, true, true, true, true};
+    Error error = {0};
+    ModelOptions options = ROOMY;
+    options.max_logit_rows = TINY_LENGTH;
+    Model *model = tiny_model_run(tiny, options);
+    CHECK(model_intervene(model, intervention, context, stages, &error), "%s", error.message);
+    tiny_model_forward(model, &(Batch){.n = TINY_LENGTH, .tokens = ids, .wants_logits = wants});
+    size_t count = TINY_LENGTH * (size_t)tiny->config.vocab_size;
+    float *logits = malloc(count * sizeof *logits);
+    for (size_t i = 0; i < count; i++)
+        logits[i] = model_logits(
+            model, (int)(i / (size_t)tiny->config.vocab_size))[i % (size_t)tiny->config.vocab_size];
+    model_close(model);
+    return logits;
+}
+
+static bool silence_head(void *context, const Model *model, Stage *stage) {
+    int *calls = context;
+    size_t width = (size_t)model->config.head_dim, row = (size_t)model->config.q_dim;
+    CHECK(stage->id == STAGE_ATT_HEADS, "%s was not asked for", stage_name(stage->id));
+    *calls += 1;
+    for (size_t i = 0; i < (size_t)stage->rows.n; i++)
+        for (size_t k = 0; k < width; k++)
+            stage->data[i * row + HEAD * width + k] = 0;
+    return true;
+}
+
+// wo reads nothing of the head: the columns that belong to it are zero.
+static void remove_head(TinyModel *tiny) {
+    size_t width = (size_t)tiny->config.head_dim;
+    for (int l = 0; l < tiny->config.n_layers; l++) {
+        Matrix *wo = &tiny->weights.layers[l].wo;
+        for (size_t r = 0; r < (size_t)wo->rows; r++)
+            memset((float *)wo->data + (size_t)r * (size_t)wo->cols + HEAD * width, 0,
+                   width * sizeof(float));
+    }
+}
+
+static void check_equal(const float *a, const float *b, double budget, const char *what) {
+    for (int i = 0; i < TINY_LENGTH * 101; i++)
+        CHECK(fabs((double)a[i] - (double)b[i]) <= budget, "%s, logit %d: %.9g and %.9g", what, i,
+              (double)a[i], (double)b[i]);
+}
+
+Test(model, a_silenced_head_is_a_model_whose_output_matrix_does_not_read_it) {
+    TinyShape shape = tiny_shape();
+    shape.dtype = DTYPE_F32;
+    TinyModel *tiny = tiny_model_open(&shape);
+    int calls = 0;
+    float *whole = logits_under(tiny, NULL, NULL, 0);
+    float *silenced = logits_under(tiny, silence_head, &calls, 1u << STAGE_ATT_HEADS);
+    CHECK_INT(calls, shape.n_layers);
+    remove_head(tiny);
+    float *removed = logits_under(tiny, NULL, NULL, 0);
+    check_equal(silenced, removed, 0, "silenced and removed");
+    double largest = 0;
+    for (int i = 0; i < TINY_LENGTH * 101; i++)
+        largest = fmax(largest, fabs((double)whole[i] - (double)removed[i]));
+    CHECK(largest > 1e-3, "the head writes nothing: %g", largest);
+    free(whole), free(silenced), free(removed);
+    tiny_model_close(tiny);
+}
+
+// What an intervention did to the stages of one pass, and what the listener then saw.
+typedef struct Doubled {
+    float wanted;
+    int stages;
+} Doubled;
+
+static bool double_first(void *context, const Model *model, Stage *stage) {
+    Doubled *doubled = context;
+    (void)model;
+    doubled->wanted = stage->data[0] *= 2;
+    return true;
+}
+
+static void see_first(void *context, const Model *model, const Stage *stage) {
+    Doubled *doubled = context;
+    (void)model;
+    if (stage->id != STAGE_LAYER_OUT) return;
+    doubled->stages++;
+    CHECK(stage->data[0] == doubled->wanted, "%.9g, changed to %.9g", (double)stage->data[0],
+          (double)doubled->wanted);
+}
+
+Test(model, a_listener_sees_what_an_intervention_has_changed) {
+    TinyShape shape = tiny_shape();
+    TinyModel *tiny = tiny_model_open(&shape);
+    Model *model = tiny_model_run(tiny, ROOMY);
+    Doubled doubled = {0};
+    Error error = {0};
+    int32_t token = 7;
+    CHECK(model_listen(model, see_first, &doubled, false, &error) &&
+              model_intervene(model, double_first, &doubled, 1u << STAGE_LAYER_OUT, &error),
+          "%s", error.message);
+    tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
+    CHECK_INT(doubled.stages, shape.n_layers);
+    model_close(model);
+    tiny_model_close(tiny);
+}
+
+static bool write_back(void *context, const Model *model, Stage *stage) {
+    (void)context, (void)model, (void)stage;
+    return true;
+}
+
+Test(model, every_stage_written_back_as_it_was_gives_the_same_logits) {
+    TinyShape shape = tiny_shape();
+    TinyModel *tiny = tiny_model_open(&shape);
+    float *plain = logits_under(tiny, NULL, NULL, 0);
+    float *back = logits_under(tiny, write_back, NULL, UINT32_MAX);
+    check_equal(plain, back, 0, "written back");
+    free(plain), free(back);
+    tiny_model_close(tiny);
+}
