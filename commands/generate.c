@@ -207,7 +207,8 @@ bool generate_command(const Options *options, Error *error) {
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&
            session_open_model(&s, &(SessionModel){.context = context}, error);
-    good = good && generate_text(&s, &prompt, max_new, error);
+    good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
+           generate_text(&s, &prompt, max_new, error);
     id_list_free(&prompt);
     session_close(&s);
     return good;

@@ -73,13 +73,26 @@ static bool run_lens(Session *s, const IdList *tokens, const PictureFiles *files
     int rows = sizes.rows > sizes.unembedded ? sizes.rows : sizes.unembedded;
     SessionModel wanted = {
         .context = (int)tokens->count, .max_rows = rows, .max_logit_rows = sizes.unembedded};
-    if (!session_open_model(s, &wanted, error) || !lens_capture(&c, error)) return false;
+    if (!session_open_model(s, &wanted, error) ||
+        !session_intervene(s, tokens->ids, tokens->count, error) || !lens_capture(&c, error))
+        return false;
     bool good = print_lens(&c, files, error);
     lens_capture_free(&c);
     return good;
 }
 
 // ---- attribution ----
+
+// Heads and FFNs are all that adds to the stream of a run that nothing else is added to.
+static bool check_parts(const Session *s, Error *error) {
+    const uint32_t others = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
+                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
+                            1u << STAGE_FINAL_NORM;
+    return !interventions_change(s->interventions, others) ||
+           error_set(error, ERROR_USAGE,
+                     "--attribute adds up what heads and FFNs write, and a steered stream or a "
+                     "patched sum is no such part: ablate heads (L2.H*) or FFNs (L2.ffn)");
+}
 
 static bool run_attribution(Session *s, const IdList *tokens, Error *error) {
     const Options *o = s->options;
@@ -89,7 +102,9 @@ static bool run_attribution(Session *s, const IdList *tokens, Error *error) {
                      .token = option_given(o, OPTION_TOKEN) ? (int32_t)o->token : -1};
     SessionModel wanted = {.context = (int)tokens->count,
                            .max_rows = session_rows(tokens->count, (size_t)s->config->dim)};
-    if (!session_open_model(s, &wanted, error) || !attribution_compute(&a, error)) return false;
+    if (!check_parts(s, error) || !session_open_model(s, &wanted, error) ||
+        !session_intervene(s, tokens->ids, tokens->count, error) || !attribution_compute(&a, error))
+        return false;
     bool good = true;
     if (o->csv)
         attribution_print_csv(&a);

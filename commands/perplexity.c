@@ -7,6 +7,7 @@
 // Row t of the logits predicts token t + 1. So a window is fed from `begin` to `end`, and the rows
 // that want logits are those in front of a scored token.
 #include "commands/commands.h"
+#include "commands/perplexity/ablate_each.h"
 #include "commands/perplexity/patterns.h"
 #include "commands/perplexity/saved_logits.h"
 #include "commands/perplexity/scoring.h"
@@ -40,6 +41,7 @@ typedef struct Run {
     SavedLogits saved;   // --kl
     Divergence divergence;
     PatternTable patterns; // --patterns
+    HeadRanking ranking;   // --ablate-each
 } Run;
 
 // ---- the text ----
@@ -283,9 +285,44 @@ static void print_run(Run *run, double seconds) {
                 (double)run->score.count / seconds, (double)peak_memory_bytes() / 1e6);
 }
 
+// --ablate-each has its own scoring, of many sequences side by side.
+static bool check_ablate_each(const Options *o, Error *error) {
+    const char *other = o->patterns                         ? "patterns"
+                        : o->kl                             ? "kl"
+                        : o->save_logits                    ? "save-logits"
+                        : o->ablate                         ? "ablate"
+                        : o->patches.count                  ? "patch"
+                        : o->steers.count                   ? "steer"
+                        : option_given(o, OPTION_ABLATE_TO) ? "ablate-to"
+                                                            : NULL;
+    return !o->ablate_each || !other ||
+           error_set(error, ERROR_USAGE, "--ablate-each excludes --%s", other);
+}
+
+static bool rank_heads(Run *run, Error *error) {
+    const RankingText text = {run->ids.ids, run->ids.count, &run->windows, run->bos};
+    if (!ranking_run(&run->ranking, &run->session, &text, error)) return false;
+    ranking_print(&run->ranking, run->session.options);
+    output_flush();
+    return true;
+}
+
+// The whole text, and what is printed of it.
+static bool score_and_print(Run *run, Error *error) {
+    double started = seconds_now();
+    if (run->ranking.count) return rank_heads(run, error);
+    if (!score_text(run, error)) return false;
+    if (run->writer.out && !logits_writer_finish(&run->writer, error)) return false;
+    if (run->patterns.count)
+        patterns_print(&run->patterns, run->session.options, &run->windows);
+    else
+        print_run(run, seconds_now() - started);
+    return true;
+}
+
 static bool check_patterns(Run *run, const Options *o, Error *error) {
-    if (o->csv && !o->patterns)
-        return error_set(error, ERROR_USAGE, "--csv is the table of --patterns");
+    if (o->csv && !o->patterns && !o->ablate_each)
+        return error_set(error, ERROR_USAGE, "--csv is the table of --patterns or --ablate-each");
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
     if (o->patterns && (o->pattern || o->kl || o->save_logits))
         return error_set(error, ERROR_USAGE, "--patterns excludes --%s",
@@ -297,22 +334,20 @@ static bool check_patterns(Run *run, const Options *o, Error *error) {
 
 bool perplexity_command(const Options *options, Error *error) {
     Run run = {.bos = -1};
-    bool good = check_patterns(&run, options, error) && check_target(&run, options, error) &&
-                session_open(&run.session, options, error) && plan(&run, error) &&
-                read_text(&run, error) && count_rows(&run, error);
+    bool good = check_ablate_each(options, error) && check_patterns(&run, options, error) &&
+                check_target(&run, options, error) && session_open(&run.session, options, error) &&
+                plan(&run, error) && read_text(&run, error) && count_rows(&run, error);
     SessionModel wanted = {.context = (int)run.windows.window,
-                           .n_sequences = run.patterns.count,
+                           .n_sequences =
+                               options->ablate_each ? RANKING_SEQUENCES : run.patterns.count,
                            .max_logit_rows = CHUNK_ROWS};
-    good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error);
+    good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error) &&
+           session_intervene(&run.session, run.ids.ids, run.ids.count, error);
     if (run.patterns.count)
         good = good && patterns_open(&run.patterns, run.session.model, run.rows, CHUNK_ROWS, error);
-    double started = seconds_now();
-    good = good && score_text(&run, error) &&
-           (!run.writer.out || logits_writer_finish(&run.writer, error));
-    if (good && run.patterns.count)
-        patterns_print(&run.patterns, options, &run.windows);
-    else if (good)
-        print_run(&run, seconds_now() - started);
+    if (options->ablate_each) good = good && ranking_open(&run.ranking, run.session.config, error);
+    good = good && score_and_print(&run, error);
+    ranking_free(&run.ranking);
     patterns_free(&run.patterns);
     logits_writer_close(&run.writer);
     saved_logits_close(&run.saved);

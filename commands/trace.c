@@ -137,8 +137,9 @@ bool trace_command(const Options *options, Error *error) {
                 check_length(&s, tokens.count, &n_tokens, error);
     int rows = good ? chunk_rows(s.config, n_tokens) : 0;
     SessionModel wanted = {.context = (int)n_tokens, .max_rows = rows, .max_logit_rows = rows};
-    good =
-        good && session_open_model(&s, &wanted, error) && trace(&s, &out, &tokens, n_tokens, error);
+    good = good && session_open_model(&s, &wanted, error) &&
+           session_intervene(&s, tokens.ids, tokens.count, error) &&
+           trace(&s, &out, &tokens, n_tokens, error);
     id_list_free(&tokens);
     file_set_free(&inputs);
     session_close(&s);

@@ -2,6 +2,7 @@
 // one of them, or that would be read with the model from the next run on.
 #include "commands/shared/inputs.h"
 #include "base/mapping.h"
+#include "commands/intervene/intervene.h"
 #include "weights/checkpoint.h"
 
 #include <stdio.h>
@@ -58,7 +59,8 @@ bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     // Standard input is added too: it may be redirected from the file that the output names.
     const char *const FILES[] = {o->file, o->ids_file, o->kl};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
-                file_set_add_open(inputs, STDIN_FILENO, error);
+                file_set_add_open(inputs, STDIN_FILENO, error) &&
+                interventions_inputs(inputs, o, error);
     for (size_t i = 0; good && i < sizeof FILES / sizeof *FILES; i++)
         good = !FILES[i] || file_set_add(inputs, FILES[i], error);
     return good;

@@ -100,6 +100,11 @@ typedef enum OptionId {
     OPTION_TOKEN,
     OPTION_PATTERN,
     OPTION_PATTERNS,
+    OPTION_ABLATE,
+    OPTION_ABLATE_TO,
+    OPTION_ABLATE_EACH,
+    OPTION_PATCH,
+    OPTION_STEER,
     OPTION_MASK_SEQ,
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
@@ -181,6 +186,10 @@ typedef struct Options {
     int64_t position, top, token; // lens
     bool attribute;
     const char *pattern, *patterns; // mask: the pattern is the first word
+    const char *ablate;
+    int ablate_to; // 0: zero, 1: mean
+    bool ablate_each;
+    TextList patches, steers;
     int64_t mask_seq;
     bool bidirectional;
 

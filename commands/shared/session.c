@@ -142,6 +142,7 @@ bool session_open(Session *s, const Options *options, Error *error) {
         return false;
     if (!checkpoint_open(&s->checkpoint, options->model, error)) return false;
     s->config = checkpoint_config(s->checkpoint);
+    if (!interventions_open(&s->interventions, options, s->checkpoint, error)) return false;
     if (!open_tokenizer(s, error)) return false;
     find_stops(s);
     size_t unused = checkpoint_unused(s->checkpoint);
@@ -196,8 +197,14 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     return session_result(s, true, error);
 }
 
+bool session_intervene(const Session *s, const int32_t *prompt, size_t count, Error *error) {
+    return session_result(s, interventions_attach(s->interventions, s->model, prompt, count, error),
+                          error);
+}
+
 void session_close(Session *s) {
     model_close(s->model);
+    interventions_close(s->interventions);
     tokenizer_close(s->tokenizer);
     checkpoint_close(s->tokenizer_owner);
     checkpoint_close(s->checkpoint);

@@ -7,6 +7,7 @@
 //     session_close(&s);
 #pragma once
 
+#include "commands/intervene/intervene.h"
 #include "commands/shared/options.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
@@ -22,6 +23,7 @@ typedef struct Session {
     Checkpoint *tokenizer_owner; // a GGUF that -z named, or NULL
     Model *model;
     KeyPattern pattern;                         // of --pattern; zeroed without it
+    Interventions *interventions;               // of --ablate, --patch and --steer, or NULL
     char tokenizer_problem[ERROR_MESSAGE_SIZE]; // why it is NULL
     ErrorCode tokenizer_code;
     int32_t stops[64]; // ids that end a text
@@ -43,6 +45,11 @@ bool session_open(Session *session, const Options *options, Error *error);
 bool session_need_tokenizer(const Session *session, Error *error);
 bool session_open_model(Session *session, const SessionModel *wanted, Error *error);
 void session_close(Session *session); // zeroed or half-opened is fine
+
+// Attaches what --ablate, --patch and --steer ask for, before the first pass: `prompt` is what
+// positions from the end and means are of. Nothing where they were not given. False: exit code 2,
+// or that of a pass.
+bool session_intervene(const Session *session, const int32_t *prompt, size_t count, Error *error);
 
 // The tokenizer of a path given by -z: a tokenizer file, a GGUF or a directory.
 // vocab_size 0: unknown.

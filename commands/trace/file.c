@@ -1,5 +1,4 @@
-// Names stages as modules of Hugging Face's model, plans the tensors of the file, and writes stages
-// into it as they are computed.
+// Plans the tensors of the file, and writes stages into it as they are computed.
 //
 //   trace_file_plan     a pass of one token; note_stage lists the stages, each with its width
 //   trace_file_open     begins the file with the final shapes; attaches write_stage
@@ -9,66 +8,11 @@
 
 #include "commands/commands.h"
 #include "kernels/precision.h"
-#include "weights/families.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- names ----
-
-// A stage has the name of the module of `role`, or of `otherwise` where the family lacks it. A
-// stage that is no module's output is named below the module that is `up` levels above. For example
-// STAGE_ATT_HEADS: the module of wo is model.layers.3.self_attn.o_proj; one level up and the suffix
-// give model.layers.3.self_attn.heads.
-static const struct {
-    Role role, otherwise;
-    int up;
-    const char *suffix;
-} NAMES[STAGE_COUNT] = {
-    [STAGE_TOKEN_EMBEDDING] = {.role = ROLE_EMBEDDING},
-    [STAGE_EMBEDDING] = {.role = ROLE_EMBEDDING_NORM, .otherwise = ROLE_EMBEDDING},
-    [STAGE_ATT_NORM] = {.role = ROLE_ATT_NORM},
-    [STAGE_Q] = {.role = ROLE_WQ},
-    [STAGE_K] = {.role = ROLE_WK},
-    [STAGE_V] = {.role = ROLE_WV},
-    [STAGE_Q_NORM] = {.role = ROLE_Q_NORM},
-    [STAGE_K_NORM] = {.role = ROLE_K_NORM},
-    [STAGE_Q_ROTATED] = {.role = ROLE_WO, .up = 1, .suffix = ".q_rotated"},
-    [STAGE_K_ROTATED] = {.role = ROLE_WO, .up = 1, .suffix = ".k_rotated"},
-    [STAGE_ATT_WEIGHTS] = {.role = ROLE_WO, .up = 1, .suffix = ".attn_weights"},
-    [STAGE_ATT_HEADS] = {.role = ROLE_WO, .up = 1, .suffix = ".heads"},
-    [STAGE_ATT_PROJECTED] = {.role = ROLE_WO},
-    [STAGE_ATT_OUT] = {.role = ROLE_ATT_POST_NORM, .otherwise = ROLE_WO},
-    [STAGE_ATT_RESIDUAL] = {.role = ROLE_WO, .up = 2, .suffix = ".attn_residual"},
-    [STAGE_FFN_NORM] = {.role = ROLE_FFN_NORM},
-    [STAGE_FFN_GATE] = {.role = ROLE_W_GATE},
-    [STAGE_FFN_UP] = {.role = ROLE_W_UP},
-    [STAGE_FFN_ACTIVATED] = {.role = ROLE_W_DOWN, .up = 1, .suffix = ".activated"},
-    [STAGE_FFN_PROJECTED] = {.role = ROLE_W_DOWN},
-    [STAGE_FFN_OUT] = {.role = ROLE_FFN_POST_NORM, .otherwise = ROLE_W_DOWN},
-    [STAGE_LAYER_OUT] = {.role = ROLE_WO, .up = 2},
-    [STAGE_FINAL_NORM] = {.role = ROLE_FINAL_NORM},
-    [STAGE_UNCAPPED] = {.role = ROLE_HEAD},
-    [STAGE_LOGITS] = {.role = ROLE_HEAD},
-};
-
-bool trace_stage_name(char out[TRACE_NAME_SIZE], const Checkpoint *checkpoint, StageId id,
-                      int layer) {
-    ModuleName name = "logits";
-    // With a soft cap lm_head is the stage before it, and what follows has a name of its own.
-    bool capped = id == STAGE_LOGITS && checkpoint_config(checkpoint)->logit_softcap != 0.0f;
-    if (!capped && !module_name(name, checkpoint, NAMES[id].role, layer) &&
-        !module_name(name, checkpoint, NAMES[id].otherwise, layer))
-        return false;
-    for (int i = 0; i < NAMES[id].up; i++) {
-        char *dot = strrchr(name, '.');
-        if (dot) *dot = '\0';
-    }
-    snprintf(out, TRACE_NAME_SIZE, "%s%s", name, NAMES[id].suffix ? NAMES[id].suffix : "");
-    return true;
-}
 
 // ---- the list of tensors ----
 
@@ -129,7 +73,7 @@ bool trace_file_wants_logits(const TraceFile *f) {
 
 // ---- the file ----
 
-enum { N_METADATA = 9, TEXT_SIZE = 512 };
+enum { N_METADATA = 10, TEXT_SIZE = 512 };
 
 // "1,403,407", owned. 12 bytes hold any id and a comma. NULL: out of memory.
 static char *ids_text(const IdList *ids) {
@@ -165,10 +109,11 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
     const Session *s = f->session;
     const ModelOptions *o = &s->model->options;
     const char *path = checkpoint_path(s->checkpoint);
-    char model[TEXT_SIZE], config[TEXT_SIZE], prompt_tokens[24];
+    char model[TEXT_SIZE], config[TEXT_SIZE], changes[TEXT_SIZE], prompt_tokens[24];
     escape_bytes(model, sizeof model, path, strlen(path));
     config_text(config, sizeof config, s->config);
     snprintf(prompt_tokens, sizeof prompt_tokens, "%zu", f->tokens->count);
+    interventions_describe(changes, sizeof changes, s->options);
     const WriteMetadata metadata[N_METADATA] = {
         {"producer", "limpid " LIMPID_VERSION},
         {"model", model},
@@ -179,8 +124,10 @@ static bool begin(TraceFile *f, const WriteTensor *tensors, const char *prompt_i
         {"config", config},
         {"prompt_tokens", prompt_tokens},
         {"prompt_ids", prompt_ids},
+        {"interventions", changes}, // the last, since most traces have none
     };
-    f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, N_METADATA, error);
+    int count = s->interventions ? N_METADATA : N_METADATA - 1;
+    f->out = safetensors_writer_open(f->place, tensors, f->count + 1, metadata, count, error);
     return f->out;
 }
 

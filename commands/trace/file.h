@@ -7,16 +7,8 @@
 #pragma once
 
 #include "commands/shared/session.h"
-#include "model/observe.h"
+#include "commands/shared/stage_names.h"
 #include "weights/out/write.h"
-
-enum { TRACE_NAME_SIZE = 160 };
-
-// The name of a stage: that of the module, in Hugging Face's model of the family, whose output it
-// is, such as "model.layers.3.self_attn.k_proj" for STAGE_K of layer 3. False: the family has no
-// such module, and the stage equals an earlier one (OLMo 2 has no norm in front of attention).
-bool trace_stage_name(char out[TRACE_NAME_SIZE], const Checkpoint *checkpoint, StageId id,
-                      int layer);
 
 typedef struct TraceTensor {
     char name[TRACE_NAME_SIZE];
