@@ -67,6 +67,10 @@ static const char BENCH_HELP[] =
     "      --only prefill|decode   --no-limits\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --pattern P                  an attention pattern (run mask --help)\n"
+    "      --no-cache                   what the cache saves, for --gen tokens (100)\n"
+    "      --attention                  without MODEL: MHA GQA MQA, 4 to 32 heads,\n"
+    "                                   naive and online softmax, cache; --pp 128\n"
+    "                                   --batch 4 --depth 128,.. -r 100 --kv f32\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 

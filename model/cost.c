@@ -104,6 +104,16 @@ double model_flops(const Config *c, const Work *w) {
     return flops;
 }
 
+CacheSavings cache_savings(const Config *c, int n) {
+    Work with = {.sequences = 1, .tokens = n, .decode = true};
+    CacheSavings s = {.rows_with = n, .flops_with = model_flops(c, &with)};
+    for (int t = 1; t <= n; t++) {
+        s.rows_without += t;
+        s.flops_without += model_flops(c, &(Work){.sequences = 1, .tokens = t});
+    }
+    return s;
+}
+
 // Keys of one sequence that are read where a pass reads each once: those that its rows see.
 static double keys_read(const Work *w, int window) {
     if (w->decode) return keys_seen(w, window);

@@ -87,6 +87,14 @@ double keys_seen(const Work *work, int window);
 double operation_flops(const Config *config, OperationId id, const Work *work);
 double model_flops(const Config *config, const Work *work);
 
+// What the cache saves for n tokens, one after another: without it the t-th of them takes all t
+// through the layers again.
+typedef struct CacheSavings {
+    double rows_without, rows_with; // n (n + 1) / 2 and n
+    double flops_without, flops_with;
+} CacheSavings;
+CacheSavings cache_savings(const Config *config, int n);
+
 // FLOPs of scores and values together, for so many (query, key) pairs of every query head:
 // 2 head_dim for a dot product, as many for a weighted value.
 double attention_flops(const Config *config, double pairs);
