@@ -47,7 +47,7 @@ void cost_print_savings(const CostRun *r) {
     KvType kv = r->model_options.kv_type;
     double whole =
         2.0 * r->config->kv_dim * r->seq * r->config->n_layers * (double)kv_element_bytes(kv);
-    double needed = kv_needed_bytes(r->config, r->seq, kv);
+    double needed = kv_needed_bytes(r->config, NULL, r->seq, kv);
     print_cache_savings(r);
     print_head_savings(r);
     if (needed == whole) return;
@@ -97,8 +97,8 @@ static bool print_preset(const char *name, const Options *o, Error *error) {
         double bytes = planned->weight_bytes.matrices + (double)planned->weight_bytes.vectors;
         output_print("%-14s %6d %6d %5d %8d %8d %13.0f %10.1f %14.0f %9.0f %11.1f\n", name,
                      c->n_layers, c->dim, c->n_heads, c->n_kv_heads, c->head_dim,
-                     parameter_count(planned, weights), bytes / 1e6, kv_needed_bytes(c, 1, kv), seq,
-                     kv_needed_bytes(c, seq, kv) / 1e6);
+                     parameter_count(planned, weights), bytes / 1e6,
+                     kv_needed_bytes(c, NULL, 1, kv), seq, kv_needed_bytes(c, NULL, seq, kv) / 1e6);
     }
     model_close(planned);
     checkpoint_close(checkpoint);

@@ -13,7 +13,7 @@ enum {
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
     ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK,
-    PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION,
+    PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION | FOR_COST,
 };
 const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
 static const double MANY = 1 << 30; // of tokens
@@ -205,6 +205,9 @@ static const OptionRow ROWS[] = {
      .commands = FOR_COST, .low = 1, .high = 1024, .meaning = "sequences side by side"},
     {.id = OPTION_MACHINE, .name = "machine", .kind = KIND_CHOICE, .offset = FIELD(machine),
      .commands = FOR_COST, .choices = "measured|a100|h100|h200"},
+    {.id = OPTION_RIDGE, .name = "ridge", .kind = KIND_NUMBER, .offset = FIELD(ridge),
+     .commands = FOR_COST, .low = 0.001, .high = 1e6,
+     .meaning = "FLOP per byte above which arithmetic is the limit"},
     {.id = OPTION_INTENSITY, .name = "intensity", .kind = KIND_FLAG, .offset = FIELD(intensity),
      .commands = FOR_COST},
     {.id = OPTION_SAVINGS, .name = "savings", .kind = KIND_FLAG, .offset = FIELD(savings),
