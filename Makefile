@@ -232,7 +232,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask): | $(BUILD)/run
+    cuda_device cost lens mask interventions): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

@@ -44,7 +44,7 @@ typedef struct Bench {
 // ---- running ----
 
 // A token id from the position alone, by a mixing function in the manner of splitmix64.
-static int32_t token_at(const Session *s, int position) {
+int32_t bench_token(const Session *s, int position) {
     uint64_t z = (uint64_t)position * 0x9e3779b97f4a7c15u + 0x853c49e6748fea9bu;
     z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9u;
     return (int32_t)((z ^ (z >> 29)) % (uint64_t)s->config->vocab_size);
@@ -55,7 +55,7 @@ static bool pass(Bench *b, int batch, int start, int count, Error *error) {
     int n = 0;
     for (int q = 0; q < batch; q++)
         for (int i = 0; i < count; i++, n++) {
-            b->tokens[n] = token_at(&b->session, start + i);
+            b->tokens[n] = bench_token(&b->session, start + i);
             b->positions[n] = start + i;
             b->sequences[n] = q;
             b->wants[n] = i + 1 == count;
@@ -79,7 +79,7 @@ static bool set_depth(Bench *b, int batch, int depth, Error *error) {
 // prompt's logits are not needed: decoding starts from a given token.
 static bool decode(Bench *b, int batch, int depth, int length, Error *error) {
     for (int q = 0; q < batch; q++)
-        b->tokens[q] = token_at(&b->session, depth);
+        b->tokens[q] = bench_token(&b->session, depth);
     Decoder d = {0};
     DecoderOptions options = {
         .max_tokens = (size_t)length, .first = b->tokens, .n_sequences = batch};
@@ -302,14 +302,21 @@ static void fit_defaults(Bench *b) {
         b->options.gen = context;
 }
 
+static bool check_options(const Options *o, Error *error) {
+    if (o->json + o->csv + o->markdown > 1)
+        return error_set(error, ERROR_USAGE, "one of --json, --csv and --markdown");
+    if (o->attention && o->no_cache)
+        return error_set(error, ERROR_USAGE, "--attention has rows without the cache itself");
+    return true;
+}
+
 bool bench_command(const Options *options, Error *error) {
+    if (!check_options(options, error)) return false;
+    if (options->attention) return bench_attention(options, error);
+    if (options->no_cache) return bench_no_cache(options, error);
     Bench b = {.options = *options, .report = calloc(1, sizeof *b.report)};
     if (!b.report) return error_set(error, ERROR_MEMORY, "out of memory");
     b.report->session = &b.session;
-    if (options->json + options->csv + options->markdown > 1) {
-        free(b.report);
-        return error_set(error, ERROR_USAGE, "one of --json, --csv and --markdown");
-    }
     int context = 0;
     bool good = session_open(&b.session, &b.options, error);
     if (good) fit_defaults(&b);

@@ -21,6 +21,12 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "--csv, --svg and --png are of --sweep");
     if (o->json && (o->intensity || o->savings || o->sweep || o->max_memory))
         return error_set(error, ERROR_USAGE, "--json is of the whole report and of --measure");
+    if (option_given(o, OPTION_RIDGE) && option_given(o, OPTION_MACHINE))
+        return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
+    if (option_given(o, OPTION_RIDGE) && reports && !o->intensity)
+        return error_set(error, ERROR_USAGE, "--ridge is of the whole report and of --intensity");
+    if (o->pattern && reports && !o->measure)
+        return error_set(error, ERROR_USAGE, "--pattern is of the whole report and of --measure");
     double bytes;
     return !o->max_memory || cost_parse_size(&bytes, o->max_memory, error);
 }
@@ -39,11 +45,15 @@ Work cost_decode(const CostRun *r, double seq) {
                   .start = seq - 1,
                   .tokens = 1,
                   .decode = true,
-                  .max_rows = r->planned->options.max_rows};
+                  .max_rows = r->planned->options.max_rows,
+                  .pattern = r->pattern};
 }
 
 Work cost_prompt(const CostRun *r, double seq) {
-    return (Work){.sequences = r->batch, .tokens = seq, .max_rows = r->planned->options.max_rows};
+    return (Work){.sequences = r->batch,
+                  .tokens = seq,
+                  .max_rows = r->planned->options.max_rows,
+                  .pattern = r->pattern};
 }
 
 // ---- the weights ----
@@ -121,7 +131,9 @@ static bool plan(CostRun *r, Error *error) {
         note("%" PRId64 " tokens: more than the model's context of %d", seq, config->max_seq_len);
     // Counts need no device: where there is none, its figures are unknown.
     if (!o->savings && !o->sweep && !o->max_memory && !o->measure)
-        r->machine = machine_open((MachineKind)o->machine, r->planned->device, r->dtype);
+        r->machine = option_given(o, OPTION_RIDGE)
+                         ? (Machine){.name = "--ridge", .ridge = o->ridge}
+                         : machine_open((MachineKind)o->machine, r->planned->device, r->dtype);
     return true;
 }
 
@@ -144,7 +156,9 @@ static bool report(const CostRun *r, Error *error) {
 bool cost_command(const Options *o, Error *error) {
     PictureFiles files = {0};
     CostRun run = {.options = o, .files = &files};
-    if (!check_options(o, error)) return false;
+    if (!check_options(o, error) ||
+        (o->pattern && !attention_pattern_parse(&run.pattern, o->pattern, error)))
+        return false;
     if (!strcmp(o->model, PRESETS)) return cost_print_presets(o, error);
     bool good = open_files(&files, o, error) && open_checkpoint(&run, error) && plan(&run, error) &&
                 report(&run, error);

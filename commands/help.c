@@ -68,6 +68,10 @@ static const char BENCH_HELP[] =
     "      --only prefill|decode   --no-limits\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --pattern P                  an attention pattern (run mask --help)\n"
+    "      --no-cache                   what the cache saves, for --gen tokens (100)\n"
+    "      --attention                  without MODEL: MHA GQA MQA, 4 to 32 heads,\n"
+    "                                   naive and online softmax, cache; --pp 128\n"
+    "                                   --batch 4 --depth 128,.. -r 100 --kv f32\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 
@@ -222,8 +226,8 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity and attention sets it\n"
-    "for all layers; a layer's own window still holds. Hidden keys are neither\n"
+    "The option pattern of generate, chat, bench, perplexity, attention and cost sets\n"
+    "it for all layers; a layer's own window still holds. Hidden keys are neither\n"
     "computed nor read.\n";
 
 static const char CONVERT_HELP[] =
@@ -275,7 +279,8 @@ static const char COST_HELP[] =
     "      --seq N           tokens of a sequence (2048, or the model's context)\n"
     "      --batch N         sequences side by side (1)\n"
     "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0\n"
-    "      --machine M       measured: this one (default); a100 h100 h200\n"
+    "      --machine M       measured: this one (default); a100 h100 h200. Or\n"
+    "      --ridge X         the FLOP per byte above which arithmetic is the limit\n"
     "      --savings         what the cache saves, and sharing keys and values\n"
     "      --intensity       FLOP per byte of each product, for 1 to 4096 tokens\n"
     "      --sweep           prompts of 1, 2, 4 .. tokens, and where attention\n"
@@ -286,7 +291,7 @@ static const char COST_HELP[] =
     "                        (--seq 32); exit status 1: a count is another\n"
     "      --json            one object: flops_per_token, weight_bytes_per_token,\n"
     "                        kv_bytes_per_token, peak_memory_bytes, operations ..\n"
-    "  -j, --threads N  --kv f32|f16|bf16  --precision f32|a16|a8  -q, --quiet\n";
+    "  -j N  --kv f32|f16|bf16  --precision f32|a16|a8  --pattern P  -q\n";
 
 // In the order of --help. Columns: name, its bit in the option table, function, summary, help text.
 static const Command COMMANDS[] = {

@@ -34,6 +34,13 @@ typedef struct Arithmetic {
 Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n); // of n rows
 Arithmetic attention_arithmetic(Device *device, const Kv *kv, int n);
 
+// attention() with all scores in memory, as it is taught: every score and the softmax of its row
+// are stored in weights (n, n_heads, max_seq_len), then multiplied with the values. What bench
+// compares the online softmax of a backend with (Milakov and Gimelshein 2018, arXiv 1805.02867);
+// reference/ has no other attention.
+void attention_naive(Device *device, float *out, const float *q, const KvView *view,
+                     const Rows *rows, const AttentionShape *shape, float *weights);
+
 // Seconds that the product of a matrix (rows, cols) with n rows of input takes the vendor's
 // library: bf16, float32 sums. 0 where there is no such library.
 double device_product_seconds(Device *device, int n, int rows, int cols);

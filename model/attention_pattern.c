@@ -21,10 +21,14 @@ static int narrower(int a, int b) {
     return !a || (b && b < a) ? b : a;
 }
 
+KeyPattern attention_pattern_within(const KeyPattern *pattern, int window) {
+    KeyPattern within = *pattern;
+    within.window = narrower(within.window, window);
+    return within;
+}
+
 KeyPattern model_pattern(const Model *m, int layer) {
-    KeyPattern pattern = m->pattern;
-    pattern.window = narrower(pattern.window, m->config.layers[layer].window);
-    return pattern;
+    return attention_pattern_within(&m->pattern, m->config.layers[layer].window);
 }
 
 // ---- by name ----
@@ -89,15 +93,68 @@ static uint64_t keys_of_first(int window, int n) {
     return w * (w + 1) / 2 + (count - w) * w;
 }
 
+// The multiples of some stride, by inclusion and exclusion: of each subset of the strides, the
+// least common multiple, and whether its multiples are added or subtracted.
+typedef struct Multiples {
+    int64_t common[1 << PATTERN_MAX_PARTS];
+    int sign[1 << PATTERN_MAX_PARTS], count;
+} Multiples;
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) { // x becomes the greatest common divisor
+        int64_t rest = x % y;
+        x = y, y = rest;
+    }
+    return a / x * b;
+}
+
+static Multiples multiples_of(const KeyReach *r) {
+    Multiples m = {.common = {1}, .sign = {-1}, .count = 1}; // of no stride, left out at the end
+    for (int i = 0; i < r->n_strides; i++)
+        for (int k = 0, n = m.count; k < n; k++) {
+            int64_t common = common_multiple(m.common[k], r->strides[i]);
+            // What no position reaches stays there, so that nothing overflows.
+            m.common[m.count] = common < INT32_MAX ? common : INT32_MAX;
+            m.sign[m.count++] = -m.sign[k];
+        }
+    return m;
+}
+
+// Those in 0 .. end - 1.
+static int64_t multiples_below(const Multiples *m, int end) {
+    int64_t count = 0;
+    for (int i = 1; i < m->count; i++)
+        count += m->sign[i] * ((end + m->common[i] - 1) / m->common[i]);
+    return count;
+}
+
+static int64_t reach_keys(const KeyReach *r, const Multiples *m) {
+    int first = r->prefix > r->low ? r->prefix : r->low; // all between low and it are visible
+    if (first >= r->suffix) return r->last - r->low + 1;
+    int64_t between = multiples_below(m, r->suffix) - multiples_below(m, first);
+    return first - r->low + between + r->last - r->suffix + 1;
+}
+
 uint64_t attention_pattern_keys(const KeyPattern *pattern, int start, int count) {
     if (!pattern->n_parts)
         return keys_of_first(pattern->window, start + count) -
                keys_of_first(pattern->window, start);
+    KeyReach reach = key_reach(pattern, start);
+    Multiples multiples = multiples_of(&reach);
     uint64_t keys = 0;
     for (int p = start; p < start + count; p++) {
-        KeyReach reach = key_reach(pattern, p);
-        for (KeyRun run = key_run(&reach, 0); run.first < run.end; run = key_run(&reach, run.end))
-            keys += (uint64_t)(run.end - run.first);
+        reach = key_reach(pattern, p);
+        keys += (uint64_t)reach_keys(&reach, &multiples);
     }
     return keys;
+}
+
+// Each query sees its own block, window or all keys up to itself, so these follow one another from
+// where the first query's begin; prefix and strides are the same for all.
+int attention_pattern_read(const KeyPattern *pattern, int start, int count) {
+    KeyReach reach = key_reach(pattern, start);
+    Multiples multiples = multiples_of(&reach);
+    reach.last = start + count - 1;
+    return (int)reach_keys(&reach, &multiples);
 }

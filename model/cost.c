@@ -83,18 +83,33 @@ double matrix_flops(const Config *c, OperationId id, const Work *w) {
 }
 
 double keys_seen(const Work *w, int window) {
+    KeyPattern pattern = attention_pattern_within(&w->pattern, window);
+    if (pattern.n_parts)
+        return (double)attention_pattern_keys(&pattern, (int)w->start, (int)w->tokens);
+    window = pattern.window;
     double n = w->tokens, whole = n; // so many queries see all that is before them
     if (window > 0) whole = fmin(fmax(window - w->start, 0), n);
     return whole * w->start + whole * (whole + 1) / 2 + (n - whole) * window;
 }
 
+// keys_seen of all layers: once for each window, since a pattern is counted row by row.
+static double keys_of_layers(const Config *c, const Work *w) {
+    double keys = 0;
+    for (int l = 0; l < c->n_layers; l++) {
+        int window = c->layers[l].window, earlier = 0, layers = 0;
+        for (int k = 0; k < c->n_layers; k++) {
+            earlier += k < l && c->layers[k].window == window;
+            layers += c->layers[k].window == window;
+        }
+        if (!earlier) keys += layers * keys_seen(w, window);
+    }
+    return keys;
+}
+
 double operation_flops(const Config *c, OperationId id, const Work *w) {
     if (id != OPERATION_SCORES && id != OPERATION_VALUES)
         return matrix_flops(c, id, w) * (id == OPERATION_HEAD ? 1 : c->n_layers);
-    double keys = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        keys += keys_seen(w, c->layers[l].window);
-    return attention_flops(c, keys * w->sequences) / 2;
+    return attention_flops(c, keys_of_layers(c, w) * w->sequences) / 2;
 }
 
 double model_flops(const Config *c, const Work *w) {
@@ -104,14 +119,24 @@ double model_flops(const Config *c, const Work *w) {
     return flops;
 }
 
+CacheSavings cache_savings(const Config *c, int n) {
+    Work with = {.sequences = 1, .tokens = n, .decode = true};
+    CacheSavings s = {.rows_with = n, .flops_with = model_flops(c, &with)};
+    for (int t = 1; t <= n; t++) {
+        s.rows_without += t;
+        s.flops_without += model_flops(c, &(Work){.sequences = 1, .tokens = t});
+    }
+    return s;
+}
+
 // Keys of one sequence that are read where a pass reads each once: those that its rows see.
 static double keys_read(const Work *w, int window) {
     if (w->decode) return keys_seen(w, window);
     double sum = 0;
-    for (double begin = 0; begin < w->tokens; begin += w->max_rows) {
-        double first = w->start + begin, end = w->start + fmin(begin + w->max_rows, w->tokens);
-        sum += window > 0 ? end - fmax(first - window + 1, 0) : end;
-    }
+    KeyPattern pattern = attention_pattern_within(&w->pattern, window);
+    for (double begin = 0; begin < w->tokens; begin += w->max_rows)
+        sum += attention_pattern_read(&pattern, (int)(w->start + begin),
+                                      (int)fmin(w->max_rows, w->tokens - begin));
     return sum;
 }
 
@@ -127,13 +152,10 @@ static double key_bytes(const Config *c, KvType type) { // of one layer and posi
     return (double)c->kv_dim * (double)kv_element_bytes(type);
 }
 
-double kv_needed_bytes(const Config *c, double positions, KvType type) {
-    double kept = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        int window = c->layers[l].window;
-        kept += window > 0 ? fmin(window, positions) : positions;
-    }
-    return 2 * key_bytes(c, type) * kept;
+double kv_needed_bytes(const Config *c, const KeyPattern *pattern, double positions, KvType type) {
+    Work last = {.start = positions - 1, .tokens = 1};
+    if (pattern) last.pattern = *pattern;
+    return 2 * key_bytes(c, type) * keys_of_layers(c, &last);
 }
 
 // ---- the operations ----
@@ -183,6 +205,7 @@ static void add_ends(WorkCost *cost, const Model *m, const Weights *weights, con
 static void add_attention(WorkCost *cost, const Model *m, OperationId id, const Work *w) {
     const Config *c = &m->config;
     int first = cost->count;
+    double keys = 0, read = 0;
     for (int l = 0; l < c->n_layers; l++) {
         int window = c->layers[l].window, at = first;
         while (at < cost->count && cost->operations[at].window != window)
@@ -190,11 +213,15 @@ static void add_attention(WorkCost *cost, const Model *m, OperationId id, const 
         if (at == first + MOST_WINDOWS) at--;
         Operation *o = &cost->operations[at];
         if (at == cost->count) add_operation(cost, id, 0)->window = window;
-        double keys = keys_seen(w, window) * w->sequences, bytes = key_bytes(c, m->options.kv_type);
+        double bytes = key_bytes(c, m->options.kv_type);
+        if (!l || window != c->layers[l - 1].window) {
+            keys = keys_seen(w, window) * w->sequences;
+            read = keys_read(w, window) * w->sequences;
+        }
         o->layers++;
         o->flops += attention_flops(c, keys) / 2;
         o->kv_query_bytes += keys * bytes;
-        o->kv_bytes += keys_read(w, window) * w->sequences * bytes;
+        o->kv_bytes += read * bytes;
         o->activation_bytes += work_rows(w) * c->q_dim * sizeof(float);
     }
 }

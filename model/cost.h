@@ -37,6 +37,7 @@ typedef struct Work {
     bool decode;     // a token of every sequence in a pass, each with logits; else a prompt in as
                      // few passes as max_rows allows, with logits of the last token
     double max_rows; // of a pass
+    KeyPattern pattern; // of all layers, within their own windows; zeroed hides nothing
 } Work;
 
 double work_passes(const Work *work);
@@ -78,14 +79,22 @@ Matrix *operation_matrix(const Weights *weights, OperationId id, int layer);
 // FLOPs of one product: 2 rows cols for each row of activations that meets it.
 double matrix_flops(const Config *config, OperationId id, const Work *work);
 
-// Keys that all queries of one sequence see together: sum of min(start + i + 1, window), i <
-// tokens; window 0: all.
+// Keys that all queries of one sequence see together; without a pattern the sum of
+// min(start + i + 1, window), i < tokens; window 0: all.
 double keys_seen(const Work *work, int window);
 
 // FLOPs of one operation of this work, in all layers; of all of them. work_cost has the same
 // numbers; these need no weights.
 double operation_flops(const Config *config, OperationId id, const Work *work);
 double model_flops(const Config *config, const Work *work);
+
+// What the cache saves for n tokens, one after another: without it the t-th of them takes all t
+// through the layers again.
+typedef struct CacheSavings {
+    double rows_without, rows_with; // n (n + 1) / 2 and n
+    double flops_without, flops_with;
+} CacheSavings;
+CacheSavings cache_savings(const Config *config, int n);
 
 // FLOPs of scores and values together, for so many (query, key) pairs of every query head:
 // 2 head_dim for a dot product, as many for a weighted value.
@@ -95,9 +104,11 @@ double attention_flops(const Config *config, double pairs);
 // implementation stores.
 double score_bytes(const Config *config, double queries, double keys, double element_bytes);
 
-// Bytes of keys and values in a cache of `positions`, in all layers: a layer with a window needs no
-// more than its window. One position of all layers: positions 1.
-double kv_needed_bytes(const Config *config, double positions, KvType type);
+// Bytes of keys and values in a cache of `positions`, in all layers: those that the last position
+// sees within the layer's window and the pattern (NULL: no pattern). One position of all layers:
+// positions 1.
+double kv_needed_bytes(const Config *config, const KeyPattern *pattern, double positions,
+                       KvType type);
 
 // One layer's attention if keys and values had n_kv_heads heads: the numbers in wq, wk, wv and wo,
 // those in wk and wv alone, and the bytes of a cache of `positions`.

@@ -192,6 +192,7 @@ double model_memory_peak(const ModelMemory *memory); // all of it: on a GPU two 
 
 // Those of the model's pattern that are in the layer's own window.
 KeyPattern model_pattern(const Model *model, int layer);
+KeyPattern attention_pattern_within(const KeyPattern *pattern, int window); // window 0: all of it
 
 // "causal", "window:8", "local:8", "strided:4", "global:4", "block:8", or up to PATTERN_MAX_PARTS
 // of them: "local:64+global:4". False, with the part that is wrong: exit code 2.
@@ -199,3 +200,6 @@ bool attention_pattern_parse(KeyPattern *pattern, const char *text, Error *error
 
 // How many keys the queries at the positions start .. start + count - 1 see, all together.
 uint64_t attention_pattern_keys(const KeyPattern *pattern, int start, int count);
+
+// How many keys at least one of them sees: those that a pass of these queries reads.
+int attention_pattern_read(const KeyPattern *pattern, int start, int count);

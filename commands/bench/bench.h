@@ -72,6 +72,41 @@ typedef struct BenchReport {
 
 void bench_print(const BenchReport *report); // as the options say
 
+// ---- bench.c ----
+
+int32_t bench_token(const Session *session, int position); // the same in every run
+
+// ---- no_cache.c: what the cache saves, measured on a model beside the prediction ----
+
+bool bench_no_cache(const Options *options, Error *error);
+
+// ---- attention.c, attention_report.c: blocks of random weights, without a model ----
+
+// One line of a table. What a table does not have is NaN.
+typedef struct AttentionRow {
+    const char *table; // "kinds", "heads", "online", "cache"
+    double heads, kv_heads, batch, positions;
+    double parameters;   // of wq, wk, wv and wo
+    double score_bytes;  // that the naive way stores
+    double ms, other_ms; // medians; other: naive, or without the cache
+    double speed_up;     // other / ms; in kinds and heads that of the table's first row / ms
+    double difference;   // the largest between the outputs of both ways
+} AttentionRow;
+
+enum { ATTENTION_DIM = 256, ATTENTION_MAX_ROWS = 32 };
+
+typedef struct AttentionReport {
+    const Options *options;
+    char device[224];
+    KvType kv;
+    int runs, warm_up, queries; // queries: rows of "online"
+    AttentionRow rows[ATTENTION_MAX_ROWS];
+    int n_rows;
+} AttentionReport;
+
+bool bench_attention(const Options *options, Error *error);
+void attention_print(const AttentionReport *report); // as the options say
+
 // ---- cost.c: bytes and operations of a row, counted from the shape of the model ----
 
 // Stored bytes that a token alone meets: matrices, vectors, a row of the embedding. The session's

@@ -11,7 +11,8 @@ static Work work_of(const Session *s, const BenchRow *row) {
                   .start = row->depth,
                   .tokens = row->length,
                   .decode = !row->prefill,
-                  .max_rows = s->model->options.max_rows};
+                  .max_rows = s->model->options.max_rows,
+                  .pattern = s->model->pattern};
 }
 
 size_t bench_weight_bytes(const Session *s) {
@@ -19,16 +20,6 @@ size_t bench_weight_bytes(const Session *s) {
     WorkCost cost;
     work_cost(&cost, s->model, checkpoint_weights(s->checkpoint), &token);
     return (size_t)cost.total.weight_bytes;
-}
-
-// Keys that the tokens of one sequence see, over all layers.
-static double keys_of_row(const Model *m, const BenchRow *row) {
-    double sum = 0;
-    for (int l = 0; l < m->config.n_layers; l++) {
-        KeyPattern pattern = model_pattern(m, l);
-        sum += (double)attention_pattern_keys(&pattern, (int)row->depth, (int)row->length);
-    }
-    return sum;
 }
 
 // Sums by arithmetic: an activation has at most so many products with a weight.
@@ -84,7 +75,8 @@ BenchOperations bench_operations(const Session *s, const BenchRow *row) {
             add_matrix(sums, m, id, l, &work, n);
     add_matrix(sums, m, OPERATION_HEAD, 0, &work, (int)row->batch);
     BenchOperations operations = summed(sums);
-    double of_attention = attention_flops(s->config, row->batch * keys_of_row(m, row));
+    double of_attention = operation_flops(s->config, OPERATION_SCORES, &work) +
+                          operation_flops(s->config, OPERATION_VALUES, &work);
     Arithmetic attention = attention_arithmetic(m->device, m->cache.kv, n);
     operations.all += of_attention;
     operations.of_peak[attention.kind] += attention.products * of_attention;
@@ -103,9 +95,7 @@ double bench_decode_bytes(const Session *s, const BenchRow *row) {
     Work work = work_of(s, row);
     WorkCost cost;
     work_cost(&cost, s->model, checkpoint_weights(s->checkpoint), &work);
-    double of_key = 2 * (double)kv_element_bytes((KvType)s->options->kv) * s->config->kv_dim;
-    return cost.total.weight_bytes / (row->length * row->batch) +
-           of_key * keys_of_row(s->model, row) / row->length;
+    return (cost.total.weight_bytes + cost.total.kv_query_bytes) / (row->length * row->batch);
 }
 
 // As model/forward.c asks for them: each matrix by itself, in passes of so many rows.

@@ -21,6 +21,7 @@ typedef struct Machine {
     const char *name;
     double read;  // bytes/s out of memory; 0: not known
     double flops; // FLOP/s of products with weights; 0: not known
+    double ridge; // FLOP per byte that was given in place of both; 0: none was
 } Machine;
 
 // `device` is measured, and nothing else uses it yet; `dtype` is the type of most weights.
@@ -43,6 +44,7 @@ typedef struct CostRun {
     const Config *config; // its
     ModelOptions model_options;
     Machine machine;
+    KeyPattern pattern; // of --pattern; zeroed without it
     double seq, batch;
 } CostRun;
 

@@ -43,6 +43,7 @@ Machine machine_open(MachineKind kind, Device *device, DType dtype) {
 }
 
 double machine_ridge(const Machine *m) {
+    if (m->ridge > 0) return m->ridge;
     return m->read > 0 ? m->flops / m->read : 0;
 }
 

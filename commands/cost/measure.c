@@ -102,6 +102,7 @@ static bool open_and_run(Measure *m, Error *error) {
     m->model = model_open(r->config, &r->weights, &options, error);
     progress_end(&progress);
     if (!m->model) return error_prefix(error, r->options->model);
+    m->model->pattern = r->pattern;
     interrupt_begin();
     bool good = run_all(m, error);
     interrupt_end();

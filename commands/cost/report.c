@@ -62,7 +62,9 @@ static void print_model(const CostRun *r) {
     output_print("%.1f million parameters, %s%s; cache %s",
                  parameter_count(r->planned, &r->weights) / 1e6, r->is_outline ? "" : "mostly ",
                  dtype_info(r->dtype)->name, kv_name(r->model_options.kv_type));
-    if (machine_ridge(&r->machine) > 0)
+    if (r->machine.ridge > 0)
+        output_print("; ridge %.6g FLOP/byte, as given", r->machine.ridge);
+    else if (machine_ridge(&r->machine) > 0)
         output_print("; %s: memory %.4g GB/s, %.4g GFLOP/s, ridge %.3g FLOP/byte", r->machine.name,
                      r->machine.read / 1e9, r->machine.flops / 1e9, machine_ridge(&r->machine));
     output_print("\n");
@@ -102,7 +104,8 @@ static void print_memory(const CostRun *r, const Figures *f) {
     char cache[160];
     snprintf(cache, sizeof cache,
              "keys and values of %.0f x %.0f tokens; %.2f MB of them are needed", r->batch, r->seq,
-             r->batch * kv_needed_bytes(r->config, r->seq, r->model_options.kv_type) / 1e6);
+             r->batch * kv_needed_bytes(r->config, &r->pattern, r->seq, r->model_options.kv_type) /
+                 1e6);
     output_print("\nmemory, as a model is opened for this (%s)\n",
                  device_info(r->planned->device)->description);
     print_memory_line("weights", m->weights,
@@ -119,6 +122,16 @@ static void print_memory(const CostRun *r, const Figures *f) {
     print_memory_line("all", model_memory_peak(m), "at most at any time, besides the program");
 }
 
+// Of the pairs that a causal prompt has in the same layers.
+static void print_pattern(const CostRun *r, const Figures *f) {
+    Work causal = f->prompt;
+    causal.pattern = (KeyPattern){0};
+    double all = operation_flops(r->config, OPERATION_SCORES, &causal);
+    output_print(".\nThe pattern %s shows %.4g %% of the keys that the prompt sees without it",
+                 r->options->pattern,
+                 100 * operation_flops(r->config, OPERATION_SCORES, &f->prompt) / all);
+}
+
 static void print_conclusion(const CostRun *r, const Figures *f) {
     const Operation *d = &f->decode_cost.total, *p = &f->prompt_cost.total;
     double tokens = r->batch * r->seq;
@@ -129,6 +142,7 @@ static void print_conclusion(const CostRun *r, const Figures *f) {
         output_print("; %s-bound: %.3g s at least (%.0f tokens/s)",
                      limit_name(r, p->flops, read_bytes(p)), tokens / f->prompt_rate,
                      f->prompt_rate);
+    if (r->options->pattern) print_pattern(r, f);
     output_print(".\nStoring all scores of a layer would take %.2f MB; they are never stored.\n",
                  r->batch *
                      score_bytes(r->config, r->seq, r->seq,
@@ -203,8 +217,8 @@ static void write_totals(JsonWriter *w, const CostRun *r, const Figures *f) {
     write_count(w, "flops_per_token", d->flops / each);
     write_count(w, "weight_bytes_per_token", d->weight_bytes / each);
     write_count(w, "kv_read_bytes_per_token", d->kv_bytes / each);
-    write_count(w, "kv_bytes_per_token", kv_needed_bytes(r->config, 1, kv));
-    write_count(w, "kv_bytes", r->batch * kv_needed_bytes(r->config, r->seq, kv));
+    write_count(w, "kv_bytes_per_token", kv_needed_bytes(r->config, &r->pattern, 1, kv));
+    write_count(w, "kv_bytes", r->batch * kv_needed_bytes(r->config, &r->pattern, r->seq, kv));
     write_count(w, "score_bytes",
                 r->batch * score_bytes(r->config, r->seq, r->seq, (double)kv_element_bytes(kv)));
     write_count(w, "prompt_flops_per_token", p->flops / tokens);
@@ -234,6 +248,7 @@ void cost_print_json(const CostRun *r) {
     write_count(&w, "parameters", parameter_count(r->planned, &r->weights));
     writer_string(&w, "type", dtype_info(r->dtype)->name);
     writer_string(&w, "kv", kv_name(r->model_options.kv_type));
+    writer_string(&w, "pattern", r->options->pattern);
     write_count(&w, "seq", r->seq);
     write_count(&w, "batch", r->batch);
     write_totals(&w, r, &f);

@@ -99,7 +99,7 @@ static void print_lengths(const CostRun *r, const Sweep *s) {
     for (int i = 0; i < s->count; i++) {
         double n = s->lengths[i], all = all_parts(s, i), attention = s->flops[i][1];
         double scores = r->batch * score_bytes(r->config, n, n, element);
-        double kv = r->batch * kv_needed_bytes(r->config, n, r->model_options.kv_type);
+        double kv = r->batch * kv_needed_bytes(r->config, NULL, n, r->model_options.kv_type);
         if (csv)
             output_print("%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f\n", n, all, s->flops[i][0],
                          attention, s->flops[i][2], s->flops[i][3], scores, kv);

@@ -8,20 +8,16 @@
 
 // ---- what the cache saves ----
 
-// Without a cache the n-th token runs all n through the layers: n (n + 1) / 2 rows for n tokens
-// instead of n, and as many keys and values are computed anew.
 static void print_cache_savings(const CostRun *r) {
     static const int LENGTHS[] = {10, 50, 100, 200, 500, 1000};
     output_print("What the cache saves: rows through the layers for n tokens, one after another\n"
                  "%8s %12s %12s %8s %14s %14s\n",
                  "n", "without", "with", "ratio", "GFLOP without", "GFLOP with");
     for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
-        double n = LENGTHS[i], without = 0;
-        for (double t = 1; t <= n; t++)
-            without += model_flops(r->config, &(Work){.sequences = 1, .tokens = t});
-        double with = model_flops(r->config, &(Work){.sequences = 1, .tokens = n, .decode = true});
-        output_print("%8.0f %12.0f %12.0f %8.1f %14.3f %14.3f\n", n, n * (n + 1) / 2, n,
-                     (n + 1) / 2, without / 1e9, with / 1e9);
+        CacheSavings s = cache_savings(r->config, LENGTHS[i]);
+        output_print("%8d %12.0f %12.0f %8.1f %14.3f %14.3f\n", LENGTHS[i], s.rows_without,
+                     s.rows_with, s.rows_without / s.rows_with, s.flops_without / 1e9,
+                     s.flops_with / 1e9);
     }
 }
 
@@ -51,7 +47,7 @@ void cost_print_savings(const CostRun *r) {
     KvType kv = r->model_options.kv_type;
     double whole =
         2.0 * r->config->kv_dim * r->seq * r->config->n_layers * (double)kv_element_bytes(kv);
-    double needed = kv_needed_bytes(r->config, r->seq, kv);
+    double needed = kv_needed_bytes(r->config, NULL, r->seq, kv);
     print_cache_savings(r);
     print_head_savings(r);
     if (needed == whole) return;
@@ -101,8 +97,8 @@ static bool print_preset(const char *name, const Options *o, Error *error) {
         double bytes = planned->weight_bytes.matrices + (double)planned->weight_bytes.vectors;
         output_print("%-14s %6d %6d %5d %8d %8d %13.0f %10.1f %14.0f %9.0f %11.1f\n", name,
                      c->n_layers, c->dim, c->n_heads, c->n_kv_heads, c->head_dim,
-                     parameter_count(planned, weights), bytes / 1e6, kv_needed_bytes(c, 1, kv), seq,
-                     kv_needed_bytes(c, seq, kv) / 1e6);
+                     parameter_count(planned, weights), bytes / 1e6,
+                     kv_needed_bytes(c, NULL, 1, kv), seq, kv_needed_bytes(c, NULL, seq, kv) / 1e6);
     }
     model_close(planned);
     checkpoint_close(checkpoint);

@@ -14,7 +14,7 @@ enum {
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
     ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK,
     INTERVENTION_COMMANDS = FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION | FOR_LENS,
-    PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION,
+    PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION | FOR_COST,
 };
 const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
 static const double MANY = 1 << 30; // of tokens
@@ -82,7 +82,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_PRECISION, .name = "precision", .kind = KIND_CHOICE, .offset = FIELD(precision),
      .commands = MODEL_COMMANDS | FOR_COST, .choices = "f32|a16|a8"},
     {.id = OPTION_NO_CACHE, .name = "no-cache", .kind = KIND_FLAG, .offset = FIELD(no_cache),
-     .commands = FOR_GENERATE},
+     .commands = FOR_GENERATE | FOR_BENCH},
     {.id = OPTION_LOGPROBS, .name = "logprobs", .kind = KIND_INTEGER, .offset = FIELD(logprobs),
      .commands = FOR_GENERATE, .high = 100, .meaning = "the number of alternatives"},
     {.id = OPTION_IDS, .name = "ids", .kind = KIND_FLAG, .offset = FIELD(ids),
@@ -138,7 +138,7 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(new_tokens), .commands = FOR_TRACE, .high = MANY,
      .meaning = "tokens generated after the prompt"},
     {.id = OPTION_ATTENTION, .name = "attention", .kind = KIND_FLAG, .offset = FIELD(attention),
-     .commands = FOR_TRACE},
+     .commands = FOR_TRACE | FOR_BENCH},
     {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
      .commands = FOR_DIFF},
     {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
@@ -216,6 +216,9 @@ static const OptionRow ROWS[] = {
      .commands = FOR_COST, .low = 1, .high = 1024, .meaning = "sequences side by side"},
     {.id = OPTION_MACHINE, .name = "machine", .kind = KIND_CHOICE, .offset = FIELD(machine),
      .commands = FOR_COST, .choices = "measured|a100|h100|h200"},
+    {.id = OPTION_RIDGE, .name = "ridge", .kind = KIND_NUMBER, .offset = FIELD(ridge),
+     .commands = FOR_COST, .low = 0.001, .high = 1e6,
+     .meaning = "FLOP per byte above which arithmetic is the limit"},
     {.id = OPTION_INTENSITY, .name = "intensity", .kind = KIND_FLAG, .offset = FIELD(intensity),
      .commands = FOR_COST},
     {.id = OPTION_SAVINGS, .name = "savings", .kind = KIND_FLAG, .offset = FIELD(savings),

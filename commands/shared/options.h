@@ -111,6 +111,7 @@ typedef enum OptionId {
     OPTION_SEQ,
     OPTION_COST_BATCH,
     OPTION_MACHINE,
+    OPTION_RIDGE,
     OPTION_INTENSITY,
     OPTION_SAVINGS,
     OPTION_SWEEP,
@@ -180,6 +181,7 @@ typedef struct Options {
 
     int64_t seq, batch; // cost
     int machine;        // cost: MachineKind
+    double ridge;       // FLOP per byte
     bool intensity, savings, sweep, measure;
     const char *max_memory;
 

@@ -8,6 +8,7 @@
 // A sparse pattern goes by the first way: of most chunks it shows little or nothing, and a chunk
 // without visible keys is passed over.
 #include "kernels/cpu/attention.h"
+#include "kernels/limits.h"
 #include "kernels/precision.h"
 
 #include <math.h>
@@ -250,6 +251,49 @@ static void weight_rows(void *context, size_t begin, size_t end, int thread) {
         for (int t = pass.first[0]; t <= last; t++)
             weights[t] /= sum;
     }
+}
+
+// ---- with all scores in memory ----
+
+// out (head_dim) = the stored weights of one query times the values, in rising order of positions.
+static void weigh_values(const AttentionWork *w, size_t item) {
+    const Kv *kv = w->kv;
+    size_t n_heads = (size_t)w->shape->n_heads, head_dim = (size_t)w->shape->head_dim;
+    int row = (int)(item / n_heads), head = (int)(item % n_heads) / w->group;
+    int last = w->rows->positions[row];
+    const unsigned char *values =
+        kv_region(kv, w->layer, w->rows->sequences[row], head) + kv->values_offset;
+    const float *weights = w->weights_out + item * (size_t)kv->shape.max_seq_len;
+    float *out = w->out + item * head_dim;
+    for (size_t j = 0; j < head_dim; j++)
+        out[j] = 0;
+    for (int t = 0; t <= last; t++) {
+        if (!key_visible(&w->shape->pattern, last, t)) continue;
+        const unsigned char *v = values + (size_t)t * kv->value_dim * kv->element;
+        for (size_t j = 0; j < head_dim; j++)
+            out[j] += weights[t] * kv_element(kv, v, j);
+    }
+}
+
+static void naive_rows(void *context, size_t begin, size_t end, int thread) {
+    weight_rows(context, begin, end, thread);
+    for (size_t item = begin; item < end; item++)
+        weigh_values(context, item);
+}
+
+void attention_naive(Device *device, float *out, const float *q, const KvView *view,
+                     const Rows *rows, const AttentionShape *shape, float *weights) {
+    if (!device_ok(device) || rows->n <= 0) return;
+    AttentionWork work = {.kernels = device->kernels->rows->attention,
+                          .kv = view->kv,
+                          .layer = view->layer,
+                          .out = out,
+                          .q = q,
+                          .rows = rows,
+                          .shape = shape,
+                          .weights_out = weights,
+                          .group = shape->n_heads / shape->n_kv_heads};
+    device_run(device, naive_rows, &work, (size_t)rows->n * (size_t)shape->n_heads, 1);
 }
 
 // ---- the operation ----

@@ -121,11 +121,6 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
                         (size_t)count);
 }
 
-static float read_element(const Kv *kv, const unsigned char *base, size_t index) {
-    if (kv->shape.type == KV_F32) return ((const float *)base)[index];
-    return kv_widen(kv->shape.type, ((const uint16_t *)base)[index]);
-}
-
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host) {
     if (!device_ok(device)) return;
@@ -133,8 +128,7 @@ void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int 
     const unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
     size_t head_dim = (size_t)kv->shape.head_dim, at = (size_t)position;
     for (size_t j = 0; j < head_dim; j++) {
-        if (k_host) k_host[j] = read_element(kv, region, kv_key_index(at, head_dim) + j * KV_TILE);
-        if (v_host)
-            v_host[j] = read_element(kv, region + kv->values_offset, at * kv->value_dim + j);
+        if (k_host) k_host[j] = kv_element(kv, region, kv_key_index(at, head_dim) + j * KV_TILE);
+        if (v_host) v_host[j] = kv_element(kv, region + kv->values_offset, at * kv->value_dim + j);
     }
 }

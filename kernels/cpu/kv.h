@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/precision.h"
 
 enum { KV_TILE = 16 };
 
@@ -41,6 +42,12 @@ static inline unsigned char *kv_region(const Kv *kv, int layer, int sequence, in
 // Channel 0 of a position in the keys, counted in elements; the next channel is KV_TILE further.
 static inline size_t kv_key_index(size_t position, size_t head_dim) {
     return position / KV_TILE * KV_TILE * head_dim + position % KV_TILE;
+}
+
+// Element `index` of keys or values that begin at `base`, in float32.
+static inline float kv_element(const Kv *kv, const unsigned char *base, size_t index) {
+    if (kv->shape.type == KV_F32) return ((const float *)base)[index];
+    return kv_widen(kv->shape.type, ((const uint16_t *)base)[index]);
 }
 
 // The bytes of kv->scratch; sets how it is divided (attention.c).

@@ -171,8 +171,9 @@ static inline I32x16 i32_from_i8(const uint8_t *p) {
 static inline F32x16 f32_from_i32(I32x16 a) {
     SIMD_LANES(F32x16, 16, (float)a.v[i]);
 }
+// What no int32 holds, NaN too, becomes INT32_MIN, as AVX has it.
 static inline I32x16 f32_to_i32(F32x16 a) {
-    SIMD_LANES(I32x16, 16, fabsf(a.v[i]) < 2147483520.0f ? (int32_t)rintf(a.v[i]) : INT32_MIN);
+    SIMD_LANES(I32x16, 16, fabsf(a.v[i]) < 2147483648.0f ? (int32_t)rintf(a.v[i]) : INT32_MIN);
 }
 // The exponent field of a float is n + 127, above 23 bits of mantissa.
 static inline F32x16 f32_power_of_2(I32x16 n) {

@@ -14,6 +14,9 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
+extern "C" {
+#include "kernels/limits.h"
+}
 
 enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
 enum {
@@ -340,6 +343,24 @@ static __global__ void weights_kernel(AttentionOperation op, KvLayer kv, int gro
         out[p] /= sum;
 }
 
+// attention_naive: the stored softmax times the values. One block per row and query head, one thread
+// per channel.
+static __global__ void stored_weights_kernel(AttentionOperation op, KvLayer kv, int group) {
+    int i = blockIdx.x, h = blockIdx.y, dim = op.shape.head_dim;
+    int position = op.rows.positions[i], sequence = op.rows.sequences[i];
+    size_t row = (size_t)i * op.shape.n_heads + h;
+    const float *weights = op.weights_out + row * kv.max_seq_len;
+    for (int j = threadIdx.x; j < dim; j += THREADS) {
+        float sum = 0.0f;
+        for (int p = 0; p <= position; p++)
+            if (key_visible(&op.shape.pattern, position, p))
+                sum = fmaf(weights[p],
+                           kv_element(kv, kv.values, kv_index(kv, sequence, h / group, p) + j),
+                           sum);
+        op.out[row * dim + j] = sum;
+    }
+}
+
 // ---- scratch ----
 
 enum { SCRATCH_ROWS = 64, MAX_TILES = 1024 }; // rows of long caches per launch; counters per row
@@ -410,17 +431,19 @@ static void run_splits(Device *device, const AttentionOperation *op) {
 
 void run_attention(Device *device, const Operation *operation) {
     const AttentionOperation *op = &operation->attention;
-    if (fits_tiles(device, &op->view.kv->shape, op->rows.n))
-        run_tiles(device, op);
-    else
-        run_splits(device, op);
+    int group = op->shape.n_heads / op->shape.n_kv_heads;
+    dim3 heads((unsigned)op->rows.n, (unsigned)op->shape.n_heads);
+    bool tiles = fits_tiles(device, &op->view.kv->shape, op->rows.n);
+    if (!op->naive && tiles) run_tiles(device, op);
+    if (!op->naive && !tiles) run_splits(device, op);
     if (op->weights_out)
-        LAUNCH(device, weights_kernel, dim3((unsigned)op->rows.n, (unsigned)op->shape.n_heads),
-               THREADS, *op, kv_layer(&op->view), op->shape.n_heads / op->shape.n_kv_heads);
+        LAUNCH(device, weights_kernel, heads, THREADS, *op, kv_layer(&op->view), group);
+    if (op->naive)
+        LAUNCH(device, stored_weights_kernel, heads, THREADS, *op, kv_layer(&op->view), group);
 }
 
-void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
-               const AttentionShape *shape, float *weights_out) {
+static void attend(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
+                   const AttentionShape *shape, float *weights_out, bool naive) {
     if (!device_ok(device)) return;
     if (shape->head_dim > MAX_HEAD_DIM) {
         device_fail(device, ERROR_DEVICE, "GPU: heads of %d channels, at most %d are supported",
@@ -431,7 +454,18 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
     Operation operation = operation_of(OPERATION_ATTENTION);
     AttentionOperation *op = &operation.attention;
     op->out = out, op->q = q, op->shape = *shape, op->weights_out = weights_out;
+    op->naive = naive;
     copy_view(&op->view, view);
     copy_rows(&op->rows, rows);
     perform(device, &operation);
+}
+
+void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
+               const AttentionShape *shape, float *weights_out) {
+    attend(device, out, q, view, rows, shape, weights_out, false);
+}
+
+void attention_naive(Device *device, float *out, const float *q, const KvView *view,
+                     const Rows *rows, const AttentionShape *shape, float *weights) {
+    attend(device, out, q, view, rows, shape, weights, true);
 }

@@ -68,6 +68,7 @@ struct AttentionOperation {
     Rows rows;
     AttentionShape shape;
     float *weights_out;
+    bool naive; // out comes from weights_out
 };
 
 struct ActivateOperation {

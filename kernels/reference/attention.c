@@ -7,6 +7,7 @@
 //   key-value head   0  0  0  1  1  1        g = h / (n_heads / n_kv_heads)
 //
 // Sums are taken in double.
+#include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
@@ -88,4 +89,9 @@ void attention(Device *device, float *out, const float *q, const KvView *view, c
             weights_out += max_seq_len;
         }
     }
+}
+
+void attention_naive(Device *device, float *out, const float *q, const KvView *view,
+                     const Rows *rows, const AttentionShape *shape, float *weights) {
+    attention(device, out, q, view, rows, shape, weights);
 }

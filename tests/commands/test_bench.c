@@ -1,6 +1,10 @@
-// The shares that bench shows: nothing is faster than what it measures the machine with.
+// bench: nothing is faster than what it measures the machine with; the tables of --attention and
+// --no-cache have the rows that are known by hand, and both ways of each give the same outputs.
+// No time is checked.
+#include "base/error.h"
 #include "tests/support/program.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,4 +125,180 @@ Test(bench, names_the_instructions_of_its_peak) {
         check_text(json_value(value, decode, "peak"), CASES[i].decode);
         test_run_free(&r);
     }
+}
+
+// ---- --attention ----
+
+// A line of its CSV: name of the table, then the numbers in the order of ATTENTION_HEADER; NAN
+// where there is none.
+typedef struct AttentionLine {
+    char table[16];
+    double numbers[10];
+} AttentionLine;
+enum { HEADS, KV_HEADS, BATCH, POSITIONS, PARAMETERS, SCORE_BYTES, OTHER_MS, MS, SPEED_UP, OFF };
+static const char ATTENTION_HEADER[] = "table,heads,kv_heads,batch,positions,parameters,score_"
+                                       "bytes,other_ms,ms,speed_up,difference\n";
+
+static AttentionLine next_line(const char **at) {
+    AttentionLine line;
+    size_t length = strcspn(*at, ",");
+    CHECK(length && length < sizeof line.table, "%s", *at);
+    snprintf(line.table, sizeof line.table, "%.*s", (int)length, *at);
+    *at += length;
+    for (int i = 0; i < 10; i++) {
+        CHECK(**at == ',', "%s", *at);
+        char *end;
+        line.numbers[i] = strtod(*at + 1, &end);
+        if (end == *at + 1) line.numbers[i] = NAN;
+        *at = end;
+    }
+    CHECK(*(*at)++ == '\n', "%s", *at);
+    return line;
+}
+
+static void check_line(const char **at, const AttentionLine *wanted) {
+    AttentionLine line = next_line(at);
+    CHECK_STRING(line.table, wanted->table);
+    for (int i = HEADS; i <= SCORE_BYTES; i++)
+        CHECK(isnan(wanted->numbers[i]) ? isnan(line.numbers[i])
+                                        : line.numbers[i] == wanted->numbers[i],
+              "%s, number %d: %g, not %g", line.table, i, line.numbers[i], wanted->numbers[i]);
+    CHECK(line.numbers[MS] > 0 && line.numbers[SPEED_UP] > 0, "%s", line.table);
+    bool two = !strcmp(line.table, "online") || !strcmp(line.table, "cache");
+    CHECK(two == !isnan(line.numbers[OTHER_MS]) && two == !isnan(line.numbers[OFF]), "%s",
+          line.table);
+    if (!two) return;
+    CHECK(line.numbers[OFF] <= 2e-5, "%s: both ways differ by %g", line.table, line.numbers[OFF]);
+    bool same = !strcmp(line.table, "cache") && strcmp(TEST_BACKEND, "cuda") != 0;
+    CHECK(!same || line.numbers[OFF] == 0, "cache: %g", line.numbers[OFF]);
+}
+
+// Parameters of wq (256 x 256), wk and wv (256 x 32 for each key-value head of eight), wo.
+// Scores: 32 queries of 8 heads, 4 bytes each.
+static void check_attention(const char *options) {
+    static const AttentionLine WANTED[] = {
+        {"kinds", {8, 8, 2, 12, 4 * 65536, NAN}},
+        {"kinds", {8, 4, 2, 12, 2 * 65536 + 2 * 32768, NAN}},
+        {"kinds", {8, 2, 2, 12, 2 * 65536 + 2 * 16384, NAN}},
+        {"kinds", {8, 1, 2, 12, 147456, NAN}},
+        {"heads", {4, 4, 2, 12, 262144, NAN}},
+        {"heads", {16, 16, 2, 12, 262144, NAN}},
+        {"heads", {32, 32, 2, 12, 262144, NAN}},
+        {"online", {8, 8, 1, 48, NAN, 32 * 8 * 48 * 4}},
+        {"online", {8, 8, 1, 32, NAN, 32 * 8 * 32 * 4}},
+        {"online", {8, 8, 1, 70, NAN, 32 * 8 * 70 * 4}},
+        {"cache", {8, 8, 1, 10, 262144, NAN}},
+    };
+    TestRun r =
+        program("bench|--attention|--csv|-r|1|--pp|12|--batch|2|--depth|48,32,70|-j|2|%s", options);
+    CHECK(r.status == 0 && r.err_size == 0, "%s", r.err);
+    const char *at = r.out;
+    CHECK(!strncmp(at, ATTENTION_HEADER, sizeof ATTENTION_HEADER - 1), "%.200s", at);
+    at += sizeof ATTENTION_HEADER - 1;
+    for (size_t i = 0; i < sizeof WANTED / sizeof *WANTED; i++)
+        check_line(&at, &WANTED[i]);
+    CHECK(!*at, "%s", at);
+    test_run_free(&r);
+}
+
+Test(bench, attention_has_the_rows_that_are_known_by_hand) {
+    check_attention("-q");
+    check_attention("--kv|f16|--precision|f32");
+    check_attention("--kv|bf16");
+}
+
+Test(bench, attention_prints_for_people_and_as_json) {
+    TestRun r = program("bench|--attention|-r|2|--pp|3|--batch|1|--depth|32|-j|1");
+    check_status(&r, 0);
+    static const char *const TEXTS[] = {"\nMHA ",
+                                        "\nGQA ",
+                                        "\nMQA ",
+                                        "cache f32",
+                                        "medians of 2 runs, interleaved, after 1 to warm up",
+                                        "the last 32 queries of a context"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++)
+        CHECK(strstr(r.out, TEXTS[i]), "no \"%s\" in %s", TEXTS[i], r.out);
+    test_run_free(&r);
+    r = program("bench|--attention|--json|-r|1|--pp|3|--batch|1|--depth|32|-j|1");
+    check_status(&r, 0);
+    char value[4000];
+    CHECK_STRING(json_value(value, r.out, "dim"), "256");
+    CHECK_STRING(json_value(value, strstr(r.out, "\"table\":\"cache\""), "positions"), "3");
+    CHECK_STRING(json_value(value, strstr(r.out, "\"table\":\"heads\""), "difference"), "null");
+    test_run_free(&r);
+}
+
+Test(bench, attention_refuses_what_it_cannot_do) {
+    static const struct {
+        const char *options, *because;
+    } CASES[] = {
+        {"model.gguf", "leave the model out"},
+        {"--markdown", "--markdown is not of"},
+        {"--pattern|local:4", "--pattern is not of"},
+        {"--depth|128,31", "at least 32 positions"},
+        {"--pp|3,4", "one number for each"},
+        {"--pp|4194304|--batch|1024", "GB, at most 4.29"},
+        {"--depth|4194304", "GB, at most 4.29"},
+        {"--no-cache", "without the cache itself"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = program("bench|--attention|%s", CASES[i].options);
+        check_refused(&r, ERROR_USAGE, CASES[i].because);
+    }
+}
+
+// ---- --no-cache ----
+
+// FLOPs of n tokens by what cost says of single passes: without the cache a prompt of t tokens for
+// each of them, with it one more token.
+static double flops_ratio(int n) {
+    char value[4000];
+    double without = 0, with = 0;
+    for (int t = 1; t <= n; t++) {
+        TestRun r = program("cost|%s|--json|--machine|a100|-j|1|--seq|%d", small_model(), t);
+        check_status(&r, 0);
+        without += t * atof(json_value(value, r.out, "prompt_flops_per_token"));
+        with += atof(json_value(value, r.out, "flops_per_token"));
+        test_run_free(&r);
+    }
+    return without / with;
+}
+
+Test(bench, no_cache_measures_what_cost_predicts) {
+    double numbers[9];
+    TestRun r = program("bench|%s|--no-cache|--csv|--gen|12|-r|1|-q", small_model());
+    check_status(&r, 0);
+    static const char HEADER[] = "tokens,seconds_without,seconds_with,tokens_per_second_without,"
+                                 "tokens_per_second_with,speed_up,flops_ratio,rows_ratio,same_bits";
+    CHECK(!strncmp(r.out, HEADER, sizeof HEADER - 1), "%s", r.out);
+    const char *line = r.out;
+    for (int i = 0; i < 2; i++) { // 10 and 12 tokens
+        line = strchr(line, '\n') + 1;
+        for (int k = 0, length; k < 9; k++, line += length)
+            CHECK(sscanf(line, k ? ",%lf%n" : "%lf%n", &numbers[k], &length) == 1, "%s", line);
+        int n = i ? 12 : 10;
+        CHECK_NEAR(numbers[0], n, 0);
+        CHECK_NEAR(numbers[6], flops_ratio(n), 1e-6);
+        CHECK_NEAR(numbers[7], (n + 1) / 2.0, 0);
+        if (strcmp(TEST_BACKEND, "cuda") != 0) CHECK_NEAR(numbers[8], 1, 0);
+    }
+    CHECK_STRING(line, "\n");
+    test_run_free(&r);
+    r = program("bench|%s|--no-cache|--gen|3|-r|1|-j|1", small_model());
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "cost --savings"), "%s", r.out);
+    test_run_free(&r);
+    r = program("bench|%s|--no-cache|--json|--gen|3|-r|1|-j|1", small_model());
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"rows_ratio\":2,\"same_bits\":"), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(bench, no_cache_refuses_what_it_cannot_do) {
+    TestRun r = program("bench|%s|--no-cache|--gen|100000", small_model());
+    check_refused(&r, ERROR_USAGE, "the model's context is");
+    r = program("bench|%s|--no-cache|--depth|8", small_model());
+    check_refused(&r, ERROR_USAGE, "no --depth");
+    r = program("bench|%s|--no-cache|-j|1,2", small_model());
+    check_refused(&r, ERROR_USAGE, "one number of threads");
 }

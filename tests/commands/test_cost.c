@@ -219,6 +219,61 @@ Test(cost, three_families_measure_as_predicted) {
         check_measure(test_reference_model(MODELS[i]), "--seq|24");
 }
 
+Test(cost, what_is_measured_under_a_pattern_is_what_was_predicted) {
+    check_measure(small_model(), "--seq|24|--pattern|local:6+global:2|--batch|2");
+    check_measure(test_reference_model("gemma3"), "--seq|24|--pattern|strided:5+strided:3");
+}
+
+// 37 keys of 2001 (33 around the query, 4 in front), each 2 x 512 numbers of 2 bytes in 32 layers.
+Test(cost, a_pattern_leaves_the_keys_that_it_shows) {
+    TestRun r = cost("llama-7b", "--seq|2001|--pattern|local:64+global:4"),
+            all = cost("llama-7b", "--seq|2001");
+    CHECK_NEAR(number(r.out, "kv_read_bytes_per_token"), 37 * 524288.0, 0);
+    CHECK_NEAR(number(r.out, "kv_bytes"), 37 * 524288.0, 0);
+    CHECK_NEAR(number(r.out, "kv_bytes_per_token"), 524288, 0);
+    CHECK_NEAR(number(all.out, "kv_read_bytes_per_token"), 2001 * 524288.0, 0);
+    CHECK_NEAR(number(all.out, "flops_per_token") - number(r.out, "flops_per_token"),
+               (2001 - 37) * 4.0 * 4096 * 32, 0);
+    CHECK(strstr(r.out, "\"pattern\":\"local:64+global:4\"") && strstr(all.out, "\"pattern\":null"),
+          "%.300s", r.out);
+    test_run_free(&r);
+    test_run_free(&all);
+}
+
+Test(cost, a_ridge_of_ones_own_decides_what_is_the_limit) {
+    TestRun a = program("cost|llama-7b|--intensity|--ridge|100|-j|1");
+    check_status(&a, 0);
+    CHECK(strstr(a.out, "--ridge has 100:"), "%s", a.out);
+    CHECK(strstr(a.out, "  1024     682.6667 C     102.4000 C"), "%s", a.out);
+    test_run_free(&a);
+    a = program("cost|llama-7b|--ridge|1e6|-j|1");
+    check_status(&a, 0);
+    CHECK(strstr(a.out, "; ridge 1e+06 FLOP/byte, as given\n"), "%s", a.out);
+    CHECK(!strstr(a.out, "  compute\n") && strstr(a.out, "  memory\n"), "%s", a.out);
+    test_run_free(&a);
+}
+
+static const char EIGHT_HEADS[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":256,\"intermediate_size\":512,"
+    "\"num_hidden_layers\":1,\"num_attention_heads\":8,\"num_key_value_heads\":8,"
+    "\"vocab_size\":64,\"max_position_embeddings\":128}";
+
+// The table of a popular lecture says -25, -50 and -75 %, which is neither column.
+Test(cost, shared_heads_save_a_part_of_the_weights_and_more_of_the_cache) {
+    static const char *const LINES[] = {
+        "MHA           8          8             262144   0.00 %         131072   0.00 %",
+        "GQA           8          4             196608  25.00 %          65536  50.00 %",
+        "GQA           8          2             163840  37.50 %          32768  75.00 %",
+        "MQA           8          1             147456  43.75 %          16384  87.50 %"};
+    const char *path = test_temporary("eight.json");
+    test_write_file(path, EIGHT_HEADS, sizeof EIGHT_HEADS - 1);
+    TestRun r = program("cost|%s|--savings|-j|1", path);
+    check_status(&r, 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(strstr(r.out, LINES[i]), "no \"%s\" in %s", LINES[i], r.out);
+    test_run_free(&r);
+}
+
 // ---- refusals ----
 
 Test(cost, refuses_what_it_cannot_do) {
@@ -232,6 +287,11 @@ Test(cost, refuses_what_it_cannot_do) {
         {"gpt2", "--measure", "a file with weights", ERROR_USAGE},
         {"gpt2", "--csv", "are of --sweep", ERROR_USAGE},
         {"gpt2", "--sweep|--savings", "at a time", ERROR_USAGE},
+        {"gpt2", "--ridge|0", "--ridge: got \"0\"", ERROR_USAGE},
+        {"gpt2", "--ridge|156|--machine|a100", "one of --ridge and --machine", ERROR_USAGE},
+        {"gpt2", "--ridge|156|--sweep", "--ridge is of", ERROR_USAGE},
+        {"gpt2", "--pattern|local:4|--savings", "--pattern is of", ERROR_USAGE},
+        {"gpt2", "--pattern|locale:4", "none of causal", ERROR_USAGE},
         {"gpt2", "--max-memory|4X", "wanted bytes", ERROR_USAGE},
         {"gpt2", "--max-memory|G", "wanted bytes", ERROR_USAGE},
         {"gpt2", "--max-memory|-1", "wanted bytes", ERROR_USAGE},

@@ -60,6 +60,31 @@ Test(cpu_math, erf_is_within_two_units) {
     CHECK(isnan(one(f32_erf, NAN)), "NaN");
 }
 
+// By hand: 2^31 - 128 is the largest float below 2^31; what AVX answers for those that do not fit.
+Test(cpu_math, floats_become_the_nearest_integers_that_fit) {
+    static const struct {
+        float x;
+        int32_t wanted;
+    } CASES[] = {
+        {0, 0},
+        {-0.0f, 0},
+        {2.5f, 2},
+        {3.5f, 4},
+        {-2.5f, -2},
+        {16777217.0f, 16777216},
+        {2147483520.0f, 2147483520},
+        {-2147483520.0f, -2147483520},
+        {2147483648.0f, INT32_MIN},
+        {-2147483648.0f, INT32_MIN},
+        {4e9f, INT32_MIN},
+        {INFINITY, INT32_MIN},
+        {-INFINITY, INT32_MIN},
+        {NAN, INT32_MIN},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        CHECK_INT(f32_to_i32(f32_set(CASES[i].x)).v[0], CASES[i].wanted);
+}
+
 // ---- rows, on every instruction set ----
 
 enum { COUNT = 3 * 1111, N_OUTPUTS = 10 };

@@ -1,5 +1,6 @@
 // attention: plain double loops over the keys that key_visible names, values worked by hand, and
 // what must not matter: the future, other sequences, other rows, threads.
+#include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "tests/support/device.h"
 
@@ -20,6 +21,8 @@ typedef struct Scene {
     size_t kv_width, q_width; // floats of all heads
     float *k, *v;             // host (SEQUENCES, n_keys, n_kv_heads, head_dim)
     float *q;                 // host (SEQUENCES, n_keys, n_heads, head_dim)
+    void (*attend)(Device *, float *, const float *, const KvView *, const Rows *,
+                   const AttentionShape *, float *); // attention, or attention_naive
 } Scene;
 
 static const KeyPattern CAUSAL = {0};
@@ -54,7 +57,7 @@ static void scene_write(Scene *s, int sequence, int from) {
 static void scene_open_at(Scene *s, Case c, int threads, Precision precision) {
     TestRandom random = {(uint64_t)(c.n_heads * 1000 + c.head_dim + c.n_keys)};
     size_t rows = (size_t)SEQUENCES * (size_t)c.n_keys;
-    *s = (Scene){.c = c, .device = test_device(threads, precision)};
+    *s = (Scene){.c = c, .device = test_device(threads, precision), .attend = attention};
     s->shape = (AttentionShape){c.n_heads, c.n_kv_heads, c.head_dim,
                                 1.0f / sqrtf((float)c.head_dim), c.pattern};
     s->kv_width = (size_t)(c.n_kv_heads * c.head_dim);
@@ -99,7 +102,7 @@ static float *scene_attend(Scene *s, int n, const int32_t *sequences, const int3
     float *out = poisoned(s->device, (size_t)n * s->q_width), *dw = NULL;
     size_t count = (size_t)n * (size_t)s->c.n_heads * (size_t)(s->c.n_keys + 1);
     if (weights) dw = poisoned(s->device, count);
-    attention(s->device, out, dq, &(KvView){s->kv, 1}, &rows, &s->shape, dw);
+    s->attend(s->device, out, dq, &(KvView){s->kv, 1}, &rows, &s->shape, dw);
     float *got = fetch(s->device, out, (size_t)n * s->q_width);
     if (weights) *weights = fetch(s->device, dw, count);
     free(q);
@@ -164,30 +167,35 @@ static int row_step(int n_keys, Precision precision) {
 
 // Positions of sequence 1 as one prompt, the last among them, then single rows of all sequences
 // together.
-static void check_case_at(Case c, Precision precision) {
-    Scene s;
-    scene_open_at(&s, c, 2, precision);
-    int32_t sequences[1024], positions[1024];
+static void check_scene(Scene *s, Precision precision) {
+    const Case c = s->c;
+    int32_t sequences[1024] = {0}, positions[1024] = {0};
     int step = row_step(c.n_keys, precision), n = (c.n_keys - 1) / step + 1;
     for (int i = 0; i < n; i++) {
         sequences[i] = 1;
         positions[i] = c.n_keys - 1 - (n - 1 - i) * step;
     }
     size_t row_weights = (size_t)c.n_heads * (size_t)(c.n_keys + 1);
-    float *weights = NULL, *got = scene_attend(&s, n, sequences, positions, &weights);
+    float *weights = NULL, *got = scene_attend(s, n, sequences, positions, &weights);
     for (int i = 0; i < n; i++)
-        check_row(&s, 1, positions[i], got + (size_t)i * s.q_width,
+        check_row(s, 1, positions[i], got + (size_t)i * s->q_width,
                   weights + (size_t)i * row_weights);
     free(got), free(weights);
     for (int i = 0; i < SEQUENCES; i++) {
         sequences[i] = i;
         positions[i] = c.n_keys - 1 - i * (c.n_keys / 4);
     }
-    got = scene_attend(&s, SEQUENCES, sequences, positions, &weights);
+    got = scene_attend(s, SEQUENCES, sequences, positions, &weights);
     for (int i = 0; i < SEQUENCES; i++)
-        check_row(&s, i, positions[i], got + (size_t)i * s.q_width,
+        check_row(s, i, positions[i], got + (size_t)i * s->q_width,
                   weights + (size_t)i * row_weights);
     free(got), free(weights);
+}
+
+static void check_case_at(Case c, Precision precision) {
+    Scene s;
+    scene_open_at(&s, c, 2, precision);
+    check_scene(&s, precision);
     scene_close(&s);
 }
 
@@ -220,6 +228,22 @@ Test(attention, equals_the_double_loops_for_heads_of_any_size) {
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++)
             check_case((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 70, type, CAUSAL});
+}
+
+// All scores stored: what bench compares the online softmax with.
+Test(attention, naive_equals_the_double_loops) {
+    static const Case CASES[] = {{1, 1, 8, 1, KV_F32, {0}},
+                                 {8, 8, 32, 70, KV_F32, {0}},
+                                 {9, 3, 33, 70, KV_F16, {0}},
+                                 {8, 1, 24, 300, KV_BF16, {0}},
+                                 {2, 1, 64, 290, KV_F32, PART(PATTERN_STRIDED, 90)}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Scene s;
+        scene_open(&s, CASES[i], 2);
+        s.attend = attention_naive;
+        check_scene(&s, PRECISION_F32);
+        scene_close(&s);
+    }
 }
 
 // Windows that begin many positions after the text does.

@@ -35,6 +35,8 @@ Test(attention_pattern, counts_of_unions_are_those_of_the_definition) {
                                         "strided:3+strided:4",
                                         "block:7+global:2",
                                         "window:3+strided:9",
+                                        "strided:4+strided:6+strided:10+strided:15",
+                                        "strided:1000+strided:999+strided:4194304",
                                         "local:64+global:4+strided:10+block:3"};
     for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         KeyPattern pattern = parse(TEXTS[i]);
@@ -50,6 +52,28 @@ Test(attention_pattern, counts_of_unions_are_those_of_the_definition) {
     // 33 keys around and 4 in front.
     KeyPattern sparse = parse("local:64+global:4");
     CHECK_INT(attention_pattern_keys(&sparse, 2000, 1), 37);
+}
+
+// Within windows too: all queries of a pass together see so many keys.
+Test(attention_pattern, keys_that_a_pass_reads_are_those_that_some_query_sees) {
+    static const char *const TEXTS[] = {
+        "causal",           "window:9",  "local:8+global:4", "strided:3+strided:4",
+        "block:7+global:2", "global:70", "window:3+block:5", "strided:9+local:6+global:1"};
+    static const int WINDOWS[] = {0, 1, 12, 50}, COUNTS[] = {1, 2, 30};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS * 4 * 3; i++) {
+        KeyPattern named = parse(TEXTS[i / 12]);
+        KeyPattern pattern = attention_pattern_within(&named, WINDOWS[i % 4]);
+        for (int start = 0, n = COUNTS[i / 4 % 3]; start < 90; start++) {
+            int read = 0;
+            for (int t = 0; t < start + n; t++) {
+                bool seen = false;
+                for (int p = start; p < start + n; p++)
+                    seen |= key_visible(&pattern, p, t);
+                read += seen;
+            }
+            CHECK_INT(attention_pattern_read(&pattern, start, n), read);
+        }
+    }
 }
 
 Test(attention_pattern, what_shows_all_leaves_no_parts) {

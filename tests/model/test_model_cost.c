@@ -47,7 +47,7 @@ Test(model_cost, attention_of_llama_7b_is_the_known_one) {
             flops += matrix_flops(o.config, id, &work);
         CHECK(flops == ROWS[i][1], "%.0f tokens: %.0f FLOP", s, flops);
         CHECK(score_bytes(o.config, s, s, 2) == ROWS[i][2], "%.0f tokens", s);
-        CHECK(kv_needed_bytes(o.config, s, KV_F16) / 32 == ROWS[i][3], "%.0f tokens", s);
+        CHECK(kv_needed_bytes(o.config, NULL, s, KV_F16) / 32 == ROWS[i][3], "%.0f tokens", s);
     }
     close_outline(&o);
 }
@@ -110,7 +110,7 @@ static const struct {
 Test(model_cost, caches_of_published_models_are_the_known_ones) {
     for (size_t i = 0; i < sizeof CACHES / sizeof *CACHES; i++) {
         Outline o = open_outline(CACHES[i].name, DTYPE_F16);
-        double bytes = kv_needed_bytes(o.config, CACHES[i].positions, KV_F16);
+        double bytes = kv_needed_bytes(o.config, NULL, CACHES[i].positions, KV_F16);
         CHECK(bytes == CACHES[i].kv_bytes, "%s: %.0f", CACHES[i].name, bytes);
         close_outline(&o);
     }
