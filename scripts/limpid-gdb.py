@@ -135,6 +135,8 @@ def print_help():
     print("limpid next [STAGE [LAYER]]     continue to the next stage, or to the next STAGE")
     print("limpid next-layer               continue to the next layer")
     print("limpid next-token               continue until the next token has been taken")
+    print("limpid rewind N                 take back the last N tokens of the text")
+    print("limpid set-token POS ID         go back to a position of the text, and take another token there")
     print("limpid logits [N]               the likeliest tokens with logit and probability")
     print("limpid heat NAME                the first rows of a tensor as strips of characters")
     print("limpid kv L H [POS]             keys and values of a KV head in the cache")

@@ -45,7 +45,9 @@ void check_good(const TestRun *r) {
 }
 
 const char *attempts(const char *const commands[], size_t count) {
-    static char script[6000];
+    static char scripts[4][3000];
+    static int used;
+    char *script = scripts[used++ % 4];
     strcpy(script, "python\ndef attempt(line):\n    try: gdb.execute(line)\n"
                    "    except gdb.error as error: print('refused:', error)\n");
     for (size_t i = 0; i < count; i++)

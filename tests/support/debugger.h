@@ -21,4 +21,5 @@ void check_prints(const TestRun *run, const char *wanted);
 void check_good(const TestRun *run); // exit status 0
 
 // Lines of a script that run each command; where one fails, "refused: REASON" is printed instead.
+// Borrowed until the fourth call after this one.
 const char *attempts(const char *const commands[], size_t count);
