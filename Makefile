@@ -230,7 +230,7 @@ $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb \
+$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb gdb_cache gdb_text \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
     cuda_device cost lens mask interventions): | $(BUILD)/run
 
@@ -311,9 +311,7 @@ install: all
 	install -D -m 644 scripts/completion.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
 	install -d $(DESTDIR)$(PREFIX)/share/limpid $(DESTDIR)$(GDB_AUTO_LOAD)
-	install -m 644 scripts/limpid-gdb.py scripts/limpid_program.py scripts/limpid_commands.py \
-	    scripts/limpid_blocks.py \
-	    $(DESTDIR)$(PREFIX)/share/limpid
+	install -m 644 scripts/limpid-gdb.py $(wildcard scripts/limpid_*.py) $(DESTDIR)$(PREFIX)/share/limpid
 	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
 
 format:

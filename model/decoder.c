@@ -86,7 +86,7 @@ static bool run_pass(Decoder *d, Error *error) {
     }
     // Recompute: the new token goes behind the text, and the whole text runs through an empty
     // cache.
-    int n = d->start + d->taken;
+    int n = d->start + tokens_known(d);
     d->text[n - 1] = d->last;
     kv_cache_reset(&m->cache, 0);
     return model_forward(m, &(Batch){.n = n, .tokens = d->text}, error);
@@ -159,8 +159,8 @@ const float *decoder_logits(const Decoder *d) {
     return model_logits(d->model, 0);
 }
 
-void decoder_end(Decoder *d) {
-    if (!d->model) return;
+// The cache has no position of a token that is not known, nor of the last one.
+static void discard_passes(Decoder *d) {
     KvCache *cache = &d->model->cache;
     int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
     // Each pass has added one position to every sequence. With recompute every pass began from an
@@ -168,6 +168,31 @@ void decoder_end(Decoder *d) {
     for (int q = 0; q < d->options.n_sequences && !d->text; q++)
         kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
     d->passes = wanted;
+}
+
+// Where no token is left, the logits of the prompt are gone: its last token becomes the first one
+// that is fed, as if it had been options.first.
+void decoder_rewind(Decoder *d, int n, int32_t last) {
+    Model *m = d->model;
+    assert(n >= 0 && n <= d->taken && d->options.n_sequences == 1);
+    if (n == d->taken && !d->given) {
+        d->given = 1;
+        d->start--;
+        d->passes++; // that of this token
+    }
+    d->taken -= n;
+    discard_passes(d);
+    d->sampled = d->taken;
+    d->last = last;
+    if (d->options.sampler) sampler_rewind(d->options.sampler, n);
+    if (d->stepwise) return;
+    device_upload(m->device, m->scratch.sampled, &last, sizeof last);
+    forward_sampled_begin(m, 1);
+}
+
+void decoder_end(Decoder *d) {
+    if (!d->model) return;
+    discard_passes(d);
     free(d->text);
     d->text = NULL;
 }

@@ -61,6 +61,13 @@ int decoder_next(Decoder *d, Error *error);
 // Host logits (vocab_size) that the last token was sampled from; borrowed until decoder_next.
 const float *decoder_logits(const Decoder *d);
 
+// Goes back n tokens, of those that decoder_next gave: the next call gives the first of them again,
+// unless `last` is another one. `last` is the token before it, and of the prompt where none is
+// left: that token's pass is then the next, so that the results are the same bits where the device
+// is batch-invariant. The generator goes back too; who called sampler_accept calls sampler_forget.
+// For one sequence, between two calls of decoder_next. decoder_logits has nothing until the next.
+void decoder_rewind(Decoder *d, int n, int32_t last);
+
 // Discards speculative passes: the cache is as if each token but the last taken had been fed, and
 // no other. A zeroed decoder is fine.
 void decoder_end(Decoder *d);

@@ -1,8 +1,9 @@
 // Penalties on a copy of the logits, then one call of the backend's `sample`. sampler.h has the
-// order. Three parts: the generator, the window of recent tokens, one step of sampling.
+// order. Three parts: the generator, the accepted tokens, one step of sampling.
 //
-//   window      [ 7 | 9 | 4 | 4 | . ]      capacity 5, count 4, next 4: a ring of token ids
-//   counts      [4]: 2, [7]: 1, [9]: 1     occurrences in the window, by token id
+//   history     [ 7 | 9 | 4 | 4 | . ]      capacity 5, count 4, next 4: a ring of token ids
+//                       '-window-'         2: the newest tokens, which penalties are about
+//   counts      [4]: 2                     occurrences in the window, by token id
 //
 // The device gets uniform numbers ahead of time, RUN_COUNT together, so that sampling on a GPU
 // needs no transfer per token:
@@ -22,10 +23,10 @@ enum { RUN_COUNT = 64 }; // uniform numbers that are sent to the device together
 struct Sampler {
     Device *device; // borrowed
     SamplerOptions options;
-    int vocab_size, capacity;
-    int *window; // (capacity) the last `count` accepted tokens, a ring that ends before `next`
+    int vocab_size, capacity, window;
+    int *history; // (capacity) the last `count` accepted tokens, a ring that ends before `next`
     int count, next;
-    int *counts;       // (vocab_size) how often each token is in the window
+    int *counts;       // (vocab_size) how often each token is among the last `window`
     float *penalised;  // (vocab_size) host: logits after the penalties
     float *logits;     // (vocab_size) device: the same
     float *uniform;    // (RUN_COUNT) device: a run of the generator's numbers
@@ -70,6 +71,22 @@ float sampler_uniform(Sampler *sampler) {
     return uniform_of(sampler->state);
 }
 
+static void seed_generator(Sampler *s) {
+    uint64_t seed = s->options.seed;
+    for (int i = 0; i < 4; i++)
+        s->state[i] = splitmix64(&seed);
+    s->taken = 0;
+}
+
+// The generator has no step back: it begins again, and takes fewer.
+void sampler_rewind(Sampler *s, int n) {
+    assert(n >= 0 && (uint64_t)n <= s->taken);
+    uint64_t wanted = s->taken - (uint64_t)n;
+    seed_generator(s);
+    while (s->taken < wanted)
+        sampler_uniform(s);
+}
+
 // ---- opening ----
 
 // One row of the options' table: a number and its range. NaN is in no range.
@@ -101,13 +118,13 @@ static bool check_options(const SamplerOptions *o, Error *error) {
 // False: exit code 5, or 6 of a GPU. sampler_close frees what was allocated.
 static bool sampler_allocate(Sampler *s, Error *error) {
     size_t vocab_size = (size_t)s->vocab_size;
-    s->window = calloc((size_t)s->capacity, sizeof *s->window);
+    s->history = calloc((size_t)s->capacity, sizeof *s->history);
     s->counts = calloc(vocab_size, sizeof *s->counts);
     s->penalised = malloc(vocab_size * sizeof *s->penalised);
     s->logits = device_alloc(s->device, vocab_size * sizeof *s->logits);
     s->uniform = device_alloc(s->device, RUN_COUNT * sizeof *s->uniform);
     s->token = device_alloc(s->device, sizeof *s->token);
-    if (s->window && s->counts && s->penalised && s->logits && s->uniform && s->token) return true;
+    if (s->history && s->counts && s->penalised && s->logits && s->uniform && s->token) return true;
     // The message of a GPU names its own memory.
     const Error *failure = device_error(s->device);
     if (failure->code == ERROR_DEVICE) return error_copy(error, failure);
@@ -125,13 +142,11 @@ Sampler *sampler_open(Device *device, int vocab_size, int context, const Sampler
     s->device = device;
     s->options = *options;
     s->vocab_size = vocab_size;
-    // A text never exceeds the context, so a window of that size never forgets.
-    s->capacity = context > 0 ? context : 1;
-    if (options->repeat_last > 0 && options->repeat_last < s->capacity)
-        s->capacity = options->repeat_last;
-    uint64_t seed = options->seed;
-    for (int i = 0; i < 4; i++)
-        s->state[i] = splitmix64(&seed);
+    // A text never exceeds the context, so a history of that size never forgets.
+    s->capacity = s->window = context > 0 ? context : 1;
+    if (options->repeat_last > 0 && options->repeat_last < s->window)
+        s->window = options->repeat_last;
+    seed_generator(s);
     if (sampler_allocate(s, error)) return s;
     sampler_close(s);
     return NULL;
@@ -142,7 +157,7 @@ void sampler_close(Sampler *s) {
     device_free(s->device, s->logits);
     device_free(s->device, s->uniform);
     device_free(s->device, s->token);
-    free(s->window);
+    free(s->history);
     free(s->counts);
     free(s->penalised);
     free(s);
@@ -150,16 +165,30 @@ void sampler_close(Sampler *s) {
 
 // ---- sampling ----
 
-// The window is a ring: when it is full the oldest token leaves as the newest comes.
+// The token accepted `back` tokens ago; 1: the newest.
+static int token_back(const Sampler *s, int back) {
+    return s->history[(s->next - back + s->capacity) % s->capacity];
+}
+
+// Once the window is full, its oldest token leaves as the newest comes.
 void sampler_accept(Sampler *s, int token) {
     assert(token >= 0 && token < s->vocab_size);
-    if (s->count == s->capacity)
-        s->counts[s->window[s->next]]--; // the oldest makes room
-    else
-        s->count++;
-    s->window[s->next] = token;
+    if (s->count >= s->window) s->counts[token_back(s, s->window)]--;
+    if (s->count < s->capacity) s->count++;
+    s->history[s->next] = token;
     s->counts[token]++;
     s->next = (s->next + 1) % s->capacity;
+}
+
+// The other way: the newest leaves, and the one that it had pushed out of the window returns.
+void sampler_forget(Sampler *s, int n) {
+    assert(n >= 0 && n <= s->count);
+    for (; n; n--) {
+        s->counts[token_back(s, 1)]--;
+        s->next = (s->next - 1 + s->capacity) % s->capacity;
+        s->count--;
+        if (s->count >= s->window) s->counts[token_back(s, s->window)]++;
+    }
 }
 
 void sampler_reset(Sampler *s) {
@@ -175,15 +204,16 @@ bool sampler_is_plain(const Sampler *s) {
 // Each token of the window once, however often it occurs: its count is negative when it is done.
 static void penalise(Sampler *s, float *l) {
     const SamplerOptions *o = &s->options;
-    for (int i = 0; i < s->count; i++) {
-        int token = s->window[i], count = s->counts[token];
+    int seen = s->count < s->window ? s->count : s->window;
+    for (int i = 1; i <= seen; i++) {
+        int token = token_back(s, i), count = s->counts[token];
         if (count < 0) continue;
         l[token] = l[token] > 0.0f ? l[token] / o->repeat_penalty : l[token] * o->repeat_penalty;
         l[token] -= o->presence_penalty + o->frequency_penalty * (float)count;
         s->counts[token] = -count;
     }
-    for (int i = 0; i < s->count; i++)
-        s->counts[s->window[i]] = abs(s->counts[s->window[i]]);
+    for (int i = 1; i <= seen; i++)
+        s->counts[token_back(s, i)] = abs(s->counts[token_back(s, i)]);
 }
 
 const float *sampler_penalise(Sampler *s, const float *logits) {

@@ -39,11 +39,16 @@ void sampler_close(Sampler *sampler); // NULL is fine
 void sampler_accept(Sampler *sampler, int token); // a token of the prompt or of the text
 void sampler_reset(Sampler *sampler);             // forget the tokens, keep the generator's state
 
+// Takes back the newest n calls of sampler_accept: at most as many as `context` holds.
+void sampler_forget(Sampler *sampler, int n);
+
 // The next token for host logits (vocab_size), which stay as they are; -1 with exit code 7 or 6.
 int sampler_next(Sampler *sampler, const float *logits, Error *error);
 
 // Uniform in [0, 1), 24 bits: the next number of the generator.
 float sampler_uniform(Sampler *sampler);
+// Takes back the last n numbers of the generator, of all that it gave: they come again.
+void sampler_rewind(Sampler *sampler, int n);
 
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
 

@@ -1,5 +1,4 @@
-# More gdb commands for limpid-gdb.py: logits, heat, nan, save, next-token. Between two tokens means: stopped
-# at the beginning of decoder_next, where `limpid next-token` stops.
+# gdb commands for limpid-gdb.py: logits, heat, nan, save; and what all commands share.
 import json
 import math
 import os
@@ -39,9 +38,16 @@ def takes_nothing(argument, command):
 
 
 def number(text, command):
-    if not text.isdigit():
+    """Ids, layers and positions: as many digits as an int32 has at most."""
+    if not text.isdecimal() or len(text) > 9:
         raise usage(command)
     return int(text)
+
+
+def in_range(what, value, count):
+    if value >= count:
+        raise gdb.GdbError("%s %d: there are %d, from 0" % (what, value, count))
+    return value
 
 
 def continue_to(function, condition=""):
@@ -200,36 +206,7 @@ class Save(Command):
         print("%s: %s (%s)" % (path, name, ", ".join(str(s) for s in t.shape)))
 
 
-# ---- the text ----
-
-
-def decoder_between_tokens():
-    d = argument_of("decoder_next", "d") if gdb.newest_frame().name() == "decoder_next" else None
-    if d is None:
-        raise gdb.GdbError("only between two tokens: limpid next-token stops there")
-    return d
-
-
-class NextToken(Command):
-    """limpid next-token: continue until the next token has been taken, before the pass that feeds it."""
-
-    def __init__(self):
-        super().__init__("next-token", gdb.COMMAND_RUNNING)
-
-    def perform(self, argument):
-        takes_nothing(argument, self)
-        if not continue_to("decoder_next"):
-            return
-        d = decoder_between_tokens()
-        taken = int(d["taken"])
-        if not taken:
-            print("the prompt has been read; no token has been sampled yet")
-            return
-        last = int(d["last"])
-        print("token %d of the text: %d%s, position %d" % (taken, last, spelling(last), int(d["start"]) + taken - 1))
-
-
 def define():
     """After the prefix `limpid` exists."""
-    for command in (Logits, Heat, Nan, Save, NextToken):
+    for command in (Logits, Heat, Nan, Save):
         command()

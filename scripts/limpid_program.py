@@ -47,6 +47,7 @@ CACHED = ("keys", "values")
 NORMS = ("att_norm", "att_post_norm", "ffn_norm", "ffn_post_norm", "q_norm", "k_norm")
 ENDS = ("token_embedding", "position_embedding", "head", "embedding_norm", "final_norm", "final_norm_bias")
 INTEGERS = ("tokens", "positions", "sequences")
+PASSES = ("forward_batch", "forward_sampled", "model_forward")  # functions, innermost first
 TABLES = ("rope.cos", "rope.sin", "rope_local.cos", "rope_local.sin")
 
 
@@ -103,6 +104,12 @@ def session():
         generation = find("Generation")
         value = generation["session"].dereference() if generation is not None else None
     return value
+
+
+def accepted_tokens(sampler):
+    """Tokens of prompt and text so far, from the sampler's ring of them (model/sampler.c)."""
+    count, end, room = (int(sampler[name]) for name in ("count", "next", "capacity"))
+    return [int(sampler["history"][(end - count + i) % room]) for i in range(count)]
 
 
 def model():
@@ -249,6 +256,20 @@ def rows_at_hand(m):
     return [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
 
 
+def tokens_by_position(m):
+    """{position: token} of sequence 0, as far as known: all of a text, or only the rows of the last pass."""
+    length = int(m["cache"]["lengths"][0])
+    here = {p: t for t, p, s in zip(*rows_at_hand(m)) if s == 0 and p < length}
+    try:
+        generation = find("Generation")
+        known = dict(enumerate(accepted_tokens(generation["sampler"].dereference()))) if generation is not None else {}
+    except gdb.GdbError:
+        known = {}
+    if any(known.get(p, t) != t for p, t in here.items()):
+        known = {}  # a conversation, where a token may have been accepted twice
+    return {**known, **here}
+
+
 # ---- tensors ----
 
 
@@ -338,34 +359,30 @@ def widths(m, kind):
             "weights": [int(c["n_heads"]), int(m["options"]["context"])]}[kind]
 
 
-def cache_reader(m, layer, name):
-    """(sequence, head, position) -> one key or value, read by the backend."""
-    width = int(m["config"]["head_dim"])
-
-    def one(host, sequence, head, position):
-        view, at = host, host + 16  # a KvView, and what kv_read writes
+def cached_pairs(m, layer, head, positions):
+    """(key, value) of each position of sequence 0, read by the backend."""
+    width, pairs = int(m["config"]["head_dim"]), []
+    need_idle()
+    with HostMemory(16 + 8 * width) as view:  # a KvView, then what kv_read writes
+        key, value = view + 16, view + 16 + 4 * width
         gdb.selected_inferior().write_memory(view, struct.pack("<Qi", int(m["cache"]["kv"]), layer))
-        call("void kv_read(void*,void*,int,int,int,float*,float*)", m["device"], view, sequence, head, position,
-             at if name == "keys" else 0, at if name == "values" else 0)
-        return floats(at, width)
-
-    return one
+        for position in positions:
+            call("void kv_read(void*,void*,int,int,int,float*,float*)", m["device"], view, 0, head, position, key, value)
+            pairs.append((floats(key, width), floats(value, width)))
+    check_device(m)
+    return pairs
 
 
 def cached(m, layer, name):
     """The cached keys or values of sequence 0."""
-    heads, width = int(m["config"]["n_kv_heads"]), int(m["config"]["head_dim"])
-    read_one = cache_reader(m, layer, name)
+    heads, which = int(m["config"]["n_kv_heads"]), CACHED.index(name)
 
     def some(first, count):
-        need_idle()
-        with HostMemory(16 + 4 * width) as host:
-            rows = [[x for head in range(heads) for x in read_one(host, 0, head, first + i)] for i in range(count)]
-        check_device(m)
-        return rows
+        pairs = [cached_pairs(m, layer, head, range(first, first + count)) for head in range(heads)]
+        return [[x for head in range(heads) for x in pairs[head][i][which]] for i in range(count)]
 
     dtype = str(m["options"]["kv_type"]).replace("KV_", "")
-    return Tensor((int(m["cache"]["lengths"][0]), heads, width), dtype, some, slow=True)
+    return Tensor((int(m["cache"]["lengths"][0]), heads, int(m["config"]["head_dim"])), dtype, some, slow=True)
 
 
 def layer_tensor(m, layer, name, full):

@@ -1,8 +1,8 @@
 // The gdb commands of scripts/limpid-gdb.py, in batch mode: they print the values that the program
 // computes without a debugger. Skipped where gdb is absent or may not trace.
 #include "model/model.h"
+#include "tests/support/debugger.h"
 #include "tests/support/files/random_blocks.h"
-#include "tests/support/program.h"
 #include "weights/checkpoint.h"
 #include "weights/quant.h"
 
@@ -10,56 +10,18 @@
 
 enum { REFERENCE = sizeof TEST_BACKEND == sizeof "reference" };
 static const char SAMPLES[] = "sampler_sample"; // called between two passes
-static const int32_t PROMPT[] = {1, 435, 462, 262, 410};
+static const int32_t PROMPT[] = {DEBUGGED_IDS};
 enum { LENGTH = sizeof PROMPT / sizeof *PROMPT, DIM = 192, HEADS = 6, HEAD_DIM = 32 };
-
-// gdb over a script and a command line (its words separated by blanks).
-static TestRun gdb(const char *script, const char *line) {
-    const char *argv[24] = {"gdb", "-nx", "-batch", "-x", "scripts/limpid-gdb.py", "-x"};
-    int count = 6;
-    char words[1000];
-    argv[count] = test_temporary("script.gdb");
-    test_write_file(argv[count++], script, strlen(script));
-    argv[count++] = "--args";
-    argv[count++] = TEST_RUN;
-    snprintf(words, sizeof words, "%s", line);
-    for (char *rest = words, *word; count < 23 && (word = strsep(&rest, " "));)
-        argv[count++] = word;
-    return test_run(argv, NULL, 0);
-}
-
-// Whether gdb is there, may trace, and the program has its names in it.
-static void need_gdb(void) {
-    if (TEST_SANITIZED) SKIP("a leak check cannot run under gdb");
-    TestRun r = gdb("break main\nrun\npython print('can ' + 'trace')", "--help");
-    bool there = r.status != 127, traces = strstr(r.out, "can trace");
-    bool named = strstr(r.out, "Breakpoint 1, main (argc=2");
-    test_run_free(&r);
-    if (!there) SKIP("no gdb on this machine");
-    if (!traces) SKIP("gdb may not trace a program here");
-    if (!named) SKIP("built without -g");
-}
-
-static const char *model_line(void) {
-    static char line[600];
-    snprintf(line, sizeof line,
-             "%s --prompt-ids 1,435,462,262,410 -t 0 --ids --max-tokens 2 -j 1 -q --precision f32",
-             small_model());
-    return line;
-}
-
-static void check_prints(const TestRun *r, const char *wanted) {
-    CHECK(strstr(r->out, wanted), "no \"%s\" in %s%s", wanted, r->out, r->err);
-}
 
 // ---- where ----
 
 Test(gdb, says_where_it_stands) {
-    need_gdb();
-    TestRun r = gdb("limpid break q_rotated 2\nrun\nlimpid where\n"
-                    "limpid next\nlimpid next layer_out 3\nlimpid next logits\n"
-                    "limpid next embedding\nlimpid where\ndelete\nlimpid next token_embedding\n",
-                    model_line());
+    need_debugger();
+    TestRun r =
+        debugger("limpid break q_rotated 2\nrun\nlimpid where\n"
+                 "limpid next\nlimpid next layer_out 3\nlimpid next logits\n"
+                 "limpid next embedding\nlimpid where\ndelete\nlimpid next token_embedding\n",
+                 debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "\nlayer 2 of 6, attention: q_rotated, queries after RoPE\n"
                      "5 rows in this pass, one token each\n"
@@ -79,23 +41,23 @@ Test(gdb, says_where_it_stands) {
 
 // Every stage of the model has words, and a breakpoint on it is one that gdb takes.
 Test(gdb, knows_every_stage) {
-    need_gdb();
+    need_debugger();
     char script[4000] = "";
     for (int id = 0; id < STAGE_COUNT; id++)
         sprintf(script + strlen(script), "limpid break %s %d\n", stage_name((StageId)id), id % 6);
     strcat(script, "python print(len(STAGES), 'stages')\n");
-    TestRun r = gdb(script, model_line());
+    TestRun r = debugger(script, debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, test_text("%d stages\n", STAGE_COUNT));
     test_run_free(&r);
 }
 
 Test(gdb, stands_in_a_kernel_and_between_passes) {
-    need_gdb();
-    TestRun r = gdb(test_text("break kv_write\nrun\nlimpid where\ndelete\nbreak %s\ncontinue\n"
-                              "limpid where\n",
-                              SAMPLES),
-                    model_line());
+    need_debugger();
+    TestRun r = debugger(test_text("break kv_write\nrun\nlimpid where\ndelete\nbreak %s\ncontinue\n"
+                                   "limpid where\n",
+                                   SAMPLES),
+                         debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "\nlayer 0 of 6, attention, in kv_write < ");
     check_prints(
@@ -161,13 +123,14 @@ static const char *extremes(const float *values, size_t count) {
 }
 
 Test(gdb, tensors_are_what_the_model_computes) {
-    need_gdb();
+    need_debugger();
     Rows5 *here = run_here();
-    TestRun r = gdb("limpid break q_rotated 2\nlimpid break layer_out 2\nlimpid break logits\nrun\n"
-                    "limpid tensor q --row 3\nlimpid tensor stage\ncontinue\n"
-                    "limpid tensor x --row 4\ncontinue\nlimpid tensor logits --row 0\n"
-                    "limpid tensor tokens\nlimpid tensor rope.sin --row 0\n",
-                    model_line());
+    TestRun r =
+        debugger("limpid break q_rotated 2\nlimpid break layer_out 2\nlimpid break logits\nrun\n"
+                 "limpid tensor q --row 3\nlimpid tensor stage\ncontinue\n"
+                 "limpid tensor x --row 4\ncontinue\nlimpid tensor logits --row 0\n"
+                 "limpid tensor tokens\nlimpid tensor rope.sin --row 0\n",
+                 debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     const float *q = here->q + 3 * DIM;
     check_prints(&r, "q (5, 6, 32) F32\nrow 3: ");
@@ -189,10 +152,11 @@ Test(gdb, tensors_are_what_the_model_computes) {
 
 // A NaN in the weights of layer 1's norm is counted where it is, and not before.
 Test(gdb, counts_what_is_not_a_number) {
-    need_gdb();
-    TestRun r = gdb("limpid break att_norm 1\nrun\nlimpid tensor x\nset var model->scratch.x[7] = "
-                    "0.0/0.0\nlimpid tensor x\nlimpid tensor x --row 1\n",
-                    model_line());
+    need_debugger();
+    TestRun r =
+        debugger("limpid break att_norm 1\nrun\nlimpid tensor x\nset var model->scratch.x[7] = "
+                 "0.0/0.0\nlimpid tensor x\nlimpid tensor x --row 1\n",
+                 debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "NaN 0\n");
     check_prints(&r, "NaN 1\n");
@@ -202,14 +166,14 @@ Test(gdb, counts_what_is_not_a_number) {
 // A NaN in the residual stream of layer 1 does not reach q, k and v, whose norm came before it.
 // Reading x waits for the device, which would write x later otherwise.
 Test(gdb, finds_the_first_stage_that_is_not_finite) {
-    need_gdb();
-    TestRun r = gdb("limpid break att_norm 1\nrun\nlimpid tensor x\n"
-                    "set var model->scratch.x[7] = 0.0/0.0\nlimpid nan\n",
-                    model_line());
+    need_debugger();
+    TestRun r = debugger("limpid break att_norm 1\nrun\nlimpid tensor x\n"
+                         "set var model->scratch.x[7] = 0.0/0.0\nlimpid nan\n",
+                         debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "layers.1.att_residual: row 0, element 7 is nan\n");
     test_run_free(&r);
-    r = gdb("limpid break att_norm 1\nrun\ndelete\nlimpid nan\n", model_line());
+    r = debugger("limpid break att_norm 1\nrun\ndelete\nlimpid nan\n", debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "the program has ended\n");
     test_run_free(&r);
@@ -218,7 +182,7 @@ Test(gdb, finds_the_first_stage_that_is_not_finite) {
 // 64 characters for 192 values: each is the largest of three, and @ is the tensor's largest
 // alone.
 Test(gdb, draws_strips) {
-    need_gdb();
+    need_debugger();
     Rows5 *here = run_here();
     char wanted[80] = "\nrow 4   ";
     float largest = 0;
@@ -229,29 +193,29 @@ Test(gdb, draws_strips) {
         double most = fmaxf(fabsf(q[0]), fmaxf(fabsf(q[1]), fabsf(q[2])));
         sprintf(wanted + strlen(wanted), "%c", ".:-=+*#%@"[(int)(most / (double)largest * 8)]);
     }
-    TestRun r = gdb("limpid break q_rotated 2\nrun\nlimpid heat stage\n", model_line());
+    TestRun r = debugger("limpid break q_rotated 2\nrun\nlimpid heat stage\n", debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, test_text("stage (5, 6, 32): . is 0, @ is %.6g, ", (double)largest));
     check_prints(&r, test_text("%s\n", wanted));
     test_run_free(&r);
     close_here(here);
-    r = gdb("limpid break q_rotated 2\nrun\nlimpid tensor x\n"
-            "set var model->scratch.x[5] = -1.0/0.0\nlimpid heat x\n",
-            model_line());
+    r = debugger("limpid break q_rotated 2\nrun\nlimpid tensor x\n"
+                 "set var model->scratch.x[5] = -1.0/0.0\nlimpid heat x\n",
+                 debugged_line());
     const char *strip = strstr(strstr(r.out, "! is NaN") ? strstr(r.out, "! is NaN") : "", "row 0");
     CHECK(strip && strip[8] != '!' && strip[9] == '!' && strip[10] != '!', "%s", r.out);
     test_run_free(&r);
 }
 
 Test(gdb, saves_the_bits_of_a_tensor_once) {
-    need_gdb();
+    need_debugger();
     Rows5 *here = run_here();
     const char *path = test_temporary("q.safetensors");
     unlink(path);
     const char *save = test_text("limpid break q_rotated 2\nrun\nlimpid save stage %s\n"
                                  "limpid save stage %s\n",
                                  path, path);
-    TestRun r = gdb(save, model_line());
+    TestRun r = debugger(save, debugged_line());
     CHECK_INT(r.status, 1);
     CHECK(strstr(r.err, "exists, and is not replaced"), "%s%s", r.out, r.err);
     size_t size = 0;
@@ -266,17 +230,35 @@ Test(gdb, saves_the_bits_of_a_tensor_once) {
     close_here(here);
 }
 
+// A file that cannot be written whole is not left behind.
+Test(gdb, a_failed_save_leaves_no_file) {
+    need_debugger();
+    const char *path = test_temporary("cut.safetensors");
+    unlink(path);
+    TestRun r = debugger(
+        test_text("limpid break q_rotated 2\nrun\n"
+                  "python import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+                  "python resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+                  "limpid save stage %s\n",
+                  path),
+        debugged_line());
+    CHECK_INT(r.status, 1);
+    CHECK(strstr(r.err, "writing: File too large"), "%s%s", r.out, r.err);
+    CHECK(access(path, F_OK) != 0, "%s is there", path);
+    test_run_free(&r);
+}
+
 // The probability of the likeliest token, in double; then the token itself, which is sampled.
 Test(gdb, shows_the_next_token_and_its_probability) {
-    need_gdb();
+    need_debugger();
     Rows5 *here = run_here();
     const float *logits = model_logits(here->model, 0);
     double total = 0;
     for (int t = 0; t < 2048; t++)
         total += exp((double)logits[t] - (double)logits[1999]);
-    TestRun r = gdb("limpid break logits\nrun\nlimpid logits 1\ndelete\nlimpid next-token\n"
-                    "limpid next-token\n",
-                    model_line());
+    TestRun r = debugger("limpid break logits\nrun\nlimpid logits 1\ndelete\nlimpid next-token\n"
+                         "limpid next-token\n",
+                         debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, test_text("  %10.6g  %8.6f  1999 \",\"\n", (double)logits[1999], 1 / total));
     check_prints(&r, "the prompt has been read; no token has been sampled yet\n");
@@ -286,14 +268,14 @@ Test(gdb, shows_the_next_token_and_its_probability) {
 }
 
 Test(gdb, weights_are_those_of_the_file) {
-    need_gdb();
+    need_debugger();
     Rows5 *here = run_here();
     const LayerWeights *w = &checkpoint_weights(here->checkpoint)->layers[2];
-    TestRun r = gdb("limpid break layer_out 2\nrun\nlimpid tensor layers.2.att_norm\n"
-                    "python\nfor name in ('layers.2.wq --row 5', 'layers.2.keys --row 2'):\n"
-                    "    try: gdb.execute('limpid tensor ' + name)\n"
-                    "    except gdb.error as error: print('refused:', error)\nend\n",
-                    model_line());
+    TestRun r = debugger("limpid break layer_out 2\nrun\nlimpid tensor layers.2.att_norm\n"
+                         "python\nfor name in ('layers.2.wq --row 5', 'layers.2.keys --row 2'):\n"
+                         "    try: gdb.execute('limpid tensor ' + name)\n"
+                         "    except gdb.error as error: print('refused:', error)\nend\n",
+                         debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "layers.2.att_norm (192) F32\n");
     check_prints(&r, test_text("%s ...\n", as_printed(w->att_norm, 8)));
@@ -383,7 +365,7 @@ Test(gdb, one_line_says_why_not) {
         {"limpid next-token x", "limpid next-token takes no argument"},
         {"limpid whither", "no command limpid whither; limpid help lists the commands"},
     };
-    need_gdb();
+    need_debugger();
     char script[4000] = "limpid help\n"
                         "python\n"
                         "def attempt(line):\n"
@@ -399,7 +381,7 @@ Test(gdb, one_line_says_why_not) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         sprintf(script + strlen(script), "python attempt('%s')\n", CASES[i][0]);
     strcat(script, "finish\npython attempt('limpid tensor stage')\n");
-    TestRun r = gdb(script, model_line());
+    TestRun r = debugger(script, debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
     check_prints(&r, "limpid where   ");
     check_prints(&r, "refused: the program is not running");
@@ -409,7 +391,8 @@ Test(gdb, one_line_says_why_not) {
     check_prints(&r, "refused: stage: only inside observe");
     CHECK(!strstr(r.out, "Traceback") && !strstr(r.err, "Traceback"), "%s%s", r.out, r.err);
     test_run_free(&r);
-    r = gdb("limpid break q_rotated 2\nrun\nlimpid tensor nothing\nlimpid where\n", model_line());
+    r = debugger("limpid break q_rotated 2\nrun\nlimpid tensor nothing\nlimpid where\n",
+                 debugged_line());
     CHECK_INT(r.status, 1); // a script ends at its first error
     CHECK(!strstr(r.out, "rows in this pass"), "%s", r.out);
     test_run_free(&r);

@@ -241,6 +241,101 @@ Test(decoder, without_the_cache_every_pass_runs_the_whole_text) {
     check_seen(IDS, 8 * PROMPT + 8 * 9 / 2);
 }
 
+// ---- going back ----
+
+enum { WENT = 9, CHANGED = 4 }; // tokens before going back; of these the one that is changed
+
+// Token by token as step_by_step does, but token CHANGED is another one.
+static void step_changed(Scene *s, int32_t *tokens, int count, int32_t other) {
+    Error error = {0};
+    for (int i = 0; i < count; i++) {
+        if (i) tiny_model_forward(s->model, &(Batch){.n = 1, .tokens = tokens + i - 1});
+        tokens[i] = sampler_next(s->sampler, model_logits(s->model, 0), &error);
+        CHECK(tokens[i] >= 0, "%s", error.message);
+        if (i == CHANGED) tokens[i] = other;
+        sampler_accept(s->sampler, tokens[i]);
+    }
+}
+
+static void decode_more(Scene *s, Decoder *d, int32_t *tokens, int from, int to) {
+    Error error = {0};
+    for (int i = from; i < to; i++) {
+        tokens[i] = decoder_next(d, &error);
+        CHECK(tokens[i] >= 0, "%s", error.message);
+        sampler_accept(s->sampler, tokens[i]);
+    }
+}
+
+// After WENT tokens n are taken back; then the text has the tokens, the cache and the generator of
+// one that never went on.
+static void check_rewound(const SamplerOptions *sampler, DecoderOptions options, int depth, int n) {
+    enum { COUNT = 12 };
+    int32_t wanted[COUNT], got[COUNT];
+    Scene a = scene_of(tiny_open(), sampler), b = scene_of(tiny_open(), sampler);
+    step_by_step(&a, wanted, COUNT);
+    options.max_tokens = COUNT + 3;
+    Decoder d = begin(&b, options);
+    if (!d.stepwise) d.depth = depth;
+    decode_more(&b, &d, got, 0, WENT);
+    decoder_rewind(&d, n, n < WENT ? got[WENT - n - 1] : IDS[PROMPT - 1]);
+    sampler_forget(b.sampler, n);
+    CHECK_INT(decoder_left(&d), COUNT + 3 - WENT + n);
+    memset(got + WENT - n, 0xff, (size_t)n * sizeof *got);
+    decode_more(&b, &d, got, WENT - n, COUNT);
+    decoder_end(&d);
+    check_same(&a, &b, wanted, got, COUNT);
+    scene_close(&a), scene_close(&b);
+}
+
+static bool batch_invariant(void) {
+    Scene s = scene_open(&GREEDY);
+    bool invariant = device_info(s.model->device)->batch_invariant;
+    scene_close(&s);
+    return invariant;
+}
+
+// The prompt's last token alone has the bits that it has in the prompt only where the device is
+// batch-invariant.
+Test(decoder, rewound_it_gives_the_same_again) {
+    SamplerOptions penalties = plain(&RULES[2]), few = plain(&RULES[1]);
+    penalties.frequency_penalty = 0.3f;
+    few.repeat_penalty = 1.5f;
+    few.repeat_last = 3; // tokens that left the window return
+    for (int n = 0; n <= (batch_invariant() ? WENT : WENT - 1); n++) {
+        for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
+            SamplerOptions options = plain(&RULES[r]);
+            check_rewound(&options, (DecoderOptions){0}, r ? 5 : 0, n);
+        }
+        check_rewound(&penalties, (DecoderOptions){0}, 0, n);
+        check_rewound(&few, (DecoderOptions){.recompute = IDS}, 0, n);
+    }
+}
+
+// A changed token is that of a text that had it in the first place.
+Test(decoder, goes_on_from_another_token) {
+    enum { COUNT = 12 };
+    SamplerOptions few = plain(&RULES[1]), sampled = few;
+    few.repeat_penalty = 1.5f;
+    few.repeat_last = 3;
+    for (int depth = 0; depth < 3; depth++) {
+        int32_t wanted[COUNT], got[COUNT];
+        const SamplerOptions *options = depth ? &sampled : &few;
+        Scene a = scene_of(tiny_open(), options), b = scene_of(tiny_open(), options);
+        Decoder d = begin(&b, (DecoderOptions){.max_tokens = 100});
+        if (!d.stepwise) d.depth = 3 * depth;
+        decode_more(&b, &d, got, 0, WENT);
+        int32_t other = (got[CHANGED] + 5) % b.model->config.vocab_size;
+        step_changed(&a, wanted, COUNT, other);
+        decoder_rewind(&d, WENT - CHANGED - 1, other);
+        sampler_forget(b.sampler, WENT - CHANGED);
+        sampler_accept(b.sampler, got[CHANGED] = other);
+        decode_more(&b, &d, got, CHANGED + 1, COUNT);
+        decoder_end(&d);
+        check_same(&a, &b, wanted, got, COUNT);
+        scene_close(&a), scene_close(&b);
+    }
+}
+
 // ---- NaN ----
 
 // A token's embedding is NaN: the error is that of model_forward, at every depth.

@@ -1,0 +1,231 @@
+# gdb commands for limpid-gdb.py that move along the text: next-layer, next-token, rewind, set-token.
+# Between two tokens means: stopped at the beginning of decoder_next, where `limpid next-token` stops.
+import gdb
+
+from limpid_commands import Command, continue_to, in_range, number, takes_nothing, usage
+from limpid_print import place, print_summary
+from limpid_program import (PASSES, accepted_tokens, argument_of, call, check_device, find, frames, layer_at_hand,
+                            model, read, spelling, tensor)
+
+
+class NextLayer(Command):
+    """limpid next-layer: continue to the first stage of the next layer; behind the last one to the final norm."""
+
+    def __init__(self):
+        super().__init__("next-layer", gdb.COMMAND_RUNNING)
+
+    def perform(self, argument):
+        takes_nothing(argument, self)
+        layer, inner = layer_at_hand(), [frame.name() for frame in frames()]
+        if layer is None and any(name in inner for name in PASSES):
+            raise gdb.GdbError("the layer is optimised out here: limpid next stops where it is known")
+        outside = layer is None or layer < 0
+        if continue_to("observe", "layer >= 0" if outside else "layer != %d" % layer):
+            m = model()
+            print(place(m))
+            print_summary(tensor(m, "stage"), "stage")
+
+
+# ---- what has been taken ----
+
+
+def decoder_between_tokens():
+    """The decoder, if decoder_next has not begun to work."""
+    frame = next(frames())
+    d = argument_of("decoder_next", "d") if frame.name() == "decoder_next" else None
+    if d is None or frame.pc() != recorder.entry:
+        raise gdb.GdbError("only between two tokens: limpid next-token stops there")
+    return d
+
+
+def next_position(d):
+    """Where the token that decoder_next will return goes."""
+    return int(d["start"]) + int(d["given"]) + int(d["taken"])
+
+
+def print_last_token(d):
+    taken = int(d["taken"])
+    if not taken:
+        print("the prompt has been read; no token has been sampled yet")
+        return
+    last = int(d["last"])
+    print("token %d of the text: %d%s, position %d" % (taken, last, spelling(last), next_position(d) - 1))
+
+
+class NextToken(Command):
+    """limpid next-token: continue until the next token has been taken, before the pass that feeds it."""
+
+    def __init__(self):
+        super().__init__("next-token", gdb.COMMAND_RUNNING)
+
+    def perform(self, argument):
+        takes_nothing(argument, self)
+        if continue_to("decoder_next"):
+            print_last_token(decoder_between_tokens())
+
+
+# ---- going back ----
+
+
+class Record:
+    """What a text cannot take back itself: the hash of its logits, the bytes held back for the next token."""
+
+    def __init__(self, generation):
+        self.hash = int(generation["logits_hash"])
+        stop, characters = generation["stop_text"], generation["characters"]
+        # Bytes from the beginning of the buffer on, of which the first `released` have been shown.
+        self.stop = (read(stop["held"], int(stop["length"])), int(stop["released"]))
+        self.characters = (read(characters["buffer"], int(characters["pending"])), int(characters["released"]))
+
+    def put_back(self, generation):
+        write_number(generation["logits_hash"], self.hash)
+        stop, characters = generation["stop_text"], generation["characters"]
+        for holder, buffer, length, kept in ((stop, "held", "length", self.stop),
+                                             (characters, "buffer", "pending", self.characters)):
+            gdb.selected_inferior().write_memory(int(holder[buffer]), kept[0])  # buffers only grow
+            write_number(holder[length], len(kept[0]))
+            write_number(holder["released"], kept[1])
+
+
+def write_number(value, number):
+    size = value.type.sizeof
+    gdb.selected_inferior().write_memory(int(value.address), number.to_bytes(size, "little"))
+
+
+class Recorder(gdb.Breakpoint):
+    """Keeps a Record of each token of the text that is decoded, and where decoder_next begins; never stops."""
+
+    def __init__(self):
+        super().__init__("decoder_next", internal=True)
+        self.silent = True
+        self.entry, self.decoder, self.records = None, None, {}
+
+    def stop(self):
+        try:
+            self.keep()
+        except (gdb.error, gdb.GdbError, ValueError):
+            self.records = {}  # then rewind refuses
+        return False
+
+    def keep(self):
+        self.entry = gdb.newest_frame().pc()
+        d, generation = argument_of("decoder_next", "d"), find("Generation")
+        if d is None or generation is None:
+            return
+        # A text begins where no token has been taken.
+        here = (gdb.selected_inferior().pid, int(d), int(generation.address))
+        if here != self.decoder:
+            self.decoder, self.records = here, {}
+        taken = int(d["taken"])
+        self.records = {t: record for t, record in self.records.items() if t < taken}
+        self.records[taken] = Record(generation)
+
+
+recorder = None
+
+
+def record(_event=None):
+    """Begins as soon as gdb knows the program."""
+    global recorder
+    if recorder is None and gdb.lookup_global_symbol("decoder_next"):
+        recorder = Recorder()
+
+
+class Text:
+    """The text that is decoded, between two tokens."""
+
+    def __init__(self):
+        self.decoder = decoder_between_tokens()
+        self.generation = find("Generation")
+        if self.generation is None:
+            raise gdb.GdbError("only a text of generate or chat can go back")
+        self.taken = int(self.decoder["taken"])
+
+    def token_before(self, taken):
+        """The token that the text ends with after `taken` of its own; of the prompt after none."""
+        tokens = accepted_tokens(self.generation["sampler"].dereference())
+        return tokens[len(tokens) - 1 - (self.taken - taken)]
+
+    def rewind(self, count):
+        taken = self.taken - count
+        if taken not in recorder.records:
+            raise gdb.GdbError("token %d was taken before these commands were loaded: begin with `run`" % taken)
+        last, ids = self.token_before(taken), self.generation["ids"]
+        call("void decoder_rewind(void*,int,int)", self.decoder, count, last)
+        call("void sampler_forget(void*,int)", self.generation["sampler"], count)
+        check_device(model())
+        write_number(ids["count"], int(ids["count"]) - count)
+        recorder.records[taken].put_back(self.generation)
+        self.taken = taken
+
+
+class Rewind(Command):
+    """limpid rewind N: take back the last N tokens of the text; the program goes on from there."""
+
+    def __init__(self):
+        super().__init__("rewind", gdb.COMMAND_RUNNING)
+
+    def perform(self, argument):
+        count = number(argument, self)
+        text = Text()
+        if count > text.taken:
+            raise gdb.GdbError("limpid rewind %d: wanted at most %d, the tokens of the text so far" % (count, text.taken))
+        text.rewind(count)
+        print_last_token(text.decoder)
+
+
+class Quiet:
+    """`with Quiet()`: the user's breakpoints do not stop a function that is called from here."""
+
+    def __enter__(self):
+        self.stops = [stop for stop in gdb.breakpoints() if stop.enabled]
+        for stop in self.stops:
+            stop.enabled = False
+
+    def __exit__(self, *_):
+        for stop in self.stops:
+            stop.enabled = True
+
+
+class SetToken(Command):
+    """limpid set-token POS ID: go back to position POS of the text, take token ID there, continue behind it."""
+
+    def __init__(self):
+        super().__init__("set-token", gdb.COMMAND_RUNNING)
+
+    def perform(self, argument):
+        words = [number(word, self) for word in gdb.string_to_argv(argument)]
+        if len(words) != 2:
+            raise usage(self)
+        position, token = words
+        text, m = Text(), model()
+        end = next_position(text.decoder)
+        if not end - text.taken <= position <= end:
+            raise gdb.GdbError("position %d: wanted %d .. %d, the first of the text to the next one"
+                               % (position, end - text.taken, end))
+        in_range("token", token, int(m["config"]["vocab_size"]))
+        if position < end:
+            text.rewind(end - position)
+        self.take(text.decoder, token)
+        if continue_to("decoder_next"):
+            print_last_token(decoder_between_tokens())
+
+    def take(self, d, token):
+        """Lets decoder_next sample, as it must for the logits and the generator, and returns another token."""
+        error = argument_of("decoder_next", "error")
+        with Quiet():
+            sampled = int(call("int decoder_next(void*,void*)", d, error))
+            if sampled < 0:
+                raise gdb.GdbError(error["message"].string())
+            call("void decoder_rewind(void*,int,int)", d, 0, token)
+        check_device(model())
+        gdb.newest_frame().select()
+        gdb.execute("return (int)%d" % token, to_string=True)
+
+
+def define():
+    """After the prefix `limpid` exists."""
+    gdb.events.new_objfile.connect(record)
+    record()
+    for command in (NextLayer, NextToken, Rewind, SetToken):
+        command()

@@ -1,0 +1,172 @@
+// The gdb commands that move along layers and text, and back.
+#include "tests/support/debugger.h"
+
+Test(gdb_text, steps_from_layer_to_layer) {
+    need_debugger();
+    TestRun r = debugger("limpid break q_rotated 4\nrun\ndelete\nlimpid next-layer\n"
+                         "limpid next-layer\nlimpid next-layer\nlimpid next-layer\nlimpid where\n",
+                         debugged_line());
+    check_good(&r);
+    check_prints(&r, "\nlayer 5 of 6, attention: att_norm, ");
+    check_prints(&r, "\nlogits: final_norm, ");
+    check_prints(&r, "\nlayer 0 of 6, attention: att_norm, ");
+    check_prints(&r, "\nlayer 1 of 6, attention: att_norm, ");
+    check_prints(&r, "row 0   sequence 0, position 5    token 1999 ");
+    test_run_free(&r);
+}
+
+// A breakpoint that was not reached would stop the next run.
+Test(gdb_text, leaves_no_breakpoint_behind) {
+    need_debugger();
+    TestRun r = debugger("limpid break q_rotated 4\nrun\ndelete\nlimpid next embedding\n"
+                         "limpid next embedding\n"
+                         "run\npython print('ended:', not gdb.selected_thread())\n",
+                         debugged_line());
+    check_good(&r);
+    check_prints(&r, "the program has ended\n");
+    check_prints(&r, "ended: True\n");
+    CHECK(!strstr(r.out, "in observe at"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// ---- going back ----
+
+// The same prompt, eight tokens, as JSON with the hash of all logits that tokens were sampled from.
+static const char *sampled_line(const char *options) {
+    static char line[800];
+    snprintf(line, sizeof line, "%s --prompt-ids 1,435,462,262,410 --max-tokens 8 -j 1 -q %s",
+             small_model(), options);
+    return line;
+}
+
+// The run of that line without a debugger; its words are separated by blanks.
+static TestRun undisturbed(const char *line) {
+    return program_shell(test_text("$RUN %s", line));
+}
+
+static void check_same_value(const TestRun *got, const TestRun *wanted, const char *key) {
+    char a[4000], b[4000];
+    const char *json = strstr(got->out, "{\"prompt_ids\"");
+    CHECK(json, "no JSON in %s%s", got->out, got->err);
+    CHECK_STRING(json_value(a, json, key), json_value(b, wanted->out, key));
+}
+
+#define TO_THE_TEXT "limpid break logits\nrun\ndelete\nlimpid next-token\n"
+#define FOUR_TOKENS "limpid next-token\nlimpid next-token\nlimpid next-token\nlimpid next-token\n"
+
+// Back to the middle, back to the prompt: the bits of a text that never went on.
+static void check_rewound(const char *options) {
+    TestRun wanted = undisturbed(sampled_line(options));
+    check_good(&wanted);
+    TestRun r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid rewind 2\nlimpid next-token\n"
+                                                 "limpid next-token\nlimpid rewind 1\n"
+                                                 "limpid rewind 3\nlimpid next-token\ncontinue\n",
+                         sampled_line(options));
+    check_good(&r);
+    check_prints(&r,
+                 "the prompt has been read; no token has been sampled yet\ntoken 1 of the text");
+    check_same_value(&r, &wanted, "ids");
+    check_same_value(&r, &wanted, "logits_hash");
+    test_run_free(&r);
+    test_run_free(&wanted);
+}
+
+Test(gdb_text, a_rewound_text_has_the_bits_of_one_that_never_went_on) {
+    need_debugger();
+    check_rewound("--json -t 0.8 -s 3");
+    check_rewound("--json -t 0.8 -s 3 --repeat-penalty 1.4 --repeat-last 3");
+    check_rewound("--json -t 0 --no-cache");
+}
+
+// Without JSON the device samples ahead of the host where it can.
+Test(gdb_text, tokens_sampled_ahead_are_taken_back_too) {
+    need_debugger();
+    const char *line = sampled_line("--ids -t 0.8 -s 3");
+    TestRun wanted = undisturbed(line);
+    check_good(&wanted);
+    TestRun r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid rewind 3\ncontinue\n", line);
+    check_good(&r);
+    // The first token was shown once, and the three after it twice.
+    CHECK(strlen(wanted.out) > 20, "%s", wanted.out);
+    check_prints(&r, strchr(wanted.out, '\n') + 1);
+    test_run_free(&r);
+    test_run_free(&wanted);
+}
+
+// A changed token: what follows is what the model says to a prompt that ends with it.
+Test(gdb_text, goes_on_from_a_changed_token) {
+    need_debugger();
+    const char *line = sampled_line("--json -t 0");
+    TestRun r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid set-token 6 500\ncontinue\n", line);
+    check_good(&r);
+    check_prints(&r, "token 2 of the text: 500 \"");
+    TestRun wanted = program_shell("$RUN $MODEL --prompt-ids 1,435,462,262,410,1999,500 -t 0 "
+                                   "--max-tokens 6 -j 1 -q --json");
+    char ids[4000];
+    json_value(ids, wanted.out, "ids");
+    check_prints(&r, test_text("\"ids\":[1999,500,%s", ids + 1));
+    test_run_free(&r);
+    test_run_free(&wanted);
+    // The token that it was, and the one that comes next.
+    wanted = undisturbed(line);
+    r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid set-token 6 500\nlimpid next-token\n"
+                                         "limpid set-token 6 406\nlimpid set-token 7 283\n"
+                                         "continue\n",
+                 line);
+    check_good(&r);
+    check_same_value(&r, &wanted, "ids");
+    check_same_value(&r, &wanted, "logits_hash");
+    test_run_free(&r);
+    test_run_free(&wanted);
+}
+
+// "there" is held back, since it may begin the stop text; taken back, it is not there twice. The
+// blank before it has been shown, and stays.
+Test(gdb_text, bytes_held_back_are_taken_back) {
+    need_debugger();
+    const char *line = sampled_line("--json -t 0 --stop therethere");
+    TestRun r = debugger(TO_THE_TEXT "limpid next-token\nlimpid next-token\nlimpid rewind 1\n"
+                                     "limpid next-token\ncontinue\n",
+                         line);
+    check_good(&r);
+    check_prints(&r, "\"text\":\",  there was a little");
+    test_run_free(&r);
+}
+
+static int count_of(const char *text, const char *wanted) {
+    int count = 0;
+    for (; (text = strstr(text, wanted)); text++)
+        count++;
+    return count;
+}
+
+Test(gdb_text, goes_back_between_two_tokens_only) {
+    static const char *const EARLY[] = {"limpid rewind 1", "limpid set-token 5 1"};
+    static const char *const WRONG[] = {
+        "limpid rewind 2",      "limpid rewind",           "limpid rewind x",
+        "limpid rewind 1 1",    "limpid set-token 5",      "limpid set-token 4 1",
+        "limpid set-token 7 1", "limpid set-token 5 2048", "limpid next-layer layer"};
+    need_debugger();
+    char script[8000];
+    snprintf(script, sizeof script, "%sbreak main\nrun\n%slimpid break logits\ncontinue\n%s",
+             attempts(EARLY, 2), attempts(EARLY, 2), attempts(EARLY, 1));
+    TestRun r = debugger(script, debugged_line());
+    check_good(&r);
+    CHECK_INT(count_of(r.out, "refused: the program is not running"), 2);
+    CHECK_INT(count_of(r.out, "refused: only between two tokens: limpid next-token stops there"),
+              3);
+    test_run_free(&r);
+    snprintf(script, sizeof script, TO_THE_TEXT "limpid next-token\n%snext\n%s",
+             attempts(WRONG, sizeof WRONG / sizeof *WRONG), attempts(EARLY, 1));
+    r = debugger(script, debugged_line());
+    check_good(&r);
+    check_prints(&r, "refused: limpid rewind 2: wanted at most 1, the tokens of the text so far\n"
+                     "refused: limpid rewind N\nrefused: limpid rewind N\nrefused: limpid rewind N"
+                     "\nrefused: limpid set-token POS ID\n"
+                     "refused: position 4: wanted 5 .. 6, the first of the text to the next one\n"
+                     "refused: position 7: wanted 5 .. 6, the first of the text to the next one\n"
+                     "refused: token 2048: there are 2048, from 0\n"
+                     "refused: limpid next-layer takes no argument\n");
+    check_prints(&r, "refused: only between two tokens");
+    test_run_free(&r);
+}
