@@ -92,6 +92,7 @@ typedef enum OptionId {
     OPTION_ROLLOUT,
     OPTION_STAGE,
     OPTION_ENTROPY,
+    OPTION_EXPLAIN,
     OPTION_SVG,
     OPTION_PNG,
     OPTION_POSITION,
@@ -171,6 +172,7 @@ typedef struct Options {
     int64_t layer, head;
     int grid, stage; // attention: heads or layers; AttentionStage
     bool mean, rollout, entropy;
+    int64_t explain; // a position; below 0 from the end
     const char *svg, *png;
 
     int64_t seq, batch; // cost
@@ -178,7 +180,7 @@ typedef struct Options {
     bool intensity, savings, sweep, measure;
     const char *max_memory;
 
-    int64_t position, top, token; // lens
+    int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
     const char *pattern, *patterns; // mask: the pattern is the first word
     int64_t mask_seq;
