@@ -4,6 +4,7 @@
 //     -> over layers: none | mean | rollout -> list of HeadMatrix
 //     -> picture | files | CSV | JSON | table of entropies
 //   --explain: prompt -> model -> explanation_compute -> table | CSV | JSON
+//   --rope: attention_rope, a run of its own
 #include "commands/attention/attention.h"
 #include "commands/attention/explain.h"
 #include "commands/commands.h"
@@ -55,11 +56,12 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--grid layers is one head over all layers: --head H, or --mean");
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
+    if (option_given(o, OPTION_MASK_SEQ))
+        return error_set(error, ERROR_USAGE, "--seq is of --rope");
     return check_explain(o, error);
 }
 
-// Against the model and the prompt, which check_options does not know yet. False: exit code 2.
-static bool check_range(const Options *o, const Config *c, Error *error) {
+bool attention_check_range(const Options *o, const Config *c, Error *error) {
     if (option_given(o, OPTION_LAYER) && o->layer >= c->n_layers)
         return error_set(error, ERROR_USAGE,
                          "--layer: got %" PRId64 ", the model has layers 0 .. %d", o->layer,
@@ -259,12 +261,13 @@ static bool run(Session *s, const PictureFiles *files, const IdList *tokens, Err
 }
 
 bool attention_command(const Options *o, Error *error) {
+    if (o->rope) return attention_rope(o, error);
     Session s = {0};
     IdList tokens = {0};
     PictureFiles files = {0};
     bool good =
         check_options(o, error) && check_prompt(o, error) && picture_files_open(&files, o, error) &&
-        session_open(&s, o, error) && check_range(o, s.config, error) &&
+        session_open(&s, o, error) && attention_check_range(o, s.config, error) &&
         prompt_encode(&tokens, &s, error) &&
         session_check_room("the prompt", tokens.count, config_longest_context(s.config), error) &&
         check_position(o, tokens.count, error);

@@ -172,6 +172,8 @@ static const char ATTENTION_HELP[] =
     "      --entropy           a table, sorted: entropy, largest weight, distance\n"
     "      --explain POS       one head's output at POS (-1: the last) as a sum over\n"
     "                          its keys: weight, length, share; --top K of them (10)\n"
+    "      --rope              instead: cosine of a vector of ones (or, with --layer,\n"
+    "                          --head, a query) with itself over --seq N positions\n"
     "      --svg FILE  --png FILE   the picture as a file, instead of on the screen;\n"
     "                          --force replaces a file that is there\n"
     "      --csv | --json      the numbers; without --layer and --head of all heads\n"

@@ -177,13 +177,6 @@ void explanation_print_csv(const Explanation *e) {
     }
 }
 
-static void write_floats(JsonWriter *w, const char *key, const float *values, size_t count) {
-    writer_begin(w, key, '[');
-    for (size_t i = 0; i < count; i++)
-        writer_number(w, NULL, (double)values[i]);
-    writer_end(w, ']');
-}
-
 void explanation_print_json(const Explanation *e) {
     JsonWriter w = {0};
     writer_begin(&w, NULL, '{');
@@ -192,7 +185,7 @@ void explanation_print_json(const Explanation *e) {
     writer_integer(&w, "query", (int64_t)e->position);
     writer_number(&w, "length", e->length);
     writer_number(&w, "error", e->error);
-    write_floats(&w, "output", e->output, head_dim(e));
+    writer_floats(&w, "output", e->output, head_dim(e));
     writer_begin(&w, "keys", '[');
     for (size_t i = 0; i < e->n_keys && output_good(); i++) {
         const Contribution *k = &e->keys[i];
@@ -202,7 +195,7 @@ void explanation_print_json(const Explanation *e) {
         writer_number(&w, "weight", (double)k->weight);
         writer_number(&w, "length", k->length);
         writer_number(&w, "share", k->share);
-        write_floats(&w, "value", e->values + i * head_dim(e), head_dim(e));
+        writer_floats(&w, "value", e->values + i * head_dim(e), head_dim(e));
         writer_end(&w, '}');
     }
     writer_end(&w, ']');

@@ -93,6 +93,7 @@ typedef enum OptionId {
     OPTION_STAGE,
     OPTION_ENTROPY,
     OPTION_EXPLAIN,
+    OPTION_ROPE,
     OPTION_SVG,
     OPTION_PNG,
     OPTION_POSITION,
@@ -171,7 +172,7 @@ typedef struct Options {
 
     int64_t layer, head;
     int grid, stage; // attention: heads or layers; AttentionStage
-    bool mean, rollout, entropy;
+    bool mean, rollout, entropy, rope;
     int64_t explain; // a position; below 0 from the end
     const char *svg, *png;
 
@@ -183,7 +184,7 @@ typedef struct Options {
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
     const char *pattern, *patterns; // mask: the pattern is the first word
-    int64_t mask_seq;
+    int64_t mask_seq; // attention --rope too
     bool bidirectional;
 
     int type;   // convert, cost: an index of OPTION_DTYPES

@@ -244,6 +244,13 @@ void writer_ids(JsonWriter *w, const char *key, const int32_t *ids, size_t count
     writer_end(w, ']');
 }
 
+void writer_floats(JsonWriter *w, const char *key, const float *values, size_t count) {
+    writer_begin(w, key, '[');
+    for (size_t i = 0; i < count; i++)
+        writer_number(w, NULL, (double)values[i]);
+    writer_end(w, ']');
+}
+
 void writer_line(JsonWriter *w) {
     output_bytes("\n", 1);
     w->comma = false;

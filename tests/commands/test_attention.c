@@ -415,6 +415,7 @@ Test(attention, refuses_what_it_cannot_do) {
         {"--explain|1|--layer|0|--head|0|--svg|x.svg", "--explain is a table"},
         {"--explain|10|--layer|0|--head|0", "positions 0 .. 9, or -10 .. -1"},
         {"--explain|-11|--layer|0|--head|0", "got -11"},
+        {"--seq|4", "--seq is of --rope"},
         {"--top|3", "--top is of --explain"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
