@@ -30,7 +30,7 @@ static const char GENERATE_HELP[] =
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
     "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
     "  memory), --logprobs N (a JSON line per token, with the N likeliest)\n"
-    "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+    "  -q, --quiet  -v, --verbose  --color auto|always|never|surprise (-log2 p)\n";
 
 static const char CHAT_HELP[] =
     "run chat MODEL [-i TEXT] [options]              a conversation\n"

@@ -118,6 +118,7 @@ typedef enum OptionId {
     OPTION_CSV,
     OPTION_MARKDOWN,
     OPTION_COLOR,
+    OPTION_TEXT_COLOR,
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
@@ -135,7 +136,7 @@ typedef struct TextList { // borrowed from argv
 } TextList;
 
 typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
-typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
+typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER, COLOR_SURPRISE } Color;
 typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 
 // Every field has its default; `given` says which options were on the command line. Texts are
@@ -184,7 +185,7 @@ typedef struct Options {
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
     const char *pattern, *patterns; // mask: the pattern is the first word
-    int64_t mask_seq; // attention --rope too
+    int64_t mask_seq;               // attention --rope too
     bool bidirectional;
 
     int type;   // convert, cost: an index of OPTION_DTYPES
