@@ -110,12 +110,15 @@ static const char TOKENIZE_HELP[] =
     "      --decode     the reverse: the input is ids, the output is their text\n";
 
 static const char INSPECT_HELP[] =
-    "run inspect MODEL [--json]                      what is in a model file\n"
+    "run inspect MODEL [options]                     what is in a model file\n"
     "    ./run inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "\n"
     "Prints the container, the family, the hyper-parameters, the tensors (name,\n"
     "shape, type, bytes) and their totals, the tokenizer and the chat template.\n"
-    "  -z, --tokenizer FILE   --json   -v, --verbose (with the template's text)\n";
+    "      --json             the same as one object\n"
+    "      --html FILE        the same as a page that works without a network, its\n"
+    "                         table of tensors sorted by a click; --force replaces it\n"
+    "  -z, --tokenizer FILE   -v, --verbose (with the template's text)\n";
 
 static const char SELFTEST_HELP[] =
     "run selftest MODEL [options]                    identities, on your own file\n"

@@ -160,6 +160,8 @@ static const OptionRow ROWS[] = {
      .commands = FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK},
     {.id = OPTION_PNG, .name = "png", .kind = KIND_TEXT, .offset = FIELD(png),
      .commands = FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK},
+    {.id = OPTION_HTML, .name = "html", .kind = KIND_TEXT, .offset = FIELD(html),
+     .commands = FOR_INSPECT},
     {.id = OPTION_POSITION, .name = "position", .kind = KIND_INTEGER, .offset = FIELD(position),
      .commands = FOR_LENS, .high = MANY},
     {.id = OPTION_TOP, .name = "top", .kind = KIND_INTEGER, .offset = FIELD(top),
@@ -186,7 +188,7 @@ static const OptionRow ROWS[] = {
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
-                 FOR_MASK},
+                 FOR_MASK | FOR_INSPECT},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
                  FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK},

@@ -96,6 +96,7 @@ typedef enum OptionId {
     OPTION_ROPE,
     OPTION_SVG,
     OPTION_PNG,
+    OPTION_HTML,
     OPTION_POSITION,
     OPTION_TOP,
     OPTION_ATTRIBUTE,
@@ -176,6 +177,7 @@ typedef struct Options {
     bool mean, rollout, entropy, rope;
     int64_t explain; // a position; below 0 from the end
     const char *svg, *png;
+    const char *html; // inspect
 
     int64_t seq, batch; // cost
     int machine;        // cost: MachineKind
