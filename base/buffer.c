@@ -96,6 +96,30 @@ void buffer_quote(Buffer *b, const char *text, size_t length) {
     buffer_put(b, "\"", 1);
 }
 
+// Of the control characters XML has \t, \n and \r alone.
+static bool is_xml_character(uint32_t c) {
+    return c >= 0x20 ? c != 0xfffe && c != 0xffff : c == '\t' || c == '\n' || c == '\r';
+}
+
+void buffer_markup(Buffer *b, const char *text, size_t length) {
+    for (size_t i = 0, n; i < length; i += n) {
+        uint32_t character = 0;
+        n = utf8_decode(text + i, length - i, &character);
+        if (!n || !is_xml_character(character)) {
+            buffer_print(b, "\xef\xbf\xbd");
+            if (!n) n = 1;
+            continue;
+        }
+        switch (character) {
+        case '&': buffer_print(b, "&amp;"); break;
+        case '<': buffer_print(b, "&lt;"); break;
+        case '>': buffer_print(b, "&gt;"); break;
+        case '"': buffer_print(b, "&quot;"); break;
+        default: buffer_put(b, text + i, n);
+        }
+    }
+}
+
 void buffer_free(Buffer *b) {
     free(b->bytes);
     *b = (Buffer){0};

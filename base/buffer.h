@@ -29,6 +29,9 @@ void buffer_f32(Buffer *b, float value);
 void buffer_print(Buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // A JSON string with its quotes; U+FFFD stands for every byte that is not UTF-8.
 void buffer_quote(Buffer *b, const char *text, size_t length);
+// Text of an XML or HTML element or of an attribute in double quotes; U+FFFD stands for every byte
+// that is not UTF-8, and for characters that XML does not have.
+void buffer_markup(Buffer *b, const char *text, size_t length);
 void buffer_free(Buffer *b);
 
 // ---- token ids ----

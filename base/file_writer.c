@@ -324,3 +324,11 @@ void file_writer_close(FileWriter *file) {
 const char *file_writer_path(const FileWriter *file) {
     return file->path;
 }
+
+bool file_write_whole(const OutputFile *out, const void *data, uint64_t size, Error *error) {
+    FileWriter *file = file_writer_open(out, size, error);
+    bool good =
+        file && file_writer_put(file, 0, data, size, error) && file_writer_finish(file, error);
+    file_writer_close(file);
+    return good;
+}

@@ -49,7 +49,11 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
 // or 2 where a file has appeared there that must not be replaced; the target is as it was.
 bool file_writer_finish(FileWriter *file, Error *error);
 
-void file_writer_close(FileWriter *file);             // NULL is fine
+void file_writer_close(FileWriter *file); // NULL is fine
+
+// All of that for a file whose bytes are in memory. False: as open, put and finish.
+bool file_write_whole(const OutputFile *out, const void *data, uint64_t size, Error *error);
+
 const char *file_writer_path(const FileWriter *file); // as messages have it
 
 // The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is

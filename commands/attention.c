@@ -3,7 +3,10 @@
 //   options -> prompt -> model -> attention_capture: (T, T) matrices of the chosen layers and heads
 //     -> over layers: none | mean | rollout -> list of HeadMatrix
 //     -> picture | files | CSV | JSON | table of entropies
+//   --explain: prompt -> model -> explanation_compute -> table | CSV | JSON
+//   --rope: attention_rope, a run of its own
 #include "commands/attention/attention.h"
+#include "commands/attention/explain.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
@@ -14,9 +17,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_TOP = 10 };
 typedef enum Grid { GRID_HEADS, GRID_LAYERS } Grid; // in the order of --grid
 
 // ---- which matrices ----
+
+static bool check_explain(const Options *o, Error *error) {
+    if (!option_given(o, OPTION_EXPLAIN))
+        return !option_given(o, OPTION_TOP) ||
+               error_set(error, ERROR_USAGE, "--top is of --explain");
+    if (!option_given(o, OPTION_LAYER) || !option_given(o, OPTION_HEAD))
+        return error_set(error, ERROR_USAGE, "--explain is of one head: --layer L --head H");
+    if (o->mean || o->rollout || o->entropy || o->stage != ATTENTION_WEIGHTS ||
+        option_given(o, OPTION_GRID))
+        return error_set(error, ERROR_USAGE,
+                         "--explain is of one head, without --mean, --rollout, --grid, --stage and "
+                         "--entropy");
+    if (o->svg || o->png)
+        return error_set(error, ERROR_USAGE, "--svg and --png are pictures, --explain is a table");
+    return true;
+}
 
 static bool check_options(const Options *o, Error *error) {
     bool layer = option_given(o, OPTION_LAYER), head = option_given(o, OPTION_HEAD);
@@ -36,11 +56,12 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--grid layers is one head over all layers: --head H, or --mean");
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
-    return true;
+    if (option_given(o, OPTION_MASK_SEQ))
+        return error_set(error, ERROR_USAGE, "--seq is of --rope");
+    return check_explain(o, error);
 }
 
-// Against the model, which check_options does not know yet. False: exit code 2.
-static bool check_range(const Options *o, const Config *c, Error *error) {
+bool attention_check_range(const Options *o, const Config *c, Error *error) {
     if (option_given(o, OPTION_LAYER) && o->layer >= c->n_layers)
         return error_set(error, ERROR_USAGE,
                          "--layer: got %" PRId64 ", the model has layers 0 .. %d", o->layer,
@@ -49,6 +70,16 @@ static bool check_range(const Options *o, const Config *c, Error *error) {
         return error_set(error, ERROR_USAGE, "--head: got %" PRId64 ", the model has heads 0 .. %d",
                          o->head, c->n_heads - 1);
     return true;
+}
+
+static bool check_position(const Options *o, size_t n, Error *error) {
+    int64_t count = (int64_t)n;
+    if (!option_given(o, OPTION_EXPLAIN) || (o->explain < count && o->explain >= -count))
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "--explain: got %" PRId64 ", the prompt has positions 0 .. %" PRId64
+                     ", or -%" PRId64 " .. -1 from its end",
+                     o->explain, count - 1, count);
 }
 
 // One picture of a whole model can only be a mean.
@@ -192,7 +223,29 @@ static bool report(const AttentionCapture *c, const PictureFiles *files, Error *
     return good;
 }
 
+static bool run_explain(Session *s, const IdList *tokens, Error *error) {
+    const Options *o = s->options;
+    Explanation e = {
+        .session = s,
+        .tokens = tokens,
+        .layer = (int)o->layer,
+        .head = (int)o->head,
+        .position = (size_t)(o->explain < 0 ? o->explain + (int64_t)tokens->count : o->explain)};
+    if (!explanation_compute(&e, error)) return false;
+    bool good = true;
+    if (o->csv)
+        explanation_print_csv(&e);
+    else if (o->json)
+        explanation_print_json(&e);
+    else
+        good = explanation_print(&e, option_given(o, OPTION_TOP) ? (size_t)o->top : DEFAULT_TOP,
+                                 error);
+    explanation_free(&e);
+    return good;
+}
+
 static bool run(Session *s, const PictureFiles *files, const IdList *tokens, Error *error) {
+    if (option_given(s->options, OPTION_EXPLAIN)) return run_explain(s, tokens, error);
     const Options *o = s->options;
     AttentionCapture c = {.session = s, .tokens = tokens, .stage = (AttentionStage)o->stage};
     choose(&c, o, s->config);
@@ -208,14 +261,16 @@ static bool run(Session *s, const PictureFiles *files, const IdList *tokens, Err
 }
 
 bool attention_command(const Options *o, Error *error) {
+    if (o->rope) return attention_rope(o, error);
     Session s = {0};
     IdList tokens = {0};
     PictureFiles files = {0};
     bool good =
         check_options(o, error) && check_prompt(o, error) && picture_files_open(&files, o, error) &&
-        session_open(&s, o, error) && check_range(o, s.config, error) &&
+        session_open(&s, o, error) && attention_check_range(o, s.config, error) &&
         prompt_encode(&tokens, &s, error) &&
-        session_check_room("the prompt", tokens.count, config_longest_context(s.config), error);
+        session_check_room("the prompt", tokens.count, config_longest_context(s.config), error) &&
+        check_position(o, tokens.count, error);
     int n = (int)tokens.count;
     int rows = good ? session_rows(tokens.count, (size_t)s.config->n_heads * tokens.count) : 0;
     good = good && session_open_model(&s, &(SessionModel){.context = n, .max_rows = rows}, error) &&

@@ -4,6 +4,7 @@
 //   options -> prompt ids -> how many tokens, how large a context -> model -> sampler
 //     -> generation_run, which calls the Sink below for text and tokens -> statistics
 #include "commands/commands.h"
+#include "commands/generate/surprise.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
@@ -21,12 +22,44 @@
 typedef struct Sink {
     const Session *session;
     const IdList *prompt;
-    bool begun; // the prompt has been printed, so that a newline ends the output
+    bool begun;          // the prompt has been printed, so that a newline ends the output
+    Surprise surprise;   // --color surprise
+    double *prompt_bits; // (prompt->count) then; NaN for the first token; owned
     Logprobs logprobs;
     char *text; // --json: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
 } Sink;
+
+// ---- --color surprise ----
+
+static void show_surprising(Sink *sink, const char *piece, size_t length, double bits) {
+    if (!surprise_push(&sink->surprise, bits, length, NULL) ||
+        !surprise_show(&sink->surprise, piece, length, NULL))
+        sink->out_of_memory = true;
+}
+
+// `read`: the logits after a prompt token say how surprising the next one is.
+static void weigh_prompt(void *context, size_t index, const float *logits) {
+    Sink *sink = context;
+    sink->prompt_bits[index + 1] =
+        surprise_bits(&sink->surprise, logits, sink->prompt->ids[index + 1]);
+}
+
+// `sampled`
+static void weigh_token(void *context, int32_t id, const float *logits, size_t length) {
+    Sink *sink = context;
+    double bits = surprise_bits(&sink->surprise, logits, id);
+    if (!surprise_push(&sink->surprise, bits, length, NULL)) sink->out_of_memory = true;
+}
+
+// `show`
+static void print_surprising(void *context, const char *bytes, size_t length) {
+    Sink *sink = context;
+    if (!surprise_show(&sink->surprise, bytes, length, NULL)) sink->out_of_memory = true;
+}
+
+// ---- text and tokens ----
 
 // Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
 // it as there are passes.
@@ -36,13 +69,23 @@ static void echo_prompt(void *context) {
     Tokenizer *tokenizer = sink->session->tokenizer;
     const IdList *ids = sink->prompt;
     bool cut = option_given(o, OPTION_STEPS) && o->steps && ids->count > (size_t)o->steps;
-    size_t count = cut ? (size_t)o->steps + 1 : ids->count;
+    size_t count = cut ? (size_t)o->steps + 1 : ids->count, rest = 0;
+    Utf8Stream characters = {0}; // a token may end inside one
+    const char *out = NULL;
     for (size_t i = 0; i < count; i++) {
         bool first = i == 0 || (i == 1 && ids->ids[0] == tokenizer_bos(tokenizer));
         size_t length = 0;
         const char *piece = tokenizer_piece(tokenizer, ids->ids[i], first, false, &length);
-        output_text(piece, length);
+        if (sink->prompt_bits)
+            show_surprising(sink, piece, length, sink->prompt_bits[i]);
+        else if (utf8_stream_push(&characters, piece, length, &out, &length, NULL))
+            output_text(out, length);
+        else
+            sink->out_of_memory = true;
     }
+    utf8_stream_flush(&characters, &out, &rest);
+    output_text(out, rest);
+    utf8_stream_free(&characters);
     output_flush();
     sink->begun = true;
 }
@@ -148,6 +191,46 @@ static void print_end(const Generation *g, uint64_t seed) {
     print_statistics(g);
 }
 
+// Whether the text is coloured. It is not where the environment forbids colours, which is said
+// once.
+static bool wants_surprise(const Session *s) {
+    const Options *o = s->options;
+    if (o->color != COLOR_SURPRISE) return false;
+    if (output_window(o->color).colors != COLORS_NONE) return true;
+    if (!o->quiet) note("NO_COLOR or TERM=dumb is set: the text has no colours");
+    return false;
+}
+
+// False: exit code 5.
+static bool open_surprise(Sink *sink, Generation *g, Error *error) {
+    const Session *s = g->session;
+    size_t count = sink->prompt->count;
+    if (!wants_surprise(s)) return true;
+    sink->surprise = (Surprise){.colors = output_window(s->options->color).colors,
+                                .vocab_size = s->config->vocab_size};
+    sink->prompt_bits = malloc(count * sizeof *sink->prompt_bits);
+    if (!sink->prompt_bits)
+        return error_set(error, ERROR_MEMORY, "no memory for %zu tokens", count);
+    for (size_t i = 0; i < count; i++)
+        sink->prompt_bits[i] = NAN;
+    g->wants_logits = true;
+    g->read = weigh_prompt;
+    g->sampled = weigh_token;
+    g->show = print_surprising;
+    return true;
+}
+
+static void end_text(Sink *sink) {
+    if (sink->prompt_bits) surprise_end(&sink->surprise);
+    if (sink->begun) output_bytes("\n", 1);
+}
+
+static void sink_free(Sink *sink) {
+    surprise_free(&sink->surprise);
+    free(sink->prompt_bits);
+    free(sink->text);
+}
+
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
     const Options *o = s->options;
@@ -180,21 +263,40 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .context = &sink,
     };
     if (!g.sampler) return false;
-    bool good = generation_run(&g, prompt->ids, prompt->count, error);
+    bool good =
+        open_surprise(&sink, &g, error) && generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
-    if (sink.begun) output_bytes("\n", 1);
+    end_text(&sink);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
+    if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
     if (good) print_end(&g, seed);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);
-    free(sink.text);
+    sink_free(&sink);
     return good;
 }
 
+static bool check_color(const Options *o, Error *error) {
+    if (o->color != COLOR_SURPRISE) return true;
+    if (o->mode == MODE_CHAT)
+        return error_set(error, ERROR_USAGE, "--color surprise is of generate, not of chat");
+    if (o->ids || o->json || option_given(o, OPTION_LOGPROBS))
+        return error_set(error, ERROR_USAGE,
+                         "--color surprise colours text, not --ids, --json and --logprobs");
+    return true;
+}
+
+// Rows of logits that are kept of the prompt: with --color surprise several, to read it faster.
+static int logit_rows(const Session *s, size_t prompt) {
+    bool several = s->options->color == COLOR_SURPRISE;
+    return several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
+}
+
 bool generate_command(const Options *options, Error *error) {
+    if (!check_color(options, error)) return false;
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     Session s = {0};
     IdList prompt = {0};
@@ -204,9 +306,12 @@ bool generate_command(const Options *options, Error *error) {
     bool good = check_prompt(options, error) && session_open(&s, options, error) &&
                 prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
-    good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
-           plan_length(&s, prompt.count, &max_new, &context, error) &&
-           session_open_model(&s, &(SessionModel){.context = context}, error);
+    good =
+        good && (!wants_text || session_need_tokenizer(&s, error)) &&
+        plan_length(&s, prompt.count, &max_new, &context, error) &&
+        session_open_model(
+            &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
+            error);
     good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
            generate_text(&s, &prompt, max_new, error);
     id_list_free(&prompt);

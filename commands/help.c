@@ -31,7 +31,7 @@ static const char GENERATE_HELP[] =
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
     "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
     "  memory), --logprobs N (a JSON line per token, with the N likeliest)\n"
-    "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+    "  -q, --quiet  -v, --verbose  --color auto|always|never|surprise (-log2 p)\n";
 
 static const char CHAT_HELP[] =
     "run chat MODEL [-i TEXT] [options]              a conversation\n"
@@ -115,12 +115,15 @@ static const char TOKENIZE_HELP[] =
     "      --decode     the reverse: the input is ids, the output is their text\n";
 
 static const char INSPECT_HELP[] =
-    "run inspect MODEL [--json]                      what is in a model file\n"
+    "run inspect MODEL [options]                     what is in a model file\n"
     "    ./run inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "\n"
     "Prints the container, the family, the hyper-parameters, the tensors (name,\n"
     "shape, type, bytes) and their totals, the tokenizer and the chat template.\n"
-    "  -z, --tokenizer FILE   --json   -v, --verbose (with the template's text)\n";
+    "      --json             the same as one object\n"
+    "      --html FILE        the same as a page that works without a network, its\n"
+    "                         table of tensors sorted by a click; --force replaces it\n"
+    "  -z, --tokenizer FILE   -v, --verbose (with the template's text)\n";
 
 static const char SELFTEST_HELP[] =
     "run selftest MODEL [options]                    identities, on your own file\n"
@@ -176,6 +179,10 @@ static const char ATTENTION_HELP[] =
     "      --stage STAGE       weights: after the softmax (default); scaled: before\n"
     "                          it; raw: q . k\n"
     "      --entropy           a table, sorted: entropy, largest weight, distance\n"
+    "      --explain POS       one head's output at POS (-1: the last) as a sum over\n"
+    "                          its keys: weight, length, share; --top K of them (10)\n"
+    "      --rope              instead: cosine of a vector of ones (or, with --layer,\n"
+    "                          --head, a query) with itself over --seq N positions\n"
     "      --svg FILE  --png FILE   the picture as a file, instead of on the screen;\n"
     "                          --force replaces a file that is there\n"
     "      --csv | --json      the numbers; without --layer and --head of all heads\n"

@@ -45,6 +45,13 @@ typedef struct Terminal {
 // cell then has the largest value of the cells that it covers, which the last line says.
 void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal);
 
+// Appends the colour scale between its two ends, without a newline.
+void picture_legend(Buffer *out, const Picture *picture, ColorDepth colors);
+
+// Appends what makes the text that follows stand on a shade, in black or white, whichever reads
+// better on it; shade -1: in the terminal's own colours. Nothing with COLORS_NONE.
+void picture_set_text(Buffer *out, ColorDepth colors, int shade);
+
 // Appends an SVG document. Labels are text. More than 112 x 112 cells in all are drawn smaller, as
 // above, which keeps a file below 100 KB.
 void picture_svg(Buffer *out, const Picture *picture);

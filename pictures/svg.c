@@ -36,30 +36,9 @@ typedef struct Layout {
     double width, height; // of a panel with its gap
 } Layout;
 
-// Text of an XML element or attribute.
-// XML has no U+FFFE and no U+FFFF: a replacement character stands there.
-static void put_escaped(Buffer *out, const char *text) {
-    for (; *text; text++)
-        switch (*text) {
-        case '\xef':
-            if (!strncmp(text, "\xef\xbf\xbe", 3) || !strncmp(text, "\xef\xbf\xbf", 3)) {
-                buffer_print(out, "\xef\xbf\xbd");
-                text += 2;
-            } else {
-                buffer_put(out, text, 1);
-            }
-            break;
-        case '&': buffer_print(out, "&amp;"); break;
-        case '<': buffer_print(out, "&lt;"); break;
-        case '>': buffer_print(out, "&gt;"); break;
-        case '"': buffer_print(out, "&quot;"); break;
-        default: buffer_put(out, text, 1);
-        }
-}
-
 static void put_text(Buffer *out, double x, double y, const char *more, const char *text) {
     buffer_print(out, "<text x=\"%g\" y=\"%g\"%s>", x, y, more);
-    put_escaped(out, text);
+    buffer_markup(out, text, strlen(text));
     buffer_print(out, "</text>\n");
 }
 
@@ -182,7 +161,7 @@ static void put_document(Buffer *out, const Picture *p, size_t step) {
                  width, legend + LINE, width, legend + LINE);
     if (p->title) {
         buffer_print(out, "<title>");
-        put_escaped(out, p->title);
+        buffer_markup(out, p->title, strlen(p->title));
         buffer_print(out, "</title>\n");
         put_text(out, GAP, LINE - 4, " font-weight=\"bold\"", p->title);
     }

@@ -69,21 +69,43 @@ static void put_padded(Buffer *out, const char *text, int columns) {
 //
 //   ESC [ 38 ; 2 ; r ; g ; b m    24 bits          ESC [ 38 ; 5 ; n m    one of 256
 //   ESC [ 39 m                    the terminal's own
-//
+
+static void put_color(Buffer *out, ColorDepth colors, Rgb c, int base) {
+    if (colors == COLORS_24_BIT)
+        buffer_print(out, "\x1b[%d;2;%d;%d;%dm", base + 8, c.red, c.green, c.blue);
+    else // the cube of 6 x 6 x 6 colours that begins at 16
+        buffer_print(out, "\x1b[%d;5;%dm", base + 8,
+                     16 + 36 * ((c.red * 5 + 127) / 255) + 6 * ((c.green * 5 + 127) / 255) +
+                         (c.blue * 5 + 127) / 255);
+}
+
+static void put_own_color(Buffer *out, int base) {
+    buffer_print(out, "\x1b[%dm", base + 9);
+}
+
 // Nothing is written for the colour that is set already, which makes the text several times
 // shorter.
 static void set_color(Canvas *canvas, int *current, int shade, int base) {
     if (*current == shade || canvas->colors == COLORS_NONE) return;
     *current = shade;
-    Rgb c = shade_color(shade < 0 ? 0 : shade);
     if (shade < 0)
-        buffer_print(canvas->out, "\x1b[%dm", base + 9); // 39, 49: the terminal's own
-    else if (canvas->colors == COLORS_24_BIT)
-        buffer_print(canvas->out, "\x1b[%d;2;%d;%d;%dm", base + 8, c.red, c.green, c.blue);
-    else // the cube of 6 x 6 x 6 colours that begins at 16
-        buffer_print(canvas->out, "\x1b[%d;5;%dm", base + 8,
-                     16 + 36 * ((c.red * 5 + 127) / 255) + 6 * ((c.green * 5 + 127) / 255) +
-                         (c.blue * 5 + 127) / 255);
+        put_own_color(canvas->out, base);
+    else
+        put_color(canvas->out, canvas->colors, shade_color(shade), base);
+}
+
+void picture_set_text(Buffer *out, ColorDepth colors, int shade) {
+    if (colors == COLORS_NONE) return;
+    if (shade < 0) {
+        put_own_color(out, 30);
+        put_own_color(out, 40);
+        return;
+    }
+    Rgb c = shade_color(shade), black = {0, 0, 0}, white = {255, 255, 255};
+    // Luma of ITU-R BT.709.
+    bool light = 2126 * c.red + 7152 * c.green + 722 * c.blue > 10000 * 110;
+    put_color(out, colors, c, 40);
+    put_color(out, colors, light ? black : white, 30);
 }
 
 static void set_foreground(Canvas *canvas, int shade) {
@@ -227,18 +249,22 @@ static void put_panels(Canvas *canvas, const Picture *p, size_t across) {
 
 // ---- the whole ----
 
-static void put_legend(Canvas *canvas, const Picture *p, size_t step) {
-    Buffer *out = canvas->out;
+void picture_legend(Buffer *out, const Picture *p, ColorDepth colors) {
+    Canvas canvas = {out, colors, -1, -1};
     buffer_print(out, "%.3g ", (double)p->low);
     for (int i = 0; i < PICTURE_SHADES; i += 4) {
-        char character = canvas->colors == COLORS_NONE ? ramp_character(i) : ' ';
-        set_background(canvas, i);
+        char character = colors == COLORS_NONE ? ramp_character(i) : ' ';
+        set_background(&canvas, i);
         buffer_put(out, &character, 1);
     }
-    reset_colors(canvas);
+    reset_colors(&canvas);
     buffer_print(out, " %.3g", (double)p->high);
-    if (step > 1) buffer_print(out, "   a cell is the largest of %zu x %zu", step, step);
-    buffer_put(out, "\n", 1);
+}
+
+static void put_legend(const Canvas *canvas, const Picture *p, size_t step) {
+    picture_legend(canvas->out, p, canvas->colors);
+    if (step > 1) buffer_print(canvas->out, "   a cell is the largest of %zu x %zu", step, step);
+    buffer_put(canvas->out, "\n", 1);
 }
 
 // 3 lines: the column numbers, the legend, and the line with the prompt of the shell.

@@ -12,8 +12,9 @@ _limpid() {
     --kv) COMPREPLY=($(compgen -W "f32 f16 bf16" -- "$word")) && return ;;
     --budget) COMPREPLY=($(compgen -W "f32 a16 f16 a8" -- "$word")) && return ;;
     --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;
-    --color) COMPREPLY=($(compgen -W "auto always never" -- "$word")) && return ;;
-    --save-logits | --kl | --out) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
+    --color)
+        COMPREPLY=($(compgen -W "auto always never$([ "$command" = generate ] && echo " surprise")" -- "$word")) && return ;;
+    --save-logits | --kl | --out | --svg | --png | --html) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
     -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
     esac
     if [[ $word == -* ]]; then

@@ -40,6 +40,12 @@ void attention_capture_free(AttentionCapture *capture);
 // The matrix (T, T) of a layer and head, both of those that are kept; with `mean` head is 0.
 float *attention_matrix(const AttentionCapture *capture, int layer, int head);
 
+// --layer and --head against the model. False: exit code 2.
+bool attention_check_range(const Options *options, const Config *config, Error *error);
+
+// attention --rope, the whole run: rope.c.
+bool attention_rope(const Options *options, Error *error);
+
 // ---- what is printed of matrices: report.c ----
 
 enum { ALL_LAYERS = -1, MEAN_OF_HEADS = -1, ROLLOUT = -2 };

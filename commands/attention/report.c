@@ -116,12 +116,8 @@ void attention_print_json(const AttentionReport *r) {
         writer_begin(&w, NULL, '{');
         put_place(&w, &r->matrices[m]);
         writer_begin(&w, "values", '[');
-        for (size_t q = 0; q < r->n; q++) {
-            writer_begin(&w, NULL, '[');
-            for (size_t k = 0; k <= q; k++) // null: hidden by the window
-                writer_number(&w, NULL, (double)r->matrices[m].values[q * r->n + k]);
-            writer_end(&w, ']');
-        }
+        for (size_t q = 0; q < r->n; q++) // null: hidden by the window
+            writer_floats(&w, NULL, r->matrices[m].values + q * r->n, q + 1);
         writer_end(&w, ']');
         writer_end(&w, '}');
     }

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -66,6 +67,7 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
     const char *piece = "";
     if (s->tokenizer)
         piece = tokenizer_piece(s->tokenizer, id, g->first && !g->ids.count, false, &length);
+    if (g->sampled) g->sampled(g->context, id, logits, length);
     if (!show_token(g, piece, length, ended, error)) return false;
     if (*ended) g->stop = STOP_AT_TEXT;
     // After show_token, since it may ask the tokenizer for other pieces.
@@ -107,6 +109,34 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
     return true;
 }
 
+// As session_feed; where `read` wants logits every row of the prompt goes through the head too, but
+// the last, which has a pass of its own for the decoder to sample from.
+static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size_t *fed,
+                        Error *error) {
+    enum { MOST = 64 };
+    const ModelOptions *o = &g->session->model->options;
+    int most = o->max_logit_rows < o->max_rows ? o->max_logit_rows : o->max_rows;
+    bool wants[MOST], good = true;
+    size_t before_last = g->read ? count - 1 : 0;
+    Progress progress;
+    memset(wants, true, sizeof wants);
+    progress_begin(&progress, "prompt", g->session->options->quiet);
+    for (size_t at = 0, n; good && at < before_last; at += n) {
+        n = before_last - at;
+        if (n > (size_t)most) n = (size_t)most;
+        if (n > MOST) n = MOST;
+        Batch batch = {.n = (int)n, .tokens = prompt + at, .wants_logits = wants};
+        good = session_forward(g->session, &batch, error);
+        for (size_t i = 0; good && i < n; i++)
+            g->read(g->context, at + i, model_logits(g->session->model, (int)i));
+        progress_update(&progress, (double)(at + n) / (double)count);
+    }
+    progress_end(&progress);
+    good = good && session_feed(g->session, prompt + before_last, count - before_last, fed, error);
+    *fed += before_last;
+    return good;
+}
+
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     Model *model = g->session->model;
     Decoder decoder = {0};
@@ -124,7 +154,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
         sampler_accept(g->sampler, prompt[i]);
     double started = seconds_now();
     size_t fed = 0;
-    if (!session_feed(g->session, prompt, count, &fed, error)) return false;
+    if (!feed_prompt(g, prompt, count, &fed, error)) return false;
     g->prompt_seconds = seconds_now() - started;
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.

@@ -32,8 +32,14 @@ typedef struct Generation {
     bool wants_logits;    // `token` takes logits
     bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
     bool first;           // the first new token begins a text: SPM kinds drop its leading space
+    // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
+    // the model's max_logit_rows tokens are read at a time.
+    void (*read)(void *context, size_t index, const float *logits);
     // Called once, when the model has read the whole prompt; NULL: not wanted.
     void (*begin)(void *context);
+    // Every new token of `length` bytes before any of its text is shown, with the logits as for
+    // `token`; NULL: not wanted.
+    void (*sampled)(void *context, int32_t id, const float *logits, size_t length);
     // Text in whole characters, as soon as it can be shown; NULL: not wanted.
     void (*show)(void *context, const char *bytes, size_t length);
     // Every new token with its bytes and, with wants_logits or wants_hash, the logits that it was

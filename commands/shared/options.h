@@ -92,8 +92,11 @@ typedef enum OptionId {
     OPTION_ROLLOUT,
     OPTION_STAGE,
     OPTION_ENTROPY,
+    OPTION_EXPLAIN,
+    OPTION_ROPE,
     OPTION_SVG,
     OPTION_PNG,
+    OPTION_HTML,
     OPTION_POSITION,
     OPTION_TOP,
     OPTION_ATTRIBUTE,
@@ -122,6 +125,7 @@ typedef enum OptionId {
     OPTION_CSV,
     OPTION_MARKDOWN,
     OPTION_COLOR,
+    OPTION_TEXT_COLOR,
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
@@ -139,7 +143,7 @@ typedef struct TextList { // borrowed from argv
 } TextList;
 
 typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
-typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } Color;
+typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER, COLOR_SURPRISE } Color;
 typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 
 // Every field has its default; `given` says which options were on the command line. Texts are
@@ -176,8 +180,10 @@ typedef struct Options {
 
     int64_t layer, head;
     int grid, stage; // attention: heads or layers; AttentionStage
-    bool mean, rollout, entropy;
+    bool mean, rollout, entropy, rope;
+    int64_t explain; // a position; below 0 from the end
     const char *svg, *png;
+    const char *html; // inspect
 
     int64_t seq, batch; // cost
     int machine;        // cost: MachineKind
@@ -185,14 +191,14 @@ typedef struct Options {
     bool intensity, savings, sweep, measure;
     const char *max_memory;
 
-    int64_t position, top, token; // lens
+    int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
     const char *pattern, *patterns; // mask: the pattern is the first word
     const char *ablate;
     int ablate_to; // 0: zero, 1: mean
     bool ablate_each;
     TextList patches, steers;
-    int64_t mask_seq;
+    int64_t mask_seq;               // attention --rope too
     bool bidirectional;
 
     int type;   // convert, cost: an index of OPTION_DTYPES

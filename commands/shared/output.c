@@ -141,10 +141,14 @@ void output_text(const char *bytes, size_t length) {
 // ---- the window ----
 
 // --color first, then NO_COLOR (no-color.org), TERM and COLORTERM as terminals set them.
+// COLOR_SURPRISE says what the colours are for, and wants them in a pipe too.
 static ColorDepth color_depth(int color) {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM"), *depth = getenv("COLORTERM");
-    bool plain = (none && *none) || !output_is_terminal() || (term && !strcmp(term, "dumb"));
-    if (color == COLOR_NEVER || (color == COLOR_AUTO && plain)) return COLORS_NONE;
+    bool terminal = output_is_terminal();
+    bool refused = (none && *none) || (terminal && term && !strcmp(term, "dumb"));
+    if (color == COLOR_NEVER || (refused && color != COLOR_ALWAYS) ||
+        (color == COLOR_AUTO && !terminal))
+        return COLORS_NONE;
     bool full = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit"));
     return full ? COLORS_24_BIT : COLORS_256;
 }
@@ -241,6 +245,13 @@ void writer_ids(JsonWriter *w, const char *key, const int32_t *ids, size_t count
     writer_begin(w, key, '[');
     for (size_t i = 0; i < count; i++)
         writer_integer(w, NULL, ids[i]);
+    writer_end(w, ']');
+}
+
+void writer_floats(JsonWriter *w, const char *key, const float *values, size_t count) {
+    writer_begin(w, key, '[');
+    for (size_t i = 0; i < count; i++)
+        writer_number(w, NULL, (double)values[i]);
     writer_end(w, ']');
 }
 

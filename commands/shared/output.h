@@ -68,6 +68,7 @@ void writer_number(JsonWriter *w, const char *key, double value);
 void writer_integer(JsonWriter *w, const char *key, int64_t value);
 void writer_bool(JsonWriter *w, const char *key, bool value);
 void writer_ids(JsonWriter *w, const char *key, const int32_t *ids, size_t count);
+void writer_floats(JsonWriter *w, const char *key, const float *values, size_t count);
 void writer_line(JsonWriter *w);
 
 // ---- standard error ----

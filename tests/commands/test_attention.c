@@ -213,6 +213,147 @@ Test(attention, entropy_is_that_of_the_weights) {
     test_run_free(&r);
 }
 
+// ---- --explain: a head's output as a weighted sum ----
+
+enum { WIDEST = 256 }; // channels of a head
+
+// [1.5,2,...] after "key" in JSON; returns how many, and what is behind them in *at.
+static size_t json_floats(double *out, const char **at, const char *key) {
+    char pattern[40];
+    size_t count = 0;
+    snprintf(pattern, sizeof pattern, "\"%s\":[", key);
+    const char *found = strstr(*at, pattern);
+    CHECK(found, "no %s", pattern);
+    char *end = (char *)found + strlen(pattern) - 1;
+    do {
+        CHECK(count < WIDEST, "%s is too long", key);
+        out[count++] = strtod(end + 1, &end);
+    } while (*end == ',');
+    *at = end;
+    return count;
+}
+
+// The row of the head in a trace's att_heads: (head_dim), malloced.
+static float *traced_output(const char *model, const char *ids, int layer, int head, size_t width,
+                            size_t query) {
+    char options[1200], name[80];
+    snprintf(options, sizeof options, "%s|--precision|f32|--kv|f32", ids);
+    char *path = write_trace(model, options, "explained.safetensors");
+    SafetensorsFile trace = open_trace(path);
+    snprintf(name, sizeof name, "transformer.h.%d.attn.heads", layer);
+    if (!safetensors_find(&trace, name))
+        snprintf(name, sizeof name, "model.layers.%d.self_attn.heads", layer);
+    const SafetensorsTensor *t = safetensors_find(&trace, name);
+    CHECK(t, "no %s", name);
+    size_t all = t->plan.bytes / sizeof(float) / t->plan.shape[0];
+    float *values = trace_values(&trace, name, 0, 0), *row = malloc(width * sizeof *row);
+    memcpy(row, values + query * all + (size_t)head * width, width * sizeof *row);
+    free(values);
+    safetensors_close(&trace);
+    free(path);
+    return row;
+}
+
+// Weights are those of --csv, the output is the trace's, and the weighted values add up to it.
+static void check_explanation(const char *model, const char *ids, int layer, int head, int query) {
+    char options[1200], value[4000];
+    double output[WIDEST], v[WIDEST], sum[WIDEST] = {0}, square = 0, shares = 0;
+    Head h;
+    snprintf(options, sizeof options, "%s|--layer|%d|--head|%d", ids, layer, head);
+    TestRun csv = numbers(model, options);
+    const char *at = after_header(&csv);
+    CHECK(next_head(&at, &h), "%s", csv.out);
+    TestRun r = program("attention|%s|%s|--precision|f32|--kv|f32|--explain|%d|--json", model,
+                        options, query);
+    check_status(&r, 0);
+    at = r.out;
+    int row = atoi(json_value(value, at, "query"));
+    size_t width = json_floats(output, &at, "output");
+    float *traced = traced_output(model, ids, layer, head, width, (size_t)row);
+    for (size_t j = 0; j < width; j++) {
+        CHECK((float)output[j] == traced[j], "%s: channel %zu: %g", model, j, output[j]);
+        square += output[j] * output[j];
+    }
+    for (int key = 0; key <= row; key++) {
+        if (isnan(h.values[row][key])) continue; // the window hides it
+        CHECK_INT(atoi(json_value(value, at, "key")), key);
+        double weight = atof(json_value(value, at, "weight")), length = 0, along = 0;
+        double wanted_length = atof(json_value(value, at, "length"));
+        double share = atof(json_value(value, at, "share"));
+        CHECK((float)weight == (float)h.values[row][key], "%s: key %d: weight %.9g", model, key,
+              weight);
+        CHECK_INT(json_floats(v, &at, "value"), width);
+        for (size_t j = 0; j < width; j++) {
+            sum[j] += weight * v[j];
+            length += weight * v[j] * weight * v[j];
+            along += weight * v[j] * output[j];
+        }
+        CHECK(fabs(sqrt(length) - wanted_length) <= 1e-6 * wanted_length, "%g", sqrt(length));
+        CHECK_NEAR(share, along / square, 1e-6);
+        shares += share;
+    }
+    CHECK(!strstr(at, "\"key\""), "%s: a hidden key is listed", model);
+    CHECK_NEAR(shares, 1, 1e-5);
+    for (size_t j = 0; j < width; j++)
+        CHECK(fabs(sum[j] - output[j]) <= 2e-6 * sqrt(square), "%s: channel %zu: %.9g, wanted %.9g",
+              model, j, sum[j], output[j]);
+    free(traced);
+    test_run_free(&r);
+    test_run_free(&csv);
+}
+
+Test(attention, explained_contributions_add_up_to_the_traced_output) {
+    check_explanation(small_model(), "--prompt-ids|1,403,407,261,390,410", 3, 5, -1);
+    check_explanation(small_model(), "--prompt-ids|1,403,407,261,390,410", 0, 1, 0);
+    check_explanation(small_model(), "--prompt-ids|1,403,407,261,390,410", 5, 2, 4);
+}
+
+// Grouped heads, windows, learned positions.
+Test(attention, explanations_hold_in_every_family) {
+    static const char *const MODELS[] = {"llama-tied", "mistral-window8", "qwen2",       "qwen3",
+                                         "gemma3",     "olmo2",           "smollm3",     "phi3",
+                                         "gpt2",       "nanochat",        "llama-untied"};
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        char path[600], ids[1000];
+        const char *model = test_reference_model(MODELS[i]);
+        snprintf(path, sizeof path, "%s/reference.safetensors", model);
+        SafetensorsFile file = open_trace(path);
+        ids_option(ids, &file);
+        safetensors_close(&file);
+        TestRun r = program("inspect|%s|--json", model);
+        char value[4000];
+        int layers = atoi(json_value(value, r.out, "n_layers"));
+        int heads = atoi(json_value(value, r.out, "n_heads"));
+        test_run_free(&r);
+        check_explanation(model, ids, layers - 1, heads - 1, -1);
+        check_explanation(model, ids, 0, 1, -2);
+    }
+}
+
+// The table has the largest weights and the sum of the others: all of them are 1, and 100 %.
+Test(attention, explanation_prints_the_heaviest_keys_first) {
+    TestRun r =
+        program("attention|%s|%s|--layer|2|--head|1|--explain|-1|--top|3", small_model(), PROMPT);
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "layer 2, head 1 at position 9, \u2423dog: ") == r.out, "%s", r.out);
+    const char *at = strstr(r.out, "key\n");
+    CHECK(at, "%s", r.out);
+    double before = 1, weights = 0, shares = 0;
+    at = strchr(at, '\n') + 1;
+    for (int row = 0; row < 4; row++, at = strchr(at, '\n') + 1) {
+        double weight, length, share;
+        CHECK(sscanf(at, "%lf %lf %lf %%", &weight, &length, &share) == 3, "%s", at);
+        CHECK(row == 3 || weight <= before, "not sorted: %s", r.out);
+        before = weight;
+        weights += weight;
+        shares += share;
+    }
+    CHECK_NEAR(weights, 1, 3e-4);
+    CHECK_NEAR(shares, 100, 3e-2);
+    CHECK(strstr(r.out, " the other 7 together\n"), "%s", r.out);
+    test_run_free(&r);
+}
+
 // ---- outputs ----
 
 Test(attention, draws_a_row_for_each_token) {
@@ -269,6 +410,13 @@ Test(attention, refuses_what_it_cannot_do) {
         {"--grid|layers", "--head H, or --mean"},
         {"--csv|--json", "one of them"},
         {"--stage|soft", "raw|scaled|weights"},
+        {"--explain|1", "--layer L --head H"},
+        {"--explain|1|--layer|0|--head|0|--stage|raw", "without --mean"},
+        {"--explain|1|--layer|0|--head|0|--svg|x.svg", "--explain is a table"},
+        {"--explain|10|--layer|0|--head|0", "positions 0 .. 9, or -10 .. -1"},
+        {"--explain|-11|--layer|0|--head|0", "got -11"},
+        {"--seq|4", "--seq is of --rope"},
+        {"--top|3", "--top is of --explain"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         TestRun r = program("attention|%s|%s|%s", small_model(), PROMPT, CASES[i].options);

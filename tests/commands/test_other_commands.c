@@ -1,5 +1,6 @@
 // The program as a child process: commands other than generate, --help, and wrong command lines.
 #include "base/error.h"
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
 Test(other_commands, tokenize_and_back) {
@@ -34,6 +35,154 @@ Test(other_commands, inspect_says_what_is_there) {
     r = program("inspect|%s", small_model());
     CHECK(strstr(r.out, "blk.5.ffn_down.weight"), "%s", r.out);
     test_run_free(&r);
+}
+
+// ---- inspect --html ----
+
+// Just after `text`, which is what comes next.
+static const char *behind(const char *at, const char *text) {
+    CHECK(!strncmp(at, text, strlen(text)), "wanted %s, got %.60s", text, at);
+    return at + strlen(text);
+}
+
+static const char *check_entity(const char *at) {
+    static const char *const KNOWN[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
+        if (!strncmp(at, KNOWN[i], strlen(KNOWN[i]))) return at + strlen(KNOWN[i]);
+    CHECK(false, "a bare &: %.60s", at);
+    return at;
+}
+
+// The attributes of a tag, up to its > or />.
+static const char *check_attributes(const char *at) {
+    for (;;) {
+        at += strspn(at, " \n");
+        if (*at == '>' || *at == '/') return at;
+        at += strspn(at, "abcdefghijklmnopqrstuvwxyz-");
+        at = behind(at, "=\"");
+        while (*at != '"') {
+            CHECK(*at && *at != '<', "an open attribute: %.60s", at);
+            at = *at == '&' ? check_entity(at) : at + 1;
+        }
+        at++;
+    }
+}
+
+// The page is well-formed: tags in pairs, attributes quoted, no bare < and &. Its scripts, counted,
+// are the only places where text is not escaped, and have no < either.
+static int check_well_formed(const char *at) {
+    char open[20][16];
+    int depth = 0, scripts = 0;
+    for (at = behind(at, "<!DOCTYPE html>"); *at;) {
+        size_t length = strcspn(at + 1 + (at[1] == '/'), " />\n");
+        const char *name = at + 1 + (*at && at[1] == '/');
+        if (*at == '&') {
+            at = check_entity(at);
+        } else if (*at != '<') {
+            at++;
+        } else if (at[1] == '/') {
+            CHECK(depth && strlen(open[depth - 1]) == length &&
+                      !strncmp(open[depth - 1], name, length),
+                  "closes %.20s, not %s", name, depth ? open[depth - 1] : "anything");
+            at = behind(name + length, ">");
+            depth--;
+        } else {
+            CHECK(length && length < 16 && depth < 20, "no tag: %.60s", at);
+            scripts += !strncmp(name, "script", length);
+            snprintf(open[depth++], 16, "%.*s", (int)length, name);
+            at = check_attributes(name + length);
+            if (*at == '/') depth--, at++;
+            at = behind(at, ">");
+        }
+    }
+    CHECK_INT(depth, 0);
+    return scripts;
+}
+
+static char *write_page(const char *model) {
+    size_t size = 0;
+    const char *path = test_temporary("page.html");
+    TestRun r = program("inspect|%s|--html|%s|--force", model, path);
+    check_status(&r, 0);
+    CHECK_STRING(r.out, "");
+    test_run_free(&r);
+    char *page = test_read_file(path, &size);
+    page = realloc(page, size + 1);
+    page[size] = '\0';
+    CHECK_INT(strlen(page), size);
+    return page;
+}
+
+// Sums of the columns parameters and bytes are the totals of --json, and every tensor is there.
+Test(other_commands, inspect_page_has_every_tensor_and_the_totals) {
+    char value[4000];
+    char *page = write_page(small_model());
+    CHECK_INT(check_well_formed(page), 1);
+    CHECK(!strstr(page, "http:") && !strstr(page, "https:") && !strstr(page, "src="), "fetches");
+    unsigned long long sums[2] = {0}, rows = 0, number;
+    const char *at = strstr(page, "<tbody>\n<tr><td class=\"n\"");
+    CHECK(at, "no tensors");
+    for (; (at = strstr(at, "<tr><td")); rows++) {
+        CHECK(sscanf(at, "<tr><td class=\"n\" data-v=\"%llu\"", &number) == 1 && number == rows,
+              "row %llu", rows);
+        for (int i = 0; i < 2; i++) {
+            at = strstr(at + 20, "data-v=\"");
+            if (!i) at = strstr(at, "data-v=\"");
+            sums[i] += strtoull(at + 8, NULL, 10);
+        }
+    }
+    TestRun r = program("inspect|%s|--json", small_model());
+    const char *totals = strstr(r.out, "\"totals\":");
+    CHECK(totals, "%s", r.out);
+    CHECK_INT(rows, atoll(strstr(totals, "\"tensors\":") + 10));
+    CHECK_INT(sums[0], atoll(json_value(value, totals, "parameters")));
+    CHECK_INT(sums[1], atoll(json_value(value, totals, "bytes")));
+    CHECK(strstr(page, ">blk.5.ffn_down.weight<") && strstr(page, "theta 10000"), "%.400s", page);
+    test_run_free(&r);
+    free(page);
+}
+
+#define HOSTILE "</script></pre><script>alert(1)</script>\"'&amp;\x1b[2J\xe2\x80\xae\xff<b"
+#define ESCAPED                                                                                    \
+    "&lt;/script&gt;&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;amp;"             \
+    "\xef\xbf\xbd[2J\xef\xbf\xbd\xef\xbf\xbd&lt;b"
+
+// Names and texts of a file become text of the page, whatever they are.
+Test(other_commands, inspect_page_escapes_what_the_file_says) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "general.license", HOSTILE);
+    gguf_set_text(file, "general.author", HOSTILE);
+    gguf_set_text(file, "tokenizer.chat_template", HOSTILE);
+    gguf_add_tensor(file, "x<script>alert(2)&\"", DTYPE_F32, 4, 4);
+    size_t size = 0;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("a<b>&.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    char *page = write_page(path);
+    CHECK_INT(check_well_formed(page), 1);
+    int found = 0;
+    for (const char *at = page; (at = strstr(at, ESCAPED)); at++)
+        found++;
+    CHECK_INT(found, 3);
+    CHECK(strstr(page, ">x&lt;script&gt;alert(2)&amp;&quot;<"), "the tensor's name");
+    CHECK(strstr(page, "a&lt;b&gt;&amp;.gguf</title>"), "%.3000s", page);
+    free(page);
+}
+
+Test(other_commands, inspect_page_replaces_no_file) {
+    const char *path = test_temporary("page2.html");
+    remove(path);
+    TestRun r = program("inspect|%s|--html|%s", small_model(), path);
+    check_status(&r, 0);
+    test_run_free(&r);
+    r = program("inspect|%s|--html|%s", small_model(), path);
+    check_refused(&r, ERROR_USAGE, "--force");
+    r = program("inspect|%s|--html|%s|--force", small_model(), small_model());
+    check_refused(&r, ERROR_USAGE, "builtin");
+    r = program("inspect|%s|--html|no/such/directory/page.html", small_model());
+    check_refused(&r, ERROR_IO, "no/such");
 }
 
 // The mean nll of a text equals the mean over the lines of --logprobs.

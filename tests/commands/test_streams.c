@@ -1,5 +1,6 @@
 // Standard streams, signals, terminals and resource limits, with the program as a child process.
 #include "base/error.h"
+#include "base/text.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
@@ -137,6 +138,152 @@ Test(streams, no_color_and_dumb_terminals_are_honoured) {
         CHECK(!strchr(r.out, '\x1b') == !CASES[i].bold, "case %zu: %s", i, r.out);
         test_run_free(&r);
     }
+}
+
+// ---- --color surprise ----
+
+static void use_colors(const char *depth) {
+    unsetenv("NO_COLOR");
+    setenv("COLORTERM", depth, 1);
+}
+
+// Text without its escape sequences, malloced. What is between two of them is whole characters.
+static char *without_escapes(const char *text) {
+    char *out = malloc(strlen(text) + 1), *end = out;
+    while (*text) {
+        size_t run = strcspn(text, "\x1b");
+        for (size_t i = 0; i < run;) {
+            uint32_t character;
+            size_t n = utf8_decode(text + i, run - i, &character);
+            CHECK(n, "an escape sequence cuts a character: %s", text);
+            i += n;
+        }
+        memcpy(end, text, run);
+        end += run;
+        text += run;
+        if (*text) text += strcspn(text, "m") + 1;
+    }
+    *end = '\0';
+    return out;
+}
+
+static bool is_reset(const char *text) {
+    const char *set = NULL, *reset = NULL;
+    for (const char *at = text; (at = strstr(at, "\x1b[48;")); at++)
+        set = at;
+    for (const char *at = text; (at = strstr(at, "\x1b[49m")); at++)
+        reset = at;
+    return set && reset && set < reset;
+}
+
+// The same text; characters of several tokens stay whole; a newline and the end have no colour.
+Test(streams, surprise_colours_the_text_and_changes_no_byte_of_it) {
+    static const char *const PROMPTS[] = {"Once upon a time",
+                                          "H\u00e4llo \U0001f642 world\nthe end"};
+    use_colors("");
+    for (size_t i = 0; i < 2; i++) {
+        TestRun plain = program("-i|%s|-t|0|--max-tokens|30", PROMPTS[i]);
+        TestRun r = program("-i|%s|-t|0|--max-tokens|30|--color|surprise", PROMPTS[i]);
+        check_status(&r, 0);
+        char *text = without_escapes(r.out);
+        CHECK_STRING(text, plain.out);
+        CHECK(strstr(r.out, "\x1b[48;5;"), "one of 256 colours: %s", r.out);
+        CHECK(is_reset(r.out), "%s", r.out);
+        CHECK(i == 0 || strstr(r.out, "\x1b[49m\n"), "a newline has no colour: %s", r.out);
+        CHECK(strstr(r.err, "-log2 p of each token") && strstr(r.err, "temperature 1"), "%s",
+              r.err);
+        free(text);
+        test_run_free(&plain);
+        test_run_free(&r);
+    }
+}
+
+// The lightness of the backgrounds in order; returns how many.
+static int backgrounds(double *out, int most, const char *text) {
+    int count = 0, red, green, blue;
+    for (const char *at = text; (at = strstr(at, "\x1b[48;2;")); at++) {
+        CHECK(count < most && sscanf(at + 7, "%d;%d;%dm", &red, &green, &blue) == 3, "%s", at);
+        out[count++] = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    }
+    return count;
+}
+
+// The less likely of two tokens by --logprobs has no darker background; the sampler's own
+// temperature and cuts do not matter.
+Test(streams, surprise_is_that_of_the_unmodified_distribution) {
+    enum { TOKENS = 40 };
+    double shown[2 * TOKENS], logprobs[TOKENS];
+    static const char OPTIONS[] = "-t|1.7|--top-k|50|-s|5|--repeat-penalty|1.3|--max-tokens|40";
+    char value[4000];
+    int count = 0;
+    use_colors("truecolor");
+    TestRun r = program("-i|Once|%s|--logprobs|0", OPTIONS);
+    for (const char *at = r.out; *at && count < TOKENS; at = strchr(at, '\n') + 1)
+        logprobs[count++] = atof(json_value(value, at, "logprob"));
+    CHECK_INT(count, TOKENS);
+    test_run_free(&r);
+    r = program("-i|Once|%s|--color|surprise", OPTIONS);
+    CHECK_INT(backgrounds(shown, 2 * TOKENS, r.out), 1 + TOKENS); // the prompt's token comes first
+    test_run_free(&r);
+    for (int i = 0; i < TOKENS; i++)
+        for (int j = 0; j < TOKENS; j++)
+            CHECK(logprobs[i] <= logprobs[j] || shown[1 + i] <= shown[1 + j], "%g %g: %g %g",
+                  logprobs[i], logprobs[j], shown[1 + i], shown[1 + j]);
+}
+
+// A token of the prompt has the colour that it has where the model writes it itself.
+Test(streams, surprise_of_a_prompt_is_that_of_its_tokens) {
+    use_colors("truecolor");
+    TestRun written = program("-i|Once upon|-t|0|--max-tokens|30|--color|surprise|-q");
+    char *text = without_escapes(written.out);
+    text[strlen(text) - 1] = '\0';
+    TestRun given = program("-i|%s|-t|0|--max-tokens|0|--color|surprise|-q", text);
+    check_status(&given, 0);
+    CHECK_STRING(given.out, written.out);
+    CHECK_INT(given.err_size, 0);
+    free(text);
+    test_run_free(&written);
+    test_run_free(&given);
+}
+
+Test(streams, surprise_is_plain_where_colours_are_not_wanted) {
+    use_colors("");
+    static const char *const MODES[] = {"auto", "never", "always", "surprise"};
+    for (int i = 0; i < 4; i++) {
+        if (i == 3) setenv("NO_COLOR", "1", 1);
+        TestRun r = program("-i|Once|-t|0|--max-tokens|9|--color|%s", MODES[i]);
+        check_status(&r, 0);
+        CHECK(!strchr(r.out, '\x1b') && !strchr(r.err, '\x1b'), "%s", r.out);
+        CHECK(i < 3 || strstr(r.err, "the text has no colours"), "%s", r.err);
+        test_run_free(&r);
+    }
+    TestRun r = program("-i|Once|--color|surprise|--ids");
+    check_refused(&r, ERROR_USAGE, "colours text");
+    r = program("-m|chat|--color|surprise");
+    check_refused(&r, ERROR_USAGE, "not of chat");
+    r = program("perplexity|--color|surprise");
+    check_refused(&r, ERROR_USAGE, "auto|always|never");
+}
+
+Test(streams, surprise_leaves_no_colour_behind_at_ctrl_c) {
+    char line[600];
+    use_colors("");
+    snprintf(line, sizeof line, "%s|-n|0|-i|a|--ignore-eos|-s|1|--color|surprise", endless_model());
+    TestRun r = program_interrupted(line, "mb\x1b[39m");
+    CHECK_INT(r.status, 130);
+    char *statistics = strstr(r.out, "\nrun: ");
+    CHECK(statistics, "%s", r.out);
+    *statistics = '\0';
+    CHECK(is_reset(r.out), "%s", r.out);
+    test_run_free(&r);
+}
+
+// A character of the prompt that is several tokens is shown whole on a terminal.
+Test(streams, a_prompt_is_echoed_in_whole_characters) {
+    TestRun r = program_terminal("-i|H\u00e4llo \U0001f642|--max-tokens|0|-q");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "H\u00e4llo \U0001f642"), "%s", r.out);
+    test_run_free(&r);
 }
 
 Test(streams, the_locale_changes_nothing) {

@@ -1,0 +1,185 @@
+// Facts of a model file as names and values, in the order in which they are read.
+#include "commands/inspect/inspect.h"
+
+#include "weights/quant.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *norm_name(NormKind kind) {
+    return kind == NORM_RMS ? "rms" : "layer";
+}
+
+const char *qk_norm_name(const Config *c) {
+    if (c->qk_norm == QK_NORM_NONE) return "none";
+    if (c->qk_norm == QK_NORM_FULL_WIDTH) return "full width, before rope";
+    return c->qk_norm_after_rope ? "per head, after rope" : "per head, before rope";
+}
+
+// In the order of Activation.
+const char *activation_name(Activation activation) {
+    static const char *const NAMES[] = {"silu", "gelu (tanh)", "gelu (erf)", "relu^2"};
+    return NAMES[activation];
+}
+
+// In the order of RopeScaling.
+const char *scaling_name(RopeScaling scaling) {
+    static const char *const NAMES[] = {"plain", "linear",      "llama3",
+                                        "yarn",  "dynamic ntk", "longrope"};
+    return NAMES[scaling];
+}
+
+int largest_window(const Config *c) {
+    int window = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].window > window) window = c->layers[l].window;
+    return window;
+}
+
+const ChatTemplate *known_template(const Session *s) {
+    if (!s->tokenizer) return NULL;
+    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
+    return chat_template_detect(s->tokenizer, text, s->config->family);
+}
+
+LayerCounts count_layers(const Config *c) {
+    LayerCounts counts = {0};
+    for (int l = 0; l < c->n_layers; l++) {
+        counts.windowed += c->layers[l].window > 0;
+        counts.local_rope += c->layers[l].local_rope;
+        counts.rope_less += c->layers[l].no_rope;
+    }
+    return counts;
+}
+
+// ---- totals ----
+
+Totals inspect_totals(const Session *s) {
+    size_t count = 0;
+    const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
+    Totals totals = {.tensors = count};
+    for (size_t i = 0; i < count; i++) {
+        totals.parameters += plan_elements(&tensors[i]);
+        totals.bytes += tensors[i].bytes;
+    }
+    return totals;
+}
+
+void totals_text(Buffer *out, const Session *s) {
+    size_t count = 0;
+    const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
+    Totals totals = inspect_totals(s);
+    buffer_print(out, "%zu tensors, %" PRIu64 " parameters, %" PRIu64 " bytes", count,
+                 totals.parameters, totals.bytes);
+    for (int type = 0; type < DTYPE_COUNT; type++) {
+        uint64_t of_type = 0;
+        for (size_t i = 0; i < count; i++)
+            if (tensors[i].dtype == (DType)type) of_type += tensors[i].bytes;
+        if (of_type)
+            buffer_print(out, "; %s %.1f %%", dtype_info((DType)type)->name,
+                         100.0 * (double)of_type / (double)totals.bytes);
+    }
+}
+
+// ---- facts ----
+
+// Begins a row, whose value is what is appended to the text until fact_end.
+static void fact_begin(Facts *f, const char *name) {
+    f->rows[f->count].name = name;
+    f->rows[f->count].begin = f->text.size;
+}
+
+static void fact_end(Facts *f) {
+    f->rows[f->count].length = f->text.size - f->rows[f->count].begin;
+    f->count++;
+}
+
+// A row of a formatted value: buffer_print with its arguments.
+#define FACT(facts, name, ...)                                                                     \
+    do {                                                                                           \
+        fact_begin(facts, name);                                                                   \
+        buffer_print(&(facts)->text, __VA_ARGS__);                                                 \
+        fact_end(facts);                                                                           \
+    } while (0)
+
+static void add_bytes(Facts *f, const char *name, const char *text, size_t length) {
+    fact_begin(f, name);
+    buffer_put(&f->text, text, length);
+    fact_end(f);
+}
+
+static void add_file(Facts *f, const Session *s) {
+    const Config *c = s->config;
+    const char *path = checkpoint_path(s->checkpoint);
+    add_bytes(f, "file", path, strlen(path));
+    FACT(f, "container", "%s, %" PRIu64 " bytes", checkpoint_container_name(s->checkpoint),
+         checkpoint_file_bytes(s->checkpoint));
+    FACT(f, "family", c->name[0] ? "%s (%s)" : "%s", c->family, c->name);
+    for (int i = 0; i < ABOUT_KEYS; i++) { // the authors' texts: name, license ...
+        TextSpan text = checkpoint_about(s->checkpoint)[i];
+        if (text.length) add_bytes(f, ABOUT_NAMES[i], text.text, text.length);
+    }
+}
+
+static void add_positions(Facts *f, const Config *c) {
+    LayerCounts counts = count_layers(c);
+    if (c->position == POSITION_LEARNED) {
+        FACT(f, "positions", "learned");
+        return;
+    }
+    fact_begin(f, "rope");
+    buffer_print(&f->text, "theta %g, %d of %d channels, scaling %s", (double)c->rope.theta,
+                 c->rope_dim, c->head_dim, scaling_name(c->rope.scaling));
+    if (counts.local_rope)
+        buffer_print(&f->text, "; theta %g in %d of %d layers", (double)c->rope_local.theta,
+                     counts.local_rope, c->n_layers);
+    if (counts.rope_less)
+        buffer_print(&f->text, "; none in %d of %d layers", counts.rope_less, c->n_layers);
+    fact_end(f);
+}
+
+static void add_config(Facts *f, const Config *c) {
+    FACT(f, "layers", "%d", c->n_layers);
+    FACT(f, "dim", "%d, hidden %d", c->dim, c->hidden_dim);
+    FACT(f, "heads", "%d of %d channels, %d for keys and values", c->n_heads, c->head_dim,
+         c->n_kv_heads);
+    FACT(f, "vocabulary", "%d", c->vocab_size);
+    if (largest_window(c))
+        FACT(f, "context", "%d, window %d in %d of %d layers", c->max_seq_len, largest_window(c),
+             count_layers(c).windowed, c->n_layers);
+    else
+        FACT(f, "context", "%d", c->max_seq_len);
+    FACT(f, "norm", "%s, eps %g; QK norm %s", norm_name(c->norm), (double)c->norm_eps,
+         qk_norm_name(c));
+    FACT(f, "activation", "%s%s", activation_name(c->activation), c->gated_ffn ? ", gated" : "");
+    add_positions(f, c);
+    if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
+    if (c->window_dropped)
+        FACT(f, "note", "the container cannot say whether the model has a window");
+}
+
+static void add_tokenizer(Facts *f, const Session *s) {
+    if (!s->tokenizer) {
+        FACT(f, "tokenizer", "none: %s", s->tokenizer_problem);
+        return;
+    }
+    const ChatTemplate *t = known_template(s);
+    const char *adds = tokenizer_adds_bos(s->tokenizer) ? " (added)" : "";
+    if (tokenizer_bos(s->tokenizer) < 0)
+        FACT(f, "tokenizer", "%s, BOS none%s", tokenizer_description(s->tokenizer), adds);
+    else
+        FACT(f, "tokenizer", "%s, BOS %d%s", tokenizer_description(s->tokenizer),
+             tokenizer_bos(s->tokenizer), adds);
+    fact_begin(f, "ends at");
+    for (size_t i = 0; i < s->n_stops; i++)
+        buffer_print(&f->text, "%s%" PRId32, i ? " " : "", s->stops[i]);
+    fact_end(f);
+    FACT(f, "template", "%s", t ? chat_template_name(t) : "none");
+}
+
+void facts_collect(Facts *f, const Session *s) {
+    _Static_assert(ABOUT_KEYS + 20 <= FACTS_MOST, "raise it");
+    add_file(f, s);
+    add_config(f, s->config);
+    add_tokenizer(f, s);
+}
