@@ -52,6 +52,9 @@ bool file_writer_finish(FileWriter *file, Error *error);
 void file_writer_close(FileWriter *file);             // NULL is fine
 const char *file_writer_path(const FileWriter *file); // as messages have it
 
+// All of these in one, for a file whose bytes are at hand.
+bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *error);
+
 // The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is
 // there. False.
 bool refuse_input(const char *path, Error *error);

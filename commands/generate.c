@@ -3,12 +3,15 @@
 //
 //   options -> prompt ids -> how many tokens, how large a context -> model -> sampler
 //     -> generation_run, which calls the Sink below for text and tokens -> statistics
+//     -> with --record the file that replay reads
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
+#include "commands/shared/recording.h"
 #include "tokenizer/template/template.h"
 
 #include <inttypes.h>
@@ -23,10 +26,18 @@ typedef struct Sink {
     const IdList *prompt;
     bool begun; // the prompt has been printed, so that a newline ends the output
     Logprobs logprobs;
-    char *text; // --json: all bytes so far; owned
+    char *text; // --json, --record: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
+    Sampler *sampler;
+    Recording recording; // --record
 } Sink;
+
+// --record: the file, and what it must not replace.
+typedef struct RecordFile {
+    FileSet inputs;
+    OutputFile out;
+} RecordFile;
 
 // Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
 // it as there are passes.
@@ -47,15 +58,8 @@ static void echo_prompt(void *context) {
     sink->begun = true;
 }
 
-// `show`: whole characters, flushed at once so that text appears as it is generated.
-static void print_text(void *context, const char *bytes, size_t length) {
-    (void)context;
-    output_text(bytes, length);
-    output_flush();
-}
-
-// `show` with --json: the text is kept for the object at the end. Memory that runs out is noted,
-// since a callback returns nothing.
+// `show` with --json or --record: the text is kept for the object at the end. Memory that runs out
+// is noted, since a callback returns nothing.
 static void collect_text(void *context, const char *bytes, size_t length) {
     Sink *sink = context;
     if (sink->length + length > sink->capacity) {
@@ -70,6 +74,22 @@ static void collect_text(void *context, const char *bytes, size_t length) {
     }
     memcpy(sink->text + sink->length, bytes, length);
     sink->length += length;
+}
+
+// `show`: whole characters, flushed at once so that text appears as it is generated.
+static void print_text(void *context, const char *bytes, size_t length) {
+    Sink *sink = context;
+    output_text(bytes, length);
+    output_flush();
+    if (sink->session->options->record) collect_text(context, bytes, length);
+}
+
+// `sampled` with --record.
+static bool record_token(void *context, int32_t id, const float *logits, Error *error) {
+    Sink *sink = context;
+    RecordedToken token = recorded_token(id, sampler_last_uniform(sink->sampler), logits,
+                                         sink->session->config->vocab_size);
+    return recording_add(&sink->recording, &token, error);
 }
 
 // `token` with --ids or --logprobs: one line.
@@ -148,11 +168,42 @@ static void print_end(const Generation *g, uint64_t seed) {
     print_statistics(g);
 }
 
-// One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
-static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
-    const Options *o = s->options;
+// ---- the recording ----
+
+static bool open_record(RecordFile *file, const Options *o, Error *error) {
+    if (!o->record) return true;
+    file->out = (OutputFile){.path = o->record, .inputs = &file->inputs, .force = o->force};
+    return inputs_find(&file->inputs, o, error) && inputs_check(&file->out, o, error);
+}
+
+// A text that Ctrl-C ended is one too.
+static bool write_record(Sink *sink, const Generation *g, const RecordFile *file, Error *error) {
+    Recording *r = &sink->recording;
+    r->stop = g->stop;
+    r->text = !sink->session->tokenizer ? NULL : sink->text ? sink->text : "";
+    r->text_length = sink->length;
+    return recording_write(r, &file->out, error);
+}
+
+// ---- the text ----
+
+// What the options ask to be called for.
+static void choose_callbacks(Generation *g, const Options *o) {
     bool prints_lines = o->ids || option_given(o, OPTION_LOGPROBS);
     bool prints_text = !prints_lines && !o->json;
+    g->wants_hash = o->json;
+    g->wants_logits = option_given(o, OPTION_LOGPROBS);
+    if (prints_text) g->begin = echo_prompt;
+    g->show = prints_text ? print_text : o->json || o->record ? collect_text : NULL;
+    // A JSON object holds the ids itself; log-probabilities are lines before it.
+    if (prints_lines && !(o->json && o->ids)) g->token = print_token;
+    if (o->record) g->sampled = record_token;
+}
+
+// One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
+static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
+                          Error *error) {
+    const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
                  .logprobs = {.tokenizer = s->tokenizer,
@@ -166,48 +217,49 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .stops = &o->stops,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
-        .wants_hash = o->json,
-        .wants_logits = option_given(o, OPTION_LOGPROBS),
         .catch_interrupt = true,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
-        .begin = prints_text ? echo_prompt : NULL,
-        .show = prints_text ? print_text
-                : o->json   ? collect_text
-                            : NULL,
-        // A JSON object holds the ids itself; log-probabilities are lines before it.
-        .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
         .context = &sink,
     };
     if (!g.sampler) return false;
-    bool good = generation_run(&g, prompt->ids, prompt->count, error);
+    sink.sampler = g.sampler;
+    choose_callbacks(&g, o);
+    bool good = !o->record || recording_describe(&sink.recording, s, prompt, max_new, seed, error);
+    good = good && generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
     if (sink.begun) output_bytes("\n", 1);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
+    if (good && o->record) good = write_record(&sink, &g, file, error);
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
     if (good) print_end(&g, seed);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);
+    recording_free(&sink.recording);
     free(sink.text);
     return good;
 }
 
 bool generate_command(const Options *options, Error *error) {
+    if (options->mode == MODE_CHAT && options->record)
+        return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     Session s = {0};
+    RecordFile record = {0};
     IdList prompt = {0};
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
-    bool good = check_prompt(options, error) && session_open(&s, options, error) &&
-                prompt_encode(&prompt, &s, error);
+    bool good = check_prompt(options, error) && open_record(&record, options, error) &&
+                session_open(&s, options, error) && prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&
            session_open_model(&s, &(SessionModel){.context = context}, error);
-    good = good && generate_text(&s, &prompt, max_new, error);
+    good = good && generate_text(&s, &prompt, max_new, &record, error);
+    file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);
     return good;

@@ -18,14 +18,6 @@ void picture_files_free(PictureFiles *files) {
     file_set_free(&files->inputs);
 }
 
-static bool write_file(const OutputFile *place, const Buffer *out, Error *error) {
-    FileWriter *file = file_writer_open(place, out->size, error);
-    bool good = file && file_writer_put(file, 0, out->bytes, out->size, error) &&
-                file_writer_finish(file, error);
-    file_writer_close(file);
-    return good;
-}
-
 // Both are drawn before the first is written.
 bool picture_files_write(const PictureFiles *files, const Picture *picture, Error *error) {
     Buffer svg = {0}, png = {0};
@@ -33,8 +25,8 @@ bool picture_files_write(const PictureFiles *files, const Picture *picture, Erro
     if (files->svg.path) picture_svg(&svg, picture);
     if (svg.failed) good = error_set(error, ERROR_MEMORY, "no memory for the picture");
     if (good && files->png.path) good = picture_png(&png, picture, error);
-    if (good && files->svg.path) good = write_file(&files->svg, &svg, error);
-    if (good && files->png.path) good = write_file(&files->png, &png, error);
+    if (good && files->svg.path) good = file_write(&files->svg, svg.bytes, svg.size, error);
+    if (good && files->png.path) good = file_write(&files->png, png.bytes, png.size, error);
     buffer_free(&svg);
     buffer_free(&png);
     return good;

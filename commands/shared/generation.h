@@ -39,6 +39,9 @@ typedef struct Generation {
     // Every new token with its bytes and, with wants_logits or wants_hash, the logits that it was
     // sampled from (else NULL); NULL: not wanted.
     void (*token)(void *context, int32_t id, const float *logits, const char *piece, size_t length);
+    // Every sampled token, the one that ends the text too, with its logits; NULL: not wanted. False
+    // with `error` ends the run.
+    bool (*sampled)(void *context, int32_t id, const float *logits, Error *error);
     void *context;
 
     // results
