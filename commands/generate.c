@@ -37,6 +37,7 @@ typedef struct Sink {
 typedef struct RecordFile {
     FileSet inputs;
     OutputFile out;
+    char digest[FNV_HEX]; // of the model
 } RecordFile;
 
 // Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
@@ -176,10 +177,17 @@ static bool open_record(RecordFile *file, const Options *o, Error *error) {
     return inputs_find(&file->inputs, o, error) && inputs_check(&file->out, o, error);
 }
 
+static bool prepare_record(RecordFile *file, const Session *s, size_t prompt, size_t max_new,
+                           int context, Error *error) {
+    return !s->options->record || (recording_check(prompt, max_new, context, error) &&
+                                   model_digest(file->digest, s, error));
+}
+
 // A text that Ctrl-C ended is one too.
 static bool write_record(Sink *sink, const Generation *g, const RecordFile *file, Error *error) {
     Recording *r = &sink->recording;
     r->stop = g->stop;
+    memcpy(r->digest, file->digest, sizeof r->digest);
     r->text = !sink->session->tokenizer ? NULL : sink->text ? sink->text : "";
     r->text_length = sink->length;
     return recording_write(r, &file->out, error);
@@ -257,6 +265,7 @@ bool generate_command(const Options *options, Error *error) {
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&
+           prepare_record(&record, &s, prompt.count, max_new, context, error) &&
            session_open_model(&s, &(SessionModel){.context = context}, error);
     good = good && generate_text(&s, &prompt, max_new, &record, error);
     file_set_free(&record.inputs);

@@ -50,11 +50,14 @@ const OptionRow *recorded_option(OptionId id) {
 // not wait for each other, and are faster than a disk.
 static void hash_bytes(uint64_t lanes[8], const uint8_t *bytes, size_t count) {
     size_t whole = count & ~(size_t)7;
+    uint64_t h[8]; // in registers: `bytes` may alias `lanes`
+    memcpy(h, lanes, sizeof h);
     for (size_t i = 0; i < whole; i += 8)
         for (size_t j = 0; j < 8; j++)
-            lanes[j] = fnv1a(lanes[j], bytes + i + j, 1);
+            h[j] = fnv1a(h[j], bytes + i + j, 1);
     for (size_t i = whole; i < count; i++)
-        lanes[i - whole] = fnv1a(lanes[i - whole], bytes + i, 1);
+        h[i - whole] = fnv1a(h[i - whole], bytes + i, 1);
+    memcpy(lanes, h, sizeof h);
 }
 
 // As text, since a struct has padding.
@@ -101,8 +104,8 @@ bool model_digest(char out[FNV_HEX], const Session *s, Error *error) {
 // ---- collecting ----
 
 // More would be refused by replay, so they are refused here, before the work.
-static bool check_counts(const Session *s, size_t prompt, size_t max_new, Error *error) {
-    size_t room = (size_t)s->model->options.context - prompt + 1;
+bool recording_check(size_t prompt, size_t max_new, int context, Error *error) {
+    size_t room = (size_t)context - prompt + 1;
     size_t tokens = max_new < room ? max_new : room;
     if (prompt > RECORDING_MOST_TOKENS)
         return error_set(error, ERROR_USAGE,
@@ -117,7 +120,6 @@ static bool check_counts(const Session *s, size_t prompt, size_t max_new, Error 
 
 bool recording_describe(Recording *r, const Session *s, const IdList *prompt, size_t max_new,
                         uint64_t seed, Error *error) {
-    if (!check_counts(s, prompt->count, max_new, error)) return false;
     const DeviceInfo *device = device_info(s->model->device);
     r->options = *s->options;
     r->options.seed = seed;
@@ -129,7 +131,7 @@ bool recording_describe(Recording *r, const Session *s, const IdList *prompt, si
     r->vocab_size = s->config->vocab_size;
     for (size_t i = 0; i < prompt->count; i++)
         if (!id_list_push(&r->prompt, prompt->ids[i], error)) return false;
-    return model_digest(r->digest, s, error);
+    return true;
 }
 
 RecordedToken recorded_token(int32_t id, float uniform, const float *logits, int vocab_size) {

@@ -4,7 +4,9 @@
 // --record writes it, replay reads it.
 //
 //     Recording r = {0};
-//     good = recording_describe(&r, &session, &prompt, max_new, seed, &error) &&
+//     good = recording_check(prompt.count, max_new, context, &error) &&
+//            model_digest(r.digest, &session, &error) && session_open_model(...) &&
+//            recording_describe(&r, &session, &prompt, max_new, seed, &error) &&
 //            recording_add(&r, &token, &error) && ... &&      // one call for each token
 //            recording_write(&r, &output_file, &error);
 //     recording_free(&r);
@@ -52,9 +54,11 @@ typedef struct Recording {
 extern const OptionId RECORDED_OPTIONS[];
 const OptionRow *recorded_option(OptionId id); // its row
 
-// Fills in what is known before the first token: options, model, device, prompt. The model is open;
-// its tensors are read once, for the digest. False: exit code 2 (more tokens than a recording
-// holds), 4 or 5.
+// Whether a recording has room for a run: `context` holds the prompt. False: exit code 2.
+bool recording_check(size_t prompt, size_t max_new, int context, Error *error);
+
+// Fills in what is known before the first token, but for the digest: options, model, device,
+// prompt. The model is open. False: exit code 5.
 bool recording_describe(Recording *r, const Session *session, const IdList *prompt, size_t max_new,
                         uint64_t seed, Error *error);
 
@@ -67,5 +71,6 @@ bool recording_write(const Recording *r, const OutputFile *place, Error *error);
 void recording_free(Recording *r);
 
 // A hash of the shapes and the tensors as they lie in the file: another for another model, and also
-// for the same one in another container or type. False: exit code 4 (the file was cut meanwhile).
+// for the same one in another container or type. Reads all of it: best before the model is opened,
+// which drops the pages of what it has copied. False: exit code 4 (the file was cut meanwhile).
 bool model_digest(char out[FNV_HEX], const Session *session, Error *error);
