@@ -29,26 +29,29 @@ typedef struct Branch {
 
 // ---- which token ----
 
-// An id, or a text that the tokenizer encodes as one token.
+// The token that decodes to this text. Not by encoding it: SPM kinds put a space in front. The
+// bytes of a vocabulary have low ids, so the highest is the token that texts are made of.
+static bool find_token(const Replay *r, int32_t *id, Error *error) {
+    const char *text = r->given->new_token;
+    size_t wanted = strlen(text), length = 0;
+    if (!session_need_tokenizer(&r->session, error)) return false;
+    for (*id = tokenizer_size(r->session.tokenizer) - 1; wanted && *id >= 0; --*id) {
+        const char *piece = tokenizer_piece(r->session.tokenizer, *id, false, true, &length);
+        if (length == wanted && !memcmp(piece, text, length)) return true;
+    }
+    return error_set(error, ERROR_USAGE, "--token: \"%.60s\" is no token of this vocabulary", text);
+}
+
+// An id, or a text that is one token.
 static bool parse_token(const Replay *r, int32_t *id, Error *error) {
     const char *text = r->given->new_token;
     int vocab_size = r->recorded.vocab_size;
     int64_t number = 0;
-    if (parse_integer(&number, text)) {
-        *id = (int32_t)number;
-        return (number >= 0 && number < vocab_size) ||
-               error_set(error, ERROR_USAGE, "--token: got %" PRId64 ", wanted an id below %d",
-                         number, vocab_size);
-    }
-    IdList ids = {0};
-    bool good = session_need_tokenizer(&r->session, error) &&
-                tokenizer_encode(r->session.tokenizer, &ids, text, strlen(text), true, error);
-    if (good && ids.count != 1)
-        good = error_set(error, ERROR_USAGE, "--token: \"%.60s\" is %zu tokens, wanted one", text,
-                         ids.count);
-    if (good) *id = ids.ids[0];
-    id_list_free(&ids);
-    return good;
+    if (!parse_integer(&number, text)) return find_token(r, id, error);
+    *id = (int32_t)number;
+    return (number >= 0 && number < vocab_size) ||
+           error_set(error, ERROR_USAGE, "--token: got %" PRId64 ", wanted an id below %d", number,
+                     vocab_size);
 }
 
 bool replay_check_branch(Replay *r, Error *error) {
