@@ -114,6 +114,9 @@ static void print_parting(const Comparison *c, char **labels) {
         output_text(labels[i], strlen(labels[i]));
         output_print("\n");
     }
+    if (c->recorded->options.temperature > 0)
+        output_print("both with the uniform number %.9g\n",
+                     (double)c->recorded->tokens[c->compared - 1].uniform);
     output_print("\n");
 }
 
@@ -181,6 +184,7 @@ static void write_result(const Replay *r, const Comparison *c, char **labels) {
     if (c->parted) {
         writer_begin(&w, "first_token", '{');
         writer_integer(&w, "token", (int64_t)c->compared - 1);
+        writer_number(&w, "uniform", (double)c->recorded->tokens[c->compared - 1].uniform);
         write_candidate(&w, "recorded", &c->candidates[0], labels[0]);
         write_candidate(&w, "sampled", &c->candidates[1], labels[1]);
         writer_end(&w, '}');
