@@ -33,7 +33,7 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
-                $(wildcard tokenizer/files/*json*.c)
+                $(wildcard tokenizer/files/*json*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c)
 
@@ -125,7 +125,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions)
+                 mask interventions replay)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -140,7 +140,7 @@ REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-e
 REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o): REQUIRED += $(ABSENT)
 ifeq ($(PLAIN),1)
 TEST_FLAGS := -DTEST_PLAIN
 else
@@ -233,7 +233,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb gdb_cache gdb_text \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask interventions): | $(BUILD)/run
+    cuda_device cost lens mask interventions replay): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

@@ -321,14 +321,14 @@ void file_writer_close(FileWriter *file) {
     free(file);
 }
 
-const char *file_writer_path(const FileWriter *file) {
-    return file->path;
-}
-
-bool file_write_whole(const OutputFile *out, const void *data, uint64_t size, Error *error) {
+bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *error) {
     FileWriter *file = file_writer_open(out, size, error);
     bool good =
-        file && file_writer_put(file, 0, data, size, error) && file_writer_finish(file, error);
+        file && file_writer_put(file, 0, bytes, size, error) && file_writer_finish(file, error);
     file_writer_close(file);
     return good;
+}
+
+const char *file_writer_path(const FileWriter *file) {
+    return file->path;
 }

@@ -51,10 +51,10 @@ bool file_writer_finish(FileWriter *file, Error *error);
 
 void file_writer_close(FileWriter *file); // NULL is fine
 
-// All of that for a file whose bytes are in memory. False: as open, put and finish.
-bool file_write_whole(const OutputFile *out, const void *data, uint64_t size, Error *error);
-
 const char *file_writer_path(const FileWriter *file); // as messages have it
+
+// All of these in one, for a file whose bytes are in memory. False: as open, put and finish.
+bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *error);
 
 // The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is
 // there. False.

@@ -3,13 +3,16 @@
 //
 //   options -> prompt ids -> how many tokens, how large a context -> model -> sampler
 //     -> generation_run, which calls the Sink below for text and tokens -> statistics
+//     -> with --record the file that replay reads
 #include "commands/commands.h"
 #include "commands/generate/surprise.h"
 #include "commands/shared/generation.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
+#include "commands/shared/recording.h"
 #include "tokenizer/template/template.h"
 
 #include <inttypes.h>
@@ -26,10 +29,47 @@ typedef struct Sink {
     Surprise surprise;   // --color surprise
     double *prompt_bits; // (prompt->count) then; NaN for the first token; owned
     Logprobs logprobs;
-    char *text; // --json: all bytes so far; owned
+    char *text; // --json, --record: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
+    Sampler *sampler;
+    Recording recording; // --record
 } Sink;
+
+// --record: the file, and what it must not replace.
+typedef struct RecordFile {
+    FileSet inputs;
+    OutputFile out;
+    char digest[FNV_HEX]; // of the model
+} RecordFile;
+
+// ---- text and tokens ----
+
+// `show` with --json or --record: the text is kept for the object at the end. Memory that runs out
+// is noted, since a callback returns nothing.
+static void collect_text(void *context, const char *bytes, size_t length) {
+    Sink *sink = context;
+    if (sink->length + length > sink->capacity) {
+        size_t capacity = 2 * (sink->length + length);
+        char *grown = realloc(sink->text, capacity);
+        if (!grown) {
+            sink->out_of_memory = true;
+            return;
+        }
+        sink->text = grown;
+        sink->capacity = capacity;
+    }
+    memcpy(sink->text + sink->length, bytes, length);
+    sink->length += length;
+}
+
+// `show`: whole characters, flushed at once so that text appears as it is generated.
+static void print_text(void *context, const char *bytes, size_t length) {
+    Sink *sink = context;
+    output_text(bytes, length);
+    output_flush();
+    if (sink->session->options->record) collect_text(context, bytes, length);
+}
 
 // ---- --color surprise ----
 
@@ -46,7 +86,7 @@ static void weigh_prompt(void *context, size_t index, const float *logits) {
         surprise_bits(&sink->surprise, logits, sink->prompt->ids[index + 1]);
 }
 
-// `sampled`
+// `before`
 static void weigh_token(void *context, int32_t id, const float *logits, size_t length) {
     Sink *sink = context;
     double bits = surprise_bits(&sink->surprise, logits, id);
@@ -57,9 +97,8 @@ static void weigh_token(void *context, int32_t id, const float *logits, size_t l
 static void print_surprising(void *context, const char *bytes, size_t length) {
     Sink *sink = context;
     if (!surprise_show(&sink->surprise, bytes, length, NULL)) sink->out_of_memory = true;
+    if (sink->session->options->record) collect_text(context, bytes, length);
 }
-
-// ---- text and tokens ----
 
 // Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
 // it as there are passes.
@@ -90,29 +129,14 @@ static void echo_prompt(void *context) {
     sink->begun = true;
 }
 
-// `show`: whole characters, flushed at once so that text appears as it is generated.
-static void print_text(void *context, const char *bytes, size_t length) {
-    (void)context;
-    output_text(bytes, length);
-    output_flush();
-}
+// ---- lines and recordings ----
 
-// `show` with --json: the text is kept for the object at the end. Memory that runs out is noted,
-// since a callback returns nothing.
-static void collect_text(void *context, const char *bytes, size_t length) {
+// `sampled` with --record.
+static bool record_token(void *context, int32_t id, const float *logits, Error *error) {
     Sink *sink = context;
-    if (sink->length + length > sink->capacity) {
-        size_t capacity = 2 * (sink->length + length);
-        char *grown = realloc(sink->text, capacity);
-        if (!grown) {
-            sink->out_of_memory = true;
-            return;
-        }
-        sink->text = grown;
-        sink->capacity = capacity;
-    }
-    memcpy(sink->text + sink->length, bytes, length);
-    sink->length += length;
+    RecordedToken token = recorded_token(id, sampler_last_uniform(sink->sampler), logits,
+                                         sink->session->config->vocab_size);
+    return recording_add(&sink->recording, &token, error);
 }
 
 // `token` with --ids or --logprobs: one line.
@@ -215,7 +239,7 @@ static bool open_surprise(Sink *sink, Generation *g, Error *error) {
         sink->prompt_bits[i] = NAN;
     g->wants_logits = true;
     g->read = weigh_prompt;
-    g->sampled = weigh_token;
+    g->before = weigh_token;
     g->show = print_surprising;
     return true;
 }
@@ -231,11 +255,49 @@ static void sink_free(Sink *sink) {
     free(sink->text);
 }
 
-// One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
-static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Error *error) {
-    const Options *o = s->options;
+// ---- the recording ----
+
+static bool open_record(RecordFile *file, const Options *o, Error *error) {
+    if (!o->record) return true;
+    file->out = (OutputFile){.path = o->record, .inputs = &file->inputs, .force = o->force};
+    return inputs_find(&file->inputs, o, error) && inputs_check(&file->out, o, error);
+}
+
+static bool prepare_record(RecordFile *file, const Session *s, size_t prompt, size_t max_new,
+                           int context, Error *error) {
+    return !s->options->record || (recording_check(prompt, max_new, context, error) &&
+                                   model_digest(file->digest, s, error));
+}
+
+// A text that Ctrl-C ended is one too.
+static bool write_record(Sink *sink, const Generation *g, const RecordFile *file, Error *error) {
+    Recording *r = &sink->recording;
+    r->stop = g->stop;
+    memcpy(r->digest, file->digest, sizeof r->digest);
+    r->text = !sink->session->tokenizer ? NULL : sink->text ? sink->text : "";
+    r->text_length = sink->length;
+    return recording_write(r, &file->out, error);
+}
+
+// ---- the text ----
+
+// What the options ask to be called for.
+static void choose_callbacks(Generation *g, const Options *o) {
     bool prints_lines = o->ids || option_given(o, OPTION_LOGPROBS);
     bool prints_text = !prints_lines && !o->json;
+    g->wants_hash = o->json;
+    g->wants_logits = option_given(o, OPTION_LOGPROBS);
+    if (prints_text) g->begin = echo_prompt;
+    g->show = prints_text ? print_text : o->json || o->record ? collect_text : NULL;
+    // A JSON object holds the ids itself; log-probabilities are lines before it.
+    if (prints_lines && !(o->json && o->ids)) g->token = print_token;
+    if (o->record) g->sampled = record_token;
+}
+
+// One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
+static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
+                          Error *error) {
+    const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
                  .logprobs = {.tokenizer = s->tokenizer,
@@ -249,25 +311,21 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
         .stops = &o->stops,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
-        .wants_hash = o->json,
-        .wants_logits = option_given(o, OPTION_LOGPROBS),
         .catch_interrupt = true,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
-        .begin = prints_text ? echo_prompt : NULL,
-        .show = prints_text ? print_text
-                : o->json   ? collect_text
-                            : NULL,
-        // A JSON object holds the ids itself; log-probabilities are lines before it.
-        .token = prints_lines && !(o->json && o->ids) ? print_token : NULL,
         .context = &sink,
     };
     if (!g.sampler) return false;
-    bool good =
-        open_surprise(&sink, &g, error) && generation_run(&g, prompt->ids, prompt->count, error);
+    sink.sampler = g.sampler;
+    choose_callbacks(&g, o);
+    bool good = !o->record || recording_describe(&sink.recording, s, prompt, max_new, seed, error);
+    good = good && open_surprise(&sink, &g, error) &&
+           generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
     end_text(&sink);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
+    if (good && o->record) good = write_record(&sink, &g, file, error);
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
@@ -275,6 +333,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Erro
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);
+    recording_free(&sink.recording);
     sink_free(&sink);
     return good;
 }
@@ -297,23 +356,32 @@ static int logit_rows(const Session *s, size_t prompt) {
 
 bool generate_command(const Options *options, Error *error) {
     if (!check_color(options, error)) return false;
+    if (options->mode == MODE_CHAT && options->record)
+        return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
+    if (options->record && interventions_asked(options))
+        return error_set(error, ERROR_USAGE,
+                         "--record excludes --ablate, --patch and --steer: a replay has the model "
+                         "alone");
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     Session s = {0};
+    RecordFile record = {0};
     IdList prompt = {0};
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
-    bool good = check_prompt(options, error) && session_open(&s, options, error) &&
-                prompt_encode(&prompt, &s, error);
+    bool good = check_prompt(options, error) && open_record(&record, options, error) &&
+                session_open(&s, options, error) && prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good =
         good && (!wants_text || session_need_tokenizer(&s, error)) &&
         plan_length(&s, prompt.count, &max_new, &context, error) &&
+        prepare_record(&record, &s, prompt.count, max_new, context, error) &&
         session_open_model(
             &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
             error);
     good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, error);
+           generate_text(&s, &prompt, max_new, &record, error);
+    file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);
     return good;

@@ -27,7 +27,7 @@ static const char GENERATE_HELP[] =
     "      --special        parse control tokens in the prompt, such as <|im_end|>\n"
     "      --pattern local:64+global:4   attend only to these keys (run mask --help)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2@L4-L8  change it\n"
-    "                       while it runs (docs/laboratory.md, Interventions)\n"
+    "                       (docs/laboratory.md);  --record FILE: for run replay\n"
     "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
     "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
     "  memory), --logprobs N (a JSON line per token, with the N likeliest)\n"
@@ -237,6 +237,28 @@ static const char MASK_HELP[] =
     "it for all layers; a layer's own window still holds. Hidden keys are neither\n"
     "computed nor read.\n";
 
+static const char REPLAY_HELP[] =
+    "run replay FILE [options]                       a recorded generation, again\n"
+    "    ./run replay story.json -j 1\n"
+    "    ./run replay story.json --at 12 --token ' dog'\n"
+    "\n"
+    "FILE is what generate wrote with its option record. It is run once more, with\n"
+    "the recorded options and uniform numbers, and every id and the hash of every row\n"
+    "of logits are compared: the same bits, or the first token that differs, and how\n"
+    "close the choice was. Exit status 1: a token differs, or the tokens are the same\n"
+    "and a bit is not.\n"
+    "      --at N --token ID  go back to new token N (from 0), put ID in its place\n"
+    "                         (or a text that is one token), and show how the\n"
+    "                         recorded text went on, and how this one does\n"
+    "      --model PATH       where the model is now, if not at the recorded path\n"
+    "      --any-model        also if it is another model than the recorded one\n"
+    "      --batch N          tokens of the prompt in one pass\n"
+    "  -j, --threads N  --kv f32|f16|bf16  --precision f32|a16|a8   (as recorded)\n"
+    "      --json             one object: same_bits, same_tokens, tokens, compared,\n"
+    "                         rows_with_other_bits, first_row, first_token, ...; with\n"
+    "                         --at: at, same_bits, shared_ids, recorded, now\n"
+    "  -z, --tokenizer FILE  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
     "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
@@ -320,6 +342,8 @@ static const Command COMMANDS[] = {
      COST_HELP},
     {"lens", FOR_LENS, lens_command, "what a model would predict after every layer", LENS_HELP},
     {"mask", FOR_MASK, mask_command, "which keys an attention pattern shows", MASK_HELP},
+    {"replay", FOR_REPLAY, replay_command, "a recorded generation again: are the bits the same?",
+     REPLAY_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

@@ -26,15 +26,18 @@ struct Sampler {
     int vocab_size, capacity, window;
     int *history; // (capacity) the last `count` accepted tokens, a ring that ends before `next`
     int count, next;
-    int *counts;       // (vocab_size) how often each token is among the last `window`
-    float *penalised;  // (vocab_size) host: logits after the penalties
-    float *logits;     // (vocab_size) device: the same
-    float *uniform;    // (RUN_COUNT) device: a run of the generator's numbers
-    int32_t *token;    // (1) device
-    uint64_t state[4]; // xoshiro256**
-    uint64_t taken;    // numbers taken from the generator so far
-    uint64_t run;      // number of the first one in `uniform`
-    bool has_run;      // `uniform` holds numbers
+    int *counts;        // (vocab_size) how often each token is among the last `window`
+    float *penalised;   // (vocab_size) host: logits after the penalties
+    float *logits;      // (vocab_size) device: the same
+    float *uniform;     // (RUN_COUNT) device: a run of the generator's numbers
+    int32_t *token;     // (1) device
+    uint64_t state[4];  // xoshiro256**
+    uint64_t taken;     // numbers taken from the generator so far
+    float last;         // the one taken last
+    const float *given; // (n_given) in place of the generator's first numbers; borrowed
+    size_t n_given;
+    uint64_t run; // number of the first one in `uniform`
+    bool has_run; // `uniform` holds numbers
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -66,9 +69,27 @@ static float uniform_of(uint64_t state[4]) {
     return (float)(xoshiro256(state) >> 40) * 0x1p-24f;
 }
 
-float sampler_uniform(Sampler *sampler) {
-    sampler->taken++;
-    return uniform_of(sampler->state);
+// The generator's next number, of which `taken` came before, or the one given in its place. The
+// generator advances all the same, so that those behind the given ones are its own.
+static float next_uniform(const Sampler *s, uint64_t state[4], uint64_t taken) {
+    float number = uniform_of(state);
+    return taken < s->n_given ? s->given[taken] : number;
+}
+
+float sampler_uniform(Sampler *s) {
+    s->last = next_uniform(s, s->state, s->taken);
+    s->taken++;
+    return s->last;
+}
+
+float sampler_last_uniform(const Sampler *s) {
+    return s->last;
+}
+
+void sampler_give(Sampler *s, const float *numbers, size_t count) {
+    s->given = numbers;
+    s->n_given = count;
+    s->has_run = false;
 }
 
 static void seed_generator(Sampler *s) {
@@ -233,7 +254,7 @@ static void upload_run(Sampler *s) {
     uint64_t state[4];
     memcpy(state, s->state, sizeof state);
     for (int i = 0; i < RUN_COUNT; i++)
-        numbers[i] = uniform_of(state);
+        numbers[i] = next_uniform(s, state, s->taken + (uint64_t)i);
     device_upload(s->device, s->uniform, numbers, sizeof numbers);
     s->run = s->taken;
     s->has_run = true;

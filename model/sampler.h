@@ -49,6 +49,13 @@ int sampler_next(Sampler *sampler, const float *logits, Error *error);
 float sampler_uniform(Sampler *sampler);
 // Takes back the last n numbers of the generator, of all that it gave: they come again.
 void sampler_rewind(Sampler *sampler, int n);
+// The number that sampler_uniform gave last: after a token was taken, the one it was sampled with,
+// whatever the temperature. 0 before the first.
+float sampler_last_uniform(const Sampler *sampler);
+
+// numbers[i] in [0, 1) takes the place of the generator's i-th number since sampler_open; what
+// comes behind `count` is what it would have been. Borrowed until sampler_close.
+void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
 

@@ -1,7 +1,7 @@
 # Completion of limpid for bash: installed as share/bash-completion/completions/limpid.
 _limpid() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate i
-    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens mask cost trace diff"
+    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens mask cost replay trace diff"
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ " $commands " == *" ${COMP_WORDS[i]} "* ]] && command=${COMP_WORDS[i]} && break
     done
@@ -14,7 +14,7 @@ _limpid() {
     --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;
     --color)
         COMPREPLY=($(compgen -W "auto always never$([ "$command" = generate ] && echo " surprise")" -- "$word")) && return ;;
-    --save-logits | --kl | --out | --svg | --png | --html) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
+    --save-logits | --kl | --out | --svg | --png | --html | --record | --model) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
     -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
     esac
     if [[ $word == -* ]]; then

@@ -165,11 +165,7 @@ static bool write_file(const OutPlace *place, const char *name, const void *byte
     PathText shown;
     const char *path = directory_writer_file(place->writer, name, error);
     if (!path || !join(shown, place->directory, name, error)) return false;
-    FileWriter *file = file_writer_open(&(OutputFile){.path = path, .shown = shown}, size, error);
-    bool good =
-        file && file_writer_put(file, 0, bytes, size, error) && file_writer_finish(file, error);
-    file_writer_close(file);
-    return good;
+    return file_write(&(OutputFile){.path = path, .shown = shown}, bytes, size, error);
 }
 
 // Writes and frees the buffer; `good` false only frees it.

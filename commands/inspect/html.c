@@ -169,7 +169,7 @@ bool inspect_write_html(const Session *s, const Facts *facts, const OutputFile *
     Buffer page = {0};
     put_page(&page, s, facts);
     bool good = !page.failed || error_set(error, ERROR_MEMORY, "no memory for the page");
-    good = good && file_write_whole(place, page.bytes, page.size, error);
+    good = good && file_write(place, page.bytes, page.size, error);
     buffer_free(&page);
     return good;
 }

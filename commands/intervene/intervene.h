@@ -61,6 +61,9 @@ typedef struct Interventions {
     size_t n_prompt;
 } Interventions;
 
+// Whether one of the three options was given.
+bool interventions_asked(const Options *options);
+
 // Parses the three options and reads their files. *out is NULL where none was given. False: exit
 // code 2, 3, 4 or 5; nothing is to be closed.
 bool interventions_open(Interventions **out, const Options *options, const Checkpoint *checkpoint,

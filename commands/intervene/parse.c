@@ -256,10 +256,14 @@ static bool parse_all(Interventions *all, const Options *o, Error *error) {
     return !o->ablate || parse_ablations(all, o, error);
 }
 
+bool interventions_asked(const Options *o) {
+    return o->ablate || o->patches.count || o->steers.count;
+}
+
 bool interventions_open(Interventions **out, const Options *o, const Checkpoint *checkpoint,
                         Error *error) {
     *out = NULL;
-    if (!o->ablate && !o->patches.count && !o->steers.count)
+    if (!interventions_asked(o))
         return !option_given(o, OPTION_ABLATE_TO) ||
                error_set(error, ERROR_USAGE, "--ablate-to says what --ablate sets: give that too");
     Interventions *all = calloc(1, sizeof *all);

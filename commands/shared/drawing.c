@@ -25,8 +25,8 @@ bool picture_files_write(const PictureFiles *files, const Picture *picture, Erro
     if (files->svg.path) picture_svg(&svg, picture);
     if (svg.failed) good = error_set(error, ERROR_MEMORY, "no memory for the picture");
     if (good && files->png.path) good = picture_png(&png, picture, error);
-    if (good && files->svg.path) good = file_write_whole(&files->svg, svg.bytes, svg.size, error);
-    if (good && files->png.path) good = file_write_whole(&files->png, png.bytes, png.size, error);
+    if (good && files->svg.path) good = file_write(&files->svg, svg.bytes, svg.size, error);
+    if (good && files->png.path) good = file_write(&files->png, png.bytes, png.size, error);
     buffer_free(&svg);
     buffer_free(&png);
     return good;

@@ -67,7 +67,7 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
     const char *piece = "";
     if (s->tokenizer)
         piece = tokenizer_piece(s->tokenizer, id, g->first && !g->ids.count, false, &length);
-    if (g->sampled) g->sampled(g->context, id, logits, length);
+    if (g->before) g->before(g->context, id, logits, length);
     if (!show_token(g, piece, length, ended, error)) return false;
     if (*ended) g->stop = STOP_AT_TEXT;
     // After show_token, since it may ask the tokenizer for other pieces.
@@ -104,6 +104,7 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
         // equal hashes two runs sampled from the same bits.
         if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);
         if (!g->first_token_at) g->first_token_at = seconds_now();
+        if (g->sampled && !g->sampled(g->context, id, logits, error)) return false;
         if (!take_token(g, id, logits, &ended, error)) return false;
     }
     return true;
@@ -142,7 +143,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     Decoder decoder = {0};
     DecoderOptions options = {.sampler = g->sampler,
                               .max_tokens = g->max_new,
-                              .wants_logits = g->wants_hash || g->wants_logits,
+                              .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
                               .recompute = g->no_cache ? prompt : NULL};
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;

@@ -39,12 +39,15 @@ typedef struct Generation {
     void (*begin)(void *context);
     // Every new token of `length` bytes before any of its text is shown, with the logits as for
     // `token`; NULL: not wanted.
-    void (*sampled)(void *context, int32_t id, const float *logits, size_t length);
+    void (*before)(void *context, int32_t id, const float *logits, size_t length);
     // Text in whole characters, as soon as it can be shown; NULL: not wanted.
     void (*show)(void *context, const char *bytes, size_t length);
     // Every new token with its bytes and, with wants_logits or wants_hash, the logits that it was
     // sampled from (else NULL); NULL: not wanted.
     void (*token)(void *context, int32_t id, const float *logits, const char *piece, size_t length);
+    // Every sampled token, the one that ends the text too, with its logits; NULL: not wanted. False
+    // with `error` ends the run.
+    bool (*sampled)(void *context, int32_t id, const float *logits, Error *error);
     void *context;
 
     // results

@@ -65,8 +65,7 @@ static bool parse_list(IntegerList *list, const OptionRow *row, const char *text
     }
 }
 
-// *out = the index of `text` in "f32|f16|bf16". False: it is none of them.
-static bool parse_choice(int *out, const char *choices, const char *text) {
+bool parse_choice(int *out, const char *choices, const char *text) {
     size_t length = strlen(text);
     for (int i = 0;; i++) {
         size_t choice = strcspn(choices, "|");
@@ -247,12 +246,15 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
     if (options->help) return true;
     if (optind < argc)
         *(command == FOR_MASK ? &options->pattern : &options->model) = argv[optind++];
-    else if (!(command & (FOR_DIFF | FOR_CONVERT | FOR_MASK)))
+    else if (!(command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY)))
         options->model = BUILTIN_NAME;
     if (optind < argc && command & (FOR_DIFF | FOR_CONVERT)) options->other = argv[optind++];
     if (optind < argc)
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the %s%s",
-                         argv[optind], command == FOR_MASK ? "pattern" : "model",
+                         argv[optind],
+                         command == FOR_MASK     ? "pattern"
+                         : command == FOR_REPLAY ? "recording"
+                                                 : "model",
                          command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
     if (command != FOR_BENCH && options->threads.count > 1)
         return error_set(error, ERROR_USAGE,

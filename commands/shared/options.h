@@ -29,6 +29,7 @@ typedef enum CommandBit {
     FOR_COST = 16384,
     FOR_LENS = 32768,
     FOR_MASK = 65536,
+    FOR_REPLAY = 131072,
 } CommandBit;
 
 typedef enum OptionId {
@@ -120,6 +121,12 @@ typedef enum OptionId {
     OPTION_SWEEP,
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
+    OPTION_RECORD,
+    OPTION_OTHER_MODEL,
+    OPTION_ANY_MODEL,
+    OPTION_PROMPT_ROWS,
+    OPTION_AT,
+    OPTION_NEW_TOKEN,
     OPTION_FORCE,
     OPTION_JSON,
     OPTION_CSV,
@@ -150,7 +157,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 // borrowed from argv.
 typedef struct Options {
     bool given[OPTION_COUNT];
-    const char *model; // "builtin" if none is given; diff, convert and mask: NULL
+    const char *model; // "builtin" if none is given; diff, convert, mask, replay: NULL
     const char *other; // diff: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
@@ -201,6 +208,11 @@ typedef struct Options {
     int64_t mask_seq;               // attention --rope too
     bool bidirectional;
 
+    const char *record;                  // generate
+    const char *other_model, *new_token; // replay
+    int64_t prompt_rows, at;
+    bool any_model;
+
     int type;   // convert, cost: an index of OPTION_DTYPES
     bool force; // replace files that are there
 } Options;
@@ -219,6 +231,8 @@ static inline bool option_given(const Options *options, OptionId id) {
 bool parse_integer(int64_t *out, const char *text);
 bool parse_unsigned(uint64_t *out, const char *text);
 bool parse_number(double *out, const char *text);
+// *out = the index of `text` in "f32|f16|bf16". False: it is none of them.
+bool parse_choice(int *out, const char *choices, const char *text);
 
 // Does `name` match one of --only's patterns? They are those of a shell, and * crosses dots. Each
 // is compared with the whole name and with every part of it from a dot to the end: "q_proj",

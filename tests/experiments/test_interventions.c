@@ -389,6 +389,7 @@ Test(interventions, a_change_that_no_model_or_this_model_has_not_is_refused) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         check_refuses(CASES[i].option, 2, CASES[i].because);
+    check_refuses("--record|x.json|--ablate|L1.H1", 2, "--record excludes --ablate");
     check_refuses("--patch|layers.1.att_out=/nonexistent", 4, "/nonexistent: cannot open it");
     check_refuses("--steer|/nonexistent@L1", 4, "/nonexistent: cannot open it");
 }

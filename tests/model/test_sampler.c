@@ -139,6 +139,37 @@ Test(sampler, the_generator_is_xoshiro256) {
     }
 }
 
+// Six tokens of equal probability: u samples token floor(6 u), in order of the ids. 70 given
+// numbers are more than one run on the device; behind them the generator's 71st of the same seed
+// comes.
+Test(sampler, given_numbers_take_the_place_of_the_generators_first) {
+    enum { GIVEN = 70 };
+    static const float LOGITS[VOCAB] = {0};
+    Device *device = sampler_device();
+    SamplerOptions options = sampler_defaults();
+    options.seed = 42;
+    Sampler *sampler = open_sampler(device, 100, options);
+    Sampler *own = open_sampler(device, 100, options);
+    float numbers[GIVEN];
+    for (int i = 0; i < GIVEN; i++)
+        numbers[i] = ((float)(i * 5 % VOCAB) + 0.5f) / VOCAB;
+    CHECK_NEAR(sampler_last_uniform(own), 0, 0);
+    next(own, LOGITS); // before numbers are given a run may be on the device
+    CHECK_NEAR(sampler_last_uniform(own), 1406987 * 0x1p-24, 0);
+    sampler_give(sampler, numbers, GIVEN);
+    for (int i = 0; i < GIVEN; i++) {
+        CHECK_INT(next(sampler, LOGITS), i * 5 % VOCAB);
+        CHECK_NEAR(sampler_last_uniform(sampler), numbers[i], 0);
+    }
+    for (int i = 1; i < GIVEN; i++)
+        sampler_uniform(own);
+    CHECK_INT(next(sampler, LOGITS), next(own, LOGITS));
+    CHECK_NEAR(sampler_last_uniform(sampler), sampler_last_uniform(own), 0);
+    sampler_close(sampler);
+    sampler_close(own);
+    test_device_close(device);
+}
+
 // 60,000 samples from p = 0.1 .. 0.3: each count within five standard deviations.
 Test(sampler, draws_as_often_as_the_probabilities_say) {
     enum { DRAWS = 60000 };

@@ -1,0 +1,271 @@
+// Collects a recording and writes it; replay/read.c reads it. An option is written under its long
+// name and read within its row's range, so that the table of options is the only list of both.
+#include "commands/shared/recording.h"
+#include "base/buffer.h"
+#include "commands/commands.h"
+#include "commands/shared/logprobs.h"
+#include "commands/shared/output.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const OptionId RECORDED_OPTIONS[] = {
+    OPTION_TEMPERATURE,
+    OPTION_TOP_P,
+    OPTION_TOP_K,
+    OPTION_MIN_P,
+    OPTION_TYPICAL_P,
+    OPTION_REPEAT_PENALTY,
+    OPTION_PRESENCE_PENALTY,
+    OPTION_FREQUENCY_PENALTY,
+    OPTION_REPEAT_LAST,
+    OPTION_SEED,
+    OPTION_MAX_TOKENS,
+    OPTION_STOP,
+    OPTION_IGNORE_EOS,
+    OPTION_SPECIAL,
+    OPTION_TOKENIZER,
+    OPTION_THREADS,
+    OPTION_CONTEXT,
+    OPTION_KV,
+    OPTION_PRECISION,
+    OPTION_PATTERN,
+    OPTION_NO_CACHE,
+    OPTION_COUNT,
+};
+
+const OptionRow *recorded_option(OptionId id) {
+    const OptionRow *row = option_rows();
+    while (row->id != id)
+        row++;
+    return row;
+}
+
+// ---- the model's digest ----
+
+// FNV-1a waits for a multiplication after every byte. Eight hashes, one for each byte of a word, do
+// not wait for each other, and are faster than a disk.
+static void hash_bytes(uint64_t lanes[8], const uint8_t *bytes, size_t count) {
+    size_t whole = count & ~(size_t)7;
+    uint64_t h[8]; // in registers: `bytes` may alias `lanes`
+    memcpy(h, lanes, sizeof h);
+    for (size_t i = 0; i < whole; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            h[j] = fnv1a(h[j], bytes + i + j, 1);
+    for (size_t i = whole; i < count; i++)
+        h[i - whole] = fnv1a(h[i - whole], bytes + i, 1);
+    memcpy(lanes, h, sizeof h);
+}
+
+// As text, since a struct has padding.
+static void hash_config(uint64_t lanes[8], const Config *c) {
+    char text[400];
+    int length = snprintf(
+        text, sizeof text, "%s %d %d %d %d %d %d %d %d %d %.9g %d %d %.9g %.9g %.9g %d %.9g %.9g",
+        c->family, c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim,
+        c->vocab_size, c->max_seq_len, c->rope_dim, (double)c->norm_eps, c->activation, c->position,
+        (double)c->embedding_scale, (double)c->attention_scale, (double)c->logit_softcap,
+        c->rope.scaling, (double)c->rope.theta, (double)c->rope_local.theta);
+    hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+    for (int l = 0; l < c->n_layers; l++)
+        hash_bytes(lanes, (const uint8_t *)&c->layers[l].window, sizeof c->layers[l].window);
+}
+
+// Name, type and shape come first, so that tensors cannot change places.
+static void hash_tensor(uint64_t lanes[8], const TensorPlan *t) {
+    hash_bytes(lanes, (const uint8_t *)t->name, strlen(t->name));
+    hash_bytes(lanes, (const uint8_t *)&t->dtype, sizeof t->dtype);
+    hash_bytes(lanes, (const uint8_t *)t->shape, t->n_dims * sizeof *t->shape);
+    hash_bytes(lanes, t->data, t->bytes);
+    if (t->scales) hash_bytes(lanes, t->scales, plan_elements(t) / t->group_size * sizeof(float));
+}
+
+bool model_digest(char out[FNV_HEX], const Session *s, Error *error) {
+    uint64_t lanes[8];
+    size_t count = 0;
+    const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
+    Progress progress;
+    progress_begin(&progress, "digest", s->options->quiet);
+    for (size_t j = 0; j < 8; j++)
+        lanes[j] = FNV_START + j; // else equal bytes would give equal lanes
+    hash_config(lanes, s->config);
+    for (size_t i = 0; i < count; i++) {
+        hash_tensor(lanes, &tensors[i]);
+        progress_update(&progress, (double)(i + 1) / (double)count);
+    }
+    progress_end(&progress);
+    snprintf(out, FNV_HEX, "%016" PRIx64, fnv1a(FNV_START, lanes, sizeof lanes));
+    return session_result(s, true, error);
+}
+
+// ---- collecting ----
+
+// More would be refused by replay, so they are refused here, before the work.
+bool recording_check(size_t prompt, size_t max_new, int context, Error *error) {
+    size_t room = (size_t)context - prompt + 1;
+    size_t tokens = max_new < room ? max_new : room;
+    if (prompt > RECORDING_MOST_TOKENS)
+        return error_set(error, ERROR_USAGE,
+                         "--record: the prompt has %zu tokens, a recording at most %d", prompt,
+                         RECORDING_MOST_TOKENS);
+    if (tokens <= RECORDING_MOST_TOKENS) return true;
+    return error_set(error, ERROR_USAGE,
+                     "--record: this may give %zu tokens, a recording has at most %d "
+                     "(--max-tokens N)",
+                     tokens, RECORDING_MOST_TOKENS);
+}
+
+bool recording_describe(Recording *r, const Session *s, const IdList *prompt, size_t max_new,
+                        uint64_t seed, Error *error) {
+    const DeviceInfo *device = device_info(s->model->device);
+    r->options = *s->options;
+    r->options.seed = seed;
+    r->options.max_tokens = (int64_t)max_new;
+    r->options.context = s->model->options.context;
+    r->options.threads.values[0] = device->threads;
+    r->device = device->description;
+    r->version = LIMPID_VERSION;
+    r->vocab_size = s->config->vocab_size;
+    for (size_t i = 0; i < prompt->count; i++)
+        if (!id_list_push(&r->prompt, prompt->ids[i], error)) return false;
+    return true;
+}
+
+RecordedToken recorded_token(int32_t id, float uniform, const float *logits, int vocab_size) {
+    double total = log_sum_exp_f64(logits, vocab_size);
+    RecordedToken t = {.id = id,
+                       .other = -1,
+                       .uniform = uniform,
+                       .hash = fnv1a(FNV_START, logits, (size_t)vocab_size * sizeof *logits),
+                       .logit = logits[id],
+                       .probability = exp((double)logits[id] - total)};
+    for (int i = 0; i < vocab_size; i++)
+        if (i != id && (t.other < 0 || logits[i] > logits[t.other])) t.other = i;
+    if (t.other < 0) return t;
+    t.other_logit = logits[t.other];
+    t.other_probability = exp((double)t.other_logit - total);
+    return t;
+}
+
+bool recording_add(Recording *r, const RecordedToken *token, Error *error) {
+    if (r->n_tokens == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 64;
+        RecordedToken *grown = realloc(r->tokens, capacity * sizeof *grown);
+        if (!grown)
+            return error_set(error, ERROR_MEMORY, "no memory for %zu recorded tokens", capacity);
+        r->tokens = grown;
+        r->capacity = capacity;
+    }
+    r->tokens[r->n_tokens++] = *token;
+    return true;
+}
+
+void recording_free(Recording *r) {
+    id_list_free(&r->prompt);
+    free(r->tokens);
+    arena_free(&r->arena);
+    *r = (Recording){0};
+}
+
+// ---- writing ----
+
+// A string, or null.
+static void put_text(Buffer *b, const char *text) {
+    if (text)
+        buffer_quote(b, text, strlen(text));
+    else
+        buffer_print(b, "null");
+}
+
+static void put_texts(Buffer *b, const TextList *list) {
+    for (int i = 0; i < list->count; i++) {
+        buffer_print(b, i ? "," : "[");
+        put_text(b, list->texts[i]);
+    }
+    buffer_print(b, list->count ? "]" : "[]");
+}
+
+// The word of a choice: the index-th of "f32|f16|bf16".
+static void put_choice(Buffer *b, const char *choices, int index) {
+    for (; index; index--)
+        choices += strcspn(choices, "|") + 1;
+    buffer_quote(b, choices, strcspn(choices, "|"));
+}
+
+// As short as it reads back the same.
+static void put_number(Buffer *b, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+    buffer_print(b, "%s", text);
+}
+
+// A seed is a text, since JSON readers keep 53 bits of a number.
+static void put_option(Buffer *b, const OptionRow *row, const Options *o) {
+    const void *field = (const char *)o + row->offset;
+    buffer_print(b, "\"%s\":", row->name);
+    switch (row->kind) {
+    case KIND_FLAG: buffer_print(b, "%s", *(const bool *)field ? "true" : "false"); break;
+    case KIND_TEXT: put_text(b, *(const char *const *)field); break;
+    case KIND_TEXTS: put_texts(b, field); break;
+    case KIND_INTEGER: buffer_print(b, "%" PRId64, *(const int64_t *)field); break;
+    case KIND_UNSIGNED: buffer_print(b, "\"%" PRIu64 "\"", *(const uint64_t *)field); break;
+    case KIND_NUMBER: put_number(b, *(const double *)field); break;
+    case KIND_LIST: buffer_print(b, "%d", ((const IntegerList *)field)->values[0]); break;
+    case KIND_CHOICE: put_choice(b, row->choices, *(const int *)field); break;
+    }
+}
+
+static void put_token(Buffer *b, const RecordedToken *t) {
+    buffer_print(b, "{\"id\":%d,\"uniform\":%.9g,\"hash\":\"%016" PRIx64 "\",", (int)t->id,
+                 (double)t->uniform, t->hash);
+    buffer_print(b, "\"logit\":%.9g,\"probability\":%.9g,", (double)t->logit, t->probability);
+    if (t->other < 0)
+        buffer_print(b, "\"other\":null}");
+    else
+        buffer_print(b, "\"other\":{\"id\":%d,\"logit\":%.9g,\"probability\":%.9g}}", (int)t->other,
+                     (double)t->other_logit, t->other_probability);
+}
+
+static void put_recording(Buffer *b, const Recording *r) {
+    buffer_print(b, "{\"format\":\"%s\",\"limpid\":\"%s\",\n\"device\":", RECORDING_FORMAT,
+                 r->version);
+    put_text(b, r->device);
+    buffer_print(b, ",\n\"model\":{\"path\":");
+    put_text(b, r->options.model);
+    buffer_print(b, ",\"digest\":\"%s\",\"vocab_size\":%d},\n\"options\":", r->digest,
+                 r->vocab_size);
+    for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
+        buffer_print(b, i ? "," : "{");
+        put_option(b, recorded_option(RECORDED_OPTIONS[i]), &r->options);
+    }
+    buffer_print(b, "},\n\"prompt_ids\":[");
+    for (size_t i = 0; i < r->prompt.count; i++)
+        buffer_print(b, "%s%d", i ? "," : "", (int)r->prompt.ids[i]);
+    buffer_print(b, "],\n\"tokens\":[");
+    for (size_t i = 0; i < r->n_tokens; i++) {
+        buffer_print(b, i ? ",\n" : "\n");
+        put_token(b, &r->tokens[i]);
+    }
+    buffer_print(b, "],\n\"stop\":\"%s\",\"text\":", stop_reason_name(r->stop));
+    if (r->text)
+        buffer_quote(b, r->text, r->text_length);
+    else
+        buffer_print(b, "null");
+    buffer_print(b, "}\n");
+}
+
+bool recording_write(const Recording *r, const OutputFile *place, Error *error) {
+    Buffer b = {0};
+    put_recording(&b, r);
+    bool good = !b.failed || error_set(error, ERROR_MEMORY, "no memory for the recording");
+    if (good && b.size > RECORDING_MOST_BYTES)
+        good = error_set(error, ERROR_USAGE, "--record: %zu bytes, a recording has at most %d",
+                         b.size, RECORDING_MOST_BYTES);
+    if (good) good = file_write(place, b.bytes, b.size, error);
+    buffer_free(&b);
+    return good;
+}
