@@ -173,8 +173,7 @@ static const char ATTENTION_HELP[] =
     "--layer and --head it is the mean over all heads of all layers.\n"
     "      --layer L --head H  one head;  --layer L: all of a layer;  --head H: that\n"
     "                          head in all layers (--grid heads|layers says so too)\n"
-    "      --mean              the mean of the heads, of a layer, or with\n"
-    "                          --grid layers of every layer\n"
+    "      --mean              the mean of a layer's heads (--grid layers: of all)\n"
     "      --rollout           attention rollout, up to --layer L (default: the last)\n"
     "      --stage STAGE       weights: after the softmax (default); scaled: before\n"
     "                          it; raw: q . k\n"
@@ -378,15 +377,13 @@ void help_command(const Command *command) {
 }
 
 void help_program(void) {
-    print_named("limpid runs small language models\n\n"
-                "    ./run [MODEL] [-i PROMPT] [options]\n"
-                "    ./run COMMAND [MODEL] [options]\n\n"
+    print_named("limpid runs small language models\n"
+                "    ./run [MODEL] [-i PROMPT] [options]       ./run COMMAND [MODEL] [options]\n"
                 "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them;\n"
-                "leave it out to use the built-in model, which tells stories.\n\n");
+                "without one the built-in model tells a story. Try ./run -i 'Once upon a time'\n");
     for (int i = 0; i < N_COMMANDS; i++)
         output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
-    print_named("\nrun COMMAND --help shows its options; --version, --limits.\n"
-                "Example: ./run -i 'Once upon a time'\n");
+    print_named("run COMMAND --help shows its options; --version, --limits\n");
 }
 
 void help_version(void) {
