@@ -514,6 +514,21 @@ Test(replay, numbers_and_texts_are_kept_in_bounds) {
     json_decref(root);
 }
 
+// No text of a recording reaches the terminal as it is.
+Test(replay, texts_of_a_recording_are_escaped) {
+    const char *path = record("escapes.json", "-t|0");
+    json_t *root = load(path);
+    json_object_set_new(root, "limpid", json_string("\x1b[2J"));
+    json_object_set_new(root, "device", json_string("\x1b]0;title\a\xc2\x9b"));
+    save(path, root);
+    json_decref(root);
+    TestRun r = program("replay|%s", path);
+    check_status(&r, 0);
+    for (const char *c = r.err; *c; c++)
+        CHECK(*c == '\n' || (*c >= ' ' && *c <= '~'), "%s", r.err);
+    test_run_free(&r);
+}
+
 Test(replay, a_recording_that_was_cut_is_refused) {
     size_t size;
     char *bytes = test_read_file(record("cut.json", "-t|0"), &size);
