@@ -91,10 +91,12 @@ static bool open_sampling(Replay *r, Error *error) {
 // What is different about this run; the recording's text is anybody's.
 static void print_runs(const Replay *r) {
     const Options *then = &r->recorded.options, *now = &r->options;
-    char device[224];
+    const char *by = r->recorded.version, *on = r->recorded.device;
+    char version[20], device[224];
     if (r->given->quiet) return;
-    note("recorded by limpid %.20s: %s, %s, kv %s", r->recorded.version,
-         escape_bytes(device, sizeof device, r->recorded.device, strlen(r->recorded.device)),
+    note("recorded by limpid %s: %s, %s, kv %s",
+         escape_bytes(version, sizeof version, by, strlen(by)),
+         escape_bytes(device, sizeof device, on, strlen(on)),
          precision_name((Precision)then->precision), kv_name((KvType)then->kv));
     note("now: %s, %s, kv %s", device_info(r->session.model->device)->description,
          precision_name((Precision)now->precision), kv_name((KvType)now->kv));
