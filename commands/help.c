@@ -203,6 +203,7 @@ static const char LENS_HELP[] =
     "      --token ID          that token (default: the likeliest)\n"
     "      --svg FILE  --png FILE  --force    the picture as a file\n"
     "      --csv | --json      the numbers\n"
+    "      --pattern P         an attention pattern (run mask --help)\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
@@ -225,8 +226,8 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity and attention sets it\n"
-    "for all layers; a layer's own window still holds. Hidden keys are neither\n"
+    "The option pattern of generate, chat, bench, perplexity, attention and lens sets\n"
+    "it for all layers; a layer's own window still holds. Hidden keys are neither\n"
     "computed nor read.\n";
 
 static const char CONVERT_HELP[] =
