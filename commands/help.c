@@ -210,6 +210,7 @@ static const char LENS_HELP[] =
     "      --svg FILE  --png FILE  --force    the picture as a file\n"
     "      --csv | --json      the numbers\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE@L4-L8 change it\n"
+    "      --pattern P         an attention pattern (run mask --help)\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
@@ -232,8 +233,8 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity, attention and cost sets\n"
-    "it for all layers; a layer's own window still holds. Hidden keys are neither\n"
+    "The option pattern of generate, chat, bench, perplexity, attention, lens, cost\n"
+    "sets it for all layers; a layer's own window still holds. Hidden keys are neither\n"
     "computed nor read.\n";
 
 static const char REPLAY_HELP[] =

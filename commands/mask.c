@@ -80,7 +80,8 @@ static bool print_mask(const Mask *m, const PictureFiles *files, Error *error) {
                        .n_panels = 1,
                        .rows = (size_t)m->n,
                        .cols = (size_t)m->n,
-                       .high = 1};
+                       .high = 1,
+                       .two_valued = true};
     Terminal window = output_window(o->color);
     bool files_wanted = picture_files_wanted(files);
     if (files_wanted && !picture_files_write(files, &picture, error)) return false;

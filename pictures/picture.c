@@ -29,17 +29,17 @@ int picture_shade(const Picture *picture, float value) {
     return share >= 1 ? PICTURE_SHADES - 1 : (int)(share * (PICTURE_SHADES - 1) + 0.5f);
 }
 
-// to (small->rows, small->cols) from `from` (p->rows, p->cols): each cell is the largest of step x
-// step. The largest and not the mean, since a single strong weight is what a reader looks for; a
-// mean would hide it. Cells at the right and lower edge cover fewer.
-static void shrink_panel(float *to, const float *from, const Picture *small, const Picture *p,
-                         size_t step) {
+// to (small->rows, small->cols) from `from` (p->rows, p->cols): each cell is the largest of
+// row_step x col_step. The largest and not the mean, since a single strong weight is what a reader
+// looks for; a mean would hide it. Cells at the right and lower edge cover fewer.
+static void shrink_panel(float *to, const float *from, const Shrunk *s, const Picture *p) {
+    const Picture *small = &s->picture;
     for (size_t i = 0; i < small->rows * small->cols; i++)
         to[i] = NAN;
     for (size_t r = 0; r < p->rows; r++)
         for (size_t c = 0; c < p->cols; c++) {
             float value = from[r * p->cols + c];
-            float *cell = &to[r / step * small->cols + c / step];
+            float *cell = &to[r / s->row_step * small->cols + c / s->col_step];
             if (isnan(*cell) || value > *cell) *cell = value;
         }
 }
@@ -53,37 +53,40 @@ static const char **every(const char *const *labels, size_t count, size_t step) 
     return out;
 }
 
-// Fills all of `s` for a step above 1. The + 1 of each size: malloc(0) may return NULL, which would
+// Fills all of `s` for steps above 1. The + 1 of each size: malloc(0) may return NULL, which would
 // look like a failure. False: out of memory; shrunk_free frees the rest.
 static bool shrink(Shrunk *s, const Picture *p) {
     Picture *small = &s->picture;
-    size_t step = s->step;
-    small->rows = (p->rows + step - 1) / step;
-    small->cols = (p->cols + step - 1) / step;
+    small->rows = (p->rows + s->row_step - 1) / s->row_step;
+    small->cols = (p->cols + s->col_step - 1) / s->col_step;
     size_t cells = small->rows * small->cols;
     s->values = malloc((p->n_panels * cells + 1) * sizeof *s->values);
     s->panels = malloc((p->n_panels + 1) * sizeof *s->panels);
     if (!s->values || !s->panels) return false;
     for (size_t i = 0; i < p->n_panels; i++) {
         float *values = s->values + i * cells;
-        shrink_panel(values, p->panels[i].values, small, p, step);
+        shrink_panel(values, p->panels[i].values, s, p);
         s->panels[i] = (Panel){p->panels[i].title, values};
     }
     small->panels = s->panels;
-    if (p->row_labels && !(s->row_labels = every(p->row_labels, small->rows, step))) return false;
-    if (p->col_labels && !(s->col_labels = every(p->col_labels, small->cols, step))) return false;
+    if (p->row_labels && !(s->row_labels = every(p->row_labels, small->rows, s->row_step)))
+        return false;
+    if (p->col_labels && !(s->col_labels = every(p->col_labels, small->cols, s->col_step)))
+        return false;
     small->row_labels = s->row_labels;
     small->col_labels = s->col_labels;
     return true;
 }
 
+static size_t step_for(size_t count, size_t most) {
+    return count > most ? (count + most - 1) / most : 1;
+}
+
 bool picture_shrink(Shrunk *s, const Picture *p, size_t max_rows, size_t max_cols) {
-    // One step for both directions, so that a matrix over tokens stays square.
-    *s = (Shrunk){.picture = *p, .step = 1};
-    while ((p->rows + s->step - 1) / s->step > max_rows ||
-           (p->cols + s->step - 1) / s->step > max_cols)
-        s->step++;
-    return s->step == 1 || shrink(s, p);
+    size_t rows = step_for(p->rows, max_rows), cols = step_for(p->cols, max_cols);
+    if (p->rows == p->cols) rows = cols = rows > cols ? rows : cols;
+    *s = (Shrunk){.picture = *p, .row_step = rows, .col_step = cols};
+    return (rows == 1 && cols == 1) || shrink(s, p);
 }
 
 void shrunk_free(Shrunk *s) {

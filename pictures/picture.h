@@ -31,6 +31,7 @@ typedef struct Picture {
     size_t across;                                     // panels in a row; 0: as many as fit
     const char *const *row_labels, *const *col_labels; // (rows), (cols); NULL: numbers from 0
     float low, high; // the ends of the colour scale; values beyond them have its end's colour
+    bool two_valued; // cells have a value or none: no colour scale is drawn
 } Picture;
 
 typedef enum ColorDepth { COLORS_NONE, COLORS_256, COLORS_24_BIT } ColorDepth;
@@ -41,7 +42,8 @@ typedef struct Terminal {
     ColorDepth colors;
 } Terminal;
 
-// Appends the picture as lines of text. A picture that is wider than the window is drawn smaller: a
+// Appends the picture as lines of text. A single panel has its labels where they fit, with cells
+// that are two columns wide, else one. A picture that is wider than the window is drawn smaller: a
 // cell then has the largest value of the cells that it covers, which the last line says.
 void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal);
 
@@ -59,8 +61,9 @@ void picture_svg(Buffer *out, const Picture *picture);
 // False with exit code 2 in a program that was built without libpng: to say so before long work.
 bool picture_has_png(Error *error);
 
-// Appends a PNG file of the cells alone, without labels and titles. False: exit code 5, or 2 as
-// above.
+// Appends a PNG file of the cells alone, without labels and titles, of at most 8192 x 8192 pixels:
+// cells are merged as in the terminal. False: exit code 5; 2 as above, or where there are more
+// panels than pixels for them.
 bool picture_png(Buffer *out, const Picture *picture, Error *error);
 
 // ---- what the three share ----
@@ -79,16 +82,18 @@ int picture_shade(const Picture *picture, float value);
 // paper without colour.
 Rgb shade_color(int shade);
 
-// A picture of `panels` over cells that cover `step` by `step` cells of the original: the largest
-// value each, NaN where all are. Free it with shrunk_free.
+// A picture of `panels` over cells that cover row_step by col_step cells of the original: the
+// largest value each, NaN where all are. Free it with shrunk_free.
 typedef struct Shrunk {
     Picture picture;
-    size_t step; // 1: the picture is the original
+    size_t row_step, col_step; // both 1: the picture is the original
     Panel *panels;
     float *values;
     const char **row_labels, **col_labels;
 } Shrunk;
 
-// Shrinks until there are at most max_rows rows and max_cols columns. False: out of memory.
+// Shrinks until there are at most max_rows rows and max_cols columns: by one step in both
+// directions where the picture is square, so that a matrix over tokens stays so. False: out of
+// memory.
 bool picture_shrink(Shrunk *shrunk, const Picture *picture, size_t max_rows, size_t max_cols);
 void shrunk_free(Shrunk *shrunk);

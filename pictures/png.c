@@ -32,13 +32,24 @@ static void flush(png_structp png) {
     (void)png;
 }
 
-// Chooses the panels in a row (as given, else about as many as there are rows of panels) and the
-// whole pixels of a cell: as many as keep the longer side within LEAST_SIZE, or 1. All pixels begin
-// as EMPTY. False: no memory.
-static bool make_image(Image *image, const Picture *p) {
+// Panels in a row: as given, else about as many as there are rows of panels.
+static size_t panels_across(const Picture *p) {
     size_t across = p->across ? p->across : 1;
     while (!p->across && across * across < p->n_panels)
         across++;
+    return across;
+}
+
+// Rows or columns that each of `count` panels side by side may have, of one pixel each. 0: they do
+// not fit.
+static size_t room_for_each(size_t count) {
+    size_t each = (MAX_SIZE + GAP) / count;
+    return each > GAP ? each - GAP : 0;
+}
+
+// Chooses the pixels of a cell: as many as keep the longer side within LEAST_SIZE, or 1. All pixels
+// begin as EMPTY. False: no memory.
+static bool make_image(Image *image, const Picture *p, size_t across) {
     size_t down = (p->n_panels + across - 1) / across;
     size_t largest = across * p->cols > down * p->rows ? across * p->cols : down * p->rows;
     image->across = across;
@@ -109,11 +120,16 @@ bool picture_has_png(Error *error) {
 bool picture_png(Buffer *out, const Picture *picture, Error *error) {
     Shrunk shrunk;
     Image image = {0};
-    // Rows and columns of a panel, so that a row of panels is at most about MAX_SIZE pixels wide.
-    // Without `across` as if all stood in one row.
-    size_t most = MAX_SIZE / (picture->across ? picture->across : picture->n_panels + 1);
-    bool good = picture_shrink(&shrunk, picture, most ? most : 1, most ? most : 1) &&
-                make_image(&image, &shrunk.picture);
+    size_t across = panels_across(picture), down = (picture->n_panels + across - 1) / across;
+    size_t max_cols = room_for_each(across), max_rows = room_for_each(down);
+    if (!max_cols || !max_rows)
+        return error_set(
+            error, ERROR_USAGE,
+            "a PNG of %zu x %zu panels is larger than %d x %d pixels, the most that is "
+            "written: choose fewer panels",
+            down, across, MAX_SIZE, MAX_SIZE);
+    bool good = picture_shrink(&shrunk, picture, max_rows, max_cols) &&
+                make_image(&image, &shrunk.picture, across);
     for (size_t i = 0; good && i < picture->n_panels; i++)
         draw_panel(&image, &shrunk.picture, i);
     good = good && write_png(out, &image) && !out->failed;

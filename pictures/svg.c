@@ -126,15 +126,24 @@ static void put_panel(Buffer *out, const Layout *l, size_t i) {
     buffer_print(out, "</g>\n");
 }
 
-static void put_legend(Buffer *out, const Layout *l, double y, size_t step) {
+// What a cell stands for where the picture was shrunk, behind `x`.
+static void put_steps(Buffer *out, const Layout *l, double x, double y, const Shrunk *s) {
+    char text[100];
+    if (s->row_step == 1 && s->col_step == 1) return;
+    snprintf(text, sizeof text, "a cell is the largest of %zu x %zu", s->row_step, s->col_step);
+    put_text(out, l->left + x, y + 10, "", text);
+}
+
+static void put_legend(Buffer *out, const Layout *l, double y, const Shrunk *s) {
     // One rectangle for each shade, 0.2 wider than its share: no gaps where a viewer rounds.
     double each = (double)LEGEND_WIDTH / PICTURE_SHADES;
-    char low[32], high[120];
+    char low[32], high[32];
+    if (l->picture->two_valued) {
+        put_steps(out, l, 0, y, s);
+        return;
+    }
     snprintf(low, sizeof low, "%.3g", (double)l->picture->low);
     snprintf(high, sizeof high, "%.3g", (double)l->picture->high);
-    if (step > 1)
-        snprintf(high, sizeof high, "%.3g   a cell is the largest of %zu x %zu",
-                 (double)l->picture->high, step, step);
     put_text(out, l->left, y + 10, "", low);
     for (int shade = 0; shade < PICTURE_SHADES; shade++) {
         Rgb c = shade_color(shade);
@@ -144,10 +153,12 @@ static void put_legend(Buffer *out, const Layout *l, double y, size_t step) {
     }
     buffer_print(out, "\n");
     put_text(out, l->left + 46 + LEGEND_WIDTH, y + 10, "", high);
+    put_steps(out, l, 90 + LEGEND_WIDTH, y, s);
 }
 
-// `p` is the picture that is drawn, perhaps a shrunk one; `step` is for the legend, which says so.
-static void put_document(Buffer *out, const Picture *p, size_t step) {
+// The legend says where the picture was shrunk.
+static void put_document(Buffer *out, const Shrunk *s) {
+    const Picture *p = &s->picture;
     Layout l = lay_out(p);
     double legend = l.top + (double)l.down * l.height - LINE + GAP;
     double width = l.left + (double)l.across * l.width + LABEL_WIDTH, least = l.left + 480;
@@ -168,7 +179,7 @@ static void put_document(Buffer *out, const Picture *p, size_t step) {
     put_labels(out, &l);
     for (size_t i = 0; i < p->n_panels; i++)
         put_panel(out, &l, i);
-    put_legend(out, &l, legend, step);
+    put_legend(out, &l, legend, s);
     buffer_print(out, "</svg>\n");
 }
 
@@ -186,7 +197,7 @@ void picture_svg(Buffer *out, const Picture *picture) {
     Shrunk shrunk;
     size_t most = cells_of_a_panel(picture);
     if (picture_shrink(&shrunk, picture, most, most))
-        put_document(out, &shrunk.picture, shrunk.step);
+        put_document(out, &shrunk);
     else
         out->failed = true;
     shrunk_free(&shrunk);

@@ -43,16 +43,29 @@ static int character_columns(uint32_t character) {
     return columns < 0 ? 1 : columns;
 }
 
+// Decodes the first character of text[0 .. length): its bytes, 1 where they are no character.
+static size_t next_character(const char *text, size_t length, int *columns) {
+    uint32_t character = 0;
+    size_t n = utf8_decode(text, length, &character);
+    *columns = character_columns(n ? character : 0xfffd);
+    return n ? n : 1;
+}
+
+static int text_columns(const char *text) {
+    int width = 0, columns = 0;
+    for (size_t length = strlen(text), at = 0; at < length; width += columns)
+        at += next_character(text + at, length - at, &columns);
+    return width;
+}
+
 // Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
 static void put_padded(Buffer *out, const char *text, int columns) {
     size_t length = strlen(text), end = 0, cut = 0;
     // `cut` is where the text ends if the ellipsis follows: one column is left for that.
     int width = 0, cut_width = 0;
-    while (end < length && width <= columns) {
-        uint32_t character = 0;
-        size_t n = utf8_decode(text + end, length - end, &character);
-        width += character_columns(n ? character : 0xfffd);
-        end += n ? n : 1;
+    for (int more = 0; end < length && width <= columns;) {
+        end += next_character(text + end, length - end, &more);
+        width += more;
         if (width < columns) cut = end, cut_width = width;
     }
     bool whole = width <= columns;
@@ -127,11 +140,12 @@ static char ramp_character(int shade) {
 
 // ---- one matrix with labels ----
 
-static void put_wide_cell(Canvas *canvas, int shade) {
-    char cell[2] = {' ', ' '};
-    if (canvas->colors == COLORS_NONE) memset(cell, ramp_character(shade), sizeof cell);
+// One cell as blanks on its colour, or as characters.
+static void put_cell(Canvas *canvas, int shade, int columns) {
+    char character = canvas->colors == COLORS_NONE ? ramp_character(shade) : ' ';
     set_background(canvas, shade);
-    buffer_put(canvas->out, cell, sizeof cell);
+    for (int i = 0; i < columns; i++)
+        buffer_put(canvas->out, &character, 1);
 }
 
 static int number_columns(size_t count) {
@@ -142,23 +156,24 @@ static int label_columns(const Picture *p) {
     return number_columns(p->rows) + 1 + (p->row_labels ? LABEL_COLUMNS + 1 : 0);
 }
 
-// The numbers of every fifth column, above it.
-static void put_column_numbers(Buffer *out, const Picture *p) {
+// The numbers of every fifth column, above it; of the original where columns were merged.
+static void put_column_numbers(Buffer *out, const Picture *p, size_t cell, size_t step) {
     for (int i = 0; i < label_columns(p); i++)
         buffer_put(out, " ", 1);
     for (size_t c = 0; c < p->cols; c += MARK_EVERY) {
         size_t cells = p->cols - c < MARK_EVERY ? p->cols - c : MARK_EVERY;
         char number[24];
-        snprintf(number, sizeof number, "%zu", c);
-        if (strlen(number) <= 2 * cells) put_padded(out, number, (int)(2 * cells));
+        snprintf(number, sizeof number, "%zu", c * step);
+        if (strlen(number) <= cell * cells) put_padded(out, number, (int)(cell * cells));
     }
     buffer_put(out, "\n", 1);
 }
 
-static void put_labelled(Canvas *canvas, const Picture *p) {
+// Cells are `cell` columns wide.
+static void put_labelled(Canvas *canvas, const Picture *p, size_t cell, size_t step) {
     Buffer *out = canvas->out;
     if (p->panels->title) buffer_print(out, "%s\n", p->panels->title);
-    put_column_numbers(out, p);
+    put_column_numbers(out, p, cell, step);
     for (size_t r = 0; r < p->rows; r++) {
         buffer_print(out, "%*zu ", number_columns(p->rows), r);
         if (p->row_labels) {
@@ -166,7 +181,7 @@ static void put_labelled(Canvas *canvas, const Picture *p) {
             buffer_put(out, " ", 1);
         }
         for (size_t c = 0; c < p->cols; c++)
-            put_wide_cell(canvas, picture_shade(p, p->panels->values[r * p->cols + c]));
+            put_cell(canvas, picture_shade(p, p->panels->values[r * p->cols + c]), (int)cell);
         reset_colors(canvas);
         buffer_put(out, "\n", 1);
     }
@@ -210,11 +225,11 @@ static void put_line(Canvas *canvas, const Picture *p, const Panel *panel, size_
     reset_colors(canvas);
 }
 
-// Of the longest title; 0: there are none. In bytes, which are columns as long as titles are ASCII.
+// Of the longest title; 0: there are none.
 static int title_columns(const Picture *p) {
     int title = 0;
     for (size_t i = 0; i < p->n_panels; i++) {
-        int length = p->panels[i].title ? (int)strlen(p->panels[i].title) : 0;
+        int length = p->panels[i].title ? text_columns(p->panels[i].title) : 0;
         if (length > title) title = length;
     }
     return title;
@@ -261,16 +276,31 @@ void picture_legend(Buffer *out, const Picture *p, ColorDepth colors) {
     buffer_print(out, " %.3g", (double)p->high);
 }
 
-static void put_legend(const Canvas *canvas, const Picture *p, size_t step) {
-    picture_legend(canvas->out, p, canvas->colors);
-    if (step > 1) buffer_print(canvas->out, "   a cell is the largest of %zu x %zu", step, step);
-    buffer_put(canvas->out, "\n", 1);
+// The last line: the colour scale, and what a cell stands for where the picture was shrunk.
+static void put_legend(const Canvas *canvas, const Shrunk *s) {
+    Buffer *out = canvas->out;
+    bool scale = !s->picture.two_valued, steps = s->row_step > 1 || s->col_step > 1;
+    if (scale) picture_legend(out, &s->picture, canvas->colors);
+    if (steps)
+        buffer_print(out, "%sa cell is the largest of %zu x %zu", scale ? "   " : "", s->row_step,
+                     s->col_step);
+    if (scale || steps) buffer_put(out, "\n", 1);
 }
 
-// 3 lines: the column numbers, the legend, and the line with the prompt of the shell.
-static bool fits_labelled(const Picture *p, const Terminal *t) {
-    return p->n_panels == 1 && label_columns(p) + 2 * (int)p->cols <= t->columns &&
+// Whether a single panel fits with its labels and cells of `cell` columns. 3 lines: the column
+// numbers, the legend, and the line with the prompt of the shell.
+static bool fits_labelled(const Picture *p, const Terminal *t, size_t cell) {
+    return p->n_panels == 1 && label_columns(p) + (int)(cell * p->cols) <= t->columns &&
            (int)p->rows + 3 <= t->lines;
+}
+
+// Whether it fits where columns may be merged: for the labels of its rows, and where rows and
+// columns are not the same things, as in a matrix over tokens.
+static bool fits_merged(const Picture *p, const Terminal *t) {
+    enum { LEAST = 16 }; // columns that are left to cells
+    Picture narrow = *p;
+    if (narrow.cols > LEAST) narrow.cols = LEAST;
+    return p->row_labels && p->rows != p->cols && fits_labelled(&narrow, t, 1);
 }
 
 // As many as fit unshrunk; where that is not even two, as many as fit when shrunk to SMALL_PANEL.
@@ -282,26 +312,32 @@ static size_t panels_across(const Picture *p, const Terminal *t) {
     return across ? across : 1;
 }
 
+// False: no memory.
+static bool put_picture(Canvas *canvas, Shrunk *s, const Picture *p, const Terminal *t) {
+    size_t whole = (size_t)-1;
+    if (fits_labelled(p, t, 2) || (p->row_labels && fits_labelled(p, t, 1)) || fits_merged(p, t)) {
+        size_t cell = fits_labelled(p, t, 2) ? 2 : 1;
+        if (!picture_shrink(s, p, whole, (size_t)(t->columns - label_columns(p)) / cell))
+            return false;
+        put_labelled(canvas, &s->picture, cell, s->col_step);
+    } else {
+        size_t across = panels_across(p, t);
+        // What one panel may take. The window's lines hold one panel: several rows of them scroll.
+        int columns = (t->columns + GAP) / (int)across - GAP;
+        int lines = t->lines - 3, rows = canvas->colors == COLORS_NONE ? lines : 2 * lines;
+        if (!picture_shrink(s, p, rows > 4 ? (size_t)rows : 4, columns > 4 ? (size_t)columns : 4))
+            return false;
+        put_panels(canvas, &s->picture, across);
+    }
+    put_legend(canvas, s);
+    return true;
+}
+
 void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal) {
     Canvas canvas = {out, terminal->colors, -1, -1};
+    Shrunk shrunk = {0};
     if (!picture->n_panels || !picture->rows || !picture->cols) return;
     if (picture->title) buffer_print(out, "%s\n", picture->title);
-    if (fits_labelled(picture, terminal)) {
-        put_labelled(&canvas, picture);
-        put_legend(&canvas, picture, 1);
-        return;
-    }
-    size_t across = panels_across(picture, terminal);
-    // What one panel may take. The window's lines hold one panel: several rows of them scroll.
-    int columns = (terminal->columns + GAP) / (int)across - GAP;
-    int lines = terminal->lines - 3, rows = terminal->colors == COLORS_NONE ? lines : 2 * lines;
-    Shrunk shrunk;
-    if (picture_shrink(&shrunk, picture, rows > 4 ? (size_t)rows : 4,
-                       columns > 4 ? (size_t)columns : 4)) {
-        put_panels(&canvas, &shrunk.picture, across);
-        put_legend(&canvas, picture, shrunk.step);
-    } else {
-        out->failed = true;
-    }
+    if (!put_picture(&canvas, &shrunk, picture, terminal)) out->failed = true;
     shrunk_free(&shrunk);
 }

@@ -9,6 +9,8 @@
 bool patterns_parse(PatternTable *t, const char *list, Error *error) {
     for (const char *at = list;; at++) {
         size_t length = strcspn(at, ",");
+        if (!length)
+            return error_set(error, ERROR_USAGE, "--patterns: an empty pattern in \"%.80s\"", list);
         if (t->count == OPTIONS_MAX_LIST)
             return error_set(error, ERROR_USAGE, "--patterns: more than %d patterns",
                              OPTIONS_MAX_LIST);

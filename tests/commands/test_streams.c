@@ -182,8 +182,9 @@ Test(streams, surprise_colours_the_text_and_changes_no_byte_of_it) {
                                           "H\u00e4llo \U0001f642 world\nthe end"};
     use_colors("");
     for (size_t i = 0; i < 2; i++) {
-        TestRun plain = program("-i|%s|-t|0|--max-tokens|30", PROMPTS[i]);
-        TestRun r = program("-i|%s|-t|0|--max-tokens|30|--color|surprise", PROMPTS[i]);
+        TestRun plain = program("%s|-i|%s|-t|0|--max-tokens|30", small_model(), PROMPTS[i]);
+        TestRun r =
+            program("%s|-i|%s|-t|0|--max-tokens|30|--color|surprise", small_model(), PROMPTS[i]);
         check_status(&r, 0);
         char *text = without_escapes(r.out);
         CHECK_STRING(text, plain.out);
@@ -217,12 +218,12 @@ Test(streams, surprise_is_that_of_the_unmodified_distribution) {
     char value[4000];
     int count = 0;
     use_colors("truecolor");
-    TestRun r = program("-i|Once|%s|--logprobs|0", OPTIONS);
+    TestRun r = program("%s|-i|Once|%s|--logprobs|0", small_model(), OPTIONS);
     for (const char *at = r.out; *at && count < TOKENS; at = strchr(at, '\n') + 1)
         logprobs[count++] = atof(json_value(value, at, "logprob"));
     CHECK_INT(count, TOKENS);
     test_run_free(&r);
-    r = program("-i|Once|%s|--color|surprise", OPTIONS);
+    r = program("%s|-i|Once|%s|--color|surprise", small_model(), OPTIONS);
     CHECK_INT(backgrounds(shown, 2 * TOKENS, r.out), 1 + TOKENS); // the prompt's token comes first
     test_run_free(&r);
     for (int i = 0; i < TOKENS; i++)
@@ -234,10 +235,12 @@ Test(streams, surprise_is_that_of_the_unmodified_distribution) {
 // A token of the prompt has the colour that it has where the model writes it itself.
 Test(streams, surprise_of_a_prompt_is_that_of_its_tokens) {
     use_colors("truecolor");
-    TestRun written = program("-i|Once upon|-t|0|--max-tokens|30|--color|surprise|-q");
+    TestRun written =
+        program("%s|-i|Once upon|-t|0|--max-tokens|30|--color|surprise|-q", small_model());
     char *text = without_escapes(written.out);
     text[strlen(text) - 1] = '\0';
-    TestRun given = program("-i|%s|-t|0|--max-tokens|0|--color|surprise|-q", text);
+    TestRun given =
+        program("%s|-i|%s|-t|0|--max-tokens|0|--color|surprise|-q", small_model(), text);
     check_status(&given, 0);
     CHECK_STRING(given.out, written.out);
     CHECK_INT(given.err_size, 0);
@@ -251,17 +254,17 @@ Test(streams, surprise_is_plain_where_colours_are_not_wanted) {
     static const char *const MODES[] = {"auto", "never", "always", "surprise"};
     for (int i = 0; i < 4; i++) {
         if (i == 3) setenv("NO_COLOR", "1", 1);
-        TestRun r = program("-i|Once|-t|0|--max-tokens|9|--color|%s", MODES[i]);
+        TestRun r = program("%s|-i|Once|-t|0|--max-tokens|9|--color|%s", small_model(), MODES[i]);
         check_status(&r, 0);
         CHECK(!strchr(r.out, '\x1b') && !strchr(r.err, '\x1b'), "%s", r.out);
         CHECK(i < 3 || strstr(r.err, "the text has no colours"), "%s", r.err);
         test_run_free(&r);
     }
-    TestRun r = program("-i|Once|--color|surprise|--ids");
+    TestRun r = program("%s|-i|Once|--color|surprise|--ids", small_model());
     check_refused(&r, ERROR_USAGE, "colours text");
-    r = program("-m|chat|--color|surprise");
+    r = program("%s|-m|chat|--color|surprise", small_model());
     check_refused(&r, ERROR_USAGE, "not of chat");
-    r = program("perplexity|--color|surprise");
+    r = program("perplexity|%s|--color|surprise", small_model());
     check_refused(&r, ERROR_USAGE, "auto|always|never");
 }
 
@@ -280,7 +283,9 @@ Test(streams, surprise_leaves_no_colour_behind_at_ctrl_c) {
 
 // A character of the prompt that is several tokens is shown whole on a terminal.
 Test(streams, a_prompt_is_echoed_in_whole_characters) {
-    TestRun r = program_terminal("-i|H\u00e4llo \U0001f642|--max-tokens|0|-q");
+    char line[600];
+    snprintf(line, sizeof line, "%s|-i|H\u00e4llo \U0001f642|--max-tokens|0|-q", small_model());
+    TestRun r = program_terminal(line);
     check_status(&r, 0);
     CHECK(strstr(r.out, "H\u00e4llo \U0001f642"), "%s", r.out);
     test_run_free(&r);

@@ -54,7 +54,6 @@ Test(rope, similarity_is_the_mean_cosine_of_the_frequencies) {
     }
     // By hand: cos(f) of the 16 frequencies 1, 0.562, 0.316, 0.178, 0.1, ... 0.000178.
     CHECK_NEAR(with[1], 0.9571, 5e-5);
-    check_depends_on_distance(with, read_similarities(with, "attention|--rope"), "built-in");
 }
 
 // Every family that rotates, scaled and partial RoPE too; one query of a prompt as well.

@@ -205,6 +205,35 @@ Test(lens, lists_every_part_once) {
     test_run_free(&r);
 }
 
+// ---- attention patterns ----
+
+// The last half-layer under a pattern is the prediction of generate under it.
+Test(lens, pattern_is_that_of_generate) {
+    static const char *const PATTERNS[] = {"causal", "window:2", "local:2+global:1"};
+    double before = 0;
+    char value[4000], options[200];
+    for (int i = 0; i < 3; i++) {
+        TestRun r = program("generate|%s|" EXACT "|" IDS "|-t|0|--max-tokens|1|--logprobs|1|"
+                            "--pattern|%s",
+                            small_model(), PATTERNS[i]);
+        check_status(&r, 0);
+        double logprob = atof(json_value(value, r.out, "logprob"));
+        int id = atoi(json_value(value, r.out, "id"));
+        test_run_free(&r);
+        snprintf(options, sizeof options, "--csv|--top|1|--position|%d|" IDS "|--pattern|%s",
+                 TOKENS - 1, PATTERNS[i]);
+        r = lens(small_model(), options);
+        Row row = {0};
+        for (const char *at = strchr(r.out, '\n') + 1; next_row(&at, &row);) {
+        }
+        CHECK_INT(row.id, id);
+        CHECK_NEAR(log(row.probability), logprob, 1e-5);
+        CHECK(i == 0 || fabs(logprob - before) > 1e-3, "%s hides nothing", PATTERNS[i]);
+        before = logprob;
+        test_run_free(&r);
+    }
+}
+
 // ---- what is printed ----
 
 Test(lens, shows_where_it_decides) {
@@ -213,6 +242,24 @@ Test(lens, shows_where_it_decides) {
     CHECK(strstr(r.out, "probability of the token that wins in the end"), "%s", r.out);
     CHECK(strstr(r.out, "\nposition 4: the next token is "), "%s", r.out);
     CHECK(strstr(r.out, "\n    5  ffn               1 "), "%s", r.out);
+    test_run_free(&r);
+}
+
+// A grid with more half-layers than columns keeps the tokens beside it.
+Test(lens, keeps_its_labels_in_a_narrow_window) {
+    BinShape shape = bin_shape_blocks();
+    shape.n_layers = 50;
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1);
+    const char *path = test_temporary("deep.bin");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun r = program("lens|%s|--prompt-ids|1,3,5", path);
+    check_status(&r, 0);
+    const char *line = strstr(r.out, "\n2 5 ");
+    CHECK(line, "the label of position 2: %s", r.out);
+    CHECK_INT(strcspn(line + 1, "\n"), 2 + 15 + 50);
+    CHECK(strstr(r.out, " 1   a cell is the largest of 1 x 2\n"), "%s", r.out);
     test_run_free(&r);
 }
 

@@ -42,6 +42,7 @@ Test(mask, draws_what_is_seen) {
     check_status(&r, 0);
     CHECK(strstr(r.out, "0 @@      \n1 @@@@    \n2 @@@@@@  \n3 @@  @@@@\n"), "%s", r.out);
     CHECK(strstr(r.out, "9 connections of 16, 43.7500 % sparse"), "%s", r.out);
+    CHECK(!strstr(r.out, "::--=="), "a scale of two values: %s", r.out);
     test_run_free(&r);
     r = program("mask|window:2|--seq|3|--csv");
     check_status(&r, 0);
@@ -135,6 +136,8 @@ Test(mask, a_pattern_that_hides_nothing_changes_no_bit) {
 Test(mask, a_bad_pattern_is_refused_before_the_model_is_read) {
     TestRun r = program("generate|/nowhere.gguf|-i|x|--pattern|loca:3");
     check_refused(&r, ERROR_USAGE, "\"loca:3\" is none of");
+    r = program("perplexity|/nowhere.gguf|--patterns|causal,");
+    check_refused(&r, ERROR_USAGE, "an empty pattern in \"causal,\"");
     r = program("perplexity|/nowhere.gguf|--patterns|causal,local:0");
     check_refused(&r, ERROR_USAGE, "\"local:0\" is none of");
 }

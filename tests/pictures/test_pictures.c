@@ -66,10 +66,11 @@ Test(pictures, a_smaller_picture_has_the_largest_values) {
     Picture p = picture_of(&panel, 3, 5);
     p.col_labels = labels;
     Shrunk s;
-    CHECK(picture_shrink(&s, &p, 2, 5), "no memory");
+    CHECK(picture_shrink(&s, &p, 2, 3), "no memory");
     // 1 2|3 4|9    and   8 0|- -|-
     // 5 -|6 7|-
-    CHECK(s.step == 2 && s.picture.rows == 2 && s.picture.cols == 3, "step %zu", s.step);
+    CHECK(s.row_step == 2 && s.col_step == 2, "steps %zu, %zu", s.row_step, s.col_step);
+    CHECK(s.picture.rows == 2 && s.picture.cols == 3, "%zu x %zu", s.picture.rows, s.picture.cols);
     const float wanted[] = {5, 7, 9, 8, NAN, NAN};
     for (int i = 0; i < 6; i++)
         CHECK(isnan(wanted[i]) ? isnan(s.values[i]) : s.values[i] == wanted[i], "[%d] %g", i,
@@ -79,7 +80,73 @@ Test(pictures, a_smaller_picture_has_the_largest_values) {
     shrunk_free(&s);
 }
 
+// Rows that fit stay apart; a square picture stays square.
+Test(pictures, directions_shrink_apart_unless_the_picture_is_square) {
+    float values[] = {1, 2, 3, 4, 9, 5, NAN, 6, 7, NAN, 8, 0, NAN, NAN, NAN, 3};
+    const float wanted[] = {2, 4, 9, 5, 7, NAN, 8, NAN, NAN};
+    Panel panel = {NULL, values};
+    Picture wide = picture_of(&panel, 3, 5), square = picture_of(&panel, 4, 4);
+    Shrunk s;
+    CHECK(picture_shrink(&s, &wide, 3, 3), "no memory");
+    CHECK(s.row_step == 1 && s.col_step == 2, "steps %zu, %zu", s.row_step, s.col_step);
+    for (int i = 0; i < 9; i++)
+        CHECK(isnan(wanted[i]) ? isnan(s.values[i]) : s.values[i] == wanted[i], "[%d] %g", i,
+              (double)s.values[i]);
+    shrunk_free(&s);
+    CHECK(picture_shrink(&s, &square, 4, 2), "no memory");
+    CHECK(s.row_step == 2 && s.col_step == 2, "steps %zu, %zu", s.row_step, s.col_step);
+    shrunk_free(&s);
+}
+
 // ---- the terminal ----
+
+// Cells of one column where two do not fit; then columns are merged. The labels stay.
+Test(pictures, a_wide_one_keeps_its_labels) {
+    float values[40];
+    const char *labels[] = {"one", "two"};
+    Panel panel = {NULL, values};
+    Picture p = picture_of(&panel, 2, 20);
+    p.row_labels = labels;
+    for (int i = 0; i < 40; i++)
+        values[i] = i == 7 || i == 39;
+    char *text = drawn(&p, (Terminal){40, 24, COLORS_NONE});
+    CHECK_STRING(text, "                 0    5    10   15   \n"
+                       "0 one            .......@............\n"
+                       "1 two            ...................@\n"
+                       "0 ..::--==++**##%% 1\n");
+    free(text);
+    text = drawn(&p, (Terminal){34, 24, COLORS_NONE});
+    CHECK_STRING(text, "                 0    10   \n"
+                       "0 one            ...@......\n"
+                       "1 two            .........@\n"
+                       "0 ..::--==++**##%% 1   a cell is the largest of 1 x 2\n");
+    free(text);
+}
+
+// Cells that are there or not need no scale.
+Test(pictures, two_values_have_no_scale) {
+    float values[] = {1, NAN, 1, 1};
+    Panel panel = {NULL, values};
+    Picture p = picture_of(&panel, 2, 2);
+    p.two_valued = true;
+    char *text = drawn(&p, (Terminal){80, 24, COLORS_NONE});
+    CHECK_STRING(text, "  0   \n0 @@  \n1 @@@@\n");
+    free(text);
+    text = svg_of(&p);
+    CHECK(!strstr(text, "height=\"10\""), "a scale: %s", text);
+    free(text);
+}
+
+// Titles of wide characters: two of them are four columns, and six bytes.
+Test(pictures, panels_stand_below_titles_of_wide_characters) {
+    float value = 1;
+    Panel panels[] = {{"\u4e8c\u4e8c", &value}, {"\u4e8c\u4e8c", &value}};
+    Picture p = picture_of(panels, 1, 1);
+    p.n_panels = 2;
+    char *text = drawn(&p, (Terminal){80, 24, COLORS_NONE});
+    CHECK(strstr(text, "\u4e8c\u4e8c  \u4e8c\u4e8c\n@     @\n") == text, "%s", text);
+    free(text);
+}
 
 Test(pictures, a_small_one_is_drawn_with_its_labels) {
     float values[] = {1, NAN, 0.5f, 0};

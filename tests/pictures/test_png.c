@@ -57,3 +57,40 @@ Test(png, panels_lie_in_a_square_with_gaps) {
     free(pixels);
     buffer_free(&file);
 }
+
+// Neither side has more than 8192 pixels, whatever the shape; more panels than that are refused.
+Test(png, the_image_has_bounds) {
+    static const struct {
+        size_t panels, across, rows, cols, height, width;
+    } CASES[] = {
+        {1, 1, 9000, 2, 4500, 2},   // each row of the picture is two of the matrix
+        {1000, 1, 20, 20, 7996, 4}, // 4 x 4 cells and a gap of 4
+        {1000, 1000, 20, 20, 4, 7996},
+        {1500, 1, 3, 2, 7496, 2}, // one row a panel, both of its columns
+    };
+    float values[9000 * 2] = {0};
+    Panel panels[2000];
+    Error error = {0};
+    png_image image;
+    for (int i = 0; i < 2000; i++)
+        panels[i] = (Panel){NULL, values};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Picture p = {.panels = panels,
+                     .n_panels = CASES[i].panels,
+                     .across = CASES[i].across,
+                     .rows = CASES[i].rows,
+                     .cols = CASES[i].cols,
+                     .high = 1};
+        Buffer file = {0};
+        CHECK(picture_png(&file, &p, &error), "%s", error.message);
+        free(read_back(&file, &image));
+        CHECK(image.width == CASES[i].width && image.height == CASES[i].height, "%zu: %u x %u", i,
+              image.width, image.height);
+        buffer_free(&file);
+    }
+    Picture p = {.panels = panels, .n_panels = 2000, .across = 1, .rows = 1, .cols = 1, .high = 1};
+    Buffer file = {0};
+    CHECK(!picture_png(&file, &p, &error) && error.code == ERROR_USAGE, "%d", error.code);
+    CHECK(strstr(error.message, "2000 x 1 panels is larger than 8192 x 8192"), "%s", error.message);
+    buffer_free(&file);
+}
