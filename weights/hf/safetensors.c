@@ -167,10 +167,14 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Are
 // ---- one plain file ----
 
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
+    enum { MAGIC_BYTES = 32 };
     SafetensorsHeader header;
     *file = (SafetensorsFile){0};
     if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
-    if (parse_file(&header, bytes_of_file(&file->mapping, error), &file->arena) &&
+    size_t front = file->mapping.size < MAGIC_BYTES ? file->mapping.size : MAGIC_BYTES;
+    if (mapping_load(&file->mapping, front, error) &&
+        !text_is_foreign(file->mapping.data, front, "tensors", error) &&
+        parse_file(&header, bytes_of_file(&file->mapping, error), &file->arena) &&
         mapping_seal(&file->mapping, error)) {
         file->tensors = header.tensors;
         file->count = header.count;
