@@ -21,11 +21,20 @@ static uint64_t time_modified(const struct stat *status) {
     return (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
 }
 
+// Files of /proc are regular ones of size 0, and what is read of them is made at that moment.
+static bool refuse_empty(const FileReader *file, Error *error) {
+    char byte;
+    ssize_t got = pread(file->descriptor, &byte, 1, 0);
+    if (got < 0) return cannot(error, "read it");
+    if (got) return error_set(error, ERROR_IO, "not a regular file: it has bytes and no size");
+    return error_set(error, ERROR_FILE, "the file is empty");
+}
+
 static bool check_kind(FileReader *file, Error *error) {
     struct stat status;
     if (fstat(file->descriptor, &status)) return cannot(error, "look at it");
     if (!S_ISREG(status.st_mode)) return error_set(error, ERROR_IO, "not a regular file");
-    if (status.st_size == 0) return error_set(error, ERROR_FILE, "the file is empty");
+    if (status.st_size == 0) return refuse_empty(file, error);
     file->size = (size_t)status.st_size;
     file->modified = time_modified(&status);
     return true;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 
 #include "base/bytes.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <math.h>
@@ -189,7 +190,9 @@ static json_t *load_text(const JsonText *text, Error *error) {
 
 json_t *json_parse(const char *text, size_t size, const JsonLimits *limits, Error *error) {
     Scan scan = {0};
-    if (!scan_text(&scan, text, size, limits, error)) return NULL;
+    if (text_is_foreign(text, size, "JSON file", error) ||
+        !scan_text(&scan, text, size, limits, error))
+        return NULL;
     JsonText whole = {text, size, .longest_word = scan.longest_word};
     return load_text(&whole, error);
 }

@@ -83,6 +83,32 @@ int64_t names_find(const NameIndex *index, const char *name) {
     return found ? (int64_t)found->item : -1;
 }
 
+// ---- text that stands for something else ----
+
+// ASCII in UTF-16: every second byte is 0. Four bytes, since a binary file may begin with two such.
+// With a byte order mark, or with the bracket that JSON begins with.
+static bool is_utf16(const uint8_t *b, size_t size) {
+    if (size < 4) return false;
+    bool little = b[0] == 0xff && b[1] == 0xfe && (b[2] || b[3]);
+    bool big = b[0] == 0xfe && b[1] == 0xff;
+    bool json_little = (b[0] == '{' || b[0] == '[') && !b[1] && b[2] && !b[3];
+    bool json_big = !b[0] && (b[1] == '{' || b[1] == '[') && !b[2] && b[3];
+    return little || big || json_little || json_big;
+}
+
+bool text_is_foreign(const void *bytes, size_t size, const char *what, Error *error) {
+    static const char POINTER[] = "version https://git-lfs", MARK[] = "\xef\xbb\xbf";
+    if (size >= sizeof POINTER - 1 && !memcmp(bytes, POINTER, sizeof POINTER - 1))
+        return !error_set(error, ERROR_FILE,
+                          "this is a Git LFS pointer, not the %s: fetch the real file", what);
+    if (is_utf16(bytes, size))
+        return !error_set(error, ERROR_FILE, "this is text in UTF-16, wanted UTF-8: convert it");
+    if (size >= sizeof MARK - 1 && !memcmp(bytes, MARK, sizeof MARK - 1))
+        return !error_set(error, ERROR_FILE,
+                          "this is text behind a byte order mark (EF BB BF): remove these bytes");
+    return false;
+}
+
 // ---- UTF-8 ----
 
 size_t utf8_decode(const char *text, size_t length, uint32_t *codepoint) {

@@ -41,6 +41,12 @@ bool names_index(NameIndex *index, NameEntry *entries, size_t count, const char 
 // The item of a name, or -1.
 int64_t names_find(const NameIndex *index, const char *name);
 
+// ---- text that stands for something else ----
+
+// True, with exit code 3 and what it is, where the file is a Git LFS pointer in place of `what`
+// ("model"), text in UTF-16, or text behind a byte order mark. Its first 32 bytes are enough.
+bool text_is_foreign(const void *bytes, size_t size, const char *what, Error *error);
+
 // ---- UTF-8 ----
 
 // Length (1 to 4) of the valid UTF-8 character that text[0 .. length) begins with, and the

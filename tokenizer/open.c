@@ -45,7 +45,10 @@ static bool open_json(Tokenizer *t, const TokenizerSource *source, const Tokeniz
     FileCopy beside;
     if (!file_copy_open(&beside, path, LIMIT_METADATA, error)) return error_prefix(error, path);
     merges = (TextSpan){(const char *)beside.bytes, beside.size};
-    bool good = tokenizer_json_open(t, json, merges, source->pretokenizer, error);
+    bool good = true;
+    if (text_is_foreign(beside.bytes, beside.size, "list of merges", error))
+        good = error_prefix(error, path);
+    good = good && tokenizer_json_open(t, json, merges, source->pretokenizer, error);
     file_copy_close(&beside);
     return good;
 }
@@ -72,9 +75,12 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Tokeni
                        Error *error) {
     const uint8_t *b = file->copy.bytes;
     size_t size = file->copy.size, blank = 0;
+    if (text_is_foreign(b, size, "tokenizer", error)) return false;
     while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
-    if (blank < size && b[blank] == '{') return open_json(t, source, file, error);
+    bool json = blank < size && b[blank] == '{';
+    // A NUL is in no JSON: then it is the length of a longest token of 123 bytes.
+    if (json && (blank + 1 == size || b[blank + 1])) return open_json(t, source, file, error);
     if (looks_like_tiktoken(b, size))
         return tiktoken_open(t, (TextSpan){(const char *)b, size}, source->pretokenizer, error);
     if (size >= 4 && !memcmp(b, "GGUF", 4))

@@ -71,8 +71,6 @@ static bool foreign(const uint8_t *data, size_t size, Error *error) {
     static const struct {
         const char *magic, *text;
     } KNOWN[] = {
-        {"version https://git-lfs",
-         "this is a Git LFS pointer, not the model: fetch the real file"},
         // A longer magic stands before the shorter one that it begins with.
         {"PK\x03\x04", "this is a zip archive (a PyTorch file?), not a model that limpid reads"},
         {"PK", "this is a zip archive, not a model that limpid reads"},
@@ -91,6 +89,7 @@ static bool foreign(const uint8_t *data, size_t size, Error *error) {
         {"lmgg", "this is ggml, a format before GGUF: convert it to GGUF"},
         {"{", "this is JSON, not a model: give the directory that it is in"},
     };
+    if (text_is_foreign(data, size, "model", error)) return true;
     for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
         size_t length = strlen(KNOWN[i].magic);
         bool letters = KNOWN[i].magic[0] == '<';

@@ -278,13 +278,14 @@ const char *program_name(void) {
     return name_called_by;
 }
 
-// Cut at 511 bytes; names in it have been escaped by the caller.
+// Cut at 511 bytes. Escaped here, whatever a path or a file's content put in.
 void note(const char *format, ...) {
-    char line[512];
+    char raw[512], line[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
+    escape_bytes(line, sizeof line, raw, strlen(raw));
     fprintf(stderr, "%s: %s\n", program_name(), line);
 }
 

@@ -78,7 +78,8 @@ void writer_line(JsonWriter *w);
 void set_program_name(const char *path);
 const char *program_name(void);
 
-// One line after "run: ", the program's name.
+// One line after "run: ", the program's name. Printable ASCII: other bytes become \xNN, as in
+// Error.
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A progress bar: shown only on a terminal, and only if the work takes a while.

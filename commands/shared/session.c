@@ -56,7 +56,9 @@ static Tokenizer *open_tokenizer_of(const Checkpoint *checkpoint, Error *error) 
     } else if (!is_directory(path) && beside(found, path, "")) {
         source.path = found;
     }
-    return tokenizer_open(&source, error);
+    Tokenizer *tokenizer = tokenizer_open(&source, error);
+    if (!tokenizer && vocabulary->model) error_prefix(error, path); // else it has a path itself
+    return tokenizer;
 }
 
 // A model begins with "GGUF"; tokenizer files of every kind do not.

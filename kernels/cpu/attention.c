@@ -75,6 +75,7 @@ static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int e
     pass->scale = w->shape->scale;
     pass->packed = scratch;
     pass->scores = scratch + ATTENTION_QUERIES * kv->value_dim;
+    pass->next_keys = pass->next_values = NULL; // take_chunk may name some
     for (; row < end && rows->sequences[row] == sequence; row++) {
         KeyReach reach = key_reach(&w->shape->pattern, rows->positions[row]);
         int visible = key_run(&reach, 0).first;
@@ -126,7 +127,7 @@ static void take_chunk(const AttentionWork *w, AttentionPass *pass, int chunk, i
                        const AttentionState *state) {
     enum { FEW_QUERIES = 8 };
     const Kv *kv = w->kv;
-    pass->next_keys = pass->next_values = NULL;
+    pass->next_keys = pass->next_values = NULL; // of the chunk before
     if (next_chunk >= 0 && pass->n_queries <= FEW_QUERIES && !pass->sparse) {
         size_t position = (size_t)next_chunk * ATTENTION_CHUNK;
         pass->next_keys =

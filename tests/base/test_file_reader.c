@@ -47,7 +47,9 @@ Test(file_copy, has_the_bytes_of_the_file) {
 }
 
 Test(file_copy, refuses_what_is_no_file_or_too_large) {
-    static const char *const PATHS[] = {"/", "/dev/zero", "/no/such/file", ""};
+    // The last two are regular files that say they are empty.
+    static const char *const PATHS[] = {"/", "/dev/zero",      "/no/such/file",
+                                        "",  "/proc/self/mem", "/proc/self/status"};
     FileCopy copy;
     for (size_t i = 0; i < sizeof PATHS / sizeof *PATHS; i++) {
         Error error = {0};

@@ -145,14 +145,13 @@ static const char *const NO[] = {
     "[\"\x1f\"]",
     "['a']",
     "[\xe2\x80\x9c b\xe2\x80\x9d]",
-    // encoding: overlong, lone continuation, surrogate, above U+10FFFF, BOM, cut short
+    // encoding: overlong, lone continuation, surrogate, above U+10FFFF, cut short
     "[\"\xc0\x80\"]",
     "[\"\x80\"]",
     "[\"\xed\xa0\x80\"]",
     "[\"\xf4\x90\x80\x80\"]",
     "[\"\xff\"]",
     "[\"\xe2\x82\"]",
-    "\xef\xbb\xbf[]",
     "[\xff]",
     // duplicate keys, spelt the same or not
     "{\"a\":1,\"a\":1}",
@@ -172,7 +171,11 @@ Test(json, refuses_what_the_grammar_forbids) {
     CHECK(!parses("[\"a\0b\"]", 7, &error), "NUL inside a string");
     CHECK(!parses("[\0]", 3, &error), "NUL between tokens");
     CHECK(!parses("[1\0]", 4, &error), "NUL behind a number");
-    CHECK(!parses("\xff\xfe[\0]\0", 6, &error), "UTF-16");
+    CHECK(!parses("\xff\xfe[\0]\0", 6, &error) && strstr(error.message, "UTF-16"), "%s",
+          error.message);
+    CHECK(!parses("[\0]\0", 4, &error) && strstr(error.message, "UTF-16"), "%s", error.message);
+    CHECK(!parses("\xef\xbb\xbf[]", 5, &error) && strstr(error.message, "byte order mark"), "%s",
+          error.message);
 }
 
 // `open` repeated, then what closes it.

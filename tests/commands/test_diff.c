@@ -4,6 +4,8 @@
 #include "tests/support/traces.h"
 #include "weights/out/write.h"
 
+#include <sys/resource.h>
+
 // ---- figures by hand ----
 
 static WriterTensor floats(const char *name, size_t rows, size_t cols, const float *values) {
@@ -251,6 +253,31 @@ Test(diff, refuses_what_is_no_pair_of_traces) {
     free(bytes);
     free(good);
     free(cut);
+}
+
+// As many tensors as a file may have.
+Test(diff, of_65536_tensors_takes_less_than_a_second) {
+    enum { MOST = 65536 };
+    static const float V[] = {1, 2};
+    WriterTensor *tensors = calloc(MOST, sizeof *tensors);
+    for (int i = 0; i < MOST; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "layers.%d.o_proj", i);
+        tensors[i] = floats(name, 1, 2, V);
+    }
+    char *path = write_tensors("many.safetensors", tensors, MOST);
+    free(tensors);
+    struct rusage before, after;
+    getrusage(RUSAGE_CHILDREN, &before);
+    TestRun r = program("diff|%s|%s|-q", path, path);
+    getrusage(RUSAGE_CHILDREN, &after);
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "All 65536 tensors are within the budget"), "%s", r.out);
+    double seconds = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                     1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+    CHECK(seconds < 1 || TEST_SANITIZED, "%g s", seconds);
+    test_run_free(&r);
+    free(path);
 }
 
 Test(diff, a_closed_standard_output_is_exit_4) {

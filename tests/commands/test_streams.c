@@ -56,6 +56,76 @@ Test(streams, output_that_cannot_be_written_is_exit_4) {
     }
 }
 
+// A byte-level vocabulary whose merge names a token that it lacks.
+static const char *model_of_bad_merges(void) {
+    static const char *const TOKENS[] = {"<|end|>", "a", "b", "c", "d", "e", "f", "g"};
+    static const char *const MERGES[] = {"a z"};
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_text(file, "tokenizer.ggml.model", "gpt2");
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, 8);
+    gguf_set_strings(file, "tokenizer.ggml.merges", MERGES, 1);
+    size_t size = 0;
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("merges.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+Test(streams, errors_of_a_tokenizer_in_a_gguf_name_the_file) {
+    static const char *const WORDS[] = {
+        "generate|%s|-i|x",        "tokenize|-z|%s|-i|x",      "chat|%s|-i|x",
+        "trace|%s|-i|x|-o|%s.out", "perplexity|%s|-f|LICENSE", "attention|%s|-i|x"};
+    char path[600];
+    snprintf(path, sizeof path, "%s", model_of_bad_merges());
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        char line[900];
+        snprintf(line, sizeof line, WORDS[i], path, path);
+        TestRun r = program("%s", line);
+        check_refused(&r, ERROR_FILE, "merges.gguf: merge 0: ");
+    }
+}
+
+// What a path may have in it reaches no terminal, in results, notes and errors.
+Test(streams, control_bytes_of_a_path_are_escaped) {
+    static const char *const WORDS[] = {
+        "inspect|%s",
+        "%s|-i|x|--max-tokens|2|-v",
+        "perplexity|%s|-f|LICENSE|--window|32|--windows|1",
+        "perplexity|%s|-f|LICENSE|--window|32|--windows|1|--save-logits|%s.logits",
+        "perplexity|%s|-f|LICENSE|--window|32|--windows|1|--kl|%s.logits",
+        "convert|%s|%s.gguf",
+        "convert|%s|%s.directory",
+        "trace|%s|-i|x|-o|%s.safetensors",
+        "diff|%1$s.safetensors|%1$s.safetensors",
+        "bench|%s|--pp|4|--tg|4|-r|1|--no-limits",
+        "bench|%s|--no-cache|--gen|2|-r|1",
+        "cost|%s|--seq|8",
+        "%s.absent|-i|x",
+        "diff|%1$s.safetensors|%1$s",
+        "convert|%s|%1$s"};
+    char path[600], directory[500];
+    snprintf(directory, sizeof directory, "%s", test_temporary(""));
+    snprintf(path, sizeof path, "%s/a\x1b[31m\ab.gguf", directory);
+    size_t size = 0;
+    char *bytes = test_read_file(small_model(), &size);
+    test_write_file(path, bytes, size);
+    free(bytes);
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        char line[1500];
+        snprintf(line, sizeof line, WORDS[i], path, path);
+        TestRun r = program("%s", line);
+        CHECK(!memchr(r.out, '\x1b', r.out_size) && !memchr(r.err, '\x1b', r.err_size), "%s: %s%s",
+              WORDS[i], r.out, r.err);
+        CHECK(!memchr(r.out, '\a', r.out_size) && !memchr(r.err, '\a', r.err_size), "%s", WORDS[i]);
+        bool shown = strstr(r.out, "\\x1b[31m\\x07b") || strstr(r.err, "\\x1b[31m\\x07b") ||
+                     strstr(r.err, "this build reads no");
+        CHECK(shown || i == 1 || i == 2 || i == 4 || i == 8, "%s: %s%s", WORDS[i], r.out, r.err);
+        test_run_free(&r);
+    }
+}
+
 // The error line is the only line: no statistics or notes beside it.
 Test(streams, nothing_is_told_beside_an_error) {
     TestRun r = program("chat|%s|-i|hi|--template|%s", small_model(), "chatml");

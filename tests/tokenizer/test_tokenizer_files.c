@@ -229,6 +229,40 @@ Test(tokenizer_path, says_what_is_wrong_with_a_path) {
     CHECK(error.code == ERROR_FILE && strstr(error.message, "merges.txt"), "%s", error.message);
 }
 
+// By their first bytes, whatever the files are called; and what only looks similar is not.
+Test(tokenizer_path, names_git_lfs_pointers_and_other_encodings) {
+    static const char POINTER[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1\n";
+    static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin", "x"};
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *message;
+    } CASES[] = {
+        {POINTER, sizeof POINTER - 1, "this is a Git LFS pointer, not the tokenizer"},
+        {"\xff\xfe{\0\"\0a\0", 8, "UTF-16"},
+        {"\xfe\xff\0{\0\"\0a", 8, "UTF-16"},
+        {"{\0\"\0a\0\"\0", 8, "UTF-16"},
+        {"\0{\0\"\0a\0\"", 8, "UTF-16"},
+        {"\xef\xbb\xbf{\"model\":1}", 15, "byte order mark"},
+        {"{\0\0\0\0\0\0\0", 8, "token length"}, // a .bin: a longest token of 123 bytes
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        for (int k = 0; k < 4; k++) {
+            Error error = {0};
+            CHECK(!test_open_tokenizer_text(NAMES[k], CASES[i].bytes, CASES[i].size, &error));
+            CHECK_INT(error.code, ERROR_FILE);
+            CHECK(strstr(error.message, CASES[i].message) && strstr(error.message, NAMES[k]), "%s",
+                  error.message);
+        }
+    char path[400];
+    snprintf(path, sizeof path, "%s", test_temporary("merges.txt"));
+    test_write_file(path, POINTER, sizeof POINTER - 1);
+    Error error = {0};
+    CHECK(!test_open_tokenizer_text("vocab.json", VOCAB, strlen(VOCAB), &error));
+    CHECK(strstr(error.message, "merges.txt: this is a Git LFS pointer"), "%s", error.message);
+    unlink(path);
+}
+
 // A file of holes: without the limit all of it would be read.
 Test(tokenizer_path, as_large_as_the_limit_and_no_larger) {
     const char *path = test_temporary("holes.model");

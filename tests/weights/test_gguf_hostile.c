@@ -141,6 +141,8 @@ Test(gguf_hostile, G02_other_files_are_called_by_their_names) {
         {"<!DOCTYPE html><html>404", "HTML"},
         {"<HTML>404", "HTML"},
         {"version https://git-lfs.github.com/spec/v1\noid sha256:1", "Git LFS pointer"},
+        {"\xff\xfe{ and more", "UTF-16"},
+        {"\xef\xbb\xbf{\"a\": 1}", "byte order mark"},
         {"\x80\x02}q\1X", "pickle"},
         {"{\"a\": 1}", "JSON"},
         {"G", "truncated header"},
@@ -163,7 +165,8 @@ Test(gguf_hostile, G02_other_files_are_called_by_their_names) {
 Test(gguf_hostile, P11_what_is_no_file_ends_with_4) {
     const char *fifo = test_temporary("model.gguf");
     CHECK(!mkfifo(fifo, 0600));
-    const char *const PATHS[] = {fifo, "/dev/zero", "/no/such/file", "", "/dev/null"};
+    const char *const PATHS[] = {fifo,        "/dev/zero",      "/no/such/file", "",
+                                 "/dev/null", "/proc/self/mem", "/proc/version"};
     for (size_t i = 0; i < sizeof PATHS / sizeof *PATHS; i++) {
         Checkpoint *checkpoint = NULL;
         Error error = {0};

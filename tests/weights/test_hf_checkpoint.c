@@ -247,6 +247,10 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
         {"{", "config.json: offset"},
         {"{}", "config.json: neither"},
         {"null", "config.json: offset 4"},
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n",
+         "config.json: this is a Git LFS pointer, not the JSON file"},
+        {"\xff\xfe{\"", "config.json: this is text in UTF-16"},
+        {"\xef\xbb\xbf{}", "config.json: this is text behind a byte order mark"},
     };
     const char *directory = hf_tiny_model("configs", true);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {

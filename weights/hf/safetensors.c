@@ -136,7 +136,7 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
 }
 
 // The text begins at byte 8. It is loaded whole, so the limit on its length bounds the memory.
-bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
+static bool parse_file(SafetensorsHeader *header, Bytes in, Arena *arena) {
     uint64_t length = bytes_u64(&in, "header length");
     if (in.failed) return false;
     if (length > LIMIT_JSON_HEADER)
@@ -146,12 +146,19 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Are
     if (!text) return false;
     if (length < 2 || text[0] != '{')
         return bytes_fail(&in, 8, "the header does not begin with '{'");
-    SafetensorsHeader header = {.file = in.base, .start = in.pos, .size = in.size, .arena = arena};
+    *header =
+        (SafetensorsHeader){.file = in.base, .start = in.pos, .size = in.size, .arena = arena};
     Error cause = {0};
-    if (!safetensors_read_text(&header, text, (size_t)length, &cause) ||
-        !check_names(header.tensors, header.count, arena, &cause) ||
-        !check_coverage(header.tensors, header.count, header.start, header.size, arena, &cause))
-        return error_set(in.error, cause.code, "header: %s", cause.message);
+    if (safetensors_read_text(header, text, (size_t)length, &cause) &&
+        check_names(header->tensors, header->count, arena, &cause) &&
+        check_coverage(header->tensors, header->count, header->start, header->size, arena, &cause))
+        return true;
+    return error_set(in.error, cause.code, "header: %s", cause.message);
+}
+
+bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
+    SafetensorsHeader header;
+    if (!parse_file(&header, in, arena)) return false;
     *tensors = header.tensors;
     *count = header.count;
     return true;
@@ -160,12 +167,20 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Are
 // ---- one plain file ----
 
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
+    enum { MAGIC_BYTES = 32 };
+    SafetensorsHeader header;
     *file = (SafetensorsFile){0};
     if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
-    if (safetensors_parse(&file->tensors, &file->count, bytes_of_file(&file->mapping, error),
-                          &file->arena) &&
-        mapping_seal(&file->mapping, error))
+    size_t front = file->mapping.size < MAGIC_BYTES ? file->mapping.size : MAGIC_BYTES;
+    if (mapping_load(&file->mapping, front, error) &&
+        !text_is_foreign(file->mapping.data, front, "tensors", error) &&
+        parse_file(&header, bytes_of_file(&file->mapping, error), &file->arena) &&
+        mapping_seal(&file->mapping, error)) {
+        file->tensors = header.tensors;
+        file->count = header.count;
+        file->metadata = header.metadata;
         return true;
+    }
     safetensors_close(file);
     return error_prefix(error, path);
 }

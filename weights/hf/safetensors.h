@@ -38,6 +38,7 @@ typedef struct SafetensorsFile {
     Arena arena;
     SafetensorsTensor *tensors; // (count)
     size_t count;
+    size_t metadata; // of SafetensorsHeader
 } SafetensorsFile;
 
 // One plain file, without a config. False leaves nothing to close; the path is in front.
@@ -61,7 +62,7 @@ typedef struct SafetensorsHeader {
     SafetensorsTensor *tensors; // owned by `arena`
     size_t count, room;
     Arena *arena;
-    bool has_metadata;
+    size_t metadata; // where "__metadata__" is in the text, or spaces before it; 0: nowhere
 } SafetensorsHeader;
 
 // Makes room for `most` tensors, or as many as a file may have; no more can be added. False: exit

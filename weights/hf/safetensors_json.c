@@ -80,10 +80,12 @@ static bool check_metadata(const json_t *metadata, Error *error) {
     return true;
 }
 
-static bool read_member(SafetensorsHeader *h, const char *key, const json_t *value, Error *error) {
+// `at`: where the member is in the text.
+static bool read_member(SafetensorsHeader *h, const char *key, const json_t *value, size_t at,
+                        Error *error) {
     if (!strcmp(key, "__metadata__")) {
-        if (h->has_metadata) return error_set(error, ERROR_FILE, "\"__metadata__\" twice");
-        h->has_metadata = true;
+        if (h->metadata) return error_set(error, ERROR_FILE, "\"__metadata__\" twice");
+        h->metadata = at;
         return check_metadata(value, error);
     }
     SafetensorsTensor *tensor = safetensors_add(h, key, error);
@@ -95,25 +97,25 @@ bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length
     if (!safetensors_room(h, json_members_bound(text, length), error)) return false;
     JsonMembers members = json_members(text, length, &MEMBER_LIMITS);
     bool good = true;
-    while (good && json_members_next(&members, error))
-        good = read_member(h, members.key, members.value, error);
+    size_t at = members.pos;
+    for (; good && json_members_next(&members, error); at = members.pos)
+        good = read_member(h, members.key, members.value, at, error);
     json_members_end(&members);
     return good && !members.failed;
 }
 
-// Parses the header again up to __metadata__: safetensors_parse keeps the tensors only.
+// Parses __metadata__ again: a file of 65,536 tensors is not walked for each key.
 bool safetensors_metadata(SafetensorsFile *file, const char *key, const char **value,
                           Error *error) {
     size_t length;
     const char *header = safetensors_header_text(file, &length), *text = NULL;
     *value = NULL;
+    if (!file->metadata) return true;
     JsonMembers members = json_members(header, length, &MEMBER_LIMITS);
-    while (!text && json_members_next(&members, error)) {
-        if (strcmp(members.key, "__metadata__") != 0) continue;
+    members.pos = file->metadata;
+    if (json_members_next(&members, error))
         text = json_string_value(json_object_get(members.value, key));
-        if (!text) break;
-        *value = arena_text(&file->arena, text, strlen(text), error);
-    }
+    if (text) *value = arena_text(&file->arena, text, strlen(text), error);
     json_members_end(&members);
     return !members.failed && (!text || *value);
 }

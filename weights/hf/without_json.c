@@ -171,10 +171,10 @@ bool safetensors_read_text(SafetensorsHeader *h, const char *text, size_t length
     for (size_t i = 0; i < length; i++)
         braces += text[i] == '{';
     if (!safetensors_room(h, braces, error)) return false;
-    h->has_metadata = at_metadata(&t);
-    if (h->has_metadata && !take_metadata(&t, NULL, NULL)) return false;
+    h->metadata = at_metadata(&t);
+    if (h->metadata && !take_metadata(&t, NULL, NULL)) return false;
     t.arena = h->arena;
-    for (bool first = !h->has_metadata; !starts_with(&t, "}"); first = false)
+    for (bool first = !h->metadata; !starts_with(&t, "}"); first = false)
         if ((!first && !take(&t, ",")) || !take_tensor(&t, h)) return false;
     for (t.at++; t.at < t.end; t.at++)
         if (*t.at != ' ') return wrong(&t, "spaces");

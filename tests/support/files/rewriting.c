@@ -105,6 +105,14 @@ static int read_stopped(const Rewriting *r, Content content, bool unnoticed, int
     return stop.calls;
 }
 
+// A file that was cut is an error of reading (exit code 4) that names it, unless it was cut before
+// the reader looked at its size: then it is a bad file like any other that ends too early.
+static bool tells_cut(const Rewriting *r, const Outcome *got, const Outcome *alone) {
+    const char *slash = strrchr(r->file, '/');
+    if (got->error.code == ERROR_IO) return strstr(got->error.message, slash ? slash + 1 : r->file);
+    return !alone->good && !strcmp(got->error.message, alone->error.message);
+}
+
 static void check_content(const Rewriting *r, Content first, Content other, const char *name) {
     // A parser may allocate a thousand times, but what it relies on is counted before.
     enum { FIRST_STOPS = 20, LATER_STOPS = TEST_SANITIZED ? 5 : 20 };
@@ -117,6 +125,9 @@ static void check_content(const Rewriting *r, Content first, Content other, cons
             bool refused = !got.good && got.error.message[0] &&
                            (got.error.code == ERROR_FILE || got.error.code == ERROR_IO);
             bool mixed = r->in_steps && unnoticed && got.good;
+            bool cut = other.size < first.size && !memcmp(other.bytes, first.bytes, other.size);
+            CHECK(!refused || !cut || tells_cut(r, &got, &alone), "%s: cut at call %d of %d: %s",
+                  r->path, at, calls, got.error.message);
             CHECK(same(&got, &whole) || same(&got, &alone) || refused || mixed,
                   "%s: rewritten with %s at call %d of %d: a result of neither content, %s",
                   r->path, name, at, calls, got.error.message);
