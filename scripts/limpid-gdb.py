@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import limpid_cache
 import limpid_change
 import limpid_commands
+import limpid_reference
 import limpid_text
 from limpid_commands import Command, continue_to, takes_nothing
 from limpid_print import place, print_summary, print_tensor, print_where
@@ -143,6 +144,7 @@ def print_help():
     print("limpid set NAME[I, ...] = VALUE change numbers of the stage at hand")
     print("limpid attention L H [ROW]      what a head attends to")
     print("limpid kv L H [POS]             keys and values of a KV head in the cache")
+    print("limpid diff FILE                compare the stage at hand with that of a trace")
     print("limpid nan                      continue to the first stage that holds NaN or infinity")
     print("limpid save NAME FILE           write a tensor to a new safetensors file")
     print("names:")
@@ -163,5 +165,5 @@ class Help(gdb.Command):
 
 for command in (Limpid, Where, ShowTensor, Break, Next, Help):
     command()
-for part in (limpid_commands, limpid_text, limpid_cache, limpid_change):
+for part in (limpid_commands, limpid_text, limpid_cache, limpid_change, limpid_reference):
     part.define()

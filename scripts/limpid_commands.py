@@ -12,8 +12,9 @@ from limpid_program import argument_of, frames, model, spelling, stage_at_hand, 
 class Command(gdb.Command):
     """A command whose failures are sentences: `perform` gets the text behind its name."""
 
-    def __init__(self, name, kind):
-        super().__init__("limpid " + name, kind)
+    def __init__(self, name, kind, complete=None):
+        arguments = (kind,) if complete is None else (kind, complete)
+        super().__init__("limpid " + name, *arguments)
 
     def invoke(self, argument, from_tty):
         try:
