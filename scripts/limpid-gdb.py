@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import limpid_cache
 import limpid_change
 import limpid_commands
+import limpid_printers
 import limpid_reference
 import limpid_text
 from limpid_commands import Command, continue_to, takes_nothing
@@ -165,5 +166,5 @@ class Help(gdb.Command):
 
 for command in (Limpid, Where, ShowTensor, Break, Next, Help):
     command()
-for part in (limpid_commands, limpid_text, limpid_cache, limpid_change, limpid_reference):
+for part in (limpid_commands, limpid_text, limpid_cache, limpid_change, limpid_reference, limpid_printers):
     part.define()
