@@ -231,9 +231,9 @@ $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb gdb_cache gdb_text \
+$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask interventions replay): | $(BUILD)/run
+    cuda_device cost lens mask interventions replay $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

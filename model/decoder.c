@@ -180,6 +180,7 @@ void decoder_rewind(Decoder *d, int n, int32_t last) {
         d->start--;
         d->passes++; // that of this token
     }
+    if (n) m->n_logit_rows = m->n_host_rows = 0; // they are of a token that is gone
     d->taken -= n;
     discard_passes(d);
     d->sampled = d->taken;

@@ -65,7 +65,8 @@ const float *decoder_logits(const Decoder *d);
 // unless `last` is another one. `last` is the token before it, and of the prompt where none is
 // left: that token's pass is then the next, so that the results are the same bits where the device
 // is batch-invariant. The generator goes back too; who called sampler_accept calls sampler_forget.
-// For one sequence, between two calls of decoder_next. decoder_logits has nothing until the next.
+// For one sequence, between two calls of decoder_next. With n > 0 there are no logits until the
+// next.
 void decoder_rewind(Decoder *d, int n, int32_t last);
 
 // Discards speculative passes: the cache is as if each token but the last taken had been fed, and

@@ -18,7 +18,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import limpid_cache
+import limpid_change
 import limpid_commands
+import limpid_printers
+import limpid_reference
 import limpid_text
 from limpid_commands import Command, continue_to, takes_nothing
 from limpid_print import place, print_summary, print_tensor, print_where
@@ -139,7 +142,10 @@ def print_help():
     print("limpid set-token POS ID         go back to a position of the text, and take another token there")
     print("limpid logits [N]               the likeliest tokens with logit and probability")
     print("limpid heat NAME                the first rows of a tensor as strips of characters")
+    print("limpid set NAME[I, ...] = VALUE change numbers of the stage at hand")
+    print("limpid attention L H [ROW]      what a head attends to")
     print("limpid kv L H [POS]             keys and values of a KV head in the cache")
+    print("limpid diff FILE                compare the stage at hand with that of a trace")
     print("limpid nan                      continue to the first stage that holds NaN or infinity")
     print("limpid save NAME FILE           write a tensor to a new safetensors file")
     print("names:")
@@ -160,5 +166,5 @@ class Help(gdb.Command):
 
 for command in (Limpid, Where, ShowTensor, Break, Next, Help):
     command()
-for part in (limpid_commands, limpid_text, limpid_cache):
+for part in (limpid_commands, limpid_text, limpid_cache, limpid_change, limpid_reference, limpid_printers):
     part.define()

@@ -1,13 +1,18 @@
-# gdb commands for limpid-gdb.py about what attention reads: kv.
+# gdb commands for limpid-gdb.py about what attention reads: kv, attention.
 import math
 
 import gdb
 
 from limpid_commands import Command, in_range, number, usage
 from limpid_program import (PASSES, STAGES, cached_pairs, frames, layer_at_hand, model, rows_at_hand, spelling,
-                            stage_at_hand, tokens_by_position)
+                            stage_at_hand, tensor, tokens_by_position)
 
-MOST_LINES = 32
+MOST_LINES, BAR = 32, 20
+
+
+def attended(stage):
+    """Whether a stage of a layer comes after its kv_write and attention."""
+    return stage is not None and list(STAGES).index(stage) >= list(STAGES).index("att_weights")
 
 
 def layers_written():
@@ -17,8 +22,7 @@ def layers_written():
         return None
     if layer is None or layer < 0:
         return 0
-    behind = stage is not None and list(STAGES).index(stage) >= list(STAGES).index("att_weights")
-    return layer + behind
+    return layer + attended(stage)
 
 
 def written(m, layer):
@@ -79,6 +83,80 @@ class Kv(Command):
                 position, magnitude(key), magnitude(value), "" if token is None else " %d%s" % (token, spelling(token))))
 
 
+# ---- attention ----
+
+
+def part_shows(kind, a, p, t):
+    """kernels/key_pattern.h, part_shows."""
+    return {"PATTERN_WINDOW": abs(p - t) < a, "PATTERN_LOCAL": abs(p - t) <= a // 2,
+            "PATTERN_STRIDED": t == p or t % a == 0, "PATTERN_GLOBAL": t < a or p < a or t == p,
+            "PATTERN_BLOCK": abs(t // a - p // a) <= 1}[kind]
+
+
+def visible_keys(m, layer, p):
+    pattern = gdb.parse_and_eval("model_pattern")(m.address, layer)
+    parts = [(str(part["kind"]), int(part["a"])) for part in
+             (pattern["parts"][i] for i in range(int(pattern["n_parts"])))]
+    first = max(0, p - int(pattern["window"]) + 1) if int(pattern["window"]) else 0
+    return [t for t in range(first, p + 1) if not parts or any(part_shows(kind, a, p, t) for kind, a in parts)]
+
+
+def attention_weights(query, pairs, scale):
+    """The softmax over the keys, in double: within float32's rounding what the backend computes."""
+    scores = [scale * sum(q * k for q, k in zip(query, key)) for key, _ in pairs]
+    if not all(math.isfinite(score) for score in scores):
+        raise gdb.GdbError("the scores hold NaN or infinity: limpid tensor q, limpid kv L H show where")
+    largest = max(scores)
+    shares = [math.exp(score - largest) for score in scores]
+    return [share / sum(shares) for share in shares]
+
+
+def print_weights(weights, keys, tokens):
+    """The largest of them, in the order of the text."""
+    listed = sorted(sorted(range(len(keys)), key=lambda i: -weights[i])[:MOST_LINES])
+    for i in listed:
+        token = tokens.get(keys[i])
+        text = "" if token is None else " %d%s" % (token, spelling(token))
+        print("  %8.6f  %-*s  position %-4d%s" % (weights[i], BAR, "#" * round(BAR * weights[i]), keys[i], text))
+    if len(listed) < len(keys):
+        rest = 1 - sum(weights[i] for i in listed)
+        print("  %8.6f  the %d other keys together" % (max(rest, 0), len(keys) - len(listed)))
+
+
+class Attention(Command):
+    """limpid attention L H [ROW]: how much head H of layer L attends to each token, from a row (the last)."""
+
+    def __init__(self):
+        super().__init__("attention", gdb.COMMAND_DATA)
+
+    def perform(self, argument):
+        words = [number(word, self) for word in gdb.string_to_argv(argument)]
+        if len(words) not in (2, 3):
+            raise usage(self)
+        m = model()
+        layer = in_range("layer", words[0], int(m["config"]["n_layers"]))
+        head = in_range("head", words[1], int(m["config"]["n_heads"]))
+        # The queries stay in scratch.q until the next layer's, and the keys are in the cache by then.
+        if layer_at_hand() != layer or not attended(stage_at_hand()):
+            raise gdb.GdbError("the queries of layer %d are not at hand: limpid next att_heads %d" % (layer, layer))
+        rows = int(m["chunk"]["n"])
+        self.show(m, layer, head, in_range("row", words[2], rows) if len(words) == 3 else rows - 1)
+
+    def show(self, m, layer, head, row):
+        config, (tokens, positions, sequences) = m["config"], rows_at_hand(m)
+        position, sequence, width = positions[row], sequences[row], int(config["head_dim"])
+        kv_head = head // (int(config["n_heads"]) // int(config["n_kv_heads"]))
+        keys = visible_keys(m, layer, position)
+        pairs = cached_pairs(m, layer, kv_head, keys, sequence)
+        query = tensor(m, "q").rows(row, 1)[0][head * width:(head + 1) * width]
+        weights = attention_weights(query, pairs, float(config["layers"][layer]["attention_scale"]))
+        print("layer %d, head %d with KV head %d: row %d, position %d, token %d%s sees %d key%s" % (
+            layer, head, kv_head, row, position, tokens[row], spelling(tokens[row]), len(keys), "s"[:len(keys) != 1]))
+        here = {p: t for t, p, s in zip(tokens, positions, sequences) if s == sequence}
+        print_weights(weights, keys, {**(tokens_by_position(m) if sequence == 0 else {}), **here})
+
+
 def define():
     """After the prefix `limpid` exists."""
     Kv()
+    Attention()

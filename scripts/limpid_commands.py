@@ -6,14 +6,15 @@ import struct
 
 import gdb
 
-from limpid_program import argument_of, frames, model, spelling, stage_at_hand, tensor
+from limpid_program import PASSES, argument_of, frames, model, spelling, stage_at_hand, tensor
 
 
 class Command(gdb.Command):
     """A command whose failures are sentences: `perform` gets the text behind its name."""
 
-    def __init__(self, name, kind):
-        super().__init__("limpid " + name, kind)
+    def __init__(self, name, kind, complete=None):
+        arguments = (kind,) if complete is None else (kind, complete)
+        super().__init__("limpid " + name, *arguments)
 
     def invoke(self, argument, from_tty):
         try:
@@ -92,6 +93,8 @@ class Logits(Command):
         inner = [frame.name() for frame in frames()]
         if stage_at_hand() != "logits" and any(name in inner for name in ("forward_chunk", "run_chunk")):
             raise gdb.GdbError("this pass has not computed its logits yet: limpid next logits")
+        if not any(name in inner for name in PASSES) and not int(m["n_logit_rows"]):
+            raise gdb.GdbError("no logits are at hand here: limpid next logits")
         t = tensor(m, "logits")
         if not t.shape[0]:
             raise gdb.GdbError("no pass has computed logits yet: limpid next logits")

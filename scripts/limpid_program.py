@@ -242,6 +242,19 @@ def device_read(m, address, count):
         return read(host, count)
 
 
+def device_write(m, address, data):
+    """What is recorded must have run (device_read), since it might write there later."""
+    inferior = gdb.selected_inferior()
+    if not on_gpu(m):
+        inferior.write_memory(address, data)
+        return
+    need_idle()
+    with HostMemory(len(data)) as host:
+        inferior.write_memory(host, data)
+        call("void device_upload(void*,void*,void*,unsigned long)", m["device"], address, host, len(data))
+    check_device(m)
+
+
 def device_floats(m, address, count):
     return memoryview(device_read(m, address, 4 * count)).cast("f").tolist()
 
@@ -274,10 +287,11 @@ def tokens_by_position(m):
 
 
 class Tensor:
-    """shape (rows first), dtype, and rows(first, count): lists of float. slow: one call per head."""
+    """shape (rows first), dtype, and rows(first, count): lists of float. slow: one call per head.
+    address: of activations, which may be changed."""
 
-    def __init__(self, shape, dtype, rows, slow=False):
-        self.shape, self.dtype, self.rows, self.slow = tuple(shape), dtype, rows, slow
+    def __init__(self, shape, dtype, rows, slow=False, address=None):
+        self.shape, self.dtype, self.rows, self.slow, self.address = tuple(shape), dtype, rows, slow, address
 
 
 def vector(m, address, count):
@@ -294,7 +308,7 @@ def activations(m, address, rows, widths):
         values = device_floats(m, address + 4 * width * first, width * count)
         return [values[width * i:width * (i + 1)] for i in range(count)]
 
-    return Tensor((rows,) + tuple(widths), "F32", some)
+    return Tensor((rows,) + tuple(widths), "F32", some, address=address)
 
 
 def integers(values):
@@ -359,15 +373,16 @@ def widths(m, kind):
             "weights": [int(c["n_heads"]), int(m["options"]["context"])]}[kind]
 
 
-def cached_pairs(m, layer, head, positions):
-    """(key, value) of each position of sequence 0, read by the backend."""
+def cached_pairs(m, layer, head, positions, sequence=0):
+    """(key, value) of each position of a sequence, read by the backend."""
     width, pairs = int(m["config"]["head_dim"]), []
     need_idle()
     with HostMemory(16 + 8 * width) as view:  # a KvView, then what kv_read writes
         key, value = view + 16, view + 16 + 4 * width
         gdb.selected_inferior().write_memory(view, struct.pack("<Qi", int(m["cache"]["kv"]), layer))
         for position in positions:
-            call("void kv_read(void*,void*,int,int,int,float*,float*)", m["device"], view, 0, head, position, key, value)
+            call("void kv_read(void*,void*,int,int,int,float*,float*)", m["device"], view, sequence, head, position,
+                 key, value)
             pairs.append((floats(key, width), floats(value, width)))
     check_device(m)
     return pairs

@@ -56,13 +56,17 @@ static void check_same_value(const TestRun *got, const TestRun *wanted, const ch
 
 // Back to the middle, back to the prompt: the bits of a text that never went on.
 static void check_rewound(const char *options) {
+    char script[4000];
     TestRun wanted = undisturbed(sampled_line(options));
     check_good(&wanted);
-    TestRun r = debugger(TO_THE_TEXT FOUR_TOKENS "limpid rewind 2\nlimpid next-token\n"
-                                                 "limpid next-token\nlimpid rewind 1\n"
-                                                 "limpid rewind 3\nlimpid next-token\ncontinue\n",
-                         sampled_line(options));
+    snprintf(script, sizeof script,
+             TO_THE_TEXT FOUR_TOKENS "limpid rewind 2\nlimpid next-token\nlimpid next-token\n"
+                                     "limpid rewind 1\n%slimpid rewind 3\nlimpid next-token\n"
+                                     "limpid logits 1\ncontinue\n",
+             attempts((const char *const[]){"limpid logits"}, 1));
+    TestRun r = debugger(script, sampled_line(options));
     check_good(&r);
+    check_prints(&r, "refused: no logits are at hand here: limpid next logits\n");
     check_prints(&r,
                  "the prompt has been read; no token has been sampled yet\ntoken 1 of the text");
     check_same_value(&r, &wanted, "ids");

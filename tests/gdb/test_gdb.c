@@ -340,6 +340,28 @@ Test(gdb, blocks_are_unpacked_to_the_bits) {
     CHECK_INT(checked, 10);
 }
 
+// ---- print ----
+
+// A line each; where the memory cannot be read, what gdb says without them.
+Test(gdb, prints_structures_in_a_line) {
+    need_debugger();
+    TestRun r = debugger("break device_matrix\nrun\nprint *matrix\nprint/r *matrix\ndelete\n"
+                         "break model_forward\ncontinue\nprint *batch\nset $b = *batch\n"
+                         "set var $b.n = 30\nset var $b.tokens = 0\nprint $b\n"
+                         "delete\nlimpid break q_rotated 2\ncontinue\n"
+                         "print model->config\nprint model->cache\nprint model->cache.lengths[0]\n",
+                         debugged_line());
+    check_good(&r);
+    check_prints(&r, " = Q8_0 (2048, 192)\n");
+    check_prints(&r, " = {dtype = DTYPE_Q8_0, rows = 2048, cols = 192, data = 0x");
+    check_prints(&r, " = 5 rows, tokens 1 435 462 262 410\n");
+    check_prints(&r, " = 30 rows, tokens none\n");
+    check_prints(&r, " = nanochat: 6 layers, dim 192, hidden_dim 768, 6 heads of 32, 2 KV heads, "
+                     "vocabulary 2048, context 512\n");
+    check_prints(&r, " = 5 of 7 positions, 6 layers, 2 KV heads of 32, F32\n$");
+    test_run_free(&r);
+}
+
 // ---- what cannot be answered ----
 
 Test(gdb, one_line_says_why_not) {
