@@ -234,8 +234,8 @@ static const char MASK_HELP[] =
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
     "The option pattern of generate, chat, bench, perplexity, attention, lens, cost\n"
-    "sets it for all layers; a layer's own window still holds. Hidden keys are neither\n"
-    "computed nor read.\n";
+    "sets it for all layers; a layer's own window still holds. Hidden keys are\n"
+    "neither computed nor read.\n";
 
 static const char REPLAY_HELP[] =
     "run replay FILE [options]                       a recorded generation, again\n"
