@@ -58,8 +58,9 @@ LIBS += -lpng
 else
 SOURCES := $(filter-out pictures/png.c,$(SOURCES)) pictures/without_png.c
 endif
+EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
-EMBEDDED := $(BUILD)/weights/embedded.o
+EMBEDDED += $(BUILD)/weights/embedded.o
 else
 ABSENT += -DWITHOUT_BUILTIN
 endif
@@ -202,6 +203,8 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
+$(BUILD)/pictures/page.o: pictures/page.S $(wildcard pictures/page/*)
+$(EMBEDDED):
 	@mkdir -p $(@D)
 	$(call say,AS)
 	$(Q)$(CC) -c -o $@ $<

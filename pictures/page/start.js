@@ -1,0 +1,2 @@
+"use strict";
+document.getElementById("page").textContent = core.pieces[core.ids[0]];
