@@ -40,6 +40,13 @@ void attention_capture_free(AttentionCapture *capture);
 // The matrix (T, T) of a layer and head, both of those that are kept; with `mean` head is 0.
 float *attention_matrix(const AttentionCapture *capture, int layer, int head);
 
+// ---- scores ----
+
+// out[count] = keys as attention reads them: the cache rounds them to its type.
+void attention_cached_keys(float *out, const float *keys, size_t count, KvType type);
+// q . k
+double attention_score(const float *query, const float *key, int head_dim);
+
 // ---- what is printed of matrices: report.c ----
 
 // Of one query; row[0 .. query], hidden keys are NaN.
