@@ -17,6 +17,21 @@ page_asset_table:
     asset page.html
     asset page.css
     asset data.js
+    asset values.js
+    asset colors.js
+    asset draw.js
+    asset state.js
+    asset tokens.js
+    asset diff.js
+    asset sampler.js
+    asset lens.js
+    asset heads.js
+    asset head.js
+    asset layer.js
+    asset logit.js
+    asset matrix.js
+    asset tensor.js
+    asset weights.js
     asset start.js
 page_asset_table_end:
     .section .rodata
