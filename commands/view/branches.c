@@ -16,6 +16,7 @@
 
 enum { HEAD_NUMBERS = 4 }; // entropy, share of the maximum, mass on the first token, mean distance
 
+// Of a trace whose weights have NaN the statistics have it too.
 static float or_zero(double value) {
     return isnan(value) ? 0 : (float)value;
 }
@@ -131,7 +132,7 @@ static bool put_attention(const View *v, int layer, bool exact, void *scratch, P
     uint8_t *bytes = scratch;
     char name[24];
     for (size_t i = 0; i < cells; i++) {
-        float weight = isnan(weights[i]) ? 0 : weights[i];
+        float weight = isnan(weights[i]) && !v->trace ? 0 : weights[i]; // of a trace it is NaN
         if (exact)
             floats[i] = weight;
         else
@@ -147,7 +148,9 @@ bool view_attention_blocks(View *v, Page *page, Error *error) {
     float *scratch = malloc((size_t)v->heads * view_pairs(v) * sizeof *scratch);
     bool good = scratch || error_set(error, ERROR_MEMORY, "no memory for %d heads", v->heads);
     for (int l = 0; good && l < v->layers; l++)
-        good = put_attention(v, l, v->exact[l] || v->n <= VIEW_EXACT_WEIGHTS, scratch, page, error);
+        if (!v->attended || v->attended[l])
+            good = put_attention(v, l, v->trace || v->exact[l] || v->n <= VIEW_EXACT_WEIGHTS,
+                                 scratch, page, error);
     free(scratch);
     return good;
 }
@@ -188,16 +191,30 @@ static void take_flow(float out[FLOW_NUMBERS], const View *v, int l, size_t t) {
     out[6] = (float)cosine(mid, ffn_out, v->dim);
 }
 
-static bool put_flow(View *v, Page *page, Error *error) {
+static bool has_flow(const View *v) {
+    static const StageId NEEDED[] = {STAGE_ATT_OUT, STAGE_ATT_RESIDUAL, STAGE_FFN_OUT,
+                                     STAGE_LAYER_OUT};
+    const ViewStage *s = view_stage(v, STAGE_EMBEDDING, -1);
+    bool has = s && s->width == (size_t)v->dim;
+    for (int l = 0; has && l < v->layers; l++)
+        for (int i = 0; has && i < 4; i++) {
+            s = view_stage(v, NEEDED[i], l);
+            has = s && s->width == (size_t)v->dim;
+        }
+    return has;
+}
+
+bool view_flow(View *v, Page *page, Error *error) {
+    if (!has_flow(v)) return true;
     size_t count = (size_t)v->layers * v->n * FLOW_NUMBERS;
     float *flow = malloc(count * sizeof *flow), *at = flow;
     if (!flow) return error_set(error, ERROR_MEMORY, "no memory for %d layers", v->layers);
     for (int l = 0; l < v->layers; l++)
         for (size_t t = 0; t < v->n; t++, at += FLOW_NUMBERS)
             take_flow(at, v, l, t);
-    bool good = page_block(page, "flow", flow, count * sizeof *flow, 4, error);
+    v->has_river = page_block(page, "flow", flow, count * sizeof *flow, 4, error);
     free(flow);
-    return good;
+    return v->has_river;
 }
 
 // ---- parts of logits ----
@@ -263,7 +280,7 @@ static bool take_shares(Shares *s, const View *v, Error *error) {
 
 bool view_branches(View *v, Page *page, Error *error) {
     Shares s = {0};
-    bool good = put_flow(v, page, error) && shares_open(&s, v, error) && take_shares(&s, v, error);
+    bool good = view_flow(v, page, error) && shares_open(&s, v, error) && take_shares(&s, v, error);
     size_t norms = (size_t)v->layers * v->n * (size_t)v->heads;
     size_t parts = v->n * (size_t)v->n_targets * (size_t)v->n_parts;
     for (size_t i = 0; good && i < parts; i++)
@@ -271,6 +288,5 @@ bool view_branches(View *v, Page *page, Error *error) {
     good = good && page_block(page, "headNorm", s.norms, norms * sizeof *s.norms, 4, error) &&
            page_block(page, "dla", s.rounded, parts * sizeof *s.rounded, 4, error);
     shares_free(&s);
-    v->has_river = good;
     return good;
 }

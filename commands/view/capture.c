@@ -45,6 +45,7 @@ void view_free(View *v) {
         free(v->stages[i].values);
     free(v->stages);
     free(v->attention);
+    free(v->attended);
     free(v->logits);
     free(v->surprise);
     free(v->targets);

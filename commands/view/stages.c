@@ -43,7 +43,8 @@ bool view_choose_layers(View *v, Error *error) {
     v->exact = calloc((size_t)v->layers + 1, sizeof *v->exact);
     if (!v->exact) return error_set(error, ERROR_MEMORY, "no memory for %d layers", v->layers);
     if (v->options->layers) return parse_layers(v->exact, v->layers, v->options->layers, error);
-    if (v->layers) v->exact[v->open_layer] = true;
+    for (int l = 0; l < v->layers; l++)
+        v->exact[l] = v->trace || l == v->open_layer;
     return true;
 }
 

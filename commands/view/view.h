@@ -95,6 +95,7 @@ typedef struct View {
     int open_layer, open_head;
 
     // of traces
+    bool *attended;         // (layers) the layers that have weights; NULL: all
     SafetensorsFile *trace; // borrowed
     const TraceDiff *diff;  // borrowed; NULL: one trace, or a model
     Error failure;          // of the listener, which returns nothing
@@ -134,6 +135,7 @@ bool view_candidates(View *v, Page *page, Error *error); // also sets surprise a
 bool view_lens(View *v, Page *page, Error *error);
 bool view_heads(View *v, Page *page, Error *error);
 bool view_scores(View *v, Page *page, Error *error);
+bool view_flow(View *v, Page *page, Error *error); // left out where a stage of it is absent
 bool view_branches(View *v, Page *page, Error *error);
 bool view_attention_blocks(View *v, Page *page, Error *error);
 bool view_stage_blocks(View *v, Page *page, Error *error);
