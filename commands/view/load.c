@@ -1,5 +1,5 @@
 // Loads a trace into a View: which tensor is what, checked against each other.
-#include "commands/view/traces.h"
+#include "commands/view/view.h"
 
 #include "weights/quant.h"
 
@@ -10,13 +10,20 @@
 
 // ---- sizes ----
 
+// Numbers that a trace's metadata tells of the model; 0: not told.
+typedef struct TraceSizes {
+    int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
+} TraceSizes;
+
 static int number_of(const char *config, const char *key, int most) {
     const char *at = strstr(config, key);
     long long value = at ? strtoll(at + strlen(key), NULL, 10) : 0;
     return value > 0 && value <= most ? (int)value : 0;
 }
 
-TraceSizes trace_sizes(const char *config) {
+// From the text of `config`, which is JSON with integers; what is beyond a limit counts as not
+// told.
+static TraceSizes read_sizes(const char *config) {
     if (!config) config = "";
     TraceSizes s = {.dim = number_of(config, "\"dim\":", LIMIT_DIM),
                     .hidden_dim = number_of(config, "\"hidden_dim\":", LIMIT_DIM),
@@ -33,7 +40,7 @@ TraceSizes trace_sizes(const char *config) {
 static bool take_sizes(View *v, Error *error) {
     const char *config = NULL;
     if (!safetensors_metadata(v->trace, "config", &config, error)) return false;
-    TraceSizes s = trace_sizes(config);
+    TraceSizes s = read_sizes(config);
     v->layers = s.n_layers, v->heads = s.n_heads, v->kv_heads = s.n_kv_heads;
     v->head_dim = s.head_dim, v->dim = s.dim, v->hidden_dim = s.hidden_dim;
     v->vocab_size = s.vocab_size;

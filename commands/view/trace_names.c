@@ -1,6 +1,6 @@
 // Which stage a tensor of a trace is, by its name alone: that of a module of Hugging Face's model,
 // as docs/trace.md lists them. The file may come from another program and names no family.
-#include "commands/view/traces.h"
+#include "commands/view/view.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 //
 //   A            -> stages, attention, logits -> blocks -> the page
 //   A and B      -> as above of A, and what `diff` says of every pair
-#include "commands/view/traces.h"
+#include "commands/view/view.h"
 
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"

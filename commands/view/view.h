@@ -11,11 +11,12 @@
 // stages.c     which stage the page has, how it is coded, and its statistics
 // weights.c    the matrices of a small model
 // core.c       what is JSON
-// traces.c     the same from trace files
+// traces.c     the same from trace files; load.c and trace_names.c: what is in them
 //
 // docs/page-format.md says what each block and key of the page holds.
 #pragma once
 
+#include "base/text.h"
 #include "commands/lens/distribution.h"
 #include "commands/shared/session.h"
 #include "commands/trace/file.h"
@@ -153,3 +154,16 @@ bool view_traces(const Options *options, const OutputFile *out, Error *error);
 
 // Writes the page of a View whose blocks are made, and says how large it is.
 bool view_write(const View *v, const Page *page, const OutputFile *out, Error *error);
+
+// ---- traces: trace_names.c, load.c ----
+
+// The stage that a tensor of this name is; `layer` is trace_layer of the name. STAGE_COUNT: none
+// that is known.
+StageId trace_stage_of(const SafetensorsFile *file, const char *name, int layer);
+
+// Fills tokens, sizes, stages, attention and logits of a View whose `trace` is the file. Tensors
+// that have not one row for each token are left out. False: exit code 2 (too large), 3 or 5.
+bool view_load_trace(View *v, Error *error);
+
+// What the tensors of one trace may take in memory.
+static const uint64_t TRACE_BYTES = (uint64_t)256 << 20;
