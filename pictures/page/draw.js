@@ -7,7 +7,7 @@ function fill(node, attributes, children) {
         else if (value === true) node.setAttribute(name, "");
         else if (value !== false && value != null) node.setAttribute(name, value);
     }
-    node.append(...children.flat().filter((child) => child != null));
+    node.append(...children.flat(Infinity).filter((child) => child != null));
     return node;
 }
 const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);

@@ -32,7 +32,12 @@ addView({
     source() {
         const { layer, head } = chosen;
         if (this.stage === "weights") return { at: headWeight(layer, head), exact: areWeightsExact(layer), digits: 3 };
-        return { at: headScore(layer, head, this.stage === "scaled"), exact: false, digits: isExact(queryStage(layer)) && isExact(keyStage(layer)) ? 5 : 2 };
+        return { at: headScore(layer, head, this.stage === "scaled"), exact: false, digits: this.scoreDigits(layer) };
+    },
+
+    scoreDigits(layer) {
+        if (hasExactQK(layer)) return 5;
+        return hasBlock("scoreLse") && areWeightsExact(layer) ? 4 : 2;
     },
 
     draw() {
@@ -57,6 +62,7 @@ addView({
         let low = Infinity, high = -Infinity;
         for (let i = 0, k = 0; i < tokens; i++) for (let j = 0; j <= i; j++, k++) {
             values[k] = this.shown.at(i, j);
+            if (!Number.isFinite(values[k])) continue; // a hidden key has no score
             low = Math.min(low, values[k]);
             high = Math.max(high, values[k]);
         }
@@ -125,13 +131,13 @@ addView({
     showFacts() {
         if (!hasBlock("headStat")) return this.facts.replaceChildren();
         const { layer, head, position } = chosen;
-        const row = (label, name, text) => [label, text(headStat(layer, head, position, name)), text(headMean(layer, head, name))];
+        const row = (label, name, text) => [label, text(headStat(layer, head, position, name)), text(headMean(layer, head, name)), rankOfHead(layer, head, name)];
         const inBits = (x) => x.toFixed(2) + " bits";
-        this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean"], [
+        this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean", "rank"], [
             row("entropy", "entropy", inBits),
             row("share of the most", "share", percent),
             row("on the first token", "first", percent),
             row("mean distance", "distance", (x) => x.toFixed(2)),
-        ], ["", "n", "n"]));
+        ], ["", "n", "n", "n"]), el("p", { class: "soft" }, `Rank: of the mean, among ${core.layers * core.heads} heads, the largest first.`));
     },
 });

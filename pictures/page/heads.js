@@ -9,6 +9,14 @@ function headMean(layer, head, name) {
     return total / tokens;
 }
 
+// The place of a head among all by that mean; 1 is the largest.
+function rankOfHead(layer, head, name) {
+    const own = headMean(layer, head, name);
+    let rank = 1;
+    for (let l = 0; l < core.layers; l++) for (let h = 0; h < core.heads; h++) if (headMean(l, h, name) > own) rank++;
+    return rank;
+}
+
 const layersWithAttention = () => Array.from({ length: core.layers }, (_, l) => l).filter((l) => hasBlock("A" + l));
 const LARGEST_SPRITE = 64; // cells of a small picture along its side; more tokens share a cell
 

@@ -26,7 +26,7 @@ function depthChart(width, t, pick) {
     }
     const area = sizes.map((s, l) => `${x(l)},${y(flowOf(l, t, "in"))} ${x(l + 1)},${y(s[0])}`).join(" ");
     nodes.push(svg("polygon", { class: "stream", points: `${x(0)},${floor} ${area} ${x(core.layers)},${floor}` }));
-    const thick = Math.max(1.5, Math.min(9, step / 3.4)), every = Math.ceil(18 / step);
+    const thick = Math.max(1.5, Math.min(16, step / 3.4)), every = Math.ceil(18 / step);
     sizes.forEach(([, att, ffn], l) => {
         nodes.push(svg("rect", { class: "att", x: x(l) + step / 2 - thick - 0.5, width: thick, y: y(att), height: Math.max(0, floor - y(att)) }));
         nodes.push(svg("rect", { class: "ffn", x: x(l) + step / 2 + 0.5, width: thick, y: y(ffn), height: Math.max(0, floor - y(ffn)) }));
@@ -64,8 +64,8 @@ function streamBand(width, before, after, join, unit) {
 function branchPath(kind, x, y, join, size, unit, words) {
     const width = Math.max(1.2, size * unit), middle = join + 8, right = x + (middle - x) / 2;
     return [svg("path", { class: `branch ${kind}`, "stroke-width": width, d: `M${x},${y}H${middle}V${HALF.stream}` }),
-        svg("text", { x: right, y: y - width / 2 - 20, "text-anchor": "middle", class: "strong" }, `+ ${short(size, 3)}`),
-        svg("text", { x: right, y: y - width / 2 - 6, "text-anchor": "middle" }, words)];
+        svg("text", { x: right, y: y - width / 2 - 22, "text-anchor": "middle", class: "strong" }, `+ rms ${short(size, 3)}`),
+        svg("text", { x: right, y: y - width / 2 - 7, "text-anchor": "middle" }, svg("title", null, "angle between the branch and the stream that it joins"), words)];
 }
 
 const dashed = (d) => svg("path", { class: "thin", d });
@@ -120,8 +120,8 @@ function attentionHalf(width, layer, t, unit) {
     const id = (name) => `${layer}.${name}`, join = width - 66, out = Math.min(width * 0.62, width - 190), y = 96;
     const before = flowOf(layer, t, "in"), boxes = [["norm", "att_norm", 48], ["q", "q", 30], ["k", "k", 30], ["v", "v", 30]];
     const nodes = [streamBand(width, before, flowOf(layer, t, "mid"), join, unit),
-        ...branchPath("att", out + 64, y, join, flowOf(layer, t, "att"), unit, degrees(flowOf(layer, t, "attCos")) + " to the stream"),
-        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed(`M54,194H80`), dashed(`M${out - 34},${y}H${out}`)];
+        ...branchPath("att", out + 64, y, join, flowOf(layer, t, "att"), unit, "at " + degrees(flowOf(layer, t, "attCos"))),
+        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed("M54,194H76"), dashed(`M91,182V170M131,182V170M171,182V170`), dashed(`M${out - 34},${y}H${out}`)];
     let x = 6;
     for (const [label, name, w] of boxes) { nodes.push(stageBox(x, 182, w, label, id(name))); x += w + 22 - (label === "norm" ? 0 : 12); }
     nodes.push(...headRibbons(96, out - 46, 24, 166, layer, t), svg("text", { x: 6, y: 12 }, "attends to"), svg("text", { x: out - 42, y: 12, "text-anchor": "middle" }, "heads"));
@@ -156,8 +156,8 @@ function ffnHalf(width, layer, t, unit) {
     const id = (name) => `${layer}.${name}`, join = width - 66, out = Math.min(width * 0.62, width - 190), y = 96;
     const before = flowOf(layer, t, "mid");
     const nodes = [streamBand(width, before, flowOf(layer, t, "out"), join, unit),
-        ...branchPath("ffn", out + 64, y, join, flowOf(layer, t, "ffn"), unit, degrees(flowOf(layer, t, "ffnCos")) + " to the stream"),
-        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed("M54,194H76"), dashed(`M${out - 20},${y}H${out}`)];
+        ...branchPath("ffn", out + 64, y, join, flowOf(layer, t, "ffn"), unit, "at " + degrees(flowOf(layer, t, "ffnCos"))),
+        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed("M54,194H76"), dashed("M98,182V166M146,182V166"), dashed(`M${out - 20},${y}H${out}`)];
     nodes.push(stageBox(6, 182, 48, "norm", id("ffn_norm")), stageBox(76, 182, 44, "gate", id("ffn_gate")), stageBox(128, 182, 36, "up", id("ffn_up")),
         stageBox(180, 182, 72, "activated", id("ffn_activated")));
     nodes.push(...neuronBars(20, out - 24, 36, 162, layer, t), stageBox(out - 4, y - 12, 68, "w_down", id("ffn_out")));

@@ -46,7 +46,7 @@ addView({
         "already the token that wins in the end. A line marks where it leads for good.",
     present: () => Boolean(core.lens) && hasBlock("lensIds"),
     needs: () => ["lensIds", "lensP", "lensStat"],
-    left: 46, top: 22, rowHeight: 13, shading: "probability",
+    left: 54, top: 22, rowHeight: 13, shading: "probability",
 
     build(body) {
         const options = [["probability", "probability"], ["entropy", "entropy"], ["divergence", "KL"], ["rank", "rank of the winner"]];
@@ -96,6 +96,7 @@ addView({
         context.textBaseline = "middle";
         for (let t = 0; t < tokens; t++) this.drawColumn(context, t);
         context.fillStyle = cssColor("soft");
+        context.font = "11px system-ui, sans-serif";
         context.textAlign = "right";
         context.fillText("embed.", this.left - 6, this.top + this.rowHeight / 2);
         for (let r = 1; r < lensRows(); r += 2)
@@ -112,6 +113,7 @@ addView({
         };
         context.textAlign = "left";
         context.fillStyle = cssColor("soft");
+        context.font = "11px system-ui, sans-serif";
         if (w > 20) context.fillText(label, x + 3, this.top / 2);
         for (let r = 0; r < lensRows(); r++) {
             const wins = lensId(r, t, 0) === winnerOf(t);

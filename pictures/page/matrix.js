@@ -2,7 +2,7 @@
 // A matrix as a picture: a row of pixels for each row, wide ones in bands one below the other, blue
 // below zero and orange above; and around one cell the numbers themselves. Used for stages and for
 // weights.
-const GRID_ROWS = 7, GRID_COLUMNS = 8;
+const GRID_ROWS = 7, GRID_COLUMNS = 7;
 const BAND_GAP = 10;
 const MOST_SORTED = 16384; // so many of the numbers decide the colour scale
 

@@ -142,8 +142,9 @@ addView({
         }
         const kept = after.by.filter((by) => !by).length, open = after.restP > 0;
         const entropy = -after.p.reduce((a, p) => a + (p > 0 ? p * Math.log2(p) : 0), 0);
-        this.outcome.textContent = open
-            ? `Nothing is cut for certain beyond the ${kept} listed candidates; all other tokens together have ${percent(after.restP)}.`
+        const cutAny = after.by.some((by) => by);
+        this.outcome.textContent = open && !cutAny
+            ? `No token is cut; those beyond the ${kept} that this page lists have ${percent(after.restP)} together.`
             : `${kept} token${kept > 1 ? "s" : ""} left to draw from, entropy ${entropy.toFixed(2)} bits.`;
     },
 

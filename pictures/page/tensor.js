@@ -66,8 +66,8 @@ addView({
     },
 
     largestIn(stage, row) {
-        const found = stage.extremes.find(([r]) => r === row);
-        return found ? found[1] : 0;
+        const width = stageWidth(stage), values = stageValues(stage.id).subarray(row * width, (row + 1) * width);
+        return values.reduce((best, x, c) => (Math.abs(x) > Math.abs(values[best]) ? c : best), 0);
     },
 
     headOf(stage, c) {

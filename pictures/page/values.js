@@ -67,12 +67,15 @@ const queryStage = (layer) => lastOf(layer, /^q(_norm|_rotated)?$/);
 const keyStage = (layer) => lastOf(layer, /^k(_norm|_rotated)?$/);
 
 function attentionBlocks(layer) {
-    const blocks = hasBlock("A" + layer) ? ["A" + layer] : [];
+    const blocks = ["A" + layer, "scoreLse"];
     for (const stage of [queryStage(layer), keyStage(layer)]) if (stage) blocks.push(...stageBlocks(stage.id));
     return blocks;
 }
 
-const hasScores = (layer) => Boolean(queryStage(layer) && keyStage(layer));
+// Scores are computed from exact queries and keys; where those are pictures of 8 bits, from the
+// weights and the log-sum-exp of the scores of each row.
+const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage) => stage && isExact(stage));
+const hasScores = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
 
 // How the weights of a layer are stored: floats, or the weight times 255.
 function attentionWeights(layer) {
@@ -91,14 +94,30 @@ function headWeight(layer, head) {
     return (i, j) => all[from + triangle(i) + j] * unit;
 }
 
+function softcapOf(layer) {
+    const caps = core.attention.softcap;
+    return fromJson(Array.isArray(caps) ? caps[layer] : caps) || 0;
+}
+
+// ln(weight) + log-sum-exp of the row is what the softmax took; raw: the soft cap and scale undone.
+function scoreFromWeight(layer, head, scaled) {
+    const weight = headWeight(layer, head), lse = numbers("scoreLse"), row = (layer * core.heads + head) * tokens;
+    const scale = fromJson(core.attention.scale[layer]), cap = softcapOf(layer);
+    return (i, j) => {
+        const score = Math.log(weight(i, j)) + lse[row + i];
+        if (scaled) return score;
+        return (cap ? cap * Math.atanh(Math.max(-1, Math.min(1, score / cap))) : score) / scale;
+    };
+}
+
 // q . k of a head; scaled: times the scale, through the soft cap where the model has one.
 function headScore(layer, head, scaled) {
+    if (!hasExactQK(layer) && hasBlock("scoreLse")) return scoreFromWeight(layer, head, scaled);
     const queries = stageValues(queryStage(layer).id), keys = stageValues(keyStage(layer).id);
     const { headDim } = core, qWidth = headDim * core.heads, kWidth = headDim * core.kvHeads;
     const q0 = head * headDim, k0 = core.attention.kvOf[head] * headDim;
     const scale = scaled ? fromJson(core.attention.scale[layer]) : 1;
-    const caps = core.attention.softcap;
-    const cap = scaled && caps ? (Array.isArray(caps) ? caps[layer] : caps) : 0;
+    const cap = scaled ? softcapOf(layer) : 0;
     return (i, j) => {
         let sum = 0;
         for (let c = 0; c < headDim; c++) sum += queries[i * qWidth + q0 + c] * keys[j * kWidth + k0 + c];

@@ -33,8 +33,16 @@ addView({
         this.picture.show({ values, rows, columns, exact: true, rowName: () => "", columnName: () => "" }, clamp(this.row, rows), clamp(this.column, columns));
     },
 
+    // q8: a scale for each group of numbers, then an int8 for each number; the product is rounded to
+    // float32, as the program does it.
+    groups(weight, count) {
+        const offset = weight.offset || 0, groups = count / weight.group, scales = floatsAt(weight.block, offset, groups);
+        const bytes = decodedBlocks.get(weight.block), q = new Int8Array(bytes.buffer, bytes.byteOffset + offset + 4 * groups, count);
+        return Float32Array.from(q, (x, i) => x * scales[Math.floor(i / weight.group)]);
+    },
+
     valuesOf(weight, count) {
-        if (this.cached !== weight) { this.values = floatsAt(weight.block, weight.offset || 0, count); this.cached = weight; }
+        if (this.cached !== weight) { this.values = weight.coding === "q8" ? this.groups(weight, count) : floatsAt(weight.block, weight.offset || 0, count); this.cached = weight; }
         return this.values;
     },
 });
