@@ -30,14 +30,15 @@ static bool check_length(View *v, Error *error) {
             error, ERROR_USAGE,
             "the prompt has %zu tokens and %zu are to be generated, the model's context is %zu",
             v->n_prompt, more, room);
-    return view_check_size(v, error);
+    v->layers = s->config->n_layers;
+    return (!s->options->layers || view_choose_layers(v, error)) && view_check_size(v, error);
 }
 
 // In the order of the page.
 static bool make_blocks(View *v, Page *page, Error *error) {
     if (!view_capture(v, error)) return false;
     view_open_at(v);
-    return view_choose_layers(v, error) && view_candidates(v, page, error) &&
+    return (v->exact || view_choose_layers(v, error)) && view_candidates(v, page, error) &&
            view_lens(v, page, error) && view_heads(v, page, error) && view_scores(v, page, error) &&
            view_branches(v, page, error) && view_attention_blocks(v, page, error) &&
            view_stage_blocks(v, page, error) && view_weights(v, page, error);
@@ -62,9 +63,9 @@ static bool view(View *v, const OutputFile *out, Error *error) {
     Page page = {0};
     int rows = view_rows(v);
     SessionModel wanted = {.context = (int)v->n, .max_rows = rows, .max_logit_rows = rows};
+    if (!session_open_model(v->session, &wanted, error)) return false;
     interrupt_begin();
-    bool good = session_open_model(v->session, &wanted, error) && make_blocks(v, &page, error) &&
-                view_write(v, &page, out, error);
+    bool good = make_blocks(v, &page, error) && view_write(v, &page, out, error);
     interrupt_end();
     page_free(&page);
     return good;

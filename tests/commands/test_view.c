@@ -243,7 +243,7 @@ static size_t check_stages(const PageFile *p, const SafetensorsFile *trace) {
 static void check_weights(const PageFile *p, const SafetensorsFile *trace, bool bytes) {
     size_t layers = (size_t)integer_of(p->core, "layers"), heads, n, i, size;
     for (size_t l = 0; l < layers; l++) {
-        char name[100], id[20];
+        char name[100], id[24];
         bool found = false;
         for (i = 0; i < trace->count && !found; i++) {
             snprintf(name, sizeof name, ".%zu.", l);
