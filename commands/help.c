@@ -238,9 +238,9 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity and attention sets it\n"
-    "for all layers; a layer's own window still holds. Hidden keys are neither\n"
-    "computed nor read.\n";
+    "The option pattern of generate, chat, bench, perplexity, attention and view\n"
+    "sets it for all layers; a layer's own window still holds. Hidden keys are\n"
+    "neither computed nor read.\n";
 
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
