@@ -16,7 +16,8 @@ function depthChart(width, t, pick) {
     const sizes = [];
     for (let l = 0; l < core.layers; l++) sizes.push(["out", "att", "ffn"].map((name) => flowOf(l, t, name)));
     const positive = [...sizes.flat(), flowOf(0, t, "in")].filter((x) => x > 0 && Number.isFinite(x));
-    const low = Math.floor(Math.log10(Math.min(...positive))), high = Math.ceil(Math.log10(Math.max(...positive)) + 1e-9);
+    const high = Math.ceil(Math.log10(Math.max(...positive, 1e-30)) + 1e-9);
+    const low = Math.max(high - 5, Math.floor(Math.log10(Math.min(...positive, 1e30))));
     const y = (x) => DEPTH.top + ((high - Math.log10(Math.max(x, 10 ** low))) / Math.max(1, high - low)) * (DEPTH.height - DEPTH.top - DEPTH.bottom);
     const step = (width - DEPTH.left - DEPTH.right) / core.layers, x = (l) => DEPTH.left + l * step, floor = y(10 ** low);
     const nodes = [];
@@ -168,6 +169,7 @@ function ffnHalf(width, layer, t, unit) {
 
 addView({
     id: "layer",
+    follows: ["position", "layer", "head"],
     title: "Residual stream",
     says: "Attention and FFN read the stream and add to it; nothing else changes it. Above, root mean squares (rms) in all layers at the " +
         "chosen token, on a logarithmic axis. Below, one layer with widths in proportion to rms. A box opens its numbers.",

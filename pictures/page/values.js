@@ -7,7 +7,10 @@ const stageCache = new Map(); // id -> Float32Array (rows, width)
 const tokens = core.ids.length;
 
 const stageWidth = (stage) => stage.shape.reduce((a, b) => a * b, 1);
-const isExact = (stage) => stage.coding !== "i8" && (stage.of || []).every((id) => isExact(stageById.get(id)));
+// A sum is as exact as its parts.
+const isExact = (stage) => stage.exact ?? (stage.coding !== "i8" && (stage.of || []).every((id) => isExact(stageById.get(id))));
+// What `chosen.stage` holds: a kind of stage, which every layer has, or the id of an unknown tensor.
+const stageKey = (stage) => stage.stage || stage.id;
 
 function stageBlocks(id, names = new Set()) {
     const stage = stageById.get(id);
@@ -75,7 +78,8 @@ function attentionBlocks(layer) {
 // Scores are computed from exact queries and keys; where those are pictures of 8 bits, from the
 // weights and the log-sum-exp of the scores of each row.
 const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage) => stage && isExact(stage));
-const hasScores = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
+const hasRaw = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
+const hasScaled = (layer) => Boolean(hasRaw(layer) && core.attention.scale); // a trace does not have the scale
 
 // How the weights of a layer are stored: floats, or the weight times 255.
 function attentionWeights(layer) {

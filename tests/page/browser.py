@@ -19,6 +19,7 @@ import tempfile
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+VIRTUAL_KEYS = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 SECONDS = 60  # for one answer
 
 
@@ -178,7 +179,8 @@ class Browser:
     def key(self, key, code=None, shift=False):
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, modifiers=8 if shift else 0, **(text if kind == "keyDown" else {}))
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, modifiers=8 if shift else 0,
+                      windowsVirtualKeyCode=VIRTUAL_KEYS.get(key, 0), **(text if kind == "keyDown" else {}))
 
     def screenshot(self, path, whole=False):
         parameters = {"format": "png"}
