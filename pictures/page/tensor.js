@@ -4,7 +4,7 @@ const STAGE_WORDS = {
     token_embedding: "embedding of the tokens", embedding: "what enters the first layer", att_norm: "norm before attention", q: "queries", k: "keys", v: "values",
     q_norm: "queries, after their norm", k_norm: "keys, after their norm", q_rotated: "queries, rotated", k_rotated: "keys, rotated", att_heads: "heads: weighted sums of values",
     att_projected: "after wo", att_out: "what attention adds", att_residual: "stream after attention", ffn_norm: "norm before the FFN", ffn_gate: "gate", ffn_up: "up",
-    ffn_activated: "neurons: activated gate · up", ffn_projected: "after w_down", ffn_out: "what the FFN adds", layer_out: "stream after the layer",
+    ffn_activated: "neurons, after the activation", ffn_projected: "after w_down", ffn_out: "what the FFN adds", layer_out: "stream after the layer",
     final_norm: "after the final norm", uncapped: "logits before the soft cap", logits: "logits",
 };
 
