@@ -54,7 +54,7 @@ SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES))
 ABSENT += -DWITHOUT_PCRE2
 endif
 ifeq ($(PNG),1)
-LIBS += -lpng
+LIBS += -lpng -lz
 else
 SOURCES := $(filter-out pictures/png.c,$(SOURCES)) pictures/without_png.c
 endif

@@ -28,6 +28,7 @@ bool attention_command(const Options *options, Error *error);
 bool cost_command(const Options *options, Error *error);
 bool lens_command(const Options *options, Error *error);
 bool mask_command(const Options *options, Error *error);
+bool view_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
 
 // The command of this name; NULL: there is none.

@@ -40,7 +40,25 @@ void attention_capture_free(AttentionCapture *capture);
 // The matrix (T, T) of a layer and head, both of those that are kept; with `mean` head is 0.
 float *attention_matrix(const AttentionCapture *capture, int layer, int head);
 
+// ---- scores ----
+
+// out[count] = keys as attention reads them: the cache rounds them to its type.
+void attention_cached_keys(float *out, const float *keys, size_t count, KvType type);
+// q . k
+double attention_score(const float *query, const float *key, int head_dim);
+
 // ---- what is printed of matrices: report.c ----
+
+// Of one query; row[0 .. query], hidden keys are NaN.
+typedef struct RowStatistics {
+    double entropy;  // bits: -sum w log2 w
+    double share;    // of log2(visible keys), the entropy of equal weights; NaN: one key is visible
+    double largest;  // weight
+    double distance; // positions between query and key: sum w (q - k)
+    double first;    // weight of token 0; NaN: hidden
+} RowStatistics;
+
+RowStatistics attention_row_statistics(const float *row, size_t query);
 
 enum { ALL_LAYERS = -1, MEAN_OF_HEADS = -1, ROLLOUT = -2 };
 

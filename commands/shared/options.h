@@ -29,6 +29,7 @@ typedef enum CommandBit {
     FOR_COST = 16384,
     FOR_LENS = 32768,
     FOR_MASK = 65536,
+    FOR_VIEW = 262144,
 } CommandBit;
 
 typedef enum OptionId {
@@ -101,6 +102,7 @@ typedef enum OptionId {
     OPTION_PATTERN,
     OPTION_PATTERNS,
     OPTION_MASK_SEQ,
+    OPTION_LAYERS,
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
     OPTION_SEQ,
@@ -141,7 +143,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 typedef struct Options {
     bool given[OPTION_COUNT];
     const char *model; // "builtin" if none is given; diff, convert and mask: NULL
-    const char *other; // diff: the second file; convert: the output
+    const char *other; // diff, view: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
     TextList stops;
@@ -183,6 +185,7 @@ typedef struct Options {
     const char *pattern, *patterns; // mask: the pattern is the first word
     int64_t mask_seq;
     bool bidirectional;
+    const char *layers; // view
 
     int type;   // convert, cost: an index of OPTION_DTYPES
     bool force; // replace files that are there
