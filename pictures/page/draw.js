@@ -39,6 +39,8 @@ function percent(p) {
     if (p >= 0.0001) return (100 * p).toPrecision(2) + " %";
     return p === 0 ? "0" : minus(p.toExponential(0));
 }
+// For lengths in drawings: what is not finite is drawn as nothing, and named where it is a number.
+const finite = (x) => (Number.isFinite(x) ? x : 0);
 const bits = (x) => (x == null ? "" : x.toFixed(1));
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 

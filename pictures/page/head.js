@@ -45,7 +45,7 @@ addView({
 
     scoreDigits(layer) {
         if (hasExactQK(layer)) return 5;
-        return hasBlock("scoreLse") && areWeightsExact(layer) ? 4 : 2;
+        return fromWeights(layer) ? 4 : 2;
     },
 
     draw() {
@@ -117,7 +117,7 @@ addView({
         const weight = headWeight(chosen.layer, chosen.head), every = Math.ceil(11 / step);
         const line = (i, j, here) => {
             const w = weight(i, j);
-            if (w < (here ? 0.004 : 0.03)) return;
+            if (!(w >= (here ? 0.004 : 0.03))) return; // NaN neither
             const d = `M${x0},${y(i)}C${(x0 + x1) / 2},${y(i)} ${(x0 + x1) / 2},${y(j)} ${x1},${y(j)}`;
             nodes.push(svg("path", { d, class: here ? "line here" : "line", "stroke-width": Math.max(0.6, w * Math.min(12, step * 0.7)).toFixed(2) }));
         };

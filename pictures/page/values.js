@@ -78,6 +78,8 @@ function attentionBlocks(layer) {
 // Scores are computed from exact queries and keys; where those are pictures of 8 bits, from the
 // weights and the log-sum-exp of the scores of each row.
 const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage) => stage && isExact(stage));
+// Of weights that are rounded to 8 bits the logarithm says less than 8 bits of q and k do.
+const fromWeights = (layer) => hasBlock("scoreLse") && areWeightsExact(layer);
 const hasRaw = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
 const hasScaled = (layer) => Boolean(hasRaw(layer) && core.attention.scale); // a trace does not have the scale
 
@@ -116,7 +118,7 @@ function scoreFromWeight(layer, head, scaled) {
 
 // q . k of a head; scaled: times the scale, through the soft cap where the model has one.
 function headScore(layer, head, scaled) {
-    if (!hasExactQK(layer) && hasBlock("scoreLse")) return scoreFromWeight(layer, head, scaled);
+    if (!hasExactQK(layer) && fromWeights(layer)) return scoreFromWeight(layer, head, scaled);
     const queries = stageValues(queryStage(layer).id), keys = stageValues(keyStage(layer).id);
     const { headDim } = core, qWidth = headDim * core.heads, kWidth = headDim * core.kvHeads;
     const q0 = head * headDim, k0 = core.attention.kvOf[head] * headDim;

@@ -276,7 +276,7 @@ def check_scores(page, layer, head):
     values = page.run("Array.from(views.find(v => v.id === 'head').values, x => Number.isFinite(x) ? x : -1e30)")
     row = values[(n - 1) * n // 2:]
     total = log_sum_exp(row)
-    tolerance = 2e-3 if page.run(f"hasExactQK({layer}) || hasBlock('scoreLse')") else 0.5
+    tolerance = 2e-3 if page.run(f"hasExactQK({layer}) || fromWeights({layer})") else 0.5
     for j in range(n):
         wanted = page.run(f"headWeight({layer}, {head})({n - 1}, {j})")
         check(near(math.exp(row[j] - total), wanted, tolerance), f"softmax of the scores of {layer}.{head}: {math.exp(row[j] - total)}, the weight is {wanted}")
