@@ -19,6 +19,12 @@ static bool check_out(const OutputFile *out, const Options *o, Error *error) {
     return inputs_check(out, o, error);
 }
 
+// These are of a trace.
+static bool check_options(const Options *o, Error *error) {
+    if (o->budget) return error_set(error, ERROR_USAGE, "--budget is of two traces");
+    return check_prompt(o, error);
+}
+
 static bool check_length(View *v, Error *error) {
     const Session *s = v->session;
     size_t room = (size_t)config_longest_context(s->config);
@@ -74,7 +80,7 @@ static bool view(View *v, const OutputFile *out, Error *error) {
 static bool view_model(const Options *o, const OutputFile *out, Error *error) {
     Session s = {0};
     View v = {.options = o, .session = &s};
-    bool good = check_prompt(o, error) && session_open(&s, o, error) &&
+    bool good = check_options(o, error) && session_open(&s, o, error) &&
                 prompt_encode(&v.ids, &s, error) && check_length(&v, error) && view(&v, out, error);
     view_free(&v);
     session_close(&s);

@@ -49,7 +49,7 @@ function ramp(name) {
     return ramps.get(key);
 }
 
-const shade = (x) => Math.max(0, Math.min(255, Math.round(x * 255)));
+const shade = (x) => Math.max(0, Math.min(255, Math.round(x * 255) || 0)); // of NaN: 0
 const inkOn = (table, i) => (table.bright[i] > 140 ? "#14181d" : "#f4f6f8");
 const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 

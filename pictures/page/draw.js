@@ -16,7 +16,7 @@ const svg = (tag, attributes, ...children) =>
 
 // ---- numbers ----
 
-const minus = (text) => text.replace("-", "−").replace("e−", "e-");
+const minus = (text) => text.replace(/^-/, "−");
 
 // The shortest decimal number that is this float32 and no other.
 function exact(x) {
@@ -29,12 +29,18 @@ function exact(x) {
 }
 // Of 8 bits, or computed here in another order than the program's.
 const about = (x, digits = 2) => (Number.isFinite(x) ? "≈ " + minus(String(Number(x.toPrecision(digits)))) : exact(x));
-const short = (x, digits = 4) => (Number.isFinite(x) ? minus(String(Number(x.toPrecision(digits)))) : exact(x));
+function short(x, digits = 4) {
+    if (!Number.isFinite(x)) return exact(x);
+    const small = x !== 0 && Math.abs(x) < 1e-4;
+    return minus(small ? x.toExponential(digits - 1) : String(Number(x.toPrecision(digits))));
+}
 function percent(p) {
     if (p >= 0.1) return (100 * p).toFixed(1) + " %";
     if (p >= 0.0001) return (100 * p).toPrecision(2) + " %";
     return p === 0 ? "0" : minus(p.toExponential(0));
 }
+// For lengths in drawings: what is not finite is drawn as nothing, and named where it is a number.
+const finite = (x) => (Number.isFinite(x) ? x : 0);
 const bits = (x) => (x == null ? "" : x.toFixed(1));
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 

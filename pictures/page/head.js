@@ -4,6 +4,7 @@ const HEAD_STAGES = [["raw", "raw q · k"], ["scaled", "scaled"], ["weights", "s
 
 addView({
     id: "head",
+    follows: ["position", "layer", "head"],
     title: "One head",
     says: "Left the matrix of the chosen head: a row attends to its columns. Right the same as lines, from the attending token to those " +
         "attended to. Scores come before the softmax: raw is q · k, scaled is what the softmax takes.",
@@ -35,17 +36,23 @@ addView({
         return { at: headScore(layer, head, this.stage === "scaled"), exact: false, digits: this.scoreDigits(layer) };
     },
 
+    // Scores are offered where the page can compute them.
+    offerStages() {
+        const known = { raw: hasRaw(chosen.layer), scaled: hasScaled(chosen.layer), weights: true };
+        for (const button of this.controls.children) button.disabled = !known[button.dataset.value];
+        if (!known[this.stage]) { this.stage = "weights"; this.controls.press("weights"); }
+    },
+
     scoreDigits(layer) {
         if (hasExactQK(layer)) return 5;
-        return hasBlock("scoreLse") && areWeightsExact(layer) ? 4 : 2;
+        return fromWeights(layer) ? 4 : 2;
     },
 
     draw() {
         const known = decodedBlocks.has("A" + chosen.layer);
         this.section.lastChild.classList.toggle("absent", !known);
         if (!known) return;
-        for (const button of this.controls.children) button.disabled = button.dataset.value !== "weights" && !hasScores(chosen.layer);
-        if (!hasScores(chosen.layer) && this.stage !== "weights") { this.stage = "weights"; this.controls.press("weights"); }
+        this.offerStages();
         const { layer, head } = chosen, group = core.attention.kvOf[head];
         this.heading.textContent = `Layer ${layer}, head ${head}` + (core.kvHeads < core.heads ? ` (keys and values of group ${group})` : "");
         this.shown = this.source();
@@ -110,7 +117,7 @@ addView({
         const weight = headWeight(chosen.layer, chosen.head), every = Math.ceil(11 / step);
         const line = (i, j, here) => {
             const w = weight(i, j);
-            if (w < (here ? 0.004 : 0.03)) return;
+            if (!(w >= (here ? 0.004 : 0.03))) return; // NaN neither
             const d = `M${x0},${y(i)}C${(x0 + x1) / 2},${y(i)} ${(x0 + x1) / 2},${y(j)} ${x1},${y(j)}`;
             nodes.push(svg("path", { d, class: here ? "line here" : "line", "stroke-width": Math.max(0.6, w * Math.min(12, step * 0.7)).toFixed(2) }));
         };

@@ -44,6 +44,7 @@ const HEAD_ORDERS = {
 
 addView({
     id: "heads",
+    follows: ["layer", "head"],
     title: "Attention heads",
     says: "Every head of every layer: a row for each token, a column for each token it attends to, darker for a larger weight (by its " +
         "square root). Entropy is how widely a head looks; weight on the first token is often a head at rest.",

@@ -16,8 +16,9 @@ function depthChart(width, t, pick) {
     const sizes = [];
     for (let l = 0; l < core.layers; l++) sizes.push(["out", "att", "ffn"].map((name) => flowOf(l, t, name)));
     const positive = [...sizes.flat(), flowOf(0, t, "in")].filter((x) => x > 0 && Number.isFinite(x));
-    const low = Math.floor(Math.log10(Math.min(...positive))), high = Math.ceil(Math.log10(Math.max(...positive)) + 1e-9);
-    const y = (x) => DEPTH.top + ((high - Math.log10(Math.max(x, 10 ** low))) / Math.max(1, high - low)) * (DEPTH.height - DEPTH.top - DEPTH.bottom);
+    const high = Math.ceil(Math.log10(Math.max(...positive, 1e-30)) + 1e-9);
+    const low = Math.max(high - 5, Math.floor(Math.log10(Math.min(...positive, 1e30))));
+    const y = (x) => DEPTH.top + ((high - Math.log10(Math.max(finite(x), 10 ** low))) / Math.max(1, high - low)) * (DEPTH.height - DEPTH.top - DEPTH.bottom);
     const step = (width - DEPTH.left - DEPTH.right) / core.layers, x = (l) => DEPTH.left + l * step, floor = y(10 ** low);
     const nodes = [];
     for (let e = low; e <= high; e++) {
@@ -56,13 +57,13 @@ function stageBox(x, y, width, label, id, extra) {
 
 // The stream from left to right; at `join` it takes in the branch and its size changes.
 function streamBand(width, before, after, join, unit) {
-    const a = Math.max(1, before * unit) / 2, b = Math.max(1, after * unit) / 2, y = HALF.stream;
+    const a = Math.max(1, finite(before) * unit) / 2, b = Math.max(1, finite(after) * unit) / 2, y = HALF.stream;
     return svg("path", { class: "stream", d: `M0,${y - a}H${join - 20}C${join},${y - a} ${join},${y - b} ${join + 20},${y - b}H${width}V${y + b}H${join + 20}C${join},${y + b} ${join},${y + a} ${join - 20},${y + a}H0Z` });
 }
 
 // A branch: along `y` from x, then down into the stream. Round joins hold for any width.
 function branchPath(kind, x, y, join, size, unit, words) {
-    const width = Math.max(1.2, size * unit), middle = join + 8, right = x + (middle - x) / 2;
+    const width = Math.max(1.2, finite(size) * unit), middle = join + 8, right = x + (middle - x) / 2;
     return [svg("path", { class: `branch ${kind}`, "stroke-width": width, d: `M${x},${y}H${middle}V${HALF.stream}` }),
         svg("text", { x: right, y: y - width / 2 - 22, "text-anchor": "middle", class: "strong" }, `+ rms ${short(size, 3)}`),
         svg("text", { x: right, y: y - width / 2 - 7, "text-anchor": "middle" }, svg("title", null, "angle between the branch and the stream that it joins"), words)];
@@ -75,9 +76,9 @@ const dashed = (d) => svg("path", { class: "thin", d });
 function headRibbons(x0, x1, y0, y1, layer, t) {
     const norms = numbers("headNorm"), weights = decodedBlocks.has("A" + layer), nodes = [];
     if (!weights) return nodes;
-    const sizes = Array.from({ length: core.heads }, (_, h) => (norms ? norms[(layer * tokens + t) * core.heads + h] : 1));
+    const sizes = Array.from({ length: core.heads }, (_, h) => (norms ? finite(norms[(layer * tokens + t) * core.heads + h]) : 1));
     const total = sum(sizes) || 1, gap = Math.min(5, 40 / core.heads), tall = y1 - y0 - gap * (core.heads - 1);
-    const flows = sizes.map((size, h) => { const w = headWeight(layer, h); return Array.from({ length: t + 1 }, (_, j) => (w(t, j) * size) / total); });
+    const flows = sizes.map((size, h) => { const w = headWeight(layer, h); return Array.from({ length: t + 1 }, (_, j) => finite((w(t, j) * size) / total)); });
     const perToken = Array.from({ length: t + 1 }, (_, j) => sum(flows.map((f) => f[j])));
     const space = Math.min(4, 40 / (t + 1)), scale = y1 - y0 - space * t;
     const tokenY = [];
@@ -118,10 +119,10 @@ function tokenLabels(x, tops, shares, scale) {
 
 function attentionHalf(width, layer, t, unit) {
     const id = (name) => `${layer}.${name}`, join = width - 66, out = Math.min(width * 0.62, width - 190), y = 96;
-    const before = flowOf(layer, t, "in"), boxes = [["norm", "att_norm", 48], ["q", "q", 30], ["k", "k", 30], ["v", "v", 30]];
+    const before = flowOf(layer, t, "in"), rise = (finite(before) * unit) / 2, boxes = [["norm", "att_norm", 48], ["q", "q", 30], ["k", "k", 30], ["v", "v", 30]];
     const nodes = [streamBand(width, before, flowOf(layer, t, "mid"), join, unit),
         ...branchPath("att", out + 64, y, join, flowOf(layer, t, "att"), unit, "at " + degrees(flowOf(layer, t, "attCos"))),
-        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed("M54,194H76"), dashed(`M91,182V170M131,182V170M171,182V170`), dashed(`M${out - 34},${y}H${out}`)];
+        dashed(`M30,${HALF.stream - rise}V206`), dashed("M54,194H76"), dashed(`M91,182V170M131,182V170M171,182V170`), dashed(`M${out - 34},${y}H${out}`)];
     let x = 6;
     for (const [label, name, w] of boxes) { nodes.push(stageBox(x, 182, w, label, id(name))); x += w + 22 - (label === "norm" ? 0 : 12); }
     nodes.push(...headRibbons(96, out - 46, 24, 166, layer, t), svg("text", { x: 6, y: 12 }, "attends to"), svg("text", { x: out - 42, y: 12, "text-anchor": "middle" }, "heads"));
@@ -139,14 +140,15 @@ function neuronBars(x0, x1, y0, y1, layer, t) {
     const stage = stageById.get(layer + ".ffn_activated");
     if (!stage || missingBlocks(stageBlocks(stage.id)).length) return [];
     const width = stageWidth(stage), row = stageValues(stage.id).subarray(t * width, (t + 1) * width);
-    const order = Array.from(row.keys()).sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]));
-    const count = Math.max(6, Math.min(40, Math.floor((x1 - x0) / 7))), most = Math.abs(row[order[0]]) || 1, middle = (y0 + y1) / 2;
-    const squares = row.reduce((a, x) => a + x * x, 0) || 1, step = (x1 - x0) / count;
-    const held = order.slice(0, count).reduce((a, i) => a + row[i] ** 2, 0) / squares;
-    const nodes = order.slice(0, count).map((i, k) => {
-        const height = Math.max(0.8, (Math.abs(row[i]) / most) * (middle - y0));
+    const size = (i) => (Number.isFinite(row[i]) ? Math.abs(row[i]) : Infinity); // a NaN comes first
+    const order = Array.from(row.keys()).sort((a, b) => (size(a) === size(b) ? a - b : size(b) - size(a)));
+    const count = Math.max(6, Math.min(40, Math.floor((x1 - x0) / 7))), shown = order.slice(0, count), middle = (y0 + y1) / 2;
+    const most = size(order.find((i) => Number.isFinite(row[i]))) || 1, step = (x1 - x0) / count;
+    const held = shown.reduce((a, i) => a + row[i] ** 2, 0) / (row.reduce((a, x) => a + x * x, 0) || 1);
+    const nodes = shown.map((i, k) => {
+        const whole = size(i) === Infinity, height = whole ? middle - y0 : Math.max(0.8, (size(i) / most) * (middle - y0));
         const value = isExact(stage) ? exact(row[i]) : about(row[i]);
-        return svg("rect", { class: "neuron", x: x0 + k * step, width: Math.max(1.5, step - 2), y: row[i] >= 0 ? middle - height : middle, height,
+        return svg("rect", { class: whole ? "neuron special" : "neuron", x: x0 + k * step, width: Math.max(1.5, step - 2), y: row[i] < 0 ? middle : middle - height, height,
             onpointermove: (event) => showTip(event, `neuron ${i}`, value), onpointerleave: hideTip, onclick: () => openTensor(stage.id, t, i) });
     });
     return [...nodes, svg("text", { x: x0, y: 12 }, `${count} largest of ${grouped(width)} neurons,`), svg("text", { x: x0, y: 26 }, `${percent(held)} of the sum of squares`)];
@@ -154,10 +156,10 @@ function neuronBars(x0, x1, y0, y1, layer, t) {
 
 function ffnHalf(width, layer, t, unit) {
     const id = (name) => `${layer}.${name}`, join = width - 66, out = Math.min(width * 0.62, width - 190), y = 96;
-    const before = flowOf(layer, t, "mid");
+    const before = flowOf(layer, t, "mid"), rise = (finite(before) * unit) / 2;
     const nodes = [streamBand(width, before, flowOf(layer, t, "out"), join, unit),
         ...branchPath("ffn", out + 64, y, join, flowOf(layer, t, "ffn"), unit, "at " + degrees(flowOf(layer, t, "ffnCos"))),
-        dashed(`M30,${HALF.stream - (before * unit) / 2}V206`), dashed("M54,194H76"), dashed("M98,182V166M146,182V166"), dashed(`M${out - 20},${y}H${out}`)];
+        dashed(`M30,${HALF.stream - rise}V206`), dashed("M54,194H76"), dashed("M98,182V166M146,182V166"), dashed(`M${out - 20},${y}H${out}`)];
     nodes.push(stageBox(6, 182, 48, "norm", id("ffn_norm")), stageBox(76, 182, 44, "gate", id("ffn_gate")), stageBox(128, 182, 36, "up", id("ffn_up")),
         stageBox(180, 182, 72, "activated", id("ffn_activated")));
     nodes.push(...neuronBars(20, out - 24, 36, 162, layer, t), stageBox(out - 4, y - 12, 68, "w_down", id("ffn_out")));
@@ -168,6 +170,7 @@ function ffnHalf(width, layer, t, unit) {
 
 addView({
     id: "layer",
+    follows: ["position", "layer", "head"],
     title: "Residual stream",
     says: "Attention and FFN read the stream and add to it; nothing else changes it. Above, root mean squares (rms) in all layers at the " +
         "chosen token, on a logarithmic axis. Below, one layer with widths in proportion to rms. A box opens its numbers.",

@@ -41,6 +41,7 @@ const LENS_SCALES = {
 
 addView({
     id: "lens",
+    follows: ["position", "layer", "half"],
     title: "Logit lens",
     says: "The residual stream after each half of each layer, through the final norm and head: the likeliest token there. Orange: " +
         "already the token that wins in the end. A line marks where it leads for good.",

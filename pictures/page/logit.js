@@ -6,6 +6,7 @@ const shareOf = (t, k, part) => numbers("dla")[(t * targetCount() + k) * core.at
 
 addView({
     id: "logit",
+    follows: ["position", "layer"],
     title: "Parts of a logit",
     says: "The final norm scales and the head is linear, so a logit is a sum over everything that was added to the stream. Orange " +
         "raises the logit, blue lowers it; the colour is by the square root. The curve is the running sum over the layers.",

@@ -68,6 +68,7 @@ function sampled(t, rule) {
 
 addView({
     id: "sampler",
+    follows: ["position"],
     title: "The next token, and the sampler",
     says: "The distribution after the chosen token, and what temperature, top-k, top-p and min-p make of it, in the order in " +
         "which the program applies them. The tick is p at temperature 1 without cuts.",

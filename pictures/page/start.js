@@ -18,6 +18,8 @@ function runFacts() {
 
 function pageHead() {
     const prompt = core.prompt || tokens, text = (from, to) => core.ids.slice(from, to).map(pieceOf).join("");
+    const known = core.pieces && core.ids.some((id) => core.pieces[id] !== undefined);
+    if (!known) return el("header", null, el("h1", null, `${core.kind === "diff" ? "Two traces" : "A trace"} of ${tokens} tokens`), el("p", { class: "run" }, runFacts()));
     return el("header", null,
         el("h1", null, cut(text(0, prompt).trim(), 240), prompt < tokens ? el("span", { class: "own" }, cut(text(prompt, tokens), 240)) : null),
         el("p", { class: "run" }, runFacts()));
@@ -121,7 +123,7 @@ function start() {
     drawView(first);
     drawBar();
     document.addEventListener("keydown", onKey);
-    darkSystem.addEventListener("change", redraw);
+    darkSystem.addEventListener("change", () => redraw());
     let width = window.innerWidth;
     window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; redraw(); } });
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startRest);

@@ -8,7 +8,8 @@ const views = [];
 //   present  whether the page has its data; asked when all blocks have arrived
 //   build    makes its elements once
 //   needs    the names of blocks that draw reads
-//   draw     shows what is chosen; called as often as anything changes
+//   follows  what it shows of `chosen`; a change of something else does not redraw it
+//   draw     shows what is chosen
 function addView(view) {
     view.stale = true;
     views.push(view);
@@ -17,16 +18,19 @@ function addView(view) {
 const clamp = (x, count) => Math.max(0, Math.min(count - 1, x));
 
 function choose(change) {
+    const before = { ...chosen };
     Object.assign(chosen, change);
     chosen.position = clamp(chosen.position, tokens);
     chosen.layer = clamp(chosen.layer, core.layers || 1);
     chosen.head = clamp(chosen.head, core.heads || 1);
-    redraw();
+    const changed = Object.keys(chosen).filter((key) => chosen[key] !== before[key]);
+    redraw((view) => view.follows.some((key) => changed.includes(key)));
     drawBar();
 }
 
-function redraw() {
-    for (const view of views) {
+// Of all views, or of those; at once where one is in sight, else when it comes there.
+function redraw(those = () => true) {
+    for (const view of views.filter(those)) {
         view.stale = true;
         if (view.near) drawView(view);
     }

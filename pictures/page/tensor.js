@@ -4,7 +4,7 @@ const STAGE_WORDS = {
     token_embedding: "embedding of the tokens", embedding: "what enters the first layer", att_norm: "norm before attention", q: "queries", k: "keys", v: "values",
     q_norm: "queries, after their norm", k_norm: "keys, after their norm", q_rotated: "queries, rotated", k_rotated: "keys, rotated", att_heads: "heads: weighted sums of values",
     att_projected: "after wo", att_out: "what attention adds", att_residual: "stream after attention", ffn_norm: "norm before the FFN", ffn_gate: "gate", ffn_up: "up",
-    ffn_activated: "neurons: activated gate · up", ffn_projected: "after w_down", ffn_out: "what the FFN adds", layer_out: "stream after the layer",
+    ffn_activated: "neurons, after the activation", ffn_projected: "after w_down", ffn_out: "what the FFN adds", layer_out: "stream after the layer",
     final_norm: "after the final norm", uncapped: "logits before the soft cap", logits: "logits",
 };
 
@@ -12,7 +12,7 @@ const STAGE_WORDS = {
 function openTensor(id, row, column) {
     const stage = stageById.get(id);
     if (!stage) return;
-    const change = { stage: stage.stage, cell: column === undefined ? null : column };
+    const change = { stage: stageKey(stage), cell: column === undefined ? null : column };
     if (stage.layer >= 0) change.layer = stage.layer;
     if (row !== undefined) change.position = positionOfRow(stage, row);
     choose(change);
@@ -26,6 +26,7 @@ const rowOfPosition = (stage, t) => clamp(t - (tokens - stage.rows), stage.rows)
 
 addView({
     id: "tensor",
+    follows: ["position", "layer", "stage", "cell"],
     title: "Every number",
     says: "Any stage as a picture: a row for each token, a column for each channel. The colour scale ends at the 99th percentile of |x|, " +
         "since a few channels are far larger than the rest; the list has the ten largest. Click a cell for its neighbours.",
@@ -76,9 +77,9 @@ addView({
 
     drawChips(current) {
         const button = (stage) => el("button", {
-            type: "button", "aria-pressed": String(stage === current), "data-stage": stage.id, title: STAGE_WORDS[stage.stage] || "",
-            onclick: () => choose({ stage: stage.stage, cell: null }),
-        }, stage.stage);
+            type: "button", "aria-pressed": String(stage === current), "data-stage": stage.id, title: STAGE_WORDS[stage.stage] || stage.id,
+            onclick: () => choose({ stage: stageKey(stage), cell: null }),
+        }, stage.stage || stage.id.split(".").slice(-2).join("."));
         const outside = core.stages.filter((s) => s.layer < 0), inside = core.stages.filter((s) => s.layer === chosen.layer);
         this.chips.replaceChildren(...inside.map(button), el("span", { class: "soft" }, inside.length && outside.length ? "outside the layers" : ""), ...outside.map(button));
     },
@@ -86,7 +87,7 @@ addView({
     showFacts(stage) {
         const [low, high, rms, nans, infinities] = stage.stats.map(fromJson);
         const where = stage.layer >= 0 ? `Layer ${stage.layer}: ` : "";
-        this.heading.textContent = where + (STAGE_WORDS[stage.stage] || stage.stage);
+        this.heading.textContent = where + (STAGE_WORDS[stage.stage] || stageKey(stage));
         const coding = isExact(stage) ? (stage.coding === "sum" ? "the float32 sum of two stages, exact" : "float32, exact") : "8 bits per number: a picture; the ten largest are exact";
         const special = nans || infinities ? ` · ${nans} NaN, ${infinities} infinite` : "";
         this.facts.replaceChildren(`${stage.rows} × ${stage.shape.join(" × ")} · min ${exact(low)} · max ${exact(high)} · rms ${short(rms, 6)}`,

@@ -11,6 +11,7 @@ function meanSurprise() {
 
 addView({
     id: "tokens",
+    follows: ["position"],
     title: "Tokens and their surprise",
     says: hasSurprise()
         ? "Each token with its surprise, −log₂ p bits, p being the probability that the model gave it beforehand: 0 for a " +

@@ -7,7 +7,10 @@ const stageCache = new Map(); // id -> Float32Array (rows, width)
 const tokens = core.ids.length;
 
 const stageWidth = (stage) => stage.shape.reduce((a, b) => a * b, 1);
-const isExact = (stage) => stage.coding !== "i8" && (stage.of || []).every((id) => isExact(stageById.get(id)));
+// A sum is as exact as its parts.
+const isExact = (stage) => stage.exact ?? (stage.coding !== "i8" && (stage.of || []).every((id) => isExact(stageById.get(id))));
+// What `chosen.stage` holds: a kind of stage, which every layer has, or the id of an unknown tensor.
+const stageKey = (stage) => stage.stage || stage.id;
 
 function stageBlocks(id, names = new Set()) {
     const stage = stageById.get(id);
@@ -75,7 +78,10 @@ function attentionBlocks(layer) {
 // Scores are computed from exact queries and keys; where those are pictures of 8 bits, from the
 // weights and the log-sum-exp of the scores of each row.
 const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage) => stage && isExact(stage));
-const hasScores = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
+// Of weights that are rounded to 8 bits the logarithm says less than 8 bits of q and k do.
+const fromWeights = (layer) => hasBlock("scoreLse") && areWeightsExact(layer);
+const hasRaw = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
+const hasScaled = (layer) => Boolean(hasRaw(layer) && core.attention.scale); // a trace does not have the scale
 
 // How the weights of a layer are stored: floats, or the weight times 255.
 function attentionWeights(layer) {
@@ -112,7 +118,7 @@ function scoreFromWeight(layer, head, scaled) {
 
 // q . k of a head; scaled: times the scale, through the soft cap where the model has one.
 function headScore(layer, head, scaled) {
-    if (!hasExactQK(layer) && hasBlock("scoreLse")) return scoreFromWeight(layer, head, scaled);
+    if (!hasExactQK(layer) && fromWeights(layer)) return scoreFromWeight(layer, head, scaled);
     const queries = stageValues(queryStage(layer).id), keys = stageValues(keyStage(layer).id);
     const { headDim } = core, qWidth = headDim * core.heads, kWidth = headDim * core.kvHeads;
     const q0 = head * headDim, k0 = core.attention.kvOf[head] * headDim;

@@ -2,6 +2,7 @@
 // The weights of a small model, each of them as a number and all as pictures.
 addView({
     id: "weights",
+    follows: [],
     title: "Every weight",
     says: "The matrices and vectors of the model as the program uses them, dequantised to float32: a row for each output, a column for each " +
         "input. Click a cell, or give its row and column, for the numbers around it.",

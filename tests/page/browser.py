@@ -19,6 +19,7 @@ import tempfile
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+VIRTUAL_KEYS = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 SECONDS = 60  # for one answer
 
 
@@ -171,14 +172,24 @@ class Browser:
 
     def place(self, selector, x=None, y=None):
         """Scrolls an element into sight; the window coordinates of its middle, or of (x, y) in it."""
-        box = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center', inline: 'nearest'}});"
-                       " const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()")
+        script = """(([selector, x, y]) => {
+            const e = document.querySelector(selector), around = e.closest(".scroll");
+            e.scrollIntoView({block: "center", inline: "nearest"});
+            if (around && x != null) around.scrollLeft = x - around.clientWidth / 2;
+            if (around && y != null) around.scrollTop = y - around.clientHeight / 2;
+            const b = e.getBoundingClientRect();
+            if (y != null) window.scrollBy(0, b.top + y - window.innerHeight / 2);
+            const now = e.getBoundingClientRect();
+            return [now.left, now.top, now.width, now.height];
+        })"""
+        box = self.run(f"{script}({json.dumps([selector, x, y])})")
         return box[0] + (box[2] / 2 if x is None else x), box[1] + (box[3] / 2 if y is None else y)
 
     def key(self, key, code=None, shift=False):
         text = {"text": key} if len(key) == 1 else {}
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, modifiers=8 if shift else 0, **(text if kind == "keyDown" else {}))
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, modifiers=8 if shift else 0,
+                      windowsVirtualKeyCode=VIRTUAL_KEYS.get(key, 0), **(text if kind == "keyDown" else {}))
 
     def screenshot(self, path, whole=False):
         parameters = {"format": "png"}
