@@ -54,12 +54,13 @@ SOURCES := $(filter-out $(PCRE2_SOURCES),$(SOURCES))
 ABSENT += -DWITHOUT_PCRE2
 endif
 ifeq ($(PNG),1)
-LIBS += -lpng
+LIBS += -lpng -lz
 else
 SOURCES := $(filter-out pictures/png.c,$(SOURCES)) pictures/without_png.c
 endif
+EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
-EMBEDDED := $(BUILD)/weights/embedded.o
+EMBEDDED += $(BUILD)/weights/embedded.o
 else
 ABSENT += -DWITHOUT_BUILTIN
 endif
@@ -125,7 +126,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay)
+                 mask interventions replay view page)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -203,6 +204,8 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
+$(BUILD)/pictures/page.o: pictures/page.S $(wildcard pictures/page/*)
+$(EMBEDDED):
 	@mkdir -p $(@D)
 	$(call say,AS)
 	$(Q)$(CC) -c -o $@ $<
@@ -233,7 +236,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask interventions replay $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -260,7 +263,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
 $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert trace trace_names \
-    families selftest_command convert_kills cost): | $(TINY_MODELS) $(BUILD)/run
+    families selftest_command convert_kills cost view): | $(TINY_MODELS) $(BUILD)/run
 
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories

@@ -29,6 +29,7 @@ bool cost_command(const Options *options, Error *error);
 bool lens_command(const Options *options, Error *error);
 bool mask_command(const Options *options, Error *error);
 bool replay_command(const Options *options, Error *error);
+bool view_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
 
 // The command of this name; NULL: there is none.

@@ -215,6 +215,28 @@ static const char LENS_HELP[] =
     "      --special  --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
+static const char VIEW_HELP[] =
+    "run view MODEL -i PROMPT --out PAGE.html [options]     one page of a whole run\n"
+    "run view A.safetensors [B.safetensors] --out PAGE.html     of a trace, or of two\n"
+    "    ./run view models/SmolLM2.gguf -i 'The cat sat on the mat' -n 3 -o cat.html\n"
+    "\n"
+    "One file for a browser, which needs no network: the tokens and how surprising\n"
+    "each was, what every half of every layer would predict, all heads, how a layer\n"
+    "changes the residual stream, every stage as numbers, and the sampler's sliders.\n"
+    "Of traces (run trace): their stages; of two, where the first difference is.\n"
+    "A trace has no texts of tokens: -z, --tokenizer FILE or MODEL gives them.\n"
+    "  -o, --out FILE          the page to write (needed); --force replaces it\n"
+    "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
+    "      --special           parse control tokens in the prompt, such as <|im_end|>\n"
+    "  -n, --max-tokens N      also generate N tokens greedily (0)\n"
+    "      --layers A-B,C      layers of which every stage is exact (default: the one\n"
+    "                          that the page opens at). Up to 24 tokens, what every\n"
+    "                          layer adds is exact too. Of a trace: only these.\n"
+    "      --pattern P         an attention pattern (run mask --help)\n"
+    "      --budget B          of two traces, as in diff\n"
+    "      --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
+    "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
+
 static const char MASK_HELP[] =
     "run mask PATTERN [options]              which keys an attention pattern shows\n"
     "    ./run mask local:8+global:2 --seq 24\n"
@@ -233,9 +255,9 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity, attention, lens, cost\n"
-    "sets it for all layers; a layer's own window still holds. Hidden keys are\n"
-    "neither computed nor read.\n";
+    "The option pattern of generate, chat, bench, perplexity, attention, lens, view\n"
+    "and cost sets it for all layers; a layer's own window still holds. Hidden keys\n"
+    "are neither computed nor read.\n";
 
 static const char REPLAY_HELP[] =
     "run replay FILE [options]                       a recorded generation, again\n"
@@ -341,6 +363,7 @@ static const Command COMMANDS[] = {
     {"cost", FOR_COST, cost_command, "FLOPs, bytes and memory of a model, before loading it",
      COST_HELP},
     {"lens", FOR_LENS, lens_command, "what a model would predict after every layer", LENS_HELP},
+    {"view", FOR_VIEW, view_command, "one page of a run: every number, in a browser", VIEW_HELP},
     {"mask", FOR_MASK, mask_command, "which keys an attention pattern shows", MASK_HELP},
     {"replay", FOR_REPLAY, replay_command, "a recorded generation again: are the bits the same?",
      REPLAY_HELP},

@@ -11,6 +11,7 @@
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 enum { EMPTY = PICTURE_SHADES, GAP = 4, LEAST_SIZE = 512, MAX_SIZE = 8192 }; // pixels
 
@@ -137,4 +138,30 @@ bool picture_png(Buffer *out, const Picture *picture, Error *error) {
     shrunk_free(&shrunk);
     return good || error_set(error, ERROR_MEMORY, "no memory for a picture of %zu panels",
                              picture->n_panels);
+}
+
+// The library that libpng compresses with. Without header and checksum, as browsers' "deflate-raw".
+bool deflate_bytes(Buffer *out, const void *bytes, size_t size) {
+    z_stream z = {0};
+    uint8_t chunk[16384];
+    enum { RAW_WINDOW = -15, MEMORY = 9 };
+    int state =
+        deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, RAW_WINDOW, MEMORY, Z_DEFAULT_STRATEGY);
+    if (state != Z_OK) return false;
+    // avail_in has 32 bits: the input goes in by pieces.
+    const uint8_t *at = bytes;
+    for (size_t left = size; state == Z_OK;) {
+        if (!z.avail_in && left) {
+            z.next_in = (z_const Bytef *)at;
+            z.avail_in = left < 1 << 30 ? (uInt)left : 1 << 30;
+            at += z.avail_in;
+            left -= z.avail_in;
+        }
+        z.next_out = chunk;
+        z.avail_out = sizeof chunk;
+        state = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
+        buffer_put(out, chunk, sizeof chunk - z.avail_out);
+    }
+    deflateEnd(&z);
+    return state == Z_STREAM_END;
 }

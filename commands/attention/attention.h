@@ -46,7 +46,25 @@ bool attention_check_range(const Options *options, const Config *config, Error *
 // attention --rope, the whole run: rope.c.
 bool attention_rope(const Options *options, Error *error);
 
+// ---- scores ----
+
+// out[count] = keys as attention reads them: the cache rounds them to its type.
+void attention_cached_keys(float *out, const float *keys, size_t count, KvType type);
+// q . k
+double attention_score(const float *query, const float *key, int head_dim);
+
 // ---- what is printed of matrices: report.c ----
+
+// Of one query; row[0 .. query], hidden keys are NaN.
+typedef struct RowStatistics {
+    double entropy;  // bits: -sum w log2 w
+    double share;    // of log2(visible keys), the entropy of equal weights; NaN: one key is visible
+    double largest;  // weight
+    double distance; // positions between query and key: sum w (q - k)
+    double first;    // weight of token 0; NaN: hidden
+} RowStatistics;
+
+RowStatistics attention_row_statistics(const float *row, size_t query);
 
 enum { ALL_LAYERS = -1, MEAN_OF_HEADS = -1, ROLLOUT = -2 };
 

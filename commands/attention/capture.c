@@ -59,15 +59,23 @@ static float *keys_of(const AttentionCapture *c, int layer, int position) {
     return c->keys + ((size_t)layer * c->tokens->count + (size_t)position) * key_width(c);
 }
 
-// Keys go through the cache, which rounds them to its type.
+void attention_cached_keys(float *out, const float *keys, size_t count, KvType type) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = type == KV_F32 ? keys[i] : kv_widen(type, kv_narrow(type, keys[i]));
+}
+
 static void keep_keys(const AttentionCapture *c, const Stage *stage) {
-    KvType type = c->session->model->options.kv_type;
-    for (int i = 0; i < stage->rows.n; i++) {
-        const float *from = stage->data + (size_t)i * key_width(c);
-        float *to = keys_of(c, stage->layer, stage->rows.positions[i]);
-        for (size_t j = 0; j < key_width(c); j++)
-            to[j] = type == KV_F32 ? from[j] : kv_widen(type, kv_narrow(type, from[j]));
-    }
+    for (int i = 0; i < stage->rows.n; i++)
+        attention_cached_keys(keys_of(c, stage->layer, stage->rows.positions[i]),
+                              stage->data + (size_t)i * key_width(c), key_width(c),
+                              c->session->model->options.kv_type);
+}
+
+double attention_score(const float *q, const float *k, int head_dim) {
+    double sum = 0;
+    for (int i = 0; i < head_dim; i++)
+        sum += (double)q[i] * (double)k[i];
+    return sum;
 }
 
 // q . k of one query and key; query head h reads key-value head h / (n_heads / n_kv_heads).
@@ -77,9 +85,7 @@ static float score(const AttentionCapture *c, int layer, int row, int head, int 
     int kv_head = head / (config->n_heads / config->n_kv_heads);
     const float *q = c->queries + ((size_t)row * (size_t)config->n_heads + (size_t)head) * head_dim;
     const float *k = keys_of(c, layer, key) + (size_t)kv_head * head_dim;
-    double sum = 0;
-    for (size_t j = 0; j < head_dim; j++)
-        sum += (double)q[j] * (double)k[j];
+    double sum = attention_score(q, k, config->head_dim);
     return (float)(c->stage == RAW_SCORES ? sum : sum * config->layers[layer].attention_scale);
 }
 

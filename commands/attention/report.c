@@ -138,25 +138,32 @@ typedef struct Statistics {
     double first;    // weight of token 0, queries after it that see it; NaN where none does
 } Statistics;
 
+RowStatistics attention_row_statistics(const float *row, size_t query) {
+    RowStatistics s = {.first = NAN};
+    size_t visible = 0;
+    for (size_t k = 0; k <= query; k++) {
+        if (isnan(row[k])) continue;
+        double weight = (double)row[k];
+        visible++;
+        if (weight > 0) s.entropy -= weight * log2(weight);
+        if (weight > s.largest) s.largest = weight;
+        s.distance += weight * (double)(query - k);
+    }
+    s.share = visible > 1 ? s.entropy / log2((double)visible) : NAN;
+    if (!isnan(row[0])) s.first = (double)row[0];
+    return s;
+}
+
 static Statistics attention_statistics(const HeadMatrix *matrix, size_t n) {
     Statistics s = {.matrix = matrix};
     size_t several = 0, see_first = 0;
     for (size_t q = 0; q < n; q++) {
-        const float *row = matrix->values + q * n;
-        double entropy = 0, largest = 0;
-        size_t visible = 0;
-        for (size_t k = 0; k <= q; k++) {
-            if (isnan(row[k])) continue;
-            double weight = (double)row[k];
-            visible++;
-            if (weight > 0) entropy -= weight * log2(weight);
-            if (weight > largest) largest = weight;
-            s.distance += weight * (double)(q - k) / (double)n;
-        }
-        s.entropy += entropy / (double)n;
-        s.largest += largest / (double)n;
-        if (visible > 1) s.share += entropy / log2((double)visible), several++;
-        if (q && !isnan(row[0])) s.first += (double)row[0], see_first++;
+        RowStatistics row = attention_row_statistics(matrix->values + q * n, q);
+        s.entropy += row.entropy / (double)n;
+        s.largest += row.largest / (double)n;
+        s.distance += row.distance / (double)n;
+        if (!isnan(row.share)) s.share += row.share, several++;
+        if (q && !isnan(row.first)) s.first += row.first, see_first++;
     }
     s.share = several ? s.share / (double)several : 0;
     s.first = see_first ? s.first / (double)see_first : NAN;

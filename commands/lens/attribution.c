@@ -1,9 +1,9 @@
 #include "commands/lens/attribution.h"
 
+#include "commands/lens/directions.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/logprobs.h"
 #include "commands/shared/output.h"
-#include "weights/quant.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,113 +73,73 @@ static bool run_prompt(Attribution *a, Row *r, Error *error) {
     return good;
 }
 
-// ---- directions: row vectors that a dot product with a part turns into its logit ----
+// ---- parts ----
 
-// 1 / sqrt(mean square + eps), for LayerNorm around the mean.
-static double norm_scale(const float *x, const Config *c) {
-    double n = c->dim, mean = 0, sum = 0;
-    for (int i = 0; i < c->dim && c->norm == NORM_LAYER; i++)
-        mean += (double)x[i] / n;
-    for (int i = 0; i < c->dim; i++)
-        sum += ((double)x[i] - mean) * ((double)x[i] - mean);
-    return 1 / sqrt(sum / n + (double)c->norm_eps);
+static void list_part(Attribution *a, PartKind kind, int layer, int head) {
+    a->parts[a->n_parts++] = (Part){.kind = kind, .layer = layer, .head = head};
 }
 
-// From a direction of the norm's output to one of its input, with the scale that x has.
-static void through_norm(double *out, const double *direction, const float *weight, const float *x,
-                         const Config *c) {
-    double scale = norm_scale(x, c), mean = 0;
-    for (int i = 0; i < c->dim; i++) {
-        out[i] = direction[i] * (double)weight[i] * scale;
-        mean += out[i] / c->dim;
+// In the order of directions_parts.
+static void list_parts(Attribution *a) {
+    const Config *c = a->session->config;
+    const Weights *w = checkpoint_weights(a->session->checkpoint);
+    a->n_parts = 0;
+    list_part(a, PART_EMBEDDING, -1, -1);
+    for (int l = 0; l < c->n_layers; l++) {
+        for (int h = 0; h < c->n_heads; h++)
+            list_part(a, PART_HEAD, l, h);
+        if (w->layers[l].bo) list_part(a, PART_ATTENTION_BIAS, l, -1);
+        list_part(a, PART_FFN, l, -1);
     }
-    for (int i = 0; i < c->dim && c->norm == NORM_LAYER; i++)
-        out[i] -= mean;
+    if (w->final_norm_bias) list_part(a, PART_NORM_BIAS, -1, -1);
 }
 
-static double dot(const double *direction, const float *x, int count) {
-    double sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += direction[i] * (double)x[i];
-    return sum;
-}
-
-typedef struct Directions {
-    double *unembedding; // (dim) u
-    double *end;         // (dim) of the residual stream: d
-    double *attention;   // (dim) of what wo gives
-    double *heads;       // (q_dim) of the heads' weighted sums
-    float *weights;      // (q_dim or dim) a row of a matrix
-    double *block;       // of the float64 ones; owned, as is `weights`
-} Directions;
-
-static bool open_directions(Directions *d, const Config *c, Error *error) {
-    size_t dim = (size_t)c->dim, q_dim = (size_t)c->q_dim;
-    d->block = malloc((3 * dim + q_dim) * sizeof *d->block);
-    d->weights = malloc((dim > q_dim ? dim : q_dim) * sizeof *d->weights);
-    if (!d->block || !d->weights)
-        return error_set(error, ERROR_MEMORY, "no memory for directions of %d channels", c->dim);
-    d->unembedding = d->block;
-    d->end = d->unembedding + dim;
-    d->attention = d->end + dim;
-    d->heads = d->attention + dim;
+bool attribution_list(Attribution *a, Error *error) {
+    size_t count = directions_parts(a->session->config, checkpoint_weights(a->session->checkpoint));
+    a->parts = malloc(count * sizeof *a->parts);
+    if (!a->parts) return error_set(error, ERROR_MEMORY, "no memory for %zu parts", count);
+    list_parts(a);
     return true;
 }
 
-// wo transposed, times the direction of its output.
-static void through_wo(const Directions *d, const Matrix *wo) {
-    memset(d->heads, 0, wo->cols * sizeof *d->heads);
-    for (size_t i = 0; i < wo->rows; i++) {
-        matrix_row(d->weights, wo, i);
-        for (size_t j = 0; j < wo->cols; j++)
-            d->heads[j] += d->attention[i] * (double)d->weights[j];
-    }
-}
-
-// ---- parts ----
-
-static void add_part(Attribution *a, PartKind kind, int layer, int head, double logit) {
-    a->parts[a->n_parts++] = (Part){kind, layer, head, logit};
-    a->sum += logit;
-}
-
-static void add_layer(Attribution *a, const Row *r, const Directions *d, int l) {
+// `logits` (n_parts).
+static bool compute_parts(Attribution *a, const Row *r, Directions *d, double *logits,
+                          Error *error) {
     const Config *c = a->session->config;
-    const LayerWeights *w = &checkpoint_weights(a->session->checkpoint)->layers[l];
-    size_t layer = (size_t)l, dim = (size_t)c->dim, head_dim = (size_t)c->head_dim;
-    if (w->att_post_norm)
-        through_norm(d->attention, d->end, w->att_post_norm, r->attention + layer * dim, c);
-    else
-        memcpy(d->attention, d->end, dim * sizeof *d->attention);
-    through_wo(d, &w->wo);
-    for (int h = 0; h < c->n_heads; h++) {
-        size_t at = (size_t)h * head_dim;
-        const float *head = r->heads + layer * (size_t)c->q_dim + at;
-        add_part(a, PART_HEAD, l, h, dot(d->heads + at, head, c->head_dim));
-    }
-    if (w->bo) add_part(a, PART_ATTENTION_BIAS, l, -1, dot(d->attention, w->bo, c->dim));
-    add_part(a, PART_FFN, l, -1, dot(d->end, r->ffn + layer * dim, c->dim));
-}
-
-static bool add_parts(Attribution *a, const Row *r, const Directions *d, Error *error) {
-    const Config *c = a->session->config;
-    const Weights *w = checkpoint_weights(a->session->checkpoint);
+    size_t dim = (size_t)c->dim;
     Progress progress;
-    matrix_row(d->weights, &w->head, (size_t)a->token);
-    for (int i = 0; i < c->dim; i++)
-        d->unembedding[i] = (double)d->weights[i];
-    through_norm(d->end, d->unembedding, w->final_norm, r->end, c);
+    directions_take(d, &a->token, r->end);
     progress_begin(&progress, "attribution", a->session->options->quiet);
-    add_part(a, PART_EMBEDDING, -1, -1, dot(d->end, r->embedding, c->dim));
+    directions_embedding(d, logits, r->embedding);
     for (int l = 0; l < c->n_layers && !interrupt_asked(); l++) {
-        add_layer(a, r, d, l);
+        size_t layer = (size_t)l;
+        LayerRows rows = {.heads = r->heads + layer * (size_t)c->q_dim,
+                          .attention = r->attention + layer * dim,
+                          .ffn = r->ffn + layer * dim};
+        directions_layer(d, logits, NULL, l, &rows);
         progress_update(&progress, (l + 1.0) / c->n_layers);
     }
-    if (w->final_norm_bias)
-        add_part(a, PART_NORM_BIAS, -1, -1, dot(d->unembedding, w->final_norm_bias, c->dim));
+    directions_bias(d, logits);
     progress_end(&progress);
     if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return session_result(a->session, true, error);
+}
+
+static bool add_parts(Attribution *a, const Row *r, Error *error) {
+    const Session *s = a->session;
+    Directions d = {0};
+    double *logits = malloc(a->n_parts * sizeof *logits);
+    bool good = logits || error_set(error, ERROR_MEMORY, "no memory for %zu parts", a->n_parts);
+    good = good && directions_open(&d, s->config, checkpoint_weights(s->checkpoint), 1, 1, error) &&
+           compute_parts(a, r, &d, logits, error);
+    a->sum = 0;
+    for (size_t i = 0; good && i < a->n_parts; i++) {
+        a->parts[i].logit = logits[i];
+        a->sum += logits[i];
+    }
+    directions_close(&d);
+    free(logits);
+    return good;
 }
 
 static void take_logit(Attribution *a, const Row *r) {
@@ -192,23 +152,14 @@ static void take_logit(Attribution *a, const Row *r) {
 }
 
 bool attribution_compute(Attribution *a, Error *error) {
-    const Config *c = a->session->config;
     Row r = {.attribution = a};
-    Directions d = {0};
-    size_t most = 2 + (size_t)c->n_layers * ((size_t)c->n_heads + 2);
-    a->n_parts = 0;
-    a->sum = 0;
-    a->parts = malloc(most * sizeof *a->parts);
-    bool good = a->parts || error_set(error, ERROR_MEMORY, "no memory for %zu parts", most);
+    if (!attribution_list(a, error)) return false;
     interrupt_begin();
-    good =
-        good && reserve(&r, c, error) && open_directions(&d, c, error) && run_prompt(a, &r, error);
+    bool good = reserve(&r, a->session->config, error) && run_prompt(a, &r, error);
     if (good) take_logit(a, &r);
-    good = good && add_parts(a, &r, &d, error);
+    good = good && add_parts(a, &r, error);
     interrupt_end();
     free(r.block);
-    free(d.block);
-    free(d.weights);
     if (!good) attribution_free(a);
     return good;
 }

@@ -55,6 +55,8 @@ typedef struct Attribution {
 // Runs the prompt up to `position`. False: exit code 5, 130, or what the model said; nothing is
 // left to free then.
 bool attribution_compute(Attribution *attribution, Error *error);
+// Only the list of parts, for a session without a model; attribution_free. False: exit code 5.
+bool attribution_list(Attribution *attribution, Error *error);
 void attribution_free(Attribution *attribution);
 
 // ---- what is printed of it: attribution_report.c ----

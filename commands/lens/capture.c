@@ -55,83 +55,18 @@ static void keep(void *context, const Model *model, const Stage *stage) {
     }
 }
 
-// ---- distributions ----
-
-// f: the model's own distribution at one position.
-typedef struct Final {
-    double *probabilities; // (vocab_size) owned
-    double negentropy;     // nats: sum f log f
-    int winner;
-} Final;
-
-// Inserts where it belongs by falling logit; of equals the one that came first, the lower id,
-// stays in front.
-static void insert(LensToken *top, int count, int32_t id, float logit) {
-    int at = count - 1;
-    for (; at > 0 && top[at - 1].logit < logit; at--)
-        top[at] = top[at - 1];
-    top[at] = (LensToken){.id = id, .logit = logit};
-}
-
-static void find_top(LensToken *top, int count, const float *logits, int vocab_size) {
-    for (int k = 0; k < count; k++)
-        top[k] = (LensToken){.id = -1, .logit = -INFINITY};
-    for (int i = 0; i < vocab_size; i++)
-        if (logits[i] > top[count - 1].logit) insert(top, count, i, logits[i]);
-}
-
-static int rank_of(int id, const float *logits, int vocab_size) {
-    int before = 0;
-    for (int i = 0; i < vocab_size; i++)
-        before += logits[i] > logits[id] || (logits[i] == logits[id] && i < id);
-    return before + 1;
-}
-
-static void take_final(Final *f, const float *logits, int vocab_size) {
-    double total = log_sum_exp_f64(logits, vocab_size);
-    f->winner = likeliest(logits, vocab_size);
-    f->negentropy = 0;
-    for (int i = 0; i < vocab_size; i++) {
-        double log_f = (double)logits[i] - total;
-        f->probabilities[i] = exp(log_f);
-        f->negentropy += f->probabilities[i] * log_f;
-    }
-}
-
-// With l the logits, Z = sum e^l:   H = log Z - sum p l,   KL = sum f log f - sum f l + log Z.
-// Exponentials in float32 are good to 1e-7, sums are in float64.
-static void measure(LensCell *cell, LensToken *top, const Final *f, const LensCapture *c,
-                    const float *logits) {
-    int vocab_size = c->session->config->vocab_size;
-    find_top(top, c->top, logits, vocab_size);
-    float largest = top->logit;
-    double z = 0, sum_p = 0, sum_f = 0;
-    for (int i = 0; i < vocab_size; i++) {
-        float l = logits[i] - largest, e = expf(l);
-        z += (double)e;
-        sum_p += (double)e * (double)l;
-        sum_f += f->probabilities[i] * (double)l;
-    }
-    double log_z = log(z), kl = f->negentropy - sum_f + log_z;
-    for (int k = 0; k < c->top; k++)
-        top[k].probability = (float)exp((double)top[k].logit - (double)largest - log_z);
-    double of_winner = (double)logits[f->winner] - (double)largest - log_z;
-    *cell = (LensCell){.probability = (float)exp(of_winner),
-                       .rank = rank_of(f->winner, logits, vocab_size),
-                       .entropy = (float)((log_z - sum_p / z) / M_LN2),
-                       .kl = (float)(kl > 0 ? kl / M_LN2 : 0)}; // below 0 by rounding only
-}
+// ---- the run ----
 
 static void take_vector(LensCapture *c, Final *f, size_t position, int depth, const float *logits) {
     size_t i = cell_index(c, position, depth);
+    int vocab_size = c->session->config->vocab_size;
     if (depth == lens_depths(c) - 1) {
-        take_final(f, logits, c->session->config->vocab_size);
+        final_take(f, logits, vocab_size);
         c->winners[position - c->first] = f->winner;
     }
-    measure(&c->cells[i], c->top_tokens + i * (size_t)c->top, f, c, logits);
+    LensToken *top = c->top_tokens + i * (size_t)c->top;
+    c->cells[i] = lens_measure(top, c->top, f, logits, vocab_size);
 }
-
-// ---- the run ----
 
 LensSizes lens_sizes(const LensCapture *c) {
     enum { FEWER = 4 }; // logits are in memory twice, and one row after another is looked at
@@ -198,16 +133,16 @@ bool lens_capture(LensCapture *c, Error *error) {
     c->cells = malloc(cells * sizeof *c->cells);
     c->top_tokens = malloc(cells * (size_t)c->top * sizeof *c->top_tokens);
     s.x = malloc((size_t)lens_sizes(c).rows * depths * (size_t)config->dim * sizeof *s.x);
-    f.probabilities = malloc((size_t)config->vocab_size * sizeof *f.probabilities);
-    bool good = c->winners && c->cells && c->top_tokens && s.x && f.probabilities;
+    bool good = c->winners && c->cells && c->top_tokens && s.x;
     if (!good) error_set(error, ERROR_MEMORY, "no memory for the lens of %zu positions", c->count);
+    good = good && final_open(&f, config->vocab_size, error);
     good = good && model_listen(c->session->model, keep, &s, false, error);
     interrupt_begin();
     good = good && run(c, &s, &f, error);
     interrupt_end();
     model_listen(c->session->model, NULL, NULL, false, NULL);
     free(s.x);
-    free(f.probabilities);
+    final_close(&f);
     if (!good) lens_capture_free(c);
     return good;
 }

@@ -11,21 +11,9 @@
 // FFN. The last depth has the model's own prediction.
 #pragma once
 
+#include "commands/lens/distribution.h"
 #include "commands/shared/drawing.h"
 #include "commands/shared/session.h"
-
-typedef struct LensToken {
-    int32_t id;
-    float logit, probability;
-} LensToken;
-
-// The distribution p at one position and depth; f is that of the last depth.
-typedef struct LensCell {
-    float probability; // of the token that wins: the likeliest one of f
-    int32_t rank;      // of that token in p, from 1; the lower id first among equals
-    float entropy;     // bits: -sum p log2 p
-    float kl;          // bits: sum f log2(f / p)
-} LensCell;
 
 typedef struct LensCapture {
     Session *session;

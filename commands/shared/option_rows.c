@@ -7,15 +7,16 @@
 enum {
     TEXT_COMMANDS = FOR_GENERATE | FOR_CHAT,
     MODEL_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_TRACE | FOR_SELFTEST |
-                     FOR_ATTENTION | FOR_LENS,
-    PROMPT_COMMANDS =
-        TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION | FOR_LENS,
+                     FOR_ATTENTION | FOR_LENS | FOR_VIEW,
+    PROMPT_COMMANDS = TEXT_COMMANDS | FOR_TOKENIZE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION |
+                      FOR_LENS | FOR_VIEW,
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
     ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK | FOR_REPLAY,
-    INTERVENTION_COMMANDS = FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION | FOR_LENS,
+    INTERVENTION_COMMANDS = FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION |
+                            FOR_LENS | FOR_VIEW,
     PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION |
-                       FOR_LENS | FOR_COST,
+                       FOR_LENS | FOR_COST | FOR_VIEW,
 };
 const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
 static const double MANY = 1 << 30; // of tokens
@@ -27,7 +28,8 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_FILE, .name = "file", .short_name = 'f', .kind = KIND_TEXT, .offset = FIELD(file),
      .commands = INPUT_COMMANDS},
     {.id = OPTION_PROMPT_IDS, .name = "prompt-ids", .kind = KIND_TEXT, .offset = FIELD(prompt_ids),
-     .commands = FOR_GENERATE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION | FOR_LENS},
+     .commands = FOR_GENERATE | FOR_TRACE | FOR_SELFTEST | FOR_ATTENTION | FOR_LENS |
+                 FOR_VIEW},
     {.id = OPTION_TEMPERATURE, .name = "temp", .short_name = 't', .kind = KIND_NUMBER,
      .offset = FIELD(temperature), .commands = TEXT_COMMANDS, .high = 1e6,
      .meaning = "-t is the temperature, as in llama2.c; threads are -j"},
@@ -92,7 +94,7 @@ static const OptionRow ROWS[] = {
      .commands = FOR_PERPLEXITY},
     {.id = OPTION_SPECIAL, .name = "special", .kind = KIND_FLAG, .offset = FIELD(special),
      .commands = FOR_GENERATE | FOR_TOKENIZE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION |
-                 FOR_LENS},
+                 FOR_LENS | FOR_VIEW},
     {.id = OPTION_WINDOW, .name = "window", .kind = KIND_INTEGER, .offset = FIELD(window),
      .commands = FOR_PERPLEXITY, .low = 1, .high = 1 << 22},
     {.id = OPTION_STRIDE, .name = "stride", .kind = KIND_INTEGER, .offset = FIELD(stride),
@@ -132,16 +134,16 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_NO_LIMITS, .name = "no-limits", .kind = KIND_FLAG, .offset = FIELD(no_limits),
      .commands = FOR_BENCH},
     {.id = OPTION_OUT, .name = "out", .short_name = 'o', .kind = KIND_TEXT, .offset = FIELD(out),
-     .commands = FOR_TRACE},
+     .commands = FOR_TRACE | FOR_VIEW},
     {.id = OPTION_ONLY_NAMES, .name = "only", .kind = KIND_TEXTS, .offset = FIELD(only_names),
      .commands = FOR_TRACE | FOR_DIFF},
     {.id = OPTION_NEW_TOKENS, .name = "max-tokens", .short_name = 'n', .kind = KIND_INTEGER,
-     .offset = FIELD(new_tokens), .commands = FOR_TRACE, .high = MANY,
+     .offset = FIELD(new_tokens), .commands = FOR_TRACE | FOR_VIEW, .high = MANY,
      .meaning = "tokens generated after the prompt"},
     {.id = OPTION_ATTENTION, .name = "attention", .kind = KIND_FLAG, .offset = FIELD(attention),
      .commands = FOR_TRACE | FOR_BENCH},
     {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
-     .commands = FOR_DIFF},
+     .commands = FOR_DIFF | FOR_VIEW},
     {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
      .commands = FOR_DIFF | FOR_PERPLEXITY},
     {.id = OPTION_LAYER, .name = "layer", .kind = KIND_INTEGER, .offset = FIELD(layer),
@@ -195,12 +197,14 @@ static const OptionRow ROWS[] = {
      .commands = FOR_MASK | FOR_ATTENTION, .low = 1, .high = 4096, .meaning = "the number of positions"},
     {.id = OPTION_BIDIRECTIONAL, .name = "bidirectional", .kind = KIND_FLAG,
      .offset = FIELD(bidirectional), .commands = FOR_MASK},
+    {.id = OPTION_LAYERS, .name = "layers", .kind = KIND_TEXT, .offset = FIELD(layers),
+     .commands = FOR_VIEW, .meaning = "layers such as 3 or 0-2,5"},
     {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
      .commands = FOR_CONVERT | FOR_COST, .choices = "f32|f16|bf16|q8_0|q4_0",
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
-                 FOR_MASK | FOR_INSPECT | FOR_GENERATE},
+                 FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
                  FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY},

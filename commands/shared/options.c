@@ -248,7 +248,8 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
         *(command == FOR_MASK ? &options->pattern : &options->model) = argv[optind++];
     else if (!(command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY)))
         options->model = BUILTIN_NAME;
-    if (optind < argc && command & (FOR_DIFF | FOR_CONVERT)) options->other = argv[optind++];
+    if (optind < argc && command & (FOR_DIFF | FOR_CONVERT | FOR_VIEW))
+        options->other = argv[optind++];
     if (optind < argc)
         return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the %s%s",
                          argv[optind],

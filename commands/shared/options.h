@@ -30,6 +30,7 @@ typedef enum CommandBit {
     FOR_LENS = 32768,
     FOR_MASK = 65536,
     FOR_REPLAY = 131072,
+    FOR_VIEW = 262144,
 } CommandBit;
 
 typedef enum OptionId {
@@ -110,6 +111,7 @@ typedef enum OptionId {
     OPTION_PATCH,
     OPTION_STEER,
     OPTION_MASK_SEQ,
+    OPTION_LAYERS,
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
     OPTION_SEQ,
@@ -158,7 +160,7 @@ typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 typedef struct Options {
     bool given[OPTION_COUNT];
     const char *model; // "builtin" if none is given; diff, convert, mask, replay: NULL
-    const char *other; // diff: the second file; convert: the output
+    const char *other; // diff, view: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
     TextList stops;
@@ -207,6 +209,7 @@ typedef struct Options {
     TextList patches, steers;
     int64_t mask_seq;               // attention --rope too
     bool bidirectional;
+    const char *layers; // view
 
     const char *record;                  // generate
     const char *other_model, *new_token; // replay

@@ -164,59 +164,76 @@ Terminal output_window(int color) {
 
 // ---- JSON ----
 
+static void put(const JsonWriter *w, const char *bytes, size_t length) {
+    if (w->out)
+        buffer_put(w->out, bytes, length);
+    else
+        output_bytes(bytes, length);
+}
+
+static void put_escape(const JsonWriter *w, uint32_t character) {
+    char text[12];
+    put(w, text, (size_t)snprintf(text, sizeof text, "\\u%04x", (unsigned)character));
+}
+
+// Inside an HTML page: what could end the element, or a line of a script.
+static bool is_markup(uint32_t character) {
+    return character == '<' || character == 0x2028 || character == 0x2029;
+}
+
 // A JSON string. Active characters are escaped as well, since JSON is looked at on terminals too.
-static void quoted(const char *bytes, size_t length) {
-    output_bytes("\"", 1);
+static void quoted(const JsonWriter *w, const char *bytes, size_t length) {
+    put(w, "\"", 1);
     for (size_t i = 0; i < length;) {
         unsigned char c = (unsigned char)bytes[i];
         uint32_t character = 0;
         size_t n = utf8_decode(bytes + i, length - i, &character);
         if (!n)
-            output_print("\\ufffd");
+            put(w, "\\ufffd", 6);
         else if (c == '"' || c == '\\')
-            output_print("\\%c", c);
+            put(w, (char[]){'\\', (char)c}, 2);
         else if (c == '\n')
-            output_print("\\n");
-        else if (c == '\t' || is_active_character(character))
-            output_print("\\u%04x", character);
+            put(w, "\\n", 2);
+        else if (c == '\t' || is_active_character(character) || (w->out && is_markup(character)))
+            put_escape(w, character);
         else
-            output_bytes(bytes + i, n);
+            put(w, bytes + i, n);
         i += n ? n : 1;
     }
-    output_bytes("\"", 1);
+    put(w, "\"", 1);
 }
 
 // The comma in front of a value, and its key in an object.
 static void start(JsonWriter *w, const char *key) {
-    if (w->comma) output_bytes(",", 1);
+    if (w->comma) put(w, ",", 1);
     w->comma = true;
     if (!key) return;
-    quoted(key, strlen(key));
-    output_bytes(":", 1);
+    quoted(w, key, strlen(key));
+    put(w, ":", 1);
 }
 
 void writer_begin(JsonWriter *w, const char *key, char bracket) {
     start(w, key);
-    output_bytes(&bracket, 1);
+    put(w, &bracket, 1);
     w->comma = false;
 }
 
 void writer_end(JsonWriter *w, char bracket) {
-    output_bytes(&bracket, 1);
+    put(w, &bracket, 1);
     w->comma = true;
 }
 
 void writer_text(JsonWriter *w, const char *key, const char *bytes, size_t length) {
     start(w, key);
-    quoted(bytes, length);
+    quoted(w, bytes, length);
 }
 
 void writer_string(JsonWriter *w, const char *key, const char *text) {
     start(w, key);
     if (text)
-        quoted(text, strlen(text));
+        quoted(w, text, strlen(text));
     else
-        output_bytes("null", 4);
+        put(w, "null", 4);
 }
 
 // With 6, 9 or 17 digits: the first that reads back as the same double.
@@ -228,17 +245,30 @@ void writer_number(JsonWriter *w, const char *key, double value) {
         snprintf(text, sizeof text, "%.*g", DIGITS[i], value);
         if (strtod(text, NULL) == value) break;
     }
-    output_bytes(text, strlen(text));
+    put(w, text, strlen(text));
+}
+
+void writer_float(JsonWriter *w, const char *key, float value) {
+    char text[40];
+    if (!isfinite(value)) {
+        writer_string(w, key, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+        return;
+    }
+    start(w, key);
+    snprintf(text, sizeof text, "%.6g", (double)value);
+    if (strtof(text, NULL) != value) snprintf(text, sizeof text, "%.9g", (double)value);
+    put(w, text, strlen(text));
 }
 
 void writer_integer(JsonWriter *w, const char *key, int64_t value) {
+    char text[24];
     start(w, key);
-    output_print("%" PRId64, value);
+    put(w, text, (size_t)snprintf(text, sizeof text, "%" PRId64, value));
 }
 
 void writer_bool(JsonWriter *w, const char *key, bool value) {
     start(w, key);
-    output_print("%s", value ? "true" : "false");
+    put(w, value ? "true" : "false", value ? 4 : 5);
 }
 
 void writer_ids(JsonWriter *w, const char *key, const int32_t *ids, size_t count) {
@@ -256,7 +286,7 @@ void writer_floats(JsonWriter *w, const char *key, const float *values, size_t c
 }
 
 void writer_line(JsonWriter *w) {
-    output_bytes("\n", 1);
+    put(w, "\n", 1);
     w->comma = false;
 }
 

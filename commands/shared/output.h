@@ -47,7 +47,8 @@ Terminal output_window(int color);
 
 // ---- JSON ----
 
-// JsonWriter: prints one JSON value to standard output, on one line, without building a tree.
+// JsonWriter: prints one JSON value to standard output, or appends it to a Buffer, on one line,
+// without building a tree.
 //
 //     JsonWriter w = {0};
 //     writer_begin(&w, NULL, '{');
@@ -55,9 +56,11 @@ Terminal output_window(int color);
 //     writer_end(&w, '}');          // and writer_line(&w) for the newline
 //
 // The order of keys is the order of the calls. `key` is NULL inside an array. Each byte that is not
-// valid UTF-8 becomes U+FFFD; a number that is not finite becomes null.
+// valid UTF-8 becomes U+FFFD; a number that is not finite becomes null. In a Buffer the text may
+// stand inside a <script> of a page: '<', U+2028 and U+2029 are escaped.
 typedef struct JsonWriter {
-    bool comma; // the next value is not the first of its object or array
+    bool comma;  // the next value is not the first of its object or array
+    Buffer *out; // borrowed; NULL: standard output
 } JsonWriter;
 
 void writer_begin(JsonWriter *w, const char *key, char bracket);
@@ -65,6 +68,8 @@ void writer_end(JsonWriter *w, char bracket);
 void writer_text(JsonWriter *w, const char *key, const char *bytes, size_t length);
 void writer_string(JsonWriter *w, const char *key, const char *text); // NULL: null
 void writer_number(JsonWriter *w, const char *key, double value);
+// With 6 or 9 digits, which read back as the same float32; "nan", "inf" or "-inf".
+void writer_float(JsonWriter *w, const char *key, float value);
 void writer_integer(JsonWriter *w, const char *key, int64_t value);
 void writer_bool(JsonWriter *w, const char *key, bool value);
 void writer_ids(JsonWriter *w, const char *key, const int32_t *ids, size_t count);

@@ -60,6 +60,27 @@ static Listed *list_tensors(SafetensorsFile *file, const TextList *only, const c
     return list;
 }
 
+const SafetensorsTensor **trace_tensors(SafetensorsFile *file, size_t *count, Error *error) {
+    static const TextList all = {0};
+    const char *order = NULL;
+    if (!safetensors_metadata(file, "order", &order, error)) return NULL;
+    Listed *list = list_tensors(file, &all, order, count, error);
+    const SafetensorsTensor **out =
+        list ? arena_alloc(&file->arena, *count + 1, sizeof *out, error) : NULL;
+    for (size_t i = 0; out && i < *count; i++)
+        out[i] = list[i].tensor;
+    return out;
+}
+
+int trace_layer(const char *name) {
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t digits = strspn(dot + 1, "0123456789");
+        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.'))
+            return atoi(dot + 1);
+    }
+    return -1;
+}
+
 // ---- pairs ----
 
 // All names of a file, for looking up the other's. A name that appears twice: exit code 3.

@@ -138,16 +138,6 @@ static void print_unpaired(const SafetensorsTensor *const *tensors, size_t count
 
 // ---- the sentence ----
 
-// The layer in a name: its first part that is a number; -1: none.
-static int layer_of(const char *name) {
-    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-        size_t digits = strspn(dot + 1, "0123456789");
-        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.'))
-            return atoi(dot + 1);
-    }
-    return -1;
-}
-
 // Where the first such element is: position and token, then head and key of attention weights, or
 // the element of the row.
 static void print_place(const TraceDiff *d, const TensorDiff *t) {
@@ -171,7 +161,7 @@ static void print_first(const DiffReport *r) {
     const TraceDiff *d = r->diff;
     const TensorDiff *t = d->first;
     char name[NAME_SIZE], a[100], b[100], layer[32] = "";
-    int number = layer_of(t->a->plan.name);
+    int number = trace_layer(t->a->plan.name);
     if (number >= 0) snprintf(layer, sizeof layer, " (layer %d)", number);
     output_print("The first that differs is %s%s, ", name_of(name, t->a), layer);
     if (t->verdict == VERDICT_SHAPE) {
@@ -264,7 +254,7 @@ static void json_tensor(JsonWriter *w, const char *key, const TensorDiff *t) {
     }
     if (t->verdict == VERDICT_OVER || t->verdict == VERDICT_NONFINITE) {
         uint64_t width = rank ? t->a->plan.shape[rank - 1] : 1;
-        writer_integer(w, "layer", layer_of(t->a->plan.name));
+        writer_integer(w, "layer", trace_layer(t->a->plan.name));
         writer_integer(w, "position", (int64_t)trace_position(&t->a->plan, t->first));
         writer_integer(w, "element", (int64_t)(rank < 2 ? 0 : t->first % width));
         writer_number(w, "a", (double)t->in_a);

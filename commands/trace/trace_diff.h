@@ -66,6 +66,13 @@ bool trace_token_gaps(const TraceDiff *diff, uint64_t position, double gaps[2]);
 bool trace_diff_run(TraceDiff *diff, const Budget *budget,
                     void (*progress)(void *context, double share), void *context, Error *error);
 
+// The tensors of a file in the order of computation, without its tokens, in the file's arena. NULL:
+// exit code 3 or 5.
+const SafetensorsTensor **trace_tensors(SafetensorsFile *file, size_t *count, Error *error);
+
+// The layer in a name: its first part that is a number; -1: none.
+int trace_layer(const char *name);
+
 // The position of an element: its row; of attention weights (heads, T, T), the second index.
 uint64_t trace_position(const TensorPlan *plan, uint64_t element);
 

@@ -158,9 +158,9 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
     CHECK_INT(error.code, ERROR_USAGE);
 }
 
-static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
-                                    "inspect",  "selftest", "convert", "trace",      "diff",
-                                    "lens",     "cost",     "mask",    "attention",  "replay"};
+static const char *const NAMES[] = {
+    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
+    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // The length of an option's long name that begins at `text`; 0: none does.
