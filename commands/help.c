@@ -233,6 +233,7 @@ static const char VIEW_HELP[] =
     "                          that the page opens at). Up to 24 tokens, what every\n"
     "                          layer adds is exact too. Of a trace: only these.\n"
     "      --pattern P         an attention pattern (run mask --help)\n"
+    "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE@L4-L8 change it\n"
     "      --budget B          of two traces, as in diff\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";

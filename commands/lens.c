@@ -85,10 +85,7 @@ static bool run_lens(Session *s, const IdList *tokens, const PictureFiles *files
 
 // Heads and FFNs are all that adds to the stream of a run that nothing else is added to.
 static bool check_parts(const Session *s, Error *error) {
-    const uint32_t others = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
-                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
-                            1u << STAGE_FINAL_NORM;
-    return !interventions_change(s->interventions, others) ||
+    return !interventions_break_parts(s->interventions) ||
            error_set(error, ERROR_USAGE,
                      "--attribute adds up what heads and FFNs write, and a steered stream or a "
                      "patched sum is no such part: ablate heads (L2.H*) or FFNs (L2.ffn)");

@@ -217,7 +217,10 @@ static bool find_means(Interventions *all, Model *m, const int32_t *prompt, Erro
     return true;
 }
 
-bool interventions_change(const Interventions *all, uint32_t stages) {
+bool interventions_break_parts(const Interventions *all) {
+    const uint32_t stages = 1u << STAGE_ATT_PROJECTED | 1u << STAGE_ATT_OUT |
+                            1u << STAGE_ATT_RESIDUAL | 1u << STAGE_LAYER_OUT |
+                            1u << STAGE_FINAL_NORM;
     for (size_t k = 0; all && k < all->count; k++)
         if (stages >> all->changes[k].place.id & 1) return true;
     return false;

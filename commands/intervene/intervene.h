@@ -88,8 +88,9 @@ void interventions_close(Interventions *i); // NULL is fine
 // Adds the files of --patch and --steer to those that a command reads. False: exit code 4 or 5.
 bool interventions_inputs(FileSet *inputs, const Options *options, Error *error);
 
-// Whether one of the stages whose bits are set (bit i: stage i) is changed. NULL: none is.
-bool interventions_change(const Interventions *i, uint32_t stages);
+// Whether something else than heads and FFNs is added to the residual stream, or its norm is changed:
+// then their parts of a logit do not add up to it. NULL: no.
+bool interventions_break_parts(const Interventions *i);
 
 // "--ablate L3.H5 --patch logits=0", as printable ASCII and cut to `size`; "" where there are none.
 void interventions_describe(char *out, size_t size, const Options *options);

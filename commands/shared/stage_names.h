@@ -19,7 +19,8 @@ typedef struct StagePlace {
     int layer; // -1 outside the layers
 } StagePlace;
 
-// Whether the stage is computed once per layer, rather than before or after all of them.
+// Whether the stage is computed once per layer, rather than before or after all of them. By the
+// order of StageId: the stages of a layer lie between those before the first and after the last.
 static inline bool stage_is_in_layer(StageId id) {
     return id >= STAGE_ATT_NORM && id <= STAGE_LAYER_OUT;
 }

@@ -285,8 +285,12 @@ bool view_branches(View *v, Page *page, Error *error) {
     size_t parts = v->n * (size_t)v->n_targets * (size_t)v->n_parts;
     for (size_t i = 0; good && i < parts; i++)
         s.rounded[i] = (float)s.parts[i];
-    good = good && page_block(page, "headNorm", s.norms, norms * sizeof *s.norms, 4, error) &&
-           page_block(page, "dla", s.rounded, parts * sizeof *s.rounded, 4, error);
+    good = good && page_block(page, "headNorm", s.norms, norms * sizeof *s.norms, 4, error);
+    // Where they do not add up to the logit the page has no parts of it.
+    if (interventions_break_parts(v->session->interventions))
+        v->n_parts = 0;
+    else
+        good = good && page_block(page, "dla", s.rounded, parts * sizeof *s.rounded, 4, error);
     shares_free(&s);
     return good;
 }

@@ -62,10 +62,13 @@ static void put_model(JsonWriter *w, const View *v) {
     writer_integer(w, "parameters", (int64_t)parameters);
     writer_end(w, '}');
     const ModelOptions *o = &v->session->model->options;
+    char changes[TRACE_NAME_SIZE];
+    interventions_describe(changes, sizeof changes, v->options);
     writer_begin(w, "run", '{');
     writer_string(w, "precision", precision_name(o->precision));
     writer_string(w, "kv", kv_name(o->kv_type));
     writer_string(w, "pattern", v->options->pattern);
+    writer_string(w, "interventions", *changes ? changes : NULL);
     writer_string(w, "backend", device_info(v->session->model->device)->description);
     writer_string(w, "isa", NULL);
     put_size(w, "threads", o->threads);
@@ -96,6 +99,7 @@ static bool put_trace(JsonWriter *w, const View *v, Error *error) {
            put_metadata(w, "kv", "kv", file, error) &&
            put_metadata(w, "backend", "backend", file, error) &&
            put_metadata(w, "producer", "producer", file, error);
+    good = good && put_metadata(w, "interventions", "interventions", file, error);
     writer_string(w, "pattern", NULL);
     writer_string(w, "isa", NULL);
     writer_string(w, "threads", NULL);

@@ -11,7 +11,7 @@ function runFacts() {
     const add = (name, value) => { if (value != null && value !== "") facts.push(el("span", null, el("small", null, name + " "), String(value))); };
     if (model) { add("model", model.name); add("family", model.family); add("parameters", model.parameters && grouped(model.parameters)); }
     if (core.layers) add("shape", `${core.layers} layers${core.heads ? ` × ${core.heads} heads` : ""}, dim ${core.dim}, ${grouped(core.vocab)} tokens`);
-    if (run) { add("precision", run.precision); add("cache", run.kv); add("pattern", run.pattern); add("backend", [run.backend, run.isa].filter((x) => x).join(", ")); }
+    if (run) { add("precision", run.precision); add("cache", run.kv); add("pattern", run.pattern); add("changed by", run.interventions); add("backend", [run.backend, run.isa].filter((x) => x).join(", ")); }
     add("limpid", core.limpid);
     return facts;
 }

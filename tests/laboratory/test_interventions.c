@@ -447,3 +447,24 @@ Test(interventions, a_trace_never_replaces_the_file_of_a_patch) {
           "the file has changed");
     trace_free(&other);
 }
+
+// The page says what was changed, and has no parts of logits where they would not add up.
+Test(interventions, a_page_shows_the_changed_run) {
+    const char *page = test_temporary("page.html");
+    static const char *const CHANGES[] = {"L2.H*", "L2.att"};
+    for (int i = 0; i < 2; i++) {
+        TestRun r = program("view|%s|" IDS "|--out|%s|--force|--ablate|%s", small_model(), page,
+                            CHANGES[i]);
+        check_status(&r, 0);
+        test_run_free(&r);
+        FILE *file = fopen(page, "r");
+        char *text = calloc(1, 1 << 24);
+        CHECK(file && fread(text, 1, (1 << 24) - 1, file) > 1000, "no page");
+        char wanted[60];
+        snprintf(wanted, sizeof wanted, "\"interventions\":\"--ablate %s\"", CHANGES[i]);
+        CHECK(strstr(text, wanted), "%s", wanted);
+        CHECK_INT(strstr(text, "id=\"b-dla\"") != NULL, i == 0);
+        free(text);
+        fclose(file);
+    }
+}
