@@ -5,6 +5,9 @@
 //                                      output it is: the names of traces (docs/trace.md)
 //   blocks.3.attn.hook_z               the hook point of TransformerLens, an alias
 //
+// A stage of limpid that no module puts out is named below the module that it belongs to, as
+// ".heads" above; TransformerLens has no name for some, such as the queries after a norm.
+//
 //     StagePlace place;
 //     if (!stage_place_find(&place, checkpoint, name, strlen(name), &error)) return false;
 #pragma once
