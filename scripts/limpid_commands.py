@@ -6,7 +6,7 @@ import struct
 
 import gdb
 
-from limpid_program import PASSES, argument_of, frames, model, spelling, stage_at_hand, tensor
+from limpid_program import argument_of, frames, in_pass, model, spelling, stage_at_hand, tensor
 
 
 class Command(gdb.Command):
@@ -93,7 +93,7 @@ class Logits(Command):
         inner = [frame.name() for frame in frames()]
         if stage_at_hand() != "logits" and any(name in inner for name in ("forward_chunk", "run_chunk")):
             raise gdb.GdbError("this pass has not computed its logits yet: limpid next logits")
-        if not any(name in inner for name in PASSES) and not int(m["n_logit_rows"]):
+        if not in_pass() and not int(m["n_logit_rows"]):
             raise gdb.GdbError("no logits are at hand here: limpid next logits")
         t = tensor(m, "logits")
         if not t.shape[0]:
