@@ -4,7 +4,7 @@ import math
 import gdb
 
 from limpid_commands import Command, in_range, number, usage
-from limpid_program import (PASSES, STAGES, cached_pairs, frames, layer_at_hand, model, rows_at_hand, spelling,
+from limpid_program import (STAGES, cached_pairs, in_pass, layer_at_hand, model, rows_at_hand, spelling,
                             stage_at_hand, tensor, tokens_by_position)
 
 MOST_LINES, BAR = 32, 20
@@ -17,8 +17,8 @@ def attended(stage):
 
 def layers_written():
     """How many layers have put their keys and values of the pass at hand into the cache; None: no pass runs."""
-    inner, stage, layer = [frame.name() for frame in frames()], stage_at_hand(), layer_at_hand()
-    if stage in ("final_norm", "logits_uncapped", "logits") or not any(name in inner for name in PASSES):
+    stage, layer = stage_at_hand(), layer_at_hand()
+    if stage in ("final_norm", "logits_uncapped", "logits") or not in_pass():
         return None
     if layer is None or layer < 0:
         return 0

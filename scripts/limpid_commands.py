@@ -6,7 +6,7 @@ import struct
 
 import gdb
 
-from limpid_program import PASSES, argument_of, frames, model, spelling, stage_at_hand, tensor
+from limpid_program import argument_of, frames, in_pass, model, spelling, stage_at_hand, tensor
 
 
 class Command(gdb.Command):
@@ -93,7 +93,7 @@ class Logits(Command):
         inner = [frame.name() for frame in frames()]
         if stage_at_hand() != "logits" and any(name in inner for name in ("forward_chunk", "run_chunk")):
             raise gdb.GdbError("this pass has not computed its logits yet: limpid next logits")
-        if not any(name in inner for name in PASSES) and not int(m["n_logit_rows"]):
+        if not in_pass() and not int(m["n_logit_rows"]):
             raise gdb.GdbError("no logits are at hand here: limpid next logits")
         t = tensor(m, "logits")
         if not t.shape[0]:
@@ -109,17 +109,29 @@ class Logits(Command):
 # ---- heat ----
 
 RAMP = ".:-=+*#%@"  # as in pictures/terminal.c
+COLORS = (17, 18, 24, 30, 36, 71, 107, 149, 227)  # of 256, near those of pictures/picture.c: one for each of RAMP
 COLUMNS, MOST_ROWS = 64, 32
 
 
-def strip(values, largest):
-    """A character for the value furthest from zero of each of at most COLUMNS equal parts."""
-    width, marks = min(COLUMNS, len(values)), ""
-    for c in range(width):
-        part = [abs(v) for v in values[c * len(values) // width:(c + 1) * len(values) // width]]
-        good = all(math.isfinite(v) for v in part)
-        marks += RAMP[int(max(part) / (largest or 1) * (len(RAMP) - 1))] if good else "!"
-    return marks
+def colored():
+    """As gdb colours its own output: not in batch mode, in files, or where NO_COLOR forbids it (no-color.org)."""
+    return gdb.parameter("style enabled") and not os.environ.get("NO_COLOR") and os.isatty(1)
+
+
+def cell(part, largest, colors):
+    """One character for the value furthest from zero, on its colour."""
+    if not all(math.isfinite(v) for v in part):
+        return "\x1b[97;41m!" if colors else "!"
+    shade = int(max(abs(v) for v in part) / (largest or 1) * (len(RAMP) - 1))
+    ink = 16 if shade > len(RAMP) // 2 else 231  # black on bright, white on dark
+    return ("\x1b[38;5;%d;48;5;%dm" % (ink, COLORS[shade]) if colors else "") + RAMP[shade]
+
+
+def strip(values, largest, colors):
+    """At most COLUMNS cells, each of an equal part of the values."""
+    width = min(COLUMNS, len(values))
+    parts = [values[c * len(values) // width:(c + 1) * len(values) // width] for c in range(width)]
+    return "".join(cell(part, largest, colors) for part in parts) + ("\x1b[0m" if colors else "")
 
 
 class Heat(Command):
@@ -138,7 +150,7 @@ class Heat(Command):
         largest = max((abs(v) for values in rows for v in values if math.isfinite(v)), default=0)
         print("%s (%s): . is 0, @ is %.6g, ! is NaN or infinity" % (words[0], ", ".join(map(str, t.shape)), largest))
         for i, values in enumerate(rows):
-            print("row %-3d %s" % (i, strip(values, largest)))
+            print("row %-3d %s" % (i, strip(values, largest, colored())))
         if n > len(rows):
             print("... %d rows; limpid save writes all" % n)
 

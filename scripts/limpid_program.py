@@ -266,11 +266,20 @@ def rows_at_hand(m):
         lists = [device_read(m, m["scratch"][name], 4 * n) for name in INTEGERS]
     except gdb.GdbError:
         lists = None  # what the host sent last
-    return [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
+    rows = [struct.unpack("<%di" % n, b) for b in lists or [read(chunk[name], 4 * n) for name in INTEGERS]]
+    tokens, positions, sequences = rows
+    # Behind a prompt forward_sampled_begin has put the position of the next pass into row 0.
+    if n > 1 and sequences[0] == sequences[1] and positions[0] >= positions[1]:
+        positions = (positions[1] - 1,) + positions[1:]
+    return [tokens, positions, sequences]
+
+
+def in_pass():
+    return any(frame.name() in PASSES for frame in frames())
 
 
 def tokens_by_position(m):
-    """{position: token} of sequence 0, as far as known: all of a text, or only the rows of the last pass."""
+    """{position: token} of sequence 0, as far as known: all of a text, or only the rows of the pass."""
     length = int(m["cache"]["lengths"][0])
     here = {p: t for t, p, s in zip(*rows_at_hand(m)) if s == 0 and p < length}
     try:
@@ -278,9 +287,10 @@ def tokens_by_position(m):
         known = dict(enumerate(accepted_tokens(generation["sampler"].dereference()))) if generation is not None else {}
     except gdb.GdbError:
         known = {}
-    if any(known.get(p, t) != t for p, t in here.items()):
-        known = {}  # a conversation, where a token may have been accepted twice
-    return {**known, **here}
+    # In a conversation a token may have been accepted twice. The last token of a text is not in the cache.
+    if not in_pass():
+        return known if known and len(known) <= length + 1 else here
+    return here if any(known.get(p, t) != t for p, t in here.items()) else {**known, **here}
 
 
 # ---- tensors ----

@@ -4,7 +4,7 @@ import gdb
 
 from limpid_commands import Command, continue_to, in_range, number, takes_nothing, usage
 from limpid_print import place, print_summary
-from limpid_program import (PASSES, accepted_tokens, argument_of, call, check_device, find, frames, layer_at_hand,
+from limpid_program import (accepted_tokens, argument_of, call, check_device, find, frames, in_pass, layer_at_hand,
                             model, read, spelling, tensor)
 
 
@@ -16,8 +16,9 @@ class NextLayer(Command):
 
     def perform(self, argument):
         takes_nothing(argument, self)
-        layer, inner = layer_at_hand(), [frame.name() for frame in frames()]
-        if layer is None and any(name in inner for name in PASSES):
+        next(frames())
+        layer = layer_at_hand()
+        if layer is None and in_pass():
             raise gdb.GdbError("the layer is optimised out here: limpid next stops where it is known")
         outside = layer is None or layer < 0
         if continue_to("observe", "layer >= 0" if outside else "layer != %d" % layer):

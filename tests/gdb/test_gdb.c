@@ -207,6 +207,28 @@ Test(gdb, draws_strips) {
     test_run_free(&r);
 }
 
+// In a terminal of 256 colours, where neither gdb's own style nor NO_COLOR is against it.
+Test(gdb, strips_have_colours_in_a_terminal) {
+    need_debugger();
+    static const char COMMANDS[] = "limpid break q_rotated 2\nrun\nlimpid heat stage\n";
+    const char *script = test_temporary("heat.gdb");
+    test_write_file(script, COMMANDS, strlen(COMMANDS));
+    static const char *const CASES[][2] = {{"NO_COLOR=", "on"}, {"NO_COLOR=1", "on"}, {"", "off"}};
+    for (int i = 0; i < 3; i++) {
+        TestRun r = program_shell(test_text(
+            "%s TERM=xterm-256color python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "
+            "gdb -nx -q -iex 'set style enabled %s' -iex 'set confirm off' "
+            "-iex 'set pagination off' -x scripts/limpid-gdb.py -x %s -ex quit "
+            "--args $RUN %s",
+            CASES[i][0], CASES[i][1], script, debugged_line()));
+        if (r.status == 127) SKIP("no python3 on this machine");
+        CHECK(strstr(r.out, "row 4   "), "%s%s", r.out, r.err);
+        CHECK_INT(strstr(r.out, "row 4   \x1b[38;5;") != NULL, i == 0);
+        CHECK_INT(strstr(r.out, ";48;5;227m@") != NULL, i == 0);
+        test_run_free(&r);
+    }
+}
+
 Test(gdb, saves_the_bits_of_a_tensor_once) {
     need_debugger();
     Rows5 *here = run_here();
@@ -363,6 +385,29 @@ Test(gdb, prints_structures_in_a_line) {
 }
 
 // ---- what cannot be answered ----
+
+// gdb's own `help limpid NAME`, and the list of `limpid help`.
+Test(gdb, has_help_for_every_command) {
+    static const char *const NAMES[] = {
+        "where",  "tensor",    "break", "next", "next-layer", "next-token", "rewind", "set-token",
+        "logits", "attention", "kv",    "heat", "set",        "diff",       "nan",    "save"};
+    need_debugger();
+    char script[4000] = "python print('commands:', len([n for n in gdb.execute('help limpid', "
+                        "to_string=True).splitlines() if n.startswith('limpid ')]))\n";
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        sprintf(script + strlen(script), "help limpid %s\n", NAMES[i]);
+    strcat(script, "python print('list:')\nlimpid help\n");
+    TestRun r = debugger(script, debugged_line());
+    check_good(&r);
+    const char *list = strstr(r.out, "list:\n");
+    CHECK(list, "%s", r.out);
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        check_prints(&r, test_text("\nlimpid %s", NAMES[i]));
+        CHECK(strstr(list, test_text("\nlimpid %s ", NAMES[i])), "%s is not in %s", NAMES[i], list);
+    }
+    check_prints(&r, test_text("commands: %zu\n", sizeof NAMES / sizeof *NAMES + 1)); // and help
+    test_run_free(&r);
+}
 
 Test(gdb, one_line_says_why_not) {
     static const char *const CASES[][2] = {

@@ -97,6 +97,22 @@ Test(gdb_text, tokens_sampled_ahead_are_taken_back_too) {
     test_run_free(&wanted);
 }
 
+// Between two passes the device has the position of the next one where the last had its first row.
+Test(gdb_text, knows_the_tokens_between_two_passes) {
+    need_debugger();
+    TestRun r = debugger(TO_THE_TEXT "limpid where\nlimpid kv 1 0\n" FOUR_TOKENS
+                                     "limpid rewind 2\npython print('rewound')\nlimpid kv 1 0\n",
+                         sampled_line("--ids -t 0"));
+    check_good(&r);
+    check_prints(&r, "\n  row 0   sequence 0, position 0    token 1 \"<s>\"\n  row 1   sequence 0, "
+                     "position 1    token 435 ");
+    const char *before = strstr(r.out, "position 0    key "), *after = strstr(r.out, "rewound\n");
+    CHECK(before && after, "%s", r.out);
+    CHECK(strstr(before, "    1 \"<s>\"\nposition 1  "), "%s", before);
+    CHECK(strstr(after, "    410 \"") && strstr(after, "    1999 \",\"\n"), "%s", after);
+    test_run_free(&r);
+}
+
 // A changed token: what follows is what the model says to a prompt that ends with it.
 Test(gdb_text, goes_on_from_a_changed_token) {
     need_debugger();
