@@ -78,9 +78,9 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Tokeni
     if (text_is_foreign(b, size, "tokenizer", error)) return false;
     while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
-    bool json = blank < size && b[blank] == '{';
-    // A NUL is in no JSON: then it is the length of a longest token of 123 bytes.
-    if (json && (blank + 1 == size || b[blank + 1])) return open_json(t, source, file, error);
+    // A NUL is in no JSON: then '{' is the first byte of a length, such as 123.
+    if (blank < size && b[blank] == '{' && (size < 4 || b[3]))
+        return open_json(t, source, file, error);
     if (looks_like_tiktoken(b, size))
         return tiktoken_open(t, (TextSpan){(const char *)b, size}, source->pretokenizer, error);
     if (size >= 4 && !memcmp(b, "GGUF", 4))

@@ -129,7 +129,7 @@ Test(tokenizer_bin, the_longest_token_of_the_header_is_not_trusted) { // L09
 // The length comes first in the file and may be the byte that another format begins with: 123 is
 // '{', 10 a .model's first byte.
 Test(tokenizer_bin, is_known_by_any_length_of_its_longest_token) {
-    for (uint32_t length = 6; length < 600; length++) {
+    for (uint32_t length = 6; length < 65536; length += length < 600 ? 1 : 97) {
         Bin bin = small_bin();
         Error error = {0};
         memcpy(bin.bytes, &length, 4);
