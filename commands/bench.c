@@ -10,7 +10,8 @@
 //
 // A row is a combination of prompt length or decoding, depth, batch and threads. Here: what is run
 // and timed. bench/cost.c counts bytes and operations, bench/limits.c samples the machine,
-// bench/report.c prints.
+// bench/report.c prints. --attention and --no-cache go their own ways: bench/attention.c,
+// bench/no_cache.c.
 #include "commands/bench/bench.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"

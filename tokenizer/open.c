@@ -68,7 +68,7 @@ static bool looks_like_tiktoken(const uint8_t *b, size_t size) {
 
 // First bytes: JSON has '{'. A .model is protobuf: 0x0a (field 1, a piece), its length, 0x0a (field
 // 1 of the piece). A tokenizer.bin has the length of its longest token, uint32 little-endian, below
-// 2^24.
+// 2^24. Where its first byte is 0x0a, bytes 2 and 3 are 0, which no .model has: 0 is no field.
 //
 // tokenizer.bin has no magic and goes last: its length's top byte is 0, b[3] here.
 static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
@@ -78,15 +78,16 @@ static bool open_bytes(Tokenizer *t, const TokenizerSource *source, const Tokeni
     if (text_is_foreign(b, size, "tokenizer", error)) return false;
     while (blank < size && is_one_of(b[blank], " \t\r\n"))
         blank++;
-    bool json = blank < size && b[blank] == '{';
-    // A NUL is in no JSON: then it is the length of a longest token of 123 bytes.
-    if (json && (blank + 1 == size || b[blank + 1])) return open_json(t, source, file, error);
+    // A NUL is in no JSON: then '{' is the first byte of a length, such as 123.
+    if (blank < size && b[blank] == '{' && (size < 4 || b[3]))
+        return open_json(t, source, file, error);
     if (looks_like_tiktoken(b, size))
         return tiktoken_open(t, (TextSpan){(const char *)b, size}, source->pretokenizer, error);
     if (size >= 4 && !memcmp(b, "GGUF", 4))
         return error_set(error, ERROR_FILE,
                          "this is a GGUF, not a tokenizer file (open it as a model)");
-    if (b[0] == 0x0a && size >= 3 && (b[1] || b[2])) return sentencepiece_open(t, b, size, error);
+    if (b[0] == 0x0a && size >= 3 && (b[2] || size == 3 || b[3]))
+        return sentencepiece_open(t, b, size, error);
     if (size >= 4 && !b[3]) return tokenizer_bin_open(t, b, size, source->vocab_size, error);
     return error_set(error, ERROR_FILE,
                      "unknown tokenizer format (known: .model, tokenizer.bin, tokenizer.json, "

@@ -403,9 +403,16 @@ static bool check_options(const Options *o, Error *error) {
     if (o->prompt_lengths.count > 1 || o->batches.count > 1 || o->threads.count > 1)
         return error_set(error, ERROR_USAGE,
                          "bench --attention takes one number for each of --pp, --batch and -j");
-    if (o->markdown || o->pattern)
-        return error_set(error, ERROR_USAGE, "--%s is not of bench --attention",
-                         o->markdown ? "markdown" : "pattern");
+    static const struct {
+        OptionId id;
+        const char *name;
+    } OTHERS[] = {{OPTION_GEN, "gen"},           {OPTION_ONLY, "only"},
+                  {OPTION_PATTERN, "pattern"},   {OPTION_TOKENIZER, "tokenizer"},
+                  {OPTION_MARKDOWN, "markdown"}, {OPTION_NO_LIMITS, "no-limits"}};
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
+        if (option_given(o, OTHERS[i].id))
+            return error_set(error, ERROR_USAGE, "--%s is not of bench --attention",
+                             OTHERS[i].name);
     return true;
 }
 

@@ -235,6 +235,7 @@ Test(bench, attention_refuses_what_it_cannot_do) {
         {"model.gguf", "leave the model out"},
         {"--markdown", "--markdown is not of"},
         {"--pattern|local:4", "--pattern is not of"},
+        {"--gen|5", "--gen is not of"},
         {"--depth|128,31", "at least 32 positions"},
         {"--pp|3,4", "one number for each"},
         {"--pp|4194304|--batch|1024", "GB, at most 4.29"},

@@ -1,6 +1,7 @@
 // llama2.c's tokenizer.bin: rows L08 to L12 of the hostile corpus, every length, and a real file.
 #include "tests/support/files/conversions.h"
 #include "tests/support/files/long_texts.h"
+#include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/internal.h"
 #include "weights/checkpoint.h"
@@ -121,6 +122,20 @@ Test(tokenizer_bin, the_longest_token_of_the_header_is_not_trusted) { // L09
         memcpy(bin.bytes, &SAID[i], 4);
         Tokenizer *t = check_taken(&bin, 11);
         CHECK_STRING(ids_of(t, "ab"), "9");
+        tokenizer_close(t);
+    }
+}
+
+// The length comes first in the file and may be the byte that another format begins with: 123 is
+// '{', 10 a .model's first byte.
+Test(tokenizer_bin, is_known_by_any_length_of_its_longest_token) {
+    for (uint32_t length = 6; length < 65536; length += length < 600 ? 1 : 97) {
+        Bin bin = small_bin();
+        Error error = {0};
+        memcpy(bin.bytes, &length, 4);
+        Tokenizer *t = test_open_tokenizer_text("tokenizer.bin", bin.bytes, bin.size, &error);
+        CHECK(t, "%u: %s", length, error.message);
+        CHECK_INT(tokenizer_size(t), 11);
         tokenizer_close(t);
     }
 }
