@@ -31,8 +31,11 @@ function headPixels(layer, head) {
             largest[at] = Math.max(largest[at], weight(i, j));
         }
     }
-    const colors = ramp("heat").words;
-    return pixels(side, side, (r, c) => (c > r ? 0 : colors[shade(Math.sqrt(largest[r * side + c]))]));
+    const colors = ramp("heat").words, nan = packedHex(NAN_COLOR);
+    return pixels(side, side, (r, c) => {
+        const x = largest[r * side + c];
+        return c > r ? 0 : Number.isNaN(x) ? nan : colors[shade(Math.sqrt(x))];
+    });
 }
 
 const HEAD_ORDERS = {

@@ -116,8 +116,16 @@ function scoreFromWeight(layer, head, scaled) {
     };
 }
 
-// q . k of a head; scaled: times the scale, through the soft cap where the model has one.
+// Scores of a head: (i, j) -> q . k; scaled: times the scale, through the soft cap where the model
+// has one. -infinity where the weight is 0: the key is hidden, by a window for instance.
 function headScore(layer, head, scaled) {
+    const score = visibleScore(layer, head, scaled);
+    if (!areWeightsExact(layer)) return score;
+    const weight = headWeight(layer, head);
+    return (i, j) => (weight(i, j) === 0 ? -Infinity : score(i, j));
+}
+
+function visibleScore(layer, head, scaled) {
     if (!hasExactQK(layer) && fromWeights(layer)) return scoreFromWeight(layer, head, scaled);
     const queries = stageValues(queryStage(layer).id), keys = stageValues(keyStage(layer).id);
     const { headDim } = core, qWidth = headDim * core.heads, kWidth = headDim * core.kvHeads;
