@@ -143,7 +143,7 @@ addView({
         const inBits = (x) => x.toFixed(2) + " bits";
         this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean", "rank"], [
             row("entropy", "entropy", inBits),
-            row("share of the most", "share", percent),
+            row("share of the maximum", "share", percent),
             row("on the first token", "first", percent),
             row("mean distance", "distance", (x) => x.toFixed(2)),
         ], ["", "n", "n", "n"]), el("p", { class: "soft" }, `Rank: of the mean, among ${core.layers * core.heads} heads, the largest first.`));

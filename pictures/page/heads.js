@@ -49,8 +49,8 @@ addView({
     id: "heads",
     follows: ["layer", "head"],
     title: "Attention heads",
-    says: "Every head of every layer: a row for each token, a column for each token it attends to, darker for a larger weight (by its " +
-        "square root). Entropy is how widely a head looks; weight on the first token is often a head at rest.",
+    says: "Every head of every layer: a row for each token, a column for each token it attends to, stronger for a larger weight (by " +
+        "its square root). Entropy is how widely a head looks; weight on the first token is often a head at rest.",
     present: () => core.heads > 0 && core.attention && layersWithAttention().length > 0,
     needs: () => ["headStat"],
     order: "model",

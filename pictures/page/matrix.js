@@ -2,7 +2,7 @@
 // A matrix as a picture: a row of pixels for each row, wide ones in bands one below the other, blue
 // below zero and orange above; and around one cell the numbers themselves. Used for stages and for
 // weights.
-const GRID_ROWS = 7, GRID_COLUMNS = 7;
+const GRID_ROWS = 7;
 const BAND_GAP = 10;
 const MOST_SORTED = 16384; // so many of the numbers decide the colour scale
 
@@ -124,8 +124,9 @@ class MatrixPicture {
 
     showNumbers(row, column) {
         const { rows, columns, rowName } = this.matrix;
-        const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - 3, columns - GRID_COLUMNS));
-        const across = Array.from({ length: Math.min(GRID_COLUMNS, columns) }, (_, i) => c0 + i);
+        const fit = Math.max(2, Math.min(9, Math.floor((roomIn(this.grid) - 100) / 100))); // of 9 digits and a sign
+        const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - (fit >> 1), columns - fit));
+        const across = Array.from({ length: Math.min(fit, columns) }, (_, i) => c0 + i);
         const cells = Array.from({ length: Math.min(GRID_ROWS, rows) }, (_, i) => r0 + i).map((r) => [
             cut(`${r} ${rowName(r)}`.trim(), 16), ...across.map((c) => el("span", r === row && c === column ? { class: "here" } : null, this.text(r, c)))]);
         this.rowInput.value = row;
