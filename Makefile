@@ -125,7 +125,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  tokenizer_vectors json_output \
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
-                 hf_shards builtin_command teach_stories bench png attention cost lens mask page)
+                 hf_shards builtin_command teach_stories bench png attention cost lens mask view page)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -235,7 +235,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models gdb \
     convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask page): | $(BUILD)/run
+    cuda_device cost lens mask view page): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -262,7 +262,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 	$(Q)if $(PYTHON) -c 'import numpy' 2>/dev/null; then $(PYTHON) $< $(@D); \
 	    else echo 'no numpy for $(PYTHON): no tiny models'; fi
 $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert trace trace_names \
-    families selftest_command convert_kills cost): | $(TINY_MODELS) $(BUILD)/run
+    families selftest_command convert_kills cost view): | $(TINY_MODELS) $(BUILD)/run
 
 $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories

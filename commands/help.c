@@ -209,6 +209,7 @@ static const char VIEW_HELP[] =
     "each was, what every half of every layer would predict, all heads, how a layer\n"
     "changes the residual stream, every stage as numbers, and the sampler's sliders.\n"
     "Of traces (run trace): their stages; of two, where the first difference is.\n"
+    "A trace has no texts of tokens: -z, --tokenizer FILE or MODEL gives them.\n"
     "  -o, --out FILE          the page to write (needed); --force replaces it\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "      --special           parse control tokens in the prompt, such as <|im_end|>\n"
@@ -217,6 +218,7 @@ static const char VIEW_HELP[] =
     "                          that the page opens at). Up to 24 tokens, what every\n"
     "                          layer adds is exact too. Of a trace: only these.\n"
     "      --pattern P         an attention pattern (run mask --help)\n"
+    "      --budget B          of two traces, as in diff\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8  -z, --tokenizer FILE\n"
     "  -j, --threads N  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
@@ -238,9 +240,9 @@ static const char MASK_HELP[] =
     "      --csv               query,key of every connection\n"
     "      --json              pattern, positions, connections, sparsity, ...\n"
     "      --color auto|always|never  -q, --quiet\n"
-    "The option pattern of generate, chat, bench, perplexity and attention sets it\n"
-    "for all layers; a layer's own window still holds. Hidden keys are neither\n"
-    "computed nor read.\n";
+    "The option pattern of generate, chat, bench, perplexity, attention and view\n"
+    "sets it for all layers; a layer's own window still holds. Hidden keys are\n"
+    "neither computed nor read.\n";
 
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"

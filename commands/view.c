@@ -19,6 +19,12 @@ static bool check_out(const OutputFile *out, const Options *o, Error *error) {
     return inputs_check(out, o, error);
 }
 
+// These are of a trace.
+static bool check_options(const Options *o, Error *error) {
+    if (o->budget) return error_set(error, ERROR_USAGE, "--budget is of two traces");
+    return check_prompt(o, error);
+}
+
 static bool check_length(View *v, Error *error) {
     const Session *s = v->session;
     size_t room = (size_t)config_longest_context(s->config);
@@ -30,14 +36,15 @@ static bool check_length(View *v, Error *error) {
             error, ERROR_USAGE,
             "the prompt has %zu tokens and %zu are to be generated, the model's context is %zu",
             v->n_prompt, more, room);
-    return view_check_size(v, error);
+    v->layers = s->config->n_layers;
+    return (!s->options->layers || view_choose_layers(v, error)) && view_check_size(v, error);
 }
 
 // In the order of the page.
 static bool make_blocks(View *v, Page *page, Error *error) {
     if (!view_capture(v, error)) return false;
     view_open_at(v);
-    return view_choose_layers(v, error) && view_candidates(v, page, error) &&
+    return (v->exact || view_choose_layers(v, error)) && view_candidates(v, page, error) &&
            view_lens(v, page, error) && view_heads(v, page, error) && view_scores(v, page, error) &&
            view_branches(v, page, error) && view_attention_blocks(v, page, error) &&
            view_stage_blocks(v, page, error) && view_weights(v, page, error);
@@ -62,9 +69,9 @@ static bool view(View *v, const OutputFile *out, Error *error) {
     Page page = {0};
     int rows = view_rows(v);
     SessionModel wanted = {.context = (int)v->n, .max_rows = rows, .max_logit_rows = rows};
+    if (!session_open_model(v->session, &wanted, error)) return false;
     interrupt_begin();
-    bool good = session_open_model(v->session, &wanted, error) && make_blocks(v, &page, error) &&
-                view_write(v, &page, out, error);
+    bool good = make_blocks(v, &page, error) && view_write(v, &page, out, error);
     interrupt_end();
     page_free(&page);
     return good;
@@ -73,7 +80,7 @@ static bool view(View *v, const OutputFile *out, Error *error) {
 static bool view_model(const Options *o, const OutputFile *out, Error *error) {
     Session s = {0};
     View v = {.options = o, .session = &s};
-    bool good = check_prompt(o, error) && session_open(&s, o, error) &&
+    bool good = check_options(o, error) && session_open(&s, o, error) &&
                 prompt_encode(&v.ids, &s, error) && check_length(&v, error) && view(&v, out, error);
     view_free(&v);
     session_close(&s);

@@ -1,7 +1,7 @@
 # Completion of limpid for bash: installed as share/bash-completion/completions/limpid.
 _limpid() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate i
-    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens mask cost trace diff"
+    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens mask view cost trace diff"
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ " $commands " == *" ${COMP_WORDS[i]} "* ]] && command=${COMP_WORDS[i]} && break
     done

@@ -141,7 +141,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_ATTENTION, .name = "attention", .kind = KIND_FLAG, .offset = FIELD(attention),
      .commands = FOR_TRACE},
     {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
-     .commands = FOR_DIFF},
+     .commands = FOR_DIFF | FOR_VIEW},
     {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
      .commands = FOR_DIFF},
     {.id = OPTION_LAYER, .name = "layer", .kind = KIND_INTEGER, .offset = FIELD(layer),

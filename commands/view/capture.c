@@ -15,13 +15,21 @@
 
 // ---- the list of stages ----
 
-ViewStage *view_stage(const View *v, StageId id, int layer) {
-    for (size_t i = 0; i < v->n_stages; i++)
-        if (v->stages[i].stage == id && v->stages[i].layer == layer) return &v->stages[i];
-    return NULL;
+static uint32_t *entry(const View *v, StageId id, int layer) {
+    return &v->index[(size_t)(layer + 1) * STAGE_COUNT + (size_t)id];
 }
 
-ViewStage *view_add_stage(View *v, size_t width, Error *error) {
+bool view_open_index(View *v, Error *error) {
+    v->index = calloc(((size_t)v->layers + 1) * STAGE_COUNT, sizeof *v->index);
+    return v->index || error_set(error, ERROR_MEMORY, "no memory for %d layers", v->layers);
+}
+
+ViewStage *view_stage(const View *v, StageId id, int layer) {
+    uint32_t number = id < STAGE_COUNT && layer < v->layers ? *entry(v, id, layer) : 0;
+    return number ? &v->stages[number - 1] : NULL;
+}
+
+ViewStage *view_add_stage(View *v, StageId id, int layer, size_t width, Error *error) {
     if (v->n_stages == v->room) {
         size_t room = v->room ? 2 * v->room : 256;
         ViewStage *grown = realloc(v->stages, room * sizeof *grown);
@@ -36,7 +44,8 @@ ViewStage *view_add_stage(View *v, size_t width, Error *error) {
     for (size_t i = 0; i < v->n * width; i++)
         values[i] = NAN;
     ViewStage *s = &v->stages[v->n_stages++];
-    *s = (ViewStage){.stage = STAGE_COUNT, .layer = -1, .width = width, .values = values};
+    *s = (ViewStage){.stage = id, .layer = layer, .width = width, .values = values};
+    if (id < STAGE_COUNT) *entry(v, id, layer) = (uint32_t)v->n_stages;
     return s;
 }
 
@@ -46,6 +55,9 @@ void view_free(View *v) {
     free(v->stages);
     free(v->attention);
     free(v->attended);
+    free(v->post_norms);
+    free(v->shown);
+    free(v->index);
     free(v->logits);
     free(v->surprise);
     free(v->targets);
@@ -98,7 +110,7 @@ static bool reserve(View *v, Error *error) {
         return error_set(error, ERROR_MEMORY, "no memory for a page of %zu tokens", v->n);
     for (size_t i = 0; i < cells; i++)
         v->attention[i] = NAN;
-    return true;
+    return view_open_index(v, error);
 }
 
 // ---- the listener ----
@@ -127,10 +139,9 @@ static void copy_rows(float *to, const Stage *stage, size_t width) {
 static ViewStage *new_stage(View *v, const Stage *stage) {
     char name[TRACE_NAME_SIZE];
     if (!trace_stage_name(name, v->session->checkpoint, stage->id, stage->layer)) return NULL;
-    ViewStage *s = view_add_stage(v, stage_size(stage) / (size_t)stage->rows.n, &v->failure);
+    size_t width = stage_size(stage) / (size_t)stage->rows.n;
+    ViewStage *s = view_add_stage(v, stage->id, stage->layer, width, &v->failure);
     if (!s) return NULL;
-    s->stage = stage->id;
-    s->layer = stage->layer;
     s->shape[0] = stage->shape[1], s->shape[1] = stage->shape[2];
     memcpy(s->name, name, sizeof s->name);
     if (s->layer < 0)

@@ -284,11 +284,8 @@ static void put_weight(JsonWriter *w, const ViewWeight *weight, size_t index) {
 // ---- two traces ----
 
 static const ViewStage *stage_of(const View *v, const SafetensorsTensor *tensor) {
-    char name[TRACE_NAME_SIZE];
-    snprintf(name, sizeof name, "%s", tensor->plan.name);
-    for (size_t i = 0; i < v->n_stages; i++)
-        if (!strcmp(v->stages[i].name, name)) return &v->stages[i];
-    return NULL;
+    uint32_t number = v->shown[tensor - v->trace->tensors];
+    return number ? &v->stages[number - 1] : NULL;
 }
 
 static void put_entry(JsonWriter *w, const View *v, const TensorDiff *t) {

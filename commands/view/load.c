@@ -48,6 +48,22 @@ static bool take_sizes(View *v, Error *error) {
         int layer = trace_layer(v->trace->tensors[i].plan.name);
         if (layer >= v->layers && layer < LIMIT_LAYERS) v->layers = layer + 1;
     }
+    return view_open_index(v, error);
+}
+
+// Which layers have norms behind their modules.
+static bool find_norms(View *v, Error *error) {
+    v->post_norms = calloc((size_t)v->layers + 1, sizeof *v->post_norms);
+    v->shown = calloc(v->trace->count + 1, sizeof *v->shown);
+    if (!v->post_norms || !v->shown)
+        return error_set(error, ERROR_MEMORY, "no memory for %d layers", v->layers);
+    for (size_t i = 0; i < v->trace->count; i++) {
+        const char *name = v->trace->tensors[i].plan.name;
+        int layer = trace_layer(name);
+        bool norm =
+            layer < 0 ? !strcmp(name, TRACE_EMBEDDING_NORM) : ends_with(name, TRACE_POST_NORM);
+        if (norm && layer < v->layers) v->post_norms[layer + 1] = true;
+    }
     return true;
 }
 
@@ -96,7 +112,8 @@ static bool is_wanted(const View *v, const SafetensorsTensor *t) {
 
 static bool check_memory(const View *v, const SafetensorsTensor *const *tensors, size_t count,
                          Error *error) {
-    double bytes = 0;
+    // And what predictions take for every token.
+    double bytes = (double)v->n * (VIEW_TEMPERATURES * 8 + VIEW_CANDIDATES * 8);
     for (size_t i = 0; i < count; i++)
         if (is_wanted(v, tensors[i])) bytes += 4 * (double)plan_elements(&tensors[i]->plan);
     if (bytes <= (double)TRACE_BYTES) return true;
@@ -131,14 +148,13 @@ static void put_shape(const View *v, ViewStage *s) {
 static bool add_tensor(View *v, const SafetensorsTensor *t, Error *error) {
     int layer = trace_layer(t->plan.name);
     if (layer >= v->layers) layer = -1;
-    StageId stage = trace_stage_of(v->trace, t->plan.name, layer);
+    StageId stage = trace_stage_of(t->plan.name, layer, v->post_norms[layer + 1]);
     if (view_stage(v, stage, layer)) stage = STAGE_COUNT;
-    ViewStage *s = view_add_stage(v, (size_t)t->plan.shape[1], error);
+    ViewStage *s = view_add_stage(v, stage, layer, (size_t)t->plan.shape[1], error);
     if (!s) return false;
+    v->shown[t - v->trace->tensors] = (uint32_t)v->n_stages;
     dequantise(s->values, t->plan.dtype, t->plan.data, v->n * s->width);
     snprintf(s->name, sizeof s->name, "%s", t->plan.name);
-    s->layer = layer;
-    s->stage = stage;
     put_id(s);
     put_shape(v, s);
     return true;
@@ -149,6 +165,10 @@ static bool add_attention(View *v, const SafetensorsTensor *t, Error *error) {
     int layer = trace_layer(t->plan.name);
     size_t heads = (size_t)v->heads, cells = heads * view_pairs(v), n = v->n;
     if (!heads || t->plan.shape[0] != heads || layer < 0 || layer >= v->layers) return true;
+    if ((double)v->layers * (double)cells * sizeof *v->attention > (double)TRACE_BYTES)
+        return error_set(error, ERROR_USAGE,
+                         "attention weights of %d layers take more than %.3g MB", v->layers,
+                         (double)TRACE_BYTES / 1e6);
     if (!v->attention) {
         v->attention = calloc((size_t)v->layers * cells, sizeof *v->attention);
         v->attended = calloc((size_t)v->layers, sizeof *v->attended);
@@ -198,7 +218,7 @@ static void widen_vocabulary(View *v) {
 bool view_load_trace(View *v, Error *error) {
     size_t count = 0;
     const SafetensorsTensor **tensors = trace_tensors(v->trace, &count, error);
-    bool good = tensors && take_sizes(v, error) && take_tokens(v, error) &&
+    bool good = tensors && take_sizes(v, error) && find_norms(v, error) && take_tokens(v, error) &&
                 check_memory(v, tensors, count, error);
     if (good) widen_vocabulary(v);
     good = good && name_tokens(v, error);

@@ -28,6 +28,7 @@ static bool check_options(const Options *o, Error *error) {
     if (o->prompt || o->file || o->prompt_ids || option_given(o, OPTION_NEW_TOKENS))
         return error_set(error, ERROR_USAGE,
                          "a trace has its tokens: no -i, -f, --prompt-ids or -n with it");
+    if (o->budget && !o->other) return error_set(error, ERROR_USAGE, "--budget is of two traces");
     if (o->pattern) return error_set(error, ERROR_USAGE, "--pattern is of a run, not of a trace");
     return true;
 }
@@ -80,7 +81,9 @@ static bool compare(TraceDiff *d, const Options *o, Error *error) {
                          "the traces have different tokens from position %lld on, so their "
                          "tensors say nothing of each other (run diff)",
                          (long long)position);
-    if (!trace_diff_budget(d, &budget, error)) return false;
+    if (o->budget ? !budget_parse(&budget, o->budget, error)
+                  : !trace_diff_budget(d, &budget, error))
+        return false;
     progress_begin(&progress, "diff", o->quiet);
     bool good = trace_diff_run(d, &budget, progress_update, &progress, error);
     progress_end(&progress);

@@ -82,6 +82,7 @@ typedef struct View {
 
     ViewStage *stages; // in the order of computation; owned
     size_t n_stages, room;
+    uint32_t *index;  // (layers + 1, STAGE_COUNT) 1 + the number of the stage; 0: there is none
     float *attention; // (layers, heads, n (n + 1) / 2) NaN: hidden; NULL: none
     float *logits;    // (n, vocab_size); NULL: none
     double *surprise; // (n) bits; NaN at 0
@@ -96,7 +97,9 @@ typedef struct View {
     int open_layer, open_head;
 
     // of traces
-    bool *attended;         // (layers) the layers that have weights; NULL: all
+    bool *attended;   // (layers) the layers that have weights; NULL: all
+    bool *post_norms; // (layers + 1) with_norm of trace_stage_of; the first is outside the layers
+    uint32_t *shown;  // (tensors of the file) 1 + the number of the stage
     SafetensorsFile *trace; // borrowed
     const TraceDiff *diff;  // borrowed; NULL: one trace, or a model
     Error failure;          // of the listener, which returns nothing
@@ -110,11 +113,12 @@ static inline float *view_attention(const View *v, int layer, int head, size_t q
     size_t matrix = (size_t)layer * (size_t)v->heads + (size_t)head;
     return v->attention + matrix * view_pairs(v) + query * (query + 1) / 2;
 }
-// The stage, or NULL.
+// The stage, or NULL. view_open_index comes first, once `layers` is known. False: exit code 5.
 ViewStage *view_stage(const View *v, StageId id, int layer);
+bool view_open_index(View *v, Error *error);
 
 // Appends a stage with values (n, width) of NaN. NULL: exit code 5.
-ViewStage *view_add_stage(View *v, size_t width, Error *error);
+ViewStage *view_add_stage(View *v, StageId id, int layer, size_t width, Error *error);
 
 void view_free(View *v); // zeroed is fine
 
@@ -157,9 +161,11 @@ bool view_write(const View *v, const Page *page, const OutputFile *out, Error *e
 
 // ---- traces: trace_names.c, load.c ----
 
-// The stage that a tensor of this name is; `layer` is trace_layer of the name. STAGE_COUNT: none
-// that is known.
-StageId trace_stage_of(const SafetensorsFile *file, const char *name, int layer);
+// The stage that a tensor of this name is; `layer` is trace_layer of the name. with_norm: the layer
+// has a tensor whose name ends with TRACE_POST_NORM, or outside the layers the trace has
+// TRACE_EMBEDDING_NORM. STAGE_COUNT: none that is known.
+StageId trace_stage_of(const char *name, int layer, bool with_norm);
+extern const char TRACE_POST_NORM[], TRACE_EMBEDDING_NORM[];
 
 // Fills tokens, sizes, stages, attention and logits of a View whose `trace` is the file. Tensors
 // that have not one row for each token are left out. False: exit code 2 (too large), 3 or 5.

@@ -160,7 +160,7 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
 
 static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
                                     "inspect",  "selftest", "convert", "trace",      "diff",
-                                    "lens",     "cost",     "mask"};
+                                    "lens",     "cost",     "mask",    "view"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // The length of an option's long name that begins at `text`; 0: none does.
