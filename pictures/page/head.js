@@ -44,7 +44,7 @@ addView({
     },
 
     scoreDigits(layer) {
-        if (hasExactQK(layer)) return 5;
+        if (hasExactQK(layer)) return cacheDigits();
         return fromWeights(layer) ? 4 : 2;
     },
 

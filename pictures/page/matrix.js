@@ -14,7 +14,8 @@ function colorLimit(values) {
     return sorted[Math.floor(0.99 * (sorted.length - 1))] || sorted[sorted.length - 1] || 1;
 }
 
-// matrix: {values (rows x columns), rows, columns, exact, rowName(r), columnName(c)}
+// matrix: {values (rows x columns), rows, columns, exact, digits (where it is not), rowName(r),
+// columnName(c)}
 class MatrixPicture {
     constructor(label, pick) {
         this.canvas = el("canvas", { role: "img", "aria-label": label });
@@ -113,7 +114,7 @@ class MatrixPicture {
 
     text(r, c) {
         const x = this.matrix.values[r * this.matrix.columns + c];
-        return this.matrix.exact ? exact(x) : about(x);
+        return this.matrix.exact ? exact(x) : about(x, this.matrix.digits);
     }
 
     hover(x, y, event) {
