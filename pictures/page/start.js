@@ -107,6 +107,7 @@ function allBlocks() {
 
 function startRest() {
     const first = views.find((view) => view.id === "tokens");
+    addComputedHeads();
     buildNext(views.filter((view) => view !== first && view.present()));
 }
 

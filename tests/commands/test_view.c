@@ -3,6 +3,7 @@
 // cannot break out of it; refusals.
 #include "base/error.h"
 #include "tests/support/files/llama2c_writer.h"
+#include "tests/support/files/safetensors_writer.h"
 #include "tests/support/program.h"
 #include "tests/support/traces.h"
 #include "weights/checkpoint.h"
@@ -455,27 +456,44 @@ Test(view, lens_is_that_of_the_command_lens) {
 
 // ---- heads and parts ----
 
-Test(view, heads_have_the_statistics_and_the_scores_of_the_command_attention) {
+// Averages over the queries; the share of a row with one visible key counts as 0 on the page and
+// not at all in the command.
+static void check_heads(const char *model, const char *options, size_t layers, size_t heads,
+                        size_t n) {
+    size_t count = layers * heads;
+    PageFile p = view(model, options);
+    float *numbers = floats(&p, "headStat", count * n * 4);
+    TestRun r = program("attention|%s|%s|--entropy|--json", model, options);
+    json_t *all = json_of(&r);
+    for (size_t h = 0; h < count; h++) {
+        const json_t *head = json_array_get(all, h);
+        double sums[4] = {0};
+        for (size_t i = 0; i < n * 4; i++)
+            sums[i % 4] += (double)numbers[h * n * 4 + i];
+        CHECK_NEAR(sums[0] / (double)n, number_of(head, "entropy_bits"), 1e-5);
+        CHECK_NEAR(sums[1] / (double)(n - 1), number_of(head, "share_of_maximum"), 1e-5);
+        CHECK_NEAR(sums[3] / (double)n, number_of(head, "mean_distance"), 1e-5);
+    }
+    json_decref(all);
+    free(numbers);
+    close_page(&p);
+}
+
+Test(view, heads_have_the_statistics_of_the_command_attention) {
+    check_heads(small_model(), IDS, 6, 6, 6);
+    const char *windowed = test_reference_model("mistral-window8");
+    PageFile p = view(windowed, "--prompt-ids|1,5,9,12,30,7,5,9,11,2,3,9,20,21");
+    size_t layers = (size_t)integer_of(p.core, "layers"),
+           heads = (size_t)integer_of(p.core, "heads");
+    close_page(&p);
+    check_heads(windowed, "--prompt-ids|1,5,9,12,30,7,5,9,11,2,3,9,20,21", layers, heads, 14);
+}
+
+Test(view, weights_and_one_number_of_a_row_give_the_scores_of_the_command_attention) {
     enum { N = 6, HEADS = 36, PAIRS = N * (N + 1) / 2 };
     PageFile p = view(small_model(), IDS);
-    float *numbers = floats(&p, "headStat", HEADS * N * 4),
-          *sums = floats(&p, "scoreLse", HEADS * N);
-    TestRun r = program("attention|%s|" IDS "|--entropy|--json", small_model());
-    json_t *heads = json_of(&r);
-    for (size_t h = 0; h < HEADS; h++) {
-        const json_t *head = json_array_get(heads, h);
-        double entropy = 0, distance = 0, first = 0;
-        for (size_t t = 0; t < N; t++) {
-            entropy += (double)numbers[(h * N + t) * 4] / N;
-            distance += (double)numbers[(h * N + t) * 4 + 3] / N;
-            if (t) first += (double)numbers[(h * N + t) * 4 + 2] / (N - 1);
-        }
-        CHECK_NEAR(entropy, number_of(head, "entropy_bits"), 1e-5);
-        CHECK_NEAR(distance, number_of(head, "mean_distance"), 1e-5);
-        CHECK_NEAR(first, number_of(head, "first_token"), 1e-5);
-    }
-    json_decref(heads);
-    r = program("attention|%s|" IDS "|--stage|scaled|--csv", small_model());
+    float *sums = floats(&p, "scoreLse", HEADS * N);
+    TestRun r = program("attention|%s|" IDS "|--stage|scaled|--csv", small_model());
     check_status(&r, 0);
     int layer, head, query, key, length, rows = 0;
     double score;
@@ -492,7 +510,6 @@ Test(view, heads_have_the_statistics_and_the_scores_of_the_command_attention) {
     }
     CHECK_INT(rows, HEADS * PAIRS);
     test_run_free(&r);
-    free(numbers);
     free(sums);
     close_page(&p);
 }
@@ -701,12 +718,57 @@ Test(view, a_trace_gives_a_page_with_all_of_its_tensors) {
         stage_of(&p, "1.ffn_out"); // names of this family are known
         stage_of(&p, "1.att_residual");
         stage_of(&p, "embedding");
+        bool post_norms = i == 1 || i == 2; // Gemma 3, OLMo 2
+        if (post_norms) stage_of(&p, "1.att_projected");
+        bool norm = strstr(text_of(stage_of(&p, "1.att_out"), "name"), "layernorm");
+        CHECK(norm == post_norms, "%s", model);
         CHECK(json_is_true(json_object_get(p.core, "river")), "%s", model);
         CHECK(json_object_get(p.core, "candidates"), "%s %d", model, capped);
         close_page(&p);
         safetensors_close(&trace);
         free(path);
     }
+}
+
+// Unknown names, other shapes and types, a stream that is no sum, no metadata, ids without a text.
+Test(view, a_trace_of_another_program_gives_what_it_has) {
+    static const int64_t ids[] = {5, 900, 5};
+    static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {10, 20, 30, 40, 50, INFINITY},
+                       wrong[] = {11, 22, 33, 44, 55.5f, 66}, other[] = {7, 8};
+    static const uint16_t narrow[] = {0x3f80, 0xbf80, 0x4000, 0x7fc0, 0, 0x8000}; // bfloat16
+    static const uint8_t odd[3] = {1, 2, 3};
+    const WriterTensor TENSORS[] = {
+        {"input_ids", "I64", 1, {3}, ids, sizeof ids},
+        {"model.embed_tokens", "F32", 2, {3, 2}, a, sizeof a},
+        {"model.layers.0.self_attn.o_proj", "F32", 2, {3, 2}, b, sizeof b},
+        {"model.layers.0.attn_residual", "F32", 2, {3, 2}, wrong, sizeof wrong},
+        {"model.layers.0.mlp.down_proj", "BF16", 2, {3, 2}, narrow, sizeof narrow},
+        {"model.layers.00.mlp.down_proj", "F32", 2, {3, 2}, a, sizeof a},
+        {"</script>\xe2\x80\xa8", "F32", 2, {3, 2}, a, sizeof a},
+        {"other.rows", "F32", 2, {1, 2}, other, sizeof other},
+        {"bytes", "U8", 1, {3}, odd, sizeof odd},
+    };
+    size_t size = 0, length = 0;
+    char *bytes = safetensors_bytes(&size, TENSORS, sizeof TENSORS / sizeof *TENSORS, 0);
+    const char *path = test_temporary("foreign.safetensors");
+    test_write_file(path, bytes, size);
+    PageFile p = view_traces(path, NULL, "");
+    CHECK_INT(json_array_size(json_object_get(p.core, "stages")), 6);
+    CHECK_STRING(text_of(stage_of(&p, "0.att_residual"), "coding"), "f32");
+    float *got = stage_values(&p, stage_of(&p, "0.att_residual"));
+    CHECK(!memcmp(got, wrong, sizeof wrong));
+    free(got);
+    got = stage_values(&p, stage_of(&p, "0.ffn_out"));
+    CHECK(got[0] == 1 && got[1] == -1 && got[2] == 2 && isnan(got[3]) && signbit(got[5]));
+    free(got);
+    const json_t *stats = json_object_get(stage_of(&p, "0.att_out"), "stats");
+    CHECK_INT(json_integer_value(json_array_get(stats, 4)), 1);
+    stage_of(&p, "model.layers.00.mlp.down_proj"); // the second of its name has none
+    CHECK(json_is_null(json_object_get(p.core, "heads")) && !json_object_get(p.core, "candidates"));
+    const char *core = between(p.text, "id=\"core\">", "</script>", &length);
+    CHECK(!memchr(core, '<', length), "a < in the core");
+    close_page(&p);
+    free(bytes);
 }
 
 // Layer 2's att_norm has a NaN weight, as in test_trace.c.
@@ -824,6 +886,10 @@ Test(view, refuses_what_it_cannot_show) {
     refused(line, ERROR_USAGE, "a trace has its tokens");
     snprintf(line, sizeof line, "view|%s|%s|-o|%s", trace, longer, out);
     refused(line, ERROR_ANSWER_NO, "different tokens from position 6");
+    snprintf(line, sizeof line, "view|%s|-o|%s|--budget|0", trace, out);
+    refused(line, ERROR_USAGE, "--budget is of two traces");
+    snprintf(line, sizeof line, "view|%s|%s|-o|%s", trace, small_model(), out);
+    refused(line, ERROR_FILE, "builtin");
     snprintf(line, sizeof line, "view|%s|-o|%s|--force", trace, trace);
     refused(line, ERROR_USAGE, "r.safetensors");
     snprintf(line, sizeof line, "view|%s|%s|-o|%s|--force", trace, longer, longer);
