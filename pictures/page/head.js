@@ -44,7 +44,7 @@ addView({
     },
 
     scoreDigits(layer) {
-        if (hasExactQK(layer)) return 5;
+        if (hasExactQK(layer)) return cacheDigits();
         return fromWeights(layer) ? 4 : 2;
     },
 
@@ -78,6 +78,7 @@ addView({
         const picture = pixels(tokens, tokens, (i, j) => {
             if (j > i) return 0;
             const x = values[triangle(i) + j];
+            if (x === -Infinity) return 0;
             return Number.isFinite(x) ? colors[shade(weights ? Math.sqrt(x) : 0.5 + x / most / 2)] : packedHex(NAN_COLOR);
         });
         const side = tokens * this.cell, context = fitCanvas(this.canvas, this.left + side + 2, this.top + side + 4);
@@ -107,8 +108,8 @@ addView({
         if (i < 0 || j < 0 || i >= tokens || j > i) return hideTip();
         const value = this.values[triangle(i) + j];
         const stage = HEAD_STAGES.find(([key]) => key === this.stage)[1];
-        showTip(event, `${i} “${tokenName(core.ids[i])}” → ${j} “${tokenName(core.ids[j])}”`,
-            `${stage} ${this.shown.exact ? exact(value) : about(value, this.shown.digits)}`);
+        const text = value === -Infinity ? "hidden: weight 0" : `${stage} ${this.shown.exact ? exact(value) : about(value, this.shown.digits)}`;
+        showTip(event, `${i} “${tokenName(core.ids[i])}” → ${j} “${tokenName(core.ids[j])}”`, text);
     },
 
     drawLines() {
@@ -142,7 +143,7 @@ addView({
         const inBits = (x) => x.toFixed(2) + " bits";
         this.facts.replaceChildren(table("numbers of the head", ["", `“${cut(tokenLabel(position), 9)}”`, "mean", "rank"], [
             row("entropy", "entropy", inBits),
-            row("share of the most", "share", percent),
+            row("share of the maximum", "share", percent),
             row("on the first token", "first", percent),
             row("mean distance", "distance", (x) => x.toFixed(2)),
         ], ["", "n", "n", "n"]), el("p", { class: "soft" }, `Rank: of the mean, among ${core.layers * core.heads} heads, the largest first.`));

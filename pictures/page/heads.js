@@ -31,8 +31,11 @@ function headPixels(layer, head) {
             largest[at] = Math.max(largest[at], weight(i, j));
         }
     }
-    const colors = ramp("heat").words;
-    return pixels(side, side, (r, c) => (c > r ? 0 : colors[shade(Math.sqrt(largest[r * side + c]))]));
+    const colors = ramp("heat").words, nan = packedHex(NAN_COLOR);
+    return pixels(side, side, (r, c) => {
+        const x = largest[r * side + c];
+        return c > r ? 0 : Number.isNaN(x) ? nan : colors[shade(Math.sqrt(x))];
+    });
 }
 
 const HEAD_ORDERS = {
@@ -46,8 +49,8 @@ addView({
     id: "heads",
     follows: ["layer", "head"],
     title: "Attention heads",
-    says: "Every head of every layer: a row for each token, a column for each token it attends to, darker for a larger weight (by its " +
-        "square root). Entropy is how widely a head looks; weight on the first token is often a head at rest.",
+    says: "Every head of every layer: a row for each token, a column for each token it attends to, stronger for a larger weight (by " +
+        "its square root). Entropy is how widely a head looks; weight on the first token is often a head at rest.",
     present: () => core.heads > 0 && core.attention && layersWithAttention().length > 0,
     needs: () => ["headStat"],
     order: "model",

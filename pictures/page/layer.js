@@ -29,6 +29,7 @@ function depthChart(width, t, pick) {
     nodes.push(svg("polygon", { class: "stream", points: `${x(0)},${floor} ${area} ${x(core.layers)},${floor}` }));
     const thick = Math.max(1.5, Math.min(16, step / 3.4)), every = Math.ceil(18 / step);
     sizes.forEach(([, att, ffn], l) => {
+        if (!sizes[l].every(Number.isFinite)) nodes.push(svg("rect", { class: "special", x: x(l), width: step, y: DEPTH.top, height: floor - DEPTH.top }));
         nodes.push(svg("rect", { class: "att", x: x(l) + step / 2 - thick - 0.5, width: thick, y: y(att), height: Math.max(0, floor - y(att)) }));
         nodes.push(svg("rect", { class: "ffn", x: x(l) + step / 2 + 0.5, width: thick, y: y(ffn), height: Math.max(0, floor - y(ffn)) }));
         if (l % every === 0) nodes.push(svg("text", { x: x(l) + step / 2, y: DEPTH.height - 5, "text-anchor": "middle", class: l === chosen.layer ? "here" : "" }, l));

@@ -110,7 +110,7 @@ addView({
         const label = cut(tokenLabel(t), Math.max(1, Math.floor(w / 6.2)));
         const text = (r, bold) => {
             context.font = (bold ? "600 " : "") + "11px system-ui, sans-serif";
-            context.fillText(cut(tokenName(lensId(r, t, 0)), Math.max(1, Math.floor(w / 6.4))), x + 3, this.top + (r + 0.5) * this.rowHeight + 0.5);
+            context.fillText(cut(tokenName(lensId(r, t, 0)), Math.max(1, Math.floor(w / 6.9))), x + 3, this.top + (r + 0.5) * this.rowHeight + 0.5);
         };
         context.textAlign = "left";
         context.fillStyle = cssColor("soft");
@@ -133,7 +133,9 @@ addView({
         const [r, t] = this.chosenCell();
         this.mark.style.width = this.columnWidth + "px";
         this.mark.style.height = this.rowHeight + 2 + "px";
-        this.mark.style.transform = `translate(${this.left + t * this.columnWidth - 1}px,${this.top + r * this.rowHeight - 1}px)`;
+        const x = this.left + t * this.columnWidth, box = this.scroll;
+        if (x < box.scrollLeft || x + this.columnWidth > box.scrollLeft + box.clientWidth) box.scrollLeft = x - box.clientWidth / 2;
+        this.mark.style.transform = `translate(${x - 1}px,${this.top + r * this.rowHeight - 1}px)`;
     },
 
     // Elements are made once and only filled on a hover.

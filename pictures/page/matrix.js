@@ -2,7 +2,7 @@
 // A matrix as a picture: a row of pixels for each row, wide ones in bands one below the other, blue
 // below zero and orange above; and around one cell the numbers themselves. Used for stages and for
 // weights.
-const GRID_ROWS = 7, GRID_COLUMNS = 7;
+const GRID_ROWS = 7;
 const BAND_GAP = 10;
 const MOST_SORTED = 16384; // so many of the numbers decide the colour scale
 
@@ -14,7 +14,8 @@ function colorLimit(values) {
     return sorted[Math.floor(0.99 * (sorted.length - 1))] || sorted[sorted.length - 1] || 1;
 }
 
-// matrix: {values (rows x columns), rows, columns, exact, rowName(r), columnName(c)}
+// matrix: {values (rows x columns), rows, columns, exact, digits (where it is not), rowName(r),
+// columnName(c)}
 class MatrixPicture {
     constructor(label, pick) {
         this.canvas = el("canvas", { role: "img", "aria-label": label });
@@ -113,7 +114,7 @@ class MatrixPicture {
 
     text(r, c) {
         const x = this.matrix.values[r * this.matrix.columns + c];
-        return this.matrix.exact ? exact(x) : about(x);
+        return this.matrix.exact ? exact(x) : about(x, this.matrix.digits);
     }
 
     hover(x, y, event) {
@@ -124,8 +125,9 @@ class MatrixPicture {
 
     showNumbers(row, column) {
         const { rows, columns, rowName } = this.matrix;
-        const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - 3, columns - GRID_COLUMNS));
-        const across = Array.from({ length: Math.min(GRID_COLUMNS, columns) }, (_, i) => c0 + i);
+        const fit = Math.max(2, Math.min(9, Math.floor((roomIn(this.grid) - 100) / 100))); // of 9 digits and a sign
+        const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - (fit >> 1), columns - fit));
+        const across = Array.from({ length: Math.min(fit, columns) }, (_, i) => c0 + i);
         const cells = Array.from({ length: Math.min(GRID_ROWS, rows) }, (_, i) => r0 + i).map((r) => [
             cut(`${r} ${rowName(r)}`.trim(), 16), ...across.map((c) => el("span", r === row && c === column ? { class: "here" } : null, this.text(r, c)))]);
         this.rowInput.value = row;

@@ -56,10 +56,11 @@ addView({
     draw() {
         const stage = this.current(), width = stageWidth(stage), row = rowOfPosition(stage, chosen.position);
         const column = clamp(chosen.cell == null ? this.largestIn(stage, row) : chosen.cell, width);
+        summarize(stage);
         this.drawChips(stage);
         this.showFacts(stage);
         this.picture.show({
-            values: stageValues(stage.id), rows: stage.rows, columns: width, exact: isExact(stage),
+            values: stageValues(stage.id), rows: stage.rows, columns: width, exact: isExact(stage), digits: stageDigits(stage),
             rowName: (r) => `“${cut(tokenLabel(positionOfRow(stage, r)), 12)}”`, columnName: (c) => this.headOf(stage, c),
         }, row, column);
         this.drawSpikes(stage, row, width);
@@ -86,11 +87,13 @@ addView({
 
     showFacts(stage) {
         const [low, high, rms, nans, infinities] = stage.stats.map(fromJson);
+        const show = stage.coding === "heads" ? (x) => short(x, stageDigits(stage)) : exact;
         const where = stage.layer >= 0 ? `Layer ${stage.layer}: ` : "";
         this.heading.textContent = where + (STAGE_WORDS[stage.stage] || stageKey(stage));
-        const coding = isExact(stage) ? (stage.coding === "sum" ? "the float32 sum of two stages, exact" : "float32, exact") : "8 bits per number: a picture; the ten largest are exact";
+        const inexact = stage.coding === "heads" ? "computed here from weights and values" : "8 bits per number: a picture; the ten largest are exact";
+        const coding = !isExact(stage) ? inexact : stage.coding === "sum" ? "the float32 sum of two stages, exact" : "float32, exact";
         const special = nans || infinities ? ` · ${nans} NaN, ${infinities} infinite` : "";
-        this.facts.replaceChildren(`${stage.rows} × ${stage.shape.join(" × ")} · min ${exact(low)} · max ${exact(high)} · rms ${short(rms, 6)}`,
+        this.facts.replaceChildren(`${stage.rows} × ${stage.shape.join(" × ")} · min ${show(low)} · max ${show(high)} · rms ${short(rms, 6)}`,
             special ? el("b", { class: "alarm" }, special) : "", ` · ${coding}`, el("br"), el("code", null, stage.name || stage.id));
     },
 
@@ -127,7 +130,7 @@ addView({
 
     showExtremes(stage) {
         const line = ([r, c, value]) => [el("button", { type: "button", class: "plain", onclick: () => choose({ position: positionOfRow(stage, r), cell: c }) }, String(c)),
-            cut(tokenLabel(positionOfRow(stage, r)), 12), exact(fromJson(value))];
+            cut(tokenLabel(positionOfRow(stage, r)), 12), stage.coding === "heads" ? about(value, stageDigits(stage)) : exact(fromJson(value))];
         this.extremes.replaceChildren(table("ten largest", ["channel", "token", "value"], stage.extremes.map(line), ["", "", "n"]));
     },
 });

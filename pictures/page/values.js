@@ -15,8 +15,9 @@ const stageKey = (stage) => stage.stage || stage.id;
 function stageBlocks(id, names = new Set()) {
     const stage = stageById.get(id);
     if (!stage) return [];
-    if (stage.coding === "sum") for (const part of stage.of) stageBlocks(part, names);
-    else names.add(stage.block);
+    if (stage.of) for (const part of stage.of) stageBlocks(part, names);
+    if (stage.coding === "heads") names.add("A" + stage.layer);
+    if (stage.block) names.add(stage.block);
     return [...names];
 }
 
@@ -53,6 +54,7 @@ function stageValues(id) {
     const width = stageWidth(stage);
     const values =
         stage.coding === "sum" ? sumOf(...stage.of.map(stageValues))
+        : stage.coding === "heads" ? headsFrom(stage, stageValues(stage.of[0]))
         : stage.coding === "i8" ? decodeI8(stage, width)
         : floatsAt(stage.block, stage.offset, stage.rows * width);
     stageCache.set(id, values);
@@ -82,6 +84,10 @@ const hasExactQK = (layer) => [queryStage(layer), keyStage(layer)].every((stage)
 const fromWeights = (layer) => hasBlock("scoreLse") && areWeightsExact(layer);
 const hasRaw = (layer) => Boolean(hasBlock("scoreLse") || (queryStage(layer) && keyStage(layer)));
 const hasScaled = (layer) => Boolean(hasRaw(layer) && core.attention.scale); // a trace does not have the scale
+
+// Digits that hold of what is computed here from keys and values as they were projected: a cache of
+// 16 bits rounds them before attention sees them.
+const cacheDigits = () => (core.run && core.run.kv === "f32" ? 5 : 3);
 
 // How the weights of a layer are stored: floats, or the weight times 255.
 function attentionWeights(layer) {
@@ -116,8 +122,16 @@ function scoreFromWeight(layer, head, scaled) {
     };
 }
 
-// q . k of a head; scaled: times the scale, through the soft cap where the model has one.
+// Scores of a head: (i, j) -> q . k; scaled: times the scale, through the soft cap where the model
+// has one. -infinity where the weight is 0: the key is hidden, by a window for instance.
 function headScore(layer, head, scaled) {
+    const score = visibleScore(layer, head, scaled);
+    if (!areWeightsExact(layer)) return score;
+    const weight = headWeight(layer, head);
+    return (i, j) => (weight(i, j) === 0 ? -Infinity : score(i, j));
+}
+
+function visibleScore(layer, head, scaled) {
     if (!hasExactQK(layer) && fromWeights(layer)) return scoreFromWeight(layer, head, scaled);
     const queries = stageValues(queryStage(layer).id), keys = stageValues(keyStage(layer).id);
     const { headDim } = core, qWidth = headDim * core.heads, kWidth = headDim * core.kvHeads;
@@ -130,4 +144,49 @@ function headScore(layer, head, scaled) {
         sum *= scale;
         return cap ? cap * Math.tanh(sum / cap) : sum;
     };
+}
+
+// ---- heads that are not stored ----
+
+// (rows, heads, head_dim): sums of values, weighted.
+function headsFrom(stage, values) {
+    const { heads, headDim, kvHeads } = core, out = new Float32Array(tokens * heads * headDim);
+    for (let h = 0; h < heads; h++) {
+        const weight = headWeight(stage.layer, h), from = core.attention.kvOf[h] * headDim;
+        for (let i = 0; i < tokens; i++) for (let j = 0; j <= i; j++) {
+            const w = weight(i, j), at = (i * heads + h) * headDim, v = j * kvHeads * headDim + from;
+            if (w !== 0) for (let c = 0; c < headDim; c++) out[at + c] += w * values[v + c];
+        }
+    }
+    return out;
+}
+
+// Digits that hold of a stage that is not exact: heads are as good as weights and values.
+function stageDigits(stage) {
+    return stage.coding === "heads" && areWeightsExact(stage.layer) && isExact(stageById.get(stage.of[0])) ? cacheDigits() : 2;
+}
+
+// att_heads of each layer that has weights and values, but not them. Their name is that of another
+// layer's, with the number of this one.
+function addComputedHeads() {
+    const stored = (core.stages || []).find((stage) => stage.stage === "att_heads");
+    for (let layer = 0; stored && core.attention && layer < core.layers; layer++) {
+        const id = `${layer}.att_heads`, values = `${layer}.v`;
+        if (stageById.has(id) || !stageById.has(values) || !hasBlock("A" + layer)) continue;
+        const stage = { id, stage: "att_heads", layer, name: stored.name.replace(`.${stored.layer}.`, `.${layer}.`), rows: tokens,
+            shape: [core.heads, core.headDim], coding: "heads", of: [values], exact: false };
+        stageById.set(id, stage);
+        core.stages.splice(core.stages.findIndex((other) => other.id === values) + 1, 0, stage);
+    }
+}
+
+// min, max, rms and the ten largest of a stage: from the JSON, or counted here.
+function summarize(stage) {
+    if (stage.stats) return;
+    const values = stageValues(stage.id), width = stageWidth(stage);
+    const order = Array.from(values.keys()).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, 10);
+    const count = (holds) => values.reduce((n, x) => n + holds(x), 0), special = (x) => !Number.isFinite(x);
+    const squares = values.reduce((a, x) => a + x * x, 0), nans = count(Number.isNaN);
+    stage.stats = [values.reduce((a, x) => Math.min(a, x), Infinity), values.reduce((a, x) => Math.max(a, x), -Infinity), Math.sqrt(squares / values.length), nans, count(special) - nans];
+    stage.extremes = order.map((i) => [Math.floor(i / width), i % width, values[i]]);
 }

@@ -41,6 +41,8 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(domain + ".enable")
 
+    # Without its sandbox: Chromium refuses to run as root, and in many containers, with it, and the
+    # pages are our own.
     def _start(self):
         to_child, self.write_end = os.pipe()
         self.read_end, from_child = os.pipe()
@@ -50,12 +52,10 @@ class Browser:
             os.dup2(a, 3)
             os.dup2(b, 4)
 
-        command = [find(), "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-extensions",
+        command = [find(), "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-extensions",
                    "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
                    "--proxy-server=127.0.0.1:9", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb",
                    f"--user-data-dir={self.profile}", "about:blank"]
-        if os.geteuid() == 0:
-            command.insert(1, "--no-sandbox")  # it refuses to run as root otherwise
         process = subprocess.Popen(command, preexec_fn=descriptors, close_fds=False, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_child)
