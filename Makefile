@@ -6,7 +6,7 @@
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make install PREFIX=    limpid, its manual page, completion and gdb commands
 # Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
-#           libpng, CC=clang, CFLAGS=..., V=1 shows commands
+#           libpng and zlib, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 SENTENCEPIECE ?= 1

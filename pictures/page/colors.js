@@ -51,7 +51,14 @@ function ramp(name) {
 
 const shade = (x) => Math.max(0, Math.min(255, Math.round(x * 255) || 0)); // of NaN: 0
 const inkOn = (table, i) => (table.bright[i] > 140 ? "#14181d" : "#f4f6f8");
-const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+
+// A colour of page.css. Asking for it makes the browser style the page anew, so each is asked once.
+const cssColors = new Map();
+function cssColor(name) {
+    const key = themeName() + name;
+    if (!cssColors.has(key)) cssColors.set(key, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+    return cssColors.get(key);
+}
 
 // The colour scale as a bar between the words of its ends.
 function legend(name, low, high) {

@@ -120,13 +120,18 @@ function start() {
     document.body.append(tip, help);
     const first = views.find((view) => view.id === "tokens");
     buildView(first);
-    first.near = true;
+    first.near = first.visible = true;
     drawView(first);
     drawBar();
     document.addEventListener("keydown", onKey);
     darkSystem.addEventListener("change", () => redraw());
     let width = window.innerWidth;
-    window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; redraw(); } });
+    window.addEventListener("resize", () => {
+        if (window.innerWidth === width) return;
+        width = window.innerWidth;
+        rooms.clear();
+        redraw();
+    });
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startRest);
     else startRest();
 }

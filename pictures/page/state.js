@@ -28,28 +28,44 @@ function choose(change) {
     drawBar();
 }
 
-// Of all views, or of those; at once where one is in sight, else when it comes there.
+// Of all views, or of those: what is in sight at once, what is near in the pauses after that, the rest
+// when it comes near.
 function redraw(those = () => true) {
     for (const view of views.filter(those)) {
         view.stale = true;
-        if (view.near) drawView(view);
+        if (view.visible) drawView(view);
     }
+    setTimeout(drawNear, 0);
+}
+
+function drawNear() {
+    const view = views.find((v) => v.near && v.stale && !v.waits);
+    if (!view) return;
+    drawView(view);
+    setTimeout(drawNear, 0);
 }
 
 // A view whose blocks are still to be decoded is drawn when they are, as what is chosen then.
 function drawView(view) {
     const missing = view.needs ? missingBlocks(view.needs()) : [];
-    if (missing.length) {
-        loadBlocks(missing).then(() => { if (view.near) drawView(view); });
+    view.waits = missing.length > 0;
+    if (view.waits) {
+        loadBlocks(missing).then(() => { if (view.near) drawView(view); else view.waits = false; });
         return;
     }
     view.stale = false;
     view.draw();
 }
 
+const viewOf = (entry) => views.find((view) => view.section === entry.target);
+
 const sight = new IntersectionObserver((entries) => {
+    for (const entry of entries) viewOf(entry).visible = entry.isIntersecting;
+});
+
+const nearness = new IntersectionObserver((entries) => {
     for (const entry of entries) {
-        const view = views.find((v) => v.section === entry.target);
+        const view = viewOf(entry);
         view.near = entry.isIntersecting;
         if (view.near && view.stale) drawView(view);
     }
@@ -62,7 +78,13 @@ function buildView(view) {
     document.getElementById("page").append(view.section);
     view.build(body);
     sight.observe(view.section);
+    nearness.observe(view.section);
 }
 
-// Pixels across that a view may use.
-const roomIn = (node) => Math.max(240, Math.floor(node.clientWidth));
+// Pixels across that a view may use. Measuring lays the page out, so each node is measured once for
+// a width of the window.
+const rooms = new Map();
+function roomIn(node) {
+    if (!rooms.has(node)) rooms.set(node, Math.max(240, Math.floor(node.clientWidth)));
+    return rooms.get(node);
+}
