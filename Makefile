@@ -266,7 +266,7 @@ $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tes
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 
-# libFuzzer targets: make VARIANT=fuzz CC=clang CFLAGS='-fsanitize=fuzzer-no-link,address ...' fuzzers
+# libFuzzer targets; scripts/fuzz builds and runs them, and keeps the ledger.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
