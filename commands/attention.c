@@ -133,8 +133,9 @@ static double without_nan(float value) {
 // (W + I) / 2, the last one on the left, W the mean of the heads. Into the first layer's matrix.
 static bool roll_out(const AttentionCapture *c, Error *error) {
     size_t n = c->tokens->count;
-    double *rolled = calloc(2 * n * n, sizeof *rolled), *next = rolled + n * n;
+    double *rolled = calloc(2 * n * n, sizeof *rolled);
     if (!rolled) return error_set(error, ERROR_MEMORY, "no memory for %zu x %zu weights", n, n);
+    double *next = rolled + n * n;
     for (size_t i = 0; i < n; i++)
         rolled[i * n + i] = 1;
     for (int l = 0; l < c->n_layers; l++) {

@@ -193,6 +193,7 @@ static bool run_one(Result *r, const Session *s, Subject *subject, Error *error)
     bool good = selftest_run(r->check, subject, &r->finding, error);
     r->seconds = seconds_now() - started;
     subject->progress = NULL;
+    subject->progress_context = NULL;
     progress_end(&progress);
     return session_result(s, good, error);
 }

@@ -145,7 +145,8 @@ bool explanation_print(const Explanation *e, size_t most, Error *error) {
     char **labels = token_labels(e->session, e->tokens, error);
     const Contribution **sorted = labels ? malloc(e->n_keys * sizeof *sorted) : NULL;
     if (labels && !sorted) error_set(error, ERROR_MEMORY, "no memory for %zu keys", e->n_keys);
-    if (sorted) {
+    bool good = sorted != NULL;
+    if (good) {
         for (size_t i = 0; i < e->n_keys; i++)
             sorted[i] = &e->keys[i];
         qsort(sorted, e->n_keys, sizeof *sorted, by_weight);
@@ -163,7 +164,7 @@ bool explanation_print(const Explanation *e, size_t most, Error *error) {
     }
     free(sorted);
     free(labels);
-    return sorted;
+    return good;
 }
 
 // ---- numbers ----

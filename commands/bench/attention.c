@@ -110,8 +110,9 @@ static const Block *add_block(Table *t, int heads, int kv_heads, int batch, int 
 
 static bool upload_rows(Table *t, Error *error) {
     size_t n = (size_t)t->batch * (size_t)t->positions;
-    int32_t *positions = malloc(2 * n * sizeof *positions), *sequences = positions + n;
+    int32_t *positions = malloc(2 * n * sizeof *positions);
     if (!positions) return error_set(error, ERROR_MEMORY, "out of memory for %zu rows", n);
+    int32_t *sequences = positions + n;
     for (size_t i = 0; i < n; i++) {
         positions[i] = (int32_t)(i % (size_t)t->positions);
         sequences[i] = (int32_t)(i / (size_t)t->positions);

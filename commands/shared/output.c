@@ -50,8 +50,8 @@ bool output_guard(Error *error) {
 
 // After each write: the first errno. EPIPE means that the reader has gone (as in `| head`): the
 // program ends quietly.
-static void keep_failure(void) {
-    if (first_failure || !ferror(stdout)) return;
+static void keep_failure(bool failed) {
+    if (first_failure || !(failed || ferror(stdout))) return;
     first_failure = errno ? errno : EIO;
     if (first_failure != EPIPE) return;
     // The parent process ignores SIGPIPE. End as if it did not.
@@ -61,23 +61,21 @@ static void keep_failure(void) {
 
 void output_bytes(const void *bytes, size_t length) {
     errno = 0;
-    fwrite(bytes, 1, length, stdout);
-    keep_failure();
+    keep_failure(fwrite(bytes, 1, length, stdout) != length);
 }
 
 void output_print(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     errno = 0;
-    vprintf(format, arguments);
-    keep_failure();
+    // Without memory for what it formats, vprintf fails and stdout has no error.
+    keep_failure(vprintf(format, arguments) < 0);
     va_end(arguments);
 }
 
 void output_flush(void) {
     errno = 0;
-    fflush(stdout);
-    keep_failure();
+    keep_failure(fflush(stdout) != 0);
 }
 
 bool output_good(void) {
@@ -90,7 +88,8 @@ bool output_close(Error *error) {
     if (close(STDOUT_FILENO) && !first_failure)
         first_failure = errno; // a network disk may report a failed write here
     if (!first_failure) return true;
-    return error_set(error, ERROR_IO, "standard output: %s", strerror(first_failure));
+    return error_set(error, first_failure == ENOMEM ? ERROR_MEMORY : ERROR_IO,
+                     "standard output: %s", strerror(first_failure));
 }
 
 // U+2028 and U+2029 separate lines; U+061C is the Arabic letter mark, which changes the direction.

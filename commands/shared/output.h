@@ -31,7 +31,7 @@ void output_flush(void);
 
 // False once a write has failed.
 bool output_good(void);
-// Flushes and closes. False with exit code 4 if anything was lost.
+// Flushes and closes. False if anything was lost: exit code 4, or 5 (no memory to format it).
 bool output_close(Error *error);
 
 // Would a terminal act on it? Control characters except \n and \t, C1, DEL, bidirectional

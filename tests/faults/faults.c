@@ -1,12 +1,14 @@
 // A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in
 // turn:
 //
-//   FAULT=memory | files | kill | interrupt
-//                          which calls: malloc and its relatives, or the calls on files; kill: the
-//                          process ends by SIGKILL in place of a call on files; interrupt: it
-//                          gets a SIGINT before one
+//   FAULT=memory | files | threads | kill | interrupt
+//                          which calls: malloc and its relatives, the calls on files, or those that
+//                          start a thread; kill: the process ends by SIGKILL in place of a call on
+//                          files; interrupt: it gets a SIGINT before one
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)
 //   FAULT_ON=1             all later ones fail too
+//   FAULT_THEN=memory | files
+//                          from then on these fail as well: a fault while another is dealt with
 //   FAULT_ERRNO=N          errno of a call on files that fails, in place of what suits the call
 //   FAULT_PLAIN=1          a file system without files that have no name (O_TMPFILE) and without
 //                          flags of renameat2, as some network disks, and one that renames no
@@ -19,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -36,25 +39,29 @@ void *__libc_calloc(size_t, size_t);
 void *__libc_realloc(void *, size_t);
 void *__libc_memalign(size_t, size_t);
 
-static bool armed, memory_kind, files_kind, kill_kind, interrupt_kind, for_ever, plain;
+static bool armed, memory_kind, files_kind, threads_kind, then_memory, then_files, kill_kind,
+    interrupt_kind, for_ever, plain;
 static int given_errno;
 static long fail_at;
 static atomic_long calls;
+static atomic_bool struck; // the N-th call has failed
 
 static bool fails(bool kind) {
     if (!armed || !kind) return false;
     long number = atomic_fetch_add(&calls, 1) + 1;
-    return fail_at && (number == fail_at || (for_ever && number > fail_at));
+    if (!fail_at || number < fail_at) return false;
+    atomic_store(&struck, true);
+    return number == fail_at || for_ever;
 }
 
 static bool no_memory(void) {
-    if (!fails(memory_kind)) return false;
+    if (!fails(memory_kind) && !(armed && then_memory && atomic_load(&struck))) return false;
     errno = ENOMEM;
     return true;
 }
 
 static bool no_file(int error) {
-    if (!fails(files_kind)) return false;
+    if (!fails(files_kind) && !(armed && then_files && atomic_load(&struck))) return false;
     if (kill_kind) kill(getpid(), SIGKILL);
     if (interrupt_kind) raise(SIGINT);
     if (interrupt_kind) return false;
@@ -204,6 +211,14 @@ int fstat(int fd, struct stat *status) {
     return no_file(EIO) ? -1 : (int)syscall(SYS_fstat, fd, status);
 }
 
+typedef int StartThread(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*begin)(void *),
+                   void *argument) {
+    StartThread *real = (StartThread *)dlsym(RTLD_NEXT, "pthread_create");
+    return fails(threads_kind) ? EAGAIN : real(thread, attributes, begin, argument);
+}
+
 static int (*real_main)(int, char **, char **);
 
 static void write_count(void) {
@@ -218,11 +233,14 @@ static void write_count(void) {
 
 static int armed_main(int argc, char **argv, char **environment) {
     const char *kind = getenv("FAULT"), *at = getenv("FAULT_AT");
-    const char *number = getenv("FAULT_ERRNO");
+    const char *number = getenv("FAULT_ERRNO"), *then = getenv("FAULT_THEN");
     memory_kind = kind && !strcmp(kind, "memory");
     kill_kind = kind && !strcmp(kind, "kill");
     interrupt_kind = kind && !strcmp(kind, "interrupt");
     files_kind = kill_kind || interrupt_kind || (kind && !strcmp(kind, "files"));
+    threads_kind = kind && !strcmp(kind, "threads");
+    then_memory = then && !strcmp(then, "memory");
+    then_files = then && !strcmp(then, "files");
     for_ever = getenv("FAULT_ON") != NULL;
     plain = getenv("FAULT_PLAIN") != NULL;
     fail_at = at ? atol(at) : 0;

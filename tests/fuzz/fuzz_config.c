@@ -1,4 +1,7 @@
 // config.json and generation_config.json: any text becomes a Config in range or one message.
+// Exercises: weights/hf/config.c weights/hf/positions.c weights/hf/families.c weights/hf/keys.c
+// base/json.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "weights/hf/config.h"
 
@@ -6,6 +9,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 #define SIZES                                                                                      \
     "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":7,\"vocab_size\":99,"       \
@@ -31,6 +35,11 @@ static const char *const BASES[] = {
      "\"vocab_size\":7,\"n_inner\":null,\"scale_attn_by_inverse_layer_idx\":true}"),
 };
 enum { N_BASES = sizeof BASES / sizeof *BASES };
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_json, BASES[seed % N_BASES],
+                       strlen(BASES[seed % N_BASES]));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     static Config config; // 13 KB, cleared by config_init

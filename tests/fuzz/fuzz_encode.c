@@ -1,5 +1,6 @@
 // Any bytes as a prompt: with every splitting pattern they come back as they went in (Qwen's form C
 // aside).
+// Exercises: tokenizer/split/ tokenizer/bpe/ tokenizer/added_tokens.c tokenizer/tokenizer.c
 #include "tests/fuzz/use_tokenizer.h"
 #include "tests/support/files/made_vocabulary.h"
 

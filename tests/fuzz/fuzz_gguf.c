@@ -1,5 +1,7 @@
 // GGUF files in memory: any bytes are a result or one error, and the rows of what was accepted can
 // be read. (make fuzzers; fuzz_gguf -max_len=8192 -timeout=1 -malloc_limit_mb=64 CORPUS)
+// Exercises: weights/gguf/ weights/roles.c weights/quant.c base/bytes.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "tests/support/files/gguf_writer.h"
 #include "weights/checkpoint.h"
@@ -7,7 +9,20 @@
 
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
+
+static uint8_t *base;
+static size_t base_size;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    GgufFile *file = gguf_tiny_llama();
+    base = gguf_write(file, &base_size);
+    gguf_file_free(file);
+    return 0;
+}
 
 // The first and the last row of a matrix are inside the file, whatever the file said.
 static void touch(const Matrix *matrix) {
@@ -32,14 +47,11 @@ static void read_rows(const Checkpoint *checkpoint) {
     }
 }
 
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_gguf, base, base_size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
-    static uint8_t *base;
-    static size_t base_size;
-    if (!base) {
-        GgufFile *file = gguf_tiny_llama();
-        base = gguf_write(file, &base_size);
-        gguf_file_free(file);
-    }
     size_t size;
     uint8_t *bytes = fuzz_patched(&size, data, count, base, base_size);
     if (!bytes) return 0;

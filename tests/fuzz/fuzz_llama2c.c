@@ -1,4 +1,5 @@
 // llama2.c files in memory: opening, and reading every row of what was accepted.
+// Exercises: weights/llama2c/ base/bytes.c
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
 #include "weights/quant.h"

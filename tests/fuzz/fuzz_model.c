@@ -1,5 +1,7 @@
 // SentencePiece models in memory: our walk, the library behind it, and encoding and decoding with
 // what both accepted. What the walk lets through must not harm the library.
+// Exercises: tokenizer/sentencepiece/ tokenizer/tokenizer.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "tests/fuzz/use_tokenizer.h"
 #include "tokenizer/sentencepiece/sentencepiece.h"
@@ -8,6 +10,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 // <unk>, <s>, U+2581, a, b, "ab" user-defined; trainer_spec { BPE }; then normalizer_spec with a
 // charsmap of 3078 bytes: a becomes b.
@@ -30,6 +33,12 @@ static void make_base(uint8_t *base) {
     memcpy(base, PIECES, sizeof PIECES - 1);
     memcpy(base + sizeof PIECES - 1, units, sizeof units);
     memcpy(base + BASE_SIZE - 2, "b", 2);
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    uint8_t base[BASE_SIZE];
+    make_base(base);
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_protobuf, base, sizeof base);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {

@@ -1,5 +1,8 @@
 // A safetensors file in memory beside a fixed config.json: the header, the plan, the roles, and
 // every byte of what was accepted.
+// Exercises: weights/hf/safetensors.c weights/hf/safetensors_json.c weights/hf/checkpoint.c
+// base/json.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
 #include "weights/hf/safetensors.h"
@@ -11,6 +14,7 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 static const char CONFIG[] =
     "{\"model_type\":\"llama\",\"hidden_size\":4,\"intermediate_size\":2,\"num_hidden_layers\":1,"
@@ -86,6 +90,10 @@ static void read_all(const Checkpoint *checkpoint) {
     for (size_t i = 0; i < count; i++)
         for (uint64_t j = 0; j < tensors[i].bytes; j++)
             sum = (uint8_t)(sum + tensors[i].data[j]);
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_safetensors, base, base_size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {

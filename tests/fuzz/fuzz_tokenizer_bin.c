@@ -1,10 +1,13 @@
 // tokenizer.bin in memory: opening, and encoding and decoding with what was accepted.
+// Exercises: tokenizer/files/tokenizer_bin.c tokenizer/bpe/ tokenizer/tokenizer.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "tests/fuzz/use_tokenizer.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 // Six tokens: the longest has six bytes; scores 0, 0, 0, 0, -1 (0xbf800000), 0.
 static const char BASE[] = "\6\0\0\0"
@@ -14,6 +17,10 @@ static const char BASE[] = "\6\0\0\0"
                            "\0\0\0\0\6\0\0\0<0x41>"
                            "\0\0\x80\xbf\2\0\0\0 a"
                            "\0\0\0\0\1\0\0\0a";
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_tokenizer_bin, BASE, sizeof BASE - 1);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     size_t size;

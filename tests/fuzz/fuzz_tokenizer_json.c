@@ -1,4 +1,6 @@
 // tokenizer.json: any text becomes a tokenizer that works, or one message.
+// Exercises: tokenizer/files/ tokenizer/bpe/ tokenizer/split/ tokenizer/added_tokens.c base/json.c
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "tests/fuzz/use_tokenizer.h"
 
@@ -6,6 +8,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 #define SPACE "\xe2\x96\x81"
 
@@ -28,6 +31,11 @@ static const char *const BASES[] = {
     "\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"" SPACE "\":1,\"a\":2,"
     "\"b\":3,\"<0xC3>\":4,\"ab\":5,\"" SPACE "ab\":6},\"merges\":[\"a b\",\"" SPACE " ab\"]}}",
 };
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_json, BASES[seed & 1],
+                       strlen(BASES[seed & 1]));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     const char *base = BASES[count ? data[0] >> 1 & 1 : 0];

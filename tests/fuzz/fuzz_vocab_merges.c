@@ -1,4 +1,5 @@
 // vocab.json and merges.txt, apart at the first NUL; without one, tiktoken's lines.
+// Exercises: tokenizer/files/ tokenizer/bpe/ base/json.c
 #include "tests/fuzz/patch.h"
 #include "tests/fuzz/use_tokenizer.h"
 

@@ -1,4 +1,7 @@
 #include "tests/support/faults.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/llama2c_writer.h"
+#include "tests/support/files/safetensors_writer.h"
 
 #include <unistd.h>
 
@@ -17,14 +20,15 @@ static void set_number(const char *name, long value) {
 }
 
 TestRun run_with_fault(const Fault *fault, const char *const *argv) {
-    static const char *const NAMES[] = {"LD_PRELOAD", "FAULT",       "FAULT_AT",   "FAULT_COUNT",
-                                        "FAULT_ON",   "FAULT_ERRNO", "FAULT_PLAIN"};
+    static const char *const NAMES[] = {"LD_PRELOAD", "FAULT",       "FAULT_AT",    "FAULT_COUNT",
+                                        "FAULT_ON",   "FAULT_ERRNO", "FAULT_PLAIN", "FAULT_THEN"};
     setenv("LD_PRELOAD", SHIM, 1);
     setenv("FAULT", fault->kind, 1);
     set_number("FAULT_AT", fault->at);
     if (fault->count_path) setenv("FAULT_COUNT", fault->count_path, 1);
     if (fault->for_ever) setenv("FAULT_ON", "1", 1);
     if (fault->error) set_number("FAULT_ERRNO", fault->error);
+    if (fault->then) setenv("FAULT_THEN", fault->then, 1);
     if (fault->plain) setenv("FAULT_PLAIN", "1", 1);
     TestRun run = test_run(argv, fault->input, fault->input ? strlen(fault->input) : 0);
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
@@ -43,4 +47,78 @@ long count_calls(const Fault *fault, const char *const *argv) {
     long count = atol(text);
     free(text);
     return count;
+}
+
+// ---- each call in turn ----
+
+static bool one_error_line(const TestRun *run) {
+    char *newline = memchr(run->err, '\n', run->err_size);
+    return !strncmp(run->err, "run: ", 5) && newline == run->err + run->err_size - 1;
+}
+
+static void check_fault(const Walk *walk, long at, bool for_ever) {
+    Fault fault = {.kind = walk->kind,
+                   .at = at,
+                   .for_ever = for_ever,
+                   .then = walk->then,
+                   .input = walk->input};
+    TestRun run = run_with_fault(&fault, walk->argv);
+    const TestRun *wanted = &walk->wanted;
+    bool same = walk->varies ||
+                (run.out_size == wanted->out_size && !memcmp(run.out, wanted->out, run.out_size));
+    size_t text = run.out_size; // a text that breaks off still ends its line
+    if (text && run.out[text - 1] == '\n') text--;
+    bool beginning =
+        walk->varies || (text <= wanted->out_size && !memcmp(run.out, wanted->out, text));
+    bool survived = run.status == 0 && same;
+    bool refused = (run.status == 5 || (walk->other_code && run.status == walk->other_code)) &&
+                   beginning && one_error_line(&run);
+    CHECK(survived || refused, "%s call %ld%s%s of %s %s: exit %d, out \"%.60s\", err \"%.200s\"",
+          walk->kind, at, for_ever ? " and on" : "", walk->then ? " (compound)" : "", walk->argv[1],
+          walk->argv[2], run.status, run.out, run.err);
+    test_run_free(&run);
+}
+
+void walk_through(Walk *walk) {
+    need_faults();
+    walk->wanted = test_run(walk->argv, walk->input, walk->input ? strlen(walk->input) : 0);
+    CHECK_INT(walk->wanted.status, 0);
+    long calls = count_calls(&(Fault){.kind = walk->kind, .input = walk->input}, walk->argv);
+    CHECK(calls > 0, "nothing to walk through");
+    for (long at = 1; at <= calls; at++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            check_fault(walk, at, for_ever);
+    fprintf(stderr, "%ld %s calls of %s\n", calls, walk->kind, walk->argv[1]);
+    test_run_free(&walk->wanted);
+}
+
+const char *fault_gguf(void) {
+    const char *path = test_temporary("tiny.gguf");
+    GgufFile *file = gguf_tiny_llama();
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(path, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    return path;
+}
+
+const char *fault_directory(void) {
+    const char *directory = test_temporary("tiny");
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    write_hugging_face(directory, bin, size);
+    free(bin);
+    return directory;
+}
+
+// Some builds have no JSON reader.
+void need_fault_json(const char *command, const char *path) {
+    const char *const argv[] = {TEST_RUN, command, path, NULL};
+    need_faults();
+    TestRun run = test_run(argv, NULL, 0);
+    bool cannot = strstr(run.err, "this build") != NULL;
+    test_run_free(&run);
+    if (cannot) SKIP("this build reads no JSON");
 }

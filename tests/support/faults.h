@@ -4,9 +4,10 @@
 #include "tests/test.h"
 
 typedef struct Fault {
-    const char *kind;       // "memory", "files", "kill" or "interrupt"
+    const char *kind;       // "memory", "files", "threads", "kill" or "interrupt"
     long at;                // the call; 0: none
     bool for_ever;          // all later ones too
+    const char *then;       // "memory" or "files": these fail as well from then on; NULL: none
     int error;              // errno of a file call; 0: what suits the call
     bool plain;             // a file system that lacks much: tests/faults/faults.c
     const char *input;      // standard input; NULL: empty
@@ -17,3 +18,33 @@ void need_faults(void); // skips the test where there is no library, or where sa
 TestRun run_with_fault(const Fault *fault, const char *const *argv);
 // How many calls a run without faults makes, which must succeed.
 long count_calls(const Fault *fault, const char *const *argv);
+
+// ---- each call in turn ----
+
+// A command whose calls fail one after the other.
+typedef struct Walk {
+    const char *kind; // "memory", "files" or "threads"
+    const char *const *argv;
+    const char *input; // standard input; NULL: empty
+    const char *then;  // as in Fault
+    int other_code;    // a code besides 5 that a failure may have; 0: none
+    bool varies;       // two runs print different numbers: only how it ends is looked at
+    TestRun wanted;    // the undisturbed run, filled in
+} Walk;
+
+// Lets each call of that kind fail, once alone and once with all later ones. Every run must print
+// what it prints without faults; or end with the right exit code and one error line, after a
+// beginning of the usual output.
+void walk_through(Walk *walk);
+
+#define WALK(kind_, other_, ...)                                                                   \
+    do {                                                                                           \
+        const char *const argv_[] = {TEST_RUN, __VA_ARGS__, NULL};                                 \
+        walk_through(&(Walk){.kind = kind_, .argv = argv_, .other_code = other_});                 \
+    } while (0)
+
+// The smallest models, as temporary files: valid until the test ends.
+const char *fault_gguf(void);
+const char *fault_directory(void);
+// Skips the test where this build reads no JSON, as `command` of `path` shows.
+void need_fault_json(const char *command, const char *path);

@@ -1,0 +1,211 @@
+// Fault injection, as in test_torture.c, for the commands that look inside a run; for threads that
+// do not start; and for faults while another fault is dealt with.
+#include "tests/support/faults.h"
+#include "tests/test.h"
+
+#include <stdio.h>
+
+#define TINY "--prompt-ids", "1,3,4", "-j", "1", "--quiet"
+
+// The model's own run, whose output another command reads.
+static void prepare(const char *const *argv) {
+    need_faults();
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+#define PREPARE(...) prepare((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
+
+// ---- attention, lens, mask, cost ----
+
+Test(torture_laboratory, memory_of_attention) {
+    WALK("memory", 0, "attention", fault_gguf(), TINY, "--layer", "1", "--csv");
+}
+
+Test(torture_laboratory, memory_of_attention_rollout) {
+    WALK("memory", 0, "attention", fault_gguf(), TINY, "--rollout");
+}
+
+Test(torture_laboratory, memory_of_attention_explained) {
+    WALK("memory", 0, "attention", fault_gguf(), TINY, "--layer", "0", "--head", "1", "--explain",
+         "2");
+}
+
+Test(torture_laboratory, files_of_a_picture) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("attention.svg"));
+    WALK("files", 4, "attention", fault_gguf(), TINY, "--svg", out, "--force");
+}
+
+Test(torture_laboratory, memory_of_lens) {
+    WALK("memory", 0, "lens", fault_gguf(), TINY);
+}
+
+Test(torture_laboratory, memory_of_attribution) {
+    WALK("memory", 0, "lens", fault_gguf(), TINY, "--attribute", "--json");
+}
+
+Test(torture_laboratory, files_of_lens) {
+    WALK("files", 4, "lens", fault_gguf(), TINY, "--csv");
+}
+
+Test(torture_laboratory, memory_of_mask) {
+    WALK("memory", 0, "mask", "local:2+global:1", "--seq", "8");
+}
+
+Test(torture_laboratory, memory_of_cost) {
+    WALK("memory", 0, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
+}
+
+Test(torture_laboratory, memory_of_a_page) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("inspect.html"));
+    WALK("memory", 0, "inspect", fault_gguf(), "--html", out, "--force");
+    WALK("files", 4, "inspect", fault_gguf(), "--html", out, "--force");
+}
+
+// ---- replay ----
+
+static void replay_through(const char *kind, int other) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("recording.json"));
+    PREPARE("generate", fault_gguf(), TINY, "-s", "1", "--max-tokens", "3", "--record", out,
+            "--force");
+    need_fault_json("replay", out);
+    WALK(kind, other, "replay", out, "--quiet");
+    WALK(kind, other, "replay", out, "--quiet", "--at", "1", "--token", "4", "--json");
+}
+
+Test(torture_laboratory, memory_of_replay) {
+    replay_through("memory", 0);
+}
+
+Test(torture_laboratory, files_of_replay) {
+    replay_through("files", 4);
+}
+
+Test(torture_laboratory, a_recording_is_whole_or_absent) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("recording.json"));
+    WALK("memory", 0, "generate", fault_gguf(), TINY, "-s", "1", "--max-tokens", "3", "--record",
+         out, "--force");
+    WALK("files", 4, "generate", fault_gguf(), TINY, "-s", "1", "--max-tokens", "3", "--record",
+         out, "--force");
+}
+
+// ---- interventions ----
+
+static void interventions_through(const char *kind, int other) {
+    char rows[300], out[300], patch[400];
+    snprintf(rows, sizeof rows, "%s", test_temporary("rows.safetensors"));
+    snprintf(out, sizeof out, "%s", test_temporary("out.safetensors"));
+    snprintf(patch, sizeof patch, "layers.1.ffn_out[1]=%s", rows);
+    PREPARE("trace", fault_gguf(), TINY, "--only", "layers.1.*", "-o", rows, "--force");
+    need_fault_json("diff", rows);
+    WALK(kind, other, "trace", fault_gguf(), TINY, "--ablate", "L0.H1", "--ablate-to", "mean",
+         "--patch", patch, "-o", out, "--force");
+}
+
+Test(torture_laboratory, memory_of_interventions) {
+    interventions_through("memory", 0);
+}
+
+Test(torture_laboratory, files_of_interventions) {
+    interventions_through("files", 4);
+}
+
+// ---- perplexity ----
+
+static void perplexity_through(const char *kind, int other) {
+    char text[300], saved[300];
+    snprintf(text, sizeof text, "%s", test_temporary("text"));
+    snprintf(saved, sizeof saved, "%s", test_temporary("logits.safetensors"));
+    test_write_file(text, "a b a b", 7);
+    WALK(kind, other, "perplexity", fault_gguf(), "-f", text, "-j", "1", "--quiet", "--save-logits",
+         saved, "--force");
+    PREPARE("perplexity", fault_gguf(), "-f", text, "-j", "1", "--save-logits", saved, "--force");
+    WALK(kind, other, "perplexity", fault_gguf(), "-f", text, "-j", "1", "--quiet", "--kl", saved);
+}
+
+Test(torture_laboratory, memory_of_saved_logits) {
+    perplexity_through("memory", 0);
+}
+
+Test(torture_laboratory, files_of_saved_logits) {
+    perplexity_through("files", 4);
+}
+
+Test(torture_laboratory, memory_of_each_head_ablated) {
+    const char *text = test_temporary("text");
+    test_write_file(text, "a b a b", 7);
+    WALK("memory", 0, "perplexity", fault_gguf(), "-f", text, "-j", "1", "--quiet",
+         "--ablate-each");
+}
+
+// ---- chat ----
+
+Test(torture_laboratory, files_of_chat) {
+    const char *const argv[] = {TEST_RUN, "chat",    fault_gguf(),   "--template", "llama2",
+                                "-c",     "64",      "-t",           "0",          "-j",
+                                "1",      "--quiet", "--max-tokens", "2",          NULL};
+    walk_through(&(Walk){.kind = "files", .argv = argv, .input = "a b\nb a\n", .other_code = 4});
+}
+
+// ---- what measures: how it ends ----
+
+static void measured_through(const char *const *argv) {
+    walk_through(&(Walk){.kind = "memory", .argv = argv, .varies = true});
+}
+
+Test(torture_laboratory, memory_of_bench) {
+    const char *const argv[] = {TEST_RUN, "bench",       fault_gguf(), "--pp", "2",
+                                "--tg",   "2",           "-r",         "1",    "-j",
+                                "1",      "--no-limits", "--quiet",    NULL};
+    measured_through(argv);
+}
+
+Test(torture_laboratory, memory_of_selftest) {
+    const char *const argv[] = {TEST_RUN, "selftest", fault_gguf(), "--prompt-ids", "1,3,4,5", "-j",
+                                "1",      "--quiet",  NULL};
+    measured_through(argv);
+}
+
+Test(torture_laboratory, memory_of_patterns_side_by_side) {
+    const char *text = test_temporary("text");
+    test_write_file(text, "a b a b", 7);
+    const char *const argv[] = {TEST_RUN,  "perplexity", fault_gguf(),     "-f", text, "-j", "1",
+                                "--quiet", "--patterns", "causal,local:2", NULL};
+    measured_through(argv);
+}
+
+// ---- threads ----
+
+Test(torture_laboratory, threads_that_do_not_start) {
+    WALK("threads", 0, "generate", fault_gguf(), "--prompt-ids", "1,3,4", "-t", "0", "-j", "4",
+         "--max-tokens", "2", "--quiet");
+    WALK("threads", 0, "perplexity", fault_gguf(), "-f", "/proc/self/status", "-j", "3",
+         "--windows", "1", "--quiet");
+}
+
+// ---- two faults ----
+
+// A disk that is full, and then no memory to say so with.
+Test(torture_laboratory, no_memory_while_a_file_fails) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
+    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
+                                   "--force", "--quiet", NULL};
+    walk_through(&(Walk){.kind = "files", .argv = convert, .then = "memory", .other_code = 4});
+    const char *const generate[] = {TEST_RUN, "generate",     fault_gguf(), TINY, "-t",
+                                    "0",      "--max-tokens", "2",          NULL};
+    walk_through(&(Walk){.kind = "files", .argv = generate, .then = "memory", .other_code = 4});
+}
+
+// No memory, and then a disk on which nothing can be removed or closed.
+Test(torture_laboratory, no_files_while_memory_fails) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
+    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
+                                   "--force", "--quiet", NULL};
+    walk_through(&(Walk){.kind = "memory", .argv = convert, .then = "files", .other_code = 4});
+}
