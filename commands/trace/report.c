@@ -7,6 +7,7 @@
 // Names and paths come from files and arguments: all are escaped.
 #include "commands/trace/trace_diff.h"
 
+#include "base/text.h"
 #include "commands/shared/output.h"
 
 #include <inttypes.h>
@@ -141,9 +142,9 @@ static void print_unpaired(const SafetensorsTensor *const *tensors, size_t count
 // The layer in a name: its first part that is a number; -1: none.
 static int layer_of(const char *name) {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-        size_t digits = strspn(dot + 1, "0123456789");
-        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.'))
-            return atoi(dot + 1);
+        uint64_t layer;
+        size_t digits = decimal_take(dot + 1, strlen(dot + 1), &layer);
+        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.')) return (int)layer;
     }
     return -1;
 }
