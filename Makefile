@@ -139,6 +139,23 @@ PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
             -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wmissing-prototypes -Wpointer-arith -Wvla
 REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
+# WERROR=1, for tests: another compiler's new warning shall not stop a user's build.
+REQUIRED += $(if $(WERROR),-Werror)
+REQUIRED_CXX += $(if $(WERROR),-Werror)
+
+# Walls around a mistake, before CFLAGS, which may take them away. glibc's checked calls need an
+# optimising compiler, and those of a sanitizer are the better ones: level 3, 2 or none is what compiles.
+HARDENED := -fstack-protector-strong
+HARDENED_LINK := -Wl,-z,relro,-z,now,-z,noexecstack -pie
+SANITIZED := $(findstring -fsanitize,$(CFLAGS) $(LDFLAGS))
+fortifies = $(shell $(CC) $(CFLAGS) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1) -Werror -fsyntax-only \
+              -include features.h -x c /dev/null 2>/dev/null && echo $(1))
+ifeq ($(SANITIZED),)
+FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
+HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
+endif
+# Inner loops: their sizes are checked before, and a check in each call would be time.
+UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
 $(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o): REQUIRED += $(ABSENT)
@@ -160,10 +177,10 @@ all: $(BUILD)/run
 
 $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(call say,LINK)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(HARDENED) $(UNGUARDED) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -172,7 +189,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
@@ -180,14 +197,14 @@ define compile_tests
 $(BUILD)/$(1)/%.o: $(1)/%.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(TEST_FLAGS) $$(CFLAGS) -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(HARDENED) $$(TEST_FLAGS) $$(CFLAGS) -c -o $$@ $$<
 endef
 $(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 
 $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(REQUIRED) $(HARDENED) $(CFLAGS) -c -o $@ $<
 
 # Contraction and order are decided in the code, on a GPU too.
 ifeq ($(EMULATED),1)
@@ -214,7 +231,7 @@ $(EMBEDDED):
 $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CXX)
-	$(Q)$(CXX) $(REQUIRED_CXX) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) $(HARDENED) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
 # Tests and programs link what they use of these, not all of it.
 $(BUILD)/liblimpid.a: $(OBJECTS)
@@ -226,7 +243,7 @@ $(BUILD)/%.a:
 define link_test
 $(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/liblimpid.a
 	$$(call say,LINK)
-	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pie -o $$@ $$^ $$(LIBS) $(2) -ldl
+	$$(Q)$$(CC) $$(HARDENED_LINK) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS) $(2) -ldl
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call link_test,$(t),$(TEST_LIBS))))
 $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
@@ -235,7 +252,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models \
-    convert convert_outputs convert_metadata outputs trace trace_names diff diff_models builtin_command \
+    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
     cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
@@ -275,7 +292,7 @@ FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wil
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
 $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
 	$(call say,LINK)
-	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -pie -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
 fuzzers: $(FUZZERS)
 
 tests: $(TESTS)

@@ -14,6 +14,17 @@ bool ends_with(const char *text, const char *end) {
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
+size_t decimal_take(const char *text, size_t length, uint64_t *out) {
+    uint64_t value = 0;
+    size_t n = 0;
+    for (; n < length && text[n] >= '0' && text[n] <= '9'; n++)
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(text[n] - '0'), &value))
+            return 0;
+    if (n) *out = value;
+    return n;
+}
+
 int span_compare(TextSpan a, TextSpan b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.text, b.text, common) : 0;

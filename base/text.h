@@ -22,6 +22,10 @@ void spans_sort(TextSpan *spans, size_t count);
 // The length of the longest of the sorted spans that text[0 .. length) begins with; 0: none.
 size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *text, size_t length);
 
+// Reads the decimal digits that text[0 .. length) begins with; returns how many. 0: there are none,
+// or they are more than *out can hold.
+size_t decimal_take(const char *text, size_t length, uint64_t *out);
+
 // ---- names: an index with numbers, O(n log n) for any names ----
 
 typedef struct NameEntry {

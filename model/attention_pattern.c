@@ -11,9 +11,9 @@
 //   xxxxxx     ....xx     ....xx     x..x.x     x....x     ..xxxx     x...xx
 //
 // A window W keeps the last W keys of each query; models have those, the rest are experiments.
+#include "base/text.h"
 #include "model/model.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // The narrower of two windows; 0 is none.
@@ -40,9 +40,9 @@ enum { N_NAMES = sizeof NAMES / sizeof *NAMES }; // in the order of PatternKind
 static bool parse_part(PatternPart *part, const char *text, size_t length) {
     const char *colon = memchr(text, ':', length);
     if (!colon || colon[1] < '1' || colon[1] > '9') return false; // an integer >= 1
-    char *end = NULL;
-    long a = strtol(colon + 1, &end, 10);
-    if (end != text + length || a > LIMIT_CONTEXT) return false;
+    uint64_t a = 0;
+    size_t digits = (size_t)(text + length - colon) - 1;
+    if (decimal_take(colon + 1, digits, &a) != digits || a > LIMIT_CONTEXT) return false;
     for (int i = 0; i < N_NAMES; i++) {
         if (strlen(NAMES[i]) != (size_t)(colon - text) || memcmp(text, NAMES[i], strlen(NAMES[i])))
             continue;

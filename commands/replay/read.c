@@ -68,10 +68,14 @@ static bool read_text(Recording *r, const json_t *value, const char *key, const 
 static bool read_hash(const json_t *value, const char *key, uint64_t *out, Error *error) {
     const char *text = read_string(value, key, error);
     if (!text) return false;
-    if (strlen(text) == FNV_HEX - 1 && strspn(text, "0123456789abcdef") == FNV_HEX - 1)
-        return sscanf(text, "%" SCNx64, out) == 1;
-    return error_set(error, ERROR_FILE, "\"%s\": wanted %d hexadecimal digits, got \"%.40s\"", key,
-                     FNV_HEX - 1, text);
+    static const char DIGITS[] = "0123456789abcdef";
+    if (strlen(text) != FNV_HEX - 1 || strspn(text, DIGITS) != FNV_HEX - 1)
+        return error_set(error, ERROR_FILE, "\"%s\": wanted %d hexadecimal digits, got \"%.40s\"",
+                         key, FNV_HEX - 1, text);
+    *out = 0;
+    for (; *text; text++)
+        *out = *out << 4 | (uint64_t)(strchr(DIGITS, *text) - DIGITS);
+    return true;
 }
 
 // An array of at most `most` values. NULL: exit code 3.

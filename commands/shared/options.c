@@ -2,38 +2,27 @@
 //
 //   rows of the command -> getopt's tables -> getopt_long -> take_option -> store at row->offset
 //   what is left of argv: the model, for diff and convert a second name, else an error
+#include "base/text.h"
 #include "commands/shared/option_rows.h"
 #include "weights/checkpoint.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool all_digits(const char *text) {
-    if (!*text) return false;
-    for (; *text; text++)
-        if (*text < '0' || *text > '9') return false;
-    return true;
-}
-
 bool parse_unsigned(uint64_t *out, const char *text) {
-    if (!all_digits(text)) return false;
-    errno = 0;
-    unsigned long long value = strtoull(text, NULL, 10);
-    if (errno) return false;
-    *out = value;
-    return true;
+    size_t length = strlen(text);
+    return length && decimal_take(text, length, out) == length;
 }
 
 bool parse_integer(int64_t *out, const char *text) {
-    if (!all_digits(text + (*text == '-'))) return false;
-    errno = 0;
-    long long value = strtoll(text, NULL, 10);
-    if (errno) return false;
-    *out = value;
+    uint64_t value;
+    bool negative = *text == '-';
+    if (!parse_unsigned(&value, text + negative)) return false;
+    if (value > (uint64_t)INT64_MAX + negative) return false;
+    *out = (int64_t)(negative ? -value : value);
     return true;
 }
 

@@ -77,9 +77,10 @@ enum { N_METADATA = 10, TEXT_SIZE = 512 };
 
 // "1,403,407", owned. 12 bytes hold any id and a comma. NULL: out of memory.
 static char *ids_text(const IdList *ids) {
-    char *text = malloc(ids->count * 12 + 1), *at = text;
+    enum { MOST = 12 };
+    char *text = malloc(ids->count * MOST + 1), *at = text;
     for (size_t i = 0; text && i < ids->count; i++)
-        at += sprintf(at, "%s%" PRId32, i ? "," : "", ids->ids[i]);
+        at += snprintf(at, MOST + 1, "%s%" PRId32, i ? "," : "", ids->ids[i]);
     return text;
 }
 

@@ -74,9 +74,9 @@ const SafetensorsTensor **trace_tensors(SafetensorsFile *file, size_t *count, Er
 
 int trace_layer(const char *name) {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-        size_t digits = strspn(dot + 1, "0123456789");
-        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.'))
-            return atoi(dot + 1);
+        uint64_t layer;
+        size_t digits = decimal_take(dot + 1, strlen(dot + 1), &layer);
+        if (digits && digits < 7 && (!dot[1 + digits] || dot[1 + digits] == '.')) return (int)layer;
     }
     return -1;
 }

@@ -7,6 +7,7 @@
 // Names and paths come from files and arguments: all are escaped.
 #include "commands/trace/trace_diff.h"
 
+#include "base/text.h"
 #include "commands/shared/output.h"
 
 #include <inttypes.h>

@@ -12,6 +12,7 @@
 // the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
 // clock (it was not running) spins less from then on.
 #include "kernels/cpu/pool.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -237,26 +238,37 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
     wait_until_done(pool, (unsigned)n_chunks);
 }
 
+// Reads up to two numbers, separated by a space, that a file of the kernel begins with; returns how
+// many there are, -1 without the file.
+static int read_numbers(const char *path, uint64_t out[2]) {
+    char line[64];
+    FILE *file = fopen(path, "re");
+    if (!file) return -1;
+    const char *at = fgets(line, sizeof line, file);
+    fclose(file);
+    for (int count = 0; at; count++) {
+        size_t digits = count < 2 ? decimal_take(at, strlen(at), &out[count]) : 0;
+        if (!digits) return count;
+        at += digits + (at[digits] == ' ');
+    }
+    return 0;
+}
+
 // The quota of a cgroup (v2 or v1) in processors, rounded up; 0 where there is none.
 static int cgroup_processors(void) {
-    long quota = 0, period = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    // v2: "quota period" in microseconds; without a limit "max period", which does not scan as a
-    // number.
-    if (file) {
-        if (fscanf(file, "%ld %ld", &quota, &period) != 2) quota = 0;
-        fclose(file);
-    } else {
-        // v1: without a limit the quota is -1.
-        FILE *quota_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
-        FILE *period_file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-        if (!quota_file || fscanf(quota_file, "%ld", &quota) != 1) quota = 0;
-        if (!period_file || fscanf(period_file, "%ld", &period) != 1) quota = 0;
-        if (quota_file) fclose(quota_file);
-        if (period_file) fclose(period_file);
+    uint64_t v2[2], quota[2], period[2];
+    // v2: "quota period" in microseconds; without a limit "max period".
+    int count = read_numbers("/sys/fs/cgroup/cpu.max", v2);
+    // v1: without a limit the quota is -1, which is no number here.
+    if (count < 0 && read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota) == 1 &&
+        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period) == 1) {
+        v2[0] = *quota;
+        v2[1] = *period;
+        count = 2;
     }
-    if (quota <= 0 || period <= 0) return 0;
-    return (int)((quota + period - 1) / period);
+    if (count < 2 || !v2[1]) return 0;
+    uint64_t processors = v2[0] / v2[1] + (v2[0] % v2[1] > 0);
+    return processors < POOL_MAX_THREADS ? (int)processors : POOL_MAX_THREADS;
 }
 
 int pool_processors(void) {

@@ -85,7 +85,9 @@ static void put_date(Renderer *r, bool whole_month) {
                                          "May",       "June",     "July",     "August",
                                          "September", "October",  "November", "December"};
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
-    time_t now = fixed ? (time_t)strtoll(fixed, NULL, 10) : time(NULL);
+    uint64_t seconds = 0;
+    if (fixed) decimal_take(fixed, strlen(fixed), &seconds);
+    time_t now = fixed ? (time_t)seconds : time(NULL);
     struct tm date;
     if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) return;
     char out[64];
