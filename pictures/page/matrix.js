@@ -125,7 +125,7 @@ class MatrixPicture {
 
     showNumbers(row, column) {
         const { rows, columns, rowName } = this.matrix;
-        const fit = Math.max(2, Math.min(9, Math.floor((roomIn(this.grid) - 100) / 100))); // of 9 digits and a sign
+        const fit = Math.max(2, Math.min(9, Math.floor((roomIn(this.grid) - 96) / 94))); // of 9 digits and a sign
         const r0 = Math.max(0, Math.min(row - 3, rows - GRID_ROWS)), c0 = Math.max(0, Math.min(column - (fit >> 1), columns - fit));
         const across = Array.from({ length: Math.min(fit, columns) }, (_, i) => c0 + i);
         const cells = Array.from({ length: Math.min(GRID_ROWS, rows) }, (_, i) => r0 + i).map((r) => [

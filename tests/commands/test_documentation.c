@@ -26,3 +26,7 @@ Test(documentation, the_readme_has_at_most_200_lines) {
 Test(documentation, ratios_are_taken_within_a_round) {
     check_shell("/usr/bin/python3 -m doctest peers/interleave.py");
 }
+
+Test(documentation, the_picture_of_the_readme_is_below_200_kb) {
+    check_shell("test $(stat -c %s docs/page.png) -lt 200000 || { ls -l docs/page.png; exit 1; }");
+}

@@ -443,7 +443,7 @@ def check_page(browser, path, trace, first):
 
 def check_windows(browser, path):
     """No sideways scrolling in a narrow window, no message in the dark."""
-    for width, dark in ((420, True), (1400, True), (420, False)):
+    for width, dark in ((420, True), (1400, True), (1000, False), (420, False)):
         browser.open(path, width=width, height=20000, dark=dark)
         browser.wait_for("views.every(view => !view.section || (view.near && !view.stale))")
         wide = browser.run("document.documentElement.scrollWidth")
