@@ -168,7 +168,7 @@ static void measure(ViewStage *s, size_t n) {
 // neurons.
 static float step_of(const ViewStage *s, size_t n) {
     if (n <= VIEW_ALL_EXACT) return 3;
-    return s->stage == STAGE_FFN_ACTIVATED ? 7 : 5;
+    return s->stage == STAGE_FFN_ACTIVATED ? 9 : 6;
 }
 
 static float largest_of(const float *row, size_t count) {
