@@ -332,7 +332,9 @@ install: all
 	install -D -m 644 scripts/completion.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
 	install -d $(DESTDIR)$(PREFIX)/share/limpid $(DESTDIR)$(GDB_AUTO_LOAD)
-	install -m 644 scripts/limpid-gdb.py $(wildcard scripts/limpid_*.py) $(DESTDIR)$(PREFIX)/share/limpid
+	install -m 644 scripts/limpid-gdb.py $(DESTDIR)$(PREFIX)/share/limpid
+	install -d $(DESTDIR)$(PREFIX)/share/limpid/gdb
+	install -m 644 $(wildcard scripts/gdb/*.py) $(DESTDIR)$(PREFIX)/share/limpid/gdb
 	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
 
 format:

@@ -7,7 +7,7 @@
 #     (gdb) limpid where
 #     (gdb) limpid tensor q --row 1
 #
-# `limpid help` lists the commands. limpid_program.py reads the program's data.
+# `limpid help` lists the commands. gdb/limpid_program.py reads the program's data.
 import os
 import sys
 import textwrap
@@ -15,7 +15,7 @@ import textwrap
 import gdb
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "gdb"))
 
 import limpid_cache
 import limpid_change

@@ -17,8 +17,11 @@ typedef struct TraceSizes {
 
 static int number_of(const char *config, const char *key, int most) {
     const char *at = strstr(config, key);
-    long long value = at ? strtoll(at + strlen(key), NULL, 10) : 0;
-    return value > 0 && value <= most ? (int)value : 0;
+    uint64_t value = 0;
+    if (!at) return 0;
+    at += strlen(key);
+    at += leading_space(at, strlen(at));
+    return decimal_take(at, strlen(at), &value) && value <= (uint64_t)most ? (int)value : 0;
 }
 
 // From the text of `config`, which is JSON with integers; what is beyond a limit counts as not

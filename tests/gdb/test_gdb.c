@@ -318,11 +318,11 @@ Test(gdb, weights_are_those_of_the_file) {
 
 // ---- blocks ----
 
-// Every block format, unpacked by scripts/limpid_blocks.py: the bits of `dequantise`.
+// Every block format, unpacked by scripts/gdb/limpid_blocks.py: the bits of `dequantise`.
 static void check_blocks(DType dtype) {
     static const char SCRIPT[] =
         "import sys, struct\n"
-        "sys.path.insert(0, 'scripts')\n"
+        "sys.path.insert(0, 'scripts/gdb')\n"
         "from limpid_blocks import BLOCKS, block_values\n"
         "size, count, unpack = BLOCKS[sys.argv[1]]\n"
         "data = sys.stdin.buffer.read()\n"
