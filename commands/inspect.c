@@ -27,11 +27,14 @@ static void print_tensors(const TensorPlan *tensors, size_t count) {
     }
 }
 
-static void print_totals(const Session *s) {
+static bool print_totals(const Session *s, Error *error) {
     Buffer totals = {0};
     totals_text(&totals, s);
-    output_print("\n%.*s\n", (int)totals.size, totals.size ? (const char *)totals.bytes : "");
+    bool good = !totals.failed || error_set(error, ERROR_MEMORY, "no memory for the report");
+    if (good)
+        output_print("\n%.*s\n", (int)totals.size, totals.size ? (const char *)totals.bytes : "");
     buffer_free(&totals);
+    return good;
 }
 
 // Names and texts come from the file: they are escaped for a terminal, a text line by line.
@@ -54,14 +57,14 @@ static void print_template(const Session *s) {
     output_print("\n");
 }
 
-static void print_text(const Session *s, const Facts *facts) {
+static bool print_text(const Session *s, const Facts *facts, Error *error) {
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
     for (int i = 0; i < facts->count; i++)
         print_fact(facts->rows[i].name, fact_text(facts, i), facts->rows[i].length);
     print_template(s);
     print_tensors(tensors, count);
-    print_totals(s);
+    return print_totals(s, error);
 }
 
 // ---- JSON ----
@@ -178,7 +181,7 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
     if (good && s->options->json)
         print_json(s);
     else if (good && !page->path)
-        print_text(s, &facts);
+        good = print_text(s, &facts, error);
     buffer_free(&facts.text);
     return good;
 }
