@@ -43,6 +43,10 @@ static int character_columns(uint32_t character) {
     return columns < 0 ? 1 : columns;
 }
 
+void picture_prepare(void) {
+    character_columns('a');
+}
+
 // Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
 static void put_padded(Buffer *out, const char *text, int columns) {
     size_t length = strlen(text), end = 0, cut = 0;

@@ -5,6 +5,8 @@
 #include "base/sandbox.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/output.h"
+#include "pictures/picture.h"
+#include "tokenizer/split/pretokenize.h"
 #include "weights/checkpoint.h"
 
 #include <stdio.h>
@@ -80,6 +82,8 @@ void sandbox_begin(const Options *o, CommandBit command) {
     char what[100];
     for (size_t i = 0; i < sizeof NAMED / sizeof *NAMED; i++)
         if (NAMED[i]) outputs.paths[outputs.count++] = NAMED[i];
+    pretokenizer_reserve();
+    if (command & (FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK)) picture_prepare();
     sandbox_describe(what, sizeof what); // nothing can be asked from inside
     if (!o->no_sandbox && !sandbox_enter(&outputs) && strncmp(what, "none", 4) != 0)
         snprintf(what, sizeof what, "none: the kernel refused it");
