@@ -159,6 +159,9 @@ UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
 $(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o): REQUIRED += $(ABSENT)
+ifeq ($(BACKEND)$(EMULATED),cuda0)
+$(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
+endif
 ifeq ($(PLAIN),1)
 TEST_FLAGS := -DTEST_PLAIN
 else

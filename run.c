@@ -1,11 +1,13 @@
 // limpid: runs small language models. This file finds the command, calls it, and prints the error
 // line where it failed. It is the only place that ends the program.
 //
-//   argv -> --help, --version, --limits | command (default: generate) -> Options -> command->run
+//   argv -> --help, --version, --limits | command (default: generate) -> Options -> sandbox ->
+//   command->run
 //        -> standard output is flushed and closed -> the error line -> exit code
 //
 // How to read on: commands/generate.c is the default command.
 #include "commands/commands.h"
+#include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
@@ -51,9 +53,12 @@ static bool run(int argc, char **argv, Error *error) {
     Options options;
     if (!command) return false;
     if (!options_parse(&options, command->bit, argc, argv, error)) return false;
-    if (!options.help) return command->run(&options, error);
-    help_command(command);
-    return true;
+    if (options.help) {
+        help_command(command);
+        return true;
+    }
+    sandbox_begin(&options, command->bit);
+    return command->run(&options, error);
 }
 
 int main(int argc, char **argv) {

@@ -14,6 +14,7 @@
 //
 // The format's tokens and Jinja templates are in tokenizer/template/, the loop of tokens is in
 // shared/generation.c.
+#include "base/sandbox.h"
 #include "commands/commands.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
@@ -187,7 +188,8 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
         if (left < g.max_new) g.max_new = left;
     }
     s->started = seconds_now();
-    interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
+    sandbox_close_files(); // all that is needed is open
+    interrupt_begin();     // from here on Ctrl-C stops the answer; before it ends the program
     bool good = generate_answer(chat, &g, error);
     interrupt_end();
     *stop = g.stop;

@@ -1,5 +1,6 @@
 // What --help, --version and --limits print. Each help text fits a screen of 24 lines, 80 columns.
 #include "base/bytes.h"
+#include "base/sandbox.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/kernels.h"
@@ -408,11 +409,14 @@ void help_program(void) {
                 "without one the built-in model tells a story. Try ./run -i 'Once upon a time'\n");
     for (int i = 0; i < N_COMMANDS; i++)
         output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
-    print_named("run COMMAND --help shows its options; --version, --limits\n");
+    print_named("run COMMAND --help shows its options; --version, --limits;\n"
+                "all take --no-sandbox (see SECURITY.md)\n");
 }
 
 void help_version(void) {
-    output_print("limpid %s\n", LIMPID_VERSION);
+    char sandbox[100];
+    output_print("limpid %s\nsandbox: %s\n", LIMPID_VERSION,
+                 sandbox_describe(sandbox, sizeof sandbox));
 }
 
 void help_limits(void) {

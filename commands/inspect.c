@@ -35,7 +35,8 @@ static bool print_totals(const Session *s, Error *error) {
     Buffer totals = {0};
     totals_text(&totals, s);
     bool good = !totals.failed || no_memory(error);
-    if (good) output_print("\n%.*s\n", (int)totals.size, (const char *)totals.bytes);
+    if (good)
+        output_print("\n%.*s\n", (int)totals.size, totals.size ? (const char *)totals.bytes : "");
     buffer_free(&totals);
     return good;
 }

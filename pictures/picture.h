@@ -46,6 +46,8 @@ typedef struct Terminal {
 // that are two columns wide, else one. A picture that is wider than the window is drawn smaller: a
 // cell then has the largest value of the cells that it covers, which the last line says.
 void picture_terminal(Buffer *out, const Picture *picture, const Terminal *terminal);
+// Reads libc's table of the widths of characters, for when no file can be opened any more.
+void picture_prepare(void);
 
 // Appends the colour scale between its two ends, without a newline.
 void picture_legend(Buffer *out, const Picture *picture, ColorDepth colors);

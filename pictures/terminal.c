@@ -58,6 +58,10 @@ static int text_columns(const char *text) {
     return width;
 }
 
+void picture_prepare(void) {
+    character_columns('a');
+}
+
 // Writes text and blanks until `columns` are full; text that is longer ends in an ellipsis.
 static void put_padded(Buffer *out, const char *text, int columns) {
     size_t length = strlen(text), end = 0, cut = 0;

@@ -18,6 +18,8 @@ Pretokenizer *pretokenizer_open(const SplitRule *rule, Error *error) {
     return NULL;
 }
 
+void pretokenizer_reserve(void) {}
+
 void pretokenizer_close(Pretokenizer *pretokenizer) {
     (void)pretokenizer;
 }

@@ -2,7 +2,11 @@
 // one of them, or that would be read with the model from the next run on.
 #include "commands/shared/inputs.h"
 #include "base/mapping.h"
+#include "base/sandbox.h"
 #include "commands/intervene/intervene.h"
+#include "commands/shared/output.h"
+#include "pictures/picture.h"
+#include "tokenizer/split/pretokenize.h"
 #include "weights/checkpoint.h"
 
 #include <stdio.h>
@@ -64,6 +68,26 @@ bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     for (size_t i = 0; good && i < sizeof FILES / sizeof *FILES; i++)
         good = !FILES[i] || file_set_add(inputs, FILES[i], error);
     return good;
+}
+
+void sandbox_begin(const Options *o, CommandBit command) {
+    const char *const NAMED[] = {o->out,
+                                 o->svg,
+                                 o->png,
+                                 o->html,
+                                 o->record,
+                                 o->save_logits,
+                                 command == FOR_CONVERT ? o->other : NULL};
+    SandboxOutputs outputs = {.directories = command == FOR_CONVERT};
+    char what[100];
+    for (size_t i = 0; i < sizeof NAMED / sizeof *NAMED; i++)
+        if (NAMED[i]) outputs.paths[outputs.count++] = NAMED[i];
+    pretokenizer_reserve();
+    if (command & (FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK)) picture_prepare();
+    sandbox_describe(what, sizeof what); // nothing can be asked from inside
+    if (!o->no_sandbox && !sandbox_enter(&outputs) && strncmp(what, "none", 4) != 0)
+        snprintf(what, sizeof what, "none: the kernel refused it");
+    if (o->verbose) note("sandbox: %s", o->no_sandbox ? "none: --no-sandbox" : what);
 }
 
 // A name that a reader looks for in a model's directory.

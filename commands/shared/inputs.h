@@ -25,6 +25,10 @@ void model_directory(char out[MODEL_PATH_SIZE], const char *model);
 // directory. Standard input. False: exit code 4 where one cannot be looked at, or 5.
 bool inputs_find(FileSet *inputs, const Options *options, Error *error);
 
+// Enters the sandbox, with the outputs that the options name, before anything is read: nothing with
+// --no-sandbox. -v tells what it is.
+void sandbox_begin(const Options *options, CommandBit command);
+
 // output_file_check; exit code 2 also for a new file that would be read with the model from now on,
 // such as model.safetensors in a directory with shards.
 bool inputs_check(const OutputFile *out, const Options *options, Error *error);

@@ -221,6 +221,8 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(quiet), .commands = ALL_COMMANDS},
     {.id = OPTION_VERBOSE, .name = "verbose", .short_name = 'v', .kind = KIND_FLAG,
      .offset = FIELD(verbose), .commands = ALL_COMMANDS},
+    {.id = OPTION_NO_SANDBOX, .name = "no-sandbox", .kind = KIND_FLAG,
+     .offset = FIELD(no_sandbox), .commands = ALL_COMMANDS},
     {.id = OPTION_HELP, .name = "help", .short_name = 'h', .kind = KIND_FLAG, .offset = FIELD(help),
      .commands = ALL_COMMANDS},
     {.id = OPTION_SEQ, .name = "seq", .kind = KIND_INTEGER, .offset = FIELD(seq),

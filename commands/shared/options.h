@@ -130,6 +130,7 @@ typedef enum OptionId {
     OPTION_AT,
     OPTION_NEW_TOKEN,
     OPTION_FORCE,
+    OPTION_NO_SANDBOX,
     OPTION_JSON,
     OPTION_CSV,
     OPTION_MARKDOWN,
@@ -218,6 +219,7 @@ typedef struct Options {
 
     int type;   // convert, cost: an index of OPTION_DTYPES
     bool force; // replace files that are there
+    bool no_sandbox;
 } Options;
 
 // Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.

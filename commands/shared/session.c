@@ -8,6 +8,7 @@
 // weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
 #include "base/mapping.h"
+#include "base/sandbox.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
@@ -200,6 +201,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
 }
 
 bool session_intervene(const Session *s, const int32_t *prompt, size_t count, Error *error) {
+    sandbox_close_files();
     return session_result(s, interventions_attach(s->interventions, s->model, prompt, count, error),
                           error);
 }

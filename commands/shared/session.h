@@ -47,8 +47,8 @@ bool session_open_model(Session *session, const SessionModel *wanted, Error *err
 void session_close(Session *session); // zeroed or half-opened is fine
 
 // Attaches what --ablate, --patch and --steer ask for, before the first pass: `prompt` is what
-// positions from the end and means are of. Nothing where they were not given. False: exit code 2,
-// or that of a pass.
+// positions from the end and means are of. Nothing where they were not given. From here on no file
+// can be opened but outputs (base/sandbox.h). False: exit code 2, or that of a pass.
 bool session_intervene(const Session *session, const int32_t *prompt, size_t count, Error *error);
 
 // The tokenizer of a path given by -z: a tokenizer file, a GGUF or a directory.

@@ -1,5 +1,6 @@
 // The program file, as the loader reads it: what the compiler and the linker put around the code.
-#include "tests/test.h"
+// And what the program says of its sandbox, which tests/base/test_sandbox.c looks at from inside.
+#include "tests/support/program.h"
 
 #include <elf.h>
 
@@ -73,4 +74,25 @@ Test(program_file, checks_its_stack_and_the_sizes_of_copies) {
     CHECK(imports(&f, "__snprintf_chk"), "no _FORTIFY_SOURCE: snprintf");
 #endif
     free(f.bytes);
+}
+
+// ---- the sandbox, by its option ----
+
+Test(program, runs_in_a_sandbox_unless_it_is_told_not_to) {
+    static const char *const LINES[] = {"generate|%s|-i|Once|-t|0|--max-tokens|4|-v",
+                                        "generate|%s|-i|Once|-t|0|--max-tokens|4|-v|--no-sandbox"};
+    TestRun version = program("--version"), runs[2];
+    const char *what = strstr(version.out, "sandbox: ");
+    CHECK(what, "%s", version.out);
+    for (int i = 0; i < 2; i++) {
+        runs[i] = program(LINES[i], small_model());
+        check_status(&runs[i], 0);
+    }
+    // The text ends with what --version said.
+    CHECK(strstr(runs[0].err, what), "%s, and --version: %s", runs[0].err, what);
+    CHECK(strstr(runs[1].err, "sandbox: none: --no-sandbox\n"), "%s", runs[1].err);
+    CHECK_STRING(runs[0].out, runs[1].out);
+    test_run_free(&version);
+    test_run_free(&runs[0]);
+    test_run_free(&runs[1]);
 }

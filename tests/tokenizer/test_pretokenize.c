@@ -1,10 +1,15 @@
 // The pre-tokenizer patterns, word by word. Expected words were worked by hand from the published
 // patterns; for U+017F, U+180E and U+0085 they are the reference engine's.
+#include "base/sandbox.h"
 #include "base/text.h"
 #include "tests/test.h"
 #include "tokenizer/split/pretokenize.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef struct Words {
     char text[4096]; // each in [brackets]
@@ -259,4 +264,39 @@ Test(pretokenize, long_runs_need_no_stack) {
     CHECK(!pthread_create(&thread, &attributes, split_long_runs, NULL));
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
+}
+
+// ---- in a sandbox ----
+
+// The bytes of machine code in a child process, in whose sandbox no memory can be made executable.
+static int code_bytes_in_sandbox(bool reserve) {
+    pid_t child = fork();
+    if (!child) {
+        static const char PATTERN[] = "'s| ?\\p{L}+| ?\\p{N}+|\\s+(?!\\S)|\\s+";
+        int code;
+        size_t offset, size = 0;
+        if (reserve) pretokenizer_reserve();
+        if (!sandbox_enter(&(SandboxOutputs){0})) _exit(255);
+        pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)PATTERN, PCRE2_ZERO_TERMINATED,
+                                             PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
+        if (!compiled) _exit(254);
+        pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+        pcre2_pattern_info(compiled, PCRE2_INFO_JITSIZE, &size);
+        _exit((int)(size / 64));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status), "status %d", status);
+    return 64 * WEXITSTATUS(status);
+}
+
+Test(pretokenize, patterns_are_machine_code_in_the_sandbox_too) {
+    char what[100];
+    uint32_t jit = 0;
+    pcre2_config(PCRE2_CONFIG_JIT, &jit);
+    if (!jit) SKIP("PCRE2 without JIT");
+    if (!strstr(sandbox_describe(what, sizeof what), ", seccomp")) SKIP("sandbox: %s", what);
+    int without = code_bytes_in_sandbox(false), with = code_bytes_in_sandbox(true);
+    CHECK_INT(without, 0);
+    CHECK(with > 500 && with < 20000, "%d bytes", with);
 }

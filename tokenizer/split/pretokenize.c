@@ -67,6 +67,15 @@ static pcre2_code *compile(int pattern) {
     return compiled;
 }
 
+void pretokenizer_reserve(void) {
+    int code;
+    PCRE2_SIZE offset;
+    pcre2_code *compiled =
+        pcre2_compile((PCRE2_SPTR) ".", PCRE2_ZERO_TERMINATED, 0, &code, &offset, NULL);
+    if (compiled) pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+    pcre2_code_free(compiled);
+}
+
 Pretokenizer *pretokenizer_open(const SplitRule *rule, Error *error) {
     Pretokenizer *p = calloc(1, sizeof *p);
     bool good = p != NULL;

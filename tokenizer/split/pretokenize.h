@@ -51,6 +51,11 @@ const char *split_rule_name(const SplitRule *rule);
 
 // ---- pretokenize.c (without_libraries.c refuses) ----
 
+// Before the sandbox, in which no memory can be made executable: PCRE2 keeps the 64 KiB that it
+// takes here for the code of the patterns, which need 20 at most. Without them it interprets
+// patterns, with the same result.
+void pretokenizer_reserve(void);
+
 // NULL: exit code 5, or 3 where this build has no PCRE2.
 Pretokenizer *pretokenizer_open(const SplitRule *rule, Error *error);
 void pretokenizer_close(Pretokenizer *pretokenizer); // NULL is fine
