@@ -83,6 +83,9 @@ def main():
     line = counted(rows)
     with open(LEDGER, newline="") as file:
         ledger = list(csv.DictReader(file))
+    counted_targets = {r["target"] for r in ledger}
+    bad += [f"{LEDGER}: no row of {t}: scripts/fuzz {t}" for t in
+            sorted(os.path.basename(p)[:-2] for p in glob.glob("tests/fuzz/fuzz_*.c")) if t not in counted_targets]
     total = f"{sum(int(r['executions']) for r in ledger):,} executions of {len({r['target'] for r in ledger})} targets"
     fixed = re.sub(r"^\d+ rows: .* without a test\.$", line, text, flags=re.M)
     fixed = re.sub(r"[\d,]+ executions of \d+ targets", total, fixed)
