@@ -1,6 +1,7 @@
 // A whole run on one input: a GGUF with its tokenizer is loaded, its last bytes are the prompt,
-// four tokens are generated and decoded. A result, or one error at any step. Exercises:
-// weights/gguf/ weights/roles.c model/ tokenizer/ kernels/reference/
+// four tokens are generated and decoded. A result, or one error at any step.
+//
+// Exercises: weights/gguf/ weights/roles.c model/ tokenizer/ kernels/reference/
 #include "model/decoder.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
