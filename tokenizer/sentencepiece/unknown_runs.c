@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,8 +122,8 @@ static void choose_stand_in(KnownCharacters *known, const Tokenizer *t, const bo
             used[(uint8_t)t->tokens[i].text[at]] = true;
     for (size_t i = 0; i < sizeof CHOICE / sizeof *CHOICE && !*known->stand_in; i++) {
         uint8_t first = (uint8_t)CHOICE[i][0];
-        if (!used[first] && !in_rules[first])
-            snprintf(known->stand_in, sizeof known->stand_in, "%s", CHOICE[i]);
+        if (used[first] || in_rules[first]) continue;
+        memcpy(known->stand_in, CHOICE[i], strlen(CHOICE[i]) + 1);
     }
 }
 
