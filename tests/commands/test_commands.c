@@ -247,3 +247,18 @@ Test(commands, a_prompt_at_the_edge_of_the_context) {
     r = program("%s|-c|%s", small_model(), "4194304");
     check_refused(&r, ERROR_USAGE, "context");
 }
+
+// BOS alone is what a prompt without a text begins with.
+Test(commands, prompts_of_nothing_have_a_result) {
+    static const char *const PROMPTS[] = {"", " ", "   ", "\n"};
+    for (size_t i = 0; i < sizeof PROMPTS / sizeof *PROMPTS; i++) {
+        const char *const argv[] = {TEST_RUN, "generate", "weights/builtin.gguf", "-i", PROMPTS[i],
+                                    "-t",     "0",        "--max-tokens",         "2",  "--ids",
+                                    "-q",     NULL};
+        TestRun r = test_run(argv, NULL, 0);
+        CHECK(r.status == 0, "\"%s\": exit %d, %s", PROMPTS[i], r.status, r.err);
+        CHECK_INT(strspn(r.out, "0123456789\n"), r.out_size);
+        CHECK(r.out_size > 2, "\"%s\": no ids", PROMPTS[i]);
+        test_run_free(&r);
+    }
+}

@@ -13,6 +13,10 @@ Test(documentation, names_files_and_headings_that_exist) {
     check_shell("/usr/bin/python3 tests/programs/check_docs.py");
 }
 
+Test(documentation, evidence_names_tests_that_exist) {
+    check_shell("/usr/bin/python3 tests/programs/check_evidence.py");
+}
+
 // Figures are changed by measuring, and never in the page alone.
 Test(documentation, measured_tables_are_those_of_the_results) {
     check_shell("/usr/bin/python3 scripts/bench_peers --check");

@@ -1,5 +1,6 @@
 #include "tests/fuzz/file.h"
 
+#include <sanitizer/asan_interface.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,4 +26,17 @@ size_t fuzz_safetensors(uint8_t *out, const char *json, size_t count, uint8_t fi
     memcpy(out + 8, json, length);
     memset(out + 8 + length, fill, count);
     return 8 + length + count;
+}
+
+static size_t rest_of_page(const Mapping *mapping) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (page - mapping->size % page) % page;
+}
+
+void fuzz_guard(const Mapping *mapping) {
+    ASAN_POISON_MEMORY_REGION(mapping->data + mapping->size, rest_of_page(mapping));
+}
+
+void fuzz_unguard(const Mapping *mapping) {
+    ASAN_UNPOISON_MEMORY_REGION(mapping->data + mapping->size, rest_of_page(mapping));
 }

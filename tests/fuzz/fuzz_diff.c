@@ -12,7 +12,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
-// Three tokens, vocabulary 4, two heads; every byte of the data is 0x3f, so every float 0.747.
+// Three tokens, vocabulary 4, two heads; all of the data is zero.
 static const char JSON[] =
     "{\"__metadata__\":{\"order\":\"embed\\nattn\\nlm_head\",\"precision\":\"f32\",\"kv\":\"f16\"},"
     "\"input_ids\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[0,24]},"
@@ -20,12 +20,20 @@ static const char JSON[] =
     "\"attn\":{\"dtype\":\"F32\",\"shape\":[2,3,3],\"data_offsets\":[36,108]},"
     "\"lm_head\":{\"dtype\":\"F32\",\"shape\":[3,4],\"data_offsets\":[108,156]}}";
 
-static uint8_t base[1024];
-static size_t base_size;
+// Other tokens than JSON has, and logits for the first of them alone.
+static const char FEW[] =
+    "{\"__metadata__\":{\"kv\":\"f32\"},"
+    "\"input_ids\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[0,24]},"
+    "\"lm_head\":{\"dtype\":\"F32\",\"shape\":[1,4],\"data_offsets\":[24,40]}}";
+
+static uint8_t base[1024], few[1024];
+static size_t base_size, few_size;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
-    base_size = fuzz_safetensors(base, JSON, 156, 0x3f);
+    base_size = fuzz_safetensors(base, JSON, 156, 0);
+    few_size = fuzz_safetensors(few, FEW, 40, 0);
+    few[few_size - 40 + 16] = 1; // the third token is 1, in `base` it is 0
     if (!freopen("/dev/null", "w", stdout)) abort();
     return 0;
 }
@@ -50,7 +58,7 @@ static void compare(TraceDiff *diff, bool json) {
 }
 
 // The first byte: 1 as fuzz_patched, 2 the names that match "*attn*", 4 the other file is the same
-// one, 8 JSON.
+// one, 8 JSON, 16 the other file is `few`.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     size_t size;
     uint8_t *file = fuzz_patched(&size, data, count, base, base_size);
@@ -60,9 +68,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
     Error error = {0};
     if (!file) return 0;
     const char *a = fuzz_file(0, file, size);
-    const char *b = flags & 4 ? a : fuzz_file(1, base, base_size);
+    const char *b = flags & 4    ? a
+                    : flags & 16 ? fuzz_file(1, few, few_size)
+                                 : fuzz_file(1, base, base_size);
     if (trace_diff_open(&diff, a, b, &only, &error)) {
+        fuzz_guard(&diff.a.mapping);
+        fuzz_guard(&diff.b.mapping);
         compare(&diff, flags & 8);
+        fuzz_unguard(&diff.a.mapping);
+        fuzz_unguard(&diff.b.mapping);
         trace_diff_close(&diff);
     } else if (!error.code || !error.message[0]) {
         abort();

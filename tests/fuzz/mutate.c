@@ -10,6 +10,14 @@
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
 
+// What libFuzzer has written, MemorySanitizer has not seen: libFuzzer is not instrumented.
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define WRITTEN_BY_LIBFUZZER(data, size) __msan_unpoison(data, size)
+#else
+#define WRITTEN_BY_LIBFUZZER(data, size) (void)(data)
+#endif
+
 enum { MOST_BYTES = 1 << 16 };
 
 typedef struct Work {
@@ -171,6 +179,7 @@ static bool change_string(Work *w, const Span *span) {
     }
     memcpy(text, w->file + span->begin, span->end - span->begin);
     n = n ? LLVMFuzzerMutate(text + front, n, room) : 0;
+    WRITTEN_BY_LIBFUZZER(text + front, n);
     if (span->length_size && repairs(w)) store(text, (size_t)span->length_size, n);
     if (back) text[front + n] = '"';
     return replace(w, span->begin, span->end, text, front + n + back);
@@ -231,6 +240,7 @@ size_t fuzz_mutate(uint8_t *data, size_t size, size_t room, unsigned seed, Walk 
                    const void *base, size_t base_size) {
     static Work work;
     Work *w = &work;
+    WRITTEN_BY_LIBFUZZER(data, size);
     w->random = seed;
     bool fits = base_size + 1 <= room && room <= MOST_BYTES;
     if (!fits || !below(w, 4)) return LLVMFuzzerMutate(data, size, room);
