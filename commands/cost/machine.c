@@ -9,10 +9,10 @@
 // FLOP/byte in teaching material (2,039 GB/s with 80 GB, 1,555 GB/s with 40). H100 and H200 989
 // TFLOP/s, 3.35 and 4.8 TB/s.
 static const Machine MACHINES[] = {
-    [MACHINE_MEASURED] = {"this machine", 0, 0},
-    [MACHINE_A100] = {"A100", 2.0e12, 312e12},
-    [MACHINE_H100] = {"H100", 3.35e12, 989e12},
-    [MACHINE_H200] = {"H200", 4.8e12, 989e12},
+    [MACHINE_MEASURED] = {"this machine", 0, 0, 0},
+    [MACHINE_A100] = {"A100", 2.0e12, 312e12, 0},
+    [MACHINE_H100] = {"H100", 3.35e12, 989e12, 0},
+    [MACHINE_H200] = {"H200", 4.8e12, 989e12, 0},
 };
 
 // Rows of activations that products are measured for: of a prompt.
