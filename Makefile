@@ -153,7 +153,8 @@ ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
-# The largest frame of the product holds two paths; a sanitizer's are larger.
+# The largest frame of the product holds two paths; a sanitizer's are larger, and so are the inner loops',
+# whose registers a compiler may spill.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
 FRAMES := -Wframe-larger-than=9216
 endif
@@ -195,7 +196,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(FRAMES) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
