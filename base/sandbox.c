@@ -338,7 +338,7 @@ static bool install(bool files) {
 
 static bool kernel_filters(void) {
     uint32_t action = SECCOMP_RET_ERRNO;
-    return ARCHITECTURE && !syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action);
+    return ARCHITECTURE != 0 && !syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action);
 }
 
 // ---- entering ----
