@@ -154,6 +154,11 @@ ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
+# The largest frame of the product holds two paths; a sanitizer's are larger, and so are the inner loops',
+# whose registers a compiler may spill.
+ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
+FRAMES := -Wframe-larger-than=9216
+endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
@@ -183,7 +188,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(HARDENED) $(UNGUARDED) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -207,7 +212,7 @@ $(foreach r,tests training,$(eval $(call compile_tests,$(r))))
 $(BUILD)/%.o: %.c $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(REQUIRED) $(HARDENED) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(REQUIRED) $(HARDENED) $(FRAMES) $(CFLAGS) -c -o $@ $<
 
 # Contraction and order are decided in the code, on a GPU too.
 ifeq ($(EMULATED),1)

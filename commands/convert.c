@@ -208,16 +208,19 @@ static bool run(Conversion *c, Error *error) {
 
 bool convert_command(const Options *options, Error *error) {
     Session session = {0};
-    Conversion conversion = {.session = &session};
     if (!options->other)
         return error_set(error, ERROR_USAGE,
                          "convert wants a model and an output: run convert MODEL OUT");
-    bool good = out_place_find(&conversion.place, options->other, error) &&
-                out_place_check(&conversion.place, options, error) &&
-                session_open(&session, options, error) && run(&conversion, error);
-    tensor_writer_close(conversion.file);
-    out_place_close(&conversion.place);
-    outgoing_free(&conversion.out);
+    Conversion *c = calloc(1, sizeof *c); // its paths are too long for the stack
+    if (!c) return error_set(error, ERROR_MEMORY, "out of memory for a conversion");
+    c->session = &session;
+    bool good = out_place_find(&c->place, options->other, error) &&
+                out_place_check(&c->place, options, error) &&
+                session_open(&session, options, error) && run(c, error);
+    tensor_writer_close(c->file);
+    out_place_close(&c->place);
+    outgoing_free(&c->out);
     session_close(&session);
+    free(c);
     return good;
 }

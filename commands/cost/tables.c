@@ -24,22 +24,22 @@ static void print_cache_savings(const CostRun *r) {
 // ---- what shared heads save ----
 
 static void print_head_savings(const CostRun *r) {
-    Config c = *r->config;
-    HeadCost all = head_cost(&c, c.n_heads, r->seq, r->model_options.kv_type);
+    const Config *c = r->config;
+    HeadCost all = head_cost(c, c->n_heads, r->seq, r->model_options.kv_type);
     output_print("\nWhat sharing keys and values saves: one layer, cache of %.0f tokens in %s\n"
                  "%-6s %8s %10s %18s %8s %14s %8s\n",
                  r->seq, kv_name(r->model_options.kv_type), "", "heads", "KV heads",
                  "attention weights", "saved", "cache bytes", "saved");
-    for (int kv = c.n_heads; kv >= 1; kv--) {
-        if (c.n_heads % kv) continue;
-        HeadCost cost = head_cost(&c, kv, r->seq, r->model_options.kv_type);
+    for (int kv = c->n_heads; kv >= 1; kv--) {
+        if (c->n_heads % kv) continue;
+        HeadCost cost = head_cost(c, kv, r->seq, r->model_options.kv_type);
         output_print("%-6s %8d %10d %18.0f %6.2f %% %14.0f %6.2f %%%s\n",
-                     kv == c.n_heads ? "MHA"
-                     : kv == 1       ? "MQA"
-                                     : "GQA",
-                     c.n_heads, kv, cost.parameters, 100 - 100 * cost.parameters / all.parameters,
+                     kv == c->n_heads ? "MHA"
+                     : kv == 1        ? "MQA"
+                                      : "GQA",
+                     c->n_heads, kv, cost.parameters, 100 - 100 * cost.parameters / all.parameters,
                      cost.kv_bytes, 100 - 100 * cost.kv_bytes / all.kv_bytes,
-                     kv == c.n_kv_heads ? "  this model" : "");
+                     kv == c->n_kv_heads ? "  this model" : "");
     }
 }
 

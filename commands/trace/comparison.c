@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-// Elements: 32 KiB of floats for both sides.
-enum { CHUNK = 4096 };
+// Elements: 2 KiB of floats for both sides, on the stack.
+enum { CHUNK = 256 };
 
 typedef struct Chunk {
     float a[CHUNK], b[CHUNK];

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Put {
@@ -73,31 +74,38 @@ static void put_sizes(const Put *p) {
          c->norm_eps);
 }
 
+static bool same_kinds(const Put *p, const Config *implied) {
+    const Config *c = p->config;
+    if (c->activation != implied->activation) return cannot(p, "its activation");
+    if (c->norm != implied->norm || c->qk_norm != implied->qk_norm ||
+        c->qk_norm_after_rope != implied->qk_norm_after_rope)
+        return cannot(p, "its norms");
+    if (c->gated_ffn != implied->gated_ffn || c->position != implied->position)
+        return cannot(p, "the form of its layers");
+    if (c->rope.sign != implied->rope.sign) return cannot(p, "the direction of its rotation");
+    if (c->embedding_scale != implied->embedding_scale)
+        return cannot(p, "the scale of its embedding");
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].no_rope != implied->layers[l].no_rope)
+            return cannot(p, "which of its layers do not rotate");
+    return true;
+}
+
 // The kinds of arithmetic are the architecture's: what a reader will take it for must be what the
 // model does.
 //
 // `implied` is built as the reader builds it, then compared field by field.
 static bool check_kinds(const Put *p, const Outgoing *out) {
-    const Config *c = p->config;
-    Config implied;
-    config_init(&implied);
-    implied.n_layers = c->n_layers;
-    implied.dim = c->dim;
-    family_defaults(out->family, &implied);
-    gguf_implied(p->architecture, &implied);
-    if (c->activation != implied.activation) return cannot(p, "its activation");
-    if (c->norm != implied.norm || c->qk_norm != implied.qk_norm ||
-        c->qk_norm_after_rope != implied.qk_norm_after_rope)
-        return cannot(p, "its norms");
-    if (c->gated_ffn != implied.gated_ffn || c->position != implied.position)
-        return cannot(p, "the form of its layers");
-    if (c->rope.sign != implied.rope.sign) return cannot(p, "the direction of its rotation");
-    if (c->embedding_scale != implied.embedding_scale)
-        return cannot(p, "the scale of its embedding");
-    for (int l = 0; l < c->n_layers; l++)
-        if (c->layers[l].no_rope != implied.layers[l].no_rope)
-            return cannot(p, "which of its layers do not rotate");
-    return true;
+    Config *implied = malloc(sizeof *implied); // too large for the stack
+    if (!implied) return error_set(p->error, ERROR_MEMORY, "out of memory for a configuration");
+    config_init(implied);
+    implied->n_layers = p->config->n_layers;
+    implied->dim = p->config->dim;
+    family_defaults(out->family, implied);
+    gguf_implied(p->architecture, implied);
+    bool same = same_kinds(p, implied);
+    free(implied);
+    return same;
 }
 
 // Gemma 3 always gets the key, since its reader takes another default for 62 layers.
