@@ -329,6 +329,10 @@ static bool check_patterns(Run *run, const Options *o, Error *error) {
                          o->pattern ? "pattern"
                          : o->kl    ? "kl"
                                     : "save-logits");
+    // The means are taken once, and each pattern has its own.
+    if (o->patterns && o->ablate_to)
+        return error_set(error, ERROR_USAGE,
+                         "--patterns excludes --ablate-to mean: give one --pattern");
     return !o->patterns || patterns_parse(&run->patterns, o->patterns, error);
 }
 

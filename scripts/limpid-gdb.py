@@ -23,7 +23,7 @@ import limpid_commands
 import limpid_printers
 import limpid_reference
 import limpid_text
-from limpid_commands import Command, continue_to, takes_nothing
+from limpid_commands import Command, continue_to, in_range, takes_nothing
 from limpid_print import place, print_summary, print_tensor, print_where
 from limpid_program import STAGES, enumerator, frames, model, names, stage_at_hand, tensor
 
@@ -114,7 +114,10 @@ class Next(Command):
 
     def perform(self, argument):
         next(frames())
-        condition = stage_condition(gdb.string_to_argv(argument))
+        words = gdb.string_to_argv(argument)
+        condition = stage_condition(words)
+        if len(words) == 2:
+            in_range("layer", int(words[1]), int(model()["config"]["n_layers"]))
         need_observe()
         continue_to("observe", condition)
         if gdb.selected_thread():

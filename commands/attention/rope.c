@@ -7,6 +7,7 @@
 // the mean of cos((m - n) f) over the frequencies f; channels that do not rotate count as f = 0.
 // Without rotation it is 1 everywhere: attention could not tell positions apart.
 #include "commands/attention/attention.h"
+#include "commands/intervene/intervene.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
@@ -54,6 +55,10 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--rope takes a query of the prompt with --layer L --head H; without it "
                          "a vector of ones, and no prompt");
+    if (interventions_asked(o) && !takes_query(o))
+        return error_set(error, ERROR_USAGE,
+                         "--rope runs no text without --layer L --head H: there is nothing that "
+                         "--ablate, --patch or --steer could change");
     if (o->csv && o->json) return error_set(error, ERROR_USAGE, "--csv and --json: one of them");
     return check_prompt(o, error);
 }

@@ -145,7 +145,10 @@ static void print_json(const Measure *m) {
         writer_string(&w, "what", c->what);
         writer_number(&w, "predicted", c->predicted);
         writer_number(&w, "counted", c->counted);
-        writer_bool(&w, "equal", is_equal(c));
+        if (isnan(c->counted))
+            writer_string(&w, "equal", NULL);
+        else
+            writer_bool(&w, "equal", is_equal(c));
         writer_end(&w, '}');
     }
     writer_end(&w, ']');

@@ -32,20 +32,38 @@ void final_take(Final *f, const float *logits, int vocab_size) {
     }
 }
 
-// Inserts where it belongs by falling logit; of equals the one that came first, the lower id,
-// stays in front.
-static void insert(LensToken *top, int count, int32_t id, float logit) {
-    int at = count - 1;
-    for (; at > 0 && top[at - 1].logit < logit; at--)
-        top[at] = top[at - 1];
-    top[at] = (LensToken){.id = id, .logit = logit};
+// Whether token a comes before token b: by falling logit; of equals the lower id.
+static bool comes_before(const LensToken *a, const LensToken *b) {
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
+// Puts `token` where heap[at] was and on towards the leaves. A parent comes after its children.
+static void sift(LensToken *heap, int count, int at, LensToken token) {
+    for (int child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && comes_before(&heap[child], &heap[child + 1])) child++;
+        if (!comes_before(&token, &heap[child])) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = token;
+}
+
+// The root comes last of the best so far, so most tokens are compared with it alone, and --top of a
+// whole vocabulary takes little longer than three.
 void lens_find_top(LensToken *top, int count, const float *logits, int vocab_size) {
-    for (int k = 0; k < count; k++)
-        top[k] = (LensToken){.id = -1, .logit = -INFINITY};
-    for (int i = 0; i < vocab_size; i++)
-        if (logits[i] > top[count - 1].logit) insert(top, count, i, logits[i]);
+    for (int i = 0; i < count; i++)
+        top[i] = (LensToken){.id = i, .logit = logits[i]};
+    for (int i = count / 2 - 1; i >= 0; i--)
+        sift(top, count, i, top[i]);
+    for (int i = count; i < vocab_size; i++) {
+        LensToken token = {.id = i, .logit = logits[i]};
+        if (comes_before(&token, top)) sift(top, count, 0, token);
+    }
+    for (int n = count - 1; n > 0; n--) {
+        LensToken last = top[0];
+        sift(top, n, 0, top[n]);
+        top[n] = last;
+    }
 }
 
 static int rank_of(int id, const float *logits, int vocab_size) {

@@ -39,7 +39,8 @@ bool final_open(Final *final, int vocab_size, Error *error);
 void final_take(Final *final, const float *logits, int vocab_size);
 void final_close(Final *final); // zeroed is fine
 
-// top[count]: the ids and logits of the largest, by falling logit; of equals the lower id first.
+// top[count], count from 1 to vocab_size: the ids and logits of the largest, by falling logit; of
+// equals the lower id first.
 void lens_find_top(LensToken *top, int count, const float *logits, int vocab_size);
 
 // Fills top[count], count >= 1, with probabilities, and returns the numbers of the whole row.

@@ -39,6 +39,18 @@ Test(gdb, says_where_it_stands) {
     test_run_free(&r);
 }
 
+// Else the program would run to its end in search of it.
+Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
+    need_debugger();
+    static const char *const COMMANDS[] = {"limpid next att_norm 6"};
+    TestRun r = debugger(
+        test_text("limpid break q_rotated 2\nrun\n%slimpid where\n", attempts(COMMANDS, 1)),
+        debugged_line());
+    CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
+    check_prints(&r, "refused: layer 6: there are 6, from 0\nlayer 2 of 6, attention: q_rotated");
+    test_run_free(&r);
+}
+
 // Every stage of the model has words, and a breakpoint on it is one that gdb takes.
 Test(gdb, knows_every_stage) {
     need_debugger();

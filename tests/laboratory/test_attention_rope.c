@@ -166,4 +166,6 @@ Test(rope, refuses_what_it_cannot_do) {
         TestRun r = program("attention|%s|-i|Once|%s", small_model(), CASES[i].options);
         check_refused(&r, ERROR_USAGE, CASES[i].because);
     }
+    TestRun r = program("attention|%s|--rope|--ablate|L0.ffn", small_model());
+    check_refused(&r, ERROR_USAGE, "runs no text");
 }

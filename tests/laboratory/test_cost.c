@@ -213,6 +213,18 @@ Test(cost, what_is_measured_is_what_was_predicted) {
     check_measure(small_model(), "--seq|40|--batch|2|--precision|a8|--kv|bf16");
 }
 
+// A fast backend counts only what it allocates.
+Test(cost, what_was_not_counted_is_not_called_equal) {
+    TestRun r = program("cost|%s|--measure|--json|-q", small_model());
+    CHECK(r.status == 0, "%s", r.err);
+    int wanted = strcmp(TEST_BACKEND, "reference") ? 10 : 0, null = 0;
+    for (const char *at = r.out; (at = strstr(at, "\"counted\":null,\"equal\":null")); at++)
+        null++;
+    CHECK_INT(null, wanted);
+    CHECK(!strstr(r.out, "null,\"equal\":true") && strstr(r.out, ",\"equal\":true"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(cost, three_families_measure_as_predicted) {
     static const char *const MODELS[] = {"llama-tied", "gpt2", "gemma3", "nanochat", "olmo2"};
     for (int i = 0; i < EMULATED(3, 5); i++)

@@ -391,6 +391,10 @@ Test(interventions, a_change_that_no_model_or_this_model_has_not_is_refused) {
         check_refuses(CASES[i].option, 2, CASES[i].because);
     check_refuses("--record|x.json|--ablate|L1.H1", 2, "--record excludes --ablate");
     check_refuses("--patch|layers.1.att_out=/nonexistent", 4, "/nonexistent: cannot open it");
+    TestRun r = program("perplexity|%s|-f|README.md|--patterns|causal,window:4|--ablate|L1.H1|"
+                        "--ablate-to|mean",
+                        small_model());
+    check_refused(&r, ERROR_USAGE, "--patterns excludes --ablate-to mean");
     check_refuses("--steer|/nonexistent@L1", 4, "/nonexistent: cannot open it");
 }
 

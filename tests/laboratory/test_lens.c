@@ -1,12 +1,14 @@
 // lens: its last depth is the model's own prediction, earlier ones are worked out again from a
 // trace, its statistics follow from its logits, and the parts of a logit add up to it.
 #include "base/error.h"
+#include "commands/lens/distribution.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/program.h"
 #include "tests/support/traces.h"
 #include "weights/checkpoint.h"
 #include "weights/quant.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #define IDS "--prompt-ids|1,403,407,261,390,410"
@@ -272,6 +274,38 @@ Test(lens, writes_a_picture) {
     test_run_free(&r);
     r = program("lens|%s|" IDS "|--svg|%s", small_model(), svg);
     check_refused(&r, ERROR_USAGE, "--force");
+}
+
+// Rising logits are the worst order: each token goes in front of all before it. Kept in order while
+// they are read, the half-layers of one position of SmolLM2 would take a minute and a half, without
+// a look at Ctrl-C.
+Test(lens, ranks_a_whole_vocabulary_in_a_moment) {
+    enum { VOCAB = 262144 };
+    float *logits = malloc(VOCAB * sizeof *logits);
+    LensToken *top = malloc(VOCAB * sizeof *top);
+    CHECK(logits && top, "no memory");
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = (float)(i / 2); // in pairs of equals
+    clock_t began = clock();
+    lens_find_top(top, VOCAB, logits, VOCAB);
+    double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
+    for (int k = 0; k < VOCAB; k++)
+        CHECK_INT(top[k].id, VOCAB - 2 - 2 * (k / 2) + k % 2);
+    CHECK(seconds < 3, "%.1f s", seconds);
+    free(top);
+    free(logits);
+}
+
+Test(lens, finds_the_largest_and_of_equals_the_lower_ids) {
+    static const float LOGITS[] = {1, 3, -INFINITY, 3, 2, 3, 0};
+    static const int WANTED[] = {1, 3, 5, 4, 0, 6, 2};
+    for (int count = 1; count <= 7; count++) {
+        LensToken top[7];
+        lens_find_top(top, count, LOGITS, 7);
+        for (int k = 0; k < count; k++)
+            CHECK(top[k].id == WANTED[k] && top[k].logit == LOGITS[WANTED[k]], "%d of %d: %d", k,
+                  count, (int)top[k].id);
+    }
 }
 
 Test(lens, refuses_what_it_cannot_do) {

@@ -259,6 +259,32 @@ static size_t bin_ids(long out[TOKENS], const char *model, const char *more) {
     return count;
 }
 
+// The same tensors, rotated otherwise.
+Test(replay, a_model_with_another_rope_scaling_is_another_model) {
+    const char *model = test_temporary("scaled"), *path = test_temporary("scaled.json");
+    const char *config = test_temporary("scaled/config.json");
+    TestRun r = program("convert|builtin|%s", model);
+    CHECK(r.status == 0, "%s", r.err);
+    test_run_free(&r);
+    size_t size;
+    char *text = test_read_file(config, &size), *at = strstr(text, "\"rope_scaling\": null");
+    CHECK(at, "%s", text);
+    at += 16;
+    for (int factor = 2; factor <= 3; factor++) {
+        const char *changed = test_text("%.*s{\"rope_type\": \"linear\", \"factor\": %d.0}%s",
+                                        (int)(at - text), text, factor, at + 4);
+        test_write_file(config, changed, strlen(changed));
+        if (factor == 2) {
+            r = program("generate|%s|-i|Once|--max-tokens|2|-q|--record|%s", model, path);
+            CHECK(r.status == 0, "%s", r.err);
+            test_run_free(&r);
+        }
+    }
+    free(text);
+    r = program("replay|%s|-q", path);
+    check_refused(&r, ERROR_FILE, "another model (digest ");
+}
+
 // One weight of the head is changed: a little, so that the tokens stay, and so much that one must
 // differ. Which one it is follows from the ids of both models.
 Test(replay, a_model_with_one_other_weight_is_found_out) {
