@@ -9,6 +9,7 @@
 #
 # `limpid help` lists the commands. gdb/limpid_program.py reads the program's data.
 import os
+import re
 import sys
 import textwrap
 
@@ -76,6 +77,9 @@ def stage_condition(words):
         raise gdb.GdbError("limpid break STAGE [LAYER]: LAYER is a number")
     if words and words[0] not in STAGES:
         raise gdb.GdbError("no stage %s: %s" % (words[0], " ".join(STAGES)))
+    inside = words and re.match("(q|k|v|att|ffn|layer)(_|$)", words[0])
+    if len(words) == 2 and not inside:
+        raise gdb.GdbError("%s is computed once for all layers: leave the layer out" % words[0])
     parts = ["id == " + enumerator(words[0])] if words else []
     return " && ".join(parts + ["layer == %s" % words[1]] if len(words) == 2 else parts)
 

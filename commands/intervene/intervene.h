@@ -78,7 +78,7 @@ bool interventions_ablate_head(Interventions *i, int layer, int head, int sequen
 
 // Checks every change against the model's own stages, by a pass of the first token; works out means
 // by a pass of the prompt; then attaches the changes to the model. The cache is empty afterwards.
-// NULL changes nothing. False: exit code 2 (a stage that this model does not compute, an index
+// NULL changes nothing. Once only. False: exit code 2 (a stage that this model does not compute, an index
 // outside it), or that of a pass.
 bool interventions_attach(Interventions *i, Model *model, const int32_t *prompt, size_t n_prompt,
                           Error *error);

@@ -102,6 +102,8 @@ static bool find_hook(StagePlace *place, const Config *c, const char *name, size
     // The gate is what the activation function sees; without one the first matrix is.
     *place = (StagePlace){c->gated_ffn ? STAGE_FFN_GATE : STAGE_FFN_UP, layer};
     if (layer >= 0 && is(name, length, "mlp.hook_pre")) return true;
+    // With learned positions (GPT-2) the stage holds both; TransformerLens hooks the token alone.
+    if (c->position == POSITION_LEARNED && is(name, length, "hook_embed")) return false;
     *place = (StagePlace){STAGE_FFN_UP, layer};
     if (layer >= 0 && c->gated_ffn && is(name, length, "mlp.hook_pre_linear")) return true;
     for (size_t i = 0; i < sizeof HOOKS / sizeof *HOOKS; i++) {
@@ -146,7 +148,8 @@ static int take_layer(const char **name, size_t *length, const char *word) {
     size_t begin = strlen(word), at = begin;
     int layer = 0;
     if (*length <= begin || memcmp(*name, word, begin)) return -1;
-    for (; at < *length && (*name)[at] >= '0' && (*name)[at] <= '9' && layer < 1 << 20; at++)
+    for (; at < *length && (*name)[at] >= '0' && (*name)[at] <= '9' && layer < 100 * 1000 * 1000;
+         at++)
         layer = 10 * layer + (*name)[at] - '0';
     if (at == begin || at == *length || (*name)[at] != '.') return -1;
     *name += at + 1;

@@ -89,6 +89,8 @@ class Logits(Command):
 
     def perform(self, argument):
         count = number(argument or "10", self)
+        if not count:
+            raise gdb.GdbError("limpid logits N: at least 1 token")
         m = model()
         inner = [frame.name() for frame in frames()]
         if stage_at_hand() != "logits" and any(name in inner for name in ("forward_chunk", "run_chunk")):

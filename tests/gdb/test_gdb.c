@@ -55,8 +55,11 @@ Test(gdb, does_not_look_for_a_layer_that_the_model_lacks) {
 Test(gdb, knows_every_stage) {
     need_debugger();
     char script[4000] = "";
-    for (int id = 0; id < STAGE_COUNT; id++)
-        sprintf(script + strlen(script), "limpid break %s %d\n", stage_name((StageId)id), id % 6);
+    for (int id = 0; id < STAGE_COUNT; id++) {
+        bool inside = id >= STAGE_ATT_NORM && id <= STAGE_LAYER_OUT;
+        sprintf(script + strlen(script), "limpid break %s %s\n", stage_name((StageId)id),
+                inside ? "5" : "");
+    }
     strcat(script, "python print(len(STAGES), 'stages')\n");
     TestRun r = debugger(script, debugged_line());
     CHECK(r.status == 0, "exit %d: %s%s", r.status, r.out, r.err);
@@ -435,6 +438,7 @@ Test(gdb, one_line_says_why_not) {
         {"limpid tensor", "limpid tensor NAME [--row N]; names: x "},
         {"limpid break", "limpid break STAGE [LAYER]; stages: token_embedding "},
         {"limpid break rope", "no stage rope: token_embedding "},
+        {"limpid next logits 3", "logits is computed once for all layers"},
         {"limpid next q one", "limpid break STAGE [LAYER]: LAYER is a number"},
         {"limpid logits many", "limpid logits [N]"},
         {"limpid save x", "limpid save NAME FILE"},

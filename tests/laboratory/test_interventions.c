@@ -382,6 +382,7 @@ Test(interventions, a_change_that_no_model_or_this_model_has_not_is_refused) {
         {"--patch|layers.1.att_out[1,2,3,4]=0", "wanted NAME=VALUE"},
         {"--patch|layers.1.nothing=0", "no stage is called \"layers.1.nothing\""},
         {"--patch|layers.6.att_out=0", "the model's layers are 0 to 5"},
+        {"--patch|layers.99999999.att_out=0", "the model's layers are 0 to 5"},
         {"--patch|blocks.99999999999.hook_z=0", "no stage is called"},
         {"--patch|layers.1.att_weights=0", "already summed"},
         {"--steer|x@4", "wanted FILE[:SCALE]@L4-L8"},
