@@ -166,6 +166,10 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
         if (!option_given(o, OPTION_MAX_TOKENS) || after_prompt < count) count = after_prompt;
     }
     if (count < 0) count = 0;
+    if (!count && o->max_tokens && !o->quiet)
+        note("-n %" PRId64 " counts the %zu tokens of the prompt too, as in llama2.c, so none is "
+             "new; --max-tokens %" PRId64 " counts new ones",
+             o->steps, prompt, o->steps);
     *max_new = (size_t)count;
     int64_t needed = (int64_t)prompt + count;
     *context = (int)(option_given(o, OPTION_CONTEXT) || needed > limit ? limit : needed);

@@ -98,9 +98,76 @@ Test(options, long_names_and_defaults) {
 
 Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
-    refused(FOR_GENERATE, "m|-m|model.gguf", "the model has no flag");
+    refused(FOR_GENERATE, "m|-m|model.gguf", "the model is run MODEL or --model MODEL");
+    refused(FOR_GENERATE, "m|-t|8", "-t is temperature; threads are -j 8");
+    refused(FOR_CHAT, "m|-t8", "(a temperature over 2 is --temp 8)");
     refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
     refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");
+}
+
+Test(options, names_of_other_programs_mean_ours) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE,
+                "--model|m|--predict|7|--temperature|8|--top_p=0.5|--repeat_last-n|3", &error),
+          "%s", error.message);
+    CHECK_STRING(o.model, "m");
+    CHECK_INT(o.max_tokens, 7);
+    CHECK_NEAR(o.temperature, 8, 0);
+    CHECK_NEAR(o.top_p, 0.5, 0);
+    CHECK_INT(o.repeat_last, 3);
+    CHECK(parse(&o, FOR_CHAT, "m|--n_predict|9|--system_prompt|a_b|-t|2", &error));
+    CHECK_INT(o.max_tokens, 9);
+    CHECK_STRING(o.system, "a_b"); // a value keeps its underscores
+    CHECK(parse(&o, FOR_GENERATE, "m|-i|--top_p|--stop=a_b", &error));
+    CHECK_STRING(o.prompt, "--top_p");
+    CHECK_STRING(o.stops.texts[0], "a_b");
+    CHECK(parse(&o, FOR_CONVERT, "--model|m|out", &error));
+    CHECK_STRING(o.model, "m");
+    CHECK_STRING(o.other, "out");
+    refused(FOR_GENERATE, "a|--model|b", "\"a\" is one argument too many");
+}
+
+// They take the words that they take in their program, so that what follows keeps its meaning.
+Test(options, flags_of_other_programs_are_skipped_where_they_change_nothing) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE,
+                "-q|-ngl|99|-fa|--no_mmap|--n-gpu-layers=5|-fa|on|m|-i|-ngl|-ub|512", &error),
+          "%s", error.message);
+    CHECK_STRING(o.model, "m");
+    CHECK_STRING(o.prompt, "-ngl"); // a value
+    CHECK(parse(&o, FOR_CHAT, "-q|-cnv|m", &error));
+    CHECK(parse(&o, FOR_BENCH, "-q|-r|3|m", &error)); // its own -r
+    CHECK_INT(o.repetitions, 3);
+    CHECK(parse(&o, FOR_GENERATE, "-q|--|-ngl", &error));
+    CHECK_STRING(o.model, "-ngl");
+}
+
+Test(options, flags_of_other_programs_that_change_the_text_are_answered_whole) {
+    refused(FOR_GENERATE, "m|-cnv", "-cnv is not an option of limpid: a conversation is");
+    refused(FOR_CHAT, "m|-no-cnv", "-no-cnv is not");
+    refused(FOR_GENERATE, "-hf|a/b", "-hf is not an option of limpid: limpid downloads nothing");
+    refused(FOR_CHAT, "m|-sys|Be brief",
+            "-sys is not an option of limpid: the system prompt is -y");
+    refused(FOR_GENERATE, "m|-np|2", "-np is not");
+    refused(FOR_CHAT, "m|-st", "run chat MODEL -i TEXT");
+    refused(FOR_GENERATE, "m|-r|User:", "--stop TEXT");
+    refused(FOR_GENERATE, "m|--cache_type_k|q8_0", "--kv f32");
+}
+
+Test(options, a_misspelt_name_gets_the_nearest) {
+    refused(FOR_GENERATE, "m|--tmep|1", "unknown option --tmep: did you mean --temp?");
+    refused(FOR_GENERATE, "m|--max-token=1x", "--max-token");
+    refused(FOR_GENERATE, "m|--sede=1", "did you mean --seed?");
+    refused(FOR_BENCH, "m|--promt-length|8", "did you mean --prompt-length?");
+    refused(FOR_GENERATE, "m|--repeat|1", "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
+    refused(FOR_GENERATE, "m|--entirely-else",
+            "unknown option --entirely-else (run COMMAND --help");
+    CHECK_STRING(command_nearest("bnech"), "bench");
+    CHECK_STRING(command_nearest("perplexty"), "perplexity");
+    CHECK(!command_nearest("model"));
+    CHECK(!command_nearest(""));
 }
 
 Test(options, what_is_out_of_range_is_refused) {

@@ -308,10 +308,9 @@ Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
 }
 
 Test(other_commands, extremes_inside_the_range_work) {
-    static const char *const WORDS[] = {
-        "|-t|1e-45",         "|-t|1000000", "|-p|0",   "|-p|1",
-        "|--top-k|99999999", "|-s|0",       "|-j|256", "|-s|18446744073709551615",
-        "|--min-p|1"};
+    static const char *const WORDS[] = {"|-t|1e-45", "|--temp|1000000",          "|-p|0",
+                                        "|-p|1",     "|--top-k|99999999",        "|-s|0",
+                                        "|-j|256",   "|-s|18446744073709551615", "|--min-p|1"};
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
         char more[100];
         snprintf(more, sizeof more, "|-n|4|-q%s", WORDS[i]);

@@ -428,9 +428,9 @@ static void check_harmless(const TestRun *r) {
 
 Test(streams, nothing_active_reaches_a_terminal) {
     static const char *const LINES[] = {
-        "%s|-i||-t|50|-p|1|-s|1|-n|60|--ignore-eos|-q",
-        "%s|-i||-t|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q",
-        "%s|-i||-t|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q",
+        "%s|-i||--temp|50|-p|1|-s|1|-n|60|--ignore-eos|-q",
+        "%s|-i||--temp|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q",
+        "%s|-i||--temp|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q",
         "inspect|%s|-v",
         "inspect|%s|--json",
         "tokenize|%s|--decode|-i|4 5 6 7",
