@@ -236,5 +236,5 @@ void print_statistics(const Generation *g) {
     if (isfinite(text)) fprintf(stderr, ", %.1f tokens/s", text);
     if (g->first_token_at)
         fprintf(stderr, "; first token after %.3f s", g->first_token_at - g->session->started);
-    fprintf(stderr, "; memory %.1f MB\n", (double)peak_memory_bytes() / 1e6);
+    fprintf(stderr, "; memory %.1f MB%s\n", (double)peak_memory_bytes() / 1e6, build_remark());
 }

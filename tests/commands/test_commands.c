@@ -256,6 +256,17 @@ Test(commands, a_prompt_that_leaves_nothing_to_do_or_is_not_utf8_is_noted) {
     test_run_free(&r);
 }
 
+// The tests are compiled with the flags of the program.
+Test(commands, a_debug_build_says_that_it_is_one_in_the_line_of_statistics) {
+    TestRun r = program("%s|-t|0|-n|3", small_model());
+#ifdef __OPTIMIZE__
+    CHECK(!strstr(r.err, "debug"), "%s", r.err);
+#else
+    CHECK(strstr(r.err, " MB; a debug build"), "%s", r.err);
+#endif
+    test_run_free(&r);
+}
+
 Test(commands, the_end_of_a_text_is_not_part_of_it) {
     char line[1000], value[4000];
     const char *bin = test_data_if_any("stories260K/stories260K.bin");

@@ -307,6 +307,14 @@ Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
     }
 }
 
+// Standard input is the terminal too: nobody is waited for.
+Test(other_commands, perplexity_on_a_terminal_asks_for_a_text) {
+    TestRun r = program_terminal("perplexity");
+    CHECK_INT(r.status, ERROR_USAGE);
+    CHECK(strstr(r.out, "no text: it is -f FILE"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(other_commands, extremes_inside_the_range_work) {
     static const char *const WORDS[] = {"|-t|1e-45", "|--temp|1000000",          "|-p|0",
                                         "|-p|1",     "|--top-k|99999999",        "|-s|0",
