@@ -119,10 +119,12 @@ static const char INSPECT_HELP[] =
     "run inspect MODEL [options]                     what is in a model file\n"
     "    ./run inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "\n"
-    "Prints the container, the family, the hyper-parameters, the tensors (name,\n"
-    "shape, type, bytes) and their totals, the tokenizer and the chat template.\n"
-    "      --json             the same as one object\n"
-    "      --html FILE        the same as a page that works without a network, its\n"
+    "Prints the container, the family, the hyper-parameters, the tokenizer, the\n"
+    "memory that the model takes, and the tensors: name, type, bytes, shape. Layers\n"
+    "that are equal (names, types, shapes) are one row; Q4_1 +2: and two other types.\n"
+    "      --all              a row for every tensor\n"
+    "      --json             all of it as one object\n"
+    "      --html FILE        all of it as a page that works without a network, its\n"
     "                         table of tensors sorted by a click; --force replaces it\n"
     "  -z, --tokenizer FILE   -v, --verbose (with the template's text)\n";
 

@@ -8,24 +8,10 @@
 #include "weights/quant.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 // ---- text ----
-
-// In the order of the file. Names come from the file, so they are escaped.
-static void print_tensors(const TensorPlan *tensors, size_t count) {
-    output_print("\n%-44s %-8s %14s  %s\n", "tensor", "type", "bytes", "shape");
-    for (size_t i = 0; i < count; i++) {
-        const TensorPlan *t = &tensors[i];
-        char name[160];
-        output_print("%-44s %-8s %14" PRIu64 "  (",
-                     escape_bytes(name, sizeof name, t->name, strlen(t->name)),
-                     dtype_info(t->dtype)->name, t->bytes);
-        for (uint32_t d = 0; d < t->n_dims; d++)
-            output_print("%s%" PRIu64, d ? ", " : "", t->shape[d]);
-        output_print(")\n");
-    }
-}
 
 static void print_totals(const Session *s) {
     Buffer totals = {0};
@@ -54,14 +40,15 @@ static void print_template(const Session *s) {
     output_print("\n");
 }
 
-static void print_text(const Session *s, const Facts *facts) {
+static bool print_text(const Session *s, const Facts *facts, Error *error) {
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
     for (int i = 0; i < facts->count; i++)
         print_fact(facts->rows[i].name, fact_text(facts, i), facts->rows[i].length);
     print_template(s);
-    print_tensors(tensors, count);
+    if (!inspect_print_tensors(tensors, count, s->options->all, error)) return false;
     print_totals(s);
+    return true;
 }
 
 // ---- JSON ----
@@ -142,6 +129,17 @@ static void write_totals(JsonWriter *w, const Session *s) {
     writer_end(w, '}');
 }
 
+// What the facts say of the memory; null where the model could not be planned.
+static void write_memory(JsonWriter *w, const Session *s) {
+    MemoryFigures m;
+    bool known = inspect_memory(&m, s, NULL);
+    writer_begin(w, "memory", '{');
+    writer_number(w, "kv_bytes_per_token", known ? m.kv_bytes_per_token : NAN);
+    writer_integer(w, "tokens", m.context);
+    writer_number(w, "peak_memory_bytes", known ? m.peak : NAN);
+    writer_end(w, '}');
+}
+
 static void print_json(const Session *s) {
     JsonWriter w = {0};
     size_t count = 0;
@@ -162,6 +160,7 @@ static void print_json(const Session *s) {
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);
     write_tensors(&w, tensors, count);
     write_totals(&w, s);
+    write_memory(&w, s);
     writer_begin(&w, "unused", '[');
     for (size_t i = 0; i < checkpoint_unused(s->checkpoint); i++)
         writer_string(&w, NULL, checkpoint_unused_name(s->checkpoint, i));
@@ -178,7 +177,7 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
     if (good && s->options->json)
         print_json(s);
     else if (good && !page->path)
-        print_text(s, &facts);
+        good = print_text(s, &facts, error);
     buffer_free(&facts.text);
     return good;
 }

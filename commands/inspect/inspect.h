@@ -37,6 +37,20 @@ Totals inspect_totals(const Session *session);
 // what it costs to store and to read.
 void totals_text(Buffer *out, const Session *session);
 
+// What a model takes, from the table that `cost` prints: with the default precision and cache,
+// every thread, one sequence.
+typedef struct MemoryFigures {
+    double kv_bytes_per_token;  // in all layers
+    double short_peak, peak;    // of short_context and of context tokens
+    int short_context, context; // at most 2048; the model's own
+} MemoryFigures;
+// False, with why in `error`: the model cannot be planned.
+bool inspect_memory(MemoryFigures *memory, const Session *session, Error *error);
+
+// layers.c: the table of tensors, equal layers in one row or, with `all`, each tensor. False: exit
+// code 5.
+bool inspect_print_tensors(const TensorPlan *tensors, size_t count, bool all, Error *error);
+
 enum { FACTS_MOST = 40 };
 typedef struct Facts {
     Buffer text; // owned: all values, one after the other

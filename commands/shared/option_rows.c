@@ -158,7 +158,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
      .commands = FOR_DIFF | FOR_VIEW},
     {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
-     .commands = FOR_DIFF | FOR_PERPLEXITY},
+     .commands = FOR_DIFF | FOR_PERPLEXITY | FOR_INSPECT},
     {.id = OPTION_LAYER, .name = "layer", .kind = KIND_INTEGER, .offset = FIELD(layer),
      .commands = FOR_ATTENTION, .high = MANY},
     {.id = OPTION_HEAD, .name = "head", .kind = KIND_INTEGER, .offset = FIELD(head),

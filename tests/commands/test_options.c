@@ -6,6 +6,7 @@
 #include "tests/test.h"
 
 #include <ctype.h>
+#include <math.h>
 
 enum { MAX_ARGUMENTS = 24 };
 
@@ -161,7 +162,8 @@ Test(options, a_misspelt_name_gets_the_nearest) {
     refused(FOR_GENERATE, "m|--max-token=1x", "--max-token");
     refused(FOR_GENERATE, "m|--sede=1", "did you mean --seed?");
     refused(FOR_BENCH, "m|--promt-length|8", "did you mean --prompt-length?");
-    refused(FOR_GENERATE, "m|--repeat|1", "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
+    refused(FOR_GENERATE, "m|--repeat|1",
+            "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
     refused(FOR_GENERATE, "m|--entirely-else",
             "unknown option --entirely-else (run COMMAND --help");
     CHECK_STRING(command_nearest("bnech"), "bench");
@@ -349,6 +351,25 @@ Test(output, nothing_active_reaches_a_terminal) {
     filtered("\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", 9, "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
     filtered("\xe4\xb8", 2, BAD BAD); // half a character
     filtered("a\0b", 3, "a" BAD "b");
+}
+
+static void check_bar(double share, double seconds, int columns, const char *wanted) {
+    char line[120];
+    int width = progress_line(line, sizeof line, "loading", share, seconds, columns);
+    CHECK_STRING(line, wanted);
+    CHECK(width == (int)strlen(line) && width < columns, "%d columns", width);
+}
+
+Test(output, a_progress_bar_has_the_time_left_and_fits_the_window) {
+    check_bar(0.5, 7, 80, "loading [###############...............]  50 %, 0:07 left");
+    check_bar(0.5, 7, 40, "loading [######......]  50 %, 0:07 left");
+    check_bar(0.01, 100, 40, "loading [.........]   1 %, 2:45:00 left");
+    check_bar(0, 1, 40, "loading [.......................]   0 %");
+    check_bar(NAN, 1, 40, "loading [.......................]   0 %");
+    check_bar(1.5, 9, 40, "loading [############] 100 %, 0:00 left");
+    check_bar(0.5, 7, 28, " 50 %, 0:07 left");
+    check_bar(0.5, 7, 8, " 50 %, ");
+    check_bar(0.5, 7, 1, "");
 }
 
 // Feeds `text` in pieces of every size; what comes out must be `wanted`.
