@@ -160,6 +160,7 @@ Test(commands, a_seed_repeats_and_is_told) {
     other = program("%s|-n|60", small_model());
     const char *seed = strstr(other.err, "seed ");
     CHECK(seed, "%s", other.err);
+    CHECK(strchr(other.err, '\n') == other.err + strlen(other.err) - 1, "%s", other.err); // a line
     char more[60];
     snprintf(more, sizeof more, "|-q|-s|%.*s", (int)strcspn(seed + 5, "\n"), seed + 5);
     TestRun again = program("%s|-n|60%s", small_model(), more);
