@@ -1,6 +1,7 @@
 // The parser of the command line, the texts that describe it, and what filters a model's text on
 // its way to the screen.
 #include "commands/commands.h"
+#include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
 #include "commands/shared/stop_text.h"
 #include "tests/test.h"
@@ -9,6 +10,11 @@
 #include <math.h>
 
 enum { MAX_ARGUMENTS = 24 };
+
+static const char *const NAMES[] = {
+    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
+    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // Parses the words of `line` (separated by |) for a command.
 static bool parse(Options *options, CommandBit command, const char *line, Error *error) {
@@ -157,6 +163,20 @@ Test(options, flags_of_other_programs_that_change_the_text_are_answered_whole) {
     refused(FOR_GENERATE, "m|--cache_type_k|q8_0", "--kv f32");
 }
 
+// An option of limpid comes first, whatever other programs mean by its name.
+Test(options, no_option_is_taken_for_one_of_another_program) {
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        for (size_t i = 0; i < N_NAMES; i++) {
+            CommandBit bit = command_find(NAMES[i])->bit;
+            char word[40], letter[] = {'-', row->short_name, '\0'};
+            snprintf(word, sizeof word, "--%s", row->name);
+            if (!(row->commands & bit)) continue;
+            CHECK(!foreign_option(word, bit), "%s %s", NAMES[i], word);
+            CHECK(!row->short_name || !foreign_option(letter, bit), "%s %s", NAMES[i], letter);
+        }
+    CHECK(foreign_option("-r", FOR_GENERATE) && !foreign_option("-r", FOR_BENCH));
+}
+
 Test(options, a_misspelt_name_gets_the_nearest) {
     refused(FOR_GENERATE, "m|--tmep|1", "unknown option --tmep: did you mean --temp?");
     refused(FOR_GENERATE, "m|--max-token=1x", "--max-token");
@@ -226,11 +246,6 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
     CHECK(!good);
     CHECK_INT(error.code, ERROR_USAGE);
 }
-
-static const char *const NAMES[] = {
-    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
-    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
-enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // The length of an option's long name that begins at `text`; 0: none does.
 static int long_option(const char *text) {
