@@ -522,6 +522,18 @@ Test(streams, every_command_runs_on_a_tiny_file) {
     }
 }
 
+Test(streams, inspect_warns_of_a_tokenizer_that_is_too_small) {
+    const char *few = tiny_model("few.gguf", NULL, 64);
+    TestRun r = program("inspect|builtin|-z|%s", few);
+    CHECK(strstr(r.out, "\nwarning      the tokenizer has ") &&
+              strstr(r.out, " tokens, the model 2048: the others have no text\n"),
+          "%s%s", r.out, r.err);
+    test_run_free(&r);
+    r = program("inspect|%s", few);
+    CHECK(!strstr(r.out, "warning"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(streams, what_is_no_model_is_one_line) {
     TestRun r = program("%s", "/nonexistent");
     check_refused(&r, ERROR_IO, "\"/nonexistent\" is neither a command nor a file");
