@@ -13,11 +13,16 @@
 
 // ---- text ----
 
-static void print_totals(const Session *s) {
+static bool print_totals(const Session *s, Error *error) {
     Buffer totals = {0};
     totals_text(&totals, s);
-    output_print("\n%.*s\n", (int)totals.size, totals.size ? (const char *)totals.bytes : "");
+    bool good = !totals.failed;
+    if (good)
+        output_print("\n%.*s\n", (int)totals.size, (const char *)totals.bytes);
+    else
+        error_set(error, ERROR_MEMORY, "no memory for the totals");
     buffer_free(&totals);
+    return good;
 }
 
 // Names and texts come from the file: they are escaped for a terminal, a text line by line.
@@ -46,9 +51,7 @@ static bool print_text(const Session *s, const Facts *facts, Error *error) {
     for (int i = 0; i < facts->count; i++)
         print_fact(facts->rows[i].name, fact_text(facts, i), facts->rows[i].length);
     print_template(s);
-    if (!inspect_print_tensors(tensors, count, s->options->all, error)) return false;
-    print_totals(s);
-    return true;
+    return inspect_print_tensors(tensors, count, s->options->all, error) && print_totals(s, error);
 }
 
 // ---- JSON ----
@@ -129,18 +132,15 @@ static void write_totals(JsonWriter *w, const Session *s) {
     writer_end(w, '}');
 }
 
-// What the facts say of the memory; null where the model could not be planned.
-static void write_memory(JsonWriter *w, const Session *s) {
-    MemoryFigures m;
-    bool known = inspect_memory(&m, s, NULL);
+static void write_memory(JsonWriter *w, const MemoryFigures *m) {
     writer_begin(w, "memory", '{');
-    writer_number(w, "kv_bytes_per_token", known ? m.kv_bytes_per_token : NAN);
-    writer_integer(w, "tokens", m.context);
-    writer_number(w, "peak_memory_bytes", known ? m.peak : NAN);
+    writer_number(w, "kv_bytes_per_token", m->kv_bytes_per_token);
+    writer_integer(w, "tokens", m->context);
+    writer_number(w, "peak_memory_bytes", m->known ? m->peak : NAN);
     writer_end(w, '}');
 }
 
-static void print_json(const Session *s) {
+static void print_json(const Session *s, const MemoryFigures *memory) {
     JsonWriter w = {0};
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
@@ -160,7 +160,7 @@ static void print_json(const Session *s) {
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);
     write_tensors(&w, tensors, count);
     write_totals(&w, s);
-    write_memory(&w, s);
+    write_memory(&w, memory);
     writer_begin(&w, "unused", '[');
     for (size_t i = 0; i < checkpoint_unused(s->checkpoint); i++)
         writer_string(&w, NULL, checkpoint_unused_name(s->checkpoint, i));
@@ -175,7 +175,7 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
     bool good = !facts.text.failed || error_set(error, ERROR_MEMORY, "no memory for the report");
     if (good && page->path) good = inspect_write_html(s, &facts, page, error);
     if (good && s->options->json)
-        print_json(s);
+        print_json(s, &facts.memory);
     else if (good && !page->path)
         good = print_text(s, &facts, error);
     buffer_free(&facts.text);

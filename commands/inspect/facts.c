@@ -168,7 +168,11 @@ static double peak(const Session *s, int context, Error *error) {
                             .context = context};
     Model *planned = model_plan(s->config, checkpoint_weights(s->checkpoint), &options, error);
     double bytes = 0;
-    if (planned) {
+    // A device that cannot be used is no failure, threads that could not be made are.
+    const Error *failure = planned ? device_error(planned->device) : NULL;
+    if (failure && failure->code == ERROR_MEMORY) {
+        error_copy(error, failure);
+    } else if (planned) {
         ModelMemory memory = model_memory(planned, &options);
         bytes = model_memory_peak(&memory);
     }
@@ -176,20 +180,22 @@ static double peak(const Session *s, int context, Error *error) {
     return bytes;
 }
 
-bool inspect_memory(MemoryFigures *m, const Session *s, Error *error) {
+static MemoryFigures find_memory(const Session *s, Error *error) {
     enum { SHORT = 2048 };
     int most = s->config->max_seq_len;
-    *m = (MemoryFigures){.context = most, .short_context = most < SHORT ? most : SHORT};
-    m->kv_bytes_per_token = kv_needed_bytes(s->config, NULL, 1, (KvType)s->options->kv);
-    m->short_peak = peak(s, m->short_context, error);
-    m->peak = most > SHORT ? peak(s, most, error) : m->short_peak;
-    return m->short_peak > 0 && m->peak > 0;
+    MemoryFigures m = {.context = most, .short_context = most < SHORT ? most : SHORT};
+    m.kv_bytes_per_token = kv_needed_bytes(s->config, NULL, 1, (KvType)s->options->kv);
+    m.short_peak = peak(s, m.short_context, error);
+    m.peak = most > SHORT ? peak(s, most, error) : m.short_peak;
+    m.known = m.short_peak > 0 && m.peak > 0;
+    return m;
 }
 
 static void add_memory(Facts *f, const Session *s) {
-    MemoryFigures m;
     Error problem = {0};
-    if (!inspect_memory(&m, s, &problem)) {
+    MemoryFigures m = f->memory = find_memory(s, &problem);
+    if (problem.code == ERROR_MEMORY) f->text.failed = true;
+    if (!m.known) {
         FACT(f, "memory", "%s", problem.message);
         return;
     }
