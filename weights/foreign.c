@@ -99,7 +99,7 @@ static bool may_be_model(const char *directory, const char *name) {
     static const char *const ENDS[] = {".gguf", ".safetensors", ".bin"};
     char path[4096];
     struct stat status;
-    if (*name == '.') return false;
+    if (*name == '.' || strstr(name, "-of-0")) return false; // a part of one
     for (int i = 0; i < 3; i++)
         if (ends_with(name, ENDS[i])) return strcmp(name, "tokenizer.bin") != 0;
     int length = snprintf(path, sizeof path, "%s/%s/config.json", directory, name);
@@ -121,7 +121,7 @@ bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Erro
         if (may_be_model(path, e->d_name)) insert(&found, e->d_name);
     if (entries) closedir(entries);
     if (!found.count)
-        return error_set(error, code, "a directory without %s, and without a GGUF file", wanted);
+        return error_set(error, code, "a directory without %s or a GGUF file", wanted);
     char list[NAMES_SHOWN * 40] = "";
     size_t used = 0;
     for (int i = 0; i < found.count && i < NAMES_SHOWN && used < sizeof list; i++)

@@ -277,6 +277,7 @@ Test(hf_checkpoint, a_directory_of_models_lists_them) {
     hf_write(directory, "tokenizer.bin", "");
     hf_write(directory, ".hidden.gguf", "");
     hf_write(directory, "notes.txt", "");
+    hf_write(directory, "model-00001-of-00002.safetensors", "");
     hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
     hf_write(directory, "m.gguf", "");
     hf_check_refused(directory, ERROR_USAGE, "the model in it is m.gguf");
