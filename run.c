@@ -29,7 +29,13 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
     }
     if (*word == '-' || builtin_is_meant(word) || !access(word, F_OK) || errno != ENOENT)
         return command_find("generate");
-    error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)", word);
+    const char *nearest = command_nearest(word);
+    if (nearest)
+        error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file: did you mean %s?",
+                  word, nearest);
+    else
+        error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)",
+                  word);
     return NULL;
 }
 

@@ -68,6 +68,32 @@ size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *tex
     return longest;
 }
 
+// Optimal string alignment: row i of the table holds the distances between a[0 .. i) and every
+// beginning of b; a row follows from the two before it.
+size_t edit_distance(TextSpan a, TextSpan b) {
+    enum { MOST = 64 };
+    size_t rows[3][MOST];
+    if (a.length >= MOST || b.length >= MOST) return a.length > b.length ? a.length : b.length;
+    for (size_t i = 0; i <= a.length; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= b.length; j++) {
+            if (!i) {
+                row[j] = j;
+                continue;
+            }
+            size_t best = above[j - 1] + (a.text[i - 1] != b.text[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            bool exchanged =
+                i > 1 && j > 1 && a.text[i - 1] == b.text[j - 2] && a.text[i - 2] == b.text[j - 1];
+            if (exchanged && second[j - 2] + 1 < best) best = second[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[a.length % 3][b.length];
+}
+
 static int entry_compare(const void *a, const void *b) {
     return span_compare(((const NameEntry *)a)->name, ((const NameEntry *)b)->name);
 }

@@ -26,6 +26,16 @@ size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *tex
 // or they are more than *out can hold.
 size_t decimal_take(const char *text, size_t length, uint64_t *out);
 
+// ---- misspelt words ----
+
+// The least number of letters put in, left out, replaced, or exchanged with their neighbour, that
+// makes `b` of `a`. Of a word of more than 63 bytes: the length of the longer.
+size_t edit_distance(TextSpan a, TextSpan b);
+// How many of these a word of that length may be off another and still be meant for it.
+static inline size_t misspellings(size_t length) {
+    return length < 4 ? 1 : length < 8 ? 2 : 3;
+}
+
 // ---- names: an index with numbers, O(n log n) for any names ----
 
 typedef struct NameEntry {

@@ -209,8 +209,8 @@ static bool answer_once(Chat *chat, Error *error) {
     Text text = {0};
     StopReason stop = STOP_EOS;
     TextLimit limit = prompt_limit(&chat->session);
-    bool good =
-        text_read(&text, chat->session.options, &limit, error) && answer(chat, &text, &stop, error);
+    bool good = prompt_read(&text, chat->session.options, &limit, error) &&
+                answer(chat, &text, &stop, error);
     text_free(&text);
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;

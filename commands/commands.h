@@ -34,6 +34,8 @@ bool selftest_command(const Options *options, Error *error);
 
 // The command of this name; NULL: there is none.
 const Command *command_find(const char *name);
+// The name that a misspelt one is nearest to; NULL: none is near.
+const char *command_nearest(const char *word);
 
 // help.c
 #define LIMPID_VERSION "0.1.0"

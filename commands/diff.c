@@ -5,8 +5,11 @@
 //
 // With different tokens a comparison of tensors says nothing, so that alone is reported. trace/ has
 // the parts: pair.c, comparison.c, report.c.
+#include "base/mapping.h"
+#include "base/text.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
+#include "commands/shared/session.h"
 #include "commands/trace/trace_diff.h"
 
 // Exit code 1; the answer itself is on standard output.
@@ -41,13 +44,34 @@ static bool compare(TraceDiff *d, const Options *o, const Budget *asked, Error *
     return (d->n_compared && !d->first) || answer_no(d, error);
 }
 
+// Models are what diff is given by mistake: their values are in the files that trace writes.
+static bool check_trace(const char *path, Error *error) {
+    static const char WHAT[] = "not a trace: `run trace MODEL --out FILE` writes one";
+    if (path_is_gguf(path))
+        error_set(error, ERROR_FILE, "a GGUF model, %s", WHAT);
+    else if (is_directory(path))
+        error_set(error, ERROR_IO, "a directory, %s", WHAT);
+    else
+        return true;
+    return error_prefix(error, path);
+}
+
+// The weights of two models can be compared too.
+static void note_weights(const TraceDiff *d, const Options *o) {
+    if (d->ids_a || d->ids_b || !d->a.count || o->quiet) return;
+    if (ends_with(d->a.tensors[0].plan.name, ".weight"))
+        note("these are weights; the values of a run are in what `run trace` writes");
+}
+
 bool diff_command(const Options *o, Error *error) {
     TraceDiff diff;
     Budget budget;
     if (!o->model || !o->other)
         return error_set(error, ERROR_USAGE, "two trace files are needed: run diff A B");
+    if (!check_trace(o->model, error) || !check_trace(o->other, error)) return false;
     if (o->budget && !budget_parse(&budget, o->budget, error)) return false;
     if (!trace_diff_open(&diff, o->model, o->other, &o->only_names, error)) return false;
+    note_weights(&diff, o);
     bool good = compare(&diff, o, o->budget ? &budget : NULL, error);
     output_flush();
     trace_diff_close(&diff);

@@ -166,6 +166,10 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
         if (!option_given(o, OPTION_MAX_TOKENS) || after_prompt < count) count = after_prompt;
     }
     if (count < 0) count = 0;
+    if (!count && o->max_tokens && !o->quiet)
+        note("-n %" PRId64 " counts the %zu tokens of the prompt too, as in llama2.c, so none is "
+             "new; --max-tokens %" PRId64 " counts new ones",
+             o->steps, prompt, o->steps);
     *max_new = (size_t)count;
     int64_t needed = (int64_t)prompt + count;
     *context = (int)(option_given(o, OPTION_CONTEXT) || needed > limit ? limit : needed);
@@ -195,23 +199,23 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_line(&w);
 }
 
-// A chat model continues a plain text badly, which a beginner may take for a fault.
+// A chat model continues a plain text badly, which a beginner may take for a fault. Once a run, and
+// only to a person: a script's log does not need it.
 static void hint_at_chat(const Session *s) {
-    if (s->options->prompt_ids || !s->tokenizer) return;
+    if (s->options->prompt_ids || !s->tokenizer || !error_is_terminal()) return;
     const ChatTemplate *t = chat_template_detect(
         s->tokenizer, checkpoint_vocabulary(s->checkpoint)->chat_template, s->config->family);
     if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
 
 // After a failure of standard output only its error line is printed.
-static void print_end(const Generation *g, uint64_t seed) {
+static void print_end(const Generation *g) {
     const Options *o = g->session->options;
     if (!output_good()) return;
     if (g->stop == STOP_CONTEXT)
         note("the context of %d tokens is full", g->session->model->options.context);
     if (o->quiet) return;
     hint_at_chat(g->session);
-    if (!option_given(o, OPTION_SEED) && o->temperature > 0) note("seed %" PRIu64, seed);
     print_statistics(g);
 }
 
@@ -317,6 +321,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .catch_interrupt = true,
+        .told_seed = !option_given(o, OPTION_SEED) && o->temperature > 0 ? &seed : NULL,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
         .context = &sink,
@@ -334,7 +339,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
-    if (good) print_end(&g, seed);
+    if (good) print_end(&g);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     sampler_close(g.sampler);
     generation_free(&g);

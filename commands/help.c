@@ -1,6 +1,7 @@
 // What --help, --version and --limits print. Each help text fits a screen of 24 lines, 80 columns.
 #include "base/bytes.h"
 #include "base/sandbox.h"
+#include "base/text.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/kernels.h"
@@ -12,7 +13,7 @@ static const char GENERATE_HELP[] =
     "run [generate] [MODEL] [-i PROMPT] [options]    text from a prompt\n"
     "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
     "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them.\n"
-    "  Leave it out to use the built-in model, which tells stories.\n"
+    "  Or --model PATH. Without it: the built-in model, which tells stories.\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "  -n, --steps N        tokens after BOS, those of the prompt included, as in\n"
     "                       llama2.c; 0: up to the end of the context\n"
@@ -22,7 +23,7 @@ static const char GENERATE_HELP[] =
     "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
     "      --presence-penalty A  --frequency-penalty A\n"
     "  -z, --tokenizer FILE                  a tokenizer, or a model that has one\n"
-    "  -m generate|chat  -y, --system TEXT   as in llama2.c\n"
+    "  -m generate|chat  -y, --system TEXT  --keep-newline (at the end of a prompt)\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --no-cache       run the whole text again for every token (to compare)\n"
     "      --special        parse control tokens in the prompt, such as <|im_end|>\n"
@@ -119,10 +120,12 @@ static const char INSPECT_HELP[] =
     "run inspect MODEL [options]                     what is in a model file\n"
     "    ./run inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "\n"
-    "Prints the container, the family, the hyper-parameters, the tensors (name,\n"
-    "shape, type, bytes) and their totals, the tokenizer and the chat template.\n"
-    "      --json             the same as one object\n"
-    "      --html FILE        the same as a page that works without a network, its\n"
+    "Prints the container, the family, the hyper-parameters, the tokenizer, the\n"
+    "memory that the model takes, and the tensors: name, type, bytes, shape. Layers\n"
+    "that are equal (names, types, shapes) are one row; Q4_1 +2: and two other types.\n"
+    "      --all              a row for every tensor\n"
+    "      --json             all of it as one object\n"
+    "      --html FILE        all of it as a page that works without a network, its\n"
     "                         table of tensors sorted by a click; --force replaces it\n"
     "  -z, --tokenizer FILE   -v, --verbose (with the template's text)\n";
 
@@ -378,6 +381,19 @@ const Command *command_find(const char *name) {
     for (int i = 0; i < N_COMMANDS; i++)
         if (!strcmp(COMMANDS[i].name, name)) return &COMMANDS[i];
     return NULL;
+}
+
+const char *command_nearest(const char *word) {
+    const char *nearest = NULL;
+    size_t length = strlen(word), least = misspellings(length) + 1;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const char *name = COMMANDS[i].name;
+        size_t distance = edit_distance((TextSpan){word, length}, (TextSpan){name, strlen(name)});
+        if (distance >= least) continue;
+        least = distance;
+        nearest = name;
+    }
+    return nearest;
 }
 
 // The texts below say "./run" and, at the beginning of a line, "run": an installed program has

@@ -8,24 +8,10 @@
 #include "weights/quant.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 // ---- text ----
-
-// In the order of the file. Names come from the file, so they are escaped.
-static void print_tensors(const TensorPlan *tensors, size_t count) {
-    output_print("\n%-44s %-8s %14s  %s\n", "tensor", "type", "bytes", "shape");
-    for (size_t i = 0; i < count; i++) {
-        const TensorPlan *t = &tensors[i];
-        char name[160];
-        output_print("%-44s %-8s %14" PRIu64 "  (",
-                     escape_bytes(name, sizeof name, t->name, strlen(t->name)),
-                     dtype_info(t->dtype)->name, t->bytes);
-        for (uint32_t d = 0; d < t->n_dims; d++)
-            output_print("%s%" PRIu64, d ? ", " : "", t->shape[d]);
-        output_print(")\n");
-    }
-}
 
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the report");
@@ -67,8 +53,7 @@ static bool print_text(const Session *s, const Facts *facts, Error *error) {
     for (int i = 0; i < facts->count; i++)
         print_fact(facts->rows[i].name, fact_text(facts, i), facts->rows[i].length);
     print_template(s);
-    print_tensors(tensors, count);
-    return print_totals(s, error);
+    return inspect_print_tensors(tensors, count, s->options->all, error) && print_totals(s, error);
 }
 
 // ---- JSON ----
@@ -149,7 +134,15 @@ static void write_totals(JsonWriter *w, const Session *s) {
     writer_end(w, '}');
 }
 
-static void print_json(const Session *s) {
+static void write_memory(JsonWriter *w, const MemoryFigures *m) {
+    writer_begin(w, "memory", '{');
+    writer_number(w, "kv_bytes_per_token", m->kv_bytes_per_token);
+    writer_integer(w, "tokens", m->context);
+    writer_number(w, "peak_memory_bytes", m->known ? m->peak : NAN);
+    writer_end(w, '}');
+}
+
+static void print_json(const Session *s, const MemoryFigures *memory) {
     JsonWriter w = {0};
     size_t count = 0;
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
@@ -169,6 +162,7 @@ static void print_json(const Session *s) {
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);
     write_tensors(&w, tensors, count);
     write_totals(&w, s);
+    write_memory(&w, memory);
     writer_begin(&w, "unused", '[');
     for (size_t i = 0; i < checkpoint_unused(s->checkpoint); i++)
         writer_string(&w, NULL, checkpoint_unused_name(s->checkpoint, i));
@@ -183,7 +177,7 @@ static bool report(const Session *s, const OutputFile *page, Error *error) {
     bool good = !facts.text.failed || no_memory(error);
     if (good && page->path) good = inspect_write_html(s, &facts, page, error);
     if (good && s->options->json)
-        print_json(s);
+        print_json(s, &facts.memory);
     else if (good && !page->path)
         good = print_text(s, &facts, error);
     buffer_free(&facts.text);

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // CHUNK_ROWS: rows of logits in memory at once, 25 MB for a vocabulary of 49,152. A window of 1024
 // tokens, or the model's context: longer ones predict slightly better and cost more.
@@ -281,8 +282,9 @@ static void print_run(Run *run, double seconds) {
         print_text(run, &f, d);
     output_flush();
     if (!o->quiet && output_good())
-        fprintf(stderr, "%s: %.1f tokens/s; memory %.1f MB\n", program_name(),
-                (double)run->score.count / seconds, (double)peak_memory_bytes() / 1e6);
+        fprintf(stderr, "%s: %.1f tokens/s; memory %.1f MB%s\n", program_name(),
+                (double)run->score.count / seconds, (double)peak_memory_bytes() / 1e6,
+                build_remark());
 }
 
 // --ablate-each has its own scoring, of many sequences side by side.
@@ -336,11 +338,19 @@ static bool check_patterns(Run *run, const Options *o, Error *error) {
     return !o->patterns || patterns_parse(&run->patterns, o->patterns, error);
 }
 
+// A terminal is no text: nobody types one there.
+static bool check_source(const Options *o, Error *error) {
+    if (o->file || o->ids_file || !isatty(STDIN_FILENO)) return true;
+    return error_set(error, ERROR_USAGE,
+                     "no text: it is -f FILE, --ids FILE or standard input from a file or a pipe");
+}
+
 bool perplexity_command(const Options *options, Error *error) {
     Run run = {.bos = -1};
-    bool good = check_ablate_each(options, error) && check_patterns(&run, options, error) &&
-                check_target(&run, options, error) && session_open(&run.session, options, error) &&
-                plan(&run, error) && read_text(&run, error) && count_rows(&run, error);
+    bool good = check_source(options, error) && check_ablate_each(options, error) &&
+                check_patterns(&run, options, error) && check_target(&run, options, error) &&
+                session_open(&run.session, options, error) && plan(&run, error) &&
+                read_text(&run, error) && count_rows(&run, error);
     SessionModel wanted = {.context = (int)run.windows.window,
                            .n_sequences =
                                options->ablate_each ? RANKING_SEQUENCES : run.patterns.count,

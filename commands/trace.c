@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 // Rows per forward pass: their logits and attention weights are held in memory.
 static int chunk_rows(const Config *c, size_t n_tokens) {
@@ -108,7 +109,22 @@ static void say_what_was_written(const TraceFile *f, double seconds) {
                  (double)f->bytes / 1e6);
     output_flush();
     if (!o->quiet && output_good())
-        note("%.1f s; memory %.1f MB", seconds, (double)peak_memory_bytes() / 1e6);
+        note("%.1f s; memory %.1f MB%s", seconds, (double)peak_memory_bytes() / 1e6,
+             build_remark());
+}
+
+// Before anything is written.
+static bool check_size(const TraceFile *f, Error *error) {
+    struct statvfs disk;
+    char directory[MODEL_PATH_SIZE];
+    const char *path = f->place->path, *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path + 1) : 1,
+             slash ? path : ".");
+    double left = statvfs(directory, &disk) ? -1 : (double)disk.f_bavail * (double)disk.f_frsize;
+    if (!trace_check_size(path, (double)f->bytes, left, error)) return false;
+    if (f->bytes >= TRACE_LARGE && !f->session->options->quiet)
+        note("the trace takes %.1f GB; --only NAME makes it smaller", (double)f->bytes / 1e9);
+    return true;
 }
 
 static bool trace(Session *s, const OutputFile *out, IdList *tokens, size_t n_tokens,
@@ -116,8 +132,9 @@ static bool trace(Session *s, const OutputFile *out, IdList *tokens, size_t n_to
     TraceFile file = {.session = s, .place = out, .tokens = tokens, .n_tokens = n_tokens};
     Run run = {.file = &file};
     double started = seconds_now();
-    bool good = trace_file_plan(&file, error) && trace_file_open(&file, error) &&
-                run_model(&run, tokens, error) && trace_file_finish(&file, error);
+    bool good = trace_file_plan(&file, error) && check_size(&file, error) &&
+                trace_file_open(&file, error) && run_model(&run, tokens, error) &&
+                trace_file_finish(&file, error);
     if (good) say_what_was_written(&file, seconds_now() - started);
     trace_file_close(&file);
     // A trace with NaN in it is complete, and still an error: exit code 7.

@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #ifdef WITHOUT_BUILTIN
@@ -63,43 +62,7 @@ Mapping *container_map(Checkpoint *c, const char *path, Error *error) {
 
 // ---- which container ----
 
-enum { MAGIC_BYTES = 32 }; // that the following looks at
-
-// What people pass by mistake, named in the message. True where the bytes are a known format that
-// limpid does not read; `error` then says which. Markup is compared without regard to case.
-static bool foreign(const uint8_t *data, size_t size, Error *error) {
-    static const struct {
-        const char *magic, *text;
-    } KNOWN[] = {
-        // A longer magic stands before the shorter one that it begins with.
-        {"PK\x03\x04", "this is a zip archive (a PyTorch file?), not a model that limpid reads"},
-        {"PK", "this is a zip archive, not a model that limpid reads"},
-        {"\x1f\x8b", "this is gzip, not a model: unpack it first"},
-        {"\xfd"
-         "7zXZ",
-         "this is xz, not a model: unpack it first"},
-        {"\x80\x02", "this is a Python pickle, which limpid does not read"},
-        {"<!doctype", "this is an HTML page, not a model: the download failed"},
-        {"<html", "this is an HTML page, not a model: the download failed"},
-        {"FUGG", "this is GGUF with its bytes swapped (big-endian), which limpid does not read"},
-        {"gguf", "the magic is \"gguf\", wanted \"GGUF\""},
-        {"tjgg", "this is ggjt, the format before GGUF: convert it to GGUF"},
-        {"ggjt", "this is ggjt, the format before GGUF: convert it to GGUF"},
-        {"fmgg", "this is ggmf, a format before GGUF: convert it to GGUF"},
-        {"lmgg", "this is ggml, a format before GGUF: convert it to GGUF"},
-        {"{", "this is JSON, not a model: give the directory that it is in"},
-    };
-    if (text_is_foreign(data, size, "model", error)) return true;
-    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
-        size_t length = strlen(KNOWN[i].magic);
-        bool letters = KNOWN[i].magic[0] == '<';
-        if (size < length) continue;
-        if (letters ? !strncasecmp((const char *)data, KNOWN[i].magic, length)
-                    : !memcmp(data, KNOWN[i].magic, length))
-            return !error_set(error, ERROR_FILE, "%s", KNOWN[i].text);
-    }
-    return false;
-}
+enum { FIRST_BYTES = 512 }; // that is_foreign looks at
 
 // A safetensors file starts with the length of its JSON header; read as llama2.c's dim and
 // hidden_dim it would mean hidden_dim 0, so the two cannot be taken for one another.
@@ -114,7 +77,7 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
     Mapping *file = c->files;
     if (file->size < 4)
         return error_set(error, ERROR_FILE, "truncated header: the file has %zu bytes", file->size);
-    if (!mapping_load(file, file->size < MAGIC_BYTES ? file->size : MAGIC_BYTES, error))
+    if (!mapping_load(file, file->size < FIRST_BYTES ? file->size : FIRST_BYTES, error))
         return false;
     if (!memcmp(file->data, "GGUF", 4)) return gguf_read(c, vocabulary_only, error);
     if (vocabulary_only)
@@ -122,9 +85,13 @@ static bool read_container(Checkpoint *c, bool vocabulary_only, Error *error) {
     if (is_safetensors(file)) return safetensors_read(c, error);
     // A llama2.c file begins with its dim, which could spell another format's two-byte magic.
     bool may_be_dim = load_u32(file->data) <= LIMIT_DIM;
-    if (!may_be_dim && foreign(file->data, file->size, error)) return false;
-    return ends_with(file->path, ".safetensors") ? safetensors_read(c, error)
-                                                 : llama2c_read(c, error);
+    size_t first = file->size < FIRST_BYTES ? file->size : FIRST_BYTES;
+    if (!may_be_dim && is_foreign(file->data, first, error)) return false;
+    if (ends_with(file->path, ".safetensors")) return safetensors_read(c, error);
+    if (llama2c_read(c, error)) return true;
+    bool has_magic = !memcmp(file->data, "24ka", 4); // v1, v2
+    if (!may_be_dim && !has_magic) error_prefix(error, "no GGUF, safetensors or llama2.c file");
+    return false;
 }
 
 // Sealing comes after everything was read: it fails where the file was written to since it was

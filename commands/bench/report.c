@@ -124,8 +124,8 @@ static void print_limits(const BenchReport *r) {
 static void print_text(const BenchReport *r) {
     char path[256];
     const char *name = checkpoint_path(r->session->checkpoint);
-    output_print("%s\n%s; weights %.1f MB, loaded in %.2f s, memory %.1f MB\n\n",
-                 escape_bytes(path, sizeof path, name, strlen(name)), r->device,
+    output_print("%s\n%s%s; weights %.1f MB, loaded in %.2f s, memory %.1f MB\n\n",
+                 escape_bytes(path, sizeof path, name, strlen(name)), r->device, build_remark(),
                  (double)r->weight_bytes / 1e6, r->load_seconds, (double)r->peak_memory / 1e6);
     if (r->session->options->pattern)
         output_print("attention pattern %s\n\n", r->session->options->pattern);

@@ -1,10 +1,13 @@
 // Facts of a model file as names and values, in the order in which they are read.
 #include "commands/inspect/inspect.h"
 
+#include "kernels/precision.h"
+#include "model/cost.h"
 #include "weights/quant.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *norm_name(NormKind kind) {
     return kind == NORM_RMS ? "rms" : "layer";
@@ -138,11 +141,10 @@ static void add_positions(Facts *f, const Config *c) {
     fact_end(f);
 }
 
-static void add_config(Facts *f, const Config *c) {
-    FACT(f, "layers", "%d", c->n_layers);
-    FACT(f, "dim", "%d, hidden %d", c->dim, c->hidden_dim);
-    FACT(f, "heads", "%d of %d channels, %d for keys and values", c->n_heads, c->head_dim,
-         c->n_kv_heads);
+static void add_config(Facts *f, const Config *c, KvType type) {
+    FACT(f, "layers", "%d of dim %d, hidden %d", c->n_layers, c->dim, c->hidden_dim);
+    FACT(f, "heads", "%d of %d channels, %d for keys and values: %.0f bytes a token (%s)",
+         c->n_heads, c->head_dim, c->n_kv_heads, kv_needed_bytes(c, NULL, 1, type), kv_name(type));
     FACT(f, "vocabulary", "%d", c->vocab_size);
     if (largest_window(c))
         FACT(f, "context", "%d, window %d in %d of %d layers", c->max_seq_len, largest_window(c),
@@ -154,8 +156,73 @@ static void add_config(Facts *f, const Config *c) {
     FACT(f, "activation", "%s%s", activation_name(c->activation), c->gated_ffn ? ", gated" : "");
     add_positions(f, c);
     if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
+}
+
+// ---- memory ----
+
+static double peak(const Session *s, int context, Error *error) {
+    const Options *o = s->options;
+    ModelOptions options = {.threads = o->threads.values[0],
+                            .precision = (Precision)o->precision,
+                            .kv_type = (KvType)o->kv,
+                            .context = context};
+    Model *planned = model_plan(s->config, checkpoint_weights(s->checkpoint), &options, error);
+    double bytes = 0;
+    // A device that cannot be used is no failure, threads that could not be made are.
+    const Error *failure = planned ? device_error(planned->device) : NULL;
+    if (failure && failure->code == ERROR_MEMORY) {
+        error_copy(error, failure);
+    } else if (planned) {
+        ModelMemory memory = model_memory(planned, &options);
+        bytes = model_memory_peak(&memory);
+    }
+    model_close(planned);
+    return bytes;
+}
+
+static MemoryFigures find_memory(const Session *s, Error *error) {
+    enum { SHORT = 2048 };
+    int most = s->config->max_seq_len;
+    MemoryFigures m = {.context = most, .short_context = most < SHORT ? most : SHORT};
+    m.kv_bytes_per_token = kv_needed_bytes(s->config, NULL, 1, (KvType)s->options->kv);
+    m.short_peak = peak(s, m.short_context, error);
+    m.peak = most > SHORT ? peak(s, most, error) : m.short_peak;
+    m.known = m.short_peak > 0 && m.peak > 0;
+    return m;
+}
+
+static void add_memory(Facts *f, const Session *s) {
+    Error problem = {0};
+    MemoryFigures m = f->memory = find_memory(s, &problem);
+    if (problem.code == ERROR_MEMORY) f->text.failed = true;
+    if (!m.known) {
+        FACT(f, "memory", "%s", problem.message);
+        return;
+    }
+    fact_begin(f, "memory");
+    buffer_print(&f->text, "%.1f MB for %d tokens", m.short_peak / 1e6, m.short_context);
+    if (m.context > m.short_context)
+        buffer_print(&f->text, ", %.1f MB for %d", m.peak / 1e6, m.context);
+    fact_end(f);
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (machine > 0 && m.peak > machine)
+        FACT(f, "warning", "%d tokens need %.1f GB, this machine has %.1f GB of memory", m.context,
+             m.peak / 1e9, machine / 1e9);
+}
+
+// ---- warnings ----
+
+static void add_warnings(Facts *f, const Session *s) {
+    const Config *c = s->config;
+    size_t unused = checkpoint_unused(s->checkpoint);
     if (c->window_dropped)
-        FACT(f, "note", "the container cannot say whether the model has a window");
+        FACT(f, "warning", "the container cannot say whether the model has a window");
+    if (unused)
+        FACT(f, "warning", "%zu tensors are not used, the first is %s", unused,
+             checkpoint_unused_name(s->checkpoint, 0));
+    if (s->tokenizer && tokenizer_size(s->tokenizer) < c->vocab_size)
+        FACT(f, "warning", "the tokenizer has %d tokens, the model %d: the others have no text",
+             tokenizer_size(s->tokenizer), c->vocab_size);
 }
 
 static void add_tokenizer(Facts *f, const Session *s) {
@@ -180,6 +247,8 @@ static void add_tokenizer(Facts *f, const Session *s) {
 void facts_collect(Facts *f, const Session *s) {
     _Static_assert(ABOUT_KEYS + 20 <= FACTS_MOST, "raise it");
     add_file(f, s);
-    add_config(f, s->config);
+    add_config(f, s->config, (KvType)s->options->kv);
     add_tokenizer(f, s);
+    add_memory(f, s);
+    add_warnings(f, s);
 }

@@ -37,6 +37,19 @@ Totals inspect_totals(const Session *session);
 // what it costs to store and to read.
 void totals_text(Buffer *out, const Session *session);
 
+// What a model takes, from the table that `cost` prints: with the default precision and cache,
+// every thread, one sequence.
+typedef struct MemoryFigures {
+    bool known;                 // the model could be planned
+    double kv_bytes_per_token;  // in all layers
+    double short_peak, peak;    // of short_context and of context tokens
+    int short_context, context; // at most 2048; the model's own
+} MemoryFigures;
+
+// layers.c: the table of tensors, equal layers in one row or, with `all`, each tensor. False: exit
+// code 5.
+bool inspect_print_tensors(const TensorPlan *tensors, size_t count, bool all, Error *error);
+
 enum { FACTS_MOST = 40 };
 typedef struct Facts {
     Buffer text; // owned: all values, one after the other
@@ -45,6 +58,7 @@ typedef struct Facts {
         size_t begin, length; // of its value in `text`, any bytes of the file
     } rows[FACTS_MOST];
     int count;
+    MemoryFigures memory;
 } Facts; // zero it first
 
 void facts_collect(Facts *facts, const Session *session);

@@ -13,6 +13,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,11 +176,12 @@ void generation_free(Generation *g) {
     utf8_stream_free(&g->characters);
 }
 
-// From the kernel; the time of day where it has no random numbers yet.
+// From the kernel; the time of day where it has no random numbers yet. Of 32 bits: it is printed to
+// be typed again.
 static uint64_t random_seed(void) {
-    uint64_t seed = 0;
+    uint32_t seed = 0;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
-        seed = (uint64_t)time(NULL);
+        seed = (uint32_t)time(NULL);
     return seed;
 }
 
@@ -228,13 +230,21 @@ double decode_rate(const Generation *g) {
     return passes && g->decode_seconds > 0 ? (double)passes / g->decode_seconds : NAN;
 }
 
+// "2416/s", "56.9/s"; nothing where it was not measured.
+static void print_rate(double rate) {
+    if (isfinite(rate)) fprintf(stderr, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
+}
+
+// One line, which fits a window of 80 columns up to the seed.
 void print_statistics(const Generation *g) {
-    double prompt = prompt_rate(g), text = decode_rate(g);
-    fprintf(stderr, "%s: prompt %zu tokens", program_name(), g->prompt_tokens);
-    if (isfinite(prompt)) fprintf(stderr, ", %.1f tokens/s", prompt);
-    fprintf(stderr, "; text %zu tokens", g->ids.count);
-    if (isfinite(text)) fprintf(stderr, ", %.1f tokens/s", text);
+    fprintf(stderr, "%s: prompt %zu token%s", program_name(), g->prompt_tokens,
+            g->prompt_tokens == 1 ? "" : "s");
+    print_rate(prompt_rate(g));
+    fprintf(stderr, "; text %zu", g->ids.count);
+    print_rate(decode_rate(g));
     if (g->first_token_at)
-        fprintf(stderr, "; first token after %.3f s", g->first_token_at - g->session->started);
-    fprintf(stderr, "; memory %.1f MB\n", (double)peak_memory_bytes() / 1e6);
+        fprintf(stderr, "; first after %.3f s", g->first_token_at - g->session->started);
+    fprintf(stderr, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
+    if (g->told_seed) fprintf(stderr, "; seed %" PRIu64, *g->told_seed);
+    fputc('\n', stderr);
 }

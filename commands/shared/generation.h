@@ -27,11 +27,12 @@ typedef struct Generation {
     size_t max_new;
     const TextList *stops;
     bool ignore_eos;
-    bool no_cache;        // every pass runs the whole text again; the cache is empty before
-    bool wants_hash;      // logits_hash is computed
-    bool wants_logits;    // `token` takes logits
-    bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
-    bool first;           // the first new token begins a text: SPM kinds drop its leading space
+    bool no_cache;             // every pass runs the whole text again; the cache is empty before
+    bool wants_hash;           // logits_hash is computed
+    bool wants_logits;         // `token` takes logits
+    bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
+    const uint64_t *told_seed; // printed with the statistics; NULL: it is not
+    bool first; // the first new token begins a text: SPM kinds drop its leading space
     // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
     // the model's max_logit_rows tokens are read at a time.
     void (*read)(void *context, size_t index, const float *logits);
@@ -75,7 +76,8 @@ const char *stop_reason_name(StopReason reason); // "eos", "length", ...
 Sampler *open_sampler(const Session *session, const GenerationDefaults *defaults, uint64_t *seed,
                       Error *error);
 
-// "prompt 5 tokens, 312.10 tokens/s; ..." on standard error.
+// "prompt 5 tokens, 312/s; text 60, 56.9/s; first after 0.006 s; 14.9 MB" on standard error: tokens
+// per second, seconds to the first token of the text, the peak of memory.
 void print_statistics(const Generation *g);
 double prompt_rate(const Generation *g); // tokens/s; NaN where nothing was measured
 double decode_rate(const Generation *g);

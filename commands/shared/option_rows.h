@@ -30,3 +30,21 @@ typedef struct OptionRow {
 // Ends with a row without a name. Two names of one option are two rows with one id.
 const OptionRow *option_rows(void);
 enum { MOST_OPTION_ROWS = 128 };
+
+// ---- options that a command does not have (unknown_options.c) ----
+
+typedef struct ForeignOption {
+    const char *names; // "-a|--ab"
+    int refused_by;    // bits of the commands; the others skip the option with a note
+    enum { FOREIGN_FLAG, FOREIGN_VALUE, FOREIGN_SWITCH } value; // a switch: on, off, or nothing
+    const char *answer;                                         // what limpid has instead
+} ForeignOption;
+
+// The option of another program that `word`, of a command line, is; NULL: none.
+const ForeignOption *foreign_option(const char *word, CommandBit command);
+// How many words of the command line it takes, 1 or 2; `next` is the following one or NULL.
+int foreign_words(const ForeignOption *option, const char *word, const char *next);
+
+// Fills the error for an argument that begins with '-' and is no option: the names that it may be
+// short for, or the nearest one. False.
+bool refuse_unknown(const char *argument, CommandBit command, Error *error);

@@ -1,9 +1,12 @@
 // The parser of the command line: it reads the table in option_rows.c.
 //
-//   rows of the command -> getopt's tables -> getopt_long -> take_option -> store at row->offset
-//   what is left of argv: the model, for diff and convert a second name, else an error
+//   rows of the command -> getopt's tables -> for each word of argv:
+//     an option of another program is answered (unknown_options.c), underscores become dashes
+//     -> getopt_long -> take_option -> store at row->offset
+//   words that are no options: the model, for diff and convert a second name, else an error
 #include "base/text.h"
 #include "commands/shared/option_rows.h"
+#include "commands/shared/output.h"
 #include "weights/checkpoint.h"
 
 #include <fnmatch.h>
@@ -167,8 +170,7 @@ static bool refuse_option(const char *argument, int letter, CommandBit command, 
         if (same && row->kind == KIND_FLAG)
             return error_set(error, ERROR_USAGE, "--%s takes no value", row->name);
     }
-    return error_set(error, ERROR_USAGE, "unknown or ambiguous option %.60s (try --help)",
-                     argument);
+    return refuse_unknown(argument, command, error);
 }
 
 // The first row of an option: two names of one option, and an abbreviation of both, mean the same
@@ -183,6 +185,7 @@ static int first_row(OptionId id) {
 // getopt's two tables, made of the rows that belong to the command. A long option's value is 256 +
 // its row.
 static void make_getopt_tables(struct option *longs, char *shorts, CommandBit command) {
+    *shorts++ = '-'; // words that are no options come in their order, so none is passed by
     *shorts++ = ':'; // reports a missing value apart from an unknown option
     for (const OptionRow *row = option_rows(); row->name; row++) {
         if (!(row->commands & command)) continue;
@@ -220,37 +223,116 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
     if (option_given(options, row->id) && row->kind != KIND_TEXTS)
         return error_set(error, ERROR_USAGE, "--%s is given twice", row->name);
     options->given[row->id] = true;
-    return store(options, row, optarg, error);
+    if (!store(options, row, optarg, error)) return false;
+    // In other programs -t is the number of threads.
+    if (code == 't' && row->id == OPTION_TEMPERATURE && options->temperature > 2)
+        return error_set(error, ERROR_USAGE,
+                         "-t %.20s: -t is temperature; threads are -j %.20s (a temperature over 2 "
+                         "is --temp %.20s)",
+                         optarg, optarg, optarg);
+    return true;
+}
+
+// The command line as it is walked through.
+typedef struct Walk {
+    CommandBit command;
+    int argc;
+    char **argv;
+    char *words[3]; // the first that are no options
+    int n_words;    // all of them
+    struct {
+        const ForeignOption *option;
+        const char *word;
+    } skipped[8]; // the first of them
+    int n_skipped;
+} Walk;
+
+static void add_word(Walk *w, char *word) {
+    if (w->n_words < 3) w->words[w->n_words] = word;
+    w->n_words++;
+}
+
+// "--top_p=1" is "--top-p=1".
+static void replace_underscores(char *word) {
+    if (strncmp(word, "--", 2) != 0) return;
+    for (char *c = word; *c && *c != '='; c++)
+        if (*c == '_') *c = '-';
+}
+
+// Options of other programs, from the next word on.
+static bool skip_foreign(Walk *w, Error *error) {
+    while (optind < w->argc) {
+        replace_underscores(w->argv[optind]);
+        const char *word = w->argv[optind];
+        const ForeignOption *option = foreign_option(word, w->command);
+        if (!option) break;
+        if (option->refused_by & (int)w->command)
+            return error_set(error, ERROR_USAGE, "%.40s is not an option of limpid: %s", word,
+                             option->answer);
+        if (w->n_skipped < 8) {
+            w->skipped[w->n_skipped].option = option;
+            w->skipped[w->n_skipped++].word = word;
+        }
+        const char *next = optind + 1 < w->argc ? w->argv[optind + 1] : NULL;
+        optind += foreign_words(option, word, next);
+    }
+    return true;
+}
+
+static bool walk(Walk *w, Options *options, Error *error) {
+    struct option longs[MOST_OPTION_ROWS + 1];
+    char shorts[2 * MOST_OPTION_ROWS + 3];
+    make_getopt_tables(longs, shorts, w->command);
+    opterr = 0;
+    optind = 0; // 0: getopt starts over
+    getopt_long(1, w->argv, shorts, longs, NULL);
+    optind = 1;
+    for (;;) {
+        if (!skip_foreign(w, error)) return false;
+        int code = getopt_long(w->argc, w->argv, shorts, longs, NULL);
+        if (code == -1) break;
+        if (code == 1)
+            add_word(w, optarg);
+        else if (!take_option(options, code, w->command, w->argv, error))
+            return false;
+    }
+    for (; optind < w->argc; optind++) // behind --
+        add_word(w, w->argv[optind]);
+    return true;
+}
+
+// The words that are no options, in their order.
+static bool take_words(Options *options, Walk *w, Error *error) {
+    int taken = 0;
+    bool named = option_given(options, OPTION_MODEL);
+    if (!named && w->n_words)
+        *(w->command == FOR_MASK ? &options->pattern : &options->model) = w->words[taken++];
+    else if (!named && !(w->command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY)))
+        options->model = BUILTIN_NAME;
+    if (taken < w->n_words && w->command & (FOR_DIFF | FOR_CONVERT | FOR_VIEW))
+        options->other = w->words[taken++];
+    if (taken >= w->n_words) return true;
+    return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the %s%s",
+                     w->words[taken],
+                     w->command == FOR_MASK     ? "pattern"
+                     : w->command == FOR_REPLAY ? "recording"
+                                                : "model",
+                     w->command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
 }
 
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error) {
-    struct option longs[MOST_OPTION_ROWS + 1];
-    char shorts[2 * MOST_OPTION_ROWS + 2];
+    Walk w = {.command = command, .argc = argc, .argv = argv};
     set_defaults(options);
-    make_getopt_tables(longs, shorts, command);
-    opterr = 0;
-    optind = 0; // 0: getopt starts over, and permutes argv
-    for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;)
-        if (!take_option(options, code, command, argv, error)) return false;
+    if (!walk(&w, options, error)) return false;
     if (options->help) return true;
-    if (optind < argc)
-        *(command == FOR_MASK ? &options->pattern : &options->model) = argv[optind++];
-    else if (!(command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY)))
-        options->model = BUILTIN_NAME;
-    if (optind < argc && command & (FOR_DIFF | FOR_CONVERT | FOR_VIEW))
-        options->other = argv[optind++];
-    if (optind < argc)
-        return error_set(error, ERROR_USAGE, "\"%.60s\" is one argument too many after the %s%s",
-                         argv[optind],
-                         command == FOR_MASK     ? "pattern"
-                         : command == FOR_REPLAY ? "recording"
-                                                 : "model",
-                         command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
+    if (!take_words(options, &w, error)) return false;
     if (command != FOR_BENCH && options->threads.count > 1)
         return error_set(error, ERROR_USAGE,
                          "-j takes one number of threads; only bench takes several");
     if (!option_given(options, OPTION_KV) && options->precision == PRECISION_F32)
         options->kv = KV_F32;
+    for (int i = 0; i < w.n_skipped && !options->quiet; i++)
+        note("%.40s is skipped: %s", w.skipped[i].word, w.skipped[i].option->answer);
     return true;
 }
 

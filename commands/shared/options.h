@@ -36,6 +36,8 @@ typedef enum CommandBit {
 typedef enum OptionId {
     OPTION_PROMPT,
     OPTION_FILE,
+    OPTION_MODEL,
+    OPTION_KEEP_NEWLINE,
     OPTION_PROMPT_IDS,
     OPTION_TEMPERATURE,
     OPTION_TOP_P,
@@ -171,7 +173,8 @@ typedef struct Options {
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
-    bool ignore_eos, no_cache, ids, special, json, csv, markdown, quiet, verbose, help;
+    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, quiet, verbose,
+        help;
 
     IntegerList threads; // bench: several
     int64_t window, stride, windows;
@@ -208,7 +211,7 @@ typedef struct Options {
     int ablate_to; // 0: zero, 1: mean
     bool ablate_each;
     TextList patches, steers;
-    int64_t mask_seq;               // attention --rope too
+    int64_t mask_seq; // attention --rope too
     bool bidirectional;
     const char *layers; // view
 
@@ -222,7 +225,9 @@ typedef struct Options {
     bool no_sandbox;
 } Options;
 
-// Reads argv[1 ..] for one command; argv is permuted. False: exit code 2.
+// Reads argv[1 ..] for one command. In the names of long options underscores become dashes, in
+// argv too. Options of other programs that change nothing are noted on standard error. False: exit
+// code 2.
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error);
 
 // The types that --type names, in the order of its choices.

@@ -319,34 +319,72 @@ void note(const char *format, ...) {
 }
 
 // Nothing is drawn before DELAY, so that short work stays silent, and not more often than INTERVAL.
-enum { BAR_WIDTH = 30 };
 static const double DELAY = 0.3, INTERVAL = 0.1; // seconds
 
 void progress_begin(Progress *progress, const char *label, bool quiet) {
     double now = seconds_now();
-    *progress = (Progress){label, !quiet && error_is_terminal(), false, now, now};
+    *progress = (Progress){label, !quiet && error_is_terminal(), 0, now, now};
 }
 
-// The bar is drawn over itself with \r.
+// "0:07", "1:02:03"; empty where nothing is known yet.
+static void print_time_left(char out[16], double seconds) {
+    out[0] = '\0';
+    if (!(seconds >= 0 && seconds < 360000)) return;
+    int s = (int)(seconds + 0.5);
+    if (s < 3600)
+        snprintf(out, 16, "%d:%02d", s / 60, s % 60);
+    else
+        snprintf(out, 16, "%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+}
+
+int progress_line(char *out, size_t size, const char *label, double share, double seconds,
+                  int columns) {
+    enum { WIDEST = 30 };
+    char bar[WIDEST + 1], time[16], end[32];
+    share = share > 1 ? 1 : share > 0 ? share : 0; // NaN too
+    print_time_left(time, share > 0 ? seconds / share - seconds : -1);
+    snprintf(end, sizeof end, " %3.0f %%%s%s%s", 100 * share, *time ? ", " : "", time,
+             *time ? " left" : "");
+    // The last column stays free: a terminal may go on to the next line behind it.
+    int width = columns - 1 - (int)strlen(label) - (int)strlen(end) - 3;
+    if (width > WIDEST) width = WIDEST;
+    if (width < 3) {
+        snprintf(out, size, "%.*s", columns > 1 ? columns - 1 : 0, end + 1);
+        return (int)strlen(out);
+    }
+    memset(bar, '.', (size_t)width);
+    memset(bar, '#', (size_t)(share * width + 0.5));
+    bar[width] = '\0';
+    snprintf(out, size, "%s [%s]%s", label, bar, end);
+    return (int)strlen(out);
+}
+
+// The columns of standard error's window.
+static int error_columns(void) {
+    struct winsize size = {0};
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
+}
+
+// The bar is drawn over itself with \r, and blanks over what was longer.
 void progress_update(void *context, double share) {
     Progress *progress = context;
     double now = seconds_now();
     if (!progress->enabled || now - progress->started < DELAY) return;
-    if (progress->visible && now - progress->drawn < INTERVAL) return;
-    char bar[BAR_WIDTH + 1];
-    int filled = (int)(share * BAR_WIDTH + 0.5);
-    if (filled < 0) filled = 0;
-    if (filled > BAR_WIDTH) filled = BAR_WIDTH;
-    memset(bar, '.', BAR_WIDTH);
-    memset(bar, '#', (size_t)filled);
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r%s [%s] %3.0f %%", progress->label, bar, 100 * share);
+    if (progress->width && now - progress->drawn < INTERVAL) return;
+    char line[120];
+    int columns = error_columns();
+    int width =
+        progress_line(line, sizeof line, progress->label, share, now - progress->started, columns);
+    int rest = progress->width < columns ? progress->width - width : 0;
+    fprintf(stderr, "\r%s%*s", line, rest > 0 ? rest : 0, "");
     progress->drawn = now;
-    progress->visible = true;
+    if (width > progress->width || !rest) progress->width = width;
 }
 
 void progress_end(Progress *progress) {
+    int columns = error_columns();
+    int width = progress->width < columns ? progress->width : columns - 1;
     // Blanks, not an escape sequence: this works on any terminal.
-    if (progress->visible) fprintf(stderr, "\r%*s\r", BAR_WIDTH + 40, "");
-    progress->visible = false;
+    if (progress->width) fprintf(stderr, "\r%*s\r", width, "");
+    progress->width = 0;
 }

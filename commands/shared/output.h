@@ -87,14 +87,20 @@ const char *program_name(void);
 // Error.
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A progress bar: shown only on a terminal, and only if the work takes a while.
+// A progress bar: shown only on a terminal, and only if the work takes a while. It has the time
+// left, and fits a window of any width.
 typedef struct Progress {
-    const char *label; // "loading"
-    bool enabled;      // on a terminal, and without --quiet
-    bool visible;
+    const char *label;     // "loading"
+    bool enabled;          // on a terminal, and without --quiet
+    int width;             // in columns, of what is on the screen; 0: nothing
     double started, drawn; // seconds
 } Progress;
 
 void progress_begin(Progress *progress, const char *label, bool quiet);
 void progress_update(void *progress, double share); // 0 .. 1; fits ModelOptions.progress
 void progress_end(Progress *progress);              // erases the bar
+
+// What the bar looks like at `share`, after that many seconds, in fewer than `columns` columns:
+// "loading [#####.....]  50 %, 0:03 left". The number of columns.
+int progress_line(char *out, size_t size, const char *label, double share, double seconds,
+                  int columns);

@@ -115,6 +115,13 @@ bool text_read(Text *text, const Options *options, const TextLimit *limit, Error
     return good;
 }
 
+bool prompt_read(Text *text, const Options *o, const TextLimit *limit, Error *error) {
+    if (!text_read(text, o, limit, error)) return false;
+    bool typed = o->prompt || o->keep_newline; // -i has what was meant
+    if (!typed && text->length && text->bytes[text->length - 1] == '\n') text->length--;
+    return true;
+}
+
 void text_free(Text *text) {
     free(text->bytes);
     *text = (Text){0};
@@ -145,13 +152,27 @@ bool check_prompt(const Options *o, Error *error) {
     return error_set(error, ERROR_USAGE, "the prompt is one of -i, -f and --prompt-ids");
 }
 
-bool text_encode(IdList *ids, const Session *s, bool never_empty, const TextLimit *limit,
+// A tokenizer takes any bytes, but a text in another encoding is seldom meant.
+static void note_encoding(const Text *text, const Options *o) {
+    uint32_t c = 0;
+    for (size_t i = 0, n; i < text->length && !o->quiet; i += n) {
+        n = utf8_decode(text->bytes + i, text->length - i, &c);
+        if (n) continue;
+        note("the prompt is not UTF-8 (byte %zu is 0x%02x): its bytes are taken as they are", i,
+             (unsigned char)text->bytes[i]);
+        return;
+    }
+}
+
+bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit *limit,
                  size_t *length, Error *error) {
     Text text = {0};
-    if (!session_need_tokenizer(s, error) || !text_read(&text, s->options, limit, error))
-        return false;
+    bool (*read)(Text *, const Options *, const TextLimit *, Error *) =
+        is_prompt ? prompt_read : text_read;
+    if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
+    if (is_prompt) note_encoding(&text, s->options);
     int bos = tokenizer_bos(s->tokenizer);
-    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || (never_empty && !text.length);
+    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || (is_prompt && !text.length);
     bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
     good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
                                     s->options->special, error);

@@ -20,6 +20,9 @@ TextLimit prompt_limit(const Session *session); // of a prompt, which the contex
 // The whole of -i, else -f ("-" is standard input), else standard input where it is no terminal,
 // else nothing. False: exit code 2 (longer than the limit), 4 (naming the file) or 5.
 bool text_read(Text *text, const Options *options, const TextLimit *limit, Error *error);
+// A prompt: text_read, but where it comes from -f or standard input one newline at its end is
+// dropped, as in llama.cpp, since editors and echo write it; not with --keep-newline.
+bool prompt_read(Text *text, const Options *options, const TextLimit *limit, Error *error);
 // The next line of standard input without its newline. *ended: there is none. False: as text_read.
 bool text_read_line(Text *line, const TextLimit *limit, bool *ended, Error *error);
 void text_free(Text *text);
@@ -28,17 +31,18 @@ void text_free(Text *text);
 // where it holds anything else; `what` names the source.
 bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, Error *error);
 
-// Appends the text of text_read as ids, with BOS in front where the tokenizer adds one;
-// never_empty: also where the text is empty. *length: bytes of the text. False: exit code 2, 3, 4
-// or 5.
-bool text_encode(IdList *ids, const Session *session, bool never_empty, const TextLimit *limit,
+// Appends a text as ids, with BOS in front where the tokenizer adds one: that of prompt_read, whose
+// BOS comes also where it is empty, or that of text_read. *length: bytes of the text. False: exit
+// code 2, 3, 4 or 5.
+bool text_encode(IdList *ids, const Session *session, bool is_prompt, const TextLimit *limit,
                  size_t *length, Error *error);
 
 // Exit code 2 where the options name more than one source of the prompt.
 bool check_prompt(const Options *options, Error *error);
 
-// The prompt of a session as ids: --prompt-ids as they are, or the text of text_read; an empty text
-// is BOS alone. False: exit code 2, 3, 4 or 5.
+// The prompt of a session as ids: --prompt-ids as they are, or the text of prompt_read; an empty
+// text is BOS alone. Bytes that are not UTF-8 are noted on standard error. False: exit code 2, 3, 4
+// or 5.
 bool prompt_encode(IdList *ids, const Session *session, Error *error);
 
 // ---- labels of tokens, for tables and pictures ----

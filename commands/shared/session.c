@@ -63,7 +63,7 @@ static Tokenizer *open_tokenizer_of(const Checkpoint *checkpoint, Error *error) 
 }
 
 // A model begins with "GGUF"; tokenizer files of every kind do not.
-static bool is_gguf(const char *path) {
+bool path_is_gguf(const char *path) {
     char magic[4];
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return false; // opening it as a tokenizer reports why
@@ -76,7 +76,7 @@ static bool is_gguf(const char *path) {
 // beside another kind of model. If it is none of these, the message is that of opening it as a
 // tokenizer file.
 bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error *error) {
-    if (builtin_is_meant(path) || is_gguf(path)) {
+    if (builtin_is_meant(path) || path_is_gguf(path)) {
         if (!checkpoint_open_vocabulary(&s->tokenizer_owner, path, error)) return false;
         s->tokenizer = open_tokenizer_of(s->tokenizer_owner, error);
         return s->tokenizer;
@@ -283,6 +283,15 @@ bool session_check_ids(const Session *s, const IdList *ids, Error *error) {
             return error_set(error, ERROR_USAGE, "token id %d is not below the vocabulary size %d",
                              (int)ids->ids[i], s->config->vocab_size);
     return true;
+}
+
+// __OPTIMIZE__ is the compiler's own macro.
+const char *build_remark(void) {
+#ifdef __OPTIMIZE__
+    return "";
+#else
+    return "; a debug build, slow (make)";
+#endif
 }
 
 uint64_t peak_memory_bytes(void) {

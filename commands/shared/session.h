@@ -84,4 +84,8 @@ bool session_check_ids(const Session *session, const IdList *ids, Error *error);
 // Whether the checkpoint is a llama2.c file, of any version.
 bool is_llama2c(const Checkpoint *checkpoint);
 
+bool path_is_gguf(const char *path); // by its first bytes; false also where it cannot be read
+
+// For the end of a line of statistics: "; a debug build .." where the program was not optimised.
+const char *build_remark(void);
 uint64_t peak_memory_bytes(void); // of this process so far

@@ -166,6 +166,15 @@ static void write_stage(void *context, const Model *model, const Stage *stage) {
     }
 }
 
+bool trace_check_size(const char *path, double bytes, double left, Error *error) {
+    if (left < 0 || bytes <= left) return true;
+    error_set(
+        error, ERROR_IO,
+        "the trace would take %.1f GB, the disk has %.1f GB left; --only NAME makes it smaller",
+        bytes / 1e9, left / 1e9);
+    return error_prefix(error, path);
+}
+
 bool trace_file_open(TraceFile *f, Error *error) {
     WriteTensor *tensors = calloc(f->count + 1, sizeof *tensors);
     char *prompt_ids = ids_text(f->tokens);

@@ -37,6 +37,12 @@ typedef struct TraceFile {
 // the error of the run.
 bool trace_file_plan(TraceFile *file, Error *error);
 
+// A trace of this many bytes is announced before it is written.
+#define TRACE_LARGE 1000000000u
+// False, exit code 4, where a trace of so many bytes is more than the disk has left (below 0: not
+// known).
+bool trace_check_size(const char *path, double bytes, double left, Error *error);
+
 // Does a tensor need the logits of every row?
 bool trace_file_wants_logits(const TraceFile *file);
 

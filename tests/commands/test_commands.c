@@ -160,6 +160,7 @@ Test(commands, a_seed_repeats_and_is_told) {
     other = program("%s|-n|60", small_model());
     const char *seed = strstr(other.err, "seed ");
     CHECK(seed, "%s", other.err);
+    CHECK(strchr(other.err, '\n') == other.err + strlen(other.err) - 1, "%s", other.err); // a line
     char more[60];
     snprintf(more, sizeof more, "|-q|-s|%.*s", (int)strcspn(seed + 5, "\n"), seed + 5);
     TestRun again = program("%s|-n|60%s", small_model(), more);
@@ -207,6 +208,63 @@ Test(commands, prompts_come_from_files_and_pipes_whole) {
     snprintf(line, sizeof line, "%s|-t|0|--max-tokens|0|-q", small_model());
     r = program_input(line, "a\0b\xff", 4); // NUL and an invalid byte go through
     CHECK(r.out_size == 5 && !memcmp(r.out, "a\0b\xff\n", 5), "%zu bytes", r.out_size);
+    test_run_free(&r);
+}
+
+// One newline at the end is not the prompt's, from a pipe and from a file; --keep-newline, a second
+// newline and -i keep it. Two bytes in front of it are two tokens of this model's vocabulary.
+Test(commands, one_newline_at_the_end_of_a_piped_prompt_is_dropped) {
+    static const struct {
+        const char *input, *options, *text;
+    } CASES[] = {{"ab\n", "", "ab"},
+                 {"ab\n\n", "", "ab\n"},
+                 {"ab", "", "ab"},
+                 {"ab\n", "|--keep-newline", "ab\n"},
+                 {"\n", "", ""}};
+    const char *path = test_temporary("newline.txt");
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char line[600], wanted[20];
+        size_t length = strlen(CASES[i].input);
+        snprintf(wanted, sizeof wanted, "%s\n", CASES[i].text);
+        snprintf(line, sizeof line, "%s|--max-tokens|0|-q%s", small_model(), CASES[i].options);
+        TestRun r = program_input(line, CASES[i].input, length);
+        CHECK_STRING(r.out, wanted);
+        test_run_free(&r);
+        test_write_file(path, CASES[i].input, length);
+        r = program("%s|-f|%s", line, path);
+        CHECK_STRING(r.out, wanted);
+        test_run_free(&r);
+    }
+    TestRun r = program("%s|--max-tokens|0|-q|-i|ab\n", small_model());
+    CHECK_STRING(r.out, "ab\n\n");
+    test_run_free(&r);
+}
+
+Test(commands, a_prompt_that_leaves_nothing_to_do_or_is_not_utf8_is_noted) {
+    TestRun r = program("%s|--prompt-ids|1,403,407|-n|2|-t|0", small_model());
+    CHECK(strstr(r.err, "-n 2 counts the 3 tokens of the prompt too"), "%s", r.err);
+    test_run_free(&r);
+    r = program("%s|--prompt-ids|1,403,407|-n|3|-t|0", small_model());
+    CHECK(!strstr(r.err, "counts the"), "%s", r.err);
+    test_run_free(&r);
+    char line[600];
+    snprintf(line, sizeof line, "%s|-t|0|--max-tokens|1", small_model());
+    r = program_input(line, "caf\xe9", 4);
+    CHECK(strstr(r.err, "not UTF-8 (byte 3 is 0xe9)"), "%s", r.err);
+    test_run_free(&r);
+    r = program_input(line, "caf\xc3\xa9", 5);
+    CHECK(!strstr(r.err, "UTF-8"), "%s", r.err);
+    test_run_free(&r);
+}
+
+// The tests are compiled with the flags of the program.
+Test(commands, a_debug_build_says_that_it_is_one_in_the_line_of_statistics) {
+    TestRun r = program("%s|-t|0|-n|3", small_model());
+#ifdef __OPTIMIZE__
+    CHECK(!strstr(r.err, "debug"), "%s", r.err);
+#else
+    CHECK(strstr(r.err, " MB; a debug build"), "%s", r.err);
+#endif
     test_run_free(&r);
 }
 

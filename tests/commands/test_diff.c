@@ -249,7 +249,12 @@ Test(diff, refuses_what_is_no_pair_of_traces) {
     r = program("diff|%s|%s", good, cut);
     check_refused(&r, ERROR_FILE, "cut.safetensors");
     r = program("diff|%s|%s", "LICENSE", good);
-    check_refused(&r, ERROR_FILE, "LICENSE");
+    check_refused(&r, ERROR_FILE, "LICENSE: this is a text");
+    char *gguf = strdup(test_temporary("model.gguf"));
+    test_write_file(gguf, "GGUF\3\0\0\0", 8);
+    r = program("diff|%s|%s", gguf, good);
+    check_refused(&r, ERROR_FILE, "a GGUF model, not a trace: `run trace");
+    free(gguf);
     free(bytes);
     free(good);
     free(cut);

@@ -1,13 +1,20 @@
 // The parser of the command line, the texts that describe it, and what filters a model's text on
 // its way to the screen.
 #include "commands/commands.h"
+#include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
 #include "commands/shared/stop_text.h"
 #include "tests/test.h"
 
 #include <ctype.h>
+#include <math.h>
 
 enum { MAX_ARGUMENTS = 24 };
+
+static const char *const NAMES[] = {
+    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
+    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // Parses the words of `line` (separated by |) for a command.
 static bool parse(Options *options, CommandBit command, const char *line, Error *error) {
@@ -98,9 +105,91 @@ Test(options, long_names_and_defaults) {
 
 Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-p|Once upon", "-p is top-p, as in llama2.c; the prompt is -i");
-    refused(FOR_GENERATE, "m|-m|model.gguf", "the model has no flag");
+    refused(FOR_GENERATE, "m|-m|model.gguf", "the model is run MODEL or --model MODEL");
+    refused(FOR_GENERATE, "m|-t|8", "-t is temperature; threads are -j 8");
+    refused(FOR_CHAT, "m|-t8", "(a temperature over 2 is --temp 8)");
     refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
     refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");
+}
+
+Test(options, names_of_other_programs_mean_ours) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE,
+                "--model|m|--predict|7|--temperature|8|--top_p=0.5|--repeat_last-n|3", &error),
+          "%s", error.message);
+    CHECK_STRING(o.model, "m");
+    CHECK_INT(o.max_tokens, 7);
+    CHECK_NEAR(o.temperature, 8, 0);
+    CHECK_NEAR(o.top_p, 0.5, 0);
+    CHECK_INT(o.repeat_last, 3);
+    CHECK(parse(&o, FOR_CHAT, "m|--n_predict|9|--system_prompt|a_b|-t|2", &error));
+    CHECK_INT(o.max_tokens, 9);
+    CHECK_STRING(o.system, "a_b"); // a value keeps its underscores
+    CHECK(parse(&o, FOR_GENERATE, "m|-i|--top_p|--stop=a_b", &error));
+    CHECK_STRING(o.prompt, "--top_p");
+    CHECK_STRING(o.stops.texts[0], "a_b");
+    CHECK(parse(&o, FOR_CONVERT, "--model|m|out", &error));
+    CHECK_STRING(o.model, "m");
+    CHECK_STRING(o.other, "out");
+    refused(FOR_GENERATE, "a|--model|b", "\"a\" is one argument too many");
+}
+
+// They take the words that they take in their program, so that what follows keeps its meaning.
+Test(options, flags_of_other_programs_are_skipped_where_they_change_nothing) {
+    Options o;
+    Error error;
+    CHECK(parse(&o, FOR_GENERATE,
+                "-q|-ngl|99|-fa|--no_mmap|--n-gpu-layers=5|-fa|on|m|-i|-ngl|-ub|512", &error),
+          "%s", error.message);
+    CHECK_STRING(o.model, "m");
+    CHECK_STRING(o.prompt, "-ngl"); // a value
+    CHECK(parse(&o, FOR_CHAT, "-q|-cnv|m", &error));
+    CHECK(parse(&o, FOR_BENCH, "-q|-r|3|m", &error)); // its own -r
+    CHECK_INT(o.repetitions, 3);
+    CHECK(parse(&o, FOR_GENERATE, "-q|--|-ngl", &error));
+    CHECK_STRING(o.model, "-ngl");
+}
+
+Test(options, flags_of_other_programs_that_change_the_text_are_answered_whole) {
+    refused(FOR_GENERATE, "m|-cnv", "-cnv is not an option of limpid: a conversation is");
+    refused(FOR_CHAT, "m|-no-cnv", "-no-cnv is not");
+    refused(FOR_GENERATE, "-hf|a/b", "-hf is not an option of limpid: limpid downloads nothing");
+    refused(FOR_CHAT, "m|-sys|Be brief",
+            "-sys is not an option of limpid: the system prompt is -y");
+    refused(FOR_GENERATE, "m|-np|2", "-np is not");
+    refused(FOR_CHAT, "m|-st", "run chat MODEL -i TEXT");
+    refused(FOR_GENERATE, "m|-r|User:", "--stop TEXT");
+    refused(FOR_GENERATE, "m|--cache_type_k|q8_0", "--kv f32");
+}
+
+// An option of limpid comes first, whatever other programs mean by its name.
+Test(options, no_option_is_taken_for_one_of_another_program) {
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        for (size_t i = 0; i < N_NAMES; i++) {
+            CommandBit bit = command_find(NAMES[i])->bit;
+            char word[40], letter[] = {'-', row->short_name, '\0'};
+            snprintf(word, sizeof word, "--%s", row->name);
+            if (!(row->commands & bit)) continue;
+            CHECK(!foreign_option(word, bit), "%s %s", NAMES[i], word);
+            CHECK(!row->short_name || !foreign_option(letter, bit), "%s %s", NAMES[i], letter);
+        }
+    CHECK(foreign_option("-r", FOR_GENERATE) && !foreign_option("-r", FOR_BENCH));
+}
+
+Test(options, a_misspelt_name_gets_the_nearest) {
+    refused(FOR_GENERATE, "m|--tmep|1", "unknown option --tmep: did you mean --temp?");
+    refused(FOR_GENERATE, "m|--max-token=1x", "--max-token");
+    refused(FOR_GENERATE, "m|--sede=1", "did you mean --seed?");
+    refused(FOR_BENCH, "m|--promt-length|8", "did you mean --prompt-length?");
+    refused(FOR_GENERATE, "m|--repeat|1",
+            "--repeat is ambiguous: --repeat-penalty, --repeat-last-n");
+    refused(FOR_GENERATE, "m|--entirely-else",
+            "unknown option --entirely-else (run COMMAND --help");
+    CHECK_STRING(command_nearest("bnech"), "bench");
+    CHECK_STRING(command_nearest("perplexty"), "perplexity");
+    CHECK(!command_nearest("model"));
+    CHECK(!command_nearest(""));
 }
 
 Test(options, what_is_out_of_range_is_refused) {
@@ -157,11 +246,6 @@ Test(options, a_hundred_thousand_arguments_are_refused) {
     CHECK(!good);
     CHECK_INT(error.code, ERROR_USAGE);
 }
-
-static const char *const NAMES[] = {
-    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
-    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
-enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // The length of an option's long name that begins at `text`; 0: none does.
 static int long_option(const char *text) {
@@ -282,6 +366,25 @@ Test(output, nothing_active_reaches_a_terminal) {
     filtered("\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", 9, "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
     filtered("\xe4\xb8", 2, BAD BAD); // half a character
     filtered("a\0b", 3, "a" BAD "b");
+}
+
+static void check_bar(double share, double seconds, int columns, const char *wanted) {
+    char line[120];
+    int width = progress_line(line, sizeof line, "loading", share, seconds, columns);
+    CHECK_STRING(line, wanted);
+    CHECK(width == (int)strlen(line) && width < columns, "%d columns", width);
+}
+
+Test(output, a_progress_bar_has_the_time_left_and_fits_the_window) {
+    check_bar(0.5, 7, 80, "loading [###############...............]  50 %, 0:07 left");
+    check_bar(0.5, 7, 40, "loading [######......]  50 %, 0:07 left");
+    check_bar(0.01, 100, 40, "loading [.........]   1 %, 2:45:00 left");
+    check_bar(0, 1, 40, "loading [.......................]   0 %");
+    check_bar(NAN, 1, 40, "loading [.......................]   0 %");
+    check_bar(1.5, 9, 40, "loading [############] 100 %, 0:00 left");
+    check_bar(0.5, 7, 28, " 50 %, 0:07 left");
+    check_bar(0.5, 7, 8, " 50 %, ");
+    check_bar(0.5, 7, 1, "");
 }
 
 // Feeds `text` in pieces of every size; what comes out must be `wanted`.

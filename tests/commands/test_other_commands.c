@@ -1,5 +1,6 @@
 // The program as a child process: commands other than generate, --help, and wrong command lines.
 #include "base/error.h"
+#include "commands/inspect/inspect.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
@@ -32,9 +33,71 @@ Test(other_commands, inspect_says_what_is_there) {
     CHECK_STRING(json_value(value, r.out, "dim"), "192");
     CHECK_STRING(json_value(value, r.out, "n_kv_heads"), "2");
     test_run_free(&r);
-    r = program("inspect|%s", small_model());
+    r = program("inspect|%s|--all", small_model());
     CHECK(strstr(r.out, "blk.5.ffn_down.weight"), "%s", r.out);
     test_run_free(&r);
+    r = program("inspect|%s", small_model());
+    CHECK(strstr(r.out, "\nblk.0-5 ") && strstr(r.out, "6 equal layers") &&
+              !strstr(r.out, "blk.5.ffn_down.weight"),
+          "%s", r.out);
+    test_run_free(&r);
+}
+
+// The model's context is 512 tokens, so that --seq 512 is all of it.
+Test(other_commands, inspect_and_cost_say_the_same_of_the_memory) {
+    char cost[4000], value[4000], wanted[80];
+    TestRun r = program("cost|%s|--seq|512|--ridge|1|--json|-q", small_model());
+    check_status(&r, 0);
+    json_value(cost, r.out, "peak_memory_bytes");
+    TestRun other = program("inspect|%s|--json", small_model());
+    CHECK_STRING(json_value(value, other.out, "peak_memory_bytes"), cost);
+    json_value(cost, r.out, "kv_bytes_per_token");
+    CHECK_STRING(json_value(value, other.out, "kv_bytes_per_token"), cost);
+    test_run_free(&other);
+    // 6 layers, keys and values, 2 heads of 32 channels, 2 bytes.
+    snprintf(wanted, sizeof wanted, "2 for keys and values: %d bytes a token (f16)",
+             6 * 2 * 2 * 32 * 2);
+    other = program("inspect|%s", small_model());
+    CHECK(strstr(other.out, wanted), "%s", other.out);
+    test_run_free(&other);
+    test_run_free(&r);
+}
+
+static TensorPlan planned(const char *name, DType dtype, uint64_t rows) {
+    return (TensorPlan){
+        .name = name, .dtype = dtype, .n_dims = 2, .shape = {rows, 32}, .bytes = rows};
+}
+
+// Layers 0, 1 and 3 have the same tensors, in another order; 2 another type, 4 another shape, 5
+// another name. Tensors with another prefix, and outside layers, are shown alone.
+Test(other_commands, inspect_shows_layers_that_are_equal_in_one_row) {
+    const TensorPlan tensors[] = {
+        planned("embd.weight", DTYPE_F16, 1), planned("blk.0.a", DTYPE_F16, 2),
+        planned("blk.0.b", DTYPE_Q8_0, 4),    planned("blk.1.b", DTYPE_Q8_0, 4),
+        planned("blk.1.a", DTYPE_F16, 2),     planned("blk.2.a", DTYPE_F32, 2),
+        planned("blk.2.b", DTYPE_Q8_0, 4),    planned("blk.3.a", DTYPE_F16, 2),
+        planned("blk.3.b", DTYPE_Q8_0, 4),    planned("blk.4.a", DTYPE_F16, 3),
+        planned("blk.4.b", DTYPE_Q8_0, 4),    planned("blk.5.a", DTYPE_F16, 2),
+        planned("blk.5.c", DTYPE_Q8_0, 4),    planned("v.blk.0.a", DTYPE_F16, 2),
+        planned("blk.99999.a", DTYPE_F16, 2),
+    };
+    static const char *const ROWS[] = {"tensor", "embd.weight ", "blk.0-1,3 ", "blk.2 ",
+                                       "blk.4 ", "blk.5 ",       "v.blk.0.a ", "blk.99999.a "};
+    const char *path = test_temporary("table.txt");
+    CHECK(freopen(path, "w", stdout));
+    CHECK(inspect_print_tensors(tensors, sizeof tensors / sizeof *tensors, false, NULL));
+    fflush(stdout);
+    size_t size = 0;
+    char *text = test_read_file(path, &size), *rest = text, *line;
+    text[size - 1] = '\0';
+    CHECK_STRING(strsep(&rest, "\n"), "");
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        line = strsep(&rest, "\n");
+        CHECK(line && !strncmp(line, ROWS[i], strlen(ROWS[i])), "row %zu: %s", i, line);
+        if (i == 2) CHECK(strstr(line, " 18  3 equal layers, 2 tensors"), "%s", line);
+    }
+    CHECK(!rest, "%s", rest);
+    free(text);
 }
 
 // ---- inspect --html ----
@@ -307,11 +370,18 @@ Test(other_commands, wrong_command_lines_are_one_line_and_exit_2) {
     }
 }
 
+// Standard input is the terminal too: nobody is waited for.
+Test(other_commands, perplexity_on_a_terminal_asks_for_a_text) {
+    TestRun r = program_terminal("perplexity");
+    CHECK_INT(r.status, ERROR_USAGE);
+    CHECK(strstr(r.out, "no text: it is -f FILE"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(other_commands, extremes_inside_the_range_work) {
-    static const char *const WORDS[] = {
-        "|-t|1e-45",         "|-t|1000000", "|-p|0",   "|-p|1",
-        "|--top-k|99999999", "|-s|0",       "|-j|256", "|-s|18446744073709551615",
-        "|--min-p|1"};
+    static const char *const WORDS[] = {"|-t|1e-45", "|--temp|1000000",          "|-p|0",
+                                        "|-p|1",     "|--top-k|99999999",        "|-s|0",
+                                        "|-j|256",   "|-s|18446744073709551615", "|--min-p|1"};
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
         char more[100];
         snprintf(more, sizeof more, "|-n|4|-q%s", WORDS[i]);

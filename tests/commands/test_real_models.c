@@ -276,6 +276,16 @@ Test(real_models, smollm2_converses_in_its_own_format) {
     test_run_free(&r);
 }
 
+// With the command above it and the prompt below.
+Test(real_models, inspect_of_smollm2_fits_a_screen_of_24_lines) {
+    TestRun r = program("inspect|%s", model_path(&SMOLLM2));
+    int lines = 0;
+    for (char *rest = r.out, *line; (line = strsep(&rest, "\n")) && rest;)
+        lines += 1 + (*line ? ((int)strlen(line) - 1) / 80 : 0);
+    CHECK(lines <= 23, "%d lines", lines);
+    test_run_free(&r);
+}
+
 Test(real_models, gemma3_f32_is_what_transformers_computes) {
     check_f32(&GEMMA3);
 }

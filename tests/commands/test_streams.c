@@ -163,7 +163,7 @@ Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
     TestRun r = program_interrupted(line, "ab");
     CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
     const char *statistics = strstr(r.out, "\nrun: ");
-    CHECK(statistics && strstr(statistics, "tokens/s"), "%s", r.out);
+    CHECK(statistics && strstr(statistics, "/s; first after "), "%s", r.out);
     CHECK(!strstr(r.out, "interrupted"), "%s", r.out);
     test_run_free(&r);
 }
@@ -428,9 +428,9 @@ static void check_harmless(const TestRun *r) {
 
 Test(streams, nothing_active_reaches_a_terminal) {
     static const char *const LINES[] = {
-        "%s|-i||-t|50|-p|1|-s|1|-n|60|--ignore-eos|-q",
-        "%s|-i||-t|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q",
-        "%s|-i||-t|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q",
+        "%s|-i||--temp|50|-p|1|-s|1|-n|60|--ignore-eos|-q",
+        "%s|-i||--temp|50|-p|1|-s|2|-n|60|--ignore-eos|--json|-q",
+        "%s|-i||--temp|50|-p|1|-s|3|-n|60|--ignore-eos|--logprobs|3|-q",
         "inspect|%s|-v",
         "inspect|%s|--json",
         "tokenize|%s|--decode|-i|4 5 6 7",
@@ -520,6 +520,18 @@ Test(streams, every_command_runs_on_a_tiny_file) {
         CHECK(r.out_size > 0, "%s", LINES[i]);
         test_run_free(&r);
     }
+}
+
+Test(streams, inspect_warns_of_a_tokenizer_that_is_too_small) {
+    const char *few = tiny_model("few.gguf", NULL, 64);
+    TestRun r = program("inspect|builtin|-z|%s", few);
+    CHECK(strstr(r.out, "\nwarning      the tokenizer has ") &&
+              strstr(r.out, " tokens, the model 2048: the others have no text\n"),
+          "%s%s", r.out, r.err);
+    test_run_free(&r);
+    r = program("inspect|%s", few);
+    CHECK(!strstr(r.out, "warning"), "%s", r.out);
+    test_run_free(&r);
 }
 
 Test(streams, what_is_no_model_is_one_line) {

@@ -1,5 +1,6 @@
 // trace: a file of every stage. Its values are compared with those of transformers
 // (../shared/data/reference-models), and with what each stage must make of the one before it.
+#include "commands/trace/file.h"
 #include "tests/support/files/conversions.h"
 #include "tests/support/traces.h"
 
@@ -80,6 +81,14 @@ static void check_reference(const char *model) {
     safetensors_close(&r.file);
     safetensors_close(&r.trace);
     free(trace);
+}
+
+Test(trace, more_than_the_disk_has_left_is_refused_with_both_sizes) {
+    Error error = {0};
+    CHECK(trace_check_size("t", 5e9, 5e9, &error) && trace_check_size("t", 5e9, -1, &error));
+    CHECK(!trace_check_size("t", 82.6e9, 72.1e9, &error) && error.code == ERROR_IO);
+    CHECK_STRING(error.message, "t: the trace would take 82.6 GB, the disk has 72.1 GB left; "
+                                "--only NAME makes it smaller");
 }
 
 Test(trace, has_the_values_of_transformers) {

@@ -267,6 +267,32 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
     hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
 }
 
+// Files that end like a model's and directories with a config.json, in the order of the alphabet;
+// of many the first eight. tokenizer.bin and hidden files are none.
+Test(hf_checkpoint, a_directory_of_models_lists_them) {
+    char path[700];
+    const char *directory = test_temporary("several");
+    CHECK(!mkdir(directory, 0700));
+    hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
+    hf_write(directory, "tokenizer.bin", "");
+    hf_write(directory, ".hidden.gguf", "");
+    hf_write(directory, "notes.txt", "");
+    hf_write(directory, "model-00001-of-00002.safetensors", "");
+    hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
+    hf_write(directory, "m.gguf", "");
+    hf_check_refused(directory, ERROR_USAGE, "the model in it is m.gguf");
+    hf_path(path, directory, "Qwen");
+    CHECK(!mkdir(path, 0700));
+    hf_write(path, "config.json", "{}");
+    hf_write(directory, "a.bin", "");
+    hf_check_refused(directory, ERROR_USAGE, "3 models, which one? Qwen, a.bin, m.gguf");
+    for (char name[] = "b0.gguf"; name[1] < '7'; name[1]++)
+        hf_write(directory, name, "");
+    hf_check_refused(directory, ERROR_USAGE,
+                     "10 models, which one? Qwen, a.bin, b0.gguf, b1.gguf, b2.gguf, b3.gguf, "
+                     "b4.gguf, b5.gguf, ...");
+}
+
 // Entries put in front of those of the file, and four bytes of data behind its own. `entries` says
 // where those begin and end, and twice where they begin.
 static void put_in_front(const char *directory, const char *entries) {

@@ -406,8 +406,8 @@ bool safetensors_read(Checkpoint *checkpoint, Error *error) {
         bool config;
         if (!file_exists(&config, &folder, "config.json", error)) return false;
         // Nothing of a model at all: the wrong path, not a bad model.
-        return error_set(error, config ? ERROR_FILE : ERROR_IO, "a directory without %s or %s",
-                         SINGLE_NAME, INDEX_NAME);
+        return refuse_directory(checkpoint->path, config ? ERROR_FILE : ERROR_IO,
+                                "model.safetensors, an index of its parts", error);
     }
     if (!read_configs(&folder, error) || !read_template(&folder, error)) return false;
     return (single ? read_single(&folder, is_file ? NULL : SINGLE_NAME, error)

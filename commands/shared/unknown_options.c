@@ -1,0 +1,146 @@
+// What is said to an option that a command does not have: one of llama.cpp or mlx-lm, whose users
+// type it by habit; one of another command; one that is misspelt.
+//
+//   foreign_option    before getopt, which would read "-ngl 99" as -n with the value "gl"
+//   refuse_unknown    after getopt found no option: ambiguous, of another command, the nearest name
+//
+// An option of another program that changes what is computed ends the run with what limpid has
+// instead. One that asks for what limpid does anyway, or for speed alone, is skipped with a note.
+#include "base/text.h"
+#include "commands/shared/option_rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { EVERYWHERE = -1, TEXTS = FOR_GENERATE | FOR_CHAT };
+
+static const ForeignOption FOREIGN[] = {
+    // names, commands that refuse it, its value, what is said
+    {"-ngl|--gpu-layers|--n-gpu-layers", 0, FOREIGN_VALUE,
+     "a program made by `make BACKEND=cuda` runs all layers on the GPU, any other none"},
+    {"-fa|--flash-attn", 0, FOREIGN_SWITCH, "attention needs no flag to be fast"},
+    {"-cnv|--conversation", EVERYWHERE & ~FOR_CHAT, FOREIGN_FLAG,
+     "a conversation is `run chat MODEL`"},
+    {"-cnv|--conversation", 0, FOREIGN_FLAG, "chat is a conversation"},
+    {"-no-cnv|--no-conversation", FOR_CHAT, FOREIGN_FLAG, "a plain text is `run generate MODEL`"},
+    {"-no-cnv|--no-conversation", 0, FOREIGN_FLAG, "only `run chat` is a conversation"},
+    {"-st|--single-turn", EVERYWHERE, FOREIGN_FLAG,
+     "one message and its answer is `run chat MODEL -i TEXT`"},
+    {"-sys", EVERYWHERE, FOREIGN_VALUE, "the system prompt is -y or --system TEXT"},
+    {"-sysf|--system-prompt-file", EVERYWHERE, FOREIGN_VALUE,
+     "the system prompt is --system \"$(cat FILE)\""},
+    {"-hf|-hfr|--hf-repo|-hff|--hf-file|-mu|--model-url", EVERYWHERE, FOREIGN_VALUE,
+     "limpid downloads nothing; fetch the file and give its path (scripts/get_model fetches some)"},
+    {"-np|--parallel", EVERYWHERE, FOREIGN_VALUE,
+     "one text at a time; `run bench --batch N` measures several"},
+    {"--no-mmap|--mmap|--mlock", 0, FOREIGN_FLAG,
+     "weights are packed in memory, and the file is not mapped after loading"},
+    {"-b|--batch-size|-ub|--ubatch-size", 0, FOREIGN_VALUE,
+     "limpid chooses how a prompt is split; the numbers do not depend on it"},
+    {"-tb|--threads-batch", 0, FOREIGN_VALUE, "-j N threads are for the prompt and the text"},
+    {"-kvu|--kv-unified|-nkvo|--no-kv-offload|--no-warmup|--warmup|--no-perf|--perf|--simple-io|"
+     "--jinja|--log-disable|--trust-remote-code|--no-escape",
+     0, FOREIGN_FLAG, "there is nothing to switch"},
+    {"-e|--escape", EVERYWHERE, FOREIGN_FLAG, "a text is taken as it is: -i $'one\\ntwo'"},
+    {"--verbose-prompt", 0, FOREIGN_FLAG, "`run tokenize MODEL --pieces` shows a prompt's tokens"},
+    {"--no-display-prompt", EVERYWHERE, FOREIGN_FLAG, "--json has the new text alone"},
+    {"-ctk|--cache-type-k|-ctv|--cache-type-v", EVERYWHERE, FOREIGN_VALUE,
+     "the type of the cache is --kv f32, f16 or bf16"},
+    {"-bf|--binary-file", EVERYWHERE, FOREIGN_VALUE, "a file as it is: -f FILE --keep-newline"},
+    {"-r|--reverse-prompt", EVERYWHERE, FOREIGN_VALUE,
+     "a text that ends the output is --stop TEXT"},
+    {"--chat-template", EVERYWHERE, FOREIGN_VALUE, "the chat format is --template NAME"},
+    {"--use-default-chat-template|--ignore-chat-template", EVERYWHERE, FOREIGN_FLAG,
+     "`run chat` uses the model's chat format, `run generate` none"},
+    {"--max-kv-size", EVERYWHERE, FOREIGN_VALUE, "the length of the context is -c N"},
+    {"-md|--model-draft", EVERYWHERE, FOREIGN_VALUE, "limpid has no draft models"},
+    {"--lora|--adapter-path", EVERYWHERE, FOREIGN_VALUE,
+     "limpid has no adapters: merge them first"},
+    {"-mm|--mmproj|--image", EVERYWHERE, FOREIGN_VALUE, "limpid reads text alone"},
+    {"-dev|--device", EVERYWHERE, FOREIGN_VALUE,
+     "the device is chosen by `make BACKEND=cpu` or cuda"},
+    {"--rope-scaling|--rope-scale|--rope-freq-base|--rope-freq-scale|--yarn-orig-ctx", EVERYWHERE,
+     FOREIGN_VALUE, "the model's file says how positions are rotated"},
+};
+enum { N_FOREIGN = sizeof FOREIGN / sizeof *FOREIGN };
+
+// Is `word`, up to its =, one of "-a|--ab"?
+static bool is_one_of(const char *word, const char *names) {
+    size_t length = strcspn(word, "=");
+    for (;;) {
+        size_t name = strcspn(names, "|");
+        if (name == length && !memcmp(names, word, length)) return true;
+        if (!names[name]) return false;
+        names += name + 1;
+    }
+}
+
+// An option of another program has the name of a short one of this command: ours is meant.
+static bool is_own(const char *word, CommandBit command) {
+    if (strlen(word) != 2) return false;
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (row->short_name == word[1] && row->commands & command) return true;
+    return false;
+}
+
+// A later row stands for the commands that an earlier one does not refuse.
+const ForeignOption *foreign_option(const char *word, CommandBit command) {
+    if (*word != '-' || is_own(word, command)) return NULL;
+    for (int i = 0; i < N_FOREIGN; i++) {
+        if (!is_one_of(word, FOREIGN[i].names)) continue;
+        bool again = i + 1 < N_FOREIGN && !strcmp(FOREIGN[i].names, FOREIGN[i + 1].names);
+        if (!again || FOREIGN[i].refused_by & (int)command) return &FOREIGN[i];
+    }
+    return NULL;
+}
+
+int foreign_words(const ForeignOption *option, const char *word, const char *next) {
+    static const char SWITCHES[] = "on|off|auto|0|1|true|false|enabled|disabled";
+    if (strchr(word, '=') || !next || option->value == FOREIGN_FLAG) return 1;
+    if (option->value == FOREIGN_SWITCH) return is_one_of(next, SWITCHES) ? 2 : 1;
+    return 2;
+}
+
+// ---- misspelt ones ----
+
+// The command's names that begin with the argument: "--top-p, --top-k". How many there are.
+static int list_matches(char *out, size_t size, TextSpan word, CommandBit command) {
+    int count = 0;
+    size_t used = 0;
+    for (const OptionRow *row = option_rows(); row->name; row++) {
+        if (!(row->commands & command) || strncmp(row->name, word.text, word.length) != 0) continue;
+        if (used < size)
+            used +=
+                (size_t)snprintf(out + used, size - used, "%s--%s", count ? ", " : "", row->name);
+        count++;
+    }
+    return count;
+}
+
+// The nearest name of the command's options; NULL: none is near.
+static const char *nearest_option(TextSpan word, CommandBit command) {
+    const char *nearest = NULL;
+    size_t least = misspellings(word.length) + 1;
+    for (const OptionRow *row = option_rows(); row->name; row++) {
+        if (!(row->commands & command)) continue;
+        size_t distance = edit_distance(word, (TextSpan){row->name, strlen(row->name)});
+        if (distance >= least) continue;
+        least = distance;
+        nearest = row->name;
+    }
+    return nearest;
+}
+
+bool refuse_unknown(const char *argument, CommandBit command, Error *error) {
+    char names[200] = "";
+    TextSpan word = {argument + 2, strcspn(argument, "=") - 2};
+    bool is_long = !strncmp(argument, "--", 2) && word.length;
+    if (is_long && list_matches(names, sizeof names, word, command) > 1)
+        return error_set(error, ERROR_USAGE, "%.60s is ambiguous: %s", argument, names);
+    const char *nearest = is_long ? nearest_option(word, command) : NULL;
+    if (nearest)
+        return error_set(error, ERROR_USAGE, "unknown option %.60s: did you mean --%s?", argument,
+                         nearest);
+    return error_set(error, ERROR_USAGE, "unknown option %.60s (run COMMAND --help lists them)",
+                     argument);
+}
