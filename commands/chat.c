@@ -14,12 +14,11 @@
 //
 // The format's tokens and Jinja templates are in tokenizer/template/, the loop of tokens is in
 // shared/generation.c.
+#include "commands/chat/chat.h"
 #include "commands/commands.h"
-#include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
-#include "tokenizer/template/template.h"
 #include "weights/checkpoint.h"
 
 #include <inttypes.h>
@@ -30,20 +29,7 @@
 
 // A model may have 128 K positions, whose cache would take gigabytes that a conversation rarely
 // needs.
-enum { DEFAULT_CONTEXT = 4096 };
-
-typedef struct Chat {
-    Session session;
-    const ChatTemplate *format;
-    Sampler *sampler;
-    IdList ids;      // of the next message, with the tokens that come before it
-    int32_t pending; // the last token of an answer that was cut off: sampled, not yet in the cache
-    bool begun;      // the cache holds a part of the conversation
-    bool full;       // nothing more fits
-    bool introduced; // format and seed have been printed
-    uint64_t seed;
-    bool color;
-} Chat;
+enum { DEFAULT_CONTEXT = 4096, PATH_SIZE = 4096 };
 
 // The format of --template, else the one that the model's template or tokens show. False: exit code
 // 2, with what to do instead in the message.
@@ -85,18 +71,18 @@ static GenerationDefaults sampling(const Session *s) {
 }
 
 // ids = the tokens that the message appends to the cache.
-static bool encode_message(Chat *chat, const Text *message, Error *error) {
+static bool encode_message(Chat *chat, TextSpan message, Error *error) {
     const Session *s = &chat->session;
     chat->ids.count = 0;
     if (chat->begun) {
         if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
-        return chat_template_next(chat->format, s->tokenizer, &chat->ids, message->bytes,
-                                  message->length, error);
+        return chat_template_next(chat->format, s->tokenizer, &chat->ids, message.text,
+                                  message.length, error);
     }
     const char *system = s->options->system;
     ChatMessage messages[2] = {
         {CHAT_SYSTEM, system, system ? strlen(system) : 0},
-        {CHAT_USER, message->bytes, message->length},
+        {CHAT_USER, message.text, message.length},
     };
     return chat_template_render(chat->format, s->tokenizer, &chat->ids, messages + !system,
                                 system ? 2 : 1, error);
@@ -105,7 +91,7 @@ static bool encode_message(Chat *chat, const Text *message, Error *error) {
 // A format that does not fit the vocabulary or the system message is an error before the model is
 // loaded.
 static bool check_format(Chat *chat, Error *error) {
-    return encode_message(chat, &(Text){.bytes = ""}, error);
+    return encode_message(chat, (TextSpan){.text = ""}, error);
 }
 
 // Everything that can be checked without the weights comes before they are loaded.
@@ -166,7 +152,7 @@ static bool has_room(Chat *chat, Error *error) {
 }
 
 // One message and its answer. Sets chat->full where nothing more fits.
-static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *error) {
+static bool answer(Chat *chat, TextSpan message, StopReason *stop, Error *error) {
     Session *s = &chat->session;
     const Options *o = s->options;
     if (!encode_message(chat, message, error)) return false;
@@ -177,6 +163,7 @@ static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *err
         .max_new = option_given(o, OPTION_MAX_TOKENS) ? (size_t)o->max_tokens : SIZE_MAX,
         .stops = &o->stops,
         .ignore_eos = o->ignore_eos,
+        .accepted = chat->begun && chat->pending >= 0,
         .first = true,
         .show = print_text,
     };
@@ -207,39 +194,66 @@ static bool answer_once(Chat *chat, Error *error) {
     Text text = {0};
     StopReason stop = STOP_EOS;
     TextLimit limit = prompt_limit(&chat->session);
-    bool good =
-        text_read(&text, chat->session.options, &limit, error) && answer(chat, &text, &stop, error);
+    bool good = text_read(&text, chat->session.options, &limit, error) &&
+                answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
     text_free(&text);
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
 }
 
-// The prompt character, on a terminal only; standard error, since it is not part of the result.
-static void ask(const Chat *chat) {
-    if (!isatty(STDIN_FILENO)) return;
-    fprintf(stderr, chat->color ? "\033[1m> \033[0m" : "> ");
-    fflush(stderr);
-}
-
-// A line is a message; an empty line is skipped. Ends at the end of input, when the context is
-// full, or when standard output is gone.
-static bool converse(Chat *chat, Error *error) {
+// From a pipe: a line is a message; an empty line is skipped. Ends at the end of input, when the
+// context is full, or when standard output is gone.
+static bool converse_in_lines(Chat *chat, Error *error) {
     Text line = {0};
     TextLimit limit = prompt_limit(&chat->session);
     bool good = true, ended = false;
-    if (isatty(STDIN_FILENO)) introduce(chat);
     while (good && !chat->full && output_good()) {
-        ask(chat);
         good = text_read_line(&line, &limit, &ended, error);
-        if (!good || ended) {
-            if (isatty(STDIN_FILENO)) fputc('\n', stderr);
-            break;
-        }
+        if (!good || ended) break;
         StopReason stop = STOP_EOS;
-        if (line.length) good = answer(chat, &line, &stop, error);
+        if (line.length) good = answer(chat, (TextSpan){line.bytes, line.length}, &stop, error);
     }
     text_free(&line);
     return good;
+}
+
+// From a terminal. The second Ctrl-C in a row, with nothing typed, ends the conversation: exit code
+// 130.
+static bool converse_typed(Chat *chat, Error *error) {
+    Buffer message = {0};
+    TextLimit limit = prompt_limit(&chat->session);
+    LineEnd end = LINE_READ;
+    bool good = true, warned = false;
+    introduce(chat);
+    while (good && !chat->full && output_good()) {
+        StopReason stop = STOP_EOS;
+        good = message_read(chat, &message, &limit, &end, error);
+        if (!good || end == LINE_ENDED) break;
+        if (end == LINE_CLEARED) {
+            if (warned && !message.size) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
+            if (good) note("Ctrl-C again, or Ctrl-D, ends the conversation");
+            warned = true;
+            continue;
+        }
+        warned = false;
+        line_editor_hush(chat->editor);
+        if (message.size)
+            good =
+                answer(chat, (TextSpan){(const char *)message.bytes, message.size}, &stop, error);
+    }
+    if (end == LINE_ENDED) fputc('\n', stderr);
+    buffer_free(&message);
+    return good;
+}
+
+static bool converse(Chat *chat, Error *error) {
+    char path[PATH_SIZE];
+    const char *history =
+        chat->session.options->no_history ? NULL : history_path(path, sizeof path);
+    if (!isatty(STDIN_FILENO)) return converse_in_lines(chat, error);
+    if (output_is_terminal() && !line_editor_open(&chat->editor, chat->color, history, error))
+        return false;
+    return converse_typed(chat, error);
 }
 
 static bool wants_color(const Options *o) {
@@ -255,6 +269,7 @@ bool chat_command(const Options *options, Error *error) {
         good = answer_once(&chat, error);
     else if (good)
         good = converse(&chat, error);
+    line_editor_close(chat.editor);
     sampler_close(chat.sampler);
     id_list_free(&chat.ids);
     session_close(&chat.session);

@@ -38,7 +38,8 @@ static const char CHAT_HELP[] =
     "    ./run chat models/SmolLM2-135M-Instruct.Q4_1.gguf -y 'Answer briefly.'\n"
     "\n"
     "Each line is a message, from a terminal and from a pipe; -i or -f: one message.\n"
-    "Ctrl-C stops the answer, Ctrl-D ends the conversation.\n"
+    "A paste, \\ at the end of a line and \"\"\" make one of several lines. Ctrl-C stops\n"
+    "the answer, or clears the line; Ctrl-D ends the conversation.\n"
     "  -y, --system TEXT     the system prompt\n"
     "      --template NAME   the chat format, if the model's own is not recognised:\n"
     "                        chatml llama2 llama3 mistral-v3 gemma phi3 nanochat ...\n"
@@ -50,6 +51,7 @@ static const char CHAT_HELP[] =
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
     "      --pattern P       an attention pattern (run mask --help)\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
+    "      --no-history      keep no messages (~/.local/state/limpid/history)\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
 
 static const char BENCH_HELP[] =

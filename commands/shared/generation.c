@@ -151,7 +151,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->prompt_tokens = count;
     int room = model->options.context - kv_cache_length(&model->cache, 0);
     if (!session_check_room("the prompt", count, room, error)) return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = g->accepted; i < count; i++)
         sampler_accept(g->sampler, prompt[i]);
     double started = seconds_now();
     size_t fed = 0;

@@ -31,6 +31,7 @@ typedef struct Generation {
     bool wants_hash;      // logits_hash is computed
     bool wants_logits;    // `token` takes logits
     bool catch_interrupt; // from the first token on; before it Ctrl-C ends the program at once
+    size_t accepted;      // tokens of the prompt that the sampler has accepted already
     bool first;           // the first new token begins a text: SPM kinds drop its leading space
     // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
     // the model's max_logit_rows tokens are read at a time.

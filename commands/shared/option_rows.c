@@ -255,6 +255,8 @@ static const OptionRow ROWS[] = {
      .commands = FOR_REPLAY, .high = MANY, .meaning = "the first new token is 0"},
     {.id = OPTION_NEW_TOKEN, .name = "token", .kind = KIND_TEXT, .offset = FIELD(new_token),
      .commands = FOR_REPLAY, .meaning = "an id, or a text that is one token"},
+    {.id = OPTION_NO_HISTORY, .name = "no-history", .kind = KIND_FLAG,
+     .offset = FIELD(no_history), .commands = FOR_CHAT},
     {.name = NULL},
 };
 // clang-format on

@@ -129,6 +129,7 @@ typedef enum OptionId {
     OPTION_PROMPT_ROWS,
     OPTION_AT,
     OPTION_NEW_TOKEN,
+    OPTION_NO_HISTORY,
     OPTION_FORCE,
     OPTION_JSON,
     OPTION_CSV,
@@ -211,6 +212,7 @@ typedef struct Options {
     bool bidirectional;
     const char *layers; // view
 
+    bool no_history;                     // chat
     const char *record;                  // generate
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
