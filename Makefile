@@ -147,7 +147,7 @@ REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-e
 REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o): REQUIRED += $(ABSENT)
 ifeq ($(PLAIN),1)
 TEST_FLAGS := -DTEST_PLAIN
 else

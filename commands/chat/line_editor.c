@@ -33,7 +33,7 @@ struct LineEditor {
     HistoryW *history;
     const char *path; // of the history; borrowed, NULL: none
     char *path_owned;
-    bool color, hushed;
+    bool color, quiet;
     wchar_t mark[40];
     size_t most;           // bytes of the line
     struct termios before; // of the terminal, before the editor
@@ -68,6 +68,7 @@ static void set_paste(bool on) {
 // then still there (Ctrl-Z and fg), takes it again.
 static void pass_on(LineEditor *e, int number) {
     el_wset(e->libedit, EL_PREP_TERM, 0);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
     set_paste(false);
     sigset_t one;
     struct sigaction ours, standard = {.sa_handler = SIG_DFL};
@@ -232,6 +233,29 @@ static void enter(void *context, const char *text, size_t length) {
     free(wide.text);
 }
 
+// What SIGTERM and SIGHUP give back while no line is edited.
+static struct termios at_end;
+
+static void on_end(int number) {
+    tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+// From here to line_editor_close keys are not echoed, and wait in the terminal's queue; there is no
+// moment between two lines in which the terminal would treat them itself. Signals stay on.
+static void make_quiet(LineEditor *e) {
+    if (tcgetattr(STDIN_FILENO, &e->before)) return;
+    struct termios quiet = at_end = e->before;
+    quiet.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+    quiet.c_lflag |= NOFLSH; // Ctrl-C does not throw away what was typed
+    quiet.c_cc[VMIN] = 1;
+    quiet.c_cc[VTIME] = 0;
+    e->quiet = !tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+    signal(SIGTERM, on_end);
+    signal(SIGHUP, on_end);
+}
+
 bool line_editor_open(LineEditor **editor, bool color, const char *history, Error *error) {
     const char *term = getenv("TERM");
     *editor = NULL;
@@ -241,7 +265,7 @@ bool line_editor_open(LineEditor **editor, bool color, const char *history, Erro
     *editor = e;
     e->color = color;
     e->path = e->path_owned = history ? strdup(history) : NULL;
-    tcgetattr(STDIN_FILENO, &e->before);
+    make_quiet(e);
     // Character types alone; numbers stay as they are in C. limpid reads and writes UTF-8 whatever
     // the user's locale.
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "");
@@ -258,23 +282,21 @@ bool line_editor_open(LineEditor **editor, bool color, const char *history, Erro
     el_wset(e->libedit, EL_GETCFN, read_key);
     el_wset(e->libedit, EL_HIST, history_w, e->history);
     el_wset(e->libedit, EL_PROMPT_ESC, mark_of, L'\1');
+    // What libedit goes back to after a line; it would be modes of its own.
+    el_wset(e->libedit, EL_SETTY, L"-x", L"-icanon", L"-echo", L"+noflsh", NULL);
     bind_keys(e->libedit);
     if (e->path) history_load(e->path, enter, e);
     return true;
 }
 
-static void show_keys(LineEditor *e) {
-    if (!e->hushed) return;
-    interrupt_terminal(NULL);
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
-    e->hushed = false;
-}
-
 void line_editor_close(LineEditor *e) {
     if (!e) return;
-    show_keys(e);
     if (e->libedit) el_end(e->libedit);
     if (e->history) history_wend(e->history);
+    interrupt_terminal(NULL);
+    if (e->quiet) tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     free(e->path_owned);
     free(e);
 }
@@ -284,15 +306,8 @@ void line_editor_remember(LineEditor *e, const char *text, size_t length) {
     if (e->path) history_append(e->path, text, length);
 }
 
-// The keys wait in the terminal's queue. Signals stay on.
 void line_editor_hush(LineEditor *e) {
-    if (!e || e->hushed) return;
-    struct termios quiet = e->before;
-    quiet.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
-    quiet.c_cc[VMIN] = 1;
-    quiet.c_cc[VTIME] = 0;
-    interrupt_terminal(&e->before);
-    e->hushed = !tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+    if (e) interrupt_terminal(&e->before);
 }
 
 // ---- a line ----
@@ -341,9 +356,7 @@ bool line_editor_read(LineEditor *e, const char *mark, Buffer *line, size_t most
     line->size = 0;
     e->most = most;
     set_mark(e, mark);
-    // Without a moment in between in which keys are echoed.
     interrupt_terminal(NULL);
-    e->hushed = false;
     const wchar_t *wide = edit(e, &length);
     if (e->interrupted) {
         const LineInfoW *info = el_wline(e->libedit);

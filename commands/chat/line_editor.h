@@ -35,8 +35,9 @@ bool line_editor_read(LineEditor *editor, const char *mark, Buffer *line, size_t
 // Adds a message to the history, now and for later sessions.
 void line_editor_remember(LineEditor *editor, const char *text, size_t length);
 
-// Until the next line is read, keys are neither shown nor lost: they begin that line. Ctrl-C is a
-// signal as before. NULL is fine.
+// Before work that Ctrl-C may end: a first Ctrl-C gives the terminal back, since a second one ends
+// the program at once. Between two lines keys are neither shown nor lost: they begin the next line.
+// NULL is fine.
 void line_editor_hush(LineEditor *editor);
 
 // ---- the history ----

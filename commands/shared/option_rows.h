@@ -30,3 +30,7 @@ typedef struct OptionRow {
 // Ends with a row without a name. Two names of one option are two rows with one id.
 const OptionRow *option_rows(void);
 enum { MOST_OPTION_ROWS = 128 };
+
+// Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.
+// A text is borrowed. False: exit code 2.
+bool option_store(Options *options, const OptionRow *row, const char *text, Error *error);

@@ -130,6 +130,8 @@ typedef enum OptionId {
     OPTION_AT,
     OPTION_NEW_TOKEN,
     OPTION_NO_HISTORY,
+    OPTION_OVERFLOW,
+    OPTION_TRANSCRIPT,
     OPTION_FORCE,
     OPTION_JSON,
     OPTION_CSV,
@@ -213,6 +215,8 @@ typedef struct Options {
     const char *layers; // view
 
     bool no_history;                     // chat
+    int overflow;                        // chat: 0: stop, 1: shift
+    const char *transcript;              // chat
     const char *record;                  // generate
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
