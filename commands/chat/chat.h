@@ -6,6 +6,7 @@
 //   line_editor.c    a line typed at a terminal, by libedit (without_libedit.c: none)
 //   history.c        the messages of earlier sessions
 //   message.c        a message of one or several lines
+//   wrap.c           an answer in the width of the window
 #pragma once
 
 #include "commands/chat/line_editor.h"
@@ -13,9 +14,17 @@
 #include "commands/shared/prompt.h"
 #include "tokenizer/template/template.h"
 
+// What is held back of an answer until a line has room for it. Zeroed: nothing.
+typedef struct Wrap {
+    Buffer word;        // owned
+    int width;          // its columns
+    int column, spaces; // of the line: in use, and before the word
+} Wrap;
+
 // A message and its answer.
 typedef struct Turn {
     Buffer user, answer; // owned
+    Wrap *wrap;          // while it is answered: where the text goes; NULL: as it comes
     int start;           // tokens in the cache before it; -1: not known
     int32_t pending;     // what Chat.pending was then
     size_t accepted;     // and Chat.accepted.count
@@ -68,6 +77,10 @@ void conversation_free(Chat *chat);
 // A sampler by the options as they are now, which has seen the conversation. False: exit code 2 or
 // 5, and the sampler is as it was.
 bool conversation_open_sampler(Chat *chat, Error *error);
+
+// Shows whole characters on a terminal whose columns wcwidth knows, the last word of them later.
+void wrap_text(Wrap *wrap, const char *bytes, size_t length);
+void wrap_end(Wrap *wrap); // shows what is held back
 
 // ---- files ----
 

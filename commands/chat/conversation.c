@@ -208,14 +208,22 @@ static bool make_room(Chat *chat, TextSpan message, size_t max_new, bool *fits, 
 static void show(void *context, const char *bytes, size_t length) {
     Turn *turn = context;
     buffer_put(&turn->answer, bytes, length);
+    if (turn->wrap) {
+        wrap_text(turn->wrap, bytes, length);
+        return;
+    }
     output_text(bytes, length);
     output_flush();
 }
 
 // Runs the message, and keeps what the sampler has seen. After STOP_EOS no token is pending:
 // chat_template_next writes the one that ends an answer.
-static bool generate_answer(Chat *chat, Generation *g, Error *error) {
+static bool generate_answer(Chat *chat, Turn *turn, Generation *g, Error *error) {
+    Wrap wrap = {0};
+    turn->wrap = chat->editor ? &wrap : NULL; // which knows how wide characters are
     bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
+    wrap_end(&wrap);
+    turn->wrap = NULL;
     if (good || g->first_token_at) output_bytes("\n", 1);
     output_flush();
     chat->begun = true;
@@ -305,7 +313,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
     };
     s->started = seconds_now();
     interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
-    bool good = generate_answer(chat, &g, error);
+    bool good = generate_answer(chat, &turn, &g, error);
     interrupt_end();
     *stop = g.stop;
     chat->prompt_rate = prompt_rate(&g);

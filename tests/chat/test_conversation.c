@@ -194,3 +194,46 @@ Test(conversation, typing_during_an_answer_begins_the_next_message) {
     CHECK(strstr(r.out, "/zzz is no command"), "%s", r.out);
     test_run_free(&r);
 }
+
+// A terminal of 80 columns, which is what a pseudo-terminal without a size is taken for.
+Test(conversation, an_answer_breaks_between_words) {
+    static const TypedKeys KEYS[] = {{"\x1b[?2004h> ", "Once upon a time\n"},
+                                     {"\x1b[?2004h> ", "\x04"}};
+    char line[1200];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|-q|--no-history|-t|0|--max-tokens|120|--ignore-eos|"
+             "--transcript|%s",
+             small_model(), test_temporary("wrapped.jsonl"));
+    TestRun r = program_typed(line, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    // The transcript has the text without these breaks: each is one of its spaces.
+    char *lines = text_of("wrapped.jsonl"),
+         *text = strstr(lines, "assistant\",\"content\":\"") + 22;
+    const char *screen = strstr(r.out, "\x1b[?2004l") + 8;
+    int column = 0, breaks = 0;
+    for (; *text != '"'; text++, screen++) {
+        if (*screen == '\r' && *text == ' ') {
+            CHECK(screen[1] == '\n');
+            screen++;
+            breaks++;
+            column = 0;
+            continue;
+        }
+        if (!strncmp(text, "\\u000a", 6)) { // a newline of the text itself
+            CHECK(screen[0] == '\r' && screen[1] == '\n');
+            text += 5;
+            screen++;
+            column = 0;
+            continue;
+        }
+        if (text[0] == '\\') text++;
+        CHECK(*screen == *text, "%.40s | %.40s", screen, text);
+        CHECK(++column <= 80);
+    }
+    CHECK(breaks > 1, "%s", r.out);
+    free(lines);
+    test_run_free(&r);
+}
