@@ -32,8 +32,9 @@ static bool find_format(Chat *chat, Error *error) {
     const Session *s = &chat->session;
     const char *name = s->options->chat_template, *system = s->options->system;
     TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
-    chat->format = name ? chat_template_by_name(name)
-                        : chat_template_detect(s->tokenizer, text, s->config->family);
+    const ChatTemplate *own = chat_template_detect(s->tokenizer, text, s->config->family);
+    chat->format = name ? chat_template_by_name(name) : own;
+    chat->is_base = !own;
     if (!chat->format && name)
         return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
                          chat_template_names());
@@ -44,8 +45,8 @@ static bool find_format(Chat *chat, Error *error) {
             "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
-                         "%s: no known chat format in this model; `run generate` continues a text, "
-                         "--template NAME sets a format",
+                         "%s: no known chat format in this model, so it may be a base model: `run "
+                         "generate` continues a text, --template NAME sets a format",
                          checkpoint_path(s->checkpoint));
     // A format that does not fit the vocabulary or the system message is an error before the model
     // is loaded.
@@ -77,6 +78,9 @@ void chat_introduce(Chat *chat) {
     if (chat->introduced || s->options->quiet) return;
     chat->introduced = true;
     note("chat format %s, context %d", chat_template_name(chat->format), s->model->options.context);
+    if (chat->is_base && chat->typed)
+        note("this model has no chat format of its own: a base model, it may go on with your text "
+             "instead of answering");
     if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
 }
 

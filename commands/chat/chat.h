@@ -35,7 +35,8 @@ typedef struct Chat {
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
     Sampler *sampler;
-    bool typed; // from a terminal
+    bool typed;   // from a terminal
+    bool is_base; // the model has no chat format of its own
 
     Buffer system; // the system message, where there is one; owned
     bool has_system;

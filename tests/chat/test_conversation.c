@@ -136,6 +136,15 @@ Test(conversation, the_oldest_exchanges_leave_a_full_context) {
     test_run_free(&r);
 }
 
+Test(conversation, a_base_model_is_told_to_be_one) {
+    char line[600];
+    setenv("TERM", "dumb", 1);
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|--color|never", small_model());
+    TestRun r = program_typed(line, &(TypedKeys){"> ", "\x04"}, 1);
+    CHECK(r.status == 0 && strstr(r.out, "a base model"), "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+}
+
 // A model that generates for minutes.
 static const char *endless_model(void) {
     GgufFile *file = gguf_tiny_llama();
