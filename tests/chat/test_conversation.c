@@ -136,6 +136,39 @@ Test(conversation, the_oldest_exchanges_leave_a_full_context) {
     test_run_free(&r);
 }
 
+// What penalties count: generate, given the ids of the conversation, goes on with the same answer.
+// The first answer is cut off, so its last token is fed with the second message.
+Test(conversation, every_token_counts_once_for_penalties) {
+    enum { TOKENS = 6 };
+    char a[700];
+    const TypedKeys keys[] = {{"> ", "Lily had a red ball\n"},
+                              {"> ", "Tom\n"},
+                              command(a, "/save %s\n", "counted.json"),
+                              {"> ", "\x04"}};
+    TestRun r =
+        chat_typed(small_model(), "|--max-tokens|6|--frequency-penalty|1.2", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+    char *saved = text_of("counted.json"), *ids = strstr(saved, "\"ids\":[") + 7;
+    char *end = strchr(ids, ']'), line[4000], wanted[100] = "";
+    *end = '\0';
+    char *answer = end;
+    for (int i = 0; i < TOKENS; i++)
+        for (answer--; *answer != ',';)
+            answer--;
+    *answer++ = '\0';
+    snprintf(wanted, sizeof wanted, "%s\n", answer);
+    for (char *c = wanted; *c; c++)
+        if (*c == ',') *c = '\n';
+    snprintf(line, sizeof line,
+             "generate|%s|-t|0|--frequency-penalty|1.2|--max-tokens|6|-q|--ids|--prompt-ids|%s",
+             small_model(), ids);
+    r = program_input(line, NULL, 0);
+    CHECK_STRING(r.out, wanted);
+    test_run_free(&r);
+    free(saved);
+}
+
 Test(conversation, a_base_model_is_told_to_be_one) {
     char line[600];
     setenv("TERM", "dumb", 1);
