@@ -124,7 +124,14 @@ static bool converse_typed(Chat *chat, Error *error) {
     chat_introduce(chat);
     while (good && !chat->full && output_good()) {
         StopReason stop = STOP_EOS;
-        good = message_read(chat, &message, &limit, &end, error);
+        Error problem = {0};
+        good = message_read(chat, &message, &limit, &end, &problem);
+        if (!good && chat->editor && problem.code == ERROR_USAGE) {
+            note("%s: it was not sent", problem.message);
+            good = true;
+            continue;
+        }
+        if (!good) error_copy(error, &problem);
         if (!good || end == LINE_ENDED) break;
         if (end == LINE_CLEARED) {
             if (warned && !message.size) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
