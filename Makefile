@@ -6,13 +6,14 @@
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make install PREFIX=    limpid, its manual page, completion and gdb commands
 # Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
-#           libpng and zlib, CC=clang, CFLAGS=..., V=1 shows commands
+#           libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
 SENTENCEPIECE ?= 1
 JSON ?= 1
 PCRE2 ?= 1
 PNG ?= 1
+EDIT ?= 1
 BUILTIN ?= 1
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
@@ -35,7 +36,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
                 $(wildcard tokenizer/files/*json*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c)
+TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
@@ -57,6 +58,11 @@ ifeq ($(PNG),1)
 LIBS += -lpng -lz
 else
 SOURCES := $(filter-out pictures/png.c,$(SOURCES)) pictures/without_png.c
+endif
+ifeq ($(EDIT),1)
+LIBS += -ledit
+else
+SOURCES := $(filter-out commands/chat/line_editor.c,$(SOURCES)) commands/chat/without_libedit.c
 endif
 EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
@@ -163,7 +169,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -173,7 +179,7 @@ else
 TEST_LIBS := -lcriterion
 endif
 TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_BUILD='"$(BUILD)"' \
-              -DTEST_EMULATED=$(EMULATED)
+              -DTEST_EMULATED=$(EMULATED) -DTEST_EDIT=$(EDIT)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -259,7 +265,7 @@ $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands containers other_commands streams json_output perplexity real_models \
+$(addprefix $(BUILD)/tests/test_,commands line_editor conversation containers other_commands streams json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
     cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
@@ -312,7 +318,7 @@ debug:
 	$(MAKE) BACKEND=reference VARIANT=debug CFLAGS='-O0 -g3'
 
 core:
-	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 PLAIN=1
+	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 PLAIN=1
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
 # cuda-emulated: the kernels for a GPU, on the CPU

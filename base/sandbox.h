@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SANDBOX_MAX_OUTPUTS = 8 };
+enum { SANDBOX_MAX_OUTPUTS = 12 };
 
 // Files or directories that will be written: new ones are made beside them, and renamed. Where one
 // lies in a directory that is still to be made, the nearest that is there counts.

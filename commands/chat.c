@@ -5,22 +5,15 @@
 // begins with the tokens that end an answer.
 //
 //   options -> session -> chat format -> model -> sampler -> for each message:
-//     encode it (and what ends the last answer) -> does it fit? -> generate -> show
-//
-// What is in the cache after two messages, the new tokens of the second below:
-//
-//   [system][user 1][answer 1 .. ]                     in the cache
-//                                 [end][user 2][start]  ids of the next message, then its answer
+//     a command? -> encode it (and what ends the last answer) -> does it fit? -> generate -> show
 //
 // The format's tokens and Jinja templates are in tokenizer/template/, the loop of tokens is in
 // shared/generation.c.
-#include "base/sandbox.h"
+#include "commands/chat/chat.h"
 #include "commands/commands.h"
-#include "commands/shared/generation.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
-#include "tokenizer/template/template.h"
 #include "weights/checkpoint.h"
 
 #include <inttypes.h>
@@ -31,20 +24,7 @@
 
 // A model may have 128 K positions, whose cache would take gigabytes that a conversation rarely
 // needs.
-enum { DEFAULT_CONTEXT = 4096 };
-
-typedef struct Chat {
-    Session session;
-    const ChatTemplate *format;
-    Sampler *sampler;
-    IdList ids;      // of the next message, with the tokens that come before it
-    int32_t pending; // the last token of an answer that was cut off: sampled, not yet in the cache
-    bool begun;      // the cache holds a part of the conversation
-    bool full;       // nothing more fits
-    bool introduced; // format and seed have been printed
-    uint64_t seed;
-    bool color;
-} Chat;
+enum { DEFAULT_CONTEXT = 4096, PATH_SIZE = 4096 };
 
 // The format of --template, else the one that the model's template or tokens show. False: exit code
 // 2, with what to do instead in the message.
@@ -52,8 +32,9 @@ static bool find_format(Chat *chat, Error *error) {
     const Session *s = &chat->session;
     const char *name = s->options->chat_template, *system = s->options->system;
     TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
-    chat->format = name ? chat_template_by_name(name)
-                        : chat_template_detect(s->tokenizer, text, s->config->family);
+    const ChatTemplate *own = chat_template_detect(s->tokenizer, text, s->config->family);
+    chat->format = name ? chat_template_by_name(name) : own;
+    chat->is_base = !own;
     if (!chat->format && name)
         return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
                          chat_template_names());
@@ -64,11 +45,12 @@ static bool find_format(Chat *chat, Error *error) {
             "upon a time\"`; `bash scripts/get_model smollm2` fetches one that talks");
     if (!chat->format)
         return error_set(error, ERROR_USAGE,
-                         "%s: no known chat format in this model; `run generate` continues a text, "
-                         "--template NAME sets a format",
+                         "%s: no known chat format in this model, so it may be a base model: `run "
+                         "generate` continues a text, --template NAME sets a format",
                          checkpoint_path(s->checkpoint));
-    if (system) chat->format = chat_template_for_system(chat->format, system, strlen(system));
-    return true;
+    // A format that does not fit the vocabulary or the system message is an error before the model
+    // is loaded.
+    return conversation_set_system(chat, system, system ? strlen(system) : 0, error);
 }
 
 static int choose_context(const Session *s) {
@@ -77,130 +59,29 @@ static int choose_context(const Session *s) {
     return most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
 }
 
-// The model's own sampling defaults, else ones that suit a conversation.
-static GenerationDefaults sampling(const Session *s) {
-    GenerationDefaults d = *checkpoint_generation(s->checkpoint);
-    if (d.temperature < 0) d.temperature = 0.7f;
-    if (d.top_p < 0) d.top_p = 0.9f;
-    return d;
-}
-
-// ids = the tokens that the message appends to the cache.
-static bool encode_message(Chat *chat, const Text *message, Error *error) {
-    const Session *s = &chat->session;
-    chat->ids.count = 0;
-    if (chat->begun) {
-        if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
-        return chat_template_next(chat->format, s->tokenizer, &chat->ids, message->bytes,
-                                  message->length, error);
-    }
-    const char *system = s->options->system;
-    ChatMessage messages[2] = {
-        {CHAT_SYSTEM, system, system ? strlen(system) : 0},
-        {CHAT_USER, message->bytes, message->length},
-    };
-    return chat_template_render(chat->format, s->tokenizer, &chat->ids, messages + !system,
-                                system ? 2 : 1, error);
-}
-
-// A format that does not fit the vocabulary or the system message is an error before the model is
-// loaded.
-static bool check_format(Chat *chat, Error *error) {
-    return encode_message(chat, &(Text){.bytes = ""}, error);
-}
-
 // Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
-        !find_format(chat, error) || !check_format(chat, error))
+        !find_format(chat, error))
         return false;
     if (!session_check_context(s, error) ||
         !session_open_model(s, &(SessionModel){.context = choose_context(s)}, error))
         return false;
-    GenerationDefaults defaults = sampling(s);
-    chat->sampler = open_sampler(s, &defaults, &chat->seed, error);
-    return chat->sampler;
+    return conversation_open_sampler(chat, error) && transcript_open(chat, error);
 }
 
-// Once: before the first message in a terminal, else after the first answer. The seed is printed so
-// that a random conversation can be repeated.
-static void introduce(Chat *chat) {
+void chat_introduce(Chat *chat) {
     const Session *s = &chat->session;
     if (chat->introduced || s->options->quiet) return;
     chat->introduced = true;
     note("chat format %s, context %d", chat_template_name(chat->format), s->model->options.context);
+    if (chat->is_base && chat->typed)
+        note("this model has no chat format of its own: a base model, it may go on with your text "
+             "instead of answering");
     if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
-}
-
-// Flushed for each piece, so that text appears as it is generated.
-static void print_text(void *context, const char *bytes, size_t length) {
-    (void)context;
-    output_text(bytes, length);
-    output_flush();
-}
-
-// Sets `pending`. After STOP_EOS there is none: chat_template_next writes the token that ends an
-// answer.
-static bool generate_answer(Chat *chat, Generation *g, Error *error) {
-    bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
-    if (good || g->first_token_at) output_bytes("\n", 1);
-    output_flush();
-    chat->begun = true;
-    chat->pending = g->ids.count && g->stop != STOP_EOS ? g->ids.ids[g->ids.count - 1] : -1;
-    return good;
-}
-
-// A first message that does not fit is an error; a later one ends the conversation.
-static bool has_room(Chat *chat, Error *error) {
-    const Model *model = chat->session.model;
-    int context = model->options.context, room = context - kv_cache_length(&model->cache, 0);
-    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
-    if (chat->ids.count <= (size_t)room) return true;
-    note("the message has %zu tokens, the context of %d still room for %d: the conversation ends "
-         "here",
-         chat->ids.count, context, room);
-    chat->full = true;
-    return false;
-}
-
-// One message and its answer. Sets chat->full where nothing more fits.
-static bool answer(Chat *chat, const Text *message, StopReason *stop, Error *error) {
-    Session *s = &chat->session;
-    const Options *o = s->options;
-    if (!encode_message(chat, message, error)) return false;
-    if (!has_room(chat, error)) return chat->full;
-    Generation g = {
-        .session = s,
-        .sampler = chat->sampler,
-        .max_new = option_given(o, OPTION_MAX_TOKENS) ? (size_t)o->max_tokens : SIZE_MAX,
-        .stops = &o->stops,
-        .ignore_eos = o->ignore_eos,
-        .first = true,
-        .show = print_text,
-    };
-    // -n counts forward passes as in generate, those of the message included.
-    if (option_given(o, OPTION_STEPS) && o->steps) {
-        size_t steps = (size_t)o->steps + 1, used = chat->ids.count;
-        size_t left = steps > used ? steps - used : 0;
-        if (left < g.max_new) g.max_new = left;
-    }
-    s->started = seconds_now();
-    sandbox_close_files(); // all that is needed is open
-    interrupt_begin();     // from here on Ctrl-C stops the answer; before it ends the program
-    bool good = generate_answer(chat, &g, error);
-    interrupt_end();
-    *stop = g.stop;
-    chat->full = good && g.stop == STOP_CONTEXT;
-    if (chat->full)
-        note("the context of %d tokens is full: the conversation ends here",
-             s->model->options.context);
-    if (good && output_good()) introduce(chat);
-    if (good && output_good() && !o->quiet) print_statistics(&g);
-    generation_free(&g);
-    return good;
 }
 
 // -i or -f: one message, one answer. Ctrl-C is exit code 130 here; in a conversation it only ends
@@ -210,38 +91,76 @@ static bool answer_once(Chat *chat, Error *error) {
     StopReason stop = STOP_EOS;
     TextLimit limit = prompt_limit(&chat->session);
     bool good = prompt_read(&text, chat->session.options, &limit, error) &&
-                answer(chat, &text, &stop, error);
+                conversation_answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
     text_free(&text);
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
 }
 
-// The prompt character, on a terminal only; standard error, since it is not part of the result.
-static void ask(const Chat *chat) {
-    if (!isatty(STDIN_FILENO)) return;
-    fprintf(stderr, chat->color ? "\033[1m> \033[0m" : "> ");
-    fflush(stderr);
-}
-
-// A line is a message; an empty line is skipped. Ends at the end of input, when the context is
-// full, or when standard output is gone.
-static bool converse(Chat *chat, Error *error) {
+// From a pipe: a line is a message; an empty line is skipped. Ends at the end of input, when the
+// context is full, or when standard output is gone.
+static bool converse_in_lines(Chat *chat, Error *error) {
     Text line = {0};
     TextLimit limit = prompt_limit(&chat->session);
     bool good = true, ended = false;
-    if (isatty(STDIN_FILENO)) introduce(chat);
     while (good && !chat->full && output_good()) {
-        ask(chat);
         good = text_read_line(&line, &limit, &ended, error);
-        if (!good || ended) {
-            if (isatty(STDIN_FILENO)) fputc('\n', stderr);
-            break;
-        }
+        if (!good || ended) break;
         StopReason stop = STOP_EOS;
-        if (line.length) good = answer(chat, &line, &stop, error);
+        if (line.length)
+            good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error);
     }
     text_free(&line);
     return good;
+}
+
+// From a terminal. The second Ctrl-C in a row, with nothing typed, ends the conversation: exit code
+// 130.
+static bool converse_typed(Chat *chat, Error *error) {
+    Buffer message = {0};
+    TextLimit limit = prompt_limit(&chat->session);
+    LineEnd end = LINE_READ;
+    bool good = true, warned = false;
+    chat_introduce(chat);
+    while (good && !chat->full && output_good()) {
+        StopReason stop = STOP_EOS;
+        Error problem = {0};
+        good = message_read(chat, &message, &limit, &end, &problem);
+        if (!good && chat->editor && problem.code == ERROR_USAGE) {
+            note("%s: it was not sent", problem.message);
+            good = true;
+            continue;
+        }
+        if (!good) error_copy(error, &problem);
+        if (!good || end == LINE_ENDED) break;
+        if (end == LINE_CLEARED) {
+            if (warned && !message.size) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
+            if (good) note("Ctrl-C again, or Ctrl-D, ends the conversation");
+            warned = true;
+            continue;
+        }
+        warned = false;
+        SlashResult what = message.size ? slash_run(chat, &message) : SLASH_DONE;
+        if (what == SLASH_EXIT) break;
+        if (what == SLASH_DONE) continue;
+        line_editor_hush(chat->editor);
+        if (message.size)
+            good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
+                                       &stop, error);
+    }
+    if (end == LINE_ENDED) fputc('\n', stderr);
+    buffer_free(&message);
+    return good;
+}
+
+static bool converse(Chat *chat, Error *error) {
+    char path[PATH_SIZE];
+    const char *history =
+        chat->session.options->no_history ? NULL : history_path(path, sizeof path);
+    if (!chat->typed) return converse_in_lines(chat, error);
+    if (output_is_terminal() && !line_editor_open(&chat->editor, chat->color, history, error))
+        return false;
+    return converse_typed(chat, error);
 }
 
 static bool wants_color(const Options *o) {
@@ -251,14 +170,21 @@ static bool wants_color(const Options *o) {
 }
 
 bool chat_command(const Options *options, Error *error) {
-    Chat chat = {.pending = -1, .color = wants_color(options)};
-    bool good = open_chat(&chat, options, error);
-    if (good && (options->prompt || options->file))
+    bool once = options->prompt || options->file;
+    Chat chat = {.options = *options,
+                 .typed = !once && isatty(STDIN_FILENO),
+                 .pending = -1,
+                 .color = wants_color(options),
+                 .transcript = -1};
+    bool good = open_chat(&chat, &chat.options, error);
+    if (good && once)
         good = answer_once(&chat, error);
     else if (good)
         good = converse(&chat, error);
+    line_editor_close(chat.editor);
     sampler_close(chat.sampler);
-    id_list_free(&chat.ids);
+    if (chat.transcript >= 0) close(chat.transcript);
+    conversation_free(&chat);
     session_close(&chat.session);
     return good;
 }

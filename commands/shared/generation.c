@@ -22,7 +22,7 @@
 #include <time.h>
 
 const char *stop_reason_name(StopReason reason) {
-    static const char *const NAMES[] = {"eos", "length", "stop", "context", "interrupt"};
+    static const char *const NAMES[] = {"eos", "length", "stop", "context", "interrupt", "loop"};
     return NAMES[reason];
 }
 
@@ -54,6 +54,19 @@ static bool show_rest(Generation *g, Error *error) {
     return true;
 }
 
+// Whether the newest tokens are a stretch said three times. Called once for each token.
+static bool is_loop(Generation *g) {
+    const int32_t *last = g->ids.ids + g->ids.count - 1;
+    bool found = false;
+    for (size_t i = 0; i < LOOP_TOKENS; i++) {
+        size_t length = LOOP_TOKENS + i;
+        bool same = g->ids.count > length && last[-(ptrdiff_t)length] == *last;
+        g->repeated[i] = same ? g->repeated[i] + 1 : 0;
+        found = found || g->repeated[i] >= 2 * length;
+    }
+    return found;
+}
+
 // Shows a token and adds it to the text. *ended: the text ends here, g->stop says why.
 static bool take_token(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
     const Session *s = g->session;
@@ -73,7 +86,11 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
     if (*ended) g->stop = STOP_AT_TEXT;
     // After show_token, since it may ask the tokenizer for other pieces.
     if (g->token) g->token(g->context, id, logits, piece, length);
-    return id_list_push(&g->ids, id, error);
+    if (!id_list_push(&g->ids, id, error)) return false;
+    if (!g->stop_at_loops || !is_loop(g) || *ended) return true;
+    g->stop = STOP_LOOP;
+    *ended = true;
+    return true;
 }
 
 // Whether another token is wanted and fits; else g->stop says why not.
@@ -152,7 +169,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->prompt_tokens = count;
     int room = model->options.context - kv_cache_length(&model->cache, 0);
     if (!session_check_room("the prompt", count, room, error)) return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = g->accepted; i < count; i++)
         sampler_accept(g->sampler, prompt[i]);
     double started = seconds_now();
     size_t fed = 0;

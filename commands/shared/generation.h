@@ -18,7 +18,12 @@ typedef enum StopReason {
     STOP_AT_TEXT,   // --stop
     STOP_CONTEXT,   // the context is full
     STOP_INTERRUPT, // Ctrl-C
+    STOP_LOOP,      // it says the same over and over
 } StopReason;
+
+// A text that repeats a stretch of LOOP_TOKENS tokens or more three times over does not come out of
+// it. A loop of fewer tokens has a multiple among these lengths.
+enum { LOOP_TOKENS = 64 };
 
 typedef struct Generation {
     // set by the caller
@@ -30,8 +35,10 @@ typedef struct Generation {
     bool no_cache;             // every pass runs the whole text again; the cache is empty before
     bool wants_hash;           // logits_hash is computed
     bool wants_logits;         // `token` takes logits
+    bool stop_at_loops;
     bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
     const uint64_t *told_seed; // printed with the statistics; NULL: it is not
+    size_t accepted;           // tokens of the prompt that the sampler has accepted already
     bool first; // the first new token begins a text: SPM kinds drop its leading space
     // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
     // the model's max_logit_rows tokens are read at a time.
@@ -62,6 +69,7 @@ typedef struct Generation {
     // internal
     StopText stop_text;
     Utf8Stream characters;
+    uint32_t repeated[LOOP_TOKENS]; // newest tokens equal to those LOOP_TOKENS + i before them
 } Generation;
 
 // Appends the prompt to what the cache holds, then generates. False: exit code 2 (prompt and

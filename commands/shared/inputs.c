@@ -70,6 +70,11 @@ bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     return good;
 }
 
+static bool is_typed_chat(const Options *o, CommandBit command) {
+    bool chats = command == FOR_CHAT || (command == FOR_GENERATE && o->mode == MODE_CHAT);
+    return chats && !o->prompt && !o->file && isatty(STDIN_FILENO);
+}
+
 void sandbox_begin(const Options *o, CommandBit command) {
     const char *const NAMED[] = {o->out,
                                  o->svg,
@@ -77,6 +82,9 @@ void sandbox_begin(const Options *o, CommandBit command) {
                                  o->html,
                                  o->record,
                                  o->save_logits,
+                                 o->transcript,
+                                 // A typed chat names its files as it goes: /save, the history.
+                                 is_typed_chat(o, command) ? "/" : NULL,
                                  command == FOR_CONVERT ? o->other : NULL};
     SandboxOutputs outputs = {.directories = command == FOR_CONVERT};
     char what[100];

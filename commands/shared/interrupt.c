@@ -6,13 +6,16 @@
 #include "commands/shared/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 // A global, since a signal handler takes no argument of ours; read by the threads of the device.
 static int asked;
+static const struct termios *terminal; // NULL: as it is
 
 static void on_interrupt(int number) {
     (void)number;
     __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+    if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
     // The second one finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
     // terminal that it came in between goes on; stdio would drop the text and report a failure.
 }
@@ -38,6 +41,10 @@ bool interrupt_asked(void) {
 
 const int *interrupt_flag(void) {
     return &asked;
+}
+
+void interrupt_terminal(const struct termios *modes) {
+    terminal = modes;
 }
 
 void interrupt_end(void) {

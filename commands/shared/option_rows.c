@@ -217,7 +217,7 @@ static const OptionRow ROWS[] = {
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
-                 FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW},
+                 FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
                  FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY},
@@ -270,6 +270,12 @@ static const OptionRow ROWS[] = {
      .commands = FOR_REPLAY, .high = MANY, .meaning = "the first new token is 0"},
     {.id = OPTION_NEW_TOKEN, .name = "token", .kind = KIND_TEXT, .offset = FIELD(new_token),
      .commands = FOR_REPLAY, .meaning = "an id, or a text that is one token"},
+    {.id = OPTION_NO_HISTORY, .name = "no-history", .kind = KIND_FLAG,
+     .offset = FIELD(no_history), .commands = FOR_CHAT},
+    {.id = OPTION_OVERFLOW, .name = "context-overflow", .kind = KIND_CHOICE,
+     .offset = FIELD(overflow), .commands = FOR_CHAT, .choices = "stop|shift"},
+    {.id = OPTION_TRANSCRIPT, .name = "transcript", .kind = KIND_TEXT,
+     .offset = FIELD(transcript), .commands = FOR_CHAT},
     {.name = NULL},
 };
 // clang-format on

@@ -48,3 +48,7 @@ int foreign_words(const ForeignOption *option, const char *word, const char *nex
 // Fills the error for an argument that begins with '-' and is no option: the names that it may be
 // short for, or the nearest one. False.
 bool refuse_unknown(const char *argument, CommandBit command, Error *error);
+
+// Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.
+// A text is borrowed. False: exit code 2.
+bool option_store(Options *options, const OptionRow *row, const char *text, Error *error);

@@ -97,9 +97,7 @@ static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
                      row->meaning ? "; " : "", row->meaning ? row->meaning : "");
 }
 
-// Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.
-// False: exit code 2.
-static bool store(Options *options, const OptionRow *row, const char *text, Error *error) {
+bool option_store(Options *options, const OptionRow *row, const char *text, Error *error) {
     void *field = (char *)options + row->offset;
     int64_t integer = 0;
     double number = 0;
@@ -223,7 +221,7 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
     if (option_given(options, row->id) && row->kind != KIND_TEXTS)
         return error_set(error, ERROR_USAGE, "--%s is given twice", row->name);
     options->given[row->id] = true;
-    if (!store(options, row, optarg, error)) return false;
+    if (!option_store(options, row, optarg, error)) return false;
     // In other programs -t is the number of threads.
     if (code == 't' && row->id == OPTION_TEMPERATURE && options->temperature > 2)
         return error_set(error, ERROR_USAGE,

@@ -131,6 +131,9 @@ typedef enum OptionId {
     OPTION_PROMPT_ROWS,
     OPTION_AT,
     OPTION_NEW_TOKEN,
+    OPTION_NO_HISTORY,
+    OPTION_OVERFLOW,
+    OPTION_TRANSCRIPT,
     OPTION_FORCE,
     OPTION_NO_SANDBOX,
     OPTION_JSON,
@@ -215,6 +218,9 @@ typedef struct Options {
     bool bidirectional;
     const char *layers; // view
 
+    bool no_history;                     // chat
+    int overflow;                        // chat: 0: stop, 1: shift
+    const char *transcript;              // chat
     const char *record;                  // generate
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;

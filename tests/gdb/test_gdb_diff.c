@@ -34,7 +34,8 @@ Test(gdb_diff, equal_stages_are_within_the_budget) {
         CHECK(at, "no%s in %s", NAMES[i], r.out);
         double error, largest, cosine;
         const char *numbers = at + strlen(NAMES[i]);
-        CHECK_INT(sscanf(numbers, "%lf of %lf, cosine %lf", &error, &largest, &cosine), 3);
+        int read = sscanf(numbers, "%lf of %lf, cosine %lf", &error, &largest, &cosine);
+        CHECK_INT(read, 3);
         CHECK(largest > 0.5 && error < 3e-5 * largest && cosine > 0.9999999, "%s", at);
         CHECK(strstr(at, "\nwithin the budget of f32, "), "%s", at);
     }

@@ -1,0 +1,112 @@
+// Parts of the command chat: a conversation over one cache.
+//
+//   conversation.c   turns -> tokens -> answer; what leaves where the context is full
+//   slash.c          /help, /undo and the others, typed at a terminal
+//   save.c           conversations as files: /save, /load, --transcript
+//   line_editor.c    a line typed at a terminal, by libedit (without_libedit.c: none)
+//   history.c        the messages of earlier sessions
+//   message.c        a message of one or several lines
+//   wrap.c           an answer in the width of the window
+#pragma once
+
+#include "commands/chat/line_editor.h"
+#include "commands/shared/generation.h"
+#include "commands/shared/prompt.h"
+#include "tokenizer/template/template.h"
+
+// What is held back of an answer until a line has room for it. Zeroed: nothing.
+typedef struct Wrap {
+    Buffer word;        // owned
+    int width;          // its columns
+    int column, spaces; // of the line: in use, and before the word
+} Wrap;
+
+// A message and its answer.
+typedef struct Turn {
+    Buffer user, answer; // owned
+    Wrap *wrap;          // while it is answered: where the text goes; NULL: as it comes
+    int start;           // tokens in the cache before it; -1: not known
+    int32_t pending;     // what Chat.pending was then
+    size_t accepted;     // and Chat.accepted.count
+} Turn;
+
+typedef struct Chat {
+    Session session;
+    Options options; // those of the command line, with what /set changed; session.options
+    const ChatTemplate *format;
+    Sampler *sampler;
+    bool typed;   // from a terminal
+    bool is_base; // the model has no chat format of its own
+
+    Buffer system; // the system message, where there is one; owned
+    bool has_system;
+    Turn *turns; // (n_turns) owned
+    size_t n_turns, capacity;
+
+    IdList ids;      // of the next message, with the tokens that come before it
+    IdList accepted; // by the sampler: the conversation as the model has it
+    int32_t pending; // the last token of an answer that was cut off: sampled, not yet in the cache
+    bool begun;      // the cache holds the turns
+    bool full;       // nothing more fits, and nothing is to leave
+    bool introduced; // format and seed have been printed
+    uint64_t seed;
+    bool color;
+    LineEditor *editor;              // NULL: none
+    int transcript;                  // a file descriptor; -1: none
+    double prompt_rate, decode_rate; // tokens/s of the last answer; 0: there was none
+} Chat;
+
+// Once: before the first message in a terminal, else after the first answer. The seed is printed so
+// that a random conversation can be repeated.
+void chat_introduce(Chat *chat);
+
+// ---- conversation ----
+
+// The format of the conversation, with this system message or none. False: exit code 2, and the
+// conversation is as it was.
+bool conversation_set_system(Chat *chat, const char *text, size_t length, Error *error);
+
+// One message and its answer, which is shown. Where the context is full the oldest turns leave, or
+// chat->full is set. False: as generation_run.
+bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *error);
+
+bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error); // false: code 5
+void conversation_undo(Chat *chat);  // forgets the last turn, if there is one
+void conversation_clear(Chat *chat); // forgets all of them, not the system message
+void conversation_free(Chat *chat);
+
+// A sampler by the options as they are now, which has seen the conversation. False: exit code 2 or
+// 5, and the sampler is as it was.
+bool conversation_open_sampler(Chat *chat, Error *error);
+
+// Shows whole characters on a terminal whose columns wcwidth knows, the last word of them later.
+void wrap_text(Wrap *wrap, const char *bytes, size_t length);
+void wrap_end(Wrap *wrap); // shows what is held back
+
+// ---- files ----
+
+// --transcript: begins the file, where one is wanted. False: exit code 2 or 4.
+bool transcript_open(Chat *chat, Error *error);
+// Appends a line. False: exit code 4 or 5.
+bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
+                    const char *stop, Error *error);
+
+bool conversation_save(Chat *chat, const char *path, Error *error); // false: exit code 2, 4 or 5
+// In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
+bool conversation_load(Chat *chat, const char *path, Error *error);
+
+// ---- what is typed ----
+
+// The next message typed at a terminal, without the marks that continue it or quote it, in
+// `message`. LINE_CLEARED: Ctrl-C; it is empty where nothing had been typed. False: exit code 2
+// (longer than the limit), 4 or 5.
+bool message_read(Chat *chat, Buffer *message, const TextLimit *limit, LineEnd *end, Error *error);
+
+typedef enum SlashResult {
+    SLASH_DONE, // a command; what went wrong has been said
+    SLASH_SEND, // `message` is to be sent
+    SLASH_EXIT,
+} SlashResult;
+// Runs a message that begins with a slash; "//" sends the rest with one slash. *message may become
+// another text, which /retry sends again.
+SlashResult slash_run(Chat *chat, Buffer *message);

@@ -1,0 +1,344 @@
+// A conversation: its turns, and the cache that holds them token for token.
+//
+//   begun:      [system][user 1][answer 1 .. ]                      in the cache
+//                                  [end][user 2][start]  ids of the next message, then its answer
+//   not begun:  [system][user 1][answer 1][end][user 2][start]      ids: all of it, anew
+//
+// It has not begun before the first message, and where something before the next message has
+// changed: a turn has left, the system message is another, a file was loaded.
+#include "commands/chat/chat.h"
+
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TYPED_TOKENS = 1024 }; // of an answer, unless --max-tokens or --ignore-eos says more
+
+// ---- turns ----
+
+static void turn_free(Turn *turn) {
+    buffer_free(&turn->user);
+    buffer_free(&turn->answer);
+}
+
+// What the cache holds is no longer the conversation.
+static void begin_anew(Chat *chat) {
+    chat->begun = false;
+    for (size_t i = 0; i < chat->n_turns; i++)
+        chat->turns[i].start = -1;
+}
+
+static bool push_turn(Chat *chat, Turn *turn, Error *error) {
+    bool good = !turn->user.failed && !turn->answer.failed;
+    if (good && chat->n_turns == chat->capacity) {
+        size_t capacity = 2 * chat->capacity + 16;
+        Turn *grown = realloc(chat->turns, capacity * sizeof *grown);
+        good = grown;
+        if (grown) chat->turns = grown;
+        if (grown) chat->capacity = capacity;
+    }
+    if (!good) {
+        turn_free(turn);
+        return error_set(error, ERROR_MEMORY, "no memory for the conversation");
+    }
+    chat->turns[chat->n_turns++] = *turn;
+    return true;
+}
+
+bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error) {
+    Turn turn = {.start = -1};
+    buffer_put(&turn.user, user.text, user.length);
+    buffer_put(&turn.answer, answer.text, answer.length);
+    begin_anew(chat);
+    return push_turn(chat, &turn, error);
+}
+
+// The cache and the sampler as they were before the turn, or, where that is not known, all anew.
+static void go_back(Chat *chat, const Turn *turn) {
+    if (!chat->begun || turn->start <= 0) {
+        begin_anew(chat);
+        return;
+    }
+    kv_cache_truncate(&chat->session.model->cache, 0, turn->start);
+    sampler_forget(chat->sampler, (int)(chat->accepted.count - turn->accepted));
+    chat->accepted.count = turn->accepted;
+    chat->pending = turn->pending;
+}
+
+void conversation_undo(Chat *chat) {
+    if (!chat->n_turns) return;
+    Turn *last = &chat->turns[--chat->n_turns];
+    go_back(chat, last);
+    turn_free(last);
+}
+
+static void drop_oldest(Chat *chat, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        turn_free(&chat->turns[i]);
+    chat->n_turns -= count;
+    memmove(chat->turns, chat->turns + count, chat->n_turns * sizeof *chat->turns);
+    begin_anew(chat);
+}
+
+void conversation_clear(Chat *chat) {
+    if (chat->n_turns) drop_oldest(chat, chat->n_turns);
+    begin_anew(chat);
+}
+
+void conversation_free(Chat *chat) {
+    conversation_clear(chat);
+    free(chat->turns);
+    buffer_free(&chat->system);
+    id_list_free(&chat->ids);
+    id_list_free(&chat->accepted);
+}
+
+// ---- tokens ----
+
+static ChatMessage message_of(ChatRole role, const Buffer *text) {
+    return (ChatMessage){role, text->bytes ? (const char *)text->bytes : "", text->size};
+}
+
+// ids = the system message, the turns from `from` on, and the message.
+static bool render(Chat *chat, size_t from, TextSpan message, Error *error) {
+    size_t count = 0;
+    ChatMessage *messages = malloc((2 * chat->n_turns + 2) * sizeof *messages);
+    if (!messages) return error_set(error, ERROR_MEMORY, "no memory for the conversation");
+    if (chat->has_system) messages[count++] = message_of(CHAT_SYSTEM, &chat->system);
+    for (size_t i = from; i < chat->n_turns; i++) {
+        messages[count++] = message_of(CHAT_USER, &chat->turns[i].user);
+        messages[count++] = message_of(CHAT_ASSISTANT, &chat->turns[i].answer);
+    }
+    messages[count++] = (ChatMessage){CHAT_USER, message.text, message.length};
+    chat->ids.count = 0;
+    bool good = chat_template_render(chat->format, chat->session.tokenizer, &chat->ids, messages,
+                                     count, error);
+    free(messages);
+    return good;
+}
+
+// ids = the tokens that the message appends to the cache.
+static bool encode_message(Chat *chat, TextSpan message, Error *error) {
+    if (!chat->begun) return render(chat, 0, message, error);
+    chat->ids.count = 0;
+    if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
+    return chat_template_next(chat->format, chat->session.tokenizer, &chat->ids, message.text,
+                              message.length, error);
+}
+
+bool conversation_set_system(Chat *chat, const char *text, size_t length, Error *error) {
+    const ChatTemplate *format = chat->format;
+    Buffer system = chat->system;
+    bool had = chat->has_system;
+    chat->system = (Buffer){0};
+    chat->has_system = text;
+    if (text) {
+        buffer_put(&chat->system, text, length);
+        chat->format = chat_template_for_system(format, text, length);
+    }
+    bool good = !chat->system.failed || error_set(error, ERROR_MEMORY, "no memory for the text");
+    good = good && render(chat, chat->n_turns, (TextSpan){.text = ""}, error);
+    buffer_free(good ? &system : &chat->system);
+    if (good) {
+        begin_anew(chat);
+        return true;
+    }
+    chat->system = system;
+    chat->has_system = had;
+    chat->format = format;
+    return false;
+}
+
+// ---- room ----
+
+static int room_of(const Chat *chat) {
+    const Model *model = chat->session.model;
+    return model->options.context - (chat->begun ? kv_cache_length(&model->cache, 0) : 0);
+}
+
+// A first message that does not fit is an error; a later one ends the conversation.
+static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
+    int room = room_of(chat);
+    *fits = chat->ids.count <= (size_t)room;
+    if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
+    if (*fits) return true;
+    note("the message has %zu tokens, the context of %d still room for %d: the conversation ends "
+         "here",
+         chat->ids.count, chat->session.model->options.context, room);
+    chat->full = true;
+    return true;
+}
+
+// The oldest turns leave until the message and an answer of a quarter of the context fit. A message
+// that does not fit alone is refused, and nothing leaves.
+static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
+    size_t context = (size_t)chat->session.model->options.context, left = 0;
+    size_t answer = max_new < context / 4 ? max_new : context / 4;
+    *fits = chat->ids.count + answer <= (size_t)room_of(chat);
+    if (*fits) return true;
+    for (left = chat->begun ? 0 : 1; left <= chat->n_turns; left++) {
+        if (!render(chat, left, message, error)) return false;
+        if (chat->ids.count + answer <= context) break;
+    }
+    *fits = chat->ids.count <= context;
+    if (!*fits) {
+        note("the message has %zu tokens, the context room for %zu: it was not sent",
+             chat->ids.count, context);
+        return true;
+    }
+    if (left > chat->n_turns) left = chat->n_turns;
+    if (left)
+        note("the context of %zu tokens is full: the oldest %zu exchange%s left it", context, left,
+             left == 1 ? "" : "s");
+    drop_oldest(chat, left);
+    return true;
+}
+
+static bool make_room(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
+    const Options *o = &chat->options;
+    bool shifts = option_given(o, OPTION_OVERFLOW) ? o->overflow == 1 : chat->typed;
+    return shifts ? shift(chat, message, max_new, fits, error) : stop_where_full(chat, fits, error);
+}
+
+// ---- the answer ----
+
+// Flushed for each piece, so that text appears as it is generated.
+static void show(void *context, const char *bytes, size_t length) {
+    Turn *turn = context;
+    buffer_put(&turn->answer, bytes, length);
+    if (turn->wrap) {
+        wrap_text(turn->wrap, bytes, length);
+        return;
+    }
+    output_text(bytes, length);
+    output_flush();
+}
+
+// Runs the message, and keeps what the sampler has seen. After STOP_EOS no token is pending:
+// chat_template_next writes the one that ends an answer.
+static bool generate_answer(Chat *chat, Turn *turn, Generation *g, Error *error) {
+    Wrap wrap = {0};
+    turn->wrap = chat->editor ? &wrap : NULL; // which knows how wide characters are
+    bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
+    wrap_end(&wrap);
+    turn->wrap = NULL;
+    if (good || g->first_token_at) output_bytes("\n", 1);
+    output_flush();
+    chat->begun = true;
+    chat->pending = g->ids.count && g->stop != STOP_EOS ? g->ids.ids[g->ids.count - 1] : -1;
+    for (size_t i = g->accepted; good && i < chat->ids.count; i++)
+        good = id_list_push(&chat->accepted, chat->ids.ids[i], error);
+    for (size_t i = 0; good && i < g->ids.count; i++)
+        good = id_list_push(&chat->accepted, g->ids.ids[i], error);
+    return good;
+}
+
+// Tokens of the answer. -n counts forward passes as in generate, those of the message included.
+static size_t most_tokens(const Chat *chat) {
+    const Options *o = &chat->options;
+    size_t most = chat->typed && !o->ignore_eos ? TYPED_TOKENS : SIZE_MAX, used = chat->ids.count;
+    if (option_given(o, OPTION_MAX_TOKENS)) most = (size_t)o->max_tokens;
+    if (!option_given(o, OPTION_STEPS) || !o->steps) return most;
+    size_t steps = (size_t)o->steps + 1, left = steps > used ? steps - used : 0;
+    return left < most ? left : most;
+}
+
+// Why the answer ended, where it was not its own end.
+static void tell_end(Chat *chat, const Generation *g) {
+    int context = chat->session.model->options.context;
+    bool shifts =
+        option_given(&chat->options, OPTION_OVERFLOW) ? chat->options.overflow == 1 : chat->typed;
+    chat->full = g->stop == STOP_CONTEXT && !shifts;
+    if (chat->full) note("the context of %d tokens is full: the conversation ends here", context);
+    if (!chat->typed) return;
+    if (g->stop == STOP_CONTEXT && shifts)
+        note("the context of %d tokens is full: the answer ends here", context);
+    if (g->stop == STOP_LENGTH) note("the answer was ended at %zu tokens", g->ids.count);
+    if (g->stop == STOP_LOOP) note("the answer was ended: it says the same over and over");
+    if (g->stop == STOP_INTERRUPT && !g->ids.count)
+        note("there was no answer yet: the message is forgotten");
+}
+
+// The turn joins the conversation; one that Ctrl-C ended before its answer does not.
+static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error) {
+    if (g->stop == STOP_INTERRUPT && !g->ids.count) {
+        go_back(chat, turn);
+        turn_free(turn);
+        return true;
+    }
+    size_t user = turn->user.size, length = turn->answer.size;
+    if (!push_turn(chat, turn, error)) return false;
+    const Turn *kept = &chat->turns[chat->n_turns - 1];
+    return transcript_add(chat, "user", kept->user.bytes, user, NULL, error) &&
+           transcript_add(chat, "assistant", kept->answer.bytes, length, stop_reason_name(g->stop),
+                          error);
+}
+
+// Before a message: an empty cache where the conversation has not begun.
+static void begin(Chat *chat, Turn *turn) {
+    if (!chat->begun) {
+        kv_cache_reset(&chat->session.model->cache, 0);
+        sampler_reset(chat->sampler);
+        chat->accepted.count = 0;
+        chat->pending = -1;
+    }
+    turn->start = chat->begun ? kv_cache_length(&chat->session.model->cache, 0) : -1;
+    turn->pending = chat->pending;
+    turn->accepted = chat->accepted.count;
+}
+
+bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *error) {
+    Session *s = &chat->session;
+    bool fits = false;
+    if (!encode_message(chat, message, error) ||
+        !make_room(chat, message, most_tokens(chat), &fits, error))
+        return false;
+    if (!fits) return true;
+    Turn turn = {0};
+    begin(chat, &turn);
+    buffer_put(&turn.user, message.text, message.length);
+    Generation g = {
+        .session = s,
+        .sampler = chat->sampler,
+        .max_new = most_tokens(chat),
+        .stops = &chat->options.stops,
+        .ignore_eos = chat->options.ignore_eos,
+        .accepted = chat->begun && chat->pending >= 0,
+        .stop_at_loops = chat->typed && !chat->options.ignore_eos,
+        .first = true,
+        .show = show,
+        .context = &turn,
+    };
+    s->started = seconds_now();
+    interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
+    bool good = generate_answer(chat, &turn, &g, error);
+    interrupt_end();
+    *stop = g.stop;
+    chat->prompt_rate = prompt_rate(&g);
+    chat->decode_rate = decode_rate(&g);
+    if (good) tell_end(chat, &g);
+    if (good)
+        good = keep_turn(chat, &turn, &g, error);
+    else
+        turn_free(&turn);
+    if (good && output_good()) chat_introduce(chat);
+    if (good && output_good() && !chat->options.quiet) print_statistics(&g);
+    generation_free(&g);
+    return good;
+}
+
+bool conversation_open_sampler(Chat *chat, Error *error) {
+    GenerationDefaults d = *checkpoint_generation(chat->session.checkpoint);
+    // The model's own sampling defaults, else ones that suit a conversation.
+    if (d.temperature < 0) d.temperature = 0.7f;
+    if (d.top_p < 0) d.top_p = 0.9f;
+    Sampler *sampler = open_sampler(&chat->session, &d, &chat->seed, error);
+    if (!sampler) return false;
+    for (size_t i = 0; i < chat->accepted.count; i++)
+        sampler_accept(sampler, chat->accepted.ids[i]);
+    sampler_close(chat->sampler);
+    chat->sampler = sampler;
+    return true;
+}

@@ -1,0 +1,379 @@
+// The line editor by libedit, in its wide interface: a character is a wchar_t, which is its code
+// point here.
+//
+//   keys -> read_key (signals, UTF-8) -> libedit -> line of wchar_t -> UTF-8
+//                                          ^ ESC[200~ .. ESC[201~: insert_paste
+//
+// libedit would handle signals in the handlers themselves and send them again to the whole process
+// group. So they are blocked while a line is edited, ppoll lets them in, and what they ask for is
+// done between two keys.
+#include "commands/chat/line_editor.h"
+#include "base/text.h"
+#include "commands/shared/interrupt.h"
+#include "commands/shared/output.h"
+
+#include <errno.h>
+#include <histedit.h>
+#include <locale.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#define PASTE_ON "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+
+struct LineEditor {
+    EditLine *libedit;
+    HistoryW *history;
+    const char *path; // of the history; borrowed, NULL: none
+    char *path_owned;
+    bool color, quiet;
+    wchar_t mark[40];
+    size_t most;           // bytes of the line
+    struct termios before; // of the terminal, before the editor
+    sigset_t outside;      // signals blocked while no line is edited
+    bool interrupted;
+};
+
+static const int SIGNALS[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP};
+enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS, MOST_REMEMBERED = 1000 };
+
+// The newest signal of each kind, since a handler takes no argument of ours.
+static volatile sig_atomic_t arrived[N_SIGNALS];
+static pthread_t editing; // the thread that waits for keys
+
+// The kernel may choose a thread of the device: its signal is passed on, or ppoll would wait.
+static void on_signal(int number) {
+    if (!pthread_equal(pthread_self(), editing)) {
+        pthread_kill(editing, number);
+        return;
+    }
+    for (int i = 0; i < N_SIGNALS; i++)
+        if (SIGNALS[i] == number) arrived[i] = 1;
+}
+
+static void set_paste(bool on) {
+    const char *text = on ? PASTE_ON : PASTE_OFF;
+    output_bytes(text, strlen(text));
+    output_flush();
+}
+
+// Gives the terminal back, lets the signal do what it does by default, and, where the program is
+// then still there (Ctrl-Z and fg), takes it again.
+static void pass_on(LineEditor *e, int number) {
+    el_wset(e->libedit, EL_PREP_TERM, 0);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
+    set_paste(false);
+    sigset_t one;
+    struct sigaction ours, standard = {.sa_handler = SIG_DFL};
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    sigaction(number, &standard, &ours);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    sigprocmask(SIG_BLOCK, &one, NULL);
+    sigaction(number, &ours, NULL);
+    set_paste(true);
+    el_wset(e->libedit, EL_PREP_TERM, 1);
+    el_wset(e->libedit, EL_REFRESH);
+}
+
+// False: the line ends here, by Ctrl-C.
+static bool handle_signals(LineEditor *e) {
+    for (int i = 0; i < N_SIGNALS; i++) {
+        if (!arrived[i]) continue;
+        arrived[i] = 0;
+        if (SIGNALS[i] == SIGINT)
+            e->interrupted = true;
+        else if (SIGNALS[i] == SIGWINCH)
+            el_resize(e->libedit);
+        else
+            pass_on(e, SIGNALS[i]);
+    }
+    return !e->interrupted;
+}
+
+// One byte of the terminal. 1, 0 at its end, -1 where the line ends by Ctrl-C or a failure.
+static int read_byte(LineEditor *e, char *byte) {
+    for (;;) {
+        struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (ppoll(&input, 1, NULL, &e->outside) < 0) {
+            if (errno != EINTR || !handle_signals(e)) return -1;
+            continue;
+        }
+        ssize_t got = read(STDIN_FILENO, byte, 1);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        return got > 0 ? 1 : got == 0 || errno == EIO ? 0 : -1; // EIO: the terminal is gone
+    }
+}
+
+// libedit's el_rfunc_t. Bytes that are no UTF-8 are skipped.
+static int read_key(EditLine *libedit, wchar_t *key) {
+    LineEditor *e = NULL;
+    el_wget(libedit, EL_CLIENTDATA, &e);
+    char bytes[4];
+    for (size_t length = 0;;) {
+        uint32_t character = 0;
+        int got = read_byte(e, bytes + length);
+        if (got <= 0) return got;
+        length++;
+        if (utf8_decode(bytes, length, &character)) {
+            *key = (wchar_t)character;
+            return 1;
+        }
+        bool begun =
+            (bytes[0] & 0xc0) == 0xc0 && (length == 1 || (bytes[length - 1] & 0xc0) == 0x80);
+        if (!begun || length == sizeof bytes) length = 0;
+    }
+}
+
+static wchar_t *mark_of(EditLine *libedit) {
+    LineEditor *e = NULL;
+    el_wget(libedit, EL_CLIENTDATA, &e);
+    return e->mark;
+}
+
+// ---- paste ----
+
+typedef struct WideText {
+    wchar_t *text; // owned
+    size_t length, capacity;
+} WideText;
+
+static bool push(WideText *wide, wchar_t c) {
+    if (wide->length + 1 >= wide->capacity) {
+        size_t capacity = 2 * wide->capacity + 256;
+        wchar_t *grown = realloc(wide->text, capacity * sizeof *grown);
+        if (!grown) return false;
+        wide->text = grown;
+        wide->capacity = capacity;
+    }
+    wide->text[wide->length++] = c;
+    wide->text[wide->length] = L'\0';
+    return true;
+}
+
+// Terminals send \r for a newline. Characters that a terminal acts on are left out, as are newlines
+// at the end.
+static void clean_paste(WideText *wide) {
+    size_t used = 0;
+    for (size_t i = 0; i < wide->length; i++) {
+        wchar_t c = wide->text[i];
+        if (c == L'\r') c = L'\n';
+        if (!is_active_character((uint32_t)c)) wide->text[used++] = c;
+    }
+    while (used && wide->text[used - 1] == L'\n')
+        used--;
+    wide->length = used;
+    if (wide->text) wide->text[used] = L'\0';
+}
+
+// Bound to ESC[200~: all up to ESC[201~ goes into the line. What is beyond the limit is read and
+// left out, but for one character, by which the line is too long.
+static unsigned char insert_paste(EditLine *libedit, wint_t key) {
+    static const wchar_t END[] = L"\033[201~";
+    enum { END_LENGTH = 6 };
+    (void)key;
+    LineEditor *e = NULL;
+    WideText wide = {0};
+    wchar_t c;
+    bool complete = false, good = true;
+    el_wget(libedit, EL_CLIENTDATA, &e);
+    while (good && !complete && el_wgetc(libedit, &c) == 1) {
+        if (wide.length > e->most + END_LENGTH) wide.length--;
+        good = push(&wide, c);
+        complete = wide.length >= END_LENGTH &&
+                   !wmemcmp(wide.text + wide.length - END_LENGTH, END, END_LENGTH);
+    }
+    if (complete) wide.length -= END_LENGTH;
+    clean_paste(&wide);
+    if (wide.length) el_winsertstr(libedit, wide.text);
+    free(wide.text);
+    return complete ? CC_REFRESH : CC_EOF;
+}
+
+// ---- open and close ----
+
+// Of those that terminals send, the ones that libedit's terminal table may lack.
+static void bind_keys(EditLine *libedit) {
+    static const wchar_t *const KEYS[][2] = {
+        {L"\\e[200~", L"paste"},        {L"\\e[H", L"ed-move-to-beg"},
+        {L"\\eOH", L"ed-move-to-beg"},  {L"\\e[1~", L"ed-move-to-beg"},
+        {L"\\e[F", L"ed-move-to-end"},  {L"\\eOF", L"ed-move-to-end"},
+        {L"\\e[4~", L"ed-move-to-end"}, {L"\\e[3~", L"ed-delete-next-char"},
+        {L"\\e[1;5C", L"em-next-word"}, {L"\\e[1;5D", L"ed-prev-word"},
+        {L"^R", L"em-inc-search-prev"}, {L"^W", L"ed-delete-prev-word"},
+        {L"\\e[A", L"ed-prev-history"}, {L"\\e[B", L"ed-next-history"},
+        {L"^U", L"vi-kill-line-prev"},
+    };
+    el_wset(libedit, EL_ADDFN, L"paste", L"inserts pasted text", insert_paste);
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+        el_wset(libedit, EL_BIND, KEYS[i][0], KEYS[i][1], NULL);
+}
+
+// To the history of this session.
+static void enter(void *context, const char *text, size_t length) {
+    LineEditor *e = context;
+    WideText wide = {0};
+    HistEventW event;
+    bool good = true;
+    for (size_t i = 0, n; good && i < length; i += n) {
+        uint32_t c = 0;
+        n = utf8_decode(text + i, length - i, &c);
+        good = push(&wide, n && c ? (wchar_t)c : L'\ufffd');
+        if (!n) n = 1;
+    }
+    if (good && wide.length) history_w(e->history, &event, H_ENTER, wide.text);
+    free(wide.text);
+}
+
+// What SIGTERM and SIGHUP give back while no line is edited.
+static struct termios at_end;
+
+static void on_end(int number) {
+    tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+// From here to line_editor_close keys are not echoed, and wait in the terminal's queue; there is no
+// moment between two lines in which the terminal would treat them itself. Signals stay on.
+static void make_quiet(LineEditor *e) {
+    if (tcgetattr(STDIN_FILENO, &e->before)) return;
+    struct termios quiet = at_end = e->before;
+    quiet.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+    quiet.c_lflag |= NOFLSH; // Ctrl-C does not throw away what was typed
+    quiet.c_cc[VMIN] = 1;
+    quiet.c_cc[VTIME] = 0;
+    e->quiet = !tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+    signal(SIGTERM, on_end);
+    signal(SIGHUP, on_end);
+}
+
+bool line_editor_open(LineEditor **editor, bool color, const char *history, Error *error) {
+    const char *term = getenv("TERM");
+    *editor = NULL;
+    if (!term || !*term || !strcmp(term, "dumb")) return true;
+    LineEditor *e = calloc(1, sizeof *e);
+    if (!e) return error_set(error, ERROR_MEMORY, "no memory for the line editor");
+    *editor = e;
+    e->color = color;
+    e->path = e->path_owned = history ? strdup(history) : NULL;
+    make_quiet(e);
+    // Character types alone; numbers stay as they are in C. limpid reads and writes UTF-8 whatever
+    // the user's locale.
+    if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "");
+    e->libedit = el_init("limpid", stdin, stdout, stderr);
+    e->history = history_winit();
+    if (!e->libedit || !e->history)
+        return error_set(error, ERROR_MEMORY, "no memory for the line editor");
+    HistEventW event;
+    history_w(e->history, &event, H_SETSIZE, MOST_REMEMBERED);
+    history_w(e->history, &event, H_SETUNIQUE, 1);
+    el_wset(e->libedit, EL_CLIENTDATA, e);
+    el_wset(e->libedit, EL_EDITOR, L"emacs");
+    el_wset(e->libedit, EL_SIGNAL, 0);
+    el_wset(e->libedit, EL_GETCFN, read_key);
+    el_wset(e->libedit, EL_HIST, history_w, e->history);
+    el_wset(e->libedit, EL_PROMPT_ESC, mark_of, L'\1');
+    // What libedit goes back to after a line; it would be modes of its own.
+    el_wset(e->libedit, EL_SETTY, L"-x", L"-icanon", L"-echo", L"+noflsh", NULL);
+    bind_keys(e->libedit);
+    if (e->path) history_load(e->path, enter, e);
+    return true;
+}
+
+void line_editor_close(LineEditor *e) {
+    if (!e) return;
+    if (e->libedit) el_end(e->libedit);
+    if (e->history) history_wend(e->history);
+    interrupt_terminal(NULL);
+    if (e->quiet) tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    free(e->path_owned);
+    free(e);
+}
+
+void line_editor_remember(LineEditor *e, const char *text, size_t length) {
+    enter(e, text, length);
+    if (e->path) history_append(e->path, text, length);
+}
+
+void line_editor_hush(LineEditor *e) {
+    if (e) interrupt_terminal(&e->before);
+}
+
+// ---- a line ----
+
+// libedit hides an escape sequence between two \1 only where a character comes after it.
+static void set_mark(LineEditor *e, const char *mark) {
+    if (e->color)
+        swprintf(e->mark, sizeof e->mark / sizeof *e->mark, L"\1\033[1m\1%.*s\1\033[0m\1 ",
+                 (int)strlen(mark) - 1, mark);
+    else
+        swprintf(e->mark, sizeof e->mark / sizeof *e->mark, L"%s", mark);
+}
+
+// The signals of a line are handled here, and as before afterwards.
+static const wchar_t *edit(LineEditor *e, int *length) {
+    struct sigaction before[N_SIGNALS], action = {.sa_handler = on_signal};
+    sigset_t blocked;
+    editing = pthread_self();
+    sigemptyset(&blocked);
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < N_SIGNALS; i++) {
+        arrived[i] = 0;
+        sigaddset(&blocked, SIGNALS[i]);
+    }
+    sigprocmask(SIG_BLOCK, &blocked, &e->outside);
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(SIGNALS[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
+    }
+    e->interrupted = false;
+    el_resize(e->libedit);
+    // Before the mark, which el_wgets would write first: keys may be typed as soon as it is seen.
+    el_wset(e->libedit, EL_PREP_TERM, 1);
+    set_paste(true);
+    const wchar_t *wide = el_wgets(e->libedit, length);
+    set_paste(false);
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaction(SIGNALS[i], &before[i], NULL);
+    sigprocmask(SIG_SETMASK, &e->outside, NULL);
+    return wide;
+}
+
+bool line_editor_read(LineEditor *e, const char *mark, Buffer *line, size_t most, LineEnd *end,
+                      Error *error) {
+    int length = 0;
+    line->size = 0;
+    e->most = most;
+    set_mark(e, mark);
+    interrupt_terminal(NULL);
+    const wchar_t *wide = edit(e, &length);
+    if (e->interrupted) {
+        const LineInfoW *info = el_wline(e->libedit);
+        *end = LINE_CLEARED;
+        if (info->lastchar > info->buffer) buffer_zeros(line, 1);
+        output_bytes("\n", 1);
+        output_flush();
+        return true;
+    }
+    *end = wide ? LINE_READ : LINE_ENDED;
+    if (length > 0 && wide[length - 1] == L'\n') length--;
+    for (int i = 0; wide && i < length; i++) {
+        char bytes[4];
+        buffer_put(line, bytes, utf8_encode(bytes, (uint32_t)wide[i]));
+    }
+    if (line->failed) return error_set(error, ERROR_MEMORY, "no memory for the message");
+    return line->size <= most ||
+           error_set(error, ERROR_USAGE, "the message has %zu bytes, the limit is %zu", line->size,
+                     most);
+}

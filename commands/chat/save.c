@@ -1,0 +1,199 @@
+// Conversations as files: one JSON object, with the messages as other programs have them, and the
+// ids that the model saw; or, as it goes, a JSON line for each message.
+#include "commands/chat/chat.h"
+
+#include "base/file_reader.h"
+#include "commands/commands.h"
+#include "commands/shared/inputs.h"
+#include "commands/shared/output.h"
+#include "commands/shared/recording.h"
+#ifndef WITHOUT_JSON
+#include "base/json.h"
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHAT_FORMAT "limpid-chat 1"
+
+// ---- writing ----
+
+static void put_message(Buffer *b, const char *role, const void *text, size_t length) {
+    buffer_print(b, "{\"role\":\"%s\",\"content\":", role);
+    buffer_quote(b, length ? text : "", length);
+}
+
+static void put_messages(Buffer *b, const Chat *chat) {
+    const char *between = "\n";
+    buffer_print(b, "\"messages\":[");
+    if (chat->has_system) {
+        buffer_print(b, "%s", between);
+        put_message(b, "system", chat->system.bytes, chat->system.size);
+        buffer_print(b, "}");
+        between = ",\n";
+    }
+    for (size_t i = 0; i < chat->n_turns; i++) {
+        const Turn *turn = &chat->turns[i];
+        buffer_print(b, "%s", between);
+        put_message(b, "user", turn->user.bytes, turn->user.size);
+        buffer_print(b, "},\n");
+        put_message(b, "assistant", turn->answer.bytes, turn->answer.size);
+        buffer_print(b, "}");
+        between = ",\n";
+    }
+    buffer_print(b, "]");
+}
+
+static void put_conversation(Buffer *b, const Chat *chat, const char *digest) {
+    const char *model = chat->options.model;
+    buffer_print(b, "{\"format\":\"%s\",\"limpid\":\"%s\",\n\"model\":{\"path\":", CHAT_FORMAT,
+                 LIMPID_VERSION);
+    buffer_quote(b, model, strlen(model));
+    buffer_print(b, ",\"digest\":\"%s\"},\n\"template\":\"%s\",\n", digest,
+                 chat_template_name(chat->format));
+    put_messages(b, chat);
+    // The tokens in the order in which the model saw them; none where they are to be read anew.
+    buffer_print(b, ",\n\"ids\":[");
+    for (size_t i = 0; chat->begun && i < chat->accepted.count; i++)
+        buffer_print(b, "%s%d", i ? "," : "", (int)chat->accepted.ids[i]);
+    buffer_print(b, "]}\n");
+}
+
+bool conversation_save(Chat *chat, const char *path, Error *error) {
+    char digest[FNV_HEX];
+    Buffer b = {0};
+    FileSet inputs = {0};
+    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force};
+    bool good = inputs_find(&inputs, &chat->options, error) &&
+                inputs_check(&out, &chat->options, error) &&
+                model_digest(digest, &chat->session, error);
+    if (good) put_conversation(&b, chat, digest);
+    if (b.failed) good = error_set(error, ERROR_MEMORY, "no memory for the file");
+    good = good && file_write(&out, b.bytes, b.size, error);
+    buffer_free(&b);
+    file_set_free(&inputs);
+    return good;
+}
+
+// ---- as it goes ----
+
+// Checked as other outputs are; it grows in place, since all of it is of use at any moment.
+bool transcript_open(Chat *chat, Error *error) {
+    const char *path = chat->options.transcript;
+    if (!path) return true;
+    FileSet inputs = {0};
+    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force};
+    bool good =
+        inputs_find(&inputs, &chat->options, error) && inputs_check(&out, &chat->options, error);
+    file_set_free(&inputs);
+    if (!good) return false;
+    int new = chat->options.force ? O_TRUNC : O_EXCL;
+    chat->transcript = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | new, 0666);
+    return chat->transcript >= 0 || error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+}
+
+bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
+                    const char *stop, Error *error) {
+    Buffer line = {0};
+    if (chat->transcript < 0) return true;
+    put_message(&line, role, text, length);
+    if (stop) buffer_print(&line, ",\"stop\":\"%s\"", stop);
+    buffer_print(&line, "}\n");
+    bool good = !line.failed || error_set(error, ERROR_MEMORY, "no memory for the transcript");
+    for (size_t at = 0; good && at < line.size;) {
+        ssize_t n = write(chat->transcript, line.bytes + at, line.size - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
+        at += n > 0 ? (size_t)n : 0;
+    }
+    buffer_free(&line);
+    return good;
+}
+
+// ---- reading ----
+
+#ifdef WITHOUT_JSON
+bool conversation_load(Chat *chat, const char *path, Error *error) {
+    (void)chat;
+    return error_set(error, ERROR_FILE,
+                     "%s: a conversation is JSON, and this program was built without jansson",
+                     path);
+}
+#else
+
+enum { MOST_BYTES = 64 << 20 };
+
+// Message `i`: *role is one of ours. False: exit code 3.
+static bool read_message(const json_t *messages, size_t i, ChatRole *role, TextSpan *text,
+                         Error *error) {
+    static const char *const ROLES[] = {"system", "user", "assistant"};
+    const json_t *message = json_array_get(messages, i);
+    const char *name = NULL;
+    const json_t *content = json_is_object(message) ? json_object_get(message, "content") : NULL;
+    if (!json_is_string(content) || !json_read_string(message, "role", &name, error) || !name)
+        return error_set(error, ERROR_FILE, "message %zu: wanted role and content, both texts", i);
+    *text = (TextSpan){json_string_value(content), json_string_length(content)};
+    for (int r = 0; r < 3; r++)
+        if (!strcmp(name, ROLES[r])) {
+            *role = (ChatRole)r;
+            return true;
+        }
+    return error_set(error, ERROR_FILE, "message %zu: got the role \"%.40s\", wanted %s", i, name,
+                     "system, user or assistant");
+}
+
+// After a system message, user and assistant in turns. False: exit code 3 or 5.
+static bool read_messages(Chat *chat, const json_t *root, Error *error) {
+    const json_t *messages = NULL;
+    if (!json_read_array(root, "messages", &messages, error)) return false;
+    if (!messages) return error_set(error, ERROR_FILE, "no messages in it");
+    TextSpan text, user = {0};
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        ChatRole role = CHAT_SYSTEM;
+        if (!read_message(messages, i, &role, &text, error)) return false;
+        ChatRole wanted = user.text ? CHAT_ASSISTANT : CHAT_USER;
+        if (role == CHAT_SYSTEM && !i) {
+            if (!conversation_set_system(chat, text.text, text.length, error)) return false;
+            continue;
+        }
+        if (role != wanted)
+            return error_set(error, ERROR_FILE, "message %zu: wanted one of the %s", i,
+                             user.text ? "assistant" : "user");
+        if (role == CHAT_ASSISTANT && !conversation_add(chat, user, text, error)) return false;
+        user = role == CHAT_USER ? text : (TextSpan){0};
+    }
+    return !user.text || error_set(error, ERROR_FILE, "the last message has no answer");
+}
+
+bool conversation_load(Chat *chat, const char *path, Error *error) {
+    static const JsonLimits LIMITS = {.bytes = MOST_BYTES, .values = 1 << 22};
+    FileCopy copy;
+    if (!file_copy_open(&copy, path, MOST_BYTES, error)) return error_prefix(error, path);
+    // Read beside the conversation, which is then exchanged.
+    Chat read = {.session = chat->session, .format = chat->format};
+    json_t *root = json_parse((const char *)copy.bytes, copy.size, &LIMITS, error);
+    bool good = root && read_messages(&read, root, error);
+    json_decref(root);
+    file_copy_close(&copy);
+    if (!good) {
+        conversation_free(&read);
+        return error_prefix(error, path);
+    }
+    conversation_clear(chat);
+    Chat old = *chat;
+    chat->turns = read.turns;
+    chat->n_turns = read.n_turns;
+    chat->capacity = read.capacity;
+    chat->system = read.system;
+    chat->has_system = read.has_system;
+    chat->format = read.format;
+    read.turns = old.turns;
+    read.n_turns = 0;
+    read.system = old.system;
+    conversation_free(&read);
+    return true;
+}
+#endif

@@ -1,0 +1,210 @@
+// What a message that begins with a slash does. Nothing of it goes to the model, an unknown command
+// included; what fails is said in a line, and the conversation goes on.
+#include "commands/chat/chat.h"
+
+#include "commands/shared/option_rows.h"
+#include "commands/shared/output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Command {
+    const char *name, *argument, *meaning; // argument: NULL where it takes none
+    bool optional;
+    SlashResult (*run)(Chat *chat, const char *argument, Buffer *message);
+} Command;
+
+static SlashResult say_help(Chat *chat, const char *argument, Buffer *message);
+
+static SlashResult leave(Chat *chat, const char *argument, Buffer *message) {
+    (void)chat, (void)argument, (void)message;
+    return SLASH_EXIT;
+}
+
+static SlashResult clear(Chat *chat, const char *argument, Buffer *message) {
+    (void)argument, (void)message;
+    conversation_clear(chat);
+    note("the conversation begins anew%s", chat->has_system ? "; the system message stays" : "");
+    return SLASH_DONE;
+}
+
+static SlashResult set_system(Chat *chat, const char *argument, Buffer *message) {
+    Error error = {0};
+    (void)message;
+    if (!conversation_set_system(chat, argument, strlen(argument), &error))
+        note("/system: %s", error.message);
+    else
+        note("the system message is set, for the conversation so far too");
+    return SLASH_DONE;
+}
+
+static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
+    Error error = {0};
+    (void)message;
+    if (conversation_save(chat, argument, &error))
+        note("saved: %s", argument);
+    else
+        note("/save: %s", error.message);
+    return SLASH_DONE;
+}
+
+static SlashResult load(Chat *chat, const char *argument, Buffer *message) {
+    Error error = {0};
+    (void)message;
+    if (conversation_load(chat, argument, &error))
+        note("loaded: %zu exchange%s%s", chat->n_turns, chat->n_turns == 1 ? "" : "s",
+             chat->has_system ? " and a system message" : "");
+    else
+        note("/load: %s", error.message);
+    return SLASH_DONE;
+}
+
+static SlashResult undo(Chat *chat, const char *argument, Buffer *message) {
+    (void)argument, (void)message;
+    note(chat->n_turns ? "the last message and its answer are forgotten"
+                       : "there is nothing before");
+    conversation_undo(chat);
+    return SLASH_DONE;
+}
+
+static SlashResult retry(Chat *chat, const char *argument, Buffer *message) {
+    (void)argument;
+    if (!chat->n_turns) return undo(chat, argument, message);
+    const Buffer *user = &chat->turns[chat->n_turns - 1].user;
+    message->size = 0;
+    buffer_put(message, user->bytes, user->size);
+    conversation_undo(chat);
+    return SLASH_SEND;
+}
+
+// ---- /set ----
+
+static bool may_be_set(OptionId id) {
+    static const OptionId IDS[] = {
+        OPTION_TEMPERATURE,
+        OPTION_TOP_P,
+        OPTION_TOP_K,
+        OPTION_MIN_P,
+        OPTION_TYPICAL_P,
+        OPTION_REPEAT_PENALTY,
+        OPTION_PRESENCE_PENALTY,
+        OPTION_FREQUENCY_PENALTY,
+        OPTION_REPEAT_LAST,
+        OPTION_SEED,
+        OPTION_MAX_TOKENS,
+    };
+    for (size_t i = 0; i < sizeof IDS / sizeof *IDS; i++)
+        if (IDS[i] == id) return true;
+    return false;
+}
+
+// The row of an option that may be set, by its long name, with '_' for '-' too.
+static const OptionRow *row_to_set(char *name) {
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    for (const OptionRow *row = option_rows(); row->name; row++)
+        if (!strcmp(row->name, name) && (row->commands & FOR_CHAT) && may_be_set(row->id))
+            return row;
+    return NULL;
+}
+
+static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
+    Error error = {0};
+    char name[32] = "";
+    size_t length = strcspn(argument, " =");
+    const char *value = argument + length + strspn(argument + length, " =");
+    (void)message;
+    if (length < sizeof name) memcpy(name, argument, length);
+    const OptionRow *row = row_to_set(name);
+    if (!row || !*value) {
+        note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
+             "repeat-last-n, presence-penalty, frequency-penalty, max-tokens, seed");
+        return SLASH_DONE;
+    }
+    Options before = chat->options;
+    if (option_store(&chat->options, row, value, &error)) {
+        chat->options.given[row->id] = true;
+        if (conversation_open_sampler(chat, &error)) {
+            note("%s is %s", row->name, value);
+            return SLASH_DONE;
+        }
+    }
+    chat->options = before;
+    note("/set: %s", error.message);
+    return SLASH_DONE;
+}
+
+static SlashResult say_statistics(Chat *chat, const char *argument, Buffer *message) {
+    const Model *model = chat->session.model;
+    (void)argument, (void)message;
+    note("%zu exchange%s, %d of %d tokens of the context, seed %" PRIu64, chat->n_turns,
+         chat->n_turns == 1 ? "" : "s", chat->begun ? kv_cache_length(&model->cache, 0) : 0,
+         model->options.context, chat->seed);
+    if (chat->decode_rate > 0)
+        note("the last answer: prompt %.1f tokens/s, text %.1f tokens/s; memory %.1f MB",
+             chat->prompt_rate, chat->decode_rate, (double)peak_memory_bytes() / 1e6);
+    return SLASH_DONE;
+}
+
+static const Command COMMANDS[] = {
+    {"help", NULL, "what can be typed", false, say_help},
+    {"exit", NULL, "ends the conversation, as Ctrl-D and /bye do", false, leave},
+    {"quit", NULL, NULL, false, leave},
+    {"bye", NULL, NULL, false, leave},
+    {"?", NULL, NULL, false, say_help},
+    {"clear", NULL, "forgets the conversation", false, clear},
+    {"system", "TEXT", "sets the system message", false, set_system},
+    {"undo", NULL, "forgets the last message and its answer", false, undo},
+    {"retry", NULL, "asks for another answer to the last message", false, retry},
+    {"set", "NAME VALUE", "temperature 0.5, top-p, max-tokens, ...", true, set},
+    {"save", "FILE", "writes the conversation as JSON", false, save},
+    {"load", "FILE", "goes on with a saved one", false, load},
+    {"stats", NULL, "context in use, tokens per second", false, say_statistics},
+    {.name = NULL},
+};
+
+static SlashResult say_help(Chat *chat, const char *argument, Buffer *message) {
+    (void)chat, (void)argument, (void)message;
+    for (const Command *c = COMMANDS; c->name; c++) {
+        char left[32];
+        snprintf(left, sizeof left, "/%s %s", c->name, c->argument ? c->argument : "");
+        if (c->meaning) fprintf(stderr, "  %-16s %s\n", left, c->meaning);
+    }
+    fputs(
+        "  //...            sends a message that begins with a slash\n"
+        "  \"\"\"              begins and ends a message of several lines; so does \\ at an end\n",
+        stderr);
+    return SLASH_DONE;
+}
+
+// The text without blanks around it, in place.
+static char *trimmed(char *text) {
+    text += strspn(text, " \t\n");
+    for (size_t n = strlen(text); n && strchr(" \t\n", text[n - 1]); n--)
+        text[n - 1] = '\0';
+    return text;
+}
+
+SlashResult slash_run(Chat *chat, Buffer *message) {
+    if (!message->size || message->bytes[0] != '/') return SLASH_SEND;
+    if (message->size > 1 && message->bytes[1] == '/') {
+        memmove(message->bytes, message->bytes + 1, --message->size);
+        return SLASH_SEND;
+    }
+    buffer_zeros(message, 1);
+    if (message->failed) return SLASH_DONE;
+    char *word = (char *)message->bytes + 1;
+    size_t length = strcspn(word, " \t\n");
+    char *argument = trimmed(word + length);
+    for (const Command *c = COMMANDS; c->name; c++) {
+        if (strlen(c->name) != length || memcmp(c->name, word, length)) continue;
+        if (!c->argument == !*argument || c->optional) return c->run(chat, argument, message);
+        note(c->argument ? "/%s %s: %s" : "/%s takes nothing after it", c->name, c->argument,
+             c->meaning);
+        return SLASH_DONE;
+    }
+    note("/%.*s is no command here (/help lists them, // sends a slash)",
+         (int)(length < 40 ? length : 40), word);
+    return SLASH_DONE;
+}

@@ -1,0 +1,281 @@
+// A conversation at a terminal: commands, what stays in it and what leaves, and how an answer ends.
+// What the model was told is read in the transcript and in what /save wrote.
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/program.h"
+
+#include <unistd.h>
+
+#define COUNT(keys) (sizeof(keys) / sizeof *(keys))
+
+// Runs the chat without the line editor, whose own tests are test_line_editor.c: TERM=dumb.
+static TestRun chat_typed(const char *model, const char *more, const TypedKeys *keys,
+                          size_t count) {
+    char line[1200];
+    setenv("TERM", "dumb", 1);
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|-q%s%s", model,
+             strstr(more, "|-t|") ? "" : "|-t|0", more);
+    return program_typed(line, keys, count);
+}
+
+// A file's text, and its path by the name of test_temporary.
+static char *text_of(const char *name) {
+    size_t size = 0;
+    char *text = test_read_file(test_temporary(name), &size);
+    CHECK(text, "no %s", name);
+    return text;
+}
+
+static int count_of(const char *text, const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        count++;
+    return count;
+}
+
+static TypedKeys command(char keys[700], const char *format, const char *name) {
+    snprintf(keys, 700, format, test_temporary(name));
+    return (TypedKeys){"> ", keys};
+}
+
+Test(conversation, commands_are_not_sent_and_two_slashes_send_one) {
+    static const TypedKeys KEYS[] = {{"> ", "/nope x\n"}, {"> ", "/help\n"},  {"> ", "//path\n"},
+                                     {"> ", "/\n"},       {"> ", "/stats\n"}, {"> ", "/exit\n"}};
+    char more[700];
+    snprintf(more, sizeof more, "|--max-tokens|2|--transcript|%s", test_temporary("sent.jsonl"));
+    TestRun r = chat_typed(small_model(), more, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "/nope is no command"), "%s", r.out);
+    CHECK(strstr(r.out, "1 exchange, "), "%s", r.out);
+    char *sent = text_of("sent.jsonl");
+    CHECK_INT(count_of(sent, "\n"), 2);
+    CHECK(strstr(sent, "{\"role\":\"user\",\"content\":\"/path\"}\n"), "%s", sent);
+    free(sent);
+    test_run_free(&r);
+}
+
+// The same message after /undo and after /retry finds the cache as it was: the same answer.
+Test(conversation, undo_and_retry_go_back_to_the_same_answer) {
+    static const TypedKeys KEYS[] = {{"> ", "Lily had a cat\n"}, {"> ", "The dog ran\n"},
+                                     {"> ", "/undo\n"},          {"> ", "The dog ran\n"},
+                                     {"> ", "/retry\n"},         {"> ", "\x04"}};
+    char more[700], first[400], second[400], third[400];
+    snprintf(more, sizeof more, "|--max-tokens|12|--repeat-penalty|1.3|--transcript|%s",
+             test_temporary("undo.jsonl"));
+    TestRun r = chat_typed(small_model(), more, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    char *lines = text_of("undo.jsonl");
+    CHECK(sscanf(lines,
+                 "%*[^\n]\n%*[^\n]\n%*[^\n]\n%399[^\n]\n%*[^\n]\n%399[^\n]\n%*[^\n]\n%399[^\n]",
+                 first, second, third) == 3,
+          "%s", lines);
+    CHECK_STRING(second, first);
+    CHECK_STRING(third, first);
+    free(lines);
+    test_run_free(&r);
+}
+
+Test(conversation, what_was_saved_is_loaded_again) {
+    char a[700], b[700], c[700];
+    const TypedKeys keys[] = {{"> ", "/system Be brief.\n"},
+                              {"> ", "One \"two\" \u00e9\n"},
+                              command(a, "/save %s\n", "first.json"),
+                              {"> ", "/clear\n"},
+                              {"> ", "forgotten\n"},
+                              command(b, "/load %s\n", "first.json"),
+                              {"> ", "/stats\n"},
+                              command(c, "/save %s\n", "second.json"),
+                              {"> ", "/exit\n"}};
+    TestRun r = chat_typed(small_model(), "|--max-tokens|4", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
+    char *first = text_of("first.json"), *second = text_of("second.json");
+    CHECK(strstr(first, "\"system\",\"content\":\"Be brief.\""), "%s", first);
+    CHECK(strstr(first, "\"user\",\"content\":\"One \\\"two\\\" \u00e9\""), "%s", first);
+    CHECK(strstr(first, "\"digest\":\"") && !strstr(first, "\"ids\":[]"), "%s", first);
+    // All but the ids, which are to be read anew.
+    *strstr(first, "\"ids\"") = *strstr(second, "\"ids\"") = '\0';
+    CHECK_STRING(second, first);
+    free(first);
+    free(second);
+    test_run_free(&r);
+}
+
+Test(conversation, outputs_are_checked_as_others_are) {
+    static const char *const FILES[] = {"|--transcript|weights/builtin.gguf",
+                                        "|--transcript|weights/builtin.gguf|--force"};
+    for (int i = 0; i < 2; i++) {
+        TestRun r = chat_typed(small_model(), FILES[i], NULL, 0);
+        CHECK(r.status == 2, "%s: exit %d: %s", FILES[i], r.status, r.out);
+        test_run_free(&r);
+    }
+    static const TypedKeys KEYS[] = {{"> ", "/save weights/builtin.gguf\n"},
+                                     {"> ", "/load README.md\n"},
+                                     {"> ", "/set temperature x\n"},
+                                     {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "|--force", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "run: /save: "), 1);
+    CHECK_INT(count_of(r.out, "run: /load: "), 1);
+    CHECK_INT(count_of(r.out, "run: /set: "), 1);
+    test_run_free(&r);
+}
+
+Test(conversation, the_oldest_exchanges_leave_a_full_context) {
+    TypedKeys keys[9];
+    for (int i = 0; i < 8; i++)
+        keys[i] = (TypedKeys){"> ", "Once there was a little girl\n"};
+    keys[8] = (TypedKeys){"> ", "\x04"};
+    TestRun r = chat_typed(small_model(), "|-c|128|--max-tokens|20|-y|Be kind.", keys, 9);
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "the oldest 1 exchange left it"), "%s", r.out);
+    CHECK_INT(count_of(r.out, "the answer was ended at 20 tokens"), 8);
+    test_run_free(&r);
+    r = chat_typed(small_model(), "|-c|128|--max-tokens|20|--context-overflow|stop", keys, 9);
+    CHECK(r.status == 0 && strstr(r.out, "the conversation ends here"), "exit %d: %s", r.status,
+          r.out);
+    test_run_free(&r);
+}
+
+// What penalties count: generate, given the ids of the conversation, goes on with the same answer.
+// The first answer is cut off, so its last token is fed with the second message.
+Test(conversation, every_token_counts_once_for_penalties) {
+    enum { TOKENS = 6 };
+    char a[700];
+    const TypedKeys keys[] = {{"> ", "Lily had a red ball\n"},
+                              {"> ", "Tom\n"},
+                              command(a, "/save %s\n", "counted.json"),
+                              {"> ", "\x04"}};
+    TestRun r =
+        chat_typed(small_model(), "|--max-tokens|6|--frequency-penalty|1.2", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+    char *saved = text_of("counted.json"), *ids = strstr(saved, "\"ids\":[") + 7;
+    char *end = strchr(ids, ']'), line[4000], wanted[100] = "";
+    *end = '\0';
+    char *answer = end;
+    for (int i = 0; i < TOKENS; i++)
+        for (answer--; *answer != ',';)
+            answer--;
+    *answer++ = '\0';
+    snprintf(wanted, sizeof wanted, "%s\n", answer);
+    for (char *c = wanted; *c; c++)
+        if (*c == ',') *c = '\n';
+    snprintf(line, sizeof line,
+             "generate|%s|-t|0|--frequency-penalty|1.2|--max-tokens|6|-q|--ids|--prompt-ids|%s",
+             small_model(), ids);
+    r = program_input(line, NULL, 0);
+    CHECK_STRING(r.out, wanted);
+    test_run_free(&r);
+    free(saved);
+}
+
+Test(conversation, a_base_model_is_told_to_be_one) {
+    char line[600];
+    setenv("TERM", "dumb", 1);
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|--color|never", small_model());
+    TestRun r = program_typed(line, &(TypedKeys){"> ", "\x04"}, 1);
+    CHECK(r.status == 0 && strstr(r.out, "a base model"), "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+}
+
+// A model that generates for minutes.
+static const char *endless_model(void) {
+    GgufFile *file = gguf_tiny_llama();
+    size_t size = 0;
+    gguf_set_u32(file, "llama.context_length", 1 << 19);
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("endless.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+Test(conversation, a_loop_ends_an_answer_after_three_stretches_of_64_tokens) {
+    static const TypedKeys KEYS[] = {{"> ", "a\n"}, {"> ", "/stats\n"}, {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "|--frequency-penalty|-100|-c|512", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "over and over"), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(conversation, what_was_answered_before_ctrl_c_stays) {
+    static const TypedKeys KEYS[] = {
+        {"> ", "a b\n"}, {"ab", "\x03"}, {"> ", "/stats\n"}, {"> ", "\x04"}};
+    char more[700];
+    snprintf(more, sizeof more, "|--ignore-eos|-c|500000|--transcript|%s|-t|1|-s|1",
+             test_temporary("stopped.jsonl"));
+    TestRun r = chat_typed(endless_model(), more, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "1 exchange, "), "%s", r.out);
+    char *lines = text_of("stopped.jsonl");
+    CHECK(strstr(lines, "\"stop\":\"interrupt\"}\n") && strstr(lines, "assistant\",\"content\":\""),
+          "%s", lines);
+    CHECK(!strstr(lines, "assistant\",\"content\":\"\""), "%s", lines);
+    free(lines);
+    test_run_free(&r);
+}
+
+// With the editor: keys typed during an answer are the next line, and not among the answer.
+Test(conversation, typing_during_an_answer_begins_the_next_message) {
+    static const TypedKeys KEYS[] = {{"\x1b[?2004h> ", "a b\n"},
+                                     {"ab", "/zzz"},
+                                     {"ab", "\x03"},
+                                     {"/zzz", "\n"},
+                                     {"\x1b[?2004h> ", "\x04"}};
+    char line[1200];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|-q|--no-history|--ignore-eos|-c|500000|-s|1",
+             endless_model());
+    TestRun r = program_typed(line, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "/zzz"), 2); // on the line, and in the answer to it
+    CHECK(strstr(r.out, "/zzz is no command"), "%s", r.out);
+    test_run_free(&r);
+}
+
+// A terminal of 80 columns, which is what a pseudo-terminal without a size is taken for.
+Test(conversation, an_answer_breaks_between_words) {
+    static const TypedKeys KEYS[] = {{"\x1b[?2004h> ", "Once upon a time\n"},
+                                     {"\x1b[?2004h> ", "\x04"}};
+    char line[1200];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|-q|--no-history|-t|0|--max-tokens|120|--ignore-eos|"
+             "--transcript|%s",
+             small_model(), test_temporary("wrapped.jsonl"));
+    TestRun r = program_typed(line, KEYS, COUNT(KEYS));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    // The transcript has the text without these breaks: each is one of its spaces.
+    char *lines = text_of("wrapped.jsonl"),
+         *text = strstr(lines, "assistant\",\"content\":\"") + 22;
+    const char *screen = strstr(r.out, "\x1b[?2004l") + 8;
+    int column = 0, breaks = 0;
+    for (; *text != '"'; text++, screen++) {
+        if (*screen == '\r' && *text == ' ') {
+            CHECK(screen[1] == '\n');
+            screen++;
+            breaks++;
+            column = 0;
+            continue;
+        }
+        if (!strncmp(text, "\\u000a", 6)) { // a newline of the text itself
+            CHECK(screen[0] == '\r' && screen[1] == '\n');
+            text += 5;
+            screen++;
+            column = 0;
+            continue;
+        }
+        if (text[0] == '\\') text++;
+        CHECK(*screen == *text, "%.40s | %.40s", screen, text);
+        CHECK(++column <= 80);
+    }
+    CHECK(breaks > 1, "%s", r.out);
+    free(lines);
+    test_run_free(&r);
+}

@@ -1,0 +1,148 @@
+// Messages typed at a terminal: what the keys mean is read in the history file, which has each
+// message as it was sent.
+#include "tests/support/program.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_KEYS = 16 };
+#define MARK "\x1b[?2004h" // what only comes before a new line
+#define COUNT(keys) (sizeof(keys) / sizeof *(keys))
+
+static void need_editor(void) {
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+}
+
+// A history directory of this test, and its file in it.
+static const char *use_history(const char *name) {
+    static char path[600];
+    snprintf(path, sizeof path, "%s/limpid/history", test_temporary(name));
+    setenv("XDG_STATE_HOME", test_temporary(name), 1);
+    setenv("TERM", "xterm", 1);
+    return path;
+}
+
+static TestRun chat_typed(const char *more, const TypedKeys *keys, size_t count) {
+    char line[600];
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|-q|-t|0|--max-tokens|3|--color|never%s",
+             small_model(), more);
+    return program_typed(line, keys, count);
+}
+
+// Types the keys and wants this history.
+static void check_messages(const char *name, const TypedKeys *keys, size_t count,
+                           const char *wanted) {
+    need_editor();
+    const char *path = use_history(name);
+    TestRun r = chat_typed("", keys, count);
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(history && size == strlen(wanted) && !memcmp(history, wanted, size), "%.*s", (int)size,
+          history ? history : "");
+    free(history);
+    test_run_free(&r);
+}
+
+Test(line_editor, cursor_keys_home_and_erase_change_the_line) {
+    static const TypedKeys KEYS[] = {
+        {MARK "> ", "ac\x1b[Db\x01<\x05>\n"},            // left, Home and End by Ctrl-A and Ctrl-E
+        {MARK "> ", "bc\x1b[Ha\x1b[Fdx\x7f\n"},          // Home, End, erase
+        {MARK "> ", "\u65e5\u672c\U0001f600\x7f\x7f\n"}, // whole characters are erased
+        {MARK "> ", "\x04"},
+    };
+    check_messages("edited", KEYS, COUNT(KEYS), "<abc>\nabcd\n\u65e5\n");
+}
+
+Test(line_editor, a_paste_is_one_message_and_waits_for_enter) {
+    static const TypedKeys KEYS[] = {
+        {MARK "> ", "\x1b[200~one\rtwo\r\x1b[31mthree\r\x1b[201~"},
+        {"three", "\n"},
+        {MARK "> ", "\x04"},
+    };
+    check_messages("pasted", KEYS, COUNT(KEYS), "one\\ntwo\\n[31mthree\n");
+}
+
+Test(line_editor, quotes_and_a_backslash_continue_a_message) {
+    static const TypedKeys KEYS[] = {
+        {MARK "> ", "\"\"\"\n"},        {MARK ". ", "a\n"},   {MARK ". ", "b\n"},
+        {MARK ". ", "\"\"\"\n"},        {MARK "> ", "c\\\n"}, {MARK ". ", "d\n"},
+        {MARK "> ", "\"\"\"e\"\"\"\n"}, {MARK "> ", "\x04"},
+    };
+    check_messages("several", KEYS, COUNT(KEYS), "a\\nb\nc\\nd\ne\n");
+}
+
+// A terminal that collects lines itself cuts them at 4,095 bytes.
+Test(line_editor, a_line_of_6000_characters_is_sent_whole) {
+    // In two parts, since a write of more than the terminal's queue would wait for the program, and
+    // the program for a reader of its output.
+    static char first[3001], second[3002], wanted[6002];
+    for (int i = 0; i < 6000; i++)
+        wanted[i] = i == 2999 ? '<' : (char)('a' + i % 26);
+    memcpy(first, wanted, 3000);
+    memcpy(second, wanted + 3000, 3000);
+    strcpy(second + 3000, "\n");
+    strcpy(wanted + 6000, "\n");
+    const TypedKeys keys[] = {{MARK "> ", first}, {"<", second}, {MARK "> ", "\x04"}};
+    need_editor();
+    const char *path = use_history("long");
+    TestRun r = chat_typed("", keys, 3);
+    // The built-in model's context has no room for it.
+    CHECK(r.status == 0 && strstr(r.out, "was not sent"), "exit %d", r.status);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(history && size == 6001 && !memcmp(history, wanted, 6001), "%zu bytes", size);
+    free(history);
+    test_run_free(&r);
+}
+
+Test(line_editor, the_history_is_there_in_the_next_session_for_its_owner_alone) {
+    static const TypedKeys FIRST[] = {
+        {MARK "> ", "one\n"}, {MARK "> ", "two\n"}, {MARK "> ", "\x04"}};
+    static const TypedKeys SECOND[] = {{MARK "> ", "\x1b[A\x1b[A!\n"}, {MARK "> ", "\x04"}};
+    struct stat state;
+    need_editor();
+    const char *path = use_history("sessions");
+    TestRun r = chat_typed("", FIRST, COUNT(FIRST));
+    test_run_free(&r);
+    CHECK(!stat(path, &state) && (state.st_mode & 0777) == 0600);
+    r = chat_typed("", SECOND, COUNT(SECOND));
+    test_run_free(&r);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(history && size == 13 && !memcmp(history, "one\ntwo\none!\n", 13), "%.*s", (int)size,
+          history);
+    free(history);
+}
+
+Test(line_editor, no_history_and_one_that_cannot_be_written_are_no_error) {
+    static const TypedKeys KEYS[] = {{MARK "> ", "one\n"}, {MARK "> ", "\x04"}};
+    need_editor();
+    const char *path = use_history("none");
+    TestRun r = chat_typed("|--no-history", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0 && access(path, F_OK), "exit %d", r.status);
+    test_run_free(&r);
+    setenv("XDG_STATE_HOME", "/dev/null", 1);
+    r = chat_typed("", KEYS, COUNT(KEYS));
+    CHECK(r.status == 0 && !strstr(r.out, "/dev/null"), "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+}
+
+Test(line_editor, ctrl_c_clears_the_line_and_twice_ends) {
+    static const TypedKeys KEYS[] = {{MARK "> ", "gone"},
+                                     {"gone", "\x03"},
+                                     {MARK "> ", "kept\n"},
+                                     {MARK "> ", "\x03"},
+                                     {MARK "> ", "\x03"}};
+    need_editor();
+    const char *path = use_history("cleared");
+    TestRun r = chat_typed("", KEYS, COUNT(KEYS));
+    CHECK(r.status == 130, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "Ctrl-C again"), "%s", r.out);
+    CHECK(strstr(r.out, "\x1b[?2004h") && strrchr(r.out, 'h') < strrchr(r.out, 'l'), "%s", r.out);
+    test_run_free(&r);
+    size_t size = 0;
+    char *history = test_read_file(path, &size);
+    CHECK(history && size == 5 && !memcmp(history, "kept\n", 5), "%.*s", (int)size, history);
+    free(history);
+}
