@@ -160,10 +160,10 @@ ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
-# The largest frame of the product holds two paths; a sanitizer's are larger, and so are the inner loops',
-# whose registers a compiler may spill.
+# Paths and large structs are allocated. A sanitizer's frames are larger, and so are the inner loops', whose
+# registers a compiler may spill.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
-FRAMES := -Wframe-larger-than=9216
+FRAMES := -Wframe-larger-than=4096
 endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE

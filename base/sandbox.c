@@ -69,36 +69,34 @@ static uint64_t write_rights(int abi) {
     return FS_WRITES | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0);
 }
 
-// Cuts the last part off a path; false: there is none. "a" becomes ".".
+// Cuts the last part off a path; false: there is none. "a" becomes ".", "/a" becomes "/".
 static bool to_parent(char *path) {
     char *slash = strrchr(path, '/');
-    if (!slash && !strcmp(path, ".")) return false;
+    if (!strcmp(path, ".") || !strcmp(path, "/")) return false;
     if (!slash)
         memcpy(path, ".", 2);
-    else if (slash == path)
-        path[1] = '\0';
     else
-        *slash = '\0';
-    return slash != path || path[1];
+        slash[slash == path] = '\0';
+    return true;
 }
 
 // The process enters once, and needs no memory that could be refused: not a frame of the stack
 // either.
-static char path[PATH_MAX];
+static char path[PATH_MAX], around[PATH_MAX];
 
-// Allows writing beneath the nearest directory around `path` that is there.
+// Allows writing beneath the nearest directory around `path` that is there, with 2 levels beneath
+// the one around that. Of "/" itself: everywhere. From the real path of the first on, which has no
+// ".." whose parent would be another directory.
 static void allow_around(int ruleset, uint64_t rights, int levels) {
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         path[--length] = '\0';
-    int directory = -1;
-    for (int up = 0; up < levels && to_parent(path);) {
-        int found = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (found < 0) continue;
-        if (directory >= 0) close(directory);
-        directory = found;
-        up++;
-    }
+    bool found = !strcmp(path, "/") && realpath(path, around);
+    while (!found && to_parent(path))
+        found = realpath(path, around);
+    for (int up = 1; found && up < levels; up++)
+        to_parent(around);
+    int directory = found ? open(around, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     PathRule rule = {.allowed = rights, .directory = directory};
     if (directory < 0) return;
     syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, &rule, 0);
@@ -178,8 +176,11 @@ static const Call CALLS[] = {
     PLAIN(pselect6, ALWAYS),
     PLAIN(ppoll, ALWAYS),
     PLAIN(getdents64, ALWAYS),
-    // a terminal is asked what it is; TIOCSTI would type into it
+    // a terminal is asked what it is, and a line editor sets its modes; TIOCSTI would type into it
     {SYS_ioctl, ALWAYS, 1, UINT32_MAX, TCGETS},
+    {SYS_ioctl, ALWAYS, 1, UINT32_MAX, TCSETS},
+    {SYS_ioctl, ALWAYS, 1, UINT32_MAX, TCSETSW},
+    {SYS_ioctl, ALWAYS, 1, UINT32_MAX, TCSETSF},
     {SYS_ioctl, ALWAYS, 1, UINT32_MAX, TIOCGWINSZ},
 // names of files, without opening them
 #ifdef SYS_newfstatat
@@ -266,7 +267,7 @@ static const Call CALLS[] = {
     PLAIN(utimensat, OUTPUTS),
     PLAIN(copy_file_range, OUTPUTS),
 };
-enum { N_CALLS = sizeof CALLS / sizeof *CALLS, MOST_MASKED = 12, AROUND = 12 };
+enum { N_CALLS = sizeof CALLS / sizeof *CALLS, MOST_MASKED = 16, AROUND = 12 };
 
 // ---- seccomp ----
 

@@ -2,6 +2,8 @@
 // functions take any bytes.
 #include "base/text.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +120,25 @@ int64_t names_find(const NameIndex *index, const char *name) {
         index->count ? bsearch(&wanted, index->entries, index->count, sizeof wanted, entry_compare)
                      : NULL;
     return found ? (int64_t)found->item : -1;
+}
+
+// ---- allocated text ----
+
+char *text_print(Error *error, const char *format, ...) {
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length >= 0) return text;
+    error_set(error, ERROR_MEMORY, "out of memory for a text");
+    return NULL;
+}
+
+char *path_beside(const char *path, const char *name, Error *error) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return text_print(error, "./%s", name);
+    return text_print(error, "%.*s%s", (int)(slash - path + 1), path, name);
 }
 
 // ---- text that stands for something else ----

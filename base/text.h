@@ -61,6 +61,14 @@ int64_t names_find(const NameIndex *index, const char *name);
 // ("model"), text in UTF-16, or text behind a byte order mark. Its first 32 bytes are enough.
 bool text_is_foreign(const void *bytes, size_t size, const char *what, Error *error);
 
+// ---- allocated text: a path has no limit, and one on the stack is a frame of 4 KiB ----
+
+// As printf, into a text that the caller frees. NULL: exit code 5.
+char *text_print(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// The path of `name` in the directory of the file `path` ("./" where that names none); "" is the
+// directory itself, with its slash. The caller frees it. NULL: exit code 5.
+char *path_beside(const char *path, const char *name, Error *error);
+
 // ---- UTF-8 ----
 
 // Length (1 to 4) of the valid UTF-8 character that text[0 .. length) begins with, and the

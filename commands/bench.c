@@ -315,25 +315,33 @@ bool bench_command(const Options *options, Error *error) {
     if (!check_options(options, error)) return false;
     if (options->attention) return bench_attention(options, error);
     if (options->no_cache) return bench_no_cache(options, error);
-    Bench b = {.options = *options, .report = calloc(1, sizeof *b.report)};
-    if (!b.report) return error_set(error, ERROR_MEMORY, "out of memory");
-    b.report->session = &b.session;
+    Bench *b = calloc(1, sizeof *b); // with its options and session too large for the stack
+    BenchReport *report = calloc(1, sizeof *report);
+    if (!b || !report) {
+        free(b);
+        free(report);
+        return error_set(error, ERROR_MEMORY, "out of memory");
+    }
+    b->options = *options;
+    b->report = report;
+    report->session = &b->session;
     int context = 0;
-    bool good = session_open(&b.session, &b.options, error);
-    if (good) fit_defaults(&b);
-    good = good && (context = needed_context(&b.session, error)) && allocate(&b, error);
-    progress_begin(&b.progress, "bench", options->quiet);
+    bool good = session_open(&b->session, &b->options, error);
+    if (good) fit_defaults(b);
+    good = good && (context = needed_context(&b->session, error)) && allocate(b, error);
+    progress_begin(&b->progress, "bench", options->quiet);
     for (int i = 0; good && i < options->threads.count; i++)
-        good = bench_threads(&b, i, context, error);
-    progress_end(&b.progress);
-    if (good) bench_print(b.report);
-    free(b.tokens);
-    free(b.positions);
-    free(b.sequences);
-    free(b.wants);
-    free(b.samples);
-    free(b.idle);
-    free(b.report);
-    session_close(&b.session);
+        good = bench_threads(b, i, context, error);
+    progress_end(&b->progress);
+    if (good) bench_print(report);
+    free(b->tokens);
+    free(b->positions);
+    free(b->sequences);
+    free(b->wants);
+    free(b->samples);
+    free(b->idle);
+    free(report);
+    session_close(&b->session);
+    free(b);
     return good;
 }

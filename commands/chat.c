@@ -154,7 +154,7 @@ static bool converse_typed(Chat *chat, Error *error) {
 }
 
 static bool converse(Chat *chat, Error *error) {
-    char path[PATH_SIZE];
+    static char path[PATH_SIZE]; // as long as the program; a stack frame has no room for it
     const char *history =
         chat->session.options->no_history ? NULL : history_path(path, sizeof path);
     if (!chat->typed) return converse_in_lines(chat, error);

@@ -142,14 +142,12 @@ static bool report(const CostRun *r, Error *error) {
     if (o->sweep) return cost_print_sweep(r, error);
     if (o->max_memory) return cost_print_fit(r, error);
     if (o->measure) return cost_print_measure(r, error);
+    if (!o->savings && !o->intensity)
+        return o->json ? cost_print_json(r, error) : cost_print(r, error);
     if (o->savings)
         cost_print_savings(r);
-    else if (o->intensity)
-        cost_print_intensity(r);
-    else if (o->json)
-        cost_print_json(r);
     else
-        cost_print(r);
+        cost_print_intensity(r);
     return true;
 }
 

@@ -346,28 +346,33 @@ static bool check_source(const Options *o, Error *error) {
 }
 
 bool perplexity_command(const Options *options, Error *error) {
-    Run run = {.bos = -1};
+    Run *run = calloc(1, sizeof *run); // with its table of patterns too large for the stack
+    if (!run) return error_set(error, ERROR_MEMORY, "out of memory for a run");
+    run->bos = -1;
     bool good = check_source(options, error) && check_ablate_each(options, error) &&
-                check_patterns(&run, options, error) && check_target(&run, options, error) &&
-                session_open(&run.session, options, error) && plan(&run, error) &&
-                read_text(&run, error) && count_rows(&run, error);
-    SessionModel wanted = {.context = (int)run.windows.window,
+                check_patterns(run, options, error) && check_target(run, options, error) &&
+                session_open(&run->session, options, error) && plan(run, error) &&
+                read_text(run, error) && count_rows(run, error);
+    SessionModel wanted = {.context = (int)run->windows.window,
                            .n_sequences =
-                               options->ablate_each ? RANKING_SEQUENCES : run.patterns.count,
+                               options->ablate_each ? RANKING_SEQUENCES : run->patterns.count,
                            .max_logit_rows = CHUNK_ROWS};
-    good = good && open_logits(&run, error) && session_open_model(&run.session, &wanted, error) &&
-           session_intervene(&run.session, run.ids.ids, run.ids.count, error);
-    if (run.patterns.count)
-        good = good && patterns_open(&run.patterns, run.session.model, run.rows, CHUNK_ROWS, error);
-    if (options->ablate_each) good = good && ranking_open(&run.ranking, run.session.config, error);
-    good = good && score_and_print(&run, error);
-    ranking_free(&run.ranking);
-    patterns_free(&run.patterns);
-    logits_writer_close(&run.writer);
-    saved_logits_close(&run.saved);
-    divergence_free(&run.divergence);
-    id_list_free(&run.ids);
-    file_set_free(&run.inputs);
-    session_close(&run.session);
+    good = good && open_logits(run, error) && session_open_model(&run->session, &wanted, error) &&
+           session_intervene(&run->session, run->ids.ids, run->ids.count, error);
+    if (run->patterns.count)
+        good =
+            good && patterns_open(&run->patterns, run->session.model, run->rows, CHUNK_ROWS, error);
+    if (options->ablate_each)
+        good = good && ranking_open(&run->ranking, run->session.config, error);
+    good = good && score_and_print(run, error);
+    ranking_free(&run->ranking);
+    patterns_free(&run->patterns);
+    logits_writer_close(&run->writer);
+    saved_logits_close(&run->saved);
+    divergence_free(&run->divergence);
+    id_list_free(&run->ids);
+    file_set_free(&run->inputs);
+    session_close(&run->session);
+    free(run);
     return good;
 }

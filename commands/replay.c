@@ -132,18 +132,22 @@ static bool open_all(Replay *r, Error *error) {
 }
 
 bool replay_command(const Options *o, Error *error) {
-    Replay r = {.given = o};
-    bool good = check_options(o, error) && open_all(&r, error);
+    if (!check_options(o, error)) return false;
+    Replay *r = calloc(1, sizeof *r); // with its options and names too large for the stack
+    if (!r) return error_set(error, ERROR_MEMORY, "out of memory for a recording");
+    r->given = o;
+    bool good = open_all(r, error);
     if (good) {
-        print_runs(&r);
+        print_runs(r);
         interrupt_begin();
-        good = option_given(o, OPTION_AT) ? replay_branch(&r, error) : replay_compare(&r, error);
+        good = option_given(o, OPTION_AT) ? replay_branch(r, error) : replay_compare(r, error);
         interrupt_end();
     }
     output_flush();
-    sampler_close(r.sampler);
-    free(r.uniforms);
-    session_close(&r.session);
-    recording_free(&r.recorded);
+    sampler_close(r->sampler);
+    free(r->uniforms);
+    session_close(&r->session);
+    recording_free(&r->recorded);
+    free(r);
     return good;
 }

@@ -51,8 +51,10 @@ static const char DEFAULT_TEXT[] =
     "Once upon a time, there was a little girl who asked how a machine can talk. Her grandmother "
     "said: it reads every word you gave it, and then it guesses the next one.";
 
-// A text where the model has a tokenizer, else ids from a generator with a fixed seed.
-static bool default_prompt(IdList *ids, const Session *s, size_t room, Error *error) {
+// A text where the model has a tokenizer, else ids from a generator with a fixed seed. Not
+// inlined: its copies of session and options would be on the command's frame while checks run.
+static __attribute__((noinline)) bool default_prompt(IdList *ids, const Session *s, size_t room,
+                                                     Error *error) {
     size_t wanted = room < DEFAULT_TOKENS ? room : DEFAULT_TOKENS;
     Options options = *s->options;
     Session with_text = *s;

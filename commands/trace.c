@@ -13,7 +13,7 @@
 #include "commands/shared/prompt.h"
 #include "commands/trace/file.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -116,11 +116,11 @@ static void say_what_was_written(const TraceFile *f, double seconds) {
 // Before anything is written.
 static bool check_size(const TraceFile *f, Error *error) {
     struct statvfs disk;
-    char directory[MODEL_PATH_SIZE];
-    const char *path = f->place->path, *slash = strrchr(path, '/');
-    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path + 1) : 1,
-             slash ? path : ".");
+    const char *path = f->place->path;
+    char *directory = path_beside(path, "", error);
+    if (!directory) return false;
     double left = statvfs(directory, &disk) ? -1 : (double)disk.f_bavail * (double)disk.f_frsize;
+    free(directory);
     if (!trace_check_size(path, (double)f->bytes, left, error)) return false;
     if (f->bytes >= TRACE_LARGE && !f->session->options->quiet)
         note("the trace takes %.1f GB; --only NAME makes it smaller", (double)f->bytes / 1e9);

@@ -143,7 +143,7 @@ bool picture_png(Buffer *out, const Picture *picture, Error *error) {
 // The library that libpng compresses with. Without header and checksum, as browsers' "deflate-raw".
 bool deflate_bytes(Buffer *out, const void *bytes, size_t size) {
     z_stream z = {0};
-    uint8_t chunk[4096];
+    uint8_t chunk[2048];
     enum { RAW_WINDOW = -15, MEMORY = 9 };
     int state =
         deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, RAW_WINDOW, MEMORY, Z_DEFAULT_STRATEGY);

@@ -13,20 +13,10 @@
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include <ctype.h>
-#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-// The path of merges.txt in the directory of `path`; false where there is no such file.
-static bool merges_beside(const char *path, char *out, size_t size) {
-    const char *slash = strrchr(path, '/');
-    size_t directory = slash ? (size_t)(slash - path) + 1 : 0;
-    if (directory + sizeof "merges.txt" > size) return false;
-    memcpy(out, path, directory);
-    memcpy(out + directory, "merges.txt", sizeof "merges.txt");
-    return !access(out, F_OK);
-}
 
 // The file at hand, and where it came from.
 typedef struct TokenizerFile {
@@ -34,22 +24,30 @@ typedef struct TokenizerFile {
     FileCopy copy;
 } TokenizerFile;
 
+static bool open_with_merges(Tokenizer *t, TextSpan json, const char *path,
+                             const char *pretokenizer, Error *error) {
+    FileCopy beside;
+    if (!file_copy_open(&beside, path, LIMIT_METADATA, error)) return error_prefix(error, path);
+    TextSpan merges = {(const char *)beside.bytes, beside.size};
+    bool good = true;
+    if (text_is_foreign(beside.bytes, beside.size, "list of merges", error))
+        good = error_prefix(error, path);
+    good = good && tokenizer_json_open(t, json, merges, pretokenizer, error);
+    file_copy_close(&beside);
+    return good;
+}
+
 // merges.txt is read wherever it is in the same directory; tokenizer_json.c uses it for vocab.json
 // only.
 static bool open_json(Tokenizer *t, const TokenizerSource *source, const TokenizerFile *file,
                       Error *error) {
-    TextSpan json = {(const char *)file->copy.bytes, file->copy.size}, merges = {NULL, 0};
-    char path[PATH_MAX];
-    if (!merges_beside(file->path, path, sizeof path))
-        return tokenizer_json_open(t, json, merges, source->pretokenizer, error);
-    FileCopy beside;
-    if (!file_copy_open(&beside, path, LIMIT_METADATA, error)) return error_prefix(error, path);
-    merges = (TextSpan){(const char *)beside.bytes, beside.size};
-    bool good = true;
-    if (text_is_foreign(beside.bytes, beside.size, "list of merges", error))
-        good = error_prefix(error, path);
-    good = good && tokenizer_json_open(t, json, merges, source->pretokenizer, error);
-    file_copy_close(&beside);
+    TextSpan json = {(const char *)file->copy.bytes, file->copy.size};
+    char *path = path_beside(file->path, "merges.txt", error);
+    if (!path) return false;
+    bool good = access(path, F_OK)
+                    ? tokenizer_json_open(t, json, (TextSpan){NULL, 0}, source->pretokenizer, error)
+                    : open_with_merges(t, json, path, source->pretokenizer, error);
+    free(path);
     return good;
 }
 
@@ -105,21 +103,20 @@ static bool open_file(Tokenizer *t, const TokenizerSource *source, const char *p
 static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
                                     "vocab.json"};
 
-// Writes the path of the first of NAMES[first ..] that is in the directory and returns its index;
-// -1: none is.
-static int find_candidate(char path[PATH_MAX], const char *directory, int first) {
-    for (int i = first; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
-        if (snprintf(path, PATH_MAX, "%s/%s", directory, NAMES[i]) < PATH_MAX &&
-            !access(path, F_OK))
-            return i;
+// Writes the path of the first of NAMES[first ..] that is in the directory to path[room] and
+// returns its index; -1: none is.
+static int find_candidate(char *path, size_t room, const char *directory, int first) {
+    for (int i = first; i < (int)(sizeof NAMES / sizeof *NAMES); i++) {
+        snprintf(path, room, "%s/%s", directory, NAMES[i]);
+        if (!access(path, F_OK)) return i;
+    }
     return -1;
 }
 
-static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
-    if (!is_directory(source->path)) return open_file(t, source, source->path, error);
-    char path[PATH_MAX], other[PATH_MAX];
+static bool open_directory(Tokenizer *t, const TokenizerSource *source, char *path, size_t room,
+                           Error *error) {
     Error failure = {0};
-    int found = find_candidate(path, source->path, 0);
+    int found = find_candidate(path, room, source->path, 0);
     if (found < 0) {
         error_set(error, ERROR_FILE,
                   "no tokenizer.json, tokenizer.model, tokenizer.bin or vocab.json in this "
@@ -128,11 +125,21 @@ static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error)
     }
     if (open_file(t, source, path, &failure)) return true;
     // Two tokenizer files of one model may differ, so the user has to choose the other one.
-    int next = find_candidate(other, source->path, found + 1);
+    int next = find_candidate(path, room, source->path, found + 1);
     // Memory and reading errors are not about the format: the other file would not help.
     if (failure.code != ERROR_FILE || next < 0) return error_copy(error, &failure);
     return error_set(error, ERROR_FILE, "%s; use -z to choose the %s in the same directory",
                      failure.message, NAMES[next]);
+}
+
+static bool open_path(Tokenizer *t, const TokenizerSource *source, Error *error) {
+    if (!is_directory(source->path)) return open_file(t, source, source->path, error);
+    size_t room = strlen(source->path) + sizeof "/tokenizer.model"; // the longest of NAMES
+    char *path = malloc(room);
+    if (!path) return error_set(error, ERROR_MEMORY, "out of memory for a path");
+    bool good = open_directory(t, source, path, room, error);
+    free(path);
+    return good;
 }
 
 // ---- a vocabulary inside a model file ----

@@ -94,16 +94,16 @@ typedef struct Found {
     int count;                          // of all
 } Found;
 
-// A file of a model by its name, or a directory that holds one.
-static bool may_be_model(const char *directory, const char *name) {
+// A file of a model by its name, or a directory that holds one; `directory` is an open one.
+static bool may_be_model(int directory, const char *name) {
     static const char *const ENDS[] = {".gguf", ".safetensors", ".bin"};
-    char path[4096];
+    char path[NAME_SIZE + sizeof "/config.json"];
     struct stat status;
     if (*name == '.' || strstr(name, "-of-0")) return false; // a part of one
     for (int i = 0; i < 3; i++)
         if (ends_with(name, ENDS[i])) return strcmp(name, "tokenizer.bin") != 0;
-    int length = snprintf(path, sizeof path, "%s/%s/config.json", directory, name);
-    return length > 0 && length < (int)sizeof path && !stat(path, &status);
+    int length = snprintf(path, sizeof path, "%s/config.json", name);
+    return length > 0 && length < (int)sizeof path && !fstatat(directory, path, &status, 0);
 }
 
 static void insert(Found *found, const char *name) {
@@ -118,7 +118,7 @@ bool refuse_directory(const char *path, ErrorCode code, const char *wanted, Erro
     Found found = {.count = 0};
     DIR *entries = opendir(path);
     for (const struct dirent *e; entries && (e = readdir(entries));)
-        if (may_be_model(path, e->d_name)) insert(&found, e->d_name);
+        if (may_be_model(dirfd(entries), e->d_name)) insert(&found, e->d_name);
     if (entries) closedir(entries);
     if (!found.count)
         return error_set(error, code, "a directory without %s or a GGUF file", wanted);

@@ -349,21 +349,23 @@ static bool run_table(AttentionReport *r, const Sizes *s, int index, Progress *p
                       Error *error) {
     static const HeadShape KINDS[] = {{8, 8}, {8, 4}, {8, 2}, {8, 1}},
                            NUMBERS[] = {{4, 4}, {16, 16}, {32, 32}};
-    Table t = {0};
     bool online = index == 2;
     int batch = index < 2 ? s->batch : 1, positions = s->positions, longest = 0;
     for (int i = 0; i < s->contexts.count; i++)
         if (s->contexts.values[i] > longest) longest = s->contexts.values[i];
     if (online) positions = longest;
     int rows = online && positions > FILL ? FILL : batch * positions;
-    bool good = table_open(&t, r, batch, positions, rows, error);
-    if (good && index == 0) good = fill_shapes(&t, s, "kinds", KINDS, 4, error);
-    if (good && index == 1) good = fill_shapes(&t, s, "heads", NUMBERS, 3, error);
-    if (good && index == 2) good = fill_online(&t, s, error);
-    if (good && index == 3) good = fill_cached(&t, s, error);
-    good = good && measure(&t, r, progress, index, error);
-    if (good) snprintf(r->device, sizeof r->device, "%s", device_info(t.device)->description);
-    table_close(&t);
+    Table *t = calloc(1, sizeof *t); // with its lines too large for the stack
+    if (!t) return error_set(error, ERROR_MEMORY, "out of memory for a table");
+    bool good = table_open(t, r, batch, positions, rows, error);
+    if (good && index == 0) good = fill_shapes(t, s, "kinds", KINDS, 4, error);
+    if (good && index == 1) good = fill_shapes(t, s, "heads", NUMBERS, 3, error);
+    if (good && index == 2) good = fill_online(t, s, error);
+    if (good && index == 3) good = fill_cached(t, s, error);
+    good = good && measure(t, r, progress, index, error);
+    if (good) snprintf(r->device, sizeof r->device, "%s", device_info(t->device)->description);
+    table_close(t);
+    free(t);
     return good;
 }
 

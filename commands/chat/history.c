@@ -87,7 +87,7 @@ void history_load(const char *path, void (*each)(void *context, const char *text
 
 // The directories of a path, those that are absent.
 static void make_directories(const char *path) {
-    char part[PATH_BYTES];
+    static char part[PATH_BYTES]; // a stack frame has no room for a path
     if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part) return;
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';

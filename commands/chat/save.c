@@ -183,16 +183,17 @@ bool conversation_load(Chat *chat, const char *path, Error *error) {
         return error_prefix(error, path);
     }
     conversation_clear(chat);
-    Chat old = *chat;
+    Turn *old_turns = chat->turns;
+    Buffer old_system = chat->system;
     chat->turns = read.turns;
     chat->n_turns = read.n_turns;
     chat->capacity = read.capacity;
     chat->system = read.system;
     chat->has_system = read.has_system;
     chat->format = read.format;
-    read.turns = old.turns;
+    read.turns = old_turns;
     read.n_turns = 0;
-    read.system = old.system;
+    read.system = old_system;
     conversation_free(&read);
     return true;
 }

@@ -18,19 +18,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef char PathText[MODEL_PATH_SIZE];
-// Inlined into one function, these paths would be a frame of 12 KiB.
-#define KEPT_APART __attribute__((noinline))
-
-// out = directory + name; a directory ends with its slash. False: exit code 2.
-static bool join(PathText out, const char *directory, const char *name, Error *error) {
-    if (snprintf(out, sizeof(PathText), "%s%s", directory, name) < (int)sizeof(PathText))
-        return true;
-    return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(PathText) - 1);
+// Of OutPlace: directory + name; a directory ends with its slash. False: exit code 2.
+static bool join(OutPath out, const char *directory, const char *name, Error *error) {
+    if (snprintf(out, sizeof(OutPath), "%s%s", directory, name) < (int)sizeof(OutPath)) return true;
+    return error_set(error, ERROR_USAGE, "a path of more than %zu bytes", sizeof(OutPath) - 1);
 }
 
 static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.index.json";
@@ -101,14 +97,15 @@ static void find_set(OutPlace *place) {
 // ---- checks before anything is written ----
 
 // The output's config.json would be read with the model from now on, if both are in one directory.
-// False: exit code 2.
+// False: exit code 2 or 5.
 static bool check_source(const OutPlace *place, const char *model, Error *error) {
-    PathText source;
     struct stat from, to;
     if (builtin_is_meant(model)) return true;
-    model_directory(source, model);
-    if (stat(*source ? source : ".", &from) || stat(place->set.path, &to) || !same_file(&from, &to))
-        return true;
+    char *source = model_directory(model, error);
+    if (!source) return false;
+    bool same = !stat(source, &from) && !stat(place->set.path, &to) && same_file(&from, &to);
+    free(source);
+    if (!same) return true;
     return error_set(
         error, ERROR_USAGE,
         "the output's config.json would be written beside %.200s: give another directory", model);
@@ -162,12 +159,14 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
 
 // Writes one small file into the set. `shown`, in messages, is where it will be in the end, not the
 // temporary directory.
-static KEPT_APART bool write_file(const OutPlace *place, const char *name, const void *bytes,
-                                  size_t size, Error *error) {
-    PathText shown;
+static bool write_file(const OutPlace *place, const char *name, const void *bytes, size_t size,
+                       Error *error) {
     const char *path = directory_writer_file(place->writer, name, error);
-    if (!path || !join(shown, place->directory, name, error)) return false;
-    return file_write(&(OutputFile){.path = path, .shown = shown}, bytes, size, error);
+    char *shown = path ? text_print(error, "%s%s", place->directory, name) : NULL;
+    bool good =
+        shown && file_write(&(OutputFile){.path = path, .shown = shown}, bytes, size, error);
+    free(shown);
+    return good;
 }
 
 // Writes and frees the buffer; `good` false only frees it.
@@ -179,13 +178,11 @@ static bool write_buffer(const OutPlace *place, const char *name, Buffer *buffer
     return good;
 }
 
-// Copies directory/name if it exists.
-static KEPT_APART bool copy_file(const OutPlace *place, const char *directory, const char *name,
-                                 Error *error) {
-    PathText path;
+// Copies the file at `path`, if it exists, as `name`.
+static bool copy_file(const OutPlace *place, const char *path, const char *name, Error *error) {
     Mapping file;
-    if (!join(path, directory, name, error)) return false;
-    if (access(path, F_OK)) return true;
+    if (access(path, F_OK))
+        return errno != ENAMETOOLONG || error_set(error, ERROR_USAGE, "%.300s: too long", path);
     if (!mapping_open(&file, path, error)) return error_prefix(error, path);
     bool good = write_file(place, name, file.data, file.size, error);
     // A mapped file that is cut short reads as zeros: looked at after the copy.
@@ -211,12 +208,17 @@ static bool write_vocabulary(const OutPlace *place, const Vocabulary *v, Error *
 
 // The tokenizer's files as they are, so that nothing of them is lost. config.json is written anew.
 static bool copy_files(const OutPlace *place, const Session *s, Error *error) {
-    PathText source;
-    model_directory(source, checkpoint_path(s->checkpoint));
-    for (size_t i = 0; MODEL_FILES[i]; i++)
-        if (strcmp(MODEL_FILES[i], CONFIG) != 0 && !copy_file(place, source, MODEL_FILES[i], error))
-            return false;
-    return true;
+    char *source = model_directory(checkpoint_path(s->checkpoint), error);
+    bool good = source;
+    for (size_t i = 0; good && MODEL_FILES[i]; i++) {
+        const char *name = MODEL_FILES[i];
+        if (!strcmp(name, CONFIG)) continue;
+        char *path = text_print(error, "%s%s", source, name);
+        good = path && copy_file(place, path, name, error);
+        free(path);
+    }
+    free(source);
+    return good;
 }
 
 bool out_place_fill(OutPlace *place, const Session *s, const Outgoing *out,

@@ -13,10 +13,13 @@ typedef enum OutKind {
     OUT_DIRECTORY, // model.safetensors and config.json in it
 } OutKind;
 
+typedef char OutPath[4096];
+
+// For the heap: two paths are too long for the stack.
 typedef struct OutPlace {
     OutKind kind;
-    char tensors[4096];   // the path of the file with the tensors
-    char directory[4096]; // of the other files, ends with '/'; "" for the current directory
+    OutPath tensors;   // the path of the file with the tensors
+    OutPath directory; // of the other files, ends with '/'; "" for the current directory
     FileSet inputs;
     bool force;
     OutputDirectory set;     // OUT_FILE, OUT_DIRECTORY: all files together

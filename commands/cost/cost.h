@@ -59,8 +59,8 @@ bool cost_retype(Weights *out, Arena *arena, const Weights *from, const Config *
 
 // ---- report.c: operations, totals, memory, and what follows in one line ----
 
-void cost_print(const CostRun *run);
-void cost_print_json(const CostRun *run);
+bool cost_print(const CostRun *run, Error *error); // false: exit code 5
+bool cost_print_json(const CostRun *run, Error *error);
 
 // ---- tables.c: what the cache and shared heads save, intensities, the presets ----
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // All that the two forms of the report have.
@@ -28,7 +29,13 @@ static double rate(const CostRun *r, const Work *work, const Operation *total) {
     return seconds > 0 ? work->sequences * work->tokens / seconds : 0;
 }
 
-static void find_figures(Figures *f, const CostRun *r) {
+// The caller frees them. NULL: exit code 5.
+static Figures *find_figures(const CostRun *r, Error *error) {
+    Figures *f = malloc(sizeof *f);
+    if (!f) {
+        error_set(error, ERROR_MEMORY, "out of memory for the figures");
+        return NULL;
+    }
     f->decode = cost_decode(r, r->seq);
     f->prompt = cost_prompt(r, r->seq);
     work_cost(&f->decode_cost, r->planned, &r->weights, &f->decode);
@@ -36,6 +43,7 @@ static void find_figures(Figures *f, const CostRun *r) {
     f->memory = model_memory(r->planned, &r->model_options);
     f->decode_rate = rate(r, &f->decode, &f->decode_cost.total);
     f->prompt_rate = rate(r, &f->prompt, &f->prompt_cost.total);
+    return f;
 }
 
 // All bytes of an operation, where it is looked at alone.
@@ -157,20 +165,22 @@ static void print_conclusion(const CostRun *r, const Figures *f) {
     output_print(".\n");
 }
 
-void cost_print(const CostRun *r) {
-    Figures f;
-    find_figures(&f, r);
+bool cost_print(const CostRun *r, Error *error) {
+    Figures *f = find_figures(r, error);
+    if (!f) return false;
     print_model(r);
     output_print("\none more token: the last of %.0f", r->seq);
     if (r->batch > 1) output_print(", in %.0f sequences at once; for each token", r->batch);
     output_print("\n");
-    print_work(r, &f.decode_cost, r->batch);
+    print_work(r, &f->decode_cost, r->batch);
     output_print("\na prompt of %.0f tokens", r->seq);
     if (r->batch > 1) output_print(" in each of %.0f sequences", r->batch);
     output_print(": for each token\n");
-    print_work(r, &f.prompt_cost, r->batch * r->seq);
-    print_memory(r, &f);
-    print_conclusion(r, &f);
+    print_work(r, &f->prompt_cost, r->batch * r->seq);
+    print_memory(r, f);
+    print_conclusion(r, f);
+    free(f);
+    return true;
 }
 
 // ---- JSON ----
@@ -238,10 +248,10 @@ static void write_memory(JsonWriter *w, const ModelMemory *m) {
     writer_end(w, '}');
 }
 
-void cost_print_json(const CostRun *r) {
+bool cost_print_json(const CostRun *r, Error *error) {
     JsonWriter w = {0};
-    Figures f;
-    find_figures(&f, r);
+    Figures *f = find_figures(r, error);
+    if (!f) return false;
     writer_begin(&w, NULL, '{');
     writer_string(&w, "model", r->options->model);
     writer_string(&w, "family", r->config->family);
@@ -251,20 +261,22 @@ void cost_print_json(const CostRun *r) {
     writer_string(&w, "pattern", r->options->pattern);
     write_count(&w, "seq", r->seq);
     write_count(&w, "batch", r->batch);
-    write_totals(&w, r, &f);
-    write_memory(&w, &f.memory);
+    write_totals(&w, r, f);
+    write_memory(&w, &f->memory);
     writer_begin(&w, "machine", '{');
     writer_string(&w, "name", r->machine.name);
     write_known(&w, "bytes_per_second", r->machine.read);
     write_known(&w, "flops_per_second", r->machine.flops);
     write_known(&w, "ridge", machine_ridge(&r->machine));
     writer_end(&w, '}');
-    write_known(&w, "decode_tokens_per_second", f.decode_rate);
-    write_known(&w, "prompt_tokens_per_second", f.prompt_rate);
+    write_known(&w, "decode_tokens_per_second", f->decode_rate);
+    write_known(&w, "prompt_tokens_per_second", f->prompt_rate);
     writer_begin(&w, "operations", '[');
-    write_operations(&w, r, &f.decode_cost, "decode");
-    write_operations(&w, r, &f.prompt_cost, "prompt");
+    write_operations(&w, r, &f->decode_cost, "decode");
+    write_operations(&w, r, &f->prompt_cost, "prompt");
     writer_end(&w, ']');
     writer_end(&w, '}');
     writer_line(&w);
+    free(f);
+    return true;
 }

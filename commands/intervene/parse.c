@@ -197,22 +197,20 @@ static bool parse_patch(Interventions *all, const char *text, Error *error) {
 
 // ---- steering ----
 
-enum { PATH_SIZE = 4096 };
-
 // "FILE:0.5@L4-L8". A colon may be part of the path: what follows the last one is the scale where
-// it is a number.
-static bool split_steering(const char *text, char path[PATH_SIZE], float *scale, Range *layers,
+// it is a number. The caller frees *path. False: exit code 2 or 5.
+static bool split_steering(const char *text, char **path, float *scale, Range *layers,
                            Error *error) {
     const char *mark = strrchr(text, '@'), *at = mark ? mark + 1 : text;
     size_t length = (size_t)(mark ? mark - text : 0);
-    if (!length || length >= PATH_SIZE || *at != 'L' || !take_range(&at, layers) || *at)
+    if (!length || length >= PATH_MAX || *at != 'L' || !take_range(&at, layers) || *at)
         return error_set(error, ERROR_USAGE,
                          "--steer: got \"%.100s\", wanted FILE[:SCALE]@L4-L8 or FILE@L*", text);
-    memcpy(path, text, length);
-    path[length] = '\0';
-    char *colon = strrchr(path, ':');
+    *path = text_print(error, "%.*s", (int)length, text);
+    if (!*path) return false;
+    char *colon = strrchr(*path, ':');
     double number = 1;
-    if (colon && colon > path && parse_number(&number, colon + 1)) *colon = '\0';
+    if (colon && colon > *path && parse_number(&number, colon + 1)) *colon = '\0';
     *scale = (float)number;
     return true;
 }
@@ -220,7 +218,7 @@ static bool split_steering(const char *text, char path[PATH_SIZE], float *scale,
 // A change for every layer, with its own vector.
 static bool parse_steering(Interventions *all, const char *text, Error *error) {
     const Config *config = checkpoint_config(all->checkpoint);
-    char path[PATH_SIZE];
+    char *path = NULL;
     SteeringFile file = {0};
     Range layers;
     Change c = {.kind = CHANGE_ADDS,
@@ -231,18 +229,19 @@ static bool parse_steering(Interventions *all, const char *text, Error *error) {
                 .n_rows = 1,
                 .row_size = (size_t)config->dim,
                 .text = text};
-    if (!split_steering(text, path, &c.value, &layers, error)) return false;
+    if (!split_steering(text, &path, &c.value, &layers, error)) return false;
     if (layers.end == INT_MAX) layers.end = config->n_layers;
-    if (layers.end > config->n_layers)
-        return error_set(error, ERROR_USAGE, "%s: the model's layers are 0 to %d", text,
-                         config->n_layers - 1);
-    bool good = steering_open(&file, path, config, error);
+    bool good = layers.end <= config->n_layers ||
+                error_set(error, ERROR_USAGE, "%s: the model's layers are 0 to %d", text,
+                          config->n_layers - 1);
+    good = good && steering_open(&file, path, config, error);
     for (int l = layers.begin; good && l < layers.end; l++) {
         c.place.layer = l;
         c.rows = steering_vector(&file, l, error);
         good = c.rows && interventions_add(all, &c, error);
     }
     steering_close(&file);
+    free(path);
     return good;
 }
 
@@ -278,14 +277,18 @@ bool interventions_open(Interventions **out, const Options *o, const Checkpoint 
 }
 
 bool interventions_inputs(FileSet *inputs, const Options *o, Error *error) {
-    char path[PATH_SIZE];
+    char *path = NULL;
     float number;
     Range layers;
-    // What cannot be parsed is told when it is.
-    for (int i = 0; i < o->steers.count; i++)
-        if (split_steering(o->steers.texts[i], path, &number, &layers, NULL) &&
-            !file_set_add(inputs, path, error))
-            return false;
+    for (int i = 0; i < o->steers.count; i++) {
+        Error cause = {0};
+        bool split = split_steering(o->steers.texts[i], &path, &number, &layers, &cause);
+        if (!split && cause.code == ERROR_MEMORY) return error_copy(error, &cause);
+        if (!split) continue; // told when it is parsed
+        bool good = file_set_add(inputs, path, error);
+        free(path);
+        if (!good) return false;
+    }
     for (int i = 0; i < o->patches.count; i++) {
         const char *equals = strchr(o->patches.texts[i], '=');
         if (equals && equals[1] && !patch_value(equals + 1, &number) &&

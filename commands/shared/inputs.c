@@ -3,13 +3,16 @@
 #include "commands/shared/inputs.h"
 #include "base/mapping.h"
 #include "base/sandbox.h"
+#include "base/text.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/output.h"
 #include "pictures/picture.h"
 #include "tokenizer/split/pretokenize.h"
 #include "weights/checkpoint.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,21 +34,18 @@ bool is_model_file(const char *name) {
     return false;
 }
 
-void model_directory(char out[MODEL_PATH_SIZE], const char *model) {
-    const char *slash = strrchr(model, '/');
-    if (is_directory(model))
-        snprintf(out, MODEL_PATH_SIZE, "%s/", model);
-    else
-        snprintf(out, MODEL_PATH_SIZE, "%.*s", slash ? (int)(slash - model + 1) : 0, model);
+char *model_directory(const char *model, Error *error) {
+    return is_directory(model) ? text_print(error, "%s/", model) : path_beside(model, "", error);
 }
 
-// The file `name` in the directory of `path`, if it exists.
+// The file `name` in the directory of the file `path`, if it exists.
 static bool add_beside(FileSet *inputs, const char *path, const char *name, Error *error) {
-    char directory[MODEL_PATH_SIZE], beside[MODEL_PATH_SIZE];
-    model_directory(directory, path);
-    if (snprintf(beside, sizeof beside, "%s%s", directory, name) >= MODEL_PATH_SIZE)
-        return true; // no file has such a path
-    return file_set_add(inputs, beside, error);
+    char *beside = path_beside(path, name, error);
+    if (!beside) return false;
+    // No file has a longer path.
+    bool good = strlen(beside) >= PATH_MAX || file_set_add(inputs, beside, error);
+    free(beside);
+    return good;
 }
 
 // A model or a tokenizer.
@@ -104,21 +104,31 @@ static bool is_looked_for(const char *name) {
            !strcmp(name, "model.safetensors") || !strcmp(name, "model.safetensors.index.json");
 }
 
-// Whether `out` has a name that a reader looks for, in the directory of that model.
-static bool goes_with(const char *out, const char *model) {
-    char directory[MODEL_PATH_SIZE], above[MODEL_PATH_SIZE];
+// *goes: `out` has a name that a reader looks for, in the directory of that model. False: exit code
+// 5.
+static bool goes_with(bool *goes, const char *out, const char *model, Error *error) {
     const char *slash = strrchr(out, '/');
     struct stat a, b;
-    if (!model || builtin_is_meant(model) || !is_looked_for(slash ? slash + 1 : out)) return false;
-    model_directory(directory, model);
-    snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - out + 1) : 0, out);
-    return !stat(*directory ? directory : ".", &a) && !stat(*above ? above : ".", &b) &&
-           same_file(&a, &b);
+    *goes = false;
+    if (!model || builtin_is_meant(model) || !is_looked_for(slash ? slash + 1 : out)) return true;
+    char *directory = model_directory(model, error);
+    char *above = directory ? path_beside(out, "", error) : NULL;
+    *goes = above && !stat(directory, &a) && !stat(above, &b) && same_file(&a, &b);
+    bool good = above;
+    free(directory);
+    free(above);
+    return good;
 }
 
 bool inputs_check(const OutputFile *out, const Options *o, Error *error) {
+    const char *const MODELS[] = {o->model, o->tokenizer};
     if (!output_file_check(out, error)) return false;
-    if (!goes_with(out->path, o->model) && !goes_with(out->path, o->tokenizer)) return true;
-    error_set(error, ERROR_USAGE, "would be read with the model; give another output");
-    return error_prefix(error, out->path);
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        bool goes;
+        if (!goes_with(&goes, out->path, MODELS[i], error)) return false;
+        if (!goes) continue;
+        error_set(error, ERROR_USAGE, "would be read with the model; give another output");
+        return error_prefix(error, out->path);
+    }
+    return true;
 }

@@ -10,15 +10,13 @@
 #include "base/file_writer.h"
 #include "commands/shared/options.h"
 
-enum { MODEL_PATH_SIZE = 4096 };
-
 // The files of a model in its directory besides the tensors, ends with NULL.
 extern const char *const MODEL_FILES[];
 bool is_model_file(const char *name);
 
 // The directory that a model is read from, itself or that of its file, with the slash at its end;
-// "" is the current one.
-void model_directory(char out[MODEL_PATH_SIZE], const char *model);
+// "./" is the current one. The caller frees it. NULL: exit code 5.
+char *model_directory(const char *model, Error *error);
 
 // Adds every file that the options name, and those that go with it. A model that is a directory:
 // all that is in it. A model or tokenizer that is a file: MODEL_FILES and tokenizer.bin in its

@@ -278,8 +278,9 @@ static bool skip_foreign(Walk *w, Error *error) {
 }
 
 static bool walk(Walk *w, Options *options, Error *error) {
-    struct option longs[MOST_OPTION_ROWS + 1];
-    char shorts[2 * MOST_OPTION_ROWS + 3];
+    // Static for their size: getopt has one walk at a time anyway.
+    static struct option longs[MOST_OPTION_ROWS + 1];
+    static char shorts[2 * MOST_OPTION_ROWS + 3];
     make_getopt_tables(longs, shorts, w->command);
     opterr = 0;
     optind = 0; // 0: getopt starts over

@@ -9,6 +9,7 @@
 #include "commands/shared/session.h"
 #include "base/mapping.h"
 #include "base/sandbox.h"
+#include "base/text.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
@@ -16,49 +17,48 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-enum { PATH_SIZE = 4096 };
-
-// out = the path of `name` in the directory of `path`; false where it does not fit.
-static bool beside(char out[PATH_SIZE], const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return snprintf(out, PATH_SIZE, "./%s", name) < PATH_SIZE;
-    return snprintf(out, PATH_SIZE, "%.*s%s", (int)(slash - path + 1), path, name) < PATH_SIZE;
-}
 
 bool is_llama2c(const Checkpoint *checkpoint) {
     return checkpoint_container(checkpoint) == CONTAINER_LLAMA2C;
 }
 
+// llama2.c files have no vocabulary: it lies beside them, under one of these names. The caller
+// frees the path. NULL: exit code 3 where there is none, or 5.
+static char *tokenizer_beside(const char *path, Error *error) {
+    static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model"};
+    for (int i = 0; i < 2; i++) {
+        char *found = path_beside(path, NAMES[i], error);
+        if (!found || !access(found, R_OK)) return found;
+        free(found);
+    }
+    error_set(error, ERROR_FILE, "no tokenizer.bin or tokenizer.model beside %s: give one with -z",
+              path);
+    return NULL;
+}
+
 // The tokenizer of a model: the vocabulary inside a GGUF, or the files beside the weights.
 static Tokenizer *open_tokenizer_of(const Checkpoint *checkpoint, Error *error) {
-    // llama2.c files have no vocabulary: it lies beside them, under one of these names.
-    static const char *const NAMES[] = {"tokenizer.bin", "tokenizer.model"};
     const char *path = checkpoint_path(checkpoint);
     const Vocabulary *vocabulary = checkpoint_vocabulary(checkpoint);
-    char found[PATH_SIZE] = "";
+    bool inside = vocabulary->model;
+    char *found = NULL;
     TokenizerSource source = {.path = path,
                               .vocab_size = checkpoint_config(checkpoint)->vocab_size};
-    if (vocabulary->model) {
+    if (inside) {
         source = (TokenizerSource){.vocabulary = vocabulary};
-    } else if (is_llama2c(checkpoint)) {
-        bool found_one = false;
-        for (int i = 0; i < 2 && !found_one; i++)
-            found_one = beside(found, path, NAMES[i]) && !access(found, R_OK);
-        source.path = found;
-        if (!found_one) {
-            error_set(error, ERROR_FILE,
-                      "no tokenizer.bin or tokenizer.model beside %s: give one with -z", path);
-            return NULL;
-        }
-    } else if (!is_directory(path) && beside(found, path, "")) {
+    } else if (is_llama2c(checkpoint) || !is_directory(path)) {
+        found =
+            is_llama2c(checkpoint) ? tokenizer_beside(path, error) : path_beside(path, "", error);
+        if (!found) return NULL;
         source.path = found;
     }
     Tokenizer *tokenizer = tokenizer_open(&source, error);
-    if (!tokenizer && vocabulary->model) error_prefix(error, path); // else it has a path itself
+    if (!tokenizer && inside) error_prefix(error, path); // else it has a path itself
+    free(found);
     return tokenizer;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const size_t MEMORY_BYTES = (size_t)1 << 28;
-enum { COUNT = 256 }; // elements of a sum
+enum { COUNT = 256 }; // elements of a sum: arrays of it are on the stack
 
 // ---- reading ----
 

@@ -223,3 +223,21 @@ Test(mapping, dropped_pages_come_back) {
     mapping_close(&mapping);
     free(bytes);
 }
+
+Test(text, a_path_beside_a_file_is_in_its_directory_and_of_any_length) {
+    static const char *const CASES[][3] = {{"a/b/model.gguf", "tokenizer.bin", "a/b/tokenizer.bin"},
+                                           {"model.gguf", "tokenizer.bin", "./tokenizer.bin"},
+                                           {"/model.gguf", "x", "/x"},
+                                           {"a/b/", "x", "a/b/x"},
+                                           {"a/model.gguf", "", "a/"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char *path = path_beside(CASES[i][0], CASES[i][1], NULL);
+        CHECK_STRING(path, CASES[i][2]);
+        free(path);
+    }
+    char *longest = text_print(NULL, "%06000d/x", 0), *beside = path_beside(longest, "yz", NULL);
+    CHECK_INT(strlen(beside), 6003);
+    CHECK_STRING(beside + 6000, "/yz");
+    free(longest);
+    free(beside);
+}

@@ -327,3 +327,15 @@ Test(outputs, convert_exchanges_no_mount_point) {
     test_run_free(&run);
     free(directory);
 }
+
+// The parent of ".." is another directory than its name says: the sandbox must not take the wrong
+// one for that of the output.
+Test(outputs, a_directory_beside_this_one_is_written) {
+    need_builtin();
+    TestRun r =
+        program_shell("R=$(realpath \"$RUN\"); D=$(mktemp -d); mkdir $D/one; cd $D/one; "
+                      "\"$R\" convert builtin ../two/ -q && ls ../two/model.safetensors; rm -r $D");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "../two/model.safetensors"), "%s%s", r.out, r.err);
+    test_run_free(&r);
+}

@@ -44,8 +44,8 @@ typedef struct Trie {
 enum { ON_PATH = 255 };
 
 typedef struct Visit {
-    size_t pos;
-    uint32_t next; // next byte to try
+    uint32_t pos;  // below LIMIT_CHARSMAP
+    uint16_t next; // next byte to try
     uint8_t most;  // the most leaves on a path below
 } Visit;
 
@@ -81,7 +81,7 @@ static bool enter(const Trie *trie, size_t pos, Visit *visit) {
         return error_set(trie->error, ERROR_FILE, "charsmap: a replacement of more than %d bytes",
                          LIMIT_REPLACEMENT);
     trie->leaves[pos] = ON_PATH;
-    *visit = (Visit){.pos = pos};
+    *visit = (Visit){.pos = (uint32_t)pos};
     return true;
 }
 
