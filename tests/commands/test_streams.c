@@ -163,7 +163,8 @@ Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
     TestRun r = program_interrupted(line, "ab");
     CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
     const char *statistics = strstr(r.out, "\nrun: ");
-    CHECK(statistics && strstr(statistics, "/s; first after "), "%s", r.out);
+    // Of a single token there is no rate yet.
+    CHECK(statistics && strstr(statistics, "; first after "), "%s", r.out);
     CHECK(!strstr(r.out, "interrupted"), "%s", r.out);
     test_run_free(&r);
 }
