@@ -29,15 +29,17 @@ static uint8_t *grow(Buffer *b, size_t more) {
 }
 
 void buffer_put(Buffer *b, const void *bytes, size_t size) {
+    if (!size) return; // no bytes of an empty buffer are no pointer to add to
     uint8_t *at = grow(b, size);
-    if (!at || !size) return;
+    if (!at) return;
     memcpy(at, bytes, size);
     b->size += size;
 }
 
 void buffer_zeros(Buffer *b, size_t count) {
+    if (!count) return;
     uint8_t *at = grow(b, count);
-    if (!at || !count) return;
+    if (!at) return;
     memset(at, 0, count);
     b->size += count;
 }
