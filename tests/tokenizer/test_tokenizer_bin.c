@@ -241,7 +241,8 @@ Test(tokenizer_bin, agrees_with_the_gguf_of_the_same_model) {
     const char *path = test_data_if_any("stories260K/stories260K.gguf");
     const char *bin =
         path ? test_data("stories260K/tok512.bin") : conversion_tokenizer_bin("words");
-    const char *texts = path ? test_data("text/tinystories_val.txt") : "README.md";
+    // Any text without U+2581, which is a space in these vocabularies.
+    const char *texts = path ? test_data("text/tinystories_val.txt") : "docs/measuring.md";
     if (!path) path = "weights/builtin.gguf";
     CHECK(checkpoint_open_vocabulary(&checkpoint, path, &error), "%s", error.message);
     TokenizerSource of_gguf = {.vocabulary = checkpoint_vocabulary(checkpoint)};
