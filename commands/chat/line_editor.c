@@ -284,6 +284,8 @@ bool line_editor_open(LineEditor **editor, bool color, const char *history, Erro
     el_wset(e->libedit, EL_PROMPT_ESC, mark_of, L'\1');
     // What libedit goes back to after a line; it would be modes of its own.
     el_wset(e->libedit, EL_SETTY, L"-x", L"-icanon", L"-echo", L"+noflsh", NULL);
+    // In its own modes Ctrl-C would drop what is written, the end of bracketed paste too.
+    el_wset(e->libedit, EL_SETTY, L"-d", L"+noflsh", NULL);
     bind_keys(e->libedit);
     if (e->path) history_load(e->path, enter, e);
     return true;

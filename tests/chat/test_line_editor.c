@@ -139,6 +139,7 @@ Test(line_editor, ctrl_c_clears_the_line_and_twice_ends) {
     TestRun r = chat_typed("", KEYS, COUNT(KEYS));
     CHECK(r.status == 130, "exit %d: %s", r.status, r.out);
     CHECK(strstr(r.out, "Ctrl-C again"), "%s", r.out);
+    CHECK(!r.drops_output, "Ctrl-C would drop what is being written");
     CHECK(strstr(r.out, "\x1b[?2004h") && strrchr(r.out, 'h') < strrchr(r.out, 'l'), "%s", r.out);
     test_run_free(&r);
     size_t size = 0;

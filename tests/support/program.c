@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { MAX_WORDS = 32, LINE_SIZE = 16384 };
@@ -94,6 +95,9 @@ TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
     while (screen_read(&run, terminal)) {
         const char *at = next < count ? strstr(run.out + seen, typed[next].after) : NULL;
         if (!at) continue;
+        struct termios modes;
+        if (tcgetattr(terminal, &modes)) break;
+        run.drops_output |= !(modes.c_lflag & NOFLSH);
         seen = run.out_size;
         size_t length = strlen(typed[next].keys);
         if (write(terminal, typed[next++].keys, length) != (ssize_t)length) break;
