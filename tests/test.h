@@ -140,7 +140,8 @@ typedef struct TestRun {
     int status;
     char *out, *err;
     size_t out_size, err_size;
-    bool drops_output; // on a terminal: Ctrl-C would have dropped what was being written (no NOFLSH)
+    bool
+        drops_output; // on a terminal: Ctrl-C would have dropped what was being written (no NOFLSH)
 } TestRun;
 TestRun test_run(const char *const *argv, const char *input, size_t input_size);
 void test_run_free(TestRun *run);
