@@ -6,6 +6,7 @@
 //        -> standard output is flushed and closed -> the error line -> exit code
 //
 // How to read on: commands/generate.c is the default command.
+#include "base/mapping.h"
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -70,6 +71,7 @@ static bool run(int argc, char **argv, Error *error) {
 int main(int argc, char **argv) {
     Error error = {0};
     if (argc > 0) set_program_name(argv[0]);
+    mapping_guard();
     // The output is closed before the message is printed: a full disk may be noticed only then, and
     // the first failure is the one that is told.
     if (output_guard(&error)) run(argc, argv, &error);
