@@ -38,7 +38,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
-SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
+SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -267,7 +267,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands line_editor conversation containers other_commands streams json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    library cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "commands/shared/options.h"
+#include "limpid.h"
 
 typedef struct Command {
     const char *name;
@@ -38,7 +39,6 @@ const Command *command_find(const char *name);
 const char *command_nearest(const char *word);
 
 // help.c
-#define LIMPID_VERSION "0.1.0"
 
 void help_program(void);                   // run --help
 void help_command(const Command *command); // run COMMAND --help

@@ -171,11 +171,8 @@ bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit 
         is_prompt ? prompt_read : text_read;
     if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
     if (is_prompt) note_encoding(&text, s->options);
-    int bos = tokenizer_bos(s->tokenizer);
-    bool wants_bos = tokenizer_adds_bos(s->tokenizer) || (is_prompt && !text.length);
-    bool good = !wants_bos || bos < 0 || id_list_push(ids, bos, error);
-    good = good && tokenizer_encode(s->tokenizer, ids, text.bytes ? text.bytes : "", text.length,
-                                    s->options->special, error);
+    int flags = LIMPID_BEGIN | (s->options->special ? LIMPID_SPECIAL : 0);
+    bool good = text_to_ids(s->tokenizer, ids, text.bytes, text.length, flags, error);
     *length = text.length;
     text_free(&text);
     return good;
