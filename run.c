@@ -40,7 +40,7 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
     return NULL;
 }
 
-// --help, --version and --limits as the first word.
+// --help, --version, --limits and --options as the first word.
 static bool answer_about_program(const char *word) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
         help_program();
@@ -48,6 +48,8 @@ static bool answer_about_program(const char *word) {
         help_version();
     else if (!strcmp(word, "--limits"))
         help_limits();
+    else if (!strcmp(word, "--options"))
+        help_options();
     else
         return false;
     return true;

@@ -43,4 +43,5 @@ const char *command_nearest(const char *word);
 void help_program(void);                   // run --help
 void help_command(const Command *command); // run COMMAND --help
 void help_version(void);
-void help_limits(void); // run --limits
+void help_limits(void);  // run --limits
+void help_options(void); // run --options: for completions
