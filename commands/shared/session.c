@@ -135,7 +135,11 @@ int session_rows(size_t n_tokens, size_t width) {
 }
 
 bool session_forward(const Session *s, const Batch *batch, Error *error) {
-    return session_result(s, model_forward(s->model, batch, error), error);
+    limpid_error problem = {0};
+    limpid_batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences,
+                         batch->wants_logits};
+    bool good = limpid_eval(s->context, &rows, &problem);
+    return session_result(s, take_problem(error, good, &problem), error);
 }
 
 // An interrupted pass leaves the cache as it was, so *fed says what it holds.

@@ -62,7 +62,7 @@ enum { SESSION_MAX_ROWS = 256 };
 // take 64 MiB, but there are at least 8 rows, and at most SESSION_MAX_ROWS or n_tokens.
 int session_rows(size_t n_tokens, size_t width);
 
-// model_forward with session_result.
+// limpid_eval with session_result.
 bool session_forward(const Session *session, const Batch *batch, Error *error);
 
 // Appends `count` tokens to sequence 0, max_rows of them in each session_forward. Between two of
