@@ -145,7 +145,7 @@ static bool read_message(const json_t *messages, size_t i, ChatRole *role, TextS
                      "system, user or assistant");
 }
 
-// After a system message, user and assistant in turns. False: exit code 3 or 5.
+// After a system message, user and assistant alternating. False: exit code 3 or 5.
 static bool read_messages(Chat *chat, const json_t *root, Error *error) {
     const json_t *messages = NULL;
     if (!json_read_array(root, "messages", &messages, error)) return false;

@@ -39,7 +39,7 @@ typedef enum OptionId {
     OPTION_MODEL,
     OPTION_KEEP_NEWLINE,
     OPTION_PROMPT_IDS,
-    OPTION_TEMPERATURE,
+    OPTION_TEMPERATURE, // to OPTION_SEED: of the sampler
     OPTION_TOP_P,
     OPTION_TOP_K,
     OPTION_MIN_P,
