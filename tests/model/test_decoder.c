@@ -14,9 +14,10 @@ typedef struct Scene {
     Sampler *sampler;
 } Scene;
 
-static const SampleRule GREEDY = {0.0f, 0, 1.0f, 0.0f, 1.0f};
-static const SampleRule RULES[] = {
-    {0.0f, 0, 1.0f, 0.0f, 1.0f}, {1.0f, 0, 1.0f, 0.0f, 1.0f}, {0.8f, 20, 0.9f, 0.05f, 0.9f}};
+static const SampleRule GREEDY = {0.0f, 0, 1.0f, 0.0f, 1.0f, 0};
+static const SampleRule RULES[] = {{0.0f, 0, 1.0f, 0.0f, 1.0f, 0},
+                                   {1.0f, 0, 1.0f, 0.0f, 1.0f, 0},
+                                   {0.8f, 20, 0.9f, 0.05f, 0.9f, 0}};
 
 static TinyModel *tiny_open(void) {
     TinyShape shape = tiny_shape();
