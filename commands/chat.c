@@ -62,6 +62,8 @@ static int choose_context(const Session *s) {
 // Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
+    if (!sampling_check(options, error)) return false;
+    sampling_note(options);
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||

@@ -367,7 +367,7 @@ void sampler_take(Sampler *s, int token) {
 }
 
 void sampler_follow(Sampler *s, const float *logits, int token) {
-    if (s->mu) change_logits(s, logits);
+    if (sampler_follows(s)) change_logits(s, logits);
     sampler_take(s, token);
 }
 

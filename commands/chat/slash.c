@@ -91,6 +91,15 @@ static bool may_be_set(OptionId id) {
         OPTION_PRESENCE_PENALTY,
         OPTION_FREQUENCY_PENALTY,
         OPTION_REPEAT_LAST,
+        OPTION_XTC_PROBABILITY,
+        OPTION_XTC_THRESHOLD,
+        OPTION_DRY_MULTIPLIER,
+        OPTION_DRY_BASE,
+        OPTION_DRY_ALLOWED_LENGTH,
+        OPTION_DRY_LAST,
+        OPTION_MIROSTAT,
+        OPTION_MIROSTAT_LR,
+        OPTION_MIROSTAT_ENT,
         OPTION_SEED,
         OPTION_MAX_TOKENS,
     };
@@ -119,7 +128,9 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     const OptionRow *row = row_to_set(name);
     if (!row || !*value) {
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
-             "repeat-last-n, presence-penalty, frequency-penalty, max-tokens, seed");
+             "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
+             "dry-multiplier, dry-base, dry-allowed-length, dry-penalty-last-n, mirostat, "
+             "mirostat-lr, mirostat-ent, max-tokens, seed");
         return SLASH_DONE;
     }
     Options before = chat->options;
