@@ -37,13 +37,14 @@ struct Sampler {
     float last;         // the one taken last
     const float *given; // (n_given) in place of the generator's first numbers; borrowed
     size_t n_given;
-    uint64_t run;          // number of the first one in `uniform`
-    bool has_run;          // `uniform` holds numbers
-    SampleRule rule;       // options.rule, or what mirostat has made of it for this step
-    LogitBias *biases;     // (options.n_biases)
-    DryBreaker *breakers;  // (options.dry.n_breakers)
-    int *newest, *lengths; // (capacity) dry's scratch
-    int *longest;          // (vocab_size) the same
+    float numbers[RUN_COUNT]; // host: the same as `uniform`
+    uint64_t run;             // number of the first one in `uniform`
+    bool has_run;             // `uniform` holds numbers
+    SampleRule rule;          // options.rule, or what mirostat has made of it for this step
+    LogitBias *biases;        // (options.n_biases)
+    DryBreaker *breakers;     // (options.dry.n_breakers)
+    int *newest, *lengths;    // (capacity) dry's scratch
+    int *longest;             // (vocab_size) the same
     float *mu; // (capacity) mirostat's, before number i of the generator at i % capacity
 };
 
@@ -91,11 +92,12 @@ float sampler_uniform(Sampler *s) {
     return s->last;
 }
 
-// Whether xtc applies to a token: a number in [0, 1) that depends on the seed and on which number
-// of the generator samples the token, so that it is the same again after sampler_rewind and in a
-// replay, which gives numbers of its own to the generator.
-static bool excludes_top(const Sampler *s, uint64_t number) {
-    uint64_t state = ~s->options.seed + number * 0x9e3779b97f4a7c15u;
+// Whether xtc applies to the token that is sampled with this number of the generator: by a second
+// number, made of the first and its place, so that it is the same again after sampler_rewind and
+// for the numbers of a recording.
+static bool excludes_top(const Sampler *s, float uniform, uint64_t number) {
+    uint64_t state = ((uint64_t)(uniform * 0x1p24f) << 40 | 1) + number;
+    splitmix64(&state);
     return (float)(splitmix64(&state) >> 40) * 0x1p-24f < s->options.xtc_probability;
 }
 
@@ -373,25 +375,24 @@ void sampler_follow(Sampler *s, const float *logits, int token) {
 
 // The next RUN_COUNT numbers of the generator, which stays where it is, go to the device.
 static void upload_run(Sampler *s) {
-    float numbers[RUN_COUNT];
     uint64_t state[4];
     memcpy(state, s->state, sizeof state);
     for (int i = 0; i < RUN_COUNT; i++)
-        numbers[i] = next_uniform(s, state, s->taken + (uint64_t)i);
-    device_upload(s->device, s->uniform, numbers, sizeof numbers);
+        s->numbers[i] = next_uniform(s, state, s->taken + (uint64_t)i);
+    device_upload(s->device, s->uniform, s->numbers, sizeof s->numbers);
     s->run = s->taken;
     s->has_run = true;
 }
 
 void sampler_sample(Sampler *s, int32_t *out, const float *logits, int offset) {
     uint64_t number = s->taken + (uint64_t)offset;
-    SampleRule rule = s->rule;
-    if (!excludes_top(s, number)) rule.xtc = 0.0f;
     // A new run begins at `taken`, not at `number`: later calls may ask for smaller offsets. offset
     // < 16 is inside it.
     bool uploaded = s->has_run && number >= s->run && number - s->run < RUN_COUNT;
     if (!uploaded && s->options.rule.temperature != 0.0f) upload_run(s);
     size_t at = s->has_run ? (size_t)(number - s->run) % RUN_COUNT : 0; // greedy reads none
+    SampleRule rule = s->rule;
+    if (rule.xtc > 0.0f && !excludes_top(s, s->numbers[at], number)) rule.xtc = 0.0f;
     sample(s->device, out, logits, 1, s->vocab_size, &rule, s->uniform + at);
 }
 
