@@ -105,7 +105,9 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     const OptionRow *row = row_to_set(name);
     if (!row || !*value) {
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
-             "repeat-last-n, presence-penalty, frequency-penalty, max-tokens, seed");
+             "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
+             "dry-multiplier, dry-base, dry-allowed-length, dry-penalty-last-n, mirostat, "
+             "mirostat-lr, mirostat-ent, max-tokens, seed");
         return SLASH_DONE;
     }
     Options before = chat->options;

@@ -29,7 +29,7 @@ typedef struct OptionRow {
 
 // Ends with a row without a name. Two names of one option are two rows with one id.
 const OptionRow *option_rows(void);
-enum { MOST_OPTION_ROWS = 128 };
+enum { MOST_OPTION_ROWS = 160 };
 
 // ---- options that a command does not have (unknown_options.c) ----
 

@@ -48,7 +48,18 @@ typedef enum OptionId {
     OPTION_PRESENCE_PENALTY,
     OPTION_FREQUENCY_PENALTY,
     OPTION_REPEAT_LAST,
+    OPTION_XTC_PROBABILITY,
+    OPTION_XTC_THRESHOLD,
+    OPTION_DRY_MULTIPLIER,
+    OPTION_DRY_BASE,
+    OPTION_DRY_ALLOWED_LENGTH,
+    OPTION_DRY_LAST,
+    OPTION_MIROSTAT,
+    OPTION_MIROSTAT_LR,
+    OPTION_MIROSTAT_ENT,
     OPTION_SEED,
+    OPTION_LOGIT_BIAS,
+    OPTION_DRY_BREAKERS,
     OPTION_STEPS,
     OPTION_MAX_TOKENS,
     OPTION_STOP,
@@ -173,6 +184,10 @@ typedef struct Options {
     double temperature, top_p, min_p, typical_p;
     double repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last;
+    double xtc_probability, xtc_threshold, dry_multiplier, dry_base, mirostat_lr, mirostat_ent;
+    int64_t dry_allowed_length, dry_last;
+    int mirostat; // 0: off, 1: mirostat 2
+    TextList logit_biases, dry_breakers;
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
