@@ -100,6 +100,11 @@ static bool answer_once(Chat *chat, Error *error) {
     return good;
 }
 
+// Ctrl-C ends an answer; SIGTERM and its like end the conversation with it.
+static bool may_go_on(Error *error) {
+    return !interrupt_ends() || error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
 // From a pipe: a line is a message; an empty line is skipped. Ends at the end of input, when the
 // context is full, or when standard output is gone.
 static bool converse_in_lines(Chat *chat, Error *error) {
@@ -112,7 +117,8 @@ static bool converse_in_lines(Chat *chat, Error *error) {
         StopReason stop = STOP_EOS;
         text_note_encoding(&line, "the message", chat->session.options);
         if (line.length)
-            good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error);
+            good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error) &&
+                   may_go_on(error);
     }
     text_free(&line);
     return good;
@@ -150,7 +156,8 @@ static bool converse_typed(Chat *chat, Error *error) {
         line_editor_hush(chat->editor);
         if (message.size)
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
-                                       &stop, error);
+                                       &stop, error) &&
+                   may_go_on(error);
     }
     if (end == LINE_ENDED) fputc('\n', stderr);
     buffer_free(&message);

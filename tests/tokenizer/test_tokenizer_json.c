@@ -135,6 +135,30 @@ Test(tokenizer_json, refuses_ids_that_are_none) {
     CHECK_CHANGES(BYTE_LEVEL, rows);
 }
 
+// In a vocabulary, where a token of 65,536 bytes is the longest, and where no key is looked for.
+Test(tokenizer_json, a_key_of_16_megabytes_is_a_long_token_or_none) {
+    static const struct {
+        const char *before;
+        size_t length;
+        const char *cause; // NULL: accepted
+    } rows[] = {
+        {"\"c\":2,\"", 65536, NULL},
+        {"\"c\":2,\"", 65537, "token 7: 65537 bytes long (at most 65536)"},
+        {"\"c\":2,\"", 16 << 20, "token 7: 16777216 bytes long (at most 65536)"},
+    };
+    char *key = malloc((16 << 20) + 32);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t before = (size_t)sprintf(key, "%s", rows[i].before);
+        memset(key + before, 'b', rows[i].length);
+        strcpy(key + before + rows[i].length, "\":7");
+        check_changes(BYTE_LEVEL, &(Change){"\"c\":2", key, rows[i].cause}, 1);
+    }
+    memset(key + 1, 'b', 16 << 20);
+    strcpy(key + 1 + (16 << 20), "\":7,\"model\":");
+    check_changes(BYTE_LEVEL, &(Change){"\"model\":", key, NULL}, 1);
+    free(key);
+}
+
 Test(tokenizer_json, refuses_broken_added_tokens) {
     static const Change rows[] = {
         {"\"id\":6", "\"id\": 6", NULL},
