@@ -304,6 +304,8 @@ static const char CONVERT_HELP[] =
     "      --type T          of the matrices: f32 f16 bf16, in a GGUF also q8_0 q4_0\n"
     "                        (default: each keeps its own; what safetensors has no\n"
     "                        type for becomes f32). Norms and biases of a GGUF: f32.\n"
+    "      --head-type T     of the embedding and the head (default: as --type, but\n"
+    "                        at least q8_0, or what they have if that is smaller)\n"
     "      --force           replace OUT if it exists: in one step, a directory too,\n"
     "                        whose other files stay; never a file that is read\n"
     "  -z, --tokenizer FILE  the vocabulary, if the model has none\n"

@@ -8,7 +8,7 @@ _limpid() {
     case $previous in
     --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
     --machine) COMPREPLY=($(compgen -W "measured a100 h100 h200" -- "$word")) && return ;;
-    --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q4_0" -- "$word")) && return ;;
+    --type | --head-type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q4_0" -- "$word")) && return ;;
     --kv) COMPREPLY=($(compgen -W "f32 f16 bf16" -- "$word")) && return ;;
     --budget) COMPREPLY=($(compgen -W "f32 a16 f16 a8" -- "$word")) && return ;;
     --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;

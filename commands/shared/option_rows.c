@@ -19,6 +19,7 @@ enum {
                        FOR_LENS | FOR_COST | FOR_VIEW,
 };
 const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
+#define TYPES "f32|f16|bf16|q8_0|q4_0"
 static const double MANY = 1 << 30; // of tokens
 
 // clang-format off
@@ -248,8 +249,11 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_LAYERS, .name = "layers", .kind = KIND_TEXT, .offset = FIELD(layers),
      .commands = FOR_VIEW, .meaning = "layers such as 3 or 0-2,5"},
     {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
-     .commands = FOR_CONVERT | FOR_COST, .choices = "f32|f16|bf16|q8_0|q4_0",
+     .commands = FOR_CONVERT | FOR_COST, .choices = TYPES,
      .meaning = "without it every tensor keeps its type"},
+    {.id = OPTION_HEAD_TYPE, .name = "head-type", .kind = KIND_CHOICE, .offset = FIELD(head_type),
+     .commands = FOR_CONVERT, .choices = TYPES,
+     .meaning = "of the embedding and the head; without it at least q8_0"},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
                  FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT},

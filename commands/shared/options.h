@@ -127,6 +127,7 @@ typedef enum OptionId {
     OPTION_LAYERS,
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
+    OPTION_HEAD_TYPE,
     OPTION_SEQ,
     OPTION_COST_BATCH,
     OPTION_MACHINE,
@@ -241,8 +242,9 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;   // convert, cost: an index of OPTION_DTYPES
-    bool force; // replace files that are there
+    int type;      // convert, cost: an index of OPTION_DTYPES
+    int head_type; // convert: the same
+    bool force;    // replace files that are there
     bool no_sandbox;
 } Options;
 
