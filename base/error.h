@@ -20,7 +20,7 @@ typedef enum ErrorCode {
     ERROR_MEMORY = 5,        // out of memory
     ERROR_DEVICE = 6,        // the backend failed
     ERROR_NONFINITE = 7,     // NaN or infinity in the model's numbers
-    ERROR_INTERRUPTED = 130, // SIGINT
+    ERROR_INTERRUPTED = 130, // SIGINT, or another signal that asks it to end
 } ErrorCode;
 
 enum { ERROR_MESSAGE_SIZE = 384 }; // with "run: " and the newline below 400 bytes

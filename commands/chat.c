@@ -61,6 +61,8 @@ static int choose_context(const Session *s) {
 // Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
+    if (!sampling_check(options, error)) return false;
+    sampling_note(options);
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
@@ -89,11 +91,17 @@ static bool answer_once(Chat *chat, Error *error) {
     Text text = {0};
     StopReason stop = STOP_EOS;
     TextLimit limit = prompt_limit(&chat->session);
-    bool good = prompt_read(&text, chat->session.options, &limit, error) &&
-                conversation_answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
+    bool good = prompt_read(&text, chat->session.options, &limit, error);
+    if (good) text_note_encoding(&text, "the message", chat->session.options);
+    good = good && conversation_answer(chat, (TextSpan){text.bytes, text.length}, &stop, error);
     text_free(&text);
     if (good && stop == STOP_INTERRUPT) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     return good;
+}
+
+// Ctrl-C ends an answer; SIGTERM and its like end the conversation with it.
+static bool may_go_on(Error *error) {
+    return !interrupt_ends() || error_set(error, ERROR_INTERRUPTED, "interrupted");
 }
 
 // From a pipe: a line is a message; an empty line is skipped. Ends at the end of input, when the
@@ -106,8 +114,10 @@ static bool converse_in_lines(Chat *chat, Error *error) {
         good = text_read_line(&line, &limit, &ended, error);
         if (!good || ended) break;
         StopReason stop = STOP_EOS;
+        text_note_encoding(&line, "the message", chat->session.options);
         if (line.length)
-            good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error);
+            good = conversation_answer(chat, (TextSpan){line.bytes, line.length}, &stop, error) &&
+                   may_go_on(error);
     }
     text_free(&line);
     return good;
@@ -145,7 +155,8 @@ static bool converse_typed(Chat *chat, Error *error) {
         line_editor_hush(chat->editor);
         if (message.size)
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
-                                       &stop, error);
+                                       &stop, error) &&
+                   may_go_on(error);
     }
     if (end == LINE_ENDED) fputc('\n', stderr);
     buffer_free(&message);

@@ -164,16 +164,41 @@ static bool open_output(Conversion *c, Error *error) {
 
 // ---- notes ----
 
+// Rows that are no whole blocks: "12 tensors have ... written as F16, the first is x".
+static void tell_other(const Outgoing *out) {
+    char types[200] = "";
+    size_t n = 0, most = 0, used = 0;
+    for (size_t t = 0; t < DTYPE_COUNT; t++) {
+        if (!out->n_other[t]) continue;
+        if (out->n_other[t] > out->n_other[most]) most = t;
+        n += out->n_other[t];
+        used += (size_t)snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "",
+                                 dtype_info((DType)t)->name);
+    }
+    if (n)
+        note("%zu tensors have rows that are no whole blocks and are written as %s, the first is "
+             "%s",
+             n, types, out->first_other[most]);
+}
+
+// A second rounding adds its error to that of the first, which only the original does not have.
+static void tell_again(const Session *s, const Outgoing *out) {
+    char name[128];
+    if (!out->n_again) return;
+    find_name(name, s);
+    note("%zu matrices are quantised already (the first is %s) and are rounded a second time; the "
+         "original of %s, in F16 or BF16, is the better source",
+         out->n_again, dtype_info(out->again)->name, name);
+}
+
 // Where a tensor could not keep its type.
 static void tell_types(const Conversion *c) {
     const Outgoing *out = &c->out;
     if (out->n_exact)
         note("%zu quantised tensors are written as F32, which is exact (--type %s is smaller)",
              out->n_exact, c->place.kind == OUT_GGUF ? "q8_0" : "f16");
-    if (out->n_other)
-        note("%zu tensors have rows that are no whole blocks and are written as F16, the first is "
-             "%s",
-             out->n_other, out->first_other);
+    tell_other(out);
+    tell_again(c->session, out);
 }
 
 static void tell_window(const Conversion *c) {
@@ -190,7 +215,10 @@ static void tell_result(const Conversion *c) {
 static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;
-    OutgoingType type = {.given = option_given(o, OPTION_TYPE), .dtype = OPTION_DTYPES[o->type]};
+    OutgoingType type = {.given = option_given(o, OPTION_TYPE),
+                         .dtype = OPTION_DTYPES[o->type],
+                         .head_given = option_given(o, OPTION_HEAD_TYPE),
+                         .head = OPTION_DTYPES[o->head_type]};
     if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!o->quiet) {

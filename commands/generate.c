@@ -364,6 +364,7 @@ static int logit_rows(const Session *s, size_t prompt) {
 
 bool generate_command(const Options *options, Error *error) {
     if (!check_color(options, error)) return false;
+    if (!sampling_check(options, error)) return false;
     if (options->mode == MODE_CHAT && options->record)
         return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
     if (options->record && interventions_asked(options))
@@ -371,6 +372,7 @@ bool generate_command(const Options *options, Error *error) {
                          "--record excludes --ablate, --patch and --steer: a replay has the model "
                          "alone");
     if (options->mode == MODE_CHAT) return chat_command(options, error);
+    sampling_note(options);
     Session s = {0};
     RecordFile record = {0};
     IdList prompt = {0};

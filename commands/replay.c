@@ -102,20 +102,32 @@ static void print_runs(const Replay *r) {
          precision_name((Precision)now->precision), kv_name((KvType)now->kv));
 }
 
-bool replay_feed(Replay *r, size_t count, Error *error) {
-    IdList ids = {0};
+// False with exit code 130 where Ctrl-C was pressed.
+static bool feed(Replay *r, const int32_t *ids, size_t count, Error *error) {
     size_t fed = 0;
-    bool good = true;
+    for (size_t i = 0; i < count; i++)
+        sampler_accept(r->sampler, ids[i]);
+    if (!session_feed(&r->session, ids, count, &fed, error)) return false;
+    return fed == count || error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
+// A sampler that follows the text wants the logits that each token was sampled from, so these are
+// fed one at a time; else prompt and tokens are one list.
+bool replay_feed(Replay *r, size_t count, Error *error) {
+    bool follows = sampler_follows(r->sampler), good = true;
+    IdList ids = {0};
     for (size_t i = 0; good && i < r->recorded.prompt.count; i++)
         good = id_list_push(&ids, r->recorded.prompt.ids[i], error);
-    for (size_t i = 0; good && i < count; i++) {
+    for (size_t i = 0; good && !follows && i < count; i++) {
         good = id_list_push(&ids, r->recorded.tokens[i].id, error);
         sampler_uniform(r->sampler);
     }
-    for (size_t i = 0; good && i < ids.count; i++)
-        sampler_accept(r->sampler, ids.ids[i]);
-    good = good && session_feed(&r->session, ids.ids, ids.count, &fed, error);
-    if (good && fed < ids.count) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
+    good = good && feed(r, ids.ids, ids.count, error);
+    for (size_t i = 0; good && follows && i < count; i++) {
+        int32_t id = r->recorded.tokens[i].id;
+        sampler_follow(r->sampler, model_logits(r->session.model, 0), id);
+        good = feed(r, &id, 1, error);
+    }
     id_list_free(&ids);
     return good;
 }

@@ -244,6 +244,8 @@ void softcap(Device *device, float *x, size_t count, float cap);
 //   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0): the shortest
 //              prefix by rising |-log p - H|, ties in order, with sum >= typical_p * total (1:
 //              all); Meister et al. 2022, arXiv 2202.00666
+//   xtc        of those with (double)w >= (double)xtc * total only the last in order (0: all); the
+//              others leave, "exclude top choices" as in llama.cpp
 // At least one token always stays. Then out[i] is the first kept t by rising id with
 //   w[0] + .. + w[t] > floor(uniform * total)      uniform = u / 2^24, exact in 128 bits.
 // The sums are integers, so their order does not matter: every backend returns the same token.
@@ -253,6 +255,7 @@ typedef struct SampleRule {
     float temperature;
     int top_k;
     float top_p, min_p, typical_p;
+    float xtc;
 } SampleRule;
 void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
             const SampleRule *rule, const float *uniform);

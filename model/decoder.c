@@ -92,7 +92,7 @@ static bool run_pass(Decoder *d, Error *error) {
     return model_forward(m, &(Batch){.n = n, .tokens = d->text}, error);
 }
 
-// From the logits where they are: on the device, unless penalties change them.
+// From the logits where they are: on the device, unless the sampler changes them.
 static void sample_tokens(Decoder *d) {
     static const SampleRule GREEDY = {.top_p = 1.0f, .typical_p = 1.0f};
     Model *m = d->model;
@@ -148,7 +148,7 @@ int decoder_next(Decoder *d, Error *error) {
         return -1;
     }
     if (token < 0) return find_cause(d, error);
-    if (d->options.sampler) sampler_uniform(d->options.sampler); // the number that it took
+    if (d->options.sampler) sampler_take(d->options.sampler, token);
     d->taken++;
     d->last = token;
     return token;

@@ -1,5 +1,6 @@
-// Penalties on a copy of the logits, then one call of the backend's `sample`. sampler.h has the
-// order. Three parts: the generator, the accepted tokens, one step of sampling.
+// What changes a copy of the logits, then one call of the backend's `sample`. sampler.h has the
+// order. Three parts: the generator, the accepted tokens, one step of sampling. DRY and mirostat
+// are in sampler_stages.c.
 //
 //   history     [ 7 | 9 | 4 | 4 | . ]      capacity 5, count 4, next 4: a ring of token ids
 //                       '-window-'         2: the newest tokens, which penalties are about
@@ -27,7 +28,7 @@ struct Sampler {
     int *history; // (capacity) the last `count` accepted tokens, a ring that ends before `next`
     int count, next;
     int *counts;        // (vocab_size) how often each token is among the last `window`
-    float *penalised;   // (vocab_size) host: logits after the penalties
+    float *penalised;   // (vocab_size) host: logits after bias, penalties and dry
     float *logits;      // (vocab_size) device: the same
     float *uniform;     // (RUN_COUNT) device: a run of the generator's numbers
     int32_t *token;     // (1) device
@@ -36,14 +37,23 @@ struct Sampler {
     float last;         // the one taken last
     const float *given; // (n_given) in place of the generator's first numbers; borrowed
     size_t n_given;
-    uint64_t run; // number of the first one in `uniform`
-    bool has_run; // `uniform` holds numbers
+    float numbers[RUN_COUNT]; // host: the same as `uniform`
+    uint64_t run;             // number of the first one in `uniform`
+    bool has_run;             // `uniform` holds numbers
+    SampleRule rule;          // options.rule, or what mirostat has made of it for this step
+    LogitBias *biases;        // (options.n_biases)
+    DryBreaker *breakers;     // (options.dry.n_breakers)
+    int *newest, *lengths;    // (capacity) dry's scratch
+    int *longest;             // (vocab_size) the same
+    float *mu; // (capacity) mirostat's, before number i of the generator at i % capacity
 };
 
 SamplerOptions sampler_defaults(void) {
     return (SamplerOptions){
         .rule = {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f},
         .repeat_penalty = 1.0f,
+        .dry = {.base = 1.75f, .allowed_length = 2, .last = -1},
+        .mirostat_eta = 0.1f,
     };
 }
 
@@ -82,6 +92,15 @@ float sampler_uniform(Sampler *s) {
     return s->last;
 }
 
+// Whether xtc applies to the token that is sampled with this number of the generator: by a second
+// number, made of the first and its place, so that it is the same again after sampler_rewind and
+// for the numbers of a recording.
+static bool excludes_top(const Sampler *s, float uniform, uint64_t number) {
+    uint64_t state = ((uint64_t)(uniform * 0x1p24f) << 40 | 1) + number;
+    splitmix64(&state);
+    return (float)(splitmix64(&state) >> 40) * 0x1p-24f < s->options.xtc_probability;
+}
+
 float sampler_last_uniform(const Sampler *s) {
     return s->last;
 }
@@ -117,6 +136,30 @@ static bool check_range(const char *name, float value, float low, float high, Er
                      (double)high, (double)value);
 }
 
+static bool check_stages(const SamplerOptions *o, Error *error) {
+    return check_range("xtc-probability", o->xtc_probability, 0.0f, 1.0f, error) &&
+           check_range("xtc-threshold", o->rule.xtc, 0.0f, 1.0f, error) &&
+           check_range("dry-multiplier", o->dry.multiplier, 0.0f, 1e3f, error) &&
+           check_range("dry-base", o->dry.base, 1.0f, 1e3f, error) &&
+           check_range("dry-allowed-length", (float)o->dry.allowed_length, 0.0f, 1e9f, error) &&
+           check_range("dry-penalty-last-n", (float)o->dry.last, -1.0f, 2e9f, error) &&
+           check_range("mirostat-ent", o->mirostat_tau, 0.0f, 100.0f, error) &&
+           check_range("mirostat-lr", o->mirostat_eta, 0.0f, 10.0f, error);
+}
+
+// -infinity is a bias like any other: the token is never sampled.
+static bool check_biases(const SamplerOptions *o, int vocab_size, Error *error) {
+    for (size_t i = 0; i < o->n_biases; i++) {
+        const LogitBias *b = &o->biases[i];
+        if (b->token < 0 || b->token >= vocab_size)
+            return error_set(error, ERROR_USAGE, "logit-bias: wanted a token 0 to %d, got %d",
+                             vocab_size - 1, (int)b->token);
+        if (b->bias != -INFINITY && !check_range("logit-bias", b->bias, -1e6f, 1e6f, error))
+            return false;
+    }
+    return true;
+}
+
 // Everything that a user can set, before anything is allocated. The bounds of penalties are far
 // outside of useful values: they only keep the arithmetic finite.
 static bool check_options(const SamplerOptions *o, Error *error) {
@@ -128,12 +171,35 @@ static bool check_options(const SamplerOptions *o, Error *error) {
         !check_range("presence-penalty", o->presence_penalty, -1e3f, 1e3f, error) ||
         !check_range("frequency-penalty", o->frequency_penalty, -1e3f, 1e3f, error))
         return false;
+    if (!check_stages(o, error)) return false;
     if (o->rule.top_k < 0)
         return error_set(error, ERROR_USAGE, "top-k: wanted 0 or more, got %d", o->rule.top_k);
     if (o->repeat_last < 0)
         return error_set(error, ERROR_USAGE, "repeat-last: wanted 0 or more, got %d",
                          o->repeat_last);
     return true;
+}
+
+// Those that are off need nothing, and malloc(0) may give NULL.
+static bool allocate_stages(Sampler *s) {
+    SamplerOptions *o = &s->options;
+    size_t capacity = (size_t)s->capacity, biases = o->n_biases * sizeof *s->biases;
+    size_t breakers = o->dry.n_breakers * sizeof *s->breakers;
+    s->biases = malloc(biases + 1);
+    s->breakers = malloc(breakers + 1);
+    if (!s->biases || !s->breakers) return false;
+    if (biases) memcpy(s->biases, o->biases, biases);
+    if (breakers) memcpy(s->breakers, o->dry.breakers, breakers);
+    o->biases = s->biases;
+    o->dry.breakers = s->breakers;
+    if (dry_is_on(&o->dry)) {
+        s->newest = malloc(capacity * sizeof *s->newest);
+        s->lengths = malloc(capacity * sizeof *s->lengths);
+        s->longest = calloc((size_t)s->vocab_size, sizeof *s->longest);
+        if (!s->newest || !s->lengths || !s->longest) return false;
+    }
+    if (sampler_follows(s)) s->mu = malloc(capacity * sizeof *s->mu);
+    return !sampler_follows(s) || s->mu;
 }
 
 // False: exit code 5, or 6 of a GPU. sampler_close frees what was allocated.
@@ -145,7 +211,9 @@ static bool sampler_allocate(Sampler *s, Error *error) {
     s->logits = device_alloc(s->device, vocab_size * sizeof *s->logits);
     s->uniform = device_alloc(s->device, RUN_COUNT * sizeof *s->uniform);
     s->token = device_alloc(s->device, sizeof *s->token);
-    if (s->history && s->counts && s->penalised && s->logits && s->uniform && s->token) return true;
+    if (s->history && s->counts && s->penalised && s->logits && s->uniform && s->token &&
+        allocate_stages(s))
+        return true;
     // The message of a GPU names its own memory.
     const Error *failure = device_error(s->device);
     if (failure->code == ERROR_DEVICE) return error_copy(error, failure);
@@ -154,7 +222,7 @@ static bool sampler_allocate(Sampler *s, Error *error) {
 
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error) {
-    if (!check_options(options, error)) return NULL;
+    if (!check_options(options, error) || !check_biases(options, vocab_size, error)) return NULL;
     Sampler *s = calloc(1, sizeof *s);
     if (!s) {
         error_set(error, ERROR_MEMORY, "no memory for a sampler");
@@ -167,10 +235,14 @@ Sampler *sampler_open(Device *device, int vocab_size, int context, const Sampler
     s->capacity = s->window = context > 0 ? context : 1;
     if (options->repeat_last > 0 && options->repeat_last < s->window)
         s->window = options->repeat_last;
+    s->rule = options->rule;
     seed_generator(s);
-    if (sampler_allocate(s, error)) return s;
-    sampler_close(s);
-    return NULL;
+    if (!sampler_allocate(s, error)) {
+        sampler_close(s);
+        return NULL;
+    }
+    sampler_begin_text(s);
+    return s;
 }
 
 void sampler_close(Sampler *s) {
@@ -181,6 +253,12 @@ void sampler_close(Sampler *s) {
     free(s->history);
     free(s->counts);
     free(s->penalised);
+    free(s->biases);
+    free(s->breakers);
+    free(s->newest);
+    free(s->lengths);
+    free(s->longest);
+    free(s->mu);
     free(s);
 }
 
@@ -219,7 +297,9 @@ void sampler_reset(Sampler *s) {
 
 bool sampler_is_plain(const Sampler *s) {
     const SamplerOptions *o = &s->options;
-    return o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f && o->frequency_penalty == 0.0f;
+    return o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f &&
+           o->frequency_penalty == 0.0f && !o->n_biases && !dry_is_on(&o->dry) &&
+           !sampler_follows(s);
 }
 
 // Each token of the window once, however often it occurs: its count is negative when it is done.
@@ -237,25 +317,69 @@ static void penalise(Sampler *s, float *l) {
         s->counts[token_back(s, i)] = abs(s->counts[token_back(s, i)]);
 }
 
+static void penalise_repetition(Sampler *s, float *l) {
+    if (!dry_is_on(&s->options.dry)) return;
+    for (int i = 0; i < s->count; i++)
+        s->newest[i] = token_back(s, i + 1);
+    dry_penalise(&s->options.dry, l, s->newest, s->count, s->lengths, s->longest);
+}
+
+// The logits of this step as they become a distribution, in `penalised`; with mirostat its cut.
+static void change_logits(Sampler *s, const float *logits) {
+    const SamplerOptions *o = &s->options;
+    memcpy(s->penalised, logits, (size_t)s->vocab_size * sizeof *logits);
+    for (size_t i = 0; i < o->n_biases; i++)
+        s->penalised[o->biases[i].token] += o->biases[i].bias;
+    penalise(s, s->penalised);
+    penalise_repetition(s, s->penalised);
+    if (!sampler_follows(s)) return;
+    float temperature = o->rule.temperature, mu = s->mu[s->taken % (uint64_t)s->capacity];
+    s->rule = (SampleRule){.temperature = temperature, .top_p = 1.0f, .typical_p = 1.0f};
+    s->rule.min_p = mirostat_min_p(s->penalised, s->vocab_size, temperature, mu);
+}
+
 const float *sampler_penalise(Sampler *s, const float *logits) {
-    size_t bytes = (size_t)s->vocab_size * sizeof *logits;
     if (!sampler_is_plain(s)) {
-        memcpy(s->penalised, logits, bytes);
-        penalise(s, s->penalised);
+        change_logits(s, logits);
         logits = s->penalised;
     }
-    device_upload(s->device, s->logits, logits, bytes);
+    device_upload(s->device, s->logits, logits, (size_t)s->vocab_size * sizeof *logits);
     return s->logits;
+}
+
+// ---- mirostat, from token to token ----
+
+bool sampler_follows(const Sampler *s) {
+    return s->options.mirostat_tau > 0.0f && s->options.rule.temperature > 0.0f;
+}
+
+void sampler_begin_text(Sampler *s) {
+    if (s->mu) s->mu[s->taken % (uint64_t)s->capacity] = 2.0f * s->options.mirostat_tau;
+}
+
+// A token that has no weight, which a person has put there, says nothing about the text's surprise.
+void sampler_take(Sampler *s, int token) {
+    uint64_t capacity = (uint64_t)s->capacity;
+    sampler_uniform(s);
+    if (!s->mu) return;
+    double surprise = mirostat_surprise(s->penalised, s->vocab_size, &s->rule, token);
+    float mu = s->mu[(s->taken - 1) % capacity], tau = s->options.mirostat_tau;
+    if (!isnan(surprise)) mu -= s->options.mirostat_eta * ((float)surprise - tau);
+    s->mu[s->taken % capacity] = mu;
+}
+
+void sampler_follow(Sampler *s, const float *logits, int token) {
+    if (sampler_follows(s)) change_logits(s, logits);
+    sampler_take(s, token);
 }
 
 // The next RUN_COUNT numbers of the generator, which stays where it is, go to the device.
 static void upload_run(Sampler *s) {
-    float numbers[RUN_COUNT];
     uint64_t state[4];
     memcpy(state, s->state, sizeof state);
     for (int i = 0; i < RUN_COUNT; i++)
-        numbers[i] = next_uniform(s, state, s->taken + (uint64_t)i);
-    device_upload(s->device, s->uniform, numbers, sizeof numbers);
+        s->numbers[i] = next_uniform(s, state, s->taken + (uint64_t)i);
+    device_upload(s->device, s->uniform, s->numbers, sizeof s->numbers);
     s->run = s->taken;
     s->has_run = true;
 }
@@ -267,15 +391,17 @@ void sampler_sample(Sampler *s, int32_t *out, const float *logits, int offset) {
     bool uploaded = s->has_run && number >= s->run && number - s->run < RUN_COUNT;
     if (!uploaded && s->options.rule.temperature != 0.0f) upload_run(s);
     size_t at = s->has_run ? (size_t)(number - s->run) % RUN_COUNT : 0; // greedy reads none
-    sample(s->device, out, logits, 1, s->vocab_size, &s->options.rule, s->uniform + at);
+    SampleRule rule = s->rule;
+    if (rule.xtc > 0.0f && !excludes_top(s, s->numbers[at], number)) rule.xtc = 0.0f;
+    sample(s->device, out, logits, 1, s->vocab_size, &rule, s->uniform + at);
 }
 
 int sampler_next(Sampler *s, const float *logits, Error *error) {
     int32_t token = -1;
     sampler_sample(s, s->token, sampler_penalise(s, logits), 0);
-    sampler_uniform(s); // the number that it took
     device_download(s->device, &token, s->token, sizeof token);
     const Error *failure = device_error(s->device);
+    sampler_take(s, token < 0 || failure->code ? 0 : token);
     if (failure->code)
         error_copy(error, failure);
     else if (token < 0)

@@ -2,11 +2,15 @@
 //
 // What happens to the logits l of one step, in this order, with `seen` the last repeat_last tokens
 // of prompt and text (0: all of them) and count(t) how often t occurs among them:
-//   1. repetition penalty r (Keskar et al. 2019, arXiv 1909.05858), for every t in seen:
+//   1. logit bias, for every entry:  l[t] += bias
+//   2. repetition penalty r (Keskar et al. 2019, arXiv 1909.05858), for every t in seen:
 //                           l[t] = l[t] > 0 ? l[t] / r : l[t] * r
-//   2. presence and frequency penalties (as in OpenAI's API), for every t in seen:
+//   3. presence and frequency penalties (as in OpenAI's API), for every t in seen:
 //                           l[t] -= presence + frequency * count(t)
-//   3. temperature, top_k, top_p, min_p, typical_p: see kernels/kernels.h, sample
+//   4. dry (sampler_stages.h), over the text so far
+//   5. temperature, top_k, top_p, min_p, typical_p: see kernels/kernels.h, sample
+//   6. xtc, with xtc_probability: sample again, rule.xtc being the threshold
+// mirostat (sampler_stages.h) takes the place of all cuts.
 // -infinity is a logit like any other (probability 0); when all are -infinity, or all equal at
 // temperature 0, the lowest id wins. NaN and +infinity are an error, exit code 7.
 //
@@ -15,7 +19,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "kernels/kernels.h"
+#include "model/sampler_stages.h"
 
 typedef struct SamplerOptions {
     SampleRule rule;
@@ -23,6 +27,11 @@ typedef struct SamplerOptions {
     float presence_penalty, frequency_penalty; // 0: none
     int repeat_last;                           // 0: the whole context
     uint64_t seed;
+    const LogitBias *biases; // (n_biases)
+    size_t n_biases;
+    DryOptions dry;
+    float xtc_probability;            // 0: rule.xtc is not used
+    float mirostat_tau, mirostat_eta; // bits; tau 0: off
 } SamplerOptions;
 
 typedef struct Sampler Sampler;
@@ -30,8 +39,9 @@ typedef struct Sampler Sampler;
 // The options that change nothing: temperature 1, everything else off.
 SamplerOptions sampler_defaults(void);
 
-// Owned by the caller. `context`: the most tokens given to sampler_accept between two
-// sampler_resets. NULL: exit code 2 (an option out of range, named) or 5.
+// Owned by the caller; the arrays of the options are copied. `context`: the most tokens given to
+// sampler_accept between two sampler_resets. NULL: exit code 2 (an option out of range, named)
+// or 5.
 Sampler *sampler_open(Device *device, int vocab_size, int context, const SamplerOptions *options,
                       Error *error);
 void sampler_close(Sampler *sampler); // NULL is fine
@@ -41,6 +51,9 @@ void sampler_reset(Sampler *sampler);             // forget the tokens, keep the
 
 // Takes back the newest n calls of sampler_accept: at most as many as `context` holds.
 void sampler_forget(Sampler *sampler, int n);
+
+// Before another text: mirostat begins again. sampler_open does it for the first.
+void sampler_begin_text(Sampler *sampler);
 
 // The next token for host logits (vocab_size), which stay as they are; -1 with exit code 7 or 6.
 int sampler_next(Sampler *sampler, const float *logits, Error *error);
@@ -59,14 +72,22 @@ void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
 
-// No penalties: logits go into the distribution as they are.
+// Takes the next number of the generator, by which `token` was sampled.
+void sampler_take(Sampler *sampler, int token);
+
+// As if `token` had been sampled from host logits (vocab_size): what a text that is known is gone
+// through with. Needed where sampler_follows; else sampler_uniform does the same.
+void sampler_follow(Sampler *sampler, const float *logits, int token);
+bool sampler_follows(const Sampler *sampler); // mirostat
+
+// Nothing changes the logits: they go into the distribution as they are.
 bool sampler_is_plain(const Sampler *sampler);
 
-// A copy of host logits (vocab_size) with the penalties applied, in device memory; borrowed until
-// the next call.
+// A copy of host logits (vocab_size) with bias, penalties and dry applied, in device memory;
+// borrowed until the next call.
 const float *sampler_penalise(Sampler *sampler, const float *logits);
 
 // out[0] (device) = a token sampled from device logits (vocab_size) with the uniform number that
 // comes `offset` numbers after the next; offset < 16. The generator stays where it is: who takes
-// the token calls sampler_uniform. -1 where a logit is NaN or +infinity.
+// the token calls sampler_take. -1 where a logit is NaN or +infinity.
 void sampler_sample(Sampler *sampler, int32_t *out, const float *logits, int offset);

@@ -31,7 +31,14 @@ size_t dtype_row_bytes(DType dtype, size_t cols) {
     return cols / info->block * info->block_bytes;
 }
 
+// Each K-quant gives way to the type of blocks of 32 that is next in size, as llama.cpp has it.
 DType dtype_fitting(DType dtype, size_t cols) {
+    static const DType OF_32[DTYPE_COUNT] = {[DTYPE_Q2_K] = DTYPE_Q4_0,
+                                             [DTYPE_Q3_K] = DTYPE_Q4_0,
+                                             [DTYPE_Q4_K] = DTYPE_Q5_0,
+                                             [DTYPE_Q5_K] = DTYPE_Q5_1,
+                                             [DTYPE_Q6_K] = DTYPE_Q8_0};
+    if (cols % 256 && OF_32[dtype]) dtype = OF_32[dtype];
     return cols % dtype_info(dtype)->block ? DTYPE_F16 : dtype;
 }
 

@@ -22,7 +22,8 @@ const DTypeInfo *dtype_info(DType dtype);
 // Bytes of one row of `cols` elements; cols is a multiple of the block. (Q8_GROUP: without scales.)
 size_t dtype_row_bytes(DType dtype, size_t cols);
 
-// The type of rows of `cols` elements where `dtype` is wanted: F16 if they are no whole blocks.
+// The type of rows of `cols` elements where `dtype` is wanted: if they are no whole superblocks,
+// one of blocks of 32, and if they are no whole blocks of 32, F16.
 DType dtype_fitting(DType dtype, size_t cols);
 
 // F32, F16, BF16.

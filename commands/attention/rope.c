@@ -6,6 +6,9 @@
 // It depends on m - n alone. With v = (1, 1, ..), whose pairs of channels are all as long, it is
 // the mean of cos((m - n) f) over the frequencies f; channels that do not rotate count as f = 0.
 // Without rotation it is 1 everywhere: attention could not tell positions apart.
+//
+// Beside it what came before RoPE: the sinusoidal encodings of Vaswani et al. 2017 (section 3.5),
+// which are added to the embeddings. They too depend on m - n alone.
 #include "commands/attention/attention.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/interrupt.h"
@@ -24,11 +27,12 @@ typedef struct Similarity {
     int n;           // positions
     bool is_rotated; // `vector` is complete: later stages are not looked at
 
-    float *vector;  // (head_dim) v; ones, or a query of the head
-    float *rotated; // (n, head_dim) R_m v
-    float *with;    // (n, n)
-    float *without; // (n, n) of v itself
-    double spread;  // the largest difference of two entries with the same distance
+    float *vector;     // (head_dim) v; ones, or a query of the head
+    float *rotated;    // (n, head_dim) R_m v
+    float *with;       // (n, n)
+    float *without;    // (n, n) of v itself
+    float *sinusoidal; // (n, n) of two encodings as wide as the embeddings
+    double spread;     // the largest difference of two entries with the same distance in `with`
 } Similarity;
 
 static const Options *options_of(const Similarity *s) {
@@ -189,6 +193,25 @@ static bool compare(Similarity *s, Error *error) {
     return true;
 }
 
+// PE(m) has sin(m f) and cos(m f) for each frequency f = 10000^(-2i / dim), so its length is always
+// sqrt(dim / 2), and sin a sin b + cos a cos b = cos(a - b): the cosine of PE(m) and PE(m +
+// distance) is the mean of cos(distance f).
+static float sinusoidal_similarity(int dim, size_t distance) {
+    double sum = 0;
+    for (int i = 0; i < dim / 2; i++)
+        sum += cos((double)distance * pow(10000, -2.0 * i / dim));
+    return (float)(sum / (dim / 2));
+}
+
+static void compare_sinusoidal(Similarity *s) {
+    size_t n = (size_t)s->n;
+    for (size_t d = 0; d < n; d++) {
+        float similarity = sinusoidal_similarity(s->session->config->dim, d);
+        for (size_t m = d; m < n; m++)
+            s->sinusoidal[m * n + m - d] = s->sinusoidal[(m - d) * n + m] = similarity;
+    }
+}
+
 // ---- outputs ----
 
 static const RopeConfig *rope_of(const Similarity *s) {
@@ -223,22 +246,24 @@ static char *title_of(const Similarity *s, Error *error) {
 // Distances 0 to 8, then 16, 32 .. and the largest; those between are in the CSV.
 static void print_table(const Similarity *s) {
     size_t n = (size_t)s->n, step = 1;
-    output_print("\ndistance  with RoPE  without\n");
+    output_print("\ndistance  with RoPE  without  sinusoidal\n");
     for (size_t d = 0; d < n; d += step) {
-        output_print("%8zu  %9.4f  %7.4f\n", d, (double)s->with[d], (double)s->without[d]);
+        output_print("%8zu  %9.4f  %7.4f  %10.4f\n", d, (double)s->with[d], (double)s->without[d],
+                     (double)s->sinusoidal[d]);
         step = d < 8 ? 1 : d;
         if (d + step >= n && d < n - 1) step = n - 1 - d;
     }
-    output_print("\nEntries with the same distance differ by at most %.1e.\n", s->spread);
+    output_print("\nWith RoPE, entries with the same distance differ by at most %.1e.\n",
+                 s->spread);
 }
 
 static void print_csv(const Similarity *s) {
     size_t n = (size_t)s->n;
-    output_print("query,key,with_rope,without_rope\n");
+    output_print("query,key,with_rope,without_rope,sinusoidal\n");
     for (size_t m = 0; m < n && output_good(); m++)
         for (size_t k = 0; k < n; k++)
-            output_print("%zu,%zu,%.9g,%.9g\n", m, k, (double)s->with[m * n + k],
-                         (double)s->without[m * n + k]);
+            output_print("%zu,%zu,%.9g,%.9g,%.9g\n", m, k, (double)s->with[m * n + k],
+                         (double)s->without[m * n + k], (double)s->sinusoidal[m * n + k]);
 }
 
 static void print_json(const Similarity *s) {
@@ -255,6 +280,7 @@ static void print_json(const Similarity *s) {
     writer_number(&w, "spread", s->spread);
     writer_floats(&w, "by_distance", s->with, n);
     writer_floats(&w, "without_rope", s->without, n);
+    writer_floats(&w, "sinusoidal", s->sinusoidal, n);
     writer_begin(&w, "similarity", '[');
     for (size_t m = 0; m < n && output_good(); m++)
         writer_floats(&w, NULL, s->with + m * n, n);
@@ -267,12 +293,15 @@ static bool print(const Similarity *s, const PictureFiles *files, Error *error) 
     const Options *o = options_of(s);
     char *title = title_of(s, error);
     if (!title) return false;
-    Panel panels[] = {{"with RoPE", s->with}, {"without", s->without}};
+    Panel panels[] = {
+        {"with RoPE", s->with}, {"without", s->without}, {"sinusoidal", s->sinusoidal}};
     size_t n = (size_t)s->n;
     Picture picture = {
-        .title = title, .panels = panels, .n_panels = 2, .rows = n, .cols = n, .high = 1};
-    for (size_t i = 0; i < n * n; i++)
-        if (s->with[i] < picture.low) picture.low = s->with[i];
+        .title = title, .panels = panels, .n_panels = 3, .rows = n, .cols = n, .high = 1};
+    for (size_t i = 0; i < n * n; i++) {
+        float least = s->with[i] < s->sinusoidal[i] ? s->with[i] : s->sinusoidal[i];
+        if (least < picture.low) picture.low = least;
+    }
     Terminal window = output_window(o->color);
     bool wanted = picture_files_wanted(files), numbers = o->csv || o->json;
     bool good = !wanted || picture_files_write(files, &picture, error);
@@ -288,7 +317,7 @@ static bool print(const Similarity *s, const PictureFiles *files, Error *error) 
 
 static bool reserve(Similarity *s, Error *error) {
     size_t n = (size_t)s->n, width = (size_t)s->session->config->head_dim;
-    s->vector = malloc((width + n * width + 2 * n * n) * sizeof *s->vector);
+    s->vector = malloc((width + n * width + 3 * n * n) * sizeof *s->vector);
     if (!s->vector)
         return error_set(error, ERROR_MEMORY, "no memory for %d x %d similarities", s->n, s->n);
     for (size_t i = 0; i < width; i++)
@@ -296,6 +325,7 @@ static bool reserve(Similarity *s, Error *error) {
     s->rotated = s->vector + width;
     s->with = s->rotated + n * width;
     s->without = s->with + n * n;
+    s->sinusoidal = s->without + n * n;
     return true;
 }
 
@@ -303,6 +333,7 @@ static bool compute(Similarity *s, Error *error) {
     interrupt_begin();
     bool good = (!takes_query(options_of(s)) || take_query(s, error)) && rotate_copies(s, error) &&
                 compare(s, error);
+    if (good) compare_sinusoidal(s);
     interrupt_end();
     return session_result(s->session, good, error);
 }

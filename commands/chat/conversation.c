@@ -284,6 +284,7 @@ static void begin(Chat *chat, Turn *turn) {
         chat->accepted.count = 0;
         chat->pending = -1;
     }
+    sampler_begin_text(chat->sampler); // an answer does not depend on those that /undo takes back
     turn->start = chat->begun ? kv_cache_length(&chat->session.model->cache, 0) : -1;
     turn->pending = chat->pending;
     turn->accepted = chat->accepted.count;

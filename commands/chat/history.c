@@ -3,6 +3,9 @@
 // nothing. What fails is not reported: a chat goes on without its history.
 #include "commands/chat/line_editor.h"
 
+#include "base/file_reader.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,18 +36,31 @@ static int open_history(const char *path, int flags) {
     return -1;
 }
 
+bool write_whole(int file, const void *bytes, size_t size) {
+    const char *at = bytes;
+    while (size) {
+        ssize_t written = write(file, at, size);
+        if (written < 0 && errno == EINTR) continue;
+        if (written == 0) errno = ENOSPC;
+        if (written <= 0) return false;
+        at += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
 // The last READ_BYTES from the beginning of a line, malloced, with their number; NULL: nothing.
 static char *read_end(int file, size_t *size) {
     struct stat state;
     if (fstat(file, &state)) return NULL;
     off_t from = state.st_size > READ_BYTES ? state.st_size - READ_BYTES : 0;
+    FileReader reader = {.descriptor = file, .size = (size_t)state.st_size};
     char *bytes = malloc(READ_BYTES);
-    ssize_t got = bytes ? pread(file, bytes, READ_BYTES, from) : -1;
-    if (got <= 0) {
+    *size = reader.size - (size_t)from;
+    if (!bytes || !file_reader_get(&reader, bytes, (size_t)from, *size, NULL)) {
         free(bytes);
         return NULL;
     }
-    *size = (size_t)got;
     char *newline = from ? memchr(bytes, '\n', *size) : NULL;
     if (newline) {
         *size -= (size_t)(newline + 1 - bytes);
@@ -72,7 +88,7 @@ void history_load(const char *path, void (*each)(void *context, const char *text
     char *bytes = read_end(file, &size);
     struct stat state;
     if (bytes && !fstat(file, &state) && state.st_size > FILE_BYTES &&
-        pwrite(file, bytes, size, 0) == (ssize_t)size && ftruncate(file, (off_t)size))
+        write_whole(file, bytes, size) && ftruncate(file, (off_t)size))
         size = 0;
     close(file);
     for (size_t i = 0; bytes && i < size;) {
@@ -106,9 +122,8 @@ void history_append(const char *path, const char *text, size_t length) {
     make_directories(path);
     int file = line.failed ? -1 : open_history(path, O_WRONLY | O_APPEND | O_CREAT);
     if (file >= 0) {
-        // One write, so that the lines of two chats do not mix.
-        ssize_t written = write(file, line.bytes, line.size);
-        (void)written;
+        // One write as a rule, so that the lines of two chats do not mix.
+        write_whole(file, line.bytes, line.size);
         close(file);
     }
     buffer_free(&line);

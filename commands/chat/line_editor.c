@@ -41,7 +41,7 @@ struct LineEditor {
     bool interrupted;
 };
 
-static const int SIGNALS[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP};
+static const int SIGNALS[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
 enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS, MOST_REMEMBERED = 1000 };
 
 // The newest signal of each kind, since a handler takes no argument of ours.
@@ -233,13 +233,38 @@ static void enter(void *context, const char *text, size_t length) {
     free(wide.text);
 }
 
-// What SIGTERM and SIGHUP give back while no line is edited.
+// What the signals that end or stop the program give back while no line is edited.
 static struct termios at_end;
+static const int ENDS[] = {SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
+enum { N_ENDS = sizeof ENDS / sizeof *ENDS };
 
 static void on_end(int number) {
     tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
     signal(number, SIG_DFL);
     raise(number);
+}
+
+// Ctrl-Z: the shell gets its terminal as it was, and after fg the modes are ours again.
+static void on_stop(int number) {
+    int saved = errno;
+    struct termios now;
+    sigset_t one;
+    bool known = !tcgetattr(STDIN_FILENO, &now);
+    if (known) tcsetattr(STDIN_FILENO, TCSANOW, &at_end);
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL); // it stops here
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+    signal(number, on_stop);
+    if (known) tcsetattr(STDIN_FILENO, TCSANOW, &now);
+    errno = saved;
+}
+
+// Not where the program was started with the signal ignored, as under nohup.
+static void handle(int number, void (*handler)(int)) {
+    if (signal(number, handler) == SIG_IGN) signal(number, SIG_IGN);
 }
 
 // From here to line_editor_close keys are not echoed, and wait in the terminal's queue; there is no
@@ -252,8 +277,9 @@ static void make_quiet(LineEditor *e) {
     quiet.c_cc[VMIN] = 1;
     quiet.c_cc[VTIME] = 0;
     e->quiet = !tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
-    signal(SIGTERM, on_end);
-    signal(SIGHUP, on_end);
+    for (int i = 0; i < N_ENDS; i++)
+        handle(ENDS[i], on_end);
+    handle(SIGTSTP, on_stop);
 }
 
 bool line_editor_open(LineEditor **editor, bool color, const char *history, Error *error) {
@@ -297,8 +323,9 @@ void line_editor_close(LineEditor *e) {
     if (e->history) history_wend(e->history);
     interrupt_terminal(NULL);
     if (e->quiet) tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    for (int i = 0; i < N_ENDS; i++)
+        handle(ENDS[i], SIG_DFL);
+    handle(SIGTSTP, SIG_DFL);
     free(e->path_owned);
     free(e);
 }

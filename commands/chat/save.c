@@ -102,13 +102,8 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
     if (stop) buffer_print(&line, ",\"stop\":\"%s\"", stop);
     buffer_print(&line, "}\n");
     bool good = !line.failed || error_set(error, ERROR_MEMORY, "no memory for the transcript");
-    for (size_t at = 0; good && at < line.size;) {
-        ssize_t n = write(chat->transcript, line.bytes + at, line.size - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
-        at += n > 0 ? (size_t)n : 0;
-    }
+    if (good && !write_whole(chat->transcript, line.bytes, line.size))
+        good = error_set(error, ERROR_IO, "%s: %s", chat->options.transcript, strerror(errno));
     buffer_free(&line);
     return good;
 }
@@ -140,7 +135,7 @@ static bool read_message(const json_t *messages, size_t i, ChatRole *role, TextS
                      "system, user or assistant");
 }
 
-// After a system message, user and assistant in turns. False: exit code 3 or 5.
+// After a system message, user and assistant alternating. False: exit code 3 or 5.
 static bool read_messages(Chat *chat, const json_t *root, Error *error) {
     const json_t *messages = NULL;
     if (!json_read_array(root, "messages", &messages, error)) return false;

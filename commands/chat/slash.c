@@ -80,23 +80,9 @@ static SlashResult retry(Chat *chat, const char *argument, Buffer *message) {
 
 // ---- /set ----
 
+// Those of the sampler, and the length of an answer.
 static bool may_be_set(OptionId id) {
-    static const OptionId IDS[] = {
-        OPTION_TEMPERATURE,
-        OPTION_TOP_P,
-        OPTION_TOP_K,
-        OPTION_MIN_P,
-        OPTION_TYPICAL_P,
-        OPTION_REPEAT_PENALTY,
-        OPTION_PRESENCE_PENALTY,
-        OPTION_FREQUENCY_PENALTY,
-        OPTION_REPEAT_LAST,
-        OPTION_SEED,
-        OPTION_MAX_TOKENS,
-    };
-    for (size_t i = 0; i < sizeof IDS / sizeof *IDS; i++)
-        if (IDS[i] == id) return true;
-    return false;
+    return (id >= OPTION_TEMPERATURE && id <= OPTION_SEED) || id == OPTION_MAX_TOKENS;
 }
 
 // The row of an option that may be set, by its long name, with '_' for '-' too.
@@ -119,7 +105,9 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     const OptionRow *row = row_to_set(name);
     if (!row || !*value) {
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
-             "repeat-last-n, presence-penalty, frequency-penalty, max-tokens, seed");
+             "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
+             "dry-multiplier, dry-base, dry-allowed-length, dry-penalty-last-n, mirostat, "
+             "mirostat-lr, mirostat-ent, max-tokens, seed");
         return SLASH_DONE;
     }
     Options before = chat->options;

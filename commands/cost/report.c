@@ -185,7 +185,7 @@ bool cost_print(const CostRun *r, Error *error) {
 
 // ---- JSON ----
 
-// Whole numbers as such, as far as doubles are exact.
+// Integers as such, as far as doubles are exact.
 static void write_count(JsonWriter *w, const char *key, double value) {
     if (value == floor(value) && fabs(value) < 0x1p53)
         writer_integer(w, key, (int64_t)value);

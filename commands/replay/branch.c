@@ -241,7 +241,8 @@ bool replay_branch(Replay *r, Error *error) {
     bool good = begin_texts(&b, error) && replay_feed(r, b.at, error);
     if (good) {
         look_at_row(&b, model_logits(r->session.model, 0));
-        sampler_uniform(r->sampler); // the number of the token that is changed
+        // The number of the token that is changed.
+        sampler_follow(r->sampler, model_logits(r->session.model, 0), r->new_id);
         good = run_branch(&b, error) && report(&b, error);
     }
     id_list_free(&b.texts[0]);

@@ -125,9 +125,10 @@ static bool read_unsigned(const json_t *value, const char *key, uint64_t *out, E
 static bool read_option(Recording *r, const json_t *options, OptionId id, Error *error) {
     const OptionRow *row = recorded_option(id);
     void *field = (char *)&r->options + row->offset;
-    const json_t *value = need(options, row->name, error);
+    bool may_lack = recorded_if_given(id) && !json_object_get(options, row->name);
+    const json_t *value = may_lack ? NULL : need(options, row->name, error);
     int64_t integer = 0;
-    if (!value) return false;
+    if (!value) return may_lack;
     r->options.given[id] = !json_is_null(value);
     switch (row->kind) {
     case KIND_FLAG:
@@ -156,7 +157,9 @@ static bool read_options(Recording *r, const json_t *root, Error *error) {
     KeyPattern pattern;
     Error cause = {0};
     const char *text = r->options.pattern;
-    if (!options || !text || attention_pattern_parse(&pattern, text, &cause)) return options;
+    bool good = options && (!text || attention_pattern_parse(&pattern, text, &cause)) &&
+                sampling_check(&r->options, &cause);
+    if (good || !options) return good;
     return error_set(error, ERROR_FILE, "options: %s", cause.message);
 }
 

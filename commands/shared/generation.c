@@ -232,8 +232,13 @@ Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint
     options.frequency_penalty = (float)o->frequency_penalty;
     options.repeat_last = (int)o->repeat_last;
     int context = s->model->options.context;
+    SamplingLists lists = {0};
+    Sampler *sampler = NULL;
     // One more than the context: the last token is accepted but never fed.
-    return sampler_open(s->model->device, vocab_size, context + 1, &options, error);
+    if (sampling_add(&options, &lists, s, error))
+        sampler = sampler_open(s->model->device, vocab_size, context + 1, &options, error);
+    sampling_free(&lists);
+    return sampler;
 }
 
 double prompt_rate(const Generation *g) {

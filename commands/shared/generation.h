@@ -32,9 +32,9 @@ typedef struct Generation {
     size_t max_new;
     const TextList *stops;
     bool ignore_eos;
-    bool no_cache;             // every pass runs the whole text again; the cache is empty before
-    bool wants_hash;           // logits_hash is computed
-    bool wants_logits;         // `token` takes logits
+    bool no_cache;     // every pass runs the whole text again; the cache is empty before
+    bool wants_hash;   // logits_hash is computed
+    bool wants_logits; // `token` takes logits
     bool stop_at_loops;
     bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
     const uint64_t *told_seed; // printed with the statistics; NULL: it is not
@@ -78,6 +78,25 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
 void generation_free(Generation *g);
 
 const char *stop_reason_name(StopReason reason); // "eos", "length", ...
+
+// ---- sampling.c ----
+
+// Whether --logit-bias can be read; before anything is opened. False: exit code 2.
+bool sampling_check(const Options *options, Error *error);
+// Says which of the options that were given have no effect beside others.
+void sampling_note(const Options *options);
+
+// What a SamplerOptions borrows; zero it first.
+typedef struct SamplingLists {
+    LogitBias *biases;    // owned
+    DryBreaker *breakers; // owned
+    size_t n_biases, n_breakers;
+} SamplingLists;
+
+// Adds logit bias, xtc, dry and mirostat to what a sampler is to do. False: exit code 2, 3 (no
+// tokenizer, which dry's sequence breakers need) or 5.
+bool sampling_add(SamplerOptions *out, SamplingLists *lists, const Session *session, Error *error);
+void sampling_free(SamplingLists *lists);
 
 // The sampler that the options ask for. What they leave open is taken from `defaults` (the model's;
 // NULL: none), else from the table of options. *seed: the one in use. NULL: exit code 2 or 5.

@@ -1,42 +1,51 @@
-// Ctrl-C. The first one is noted and seen between two steps of the work; the second one ends the
-// program at once.
+// Ctrl-C, and the other signals that ask a program to end: SIGTERM, SIGHUP and, at a limit of
+// processor time, SIGXCPU. The first one is noted and seen between two steps of the work; the
+// second one of a kind ends the program at once.
 //
-//   begin                      first Ctrl-C             second Ctrl-C
-//   handler installed          flag set, default back   the default ends the program
+//   begin                      first signal             second signal
+//   handlers installed         flag set, default back   the default ends the program
 #include "commands/shared/interrupt.h"
 
 #include <signal.h>
 #include <unistd.h>
 
+static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
+enum { N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS };
+
 // A global, since a signal handler takes no argument of ours; read by the threads of the device.
-static int asked;
-static const struct termios *terminal; // NULL: as it is
+static int asked;                           // the signal
+static const struct termios *terminal;      // NULL: as it is
+static struct sigaction outside[N_SIGNALS]; // dispositions before interrupt_begin
+static bool begun;
 
 static void on_interrupt(int number) {
-    (void)number;
-    __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
     if (terminal) tcsetattr(STDIN_FILENO, TCSANOW, terminal);
     // The second one finds the default disposition, set by SA_RESETHAND. SA_RESTART: a write to the
     // terminal that it came in between goes on; stdio would drop the text and report a failure.
 }
 
-// SIGINT is ignored in a background job of a shell: then it stays ignored.
-static bool is_ignored(void) {
-    struct sigaction now;
-    return !sigaction(SIGINT, NULL, &now) && now.sa_handler == SIG_IGN;
-}
-
+// SIGINT is ignored in a background job of a shell, SIGHUP under nohup: then they stay ignored.
 void interrupt_begin(void) {
-    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
-    if (is_ignored()) return;
     struct sigaction action = {.sa_handler = on_interrupt,
                                .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+    __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    begun = true;
+    for (int i = 0; i < N_SIGNALS; i++) {
+        struct sigaction now;
+        if (sigaction(SIGNALS[i], NULL, &now)) continue;
+        if (now.sa_handler != on_interrupt) outside[i] = now;
+        if (now.sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
+    }
 }
 
 bool interrupt_asked(void) {
     return __atomic_load_n(&asked, __ATOMIC_RELAXED);
+}
+
+bool interrupt_ends(void) {
+    return interrupt_asked() && __atomic_load_n(&asked, __ATOMIC_RELAXED) != SIGINT;
 }
 
 const int *interrupt_flag(void) {
@@ -48,11 +57,13 @@ void interrupt_terminal(const struct termios *modes) {
 }
 
 void interrupt_end(void) {
-    if (!is_ignored()) signal(SIGINT, SIG_DFL);
+    for (int i = 0; begun && i < N_SIGNALS; i++)
+        sigaction(SIGNALS[i], &outside[i], NULL);
 }
 
 // The program dies by the signal, not by exit(130): a shell script with a loop around it stops too.
 void interrupt_raise(void) {
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
+    int number = interrupt_asked() ? asked : SIGINT;
+    signal(number, SIG_DFL);
+    raise(number);
 }

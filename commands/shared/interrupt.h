@@ -1,6 +1,6 @@
 // Interrupt: between begin and end, the first Ctrl-C asks the work to end: a pass of the model
-// looks at interrupt_flag, loops call interrupt_asked. A second one ends the program at once.
-// Elsewhere SIGINT has its default disposition.
+// looks at interrupt_flag, loops call interrupt_asked. A second one ends the program at once. So do
+// SIGTERM, SIGHUP and SIGXCPU. Elsewhere each has the disposition that it had before.
 #pragma once
 
 #include <stdbool.h>
@@ -8,9 +8,10 @@
 
 void interrupt_begin(void);
 bool interrupt_asked(void);      // since interrupt_begin
+bool interrupt_ends(void);       // by a signal that ends a conversation too: not by Ctrl-C
 const int *interrupt_flag(void); // not 0 where it was asked: ModelOptions.stop
-void interrupt_end(void);        // restores the default disposition
-void interrupt_raise(void);      // ends the program by SIGINT: exit status 130 to a shell
+void interrupt_end(void);        // restores the dispositions
+void interrupt_raise(void);      // ends the program by that signal: exit status 130 for SIGINT
 // The first Ctrl-C sets the terminal of standard input to these modes, since the second ends the
 // program at once; borrowed until the next call. NULL: to none.
 void interrupt_terminal(const struct termios *modes);

@@ -39,7 +39,7 @@ typedef enum OptionId {
     OPTION_MODEL,
     OPTION_KEEP_NEWLINE,
     OPTION_PROMPT_IDS,
-    OPTION_TEMPERATURE,
+    OPTION_TEMPERATURE, // to OPTION_SEED: of the sampler
     OPTION_TOP_P,
     OPTION_TOP_K,
     OPTION_MIN_P,
@@ -48,7 +48,18 @@ typedef enum OptionId {
     OPTION_PRESENCE_PENALTY,
     OPTION_FREQUENCY_PENALTY,
     OPTION_REPEAT_LAST,
+    OPTION_XTC_PROBABILITY,
+    OPTION_XTC_THRESHOLD,
+    OPTION_DRY_MULTIPLIER,
+    OPTION_DRY_BASE,
+    OPTION_DRY_ALLOWED_LENGTH,
+    OPTION_DRY_LAST,
+    OPTION_MIROSTAT,
+    OPTION_MIROSTAT_LR,
+    OPTION_MIROSTAT_ENT,
     OPTION_SEED,
+    OPTION_LOGIT_BIAS,
+    OPTION_DRY_BREAKERS,
     OPTION_STEPS,
     OPTION_MAX_TOKENS,
     OPTION_STOP,
@@ -116,6 +127,7 @@ typedef enum OptionId {
     OPTION_LAYERS,
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
+    OPTION_HEAD_TYPE,
     OPTION_SEQ,
     OPTION_COST_BATCH,
     OPTION_MACHINE,
@@ -173,6 +185,10 @@ typedef struct Options {
     double temperature, top_p, min_p, typical_p;
     double repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last;
+    double xtc_probability, xtc_threshold, dry_multiplier, dry_base, mirostat_lr, mirostat_ent;
+    int64_t dry_allowed_length, dry_last;
+    int mirostat; // 0: off, 1: mirostat 2
+    TextList logit_biases, dry_breakers;
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
@@ -226,8 +242,9 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;   // convert, cost: an index of OPTION_DTYPES
-    bool force; // replace files that are there
+    int type;      // convert, cost: an index of OPTION_DTYPES
+    int head_type; // convert: the same
+    bool force;    // replace files that are there
     bool no_sandbox;
 } Options;
 

@@ -153,12 +153,12 @@ bool check_prompt(const Options *o, Error *error) {
 }
 
 // A tokenizer takes any bytes, but a text in another encoding is seldom meant.
-static void note_encoding(const Text *text, const Options *o) {
+void text_note_encoding(const Text *text, const char *what, const Options *o) {
     uint32_t c = 0;
     for (size_t i = 0, n; i < text->length && !o->quiet; i += n) {
         n = utf8_decode(text->bytes + i, text->length - i, &c);
         if (n) continue;
-        note("the prompt is not UTF-8 (byte %zu is 0x%02x): its bytes are taken as they are", i,
+        note("%s is not UTF-8 (byte %zu is 0x%02x): its bytes are taken as they are", what, i,
              (unsigned char)text->bytes[i]);
         return;
     }
@@ -170,7 +170,7 @@ bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit 
     bool (*read)(Text *, const Options *, const TextLimit *, Error *) =
         is_prompt ? prompt_read : text_read;
     if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
-    if (is_prompt) note_encoding(&text, s->options);
+    text_note_encoding(&text, is_prompt ? "the prompt" : "the text", s->options);
     int flags = LIMPID_BEGIN | (s->options->special ? LIMPID_SPECIAL : 0);
     bool good = text_to_ids(s->tokenizer, ids, text.bytes, text.length, flags, error);
     *length = text.length;

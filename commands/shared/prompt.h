@@ -31,9 +31,12 @@ void text_free(Text *text);
 // where it holds anything else; `what` names the source.
 bool ids_parse(IdList *ids, const char *text, size_t length, const char *what, Error *error);
 
+// Notes on standard error where the text is not UTF-8; `what` names it. Not with --quiet.
+void text_note_encoding(const Text *text, const char *what, const Options *options);
+
 // Appends a text as ids, with BOS in front where the tokenizer adds one: that of prompt_read, whose
-// BOS comes also where it is empty, or that of text_read. *length: bytes of the text. False: exit
-// code 2, 3, 4 or 5.
+// BOS comes also where it is empty, or that of text_read. Noted where it is not UTF-8. *length:
+// bytes of the text. False: exit code 2, 3, 4 or 5.
 bool text_encode(IdList *ids, const Session *session, bool is_prompt, const TextLimit *limit,
                  size_t *length, Error *error);
 
@@ -41,8 +44,7 @@ bool text_encode(IdList *ids, const Session *session, bool is_prompt, const Text
 bool check_prompt(const Options *options, Error *error);
 
 // The prompt of a session as ids: --prompt-ids as they are, or the text of prompt_read; an empty
-// text is BOS alone. Bytes that are not UTF-8 are noted on standard error. False: exit code 2, 3, 4
-// or 5.
+// text is BOS alone. False: exit code 2, 3, 4 or 5.
 bool prompt_encode(IdList *ids, const Session *session, Error *error);
 
 // ---- labels of tokens, for tables and pictures ----

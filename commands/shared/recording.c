@@ -34,6 +34,17 @@ const OptionId RECORDED_OPTIONS[] = {
     OPTION_PRECISION,
     OPTION_PATTERN,
     OPTION_NO_CACHE,
+    OPTION_LOGIT_BIAS, // from here on only those that were given
+    OPTION_XTC_PROBABILITY,
+    OPTION_XTC_THRESHOLD,
+    OPTION_DRY_MULTIPLIER,
+    OPTION_DRY_BASE,
+    OPTION_DRY_ALLOWED_LENGTH,
+    OPTION_DRY_LAST,
+    OPTION_DRY_BREAKERS,
+    OPTION_MIROSTAT,
+    OPTION_MIROSTAT_LR,
+    OPTION_MIROSTAT_ENT,
     OPTION_COUNT,
 };
 
@@ -42,6 +53,10 @@ const OptionRow *recorded_option(OptionId id) {
     while (row->id != id)
         row++;
     return row;
+}
+
+bool recorded_if_given(OptionId id) {
+    return id >= OPTION_LOGIT_BIAS && id <= OPTION_MIROSTAT_ENT;
 }
 
 // ---- the model's digest ----
@@ -260,8 +275,10 @@ static void put_recording(Buffer *b, const Recording *r) {
     buffer_print(b, ",\"digest\":\"%s\",\"vocab_size\":%d},\n\"options\":", r->digest,
                  r->vocab_size);
     for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
+        OptionId id = RECORDED_OPTIONS[i];
+        if (recorded_if_given(id) && !option_given(&r->options, id)) continue;
         buffer_print(b, i ? "," : "{");
-        put_option(b, recorded_option(RECORDED_OPTIONS[i]), &r->options);
+        put_option(b, recorded_option(id), &r->options);
     }
     buffer_print(b, "},\n\"prompt_ids\":[");
     for (size_t i = 0; i < r->prompt.count; i++)

@@ -50,9 +50,11 @@ typedef struct Recording {
     Arena arena; // of the texts of a recording that was read; else they are borrowed
 } Recording;     // zero it first
 
-// The options that decide a text, by their long names; ends with OPTION_COUNT.
+// The options that decide a text, by their long names; ends with OPTION_COUNT. Of some a recording
+// has only those that were given: older ones have none of them.
 extern const OptionId RECORDED_OPTIONS[];
 const OptionRow *recorded_option(OptionId id); // its row
+bool recorded_if_given(OptionId id);
 
 // Whether a recording has room for a run: `context` holds the prompt. False: exit code 2.
 bool recording_check(size_t prompt, size_t max_new, int context, Error *error);

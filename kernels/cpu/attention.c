@@ -282,18 +282,23 @@ static void naive_rows(void *context, size_t begin, size_t end, int thread) {
         weigh_values(context, item);
 }
 
+static AttentionWork work_of(const Device *device, float *out, const float *q, const KvView *view,
+                             const Rows *rows, const AttentionShape *shape, float *weights_out) {
+    return (AttentionWork){.kernels = device->kernels->rows->attention,
+                           .kv = view->kv,
+                           .layer = view->layer,
+                           .out = out,
+                           .q = q,
+                           .rows = rows,
+                           .shape = shape,
+                           .weights_out = weights_out,
+                           .group = shape->n_heads / shape->n_kv_heads};
+}
+
 void attention_naive(Device *device, float *out, const float *q, const KvView *view,
                      const Rows *rows, const AttentionShape *shape, float *weights) {
     if (!device_ok(device) || rows->n <= 0) return;
-    AttentionWork work = {.kernels = device->kernels->rows->attention,
-                          .kv = view->kv,
-                          .layer = view->layer,
-                          .out = out,
-                          .q = q,
-                          .rows = rows,
-                          .shape = shape,
-                          .weights_out = weights,
-                          .group = shape->n_heads / shape->n_kv_heads};
+    AttentionWork work = work_of(device, out, q, view, rows, shape, weights);
     device_run(device, naive_rows, &work, (size_t)rows->n * (size_t)shape->n_heads, 1);
 }
 
@@ -328,7 +333,6 @@ static size_t cut(AttentionWork *w, bool *one_sequence) {
     }
     w->first_chunk = first_key / ATTENTION_CHUNK;
     w->last_chunk = last_key / ATTENTION_CHUNK;
-    w->group = w->shape->n_heads / w->shape->n_kv_heads;
     w->pass_heads = smaller(w->group, ATTENTION_QUERIES);
     w->head_parts = (w->group + w->pass_heads - 1) / w->pass_heads;
     w->pass_rows = smaller(ATTENTION_QUERIES / w->pass_heads, rows->n / runs);
@@ -340,14 +344,7 @@ static size_t cut(AttentionWork *w, bool *one_sequence) {
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out) {
     if (!device_ok(device) || rows->n <= 0) return;
-    AttentionWork work = {.kernels = device->kernels->rows->attention,
-                          .kv = view->kv,
-                          .layer = view->layer,
-                          .out = out,
-                          .q = q,
-                          .rows = rows,
-                          .shape = shape,
-                          .weights_out = weights_out};
+    AttentionWork work = work_of(device, out, q, view, rows, shape, weights_out);
     bool one_sequence;
     size_t all = cut(&work, &one_sequence);
     int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;

@@ -251,6 +251,21 @@ static size_t cut_typical(struct SampleScratch *s, size_t n, float typical_p) {
     return kept;
 }
 
+// Candidates by rising id stay so. Of those with the share only the last in order stays: the
+// smallest logit, the highest id among equals.
+static size_t cut_xtc(const SampleWork *w, size_t n, float share) {
+    Candidate *c = w->scratch->kept;
+    double wanted = (double)share * (double)total_weight(c, n);
+    size_t last = n, kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((double)c[i].weight >= wanted &&
+            (last == n || w->logits[c[i].id] <= w->logits[c[last].id]))
+            last = i;
+    for (size_t i = 0; i < n; i++)
+        if (i == last || (double)c[i].weight < wanted) c[kept++] = c[i];
+    return kept;
+}
+
 // By inverse transform: the first candidate, by rising id, whose running sum exceeds the target.
 static int pick(const Candidate *c, size_t n, float uniform) {
     unsigned __int128 total = total_weight(c, n);
@@ -326,7 +341,7 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
     if (rule->temperature == 0) return first_of(w);
 
     bool top_k = rule->top_k > 0 && (size_t)rule->top_k < w->count, top_p = rule->top_p < 1;
-    bool min_p = rule->min_p > 0, typical = rule->typical_p < 1;
+    bool min_p = rule->min_p > 0, typical = rule->typical_p<1, xtc = rule->xtc> 0;
     uint64_t total = 0;
     size_t n;
     if (top_k) {
@@ -338,7 +353,7 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
         n = gather_nucleus(w, total);
     } else if (min_p) {
         n = gather(w, w->max + rule->temperature * (logf(rule->min_p) - 1e-3f));
-    } else if (typical) {
+    } else if (typical || xtc) {
         n = gather(w, -INFINITY);
     } else {
         return pick_from_all(w, sum_all(device, w), uniform);
@@ -346,6 +361,7 @@ static int sample_row(Device *device, SampleWork *w, float uniform) {
     if (top_p) n = keep_prefix(s, n, (double)rule->top_p * (double)total, BY_WEIGHT);
     if (min_p) n = cut_min_p(s->kept, n, rule->min_p);
     if (typical) n = cut_typical(s, n, rule->typical_p);
+    if (xtc) n = cut_xtc(w, n, rule->xtc);
     return pick(s->kept, n, uniform);
 }
 

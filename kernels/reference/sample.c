@@ -3,7 +3,8 @@
 //
 // top_k keeps a fixed number of tokens; top_p (Holtzman et al. 2019, arXiv 1904.09751) the fewest
 // that together have that probability; min_p those with at least that share of the largest
-// probability; typical_p those whose surprise, -log p, is nearest to the entropy.
+// probability; typical_p those whose surprise, -log p, is nearest to the entropy; xtc all but
+// the least likely of the tokens that have at least that probability.
 #include "kernels/precision.h"
 #include "kernels/reference/device.h"
 
@@ -98,6 +99,19 @@ static size_t cut_typical(Candidate *c, size_t count, float typical_p) {
     return prefix_with(c, count, typical_p);
 }
 
+// The likeliest come first, so all with the share are a prefix; its last one stays.
+static size_t cut_xtc(Candidate *c, size_t count, float share) {
+    double wanted = (double)share * (double)total_weight(c, count);
+    size_t likely = 0;
+    sort(c, count, by_logit);
+    while (likely < count && (double)c[likely].weight >= wanted)
+        likely++;
+    size_t gone = likely ? likely - 1 : 0;
+    for (size_t i = gone; i < count; i++)
+        c[i - gone] = c[i];
+    return count - gone;
+}
+
 // From logits to one token; c is scratch for all candidates.
 static int sample_row(Candidate *c, const float *logits, int vocab_size, const SampleRule *rule,
                       float uniform) {
@@ -114,6 +128,7 @@ static int sample_row(Candidate *c, const float *logits, int vocab_size, const S
     if (rule->top_p < 1.0f) count = prefix_with(c, count, rule->top_p);
     if (rule->min_p > 0.0f) count = cut_min_p(c, count, rule->min_p);
     if (rule->typical_p < 1.0f) count = cut_typical(c, count, rule->typical_p);
+    if (rule->xtc > 0.0f) count = cut_xtc(c, count, rule->xtc);
     // Inverse transform: the line from 0 to the total is cut into one piece per token, and a point
     // on it, `uniform` of the way along, falls into one of them.
     sort(c, count, by_id);

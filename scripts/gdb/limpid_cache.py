@@ -43,6 +43,16 @@ def print_numbers(what, values):
         print("  " + " ".join("%12.6g" % v for v in values[i:i + 8]))
 
 
+def layer_and_head(command, argument, head, count_of):
+    """The arguments L H [THIRD] of a command, checked: the model, the layer, the head and THIRD or None."""
+    words = [number(word, command) for word in gdb.string_to_argv(argument)]
+    if len(words) not in (2, 3):
+        raise usage(command)
+    m = model()
+    layer = in_range("layer", words[0], int(m["config"]["n_layers"]))
+    return m, layer, in_range(head, words[1], int(m["config"][count_of])), words[2] if len(words) == 3 else None
+
+
 class Kv(Command):
     """limpid kv L H [POS]: the cached keys and values of KV head H in layer L: lengths; at POS all numbers."""
 
@@ -50,19 +60,14 @@ class Kv(Command):
         super().__init__("kv", gdb.COMMAND_DATA)
 
     def perform(self, argument):
-        words = [number(word, self) for word in gdb.string_to_argv(argument)]
-        if len(words) not in (2, 3):
-            raise usage(self)
-        m = model()
-        layer = in_range("layer", words[0], int(m["config"]["n_layers"]))
-        head = in_range("KV head", words[1], int(m["config"]["n_kv_heads"]))
+        m, layer, head, position = layer_and_head(self, argument, "KV head", "n_kv_heads")
         count = written(m, layer)
         if not count:
             raise gdb.GdbError("layer %d has no keys yet: limpid next att_heads %d" % (layer, layer))
         dtype = str(m["options"]["kv_type"]).replace("KV_", "")
         print("layer %d, KV head %d: %d of %d positions, %s" % (layer, head, count, int(m["options"]["context"]), dtype))
-        if len(words) == 3:
-            self.print_one(m, layer, head, in_range("position", words[2], count))
+        if position is not None:
+            self.print_one(m, layer, head, in_range("position", position, count))
         else:
             self.print_all(m, layer, head, count)
 
@@ -130,17 +135,12 @@ class Attention(Command):
         super().__init__("attention", gdb.COMMAND_DATA)
 
     def perform(self, argument):
-        words = [number(word, self) for word in gdb.string_to_argv(argument)]
-        if len(words) not in (2, 3):
-            raise usage(self)
-        m = model()
-        layer = in_range("layer", words[0], int(m["config"]["n_layers"]))
-        head = in_range("head", words[1], int(m["config"]["n_heads"]))
+        m, layer, head, row = layer_and_head(self, argument, "head", "n_heads")
         # The queries stay in scratch.q until the next layer's, and the keys are in the cache by then.
         if layer_at_hand() != layer or not attended(stage_at_hand()):
             raise gdb.GdbError("the queries of layer %d are not at hand: limpid next att_heads %d" % (layer, layer))
         rows = int(m["chunk"]["n"])
-        self.show(m, layer, head, in_range("row", words[2], rows) if len(words) == 3 else rows - 1)
+        self.show(m, layer, head, rows - 1 if row is None else in_range("row", row, rows))
 
     def show(self, m, layer, head, row):
         config, (tokens, positions, sequences) = m["config"], rows_at_hand(m)

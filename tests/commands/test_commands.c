@@ -257,6 +257,26 @@ Test(commands, a_prompt_that_leaves_nothing_to_do_or_is_not_utf8_is_noted) {
     test_run_free(&r);
 }
 
+Test(commands, a_text_that_is_not_utf8_is_noted_by_every_command_that_reads_one) {
+    static const char *const COMMANDS[] = {"tokenize", "perplexity", "attention"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[600];
+        snprintf(line, sizeof line, "%s|%s", COMMANDS[i], small_model());
+        TestRun r = program_input(line, "caf\xe9 au lait", 12);
+        CHECK(strstr(r.err, "not UTF-8 (byte 3 is 0xe9)"), "%s: %s", COMMANDS[i], r.err);
+        test_run_free(&r);
+        strcat(line, "|-q");
+        r = program_input(line, "caf\xe9 au lait", 12);
+        CHECK(!strstr(r.err, "UTF-8"), "%s: %s", COMMANDS[i], r.err);
+        test_run_free(&r);
+    }
+    char line[600];
+    snprintf(line, sizeof line, "tokenize|%s|--decode", small_model());
+    TestRun r = program_input(line, "403 407", 7);
+    CHECK_STRING(r.err, "");
+    test_run_free(&r);
+}
+
 // The tests are compiled with the flags of the program.
 Test(commands, a_debug_build_says_that_it_is_one_in_the_line_of_statistics) {
     TestRun r = program("%s|-t|0|-n|3", small_model());

@@ -188,15 +188,16 @@ static void check_rows(const Matrix *got, const Matrix *from, DType wanted, cons
     }
 }
 
-static void check_type(const char *from, const char *type, DType wanted) {
+// `head`: of the embedding and the head.
+static void check_type(const char *from, const char *type, DType wanted, DType head) {
     char line[100];
-    const char *to = test_temporary(test_text("%s.gguf", type));
-    snprintf(line, sizeof line, "%%s|%%s|--type|%s", type);
+    const char *to = test_temporary("typed.gguf");
+    snprintf(line, sizeof line, "%%s|%%s|--force|--type|%s", type);
     convert(line, from, to);
     Checkpoint *a = open_converted(from), *b = open_converted(to);
     const Weights *x = checkpoint_weights(a), *y = checkpoint_weights(b);
-    check_rows(&y->token_embedding, &x->token_embedding, wanted, "embedding");
-    check_rows(&y->head, &x->head, wanted, "head");
+    check_rows(&y->token_embedding, &x->token_embedding, head, "embedding");
+    check_rows(&y->head, &x->head, head, "head");
     for (int l = 0; l < checkpoint_config(a)->n_layers; l++) {
         const LayerWeights *p = &x->layers[l], *q = &y->layers[l];
         check_rows(&q->wq, &p->wq, wanted, "wq");
@@ -215,11 +216,14 @@ static void check_type(const char *from, const char *type, DType wanted) {
 Test(convert, rows_are_what_quantise_makes_of_them) {
     BinShape shape = bin_shape_blocks();
     char *from = strdup(conversion_bin("whole.bin", &shape));
-    check_type(from, "f32", DTYPE_F32);
-    check_type(from, "f16", DTYPE_F16);
-    check_type(from, "bf16", DTYPE_BF16);
-    check_type(from, "q8_0", DTYPE_Q8_0);
-    check_type(from, "q4_0", DTYPE_Q4_0);
+    check_type(from, "f32", DTYPE_F32, DTYPE_F32);
+    check_type(from, "f16", DTYPE_F16, DTYPE_F16);
+    check_type(from, "bf16", DTYPE_BF16, DTYPE_BF16);
+    check_type(from, "q8_0", DTYPE_Q8_0, DTYPE_Q8_0);
+    check_type(from, "q4_0", DTYPE_Q4_0, DTYPE_Q8_0);
+    check_type(from, "q4_0|--head-type|q4_0", DTYPE_Q4_0, DTYPE_Q4_0);
+    check_type(from, "q4_0|--head-type|f16", DTYPE_Q4_0, DTYPE_F16);
+    check_type(from, "f16|--head-type|q8_0", DTYPE_F16, DTYPE_Q8_0);
     free(from);
 }
 
@@ -238,6 +242,31 @@ Test(convert, rows_that_are_no_whole_blocks_are_halves) {
     CHECK_INT(checkpoint_weights(c)->layers[1].w_down.dtype, DTYPE_F16);
     CHECK_INT(checkpoint_weights(c)->layers[1].w_up.dtype, DTYPE_Q4_0);
     checkpoint_close(c);
+}
+
+// A head of fewer bytes than Q8_0 is copied, and what is rounded a second time is said.
+Test(convert, a_quantised_source_is_named_and_its_small_head_kept) {
+    BinShape shape = bin_shape_blocks();
+    char *bin = strdup(conversion_bin("whole.bin", &shape));
+    char *small = strdup(test_temporary("small.gguf"));
+    const char *again = test_temporary("again.gguf");
+    convert("%s|%s|--force|--type|q4_0|--head-type|q4_0", bin, small);
+    TestRun run = program("convert|%s|%s|--type|q8_0", small, again);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "matrices are quantised already (the first is Q4_0)") &&
+              strstr(run.err, "F16 or BF16, is the better source"),
+          "%s", run.err);
+    test_run_free(&run);
+    run = program("convert|%s|%s|--force|--type|f16", small, again);
+    check_status(&run, 0);
+    CHECK(!strstr(run.err, "quantised already"), "%s", run.err);
+    test_run_free(&run);
+    convert("%s|%s|--force|--type|q4_0", small, again);
+    Checkpoint *c = open_converted(again);
+    CHECK_INT(checkpoint_weights(c)->head.dtype, DTYPE_Q4_0);
+    checkpoint_close(c);
+    free(bin);
+    free(small);
 }
 
 // What safetensors has no type for is written as the float32 that it stands for.

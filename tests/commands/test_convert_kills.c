@@ -153,18 +153,20 @@ static void kill_through(const Scene *s) {
     check_clean(s);
 }
 
-// Ctrl-C at each call: the program removes what it has made by itself.
+// Ctrl-C and its like at each call: the program removes what it has made by itself.
 static void interrupt_through(const Scene *s) {
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
     Fault fault = {.kind = "interrupt", .at = 1, .count_path = test_temporary("count")};
     const char *argv[9];
     argv_of(s, 0, argv);
     for (long calls = count_calls(&fault, argv); fault.at <= calls; fault.at++) {
         int wanted = !model_of(s, "before", fault.at);
         argv_of(s, wanted, argv);
+        fault.signal = SIGNALS[fault.at % 4];
         TestRun run = run_with_fault(&fault, argv);
         int now = model_of(s, "interrupted at", fault.at);
-        CHECK(run.status == 128 + SIGINT || (!run.status && now == wanted), "call %ld: exit %d, %s",
-              fault.at, run.status, run.err);
+        CHECK(run.status == 128 + fault.signal || (!run.status && now == wanted),
+              "call %ld: exit %d, %s", fault.at, run.status, run.err);
         test_run_free(&run);
         CHECK(test_entries(s->home) == 1, "call %ld leaves something behind", fault.at);
     }

@@ -239,7 +239,7 @@ static bool try_rest(Model *model, Error *error) {
         !model_forward(model, &(Batch){.n = 1, .tokens = &token, .sequences = &sequence}, error))
         return false;
     SamplerOptions options = sampler_defaults();
-    options.rule = (SampleRule){0.8f, 20, 0.9f, 0.05f, 0.9f};
+    options.rule = (SampleRule){0.8f, 20, 0.9f, 0.05f, 0.9f, 0};
     Sampler *sampler = sampler_open(model->device, model->config.vocab_size, 10, &options, error);
     bool done = sampler && sampler_next(sampler, model_logits(model, 0), error) >= 0;
     sampler_close(sampler);

@@ -1,15 +1,17 @@
 // A library for LD_PRELOAD that makes one call fail, so that a test can let each of them fail in
 // turn:
 //
-//   FAULT=memory | files | threads | kill | interrupt
+//   FAULT=memory | files | threads | kill | interrupt | again | short
 //                          which calls: malloc and its relatives, the calls on files, or those that
 //                          start a thread; kill: the process ends by SIGKILL in place of a call on
-//                          files; interrupt: it gets a SIGINT before one
+//                          files; interrupt: it gets a signal before one; again, short: a read or a
+//                          write ends by EINTR, or moves a single byte
 //   FAULT_AT=N             the N-th such call after main began fails (0: none)
 //   FAULT_ON=1             all later ones fail too
 //   FAULT_THEN=memory | files
 //                          from then on these fail as well: a fault while another is dealt with
 //   FAULT_ERRNO=N          errno of a call on files that fails, in place of what suits the call
+//   FAULT_SIGNAL=N         of interrupt, in place of SIGINT
 //   FAULT_PLAIN=1          a file system without files that have no name (O_TMPFILE) and without
 //                          flags of renameat2, as some network disks, and one that renames no
 //                          directories, as some overlays
@@ -40,8 +42,8 @@ void *__libc_realloc(void *, size_t);
 void *__libc_memalign(size_t, size_t);
 
 static bool armed, memory_kind, files_kind, threads_kind, then_memory, then_files, kill_kind,
-    interrupt_kind, for_ever, plain;
-static int given_errno;
+    interrupt_kind, again_kind, short_kind, for_ever, plain;
+static int given_errno, given_signal;
 static long fail_at;
 static atomic_long calls;
 static atomic_bool struck; // the N-th call has failed
@@ -63,10 +65,20 @@ static bool no_memory(void) {
 static bool no_file(int error) {
     if (!fails(files_kind) && !(armed && then_files && atomic_load(&struck))) return false;
     if (kill_kind) kill(getpid(), SIGKILL);
-    if (interrupt_kind) raise(SIGINT);
+    if (interrupt_kind) raise(given_signal);
     if (interrupt_kind) return false;
     errno = given_errno ? given_errno : error;
     return true;
+}
+
+// The same of a call that moves `size` bytes: it may also move one alone.
+static bool no_transfer(size_t *size, int error) {
+    if (again_kind && fails(true)) {
+        errno = EINTR;
+        return true;
+    }
+    if (short_kind && fails(true) && *size) *size = 1;
+    return no_file(error);
 }
 
 void *malloc(size_t size) {
@@ -133,15 +145,15 @@ int openat(int directory, const char *path, int flags, ...) {
 }
 
 ssize_t read(int fd, void *buffer, size_t size) {
-    return no_file(EIO) ? -1 : syscall(SYS_read, fd, buffer, size);
+    return no_transfer(&size, EIO) ? -1 : syscall(SYS_read, fd, buffer, size);
 }
 
 ssize_t pread(int fd, void *buffer, size_t size, off_t offset) {
-    return no_file(EIO) ? -1 : syscall(SYS_pread64, fd, buffer, size, offset);
+    return no_transfer(&size, EIO) ? -1 : syscall(SYS_pread64, fd, buffer, size, offset);
 }
 
 ssize_t pwrite(int fd, const void *buffer, size_t size, off_t offset) {
-    return no_file(ENOSPC) ? -1 : syscall(SYS_pwrite64, fd, buffer, size, offset);
+    return no_transfer(&size, ENOSPC) ? -1 : syscall(SYS_pwrite64, fd, buffer, size, offset);
 }
 
 int fallocate(int fd, int mode, off_t offset, off_t length) {
@@ -203,7 +215,7 @@ int close(int fd) {
 }
 
 ssize_t write(int fd, const void *buffer, size_t size) {
-    if (fd == STDOUT_FILENO && no_file(ENOSPC)) return -1;
+    if (fd != STDERR_FILENO && no_transfer(&size, ENOSPC)) return -1;
     return syscall(SYS_write, fd, buffer, size);
 }
 
@@ -244,9 +256,12 @@ static void write_count(void) {
 static int armed_main(int argc, char **argv, char **environment) {
     const char *kind = getenv("FAULT"), *at = getenv("FAULT_AT");
     const char *number = getenv("FAULT_ERRNO"), *then = getenv("FAULT_THEN");
+    const char *signal_number = getenv("FAULT_SIGNAL");
     memory_kind = kind && !strcmp(kind, "memory");
     kill_kind = kind && !strcmp(kind, "kill");
     interrupt_kind = kind && !strcmp(kind, "interrupt");
+    again_kind = kind && !strcmp(kind, "again");
+    short_kind = kind && !strcmp(kind, "short");
     files_kind = kill_kind || interrupt_kind || (kind && !strcmp(kind, "files"));
     threads_kind = kind && !strcmp(kind, "threads");
     then_memory = then && !strcmp(then, "memory");
@@ -255,6 +270,7 @@ static int armed_main(int argc, char **argv, char **environment) {
     plain = getenv("FAULT_PLAIN") != NULL;
     fail_at = at ? atol(at) : 0;
     given_errno = number ? atoi(number) : 0;
+    given_signal = signal_number ? atoi(signal_number) : SIGINT;
     open_count();
     atexit(write_count);
     armed = true;

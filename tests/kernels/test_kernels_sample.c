@@ -4,7 +4,7 @@
 #include "tests/support/device.h"
 #include "tests/support/sample_oracle.h"
 
-static const SampleRule ALL = {1.0f, 0, 1.0f, 0.0f, 1.0f};
+static const SampleRule ALL = {1.0f, 0, 1.0f, 0.0f, 1.0f, 0};
 
 // A device with room for `vocab_size` logits: some matrix has that many rows.
 static Device *sampling_device(int threads, int vocab_size) {
@@ -59,6 +59,7 @@ static SampleRule random_rule(TestRandom *random) {
     if (bits & 2) rule.top_p = test_random_float(random, 0.0f, 1.0f);
     if (bits & 4) rule.min_p = test_random_float(random, 0.0f, 0.5f);
     if (bits & 8) rule.typical_p = test_random_float(random, 0.0f, 1.0f);
+    if ((bits & 48) == 48) rule.xtc = test_random_float(random, 0.001f, 0.5f);
     return rule;
 }
 
@@ -127,6 +128,7 @@ static SampleRule difficult_rule(TestRandom *random, int n) {
             pick(random, (float[]){0.0f, 1e-9f, 0.3f, 0.5f, 0.9f, 0.999f, 1.0f - 0x1p-24f}, 7);
     if ((bits & 48) == 48) rule.min_p = pick(random, (float[]){1e-9f, 0.02f, 0.5f, 1.0f}, 4);
     if ((bits & 960) == 960) rule.typical_p = pick(random, (float[]){0.0f, 0.2f, 0.95f}, 3);
+    if ((bits & 7168) == 7168) rule.xtc = pick(random, (float[]){1e-9f, 0.01f, 0.5f, 1.0f}, 4);
     return rule;
 }
 
@@ -161,9 +163,10 @@ enum { V = EMULATED(67000, 151936) };
 // By the rules that a language model is asked with.
 Test(sample, follows_the_definition_for_a_vocabulary) {
     static const SampleRule RULES[] = {
-        {0.8f, 0, 0.9f, 0.0f, 1.0f},          {1.0f, 40, 0.95f, 0.05f, 1.0f},
-        {1.5f, V - V / 3, 0.99f, 0.0f, 1.0f}, {1.0f, 40, 1.0f, 0.0f, 1.0f},
-        {1.0f, 0, 1.0f, 0.1f, 1.0f},          {0.7f, 20, 0.8f, 0.0f, 0.9f},
+        {0.8f, 0, 0.9f, 0.0f, 1.0f, 0},          {1.0f, 40, 0.95f, 0.05f, 1.0f, 0},
+        {1.5f, V - V / 3, 0.99f, 0.0f, 1.0f, 0}, {1.0f, 40, 1.0f, 0.0f, 1.0f, 0},
+        {1.0f, 0, 1.0f, 0.1f, 1.0f, 0},          {0.7f, 20, 0.8f, 0.0f, 0.9f, 0},
+        {1.0f, 0, 1.0f, 0.0f, 1.0f, 0.001f},     {1.0f, 40, 0.95f, 0.05f, 1.0f, 0.05f},
     };
     TestRandom random = {12};
     Device *device = sampling_device(2, V);
@@ -214,6 +217,31 @@ Test(sample, four_tokens_by_hand) {
     rule.typical_p = 0.45f; // then the second
     CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 1);
     CHECK_INT(sample_one(logits, 4, &rule, 0.99f), 2);
+}
+
+// p = 0.4, 0.3, 0.1, 0.2: of those with 0.15 or more the least likely stays, 0.1 and 0.2 of 0.3.
+Test(sample, exclude_top_choices_leaves_the_least_likely_of_them) {
+    float logits[] = {logf(4), logf(3), logf(1), logf(2)}, equal[] = {1, 1, 1};
+    SampleRule rule = ALL;
+    rule.xtc = 0.15f;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 2);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.32f), 2);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.34f), 3);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.99f), 3);
+    rule.xtc = 0.25f; // 0.3, 0.1 and 0.2 of 0.6
+    CHECK_INT(sample_one(logits, 4, &rule, 0.49f), 1);
+    CHECK_INT(sample_one(logits, 4, &rule, 0.51f), 2);
+    rule.xtc = 0.35f; // 0.4 alone has it, and stays
+    CHECK_INT(sample_one(logits, 4, &rule, 0.39f), 0);
+    rule.xtc = 0.35f, rule.top_k = 2; // 4/7 and 3/7 have it now, after the cut
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 1);
+    rule.xtc = 0.15f, rule.typical_p = 0.45f, rule.top_k = 0; // 0.3 and 0.2 are left: 0.6 and 0.4
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 3);
+    rule = ALL;
+    rule.xtc = 0.3f; // among equals the first ids leave
+    CHECK_INT(sample_one(equal, 3, &rule, 0.0f), 2);
+    rule.temperature = 0.0f;
+    CHECK_INT(sample_one(logits, 4, &rule, 0.0f), 0);
 }
 
 Test(sample, temperature_zero_is_argmax) {

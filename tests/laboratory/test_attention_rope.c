@@ -8,19 +8,23 @@
 
 enum { MOST = 40 }; // positions
 
-// The CSV of --rope: similarities (n, n), n of them in a row.
+// Of the last CSV that was read, (n, n), MOST in a row: two sinusoidal encodings.
+static double sinusoidal[MOST * MOST];
+
+// The CSV of --rope: similarities (n, n), MOST of them in a row.
 static size_t read_similarities(double *with, const char *line) {
     TestRun r = program("%s|--csv", line);
     CHECK(r.status == 0, "%s: %s", line, r.err);
-    CHECK(!strncmp(r.out, "query,key,with_rope,without_rope\n", 33), "%.40s", r.out);
+    CHECK(!strncmp(r.out, "query,key,with_rope,without_rope,sinusoidal\n", 44), "%.40s", r.out);
     size_t n = 0, count = 0, query, key;
-    double value, without;
+    double value, without, wave;
     int length;
     for (const char *at = strchr(r.out, '\n') + 1;
-         sscanf(at, "%zu,%zu,%lf,%lf\n%n", &query, &key, &value, &without, &length) == 4;
+         sscanf(at, "%zu,%zu,%lf,%lf,%lf\n%n", &query, &key, &value, &without, &wave, &length) == 5;
          at += length) {
         CHECK(query < MOST && key < MOST && without == 1, "%zu,%zu: %g", query, key, without);
         with[query * MOST + key] = value;
+        sinusoidal[query * MOST + key] = wave;
         if (query >= n) n = query + 1;
         count++;
     }
@@ -54,6 +58,32 @@ Test(rope, similarity_is_the_mean_cosine_of_the_frequencies) {
     }
     // By hand: cos(f) of the 16 frequencies 1, 0.562, 0.316, 0.178, 0.1, ... 0.000178.
     CHECK_NEAR(with[1], 0.9571, 5e-5);
+}
+
+// Vaswani et al. 2017, section 3.5: PE(m, 2i) = sin(m / 10000^(2i / d)), PE(m, 2i + 1) = cos of it.
+static void encode_position(double *encoding, size_t m, int d) {
+    for (int i = 0; i < d; i++) {
+        double angle = (double)m / pow(10000, (i - i % 2) / (double)d);
+        encoding[i] = i % 2 ? cos(angle) : sin(angle);
+    }
+}
+
+// Whatever the model does with positions; the built-in model's embeddings have 192 channels.
+Test(rope, sinusoidal_encodings_are_beside_it) {
+    enum { N = 24, DIM = 192 };
+    double with[MOST * MOST], encodings[N][DIM];
+    char line[300];
+    snprintf(line, sizeof line, "attention|%s|--rope|--seq|24", small_model());
+    CHECK_INT(read_similarities(with, line), N);
+    for (size_t m = 0; m < N; m++)
+        encode_position(encodings[m], m, DIM);
+    for (size_t m = 0; m < N; m++)
+        for (size_t k = 0; k < N; k++) {
+            double dot = 0;
+            for (size_t i = 0; i < DIM; i++)
+                dot += encodings[m][i] * encodings[k][i];
+            CHECK_NEAR(sinusoidal[m * MOST + k], dot / (DIM / 2), 2e-7); // sin^2 + cos^2 = 1
+        }
 }
 
 // Every family that rotates, scaled and partial RoPE too; one query of a prompt as well.
@@ -139,7 +169,7 @@ Test(rope, draws_both_pictures_and_a_table) {
     check_status(&r, 0);
     CHECK(strstr(r.out, "32 of 32 channels: cosine of a vector of ones with itself\nwith RoPE"),
           "%s", r.out);
-    CHECK(strstr(r.out, "\n       1     0.9571   1.0000\n"), "%s", r.out);
+    CHECK(strstr(r.out, "\n       1     0.9571   1.0000      0.9715\n"), "%s", r.out);
     CHECK(strstr(r.out, "\n      15 "), "the largest distance: %s", r.out);
     test_run_free(&r);
     const char *svg = test_temporary("rope.svg");

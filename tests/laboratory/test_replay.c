@@ -400,6 +400,35 @@ Test(replay, the_recorded_token_goes_on_as_recorded) {
     test_run_free(&r);
 }
 
+// Logit bias, xtc, dry and mirostat: the same bits, and the same text behind any token of it. The
+// options are in the recording where they were given, and nowhere else.
+Test(replay, sampling_as_in_llama_cpp_is_recorded) {
+    static const char *const OPTIONS[] = {
+        "-s|3|--xtc-probability|0.5|--xtc-threshold|0.05",
+        "-s|3|--dry-multiplier|0.8|--dry-allowed-length|1|--dry-sequence-breaker|.",
+        "-s|3|--logit-bias|261:-inf,300:+1|--logit-bias|301:2",
+        "-s|3|--mirostat|2|--mirostat-tau|3|--mirostat-eta|0.2",
+    };
+    static const char *const KEYS[] = {"xtc-threshold", "dry-sequence-breaker", "logit-bias",
+                                       "mirostat-lr"};
+    for (size_t i = 0; i < 4; i++) {
+        const char *path = record("stages.json", OPTIONS[i]);
+        json_t *root = load(path), *options = json_object_get(root, "options");
+        for (size_t k = 0; k < 4; k++)
+            CHECK(!json_object_get(options, KEYS[k]) == (k != i), "%s", KEYS[k]);
+        TestRun r = program("replay|%s|-q", path);
+        check_status(&r, 0);
+        test_run_free(&r);
+        for (int at = 1; at < TOKENS; at += EMULATED(4, 9)) {
+            json_t *got = branch(path, at, integer(token(root, (size_t)at), "id"));
+            CHECK(json_equal(json_object_get(got, "recorded"), json_object_get(got, "now")),
+                  "%s: at %d", OPTIONS[i], at);
+            json_decref(got);
+        }
+        json_decref(root);
+    }
+}
+
 Test(replay, shows_both_texts) {
     const char *path = record("texts.json", "-t|0");
     TestRun r = program("replay|%s|--at|2|--token| girl|-q", path);
@@ -501,10 +530,11 @@ Test(replay, every_key_of_a_recording_is_checked) {
 
 static void set_and_check(json_t *object, const json_t *root, const char *key, json_t *value,
                           const char *because) {
-    json_t *kept = json_incref(json_object_get(object, key));
+    json_t *kept = json_incref(json_object_get(object, key)); // NULL: it was not there
     json_object_set_new(object, key, value);
     check_bad(root, because, key);
-    json_object_set_new(object, key, kept);
+    json_object_del(object, key);
+    if (kept) json_object_set_new(object, key, kept);
 }
 
 Test(replay, numbers_and_texts_are_kept_in_bounds) {
@@ -526,6 +556,9 @@ Test(replay, numbers_and_texts_are_kept_in_bounds) {
     set_and_check(options, root, "seed", json_string("18446744073709551616"), "\"seed\"");
     set_and_check(options, root, "kv", json_string("f64"), "one of f32|f16|bf16");
     set_and_check(options, root, "pattern", json_string("local:0"), "local:0");
+    set_and_check(options, root, "mirostat", json_string("1"), "one of 0|2");
+    set_and_check(options, root, "dry-base", json_integer(0), "options: \"dry-base\"");
+    set_and_check(options, root, "logit-bias", json_pack("[s]", "5"), "wanted ID:BIAS");
     set_and_check(options, root, "ctx-size", json_integer(6), "\"max-tokens\" or the context");
     set_and_check(options, root, "ctx-size", json_integer(3), "a prompt of ");
     set_and_check(options, root, "ctx-size", json_integer(4000000), "the model has 512");

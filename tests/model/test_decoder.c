@@ -14,9 +14,11 @@ typedef struct Scene {
     Sampler *sampler;
 } Scene;
 
-static const SampleRule GREEDY = {0.0f, 0, 1.0f, 0.0f, 1.0f};
-static const SampleRule RULES[] = {
-    {0.0f, 0, 1.0f, 0.0f, 1.0f}, {1.0f, 0, 1.0f, 0.0f, 1.0f}, {0.8f, 20, 0.9f, 0.05f, 0.9f}};
+static const SampleRule GREEDY = {0.0f, 0, 1.0f, 0.0f, 1.0f, 0};
+static const SampleRule RULES[] = {{0.0f, 0, 1.0f, 0.0f, 1.0f, 0},
+                                   {1.0f, 0, 1.0f, 0.0f, 1.0f, 0},
+                                   {0.8f, 20, 0.9f, 0.05f, 0.9f, 0},
+                                   {1.0f, 0, 1.0f, 0.0f, 1.0f, 0.02f}}; // every other time
 
 static TinyModel *tiny_open(void) {
     TinyShape shape = tiny_shape();
@@ -41,6 +43,7 @@ static Scene scene_of(TinyModel *tiny, const SamplerOptions *options) {
 static SamplerOptions plain(const SampleRule *rule) {
     SamplerOptions options = sampler_defaults();
     options.rule = *rule;
+    options.xtc_probability = 0.5f;
     options.seed = 11;
     return options;
 }
@@ -300,12 +303,15 @@ Test(decoder, rewound_it_gives_the_same_again) {
     SamplerOptions penalties = plain(&RULES[2]), few = plain(&RULES[1]);
     penalties.frequency_penalty = 0.3f;
     few.repeat_penalty = 1.5f;
+    SamplerOptions follows = plain(&RULES[1]); // mirostat's state goes back too
+    follows.mirostat_tau = 3.0f;
     few.repeat_last = 3; // tokens that left the window return
     for (int n = 0; n <= (batch_invariant() ? WENT : WENT - 1); n++) {
         for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
             SamplerOptions options = plain(&RULES[r]);
             check_rewound(&options, (DecoderOptions){0}, r ? 5 : 0, n);
         }
+        check_rewound(&follows, (DecoderOptions){0}, 0, n);
         check_rewound(&penalties, (DecoderOptions){0}, 0, n);
         check_rewound(&few, (DecoderOptions){.recompute = IDS}, 0, n);
     }

@@ -92,7 +92,7 @@ static void use(Model *model, Sampler *const *samplers, int n_samplers) {
 
 static void check_shape(const TinyShape *shape, Precision precision, int threads) {
     static const SampleRule RULES[] = {
-        {0, 0, 1, 0, 1}, {1, 0, 1, 0, 1}, {1, 5, 1, 0, 1}, {1, 0, 0.9f, 0.05f, 0.8f}};
+        {0, 0, 1, 0, 1, 0}, {1, 0, 1, 0, 1, 0}, {1, 5, 1, 0, 1, 0}, {1, 0, 0.9f, 0.05f, 0.8f, 0}};
     enum { N = sizeof RULES / sizeof *RULES };
     TinyModel *tiny = tiny_model_open(shape);
     Error error = {0};

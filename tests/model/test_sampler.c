@@ -219,6 +219,156 @@ Test(sampler, logits_stay_as_they_are_and_bad_ones_are_an_error) {
     test_device_close(device);
 }
 
+// ---- logit bias, xtc, dry, mirostat ----
+
+Test(sampler, a_bias_is_added_and_minus_infinity_forbids) {
+    static const LogitBias BIASES[] = {{1, 1.5f}, {0, -INFINITY}, {2, 0.6f}, {2, 0.6f}};
+    float logits[VOCAB] = {9, 3, 3.2f, 4.3f, -9, -9};
+    SamplerOptions options = greedy();
+    CHECK_INT(choose(options, logits, NOTHING), 0);
+    options.biases = BIASES;
+    options.n_biases = 2; // 4.5
+    CHECK_INT(choose(options, logits, NOTHING), 1);
+    options.n_biases = 4; // 3.2 + 0.6 + 0.6 = 4.4
+    CHECK_INT(choose(options, logits, NOTHING), 1);
+    logits[2] = 3.4f;
+    CHECK_INT(choose(options, logits, NOTHING), 2);
+}
+
+// (-1 + 3) / 2 = 1; the other way round it would be -1 * 2 + 3 = 1, so with 4: 1.5 and 2.
+Test(sampler, a_bias_comes_before_penalties) {
+    static const LogitBias BIAS = {0, 4.0f};
+    static const int SEEN[] = {0, -1};
+    float logits[VOCAB] = {-1, 1.6f, -9, -9, -9, -9};
+    SamplerOptions options = greedy();
+    options.biases = &BIAS;
+    options.n_biases = 1;
+    options.repeat_penalty = 2.0f;
+    CHECK_INT(choose(options, logits, NOTHING), 0); // 3
+    CHECK_INT(choose(options, logits, SEEN), 1);    // 1.5
+}
+
+// After 0 1 2 came 3: 0.8 * 1.75 = 1.4.
+Test(sampler, dry_is_about_the_text_so_far) {
+    static const int SEEN[] = {0, 1, 2, 3, 4, 0, 1, 2, -1};
+    float logits[VOCAB] = {-9, -9, -9, 3.0f, -9, 1.5f};
+    SamplerOptions options = greedy();
+    CHECK_INT(choose(options, logits, SEEN), 3);
+    options.dry.multiplier = 0.8f;
+    CHECK_INT(choose(options, logits, SEEN), 3);
+    logits[5] = 1.7f;
+    CHECK_INT(choose(options, logits, SEEN), 5);
+    CHECK_INT(choose(options, logits, NOTHING), 3);
+}
+
+// p = 0.5, 0.4, 0.1: with xtc above 0.3 the first never comes, without it half the time.
+Test(sampler, xtc_applies_as_often_as_its_probability_says) {
+    enum { DRAWS = 20000 };
+    float logits[VOCAB] = {logf(5), logf(4), 0, -INFINITY, -INFINITY, -INFINITY};
+    Device *device = sampler_device();
+    for (int tenths = 0; tenths <= 10; tenths += 5) {
+        SamplerOptions options = sampler_defaults();
+        options.rule.xtc = 0.3f;
+        options.xtc_probability = (float)tenths / 10;
+        options.seed = 3;
+        Sampler *sampler = open_sampler(device, 10, options);
+        int first = 0, tokens[50];
+        for (int i = 0; i < DRAWS; i++) {
+            int token = next(sampler, logits);
+            first += token == 0;
+            if (i < 50) tokens[i] = token;
+        }
+        double p = 0.5 * (10 - tenths) / 10;
+        CHECK_NEAR(first, p * DRAWS, 5.0 * sqrt(p * (1 - p) * DRAWS));
+        sampler_rewind(sampler, DRAWS); // the same tokens once more
+        for (int i = 0; i < 50; i++)
+            CHECK_INT(next(sampler, logits), tokens[i]);
+        sampler_close(sampler);
+    }
+    test_device_close(device);
+}
+
+// p = 1/2, 1/4, 1/8, 1/8; tau 1.1, so mu begins at 2.2 and keeps the first two, 2/3 and 1/3. eta 1.
+static Sampler *mirostat(Device *device) {
+    SamplerOptions options = sampler_defaults();
+    options.rule.top_k = 1; // mirostat takes its place
+    options.mirostat_tau = 1.1f;
+    options.mirostat_eta = 1.0f;
+    return open_sampler(device, 10, options);
+}
+
+Test(sampler, mirostat_follows_the_surprise_of_the_text) {
+    static const float NUMBERS[] = {0.5f, 0.99f, 0.5f, 0.5f, 0.95f, 0.99f, 0.99f};
+    // 0: 0.585 bits, mu 2.715. 1: 1.585 bits, mu 2.230. 0 twice: mu 2.745, then 3.260, which keeps
+    // all. 3: 3 bits, mu 1.360, which keeps 0 alone, of 0 bits: mu 2.460 keeps two again.
+    static const int WANTED[] = {0, 1, 0, 0, 3, 0, 1};
+    float logits[VOCAB] = {logf(4), logf(2), 0, 0, -INFINITY, -INFINITY};
+    Device *device = sampler_device();
+    Sampler *sampler = mirostat(device);
+    sampler_give(sampler, NUMBERS, 7);
+    for (int i = 0; i < 7; i++)
+        CHECK_INT(next(sampler, logits), WANTED[i]);
+    sampler_rewind(sampler, 3); // mu goes back too
+    for (int i = 4; i < 7; i++)
+        CHECK_INT(next(sampler, logits), WANTED[i]);
+    sampler_close(sampler);
+    sampler = mirostat(device); // a known text, gone through: the same mu
+    sampler_give(sampler, NUMBERS, 7);
+    for (int i = 0; i < 4; i++)
+        sampler_follow(sampler, logits, WANTED[i]);
+    CHECK_INT(next(sampler, logits), 3);
+    sampler_begin_text(sampler); // 2.2 again: two tokens
+    CHECK_INT(next(sampler, logits), 1);
+    sampler_close(sampler);
+    test_device_close(device);
+}
+
+// llama.cpp's words in doubles: sort, cut where the surprise exceeds mu, sample, measure.
+static int mirostat_oracle(const float *logits, float uniform, double *mu, double tau, double eta) {
+    int order[VOCAB], kept = 0, id = 0;
+    double p[VOCAB], sum = 0, total = 0, at = 0;
+    for (int t = 0; t < VOCAB; t++)
+        sum += p[t] = exp((double)logits[t]);
+    for (int t = 0; t < VOCAB; t++) {
+        int i = t;
+        for (; i > 0 && p[order[i - 1]] < p[t]; i--)
+            order[i] = order[i - 1];
+        order[i] = t;
+    }
+    while (kept < VOCAB && (!kept || -log2(p[order[kept]] / sum) <= *mu))
+        total += p[order[kept++]];
+    for (int t = 0; t < VOCAB; t++) { // by rising id, as limpid does
+        bool stays = false;
+        for (int i = 0; i < kept; i++)
+            stays = stays || order[i] == t;
+        if (!stays) continue;
+        id = t;
+        if ((at += p[t]) > (double)uniform * total) break;
+    }
+    *mu -= eta * (-log2(p[id] / total) - tau);
+    return id;
+}
+
+Test(sampler, mirostat_is_its_definition_for_any_logits) {
+    TestRandom random = {8};
+    Device *device = sampler_device();
+    SamplerOptions options = sampler_defaults();
+    options.mirostat_tau = 1.2f;
+    options.mirostat_eta = 0.3f;
+    options.seed = 9;
+    Sampler *sampler = open_sampler(device, 10, options);
+    double mu = 2.4;
+    for (int i = 0; i < 2000; i++) {
+        float logits[VOCAB];
+        for (int t = 0; t < VOCAB; t++)
+            logits[t] = 2.0f * test_random_normal(&random);
+        int token = next(sampler, logits);
+        CHECK_INT(mirostat_oracle(logits, sampler_last_uniform(sampler), &mu, 1.2, 0.3), token);
+    }
+    sampler_close(sampler);
+    test_device_close(device);
+}
+
 static void check_refused(SamplerOptions options, const char *message) {
     Device *device = sampler_device();
     Error error = {0};
@@ -255,14 +405,37 @@ Test(sampler, options_out_of_range_are_named) {
     o = sampler_defaults();
     o.repeat_last = -2;
     check_refused(o, "repeat-last: wanted 0 or more, got -2");
+    o = sampler_defaults();
+    o.xtc_probability = NAN;
+    check_refused(o, "xtc-probability: wanted 0 to 1, got nan");
+    o = sampler_defaults();
+    o.rule.xtc = 1.5f;
+    check_refused(o, "xtc-threshold: wanted 0 to 1, got 1.5");
+    o = sampler_defaults();
+    o.dry.base = 0.5f;
+    check_refused(o, "dry-base: wanted 1 to 1000, got 0.5");
+    o = sampler_defaults();
+    o.mirostat_tau = -1.0f;
+    check_refused(o, "mirostat-ent: wanted 0 to 100, got -1");
+    o = sampler_defaults();
+    o.mirostat_eta = NAN;
+    check_refused(o, "mirostat-lr: wanted 0 to 10, got nan");
+    o = sampler_defaults();
+    o.n_biases = 1;
+    o.biases = &(LogitBias){VOCAB, 1.0f};
+    check_refused(o, "logit-bias: wanted a token 0 to 5, got 6");
+    o.biases = &(LogitBias){1, INFINITY};
+    check_refused(o, "logit-bias: wanted -1e+06 to 1e+06, got inf");
+    o.biases = &(LogitBias){1, NAN};
+    check_refused(o, "logit-bias: wanted -1e+06 to 1e+06, got nan");
 }
 
 // Extremes inside the ranges stay finite and choose something.
 Test(sampler, extremes_in_range_work) {
     static const SampleRule RULES[] = {
-        {1e-45f, 0, 1, 0, 1},     {1e30f, 0, 1, 0, 1},       {1, 1 << 30, 1, 0, 1},
-        {1, 0, 0, 0, 1},          {1, 0, 1, 1, 1},           {1, 0, 1, 0, 0},
-        {0, 3, 0.5f, 0.5f, 0.5f}, {1, 1, 1e-30f, 1, 1e-30f},
+        {1e-45f, 0, 1, 0, 1, 0},     {1e30f, 0, 1, 0, 1, 0},       {1, 1 << 30, 1, 0, 1, 0},
+        {1, 0, 0, 0, 1, 0},          {1, 0, 1, 1, 1, 0},           {1, 0, 1, 0, 0, 0},
+        {0, 3, 0.5f, 0.5f, 0.5f, 0}, {1, 1, 1e-30f, 1, 1e-30f, 0},
     };
     float logits[VOCAB] = {-3e38f, 3e38f, 0, -INFINITY, 1e-45f, 3e38f};
     for (size_t i = 0; i < sizeof RULES / sizeof *RULES; i++) {

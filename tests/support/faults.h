@@ -1,14 +1,15 @@
 // The program with calls that fail, or at which it is killed: tests/faults/faults.c makes them.
 #pragma once
 
-#include "tests/test.h"
+#include "tests/support/program.h"
 
 typedef struct Fault {
-    const char *kind;       // "memory", "files", "threads", "kill" or "interrupt"
+    const char *kind;       // "memory", "files", "threads", "kill", "interrupt", "again" or "short"
     long at;                // the call; 0: none
     bool for_ever;          // all later ones too
     const char *then;       // "memory" or "files": these fail as well from then on; NULL: none
     int error;              // errno of a file call; 0: what suits the call
+    int signal;             // of "interrupt"; 0: SIGINT
     bool plain;             // a file system that lacks much: tests/faults/faults.c
     const char *input;      // standard input; NULL: empty
     const char *count_path; // where the number of calls is left; NULL: nowhere
@@ -16,6 +17,8 @@ typedef struct Fault {
 
 void need_faults(void); // skips the test where there is no library, or where sanitizers forbid it
 TestRun run_with_fault(const Fault *fault, const char *const *argv);
+// The same on a pseudo-terminal, as program_typed.
+TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *keys, size_t count);
 // How many calls a run without faults makes, which must succeed.
 long count_calls(const Fault *fault, const char *const *argv);
 
@@ -23,12 +26,13 @@ long count_calls(const Fault *fault, const char *const *argv);
 
 // A command whose calls fail one after the other.
 typedef struct Walk {
-    const char *kind; // "memory", "files" or "threads"
+    const char *kind; // as in Fault, but those that end the program
     const char *const *argv;
     const char *input; // standard input; NULL: empty
     const char *then;  // as in Fault
     int other_code;    // a code besides 5 that a failure may have; 0: none
     bool varies;       // two runs print different numbers: only how it ends is looked at
+    bool survives;     // no failure is accepted
     TestRun wanted;    // the undisturbed run, filled in
 } Walk;
 

@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -78,7 +79,56 @@ static bool screen_read(TestRun *run, int fd) {
     return got > 0;
 }
 
-TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
+// ---- as a shell ----
+
+static void say_modes(const char *what, int status) {
+    struct termios modes;
+    bool known = !tcgetattr(0, &modes);
+    bool given_back = known && (modes.c_lflag & ECHO) && (modes.c_lflag & ICANON);
+    dprintf(1, "[%s %d, terminal %s]", what, status, given_back ? "back" : "NOT BACK");
+}
+
+// A job in the foreground of this session's terminal: what stops it is told and goes on.
+static _Noreturn void be_shell(char *const *argv) {
+    signal(SIGTTOU, SIG_IGN);
+    pid_t job = fork();
+    if (job == 0) {
+        setpgid(0, 0);
+        tcsetpgrp(0, getpid());
+        signal(SIGTTOU, SIG_DFL);
+        execvp(argv[0], argv);
+        _exit(127);
+    }
+    setpgid(job, job);
+    dprintf(1, "[job %ld]", (long)job);
+    for (int status = 0; waitpid(job, &status, WUNTRACED) == job;) {
+        tcsetpgrp(0, getpgrp());
+        if (!WIFSTOPPED(status)) {
+            int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+            say_modes("ended", code);
+            _exit(code);
+        }
+        say_modes("stopped", WSTOPSIG(status));
+        tcsetpgrp(0, job);
+        kill(-job, SIGCONT);
+    }
+    _exit(127);
+}
+
+// Presses these keys where the text before them has appeared; else false.
+static bool press(TestRun *run, int terminal, const TypedKeys *keys, int number, size_t *seen) {
+    const char *at = strstr(run->out + *seen, keys->after);
+    const char *job = strstr(run->out, "[job ");
+    struct termios modes;
+    if (!at) return false;
+    if (tcgetattr(terminal, &modes)) return true;
+    run->drops_output |= !(modes.c_lflag & NOFLSH);
+    *seen = run->out_size;
+    if (!keys->keys) return job && !kill(atoi(job + 5), number);
+    return write(terminal, keys->keys, strlen(keys->keys)) > 0;
+}
+
+static TestRun typed_at(const char *line, const TypedKeys *typed, size_t count, int number) {
     Words words;
     split(&words, line);
     fflush(NULL);
@@ -87,24 +137,26 @@ TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
     if (child < 0) SKIP("no pseudo-terminal on this machine");
     if (child == 0) {
         alarm(60); // whatever it waits for, not for ever
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        if (number >= 0) be_shell((char *const *)words.argv);
         execvp(words.argv[0], (char *const *)words.argv);
         _exit(127);
     }
     TestRun run = screen_open();
     size_t next = 0, seen = 0;
-    while (screen_read(&run, terminal)) {
-        const char *at = next < count ? strstr(run.out + seen, typed[next].after) : NULL;
-        if (!at) continue;
-        struct termios modes;
-        if (tcgetattr(terminal, &modes)) break;
-        run.drops_output |= !(modes.c_lflag & NOFLSH);
-        seen = run.out_size;
-        size_t length = strlen(typed[next].keys);
-        if (write(terminal, typed[next++].keys, length) != (ssize_t)length) break;
-    }
+    while (screen_read(&run, terminal))
+        next += next < count && press(&run, terminal, &typed[next], number, &seen);
     run.status = wait_status(child);
     close(terminal);
     return run;
+}
+
+TestRun program_typed(const char *line, const TypedKeys *typed, size_t count) {
+    return typed_at(line, typed, count, -1);
+}
+
+TestRun program_job(const char *line, const TypedKeys *typed, size_t count, int number) {
+    return typed_at(line, typed, count, number);
 }
 
 TestRun program_terminal(const char *line) {

@@ -13,9 +13,12 @@ TestRun program_terminal(const char *line);
 
 // The same, with `keys` typed: each as soon as the text before it has appeared since the last.
 typedef struct TypedKeys {
-    const char *after, *keys;
+    const char *after, *keys; // keys NULL: program_job's signal in place of them
 } TypedKeys;
 TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
+// The same as a job of a shell, which continues it where it is stopped. Each time the screen gets
+// "[stopped N, terminal back]" or "[ended N, terminal back]": it echoes and collects lines.
+TestRun program_job(const char *line, const TypedKeys *typed, size_t count, int number);
 // Sends SIGINT as soon as `after` has appeared; `out` has standard output and standard error.
 TestRun program_interrupted(const char *line, const char *after);
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Token {
     float logit;
@@ -57,12 +58,24 @@ static int keep_likely(Token *tokens, int n, float min_p) {
     return kept;
 }
 
+// Exclude top choices: while the second likeliest has the share too, the likeliest goes.
+static int leave_least_likely(Token *tokens, int n, float share) {
+    double wanted = (double)share * (double)total(tokens, n);
+    for (int i = 0; i < n; i++)
+        tokens[i].key = -(double)tokens[i].logit;
+    qsort(tokens, (size_t)n, sizeof *tokens, compare);
+    for (; n > 1 && (double)tokens[1].weight >= wanted; n--)
+        memmove(tokens, tokens + 1, (size_t)(n - 1) * sizeof *tokens);
+    return n;
+}
+
 // Of tokens in order.
 static int sample_from(Token *tokens, int n, const SampleRule *rule, float uniform) {
     if (rule->top_k && rule->top_k < n) n = rule->top_k;
     if (rule->top_p < 1.0f) n = sort_and_cut(tokens, n, rule->top_p);
     if (rule->min_p > 0.0f) n = keep_likely(tokens, n, rule->min_p);
     if (rule->typical_p < 1.0f) n = keep_typical(tokens, n, rule->typical_p);
+    if (rule->xtc > 0.0f) n = leave_least_likely(tokens, n, rule->xtc);
     for (int i = 0; i < n; i++)
         tokens[i].key = tokens[i].id;
     qsort(tokens, (size_t)n, sizeof *tokens, compare);

@@ -200,8 +200,11 @@ TestRun test_run(const char *const *argv, const char *input, size_t input_size) 
     signal(SIGPIPE, old);
     int status = 0;
     waitpid(child, &status, 0);
-    TestRun run = {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), o.bytes,
-                   e.bytes, o.size, e.size};
+    TestRun run = {.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+                   .out = o.bytes,
+                   .err = e.bytes,
+                   .out_size = o.size,
+                   .err_size = e.size};
     run.out[run.out_size] = run.err[run.err_size] = '\0';
     return run;
 }

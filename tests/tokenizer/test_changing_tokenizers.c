@@ -189,9 +189,9 @@ Test(changing_tokenizers, a_model_with_a_charsmap) {
 
 // ---- JSON ----
 
-#define JSON(vocab, unknown)                                                                       \
+#define JSON(vocab, unread)                                                                        \
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"   \
-    "\"decoder\":{\"type\":\"ByteLevel\"},\"unknown\":" unknown ",\"model\":{\"type\":\"BPE\","    \
+    "\"decoder\":{\"type\":\"ByteLevel\"},\"truncation\":" unread ",\"model\":{\"type\":\"BPE\","  \
     "\"vocab\":{" vocab "},\"merges\":[\"a b\"]}}"
 
 // Of a text that was checked for depth, one is parsed that was not.

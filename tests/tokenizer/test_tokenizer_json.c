@@ -123,16 +123,42 @@ Test(tokenizer_json, refuses_ids_that_are_none) {
         {"\"c\":2", "\"c\":null", "id of \"c\": wanted an integer, got null"},
         {"\"c\":2", "\"c\":1", "id 1: both \"b\" and \"c\""},
         {"\"c\":2", "\"c\":5", "id 5: both \"c\" and \"<|x|>\""},
-        {"\"c\":2", "\"c\":2,\"d\":7", NULL},
+        {"\"c\":2", "\"c\":2,\"d\":5", "id 5: both \"d\" and \"<|x|>\""},
         {"\"c\":2", "\"c\":2,\"d\":8", "8 is outside 0 .. 7"},
         {"\"c\":2", "\"c\":2,\"c\":2", "invalid JSON: duplicate object key"},
-        {"\"c\":2", "\"c\":2,\"\xc4\xa0\":7", NULL},
-        {"\"c\":2", "\"c\":2,\" \":7", "token 7: \" \" has a character outside the byte alphabet"},
+        {"\"abc\":4},\"merges\":[\"a b\",[\"ab\",\"c\"]]", "\"\xc4\xa0\":4},\"merges\":[\"a b\"]",
+         NULL},
+        {"\"abc\":4},\"merges\":[\"a b\",[\"ab\",\"c\"]]", "\" \":4},\"merges\":[\"a b\"]",
+         "token 4: \" \" has a character outside the byte alphabet"},
         {"\"c\":2", "\"c\":2,\"\\ud800\":7", "invalid JSON"},
         {"\"c\":2", "\"c\":2,\"\\u0000\":7", "invalid JSON"},
         {"\"c\":2", "\"c\":2,\"\xff\":7", "invalid JSON"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+// In a vocabulary, where a token of 65,536 bytes is the longest, and where no key is looked for.
+Test(tokenizer_json, a_key_of_16_megabytes_is_a_long_token_or_none) {
+    static const struct {
+        const char *before;
+        size_t length;
+        const char *cause; // NULL: accepted
+    } rows[] = {
+        {"\"c\":2,\"", 65536, NULL},
+        {"\"c\":2,\"", 65537, "token 7: 65537 bytes long (at most 65536)"},
+        {"\"c\":2,\"", 16 << 20, "token 7: 16777216 bytes long (at most 65536)"},
+    };
+    char *key = malloc((16 << 20) + 32);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t before = (size_t)sprintf(key, "%s", rows[i].before);
+        memset(key + before, 'b', rows[i].length);
+        strcpy(key + before + rows[i].length, "\":7");
+        check_changes(BYTE_LEVEL, &(Change){"\"c\":2", key, rows[i].cause}, 1);
+    }
+    memset(key + 1, 'b', 16 << 20);
+    strcpy(key + 1 + (16 << 20), "\":7,\"model\":");
+    check_changes(BYTE_LEVEL, &(Change){"\"model\":", key, NULL}, 1);
+    free(key);
 }
 
 Test(tokenizer_json, refuses_broken_added_tokens) {
@@ -153,7 +179,8 @@ Test(tokenizer_json, refuses_broken_added_tokens) {
          "{\"id\":4,\"content\":\"abc\",\"special\":false}", NULL},
         {"{\"id\":6,\"content\":\"<think>\",\"special\":false}",
          "{\"id\":3,\"content\":\"abc\",\"special\":false}", "has id 4 in the vocabulary"},
-        {"\"added_tokens\":[", "\"added_tokens\":{},\"x\":[", "\"added_tokens\": wanted an array"},
+        {"\"added_tokens\":[", "\"added_tokens\":{},\"padding\":[",
+         "\"added_tokens\": wanted an array"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
 }
@@ -224,6 +251,85 @@ Test(tokenizer_json, refuses_what_it_would_have_to_leave_out) {
         {"\"vocab\":{", "\"vocab\":[],\"v\":{", "wanted \"vocab\", an object"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+// The library tokenizers numbers added tokens that are not in "vocab" in the order of the list,
+// from the size of "vocab" on, whatever their "id" says.
+Test(tokenizer_json, refuses_ids_of_added_tokens_that_others_would_number_otherwise) {
+    static const Change rows[] = {
+        {"\"id\":5", "\"id\":6", "id of \"<|x|>\": 6, wanted 5"},
+        {"\"c\":2,\"ab\":3", "\"c\":2,\"d\":7,\"ab\":3", "id of \"<|x|>\": 5, wanted 6"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+// What the library does not know it refuses: a misspelt "added_tokens" is no list that is absent.
+Test(tokenizer_json, refuses_keys_and_versions_that_nobody_knows) {
+    static const Change rows[] = {
+        {"\"added_tokens\":[", "\"aded_tokens\":[", "unknown key \"aded_tokens\""},
+        {"\"truncation\":null", "\"padding\":null", NULL},
+        {"\"truncation\":null", "\"\":null", "unknown key \"\""},
+        {"\"1.0\"", "\"2.0\"", "version \"2.0\" is not supported"},
+        {"\"1.0\"", "1.0", "\"version\": wanted a string"},
+        {"\"version\":\"1.0\",", "", NULL},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+// A character that is no token becomes unk_token there; here there would be nothing in its place.
+Test(tokenizer_json, refuses_an_unknown_token_where_a_byte_is_missing) {
+    static const Change rows[] = {
+        {"\"unk_token\":null", "\"unk_token\":\"a\"",
+         "unk_token \"a\", and no token for byte 0x00"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+// Tokens with "normalized" are looked for in the text behind the normalizer, theirs changed too.
+Test(tokenizer_json, refuses_added_tokens_that_the_normalizer_changes) {
+    static const Change nfc[] = {
+        {"\"content\":\"<think>\"", "\"content\":\"<think>\",\"normalized\":true", NULL},
+        {"\"content\":\"<think>\"", "\"content\":\"\xc3\xa9\",\"normalized\":true",
+         "added token 6: \"normalized\" with this normalizer"},
+        {"\"content\":\"<think>\"", "\"content\":\"\xc3\xa9\",\"normalized\":false", NULL},
+    };
+    char *with_nfc =
+        replaced(BYTE_LEVEL, "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}");
+    check_changes(with_nfc, nfc, sizeof nfc / sizeof *nfc);
+    free(with_nfc);
+    static const Change prefixed[] = {
+        {"\"<s>\",\"special\":true", "\"<s>\",\"normalized\":true,\"special\":true", NULL},
+        {"\"<s>\",\"special\":true", "\"<s>\",\"normalized\":true,\"special\":false",
+         "added token 1: \"normalized\" with this normalizer"},
+    };
+    CHECK_CHANGES(FALLBACK, prefixed);
+    static const Change spaces[] = {
+        {"\"content\":\"<s>\"", "\"normalized\":true,\"content\":\"<s>\"", NULL},
+        {"{\"id\":1,\"content\":\"<s>\"",
+         "{\"id\":8,\"normalized\":true,\"content\":\"" SPACE "a\"",
+         "added token 8: \"normalized\" with this normalizer"},
+    };
+    char *without = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
+    check_changes(without, spaces, sizeof spaces / sizeof *spaces);
+    free(without);
+}
+
+// Each of them puts U+2581 in front by a rule of its own; of two, only one was followed.
+Test(tokenizer_json, refuses_prefixes_that_no_tokenizer_has) {
+    static const char REPLACE[] =
+        ",{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}";
+    static const Change rows[] = {
+        {REPLACE, "", "normalizer: Prepend without a Replace of spaces"},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
+         "\",\"prepend_scheme\":\"always\",\"split\":false}",
+         "pre_tokenizer: Metaspace after Prepend"},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
+         "\",\"prepend_scheme\":\"never\",\"split\":false}",
+         NULL},
+    };
+    CHECK_CHANGES(FALLBACK, rows);
 }
 
 Test(tokenizer_json, refuses_text_that_is_no_json) {

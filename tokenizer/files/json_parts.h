@@ -19,10 +19,15 @@ typedef struct JsonPipeline {
 // False: exit code 3, the message names the part and the unknown step.
 bool json_pipeline_read(JsonPipeline *pipeline, const json_t *root, Error *error);
 
+// False, exit code 3: an added token of the list (or NULL) has "normalized", so that it is looked
+// for in the text that the normalizer makes, and it would not be found in the same places before.
+bool json_pipeline_check_added(const JsonPipeline *pipeline, const json_t *added, Error *error);
+
 // ---- json_vocabulary.c ----
 
 // The vocabulary of a JSON tokenizer, from "vocab" and "added_tokens". The ids must be 0 .. n - 1,
-// each used once.
+// each used once, and added tokens that are not in "vocab" must come behind it in their order: the
+// library tokenizers numbers them so, whatever their "id" is.
 //
 //     bool good = json_vocabulary_init(&v, vocab, added, &error) &&
 //                 json_vocabulary_finish(&v, tokenizer, &error);

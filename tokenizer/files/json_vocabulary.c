@@ -3,8 +3,8 @@
 //     "vocab": {"!": 0, ..}          spelling -> id, normal tokens
 //     "added_tokens": [{"id", "content", "special", "lstrip", "rstrip", "single_word"}, ..]
 //
-// Added tokens may be in "vocab" too, then with the same id, or come after it. The number of tokens
-// is counted first; an id at or above it means a gap.
+// Added tokens may be in "vocab" too, then with the same id, or come after it in the order of the
+// list. The number of tokens is counted first; an id at or above it means a gap.
 #include "tokenizer/files/json_parts.h"
 
 #include <stdlib.h>
@@ -104,9 +104,23 @@ static bool read_added_token(JsonVocabulary *v, const json_t *entry, const json_
     return set_token(v, added->id, content, special ? TOKEN_CONTROL : TOKEN_USER_DEFINED, error);
 }
 
+// The token read last, where it is not in "vocab": the next of these has the id `next`.
+static bool check_order(const JsonVocabulary *v, const json_t *vocab, size_t *next, Error *error) {
+    const AddedToken *added = &v->added[v->n_added - 1];
+    char shown[96];
+    if (json_object_get(vocab, added->text.text) || (size_t)added->id == (*next)++) return true;
+    return error_set(error, ERROR_FILE,
+                     "id of \"%s\": %d, wanted %zu, the next behind the vocabulary",
+                     escape_bytes(shown, sizeof shown, added->text.text, added->text.length),
+                     (int)added->id, *next - 1);
+}
+
 static bool read_added(JsonVocabulary *v, const json_t *list, const json_t *vocab, Error *error) {
+    size_t next = json_object_size(vocab);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (read_added_token(v, json_array_get(list, i), vocab, error)) continue;
+        if (read_added_token(v, json_array_get(list, i), vocab, error) &&
+            check_order(v, vocab, &next, error))
+            continue;
         return error_prefix(error, "added_tokens");
     }
     return true;

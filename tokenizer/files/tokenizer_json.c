@@ -108,9 +108,24 @@ static bool read_model(ModelFields *m, const json_t *model, Error *error) {
     return true;
 }
 
+// A byte without a token encodes to nothing: but to unk_token, where the file has one.
+static bool check_bytes(const Tokenizer *t, const char *unk_token, Error *error) {
+    char shown[64], letter[ALPHABET_MAX];
+    for (int byte = 0; unk_token && byte < 256; byte++)
+        if (vocabulary_find(t, letter, alphabet_letter(letter, (uint8_t)byte)) < 0)
+            return error_set(
+                error, ERROR_FILE, "model: unk_token \"%s\", and no token for byte 0x%02x",
+                escape_bytes(shown, sizeof shown, unk_token, strlen(unk_token)), (unsigned)byte);
+    return true;
+}
+
 // ByteLevel covers every byte; without it, byte_fallback has to, or text would be lost.
 static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFields *m,
                            MergeTable *merges, Error *error) {
+    if (pipeline->byte_level && !check_bytes(t, m->unk_token, error)) {
+        merge_table_free(merges);
+        return false;
+    }
     if (pipeline->byte_level)
         return byte_bpe_open(t, merges, &pipeline->rule, m->ignore_merges, error);
     if (!m->byte_fallback || m->ignore_merges) {
@@ -126,6 +141,29 @@ static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFiel
     return fallback_bpe_open(t, merges, &pipeline->options, error);
 }
 
+// The library refuses other keys too. Lengths of texts are the caller's business, so truncation and
+// padding are passed over.
+static bool check_keys(const json_t *root, Error *error) {
+    static const char *const known[] = {"version",      "truncation",     "padding",
+                                        "added_tokens", "normalizer",     "pre_tokenizer",
+                                        "decoder",      "post_processor", "model"};
+    const char *key, *version = "1.0";
+    json_t *value;
+    char shown[64];
+    json_object_foreach((json_t *)root, key, value) {
+        size_t i = 0, n = sizeof known / sizeof *known;
+        while (i < n && strcmp(key, known[i]))
+            i++;
+        if (i == n)
+            return error_set(error, ERROR_FILE, "unknown key \"%s\"",
+                             escape_bytes(shown, sizeof shown, key, strlen(key)));
+    }
+    if (!json_read_string(root, "version", &version, error)) return false;
+    return !strcmp(version, "1.0") ||
+           error_set(error, ERROR_FILE, "version \"%s\" is not supported (known: 1.0)",
+                     escape_bytes(shown, sizeof shown, version, strlen(version)));
+}
+
 // Everything read from `root` is copied before the caller frees it.
 static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenizer, Error *error) {
     JsonPipeline pipeline;
@@ -133,9 +171,10 @@ static bool open_whole(Tokenizer *t, const json_t *root, const char *pretokenize
     MergeTable merges;
     JsonVocabulary v;
     const json_t *added = NULL;
-    if (!json_pipeline_read(&pipeline, root, error) ||
+    if (!check_keys(root, error) || !json_pipeline_read(&pipeline, root, error) ||
         !read_model(&m, json_object_get(root, "model"), error) ||
-        !json_read_array(root, "added_tokens", &added, error))
+        !json_read_array(root, "added_tokens", &added, error) ||
+        !json_pipeline_check_added(&pipeline, added, error))
         return false;
     if (pretokenizer && !split_rule_find(&pipeline.rule, pretokenizer, NULL, error)) return false;
     bool good =

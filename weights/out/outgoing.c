@@ -6,8 +6,8 @@
 //     add              name, shape (roles stacked by rows), type -> out->tensors, out->sources
 //     all_done         every role of the model is in some tensor
 //
-// Nothing is converted here: encode_rows.c makes the rows when they are written, one tensor at a
-// time.
+// Types are chosen in types.c. Nothing is converted here: encode_rows.c makes the rows when they
+// are written, one tensor at a time.
 #include "weights/out/outgoing.h"
 
 #include "base/bytes.h"
@@ -16,53 +16,6 @@
 #include "weights/roles.h"
 
 #include <string.h>
-
-// ---- types ----
-
-// The type of a matrix, before its rows are looked at.
-//
-// A type that the container does not have (blocks in safetensors; llama2.c's groups) becomes F32,
-// which holds every value exactly; n_exact counts such matrices for the user.
-static DType matrix_type(Outgoing *out, const OutgoingType *type, const Matrix *matrix) {
-    if (type->given) return type->dtype;
-    bool holds =
-        out->naming == NAMES_HF ? dtype_is_float(matrix->dtype) : matrix->dtype != DTYPE_Q8_GROUP;
-    if (holds) return matrix->dtype;
-    out->n_exact++;
-    return DTYPE_F32;
-}
-
-// Rows that are no whole blocks stay halves.
-//
-// F16, which llama.cpp falls back to as well. first_other names the first for the message.
-static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
-    DType fits = dtype_fitting(dtype, (size_t)tensor->shape[tensor->n_dims - 1]);
-    if (fits != dtype && !out->n_other++) out->first_other = tensor->name;
-    return fits;
-}
-
-// Whether every value survives the way to `dtype` and back, bit for bit.
-static bool fits_exactly(const float *values, size_t count, DType dtype, bool minus_one) {
-    for (size_t i = 0; i < count; i++) {
-        float value = minus_one ? values[i] - 1.0f : values[i], back;
-        uint32_t bytes;
-        quantise(&bytes, dtype, &value, 1);
-        dequantise(&back, dtype, &bytes, 1);
-        if (memcmp(&back, &value, sizeof value) != 0) return false;
-    }
-    return true;
-}
-
-// A GGUF has its vectors in F32; a directory in the type of the matrices where nothing is lost.
-static DType vector_type(const Outgoing *out, const TensorName *row, int layer) {
-    if (out->naming == NAMES_GGUF) return DTYPE_F32;
-    for (int i = 0; i < 3 && row->roles[i]; i++) {
-        RoleView view = role_view(out->from, row->roles[i], layer);
-        bool minus_one = out->family->norms_stored_minus_one[out->naming] && view.norm;
-        if (!fits_exactly(view.vector, view.rows, out->dtype, minus_one)) return DTYPE_F32;
-    }
-    return out->dtype;
-}
 
 // ---- the plan ----
 
@@ -74,24 +27,6 @@ typedef struct Planning {
     bool *done; // (ROLE_COUNT) in this layer
     Error *error;
 } Planning;
-
-static bool set_type(const Planning *p, TensorPlan *tensor, const TensorName *row, int layer) {
-    Outgoing *out = p->out;
-    RoleView first = role_view(out->from, row->roles[0], layer);
-    if (first.vector) {
-        tensor->dtype = vector_type(out, row, layer);
-    } else {
-        tensor->dtype = matrix_type(out, p->type, first.matrix);
-        for (int i = 1; i < 3 && row->roles[i]; i++)
-            if (role_view(out->from, row->roles[i], layer).matrix->dtype != first.matrix->dtype &&
-                !p->type->given)
-                tensor->dtype = DTYPE_F32; // parts of several types have no other in common
-        // The positions are read as they are, a row for each token.
-        if (row->roles[0] == ROLE_POSITION && out->naming == NAMES_GGUF) tensor->dtype = DTYPE_F32;
-        tensor->dtype = fitting(out, tensor->dtype, tensor);
-    }
-    return plan_measure(tensor, p->error);
-}
 
 // `done` marks the roles of the row, so that a fused tensor and its parts are not both written.
 static bool add(const Planning *p, const TensorName *row, int layer) {
@@ -115,7 +50,8 @@ static bool add(const Planning *p, const TensorName *row, int layer) {
         tensor->shape[0] = tensor->shape[1];
         tensor->shape[1] = rows;
     }
-    return set_type(p, tensor, row, layer);
+    tensor->dtype = outgoing_tensor_type(out, p->type, tensor, &out->sources[out->n - 1]);
+    return plan_measure(tensor, p->error);
 }
 
 static bool is_filled(const Outgoing *out, Role role, int layer) {
@@ -218,22 +154,6 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
     return family_find(naming, name ? name : c->family, error);
 }
 
-// The type that most matrices will have: of the embedding, or the one that was asked for.
-static DType common_type(const Outgoing *out, const OutgoingType *type) {
-    DType dtype = type->given ? type->dtype : out->from->weights.token_embedding.dtype;
-    bool holds = out->naming == NAMES_HF ? dtype_is_float(dtype) : dtype != DTYPE_Q8_GROUP;
-    return holds ? dtype : DTYPE_F32;
-}
-
-static bool check_type(Naming naming, const OutgoingType *type, Error *error) {
-    bool sound = dtype_is_float(type->dtype) ||
-                 (naming == NAMES_GGUF && (type->dtype == DTYPE_Q8_0 || type->dtype == DTYPE_Q4_0));
-    if (!type->given || sound) return true;
-    return error_set(error, ERROR_USAGE, "type %s: wanted f32, f16%s",
-                     dtype_info(type->dtype)->name,
-                     naming == NAMES_GGUF ? ", bf16, q8_0 or q4_0" : " or bf16 for safetensors");
-}
-
 // The longest row that any matrix has, or that a vector is.
 //
 // One row at a time is converted, so this is all the memory that writing needs besides the plan.
@@ -254,8 +174,8 @@ bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const O
                    Error *error) {
     *out = (Outgoing){.from = from, .naming = naming};
     out->family = family_in(naming, from, error);
-    if (!out->family || !check_type(naming, type, error)) return false;
-    out->dtype = common_type(out, type);
+    if (!out->family || !outgoing_check_type(naming, type, error)) return false;
+    out->dtype = outgoing_common_type(out, type);
     const Weights *w = &from->weights;
     const char *prefix = out->family->prefixes[naming][0];
     Planning p = {.out = out, .type = type, .prefix = prefix ? prefix : "", .error = error};

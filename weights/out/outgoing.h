@@ -18,7 +18,10 @@
 
 typedef struct OutgoingType {
     bool given;  // false: a matrix keeps its type where the container supports it
-    DType dtype; // of the matrices; F32, F16, BF16, Q8_0 or Q4_0 (safetensors: the first three)
+    DType dtype; // of the matrices (safetensors: F32, F16 or BF16)
+    // Of the embedding and the head. false: `dtype`, but at least Q8_0 or what they are now.
+    bool head_given;
+    DType head;
 } OutgoingType;
 
 // Where a tensor comes from: the roles of a row of the table, or a list of numbers.
@@ -36,11 +39,14 @@ typedef struct Outgoing {
     TensorPlan *tensors;     // (n) name, dtype, n_dims, shape, bytes, as they will be written
     OutgoingSource *sources; // (n)
     size_t n;
-    DType dtype;             // of the embedding, where it may keep it, or what was asked for
-    size_t n_exact, n_other; // matrices of a type that the container does not have, written as F32;
-                             // and those whose rows are not whole blocks, written as F16,
-    const char *first_other; // of which this is the first
-    float *values, *back;    // (widest row)
+    DType dtype;    // of the embedding, where it may keep it, or what was asked for
+    size_t n_exact; // matrices of a type that the container does not have, written as F32
+    // Matrices whose rows are no whole blocks, by the type that they get, and the first of them.
+    size_t n_other[DTYPE_COUNT];
+    const char *first_other[DTYPE_COUNT];
+    size_t n_again;       // quantised matrices that are quantised again, to another type
+    DType again;          // the type that the first of them has now
+    float *values, *back; // (widest row)
 } Outgoing;
 
 // False: exit code 3 where the model has something that the container's form of its family cannot
@@ -57,6 +63,17 @@ size_t outgoing_row_bytes(const Outgoing *out, size_t i);
 // for its type.
 bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
                    Error *error);
+
+// ---- types of the tensors (types.c) ----
+
+bool outgoing_holds(Naming naming, DType dtype); // whether the container has the type
+// False: exit code 2, the container does not have it.
+bool outgoing_check_type(Naming naming, const OutgoingType *type, Error *error);
+// The type that most matrices will have: of the embedding, or the one that was asked for.
+DType outgoing_common_type(const Outgoing *out, const OutgoingType *type);
+// Of one tensor, whose name and shape are known; counts it in n_exact, n_other and n_again.
+DType outgoing_tensor_type(Outgoing *out, const OutgoingType *type, const TensorPlan *tensor,
+                           const OutgoingSource *source);
 
 // Whether the container stores this matrix transposed (GPT-2 in safetensors).
 bool outgoing_is_transposed(const Outgoing *out, const RoleView *view);

@@ -6,9 +6,9 @@
 //   count_kernel        \ top_k and top_p: the key of the last token that
 //   select_kernel       / is kept (cuts.cu); not launched without them
 //   categorical_kernel  the token, by the weights of those that are kept (categorical.cu), or
-//   typical_kernel      the same with typical_p (typical.cu)
+//   sorted_kernel       the same with typical_p or xtc (typical.cu)
 //
-// Nothing is sorted but for typical_p. Every token has a 64-bit key, larger for those that come
+// Nothing is sorted but for these two. Every token has a 64-bit key, larger for those that come
 // first in order. Weights are integers, so the order of adding them changes nothing: every
 // backend returns the same token.
 #include "kernels/cuda/sample/sample.h"
@@ -119,16 +119,17 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
     }
     launch_argmax(device, out, logits, n, vocab_size);
     if (rule->temperature == 0.0f) return;
-    bool typical = rule->typical_p < 1.0f; // its candidates take the room of several rows
+    bool sorted =
+        rule->typical_p < 1.0f || rule->xtc > 0.0f; // its candidates take several rows' room
     unsigned blocks = blocks_of_row(device, vocab_size);
     for (int i = 0, rows; i < n; i += rows) {
-        rows = typical ? 1 : n - i < SAMPLE_ROWS ? n - i : SAMPLE_ROWS;
+        rows = sorted ? 1 : n - i < SAMPLE_ROWS ? n - i : SAMPLE_ROWS;
         SampleWork work = {out + i,     logits + (size_t)i * vocab_size,
                            vocab_size,  *rule,
                            uniform + i, *device->sampling};
         find_cuts(device, &work, (unsigned)rows, blocks);
-        if (typical)
-            sample_typical(device, &work);
+        if (sorted)
+            sample_sorted(device, &work);
         else
             sample_categorical(device, &work, (unsigned)rows, blocks);
     }

@@ -8,7 +8,7 @@
 // Of every kernel here: threads of a block, and the most blocks that share a row.
 enum { SAMPLE_THREADS = 1024, SAMPLE_BLOCKS = 32, SAMPLE_WARPS = SAMPLE_THREADS / WARP };
 
-struct Candidate { // typical_p
+struct Candidate { // typical_p and xtc
     double surprise;
     uint64_t key, weight; // key 0: nothing, at the end
 };
@@ -62,11 +62,14 @@ static DEVICE_FUNCTION inline bool cuts_tokens(const SampleWork &work) {
 static DEVICE_FUNCTION inline bool cuts_weight(const SampleWork &work) {
     return work.rule.top_p < 1.0f;
 }
+static DEVICE_FUNCTION inline bool cuts_typical(const SampleWork &work) {
+    return work.rule.typical_p < 1.0f;
+}
 
 // The steps: into scratch.cuts, then into out.
 void find_cuts(Device *device, const SampleWork *work, unsigned rows, unsigned blocks);
 void sample_categorical(Device *device, const SampleWork *work, unsigned rows, unsigned blocks);
-void sample_typical(Device *device, const SampleWork *work); // one row
+void sample_sorted(Device *device, const SampleWork *work); // typical_p and xtc; one row
 
 // ---- a token's rank and weight ----
 

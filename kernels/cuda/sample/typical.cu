@@ -1,7 +1,7 @@
-// typical_p (locally typical sampling, arXiv:2202.00666): keeps the tokens whose surprise, -log p,
-// is nearest to the entropy. The only cut that sorts, because its definition adds the entropy up in
-// order. One block does it, since it is off by default. Tokens of weight 0 are left out: they are
-// last in order and are never sampled.
+// The cuts that sort. typical_p (locally typical sampling, arXiv:2202.00666) keeps the tokens whose
+// surprise, -log p, is nearest to the entropy, which its definition adds up in order. xtc takes all
+// but the last of the likeliest away. One block does both, since they are off by default. Tokens of
+// weight 0 are left out: they are last in order and are never sampled.
 #include "kernels/cuda/sample/sample.h"
 
 enum Order { BY_KEY, BY_SURPRISE, BY_ID };
@@ -94,18 +94,36 @@ static __device__ void keep_first(TypicalMemory &m, Candidate *c, double wanted)
         c[i].key = 0;
 }
 
+// typical_p, of candidates in order; they are so afterwards.
+static __device__ void cut_typical(TypicalMemory &m, Candidate *c, size_t room, float typical_p) {
+    find_surprises(m, c);
+    block_sort(c, room, BY_SURPRISE);
+    // One thread: a running sum in order, as the reference adds it up.
+    if (!threadIdx.x) keep_first(m, c, (double)typical_p * (double)m.sum);
+    __syncthreads();
+    block_sort(c, room, BY_KEY);
+}
+
+// By one thread, of candidates in order: empties the first that hold `wanted` each, but the last of
+// them. Their number is at most 1 / xtc.
+static __device__ void drop_likeliest(TypicalMemory &m, Candidate *c, double wanted) {
+    for (size_t i = 0; i + 1 < m.count && c[i + 1].key && (double)c[i + 1].weight >= wanted; i++) {
+        m.sum -= c[i].weight;
+        c[i].key = 0;
+    }
+}
+
 // One block, one row.
-static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWork work) {
+static __global__ void __launch_bounds__(SAMPLE_THREADS) sorted_kernel(SampleWork work) {
     TypicalMemory &m = block_memory<TypicalMemory>();
     wait_for_earlier_kernels();
     Row r = row_of_block(work);
     if (!r.samples) return;
     Candidate *c = work.scratch.candidates;
     size_t room = list_candidates(m, r, c);
-    find_surprises(m, c);
-    block_sort(c, room, BY_SURPRISE);
-    // One thread: a running sum in order, as the reference adds it up.
-    if (!threadIdx.x) keep_first(m, c, (double)work.rule.typical_p * (double)m.sum);
+    if (cuts_typical(work)) cut_typical(m, c, room, work.rule.typical_p);
+    if (!threadIdx.x && work.rule.xtc > 0.0f)
+        drop_likeliest(m, c, (double)work.rule.xtc * (double)m.sum);
     __syncthreads();
     block_sort(c, room, BY_ID);
     if (threadIdx.x) return;
@@ -118,6 +136,6 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) typical_kernel(SampleWo
     work.out[0] = id_of_key(c[chosen].key);
 }
 
-void sample_typical(Device *device, const SampleWork *work) {
-    LAUNCH_OVERLAPPED(device, typical_kernel, 1, SAMPLE_THREADS, *work);
+void sample_sorted(Device *device, const SampleWork *work) {
+    LAUNCH_OVERLAPPED(device, sorted_kernel, 1, SAMPLE_THREADS, *work);
 }
