@@ -68,6 +68,16 @@ Test(library_files, have_no_variables_of_their_own) {
     free(variables);
 }
 
+Test(library_files, neither_print_nor_end_the_program) {
+    need_plain_build();
+    char *found = shell(
+        "nm -D --undefined-only " TEST_BUILD "/liblimpid.so.0 | sed 's/.* //; s/@.*//' | "
+        "grep -x 'pread\\|.*printf.*\\|.*puts\\|.*putc.*\\|f*write\\|perror\\|std[oe].*\\|_*exit\\|"
+        "abort\\|quick_exit\\|setenv\\|setlocale\\|signal' | grep -v 'v*a*snprintf\\|vasprintf'");
+    CHECK_STRING(found, "pread\n"); // which shows that names are found
+    free(found);
+}
+
 // A C++ program with templates that the tokenizer has too, and a function with a name of ours.
 Test(library_files, the_archive_leaves_the_callers_names_alone) {
     need_plain_build();
