@@ -349,6 +349,25 @@ Test(library, no_signal_is_handled) {
     close_all(&o);
 }
 
+// Of the threads that were started: a signal to the process is for the program's own.
+Test(library, its_threads_take_no_signals_but_their_own_faults) {
+    if (strcmp(TEST_BACKEND, "cpu") != 0) SKIP("the %s backend starts no threads", TEST_BACKEND);
+    Opened o = opened(&(limpid_options){.threads = 3});
+    TestRun run =
+        test_run((const char *[]){"/bin/sh", "-c",
+                                  "sed -n 's/^SigBlk:.//p' /proc/$PPID/task/*/status", NULL},
+                 NULL, 0);
+    int workers = 0;
+    for (char *line = strtok(run.out, "\n"); line; line = strtok(NULL, "\n")) {
+        unsigned long long blocked = strtoull(line, NULL, 16);
+        if (blocked >> (SIGTERM - 1) & blocked >> (SIGINT - 1) & ~(blocked >> (SIGBUS - 1)) & 1)
+            workers++;
+    }
+    CHECK_INT(workers, 2);
+    test_run_free(&run);
+    close_all(&o);
+}
+
 Test(library, a_pass_that_was_stopped_leaves_the_cache_as_it_was) {
     int stop = 0;
     limpid_error error = {0};
