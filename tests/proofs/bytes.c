@@ -25,7 +25,6 @@ static inline bool mul_ok(uint64_t a, uint64_t b, uint64_t *out);
     ensures \result == b->size - b->pos; */
 static inline size_t bytes_left(const Bytes *b);
 
-
 /*@ predicate bytes_valid(Bytes *b) =
       \valid(b) && b->pos <= b->size && b->size <= 0x7fffffffffffffff &&
       \valid_read(b->base + (0 .. b->size - 1)) && \separated(b, b->base + (0 .. b->size - 1)) &&
