@@ -278,6 +278,8 @@ $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap
 REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
 $(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
+# What limpid has read of a GGUF when it turns to the model: tests/programs/differential.c.
+$(BUILD)/tests/differential: private LDFLAGS += -Wl$(comma)--wrap=gguf_read_vocabulary
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
 
 # A library that makes calls fail.
