@@ -132,7 +132,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling)
+                 mask interventions replay view page sampling no_memory)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -281,6 +281,10 @@ $(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
 # What limpid has read of a GGUF when it turns to the model: tests/programs/differential.c.
 $(BUILD)/tests/differential: private LDFLAGS += -Wl$(comma)--wrap=gguf_read_vocabulary
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
+
+# In these calls of a reader there is no memory: tests/faults/test_no_memory.c.
+MEMORY_CALLS := malloc calloc realloc arena_alloc arena_text
+$(BUILD)/tests/test_no_memory: private LDFLAGS += $(MEMORY_CALLS:%=-Wl$(comma)--wrap=%)
 
 # A library that makes calls fail.
 $(BUILD)/tests/faults.so: tests/faults/faults.c

@@ -190,6 +190,26 @@ Test(gguf_families, phi3_with_factors_has_longrope) {
     CHECK_INT(config_of(phi(0, 0, 1.0f), NULL).rope.scaling, ROPE_PLAIN);
 }
 
+// sqrt(1 + ln(1.5) / ln(16)), and 1 where the context did not become longer.
+Test(gguf_families, longrope_has_a_factor_by_how_much_longer_the_context_became) {
+    RopeConfig rope = {.factor = 1.5f, .original_max_seq_len = 16};
+    CHECK_NEAR(gguf_longrope_factor(&rope), 1.0706263, 1e-6);
+    rope.factor = 1.0f;
+    CHECK(gguf_longrope_factor(&rope) == 1.0f);
+    rope.factor = 0.5f;
+    CHECK(gguf_longrope_factor(&rope) == 1.0f);
+}
+
+Test(gguf_families, windows_are_implied_by_the_name_of_gemma_alone) {
+    bool slides[7];
+    CHECK(gguf_implied_windows("gemma3", 7, slides));
+    for (int l = 0; l < 7; l++)
+        CHECK_INT(slides[l], l != 5);
+    CHECK(!gguf_implied_windows("llama", 7, slides));
+    for (int l = 0; l < 7; l++)
+        CHECK(slides[l]);
+}
+
 Test(gguf_families, factors_that_are_not_right_are_refused) {
     config_of(phi(3, 0, 1.0f), "longrope without its factors");
     config_of(phi(3, 4, 1.0f), "\"rope_factors_short.weight\": wanted 3 elements of F32");
