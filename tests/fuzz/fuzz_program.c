@@ -367,23 +367,65 @@ static size_t make_words(char out[100], CommandBit command) {
     return length + strlen(out + length) + 1;
 }
 
-// Words begin with a command's name and the model. One of them goes, some come, or their bytes
-// change.
+// Lines that reach what each command does; the prompt is on standard input.
+static const char *const LINES[] = {"generate model -t 0",
+                                    "generate model --json --logprobs 3",
+                                    "generate model --color surprise -s 1",
+                                    "generate model --record out --ids",
+                                    "generate model --ablate L0.H0,L1.ffn",
+                                    "generate model --no-cache --stop a",
+                                    "chat model --template llama2 -y a",
+                                    "chat model --template llama2 --transcript out",
+                                    "chat model --template llama2 --context-overflow shift",
+                                    "bench model --json",
+                                    "perplexity model --window 4",
+                                    "perplexity model --save-logits out",
+                                    "perplexity model --ids prompt --ablate-each",
+                                    "perplexity model --patterns full,local:2",
+                                    "tokenize model --pieces --bos",
+                                    "tokenize model --decode -i 1,4",
+                                    "tokenize tokenizer.bin --ids",
+                                    "inspect model --json --all",
+                                    "inspect model --html out",
+                                    "convert model out.gguf --type q8_0",
+                                    "convert model out --type f16",
+                                    "convert model model --force",
+                                    "trace model --out out --attention",
+                                    "trace model --out out --max-tokens 2 --only *attn*",
+                                    "attention model --layer 0 --head 0",
+                                    "attention model --explain -1",
+                                    "attention model --rollout --json",
+                                    "attention model --rope --svg out",
+                                    "lens model --attribute",
+                                    "lens model --svg out --json",
+                                    "view model --out out --max-tokens 2",
+                                    "view model --out out --layers 0 --ablate L0.H0",
+                                    "mask local:2+global:1 --seq 8",
+                                    "mask full --svg out --bidirectional",
+                                    "cost model --json",
+                                    "cost model --measure --savings",
+                                    "cost model --max-memory 4G",
+                                    "diff prompt prompt",
+                                    "selftest model --json",
+                                    "model --patch embed[0]=0",
+                                    "--version",
+                                    "--limits"};
+
+static size_t start_line(uint8_t *words, size_t size, size_t room) {
+    const char *line = LINES[below(sizeof LINES / sizeof *LINES)];
+    size_t n = strlen(line) + 1;
+    if (n > room) return size;
+    for (size_t i = 0; i < n; i++)
+        words[i] = line[i] == ' ' ? '\0' : (uint8_t)line[i];
+    return n;
+}
+
+// Another line; or a word goes, some come, or their bytes change.
 static size_t change_words(uint8_t *words, size_t size, size_t room) {
-    static const char *const STARTS[] = {"generate",  "chat",    "bench", "perplexity", "tokenize",
-                                         "inspect",   "convert", "trace", "attention",  "lens",
-                                         "view",      "mask",    "cost",  "diff",       "selftest",
-                                         "--version", "--limits"};
     char added[100];
     size_t first = strnlen((char *)words, size), n;
-    if (size && below(8) == 0) return LLVMFuzzerMutate(words, size, room);
-    if (!size || below(8) == 0) {
-        n = (size_t)snprintf(added, sizeof added, "%s%cmodel",
-                             STARTS[below(sizeof STARTS / sizeof *STARTS)], 0) +
-            1;
-        if (n <= room) memcpy(words, added, n);
-        return n <= room ? n : size;
-    }
+    if (!size || below(8) == 0) return start_line(words, size, room);
+    if (below(8) == 0) return LLVMFuzzerMutate(words, size, room);
     // At the beginning of a word behind the first.
     size_t at = first < size ? first + 1 + below(size - first) : size;
     while (at < size && words[at - 1])
