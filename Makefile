@@ -306,13 +306,30 @@ $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tes
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 
-# libFuzzer targets; scripts/fuzz builds and runs them, and keeps the ledger.
+# Fuzz targets; scripts/fuzz builds and runs them with libFuzzer and AFL++ (afl-clang-fast puts its own driver
+# in libFuzzer's place), and keeps the ledger. The .so of a target has its mutator, for AFL++.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \
+MUTATORS := $(FUZZERS:%=%.so)
+FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_% tests/fuzz/afl.c,$(wildcard tests/fuzz/*.c)) \
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
 $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
 	$(call say,LINK)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
+$(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
+	$(call say,LINK)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+# fuzz_program calls the program's main.
+$(BUILD)/tests/fuzz/fuzz_program $(BUILD)/tests/fuzz/fuzz_program.so: $(BUILD)/tests/fuzz/main.o
+$(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -Dmain=limpid_main -Wno-missing-prototypes -c -o $@ $<
+# The mutators are no part of what is tested, and the kernels see sizes that were checked: with the counters of
+# a fuzzer most of a run would be theirs. The sanitizers stay.
+ifneq ($(findstring fuzzer-no-link,$(CFLAGS)),)
+$(addprefix $(BUILD)/tests/fuzz/,mutate.o walk.o) $(BUILD)/kernels/%.o: \
+    private override CFLAGS := $(subst -fsanitize=fuzzer-no-link$(comma),-O2 -fsanitize=,$(CFLAGS))
+endif
 fuzzers: $(FUZZERS)
 
 tests: $(TESTS)
