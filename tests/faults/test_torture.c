@@ -2,6 +2,7 @@
 // all calls after it. The command must end with the right exit code and one line, or, if it can do
 // without that call, with its usual output. tests/faults/faults.c makes the calls fail.
 #include "tests/support/faults.h"
+#include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
@@ -32,18 +33,36 @@ Test(torture, memory_of_chat) {
     walk_through(&(Walk){.kind = "memory", .argv = argv, .input = lines});
 }
 
-Test(torture, memory_of_perplexity) {
+Test(torture, memory_and_files_of_perplexity) {
     const char *path = test_temporary("text");
     test_write_file(path, "a b a b", 7);
     WALK("memory", 0, "perplexity", fault_gguf(), "-f", path, "-j", "1", "--quiet");
+    WALK("files", 4, "perplexity", fault_gguf(), "-f", path, "-j", "1", "--quiet");
 }
 
 Test(torture, memory_of_inspect) {
     WALK("memory", 0, "inspect", fault_gguf());
 }
 
-Test(torture, memory_of_tokenize) {
+Test(torture, memory_and_files_of_tokenize) {
     WALK("memory", 0, "tokenize", fault_gguf(), "-i", "a b a");
+    WALK("files", 4, "tokenize", fault_gguf(), "-i", "a b a");
+}
+
+static void llama2c_through(const char *kind, int other) {
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    const char *path = test_temporary("tiny.bin");
+    test_write_file(path, bin, size);
+    free(bin);
+    WALK(kind, other, "generate", path, "--quiet", "-t", "0", "-j", "1", "--prompt-ids", "1,3,4",
+         "--ids", "--max-tokens", "2");
+}
+
+Test(torture, memory_and_files_of_a_llama2c_file) {
+    llama2c_through("memory", 0);
+    llama2c_through("files", 4);
 }
 
 // jansson's allocations too. At several places it reports a failed one as bad JSON.

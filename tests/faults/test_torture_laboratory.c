@@ -1,5 +1,5 @@
-// Fault injection, as in test_torture.c, for the commands that look inside a run; for threads that
-// do not start; and for faults while another fault is dealt with.
+// Fault injection, as in test_torture.c, for the commands that look inside a run, and for threads
+// that do not start.
 #include "tests/support/faults.h"
 #include "tests/test.h"
 
@@ -53,8 +53,9 @@ Test(torture_laboratory, memory_of_mask) {
     WALK("memory", 0, "mask", "local:2+global:1", "--seq", "8");
 }
 
-Test(torture_laboratory, memory_of_cost) {
+Test(torture_laboratory, memory_and_files_of_cost) {
     WALK("memory", 0, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
+    WALK("files", 4, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
 }
 
 Test(torture_laboratory, memory_of_a_page) {
@@ -114,6 +115,22 @@ Test(torture_laboratory, files_of_interventions) {
     interventions_through("files", 4);
 }
 
+// ---- view ----
+
+static void view_through(const char *kind, int other) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("view.html"));
+    WALK(kind, other, "view", fault_gguf(), TINY, "-o", out, "--force");
+}
+
+Test(torture_laboratory, memory_of_view) {
+    view_through("memory", 0);
+}
+
+Test(torture_laboratory, files_of_view) {
+    view_through("files", 4);
+}
+
 // ---- perplexity ----
 
 static void perplexity_through(const char *kind, int other) {
@@ -155,22 +172,23 @@ Test(torture_laboratory, files_of_chat) {
 
 static void measured_through(const char *const *argv) {
     walk_through(&(Walk){.kind = "memory", .argv = argv, .varies = true});
+    walk_through(&(Walk){.kind = "files", .argv = argv, .varies = true, .other_code = 4});
 }
 
-Test(torture_laboratory, memory_of_bench) {
+Test(torture_laboratory, memory_and_files_of_bench) {
     const char *const argv[] = {TEST_RUN, "bench",       fault_gguf(), "--pp", "2",
                                 "--tg",   "2",           "-r",         "1",    "-j",
                                 "1",      "--no-limits", "--quiet",    NULL};
     measured_through(argv);
 }
 
-Test(torture_laboratory, memory_of_selftest) {
+Test(torture_laboratory, memory_and_files_of_selftest) {
     const char *const argv[] = {TEST_RUN, "selftest", fault_gguf(), "--prompt-ids", "1,3,4,5", "-j",
                                 "1",      "--quiet",  NULL};
     measured_through(argv);
 }
 
-Test(torture_laboratory, memory_of_patterns_side_by_side) {
+Test(torture_laboratory, memory_and_files_of_patterns_side_by_side) {
     const char *text = test_temporary("text");
     test_write_file(text, "a b a b", 7);
     const char *const argv[] = {TEST_RUN,  "perplexity", fault_gguf(),     "-f", text, "-j", "1",
@@ -185,27 +203,4 @@ Test(torture_laboratory, threads_that_do_not_start) {
          "--max-tokens", "2", "--quiet");
     WALK("threads", 0, "perplexity", fault_gguf(), "-f", "/proc/self/status", "-j", "3",
          "--windows", "1", "--quiet");
-}
-
-// ---- two faults ----
-
-// A disk that is full, and then no memory to say so with.
-Test(torture_laboratory, no_memory_while_a_file_fails) {
-    char out[300];
-    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
-    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
-                                   "--force", "--quiet", NULL};
-    walk_through(&(Walk){.kind = "files", .argv = convert, .then = "memory", .other_code = 4});
-    const char *const generate[] = {TEST_RUN, "generate",     fault_gguf(), TINY, "-t",
-                                    "0",      "--max-tokens", "2",          NULL};
-    walk_through(&(Walk){.kind = "files", .argv = generate, .then = "memory", .other_code = 4});
-}
-
-// No memory, and then a disk on which nothing can be removed or closed.
-Test(torture_laboratory, no_files_while_memory_fails) {
-    char out[300];
-    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
-    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
-                                   "--force", "--quiet", NULL};
-    walk_through(&(Walk){.kind = "memory", .argv = convert, .then = "files", .other_code = 4});
 }
