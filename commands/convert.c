@@ -7,8 +7,8 @@
 //
 // Which name and type a tensor gets is decided in weights/out/; the other files of a directory are
 // written by convert/files.c.
+#include "commands/convert/convert.h"
 #include "commands/commands.h"
-#include "commands/convert/files.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"
@@ -26,6 +26,7 @@ enum { CHUNK_BYTES = 4 << 20 };
 typedef struct Conversion {
     Session *session;
     OutPlace place;
+    TypesWanted types;
     Outgoing out;
     TensorWriter *file;
     uint64_t written, total; // bytes
@@ -164,43 +165,6 @@ static bool open_output(Conversion *c, Error *error) {
 
 // ---- notes ----
 
-// Rows that are no whole blocks: "12 tensors have ... written as F16, the first is x".
-static void tell_other(const Outgoing *out) {
-    char types[200] = "";
-    size_t n = 0, most = 0, used = 0;
-    for (size_t t = 0; t < DTYPE_COUNT; t++) {
-        if (!out->n_other[t]) continue;
-        if (out->n_other[t] > out->n_other[most]) most = t;
-        n += out->n_other[t];
-        used += (size_t)snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "",
-                                 dtype_info((DType)t)->name);
-    }
-    if (n)
-        note("%zu tensors have rows that are no whole blocks and are written as %s, the first is "
-             "%s",
-             n, types, out->first_other[most]);
-}
-
-// A second rounding adds its error to that of the first, which only the original does not have.
-static void tell_again(const Session *s, const Outgoing *out) {
-    char name[128];
-    if (!out->n_again) return;
-    find_name(name, s);
-    note("%zu matrices are quantised already (the first is %s) and are rounded a second time; the "
-         "original of %s, in F16 or BF16, is the better source",
-         out->n_again, dtype_info(out->again)->name, name);
-}
-
-// Where a tensor could not keep its type.
-static void tell_types(const Conversion *c) {
-    const Outgoing *out = &c->out;
-    if (out->n_exact)
-        note("%zu quantised tensors are written as F32, which is exact (--type %s is smaller)",
-             out->n_exact, c->place.kind == OUT_GGUF ? "q8_0" : "f16");
-    tell_other(out);
-    tell_again(c->session, out);
-}
-
 static void tell_window(const Conversion *c) {
     bool llama = !strcmp(c->session->config->family, "mistral") && c->place.kind == OUT_GGUF;
     if (llama && c->session->config->layers[0].window)
@@ -215,14 +179,14 @@ static void tell_result(const Conversion *c) {
 static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;
-    OutgoingType type = {.given = option_given(o, OPTION_TYPE),
-                         .dtype = OPTION_DTYPES[o->type],
-                         .head_given = option_given(o, OPTION_HEAD_TYPE),
-                         .head = OPTION_DTYPES[o->head_type]};
-    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
+    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF,
+                       &c->types.type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
+    if (!types_check(&c->types, error)) return false;
     if (!o->quiet) {
-        tell_types(c);
+        char name[128];
+        find_name(name, c->session);
+        types_tell(&c->out, c->place.kind, name);
         tell_window(c);
     }
     interrupt_begin(); // from the first file on, so that Ctrl-C leaves none
@@ -244,7 +208,8 @@ bool convert_command(const Options *options, Error *error) {
     c->session = &session;
     bool good = out_place_find(&c->place, options->other, error) &&
                 out_place_check(&c->place, options, error) &&
-                session_open(&session, options, error) && run(c, error);
+                types_read(&c->types, options, error) && session_open(&session, options, error) &&
+                run(c, error);
     tensor_writer_close(c->file);
     out_place_close(&c->place);
     outgoing_free(&c->out);

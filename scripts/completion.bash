@@ -8,7 +8,7 @@ _limpid() {
     case $previous in
     --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
     --machine) COMPREPLY=($(compgen -W "measured a100 h100 h200" -- "$word")) && return ;;
-    --type | --head-type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q4_0" -- "$word")) && return ;;
+    --type | --head-type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q6_k q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0$([ "$command$previous" = convert--type ] && echo " q4_k_m q5_k_m")" -- "$word")) && return ;;
     --kv) COMPREPLY=($(compgen -W "f32 f16 bf16" -- "$word")) && return ;;
     --budget) COMPREPLY=($(compgen -W "f32 a16 f16 a8" -- "$word")) && return ;;
     --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;

@@ -50,7 +50,7 @@ static Matrix row_order(const Outgoing *out, const RoleView *view) {
 static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
                       void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
-    quantise(bytes, tensor->dtype, values, count);
+    quantise_searched(bytes, tensor->dtype, values, NULL, count);
     dequantise(out->back, tensor->dtype, bytes, count);
     for (size_t at = 0; at < count; at++) {
         if (isfinite(out->back[at]) && isfinite(values[at])) continue;

@@ -16,12 +16,22 @@
 #include "weights/checkpoint.h"
 #include "weights/roles.h"
 
+// Tensors by name (name_matches, base/text.h).
+typedef struct OutgoingChoice {
+    const char *pattern; // borrowed
+    DType dtype;
+    size_t used; // by how many tensors; set by outgoing_plan
+} OutgoingChoice;
+
 typedef struct OutgoingType {
     bool given;  // false: a matrix keeps its type where the container supports it
     DType dtype; // of the matrices (safetensors: F32, F16 or BF16)
     // Of the embedding and the head. false: `dtype`, but at least Q8_0 or what they are now.
     bool head_given;
     DType head;
+    bool mixed;              // some matrices in more than `dtype`, which is Q4_K or Q5_K (types.c)
+    OutgoingChoice *choices; // (n_choices) before all that; of those that match, the last
+    size_t n_choices;
 } OutgoingType;
 
 // Where a tensor comes from: the roles of a row of the table, or a list of numbers.

@@ -1,11 +1,13 @@
-// The output of convert besides its tensors: its paths, the checks that protect existing files, and
-// the other files of a directory that transformers reads.
+// Parts of convert: the files of the output besides its tensors (files.c), the types that the user
+// asked for and what became of them (types.c).
 #pragma once
 
 #include "base/directory_writer.h"
 #include "base/file_writer.h"
 #include "commands/shared/session.h"
 #include "weights/out/outgoing.h"
+
+// ---- files.c: paths, the checks that protect existing files, the other files of a directory ----
 
 typedef enum OutKind {
     OUT_GGUF,      // a .gguf
@@ -46,3 +48,18 @@ bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error);
 // Once the tensors are written: puts all files in their place (base/directory_writer.h).
 bool out_place_finish(OutPlace *place, Error *error);
 void out_place_close(OutPlace *place); // zeroed is fine
+
+// ---- types.c ----
+
+typedef struct TypesWanted {
+    OutgoingType type; // of --type, --head-type and, in `choices`, --tensor-type
+    OutgoingChoice choices[OPTIONS_MAX_STOPS];
+    char patterns[OPTIONS_MAX_STOPS][100];
+} TypesWanted;
+
+// False: exit code 2.
+bool types_read(TypesWanted *wanted, const Options *options, Error *error);
+// After outgoing_plan: exit code 2 where a pattern of --tensor-type matches no matrix.
+bool types_check(const TypesWanted *wanted, Error *error);
+// Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's.
+void types_tell(const Outgoing *out, OutKind kind, const char *name);
