@@ -189,9 +189,10 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
         return true;
     }
     if (left > chat->n_turns) left = chat->n_turns;
-    if (left)
-        note("the context of %zu tokens is full: the oldest %zu exchange%s left it", context, left,
-             left == 1 ? "" : "s");
+    if (left == 1)
+        note("the context of %zu tokens is full: the oldest exchange left it", context);
+    else if (left)
+        note("the context of %zu tokens is full: the oldest %zu exchanges left it", context, left);
     drop_oldest(chat, left);
     return true;
 }

@@ -64,23 +64,38 @@ static void set_paste(bool on) {
     output_flush();
 }
 
+static volatile sig_atomic_t continued; // by SIGCONT
+
+static void on_continue(int number) {
+    (void)number;
+    continued = 1;
+}
+
 // Gives the terminal back, lets the signal do what it does by default, and, where the program is
-// then still there (Ctrl-Z and fg), takes it again.
+// then still there (Ctrl-Z and fg), takes it again. Without a shell that could continue it nothing
+// stops the program, and the line is still on the screen. The window may have changed meanwhile,
+// which only the shell has been told.
 static void pass_on(LineEditor *e, int number) {
     el_wset(e->libedit, EL_PREP_TERM, 0);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
     set_paste(false);
     sigset_t one;
     struct sigaction ours, standard = {.sa_handler = SIG_DFL};
+    struct sigaction before, told = {.sa_handler = on_continue};
     sigemptyset(&one);
     sigaddset(&one, number);
+    continued = 0;
+    sigaction(SIGCONT, &told, &before);
     sigaction(number, &standard, &ours);
     raise(number);
     sigprocmask(SIG_UNBLOCK, &one, NULL);
     sigprocmask(SIG_BLOCK, &one, NULL);
     sigaction(number, &ours, NULL);
-    set_paste(true);
+    sigaction(SIGCONT, &before, NULL);
     el_wset(e->libedit, EL_PREP_TERM, 1);
+    set_paste(true);
+    if (!continued) return;
+    el_resize(e->libedit);
     el_wset(e->libedit, EL_REFRESH);
 }
 

@@ -253,20 +253,22 @@ double decode_rate(const Generation *g) {
 }
 
 // "2416/s", "56.9/s"; nothing where it was not measured.
-static void print_rate(double rate) {
-    if (isfinite(rate)) fprintf(stderr, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
+static void put_rate(Buffer *line, double rate) {
+    if (isfinite(rate)) buffer_print(line, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
 }
 
 // One line, which fits a window of 80 columns up to the seed.
 void print_statistics(const Generation *g) {
-    fprintf(stderr, "%s: prompt %zu token%s", program_name(), g->prompt_tokens,
-            g->prompt_tokens == 1 ? "" : "s");
-    print_rate(prompt_rate(g));
-    fprintf(stderr, "; text %zu", g->ids.count);
-    print_rate(decode_rate(g));
+    Buffer line = {0};
+    buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
+    put_rate(&line, prompt_rate(g));
+    buffer_print(&line, "; text %zu", g->ids.count);
+    put_rate(&line, decode_rate(g));
     if (g->first_token_at)
-        fprintf(stderr, "; first after %.3f s", g->first_token_at - g->session->started);
-    fprintf(stderr, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
-    if (g->told_seed) fprintf(stderr, "; seed %" PRIu64, *g->told_seed);
-    fputc('\n', stderr);
+        buffer_print(&line, "; first after %.3f s", g->first_token_at - g->session->started);
+    buffer_print(&line, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
+    if (g->told_seed) buffer_print(&line, "; seed %" PRIu64, *g->told_seed);
+    buffer_zeros(&line, 1);
+    if (!line.failed) note("%s", (const char *)line.bytes);
+    buffer_free(&line);
 }
