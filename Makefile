@@ -34,11 +34,11 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
-                $(wildcard tokenizer/files/*json*.c) commands/replay/read.c
+                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
-SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer,$(call room,$(r),c)) \
+SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -168,8 +168,8 @@ endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
-$(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o): REQUIRED += $(ABSENT)
+$(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif

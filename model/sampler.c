@@ -36,8 +36,9 @@ struct Sampler {
     float last;         // the one taken last
     const float *given; // (n_given) in place of the generator's first numbers; borrowed
     size_t n_given;
-    uint64_t run; // number of the first one in `uniform`
-    bool has_run; // `uniform` holds numbers
+    const uint64_t *allowed; // a bit for each token; NULL: all; borrowed
+    uint64_t run;            // number of the first one in `uniform`
+    bool has_run;            // `uniform` holds numbers
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -217,9 +218,14 @@ void sampler_reset(Sampler *s) {
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);
 }
 
+void sampler_allow(Sampler *s, const uint64_t *allowed) {
+    s->allowed = allowed;
+}
+
 bool sampler_is_plain(const Sampler *s) {
     const SamplerOptions *o = &s->options;
-    return o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f && o->frequency_penalty == 0.0f;
+    return !s->allowed && o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f &&
+           o->frequency_penalty == 0.0f;
 }
 
 // Each token of the window once, however often it occurs: its count is negative when it is done.
@@ -237,10 +243,21 @@ static void penalise(Sampler *s, float *l) {
         s->counts[token_back(s, i)] = abs(s->counts[token_back(s, i)]);
 }
 
+// Of 64 tokens at a time most often all or none are allowed.
+static void forbid(const Sampler *s, float *l) {
+    for (int i = 0; i < s->vocab_size; i += 64) {
+        uint64_t word = s->allowed[i / 64];
+        int end = s->vocab_size - i < 64 ? s->vocab_size : i + 64;
+        for (int t = i; word != UINT64_MAX && t < end; t++)
+            if (!(word >> (t - i) & 1)) l[t] = -INFINITY;
+    }
+}
+
 const float *sampler_penalise(Sampler *s, const float *logits) {
     size_t bytes = (size_t)s->vocab_size * sizeof *logits;
     if (!sampler_is_plain(s)) {
         memcpy(s->penalised, logits, bytes);
+        if (s->allowed) forbid(s, s->penalised);
         penalise(s, s->penalised);
         logits = s->penalised;
     }

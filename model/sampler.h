@@ -7,6 +7,7 @@
 //   2. presence and frequency penalties (as in OpenAI's API), for every t in seen:
 //                           l[t] -= presence + frequency * count(t)
 //   3. temperature, top_k, top_p, min_p, typical_p: see kernels/kernels.h, sample
+// Before all of them, the logits of tokens that sampler_allow leaves out become -infinity.
 // -infinity is a logit like any other (probability 0); when all are -infinity, or all equal at
 // temperature 0, the lowest id wins. NaN and +infinity are an error, exit code 7.
 //
@@ -57,13 +58,17 @@ float sampler_last_uniform(const Sampler *sampler);
 // comes behind `count` is what it would have been. Borrowed until sampler_close.
 void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 
+// Only tokens t with bit t % 64 of allowed[t / 64] are sampled, of those whose logit is above
+// -infinity; read at each sampler_next, and borrowed until the next call. NULL: all tokens.
+void sampler_allow(Sampler *sampler, const uint64_t *allowed);
+
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
 
-// No penalties: logits go into the distribution as they are.
+// No penalties and no sampler_allow: logits go into the distribution as they are.
 bool sampler_is_plain(const Sampler *sampler);
 
-// A copy of host logits (vocab_size) with the penalties applied, in device memory; borrowed until
-// the next call.
+// A copy of host logits (vocab_size) with sampler_allow and the penalties applied, in device
+// memory; borrowed until the next call.
 const float *sampler_penalise(Sampler *sampler, const float *logits);
 
 // out[0] (device) = a token sampled from device logits (vocab_size) with the uniform number that
