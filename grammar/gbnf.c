@@ -419,6 +419,7 @@ static bool rule_line(Parser *p) {
         return fail(p, "wanted ::= behind \"%s\"", shown);
     p->at += 3;
     if (!find_rule(p, name, &rule)) return false;
+    p->parsed->rules.at[rule].line = p->line;
     if (p->parsed->rules.at[rule].expr != NONE)
         return fail(p, "rule \"%s\" is defined twice", shown);
     skip_space(p, true);

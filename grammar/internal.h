@@ -45,7 +45,7 @@ typedef struct Range { // of code points, both included
 
 typedef struct ParsedRule {
     TextSpan name;    // of the grammar's text
-    size_t line;      // where it is first named
+    size_t line;      // where it is defined, else first named
     uint32_t expr;    // NONE: not defined
     double size;      // nodes of a copy; infinite where it has a loop
     uint8_t visiting; // of a search

@@ -167,6 +167,8 @@ static bool put_optional(Conversion *c, const Properties *list) {
         buffer_print(&c->out, "\nr%zu-q%zu ::= ", n, i);
         if (i + 1 < list->count)
             buffer_print(&c->out, "(%sr%zu-p%zu)? r%zu-q%zu", COMMA, n, i + 1, n, i + 1);
+        else
+            buffer_print(&c->out, "\"\"");
     }
     return true;
 }

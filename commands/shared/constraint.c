@@ -95,6 +95,33 @@ static bool check_path(const Constraint *c, Error *error) {
                      c->option, c->option);
 }
 
+static bool find_mask(Constraint *c, Error *error) {
+    if (c->first) return matcher_mask_slowly(c->matcher, &c->first_trie, c->mask, error);
+    const uint64_t *mask = matcher_mask(c->matcher, error);
+    if (mask) memcpy(c->mask, mask, c->words * sizeof *mask);
+    return mask;
+}
+
+static bool any_token(const Constraint *c) {
+    uint64_t any = 0;
+    for (size_t i = 0; i < c->words; i++)
+        any |= c->mask[i];
+    return any;
+}
+
+// Before the model is loaded: some text begins with a token.
+static bool check_beginning(Constraint *c, Error *error) {
+    bool found = matcher_complete(c->matcher);
+    for (int first = 0; !found && first <= (c->first_trie.nodes != NULL); first++) {
+        c->first = first;
+        if (!find_mask(c, error)) return error_prefix(error, c->path);
+        found = any_token(c);
+    }
+    return found || error_set(error, ERROR_USAGE,
+                              "%s %s: no token of this vocabulary can begin a text of it",
+                              c->option, c->path);
+}
+
 static bool open_all(Constraint *c, bool is_schema, Error *error) {
     const Session *s = c->session;
     bool differs;
@@ -106,7 +133,7 @@ static bool open_all(Constraint *c, bool is_schema, Error *error) {
         return false;
     if (differs && !vocabulary_trie(&c->first_trie, s, true, NULL, error)) return false;
     c->matcher = matcher_open(c->grammar, &c->trie, interrupt_flag(), error);
-    return c->matcher || error_prefix(error, c->path);
+    return c->matcher ? check_beginning(c, error) : error_prefix(error, c->path);
 }
 
 bool constraint_open(Constraint **constraint, const Session *s, Error *error) {
@@ -153,13 +180,6 @@ void constraint_end(Constraint *c) {
     c->sampler = NULL;
 }
 
-static bool find_mask(Constraint *c, Error *error) {
-    if (c->first) return matcher_mask_slowly(c->matcher, &c->first_trie, c->mask, error);
-    const uint64_t *mask = matcher_mask(c->matcher, error);
-    if (mask) memcpy(c->mask, mask, c->words * sizeof *mask);
-    return mask;
-}
-
 static void allow_stops(Constraint *c) {
     const Session *s = c->session;
     for (size_t i = 0; i < s->n_stops; i++)
@@ -168,16 +188,12 @@ static void allow_stops(Constraint *c) {
 }
 
 bool constraint_next(Constraint *c, bool *ended, Error *error) {
-    uint64_t any = 0;
     if (!find_mask(c, error)) return error_prefix(error, c->path);
-    for (size_t i = 0; i < c->words; i++)
-        any |= c->mask[i];
+    bool any = any_token(c);
     *ended = !any && matcher_complete(c->matcher);
     if (!any && !*ended)
         return error_set(error, ERROR_USAGE,
-                         c->read
-                             ? "%s %s: no token of this vocabulary can follow the %zu bytes so far"
-                             : "%s %s: no token of this vocabulary can begin a text of it",
+                         "%s %s: no token of this vocabulary can follow the %zu bytes so far",
                          c->option, c->path, c->read);
     if (matcher_complete(c->matcher) && !c->session->options->ignore_eos) allow_stops(c);
     return true;
