@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
+#include "grammar/grammar.h"
 #include "kernels/kernels.h"
 #include "weights/config.h"
 
@@ -19,12 +20,12 @@ static const char GENERATE_HELP[] =
     "                       llama2.c; 0: up to the end of the context\n"
     "      --max-tokens N   new tokens (default 256, without -n)\n"
     "      --stop TEXT      end before TEXT (repeatable);  --ignore-eos\n"
+    "      --grammar FILE   GBNF: only texts that it allows;  --json-schema FILE\n"
     "  -t, --temp T  -p, --top-p P  -s, --seed S     (1.0, 0.9, random); -t 0: greedy\n"
     "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
     "      --presence-penalty A  --frequency-penalty A  --logit-bias ID:+1.5,ID:-inf\n"
     "      --xtc-probability P  --dry-multiplier M  --mirostat 2 (docs/laboratory.md)\n"
-    "  -z, --tokenizer FILE                  a tokenizer, or a model that has one\n"
-    "  -m generate|chat  -y, --system TEXT  --keep-newline (at the end of a prompt)\n"
+    "  -z, --tokenizer FILE  -m generate|chat  -y, --system TEXT  --keep-newline\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --no-cache: all again for every token;  --special: <|im_end|> is a token\n"
     "      --pattern local:64+global:4   attend only to these keys (run mask --help)\n"
@@ -54,6 +55,7 @@ static const char CHAT_HELP[] =
     "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
     "  --logit-bias ID:BIAS  --xtc-probability P  --dry-multiplier M  --mirostat 2\n"
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
+    "      --grammar FILE, --json-schema FILE  only answers that it allows\n"
     "      --pattern P       an attention pattern (run mask --help)\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "      --transcript FILE   JSON lines as it goes;  --force: replace files\n"
@@ -471,6 +473,13 @@ void help_limits(void) {
         {"bytes of a text", LIMIT_TEXT},
         {"bytes of a prompt", LIMIT_PROMPT},
         {"more for each token of the context", LIMIT_PROMPT_TOKEN},
+        {"bytes of a grammar, of a JSON schema", LIMIT_GRAMMAR_BYTES},
+        {"rules of a grammar", LIMIT_GRAMMAR_RULES},
+        {"groups inside groups of a grammar", LIMIT_GRAMMAR_DEPTH},
+        {"repetitions {m,n} of a grammar", LIMIT_GRAMMAR_REPEAT},
+        {"nodes of a grammar's graph", LIMIT_GRAMMAR_NODES},
+        {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
+        {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
         output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);

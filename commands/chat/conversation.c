@@ -253,6 +253,7 @@ static void tell_end(Chat *chat, const Generation *g) {
         option_given(&chat->options, OPTION_OVERFLOW) ? chat->options.overflow == 1 : chat->typed;
     chat->full = g->stop == STOP_CONTEXT && !shifts;
     if (chat->full) note("the context of %d tokens is full: the conversation ends here", context);
+    print_incomplete(g);
     if (!chat->typed) return;
     if (g->stop == STOP_CONTEXT && shifts)
         note("the context of %d tokens is full: the answer ends here", context);
@@ -306,6 +307,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .sampler = chat->sampler,
         .max_new = most_tokens(chat),
         .stops = &chat->options.stops,
+        .constraint = chat->constraint,
         .ignore_eos = chat->options.ignore_eos,
         .accepted = chat->begun && chat->pending >= 0,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,

@@ -63,6 +63,8 @@ typedef enum OptionId {
     OPTION_STEPS,
     OPTION_MAX_TOKENS,
     OPTION_STOP,
+    OPTION_GRAMMAR,
+    OPTION_JSON_SCHEMA,
     OPTION_IGNORE_EOS,
     OPTION_MODE,
     OPTION_SYSTEM,
@@ -185,6 +187,7 @@ typedef struct Options {
     const char *other; // diff, view: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
+    const char *grammar, *json_schema; // files
     TextList stops;
     double temperature, top_p, min_p, typical_p;
     double repeat_penalty, presence_penalty, frequency_penalty;
