@@ -4,7 +4,8 @@
 # make fidelity           family x container x backend: how far each is off the reference
 # make core               libc alone: no libraries, GGUF and .bin files only
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
-# make install PREFIX=    limpid, its manual page, completion and gdb commands
+# make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
+# make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
 # Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
 #           libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
@@ -38,7 +39,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
-SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands weights tokenizer grammar,$(call room,$(r),c)) \
+SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -142,9 +143,9 @@ PROGRAM_SOURCES := $(wildcard tests/programs/*.c training/*.c)
 PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
-REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIE -ffp-contract=off -fno-math-errno \
+REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno \
             -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wmissing-prototypes -Wpointer-arith -Wvla
-REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIE -Wall -Wextra -Wshadow
+REQUIRED_CXX := -std=gnu++17 -I. -MMD -MP -fPIC -fvisibility=hidden -Wall -Wextra -Wshadow
 # WERROR=1, for tests: another compiler's new warning shall not stop a user's build.
 REQUIRED += $(if $(WERROR),-Werror)
 REQUIRED_CXX += $(if $(WERROR),-Werror)
@@ -152,7 +153,8 @@ REQUIRED_CXX += $(if $(WERROR),-Werror)
 # Walls around a mistake, before CFLAGS, which may take them away. glibc's checked calls need an
 # optimising compiler, and those of a sanitizer are the better ones: level 3, 2 or none is what compiles.
 HARDENED := -fstack-protector-strong
-HARDENED_LINK := -Wl,-z,relro,-z,now,-z,noexecstack -pie
+HARDENED_SHARED := -Wl,-z,relro,-z,now,-z,noexecstack
+HARDENED_LINK := $(HARDENED_SHARED) -pie
 SANITIZED := $(findstring -fsanitize,$(CFLAGS) $(LDFLAGS))
 fortifies = $(shell $(CC) $(CFLAGS) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1) -Werror -fsyntax-only \
               -include features.h -x c /dev/null 2>/dev/null && echo $(1))
@@ -185,7 +187,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all run test check fidelity core debug install format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core debug install deb format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -194,7 +196,7 @@ $(BUILD)/run: $(BUILD)/run.o $(OBJECTS)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What the objects were made with: written anew, and they with it, only where that changes.
-SWITCHES := $(CC) $(CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
+SWITCHES := $(CC) $(CXX) $(REQUIRED) $(REQUIRED_CXX) $(HARDENED) $(UNGUARDED) $(FRAMES) $(WERROR) $(CFLAGS) $(NVCC_FLAGS) $(KERNEL_FLAGS) $(LDFLAGS) $(TEST_FLAGS) $(LIBS) BUILTIN=$(BUILTIN)
 $(BUILD)/switches: always
 	@mkdir -p $(@D)
 	@echo '$(SWITCHES)' | cmp -s - $@ || echo '$(SWITCHES)' >$@
@@ -231,7 +233,7 @@ else
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIE,-Wall -c -o $@ $<
+	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -c -o $@ $<
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf
@@ -247,15 +249,62 @@ $(BUILD)/%.o: %.cpp $(BUILD)/switches
 	$(call say,CXX)
 	$(Q)$(CXX) $(REQUIRED_CXX) $(HARDENED) $(CFLAGS) -fno-sanitize=vptr -c -o $@ $<
 
+# ---- the library: what limpid.h declares, with all that it needs inside ----
+# One object out of many: the archive gives what library/ calls for. Its other names become local, so that a
+# program may have functions of the same names; and so do groups of C++, which a linker would share.
+LIBRARY_OWN := $(filter $(BUILD)/library/%,$(OBJECTS))
+LIBRARY_LIBS := $(filter-out -lpng -lz -ledit,$(LIBS))
+VERSION := $(shell sed -n 's/^\#define LIMPID_VERSION "\(.*\)"/\1/p' limpid.h)
+LIBDIR ?= $(PREFIX)/lib
+OBJCOPY ?= objcopy
+LIBRARY := $(addprefix $(BUILD)/,liblimpid.a liblimpid.so.0 liblimpid.so limpid.pc)
+lib: $(LIBRARY)
+
+$(BUILD)/limpid.o: $(LIBRARY_OWN) $(BUILD)/objects.a
+	$(call say,LINK)
+	$(Q)$(CC) -r -nostdlib -Wl,--force-group-allocation -o $@ $^
+	$(Q)$(OBJCOPY) -w --keep-global-symbol='limpid_*' $@
+
+$(BUILD)/liblimpid.a: $(BUILD)/limpid.o
+	$(call say,AR)
+	$(Q)rm -f $@ && $(AR) crs $@ $^
+
+$(BUILD)/liblimpid.so.0: $(BUILD)/limpid.o library/limpid.map
+	$(call say,LINK)
+	$(Q)$(CC) -shared $(HARDENED_SHARED) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=library/limpid.map \
+	    -o $@ $< $(LIBRARY_LIBS)
+
+$(BUILD)/liblimpid.so: $(BUILD)/liblimpid.so.0
+	$(Q)ln -sfn $(<F) $@
+
+# A program that links liblimpid.a needs these libraries too: pkg-config --static.
+$(BUILD)/limpid.pc: limpid.h always
+	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: limpid' \
+	    'Description: inference of small language models' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	    'Libs: -L$${libdir} -llimpid' 'Libs.private: $(LIBRARY_LIBS)' >$@
+
+# As a user compiles them, against the shared library; NAME-static against the other one.
+EXAMPLES := $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
+EXAMPLE_FLAGS := -std=c11 -I. -Wall -Wextra
+examples: $(EXAMPLES) $(EXAMPLES:%=%-static)
+$(EXAMPLES): $(BUILD)/examples/%: examples/%.c limpid.h $(BUILD)/liblimpid.so
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(EXAMPLE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(BUILD) -llimpid -Wl,-rpath,'$$ORIGIN/..' -lm
+$(EXAMPLES:%=%-static): $(BUILD)/examples/%-static: examples/%.c limpid.h $(BUILD)/liblimpid.a
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(EXAMPLE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/liblimpid.a $(LIBRARY_LIBS)
+
 # Tests and programs link what they use of these, not all of it.
-$(BUILD)/liblimpid.a: $(OBJECTS)
+$(BUILD)/objects.a: $(OBJECTS)
 $(BUILD)/libsupport.a: $(TEST_SUPPORT)
 $(BUILD)/%.a:
 	$(call say,AR)
 	$(Q)rm -f $@ && $(AR) crsT $@ $^
 
 define link_test
-$(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/liblimpid.a
+$(BUILD)/tests/$(basename $(notdir $(1))): $(BUILD)/$(1:.c=.o) $(BUILD)/libsupport.a $(BUILD)/objects.a
 	$$(call say,LINK)
 	$$(Q)$$(CC) $$(HARDENED_LINK) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS) $(2) -ldl
 endef
@@ -264,10 +313,12 @@ $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
+$(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
+
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
-    cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -312,10 +363,10 @@ FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 MUTATORS := $(FUZZERS:%=%.so)
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_% tests/fuzz/afl.c,$(wildcard tests/fuzz/*.c)) \
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
-$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
+$(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
-$(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/liblimpid.a
+$(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 # fuzz_program calls the program's main.
@@ -363,16 +414,30 @@ check:
 
 # gdb whose files are under PREFIX loads limpid's commands by itself: Debian's with PREFIX=/usr.
 GDB_AUTO_LOAD := $(PREFIX)/share/gdb/auto-load$(PREFIX)/bin
-install: all
+# STRIP=: (a colon) leaves the names that a debugger wants, and the program at 13 MB.
+STRIP ?= strip
+SHARE := $(DESTDIR)$(PREFIX)/share
+install: all lib
 	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
-	install -D -m 644 docs/limpid.1 $(DESTDIR)$(PREFIX)/share/man/man1/limpid.1
-	install -D -m 644 scripts/completion.bash \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/limpid
-	install -d $(DESTDIR)$(PREFIX)/share/limpid $(DESTDIR)$(GDB_AUTO_LOAD)
-	install -m 644 scripts/limpid-gdb.py $(DESTDIR)$(PREFIX)/share/limpid
-	install -d $(DESTDIR)$(PREFIX)/share/limpid/gdb
-	install -m 644 $(wildcard scripts/gdb/*.py) $(DESTDIR)$(PREFIX)/share/limpid/gdb
+	$(STRIP) $(DESTDIR)$(PREFIX)/bin/limpid
+	install -D -m 644 docs/limpid.1 $(SHARE)/man/man1/limpid.1
+	install -D -m 644 scripts/completion.bash $(SHARE)/bash-completion/completions/limpid
+	install -D -m 644 scripts/completion.zsh $(SHARE)/zsh/site-functions/_limpid
+	install -D -m 644 scripts/completion.fish $(SHARE)/fish/vendor_completions.d/limpid.fish
+	install -d $(SHARE)/limpid/gdb $(DESTDIR)$(GDB_AUTO_LOAD)
+	install -m 644 scripts/limpid-gdb.py $(SHARE)/limpid
+	install -m 644 $(wildcard scripts/gdb/*.py) $(SHARE)/limpid/gdb
 	ln -sf $(PREFIX)/share/limpid/limpid-gdb.py $(DESTDIR)$(GDB_AUTO_LOAD)/limpid-gdb.py
+	install -D -m 644 limpid.h $(DESTDIR)$(PREFIX)/include/limpid.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 $(BUILD)/liblimpid.a $(BUILD)/liblimpid.so.0 $(DESTDIR)$(LIBDIR)
+	$(STRIP) --strip-unneeded $(DESTDIR)$(LIBDIR)/liblimpid.a $(DESTDIR)$(LIBDIR)/liblimpid.so.0
+	ln -sfn liblimpid.so.0 $(DESTDIR)$(LIBDIR)/liblimpid.so
+	install -m 644 $(BUILD)/limpid.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+
+# build/deb/*.deb: the program, the library, and what a program that uses it is built with.
+deb: all lib
+	bash scripts/make_deb build/deb $(VERSION)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cpp' '*.cu')

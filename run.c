@@ -6,6 +6,7 @@
 //        -> standard output is flushed and closed -> the error line -> exit code
 //
 // How to read on: commands/generate.c is the default command.
+#include "base/mapping.h"
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -39,7 +40,7 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
     return NULL;
 }
 
-// --help, --version and --limits as the first word.
+// --help, --version, --limits and --options as the first word.
 static bool answer_about_program(const char *word) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
         help_program();
@@ -47,6 +48,8 @@ static bool answer_about_program(const char *word) {
         help_version();
     else if (!strcmp(word, "--limits"))
         help_limits();
+    else if (!strcmp(word, "--options"))
+        help_options();
     else
         return false;
     return true;
@@ -70,6 +73,7 @@ static bool run(int argc, char **argv, Error *error) {
 int main(int argc, char **argv) {
     Error error = {0};
     if (argc > 0) set_program_name(argv[0]);
+    mapping_guard();
     // The output is closed before the message is printed: a full disk may be noticed only then, and
     // the first failure is the one that is told.
     if (output_guard(&error)) run(argc, argv, &error);

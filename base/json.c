@@ -103,8 +103,9 @@ typedef struct JsonText {
 // When jansson cannot grow the buffer of the current string or number, it drops a byte and goes on,
 // past the end of the buffer if that byte was a closing quote; elsewhere it reports missing memory
 // as a syntax error. So our allocator records the failure, serves requests from a reserve, and feed
-// ends the text. jansson passes the allocator no context, so this needs a global (as mapping.c
-// does).
+// ends the text. jansson passes the allocator no context, so this needs globals (as mapping.c
+// does). It goes on to the allocator that was there: the process may be another program's, which
+// uses jansson too.
 typedef struct Reserve {
     bool in_use; // memory has run out
     char *bytes; // owned
@@ -113,11 +114,13 @@ typedef struct Reserve {
 
 static _Thread_local Reserve reserve;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
+static json_malloc_t allocate_before; // malloc, unless the program has chosen another
+static json_free_t release_before;
 
-// For jansson: malloc, until it fails once; then pieces of the reserve, 16-byte aligned. NULL when
-// that is used up too, or for a request that is larger than any word needs.
+// For jansson: as before, until it fails once; then pieces of the reserve, 16-byte aligned. NULL
+// when that is used up too, or for a request that is larger than any word needs.
 static void *allocate(size_t size) {
-    void *memory = reserve.in_use ? NULL : malloc(size);
+    void *memory = reserve.in_use ? NULL : allocate_before(size);
     if (memory || !reserve.bytes) return memory;
     reserve.in_use = true;
     size_t room = (size + 15) & ~(size_t)15;
@@ -129,10 +132,11 @@ static void *allocate(size_t size) {
 // For jansson. Pieces of the reserve are not reused; it is freed as a whole.
 static void release(void *memory) {
     uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)reserve.bytes;
-    if (!begin || at < begin || at >= begin + reserve.size) free(memory);
+    if (!begin || at < begin || at >= begin + reserve.size) release_before(memory);
 }
 
 static void install_allocator(void) {
+    json_get_alloc_funcs(&allocate_before, &release_before);
     json_set_alloc_funcs(allocate, release);
 }
 

@@ -4,7 +4,7 @@
 //
 // A signal handler can only find its data in globals, so the table below is the one exception to
 // the rule that there are none. Slots are claimed and released with atomics; the handler only
-// reads.
+// reads. Signals belong to the program: before it has called mapping_guard nothing here is written.
 #include "base/mapping.h"
 #include "base/arena.h"
 
@@ -29,7 +29,7 @@ typedef struct Slot {
 static Slot slots[MAPPING_FILES];
 static struct sigaction previous;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
-static uintptr_t page_bytes;
+static uintptr_t page_bytes; // 0: no handler was asked for
 
 // Puts the earlier handler back and returns: the instruction runs again, faults again, and that
 // handler gets the signal.
@@ -67,6 +67,14 @@ static void install_handler(void) {
     sigaction(SIGBUS, &action, &previous);
 }
 
+void mapping_guard(void) {
+    pthread_once(&installed, install_handler);
+}
+
+static uintptr_t page_size(void) {
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
 // The end of a free slot is 0, so a slot that is only half claimed holds no address.
 static int slot_claim(uintptr_t base, uintptr_t end) {
     for (int i = 0; i < MAPPING_FILES; i++) {
@@ -87,13 +95,13 @@ static bool map_pages(Mapping *mapping, Error *error) {
     if (data == MAP_FAILED)
         return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot map it: %s",
                          strerror(errno));
-    pthread_once(&installed, install_handler);
-    mapping->slot = slot_claim((uintptr_t)data, (uintptr_t)data + size);
-    if (mapping->slot < 0) {
+    if (page_bytes) mapping->slot = slot_claim((uintptr_t)data, (uintptr_t)data + size);
+    if (page_bytes && mapping->slot < 0) {
         munmap(data, size);
         return error_set(error, ERROR_IO, "more than %d files are open at once", MAPPING_FILES);
     }
     mapping->data = data;
+    mapping->mapped = true;
     mapping->size = size;
     return true;
 }
@@ -117,7 +125,7 @@ Mapping mapping_of_memory(const char *path, const void *bytes, size_t size) {
 
 // Rounded up.
 static size_t whole_pages(size_t bytes) {
-    return (bytes + page_bytes - 1) & ~(page_bytes - 1);
+    return (bytes + page_size() - 1) & ~(page_size() - 1);
 }
 
 // Memory of our own takes the place of the pages in question, then the file is read into it: large
@@ -146,12 +154,13 @@ bool mapping_seal(Mapping *mapping, Error *error) {
 
 void mapping_close(Mapping *mapping) {
     file_reader_close(&mapping->reader);
-    if (mapping->slot < 0) return;
+    if (!mapping->mapped) return;
     // First the end, so that the handler matches no address; the base last, which frees the slot.
-    atomic_store(&slots[mapping->slot].end, 0);
+    if (mapping->slot >= 0) atomic_store(&slots[mapping->slot].end, 0);
     munmap((void *)(uintptr_t)mapping->data, mapping->size);
-    atomic_store(&slots[mapping->slot].base, 0);
+    if (mapping->slot >= 0) atomic_store(&slots[mapping->slot].base, 0);
     mapping->slot = -1;
+    mapping->mapped = false;
 }
 
 bool mapping_damaged(const Mapping *mapping) {
@@ -159,9 +168,9 @@ bool mapping_damaged(const Mapping *mapping) {
 }
 
 void mapping_drop(const Mapping *mapping, const void *data, size_t bytes) {
-    if (mapping->slot < 0) return;
+    if (!mapping->mapped) return;
     uintptr_t start = whole_pages((uintptr_t)data);
-    uintptr_t end = ((uintptr_t)data + bytes) & ~(page_bytes - 1);
+    uintptr_t end = ((uintptr_t)data + bytes) & ~(page_size() - 1);
     uintptr_t loaded = whole_pages((uintptr_t)mapping->data + mapping->loaded);
     if (start < loaded) start = loaded; // dropped memory of our own would come back as zeros
     if (start < end) madvise((void *)start, end - start, MADV_DONTNEED);

@@ -1,4 +1,5 @@
-// Mapping: a file's bytes in memory, read-only, that survive the file being cut short.
+// Mapping: a file's bytes in memory, read-only. In a program that has called mapping_guard they
+// survive the file being cut short.
 //
 // What another program writes to the file shows in the mapping at once. That is fine for weights;
 // the front of a file, with all that is checked, is loaded first: copied from the file into memory
@@ -18,9 +19,15 @@ typedef struct Mapping {
     size_t size;
     size_t loaded;     // all of it where it is plain memory
     FileReader reader; // for mapping_load; closed by mapping_seal
-    int slot;          // in the table of the SIGBUS handler; -1: plain memory, not a file
+    bool mapped;       // else plain memory, not a file
+    int slot;          // in the table of the SIGBUS handler; -1: in none
     struct Mapping *next;
 } Mapping;
+
+// For a program, not a library: from now on a read past the new end of a file that was cut gives
+// zeros. Installs a SIGBUS handler, once, for exactly the mappings made after it; any other fault
+// is passed to the handler from before. Without it such a read raises SIGBUS, as with any mapping.
+void mapping_guard(void);
 
 // Maps a regular file whole. False: exit code 4 (cannot open, or not a regular file), 3 (empty), 5.
 bool mapping_open(Mapping *mapping, const char *path, Error *error);
@@ -37,7 +44,7 @@ bool mapping_load(Mapping *mapping, size_t end, Error *error);
 // opened: what is loaded may be of two versions, or of another than the weights.
 bool mapping_seal(Mapping *mapping, Error *error);
 
-// A read past the file's new end has happened: it gave zeros instead of a signal.
+// A read past the file's new end has happened, and gave zeros: only after mapping_guard.
 bool mapping_damaged(const Mapping *mapping);
 
 // Whether `path` is a directory; symbolic links are followed.

@@ -288,8 +288,7 @@ static bool bench_threads(Bench *b, int index, int context, Error *error) {
         finish_row(b, i, &figures);
     const Error *failure = device_error(s->model->device); // of what the limits asked for
     if (good && failure->code) good = error_copy(error, failure);
-    model_close(s->model);
-    s->model = NULL;
+    session_close_model(s);
     return good;
 }
 

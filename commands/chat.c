@@ -31,8 +31,7 @@ enum { DEFAULT_CONTEXT = 4096, PATH_SIZE = 4096 };
 static bool find_format(Chat *chat, Error *error) {
     const Session *s = &chat->session;
     const char *name = s->options->chat_template, *system = s->options->system;
-    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
-    const ChatTemplate *own = chat_template_detect(s->tokenizer, text, s->config->family);
+    const ChatTemplate *own = chat_format(s->checkpoint, s->tokenizer);
     chat->format = name ? chat_template_by_name(name) : own;
     chat->is_base = !own;
     if (!chat->format && name)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "commands/shared/options.h"
+#include "limpid.h"
 
 typedef struct Command {
     const char *name;
@@ -38,9 +39,9 @@ const Command *command_find(const char *name);
 const char *command_nearest(const char *word);
 
 // help.c
-#define LIMPID_VERSION "0.1.0"
 
 void help_program(void);                   // run --help
 void help_command(const Command *command); // run COMMAND --help
 void help_version(void);
-void help_limits(void); // run --limits
+void help_limits(void);  // run --limits
+void help_options(void); // run --options: for completions

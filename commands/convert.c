@@ -84,7 +84,7 @@ static bool find_vocabulary(const Session *s, Vocabulary *v, Arena *arena, Error
     if (inside->model && !s->options->tokenizer) return true;
     TextSpan chat_template = inside->chat_template;
     Error cause = {0};
-    const char *problem = s->tokenizer_problem;
+    const char *problem = s->file->no_tokenizer.message;
     if (s->tokenizer && tokenizer_export(s->tokenizer, v, arena, &cause)) {
         // llama2.c's models end a text with BOS, other programs look for EOS.
         int32_t stop = -1;

@@ -112,9 +112,8 @@ static void echo_prompt(void *context) {
     Utf8Stream characters = {0}; // a token may end inside one
     const char *out = NULL;
     for (size_t i = 0; i < count; i++) {
-        bool first = i == 0 || (i == 1 && ids->ids[0] == tokenizer_bos(tokenizer));
         size_t length = 0;
-        const char *piece = tokenizer_piece(tokenizer, ids->ids[i], first, false, &length);
+        const char *piece = text_piece(tokenizer, ids->ids, i, true, false, &length);
         if (sink->prompt_bits)
             show_surprising(sink, piece, length, sink->prompt_bits[i]);
         else if (utf8_stream_push(&characters, piece, length, &out, &length, NULL))
@@ -203,8 +202,7 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
 // only to a person: a script's log does not need it.
 static void hint_at_chat(const Session *s) {
     if (s->options->prompt_ids || !s->tokenizer || !error_is_terminal()) return;
-    const ChatTemplate *t = chat_template_detect(
-        s->tokenizer, checkpoint_vocabulary(s->checkpoint)->chat_template, s->config->family);
+    const ChatTemplate *t = chat_format(s->checkpoint, s->tokenizer);
     if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
 

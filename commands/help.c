@@ -1,8 +1,9 @@
-// What --help, --version and --limits print. Each help text fits a screen of 24 lines, 80 columns.
+// What --help, --version, --limits and --options print. Each help text fits a screen of 24 lines, 80 columns.
 #include "base/bytes.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/commands.h"
+#include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
 #include "grammar/grammar.h"
 #include "kernels/kernels.h"
@@ -444,6 +445,11 @@ void help_version(void) {
     char sandbox[100];
     output_print("limpid %s\nsandbox: %s\n", LIMPID_VERSION,
                  sandbox_describe(sandbox, sizeof sandbox));
+}
+
+void help_options(void) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        options_list(COMMANDS[i].name, COMMANDS[i].bit, COMMANDS[i].summary);
 }
 
 void help_limits(void) {

@@ -102,7 +102,7 @@ static void write_tokenizer(JsonWriter *w, const Session *s) {
     writer_integer(w, "size", tokenizer_size(s->tokenizer));
     writer_integer(w, "bos_id", tokenizer_bos(s->tokenizer));
     writer_bool(w, "adds_bos", tokenizer_adds_bos(s->tokenizer));
-    writer_ids(w, "stop_ids", s->stops, s->n_stops);
+    writer_ids(w, "stop_ids", s->file->stops, s->file->n_stops);
     writer_end(w, '}');
 }
 

@@ -193,7 +193,7 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
     m->listener = NULL;
     device_free(m->device, m->att_weights);
     m->att_weights = NULL;
-    if (listener && attention_weights) {
+    if (attention_weights) {
         m->att_weights = device_alloc(m->device, weights * sizeof(float));
         if (!m->att_weights) return open_failed(m, error);
     }

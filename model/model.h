@@ -143,7 +143,8 @@ bool model_unembed(Model *model, const float *x, int n, Error *error);
 
 // Sets the listener of all stages (NULL: none) and allocates the host copy of a stage that it
 // reads; with attention_weights also (max_rows, n_heads, context) floats on the device, which
-// attention then fills. False, without a listener: exit code 5 or 6.
+// attention then fills: without a listener too, for an intervention. False, without a listener:
+// exit code 5 or 6.
 bool model_listen(Model *model, Listener *listener, void *context, bool attention_weights,
                   Error *error);
 

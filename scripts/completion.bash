@@ -1,29 +1,26 @@
-# Completion of limpid for bash: installed as share/bash-completion/completions/limpid.
+# Completion of limpid for bash: installed as share/bash-completion/completions/limpid. Commands,
+# options and their values are those that `limpid --options` prints.
 _limpid() {
-    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate i
-    local commands="generate chat bench perplexity tokenize inspect convert selftest attention lens mask view cost replay trace diff"
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=generate rows commands values i
+    rows=$("${COMP_WORDS[0]}" --options 2>/dev/null)
+    commands=$(awk -F'\t' '$2 == "" { print $1 }' <<<"$rows")
     for ((i = 1; i < COMP_CWORD; i++)); do
-        [[ " $commands " == *" ${COMP_WORDS[i]} "* ]] && command=${COMP_WORDS[i]} && break
+        grep -qxF -e "${COMP_WORDS[i]}" <<<"$commands" && command=${COMP_WORDS[i]} && break
     done
-    case $previous in
-    --precision) COMPREPLY=($(compgen -W "f32 a16 a8" -- "$word")) && return ;;
-    --machine) COMPREPLY=($(compgen -W "measured a100 h100 h200" -- "$word")) && return ;;
-    --type | --head-type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0 q6_k q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0$([ "$command$previous" = convert--type ] && echo " q4_k_m q5_k_m")" -- "$word")) && return ;;
-    --kv) COMPREPLY=($(compgen -W "f32 f16 bf16" -- "$word")) && return ;;
-    --budget) COMPREPLY=($(compgen -W "f32 a16 f16 a8" -- "$word")) && return ;;
-    --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;
-    --color)
-        COMPREPLY=($(compgen -W "auto always never$([ "$command" = generate ] && echo " surprise")" -- "$word")) && return ;;
-    --save-logits | --kl | --out | --svg | --png | --html | --record | --transcript | --model) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
-    --context-overflow) COMPREPLY=($(compgen -W "stop shift" -- "$word")) && return ;;
-    -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
+    values=$(awk -F'\t' -v command="$command" -v option="$previous" '$1 == command && $2 == option { print $3 }' <<<"$rows")
+    case $values in
+    *"|"*)
+        COMPREPLY=($(compgen -W "${values//|/ }" -- "$word"))
+        return
+        ;;
+    NUMBER) return ;;
     esac
-    if [[ $word == -* ]]; then
-        COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" $command --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)" -- "$word"))
-    else
-        compopt -o filenames 2>/dev/null
-        COMPREPLY=($(compgen -f -- "$word"))
-        [ "$COMP_CWORD" -eq 1 ] && COMPREPLY+=($(compgen -W "$commands" -- "$word"))
+    if [[ $word == -* && $values != TEXT ]]; then
+        COMPREPLY=($(compgen -W "$(awk -F'\t' -v command="$command" '$1 == command && $2 ~ /^--/ { print $2 }' <<<"$rows")" -- "$word"))
+        return
     fi
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen -f -- "$word"))
+    [ "$COMP_CWORD" -eq 1 ] && COMPREPLY+=($(compgen -W "$commands" -- "$word"))
 }
 complete -F _limpid limpid

@@ -124,6 +124,6 @@ size_t checkpoint_unused(const Checkpoint *checkpoint);
 const char *checkpoint_unused_name(const Checkpoint *checkpoint, size_t i);
 
 // The path of a mapped file that was cut short while it was in use, so that what was computed since
-// is not to be trusted; NULL: none. A read past the new end gives zeros, not a signal:
-// checkpoint_open installs a SIGBUS handler for exactly its own mappings.
+// is not to be trusted; NULL: none. In a program that has called mapping_guard (base/mapping.h) a
+// read past the new end gives zeros, not a signal.
 const char *checkpoint_damaged(const Checkpoint *checkpoint);

@@ -124,18 +124,13 @@ enum { MOST_BYTES = 64 << 20 };
 // Message `i`: *role is one of ours. False: exit code 3.
 static bool read_message(const json_t *messages, size_t i, ChatRole *role, TextSpan *text,
                          Error *error) {
-    static const char *const ROLES[] = {"system", "user", "assistant"};
     const json_t *message = json_array_get(messages, i);
     const char *name = NULL;
     const json_t *content = json_is_object(message) ? json_object_get(message, "content") : NULL;
     if (!json_is_string(content) || !json_read_string(message, "role", &name, error) || !name)
         return error_set(error, ERROR_FILE, "message %zu: wanted role and content, both texts", i);
     *text = (TextSpan){json_string_value(content), json_string_length(content)};
-    for (int r = 0; r < 3; r++)
-        if (!strcmp(name, ROLES[r])) {
-            *role = (ChatRole)r;
-            return true;
-        }
+    if (chat_role_by_name(role, name)) return true;
     return error_set(error, ERROR_FILE, "message %zu: got the role \"%.40s\", wanted %s", i, name,
                      "system, user or assistant");
 }

@@ -40,9 +40,7 @@ int largest_window(const Config *c) {
 }
 
 const ChatTemplate *known_template(const Session *s) {
-    if (!s->tokenizer) return NULL;
-    TextSpan text = checkpoint_vocabulary(s->checkpoint)->chat_template;
-    return chat_template_detect(s->tokenizer, text, s->config->family);
+    return chat_format(s->checkpoint, s->tokenizer);
 }
 
 LayerCounts count_layers(const Config *c) {
@@ -227,7 +225,7 @@ static void add_warnings(Facts *f, const Session *s) {
 
 static void add_tokenizer(Facts *f, const Session *s) {
     if (!s->tokenizer) {
-        FACT(f, "tokenizer", "none: %s", s->tokenizer_problem);
+        FACT(f, "tokenizer", "none: %s", s->file->no_tokenizer.message);
         return;
     }
     const ChatTemplate *t = known_template(s);
@@ -238,8 +236,8 @@ static void add_tokenizer(Facts *f, const Session *s) {
         FACT(f, "tokenizer", "%s, BOS %d%s", tokenizer_description(s->tokenizer),
              tokenizer_bos(s->tokenizer), adds);
     fact_begin(f, "ends at");
-    for (size_t i = 0; i < s->n_stops; i++)
-        buffer_print(&f->text, "%s%" PRId32, i ? " " : "", s->stops[i]);
+    for (size_t i = 0; i < s->file->n_stops; i++)
+        buffer_print(&f->text, "%s%" PRId32, i ? " " : "", s->file->stops[i]);
     fact_end(f);
     FACT(f, "template", "%s", t ? chat_template_name(t) : "none");
 }

@@ -9,25 +9,22 @@
 
 #include "commands/intervene/intervene.h"
 #include "commands/shared/options.h"
-#include "model/model.h"
-#include "tokenizer/tokenizer.h"
-#include "weights/checkpoint.h"
+#include "library/handles.h"
 
 typedef struct Session {
-    const Options *options; // borrowed
-    double started;         // seconds_now of session_open, or of a chat message: time to the first
-                            // token counts from here
+    const Options *options;  // borrowed
+    double started;          // seconds_now of session_open, or of a chat message: time to the first
+                             // token counts from here
+    limpid_model *file;      // of limpid_open
+    limpid_context *context; // of limpid_context_open
+    OwnTokenizer own;        // of session_open_tokenizer
+    // What these hold, borrowed.
     Checkpoint *checkpoint;
-    const Config *config;        // of the checkpoint
-    Tokenizer *tokenizer;        // NULL where the model has none; session_need_tokenizer says so
-    Checkpoint *tokenizer_owner; // a GGUF that -z named, or NULL
+    const Config *config; // of the checkpoint
+    Tokenizer *tokenizer; // NULL where the model has none; session_need_tokenizer says so
     Model *model;
-    KeyPattern pattern;                         // of --pattern; zeroed without it
-    Interventions *interventions;               // of --ablate, --patch and --steer, or NULL
-    char tokenizer_problem[ERROR_MESSAGE_SIZE]; // why it is NULL
-    ErrorCode tokenizer_code;
-    int32_t stops[64]; // ids that end a text
-    size_t n_stops;
+    KeyPattern pattern;           // of --pattern; zeroed without it
+    Interventions *interventions; // of --ablate, --patch and --steer, or NULL
 } Session;
 
 typedef struct SessionModel {
@@ -44,7 +41,8 @@ bool session_open(Session *session, const Options *options, Error *error);
 // Exit code 3 (or what opening it said) where there is no tokenizer.
 bool session_need_tokenizer(const Session *session, Error *error);
 bool session_open_model(Session *session, const SessionModel *wanted, Error *error);
-void session_close(Session *session); // zeroed or half-opened is fine
+void session_close_model(Session *session); // and another one may be opened
+void session_close(Session *session);       // zeroed or half-opened is fine
 
 // Attaches what --ablate, --patch and --steer ask for, before the first pass: `prompt` is what
 // positions from the end and means are of. Nothing where they were not given. From here on no file
@@ -52,7 +50,7 @@ void session_close(Session *session); // zeroed or half-opened is fine
 bool session_intervene(const Session *session, const int32_t *prompt, size_t count, Error *error);
 
 // The tokenizer of a path given by -z: a tokenizer file, a GGUF or a directory.
-// vocab_size 0: unknown.
+// A tokenizer without a model, as own_tokenizer_open. vocab_size 0: unknown.
 bool session_open_tokenizer(Session *session, const char *path, int vocab_size, Error *error);
 
 // The result of something that read the model: `good` and `error` as they are, unless the file was
@@ -64,7 +62,7 @@ enum { SESSION_MAX_ROWS = 256 };
 // take 64 MiB, but there are at least 8 rows, and at most SESSION_MAX_ROWS or n_tokens.
 int session_rows(size_t n_tokens, size_t width);
 
-// model_forward with session_result.
+// limpid_eval with session_result.
 bool session_forward(const Session *session, const Batch *batch, Error *error);
 
 // Appends `count` tokens to sequence 0, max_rows of them in each session_forward. Between two of
@@ -80,11 +78,6 @@ bool session_stops_at(const Session *session, int32_t id);
 
 // Exit code 2 where an id is not below the model's vocabulary size.
 bool session_check_ids(const Session *session, const IdList *ids, Error *error);
-
-// Whether the checkpoint is a llama2.c file, of any version.
-bool is_llama2c(const Checkpoint *checkpoint);
-
-bool path_is_gguf(const char *path); // by its first bytes; false also where it cannot be read
 
 // For the end of a line of statistics: "; a debug build .." where the program was not optimised.
 const char *build_remark(void);

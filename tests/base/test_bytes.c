@@ -159,6 +159,7 @@ Test(mapping, a_file_cut_short_gives_zeros_and_says_so) {
     test_write_file(path, bytes, size);
     free(bytes);
     Mapping mapping;
+    mapping_guard();
     CHECK(mapping_open(&mapping, path, NULL));
     CHECK_INT(mapping.data[size - 1], 'x');
     CHECK(!mapping_damaged(&mapping));
@@ -179,7 +180,8 @@ Test(mapping, a_fault_elsewhere_still_kills) {
     const char *path = test_temporary("other");
     test_write_file(path, "0123456789", 10);
     Mapping mapping;
-    CHECK(mapping_open(&mapping, path, NULL)); // installs the handler
+    mapping_guard();
+    CHECK(mapping_open(&mapping, path, NULL));
     pid_t child = fork();
     if (!child) {
         fclose(stderr); // a sanitizer would report it there
@@ -197,6 +199,7 @@ Test(mapping, as_many_files_as_the_table_has_and_no_more) {
     const char *path = test_temporary("many");
     Error error = {0};
     Mapping one_more;
+    mapping_guard();
     test_write_file(path, "x", 1);
     for (int i = 0; i < MAPPING_FILES; i++)
         CHECK(mapping_open(&mappings[i], path, NULL) && mapping_seal(&mappings[i], NULL), "%d", i);

@@ -114,6 +114,7 @@ enum { MAPPED = 1 << 20, LOADED = 70000 };
 Test(mapping, what_is_loaded_stays_and_the_rest_is_the_file) {
     const char *path = file_of("loaded", 'a', MAPPED);
     Mapping mapping;
+    mapping_guard();
     CHECK(mapping_open(&mapping, path, NULL));
     CHECK_INT(mapping.loaded, 0);
     CHECK(mapping_load(&mapping, LOADED, NULL) && mapping_load(&mapping, 10, NULL));

@@ -1,6 +1,7 @@
 // Input files of commands that are cut short while their tensors are read: exit code 4, and the
 // name of the file.
 #include "base/hash.h"
+#include "base/mapping.h"
 #include "commands/perplexity/saved_logits.h"
 #include "commands/trace/trace_diff.h"
 #include "tests/support/files/hf_directory.h"
@@ -35,6 +36,7 @@ static void write_zeros(const char *path) {
 }
 
 Test(cut_inputs, of_diff) {
+    mapping_guard();
     static const char *const NAMES[] = {"a.safetensors", "b.safetensors"};
     for (int i = 0; i < 2; i++) {
         char paths[2][300];
@@ -59,6 +61,7 @@ Test(cut_inputs, of_diff) {
 enum { ROWS = 4, VOCABULARY = 20000 };
 
 Test(cut_inputs, of_saved_logits) {
+    mapping_guard();
     static const int32_t IDS[] = {1, 2, 3, 4, 5};
     static float row[VOCABULARY];
     LogitsKey key = {.windows = {ROWS, ROWS, 0, false},
@@ -123,6 +126,7 @@ Test(cut_inputs, the_shard_that_was_cut_is_named) {
         char path[700];
         Checkpoint *checkpoint = NULL;
         Error error = {0};
+        mapping_guard();
         bool opens = checkpoint_open(&checkpoint, directory, &error);
         need_json(&error);
         CHECK(opens, "%s", error.message);

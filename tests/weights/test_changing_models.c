@@ -1,6 +1,7 @@
 // Models and files of tensors that are rewritten in place while they are read, or afterwards: what
 // was checked stays, and only weights change with the file.
 #include "base/hash.h"
+#include "base/mapping.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
@@ -266,6 +267,7 @@ Test(changing_models, what_was_read_of_a_model_stays) {
     Content first = gguf_of_many_tokens('a');
     const char *path = test_temporary("stays.gguf");
     test_write_file(path, first.bytes, first.size);
+    mapping_guard();
     Checkpoint *checkpoint = NULL;
     Error error = {0};
     CHECK(checkpoint_open(&checkpoint, path, &error), "%s", error.message);
@@ -284,6 +286,7 @@ Test(changing_models, what_was_read_of_a_model_stays) {
 }
 
 Test(changing_models, what_was_read_of_a_file_of_tensors_stays) {
+    mapping_guard();
     Content first = header_of(false);
     const char *path = test_temporary("stays.safetensors"), *value = NULL;
     test_write_file(path, first.bytes, first.size);

@@ -1,4 +1,5 @@
 // Bad GGUF files: the corpus, every truncation, and files that are something else.
+#include "base/mapping.h"
 #include "tests/support/files/gguf_corpus.h"
 #include "tests/test.h"
 
@@ -404,6 +405,7 @@ Test(gguf_hostile, F01_a_model_cut_short_while_open_is_damaged_and_no_signal_com
     gguf_file_free(file);
     test_write_file(path, bytes, size);
     free(bytes);
+    mapping_guard();
     Checkpoint *checkpoint = NULL;
     Error error = {0};
     CHECK(checkpoint_open(&checkpoint, path, &error), "%s", error.message);

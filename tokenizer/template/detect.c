@@ -20,6 +20,16 @@ const ChatTemplate *chat_template_by_name(const char *name) {
     return NULL;
 }
 
+bool chat_role_by_name(ChatRole *role, const char *name) {
+    static const char *const NAMES[] = {"system", "user", "assistant"};
+    for (int i = 0; name && i < 3; i++) {
+        if (strcmp(name, NAMES[i])) continue;
+        *role = (ChatRole)i;
+        return true;
+    }
+    return false;
+}
+
 const ChatTemplate *chat_template_for_system(const ChatTemplate *format, const char *system,
                                              size_t length) {
     if (!(format->rules & RULE_THINK_FLAGS)) return format;

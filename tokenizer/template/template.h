@@ -13,6 +13,9 @@ typedef struct ChatTemplate ChatTemplate;
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } ChatRole;
 
+// Of "system", "user", "assistant"; false: another name, or NULL.
+bool chat_role_by_name(ChatRole *role, const char *name);
+
 typedef struct ChatMessage {
     ChatRole role;
     const char *text;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/mapping.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -169,6 +170,7 @@ static Content read_first(const Rewriting *r) {
 }
 
 void rewriting_check(const Rewriting *r, const Content *hostile, size_t count) {
+    mapping_guard(); // as the program has it
     Content first = read_first(r);
     for (size_t i = 0; i < count; i++)
         check_content(r, first, hostile[i], "another file");
@@ -226,6 +228,7 @@ static void *keep_rewriting(void *context) {
 }
 
 void rewriting_race(const Rewriting *r, const Content *hostile, size_t count, double seconds) {
+    mapping_guard();
     enum { LEAST_REWRITTEN = 100 };
     Content contents[16], first = read_first(r);
     size_t n = 0;

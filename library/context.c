@@ -1,0 +1,171 @@
+// limpid_context: a model's weights on the device, and the cache. What comes from the caller is
+// checked here, since model/ takes indices of its own callers at their word.
+#include "library/handles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_CONTEXT = 4096 }; // a longer one is asked for: its cache may take gigabytes
+
+// ---- opening ----
+
+_Static_assert(LIMPID_F32 == PRECISION_F32 + 1 && LIMPID_A16 == PRECISION_A16 + 1 &&
+                   LIMPID_A8 == PRECISION_A8 + 1,
+               "precisions are those of kernels.h, after a 0 for the default");
+_Static_assert(LIMPID_KV_F32 == KV_F32 + 1 && LIMPID_KV_F16 == KV_F16 + 1 &&
+                   LIMPID_KV_BF16 == KV_BF16 + 1,
+               "and so are the types of the cache");
+
+static bool check_range(const char *name, int value, int most, Error *error) {
+    if (value >= 0 && value <= most) return true;
+    return error_set(error, ERROR_USAGE, "%s: got %d, wanted 0 to %d", name, value, most);
+}
+
+static bool check_options(const limpid_options *o, const Config *config, Error *error) {
+    enum { MOST = 1 << 20 }; // of what a larger number is a mistake
+    return check_range("context", o->context, config_longest_context(config), error) &&
+           check_range("sequences", o->sequences, MOST, error) &&
+           check_range("threads", o->threads, MOST, error) &&
+           check_range("precision", o->precision, LIMPID_A8, error) &&
+           check_range("kv", o->kv, LIMPID_KV_BF16, error) &&
+           check_range("max_rows", o->max_rows, MOST, error) &&
+           check_range("max_logit_rows", o->max_logit_rows, MOST, error);
+}
+
+static ModelOptions model_options(const limpid_options *o, const Config *config) {
+    int precision = o->precision ? o->precision : LIMPID_A16;
+    int kv = o->kv ? o->kv : precision == LIMPID_F32 ? LIMPID_KV_F32 : LIMPID_KV_F16;
+    int most = config->max_seq_len < DEFAULT_CONTEXT ? config->max_seq_len : DEFAULT_CONTEXT;
+    return (ModelOptions){
+        .threads = o->threads,
+        .precision = (Precision)(precision - 1),
+        .kv_type = (KvType)(kv - 1),
+        .context = o->context ? o->context : most,
+        .n_sequences = o->sequences,
+        .max_rows = o->max_rows,
+        .max_logit_rows = o->max_logit_rows,
+        .progress = o->progress,
+        .progress_context = o->user,
+        .stop = o->stop,
+    };
+}
+
+static bool open_run(limpid_context *c, const limpid_options *options, Error *error) {
+    const Config *config = c->model->config;
+    if (!check_options(options, config, error)) return false;
+    ModelOptions wanted = model_options(options, config);
+    c->run = model_open(config, checkpoint_weights(c->model->checkpoint), &wanted, error);
+    return c->run || error_prefix(error, checkpoint_path(c->model->checkpoint));
+}
+
+limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
+                                    limpid_error *error) {
+    static const limpid_options DEFAULTS = {0};
+    Error cause = {0};
+    limpid_context *c = calloc(1, sizeof *c);
+    if (c) c->model = model;
+    bool good = c ? open_run(c, options ? options : &DEFAULTS, &cause)
+                  : error_set(&cause, ERROR_MEMORY, "no memory for a context");
+    if (library_result(error, good, &cause)) return c;
+    limpid_context_close(c);
+    return NULL;
+}
+
+void limpid_context_close(limpid_context *c) {
+    if (!c) return;
+    model_close(c->run);
+    free(c);
+}
+
+// ---- passes ----
+
+bool limpid_eval(limpid_context *c, const limpid_batch *batch, limpid_error *error) {
+    Error cause = {0};
+    Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
+    return library_result(error, model_forward(c->run, &rows, &cause), &cause);
+}
+
+const float *limpid_logits(const limpid_context *c, int i) {
+    return i >= 0 && i < c->run->n_host_rows ? model_logits(c->run, i) : NULL;
+}
+
+// ---- the cache ----
+
+int limpid_length(const limpid_context *c, int sequence) {
+    bool there = sequence >= 0 && sequence < c->run->options.n_sequences;
+    return there ? kv_cache_length(&c->run->cache, sequence) : -1;
+}
+
+bool limpid_truncate(limpid_context *c, int sequence, int length) {
+    if (length < 0 || length > limpid_length(c, sequence)) return false;
+    kv_cache_truncate(&c->run->cache, sequence, length);
+    return true;
+}
+
+bool limpid_copy(limpid_context *c, int to, int from) {
+    if (limpid_length(c, to) < 0 || limpid_length(c, from) < 0) return false;
+    kv_cache_copy(&c->run->cache, to, from);
+    return true;
+}
+
+// ---- sampling ----
+
+static float or_off(float value, float off) {
+    return value == 0.0f ? off : value;
+}
+
+static SamplerOptions sampler_options(const limpid_sampling *s) {
+    SamplerOptions o = sampler_defaults();
+    o.rule = (SampleRule){.temperature = s->temperature,
+                          .top_k = s->top_k,
+                          .top_p = or_off(s->top_p, 1.0f),
+                          .min_p = s->min_p,
+                          .typical_p = or_off(s->typical_p, 1.0f)};
+    o.repeat_penalty = or_off(s->repeat_penalty, 1.0f);
+    o.presence_penalty = s->presence_penalty;
+    o.frequency_penalty = s->frequency_penalty;
+    o.repeat_last = s->repeat_last;
+    o.seed = s->seed;
+    return o;
+}
+
+limpid_sampler *limpid_sampler_open(limpid_context *c, const limpid_sampling *sampling,
+                                    limpid_error *error) {
+    static const limpid_sampling GREEDY = {0};
+    Error cause = {0};
+    SamplerOptions options = sampler_options(sampling ? sampling : &GREEDY);
+    int vocab_size = c->run->config.vocab_size;
+    limpid_sampler *s = calloc(1, sizeof *s);
+    if (!s) error_set(&cause, ERROR_MEMORY, "no memory for a sampler");
+    if (s) {
+        s->vocab_size = vocab_size;
+        // One more than the context: the last token is accepted but never fed.
+        s->sampler =
+            sampler_open(c->run->device, vocab_size, c->run->options.context + 1, &options, &cause);
+    }
+    if (library_result(error, s && s->sampler, &cause)) return s;
+    limpid_sampler_close(s);
+    return NULL;
+}
+
+void limpid_sampler_close(limpid_sampler *s) {
+    if (!s) return;
+    sampler_close(s->sampler);
+    free(s);
+}
+
+int32_t limpid_sample(limpid_sampler *s, const float *logits, limpid_error *error) {
+    Error cause = {0};
+    int32_t id = -1;
+    if (logits)
+        id = sampler_next(s->sampler, logits, &cause);
+    else
+        error_set(&cause, ERROR_USAGE, "there are no logits to sample from");
+    return library_result(error, id >= 0, &cause) ? id : -1;
+}
+
+bool limpid_sampler_accept(limpid_sampler *s, int32_t id) {
+    if (id < 0 || id >= s->vocab_size) return false;
+    sampler_accept(s->sampler, id);
+    return true;
+}

@@ -1,0 +1,72 @@
+// What is behind the handles of limpid.h, and the steps that its functions and the commands share.
+// Who includes this may read the structs; they are made and freed by the functions of limpid.h.
+//
+//   limpid_open          -> Checkpoint -> Tokenizer -> ids that end a text      (file.c)
+//   limpid_context_open  -> Model: weights on the device, cache, scratch        (context.c)
+//   limpid_sampler_open  -> Sampler                                             (context.c)
+#pragma once
+
+#include "base/error.h"
+#include "limpid.h"
+#include "model/model.h"
+#include "model/sampler.h"
+#include "tokenizer/template/template.h"
+#include "tokenizer/tokenizer.h"
+#include "weights/checkpoint.h"
+
+// A tokenizer and, where it is one of a GGUF, the checkpoint that its strings lie in.
+typedef struct OwnTokenizer {
+    Tokenizer *tokenizer;
+    Checkpoint *owner;
+} OwnTokenizer;
+
+struct limpid_model {
+    Checkpoint *checkpoint;
+    const Config *config; // of the checkpoint
+    OwnTokenizer own;     // own.tokenizer NULL: there is none, and no_tokenizer says why
+    Error no_tokenizer;
+    int32_t stops[64]; // ids that end a text
+    size_t n_stops;
+};
+
+struct limpid_context {
+    limpid_model *model; // borrowed
+    Model *run;
+    limpid_listener *listener;
+    void *user;
+};
+
+struct limpid_sampler {
+    Sampler *sampler;
+    int vocab_size;
+};
+
+// How every function of limpid.h ends: `error` (NULL is fine) gets the cause where `good` is false.
+// Returns good.
+bool library_result(limpid_error *error, bool good, const Error *cause);
+
+// ---- which tokenizer (file.c) ----
+
+// In this order: a vocabulary inside a GGUF or the built-in model; a tokenizer file; the tokenizer
+// beside another kind of model. If it is none of these, the message is that of opening it as a
+// tokenizer file. vocab_size 0: unknown. False: exit code 3, 4 or 5; `own` is to be closed.
+bool own_tokenizer_open(OwnTokenizer *own, const char *path, int vocab_size, Error *error);
+void own_tokenizer_close(OwnTokenizer *own); // zeroed is fine
+
+// Whether the checkpoint is a llama2.c file, of any version.
+bool is_llama2c(const Checkpoint *checkpoint);
+bool path_is_gguf(const char *path); // by its first bytes; false also where it cannot be read
+
+// ---- text (text.c) ----
+
+// Appends the ids of a text, with the flags of limpid_tokenize. False: exit code 5.
+bool text_to_ids(const Tokenizer *tokenizer, IdList *ids, const char *text, size_t length,
+                 int flags, Error *error);
+
+// The bytes of ids[i], which stands at the beginning of a text where `begin`: the first token of it
+// then has no leading space, nor has one behind BOS. As tokenizer_piece.
+const char *text_piece(Tokenizer *tokenizer, const int32_t *ids, size_t i, bool begin, bool special,
+                       size_t *length);
+
+// The format that the model's template or tokens show; NULL: it has none, or no tokenizer.
+const ChatTemplate *chat_format(const Checkpoint *checkpoint, const Tokenizer *tokenizer);

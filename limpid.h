@@ -1,0 +1,138 @@
+// limpid.h: small language models in a C program. docs/library.md shows every function at work.
+//
+//     limpid_model *model = limpid_open("SmolLM2.gguf", NULL, &error);
+//     limpid_context *context = limpid_context_open(model, NULL, &error);
+//     limpid_sampler *sampler = limpid_sampler_open(context, NULL, &error);
+//     int n = limpid_tokenize(model, "Once upon a time", 16, LIMPID_BEGIN, ids, 64, &error);
+//     limpid_eval(context, &(limpid_batch){.n = n, .tokens = ids}, &error);
+//     int id = limpid_sample(sampler, limpid_logits(context, 0), &error);
+//
+// What can fail returns NULL, false or -1, and then fills `error` (NULL: nobody asks). Nothing is
+// printed, no signal is handled, nothing is kept outside the handles: several models may run in
+// several threads at once, a model with its contexts and samplers in one thread at a time. Samplers
+// are closed before their context, contexts before their model; NULL is fine.
+#ifndef LIMPID_H
+#define LIMPID_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define LIMPID_API __attribute__((visibility("default")))
+#define LIMPID_VERSION "0.1.0"
+LIMPID_API const char *limpid_version(void); // of the library that is linked
+
+typedef struct limpid_model limpid_model;     // a file: config, tokenizer, chat format
+typedef struct limpid_context limpid_context; // its weights at work, a cache of keys and values
+typedef struct limpid_sampler limpid_sampler; // logits -> token, with a generator of its own
+
+// 2 arguments, 3 file, 4 input/output, 5 memory, 6 device, 7 NaN or infinity, 130 stopped.
+typedef struct limpid_error {
+    int code;
+    char message[384]; // printable ASCII, one line
+} limpid_error;
+
+// A .gguf, .safetensors or llama2.c .bin file, a directory with them, or "builtin". `tokenizer`: a
+// file or directory of its own; NULL: the model's, which some models lack. Files stay mapped.
+LIMPID_API limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error *error);
+// The bytes of a GGUF or llama2.c file, borrowed until limpid_close.
+LIMPID_API limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tokenizer,
+                                            limpid_error *error);
+LIMPID_API void limpid_close(limpid_model *model);
+
+typedef struct limpid_info {
+    const char *family, *tokenizer, *chat; // "llama", ..; NULL: has none. Borrowed from the model
+    int vocab_size, max_context, dim, n_layers, n_heads, n_kv_heads, head_dim, bos; // bos -1: none
+} limpid_info;
+LIMPID_API limpid_info limpid_describe(const limpid_model *model);
+
+// Text to ids and back. Both return how many ids or bytes there are, and write those that fit.
+enum {
+    LIMPID_BEGIN = 1,   // the text begins here: BOS where the model wants one, a leading space of
+                        // SPM vocabularies is dropped
+    LIMPID_SPECIAL = 2, // control tokens: "<|im_end|>" is one, and is written
+};
+LIMPID_API int limpid_tokenize(const limpid_model *model, const char *text, size_t length,
+                               int flags, int32_t *ids, size_t capacity, limpid_error *error);
+// A character may be in two tokens: bytes, not terminated.
+LIMPID_API int limpid_detokenize(limpid_model *model, const int32_t *ids, size_t count, int flags,
+                                 char *text, size_t capacity, limpid_error *error);
+LIMPID_API bool limpid_ends(const limpid_model *model, int32_t id); // a text or an answer
+
+// The ids of a conversation in the model's format, with the beginning of an answer. `role`:
+// "system", "user" or "assistant". As limpid_tokenize.
+typedef struct limpid_message {
+    const char *role, *text;
+} limpid_message;
+LIMPID_API int limpid_chat(const limpid_model *model, const limpid_message *messages, size_t count,
+                           int32_t *ids, size_t capacity, limpid_error *error);
+
+enum { LIMPID_F32 = 1, LIMPID_A16, LIMPID_A8 };            // what activations meet weights as
+enum { LIMPID_KV_F32 = 1, LIMPID_KV_F16, LIMPID_KV_BF16 }; // what the cache holds
+typedef struct limpid_options {
+    int context;        // tokens of a sequence; 0: the model's most, up to 4096
+    int sequences;      // texts in the cache; 0: 1
+    int threads;        // 0: as many as this process may use
+    int precision, kv;  // 0: LIMPID_A16; LIMPID_KV_F16, and F32 with precision F32
+    int max_rows;       // tokens computed together; 0: 512
+    int max_logit_rows; // rows of logits from one limpid_eval; 0: 1
+    const int *stop;    // NULL, or what ends a limpid_eval early while it is not 0
+    void (*progress)(void *user, double share); // NULL, or of loading: 0 .. 1
+    void *user;
+} limpid_options;
+// Loads the weights. options NULL: all 0. Sequences share the weights, contexts do not.
+LIMPID_API limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
+                                               limpid_error *error);
+LIMPID_API void limpid_context_close(limpid_context *context);
+
+typedef struct limpid_batch {
+    int n;
+    const int32_t *tokens;    // (n)
+    const int32_t *positions; // (n) or NULL: each row continues its sequence
+    const int32_t *sequences; // (n) or NULL: all 0
+    const bool *wants_logits; // (n) or NULL: the last row alone
+} limpid_batch;
+// Computes the rows and adds them to the cache. False: the cache is as it was, unless code is 6, 7.
+LIMPID_API bool limpid_eval(limpid_context *context, const limpid_batch *batch,
+                            limpid_error *error);
+// (vocab_size) of the i-th row that wanted them, borrowed until the next limpid_eval; or NULL.
+LIMPID_API const float *limpid_logits(const limpid_context *context, int i);
+
+// The cache: tokens in a sequence (-1: no such sequence), the first `length` of them kept, one
+// sequence made equal to another. False: there is no such sequence or length.
+LIMPID_API int limpid_length(const limpid_context *context, int sequence);
+LIMPID_API bool limpid_truncate(limpid_context *context, int sequence, int length);
+LIMPID_API bool limpid_copy(limpid_context *context, int to, int from);
+
+typedef struct limpid_sampling {                // all 0: the likeliest token
+    float temperature, top_p, min_p, typical_p; // 0: off
+    int top_k;
+    float repeat_penalty, presence_penalty, frequency_penalty; // of tokens accepted; 0: off
+    int repeat_last;                                           // of the newest so many; 0: all
+    uint64_t seed;
+} limpid_sampling;
+LIMPID_API limpid_sampler *
+limpid_sampler_open(limpid_context *context, const limpid_sampling *sampling, limpid_error *error);
+LIMPID_API void limpid_sampler_close(limpid_sampler *sampler);
+LIMPID_API int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error *error);
+// Penalties count the tokens of prompt and text that were accepted. False: no such id.
+LIMPID_API bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id);
+
+// Intermediate results, as limpid_eval comes by them. All pointers are for the call only.
+typedef struct limpid_stage {
+    const char *name;                              // "q", "att_weights", "layer_out", ..
+    int layer;                                     // -1: outside the layers
+    int n;                                         // rows
+    const int32_t *tokens, *positions, *sequences; // (n)
+    int shape[4];                                  // slowest first, shape[0] is n; 0 ends it
+    float *data;                                   // of that shape
+} limpid_stage;
+typedef bool limpid_listener(void *user, limpid_stage *stage); // true: it has changed the data
+// `stages`: their names with a space between; NULL: all but "att_weights". listener NULL: no more.
+LIMPID_API bool limpid_listen(limpid_context *context, const char *stages,
+                              limpid_listener *listener, void *user, limpid_error *error);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,395 @@
+// limpid.h against the program: the same ids, the same bits. And what a library owes its caller:
+// errors returned, nothing printed, no signal handled, two models in two threads.
+#include "base/hash.h"
+#include "limpid.h"
+#include "tests/support/program.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum { CONTEXT = 64, MOST_IDS = 256 };
+static const char PROMPT[] = "Once upon a time";
+
+// A model with one context; the prompt's ids.
+typedef struct Opened {
+    limpid_model *model;
+    limpid_context *context;
+    limpid_info info;
+    int32_t ids[MOST_IDS];
+    int n;
+} Opened;
+
+static Opened opened(const limpid_options *options) {
+    limpid_error error = {0};
+    Opened o = {.model = limpid_open(small_model(), NULL, &error)};
+    CHECK(o.model, "%s", error.message);
+    o.context = limpid_context_open(o.model, options, &error);
+    CHECK(o.context, "%s", error.message);
+    o.info = limpid_describe(o.model);
+    o.n = limpid_tokenize(o.model, PROMPT, strlen(PROMPT), LIMPID_BEGIN, o.ids, MOST_IDS, &error);
+    CHECK(o.n > 3, "%s", error.message);
+    return o;
+}
+
+static void close_all(Opened *o) {
+    limpid_context_close(o->context);
+    limpid_close(o->model);
+}
+
+static void eval(Opened *o, const limpid_batch *batch) {
+    limpid_error error = {0};
+    CHECK(limpid_eval(o->context, batch, &error), "%s", error.message);
+}
+
+static uint64_t row_hash(const Opened *o, int i) {
+    const float *logits = limpid_logits(o->context, i);
+    CHECK(logits, "row %d", i);
+    return fnv1a(FNV_START, logits, (size_t)o->info.vocab_size * sizeof *logits);
+}
+
+// The hash of all rows of logits that tokens were sampled from, as generate --json prints it.
+static uint64_t generate(Opened *o, const limpid_sampling *sampling, int count, int32_t *out) {
+    limpid_error error = {0};
+    limpid_sampler *sampler = limpid_sampler_open(o->context, sampling, &error);
+    CHECK(sampler, "%s", error.message);
+    for (int i = 0; i < o->n; i++)
+        CHECK(limpid_sampler_accept(sampler, o->ids[i]));
+    eval(o, &(limpid_batch){.n = o->n, .tokens = o->ids});
+    uint64_t hash = FNV_START;
+    for (int i = 0; i < count; i++) {
+        const float *logits = limpid_logits(o->context, 0);
+        hash = fnv1a(hash, logits, (size_t)o->info.vocab_size * sizeof *logits);
+        out[i] = limpid_sample(sampler, logits, &error);
+        CHECK(out[i] >= 0, "%s", error.message);
+        CHECK(limpid_sampler_accept(sampler, out[i]));
+        eval(o, &(limpid_batch){.n = 1, .tokens = &out[i]});
+    }
+    limpid_sampler_close(sampler);
+    return hash;
+}
+
+// ---- the program's numbers ----
+
+static void check_like_program(const limpid_options *options, const limpid_sampling *sampling,
+                               const char *arguments) {
+    enum { COUNT = 40 };
+    int32_t out[COUNT];
+    char wanted[4000], got[24];
+    Opened o = opened(options);
+    uint64_t hash = generate(&o, sampling, COUNT, out);
+    snprintf(got, sizeof got, "\"%016llx\"", (unsigned long long)hash);
+    TestRun run = program("generate|%s|-i|%s|--max-tokens|40|--ignore-eos|--json|-q|%s",
+                          small_model(), PROMPT, arguments);
+    check_status(&run, 0);
+    CHECK_STRING(json_value(wanted, run.out, "logits_hash"), got);
+    json_value(wanted, run.out, "ids"); // "[1, 2", up to the bracket
+    const char *at = wanted;
+    for (int i = 0; i < COUNT; i++) {
+        at += strcspn(at, "0123456789");
+        CHECK_INT(strtol(at, (char **)&at, 10), out[i]);
+    }
+    test_run_free(&run);
+    close_all(&o);
+}
+
+Test(library, has_the_bits_of_generate_at_temperature_0) {
+    check_like_program(&(limpid_options){.context = 128}, NULL, "-t|0");
+}
+
+Test(library, has_the_bits_of_generate_with_a_seed_and_penalties) {
+    check_like_program(
+        &(limpid_options){.threads = 2, .precision = LIMPID_F32},
+        &(limpid_sampling){
+            .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repeat_penalty = 1.2f, .seed = 7},
+        "--precision|f32|-t|0.8|--top-k|40|-p|0.95|--repeat-penalty|1.2|-s|7");
+}
+
+Test(library, a_model_in_memory_has_the_bits_of_its_file) {
+    limpid_error error = {0};
+    size_t size = 0;
+    char *bytes = test_read_file(small_model(), &size);
+    Opened file = opened(NULL), memory = file;
+    memory.model = limpid_open_memory(bytes, size, NULL, &error);
+    CHECK(memory.model, "%s", error.message);
+    memory.context = limpid_context_open(memory.model, NULL, &error);
+    CHECK(memory.context, "%s", error.message);
+    eval(&file, &(limpid_batch){.n = file.n, .tokens = file.ids});
+    eval(&memory, &(limpid_batch){.n = file.n, .tokens = file.ids});
+    CHECK(row_hash(&file, 0) == row_hash(&memory, 0));
+    close_all(&file);
+    close_all(&memory);
+    free(bytes);
+}
+
+// ---- text ----
+
+Test(library, a_text_comes_back_from_its_ids) {
+    char text[64];
+    int32_t few[2] = {-1, -1};
+    limpid_error error = {0};
+    Opened o = opened(NULL);
+    CHECK_INT(o.ids[0], o.info.bos);
+    CHECK_INT(limpid_tokenize(o.model, PROMPT, strlen(PROMPT), LIMPID_BEGIN, few, 1, &error), o.n);
+    CHECK(few[0] == o.ids[0] && few[1] == -1, "it wrote behind the capacity");
+    CHECK_INT(limpid_tokenize(o.model, PROMPT, strlen(PROMPT), 0, NULL, 0, &error), o.n - 1);
+    int length = limpid_detokenize(o.model, o.ids, (size_t)o.n, LIMPID_BEGIN, text, 64, &error);
+    CHECK_INT(length, strlen(PROMPT));
+    CHECK(!memcmp(text, PROMPT, strlen(PROMPT)), "%.*s", length, text);
+    // In the middle of a text the space is the text's own.
+    CHECK_INT(limpid_detokenize(o.model, o.ids + 1, 1, 0, text, 64, &error), strlen(" Once"));
+    CHECK(!memcmp(text, " Once", 5), "%.5s", text);
+    CHECK_INT(limpid_detokenize(o.model, o.ids, 1, LIMPID_SPECIAL, text, 64, &error), 3);
+    CHECK(!memcmp(text, "<s>", 3), "%.3s", text);
+    CHECK_INT(limpid_tokenize(o.model, "x", 1, 8, NULL, 0, &error), -1);
+    CHECK_INT(error.code, 2);
+    close_all(&o);
+}
+
+Test(library, a_conversation_is_in_the_models_own_format) {
+    static const char WANTED[] = "<|im_start|>system\nBe short.<|im_end|>\n"
+                                 "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    limpid_message messages[] = {{"system", "Be short."}, {"user", "Hi"}};
+    int32_t ids[MOST_IDS];
+    char text[400];
+    limpid_error error = {0};
+    limpid_model *model =
+        limpid_open(test_model_file("SmolLM2-135M-Instruct.Q4_1.gguf"), NULL, &error);
+    CHECK(model, "%s", error.message);
+    CHECK_STRING(limpid_describe(model).chat, "smollm2");
+    int n = limpid_chat(model, messages, 2, ids, MOST_IDS, &error);
+    CHECK(n > 0 && n < MOST_IDS, "%s", error.message);
+    CHECK_INT(limpid_chat(model, messages, 2, NULL, 0, &error), n);
+    int length = limpid_detokenize(model, ids, (size_t)n, LIMPID_BEGIN | LIMPID_SPECIAL, text,
+                                   sizeof text, &error);
+    CHECK(length == (int)strlen(WANTED) && !memcmp(text, WANTED, strlen(WANTED)), "%.*s", length,
+          text);
+    messages[1].role = "robot";
+    CHECK_INT(limpid_chat(model, messages, 2, ids, MOST_IDS, &error), -1);
+    CHECK_STRING(error.message, "role: got \"robot\", wanted system, user or assistant");
+    limpid_close(model);
+}
+
+// ---- the cache ----
+
+Test(library, a_cache_that_was_truncated_goes_on_as_if_nothing_had_been_there) {
+    Opened o = opened(&(limpid_options){.context = CONTEXT});
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    uint64_t before = row_hash(&o, 0);
+    eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids + 1});
+    CHECK(row_hash(&o, 0) != before);
+    CHECK_INT(limpid_length(o.context, 0), o.n + 2);
+    CHECK(limpid_truncate(o.context, 0, o.n - 1));
+    CHECK_INT(limpid_length(o.context, 0), o.n - 1);
+    eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + o.n - 1});
+    CHECK(row_hash(&o, 0) == before);
+    close_all(&o);
+}
+
+Test(library, sequences_of_one_batch_do_not_see_each_other_and_can_be_copied) {
+    Opened o = opened(&(limpid_options){.context = CONTEXT, .sequences = 3, .max_logit_rows = 2});
+    int n = o.n;
+    eval(&o, &(limpid_batch){.n = n, .tokens = o.ids});
+    uint64_t alone = row_hash(&o, 0);
+    int32_t tokens[MOST_IDS], sequences[MOST_IDS];
+    bool wants[MOST_IDS] = {false};
+    for (int i = 0; i < 2 * n; i++) { // the prompt, and the prompt from behind
+        tokens[i] = i < n ? o.ids[i] : o.ids[2 * n - 1 - i];
+        sequences[i] = 1 + i / n;
+        wants[i] = i % n == n - 1;
+    }
+    eval(&o, &(limpid_batch){
+                 .n = 2 * n, .tokens = tokens, .sequences = sequences, .wants_logits = wants});
+    CHECK(row_hash(&o, 0) == alone);
+    CHECK(row_hash(&o, 1) != alone);
+    CHECK(limpid_copy(o.context, 2, 1) && limpid_truncate(o.context, 2, n - 1));
+    int32_t last = 2;
+    eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + n - 1, .sequences = &last});
+    CHECK(row_hash(&o, 0) == alone);
+    CHECK_INT(limpid_length(o.context, 1), n);
+    close_all(&o);
+}
+
+// ---- stages ----
+
+typedef struct Seen {
+    int calls, layers;
+    double worst; // of the sums of attention weights
+    int n_heads, context;
+} Seen;
+
+static bool sum_weights(void *user, limpid_stage *s) {
+    Seen *seen = user;
+    CHECK_STRING(s->name, "att_weights");
+    CHECK_INT(s->shape[0], s->n);
+    CHECK_INT(s->shape[1], seen->n_heads);
+    CHECK_INT(s->shape[2], seen->context);
+    CHECK_INT(s->shape[3], 0);
+    CHECK_INT(s->positions[s->n - 1], s->n - 1);
+    for (int i = 0; i < s->n * s->shape[1]; i++) {
+        double sum = 0;
+        for (int t = 0; t < s->shape[2]; t++)
+            sum += (double)s->data[(size_t)i * (size_t)s->shape[2] + (size_t)t];
+        if (fabs(sum - 1) > seen->worst) seen->worst = fabs(sum - 1);
+    }
+    seen->calls++;
+    if (s->layer >= seen->layers) seen->layers = s->layer + 1;
+    return false;
+}
+
+Test(library, a_listener_sees_the_weights_of_every_head_sum_to_1) {
+    Opened o = opened(&(limpid_options){.context = CONTEXT});
+    Seen seen = {.n_heads = o.info.n_heads, .context = CONTEXT};
+    CHECK(limpid_listen(o.context, "att_weights", sum_weights, &seen, NULL));
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK_INT(seen.calls, o.info.n_layers);
+    CHECK_INT(seen.layers, o.info.n_layers);
+    CHECK(seen.worst < 1e-5, "off by %g", seen.worst);
+    close_all(&o);
+}
+
+// Silences what the last layer's feed-forward adds.
+static bool silence(void *user, limpid_stage *s) {
+    if (s->layer != *(int *)user - 1) return false;
+    memset(s->data, 0, (size_t)s->shape[0] * (size_t)s->shape[1] * sizeof *s->data);
+    return true;
+}
+
+static bool count_stages(void *user, limpid_stage *s) {
+    CHECK(strcmp(s->name, "att_weights") != 0);
+    ++*(int *)user;
+    return false;
+}
+
+Test(library, a_listener_changes_what_it_says_it_has_changed) {
+    limpid_error error = {0};
+    Opened o = opened(&(limpid_options){.context = CONTEXT});
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    uint64_t plain = row_hash(&o, 0);
+    int stages = 0;
+    CHECK(limpid_listen(o.context, NULL, count_stages, &stages, &error), "%s", error.message);
+    CHECK(limpid_truncate(o.context, 0, 0));
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK(stages > 10 * o.info.n_layers, "%d stages", stages);
+    CHECK(row_hash(&o, 0) == plain, "looking changed the numbers");
+    CHECK(limpid_listen(o.context, " q  ffn_out", silence, &o.info.n_layers, &error));
+    CHECK(limpid_truncate(o.context, 0, 0));
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK(row_hash(&o, 0) != plain, "the change did not reach the logits");
+    char wanted[4000], got[24];
+    snprintf(got, sizeof got, "\"%016llx\"", (unsigned long long)row_hash(&o, 0));
+    TestRun run = program("generate|%s|-i|%s|--max-tokens|1|--json|-q|-t|0|--ablate|L%d.ffn",
+                          small_model(), PROMPT, o.info.n_layers - 1);
+    check_status(&run, 0);
+    CHECK_STRING(json_value(wanted, run.out, "logits_hash"), got);
+    test_run_free(&run);
+    CHECK(limpid_listen(o.context, NULL, NULL, NULL, &error));
+    CHECK(limpid_truncate(o.context, 0, 0));
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    CHECK(row_hash(&o, 0) == plain);
+    CHECK(!limpid_listen(o.context, "q qq", silence, &o, &error));
+    CHECK_STRING(error.message, "no stage is called \"qq\"");
+    close_all(&o);
+}
+
+// ---- what a library owes ----
+
+Test(library, errors_are_returned_and_nothing_is_printed) {
+    const char *path = test_temporary("no model"), *said = test_temporary("said");
+    test_write_file(path, "no model at all", 15);
+    int output = dup(1), errors = dup(2);
+    CHECK(freopen(said, "w", stdout) && dup2(1, 2) == 2);
+    limpid_error missing = {0}, bad = {0}, unknown = {0}, row = {0}, size = {0}, far = {0};
+    bool opened_none = !limpid_open("/no/such/file", NULL, &missing) &&
+                       !limpid_open(path, NULL, &bad) && !limpid_open(path, NULL, NULL);
+    Opened o = opened(&(limpid_options){.context = 8});
+    opened_none =
+        opened_none && !limpid_context_open(o.model, &(limpid_options){.context = 1 << 20}, &size);
+    int32_t ids[9] = {o.info.vocab_size};
+    bool evaluated = limpid_eval(o.context, &(limpid_batch){.n = 1, .tokens = ids}, &unknown) ||
+                     limpid_eval(o.context, &(limpid_batch){.n = 9, .tokens = o.ids}, &far);
+    bool sampled = limpid_logits(o.context, 0) || limpid_logits(o.context, -1);
+    limpid_sampler *sampler = limpid_sampler_open(o.context, NULL, NULL);
+    bool refused = limpid_sample(sampler, NULL, &row) == -1 &&
+                   !limpid_sampler_accept(sampler, o.info.vocab_size) &&
+                   !limpid_sampler_accept(sampler, -1) && limpid_length(o.context, 1) == -1 &&
+                   !limpid_truncate(o.context, 0, 1) && !limpid_truncate(o.context, 0, -1) &&
+                   !limpid_truncate(o.context, 1, 0) && !limpid_copy(o.context, 0, 1) &&
+                   !limpid_sampler_open(o.context, &(limpid_sampling){.temperature = -1}, NULL);
+    int length = limpid_length(o.context, 0);
+    limpid_sampler_close(sampler);
+    close_all(&o);
+    fflush(NULL);
+    dup2(output, 1), dup2(errors, 2);
+    size_t printed = 0;
+    free(test_read_file(said, &printed));
+    CHECK_INT(printed, 0);
+    CHECK(opened_none && !evaluated && !sampled && refused);
+    CHECK_INT(length, 0);
+    CHECK_INT(missing.code, 4);
+    CHECK_INT(bad.code, 3);
+    CHECK(strstr(bad.message, path), "%s", bad.message);
+    CHECK_INT(size.code, 2);
+    CHECK_INT(unknown.code, 2);
+    CHECK_INT(far.code, 2);
+    CHECK_INT(row.code, 2);
+}
+
+Test(library, no_signal_is_handled) {
+    struct sigaction before[NSIG], after;
+    for (int i = 1; i < NSIG; i++)
+        sigaction(i, NULL, &before[i]);
+    Opened o = opened(NULL);
+    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    for (int i = 1; i < NSIG; i++)
+        CHECK(sigaction(i, NULL, &after) || after.sa_handler == before[i].sa_handler, "signal %d",
+              i);
+    close_all(&o);
+}
+
+Test(library, a_pass_that_was_stopped_leaves_the_cache_as_it_was) {
+    int stop = 0;
+    limpid_error error = {0};
+    Opened o = opened(&(limpid_options){.context = CONTEXT, .stop = &stop});
+    eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids});
+    stop = 1;
+    CHECK(!limpid_eval(o.context, &(limpid_batch){.n = 2, .tokens = o.ids + 2}, &error));
+    CHECK_INT(error.code, 130);
+    CHECK_INT(limpid_length(o.context, 0), 2);
+    close_all(&o);
+}
+
+typedef struct Talk {
+    limpid_options options;
+    limpid_sampling sampling;
+    uint64_t hash;
+    int32_t ids[60];
+} Talk;
+
+static void *talk(void *talk) {
+    Talk *t = talk;
+    Opened o = opened(&t->options);
+    t->hash = generate(&o, &t->sampling, 60, t->ids);
+    close_all(&o);
+    return NULL;
+}
+
+Test(library, two_models_in_two_threads_do_not_touch_each_other) {
+    Talk talks[2] = {
+        {.options = {.context = 128, .threads = 2}, .sampling = {.temperature = 1, .seed = 1}},
+        {.options = {.context = 100, .threads = 2, .precision = LIMPID_A8},
+         .sampling = {.temperature = 0.5f, .seed = 2}}};
+    Talk alone[2] = {talks[0], talks[1]};
+    pthread_t threads[2];
+    small_model(); // is written once, before
+    for (int i = 0; i < 2; i++)
+        talk(&alone[i]);
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&threads[i], NULL, talk, &talks[i]));
+    for (int i = 0; i < 2; i++) {
+        CHECK(!pthread_join(threads[i], NULL));
+        CHECK(talks[i].hash == alone[i].hash, "thread %d", i);
+        CHECK(!memcmp(talks[i].ids, alone[i].ids, sizeof alone[i].ids), "thread %d", i);
+    }
+    CHECK(talks[0].hash != talks[1].hash);
+}

@@ -1,0 +1,11 @@
+# What scripts/completion.zsh offers for the last of these words:  zsh -f complete.zsh chat --prec
+# zsh completes in its line editor alone, so the functions that offer words there print them here.
+words=(limpid "$@")
+CURRENT=$#words
+offer() { local word; for word; do [[ $word == ${words[CURRENT]}* ]] && print -r -- $word; done; true }
+compadd() { offer "${@[2,-1]}" }
+_describe() { offer "${(@)${(@P)2}%%:*}" }
+_files() { offer *(N) }
+_message() { : }
+complete() { source scripts/completion.zsh }
+complete || true
