@@ -181,10 +181,10 @@ void constraint_end(Constraint *c) {
 }
 
 static void allow_stops(Constraint *c) {
-    const Session *s = c->session;
-    for (size_t i = 0; i < s->n_stops; i++)
-        if (s->stops[i] < s->config->vocab_size)
-            c->mask[s->stops[i] / 64] |= (uint64_t)1 << s->stops[i] % 64;
+    const limpid_model *m = c->session->file;
+    for (size_t i = 0; i < m->n_stops; i++)
+        if (m->stops[i] < c->session->config->vocab_size)
+            c->mask[m->stops[i] / 64] |= (uint64_t)1 << m->stops[i] % 64;
 }
 
 bool constraint_next(Constraint *c, bool *ended, Error *error) {
