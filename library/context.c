@@ -116,11 +116,11 @@ static float or_off(float value, float off) {
 
 static SamplerOptions sampler_options(const limpid_sampling *s) {
     SamplerOptions o = sampler_defaults();
-    o.rule = (SampleRule){.temperature = s->temperature,
-                          .top_k = s->top_k,
-                          .top_p = or_off(s->top_p, 1.0f),
-                          .min_p = s->min_p,
-                          .typical_p = or_off(s->typical_p, 1.0f)};
+    o.rule.temperature = s->temperature;
+    o.rule.top_k = s->top_k;
+    o.rule.top_p = or_off(s->top_p, 1.0f);
+    o.rule.min_p = s->min_p;
+    o.rule.typical_p = or_off(s->typical_p, 1.0f);
     o.repeat_penalty = or_off(s->repeat_penalty, 1.0f);
     o.presence_penalty = s->presence_penalty;
     o.frequency_penalty = s->frequency_penalty;

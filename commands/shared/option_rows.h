@@ -49,7 +49,7 @@ int foreign_words(const ForeignOption *option, const char *word, const char *nex
 // short for, or the nearest one. False.
 bool refuse_unknown(const char *argument, CommandBit command, Error *error);
 
-// Prints a command and its options in lines for completions (option_list.c).
+// Prints a command and its options in lines for completions (commands/help/option_list.c).
 void options_list(const char *command, CommandBit bit, const char *summary);
 
 // Parses `text` as the row says and writes it to the row's field, whose type follows from the kind.

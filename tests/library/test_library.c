@@ -139,6 +139,8 @@ Test(library, a_text_comes_back_from_its_ids) {
     // In the middle of a text the space is the text's own.
     CHECK_INT(limpid_detokenize(o.model, o.ids + 1, 1, 0, text, 64, &error), strlen(" Once"));
     CHECK(!memcmp(text, " Once", 5), "%.5s", text);
+    CHECK_INT(limpid_detokenize(o.model, o.ids + 1, 1, LIMPID_BEGIN, text, 64, &error), 4);
+    CHECK(!memcmp(text, "Once", 4), "%.4s", text);
     CHECK_INT(limpid_detokenize(o.model, o.ids, 1, LIMPID_SPECIAL, text, 64, &error), 3);
     CHECK(!memcmp(text, "<s>", 3), "%.3s", text);
     CHECK_INT(limpid_tokenize(o.model, "x", 1, 8, NULL, 0, &error), -1);
