@@ -5,11 +5,13 @@
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
+#include "tests/support/files/safetensors_writer.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "weights/checkpoint.h"
+#include "weights/hf/safetensors.h"
 
 static long countdown; // the call that fails; 0: none
 static bool failed;
@@ -118,6 +120,27 @@ Test(no_memory, for_a_directory) {
     hf_write(directory, "chat_template.jinja", "{{ a }}");
     each_fails(read_model, directory);
     each_fails(read_model, hf_sharded_model("memory-shards", HF_SHARD));
+}
+
+// What would refuse a file takes memory too: without it, the file is not taken for a good one.
+Test(no_memory, to_see_what_is_wrong_with_a_file) {
+    static const float DATA[2] = {1, 2};
+    const WriterTensor twice[] = {{"x", "F32", 1, {1}, DATA, 4}, {"x", "F32", 1, {1}, DATA, 4}};
+    size_t size;
+    char *bytes = safetensors_bytes(&size, twice, 2, 0);
+    const char *path = written("memory.safetensors", bytes, size);
+    free(bytes);
+    failed = true;
+    for (long at = 1; failed; at++) {
+        SafetensorsFile file;
+        Error error = {0};
+        countdown = at;
+        failed = false;
+        bool opened = safetensors_open(&file, path, &error);
+        countdown = 0;
+        CHECK(!opened && error.code == (failed ? ERROR_MEMORY : ERROR_FILE), "call %ld: %d, %s", at,
+              error.code, error.message);
+    }
 }
 
 Test(no_memory, for_a_llama2c_file) {

@@ -205,6 +205,7 @@ Test(gguf_hostile, G01_every_truncation_is_refused) {
         size_t size;
         Error error;
         file->version = version;
+        gguf_set_bool(file, "tokenizer.ggml.add_bos_token", 1);
         uint8_t *bytes = gguf_write(file, &size);
         gguf_file_free(file);
         CHECK(size < 4096, "%zu", size);

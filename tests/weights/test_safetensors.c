@@ -209,6 +209,7 @@ Test(safetensors, s09_s10_entries_and_types) {
          "\"shape\": wanted an array, got an integer"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
          "wanted two integers"},
+        {"{" TENSOR("a", "F32", "[1]", "0", "\"4\"") "}", 4, "\"data_offsets\": wanted"},
         {"{" TENSOR("a", "F1", "[1]", "0", "4") "}", 4, "unknown dtype \"F1\""},
         {"{" TENSOR("a", "f32", "[1]", "0", "4") "}", 4, "unknown dtype \"f32\""},
         {"{" TENSOR("a", "", "[1]", "0", "4") "}", 4, "unknown dtype \"\""},
