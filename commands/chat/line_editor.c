@@ -297,11 +297,22 @@ static void make_quiet(LineEditor *e) {
     handle(SIGTSTP, on_stop);
 }
 
+// libedit goes on where it gets no memory, and crashes. So what it takes while it is opened, 90 KB,
+// is there beforehand, or it is not opened.
+static bool has_room(void) {
+    enum { ROOM = 120000 };
+    Buffer room = {0};
+    buffer_zeros(&room, ROOM);
+    bool has = !room.failed;
+    buffer_free(&room);
+    return has;
+}
+
 bool line_editor_open(LineEditor **editor, bool color, const char *history, Error *error) {
     const char *term = getenv("TERM");
     *editor = NULL;
     if (!term || !*term || !strcmp(term, "dumb")) return true;
-    LineEditor *e = calloc(1, sizeof *e);
+    LineEditor *e = has_room() ? calloc(1, sizeof *e) : NULL;
     if (!e) return error_set(error, ERROR_MEMORY, "no memory for the line editor");
     *editor = e;
     e->color = color;

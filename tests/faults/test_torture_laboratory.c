@@ -168,6 +168,55 @@ Test(torture_laboratory, files_of_chat) {
     walk_through(&(Walk){.kind = "files", .argv = argv, .input = "a b\nb a\n", .other_code = 4});
 }
 
+// A conversation at a terminal, with a history. However it ends, the terminal is given back.
+// libedit does not survive a failed allocation of its own: line_editor_open sees to it that none is
+// needed.
+static void typed_through(const char *kind, const char *line, const TypedKeys *keys, size_t count) {
+    const char *count_path = test_temporary("typed-count");
+    long calls = 1;
+    for (long at = 0; at <= calls; at++)
+        for (int for_ever = 0; for_ever < 2; for_ever++) {
+            Fault fault = {.kind = kind,
+                           .at = at,
+                           .for_ever = for_ever,
+                           .except = "/libedit",
+                           .count_path = count_path};
+            TestRun run = typed_with_fault(&fault, line, keys, count);
+            bool refused = at && (run.status == 5 || run.status == 4) && strstr(run.out, "run: ");
+            CHECK(run.status == 0 || refused, "%s call %ld%s: exit %d, %s", kind, at,
+                  for_ever ? " and on" : "", run.status, run.out);
+            CHECK(strstr(run.out, ", terminal back]") && !strstr(run.out, "NOT BACK"),
+                  "%s call %ld%s: %s", kind, at, for_ever ? " and on" : "", run.out);
+            test_run_free(&run);
+            char *number = test_read_file(count_path, NULL);
+            if (!at) calls = atol(number);
+            free(number);
+        }
+    fprintf(stderr, "%ld %s calls at a terminal\n", calls, kind);
+    CHECK(calls > 5, "%ld calls", calls);
+}
+
+static void talk_through(const char *kind) {
+    static const TypedKeys KEYS[] = {{"> ", "a b\n"}, {"> ", "/history\n"}, {"> ", "\x04"}};
+    char line[600];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    need_faults();
+    setenv("TERM", "xterm", 1);
+    setenv("XDG_STATE_HOME", test_temporary("state"), 1);
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|--color|never|-c|64|-t|0|-j|1|-q|--max-tokens|2",
+             fault_gguf());
+    typed_through(kind, line, KEYS, 3);
+}
+
+Test(torture_laboratory, memory_of_a_typed_chat) {
+    talk_through("memory");
+}
+
+Test(torture_laboratory, files_of_a_typed_chat) {
+    talk_through("files");
+}
+
 // ---- what measures: how it ends ----
 
 static void measured_through(const char *const *argv) {
