@@ -1,9 +1,10 @@
 // convert: a model from any container into a GGUF or a directory of safetensors, tensor by tensor,
 // never the whole of it in memory. The output appears whole or not at all.
 //
-//   path of OUT -> may it be written? -> open the model -> plan names and types of all tensors
+//   path of OUT -> may it be written? -> open the model -> --importance: run it over a text
+//     -> plan names and types of all tensors
 //     -> open the output (GGUF keys, or config.json and the tokenizer's files)
-//     -> for each tensor: read rows, convert, write -> put all files in their place
+//     -> for each tensor: read rows, convert, write -> put all files in their place -> --check
 //
 // Which name and type a tensor gets is decided in weights/out/; the other files of a directory are
 // written by convert/files.c.
@@ -27,6 +28,8 @@ typedef struct Conversion {
     Session *session;
     OutPlace place;
     TypesWanted types;
+    SampleText calibration, sample; // of --importance, --check
+    Importance importance;
     Outgoing out;
     TensorWriter *file;
     uint64_t written, total; // bytes
@@ -175,6 +178,27 @@ static void tell_result(const Conversion *c) {
     note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
 }
 
+// The texts are read before anything is written or computed.
+static bool read_texts(Conversion *c, Error *error) {
+    const Options *o = c->session->options;
+    return (!o->importance ||
+            sample_text_read(&c->calibration, o->importance, c->session, error)) &&
+           (!o->check || sample_text_read(&c->sample, o->check, c->session, error));
+}
+
+static bool gather(Conversion *c, Error *error) {
+    if (!c->session->options->importance) return true;
+    if (!importance_gather(&c->importance, c->session, &c->calibration, error)) return false;
+    c->types.type.importance = &c->importance.of;
+    return true;
+}
+
+// A directory ends with its slash, so that none is taken for the built-in model.
+static bool check(Conversion *c, Error *error) {
+    const char *path = c->place.kind == OUT_DIRECTORY ? c->place.directory : c->place.tensors;
+    return !c->session->options->check || check_output(c->session, &c->sample, path, error);
+}
+
 // The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
@@ -195,7 +219,7 @@ static bool run(Conversion *c, Error *error) {
                 out_place_finish(&c->place, error);
     interrupt_end();
     if (good && !o->quiet) tell_result(c);
-    return good;
+    return good && check(c, error);
 }
 
 bool convert_command(const Options *options, Error *error) {
@@ -203,16 +227,21 @@ bool convert_command(const Options *options, Error *error) {
     if (!options->other)
         return error_set(error, ERROR_USAGE,
                          "convert wants a model and an output: run convert MODEL OUT");
+    if (options->json && !options->check)
+        return error_set(error, ERROR_USAGE, "--json is the form of what --check prints");
     Conversion *c = calloc(1, sizeof *c); // its paths are too long for the stack
     if (!c) return error_set(error, ERROR_MEMORY, "out of memory for a conversion");
     c->session = &session;
     bool good = out_place_find(&c->place, options->other, error) &&
                 out_place_check(&c->place, options, error) &&
                 types_read(&c->types, options, error) && session_open(&session, options, error) &&
-                run(c, error);
+                read_texts(c, error) && gather(c, error) && run(c, error);
     tensor_writer_close(c->file);
     out_place_close(&c->place);
     outgoing_free(&c->out);
+    importance_free(&c->importance);
+    sample_text_free(&c->calibration);
+    sample_text_free(&c->sample);
     session_close(&session);
     free(c);
     return good;

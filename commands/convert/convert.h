@@ -1,9 +1,11 @@
 // Parts of convert: the files of the output besides its tensors (files.c), the types that the user
-// asked for and what became of them (types.c).
+// asked for and what became of them (types.c), and what is measured over a text: which channels of
+// the weights matter (importance.c), and how far the output is from the model (check.c).
 #pragma once
 
 #include "base/directory_writer.h"
 #include "base/file_writer.h"
+#include "commands/perplexity/windows.h"
 #include "commands/shared/session.h"
 #include "weights/out/outgoing.h"
 
@@ -63,3 +65,31 @@ bool types_read(TypesWanted *wanted, const Options *options, Error *error);
 bool types_check(const TypesWanted *wanted, Error *error);
 // Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's.
 void types_tell(const Outgoing *out, OutKind kind, const char *name);
+
+// ---- texts (check.c) ----
+
+// A file of text as ids in windows, of which --windows says how many are used.
+typedef struct SampleText {
+    IdList ids;
+    TextWindows windows;
+    WindowedText text;
+    size_t rows; // scored tokens
+} SampleText;    // zero it first
+
+bool sample_text_read(SampleText *sample, const char *path, const Session *session, Error *error);
+void sample_text_free(SampleText *sample);
+
+// Runs the model of the session and the output over the text of --check and prints how they differ.
+// False: the output, at `path`, is there, but could not be opened or run.
+bool check_output(Session *session, SampleText *sample, const char *path, Error *error);
+
+// ---- importance.c ----
+
+typedef struct Importance {
+    Arena arena;
+    OutgoingImportance of;
+} Importance; // zero it first
+
+// Runs the session's model over the text of --importance, and closes that model again.
+bool importance_gather(Importance *importance, Session *session, SampleText *sample, Error *error);
+void importance_free(Importance *importance);

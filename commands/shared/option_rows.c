@@ -158,7 +158,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_STRIDE, .name = "stride", .kind = KIND_INTEGER, .offset = FIELD(stride),
      .commands = FOR_PERPLEXITY, .low = 1, .high = 1 << 22},
     {.id = OPTION_WINDOWS, .name = "windows", .kind = KIND_INTEGER, .offset = FIELD(windows),
-     .commands = FOR_PERPLEXITY, .high = MANY, .meaning = "0 is all the text has"},
+     .commands = FOR_PERPLEXITY | FOR_CONVERT, .high = MANY, .meaning = "0 is all the text has"},
     {.id = OPTION_SECOND_HALF, .name = "second-half", .kind = KIND_FLAG,
      .offset = FIELD(second_half), .commands = FOR_PERPLEXITY},
     {.id = OPTION_SAVE_LOGITS, .name = "save-logits", .kind = KIND_TEXT,
@@ -269,12 +269,17 @@ static const OptionRow ROWS[] = {
      .meaning = "of the embedding and the head; without it at least q8_0"},
     {.id = OPTION_TENSOR_TYPE, .name = "tensor-type", .kind = KIND_TEXTS,
      .offset = FIELD(tensor_types), .commands = FOR_CONVERT, .meaning = "PATTERN=TYPE"},
+    {.id = OPTION_IMPORTANCE, .name = "importance", .kind = KIND_TEXT, .offset = FIELD(importance),
+     .commands = FOR_CONVERT},
+    {.id = OPTION_CHECK, .name = "check", .kind = KIND_TEXT, .offset = FIELD(check),
+     .commands = FOR_CONVERT},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
                  FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
-                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY},
+                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY |
+                 FOR_CONVERT},
     {.id = OPTION_CSV, .name = "csv", .kind = KIND_FLAG, .offset = FIELD(csv),
      .commands = FOR_BENCH | FOR_ATTENTION | FOR_PERPLEXITY | FOR_LENS | FOR_COST |
                  FOR_MASK},
