@@ -14,7 +14,7 @@ _limpid() {
     --only) [ "$command" = bench ] && COMPREPLY=($(compgen -W "prefill decode" -- "$word")) && return ;;
     --color)
         COMPREPLY=($(compgen -W "auto always never$([ "$command" = generate ] && echo " surprise")" -- "$word")) && return ;;
-    --save-logits | --kl | --out | --svg | --png | --html | --record | --transcript | --model) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
+    --save-logits | --kl | --out | --svg | --png | --html | --record | --transcript | --model | --grammar | --json-schema) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) && return ;;
     --context-overflow) COMPREPLY=($(compgen -W "stop shift" -- "$word")) && return ;;
     -m) COMPREPLY=($(compgen -W "generate chat" -- "$word")) && return ;;
     esac
