@@ -91,8 +91,8 @@ static bool read_grammar(Constraint *c, bool is_schema, Error *error) {
 static bool check_path(const Constraint *c, Error *error) {
     const char *own = c->path + strspn(c->path, " \t\r\n");
     if (!strstr(own, "::=") && *own != '{') return true;
-    return error_set(error, ERROR_USAGE, "%s takes a file, not the text itself: %s <(echo '...')",
-                     c->option, c->option);
+    return error_set(error, ERROR_USAGE, "%s takes the name of a file, not the text itself",
+                     c->option);
 }
 
 static bool find_mask(Constraint *c, Error *error) {

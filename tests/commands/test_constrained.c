@@ -155,7 +155,7 @@ Test(constrained, refuses_in_one_line) {
     r = program("%s|-i|Once|--grammar|/nothing/there.gbnf", small_model());
     check_refused(&r, 4, "/nothing/there.gbnf: ");
     r = program("%s|-i|Once|--grammar|root ::= \"a\"", small_model());
-    check_refused(&r, 2, "--grammar takes a file, not the text itself");
+    check_refused(&r, 2, "--grammar takes the name of a file, not the text itself");
 }
 
 // A vocabulary without the letter: told before the model is loaded, or where the text comes to it.

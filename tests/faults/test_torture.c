@@ -2,6 +2,7 @@
 // all calls after it. The command must end with the right exit code and one line, or, if it can do
 // without that call, with its usual output. tests/faults/faults.c makes the calls fail.
 #include "tests/support/faults.h"
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/test.h"
@@ -19,6 +20,47 @@ Test(torture, memory_of_generate) {
 Test(torture, memory_of_sampling_and_json) {
     WALK("memory", 0, "generate", fault_gguf(), "--quiet", "-s", "1", "-j", "1", "-p", "0.5",
          "--max-tokens", "4", "--ids");
+}
+
+static const char *grammar_file(const char *name, const char *text) {
+    const char *path = test_temporary(name);
+    test_write_file(path, text, strlen(text));
+    return path;
+}
+
+Test(torture, memory_of_a_grammar) {
+    const char *path =
+        grammar_file("a.gbnf", "root ::= (x | \"b\" root? ){1,9}\n"
+                               "x ::= \" \"? [a-c\\u00e9]{1,20} \"(\" x? \")\" | \"a\"\n");
+    WALK("memory", 0, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "4", "--grammar", path);
+}
+
+// A vocabulary that can write "[1".
+Test(torture, memory_of_a_json_schema) {
+    static const char *const TOKENS[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81",
+                                         "[",     "]",   "1",    "<0x0A>"};
+    const char *schema = grammar_file(
+        "a.json", "{\"anyOf\":[{\"enum\":[\"a\",1]},{\"type\":\"object\",\"properties\":{\"a\":{"
+                  "\"minLength\":2},\"b\":{\"$ref\":\"#\"}}},{\"items\":{\"maximum\":3,\"type\":"
+                  "\"integer\"}},true]}");
+    const char *model = test_temporary("brackets.gguf");
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, sizeof TOKENS / sizeof *TOKENS);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(model, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    need_fault_json("inspect", fault_directory());
+    WALK("memory", 0, "generate", model, "-i", "1", "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "4", "--json-schema", schema);
+}
+
+Test(torture, files_of_a_grammar) {
+    const char *path = grammar_file("b.gbnf", "root ::= \"a\"+");
+    WALK("files", 4, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens", "4",
+         "--grammar", path);
 }
 
 // A message that does not fit memory is no end of the conversation.
