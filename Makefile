@@ -35,11 +35,11 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
-                $(wildcard tokenizer/files/*json*.c) commands/replay/read.c
+                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
-SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer,$(call room,$(r),c)) \
+SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -133,7 +133,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling)
+                 mask interventions replay view page sampling no_memory json_schema constrained)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -170,8 +170,8 @@ endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
-$(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o): REQUIRED += $(ABSENT)
+$(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -316,7 +316,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
+$(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
     library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
@@ -329,14 +329,20 @@ $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap
 REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
 $(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
+# What limpid has read of a GGUF when it turns to the model: tests/programs/differential.c.
+$(BUILD)/tests/differential: private LDFLAGS += -Wl$(comma)--wrap=gguf_read_vocabulary
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model
+
+# In these calls of a reader there is no memory: tests/faults/test_no_memory.c.
+MEMORY_CALLS := malloc calloc realloc arena_alloc arena_text
+$(BUILD)/tests/test_no_memory: private LDFLAGS += $(MEMORY_CALLS:%=-Wl$(comma)--wrap=%)
 
 # A library that makes calls fail.
 $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers convert_kills): | $(BUILD)/tests/faults.so $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt
@@ -351,13 +357,30 @@ $(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tes
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 
-# libFuzzer targets; scripts/fuzz builds and runs them, and keeps the ledger.
+# Fuzz targets; scripts/fuzz builds and runs them with libFuzzer and AFL++ (afl-clang-fast puts its own driver
+# in libFuzzer's place), and keeps the ledger. The .so of a target has its mutator, for AFL++.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)) \
+MUTATORS := $(FUZZERS:%=%.so)
+FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_% tests/fuzz/afl.c,$(wildcard tests/fuzz/*.c)) \
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
 $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
+$(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
+	$(call say,LINK)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+# fuzz_program calls the program's main.
+$(BUILD)/tests/fuzz/fuzz_program $(BUILD)/tests/fuzz/fuzz_program.so: $(BUILD)/tests/fuzz/main.o
+$(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -Dmain=limpid_main -Wno-missing-prototypes -c -o $@ $<
+# The mutators are no part of what is tested, and the kernels see sizes that were checked: with the counters of
+# a fuzzer most of a run would be theirs. The sanitizers stay.
+ifneq ($(findstring fuzzer-no-link,$(CFLAGS)),)
+$(addprefix $(BUILD)/tests/fuzz/,mutate.o walk.o) $(BUILD)/kernels/%.o: \
+    private override CFLAGS := $(subst -fsanitize=fuzzer-no-link$(comma),-O2 -fsanitize=,$(CFLAGS))
+endif
 fuzzers: $(FUZZERS)
 
 tests: $(TESTS)

@@ -94,7 +94,7 @@ bool bytes_align(Bytes *b, size_t alignment, const char *what) {
 
 uint16_t load_u16(const void *p) {
     const uint8_t *b = p;
-    return (uint16_t)(b[0] | b[1] << 8);
+    return (uint16_t)((uint32_t)b[0] | (uint32_t)b[1] << 8);
 }
 
 uint32_t load_u32(const void *p) {
@@ -117,6 +117,6 @@ float load_f32(const void *p) {
 bool align_ok(uint64_t a, uint64_t alignment, uint64_t *out) {
     uint64_t up;
     if (!add_ok(a, alignment - 1, &up)) return false;
-    *out = up & ~(alignment - 1);
+    *out = up - up % alignment;
     return true;
 }

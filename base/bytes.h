@@ -74,7 +74,7 @@ float bytes_f32(Bytes *b, const char *what);
 const uint8_t *bytes_take(Bytes *b, uint64_t count, const char *what);
 // A string with its length, a u64, in front of it; text NULL on a failure.
 TextSpan bytes_string(Bytes *b, const char *what);
-// Moves forward to the next multiple of `alignment` (a power of two) from `base`.
+// Moves forward to the next multiple of `alignment` (at least 1) from `base`.
 bool bytes_align(Bytes *b, size_t alignment, const char *what);
 
 // Fails with "offset N: ...", exit code 3. Returns false.
@@ -87,7 +87,7 @@ uint32_t load_u32(const void *p);
 uint64_t load_u64(const void *p);
 float load_f32(const void *p);
 
-// *out = a op b; false where it does not fit 64 bits. align_ok: a rounded up to a power of two.
+// *out = a op b; false where it does not fit 64 bits. align_ok: a rounded up to a multiple.
 static inline bool mul_ok(uint64_t a, uint64_t b, uint64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }

@@ -2,6 +2,7 @@
 // functions take any bytes.
 #include "base/text.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,16 @@ bool text_is_foreign(const void *bytes, size_t size, const char *what, Error *er
     if (size >= sizeof MARK - 1 && !memcmp(bytes, MARK, sizeof MARK - 1))
         return !error_set(error, ERROR_FILE,
                           "this is text behind a byte order mark (EF BB BF): remove these bytes");
+    return false;
+}
+
+// ---- names with dots ----
+
+bool name_matches(const char *pattern, const char *name) {
+    for (const char *end = name; end; end = strchr(end, '.')) {
+        end += *end == '.';
+        if (!fnmatch(pattern, end, 0)) return true;
+    }
     return false;
 }
 

@@ -69,6 +69,12 @@ char *text_print(Error *error, const char *format, ...) __attribute__((format(pr
 // directory itself, with its slash. The caller frees it. NULL: exit code 5.
 char *path_beside(const char *path, const char *name, Error *error);
 
+// ---- names with dots ----
+
+// Does the pattern, one of a shell's whose * crosses dots, match the whole name or a part of it
+// from a dot to the end? "q_proj", "layers.3.*", "*attn*".
+bool name_matches(const char *pattern, const char *name);
+
 // ---- UTF-8 ----
 
 // Length (1 to 4) of the valid UTF-8 character that text[0 .. length) begins with, and the

@@ -1,14 +1,15 @@
 // convert: a model from any container into a GGUF or a directory of safetensors, tensor by tensor,
 // never the whole of it in memory. The output appears whole or not at all.
 //
-//   path of OUT -> may it be written? -> open the model -> plan names and types of all tensors
+//   path of OUT -> may it be written? -> open the model -> --importance: run it over a text
+//     -> plan names and types of all tensors
 //     -> open the output (GGUF keys, or config.json and the tokenizer's files)
-//     -> for each tensor: read rows, convert, write -> put all files in their place
+//     -> for each tensor: read rows, convert, write -> put all files in their place -> --check
 //
 // Which name and type a tensor gets is decided in weights/out/; the other files of a directory are
 // written by convert/files.c.
+#include "commands/convert/convert.h"
 #include "commands/commands.h"
-#include "commands/convert/files.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"
@@ -26,6 +27,9 @@ enum { CHUNK_BYTES = 4 << 20 };
 typedef struct Conversion {
     Session *session;
     OutPlace place;
+    TypesWanted types;
+    SampleText calibration, sample; // of --importance, --check
+    Importance importance;
     Outgoing out;
     TensorWriter *file;
     uint64_t written, total; // bytes
@@ -164,43 +168,6 @@ static bool open_output(Conversion *c, Error *error) {
 
 // ---- notes ----
 
-// Rows that are no whole blocks: "12 tensors have ... written as F16, the first is x".
-static void tell_other(const Outgoing *out) {
-    char types[200] = "";
-    size_t n = 0, most = 0, used = 0;
-    for (size_t t = 0; t < DTYPE_COUNT; t++) {
-        if (!out->n_other[t]) continue;
-        if (out->n_other[t] > out->n_other[most]) most = t;
-        n += out->n_other[t];
-        used += (size_t)snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "",
-                                 dtype_info((DType)t)->name);
-    }
-    if (n)
-        note("%zu tensors have rows that are no whole blocks and are written as %s, the first is "
-             "%s",
-             n, types, out->first_other[most]);
-}
-
-// A second rounding adds its error to that of the first, which only the original does not have.
-static void tell_again(const Session *s, const Outgoing *out) {
-    char name[128];
-    if (!out->n_again) return;
-    find_name(name, s);
-    note("%zu matrices are quantised already (the first is %s) and are rounded a second time; the "
-         "original of %s, in F16 or BF16, is the better source",
-         out->n_again, dtype_info(out->again)->name, name);
-}
-
-// Where a tensor could not keep its type.
-static void tell_types(const Conversion *c) {
-    const Outgoing *out = &c->out;
-    if (out->n_exact)
-        note("%zu quantised tensors are written as F32, which is exact (--type %s is smaller)",
-             out->n_exact, c->place.kind == OUT_GGUF ? "q8_0" : "f16");
-    tell_other(out);
-    tell_again(c->session, out);
-}
-
 static void tell_window(const Conversion *c) {
     bool llama = !strcmp(c->session->config->family, "mistral") && c->place.kind == OUT_GGUF;
     if (llama && c->session->config->layers[0].window)
@@ -211,18 +178,39 @@ static void tell_result(const Conversion *c) {
     note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
 }
 
+// The texts are read before anything is written or computed.
+static bool read_texts(Conversion *c, Error *error) {
+    const Options *o = c->session->options;
+    return (!o->importance ||
+            sample_text_read(&c->calibration, o->importance, c->session, error)) &&
+           (!o->check || sample_text_read(&c->sample, o->check, c->session, error));
+}
+
+static bool gather(Conversion *c, Error *error) {
+    if (!c->session->options->importance) return true;
+    if (!importance_gather(&c->importance, c->session, &c->calibration, error)) return false;
+    c->types.type.importance = &c->importance.of;
+    return true;
+}
+
+// A directory ends with its slash, so that none is taken for the built-in model.
+static bool check(Conversion *c, Error *error) {
+    const char *path = c->place.kind == OUT_DIRECTORY ? c->place.directory : c->place.tensors;
+    return !c->session->options->check || check_output(c->session, &c->sample, path, error);
+}
+
 // The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
     bool gguf = c->place.kind == OUT_GGUF;
-    OutgoingType type = {.given = option_given(o, OPTION_TYPE),
-                         .dtype = OPTION_DTYPES[o->type],
-                         .head_given = option_given(o, OPTION_HEAD_TYPE),
-                         .head = OPTION_DTYPES[o->head_type]};
-    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF, &type, error))
+    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF,
+                       &c->types.type, error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
+    if (!types_check(&c->types, error)) return false;
     if (!o->quiet) {
-        tell_types(c);
+        char name[128];
+        find_name(name, c->session);
+        types_tell(&c->out, c->place.kind, name);
         tell_window(c);
     }
     interrupt_begin(); // from the first file on, so that Ctrl-C leaves none
@@ -231,7 +219,7 @@ static bool run(Conversion *c, Error *error) {
                 out_place_finish(&c->place, error);
     interrupt_end();
     if (good && !o->quiet) tell_result(c);
-    return good;
+    return good && check(c, error);
 }
 
 bool convert_command(const Options *options, Error *error) {
@@ -239,15 +227,21 @@ bool convert_command(const Options *options, Error *error) {
     if (!options->other)
         return error_set(error, ERROR_USAGE,
                          "convert wants a model and an output: run convert MODEL OUT");
+    if (options->json && !options->check)
+        return error_set(error, ERROR_USAGE, "--json is the form of what --check prints");
     Conversion *c = calloc(1, sizeof *c); // its paths are too long for the stack
     if (!c) return error_set(error, ERROR_MEMORY, "out of memory for a conversion");
     c->session = &session;
     bool good = out_place_find(&c->place, options->other, error) &&
                 out_place_check(&c->place, options, error) &&
-                session_open(&session, options, error) && run(c, error);
+                types_read(&c->types, options, error) && session_open(&session, options, error) &&
+                read_texts(c, error) && gather(c, error) && run(c, error);
     tensor_writer_close(c->file);
     out_place_close(&c->place);
     outgoing_free(&c->out);
+    importance_free(&c->importance);
+    sample_text_free(&c->calibration);
+    sample_text_free(&c->sample);
     session_close(&session);
     free(c);
     return good;

@@ -91,7 +91,7 @@ static DType main_dtype(const Weights *w, const Config *c) {
 
 static bool open_checkpoint(CostRun *r, Error *error) {
     const Options *o = r->options;
-    bool typed = option_given(o, OPTION_TYPE);
+    bool typed = option_given(o, OPTION_COST_TYPE);
     DType dtype = typed ? OPTION_DTYPES[o->type] : DTYPE_F16;
     r->is_outline = outline_is_meant(o->model);
     if (r->is_outline ? !checkpoint_open_outline(&r->checkpoint, o->model, dtype, error)

@@ -212,6 +212,7 @@ static void print_end(const Generation *g) {
     if (!output_good()) return;
     if (g->stop == STOP_CONTEXT)
         note("the context of %d tokens is full", g->session->model->options.context);
+    print_incomplete(g);
     if (o->quiet) return;
     hint_at_chat(g->session);
     print_statistics(g);
@@ -303,7 +304,7 @@ static void choose_callbacks(Generation *g, const Options *o) {
 
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
-                          Error *error) {
+                          Constraint *constraint, Error *error) {
     const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
@@ -316,6 +317,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
         .sampler = open_sampler(s, NULL, &seed, error),
         .max_new = max_new,
         .stops = &o->stops,
+        .constraint = constraint,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .catch_interrupt = true,
@@ -371,16 +373,22 @@ bool generate_command(const Options *options, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--record excludes --ablate, --patch and --steer: a replay has the model "
                          "alone");
+    if (options->record && (options->grammar || options->json_schema))
+        return error_set(error, ERROR_USAGE,
+                         "--record excludes --grammar and --json-schema: a replay has the model "
+                         "alone");
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     sampling_note(options);
     Session s = {0};
     RecordFile record = {0};
     IdList prompt = {0};
+    Constraint *constraint = NULL;
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
     bool good = check_prompt(options, error) && open_record(&record, options, error) &&
-                session_open(&s, options, error) && prompt_encode(&prompt, &s, error);
+                session_open(&s, options, error) && constraint_open(&constraint, &s, error) &&
+                prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good =
         good && (!wants_text || session_need_tokenizer(&s, error)) &&
@@ -390,7 +398,8 @@ bool generate_command(const Options *options, Error *error) {
             &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
             error);
     good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, &record, error);
+           generate_text(&s, &prompt, max_new, &record, constraint, error);
+    constraint_close(constraint);
     file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);

@@ -5,6 +5,7 @@
 #include "commands/commands.h"
 #include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
+#include "grammar/grammar.h"
 #include "kernels/kernels.h"
 #include "weights/config.h"
 
@@ -20,12 +21,12 @@ static const char GENERATE_HELP[] =
     "                       llama2.c; 0: up to the end of the context\n"
     "      --max-tokens N   new tokens (default 256, without -n)\n"
     "      --stop TEXT      end before TEXT (repeatable);  --ignore-eos\n"
+    "      --grammar FILE   GBNF: only texts that it allows;  --json-schema FILE\n"
     "  -t, --temp T  -p, --top-p P  -s, --seed S     (1.0, 0.9, random); -t 0: greedy\n"
     "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
     "      --presence-penalty A  --frequency-penalty A  --logit-bias ID:+1.5,ID:-inf\n"
     "      --xtc-probability P  --dry-multiplier M  --mirostat 2 (docs/laboratory.md)\n"
-    "  -z, --tokenizer FILE                  a tokenizer, or a model that has one\n"
-    "  -m generate|chat  -y, --system TEXT  --keep-newline (at the end of a prompt)\n"
+    "  -z, --tokenizer FILE  -m generate|chat  -y, --system TEXT  --keep-newline\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --no-cache: all again for every token;  --special: <|im_end|> is a token\n"
     "      --pattern local:64+global:4   attend only to these keys (run mask --help)\n"
@@ -55,6 +56,7 @@ static const char CHAT_HELP[] =
     "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
     "  --logit-bias ID:BIAS  --xtc-probability P  --dry-multiplier M  --mirostat 2\n"
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
+    "      --grammar FILE, --json-schema FILE  only answers that it allows\n"
     "      --pattern P       an attention pattern (run mask --help)\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "      --transcript FILE   JSON lines as it goes;  --force: replace files\n"
@@ -302,11 +304,16 @@ static const char CONVERT_HELP[] =
     "config.json and the tokenizer, as transformers reads them; or a name that ends\n"
     "in .safetensors, with those files beside it. It is written whole or not at all,\n"
     "and nothing that exists is replaced without --force.\n"
-    "      --type T          of the matrices: f32 f16 bf16, in a GGUF also q8_0 q4_0\n"
-    "                        (default: each keeps its own; what safetensors has no\n"
-    "                        type for becomes f32). Norms and biases of a GGUF: f32.\n"
-    "      --head-type T     of the embedding and the head (default: as --type, but\n"
-    "                        at least q8_0, or what they have if that is smaller)\n"
+    "      --type T          of the matrices: f32 f16 bf16, in a GGUF also q8_0 q6_k\n"
+    "                        q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0 and the mixes\n"
+    "                        q5_k_m q4_k_m (default: each keeps its own)\n"
+    "      --head-type T     of embedding and head (default: q8_0, q6_k in a mix, or\n"
+    "                        what they have if that is smaller)\n"
+    "      --tensor-type PATTERN=T   of matrices by name, such as '*ffn_down*=q6_k'\n"
+    "      --importance FILE  run the model over this text, and round so that what\n"
+    "                        its channels do there is kept best\n"
+    "      --check FILE      afterwards: perplexity of both and KL divergence on this\n"
+    "                        text; --json; --windows N of 1024 tokens (default 8)\n"
     "      --force           replace OUT if it exists: in one step, a directory too,\n"
     "                        whose other files stay; never a file that is read\n"
     "  -z, --tokenizer FILE  the vocabulary, if the model has none\n"
@@ -343,7 +350,7 @@ static const char COST_HELP[] =
     "`run cost presets` lists the models that need no file.\n"
     "      --seq N           tokens of a sequence (2048, or the model's context)\n"
     "      --batch N         sequences side by side (1)\n"
-    "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0\n"
+    "      --type T          of the weights: f32 f16 bf16 q8_0 q4_0, and convert's\n"
     "      --machine M       measured: this one (default); a100 h100 h200. Or\n"
     "      --ridge X         the FLOP per byte above which arithmetic is the limit\n"
     "      --savings         what the cache saves, and sharing keys and values\n"
@@ -476,6 +483,13 @@ void help_limits(void) {
         {"bytes of a text", LIMIT_TEXT},
         {"bytes of a prompt", LIMIT_PROMPT},
         {"more for each token of the context", LIMIT_PROMPT_TOKEN},
+        {"bytes of a grammar, of a JSON schema", LIMIT_GRAMMAR_BYTES},
+        {"rules of a grammar", LIMIT_GRAMMAR_RULES},
+        {"groups inside groups of a grammar", LIMIT_GRAMMAR_DEPTH},
+        {"repetitions {m,n} of a grammar", LIMIT_GRAMMAR_REPEAT},
+        {"nodes of a grammar's graph", LIMIT_GRAMMAR_NODES},
+        {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
+        {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
         output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);

@@ -3,14 +3,11 @@
 //
 //   options -> window and stride -> text to ids -> how many tokens are scored -> files of logits
 //     -> model -> for each window: empty the cache, feed it in chunks, score its rows -> figures
-//
-// Row t of the logits predicts token t + 1. So a window is fed from `begin` to `end`, and the rows
-// that want logits are those in front of a scored token.
 #include "commands/commands.h"
 #include "commands/perplexity/ablate_each.h"
 #include "commands/perplexity/patterns.h"
 #include "commands/perplexity/saved_logits.h"
-#include "commands/perplexity/scoring.h"
+#include "commands/perplexity/windows.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
@@ -23,10 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-// CHUNK_ROWS: rows of logits in memory at once, 25 MB for a vocabulary of 49,152. A window of 1024
-// tokens, or the model's context: longer ones predict slightly better and cost more.
-enum { CHUNK_ROWS = 128, DEFAULT_WINDOW = 1024 };
 
 // What is scored, and where its logits are written to and compared with.
 typedef struct Run {
@@ -102,7 +95,7 @@ static bool check_window(const Run *run, int64_t window, int64_t stride, Error *
 static bool plan(Run *run, Error *error) {
     const Options *o = run->session.options;
     int context = run->session.config->max_seq_len;
-    int64_t window = context < DEFAULT_WINDOW ? context : DEFAULT_WINDOW;
+    int64_t window = (int64_t)windows_default(context);
     if (option_given(o, OPTION_WINDOW)) window = o->window;
     int64_t stride = option_given(o, OPTION_STRIDE) ? o->stride : window;
     run->windows =
@@ -139,49 +132,29 @@ static bool score_row(Run *run, const float *logits, int32_t target, Error *erro
     return exact;
 }
 
-// Feeds one window into an empty cache and scores its tokens.
-static bool score_window(Run *run, const TextWindow *w, Error *error) {
+static bool score_chunk(void *context, const TextChunk *chunk, Error *error) {
+    Run *run = context;
     Session *s = &run->session;
-    const int32_t *ids = run->ids.ids;
-    bool wants[CHUNK_ROWS];
-    for (int i = 0; i < s->model->options.n_sequences; i++)
-        kv_cache_reset(&s->model->cache, i);
-    for (size_t at = w->begin; at < w->end;) {
-        // Within the batch row i is token at + i and predicts token at + i + 1.
-        int n = w->end - at < CHUNK_ROWS ? (int)(w->end - at) : CHUNK_ROWS;
-        for (int i = 0; i < n; i++)
-            wants[i] = at + (size_t)i + 1 >= w->first && at + (size_t)i + 1 < w->after;
-        PatternChunk chunk = {n, ids + at, wants};
-        at += (size_t)n;
-        if (run->patterns.count) {
-            if (!patterns_score(&run->patterns, s, &chunk, error)) return false;
-            continue;
-        }
-        Batch batch = {.n = n, .tokens = chunk.ids, .wants_logits = wants};
-        if (!session_forward(s, &batch, error)) return false;
-        for (int i = 0, row = 0; i < n; i++)
-            if (wants[i] && !score_row(run, model_logits(s->model, row++), chunk.ids[i + 1], error))
-                return false;
+    if (run->patterns.count) {
+        windows_begin(s, chunk);
+        return patterns_score(&run->patterns, s, chunk, error);
     }
+    if (!windows_forward(s, chunk, error)) return false;
+    for (int i = 0, row = 0; i < chunk->n; i++)
+        if (chunk->wants[i] &&
+            !score_row(run, model_logits(s->model, row++), chunk->ids[i + 1], error))
+            return false;
     return true;
 }
 
+static WindowedText windowed(const Run *run) {
+    return (WindowedText){run->ids.ids, run->ids.count, &run->windows, run->bos};
+}
+
 static bool score_text(Run *run, Error *error) {
-    Progress progress;
-    TextWindow w;
-    bool good = true;
-    progress_begin(&progress, "perplexity", run->session.options->quiet);
-    for (size_t i = 0; good && text_window(&w, &run->windows, run->ids.count, i); i++) {
-        int32_t *first = &run->ids.ids[w.begin], id = *first;
-        // llama.cpp replaces the first token of each window by BOS; the id is put back for the next
-        // window, which may begin with another one.
-        if (run->windows.second_half && run->bos >= 0) *first = run->bos;
-        good = score_window(run, &w, error);
-        *first = id;
-        progress_update(&progress, (double)w.after / (double)run->used);
-    }
-    progress_end(&progress);
-    return good;
+    const WindowedText text = windowed(run);
+    const WindowsShow show = {"perplexity", run->session.options->quiet};
+    return windows_feed(&text, score_chunk, run, &show, error);
 }
 
 // ---- files of logits ----
@@ -302,7 +275,7 @@ static bool check_ablate_each(const Options *o, Error *error) {
 }
 
 static bool rank_heads(Run *run, Error *error) {
-    const RankingText text = {run->ids.ids, run->ids.count, &run->windows, run->bos};
+    const WindowedText text = windowed(run);
     if (!ranking_run(&run->ranking, &run->session, &text, error)) return false;
     ranking_print(&run->ranking, run->session.options);
     output_flush();

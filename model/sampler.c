@@ -46,6 +46,7 @@ struct Sampler {
     int *newest, *lengths;    // (capacity) dry's scratch
     int *longest;             // (vocab_size) the same
     float *mu; // (capacity) mirostat's, before number i of the generator at i % capacity
+    const uint64_t *allowed; // a bit for each token; NULL: all; borrowed
 };
 
 SamplerOptions sampler_defaults(void) {
@@ -295,9 +296,13 @@ void sampler_reset(Sampler *s) {
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);
 }
 
+void sampler_allow(Sampler *s, const uint64_t *allowed) {
+    s->allowed = allowed;
+}
+
 bool sampler_is_plain(const Sampler *s) {
     const SamplerOptions *o = &s->options;
-    return o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f &&
+    return !s->allowed && o->repeat_penalty == 1.0f && o->presence_penalty == 0.0f &&
            o->frequency_penalty == 0.0f && !o->n_biases && !dry_is_on(&o->dry) &&
            !sampler_follows(s);
 }
@@ -324,6 +329,16 @@ static void penalise_repetition(Sampler *s, float *l) {
     dry_penalise(&s->options.dry, l, s->newest, s->count, s->lengths, s->longest);
 }
 
+// Of 64 tokens at a time most often all or none are allowed.
+static void forbid(const Sampler *s, float *l) {
+    for (int i = 0; i < s->vocab_size; i += 64) {
+        uint64_t word = s->allowed[i / 64];
+        int end = s->vocab_size - i < 64 ? s->vocab_size : i + 64;
+        for (int t = i; word != UINT64_MAX && t < end; t++)
+            if (!(word >> (t - i) & 1)) l[t] = -INFINITY;
+    }
+}
+
 // The logits of this step as they become a distribution, in `penalised`; with mirostat its cut.
 static void change_logits(Sampler *s, const float *logits) {
     const SamplerOptions *o = &s->options;
@@ -332,6 +347,7 @@ static void change_logits(Sampler *s, const float *logits) {
         s->penalised[o->biases[i].token] += o->biases[i].bias;
     penalise(s, s->penalised);
     penalise_repetition(s, s->penalised);
+    if (s->allowed) forbid(s, s->penalised);
     if (!sampler_follows(s)) return;
     float temperature = o->rule.temperature, mu = s->mu[s->taken % (uint64_t)s->capacity];
     s->rule = (SampleRule){.temperature = temperature, .top_p = 1.0f, .typical_p = 1.0f};

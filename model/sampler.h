@@ -8,8 +8,9 @@
 //   3. presence and frequency penalties (as in OpenAI's API), for every t in seen:
 //                           l[t] -= presence + frequency * count(t)
 //   4. dry (sampler_stages.h), over the text so far
-//   5. temperature, top_k, top_p, min_p, typical_p: see kernels/kernels.h, sample
-//   6. xtc, with xtc_probability: sample again, rule.xtc being the threshold
+//   5. the logits of tokens that sampler_allow leaves out become -infinity
+//   6. temperature, top_k, top_p, min_p, typical_p: see kernels/kernels.h, sample
+//   7. xtc, with xtc_probability: sample again, rule.xtc being the threshold
 // mirostat (sampler_stages.h) takes the place of all cuts.
 // -infinity is a logit like any other (probability 0); when all are -infinity, or all equal at
 // temperature 0, the lowest id wins. NaN and +infinity are an error, exit code 7.
@@ -70,6 +71,10 @@ float sampler_last_uniform(const Sampler *sampler);
 // comes behind `count` is what it would have been. Borrowed until sampler_close.
 void sampler_give(Sampler *sampler, const float *numbers, size_t count);
 
+// Only tokens t with bit t % 64 of allowed[t / 64] are sampled, of those whose logit is above
+// -infinity; read at each sampler_next, and borrowed until the next call. NULL: all tokens.
+void sampler_allow(Sampler *sampler, const uint64_t *allowed);
+
 // ---- the steps of sampler_next, for a decoder (model/decoder.h) ----
 
 // Takes the next number of the generator, by which `token` was sampled.
@@ -83,8 +88,8 @@ bool sampler_follows(const Sampler *sampler); // mirostat
 // Nothing changes the logits: they go into the distribution as they are.
 bool sampler_is_plain(const Sampler *sampler);
 
-// A copy of host logits (vocab_size) with bias, penalties and dry applied, in device memory;
-// borrowed until the next call.
+// A copy of host logits (vocab_size) with bias, penalties, dry and sampler_allow applied, in device
+// memory; borrowed until the next call.
 const float *sampler_penalise(Sampler *sampler, const float *logits);
 
 // out[0] (device) = a token sampled from device logits (vocab_size) with the uniform number that

@@ -3,11 +3,17 @@
 
     python -m venv v && v/bin/pip install gguf numpy && v/bin/python scripts/quant_vectors.py
 
+With two files, scripts/quant_vectors.py QUANTISED.gguf F32.gguf, where the second is what `run convert
+QUANTISED.gguf F32.gguf --type f32` made of the first, it says whether the package reads the same
+numbers from the blocks as limpid, bit for bit.
+
 Inputs come from splitmix64 with seed 1, as tests/test.h has it: bytes of 64 blocks, halves kept
 finite; numbers as sums of such bytes, so that both sides have the same float32.
 """
+import sys
+
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T, GGUFReader, quants
 
 BLOCKS = 64
 HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82],
@@ -33,7 +39,24 @@ def fnv(data):
     return h
 
 
+def compare(quantised, plain):
+    wanted = {t.name: t.data for t in GGUFReader(plain).tensors}
+    same, differ = {}, []
+    for tensor in GGUFReader(quantised).tensors:
+        kind = tensor.tensor_type
+        values = quants.dequantize(tensor.data, kind).astype("<f4")
+        if values.tobytes() == wanted[tensor.name].tobytes():
+            same[kind.name] = same.get(kind.name, 0) + 1
+        else:
+            differ.append(tensor.name)
+    print("the same numbers:", ", ".join(f"{n} {name}" for name, n in sorted(same.items())))
+    print(*[f"other numbers: {name}" for name in differ], sep="\n", end="\n" if differ else "")
+    return bool(differ)
+
+
 def main():
+    if len(sys.argv) == 3:
+        return compare(*sys.argv[1:])
     for kind, halves in HALVES.items():
         _, size = GGML_QUANT_SIZES[kind]
         raw = np.array([v & 255 for v in splitmix(BLOCKS * size)], np.uint8).reshape(BLOCKS, size)
@@ -49,6 +72,8 @@ def main():
     for kind in (T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.BF16, T.F16):
         data = values.astype(np.float16) if kind == T.F16 else quants.quantize(values, kind)
         print(f"quantise {kind.name}: 0x{fnv(data.tobytes()):016x}")
+    return 0
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -62,3 +62,9 @@ void unpack_scales(int8_t *q, uint8_t *sc, uint8_t *sm, uint16_t halves[2], DTyp
 // blocks = in[count] in type F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0, bit-equal to ggml's
 // reference quantisers; false for a type that has no quantiser here.
 bool quantise(void *blocks, DType dtype, const float *in, size_t count);
+
+// The same with scales searched for the least sum of importance[i] (in[i] - stored[i])^2, and of
+// K-quants too. importance (count), not negative; NULL: 1. Never worse than quantise. False: the
+// type is Q8_GROUP. (rounding/)
+bool quantise_searched(void *blocks, DType dtype, const float *in, const float *importance,
+                       size_t count);

@@ -11,8 +11,10 @@
 //    Q8_0         d = |x_max| / 127           q = round(x / d), half away from zero
 //
 // x_max is the value of the largest magnitude, with its sign; x / d is computed as x * (1 / d).
-// There is no quantiser for K-quants, whose scales ggml searches for; limpid only reads those.
+// There is no such quantiser for K-quants, whose scales ggml searches for: see rounding/, which
+// convert uses for all types.
 #include "weights/quant.h"
+#include "weights/rounding/rounding.h"
 
 #include <assert.h>
 #include <float.h>
@@ -56,19 +58,6 @@ static void extremes(const float *in, float *min, float *max) {
         if (in[i] < *min) *min = in[i];
         if (in[i] > *max) *max = in[i];
     }
-}
-
-// q[j] in the low half of byte j, q[j + 16] in the high half: nibbles() in unpack.c is the inverse.
-static void pack_nibbles(uint8_t *qs, const uint8_t *q) {
-    for (int j = 0; j < 16; j++)
-        qs[j] = (uint8_t)((q[j] & 15) | (q[j + 16] & 15) << 4);
-}
-
-// Bit i of the 32-bit little-endian word is bit 4 of q[i].
-static void pack_fifth_bits(uint8_t *qh, const uint8_t *q) {
-    memset(qh, 0, 4);
-    for (int i = 0; i < 32; i++)
-        qh[i / 8] |= (uint8_t)(q[i] >> 4 << (i % 8));
 }
 
 // The float types: blocks of one element, little-endian on every machine.

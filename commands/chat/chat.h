@@ -35,6 +35,7 @@ typedef struct Chat {
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
     Sampler *sampler;
+    Constraint *constraint; // of every answer; NULL: none
     bool typed;   // from a terminal
     bool is_base; // the model has no chat format of its own
 

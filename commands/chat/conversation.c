@@ -189,9 +189,10 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
         return true;
     }
     if (left > chat->n_turns) left = chat->n_turns;
-    if (left)
-        note("the context of %zu tokens is full: the oldest %zu exchange%s left it", context, left,
-             left == 1 ? "" : "s");
+    if (left == 1)
+        note("the context of %zu tokens is full: the oldest exchange left it", context);
+    else if (left)
+        note("the context of %zu tokens is full: the oldest %zu exchanges left it", context, left);
     drop_oldest(chat, left);
     return true;
 }
@@ -252,6 +253,7 @@ static void tell_end(Chat *chat, const Generation *g) {
         option_given(&chat->options, OPTION_OVERFLOW) ? chat->options.overflow == 1 : chat->typed;
     chat->full = g->stop == STOP_CONTEXT && !shifts;
     if (chat->full) note("the context of %d tokens is full: the conversation ends here", context);
+    print_incomplete(g);
     if (!chat->typed) return;
     if (g->stop == STOP_CONTEXT && shifts)
         note("the context of %d tokens is full: the answer ends here", context);
@@ -305,6 +307,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .sampler = chat->sampler,
         .max_new = most_tokens(chat),
         .stops = &chat->options.stops,
+        .constraint = chat->constraint,
         .ignore_eos = chat->options.ignore_eos,
         .accepted = chat->begun && chat->pending >= 0,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,

@@ -64,23 +64,38 @@ static void set_paste(bool on) {
     output_flush();
 }
 
+static volatile sig_atomic_t continued; // by SIGCONT
+
+static void on_continue(int number) {
+    (void)number;
+    continued = 1;
+}
+
 // Gives the terminal back, lets the signal do what it does by default, and, where the program is
-// then still there (Ctrl-Z and fg), takes it again.
+// then still there (Ctrl-Z and fg), takes it again. Without a shell that could continue it nothing
+// stops the program, and the line is still on the screen. The window may have changed meanwhile,
+// which only the shell has been told.
 static void pass_on(LineEditor *e, int number) {
     el_wset(e->libedit, EL_PREP_TERM, 0);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &e->before);
     set_paste(false);
     sigset_t one;
     struct sigaction ours, standard = {.sa_handler = SIG_DFL};
+    struct sigaction before, told = {.sa_handler = on_continue};
     sigemptyset(&one);
     sigaddset(&one, number);
+    continued = 0;
+    sigaction(SIGCONT, &told, &before);
     sigaction(number, &standard, &ours);
     raise(number);
     sigprocmask(SIG_UNBLOCK, &one, NULL);
     sigprocmask(SIG_BLOCK, &one, NULL);
     sigaction(number, &ours, NULL);
-    set_paste(true);
+    sigaction(SIGCONT, &before, NULL);
     el_wset(e->libedit, EL_PREP_TERM, 1);
+    set_paste(true);
+    if (!continued) return;
+    el_resize(e->libedit);
     el_wset(e->libedit, EL_REFRESH);
 }
 
@@ -282,11 +297,22 @@ static void make_quiet(LineEditor *e) {
     handle(SIGTSTP, on_stop);
 }
 
+// libedit goes on where it gets no memory, and crashes. So what it takes while it is opened, 90 KB,
+// is there beforehand, or it is not opened.
+static bool has_room(void) {
+    enum { ROOM = 120000 };
+    Buffer room = {0};
+    buffer_zeros(&room, ROOM);
+    bool has = !room.failed;
+    buffer_free(&room);
+    return has;
+}
+
 bool line_editor_open(LineEditor **editor, bool color, const char *history, Error *error) {
     const char *term = getenv("TERM");
     *editor = NULL;
     if (!term || !*term || !strcmp(term, "dumb")) return true;
-    LineEditor *e = calloc(1, sizeof *e);
+    LineEditor *e = has_room() ? calloc(1, sizeof *e) : NULL;
     if (!e) return error_set(error, ERROR_MEMORY, "no memory for the line editor");
     *editor = e;
     e->color = color;

@@ -152,17 +152,21 @@ static const Command COMMANDS[] = {
     {.name = NULL},
 };
 
+static void say_row(const char *left, const char *right) {
+    enum { COLUMN = 19 };
+    fprintf(stderr, "  %-16s ", left);
+    error_print(right, COLUMN, COLUMN);
+}
+
 static SlashResult say_help(Chat *chat, const char *argument, Buffer *message) {
     (void)chat, (void)argument, (void)message;
     for (const Command *c = COMMANDS; c->name; c++) {
         char left[32];
         snprintf(left, sizeof left, "/%s %s", c->name, c->argument ? c->argument : "");
-        if (c->meaning) fprintf(stderr, "  %-16s %s\n", left, c->meaning);
+        if (c->meaning) say_row(left, c->meaning);
     }
-    fputs(
-        "  //...            sends a message that begins with a slash\n"
-        "  \"\"\"              begins and ends a message of several lines; so does \\ at an end\n",
-        stderr);
+    say_row("//...", "sends a message that begins with a slash");
+    say_row("\"\"\"", "begins and ends a message of several lines; so does \\ at an end");
     return SLASH_DONE;
 }
 

@@ -6,10 +6,10 @@
 //
 // The last two are a set of files (base/directory_writer.h): they appear together or not at all,
 // and config.json last, since a reader begins there.
-#include "commands/convert/files.h"
 #include "base/buffer.h"
 #include "base/mapping.h"
 #include "base/text.h"
+#include "commands/convert/convert.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"

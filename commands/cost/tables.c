@@ -86,7 +86,7 @@ void cost_print_intensity(const CostRun *r) {
 
 static bool print_preset(const char *name, const Options *o, Error *error) {
     Checkpoint *checkpoint = NULL;
-    DType dtype = option_given(o, OPTION_TYPE) ? OPTION_DTYPES[o->type] : DTYPE_F16;
+    DType dtype = option_given(o, OPTION_COST_TYPE) ? OPTION_DTYPES[o->type] : DTYPE_F16;
     KvType kv = (KvType)o->kv;
     if (!checkpoint_open_outline(&checkpoint, name, dtype, error)) return false;
     const Config *c = checkpoint_config(checkpoint);

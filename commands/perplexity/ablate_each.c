@@ -68,7 +68,7 @@ static bool score_window(const Group *g, const Session *s, const int32_t *ids, c
     return true;
 }
 
-static bool score_text(const Group *g, const Session *s, const RankingText *text, Error *error) {
+static bool score_text(const Group *g, const Session *s, const WindowedText *text, Error *error) {
     TextWindow w;
     bool good = true;
     for (size_t i = 0; good && text_window(&w, text->windows, text->count, i); i++) {
@@ -82,7 +82,7 @@ static bool score_text(const Group *g, const Session *s, const RankingText *text
 }
 
 // Silences the group's heads and scores the text.
-static bool run_group(const Group *g, const Session *s, const RankingText *text, Error *error) {
+static bool run_group(const Group *g, const Session *s, const WindowedText *text, Error *error) {
     Interventions changes = {.checkpoint = s->checkpoint};
     bool good = true;
     for (int i = 0; good && i < g->count; i++)
@@ -96,7 +96,7 @@ static bool run_group(const Group *g, const Session *s, const RankingText *text,
     return good;
 }
 
-bool ranking_run(HeadRanking *r, const Session *s, const RankingText *text, Error *error) {
+bool ranking_run(HeadRanking *r, const Session *s, const WindowedText *text, Error *error) {
     Progress progress;
     bool good = true;
     progress_begin(&progress, "ablate", s->options->quiet);

@@ -11,8 +11,7 @@
 //     ranking_free(&r);
 #pragma once
 
-#include "commands/perplexity/scoring.h"
-#include "commands/shared/session.h"
+#include "commands/perplexity/windows.h"
 
 // Sequences of one pass, and the tokens of each: together as many rows of logits as fit in memory.
 enum { RANKING_SEQUENCES = 8, RANKING_ROWS = 16 };
@@ -30,17 +29,8 @@ typedef struct HeadRanking {
 bool ranking_open(HeadRanking *ranking, const Config *config, Error *error); // false: exit code 5
 void ranking_free(HeadRanking *ranking);                                     // zeroed is fine
 
-// The text and how it is cut; `ids` is changed meanwhile where `bos` replaces a window's first
-// token.
-typedef struct RankingText {
-    int32_t *ids;
-    size_t count;
-    const TextWindows *windows;
-    int32_t bos; // -1: none
-} RankingText;
-
 // False: the error of a pass, or exit code 130.
-bool ranking_run(HeadRanking *ranking, const Session *session, const RankingText *text,
+bool ranking_run(HeadRanking *ranking, const Session *session, const WindowedText *text,
                  Error *error);
 
 // The heads, those whose loss matters most first: a table, or with --csv or --json all of them.

@@ -55,7 +55,7 @@ static double seen_bytes(const Model *m, int start, int count) {
 }
 
 // Sequence `index`, under its pattern.
-static bool score_pattern(PatternTable *t, int index, const Session *s, const PatternChunk *c,
+static bool score_pattern(PatternTable *t, int index, const Session *s, const TextChunk *c,
                           int32_t *sequences, Error *error) {
     PatternRow *row = &t->rows[index];
     Model *m = s->model;
@@ -79,7 +79,7 @@ static bool score_pattern(PatternTable *t, int index, const Session *s, const Pa
     return true;
 }
 
-bool patterns_score(PatternTable *t, const Session *s, const PatternChunk *c, Error *error) {
+bool patterns_score(PatternTable *t, const Session *s, const TextChunk *c, Error *error) {
     int32_t *sequences = malloc((size_t)c->n * sizeof *sequences);
     bool good = sequences || error_set(error, ERROR_MEMORY, "no memory for %d tokens", c->n);
     for (int i = 0; good && i < t->count; i++)

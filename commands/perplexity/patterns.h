@@ -9,8 +9,7 @@
 //     patterns_free(&t);
 #pragma once
 
-#include "commands/perplexity/scoring.h"
-#include "commands/shared/session.h"
+#include "commands/perplexity/windows.h"
 
 enum { PATTERN_NAME_SIZE = 80 };
 
@@ -39,13 +38,8 @@ bool patterns_open(PatternTable *table, const Model *model, size_t scored, int c
                    Error *error);
 void patterns_free(PatternTable *table); // zeroed is fine
 
-// n tokens ids[0 .. n-1] that continue every sequence; where wants[i], ids[i + 1] is scored.
-typedef struct PatternChunk {
-    int n; // at most the chunk_rows of patterns_open
-    const int32_t *ids;
-    const bool *wants;
-} PatternChunk;
-bool patterns_score(PatternTable *table, const Session *session, const PatternChunk *chunk,
+// Every pattern in its own sequence, at most the chunk_rows of patterns_open.
+bool patterns_score(PatternTable *table, const Session *session, const TextChunk *chunk,
                     Error *error);
 
 // A table, or with --csv or --json its rows.

@@ -22,7 +22,8 @@
 #include <time.h>
 
 const char *stop_reason_name(StopReason reason) {
-    static const char *const NAMES[] = {"eos", "length", "stop", "context", "interrupt", "loop"};
+    static const char *const NAMES[] = {"eos",       "length", "stop",   "context",
+                                        "interrupt", "loop",   "grammar"};
     return NAMES[reason];
 }
 
@@ -77,6 +78,7 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
         return true;
     }
     sampler_accept(g->sampler, id);
+    if (g->constraint && !constraint_accept(g->constraint, id, error)) return false;
     size_t length = 0;
     const char *piece = "";
     if (s->tokenizer)
@@ -103,6 +105,17 @@ static bool wants_more(Generation *g, const Decoder *d) {
     return decoder_left(d) > 0;
 }
 
+// The next token into *id. *ended: the grammar allows none. False: exit code 2, 3, 5, 6, 7 or 130.
+static bool next_token(Generation *g, Decoder *d, int *id, bool *ended, Error *error) {
+    if (g->constraint && !constraint_next(g->constraint, ended, error)) return false;
+    if (*ended) {
+        g->stop = STOP_GRAMMAR;
+        return true;
+    }
+    *id = decoder_next(d, error);
+    return *id >= 0;
+}
+
 // One token per turn. Ctrl-C ends the text and is no failure: true with STOP_INTERRUPT. False: exit
 // code 4, 5, 6 or 7.
 static bool decode(Generation *g, Decoder *d, Error *error) {
@@ -110,13 +123,15 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
     g->stop = STOP_LENGTH;
     for (bool more = g->max_new > 0, ended = false; more; more = !ended && wants_more(g, d)) {
         Error cause = {0};
-        int id = decoder_next(d, &cause);
-        if (id < 0 && cause.code == ERROR_INTERRUPTED) {
+        int id = -1;
+        bool good = next_token(g, d, &id, &ended, &cause);
+        if (!good && cause.code == ERROR_INTERRUPTED) {
             g->stop = STOP_INTERRUPT;
             return true;
         }
         error_copy(error, &cause);
-        if (!session_result(g->session, id >= 0, error)) return false;
+        if (!session_result(g->session, good, error)) return false;
+        if (ended) return true;
         const float *logits = d->options.wants_logits ? decoder_logits(d) : NULL;
         // The hash is over the bytes of every row that a token was sampled from, in order: with
         // equal hashes two runs sampled from the same bits.
@@ -180,8 +195,10 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     if (fed < count) return true;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
-    bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
+    bool good = (!g->constraint || constraint_begin(g->constraint, g->sampler, g->first, error)) &&
+                decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
     decoder_end(&decoder);
+    if (g->constraint) constraint_end(g->constraint);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
     return show_rest(g, good ? error : NULL) && good;
@@ -253,20 +270,28 @@ double decode_rate(const Generation *g) {
 }
 
 // "2416/s", "56.9/s"; nothing where it was not measured.
-static void print_rate(double rate) {
-    if (isfinite(rate)) fprintf(stderr, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
+static void put_rate(Buffer *line, double rate) {
+    if (isfinite(rate)) buffer_print(line, rate < 100 ? ", %.1f/s" : ", %.0f/s", rate);
+}
+
+void print_incomplete(const Generation *g) {
+    if (!g->constraint || constraint_complete(g->constraint)) return;
+    note("the text ended (%s) before the grammar allows an end: it is incomplete",
+         stop_reason_name(g->stop));
 }
 
 // One line, which fits a window of 80 columns up to the seed.
 void print_statistics(const Generation *g) {
-    fprintf(stderr, "%s: prompt %zu token%s", program_name(), g->prompt_tokens,
-            g->prompt_tokens == 1 ? "" : "s");
-    print_rate(prompt_rate(g));
-    fprintf(stderr, "; text %zu", g->ids.count);
-    print_rate(decode_rate(g));
+    Buffer line = {0};
+    buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
+    put_rate(&line, prompt_rate(g));
+    buffer_print(&line, "; text %zu", g->ids.count);
+    put_rate(&line, decode_rate(g));
     if (g->first_token_at)
-        fprintf(stderr, "; first after %.3f s", g->first_token_at - g->session->started);
-    fprintf(stderr, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
-    if (g->told_seed) fprintf(stderr, "; seed %" PRIu64, *g->told_seed);
-    fputc('\n', stderr);
+        buffer_print(&line, "; first after %.3f s", g->first_token_at - g->session->started);
+    buffer_print(&line, "; %.1f MB%s", (double)peak_memory_bytes() / 1e6, build_remark());
+    if (g->told_seed) buffer_print(&line, "; seed %" PRIu64, *g->told_seed);
+    buffer_zeros(&line, 1);
+    if (!line.failed) note("%s", (const char *)line.bytes);
+    buffer_free(&line);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/hash.h"
+#include "commands/shared/constraint.h"
 #include "commands/shared/session.h"
 #include "commands/shared/stop_text.h"
 #include "model/decoder.h"
@@ -19,6 +20,7 @@ typedef enum StopReason {
     STOP_CONTEXT,   // the context is full
     STOP_INTERRUPT, // Ctrl-C
     STOP_LOOP,      // it says the same over and over
+    STOP_GRAMMAR,   // nothing more is allowed
 } StopReason;
 
 // A text that repeats a stretch of LOOP_TOKENS tokens or more three times over does not come out of
@@ -31,6 +33,7 @@ typedef struct Generation {
     Sampler *sampler;
     size_t max_new;
     const TextList *stops;
+    Constraint *constraint; // NULL: any text
     bool ignore_eos;
     bool no_cache;     // every pass runs the whole text again; the cache is empty before
     bool wants_hash;   // logits_hash is computed
@@ -102,6 +105,9 @@ void sampling_free(SamplingLists *lists);
 // NULL: none), else from the table of options. *seed: the one in use. NULL: exit code 2 or 5.
 Sampler *open_sampler(const Session *session, const GenerationDefaults *defaults, uint64_t *seed,
                       Error *error);
+
+// A note where the text ended before the grammar allows an end.
+void print_incomplete(const Generation *g);
 
 // "prompt 5 tokens, 312/s; text 60, 56.9/s; first after 0.006 s; 14.9 MB" on standard error: tokens
 // per second, seconds to the first token of the text, the peak of memory.

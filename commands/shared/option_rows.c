@@ -18,8 +18,11 @@ enum {
     PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION |
                        FOR_LENS | FOR_COST | FOR_VIEW,
 };
-const DType OPTION_DTYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
-#define TYPES "f32|f16|bf16|q8_0|q4_0"
+const DType OPTION_DTYPES[N_OPTION_DTYPES] = {
+    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,
+    DTYPE_Q5_1, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+#define TYPES "f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q2_k|q3_k|q4_k|q5_k|q6_k"
+const char OPTION_TYPES[] = TYPES;
 static const double MANY = 1 << 30; // of tokens
 
 // clang-format off
@@ -109,6 +112,14 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(max_tokens), .commands = TEXT_COMMANDS, .high = MANY},
     {.id = OPTION_STOP, .name = "stop", .kind = KIND_TEXTS, .offset = FIELD(stops),
      .commands = TEXT_COMMANDS},
+    {.id = OPTION_GRAMMAR, .name = "grammar", .kind = KIND_TEXT, .offset = FIELD(grammar),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_GRAMMAR, .name = "grammar-file", .kind = KIND_TEXT, .offset = FIELD(grammar),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_JSON_SCHEMA, .name = "json-schema", .kind = KIND_TEXT,
+     .offset = FIELD(json_schema), .commands = TEXT_COMMANDS},
+    {.id = OPTION_JSON_SCHEMA, .name = "json-schema-file", .kind = KIND_TEXT,
+     .offset = FIELD(json_schema), .commands = TEXT_COMMANDS},
     {.id = OPTION_IGNORE_EOS, .name = "ignore-eos", .kind = KIND_FLAG, .offset = FIELD(ignore_eos),
      .commands = TEXT_COMMANDS},
     {.id = OPTION_MODE, .name = "mode", .short_name = 'm', .kind = KIND_CHOICE,
@@ -147,7 +158,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_STRIDE, .name = "stride", .kind = KIND_INTEGER, .offset = FIELD(stride),
      .commands = FOR_PERPLEXITY, .low = 1, .high = 1 << 22},
     {.id = OPTION_WINDOWS, .name = "windows", .kind = KIND_INTEGER, .offset = FIELD(windows),
-     .commands = FOR_PERPLEXITY, .high = MANY, .meaning = "0 is all the text has"},
+     .commands = FOR_PERPLEXITY | FOR_CONVERT, .high = MANY, .meaning = "0 is all the text has"},
     {.id = OPTION_SECOND_HALF, .name = "second-half", .kind = KIND_FLAG,
      .offset = FIELD(second_half), .commands = FOR_PERPLEXITY},
     {.id = OPTION_SAVE_LOGITS, .name = "save-logits", .kind = KIND_TEXT,
@@ -248,18 +259,27 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(bidirectional), .commands = FOR_MASK},
     {.id = OPTION_LAYERS, .name = "layers", .kind = KIND_TEXT, .offset = FIELD(layers),
      .commands = FOR_VIEW, .meaning = "layers such as 3 or 0-2,5"},
+    {.id = OPTION_COST_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
+     .commands = FOR_COST, .choices = TYPES},
     {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
-     .commands = FOR_CONVERT | FOR_COST, .choices = TYPES,
+     .commands = FOR_CONVERT, .choices = TYPES "|q4_k_m|q5_k_m",
      .meaning = "without it every tensor keeps its type"},
     {.id = OPTION_HEAD_TYPE, .name = "head-type", .kind = KIND_CHOICE, .offset = FIELD(head_type),
      .commands = FOR_CONVERT, .choices = TYPES,
      .meaning = "of the embedding and the head; without it at least q8_0"},
+    {.id = OPTION_TENSOR_TYPE, .name = "tensor-type", .kind = KIND_TEXTS,
+     .offset = FIELD(tensor_types), .commands = FOR_CONVERT, .meaning = "PATTERN=TYPE"},
+    {.id = OPTION_IMPORTANCE, .name = "importance", .kind = KIND_TEXT, .offset = FIELD(importance),
+     .commands = FOR_CONVERT},
+    {.id = OPTION_CHECK, .name = "check", .kind = KIND_TEXT, .offset = FIELD(check),
+     .commands = FOR_CONVERT},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
                  FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
-                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY},
+                 FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY |
+                 FOR_CONVERT},
     {.id = OPTION_CSV, .name = "csv", .kind = KIND_FLAG, .offset = FIELD(csv),
      .commands = FOR_BENCH | FOR_ATTENTION | FOR_PERPLEXITY | FOR_LENS | FOR_COST |
                  FOR_MASK},

@@ -9,7 +9,6 @@
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
 
-#include <fnmatch.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -342,11 +341,7 @@ bool options_parse(Options *options, CommandBit command, int argc, char **argv, 
 }
 
 bool only_matches(const TextList *patterns, const char *name) {
-    if (!patterns->count) return true;
-    for (const char *end = name; end; end = strchr(end, '.')) {
-        end += *end == '.';
-        for (int i = 0; i < patterns->count; i++)
-            if (!fnmatch(patterns->texts[i], end, 0)) return true;
-    }
-    return false;
+    for (int i = 0; i < patterns->count; i++)
+        if (name_matches(patterns->texts[i], name)) return true;
+    return !patterns->count;
 }

@@ -63,6 +63,8 @@ typedef enum OptionId {
     OPTION_STEPS,
     OPTION_MAX_TOKENS,
     OPTION_STOP,
+    OPTION_GRAMMAR,
+    OPTION_JSON_SCHEMA,
     OPTION_IGNORE_EOS,
     OPTION_MODE,
     OPTION_SYSTEM,
@@ -128,8 +130,12 @@ typedef enum OptionId {
     OPTION_BIDIRECTIONAL,
     OPTION_TYPE,
     OPTION_HEAD_TYPE,
+    OPTION_TENSOR_TYPE,
+    OPTION_IMPORTANCE,
+    OPTION_CHECK,
     OPTION_SEQ,
     OPTION_COST_BATCH,
+    OPTION_COST_TYPE,
     OPTION_MACHINE,
     OPTION_RIDGE,
     OPTION_INTENSITY,
@@ -181,6 +187,7 @@ typedef struct Options {
     const char *other; // diff, view: the second file; convert: the output
 
     const char *prompt, *file, *prompt_ids, *ids_file, *tokenizer, *system, *chat_template;
+    const char *grammar, *json_schema; // files
     TextList stops;
     double temperature, top_p, min_p, typical_p;
     double repeat_penalty, presence_penalty, frequency_penalty;
@@ -242,9 +249,11 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;      // convert, cost: an index of OPTION_DTYPES
-    int head_type; // convert: the same
-    bool force;    // replace files that are there
+    int type;      // convert, cost: an index of OPTION_DTYPES; convert: or behind them, a mix
+    int head_type; // convert: an index of OPTION_DTYPES
+    TextList tensor_types;          // convert: PATTERN=TYPE
+    const char *importance, *check; // convert: files of text
+    bool force;                     // replace files that are there
     bool no_sandbox;
 } Options;
 
@@ -253,8 +262,11 @@ typedef struct Options {
 // code 2.
 bool options_parse(Options *options, CommandBit command, int argc, char **argv, Error *error);
 
-// The types that --type names, in the order of its choices.
-extern const DType OPTION_DTYPES[];
+// The types that --type names, in the order of its choices: OPTION_TYPES, "f32|f16|..". Behind them
+// --type has q4_k_m and q5_k_m.
+enum { N_OPTION_DTYPES = 13 };
+extern const DType OPTION_DTYPES[N_OPTION_DTYPES];
+extern const char OPTION_TYPES[];
 
 static inline bool option_given(const Options *options, OptionId id) {
     return options->given[id];
@@ -267,7 +279,6 @@ bool parse_number(double *out, const char *text);
 // *out = the index of `text` in "f32|f16|bf16". False: it is none of them.
 bool parse_choice(int *out, const char *choices, const char *text);
 
-// Does `name` match one of --only's patterns? They are those of a shell, and * crosses dots. Each
-// is compared with the whole name and with every part of it from a dot to the end: "q_proj",
-// "layers.3.*", "*attn*". Without patterns every name matches.
+// Does `name` match one of --only's patterns (name_matches, base/text.h)? Without patterns every
+// name does.
 bool only_matches(const TextList *patterns, const char *name);

@@ -307,6 +307,29 @@ const char *program_name(void) {
     return name_called_by;
 }
 
+// The columns of standard error's window; `unknown` where there is none.
+static int error_columns(int unknown) {
+    struct winsize size = {0};
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : unknown;
+}
+
+// Lines break at spaces; a word that is longer than a line is left to the terminal. Bytes are
+// counted as columns, which is never too few.
+void error_print(const char *text, int column, int indent) {
+    int columns = error_columns(INT_MAX);
+    while (*text) {
+        int length = (int)strcspn(text, " "), spaces = (int)strspn(text + length, " ");
+        bool last = !text[length + spaces];
+        fprintf(stderr, "%.*s", length, text);
+        column += length;
+        text += length + spaces;
+        bool breaks = !last && column + spaces + (int)strcspn(text, " ") > columns;
+        fprintf(stderr, "%s%*s", breaks ? "\n" : "", breaks ? indent : spaces, "");
+        column = breaks ? indent : column + spaces;
+    }
+    fputc('\n', stderr);
+}
+
 // Cut at 511 bytes. Escaped here, whatever a path or a file's content put in.
 void note(const char *format, ...) {
     char raw[512], line[512];
@@ -315,7 +338,8 @@ void note(const char *format, ...) {
     vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
     escape_bytes(line, sizeof line, raw, strlen(raw));
-    fprintf(stderr, "%s: %s\n", program_name(), line);
+    fprintf(stderr, "%s: ", program_name());
+    error_print(line, (int)strlen(program_name()) + 2, 2);
 }
 
 // Nothing is drawn before DELAY, so that short work stays silent, and not more often than INTERVAL.
@@ -359,12 +383,6 @@ int progress_line(char *out, size_t size, const char *label, double share, doubl
     return (int)strlen(out);
 }
 
-// The columns of standard error's window.
-static int error_columns(void) {
-    struct winsize size = {0};
-    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
-}
-
 // The bar is drawn over itself with \r, and blanks over what was longer.
 void progress_update(void *context, double share) {
     Progress *progress = context;
@@ -372,7 +390,7 @@ void progress_update(void *context, double share) {
     if (!progress->enabled || now - progress->started < DELAY) return;
     if (progress->width && now - progress->drawn < INTERVAL) return;
     char line[120];
-    int columns = error_columns();
+    int columns = error_columns(80);
     int width =
         progress_line(line, sizeof line, progress->label, share, now - progress->started, columns);
     int rest = progress->width < columns ? progress->width - width : 0;
@@ -382,7 +400,7 @@ void progress_update(void *context, double share) {
 }
 
 void progress_end(Progress *progress) {
-    int columns = error_columns();
+    int columns = error_columns(80);
     int width = progress->width < columns ? progress->width : columns - 1;
     // Blanks, not an escape sequence: this works on any terminal.
     if (progress->width) fprintf(stderr, "\r%*s\r", width, "");

@@ -83,8 +83,12 @@ void writer_line(JsonWriter *w);
 void set_program_name(const char *path);
 const char *program_name(void);
 
-// One line after "run: ", the program's name. Printable ASCII: other bytes become \xNN, as in
-// Error.
+// The rest of a line of standard error, from `column` on, and its newline. In a window it wraps at
+// words, to lines that begin with `indent` blanks.
+void error_print(const char *text, int column, int indent);
+
+// One line after "run: ", the program's name; a window narrower than it wraps it at words.
+// Printable ASCII: other bytes become \xNN, as in Error.
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A progress bar: shown only on a terminal, and only if the work takes a while. It has the time

@@ -171,7 +171,9 @@ bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit 
         is_prompt ? prompt_read : text_read;
     if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
     text_note_encoding(&text, is_prompt ? "the prompt" : "the text", s->options);
-    int flags = LIMPID_BEGIN | (s->options->special ? LIMPID_SPECIAL : 0);
+    // A prompt of nothing begins with BOS, a text of nothing is none.
+    int flags = (is_prompt || text.length ? LIMPID_BEGIN : 0) |
+                (s->options->special ? LIMPID_SPECIAL : 0);
     bool good = text_to_ids(s->tokenizer, ids, text.bytes, text.length, flags, error);
     *length = text.length;
     text_free(&text);

@@ -127,7 +127,7 @@ Test(conversation, the_oldest_exchanges_leave_a_full_context) {
     keys[8] = (TypedKeys){"> ", "\x04"};
     TestRun r = chat_typed(small_model(), "|-c|128|--max-tokens|20|-y|Be kind.", keys, 9);
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
-    CHECK(strstr(r.out, "the oldest 1 exchange left it"), "%s", r.out);
+    CHECK(strstr(r.out, "the oldest exchange left it"), "%s", r.out);
     CHECK_INT(count_of(r.out, "the answer was ended at 20 tokens"), 8);
     test_run_free(&r);
     r = chat_typed(small_model(), "|-c|128|--max-tokens|20|--context-overflow|stop", keys, 9);

@@ -128,6 +128,17 @@ Test(line_editor, no_history_and_one_that_cannot_be_written_are_no_error) {
     test_run_free(&r);
 }
 
+// No shell could continue the program: Ctrl-Z does nothing, and the line is not written again.
+Test(line_editor, ctrl_z_without_a_shell_leaves_the_line_as_it_is) {
+    static const TypedKeys KEYS[] = {
+        {MARK "> ", "stays"}, {"stays", "\x1a"}, {MARK, "!\n"}, {MARK "> ", "\x04"}};
+    check_messages("stopped", KEYS, COUNT(KEYS), "stays!\n");
+    TestRun r = chat_typed("", KEYS, COUNT(KEYS));
+    const char *line = strstr(r.out, "stays");
+    CHECK(line && !strstr(line + 1, "stays"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(line_editor, ctrl_c_clears_the_line_and_twice_ends) {
     static const TypedKeys KEYS[] = {{MARK "> ", "gone"},
                                      {"gone", "\x03"},

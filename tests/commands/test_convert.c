@@ -174,7 +174,7 @@ Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
 
 // ---- types ----
 
-// Every row of `got` is what quantise makes of the row of `from`.
+// Every row of `got` is what quantise_searched makes of the row of `from`.
 static void check_rows(const Matrix *got, const Matrix *from, DType wanted, const char *name) {
     float values[256];
     uint8_t blocks[1024];
@@ -182,7 +182,7 @@ static void check_rows(const Matrix *got, const Matrix *from, DType wanted, cons
     CHECK(got->dtype == wanted && got->rows == from->rows && got->cols == from->cols, "%s", name);
     for (size_t r = 0; r < from->rows; r++) {
         matrix_row(values, from, r);
-        quantise(blocks, wanted, values, from->cols);
+        quantise_searched(blocks, wanted, values, NULL, from->cols);
         const uint8_t *stored = (const uint8_t *)got->data + matrix_stored_row(got, r) * row_bytes;
         CHECK(!memcmp(stored, blocks, row_bytes), "%s, row %zu", name, r);
     }
@@ -213,7 +213,7 @@ static void check_type(const char *from, const char *type, DType wanted, DType h
     checkpoint_close(b);
 }
 
-Test(convert, rows_are_what_quantise_makes_of_them) {
+Test(convert, rows_are_what_the_search_makes_of_them) {
     BinShape shape = bin_shape_blocks();
     char *from = strdup(conversion_bin("whole.bin", &shape));
     check_type(from, "f32", DTYPE_F32, DTYPE_F32);
@@ -221,6 +221,7 @@ Test(convert, rows_are_what_quantise_makes_of_them) {
     check_type(from, "bf16", DTYPE_BF16, DTYPE_BF16);
     check_type(from, "q8_0", DTYPE_Q8_0, DTYPE_Q8_0);
     check_type(from, "q4_0", DTYPE_Q4_0, DTYPE_Q8_0);
+    check_type(from, "q5_1", DTYPE_Q5_1, DTYPE_Q8_0);
     check_type(from, "q4_0|--head-type|q4_0", DTYPE_Q4_0, DTYPE_Q4_0);
     check_type(from, "q4_0|--head-type|f16", DTYPE_Q4_0, DTYPE_F16);
     check_type(from, "f16|--head-type|q8_0", DTYPE_F16, DTYPE_Q8_0);
@@ -242,6 +243,97 @@ Test(convert, rows_that_are_no_whole_blocks_are_halves) {
     CHECK_INT(checkpoint_weights(c)->layers[1].w_down.dtype, DTYPE_F16);
     CHECK_INT(checkpoint_weights(c)->layers[1].w_up.dtype, DTYPE_Q4_0);
     checkpoint_close(c);
+}
+
+// Sixteen layers of one superblock a row.
+static const char *superblock_model(void) {
+    BinShape shape = bin_shape_blocks();
+    shape.dim = shape.hidden_dim = 256;
+    shape.n_layers = 16;
+    return conversion_bin("superblocks.bin", &shape);
+}
+
+Test(convert, rows_become_superblocks) {
+    char *from = strdup(superblock_model());
+    check_type(from, "q2_k", DTYPE_Q2_K, DTYPE_Q8_0);
+    check_type(from, "q3_k", DTYPE_Q3_K, DTYPE_Q8_0);
+    check_type(from, "q4_k", DTYPE_Q4_K, DTYPE_Q8_0);
+    check_type(from, "q5_k", DTYPE_Q5_K, DTYPE_Q8_0);
+    check_type(from, "q6_k|--head-type|q6_k", DTYPE_Q6_K, DTYPE_Q6_K);
+    free(from);
+}
+
+// wv and w_down of the first and the last two of sixteen layers and of every third between.
+static void check_mix(const char *from, const char *type, DType wanted) {
+    static const char MORE[] = "1100100100100111";
+    const char *to = test_temporary("mix.gguf");
+    convert(test_text("%%s|%%s|--force|--type|%s", type), from, to);
+    Checkpoint *c = open_converted(to);
+    CHECK_INT(checkpoint_weights(c)->head.dtype, DTYPE_Q6_K);
+    for (int l = 0; l < 16; l++) {
+        const LayerWeights *w = &checkpoint_weights(c)->layers[l];
+        CHECK_INT(w->wv.dtype, MORE[l] == '1' ? DTYPE_Q6_K : wanted);
+        CHECK_INT(w->w_down.dtype, MORE[l] == '1' ? DTYPE_Q6_K : wanted);
+        CHECK_INT(w->wq.dtype, wanted);
+        CHECK_INT(w->w_up.dtype, wanted);
+    }
+    checkpoint_close(c);
+}
+
+Test(convert, a_mix_has_more_bits_where_they_matter) {
+    char *from = strdup(superblock_model());
+    check_mix(from, "q4_k_m", DTYPE_Q4_K);
+    check_mix(from, "q5_k_m", DTYPE_Q5_K);
+    free(from);
+}
+
+Test(convert, tensors_are_named_by_patterns_and_the_last_one_counts) {
+    char *from = strdup(superblock_model());
+    const char *to = test_temporary("named.gguf");
+    convert("%s|%s|--type|q4_k|--tensor-type|*ffn*=q6_k|--tensor-type|blk.3.*=f16|--tensor-type|"
+            "token_embd.weight=q5_0",
+            from, to);
+    Checkpoint *c = open_converted(to);
+    const Weights *w = checkpoint_weights(c);
+    CHECK_INT(w->token_embedding.dtype, DTYPE_Q5_0);
+    CHECK_INT(w->layers[2].w_up.dtype, DTYPE_Q6_K);
+    CHECK_INT(w->layers[2].wq.dtype, DTYPE_Q4_K);
+    CHECK_INT(w->layers[3].w_up.dtype, DTYPE_F16);
+    CHECK_INT(w->layers[3].wq.dtype, DTYPE_F16);
+    checkpoint_close(c);
+    const char *none = test_temporary("none.gguf");
+    check_no_conversion("%s|%s|--tensor-type|ffn=q6_k", from, none, ERROR_USAGE, "no matrix");
+    check_no_conversion("%s|%s|--tensor-type|ffn", from, none, ERROR_USAGE, "PATTERN=TYPE");
+    check_no_conversion("%s|%s|--tensor-type|ffn=q7", from, none, ERROR_USAGE, "one of f32|f16");
+    free(from);
+}
+
+// A width of 96 is whole blocks of 32, but no superblock.
+Test(convert, rows_that_are_no_superblocks_get_the_next_type_of_32) {
+    static const struct {
+        const char *type;
+        DType got;
+    } CASES[] = {{"q2_k", DTYPE_Q4_0},
+                 {"q3_k", DTYPE_Q4_0},
+                 {"q4_k", DTYPE_Q5_0},
+                 {"q5_k", DTYPE_Q5_1},
+                 {"q6_k", DTYPE_Q8_0}};
+    BinShape shape = bin_shape_blocks();
+    shape.hidden_dim = 96;
+    char *from = strdup(conversion_bin("no-superblocks.bin", &shape));
+    const char *to = test_temporary("no-superblocks.gguf");
+    for (int i = 0; i < 5; i++) {
+        TestRun run = program("convert|%s|%s|--force|--type|%s", from, to, CASES[i].type);
+        check_status(&run, 0);
+        CHECK(strstr(run.err, test_text("are no whole blocks and are written as %s",
+                                        dtype_info(CASES[i].got)->name)),
+              "%s", run.err);
+        test_run_free(&run);
+        Checkpoint *c = open_converted(to);
+        CHECK_INT(checkpoint_weights(c)->layers[1].w_down.dtype, CASES[i].got);
+        checkpoint_close(c);
+    }
+    free(from);
 }
 
 // A head of fewer bytes than Q8_0 is copied, and what is rounded a second time is said.

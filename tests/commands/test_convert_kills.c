@@ -181,8 +181,9 @@ static void fail_once(const Scene *s, const Fault *fault, bool *done) {
     argv_of(s, wanted, argv);
     TestRun run = run_with_fault(fault, argv);
     int now = model_of(s, "failed", fault->at);
-    CHECK(run.status ? run.status == 4 : now == wanted, "call %ld, errno %d: exit %d, %s",
-          fault->at, fault->error, run.status, run.err);
+    bool refused = run.status == 4 || (fault->then && run.status == 5);
+    CHECK(run.status ? refused : now == wanted, "call %ld, errno %d: exit %d, %s", fault->at,
+          fault->error, run.status, run.err);
     CHECK(!run.status || (!strncmp(run.err, "run: ", 5) &&
                           strchr(run.err, '\n') == run.err + run.err_size - 1),
           "call %ld: %s", fault->at, run.err);
@@ -193,8 +194,9 @@ static void fail_once(const Scene *s, const Fault *fault, bool *done) {
 }
 
 static void fail_through(const Scene *s) {
-    // Once with the error that suits the call (ENOSPC, EIO), once interrupted, and once for ever.
-    for (int i = 0; i < 3; i++) {
+    // Once with the error that suits the call (ENOSPC, EIO), once interrupted, once for ever, and
+    // once with no memory from then on.
+    for (int i = 0; i < 4; i++) {
         bool done = false;
         for (long at = 1; !done; at++)
             fail_once(s,
@@ -202,6 +204,7 @@ static void fail_through(const Scene *s) {
                                .at = at,
                                .error = i == 1 ? EINTR : 0,
                                .for_ever = i == 2,
+                               .then = i == 3 ? "memory" : NULL,
                                .plain = s->plain,
                                .count_path = test_temporary("count")},
                       &done);

@@ -85,7 +85,7 @@ Test(convert_outputs, outputs_that_cannot_be) {
     check_no_conversion("%s|%s", from, "", ERROR_USAGE, "no name");
     check_no_conversion("%s%s", from, "", ERROR_USAGE, "convert wants a model and an output");
     check_no_conversion("%s|%s|third", from, "x.gguf", ERROR_USAGE, "one argument too many");
-    check_no_conversion("%s|%s|--type|q5_0", from, "x.gguf", ERROR_USAGE,
+    check_no_conversion("%s|%s|--type|q9_9", from, "x.gguf", ERROR_USAGE,
                         "one of f32|f16|bf16|q8_0|q4_0");
     check_no_conversion("%s|%s|--type|q8_0", from, test_temporary("refused"), ERROR_USAGE,
                         "bf16 for safetensors");

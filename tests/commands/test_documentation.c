@@ -23,6 +23,25 @@ Test(documentation, measured_tables_are_those_of_the_results) {
     check_shell("/usr/bin/python3 scripts/how_exact --check");
 }
 
+// The same keys, with the built-in model: docs/chat.md has the steps that the script takes today,
+// and each shows what it is about.
+Test(documentation, the_recorded_conversation_is_one_of_this_program) {
+    static const char SCRIPT[] =
+        "o=%s; /usr/bin/python3 scripts/record_chat --run $RUN --model $MODEL --out $o && "
+        "grep -E '^(##|Typed)' $o >$o.steps && grep -E '^(##|Typed)' docs/chat.md | diff $o.steps "
+        "- && "
+        "for shown in 'What is the capital of France?$' '^- two apples' 'answer are forgotten' "
+        "'capital of Italy?' '^[.] and a dog' 'temperature is 0.8' 'exchanges* left it' "
+        "'of 300 tokens of the context' '/udno is no command' 'Ctrl-C again' "
+        "'^  /exit            ends the$'; do "
+        "grep -q \"$shown\" $o || { echo \"no $shown\"; cat $o; exit 1; }; done";
+    char line[2000];
+    if (!TEST_EDIT || strcmp(TEST_BACKEND, "cpu") != 0) SKIP("a CPU build with a line editor");
+    if (system("/usr/bin/python3 -c 'import pyte' 2>/dev/null")) SKIP("no pyte");
+    snprintf(line, sizeof line, SCRIPT, test_temporary("chat.md"));
+    check_shell(line);
+}
+
 Test(documentation, the_readme_has_at_most_200_lines) {
     check_shell("test $(wc -l <README.md) -le 200 || { wc -l README.md; exit 1; }");
 }

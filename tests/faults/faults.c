@@ -15,12 +15,14 @@
 //   FAULT_PLAIN=1          a file system without files that have no name (O_TMPFILE) and without
 //                          flags of renameat2, as some network disks, and one that renames no
 //                          directories, as some overlays
+//   FAULT_EXCEPT=LIBRARY   its allocations, and those of what it calls, neither count nor fail
 //   FAULT_COUNT=FILE       receives the number of calls at exit
 //
 // Memory calls go to glibc's own entry points: looking up a symbol could itself allocate. Counting
 // starts at main; libraries allocate before it.
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -45,6 +47,7 @@ static bool armed, memory_kind, files_kind, threads_kind, then_memory, then_file
     interrupt_kind, again_kind, short_kind, for_ever, plain;
 static int given_errno, given_signal;
 static long fail_at;
+static const char *excepted;
 static atomic_long calls;
 static atomic_bool struck; // the N-th call has failed
 
@@ -56,7 +59,22 @@ static bool fails(bool kind) {
     return number == fail_at || for_ever;
 }
 
+// backtrace() allocates when it is first called, so that is before main.
+static bool is_excepted(void) {
+    void *frames[24];
+    Dl_info of;
+    static __thread bool inside;
+    if (!armed || !excepted || inside) return false;
+    inside = true;
+    bool found = false;
+    for (int i = backtrace(frames, 24); i-- > 0 && !found;)
+        found = dladdr(frames[i], &of) && of.dli_fname && strstr(of.dli_fname, excepted);
+    inside = false;
+    return found;
+}
+
 static bool no_memory(void) {
+    if (is_excepted()) return false;
     if (!fails(memory_kind) && !(armed && then_memory && atomic_load(&struck))) return false;
     errno = ENOMEM;
     return true;
@@ -271,6 +289,8 @@ static int armed_main(int argc, char **argv, char **environment) {
     fail_at = at ? atol(at) : 0;
     given_errno = number ? atoi(number) : 0;
     given_signal = signal_number ? atoi(signal_number) : SIGINT;
+    excepted = getenv("FAULT_EXCEPT");
+    if (excepted) backtrace(&(void *){NULL}, 1);
     open_count();
     atexit(write_count);
     armed = true;

@@ -2,6 +2,8 @@
 // all calls after it. The command must end with the right exit code and one line, or, if it can do
 // without that call, with its usual output. tests/faults/faults.c makes the calls fail.
 #include "tests/support/faults.h"
+#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
@@ -20,6 +22,47 @@ Test(torture, memory_of_sampling_and_json) {
          "--max-tokens", "4", "--ids");
 }
 
+static const char *grammar_file(const char *name, const char *text) {
+    const char *path = test_temporary(name);
+    test_write_file(path, text, strlen(text));
+    return path;
+}
+
+Test(torture, memory_of_a_grammar) {
+    const char *path =
+        grammar_file("a.gbnf", "root ::= (x | \"b\" root? ){1,9}\n"
+                               "x ::= \" \"? [a-c\\u00e9]{1,20} \"(\" x? \")\" | \"a\"\n");
+    WALK("memory", 0, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "4", "--grammar", path);
+}
+
+// A vocabulary that can write "[1".
+Test(torture, memory_of_a_json_schema) {
+    static const char *const TOKENS[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81",
+                                         "[",     "]",   "1",    "<0x0A>"};
+    const char *schema = grammar_file(
+        "a.json", "{\"anyOf\":[{\"enum\":[\"a\",1]},{\"type\":\"object\",\"properties\":{\"a\":{"
+                  "\"minLength\":2},\"b\":{\"$ref\":\"#\"}}},{\"items\":{\"maximum\":3,\"type\":"
+                  "\"integer\"}},true]}");
+    const char *model = test_temporary("brackets.gguf");
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_strings(file, "tokenizer.ggml.tokens", TOKENS, sizeof TOKENS / sizeof *TOKENS);
+    size_t size;
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(model, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    need_fault_json("inspect", fault_directory());
+    WALK("memory", 0, "generate", model, "-i", "1", "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "4", "--json-schema", schema);
+}
+
+Test(torture, files_of_a_grammar) {
+    const char *path = grammar_file("b.gbnf", "root ::= \"a\"+");
+    WALK("files", 4, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens", "4",
+         "--grammar", path);
+}
+
 // A message that does not fit memory is no end of the conversation.
 Test(torture, memory_of_chat) {
     char lines[100000];
@@ -32,18 +75,36 @@ Test(torture, memory_of_chat) {
     walk_through(&(Walk){.kind = "memory", .argv = argv, .input = lines});
 }
 
-Test(torture, memory_of_perplexity) {
+Test(torture, memory_and_files_of_perplexity) {
     const char *path = test_temporary("text");
     test_write_file(path, "a b a b", 7);
     WALK("memory", 0, "perplexity", fault_gguf(), "-f", path, "-j", "1", "--quiet");
+    WALK("files", 4, "perplexity", fault_gguf(), "-f", path, "-j", "1", "--quiet");
 }
 
 Test(torture, memory_of_inspect) {
     WALK("memory", 0, "inspect", fault_gguf());
 }
 
-Test(torture, memory_of_tokenize) {
+Test(torture, memory_and_files_of_tokenize) {
     WALK("memory", 0, "tokenize", fault_gguf(), "-i", "a b a");
+    WALK("files", 4, "tokenize", fault_gguf(), "-i", "a b a");
+}
+
+static void llama2c_through(const char *kind, int other) {
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bin = bin_bytes(&size, &shape, 7);
+    const char *path = test_temporary("tiny.bin");
+    test_write_file(path, bin, size);
+    free(bin);
+    WALK(kind, other, "generate", path, "--quiet", "-t", "0", "-j", "1", "--prompt-ids", "1,3,4",
+         "--ids", "--max-tokens", "2");
+}
+
+Test(torture, memory_and_files_of_a_llama2c_file) {
+    llama2c_through("memory", 0);
+    llama2c_through("files", 4);
 }
 
 // jansson's allocations too. At several places it reports a failed one as bad JSON.

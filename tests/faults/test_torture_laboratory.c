@@ -1,5 +1,5 @@
-// Fault injection, as in test_torture.c, for the commands that look inside a run; for threads that
-// do not start; and for faults while another fault is dealt with.
+// Fault injection, as in test_torture.c, for the commands that look inside a run, and for threads
+// that do not start.
 #include "tests/support/faults.h"
 #include "tests/test.h"
 
@@ -53,8 +53,9 @@ Test(torture_laboratory, memory_of_mask) {
     WALK("memory", 0, "mask", "local:2+global:1", "--seq", "8");
 }
 
-Test(torture_laboratory, memory_of_cost) {
+Test(torture_laboratory, memory_and_files_of_cost) {
     WALK("memory", 0, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
+    WALK("files", 4, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
 }
 
 Test(torture_laboratory, memory_of_a_page) {
@@ -114,6 +115,22 @@ Test(torture_laboratory, files_of_interventions) {
     interventions_through("files", 4);
 }
 
+// ---- view ----
+
+static void view_through(const char *kind, int other) {
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_temporary("view.html"));
+    WALK(kind, other, "view", fault_gguf(), TINY, "-o", out, "--force");
+}
+
+Test(torture_laboratory, memory_of_view) {
+    view_through("memory", 0);
+}
+
+Test(torture_laboratory, files_of_view) {
+    view_through("files", 4);
+}
+
 // ---- perplexity ----
 
 static void perplexity_through(const char *kind, int other) {
@@ -151,26 +168,76 @@ Test(torture_laboratory, files_of_chat) {
     walk_through(&(Walk){.kind = "files", .argv = argv, .input = "a b\nb a\n", .other_code = 4});
 }
 
+// A conversation at a terminal, with a history. However it ends, the terminal is given back.
+// libedit does not survive a failed allocation of its own: line_editor_open sees to it that none is
+// needed.
+static void typed_through(const char *kind, const char *line, const TypedKeys *keys, size_t count) {
+    const char *count_path = test_temporary("typed-count");
+    long calls = 1;
+    for (long at = 0; at <= calls; at++)
+        for (int for_ever = 0; for_ever < 2; for_ever++) {
+            Fault fault = {.kind = kind,
+                           .at = at,
+                           .for_ever = for_ever,
+                           .except = "/libedit",
+                           .count_path = count_path};
+            TestRun run = typed_with_fault(&fault, line, keys, count);
+            bool refused = at && (run.status == 5 || run.status == 4) && strstr(run.out, "run: ");
+            CHECK(run.status == 0 || refused, "%s call %ld%s: exit %d, %s", kind, at,
+                  for_ever ? " and on" : "", run.status, run.out);
+            CHECK(strstr(run.out, ", terminal back]") && !strstr(run.out, "NOT BACK"),
+                  "%s call %ld%s: %s", kind, at, for_ever ? " and on" : "", run.out);
+            test_run_free(&run);
+            char *number = test_read_file(count_path, NULL);
+            if (!at) calls = atol(number);
+            free(number);
+        }
+    fprintf(stderr, "%ld %s calls at a terminal\n", calls, kind);
+    CHECK(calls > 5, "%ld calls", calls);
+}
+
+static void talk_through(const char *kind) {
+    static const TypedKeys KEYS[] = {{"> ", "a b\n"}, {"> ", "/history\n"}, {"> ", "\x04"}};
+    char line[600];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    need_faults();
+    setenv("TERM", "xterm", 1);
+    setenv("XDG_STATE_HOME", test_temporary("state"), 1);
+    snprintf(line, sizeof line,
+             "chat|%s|--template|llama2|--color|never|-c|64|-t|0|-j|1|-q|--max-tokens|2",
+             fault_gguf());
+    typed_through(kind, line, KEYS, 3);
+}
+
+Test(torture_laboratory, memory_of_a_typed_chat) {
+    talk_through("memory");
+}
+
+Test(torture_laboratory, files_of_a_typed_chat) {
+    talk_through("files");
+}
+
 // ---- what measures: how it ends ----
 
 static void measured_through(const char *const *argv) {
     walk_through(&(Walk){.kind = "memory", .argv = argv, .varies = true});
+    walk_through(&(Walk){.kind = "files", .argv = argv, .varies = true, .other_code = 4});
 }
 
-Test(torture_laboratory, memory_of_bench) {
+Test(torture_laboratory, memory_and_files_of_bench) {
     const char *const argv[] = {TEST_RUN, "bench",       fault_gguf(), "--pp", "2",
                                 "--tg",   "2",           "-r",         "1",    "-j",
                                 "1",      "--no-limits", "--quiet",    NULL};
     measured_through(argv);
 }
 
-Test(torture_laboratory, memory_of_selftest) {
+Test(torture_laboratory, memory_and_files_of_selftest) {
     const char *const argv[] = {TEST_RUN, "selftest", fault_gguf(), "--prompt-ids", "1,3,4,5", "-j",
                                 "1",      "--quiet",  NULL};
     measured_through(argv);
 }
 
-Test(torture_laboratory, memory_of_patterns_side_by_side) {
+Test(torture_laboratory, memory_and_files_of_patterns_side_by_side) {
     const char *text = test_temporary("text");
     test_write_file(text, "a b a b", 7);
     const char *const argv[] = {TEST_RUN,  "perplexity", fault_gguf(),     "-f", text, "-j", "1",
@@ -185,27 +252,4 @@ Test(torture_laboratory, threads_that_do_not_start) {
          "--max-tokens", "2", "--quiet");
     WALK("threads", 0, "perplexity", fault_gguf(), "-f", "/proc/self/status", "-j", "3",
          "--windows", "1", "--quiet");
-}
-
-// ---- two faults ----
-
-// A disk that is full, and then no memory to say so with.
-Test(torture_laboratory, no_memory_while_a_file_fails) {
-    char out[300];
-    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
-    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
-                                   "--force", "--quiet", NULL};
-    walk_through(&(Walk){.kind = "files", .argv = convert, .then = "memory", .other_code = 4});
-    const char *const generate[] = {TEST_RUN, "generate",     fault_gguf(), TINY, "-t",
-                                    "0",      "--max-tokens", "2",          NULL};
-    walk_through(&(Walk){.kind = "files", .argv = generate, .then = "memory", .other_code = 4});
-}
-
-// No memory, and then a disk on which nothing can be removed or closed.
-Test(torture_laboratory, no_files_while_memory_fails) {
-    char out[300];
-    snprintf(out, sizeof out, "%s", test_temporary("out.gguf"));
-    const char *const convert[] = {TEST_RUN,  "convert", fault_gguf(), out,
-                                   "--force", "--quiet", NULL};
-    walk_through(&(Walk){.kind = "memory", .argv = convert, .then = "files", .other_code = 4});
 }

@@ -1,5 +1,7 @@
 // llama2.c files in memory: opening, and reading every row of what was accepted.
 // Exercises: weights/llama2c/ base/bytes.c
+#include "tests/fuzz/file.h"
+#include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
 #include "weights/quant.h"
@@ -8,24 +10,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
-
-// The smallest file of each version: dim 4, hidden_dim 4, 1 layer, 1 head on 1, 3 tokens,
-// context 2. 12 floats of embedding, 12 of norms, 112 of matrices, in v0 8 of freq_cis; v2 in
-// groups of 2.
-static const int32_t SHAPE[7] = {4, 4, 1, 1, 1, 3, 2};
-static const size_t SIZES[3] = {28 + 4 * 144, 256 + 4 * 136, 256 + 4 * 12 + 124 + 4 * 62};
-
-static size_t base_file(uint8_t *file, int version) {
-    memset(file, 1, SIZES[version]);
-    memcpy(file + (version ? 8 : 0), SHAPE, sizeof SHAPE);
-    if (version) {
-        memcpy(file, "24ka\0\0\0\0", 8);
-        file[4] = (uint8_t)version;
-        file[36] = 1;
-        memcpy(file + 37, "\2\0\0\0", 4);
-    }
-    return SIZES[version];
-}
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 static void read_rows(const Matrix *matrix) {
     float row[4096];
@@ -47,9 +32,15 @@ static void read_all(const Checkpoint *checkpoint) {
     }
 }
 
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+    uint8_t base[FUZZ_LLAMA2C];
+    size_t base_size = fuzz_llama2c(base, (int)(seed % 3));
+    return fuzz_mutate(data, size, room, seed, fuzz_walk_llama2c, base, base_size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
-    uint8_t base[1024];
-    size_t size, base_size = base_file(base, count ? (data[0] >> 1) % 3 : 0);
+    uint8_t base[FUZZ_LLAMA2C];
+    size_t size, base_size = fuzz_llama2c(base, count ? (data[0] >> 1) % 3 : 0);
     uint8_t *file = fuzz_patched(&size, data, count, base, base_size);
     Checkpoint *checkpoint = NULL;
     Error error = {0};

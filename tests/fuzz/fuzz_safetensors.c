@@ -2,11 +2,13 @@
 // every byte of what was accepted.
 // Exercises: weights/hf/safetensors.c weights/hf/safetensors_json.c weights/hf/checkpoint.c
 // base/json.c
+#include "tests/fuzz/file.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
 #include "weights/hf/safetensors.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +23,9 @@ static const char CONFIG[] =
     "\"num_attention_heads\":1,\"vocab_size\":3,\"max_position_embeddings\":8,"
     "\"tie_word_embeddings\":true}";
 
-static char directory[] = "/tmp/limpid-fuzz-XXXXXX", config_path[80], model_path[80];
+static char model_path[PATH_MAX];
 static uint8_t base[2048];
 static size_t base_size;
-
-static void clean_up(void) {
-    unlink(config_path);
-    rmdir(directory);
-}
 
 // A tiny Llama in F16, so that the smallest valid file is there to be changed.
 static void make_base(void) {
@@ -68,13 +65,10 @@ static void make_base(void) {
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
-    if (!mkdtemp(directory)) abort();
-    snprintf(config_path, sizeof config_path, "%s/config.json", directory);
-    snprintf(model_path, sizeof model_path, "%s/model.safetensors", directory);
-    FILE *file = fopen(config_path, "w");
-    if (!file || fwrite(CONFIG, 1, sizeof CONFIG - 1, file) != sizeof CONFIG - 1 || fclose(file))
-        abort();
-    atexit(clean_up);
+    char config_path[PATH_MAX];
+    snprintf(config_path, sizeof config_path, "%s/config.json", fuzz_directory());
+    snprintf(model_path, sizeof model_path, "%s/model.safetensors", fuzz_directory());
+    if (symlink(fuzz_file(0, CONFIG, sizeof CONFIG - 1), config_path)) abort();
     make_base();
     Checkpoint *checkpoint = NULL;
     Error error = {0};

@@ -5,6 +5,7 @@
 #include "tests/fuzz/patch.h"
 #include "weights/checkpoint.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,20 +65,13 @@ static const char INDEX[] =
     "\"model.layers.0.input_layernorm.weight\":\"b.safetensors\","
     "\"model.layers.0.mlp.down_proj.weight\":\"b.safetensors\"}}";
 
-static char directory[] = "/tmp/limpid-fuzz-XXXXXX";
 static const char *const NAMES[] = {"config.json", "a.safetensors", "b.safetensors",
                                     "model.safetensors.index.json"};
 
 static const char *path_of(int which) {
-    static char path[100];
-    snprintf(path, sizeof path, "%s/%s", directory, NAMES[which]);
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", fuzz_directory(), NAMES[which]);
     return path;
-}
-
-static void clean_up(void) {
-    for (int i = 0; i < 4; i++)
-        unlink(path_of(i));
-    rmdir(directory);
 }
 
 // All four are links to files in memory; file 3 is the one that changes.
@@ -89,7 +83,7 @@ static bool opens(const void *index, size_t size) {
     Checkpoint *checkpoint = NULL;
     Error error = {0};
     fuzz_file(3, index, size);
-    bool good = checkpoint_open(&checkpoint, directory, &error);
+    bool good = checkpoint_open(&checkpoint, fuzz_directory(), &error);
     if (good != !error.code || good != (checkpoint != NULL)) abort();
     checkpoint_close(checkpoint);
     return good;
@@ -98,8 +92,6 @@ static bool opens(const void *index, size_t size) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     uint8_t shard[2048];
-    if (!mkdtemp(directory)) abort();
-    atexit(clean_up);
     put(0, CONFIG, sizeof CONFIG - 1);
     put(1, shard, fuzz_safetensors(shard, FIRST, 32, 1));
     put(2, shard, fuzz_safetensors(shard, SECOND, 192, 1));

@@ -165,6 +165,16 @@ static bool change_digits(Work *w, const Span *span) {
     return replace(w, span->begin, span->end, text, strlen(text));
 }
 
+// The lengths of one byte stay below 128, where a protobuf's varint has one byte too.
+static bool replace_string(Work *w, const Span *span, const void *bytes, size_t count) {
+    size_t outer = span->outer_at, before = span->end - span->begin;
+    size_t length = outer ? w->file[outer] - before + count : 0;
+    if (outer && (length > 127 || count > 128)) return false;
+    if (!replace(w, span->begin, span->end, bytes, count)) return false;
+    if (outer && repairs(w)) w->file[outer] = (uint8_t)length;
+    return true;
+}
+
 // The text inside, as libFuzzer changes it (dictionary words too); or another string of the file.
 static bool change_string(Work *w, const Span *span) {
     static uint8_t text[MOST_BYTES];
@@ -175,14 +185,14 @@ static bool change_string(Work *w, const Span *span) {
     if (n > room) return false;
     if (below(w, 2) && other->length_size == span->length_size) {
         memcpy(text, w->file + other->begin, other->end - other->begin);
-        return replace(w, span->begin, span->end, text, other->end - other->begin);
+        return replace_string(w, span, text, other->end - other->begin);
     }
     memcpy(text, w->file + span->begin, span->end - span->begin);
     n = n ? LLVMFuzzerMutate(text + front, n, room) : 0;
     WRITTEN_BY_LIBFUZZER(text + front, n);
     if (span->length_size && repairs(w)) store(text, (size_t)span->length_size, n);
     if (back) text[front + n] = '"';
-    return replace(w, span->begin, span->end, text, front + n + back);
+    return replace_string(w, span, text, front + n + back);
 }
 
 static bool drop_entry(Work *w, const Span *span) {
@@ -223,7 +233,7 @@ static void change_entry(Work *w, const Span *span) {
 
 // False: the file has lost its structure.
 static bool change_once(Work *w, Walk *walk) {
-    memset(&w->layout, 0, sizeof w->layout);
+    memset(&w->layout, 0, offsetof(Layout, spans)); // 80 KB of spans stay as they are
     if (!walk(&w->layout, w->file, w->size) || !w->layout.count) return false;
     Span span = *any_span(w);
     switch (span.kind) {

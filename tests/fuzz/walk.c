@@ -203,8 +203,9 @@ static uint64_t varint(Reader *r) {
     return 0;
 }
 
-// The fields of a message, one level deep: lengths of more than a byte stay as they are.
-static void protobuf_fields(Reader *r, size_t end, int depth) {
+// The fields of a message, one level deep: lengths of more than a byte stay as they are. `outer` is
+// where the length of the message is, if it has one byte.
+static void protobuf_fields(Reader *r, size_t end, int depth, size_t outer) {
     while (r->pos < end && !r->failed) {
         size_t begin = r->pos, at;
         uint64_t type = varint(r) & 7, length = 0;
@@ -216,17 +217,47 @@ static void protobuf_fields(Reader *r, size_t end, int depth) {
         if (r->failed || length > end - r->pos) return;
         if (type != 2 || r->pos == at + 1)
             layout_add(r->layout, (Span){.begin = at, .end = r->pos, .kind = SPAN_NUMBER});
+        bool one_byte = r->pos == at + 1;
         if (type == 2 && depth)
-            protobuf_fields(r, r->pos + (size_t)length, depth - 1);
+            protobuf_fields(r, r->pos + (size_t)length, depth - 1, one_byte ? at : 0);
         else
             skip(r, length);
+        if (type == 2 && one_byte && outer && !r->failed)
+            layout_add(r->layout, (Span){.begin = at,
+                                         .end = r->pos,
+                                         .kind = SPAN_STRING,
+                                         .length_size = 1,
+                                         .outer_at = outer});
         if (depth) entry(r, begin, 0);
     }
 }
 
 bool fuzz_walk_protobuf(Layout *layout, const uint8_t *file, size_t size) {
     Reader r = {.file = file, .size = size, .layout = layout};
-    protobuf_fields(&r, size, 1);
+    protobuf_fields(&r, size, 1, 0);
     layout->head = size;
     return layout->count > 0;
+}
+
+// ---- llama2.c ----
+
+// Version 0 is seven numbers, 1 and 2 have a magic and a version in front and two more behind. What
+// follows is weights, a row of which has no mark in the file.
+bool fuzz_walk_llama2c(Layout *layout, const uint8_t *file, size_t size) {
+    Reader r = {.file = file, .size = size, .layout = layout};
+    bool versioned = size >= 41 && !memcmp(file, "24ka", 4);
+    if (size < 28) return false;
+    if (versioned) skip(&r, 4);
+    for (int i = 0; i < (versioned ? 8 : 7); i++)
+        number(&r, 4);
+    if (versioned) number(&r, 1);
+    if (versioned) number(&r, 4);
+    layout->head = versioned && size >= 256 ? 256 : r.pos;
+    size_t rows = layout->head; // of 16 bytes, to be dropped and doubled: too little, too much
+    for (r.pos = rows; size - r.pos >= 16 && r.pos < rows + 64;) {
+        size_t begin = skip(&r, 16);
+        entry(&r, begin, 0);
+    }
+    layout->head = r.pos;
+    return true;
 }

@@ -82,6 +82,39 @@ Test(sampler, presence_counts_once_and_frequency_every_time) {
     CHECK_INT(choose(options, other, THRICE), 0);
 }
 
+// Of six tokens the likeliest that is allowed; what others have, NaN even, is not looked at.
+Test(sampler, samples_only_what_is_allowed) {
+    Device *device = sampler_device();
+    SamplerOptions options = greedy();
+    options.repeat_penalty = 2.0f;
+    Sampler *sampler = open_sampler(device, 100, options);
+    float logits[VOCAB] = {5.0f, NAN, 3.0f, 4.0f, -1.0f, INFINITY};
+    uint64_t allowed = 1 << 2 | 1 << 3 | 1 << 4;
+    sampler_allow(sampler, &allowed);
+    CHECK_INT(next(sampler, logits), 3);
+    sampler_accept(sampler, 3);
+    CHECK_INT(next(sampler, logits), 2); // 4 / 2 < 3
+    allowed = 1 << 4;
+    CHECK_INT(next(sampler, logits), 4);
+    sampler_allow(sampler, NULL);
+    logits[1] = logits[5] = 0.0f;
+    CHECK_INT(next(sampler, logits), 0);
+    sampler_close(sampler);
+    options = sampler_defaults();
+    options.rule.temperature = 2.0f;
+    sampler = open_sampler(device, 100, options);
+    CHECK(sampler_is_plain(sampler), "nothing is asked");
+    sampler_allow(sampler, &allowed);
+    CHECK(!sampler_is_plain(sampler), "a mask");
+    allowed = 1 << 1 | 1 << 5;
+    int seen = 0;
+    for (int i = 0; i < 100; i++)
+        seen |= 1 << next(sampler, logits);
+    CHECK_INT(seen, 1 << 1 | 1 << 5);
+    sampler_close(sampler);
+    test_device_close(device);
+}
+
 // 2 / 2 - 0.2 = 0.8 < 0.85; in the other order it would be (2 - 0.2) / 2 = 0.9.
 Test(sampler, repetition_comes_before_presence) {
     static const int SEEN[] = {2, -1};

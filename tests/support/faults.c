@@ -26,15 +26,16 @@ static void set_fault(const Fault *fault) {
     if (fault->count_path) setenv("FAULT_COUNT", fault->count_path, 1);
     if (fault->for_ever) setenv("FAULT_ON", "1", 1);
     if (fault->error) set_number("FAULT_ERRNO", fault->error);
+    if (fault->except) setenv("FAULT_EXCEPT", fault->except, 1);
     if (fault->signal) set_number("FAULT_SIGNAL", fault->signal);
     if (fault->then) setenv("FAULT_THEN", fault->then, 1);
     if (fault->plain) setenv("FAULT_PLAIN", "1", 1);
 }
 
 static void clear_fault(void) {
-    static const char *const NAMES[] = {"LD_PRELOAD",  "FAULT",      "FAULT_AT",
-                                        "FAULT_COUNT", "FAULT_ON",   "FAULT_ERRNO",
-                                        "FAULT_PLAIN", "FAULT_THEN", "FAULT_SIGNAL"};
+    static const char *const NAMES[] = {"LD_PRELOAD",   "FAULT",       "FAULT_AT",    "FAULT_COUNT",
+                                        "FAULT_ON",     "FAULT_ERRNO", "FAULT_PLAIN", "FAULT_THEN",
+                                        "FAULT_SIGNAL", "FAULT_EXCEPT"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         unsetenv(NAMES[i]);
 }
@@ -49,7 +50,7 @@ TestRun run_with_fault(const Fault *fault, const char *const *argv) {
 TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *keys,
                          size_t count) {
     set_fault(fault);
-    TestRun run = program_typed(line, keys, count);
+    TestRun run = program_job(line, keys, count, 0);
     clear_fault();
     return run;
 }

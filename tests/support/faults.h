@@ -9,6 +9,7 @@ typedef struct Fault {
     bool for_ever;          // all later ones too
     const char *then;       // "memory" or "files": these fail as well from then on; NULL: none
     int error;              // errno of a file call; 0: what suits the call
+    const char *except;     // a library whose allocations do not fail; NULL: none
     int signal;             // of "interrupt"; 0: SIGINT
     bool plain;             // a file system that lacks much: tests/faults/faults.c
     const char *input;      // standard input; NULL: empty
@@ -17,7 +18,7 @@ typedef struct Fault {
 
 void need_faults(void); // skips the test where there is no library, or where sanitizers forbid it
 TestRun run_with_fault(const Fault *fault, const char *const *argv);
-// The same on a pseudo-terminal, as program_typed.
+// The same on a pseudo-terminal, as program_job.
 TestRun typed_with_fault(const Fault *fault, const char *line, const TypedKeys *keys, size_t count);
 // How many calls a run without faults makes, which must succeed.
 long count_calls(const Fault *fault, const char *const *argv);

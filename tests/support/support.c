@@ -259,13 +259,19 @@ static int run_case(const TestCase *test) {
     return result;
 }
 
-// argv[1]: only tests whose "suite/name" contains it.
+// argv[1]: only tests whose "suite/name" contains it; those that follow: and none that contains one.
+static bool is_chosen(const char *name, int argc, char **argv) {
+    for (int i = 2; i < argc; i++)
+        if (strstr(name, argv[i])) return false;
+    return argc < 2 || strstr(name, argv[1]);
+}
+
 int main(int argc, char **argv) {
     int count[3] = {0};
     for (TestCase *test = first_case; test; test = test->next) {
         char name[256];
         snprintf(name, sizeof name, "%s/%s", test->suite, test->name);
-        if (argc > 1 && !strstr(name, argv[1])) continue;
+        if (!is_chosen(name, argc, argv)) continue;
         int result = run_case(test);
         count[result]++;
         if (result == FAILED) fprintf(stderr, "FAILED %s\n", name);

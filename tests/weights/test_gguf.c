@@ -32,12 +32,14 @@ Test(gguf, what_its_makers_wrote_about_it_is_handed_over) {
     GgufFile *file = gguf_tiny_llama();
     gguf_set_text(file, "general.description", "tells\nstories");
     gguf_set_text(file, "general.license", "MIT");
+    gguf_set_text(file, test_text("general.%s", ABOUT_NAMES[ABOUT_KEYS - 1]), "the last one");
     OpenedGguf o = opened_gguf(file);
     const TextSpan *about = checkpoint_about(o.checkpoint);
     CHECK_INT(about[ABOUT_DESCRIPTION].length, 13);
     CHECK(!memcmp(about[ABOUT_DESCRIPTION].text, "tells\nstories", 13));
     CHECK_INT(about[ABOUT_LICENSE].length, 3);
     CHECK_INT(about[ABOUT_AUTHOR].length, 0);
+    CHECK_INT(about[ABOUT_KEYS - 1].length, 12);
     opened_gguf_close(&o);
 }
 
@@ -111,6 +113,34 @@ Test(gguf, rope_scaling_is_read) {
     CHECK_INT(rope->original_max_seq_len, 16);
     CHECK(rope->beta_fast == 32 && rope->beta_slow == 1);
     CHECK_NEAR(rope->attention_factor, 0.5 * (0.1 * log(8) + 1), 1e-6);
+    opened_gguf_close(&o);
+
+    file = gguf_tiny_llama(); // by no factor: the formula has no part in it
+    gguf_set_text(file, "llama.rope.scaling.type", "yarn");
+    gguf_set_f32(file, "llama.rope.scaling.factor", 1);
+    gguf_set_f32(file, "llama.rope.scaling.attn_factor", 0.5f);
+    o = opened_gguf(file);
+    CHECK(checkpoint_config(o.checkpoint)->rope.attention_factor == 0.5f);
+    opened_gguf_close(&o);
+}
+
+Test(gguf, a_context_is_kept_up_to_its_limit) {
+    for (uint32_t context = LIMIT_CONTEXT - 1; context <= LIMIT_CONTEXT + 1u; context++) {
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_u32(file, "llama.context_length", context);
+        OpenedGguf o = opened_gguf(file);
+        CHECK_INT(checkpoint_config(o.checkpoint)->max_seq_len,
+                  context < LIMIT_CONTEXT ? context : LIMIT_CONTEXT);
+        opened_gguf_close(&o);
+    }
+}
+
+Test(gguf, a_text_may_end_with_token_0) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_u32(file, "tokenizer.ggml.eos_token_id", 0);
+    OpenedGguf o = opened_gguf(file);
+    CHECK_INT(checkpoint_config(o.checkpoint)->n_eos_ids, 1);
+    CHECK_INT(checkpoint_config(o.checkpoint)->eos_ids[0], 0);
     opened_gguf_close(&o);
 }
 
@@ -205,5 +235,20 @@ Test(gguf, a_mistral_says_that_its_window_may_be_lost) {
     o = opened_gguf(file);
     CHECK(!checkpoint_config(o.checkpoint)->window_dropped);
     CHECK_INT(checkpoint_config(o.checkpoint)->layers[1].window, 16);
+    opened_gguf_close(&o);
+}
+
+// What follows the name is the next key's length, 108: an 'l'.
+Test(gguf, a_name_ends_where_it_ends) {
+    GgufFile *file = gguf_tiny_llama();
+    char next[109];
+    memset(next, 'x', 108);
+    next[108] = '\0';
+    gguf_remove_key(file, "general.name");
+    gguf_set_text(file, "general.name", "a Mistra");
+    gguf_set_u32(file, next, 1);
+    OpenedGguf o = opened_gguf(file);
+    CHECK_STRING(checkpoint_config(o.checkpoint)->name, "a Mistra");
+    CHECK(!checkpoint_config(o.checkpoint)->window_dropped);
     opened_gguf_close(&o);
 }

@@ -111,6 +111,12 @@ Test(gguf_families, gemma3_implies_what_no_key_says) {
     // key_length.
     c = config_of(gemma(62), NULL);
     CHECK_NEAR(c.layers[61].attention_scale, 0.5, 1e-7); // (8 / 2)^-1/2
+    GgufFile *file = gemma(62);
+    gguf_set_f32(file, "gemma3.attention.scale", 0.25f); // the file has the last word
+    CHECK(config_of(file, NULL).layers[61].attention_scale == 0.25f);
+    file = gemma(62);
+    gguf_set_u32(file, "gemma3.attention.head_count", 0);
+    config_of(file, "n_heads: got 0");
 }
 
 Test(gguf_families, gemma3_keys_say_otherwise) {
@@ -141,6 +147,9 @@ Test(gguf_families, patterns_that_say_nothing_are_refused) {
     file = gemma(4);
     gguf_set_u32(file, "gemma3.attention.sliding_window_pattern", 0);
     config_of(file, "wanted at least 1");
+    file = gemma(4);
+    gguf_set_text(file, "gemma3.attention.sliding_window_pattern", "2");
+    config_of(file, "type string, wanted u32");
     file = tiny("llama", 2, 4);
     gguf_set_u32(file, "llama.attention.sliding_window_pattern", 2);
     config_of(file, "\"llama.attention.sliding_window_pattern\": is not supported");
@@ -188,6 +197,36 @@ Test(gguf_families, phi3_with_factors_has_longrope) {
     CHECK(c.rope.scaling == ROPE_LONGROPE && c.rope_dim == 6);
     CHECK(c.rope.original_max_seq_len == 16 && c.rope.attention_factor == 1.25f);
     CHECK_INT(config_of(phi(0, 0, 1.0f), NULL).rope.scaling, ROPE_PLAIN);
+
+    GgufFile *file = phi(4, 4, 1.0f); // the whole head, where no key says how much of it rotates
+    gguf_remove_key(file, "phi3.rope.dimension_count");
+    CHECK_INT(config_of(file, NULL).rope_dim, 8);
+
+    // A factor that is the formula's, sqrt(1 + ln(64 / 16) / ln(16)), is left to the formula.
+    file = phi(3, 3, 1.0f);
+    gguf_set_f32(file, "phi3.rope.scaling.attn_factor", (float)sqrt(1.5));
+    c = config_of(file, NULL);
+    CHECK(c.rope.factor == 4.0f && c.rope.attention_factor == 0.0f);
+}
+
+// sqrt(1 + ln(1.5) / ln(16)), and 1 where the context did not become longer.
+Test(gguf_families, longrope_has_a_factor_by_how_much_longer_the_context_became) {
+    RopeConfig rope = {.factor = 1.5f, .original_max_seq_len = 16};
+    CHECK_NEAR(gguf_longrope_factor(&rope), 1.0706263, 1e-6);
+    rope.factor = 1.0f;
+    CHECK(gguf_longrope_factor(&rope) == 1.0f);
+    rope.factor = 0.5f;
+    CHECK(gguf_longrope_factor(&rope) == 1.0f);
+}
+
+Test(gguf_families, windows_are_implied_by_the_name_of_gemma_alone) {
+    bool slides[7];
+    CHECK(gguf_implied_windows("gemma3", 7, slides));
+    for (int l = 0; l < 7; l++)
+        CHECK_INT(slides[l], l != 5);
+    CHECK(!gguf_implied_windows("llama", 7, slides));
+    for (int l = 0; l < 7; l++)
+        CHECK(slides[l]);
 }
 
 Test(gguf_families, factors_that_are_not_right_are_refused) {
@@ -195,7 +234,22 @@ Test(gguf_families, factors_that_are_not_right_are_refused) {
     config_of(phi(3, 4, 1.0f), "\"rope_factors_short.weight\": wanted 3 elements of F32");
     config_of(phi(3, 3, -1.0f), "\"rope_factors_short.weight\": element 0 is -1");
     config_of(phi(3, 3, NAN), "element 0 is");
-    GgufFile *file = phi(3, 3, 1.0f);
+    config_of(phi(3, 3, 1.1e9f), "element 0 is 1.1e+09");
+    config_of(phi(4, 3, 1.0f), "\"rope_factors_long.weight\": wanted 3 elements of F32");
+    config_of(phi(0, 3, 1.0f), "longrope without its factors");
+    GgufFile *file = phi(3, 0, 1.0f);
+    gguf_add_tensor(file, "rope_factors_short.weight", DTYPE_F16, 3, 0);
+    config_of(file, "\"rope_factors_short.weight\": wanted 3 elements of F32");
+    file = phi(3, 0, 1.0f);
+    gguf_add_tensor(file, "rope_factors_short.weight", DTYPE_F32, 1, 3);
+    config_of(file, "\"rope_factors_short.weight\": wanted 3 elements of F32");
+    file = phi(3, 3, 1.0f);
+    gguf_set_u32(file, "phi3.rope.scaling.attn_factor", 1);
+    config_of(file, "attn_factor\": type u32, wanted f32");
+    file = phi(3, 3, 1.0f);
+    gguf_set_u32(file, "phi3.rope.scaling.original_context_length", 0);
+    config_of(file, "original");
+    file = phi(3, 3, 1.0f);
     gguf_set_f32(file, "phi3.rope.scaling.factor", 4.0f);
     config_of(file, "beside another rope scaling");
     file = phi(0, 0, 1.0f);
@@ -204,4 +258,8 @@ Test(gguf_families, factors_that_are_not_right_are_refused) {
     file = tiny("llama", 1, 4);
     gguf_set_text(file, "llama.rope.scaling.type", "longrope");
     config_of(file, "\"longrope\" is not supported");
+}
+
+Test(gguf_families, gpt2_has_an_epsilon_of_another_name) {
+    config_of(tiny("gpt2", 1, 4), "\"gpt2.attention.layer_norm_epsilon\": is missing");
 }

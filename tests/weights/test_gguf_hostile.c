@@ -13,6 +13,7 @@ static ErrorCode open_bytes(const void *bytes, size_t size, Error *error) {
     *error = (Error){0};
     if (checkpoint_open_memory(&checkpoint, "model.gguf", bytes, size, error)) {
         checkpoint_close(checkpoint);
+        CHECK(!error->code, "opened, and %s", error->message);
         return ERROR_NONE;
     }
     CHECK(!checkpoint && error->code, "a failure without a cause");
@@ -86,12 +87,125 @@ Test(gguf_hostile, G19_a_hyper_parameter_of_another_type_is_named) {
     }
 }
 
+Test(gguf_hostile, an_optional_key_of_another_type_is_named) {
+    static const char *const KEYS[] = {
+        "llama.attention.head_count_kv",
+        "llama.attention.key_length",
+        "llama.attention.value_length",
+        "llama.attention.scale",
+        "llama.attention.causal",
+        "llama.attention.sliding_window",
+        "llama.final_logit_softcapping",
+        "llama.rope.dimension_count",
+        "llama.rope.freq_base",
+        "llama.rope.freq_base_swa",
+        "llama.rope.scale_linear",
+        "llama.rope.scaling.type",
+        "llama.rope.scaling.factor",
+        "llama.rope.scaling.original_context_length",
+        "llama.rope.scaling.attn_factor",
+        "llama.rope.scaling.yarn_attn_factor",
+        "llama.rope.scaling.yarn_ext_factor",
+        "llama.rope.scaling.yarn_beta_fast",
+        "llama.rope.scaling.yarn_beta_slow",
+        "general.alignment",
+        "general.name",
+        "general.description",
+        "general.license",
+        "general.author",
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.pre",
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges",
+        "tokenizer.ggml.bos_token_id",
+        "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eom_token_id",
+        "tokenizer.ggml.unknown_token_id",
+        "tokenizer.ggml.padding_token_id",
+        "tokenizer.ggml.add_bos_token",
+        "tokenizer.ggml.add_eos_token",
+        "tokenizer.ggml.add_space_prefix",
+        "tokenizer.chat_template",
+    };
+    for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++) {
+        GgufFile *file = gguf_tiny_llama();
+        const uint8_t one = 1;
+        gguf_set_text(file, "llama.rope.scaling.type", "yarn"); // else its keys are not read
+        gguf_set_f32(file, "llama.rope.scaling.factor", 4);
+        size_t size;
+        Error error;
+        uint8_t *bytes = gguf_write(file, &size);
+        CHECK_INT(open_bytes(bytes, size, &error), ERROR_NONE);
+        free(bytes);
+        gguf_set_raw(file, KEYS[k], GGUF_I8, &one, 1); // no key has a number of one byte
+        check_refused(file, "type i8, wanted ", KEYS[k]);
+    }
+}
+
+// Exactly as many keys as fit: a key takes 14 bytes at least.
+Test(gguf_hostile, a_count_of_keys_is_held_against_what_is_left) {
+    static const uint8_t KEY[14] = {1, 0, 0, 0, 0, 0, 0, 0, 'a', GGUF_U8};
+    for (uint64_t said = 1; said <= 2; said++) {
+        uint8_t bytes[24 + 14 + 13] = "GGUF\3";
+        memcpy(bytes + 16, &said, sizeof said);
+        memcpy(bytes + 24, KEY, sizeof KEY);
+        const char *path = test_temporary("keys.gguf");
+        test_write_file(path, bytes, said == 1 ? 24 + 14 : sizeof bytes);
+        Checkpoint *checkpoint = NULL;
+        Error error = {0};
+        CHECK(!checkpoint_open_vocabulary(&checkpoint, path, &error));
+        CHECK(strstr(error.message, said == 1 ? "\"tokenizer.ggml.model\" is missing"
+                                              : "offset 16: 2 keys in 27 bytes"),
+              "%s", error.message);
+    }
+}
+
+// A tensor takes 33 bytes at least.
+Test(gguf_hostile, a_count_of_tensors_is_held_against_what_is_left) {
+    for (size_t left = 65; left <= 66; left++) {
+        uint8_t bytes[24 + 66] = "GGUF\3\0\0\0\2";
+        Error error;
+        CHECK_INT(open_bytes(bytes, 24 + left, &error), ERROR_FILE);
+        CHECK(!strstr(error.message, "offset 8: 2 tensors in 65 bytes") == (left == 66), "%s",
+              error.message);
+    }
+}
+
+// Two tokens and a space between them.
+Test(gguf_hostile, a_merge_is_as_long_as_two_tokens_and_a_space) {
+    for (size_t length = 131073; length <= 131074; length++) {
+        char *text = calloc(1, length + 1);
+        memset(text, 'x', length);
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_strings(file, "tokenizer.ggml.merges", (const char *const[]){text}, 1);
+        free(text);
+        size_t size;
+        Error error;
+        uint8_t *bytes = gguf_write(file, &size);
+        gguf_file_free(file);
+        CHECK_INT(open_bytes(bytes, size, &error), length == 131073 ? ERROR_NONE : ERROR_FILE);
+        free(bytes);
+    }
+}
+
+Test(gguf_hostile, types_that_do_not_exist_have_no_name_and_no_size) {
+    CHECK_STRING(gguf_type_name(GGUF_F64), "f64");
+    CHECK_STRING(gguf_type_name(GGUF_TYPE_COUNT), "?");
+    CHECK_STRING(gguf_type_name(UINT32_MAX), "?");
+    CHECK_INT(gguf_type_size(GGUF_F64), 8);
+    CHECK_INT(gguf_type_size(GGUF_TYPE_COUNT), 0);
+}
+
 Test(gguf_hostile, G01_every_truncation_is_refused) {
     for (uint32_t version = 2; version <= 3; version++) {
         GgufFile *file = gguf_tiny_llama();
         size_t size;
         Error error;
         file->version = version;
+        gguf_set_bool(file, "tokenizer.ggml.add_bos_token", 1);
         uint8_t *bytes = gguf_write(file, &size);
         gguf_file_free(file);
         CHECK(size < 4096, "%zu", size);

@@ -227,10 +227,16 @@ Test(llama2c, limits_of_the_header_on_both_sides) {
 
 Test(llama2c, l03_heads_that_do_not_fit) {
     for (size_t i = 0; i < N_VARIANTS; i++) {
-        check_field(&VARIANTS[i], 3, 3, "n_heads: 3 does not divide dim 8");
-        check_field(&VARIANTS[i], 3, 8, "n_heads: heads of 1 channels, wanted an even number");
-        check_field(&VARIANTS[i], 4, 4, "n_kv_heads: 4 does not divide n_heads 2");
-        check_field(&VARIANTS[i], 4, 3, "n_kv_heads: 3 does not divide n_heads 2");
+        int at = VARIANTS[i].version ? 8 : 0; // of dim
+        check_field(&VARIANTS[i], 3, 3,
+                    test_text("offset %d: n_heads: 3 does not divide dim 8", at + 12));
+        check_field(
+            &VARIANTS[i], 3, 8,
+            test_text("offset %d: n_heads: heads of 1 channels, wanted an even number", at + 12));
+        check_field(&VARIANTS[i], 4, 4,
+                    test_text("offset %d: n_kv_heads: 4 does not divide n_heads 2", at + 16));
+        check_field(&VARIANTS[i], 4, 3,
+                    test_text("offset %d: n_kv_heads: 3 does not divide n_heads 2", at + 16));
     }
 }
 
@@ -247,11 +253,47 @@ Test(llama2c, l06_products_of_2_to_the_32_and_more_do_not_wrap) {
     }
 }
 
+// A story ends with token 1 or 2, where there are so many.
+Test(llama2c, the_ids_of_a_small_vocabulary_are_inside_it) {
+    for (int vocab_size = 1; vocab_size <= 3; vocab_size++) {
+        BinShape shape = bin_shape_tiny(0, true);
+        shape.vocab_size = vocab_size;
+        size_t size;
+        char *file = bin_bytes(&size, &shape, 7);
+        Checkpoint *checkpoint = NULL;
+        Error error = {0};
+        CHECK(checkpoint_open_memory(&checkpoint, "m.bin", file, size, &error), "%s",
+              error.message);
+        const Config *c = checkpoint_config(checkpoint);
+        CHECK_INT(c->bos_id, vocab_size > 1 ? 1 : -1);
+        CHECK_INT(c->n_eos_ids, vocab_size - 1);
+        checkpoint_close(checkpoint);
+        free(file);
+    }
+}
+
 // ---- L04, L05: kinds ----
 
 Test(llama2c, l04_the_sign_of_vocab_size_and_the_size_of_the_file_agree) {
     check_field(&VARIANTS[0], 5, -6, "the size fits a tied head");
     check_field(&VARIANTS[1], 5, 6, "the size fits a head that is not tied");
+    for (size_t i = 2; i < N_VARIANTS; i++) { // there it is a byte of its own
+        size_t size;
+        char *file = tiny(&VARIANTS[i], &size);
+        file[36] = !file[36];
+        check_refused(VARIANTS[i].name, file, size,
+                      VARIANTS[i].tied ? "the size fits a tied head"
+                                       : "the size fits a head that is not tied");
+        free(file);
+    }
+    for (size_t i = 0; i < N_VARIANTS; i++) { // another size fits neither
+        size_t size;
+        Error error;
+        char *file = tiny(&VARIANTS[i], &size);
+        CHECK(!opens(file, size - 1, &error) && !strstr(error.message, "the size fits"), "%s",
+              error.message);
+        free(file);
+    }
 }
 
 Test(llama2c, l05_other_magics_versions_and_groups) {
@@ -265,11 +307,11 @@ Test(llama2c, l05_other_magics_versions_and_groups) {
         {4, INT_MIN, "version -2147483648 is unknown"},
         {0, 0x32346b61,
          "dim: wanted 1 .. 65536, got 842296161"}, // the magic with its bytes swapped
-        {37, 0, "group_size: wanted 1 .. 8, got 0"},
-        {37, -1, "group_size: wanted 1 .. 8, got -1"},
-        {37, 3, "group_size: 3 does not divide dim 8 and hidden_dim 12"},
-        {37, 8, "group_size: 8 does not divide dim 8 and hidden_dim 12"},
-        {37, 9, "group_size: wanted 1 .. 8, got 9"},
+        {37, 0, "offset 37: group_size: wanted 1 .. 8, got 0"},
+        {37, -1, "offset 37: group_size: wanted 1 .. 8, got -1"},
+        {37, 3, "offset 37: group_size: 3 does not divide dim 8 and hidden_dim 12"},
+        {37, 8, "offset 37: group_size: 8 does not divide dim 8 and hidden_dim 12"},
+        {37, 9, "offset 37: group_size: wanted 1 .. 8, got 9"},
         {37, 2, "wants a file of"}, // a good group, of another file
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -282,7 +324,8 @@ Test(llama2c, l05_other_magics_versions_and_groups) {
     size_t size;
     char *file = tiny(&VARIANTS[2], &size);
     file[36] = 2;
-    check_refused("shared_classifier 2", file, size, "shared_classifier: wanted 0 or 1, got 2");
+    check_refused("shared_classifier 2", file, size,
+                  "offset 36: shared_classifier: wanted 0 or 1, got 2");
     free(file);
     file = tiny(&VARIANTS[0], &size);
     for (int i = 0; i < 7; i++) {

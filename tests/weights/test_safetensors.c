@@ -115,7 +115,7 @@ Test(safetensors, s01_header_lengths) {
 
 Test(safetensors, s02_to_s06_text_of_the_header) {
     static const Case LIST[] = {
-        {" {}", 0, "does not begin with '{'"},
+        {" {}", 0, "offset 8: the header does not begin with '{'"},
         {"\xef\xbb\xbf{}", 0, "does not begin with '{'"},
         {"[]", 0, "does not begin with '{'"},
         {"{}        ", 0, NULL},
@@ -209,6 +209,7 @@ Test(safetensors, s09_s10_entries_and_types) {
          "\"shape\": wanted an array, got an integer"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
          "wanted two integers"},
+        {"{" TENSOR("a", "F32", "[1]", "0", "\"4\"") "}", 4, "\"data_offsets\": wanted"},
         {"{" TENSOR("a", "F1", "[1]", "0", "4") "}", 4, "unknown dtype \"F1\""},
         {"{" TENSOR("a", "f32", "[1]", "0", "4") "}", 4, "unknown dtype \"f32\""},
         {"{" TENSOR("a", "", "[1]", "0", "4") "}", 4, "unknown dtype \"\""},
@@ -227,6 +228,29 @@ Test(safetensors, s09_s10_entries_and_types) {
     arena_free(&p.arena);
     free(json);
     CHECK(!p.good && strstr(p.error.message, "unknown dtype \"FFFFF"), "%s", p.error.message);
+}
+
+// The bits of an element, as the format's table has them; 8 elements are as many bytes.
+Test(safetensors, every_type_has_its_size) {
+    static const struct {
+        const char *name;
+        int bits;
+    } TYPES[] = {
+        {"F32", 32},    {"F16", 16},        {"BF16", 16},       {"F64", 64},    {"I64", 64},
+        {"U64", 64},    {"I32", 32},        {"U32", 32},        {"I16", 16},    {"U16", 16},
+        {"I8", 8},      {"U8", 8},          {"BOOL", 8},        {"C64", 64},    {"F8_E5M2", 8},
+        {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"F8_E4M3FNUZ", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6},
+        {"F4", 4},      {"F8_E5M2FNUZ", 8},
+    };
+    for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
+        for (int bytes = TYPES[i].bits - 1; bytes <= TYPES[i].bits + 1; bytes++) {
+            const char *json = test_text("{\"a\":{\"dtype\":\"%s\",\"shape\":[8],"
+                                         "\"data_offsets\":[0,%d]}}",
+                                         TYPES[i].name, bytes);
+            Parsed p = parse_header(json, strlen(json), (size_t)bytes);
+            arena_free(&p.arena);
+            CHECK(p.good == (bytes == TYPES[i].bits), "%s: %s", json, p.error.message);
+        }
 }
 
 Test(safetensors, s11_s12_shape_against_range) {
@@ -263,6 +287,8 @@ Test(safetensors, s13_s14_s19_no_hole_no_overlap_nothing_behind) {
          "overlaps"},
         {"{" TENSOR("b", "U8", "[4]", "4", "8") "," TENSOR("a", "U8", "[4]", "0", "4") "}", 8,
          NULL},
+        {"{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("n", "U8", "[0]", "0", "0") "}", 1,
+         NULL}, // the empty one first, whatever comes first in the header
         {"{" TENSOR("a", "U8", "[4]", "0", "4") "," TENSOR("n", "U8", "[0]", "4", "4") "," TENSOR(
              "b", "U8", "[4]", "4", "8") "}",
          8, NULL},
@@ -464,5 +490,44 @@ Test(safetensors, a_plain_file_opens_and_says_why_it_does_not) {
     error = (Error){0};
     CHECK(!safetensors_open(&file, test_temporary("absent"), &error));
     CHECK_INT(error.code, ERROR_IO);
+    free(bytes);
+}
+
+static void check_open(const void *bytes, size_t size, const char *message) {
+    const char *path = test_temporary("other.safetensors");
+    test_write_file(path, bytes, size);
+    SafetensorsFile file;
+    Error error = {0};
+    bool opened = safetensors_open(&file, path, &error);
+    CHECK(opened == !message && !opened == !!error.code, "%s", error.message);
+    CHECK(opened || strstr(error.message, message), "\"%s\" is not in \"%s\"", message,
+          error.message);
+    if (opened) safetensors_close(&file);
+}
+
+Test(safetensors, another_file_in_its_place_is_called_by_its_name) {
+    static const char POINTER[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1";
+    check_open(POINTER, sizeof POINTER - 1, "a Git LFS pointer, not the tensors");
+    check_open("\xff\xfe{\0}\0", 6, "UTF-16"); // too short for a length and a brace
+    check_open("GGUF\3\0\0\0\0", 9, "this is a GGUF model");
+    check_open("GGUF\3\0\0\0", 8, "header of 14064895815 bytes");
+    check_open("PK\3\4 and more, in an archive", 28, "zip");
+    check_open("PK\3\4", 4, "truncated");
+    for (size_t length = 510; length <= 514; length++) {
+        char text[514];
+        memset(text, 'x', length);
+        check_open(text, length, "this is a text");
+    }
+}
+
+// The length of this header spells "PK", which a zip archive begins with.
+Test(safetensors, a_length_that_spells_a_magic_is_a_length) {
+    enum { LENGTH = 'P' | 'K' << 8 };
+    static const char JSON[] = "{" TENSOR("a", "F32", "[1]", "0", "4") "}";
+    char *bytes = calloc(1, 8 + LENGTH + 4);
+    memcpy(bytes, "PK", 2);
+    memset(bytes + 8, ' ', LENGTH);
+    memcpy(bytes + 8, JSON, sizeof JSON - 1);
+    check_open(bytes, 8 + LENGTH + 4, NULL);
     free(bytes);
 }

@@ -98,7 +98,6 @@ static bool read_array(Bytes *in, GgufValue *value) {
     size_t start = in->pos;
     value->element = bytes_u32(in, "array");
     value->count = bytes_u64(in, "array");
-    if (in->failed) return false;
     size_t size = gguf_type_size(value->element);
     if (!size && value->element != GGUF_STRING)
         return bytes_fail(in, start, "array of %s",
@@ -205,7 +204,7 @@ static bool read_dims(Bytes *in, TensorPlan *tensor) {
 
 // One entry of the tensor list. offset is relative until place_tensor.
 static bool read_tensor(Gguf *g, Bytes *in, TensorPlan *tensor, Error *error) {
-    TextSpan name;
+    TextSpan name = {0};
     if (!read_name(in, "tensor name", LONGEST_TENSOR_NAME, &name)) return false;
     tensor->name = arena_text(&g->checkpoint->arena, name.text, name.length, error);
     if (!tensor->name || !read_dims(in, tensor)) return false;

@@ -139,7 +139,6 @@ static bool check_names(const SafetensorsTensor *tensors, size_t count, Arena *a
 // The text begins at byte 8. It is loaded whole, so the limit on its length bounds the memory.
 static bool parse_file(SafetensorsHeader *header, Bytes in, Arena *arena) {
     uint64_t length = bytes_u64(&in, "header length");
-    if (in.failed) return false;
     if (length > LIMIT_JSON_HEADER)
         return bytes_fail(&in, 0, "header of %llu bytes (at most %d)", (unsigned long long)length,
                           LIMIT_JSON_HEADER);

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
+enum { MAGIC = 0x616b3432, HEADER_BYTES = 256 };
 
 // The sizes that dimensions of tensors are made of; size_of gives their numbers.
 typedef enum Size { SIZE_ONE, SIZE_DIM, SIZE_KV, SIZE_HIDDEN, SIZE_VOCAB, SIZE_COUNT } Size;
@@ -104,8 +104,7 @@ static bool read_sizes(Bytes *in, Header *header) {
     };
     for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
         size_t at = in->pos;
-        int64_t value = (int32_t)bytes_u32(in, FIELDS[i].name);
-        if (in->failed) return false;
+        int64_t value = (int32_t)bytes_u32(in, FIELDS[i].name); // 0 where it fails
         // The sign says whether the head is tied. A value of 0 is refused below.
         if (header->version == 0 && FIELDS[i].field == &header->vocab_size) {
             header->tied = value > 0;
@@ -156,7 +155,7 @@ static bool read_tail(Bytes *in, Header *header) {
 // Without the magic it has to be a v0 file: read_sizes then reads the first bytes as dim.
 static bool read_header(Bytes *in, Header *header) {
     Bytes beginning = *in;
-    bool magic = bytes_left(in) >= 4 && bytes_u32(&beginning, "magic") == MAGIC;
+    bool magic = bytes_u32(&beginning, "magic") == MAGIC;
     if (magic) {
         *in = beginning;
         int32_t version = (int32_t)bytes_u32(in, "version");

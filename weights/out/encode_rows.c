@@ -44,13 +44,35 @@ static Matrix row_order(const Outgoing *out, const RoleView *view) {
     return (Matrix){.head_dim = (uint32_t)c->head_dim, .rope_dim = (uint32_t)c->rope_dim};
 }
 
+// Of the columns of a tensor, or NULL: not known.
+static const float *importance_of(const Outgoing *out, size_t i) {
+    const TensorName *row = out->sources[i].row;
+    if (!out->importance || !row || dtype_is_float(out->tensors[i].dtype)) return NULL;
+    int l = out->sources[i].layer < 0 ? 0 : out->sources[i].layer; // -1: outside the layers
+    const LayerImportance *layer = &out->importance->layers[l];
+    const Weights *w = &out->from->weights;
+    switch (row->roles[0]) {
+    case ROLE_WQ:
+    case ROLE_WK:
+    case ROLE_WV: return layer->att_in;
+    case ROLE_WO: return layer->att_heads;
+    case ROLE_W_GATE:
+    case ROLE_W_UP: return layer->ffn_in;
+    case ROLE_W_DOWN: return layer->ffn_hidden;
+    case ROLE_HEAD: return out->importance->head;
+    case ROLE_EMBEDDING:
+        return w->head.data == w->token_embedding.data ? out->importance->head : NULL;
+    default: return NULL;
+    }
+}
+
 // Writes a row and reads it back: values out of the type's range read as infinity.
 //
 // out->back is scratch. Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
 static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
                       void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
-    quantise(bytes, tensor->dtype, values, count);
+    quantise_searched(bytes, tensor->dtype, values, importance_of(out, i), count);
     dequantise(out->back, tensor->dtype, bytes, count);
     for (size_t at = 0; at < count; at++) {
         if (isfinite(out->back[at]) && isfinite(values[at])) continue;

@@ -172,7 +172,7 @@ static bool make_scratch(Outgoing *out, Error *error) {
 
 bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const OutgoingType *type,
                    Error *error) {
-    *out = (Outgoing){.from = from, .naming = naming};
+    *out = (Outgoing){.from = from, .naming = naming, .importance = type->importance};
     out->family = family_in(naming, from, error);
     if (!out->family || !outgoing_check_type(naming, type, error)) return false;
     out->dtype = outgoing_common_type(out, type);

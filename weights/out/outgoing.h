@@ -16,12 +16,35 @@
 #include "weights/checkpoint.h"
 #include "weights/roles.h"
 
+// Tensors by name (name_matches, base/text.h).
+typedef struct OutgoingChoice {
+    const char *pattern; // borrowed
+    DType dtype;
+    size_t used; // by how many tensors; set by outgoing_plan
+} OutgoingChoice;
+
+// The mean square of each input channel of the matrices, over some text: weights of the error that
+// searched scales are to make small. NULL: 1.
+typedef struct LayerImportance {
+    float *att_in, *att_heads;  // (dim) of wq, wk, wv; (q_dim) of wo
+    float *ffn_in, *ffn_hidden; // (dim) of w_gate, w_up; (hidden_dim) of w_down
+} LayerImportance;
+
+typedef struct OutgoingImportance {
+    LayerImportance *layers; // (n_layers)
+    float *head;             // (dim); of the embedding too, where that is the head
+} OutgoingImportance;
+
 typedef struct OutgoingType {
     bool given;  // false: a matrix keeps its type where the container supports it
     DType dtype; // of the matrices (safetensors: F32, F16 or BF16)
     // Of the embedding and the head. false: `dtype`, but at least Q8_0 or what they are now.
     bool head_given;
     DType head;
+    bool mixed;              // some matrices in more than `dtype`, which is Q4_K or Q5_K (types.c)
+    OutgoingChoice *choices; // (n_choices) before all that; of those that match, the last
+    size_t n_choices;
+    const OutgoingImportance *importance; // borrowed until outgoing_free; NULL: none
 } OutgoingType;
 
 // Where a tensor comes from: the roles of a row of the table, or a list of numbers.
@@ -44,9 +67,10 @@ typedef struct Outgoing {
     // Matrices whose rows are no whole blocks, by the type that they get, and the first of them.
     size_t n_other[DTYPE_COUNT];
     const char *first_other[DTYPE_COUNT];
-    size_t n_again;       // quantised matrices that are quantised again, to another type
-    DType again;          // the type that the first of them has now
-    float *values, *back; // (widest row)
+    size_t n_again; // quantised matrices that are quantised again, to another type
+    DType again;    // the type that the first of them has now
+    const OutgoingImportance *importance; // or NULL
+    float *values, *back;                 // (widest row)
 } Outgoing;
 
 // False: exit code 3 where the model has something that the container's form of its family cannot

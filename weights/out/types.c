@@ -7,6 +7,7 @@
 // The embedding and the head get more than the layers: every token passes through both, and every
 // logit is a sum over one row of the head, so that its rounding reaches the result undamped. (Q4_0
 // throughout costs SmolLM2 a third of its perplexity, with a head of Q8_0 a fifth.)
+#include "base/text.h"
 #include "weights/container.h"
 #include "weights/out/outgoing.h"
 #include "weights/quant.h"
@@ -24,6 +25,8 @@ static bool check(Naming naming, bool given, DType dtype, Error *error) {
 }
 
 bool outgoing_check_type(Naming naming, const OutgoingType *type, Error *error) {
+    for (size_t i = 0; i < type->n_choices; i++)
+        if (!check(naming, true, type->choices[i].dtype, error)) return false;
     return check(naming, type->given, type->dtype, error) &&
            check(naming, type->head_given, type->head, error);
 }
@@ -46,10 +49,31 @@ static size_t size_of(DType dtype) {
 
 // Of the embedding or the head, where the layers are to be of type `dtype`. What the source has in
 // fewer bytes is copied: nothing is lost, and writing it larger would bring nothing back.
-static DType end_type(const Outgoing *out, DType dtype, DType own) {
-    DType least = size_of(dtype) < size_of(DTYPE_Q8_0) ? DTYPE_Q8_0 : dtype;
-    bool copied = least != dtype && size_of(own) < size_of(least);
+static DType end_type(const Outgoing *out, const OutgoingType *type, DType own) {
+    DType least = type->mixed ? DTYPE_Q6_K : DTYPE_Q8_0;
+    if (size_of(type->dtype) >= size_of(least)) return type->dtype;
+    bool copied = size_of(own) < size_of(least);
     return copied && outgoing_holds(out->naming, own) ? own : least;
+}
+
+// The mixes q4_k_m and q5_k_m, as llama.cpp has made them known: wv and w_down, whose rounding is
+// not averaged over heads or smoothed by a softmax, are Q6_K in the first and the last eighth of
+// the layers and in every third between; a fused q|k|v, of which wv is a third, is one type larger.
+static DType mixed_type(const Outgoing *out, const OutgoingType *type,
+                        const OutgoingSource *source) {
+    int layers = out->from->config.n_layers, i = source->layer, eighth = layers / 8;
+    const Role *roles = source->row->roles;
+    bool more = i < eighth || i >= 7 * layers / 8 || (i - eighth) % 3 == 2;
+    if (roles[2] == ROLE_WV) return type->dtype == DTYPE_Q4_K ? DTYPE_Q5_K : DTYPE_Q6_K;
+    if (roles[0] != ROLE_WV && roles[0] != ROLE_W_DOWN) return type->dtype;
+    return more ? DTYPE_Q6_K : type->dtype;
+}
+
+// The last choice that matches the name; NULL: none.
+static OutgoingChoice *choice_of(const OutgoingType *type, const char *name) {
+    for (size_t i = type->n_choices; i-- > 0;)
+        if (name_matches(type->choices[i].pattern, name)) return &type->choices[i];
+    return NULL;
 }
 
 // A type that the container does not have (blocks in safetensors; llama2.c's groups) becomes F32,
@@ -73,15 +97,21 @@ static DType fitting(Outgoing *out, DType dtype, const TensorPlan *tensor) {
 static DType matrix_type(Outgoing *out, const OutgoingType *type, const TensorPlan *tensor,
                          const OutgoingSource *source) {
     Role role = source->row->roles[0];
-    DType own = role_view(out->from, role, source->layer).matrix->dtype, dtype = type->dtype;
+    DType own = role_view(out->from, role, source->layer).matrix->dtype, dtype;
+    OutgoingChoice *choice = choice_of(type, tensor->name);
     // The positions are read as they are, a row for each token.
     if (role == ROLE_POSITION && out->naming == NAMES_GGUF) return DTYPE_F32;
-    if (is_end(role) && type->head_given)
+    if (choice) {
+        choice->used++;
+        dtype = choice->dtype;
+    } else if (is_end(role) && type->head_given)
         dtype = type->head;
     else if (!type->given)
         dtype = own_type(out, source, own);
     else if (is_end(role))
-        dtype = end_type(out, dtype, own);
+        dtype = end_type(out, type, own);
+    else
+        dtype = type->mixed ? mixed_type(out, type, source) : type->dtype;
     dtype = fitting(out, dtype, tensor);
     if (dtype != own && !dtype_is_float(own) && !dtype_is_float(dtype) && !out->n_again++)
         out->again = own;

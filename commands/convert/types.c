@@ -1,0 +1,93 @@
+// Which types convert is asked for, and what it says of those that come out.
+//
+// The rules themselves are in weights/out/types.c: what embedding and head get, what a mix is, what
+// rows get that are no whole blocks.
+#include "commands/convert/convert.h"
+
+#include "base/text.h"
+#include "commands/shared/output.h"
+#include "weights/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- what is asked for ----
+
+// PATTERN=TYPE; a name of a tensor has no '='.
+static bool read_choice(TypesWanted *wanted, const char *text, Error *error) {
+    size_t i = wanted->type.n_choices++;
+    const char *equals = strrchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : 0;
+    int type = 0;
+    if (!length || length >= sizeof wanted->patterns[i])
+        return error_set(error, ERROR_USAGE, "--tensor-type: got \"%.100s\", wanted PATTERN=TYPE",
+                         text);
+    if (!parse_choice(&type, OPTION_TYPES, equals + 1))
+        return error_set(error, ERROR_USAGE, "--tensor-type: got type \"%.40s\", wanted one of %s",
+                         equals + 1, OPTION_TYPES);
+    snprintf(wanted->patterns[i], sizeof wanted->patterns[i], "%.*s", (int)length, text);
+    wanted->choices[i] = (OutgoingChoice){wanted->patterns[i], OPTION_DTYPES[type], 0};
+    return true;
+}
+
+bool types_read(TypesWanted *wanted, const Options *o, Error *error) {
+    static const DType MIXES[] = {DTYPE_Q4_K, DTYPE_Q5_K}; // q4_k_m, q5_k_m
+    bool mixed = o->type >= N_OPTION_DTYPES;
+    wanted->type = (OutgoingType){
+        .given = option_given(o, OPTION_TYPE),
+        .dtype = mixed ? MIXES[o->type - N_OPTION_DTYPES] : OPTION_DTYPES[o->type],
+        .mixed = mixed,
+        .head_given = option_given(o, OPTION_HEAD_TYPE),
+        .head = OPTION_DTYPES[o->head_type],
+        .choices = wanted->choices,
+    };
+    for (int i = 0; i < o->tensor_types.count; i++)
+        if (!read_choice(wanted, o->tensor_types.texts[i], error)) return false;
+    return true;
+}
+
+// A pattern that is misspelt, or that a later one leaves nothing to do.
+bool types_check(const TypesWanted *wanted, Error *error) {
+    for (size_t i = 0; i < wanted->type.n_choices; i++)
+        if (!wanted->choices[i].used)
+            return error_set(error, ERROR_USAGE,
+                             "--tensor-type %s: no matrix gets its type from it (inspect shows "
+                             "the names)",
+                             wanted->choices[i].pattern);
+    return true;
+}
+
+// ---- what became of it ----
+
+// Rows that are no whole blocks: "12 tensors have ... written as F16, the first is x".
+static void tell_other(const Outgoing *out) {
+    char types[200] = "";
+    size_t n = 0, most = 0, used = 0;
+    for (size_t t = 0; t < DTYPE_COUNT; t++) {
+        if (!out->n_other[t]) continue;
+        if (out->n_other[t] > out->n_other[most]) most = t;
+        n += out->n_other[t];
+        used += (size_t)snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "",
+                                 dtype_info((DType)t)->name);
+    }
+    if (n)
+        note("%zu tensors have rows that are no whole blocks and are written as %s, the first is "
+             "%s",
+             n, types, out->first_other[most]);
+}
+
+// A second rounding adds its error to that of the first, which only the original does not have.
+static void tell_again(const Outgoing *out, const char *name) {
+    if (!out->n_again) return;
+    note("%zu matrices are quantised already (the first is %s) and are rounded a second time; the "
+         "original of %s, in F16 or BF16, is the better source",
+         out->n_again, dtype_info(out->again)->name, name);
+}
+
+void types_tell(const Outgoing *out, OutKind kind, const char *name) {
+    if (out->n_exact)
+        note("%zu quantised tensors are written as F32, which is exact (--type %s is smaller)",
+             out->n_exact, kind == OUT_GGUF ? "q8_0" : "f16");
+    tell_other(out);
+    tell_again(out, name);
+}

@@ -1,0 +1,80 @@
+// The states of a matcher: each a set of places in the grammar, found when it is first needed, and
+// kept. Nothing outside grammar/ includes this file, except tests.
+//
+//     place   a BYTES node, and a frame: the stack of what is to be gone on with behind it
+//     frame   a CALL or COUNT node, the frame below it, and the counter of a COUNT
+//     state   places in order, without doubles; `ends`: the text may end here
+//
+// grammar/mask.c asks what a token does to the upper part of a stack, whatever is below. Then the
+// bottom stands for all that is below, and two kinds of frames stand on it:
+//
+//     FRAME_OPEN | node   a COUNT node without bounds: it counts how often its body begins again
+//     FRAME_LEFT          what comes behind that COUNT node; it keeps the count
+//
+// Frames and states are numbered, and equal ones have the same number: a stack is one number,
+// whatever its depth, and stacks share what is below them.
+#pragma once
+
+#include "base/hash.h"
+#include "grammar/internal.h"
+
+enum { FRAME_BOTTOM = 0, STATE_DEAD = 0 };
+#define NOT_KNOWN UINT32_MAX
+#define FRAME_OPEN (1u << 31)
+#define FRAME_LEFT (UINT32_MAX - 1)
+
+typedef struct Frame {
+    uint32_t node, count, below;
+    uint32_t turns; // the count of the FRAME_OPEN or FRAME_LEFT at the bottom, else 0
+} Frame;
+
+typedef struct State {
+    uint32_t first, count; // places
+    uint32_t ends;         // 0: the text cannot end; else 1 + the turns that it takes
+    uint32_t turns;        // the fewest of any place, or end
+} State;
+
+typedef struct Automaton {
+    const Grammar *grammar; // borrowed
+    const int *stop;
+    ARRAY(Frame) frames;
+    ARRAY(State) states;
+    ARRAY(uint64_t) places; // frame << 32 | node, sorted in each state
+    uint32_t *moves;        // (states.capacity, n_classes) NOT_KNOWN, or the state behind a byte
+    size_t moves_capacity;
+    uint32_t *frame_table, *state_table; // open addressing: number + 1
+    size_t frame_buckets, state_buckets;
+    HashKey key;
+    uint8_t byte_of[256]; // one of each class
+    // of the state that is being found
+    ARRAY(uint64_t) todo, found;
+    ARRAY(Frame) counted; // bodies that may be empty: the least count so far
+    uint64_t *seen;       // (seen_size) open addressing
+    uint32_t *stamps;     // (seen_size) the search that it belongs to
+    size_t seen_size, n_seen;
+    uint32_t stamp, ends;
+} Automaton;
+
+// False: exit code 5. automaton_free takes a zeroed one.
+bool automaton_open(Automaton *automaton, const Grammar *grammar, const int *stop, Error *error);
+void automaton_free(Automaton *automaton);
+size_t automaton_bytes(const Automaton *automaton); // of memory, about
+
+// The state at the start of root; where a frame is returned from; these places of BYTES nodes
+// (sorted). False: exit code 3, 5 or 130.
+bool automaton_start(Automaton *automaton, uint32_t *state, Error *error);
+bool automaton_return(Automaton *automaton, uint32_t frame, uint32_t *state, Error *error);
+bool automaton_state(Automaton *automaton, const uint64_t *places, size_t count, uint32_t ends,
+                     uint32_t *state, Error *error);
+bool automaton_frame(Automaton *automaton, Frame frame, uint32_t *index, Error *error);
+
+// Finds the state behind a byte of this class, for automaton_move.
+bool automaton_find_move(Automaton *automaton, uint32_t state, uint8_t class, Error *error);
+static inline bool automaton_move(Automaton *m, uint32_t state, uint8_t byte, uint32_t *to,
+                                  Error *error) {
+    uint8_t class = m->grammar->classes[byte];
+    size_t at = state * m->grammar->n_classes + class;
+    if (m->moves[at] == NOT_KNOWN && !automaton_find_move(m, state, class, error)) return false;
+    *to = m->moves[at];
+    return true;
+}

@@ -1,0 +1,228 @@
+// Tree -> graph, from the end to the beginning: each part gets the node where it goes on.
+//
+//     "ab" x*      compile(x*, RETURN) = S: SPLIT(x -> S, RETURN)
+//                  compile("ab", S)    = BYTES a -> BYTES b -> S
+//
+// A rule without loops is copied to where it is called, and a short repetition {m,n} is written
+// out; both within COPY_NODES.
+#include "grammar/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COPY_NODES = 64, COPY_ROUNDS = 16 };
+
+typedef struct Compiler {
+    Grammar *grammar;
+    Parsed *parsed;
+    Error *error;
+} Compiler;
+
+bool grammar_add_node(Grammar *g, Node node, uint32_t *index, Error *error) {
+    if (g->nodes.count == LIMIT_GRAMMAR_NODES)
+        return error_set(error, ERROR_FILE, "the grammar is too large: more than %d nodes",
+                         LIMIT_GRAMMAR_NODES);
+    if (!ARRAY_ROOM(&g->nodes, error)) return false;
+    *index = (uint32_t)g->nodes.count;
+    g->nodes.at[g->nodes.count++] = node;
+    return true;
+}
+
+bool grammar_add_edge(Grammar *g, uint8_t low, uint8_t high, uint32_t to, Error *error) {
+    // A class of hostile ranges has many edges for one node.
+    if (g->edges.count == 4 * (size_t)LIMIT_GRAMMAR_NODES)
+        return error_set(error, ERROR_FILE, "the grammar is too large: more than %d edges",
+                         4 * LIMIT_GRAMMAR_NODES);
+    if (!ARRAY_ROOM(&g->edges, error)) return false;
+    g->edges.at[g->edges.count++] = (Edge){low, high, to};
+    return true;
+}
+
+// ---- sizes ----
+
+// Nodes of a copy, about; infinite where there is a loop or a call that stays one.
+static double size_of(const Parsed *p, uint32_t index) {
+    const Expr *e = &p->exprs.at[index];
+    double size = 1;
+    switch (e->kind) {
+    case EXPR_EMPTY: return 0;
+    case EXPR_LITERAL: return e->count;
+    case EXPR_CHARACTERS: return 1 + e->count;
+    case EXPR_RULE: return p->rules.at[e->rule].size;
+    case EXPR_REPEAT:
+        if (!e->most) return 0;
+        return e->most == UNBOUNDED ? INFINITY : (1 + size_of(p, e->child)) * e->most;
+    case EXPR_SEQUENCE:
+    case EXPR_CHOICE:
+        for (uint32_t part = e->child; part != NONE; part = p->exprs.at[part].next)
+            size += size_of(p, part);
+    }
+    return size;
+}
+
+// From the rules that call none upwards; those that are left out keep infinity, the recursive ones
+// among them.
+static void find_sizes(Parsed *p) {
+    for (size_t i = 0; i < p->rules.count; i++)
+        p->rules.at[i].size = INFINITY;
+    bool changed = true;
+    for (int round = 0; changed && round < COPY_ROUNDS; round++) {
+        changed = false;
+        for (size_t i = 0; i < p->rules.count; i++) {
+            ParsedRule *rule = &p->rules.at[i];
+            if (isfinite(rule->size)) continue;
+            double size = size_of(p, rule->expr);
+            if (size > COPY_NODES) continue;
+            rule->size = size;
+            changed = true;
+        }
+    }
+}
+
+// ---- parts ----
+
+static bool compile(Compiler *c, uint32_t index, uint32_t next, uint32_t *start);
+
+static bool split(Compiler *c, uint32_t a, uint32_t b, uint32_t *node) {
+    return grammar_add_node(c->grammar, (Node){.kind = NODE_SPLIT, .a = a, .b = b}, node, c->error);
+}
+
+static bool compile_literal(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    for (uint32_t i = e->count; i-- > 0; next = *start) {
+        uint8_t byte = (uint8_t)c->parsed->bytes.at[e->begin + i];
+        Node node = {.kind = NODE_BYTES, .a = (uint32_t)c->grammar->edges.count, .b = 1};
+        if (!grammar_add_edge(c->grammar, byte, byte, next, c->error) ||
+            !grammar_add_node(c->grammar, node, start, c->error))
+            return false;
+    }
+    return true;
+}
+
+// The list is linked forwards, and wanted backwards.
+static bool compile_sequence(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    size_t count = 0;
+    for (uint32_t part = e->child; part != NONE; part = c->parsed->exprs.at[part].next)
+        count++;
+    uint32_t *parts = malloc((count + 1) * sizeof *parts);
+    if (!parts) return error_set(c->error, ERROR_MEMORY, "no memory for a grammar");
+    size_t i = 0;
+    for (uint32_t part = e->child; part != NONE; part = c->parsed->exprs.at[part].next)
+        parts[i++] = part;
+    bool good = true;
+    *start = next;
+    while (good && i-- > 0)
+        good = compile(c, parts[i], *start, start);
+    free(parts);
+    return good;
+}
+
+static bool compile_choice(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    *start = NONE;
+    for (uint32_t part = e->child; part != NONE; part = c->parsed->exprs.at[part].next) {
+        uint32_t way;
+        if (!compile(c, part, next, &way)) return false;
+        if (*start == NONE)
+            *start = way;
+        else if (!split(c, way, *start, start))
+            return false;
+    }
+    return true;
+}
+
+// x* and x+: a node that goes to x, which comes back to it, or on. x+ begins with x.
+static bool compile_loop(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    uint32_t loop = 0, body;
+    if (!split(c, next, next, &loop) || !compile(c, e->child, loop, &body)) return false;
+    c->grammar->nodes.at[loop].a = body;
+    *start = e->least ? body : loop;
+    return true;
+}
+
+// Written out: x{1,3} is x (x (x)?)?
+static bool compile_copies(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    *start = next;
+    for (uint32_t i = e->most; i-- > 0;) {
+        if (!compile(c, e->child, *start, start)) return false;
+        if (i >= e->least && !split(c, *start, next, start)) return false;
+    }
+    return true;
+}
+
+static bool compile_repeat(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    if (e->most == UNBOUNDED && e->least <= 1) return compile_loop(c, e, next, start);
+    if (e->most <= 1 || (e->most != UNBOUNDED && size_of(c->parsed, e->child) * e->most <= 8))
+        return compile_copies(c, e, next, start);
+    uint32_t body;
+    if (!compile(c, e->child, NODE_THE_RETURN, &body)) return false;
+    Node count = {.kind = NODE_COUNT, .a = body, .b = next, .least = e->least, .most = e->most};
+    return grammar_add_node(c->grammar, count, start, c->error);
+}
+
+static bool compile(Compiler *c, uint32_t index, uint32_t next, uint32_t *start) {
+    const Expr *e = &c->parsed->exprs.at[index]; // which does not grow any more
+    switch (e->kind) {
+    case EXPR_EMPTY: *start = next; return true;
+    case EXPR_LITERAL: return compile_literal(c, e, next, start);
+    case EXPR_CHARACTERS:
+        return characters_compile(c->grammar, c->parsed->ranges.at + e->begin, e->count, next,
+                                  start, c->error);
+    case EXPR_SEQUENCE: return compile_sequence(c, e, next, start);
+    case EXPR_CHOICE: return compile_choice(c, e, next, start);
+    case EXPR_REPEAT: return compile_repeat(c, e, next, start);
+    case EXPR_RULE: break;
+    }
+    const ParsedRule *rule = &c->parsed->rules.at[e->rule];
+    if (isfinite(rule->size)) return compile(c, rule->expr, next, start);
+    return grammar_add_node(c->grammar, (Node){.kind = NODE_CALL, .a = e->rule, .b = next}, start,
+                            c->error);
+}
+
+// ---- the whole ----
+
+// Two bytes have the same number where every edge has both or neither.
+static void find_classes(Grammar *g) {
+    bool begins[257] = {true};
+    for (size_t i = 0; i < g->edges.count; i++)
+        begins[g->edges.at[i].low] = begins[g->edges.at[i].high + 1] = true;
+    for (int byte = 0; byte < 256; byte++) {
+        g->n_classes += begins[byte];
+        g->classes[byte] = (uint8_t)(g->n_classes - 1);
+    }
+}
+
+static bool compile_rules(Grammar *g, Parsed *parsed, Error *error) {
+    Compiler c = {g, parsed, error};
+    uint32_t end = 0;
+    if (!grammar_add_node(g, (Node){.kind = NODE_RETURN}, &end, error)) return false;
+    g->starts = malloc(parsed->rules.count * sizeof *g->starts);
+    if (!g->starts) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    find_sizes(parsed);
+    for (size_t i = 0; i < parsed->rules.count; i++)
+        if (!compile(&c, parsed->rules.at[i].expr, end, &g->starts[i])) return false;
+    g->start = g->starts[parsed->root];
+    find_classes(g);
+    return grammar_check(g, parsed, error);
+}
+
+Grammar *grammar_parse(const char *text, size_t size, Error *error) {
+    Parsed parsed = {0};
+    Grammar *g = calloc(1, sizeof *g);
+    if (!g) {
+        error_set(error, ERROR_MEMORY, "no memory for a grammar");
+        return NULL;
+    }
+    bool good = gbnf_parse(&parsed, text, size, error) && compile_rules(g, &parsed, error);
+    parsed_free(&parsed);
+    if (good) return g;
+    grammar_close(g);
+    return NULL;
+}
+
+void grammar_close(Grammar *g) {
+    if (!g) return;
+    free(g->nodes.at);
+    free(g->edges.at);
+    free(g->starts);
+    free(g);
+}

@@ -1,0 +1,97 @@
+// oneOf accepts a value that exactly one schema accepts. A grammar cannot count how many do, so it
+// is followed where no value can be accepted by two: by their types, their constants, or a required
+// property that has other constants in each ("kind": {"const": "circle"}).
+#include "grammar/json_internal.h"
+
+#include <string.h>
+
+enum { OF_NULL = 1, OF_BOOLEAN = 2, OF_NUMBER = 4, OF_STRING = 8, OF_ARRAY = 16, OF_OBJECT = 32 };
+enum { OF_ANY = 63 };
+
+static int bit_of(const char *type) {
+    static const char *const NAMES[] = {"null", "boolean", "number", "string", "array", "object"};
+    if (!type) return OF_ANY;
+    for (int i = 0; i < 6; i++)
+        if (!strcmp(type, NAMES[i])) return 1 << i;
+    return !strcmp(type, "integer") ? OF_NUMBER : OF_ANY;
+}
+
+static int bit_of_value(const json_t *value) {
+    if (json_is_null(value)) return OF_NULL;
+    if (json_is_boolean(value)) return OF_BOOLEAN;
+    if (json_is_number(value)) return OF_NUMBER;
+    if (json_is_string(value)) return OF_STRING;
+    return json_is_array(value) ? OF_ARRAY : OF_OBJECT;
+}
+
+// The i-th constant of the schema; NULL: there are no more, or it has none.
+static const json_t *constant(const json_t *schema, size_t i) {
+    const json_t *one = json_object_get(schema, "const");
+    return one ? (i ? NULL : one) : json_array_get(json_object_get(schema, "enum"), i);
+}
+
+// The types that it may accept.
+static int types_of(const json_t *schema) {
+    const json_t *types = json_object_get(schema, "type");
+    int bits = 0;
+    for (size_t i = 0; constant(schema, i); i++)
+        bits |= bit_of_value(constant(schema, i));
+    if (bits) return bits;
+    if (!json_is_array(types)) return bit_of(json_string_value(types));
+    for (size_t i = 0; i < json_array_size(types); i++)
+        bits |= bit_of(json_string_value(json_array_get(types, i)));
+    return bits;
+}
+
+// 1 and 1.0 are the same value; beyond that, numbers are compared as they are written.
+static bool are_equal(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b))
+        return !(json_number_value(a) < json_number_value(b)) &&
+               !(json_number_value(a) > json_number_value(b));
+    if (json_is_array(a) || json_is_object(a)) return bit_of_value(a) == bit_of_value(b);
+    return json_equal(a, b);
+}
+
+static bool constants_exclude(const json_t *a, const json_t *b) {
+    if (!constant(a, 0) || !constant(b, 0)) return false;
+    for (size_t i = 0; constant(a, i); i++)
+        for (size_t j = 0; constant(b, j); j++)
+            if (are_equal(constant(a, i), constant(b, j))) return false;
+    return true;
+}
+
+static bool requires(const json_t *schema, const char *name) {
+    const json_t *required = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *other = json_string_value(json_array_get(required, i));
+        if (other && !strcmp(other, name)) return true;
+    }
+    return false;
+}
+
+// Both are objects.
+static bool properties_exclude(const json_t *a, const json_t *b) {
+    const json_t *others = json_object_get(b, "properties");
+    const char *name;
+    json_t *value;
+    if (types_of(a) != OF_OBJECT || types_of(b) != OF_OBJECT) return false;
+    json_object_foreach(json_object_get(a, "properties"), name, value) {
+        if (requires(a, name) && requires(b, name) &&
+            constants_exclude(value, json_object_get(others, name)))
+            return true;
+    }
+    return false;
+}
+
+bool schemas_exclude(const json_t *list, size_t *first, size_t *second) {
+    size_t count = json_array_size(list);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i; j++) {
+            const json_t *a = json_array_get(list, j), *b = json_array_get(list, i);
+            *first = j;
+            *second = i;
+            if (types_of(a) & types_of(b) && !constants_exclude(a, b) && !properties_exclude(a, b))
+                return false;
+        }
+    return true;
+}

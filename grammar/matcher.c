@@ -1,0 +1,143 @@
+// The state that a text has led to, and its masks. The work is in automaton.c (states) and mask.c.
+#include "grammar/matcher.h"
+
+#include "grammar/masks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What is kept beyond this is thrown away before the next token, and found again.
+enum { KEPT_BYTES = 96 << 20 };
+
+struct Matcher {
+    const Grammar *grammar; // borrowed
+    const Trie *trie;       // borrowed
+    const int *stop;
+    Automaton automaton;
+    Masks masks;
+    uint32_t state;
+};
+
+Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error) {
+    Matcher *m = calloc(1, sizeof *m);
+    if (!m) {
+        error_set(error, ERROR_MEMORY, "no memory for a grammar's matcher");
+        return NULL;
+    }
+    m->grammar = grammar;
+    m->trie = trie;
+    m->stop = stop;
+    if (automaton_open(&m->automaton, grammar, stop, error) &&
+        masks_open(&m->masks, &m->automaton, trie, error) && matcher_reset(m, error))
+        return m;
+    matcher_close(m);
+    return NULL;
+}
+
+void matcher_close(Matcher *m) {
+    if (!m) return;
+    masks_free(&m->masks);
+    automaton_free(&m->automaton);
+    free(m);
+}
+
+bool matcher_reset(Matcher *m, Error *error) {
+    return automaton_start(&m->automaton, &m->state, error);
+}
+
+bool matcher_complete(const Matcher *m) {
+    return m->automaton.states.at[m->state].ends;
+}
+
+bool matcher_read(Matcher *m, const char *bytes, size_t length, bool *fits, Error *error) {
+    uint32_t state = m->state;
+    for (size_t i = 0; i < length && state != STATE_DEAD; i++)
+        if (!automaton_move(&m->automaton, state, (uint8_t)bytes[i], &state, error)) return false;
+    *fits = state != STATE_DEAD;
+    if (*fits) m->state = state;
+    return true;
+}
+
+// ---- starting over ----
+
+// The frame in another automaton. Frames have higher numbers than those below them.
+static bool copy_frames(const Automaton *from, Automaton *to, uint32_t *numbers, uint32_t top,
+                        Error *error) {
+    for (uint32_t i = 1; i <= top; i++) {
+        Frame f = from->frames.at[i];
+        if (numbers[i] == NONE) continue; // not in use
+        f.below = numbers[f.below];
+        if (!automaton_frame(to, f, &numbers[i], error)) return false;
+    }
+    return true;
+}
+
+// Marks the frames that the state stands on; returns the highest.
+static uint32_t mark_frames(const Automaton *m, uint32_t state, uint32_t *numbers) {
+    const State *s = &m->states.at[state];
+    uint32_t top = 0;
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t frame = (uint32_t)(m->places.at[s->first + i] >> 32);
+        if (frame > top) top = frame;
+        for (; frame != FRAME_BOTTOM && numbers[frame] == NONE; frame = m->frames.at[frame].below)
+            numbers[frame] = 0;
+    }
+    return top;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool copy_state(const Automaton *from, Automaton *to, uint32_t *numbers, uint32_t *state,
+                       Error *error) {
+    State s = from->states.at[*state];
+    uint64_t *places = malloc((s.count + 1) * sizeof *places);
+    if (!places) return error_set(error, ERROR_MEMORY, "no memory for a grammar's state");
+    for (uint32_t i = 0; i < s.count; i++) {
+        uint64_t place = from->places.at[s.first + i];
+        places[i] = (uint64_t)numbers[place >> 32] << 32 | (uint32_t)place;
+    }
+    qsort(places, s.count, sizeof *places, compare_numbers);
+    bool good = automaton_state(to, places, s.count, s.ends, state, error);
+    free(places);
+    return good;
+}
+
+// The state alone goes to a new automaton.
+static bool start_over(Matcher *m, Error *error) {
+    Automaton new;
+    size_t n_frames = m->automaton.frames.count;
+    uint32_t state = m->state, *numbers = malloc(n_frames * sizeof *numbers);
+    bool good = automaton_open(&new, m->grammar, m->stop, error);
+    if (!numbers) good = error_set(error, ERROR_MEMORY, "no memory for %zu frames", n_frames);
+    if (good) {
+        memset(numbers, 0xff, n_frames * sizeof *numbers);
+        numbers[FRAME_BOTTOM] = FRAME_BOTTOM;
+        uint32_t top = mark_frames(&m->automaton, state, numbers);
+        good = copy_frames(&m->automaton, &new, numbers, top, error) &&
+               copy_state(&m->automaton, &new, numbers, &state, error);
+    }
+    free(numbers);
+    if (!good) {
+        automaton_free(&new);
+        return false;
+    }
+    masks_free(&m->masks);
+    automaton_free(&m->automaton);
+    m->automaton = new;
+    m->state = state;
+    return masks_open(&m->masks, &m->automaton, m->trie, error);
+}
+
+const uint64_t *matcher_mask(Matcher *m, Error *error) {
+    if (automaton_bytes(&m->automaton) + m->masks.bytes > KEPT_BYTES && !start_over(m, error))
+        return NULL;
+    return masks_of(&m->masks, m->state, error);
+}
+
+bool matcher_mask_slowly(Matcher *m, const Trie *trie, uint64_t *mask, Error *error) {
+    memset(mask, 0, mask_words(trie->n_tokens) * sizeof *mask);
+    return masks_walk(&m->automaton, trie, m->state, mask, error);
+}

@@ -1,0 +1,77 @@
+// Matcher: reads a text byte by byte and knows which tokens may come next.
+//
+//     Matcher *matcher = matcher_open(grammar, &trie, stop, &error);
+//     for (;;) {
+//         const uint64_t *mask = matcher_mask(matcher, &error);          // a bit for each token
+//         ... a token that is allowed, or the end where matcher_complete ...
+//         matcher_read(matcher, bytes, length, &fits, &error);
+//     }
+//     matcher_close(matcher);
+//
+// One for each text; two may share a grammar and a trie, in two threads too.
+#pragma once
+
+#include "base/text.h"
+#include "grammar/grammar.h"
+
+// ---- the vocabulary ----
+
+// Trie: the tokens of a vocabulary by their bytes, so that those which begin alike are read
+// together.
+//
+//     tokens  0 "a"  1 "ab"  2 "b"  3 "abc"
+//     nodes   0 (root, skip 5)   1 a {0} (skip 4)   2 b {1} (4)   3 c {3} (4)   4 b {2} (5)
+//
+// In preorder: the nodes below node i are i + 1 .. nodes[i].skip - 1.
+typedef struct TrieNode {
+    uint32_t skip;  // the first node that is not below this one
+    uint32_t first; // its tokens are ids[first] .. ids[nodes[i + 1].first - 1]
+    uint32_t place; // depth << 8 | byte
+} TrieNode;
+
+typedef struct Trie {
+    TrieNode *nodes; // (n_nodes + 1) owned
+    uint32_t *ids;   // (n_ids) owned
+    size_t n_nodes, n_ids;
+    size_t n_tokens; // of the vocabulary
+    size_t depth;    // bytes of the longest token
+} Trie;
+
+static inline uint32_t trie_depth(const TrieNode *node) {
+    return node->place >> 8;
+}
+
+// tokens (n_tokens): the bytes of each; one without bytes is left out. Nothing is borrowed. False:
+// exit code 5.
+bool trie_open(Trie *trie, const TextSpan *tokens, size_t n_tokens, Error *error);
+void trie_close(Trie *trie); // zeroed is fine
+
+// ---- the matcher ----
+
+typedef struct Matcher Matcher;
+
+// Grammar and trie are borrowed until matcher_close. `stop`: not 0 where the work is to end; NULL
+// is fine. NULL: exit code 5, or 3 where the grammar is too ambiguous.
+Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error);
+void matcher_close(Matcher *matcher); // NULL is fine
+
+// Back to the beginning of a text. False: exit code 3 or 5.
+bool matcher_reset(Matcher *matcher, Error *error);
+
+// *fits: the grammar allows these bytes next, and they are read; else all is as before. False: exit
+// code 3 (beyond a limit), 5, 130 (`stop`); so do the following.
+bool matcher_read(Matcher *matcher, const char *bytes, size_t length, bool *fits, Error *error);
+
+// The text so far is one of the grammar's.
+bool matcher_complete(const Matcher *matcher);
+
+// Bit t % 64 of word t / 64: token t may come next. Borrowed until the next call of any function.
+const uint64_t *matcher_mask(Matcher *matcher, Error *error);
+
+// The same for the tokens of another trie of the same vocabulary size, without keeping anything:
+// every token is read. `mask` has a bit for each token.
+bool matcher_mask_slowly(Matcher *matcher, const Trie *trie, uint64_t *mask, Error *error);
+
+static inline size_t mask_words(size_t n_tokens) {
+    return (n_tokens + 63) / 64;
+}

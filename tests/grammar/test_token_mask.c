@@ -1,0 +1,199 @@
+// Masks of states, which read few tokens, against the plainest way: every token by itself, on a
+// matcher that has read the same text. For vocabularies of several kinds, along texts that the
+// grammar allows.
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "grammar/matcher.h"
+#include "tests/test.h"
+
+typedef struct Words {
+    TextSpan *tokens;
+    size_t count;
+    Trie trie;
+} Words;
+
+static const char JSON[] =
+    "root ::= object\n"
+    "value ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n"
+    "object ::= \"{\" ws ( string \":\" ws value (\",\" ws string \":\" ws value)* )? \"}\" ws\n"
+    "array ::= \"[\" ws ( value (\",\" ws value)* )? \"]\" ws\n"
+    "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" "
+    "[0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
+    "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] "
+    "[1-9]{0,15})? ws\n"
+    "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n";
+
+static const char *const GRAMMARS[] = {
+    JSON,
+    "root ::= [a-z]{1,100} \",\" [ab]{2,7} | \"[\" root \"]\"",
+    "root ::= \"\\\"\" char{3,12} \"\\\"\" tail\nchar ::= [^\"\\\\] | \"\\\\\" [nt\"]\n"
+    "tail ::= \",\" root | \"]\"",
+    "root ::= (item{0,3} \";\"){1,6}\nitem ::= [a-e]{2,40} | \"\\\"\" .{0,9} \"\\\"\"",
+    "root ::= (\"a\"? [a-c]{0,30}){0,50} \"]\"",
+    "root ::= [à-ÿ€] root | \"a\" | \"{\" root \"}\" \" \"?",
+    "root ::= ((\"a\" | \"ab\"){1,5} \"b\"{0,3}){1,8} [^a]*",
+    "root ::= (\"{\" [a-z\"]{1,9} ){2,4} x\nx ::= \"}\"{2,5} | \",\" root",
+};
+
+// Bytes that the grammars speak of come often.
+static char random_byte(uint64_t *random) {
+    static const char OFTEN[] = "aabbcde{}[]\"\"\",: \n\\01-.;n\xc3\xa9\xe2\x82\xac";
+    uint64_t number = splitmix64(random);
+    return number % 16 ? OFTEN[(number >> 8) % (sizeof OFTEN - 1)] : (char)(number >> 32);
+}
+
+// All bytes, then tokens of up to `longest` bytes; some of them twice, some without bytes.
+static Words make_words(size_t count, size_t longest, uint64_t seed) {
+    Words w = {.tokens = calloc(count, sizeof *w.tokens), .count = count};
+    for (size_t i = 0; i < count; i++) {
+        size_t length = i < 256 ? 1 : splitmix64(&seed) % (longest + 1);
+        char *bytes = malloc(length + 1);
+        for (size_t j = 0; j < length; j++)
+            bytes[j] = i < 256 ? (char)i : random_byte(&seed);
+        w.tokens[i] = (TextSpan){bytes, length};
+    }
+    CHECK(trie_open(&w.trie, w.tokens, count, NULL), "no trie");
+    return w;
+}
+
+static void free_words(Words *w) {
+    for (size_t i = 0; i < w->count; i++)
+        free((void *)(uintptr_t)w->tokens[i].text);
+    free(w->tokens);
+    trie_close(&w->trie);
+}
+
+static bool has_bit(const uint64_t *mask, size_t id) {
+    return mask[id / 64] >> id % 64 & 1;
+}
+
+// By itself: what has been read, then the token.
+static bool allowed(Matcher *plain, const Buffer *text, TextSpan token) {
+    Error error = {0};
+    bool fits = false;
+    CHECK(matcher_reset(plain, &error) &&
+              matcher_read(plain, (const char *)text->bytes, text->size, &fits, &error),
+          "%s", error.message);
+    CHECK(fits, "the text itself");
+    CHECK(matcher_read(plain, token.text, token.length, &fits, &error), "%s", error.message);
+    return fits && token.length;
+}
+
+// Checks every token, then reads one of those that are allowed. False: there is none.
+static bool check_step(Matcher *matcher, Matcher *plain, const Words *w, Buffer *text,
+                       uint64_t *random, const char *grammar) {
+    Error error = {0};
+    uint64_t *slow = calloc(mask_words(w->count), sizeof *slow);
+    const uint64_t *mask = matcher_mask(matcher, &error);
+    CHECK(mask && matcher_mask_slowly(matcher, &w->trie, slow, &error), "%s", error.message);
+    size_t n_allowed = 0, chosen = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        bool wanted = allowed(plain, text, w->tokens[i]);
+        CHECK(has_bit(mask, i) == wanted && has_bit(slow, i) == wanted,
+              "%s: token %zu \"%.*s\" behind \"%.*s\": wanted %d", grammar, i,
+              (int)w->tokens[i].length, w->tokens[i].text, (int)text->size, text->bytes, wanted);
+        if (wanted && splitmix64(random) % ++n_allowed == 0) chosen = i;
+    }
+    free(slow);
+    if (!n_allowed) return false;
+    bool fits;
+    CHECK(matcher_read(matcher, w->tokens[chosen].text, w->tokens[chosen].length, &fits, &error) &&
+              fits,
+          "the chosen token");
+    buffer_put(text, w->tokens[chosen].text, w->tokens[chosen].length);
+    return true;
+}
+
+static void check_walk(const char *grammar_text, const Words *w, int steps, uint64_t seed) {
+    Error error = {0};
+    Buffer text = {0};
+    Grammar *grammar = grammar_parse(grammar_text, strlen(grammar_text), &error);
+    CHECK(grammar, "%s", error.message);
+    Matcher *matcher = matcher_open(grammar, &w->trie, NULL, &error);
+    Matcher *plain = matcher_open(grammar, &w->trie, NULL, &error);
+    CHECK(matcher && plain, "%s", error.message);
+    for (int i = 0; i < steps; i++)
+        if (!check_step(matcher, plain, w, &text, &seed, grammar_text)) break;
+    matcher_close(matcher);
+    matcher_close(plain);
+    grammar_close(grammar);
+    buffer_free(&text);
+}
+
+Test(token_mask, is_what_reading_every_token_says) {
+    for (size_t size = 0; size < 3; size++) {
+        static const size_t COUNTS[] = {257, 700, 1500}, LONGEST[] = {1, 4, 14};
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            Words w = make_words(COUNTS[size], LONGEST[size], seed);
+            for (size_t g = 0; g < sizeof GRAMMARS / sizeof *GRAMMARS; g++)
+                check_walk(GRAMMARS[g], &w, 25, seed);
+            free_words(&w);
+        }
+    }
+}
+
+// Long tokens of one letter: turns beyond what is left of a repetition.
+Test(token_mask, knows_how_often_a_token_repeats) {
+    static const char AS[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    TextSpan tokens[sizeof AS];
+    for (size_t i = 0; i < sizeof AS; i++)
+        tokens[i] = (TextSpan){AS, i};
+    Words w = {.tokens = tokens, .count = sizeof AS};
+    CHECK(trie_open(&w.trie, tokens, w.count, NULL), "no trie");
+    static const char *const TEXTS[] = {
+        "root ::= [a-c]{1,30}",
+        "root ::= [a-c]{10,30} \"a\"{0,9}",
+        "root ::= (\"a\"{1,4} \"b\"?){1,9}",
+        "root ::= (x{1,30} \"b\"?){1,9}\nx ::= \"aa\" | \"a\"",
+        "root ::= \"a\"{17,}",
+        "root ::= (\"a\"{2} \"a\"?){9,12}",
+    };
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (size_t g = 0; g < sizeof TEXTS / sizeof *TEXTS; g++)
+            check_walk(TEXTS[g], &w, 12, seed);
+    trie_close(&w.trie);
+}
+
+// More states than are kept: the matcher starts over on the way, on a stack of many frames.
+Test(token_mask, stays_right_when_a_matcher_starts_over) {
+    enum { DEPTH = 400000 };
+    Error error = {0};
+    Words w = make_words(300, 6, 7);
+    const char *text = "root ::= \"{\" (\"a\" root | [bc]{1,9}) \"}\" | \"{}\" | \"[\" root \"]\"";
+    Grammar *grammar = grammar_parse(text, strlen(text), &error);
+    Matcher *matcher = matcher_open(grammar, &w.trie, NULL, &error);
+    uint64_t *slow = calloc(mask_words(w.count), sizeof *slow);
+    bool fits;
+    CHECK(matcher && slow, "%s", error.message);
+    for (int i = 0; i < DEPTH; i++) {
+        const char *open = i % 3 ? "{a" : "[";
+        CHECK(matcher_read(matcher, open, strlen(open), &fits, &error) && fits, "at %d", i);
+        const uint64_t *mask = matcher_mask(matcher, &error);
+        CHECK(mask, "%s", error.message);
+        if (i % 1000) continue;
+        CHECK(matcher_mask_slowly(matcher, &w.trie, slow, &error), "%s", error.message);
+        CHECK(!memcmp(matcher_mask(matcher, &error), slow, mask_words(w.count) * sizeof *slow),
+              "at depth %d", i);
+    }
+    CHECK(matcher_read(matcher, "{}", 2, &fits, &error) && fits, "the innermost");
+    for (int i = DEPTH; i-- > 0;) {
+        CHECK(!matcher_complete(matcher), "complete at %d", i);
+        CHECK(matcher_read(matcher, i % 3 ? "}" : "]", 1, &fits, &error) && fits, "at %d", i);
+    }
+    CHECK(matcher_complete(matcher), "not complete");
+    free(slow);
+    matcher_close(matcher);
+    grammar_close(grammar);
+    free_words(&w);
+}
+
+Test(token_mask, ends_where_it_is_told_to) {
+    Error error = {0};
+    Words w = make_words(300, 6, 7);
+    int stop = 1;
+    Grammar *grammar = grammar_parse(JSON, strlen(JSON), &error);
+    CHECK(!matcher_open(grammar, &w.trie, &stop, &error), "it went on");
+    CHECK_INT(error.code, ERROR_INTERRUPTED);
+    grammar_close(grammar);
+    free_words(&w);
+}
