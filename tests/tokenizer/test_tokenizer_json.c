@@ -314,6 +314,11 @@ Test(tokenizer_json, refuses_an_unknown_token_where_a_byte_is_missing) {
          "unk_token \"a\", and no token for byte 0x00"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
+    static const Change fallback[] = {
+        {"\"unk_token\":\"<unk>\",", "", NULL},
+        {"\"unk_token\":\"<unk>\"", "\"unk_token\":\"<no>\"", "unk_token \"<no>\" is no token"},
+    };
+    CHECK_CHANGES(FALLBACK, fallback);
 }
 
 // Tokens with "normalized" are looked for in the text behind the normalizer, theirs changed too.
@@ -342,6 +347,17 @@ Test(tokenizer_json, refuses_added_tokens_that_the_normalizer_changes) {
     };
     char *without = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
     check_changes(without, spaces, sizeof spaces / sizeof *spaces);
+    char *metaspace = replaced(FALLBACK, "\"normalizer\":{", "\"normalizer\":null,\"padding\":{");
+    static const Change behind[] = {
+        {"{\"id\":1,\"content\":\"<s>\"",
+         "{\"id\":8,\"normalized\":true,\"content\":\"" SPACE "a\"", NULL},
+    };
+    char *plain = replaced(metaspace, "\"pre_tokenizer\":null",
+                           "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
+                           "\",\"prepend_scheme\":\"first\",\"split\":false}");
+    check_changes(plain, behind, sizeof behind / sizeof *behind);
+    free(metaspace);
+    free(plain);
     free(without);
 }
 
@@ -351,6 +367,8 @@ Test(tokenizer_json, refuses_prefixes_that_no_tokenizer_has) {
         ",{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}";
     static const Change rows[] = {
         {REPLACE, "", "normalizer: Prepend without a Replace of spaces"},
+        {"\"normalizers\":[", "\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},",
+         "normalizer: Prepend twice"},
         {"\"pre_tokenizer\":null",
          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
          "\",\"prepend_scheme\":\"always\",\"split\":false}",
