@@ -311,6 +311,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .ignore_eos = chat->options.ignore_eos,
         .accepted = chat->begun && chat->pending >= 0,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,
+        .whole_characters = true,
         .first = true,
         .show = show,
         .context = &turn,

@@ -35,10 +35,10 @@ struct LineEditor {
     char *path_owned;
     bool color, quiet;
     wchar_t mark[40];
-    size_t most;           // bytes of the line
-    struct termios before; // of the terminal, before the editor
-    sigset_t outside;      // signals blocked while no line is edited
-    bool interrupted;
+    size_t most;              // bytes of the line
+    struct termios before;    // of the terminal, before the editor
+    sigset_t outside;         // signals blocked while no line is edited
+    bool interrupted, at_end; // by Ctrl-C; the cursor is at the end of what was typed
 };
 
 static const int SIGNALS[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
@@ -116,7 +116,7 @@ static bool handle_signals(LineEditor *e) {
 
 // One byte of the terminal. 1, 0 at its end, -1 where the line ends by Ctrl-C or a failure.
 static int read_byte(LineEditor *e, char *byte) {
-    for (;;) {
+    while (!e->interrupted) {
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         if (ppoll(&input, 1, NULL, &e->outside) < 0) {
             if (errno != EINTR || !handle_signals(e)) return -1;
@@ -126,9 +126,11 @@ static int read_byte(LineEditor *e, char *byte) {
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         return got > 0 ? 1 : got == 0 || errno == EIO ? 0 : -1; // EIO: the terminal is gone
     }
+    return -1;
 }
 
-// libedit's el_rfunc_t. Bytes that are no UTF-8 are skipped.
+// libedit's el_rfunc_t. Bytes that are no UTF-8 are skipped. After Ctrl-C the last key is Ctrl-E,
+// or what comes next would be written over the rest of a line of several rows.
 static int read_key(EditLine *libedit, wchar_t *key) {
     LineEditor *e = NULL;
     el_wget(libedit, EL_CLIENTDATA, &e);
@@ -136,6 +138,11 @@ static int read_key(EditLine *libedit, wchar_t *key) {
     for (size_t length = 0;;) {
         uint32_t character = 0;
         int got = read_byte(e, bytes + length);
+        if (got < 0 && e->interrupted && !e->at_end) {
+            e->at_end = true;
+            *key = L'\005';
+            return 1;
+        }
         if (got <= 0) return got;
         length++;
         if (utf8_decode(bytes, length, &character)) {
@@ -392,7 +399,7 @@ static const wchar_t *edit(LineEditor *e, int *length) {
         sigaction(SIGNALS[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
     }
-    e->interrupted = false;
+    e->interrupted = e->at_end = false;
     el_resize(e->libedit);
     // Before the mark, which el_wgets would write first: keys may be typed as soon as it is seen.
     el_wset(e->libedit, EL_PREP_TERM, 1);

@@ -51,7 +51,7 @@ static bool show_rest(Generation *g, Error *error) {
     if (!utf8_stream_push(&g->characters, out, count, &out, &count, error)) return false;
     show_bytes(g, out, count);
     utf8_stream_flush(&g->characters, &out, &count);
-    show_bytes(g, out, count);
+    if (!g->whole_characters) show_bytes(g, out, count);
     return true;
 }
 

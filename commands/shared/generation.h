@@ -39,6 +39,7 @@ typedef struct Generation {
     bool wants_hash;   // logits_hash is computed
     bool wants_logits; // `token` takes logits
     bool stop_at_loops;
+    bool whole_characters;     // bytes of a character that the text's end has cut are left out
     bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
     const uint64_t *told_seed; // printed with the statistics; NULL: it is not
     size_t accepted;           // tokens of the prompt that the sampler has accepted already

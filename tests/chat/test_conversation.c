@@ -261,6 +261,21 @@ Test(conversation, typing_during_an_answer_begins_the_next_message) {
     test_run_free(&r);
 }
 
+// Every token is made byte 0xe2, which begins a character of three: two of them are two that are no
+// character, of which the second could still become one. generate shows bytes as they are.
+Test(conversation, a_limit_never_cuts_a_character) {
+    static const char OPTIONS[] = "-t|0|-q|-i|a|--logit-bias|230:1000";
+    TestRun r = program("chat|%s|--template|llama2|%s|--max-tokens|1", small_model(), OPTIONS);
+    CHECK_STRING(r.out, "\n");
+    test_run_free(&r);
+    r = program("chat|%s|--template|llama2|%s|--max-tokens|2", small_model(), OPTIONS);
+    CHECK_STRING(r.out, "\xe2\n");
+    test_run_free(&r);
+    r = program("generate|%s|%s|--max-tokens|1", small_model(), OPTIONS);
+    CHECK_STRING(r.out, "a\xe2\n");
+    test_run_free(&r);
+}
+
 // A terminal of 80 columns, which is what a pseudo-terminal without a size is taken for.
 Test(conversation, an_answer_breaks_between_words) {
     static const TypedKeys KEYS[] = {{"\x1b[?2004h> ", "Once upon a time\n"},

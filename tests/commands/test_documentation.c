@@ -32,7 +32,8 @@ Test(documentation, the_recorded_conversation_is_one_of_this_program) {
         "- && "
         "for shown in 'What is the capital of France?$' '^- two apples' 'answer are forgotten' "
         "'capital of Italy?' '^[.] and a dog' 'temperature is 0.8' 'exchanges* left it' "
-        "'of 300 tokens of the context' '/udno is no command' 'Ctrl-C again' "
+        "'of 300 tokens of the context' '/udno is no command' 'ends the conversation$' '^mind, "
+        "never mind,$' "
         "'^  /exit            ends the$'; do "
         "grep -q \"$shown\" $o || { echo \"no $shown\"; cat $o; exit 1; }; done";
     char line[2000];
