@@ -342,7 +342,7 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills): | $(BUILD)/tests/faults.so $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills signals): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt
@@ -358,7 +358,8 @@ $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 
 # Fuzz targets; scripts/fuzz builds and runs them with libFuzzer and AFL++ (afl-clang-fast puts its own driver
-# in libFuzzer's place), and keeps the ledger. The .so of a target has its mutator, for AFL++.
+# in libFuzzer's place), and keeps the ledger. The .so of a target has its mutator, for AFL++, whose functions may
+# have names of ours: -Bsymbolic.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 MUTATORS := $(FUZZERS:%=%.so)
 FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_% tests/fuzz/afl.c,$(wildcard tests/fuzz/*.c)) \
@@ -368,7 +369,7 @@ $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUI
 	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
 $(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
-	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) -shared -Wl,-Bsymbolic $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 # fuzz_program calls the program's main.
 $(BUILD)/tests/fuzz/fuzz_program $(BUILD)/tests/fuzz/fuzz_program.so: $(BUILD)/tests/fuzz/main.o
 $(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches

@@ -140,16 +140,18 @@ static void install_allocator(void) {
     json_set_alloc_funcs(allocate, release);
 }
 
-// jansson reads ahead by 1 KiB, which makes at most a thousand values of some 200 bytes, and a word
-// grows by doubling: larger requests are a container's, and their failure is seen.
-enum { VALUES_BEHIND_THE_END = 256 << 10 };
+// jansson reads ahead by 1 KiB, or to the end of a shorter text; each byte of it makes at most one
+// value of some 200 bytes. A word grows by doubling: larger requests are a container's, and their
+// failure is seen.
+enum { READ_AHEAD = 1024, VALUE_BYTES = 256 };
 
 // A word of n bytes needs a buffer of up to 2 n. Pieces are not reused, so a buffer that doubles
 // takes twice its last size in all; four times leaves room for the object around it.
-static bool reserve_memory(size_t longest_word, Error *error) {
+static bool reserve_memory(const JsonText *text, Error *error) {
     pthread_once(&installed, install_allocator);
-    size_t largest = 2 * longest_word + 4096;
-    reserve = (Reserve){.largest = largest, .size = 4 * largest + VALUES_BEHIND_THE_END};
+    size_t largest = 2 * text->longest_word + 4096, ahead = text->size + 2 * text->member;
+    if (ahead > READ_AHEAD) ahead = READ_AHEAD;
+    reserve = (Reserve){.largest = largest, .size = 4 * largest + VALUE_BYTES * ahead};
     reserve.bytes = malloc(reserve.size);
     return reserve.bytes || error_set(error, ERROR_MEMORY, "out of memory for JSON");
 }
@@ -177,7 +179,7 @@ static size_t feed(void *buffer, size_t room, void *context) {
 // Owned (json_decref). NULL: exit code 3 with the offset, or 5.
 static json_t *load_text(const JsonText *text, Error *error) {
     json_error_t cause;
-    if (!reserve_memory(text->longest_word, error)) return NULL;
+    if (!reserve_memory(text, error)) return NULL;
     json_t *root = json_load_callback(feed, &(Feed){.text = text}, JSON_REJECT_DUPLICATES, &cause);
     if (reserve.in_use) {
         json_decref(root);

@@ -131,6 +131,7 @@ static bool converse_typed(Chat *chat, Error *error) {
     LineEnd end = LINE_READ;
     bool good = true, warned = false;
     chat_introduce(chat);
+    if (chat->editor) interrupt_begin(); // between two lines; in one Ctrl-C is the line editor's
     while (good && !chat->full && output_good()) {
         StopReason stop = STOP_EOS;
         Error problem = {0};
@@ -158,6 +159,7 @@ static bool converse_typed(Chat *chat, Error *error) {
                                        &stop, error) &&
                    may_go_on(error);
     }
+    interrupt_end();
     if (end == LINE_ENDED) fputc('\n', stderr);
     buffer_free(&message);
     return good;

@@ -20,7 +20,7 @@ READERS = {
                   ["test_hf_config", "test_hf_families", "test_hf_checkpoint", "test_no_memory"]),
     "hf_directory": (["weights/hf/checkpoint.c"], ["test_hf_checkpoint", "test_hf_shards", "test_no_memory"]),
     "llama2c": (["weights/llama2c/llama2c.c"], ["test_llama2c", "test_no_memory"]),
-    "plan": (["weights/plan.c", "weights/foreign.c", "weights/config.c"],
+    "plan": (["weights/plan.c", "weights/config.c"],
              ["test_config", "test_gguf_hostile", "test_safetensors", "test_llama2c",
               "test_no_memory"]),
     "tokenizer_bin": (["tokenizer/files/tokenizer_bin.c"], ["test_tokenizer_bin", "test_no_memory"]),
@@ -31,8 +31,9 @@ READERS = {
                         "tokenizer/files/json_vocabulary.c", "tokenizer/files/tiktoken.c"],
                        ["test_tokenizer_json", "test_tokenizer_files", "test_byte_bpe",
                         "test_no_memory"]),
-    "json": (["base/json.c"], ["test_json"]),
-    "bytes": (["base/bytes.c", "base/file_reader.c", "base/mapping.c"], ["test_bytes", "test_file_reader"]),
+    "json": (["base/json.c"], ["test_json", "test_hf_config", "test_no_memory", "test_safetensors"]),
+    "bytes": (["base/bytes.c", "base/file_reader.c"],
+              ["test_bytes", "test_file_reader", "test_llama2c", "test_cut_files", "test_gguf_hostile", "test_no_memory"]),
 }
 
 

@@ -318,7 +318,11 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
     s->started = seconds_now();
     interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
     bool good = generate_answer(chat, &turn, &g, error);
-    interrupt_end();
+    // Where there is a line editor, one that comes a moment too late does nothing.
+    if (chat->editor)
+        interrupt_begin();
+    else
+        interrupt_end();
     *stop = g.stop;
     chat->prompt_rate = prompt_rate(&g);
     chat->decode_rate = decode_rate(&g);

@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "tests/test.h"
 
+#include <limits.h>
+
 static bool parses(const char *text, size_t size, Error *error) {
     *error = (Error){0};
     json_t *root = json_parse(text, size, &JSON_CONFIG_LIMITS, error);
@@ -245,7 +247,8 @@ static bool read_all(const json_t *root, Values *v, Error *error) {
 
 Test(json, getters_read_and_leave_what_is_absent_alone) {
     static const char TEXT[] = "{\"i\":-7,\"f\":2,\"b\":true,\"s\":\"x\",\"o\":{},\"a\":[]}";
-    static const char NULLS[] = "{\"i\":null,\"f\":null,\"b\":null,\"s\":null,\"o\":null}";
+    static const char NULLS[] = "{\"i\":null,\"f\":null,\"b\":null,\"s\":null,\"o\":null,"
+                                "\"a\":null}";
     Error error = {0};
     Values v = {.i = 1};
     json_t *root = json_parse(TEXT, sizeof TEXT - 1, &JSON_CONFIG_LIMITS, &error);
@@ -259,6 +262,36 @@ Test(json, getters_read_and_leave_what_is_absent_alone) {
     CHECK(v.i == 1 && v.f == 0.5f && !v.b && !v.o && !v.a);
     CHECK_STRING(v.s, "kept");
     json_decref(root);
+}
+
+Test(json, integers_go_as_far_as_an_int) {
+    static const char *const TEXTS[] = {"{\"i\":2147483647}", "{\"i\":-2147483648}"};
+    for (int i = 0; i < 2; i++) {
+        Error error = {0};
+        int got = 0;
+        json_t *root = json_parse(TEXTS[i], strlen(TEXTS[i]), &JSON_CONFIG_LIMITS, &error);
+        CHECK(json_read_int(root, "i", &got, &error), "%s", error.message);
+        CHECK_INT(got, i ? INT_MIN : INT_MAX);
+        json_decref(root);
+    }
+}
+
+static void check_size(const char *text, const char *message, uint64_t wanted) {
+    Error error = {0};
+    uint64_t got = 0;
+    json_t *root = json_parse(text, strlen(text), &JSON_CONFIG_LIMITS, &error);
+    bool good = json_to_size(json_array_get(root, 0), "it", &got, &error);
+    json_decref(root);
+    CHECK(good == !message && good == !error.code && got == wanted, "%s", error.message);
+    CHECK(good || !strcmp(error.message, message), "%s", error.message);
+}
+
+Test(json, a_size_is_an_integer_from_0_on) {
+    check_size("[0]", NULL, 0);
+    check_size("[9223372036854775807]", NULL, INT64_MAX);
+    check_size("[-1]", "it: -1 is negative", 0);
+    check_size("[1.0]", "it: wanted an integer, got a real number", 0);
+    check_size("[]", "it: wanted an integer, got nothing", 0);
 }
 
 Test(json, getters_name_the_key_what_is_there_and_what_is_wanted) {
@@ -287,5 +320,52 @@ Test(json, getters_name_the_key_what_is_there_and_what_is_wanted) {
         CHECK(!good, "%s", CASES[i].text);
         CHECK_INT(error.code, ERROR_FILE);
         CHECK_STRING(error.message, CASES[i].message);
+    }
+}
+
+// ---- members of a large object ----
+
+// The keys of all members and, after a '!', the message of what ended them.
+static const char *members_of(const char *text, const JsonLimits *limits) {
+    static char keys[600];
+    Error error = {0};
+    keys[0] = '\0';
+    JsonMembers members = json_members(text, strlen(text), limits);
+    while (json_members_next(&members, &error))
+        snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "%s ", members.key);
+    CHECK(members.failed == (error.code != ERROR_NONE));
+    CHECK(!json_members_next(&members, &error), "there is more behind the end");
+    json_members_end(&members);
+    if (error.code) snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "!%s", error.message);
+    return keys;
+}
+
+Test(json, members_come_one_by_one) {
+    static const JsonLimits LIMITS = {.bytes = 20, .values = 4};
+    static const struct {
+        const char *text, *keys;
+    } CASES[] = {
+        {"{}", ""},
+        {"{ \t\r\n}", ""},
+        {"{} \n", ""},
+        {"{\"a\":1}", "a "},
+        {"{\"a\":1,\"b\":[1,{}]} ", "a b "},
+        {"{\"a,}]\":\"\\\"},\"}", "a,}] "},
+        {"{} x", "!offset 3: invalid JSON: more after the object"},
+        {"{,}", "!offset 1: invalid JSON: a member is missing"},
+        {"{\"a\":1,}", "a !offset 7: invalid JSON: a member is missing"},
+        {"{\"a\":1]", "!offset 6: invalid JSON: ']' ends an object"},
+        {"{\"a\":1", "!offset 6: invalid JSON: the object does not end"},
+        {"{\"a\":[1,2,3]}", "a "},
+        {"{\"a\":[1,2,3,4]}", "a "},
+        {"{\"a\":[1,2,3,4,5]}", "!offset 13: JSON with more than 4 values"},
+        {"{\"a\":\"45678901234567\"}", "a "},
+        {"{\"a\":\"456789012345678\"}", "a "},
+        {"{\"a\":\"4567890123456789\"}", "!offset 1: more than 20 bytes in one member"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const char *keys = members_of(CASES[i].text, &LIMITS);
+        CHECK(!strcmp(keys, CASES[i].keys), "%s: \"%s\", wanted \"%s\"", CASES[i].text, keys,
+              CASES[i].keys);
     }
 }

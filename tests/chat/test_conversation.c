@@ -216,6 +216,30 @@ Test(conversation, what_was_answered_before_ctrl_c_stays) {
     test_run_free(&r);
 }
 
+// With the editor: one that comes between the end of an answer and the next line ends nothing. Most
+// of these come at that moment or just behind it.
+Test(conversation, ctrl_c_a_moment_after_an_answer_loses_nothing) {
+    enum { ROUNDS = 40 };
+    TypedKeys keys[2 * ROUNDS + 2];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    for (int i = 0; i < ROUNDS; i++) {
+        keys[2 * i] = (TypedKeys){"\x1b[?2004h> ", "a\n"};
+        keys[2 * i + 1] = (TypedKeys){"was ended", "\x03"};
+    }
+    keys[2 * ROUNDS] = (TypedKeys){"\x1b[?2004h> ", "/stats\n"};
+    keys[2 * ROUNDS + 1] = (TypedKeys){"exchange", "\x04"};
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    char line[700];
+    snprintf(line, sizeof line, "chat|%s|--template|llama2|-q|-t|0|--max-tokens|2|--no-history",
+             small_model());
+    TestRun r = program_typed(line, keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "was ended"), ROUNDS);
+    CHECK(strstr(r.out, " exchanges, "), "%s", r.out); // of /stats
+    test_run_free(&r);
+}
+
 // With the editor: keys typed during an answer are the next line, and not among the answer.
 Test(conversation, typing_during_an_answer_begins_the_next_message) {
     static const TypedKeys KEYS[] = {{"\x1b[?2004h> ", "a b\n"},

@@ -109,6 +109,8 @@ Test(options, values_of_other_programs_are_answered) {
     refused(FOR_GENERATE, "m|-t|8", "-t is temperature; threads are -j 8");
     refused(FOR_CHAT, "m|-t8", "(a temperature over 2 is --temp 8)");
     refused(FOR_GENERATE, "m|-n|-1", "-n counts forward passes, as in llama2.c");
+    refused(FOR_GENERATE, "m|--n-predict|-1", "-n 0 goes on to the end of the context");
+    refused(FOR_CHAT, "m|-c|0", "without it the model's own");
     refused(FOR_GENERATE, "m|Once upon", "the prompt is -i");
 }
 
@@ -161,6 +163,10 @@ Test(options, flags_of_other_programs_that_change_the_text_are_answered_whole) {
     refused(FOR_CHAT, "m|-st", "run chat MODEL -i TEXT");
     refused(FOR_GENERATE, "m|-r|User:", "--stop TEXT");
     refused(FOR_GENERATE, "m|--cache_type_k|q8_0", "--kv f32");
+    refused(FOR_GENERATE, "m|-l|15043+1", "-l is not an option of limpid: a bias of a token's");
+    refused(FOR_CHAT, "m|--samplers|top_k;temperature", "samplers have one order");
+    refused(FOR_GENERATE, "m|--kv-bits|8", "--kv f32");
+    refused(FOR_GENERATE, "m|--top_nsigma|1", "limpid does not have that sampler");
 }
 
 // An option of limpid comes first, whatever other programs mean by its name.

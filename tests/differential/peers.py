@@ -114,12 +114,16 @@ def read_gguf(path):
 
 
 def read_tokenizer(path):
+    """Tokens and ids, a tab, the text that the ids stand for."""
     import tokenizers
     t = tokenizers.Tokenizer.from_file(path)
     out = b"".join(b"token %s\n" % counted((t.id_to_token(i) or "").encode()) for i in range(t.get_vocab_size(True)))
+    texts = b""
     for text in TEXTS:
-        out += b"ids" + b"".join(b" %d" % i for i in t.encode(text, add_special_tokens=False).ids) + b"\n"
-    return out
+        ids = t.encode(text, add_special_tokens=False).ids
+        out += b"ids" + b"".join(b" %d" % i for i in ids) + b"\n"
+        texts += b"text %s\n" % counted(t.decode(ids).encode())
+    return out, texts
 
 
 PEERS = {"safetensors": read_safetensors, "gguf": read_gguf, "tokenizer": read_tokenizer}
@@ -149,8 +153,8 @@ def peer_verdict(kind, path, shown=False):
     try:
         contents = PEERS[kind](path)
         if isinstance(contents, tuple):
-            model = contents[1]
-            return shown(contents[0]) + "\t" + (model.decode() if model.startswith(b"refused") else shown(model))
+            first, second = contents
+            return shown(first) + "\t" + (second.decode() if second.startswith(b"refused") else shown(second))
         return shown(contents)
     except KeyboardInterrupt:
         raise

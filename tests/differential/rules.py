@@ -8,8 +8,11 @@ import json
 import re
 import struct
 
+from gguf_files import byte_letters
+
 Rule = collections.namedtuple("Rule", "name kind side words reason holds", defaults=(None,))
 LIMPID, PEER, CONTENTS = "limpid alone refuses", "the package alone refuses", "the contents differ"
+TEXT = "the decoded text differs"
 ENDLESS, DIES = "limpid refuses, the package does not end", "limpid refuses, the package aborts"
 
 
@@ -61,9 +64,45 @@ def prefix_hides_control(data):
         t["normalized"] and t["special"] for t in root["added_tokens"])
 
 
+def pieces(root, part, kind):
+    """The steps of this type in a part of a tokenizer.json."""
+    found, todo = [], [root.get(part)]
+    while todo:
+        value = todo.pop()
+        found += [value] if isinstance(value, dict) and value.get("type") == kind else []
+        todo += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return found
+
+
+def decodes_otherwise(data):
+    """Whether the decoder is no inverse of what the tokenizer does."""
+    root = json.loads(data)
+    if pieces(root, "pre_tokenizer", "ByteLevel"):
+        return not pieces(root, "decoder", "ByteLevel")
+    spaces = pieces(root, "decoder", "Metaspace") or pieces(root, "decoder", "Replace")
+    kinds = [step.get("type") for step in root["decoder"].get("decoders", [])] if root.get("decoder") else []
+    return not spaces or kinds[:3] != ["Replace", "ByteFallback", "Fuse"]
+
+
+def strips_without_prefix(data):
+    root = json.loads(data)
+    escaped = pieces(root, "normalizer", "Replace") or pieces(root, "pre_tokenizer", "Metaspace")
+    return bool(pieces(root, "decoder", "Strip")) and not escaped
+
+
+def added_letters_are_bytes(data):
+    root = json.loads(data)
+    return bool(pieces(root, "decoder", "ByteLevel")) and any(not t["content"].isascii() for t in root["added_tokens"])
+
+
 def bytes_are_missing(data):
     model = json.loads(data)["model"]
     return model["byte_fallback"] and any(f"<0x{b:02X}>" not in model["vocab"] for b in range(256))
+
+
+def letters_are_missing(data):
+    root = json.loads(data)
+    return bool(pieces(root, "pre_tokenizer", "ByteLevel")) and not set(byte_letters().values()) <= set(root["model"]["vocab"])
 
 
 def in_two_rounds(data):
@@ -143,11 +182,11 @@ TOKENIZER = [
      "limpid follows the steps of published language models and refuses others by name, since to leave one out changes ids."),
     ("steps that do not go together", LIMPID,
      r"ByteLevel after a step that replaces|patterns or NFC without ByteLevel|Metaspace after Prepend|Prepend without a Replace|"
-     r"neither ByteLevel nor byte_fallback|and no token for byte|\"normalized\" with this normalizer",
+     r"neither ByteLevel nor byte_fallback|and no token for byte|Prepend twice|\"normalized\" with this normalizer",
      "No published tokenizer has them, and limpid's two algorithms do not: byte-level BPE, and BPE with byte fallback and spaces "
      "as U+2581."),
-    ("a model that limpid does not have", LIMPID, r"model: (type|continuing_subword_prefix|wanted \"vocab\"|\")",
-     "BPE without prefix, suffix and dropout."),
+    ("a model that limpid does not have", LIMPID, r"model: (type|continuing_subword_prefix|wanted \"vocab\"|\"|unk_token \".*\" is no token)",
+     "BPE without prefix, suffix and dropout. An unk_token that is no token the package refuses with the first character that needs it."),
     ("a merge twice", LIMPID, r"an earlier merge has the same pair", "The package takes the later rank. Which was meant, nobody can say."),
     ("a letter outside the byte alphabet", LIMPID, r"has a character outside the byte alphabet",
      "Such a token of a byte-level vocabulary stands for no bytes; the package drops them when it decodes."),
@@ -163,9 +202,17 @@ TOKENIZER = [
     ("control tokens with \"normalized\" behind a prefix", CONTENTS, r"",
      "The package puts U+2581 before the token's text too, and so finds it at the beginning of a text only. Old files of Llama "
      "have that; limpid finds the tokens as they are written.", prefix_hides_control),
+    ("a decoder of another kind", TEXT, r"", "limpid decodes by the inverse of how it encodes, whatever the decoder of the file is. "
+     "The ids are equal.", decodes_otherwise),
+    ("Strip where spaces are bytes", TEXT, r"", "The decoder drops the first space of a text, which a prefix has put there. Where "
+     "nothing puts one, the package drops a space of the text itself; limpid drops that of a U+2581 alone.", strips_without_prefix),
+    ("added tokens beyond ASCII", TEXT, r"", "The package's ByteLevel decoder takes the letters of an added token for bytes too: "
+     "\u00e9 becomes the byte 0xE9. limpid gives their text.", added_letters_are_bytes),
     ("an unknown character before bytes", CONTENTS, r"", "Where a byte has no token of its own, a character becomes unk_token. The "
      "package puts that behind the byte tokens of the characters that follow. limpid keeps the order. Published vocabularies have "
      "all 256.", bytes_are_missing),
+    ("text that is no UTF-8", TEXT, r"", "Where a byte has no token, half a character may be left. limpid decodes the bytes that there "
+     "are, the package U+FFFD in their place.", letters_are_missing),
     ("white space taken twice", CONTENTS, r"", "White space that lstrip or rstrip takes is part of one token; the package finds "
      "another added token inside it all the same.", spaces_are_taken),
     ("\"normalized\" tokens beside others", CONTENTS, r"", "The package looks for those without \"normalized\" in the whole text first. "

@@ -82,7 +82,7 @@ def tokenizer_bases():
         "\u2581abcdefghijklmnopqrstuvwxyzTH12.,!\u00e9\u4e2d")
     spm = words_of(pieces, spm_merges)
     ends = added(spm, ("<unk>", True), ("<s>", True), ("</s>", True))
-    more = added(words, *marks, ("  ", False), ("\u00e9t", False, "normalized"), ("an", False, "single_word", "lstrip"))
+    more = added(words, *marks, ("  ", False), ("er", False, "normalized"), ("an", False, "single_word", "lstrip"))
     sequence, byte = step("Sequence", pretokenizers=[SPLIT, BYTE_LEVEL_ONLY]), BYTE_LEVEL
     spm_model = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
     return [

@@ -2,6 +2,7 @@
 // arena makes. The file is refused with the exit code for that and nothing stays allocated (the
 // sanitizers see it), or it opens as ever. Linked with --wrap for these calls (Makefile).
 #include "base/arena.h"
+#include "base/json.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
@@ -74,6 +75,12 @@ static bool read_tokenizer(const char *path, Error *error) {
     return opened;
 }
 
+static bool read_json(const char *text, Error *error) {
+    json_t *root = json_parse(text, strlen(text), &JSON_CONFIG_LIMITS, error);
+    json_decref(root);
+    return root;
+}
+
 static void each_fails(Read *read, const char *path) {
     long refused = 0;
     for (long at = 1;; at++) {
@@ -96,6 +103,10 @@ static const char *written(const char *name, const void *bytes, size_t size) {
     const char *path = test_temporary(name);
     test_write_file(path, bytes, size);
     return path;
+}
+
+Test(no_memory, for_json) {
+    each_fails(read_json, "{\"a\": [1, \"a word that is longer than the ones before it\", {}]}");
 }
 
 Test(no_memory, for_a_gguf) {

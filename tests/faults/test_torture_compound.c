@@ -62,3 +62,108 @@ Test(torture_compound, of_threads_without_memory) {
         "4",      "--max-tokens", "2",          "--quiet",      NULL};
     walk_through(&(Walk){.kind = "threads", .argv = argv, .then = "memory"});
 }
+
+// ---- by the kernel ----
+
+// strace fails system calls, those of libc itself too: stdio's writes, which no library sees.
+static TestRun traced(const char *trace, const char *const *argv) {
+    const char *words[40] = {"strace", "-f", "-qq", "-o", test_temporary("strace"), "-e", trace};
+    size_t n = 7;
+    for (; *argv; argv++)
+        words[n++] = *argv;
+    return test_run(words, NULL, 0);
+}
+
+// How many calls of that name a run makes. The first ones are the loader's.
+static int count_traced(const char *call, const char *const *argv) {
+    char line[80];
+    int count = 0;
+    snprintf(line, sizeof line, "trace=%s", call);
+    TestRun run = traced(line, argv);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    char *text = test_read_file(test_temporary("strace"), NULL);
+    snprintf(line, sizeof line, " %s(", call);
+    for (const char *at = text; (at = strstr(at, line)); at++)
+        count++;
+    free(text);
+    return count;
+}
+
+// Returns how many calls it let fail.
+static int inject(const char *call, const char *cause, const char *const *argv) {
+    static const char *const ONLY_LOADED[] = {TEST_RUN, "--version", NULL};
+    char line[80];
+    TestRun wanted = test_run(argv, NULL, 0);
+    int calls = count_traced(call, argv);
+    int loader = count_traced(call, ONLY_LOADED);
+    for (int at = loader + 1; at <= calls; at++) {
+        snprintf(line, sizeof line, "inject=%s:error=%s:when=%d", call, cause, at);
+        TestRun run = traced(line, argv);
+        const char *newline = strchr(run.err, '\n');
+        bool same = run.status == 0 && run.out_size == wanted.out_size &&
+                    !memcmp(run.out, wanted.out, run.out_size);
+        bool refused = (run.status == 4 || run.status == 5) && !strncmp(run.err, "run: ", 5) &&
+                       newline == run.err + run.err_size - 1;
+        CHECK(same || refused, "%s %d of %s, %s: exit %d, \"%s\", \"%s\"", call, at, argv[1], cause,
+              run.status, run.out, run.err);
+        test_run_free(&run);
+    }
+    test_run_free(&wanted);
+    return calls > loader ? calls - loader : 0;
+}
+
+// When not even the sandbox can be built, the program runs without.
+static const char *const INJECTED[][2] = {
+    {"openat", "EIO"},
+    {"openat", "EMFILE"},
+    {"read", "EIO"},
+    {"read", "EINTR"},
+    {"pread64", "EIO"},
+    {"pread64", "EINTR"},
+    {"mmap", "ENOMEM"},
+    {"newfstatat", "EIO"},
+    {"write", "ENOSPC"},
+    {"write", "EINTR"},
+    {"pwrite64", "EIO"},
+    {"pwrite64", "EINTR"},
+    {"fsync", "EIO"},
+    {"linkat", "EIO"},
+    {"renameat", "EIO"},
+    {"fallocate", "EINTR"},
+    {"close", "EIO"},
+    {"clone3", "EAGAIN"},
+    {"prctl", "EINVAL"},
+    {"seccomp", "EINVAL"},
+    {"mprotect", "ENOMEM"},
+    {"munmap", "EINVAL"},
+    {"madvise", "EINVAL"},
+    {"fcntl", "EINVAL"},
+    {"sched_getaffinity", "EINVAL"},
+    {"rt_sigaction", "EINVAL"},
+    {"landlock_create_ruleset", "ENOSYS"},
+};
+
+static void inject_all(const char *const *argv) {
+    need_faults();
+    TestRun run = traced("trace=none", (const char *const[]){"true", NULL});
+    bool can = run.status == 0;
+    test_run_free(&run);
+    if (!can) SKIP("no strace on this machine, or it may trace nothing");
+    int failed = 0;
+    for (size_t i = 0; i < sizeof INJECTED / sizeof *INJECTED; i++)
+        failed += inject(INJECTED[i][0], INJECTED[i][1], argv);
+    fprintf(stderr, "%d system calls of %s\n", failed, argv[1]);
+    CHECK(failed > 20, "only %d calls", failed);
+}
+#define INJECT_ALL(...) inject_all((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
+
+Test(torture_compound, by_the_kernel_in_generate) {
+    INJECT_ALL("generate", fault_gguf(), "--prompt-ids", "1,3,4", "-j", "2", "--quiet", "-t", "0",
+               "--max-tokens", "2");
+}
+
+Test(torture_compound, by_the_kernel_in_convert) {
+    const char *out = test_temporary("kernel.gguf");
+    INJECT_ALL("convert", fault_gguf(), out, "--force", "--quiet");
+}

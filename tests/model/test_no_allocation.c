@@ -110,6 +110,8 @@ static void check_shape(const TinyShape *shape, Precision precision, int threads
         rule.rule = RULES[k];
         rule.repeat_penalty = 1.1f;
         rule.frequency_penalty = 0.1f;
+        rule.dry.multiplier = 0.8f;
+        if (k == 1) rule.mirostat_tau = 3.0f;
         samplers[k] = sampler_open(model->device, shape->vocab_size, 64, &rule, &error);
         CHECK(samplers[k], "%s", error.message);
     }

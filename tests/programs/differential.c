@@ -8,9 +8,9 @@
 // text, or "refused MESSAGE". --contents prints that text instead of its sum. TEXTS holds texts,
 // each ended by a NUL, whose ids are contents of a tokenizer.
 //
-// Of a GGUF the contents are keys and tensors, whether limpid can run the model or not; behind them
-// a tab, and the same for the model: "accepted SHA-256" of its sizes and its vocabulary. So a
-// reader that knows no models has as much to agree with as one that does.
+// Two formats have two of them, a tab between: of a GGUF the first is about keys and tensors,
+// whether limpid can run the model or not, the second about the model's sizes and vocabulary; of a
+// tokenizer the first is about tokens and ids, the second about the text that the ids stand for.
 #include "base/json.h"
 #include "tests/support/sha256.h"
 #include "tokenizer/tokenizer.h"
@@ -23,8 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Fills `contents`; the message in `error` is without the path.
+// Fills `contents`, or the second of them where the format has two; then `first` is the other.
 typedef bool Reader(Buffer *contents, const char *path, Error *error);
+
+static Buffer *first;
+static bool first_read; // it is whole
 
 static char *texts; // each with its NUL
 static size_t texts_size;
@@ -98,12 +101,8 @@ static bool read_safetensors(Buffer *out, const char *path, Error *error) {
 
 // ---- GGUF ----
 
-// The keys and tensors of the file at hand, once limpid has accepted them: what follows in
-// gguf_read is about models. The linker puts this in front of the reader of the vocabulary, the
-// first of that.
-static Buffer *container;
-static bool container_read;
-
+// What follows in gguf_read once keys and tensors are accepted is about models. The linker puts the
+// function below in front of the reader of the vocabulary, the first of that.
 bool __real_gguf_read_vocabulary(const Gguf *gguf, Error *error);
 bool __wrap_gguf_read_vocabulary(const Gguf *gguf, Error *error);
 
@@ -125,15 +124,15 @@ static void put_key(Buffer *out, TextSpan name, const GgufValue *value) {
 
 bool __wrap_gguf_read_vocabulary(const Gguf *gguf, Error *error) {
     const Checkpoint *c = gguf->checkpoint;
-    buffer_print(container, "%s\n", c->container_name);
+    buffer_print(first, "%s\n", c->container_name);
     for (size_t i = 0; i < gguf->keys.count; i++)
-        put_key(container, gguf->keys.entries[i].name, &gguf->values[gguf->keys.entries[i].item]);
+        put_key(first, gguf->keys.entries[i].name, &gguf->values[gguf->keys.entries[i].item]);
     for (size_t i = 0; i < c->n_tensors; i++) {
         char type[16];
         snprintf(type, sizeof type, "%d", dtype_info(c->tensors[i].dtype)->gguf_type);
-        put_tensor(container, &c->tensors[i], type);
+        put_tensor(first, &c->tensors[i], type);
     }
-    container_read = true;
+    first_read = true;
     return __real_gguf_read_vocabulary(gguf, error);
 }
 
@@ -162,14 +161,25 @@ static bool read_gguf(Buffer *out, const char *path, Error *error) {
 
 // ---- tokenizer.json ----
 
+// The ids of a text, and the text that they stand for, without control tokens.
 static bool put_ids(Buffer *out, Tokenizer *t, const char *text, Error *error) {
     IdList ids = {0};
-    bool good = tokenizer_encode(t, &ids, text, strlen(text), true, error);
-    buffer_print(out, "ids");
-    for (size_t i = 0; good && i < ids.count; i++)
-        buffer_print(out, " %d", ids.ids[i]);
+    Buffer back = {0};
+    bool good = tokenizer_encode(t, &ids, text, strlen(text), true, error), begins = true;
+    buffer_print(first, "ids");
+    for (size_t i = 0; good && i < ids.count; i++) {
+        size_t length;
+        const char *piece = tokenizer_piece(t, ids.ids[i], begins, false, &length);
+        buffer_put(&back, piece, length);
+        begins = begins && tokenizer_type(t, ids.ids[i]) == TOKEN_CONTROL;
+        buffer_print(first, " %d", ids.ids[i]);
+    }
+    buffer_print(first, "\n");
+    buffer_print(out, "text ");
+    put_bytes(out, back.bytes, back.size);
     buffer_put(out, "\n", 1);
     id_list_free(&ids);
+    buffer_free(&back);
     return good;
 }
 
@@ -179,12 +189,13 @@ static bool read_tokenizer(Buffer *out, const char *path, Error *error) {
     bool good = true;
     for (int id = 0; id < tokenizer_size(t); id++) {
         TextSpan spelling = tokenizer_spelling(t, id);
-        buffer_print(out, "token ");
-        put_bytes(out, spelling.text, spelling.length);
-        buffer_put(out, "\n", 1);
+        buffer_print(first, "token ");
+        put_bytes(first, spelling.text, spelling.length);
+        buffer_print(first, "\n");
     }
     for (size_t at = 0; good && at < texts_size; at += strlen(texts + at) + 1)
         good = put_ids(out, t, texts + at, error);
+    first_read = good;
     tokenizer_close(t);
     return good;
 }
@@ -234,11 +245,11 @@ static void print_verdict(bool accepted, const Buffer *contents, const Error *er
 static void read_file(Reader *read, const char *path, bool shown) {
     Buffer contents = {0}, around = {0};
     Error error = {0};
-    container = &around;
-    container_read = false;
+    first = &around;
+    first_read = false;
     bool accepted = read(&contents, path, &error);
-    if (read == read_gguf) {
-        print_verdict(container_read, &around, &error, path, shown);
+    if (read == read_gguf || read == read_tokenizer) {
+        print_verdict(first_read, &around, &error, path, shown);
         putchar('\t');
     }
     print_verdict(accepted, &contents, &error, path, shown);

@@ -99,6 +99,21 @@ Test(tokenizer_bin, joins_the_best_score_first) {
     tokenizer_close(t);
 }
 
+Test(tokenizer_bin, only_the_two_special_tokens_lose_their_newlines) {
+    static const char *const TOKENS[] = {"\n<unk>", "\n<s>\n", "\n</s>\n", "\n", "\na\n"};
+    Bin bin = {.size = 0};
+    put_u32(&bin, 6);
+    for (int i = 0; i < 5; i++)
+        put_token(&bin, 0, TOKENS[i]);
+    Tokenizer *t = check_taken(&bin, 5);
+    CHECK_INT(tokenizer_find(t, "\n<unk>"), 0);
+    CHECK_INT(tokenizer_find(t, "<s>"), 1);
+    CHECK_INT(tokenizer_find(t, "</s>"), 2);
+    CHECK_INT(tokenizer_find(t, "\n"), 3);
+    CHECK_INT(tokenizer_find(t, "\na\n"), 4);
+    tokenizer_close(t);
+}
+
 Test(tokenizer_bin, every_length_but_the_right_one_is_refused) { // L08
     Bin bin = small_bin();
     for (size_t size = 0; size < bin.size; size++) {
@@ -187,7 +202,10 @@ Test(tokenizer_bin, must_hold_as_many_tokens_as_the_model) { // L11
     check_refused(&bin, 10, "11 tokens, but the model has 10");
     check_refused(&bin, 12, "11 tokens, but the model has 12");
     check_refused(&bin, 32000, "11 tokens, but the model has 32000");
+    check_refused(&bin, 1, "11 tokens, but the model has 1");
     tokenizer_close(check_taken(&bin, 11));
+    bin.size = 4; // the header alone, for a model of any size
+    check_refused(&bin, 0, "offset 4: no tokens");
 }
 
 Test(tokenizer_bin, odd_vocabularies_have_defined_results) { // L12

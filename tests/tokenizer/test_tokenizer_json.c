@@ -9,11 +9,12 @@
 #define SPACE "\xe2\x96\x81" // U+2581
 
 // Ids by the letters of their spelling: a 0, b 1, c 2, ab 3, abc 4.
+#define ADDED                                                                                      \
+    "{\"id\":5,\"content\":\"<|x|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"     \
+    "\"normalized\":false,\"special\":true},"                                                      \
+    "{\"id\":6,\"content\":\"<think>\",\"special\":false}"
 static const char BYTE_LEVEL[] =
-    "{\"version\":\"1.0\",\"truncation\":null,\"added_tokens\":["
-    "{\"id\":5,\"content\":\"<|x|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-    "\"normalized\":false,\"special\":true},"
-    "{\"id\":6,\"content\":\"<think>\",\"special\":false}],"
+    "{\"version\":\"1.0\",\"truncation\":null,\"added_tokens\":[" ADDED "],"
     "\"normalizer\":null,"
     "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
     "\"post_processor\":{\"type\":\"ByteLevel\"},"
@@ -145,19 +146,21 @@ Test(tokenizer_json, a_key_of_16_megabytes_is_a_long_token_or_none) {
         const char *cause; // NULL: accepted
     } rows[] = {
         {"\"c\":2,\"", 65536, NULL},
-        {"\"c\":2,\"", 65537, "token 7: 65537 bytes long (at most 65536)"},
-        {"\"c\":2,\"", 16 << 20, "token 7: 16777216 bytes long (at most 65536)"},
+        {"\"c\":2,\"", 65537, "token 5: 65537 bytes long (at most 65536)"},
+        {"\"c\":2,\"", 16 << 20, "token 5: 16777216 bytes long (at most 65536)"},
     };
     char *key = malloc((16 << 20) + 32);
+    char *base = replaced(BYTE_LEVEL, ADDED, "");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t before = (size_t)sprintf(key, "%s", rows[i].before);
         memset(key + before, 'b', rows[i].length);
-        strcpy(key + before + rows[i].length, "\":7");
-        check_changes(BYTE_LEVEL, &(Change){"\"c\":2", key, rows[i].cause}, 1);
+        strcpy(key + before + rows[i].length, "\":5");
+        check_changes(base, &(Change){"\"c\":2", key, rows[i].cause}, 1);
     }
     memset(key + 1, 'b', 16 << 20);
     strcpy(key + 1 + (16 << 20), "\":7,\"model\":");
-    check_changes(BYTE_LEVEL, &(Change){"\"model\":", key, NULL}, 1);
+    check_changes(base, &(Change){"\"model\":", key, "unknown key \"bbb"}, 1);
+    free(base);
     free(key);
 }
 
@@ -263,6 +266,34 @@ Test(tokenizer_json, refuses_ids_of_added_tokens_that_others_would_number_otherw
     CHECK_CHANGES(BYTE_LEVEL, rows);
 }
 
+Test(tokenizer_json, an_option_of_another_type_is_named) {
+    static const Change rows[] = {
+        {"\"type\":\"BPE\"", "\"type\":1", "model: \"type\": wanted a string"},
+        {"\"dropout\":null", "\"dropout\":\"0\"", "model: \"dropout\": wanted a number"},
+        {"\"unk_token\":null", "\"unk_token\":1", "model: \"unk_token\": wanted a string"},
+        {"\"continuing_subword_prefix\":\"\"", "\"continuing_subword_prefix\":1",
+         "model: \"continuing_subword_prefix\": wanted a string"},
+        {"\"continuing_subword_prefix\":\"\"", "\"continuing_subword_prefix\":\"##\"",
+         "continuing_subword_prefix"},
+        {"\"end_of_word_suffix\":\"\"", "\"end_of_word_suffix\":1",
+         "model: \"end_of_word_suffix\": wanted a string"},
+        {"\"fuse_unk\":false", "\"fuse_unk\":1", "model: \"fuse_unk\": wanted true or false"},
+        {"\"byte_fallback\":false", "\"byte_fallback\":1",
+         "model: \"byte_fallback\": wanted true or false"},
+        {"\"ignore_merges\":false", "\"ignore_merges\":1",
+         "model: \"ignore_merges\": wanted true or false"},
+        {"\"lstrip\":false", "\"lstrip\":1", "\"lstrip\": wanted true or false"},
+        {"\"rstrip\":false", "\"rstrip\":1", "\"rstrip\": wanted true or false"},
+        {"\"single_word\":false", "\"single_word\":1", "\"single_word\": wanted true or false"},
+        {"\"add_prefix_space\":false", "\"add_prefix_space\":1",
+         "pre_tokenizer: \"add_prefix_space\": wanted true or false"},
+        {"\"add_prefix_space\":false,", "", "add_prefix_space"}, // the library's default
+        {",\"use_regex\":true", "", NULL},
+        {"\"use_regex\":true", "\"use_regex\":false", NULL},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
 // What the library does not know it refuses: a misspelt "added_tokens" is no list that is absent.
 Test(tokenizer_json, refuses_keys_and_versions_that_nobody_knows) {
     static const Change rows[] = {
@@ -283,6 +314,11 @@ Test(tokenizer_json, refuses_an_unknown_token_where_a_byte_is_missing) {
          "unk_token \"a\", and no token for byte 0x00"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
+    static const Change fallback[] = {
+        {"\"unk_token\":\"<unk>\",", "", NULL},
+        {"\"unk_token\":\"<unk>\"", "\"unk_token\":\"<no>\"", "unk_token \"<no>\" is no token"},
+    };
+    CHECK_CHANGES(FALLBACK, fallback);
 }
 
 // Tokens with "normalized" are looked for in the text behind the normalizer, theirs changed too.
@@ -311,6 +347,17 @@ Test(tokenizer_json, refuses_added_tokens_that_the_normalizer_changes) {
     };
     char *without = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
     check_changes(without, spaces, sizeof spaces / sizeof *spaces);
+    char *metaspace = replaced(FALLBACK, "\"normalizer\":{", "\"normalizer\":null,\"padding\":{");
+    static const Change behind[] = {
+        {"{\"id\":1,\"content\":\"<s>\"",
+         "{\"id\":8,\"normalized\":true,\"content\":\"" SPACE "a\"", NULL},
+    };
+    char *plain = replaced(metaspace, "\"pre_tokenizer\":null",
+                           "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
+                           "\",\"prepend_scheme\":\"first\",\"split\":false}");
+    check_changes(plain, behind, sizeof behind / sizeof *behind);
+    free(metaspace);
+    free(plain);
     free(without);
 }
 
@@ -320,6 +367,8 @@ Test(tokenizer_json, refuses_prefixes_that_no_tokenizer_has) {
         ",{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}";
     static const Change rows[] = {
         {REPLACE, "", "normalizer: Prepend without a Replace of spaces"},
+        {"\"normalizers\":[", "\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},",
+         "normalizer: Prepend twice"},
         {"\"pre_tokenizer\":null",
          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE
          "\",\"prepend_scheme\":\"always\",\"split\":false}",
@@ -330,6 +379,99 @@ Test(tokenizer_json, refuses_prefixes_that_no_tokenizer_has) {
          NULL},
     };
     CHECK_CHANGES(FALLBACK, rows);
+}
+
+#define DIGITS "{\"type\":\"Digits\"},"
+#define BYTES "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]"
+#define STEPS "\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true"
+#define SEQUENCE "\"type\":\"Sequence\",\"pretokenizers\":["
+
+Test(tokenizer_json, takes_four_patterns_and_the_bytes_last) {
+    static const Change rows[] = {
+        {STEPS, SEQUENCE DIGITS DIGITS DIGITS DIGITS BYTES, NULL},
+        {STEPS, SEQUENCE DIGITS DIGITS DIGITS DIGITS DIGITS BYTES, "more than 4 patterns"},
+        {STEPS,
+         SEQUENCE "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},"
+                  "\"behavior\":\"Isolated\"}," BYTES,
+         NULL},
+        {STEPS,
+         SEQUENCE "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}\"},"
+                  "\"behavior\":\"Isolated\",\"invert\":true}," BYTES,
+         "Split option \"invert\""},
+        {STEPS,
+         SEQUENCE "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
+                  "\"behavior\":\"Isolated\"}," BYTES,
+         "pattern \"\" is not supported"},
+        {STEPS, "\"type\":\"Digits\"", "patterns or NFC without ByteLevel"},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+}
+
+#define META_STEP "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE "\""
+#define PLAIN_SPACES                                                                               \
+    "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},"                                            \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}"
+
+Test(tokenizer_json, steps_around_spaces_are_the_known_ones) {
+    static const Change rows[] = {
+        {"\"prepend\":\"" SPACE "\"", "\"prepend\":\"x\"", "Prepend \"x\""},
+        {"{\"String\":\" \"},\"content\":\"" SPACE "\"", "{\"String\":\" \"},\"content\":\"x\"",
+         "Replace with content \"x\""},
+        {"{\"String\":\" \"}", "{\"String\":\"y\"}", "Replace with content"},
+        {"\"pre_tokenizer\":null", META_STEP ",\"split\":false}", "Metaspace after Prepend"},
+        {"\"pre_tokenizer\":null", META_STEP ",\"split\":false,\"prepend_scheme\":\"first\"}",
+         "Metaspace after Prepend"},
+        {"\"pre_tokenizer\":null", META_STEP ",\"split\":false,\"prepend_scheme\":\"never\"}",
+         NULL},
+        {"\"pre_tokenizer\":null", META_STEP ",\"split\":false,\"prepend_scheme\":\"odd\"}",
+         "prepend_scheme \"odd\""},
+        {"\"pre_tokenizer\":null", META_STEP "}", "Metaspace option \"split\""},
+        {"\"pre_tokenizer\":null", META_STEP ",\"split\":1}", "\"split\": wanted true or false"},
+        {"\"pre_tokenizer\":null", META_STEP ",\"add_prefix_space\":1}",
+         "\"add_prefix_space\": wanted true or false"},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"split\":false}",
+         "Metaspace replacement \"_\""},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"}}", NULL},
+        {"\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+         "ByteLevel after a step that replaces spaces"},
+        {"\"content\":\" \"},{\"type\":\"ByteFallback\"}",
+         "\"content\":\"x\"},{\"type\":\"ByteFallback\"}", "Replace with content \"x\""},
+        {"\"content\":\" \",\"start\":1", "\"content\":\"x\",\"start\":1", "Strip of \"x\""},
+        {"\"start\":1", "\"start\":0", "Strip of \" \""},
+        {"\"start\":1", "\"start\":2", "Strip of \" \""},
+        {"\"stop\":0", "\"stop\":1", "Strip of \" \""},
+        {"\"SpecialToken\":{\"id\":\"<s>\"", "\"SpecialToken\":{\"it\":\"<s>\"", NULL},
+        {"\"byte_fallback\":true", "\"byte_fallback\":true,\"ignore_merges\":true",
+         "ignore_merges"},
+        {"\"byte_fallback\":true", "\"byte_fallback\":false", "byte_fallback"},
+    };
+    CHECK_CHANGES(FALLBACK, rows);
+}
+
+// How a text begins, and whether its first space is dropped again, by the scheme.
+Test(tokenizer_json, metaspace_sets_a_space_in_front_by_its_scheme) {
+    static const struct {
+        const char *scheme;
+        int first;
+    } CASES[] = {
+        {",\"prepend_scheme\":\"always\"", 8}, {",\"prepend_scheme\":\"first\"", 8},
+        {",\"prepend_scheme\":\"never\"", 3},  {",\"add_prefix_space\":true", 8},
+        {",\"add_prefix_space\":false", 3},    {"", 8},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char step[200];
+        snprintf(step, sizeof step, META_STEP ",\"split\":false%s}", CASES[i].scheme);
+        char *without = replaced(FALLBACK, PLAIN_SPACES, "");
+        char *text = replaced(without, "\"pre_tokenizer\":null", step);
+        Tokenizer *t = open_good(text);
+        test_check_ids(t, "a", false, IDS(CASES[i].first));
+        tokenizer_close(t);
+        free(text);
+        free(without);
+    }
 }
 
 Test(tokenizer_json, refuses_text_that_is_no_json) {

@@ -395,16 +395,227 @@ static const Bad BAD[] = {
      "a width of 64 does not divide into 3 heads"},
 };
 
+static void check_refused(const char *text, const char *message) {
+    Read *read = read_text(text, strlen(text));
+    bool good = read->good;
+    Error error = read->error;
+    drop(read);
+    CHECK(!good, "accepted: %s", text);
+    CHECK_INT(error.code, ERROR_FILE);
+    CHECK(strstr(error.message, message), "%s\n  not in: %s", message, error.message);
+}
+
 Test(hf_config, refuses_with_the_key_and_what_is_wrong_with_it) {
-    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
-        Read *read = read_text(BAD[i].text, strlen(BAD[i].text));
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
+        check_refused(BAD[i].text, BAD[i].message);
+}
+
+#define OF(family, more)                                                                           \
+    "{" more "\"model_type\":\"" family "\",\"hidden_size\":64,\"intermediate_size\":96,"          \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
+    "\"vocab_size\":100,\"max_position_embeddings\":128}"
+
+Test(hf_config, a_key_of_another_type_is_named) {
+    static const struct {
+        const char *family, *key;
+    } KEYS[] = {
+        {"llama", "head_dim"},
+        {"llama", "rms_norm_eps"},
+        {"llama", "tie_word_embeddings"},
+        {"llama", "attention_bias"},
+        {"llama", "hidden_act"},
+        {"gpt2", "activation_function"},
+        {"gpt2", "layer_norm_epsilon"},
+        {"gpt2", "scale_attn_weights"},
+        {"gpt2", "scale_attn_by_inverse_layer_idx"},
+        {"gemma3_text", "query_pre_attn_scalar"},
+        {"gemma3_text", "final_logit_softcapping"},
+        {"gemma3_text", "rope_local_base_freq"},
+        {"gemma3_text", "sliding_window_pattern"},
+        {"gemma3_text", "_sliding_window_pattern"},
+        {"llama", "bos_token_id"},
+        {"llama", "rope_theta"},
+        {"llama", "partial_rotary_factor"},
+        {"llama", "original_max_position_embeddings"},
+        {"mistral", "sliding_window"},
+        {"qwen2", "use_sliding_window"},
+        {"qwen2", "layer_types"},
+        {"smollm3", "no_rope_layers"},
+        {"smollm3", "no_rope_layer_interval"},
+    };
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        bool gpt2 = !strcmp(KEYS[i].family, "gpt2");
+        const char *text = test_text(
+            "{\"%s\":{},\"model_type\":\"%s\",\"%s\":64,\"intermediate_size\":96,"
+            "\"%s\":4,\"%s\":4,\"vocab_size\":100,\"%s\":128}",
+            KEYS[i].key, KEYS[i].family, gpt2 ? "n_embd" : "hidden_size",
+            gpt2 ? "n_layer" : "num_hidden_layers", gpt2 ? "n_head" : "num_attention_heads",
+            gpt2 ? "n_positions" : "max_position_embeddings");
+        char copy[600], wanted[100];
+        snprintf(copy, sizeof copy, "%s", text);
+        snprintf(wanted, sizeof wanted, "\"%s\": wanted", KEYS[i].key);
+        check_refused(copy, wanted);
+    }
+}
+
+Test(hf_config, a_number_of_rope_of_another_type_is_named) {
+    static const char *const KEYS[] = {
+        "type",
+        "rope_type",
+        "rope_theta",
+        "factor",
+        "low_freq_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "high_freq_factor",
+        "truncate",
+        "attention_factor",
+        "partial_rotary_factor",
+        "original_max_position_embeddings",
+    };
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        char text[600], wanted[100];
+        snprintf(text, sizeof text, OF("llama", "\"rope_scaling\":{\"%s\":{}},"), KEYS[i]);
+        snprintf(wanted, sizeof wanted, "\"%s\": wanted", KEYS[i]);
+        check_refused(text, wanted);
+    }
+    check_refused(OF("gemma3_text", "\"rope_parameters\":{\"full_attention\":1},"),
+                  "\"full_attention\": wanted an object");
+    check_refused(OF("gemma3_text", "\"rope_parameters\":{\"sliding_attention\":1},"),
+                  "\"sliding_attention\": wanted an object");
+    check_refused(OF("gemma3_text", "\"rope_parameters\":{\"full_attention\":{},"
+                                    "\"sliding_attention\":{\"factor\":\"2\"}},"),
+                  "\"factor\": wanted a number");
+    check_refused(OF("llama", "\"rope_parameters\":1,"), "\"rope_parameters\": wanted an object");
+    check_refused(OF("llama", "\"rope_parameters\":{},\"rope_scaling\":{},"),
+                  "\"rope_scaling\" beside \"rope_parameters\"");
+}
+
+#define LONGROPE(more)                                                                             \
+    OF("phi3",                                                                                     \
+       "\"head_dim\":4,\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2]," more "},")
+#define FROM(length)                                                                               \
+    OF("llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,"                              \
+                "\"original_max_position_embeddings\":" length "},")
+
+Test(hf_config, ranges_end_where_they_end) {
+    static const Bad EDGES[] = {
+        {OF("llama", "\"head_dim\":4194304,"), NULL},
+        {OF("llama", "\"head_dim\":4194305,"), "wanted 1 .. 4194304, got 4194305"},
+        {OF("llama", "\"head_dim\":1,"), NULL},
+        {OF("llama", "\"head_dim\":null,"), NULL},
+        {OF("nanochat", "\"final_logit_softcapping\":-0.5,"), "-0.5 is negative"},
+        {OF("nanochat", "\"final_logit_softcapping\":0,"), NULL},
+        {OF("gemma3_text", "\"query_pre_attn_scalar\":0,"), "0 is not positive"},
+        {OF("gemma3_text", "\"query_pre_attn_scalar\":0.5,"), NULL},
+        {FROM("0"), NULL}, // as good as absent
+        {FROM("1"), NULL},
+        {FROM("-1"), "wanted 1 .. 4194304, got -1"},
+        {FROM("4194304"), NULL},
+        {FROM("4194305"), "wanted 1 .. 4194304, got 4194305"},
+        {LONGROPE("\"long_factor\":[1,0.5]"), NULL},
+        {LONGROPE("\"long_factor\":[1,0]"), "\"long_factor\"[1]: wanted a positive number"},
+        {LONGROPE("\"long_factor\":[1,1e39]"), "\"long_factor\"[1]: wanted a positive number"},
+        {LONGROPE("\"long_factor\":[1,\"2\"]"), "\"long_factor\"[1]: wanted a positive number"},
+        {LONGROPE("\"long_factor\":{}"), "\"long_factor\": wanted an array"},
+        {OF("llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+                     "\"high_freq_factor\":1.5},"),
+         NULL},
+        {OF("llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,"
+                     "\"high_freq_factor\":1.5},"),
+         "wanted 0 < low_freq_factor"},
+        {OF("phi3", "\"partial_rotary_factor\":1,"), NULL},
+        {OF("mistral", "\"sliding_window\":1,"), NULL},
+        {OF("gemma3_text", "\"sliding_window_pattern\":1,"), NULL},
+        {OF("gemma3_text", "\"sliding_window_pattern\":0,"), "wanted at least 1, got 0"},
+        {OF("smollm3", "\"no_rope_layer_interval\":1,"), NULL},
+        {OF("smollm3", "\"no_rope_layer_interval\":0,"), "wanted at least 1, got 0"},
+        {OF("smollm3", "\"no_rope_layers\":[1,0,1,0],"), NULL},
+        {OF("smollm3", "\"no_rope_layers\":[1,0,1],"), "wanted 4 entries, got 3"},
+        {OF("smollm3", "\"no_rope_layers\":[1,0,1,true],"), "\"no_rope_layers\"[3]: wanted 0 or 1"},
+        {OF("llama", "\"full_attn_mod\":1,\"use_mrope\":false,\"mlp_bias\":null,"), NULL},
+        {OF("llama", "\"full_attn_mod\":false,"), "\"full_attn_mod\" is not supported"},
+        {OF("llama", "\"mlp_bia\":false,"), "\"mlp_bia\" is no key"},
+        {OF("llama", "\"architectures\":[],"), NULL},
+        {OF("llama", "\"architectures\":{},"), "\"architectures\": wanted an array"},
+        {OF("llama", "\"architectures\":[\"LLaMAForCausalLM\"],"), NULL},
+        {OF("llama", "\"text_config\":1,"), "\"text_config\": wanted an object"},
+        {"{\"architectures\":[\"BertModel\"]}",
+         "unsupported architecture \"BertModel\" (model_type \"\")"},
+    };
+    for (size_t i = 0; i < sizeof EDGES / sizeof *EDGES; i++) {
+        if (EDGES[i].message)
+            check_refused(EDGES[i].text, EDGES[i].message);
+        else
+            config_of(EDGES[i].text);
+    }
+}
+
+Test(hf_config, what_a_family_does_by_layer) {
+    Config c = config_of(OF("smollm3", "\"no_rope_layers\":[1,0,0,1],\"use_sliding_window\":true,"
+                                       "\"sliding_window\":7,"));
+    for (int l = 0; l < 4; l++) {
+        CHECK_INT(c.layers[l].no_rope, l == 1 || l == 2);
+        CHECK_INT(c.layers[l].window, l == 1 || l == 2 ? 7 : 0);
+        CHECK(!c.layers[l].local_rope);
+    }
+    c = config_of(OF("smollm3", "\"no_rope_layer_interval\":2,"));
+    for (int l = 0; l < 4; l++)
+        CHECK_INT(c.layers[l].no_rope, l % 2 == 1);
+    c = config_of(OF("gemma3_text", "\"sliding_window_pattern\":3,\"sliding_window\":5,"));
+    for (int l = 0; l < 4; l++)
+        CHECK(c.layers[l].window == (l == 2 ? 0 : 5) && c.layers[l].local_rope == (l != 2));
+    CHECK_INT(config_of(OF("llama", "\"bos_token_id\":0,\"eos_token_id\":0,")).bos_id, 0);
+    CHECK_INT(config_of(OF("llama", "\"bos_token_id\":0,\"eos_token_id\":0,")).n_eos_ids, 1);
+    CHECK_INT(config_of(OF("llama", "\"eos_token_id\":99,")).n_eos_ids, 1);
+    CHECK_INT(config_of(OF("llama", "\"bos_token_id\":-2,")).bos_id, -1);
+    CHECK_INT(config_of(LLAMA("\"num_key_value_heads\":null,")).n_kv_heads, 4);
+    CHECK(config_of(OF("nanochat", "\"final_logit_softcapping\":null,")).logit_softcap == 0);
+    CHECK(config_of(OF("nanochat", "")).logit_softcap == 15);
+}
+
+Test(hf_config, biases_and_ties_are_what_the_family_has_unless_it_says_so) {
+    static const struct {
+        const char *text;
+        int biases;
+        bool tied;
+    } CASES[] = {
+        {OF("llama", ""), 0, false},
+        {OF("llama", "\"attention_bias\":true,"), 4, false},
+        {OF("llama", "\"tie_word_embeddings\":true,"), 0, true},
+        {OF("qwen2", ""), 3, false},
+        {OF("smollm3", ""), 0, true},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Read *read = read_text(CASES[i].text, strlen(CASES[i].text));
+        HfFlags flags = read->flags;
         bool good = read->good;
-        Error error = read->error;
         drop(read);
-        CHECK(!good, "accepted: %s", BAD[i].text);
-        CHECK_INT(error.code, ERROR_FILE);
-        CHECK(strstr(error.message, BAD[i].message), "%s\n  not in: %s", BAD[i].message,
-              error.message);
+        CHECK(good && flags.attention_biases == CASES[i].biases && flags.tied == CASES[i].tied,
+              "%s: %d, %d", CASES[i].text, flags.attention_biases, flags.tied);
+    }
+}
+
+Test(hf_config, generation_defaults_are_not_negative) {
+    static const Bad CASES[] = {
+        {"{\"temperature\":0,\"top_k\":0,\"top_p\":null}", NULL},
+        {"{\"temperature\":-0.5}", "\"temperature\": -0.5 is negative"},
+        {"{\"repetition_penalty\":-1}", "\"repetition_penalty\": -1 is negative"},
+        {"{\"min_p\":\"0\"}", "\"min_p\": wanted a number"},
+        {"{\"eos_token_id\":1.5}", "\"eos_token_id\": wanted an integer"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        Config config = config_of(LLAMA(""));
+        GenerationDefaults defaults = {-1, -1, -1, -1, -1};
+        Error error = {0};
+        json_t *root =
+            json_parse(CASES[i].text, strlen(CASES[i].text), &JSON_CONFIG_LIMITS, &error);
+        bool good = hf_generation_read(&config, &defaults, root, &error);
+        json_decref(root);
+        CHECK(good == !CASES[i].message, "%s: %s", CASES[i].text, error.message);
+        CHECK(good || strstr(error.message, CASES[i].message), "%s", error.message);
     }
 }
 

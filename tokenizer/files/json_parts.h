@@ -11,6 +11,7 @@
 
 typedef struct JsonPipeline {
     bool byte_level;         // the pre_tokenizer has ByteLevel
+    bool replaces;           // the normalizer replaces spaces; Metaspace does so behind it
     SplitRule rule;          // if byte_level: NFC and the patterns
     FallbackOptions options; // otherwise: the treatment of spaces
     const char *first_token; // the post_processor puts it before a text; borrowed from the JSON

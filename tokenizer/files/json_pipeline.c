@@ -81,12 +81,13 @@ static bool read_normalizer(const Part *part, const json_t *step, const char *ty
     if (!strcmp(type, "Replace")) {
         if (strcmp(pattern_of(step, "String"), " ") || !is_text(step, "content", SPM_SPACE))
             return refuse(part, "Replace with content", text_of(step, "content"));
-        out->options.spaces = true;
+        out->options.spaces = out->replaces = true;
         return true;
     }
     if (!strcmp(type, "Prepend")) {
         if (!is_text(step, "prepend", SPM_SPACE))
             return refuse(part, "Prepend", text_of(step, "prepend"));
+        if (out->options.prefix == PREFIX_ADDED) return fail(part, "Prepend twice");
         out->options.prefix = PREFIX_ADDED;
         return true;
     }
@@ -232,7 +233,7 @@ bool json_pipeline_read(JsonPipeline *pipeline, const json_t *root, Error *error
 
 // Whether the normalizer makes another text of one like this; under NFC of any that is not ASCII.
 static bool is_changed(const JsonPipeline *pipeline, const char *text) {
-    if (pipeline->options.spaces && (strchr(text, ' ') || strstr(text, SPM_SPACE))) return true;
+    if (pipeline->replaces && (strchr(text, ' ') || strstr(text, SPM_SPACE))) return true;
     for (; pipeline->rule.nfc && *text; text++)
         if (*text & 0x80) return true;
     return false;

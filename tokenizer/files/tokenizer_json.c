@@ -138,6 +138,12 @@ static bool open_algorithm(Tokenizer *t, JsonPipeline *pipeline, const ModelFiel
     pipeline->options.byte_fallback = m->byte_fallback;
     pipeline->options.fuse_unk = m->fuse_unk;
     pipeline->options.unk_id = m->unk_token ? tokenizer_find(t, m->unk_token) : -1;
+    if (m->unk_token && pipeline->options.unk_id < 0) {
+        char shown[64];
+        merge_table_free(merges);
+        return error_set(error, ERROR_FILE, "model: unk_token \"%s\" is no token",
+                         escape_bytes(shown, sizeof shown, m->unk_token, strlen(m->unk_token)));
+    }
     return fallback_bpe_open(t, merges, &pipeline->options, error);
 }
 

@@ -14,7 +14,7 @@ static TestRun run_of(const char *run, const char *path) {
     return test_run(argv, NULL, 0);
 }
 
-Test(cuda_corpus, is_answered_as_by_the_program_for_the_cpu) {
+Test(cuda_hostile, every_file_is_answered_as_by_the_program_for_the_cpu) {
     const char *path = test_temporary("case.gguf");
     int wrong = 0, refused = 0, accepted = 0;
     if (access(CPU_RUN, X_OK)) SKIP("no %s to compare with", CPU_RUN);
