@@ -1,10 +1,11 @@
-// `run --options`: what the completions of the shells (scripts/completion) ask for, so that none has
-// a list of its own. A line each, with tabs between: command, word, what may follow.
+// `run --options`: what the completions of the shells (scripts/completion) ask for, so that none
+// has a list of its own. A line each, with tabs between: command, word, what may follow.
 //
 //   generate <tab> <tab> text from a prompt (the default)      a command
 //   generate <tab> --kv <tab> f32|f16|bf16                     one of these
 //   generate <tab> --ids <tab>                                 nothing
-//   generate <tab> -i <tab> TEXT                               TEXT (may be a file) or NUMBER
+//   generate <tab> -i <tab> TEXT                               a text, perhaps a file name
+//   generate <tab> -t <tab> NUMBER                             a number, or several
 #include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
 
