@@ -422,9 +422,9 @@ install: all lib
 	install -D -m 755 $(BUILD)/run $(DESTDIR)$(PREFIX)/bin/limpid
 	$(STRIP) $(DESTDIR)$(PREFIX)/bin/limpid
 	install -D -m 644 docs/limpid.1 $(SHARE)/man/man1/limpid.1
-	install -D -m 644 scripts/completion.bash $(SHARE)/bash-completion/completions/limpid
-	install -D -m 644 scripts/completion.zsh $(SHARE)/zsh/site-functions/_limpid
-	install -D -m 644 scripts/completion.fish $(SHARE)/fish/vendor_completions.d/limpid.fish
+	install -D -m 644 scripts/completion/limpid.bash $(SHARE)/bash-completion/completions/limpid
+	install -D -m 644 scripts/completion/_limpid $(SHARE)/zsh/site-functions/_limpid
+	install -D -m 644 scripts/completion/limpid.fish $(SHARE)/fish/vendor_completions.d/limpid.fish
 	install -d $(SHARE)/limpid/gdb $(DESTDIR)$(GDB_AUTO_LOAD)
 	install -m 644 scripts/limpid-gdb.py $(SHARE)/limpid
 	install -m 644 $(wildcard scripts/gdb/*.py) $(SHARE)/limpid/gdb

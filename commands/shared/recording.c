@@ -55,8 +55,14 @@ const OptionRow *recorded_option(OptionId id) {
     return row;
 }
 
+// By the list above, whose order is its own: OptionId has another.
 bool recorded_if_given(OptionId id) {
-    return id >= OPTION_LOGIT_BIAS && id <= OPTION_MIROSTAT_ENT;
+    const OptionId *at = RECORDED_OPTIONS;
+    while (*at != OPTION_LOGIT_BIAS)
+        at++;
+    while (*at != OPTION_COUNT && *at != id)
+        at++;
+    return *at == id;
 }
 
 // ---- the model's digest ----

@@ -1,4 +1,4 @@
-# What scripts/completion.zsh offers for the last of these words:  zsh -f complete.zsh chat --prec
+# What scripts/completion/_limpid offers for the last of these words:  zsh -f complete.zsh chat --prec
 # zsh completes in its line editor alone, so the functions that offer words there print them here.
 words=(limpid "$@")
 CURRENT=$#words
@@ -7,5 +7,5 @@ compadd() { offer "${@[2,-1]}" }
 _describe() { offer "${(@)${(@P)2}%%:*}" }
 _files() { offer *(N) }
 _message() { : }
-complete() { source scripts/completion.zsh }
+complete() { source scripts/completion/_limpid }
 complete || true

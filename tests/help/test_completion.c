@@ -80,12 +80,13 @@ static void check_shell(const char *shell, const char *ask) {
 }
 
 Test(completion, of_bash) {
-    check_shell("bash", "bash -c 'source scripts/completion.bash; COMP_WORDS=(limpid \"$@\"); "
-                        "COMP_CWORD=$#; _limpid; printf \"%s\\n\" \"${COMPREPLY[@]}\"' _");
+    check_shell("bash",
+                "bash -c 'source scripts/completion/limpid.bash; COMP_WORDS=(limpid \"$@\"); "
+                "COMP_CWORD=$#; _limpid; printf \"%s\\n\" \"${COMPREPLY[@]}\"' _");
 }
 
 Test(completion, of_fish) {
-    check_shell("fish", "fish --no-config -c 'source scripts/completion.fish; "
+    check_shell("fish", "fish --no-config -c 'source scripts/completion/limpid.fish; "
                         "complete -C \"limpid $(string join -- \" \" $argv)\"' --");
 }
 
