@@ -166,7 +166,8 @@ static bool make_scratch(Outgoing *out, Error *error) {
                 out->tensors[i].shape[d] > widest)
                 widest = out->tensors[i].shape[d];
     out->values = arena_alloc(&out->arena, widest, sizeof(float), error);
-    out->back = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
+    out->weights = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
+    out->back = out->weights ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
     return out->back != NULL;
 }
 

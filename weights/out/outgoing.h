@@ -70,7 +70,7 @@ typedef struct Outgoing {
     size_t n_again; // quantised matrices that are quantised again, to another type
     DType again;    // the type that the first of them has now
     const OutgoingImportance *importance; // or NULL
-    float *values, *back;                 // (widest row)
+    float *values, *weights, *back;       // (widest row)
 } Outgoing;
 
 // False: exit code 3 where the model has something that the container's form of its family cannot
