@@ -151,6 +151,11 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
     const char *name = from->family->called[naming];
     if (naming == NAMES_GGUF && !name && !strcmp(c->family, "mistral")) name = "llama";
     if (naming == NAMES_HF && !strcmp(c->family, "llama") && c->layers[0].window) name = "mistral";
+    if (naming == NAMES_META && !name) {
+        error_set(error, ERROR_FILE, "a llama2.c file holds llama models, this one is %s",
+                  c->family);
+        return NULL;
+    }
     return family_find(naming, name ? name : c->family, error);
 }
 

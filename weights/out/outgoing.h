@@ -58,7 +58,7 @@ typedef struct Outgoing {
     Arena arena;
     const Checkpoint *from;  // borrowed
     const Family *family;    // that the container knows the model as
-    Naming naming;           // NAMES_GGUF or NAMES_HF
+    Naming naming;           // of the container
     TensorPlan *tensors;     // (n) name, dtype, n_dims, shape, bytes, as they will be written
     OutgoingSource *sources; // (n)
     size_t n;
