@@ -13,6 +13,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"
+#include "weights/llama2c/llama2c.h"
 #include "weights/out/gguf.h"
 #include "weights/out/write.h"
 #include "weights/quant.h"
@@ -42,6 +43,14 @@ static bool not_interrupted(Error *error) {
 
 // ---- tensors ----
 
+static bool put_rows(Conversion *c, size_t i, uint64_t first, uint64_t count, const uint8_t *bytes,
+                     Error *error) {
+    size_t row_bytes = outgoing_row_bytes(&c->out, i);
+    if (c->place.kind == OUT_BIN)
+        return llama2c_put(c->file, &c->out, i, first, count, bytes, error);
+    return tensor_writer_put(c->file, i, first * row_bytes, bytes, count * row_bytes, error);
+}
+
 // Tensor i in chunks of whole rows, `bytes` being room for one chunk. False: the file is
 // incomplete, and what was written is removed by tensor_writer_close.
 static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error) {
@@ -51,7 +60,7 @@ static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error
     for (; first < rows && !interrupt_asked(); first += chunk) {
         if (chunk > rows - first) chunk = rows - first;
         if (!outgoing_rows(&c->out, i, first, chunk, bytes, error) ||
-            !tensor_writer_put(c->file, i, first * row_bytes, bytes, chunk * row_bytes, error))
+            !put_rows(c, i, first, chunk, bytes, error))
             return false;
         c->written += chunk * row_bytes;
         progress_update(&c->progress, (double)c->written / (double)c->total);
@@ -77,7 +86,7 @@ static bool convert_tensors(Conversion *c, Error *error) {
     return session_result(c->session, good, error);
 }
 
-// ---- the two containers ----
+// ---- the containers ----
 
 // The vocabulary of the output: the model's own, else its tokenizer's. If that cannot be exported,
 // a note says so and the output has none.
@@ -151,6 +160,16 @@ static bool open_safetensors(Conversion *c, const Vocabulary *vocabulary, Error 
     return c->file;
 }
 
+// A .bin has no vocabulary, and llama2.c no other way to find one than its own tokenizer.bin.
+static bool open_bin(Conversion *c, Error *error) {
+    OutputFile place;
+    if (!out_place_tensors(&c->place, &place, error)) return false;
+    c->file = llama2c_writer_open(&place, &c->out, c->types.version, error);
+    if (c->file && !c->session->options->quiet)
+        note("a .bin has no tokenizer: give one with -z, or keep tokenizer.bin beside it");
+    return c->file;
+}
+
 // From one directory to another the tokenizer's files are copied unchanged.
 static bool open_output(Conversion *c, Error *error) {
     const Session *s = c->session;
@@ -159,6 +178,7 @@ static bool open_output(Conversion *c, Error *error) {
                  !checkpoint_vocabulary(s->checkpoint)->model;
     Vocabulary vocabulary;
     Arena arena = {0};
+    if (c->place.kind == OUT_BIN) return open_bin(c, error);
     bool good = files || find_vocabulary(s, &vocabulary, &arena, error);
     good = good && (gguf ? open_gguf(c, &vocabulary, error)
                          : open_safetensors(c, files ? NULL : &vocabulary, error));
@@ -175,7 +195,10 @@ static void tell_window(const Conversion *c) {
 }
 
 static void tell_result(const Conversion *c) {
-    note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)c->total / 1e6);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < c->file->n; i++)
+        bytes += c->file->tensors[i].bytes;
+    note("%s: %zu tensors, %.1f MB", c->place.tensors, c->out.n, (double)bytes / 1e6);
 }
 
 // The texts are read before anything is written or computed.
@@ -202,9 +225,12 @@ static bool check(Conversion *c, Error *error) {
 // The plan refuses what the container cannot express before a file is opened.
 static bool run(Conversion *c, Error *error) {
     const Options *o = c->session->options;
-    bool gguf = c->place.kind == OUT_GGUF;
-    if (!outgoing_plan(&c->out, c->session->checkpoint, gguf ? NAMES_GGUF : NAMES_HF,
-                       &c->types.type, error))
+    static const Naming NAMES[] = {[OUT_GGUF] = NAMES_GGUF,
+                                   [OUT_BIN] = NAMES_META,
+                                   [OUT_FILE] = NAMES_HF,
+                                   [OUT_DIRECTORY] = NAMES_HF};
+    if (!outgoing_plan(&c->out, c->session->checkpoint, NAMES[c->place.kind], &c->types.type,
+                       error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));
     if (!types_check(&c->types, error)) return false;
     if (!o->quiet) {
@@ -234,8 +260,9 @@ bool convert_command(const Options *options, Error *error) {
     c->session = &session;
     bool good = out_place_find(&c->place, options->other, error) &&
                 out_place_check(&c->place, options, error) &&
-                types_read(&c->types, options, error) && session_open(&session, options, error) &&
-                read_texts(c, error) && gather(c, error) && run(c, error);
+                types_read(&c->types, options, c->place.kind, error) &&
+                session_open(&session, options, error) && read_texts(c, error) &&
+                gather(c, error) && run(c, error);
     tensor_writer_close(c->file);
     out_place_close(&c->place);
     outgoing_free(&c->out);

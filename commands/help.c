@@ -301,9 +301,9 @@ static const char CONVERT_HELP[] =
     "    ./run convert models/SmolLM2.gguf smollm2-hf --type f16\n"
     "\n"
     "OUT is a name that ends in .gguf; or a directory, which gets model.safetensors,\n"
-    "config.json and the tokenizer, as transformers reads them; or a name that ends\n"
-    "in .safetensors, with those files beside it. It is written whole or not at all,\n"
-    "and nothing that exists is replaced without --force.\n"
+    "config.json and the tokenizer, as transformers reads them; or a name in\n"
+    ".safetensors, with those beside it; or a llama2.c .bin. It is written whole or\n"
+    "not at all, and nothing that exists is replaced without --force.\n"
     "      --type T          of the matrices: f32 f16 bf16, in a GGUF also q8_0 q6_k\n"
     "                        q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0 and the mixes\n"
     "                        q5_k_m q4_k_m (default: each keeps its own)\n"
@@ -314,10 +314,10 @@ static const char CONVERT_HELP[] =
     "                        its channels do there is kept best\n"
     "      --check FILE      afterwards: perplexity of both and KL divergence on this\n"
     "                        text; --json; --windows N of 1024 tokens (default 8)\n"
+    "      --bin-version N   of a .bin: 0 (default), 1; 2: int8 groups (--type q8_0)\n"
     "      --force           replace OUT if it exists: in one step, a directory too,\n"
     "                        whose other files stay; never a file that is read\n"
-    "  -z, --tokenizer FILE  the vocabulary, if the model has none\n"
-    "  -q, --quiet\n"
+    "  -z, --tokenizer FILE  the vocabulary, if the model has none; -q, --quiet\n"
     "If the types are kept, both files give the same logits, bit for bit.\n";
 
 static const char DIFF_HELP[] =

@@ -68,3 +68,9 @@ bool quantise(void *blocks, DType dtype, const float *in, size_t count);
 // type is Q8_GROUP. (rounding/)
 bool quantise_searched(void *blocks, DType dtype, const float *in, const float *importance,
                        size_t count);
+
+// The importance that convert gives the elements of a row: out[i] = by[i] sqrt(m + in[i]^2), m the
+// mean square of the row; by (count) or NULL: 1. Where large weights meet strong channels more
+// often than small ones their errors cost more: rounding SmolLM2 to Q4_0 so, its KL divergence
+// falls from 0.32 to 0.30.
+void quantise_importance(float *out, const float *in, const float *by, size_t count);

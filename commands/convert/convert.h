@@ -13,6 +13,7 @@
 
 typedef enum OutKind {
     OUT_GGUF,      // a .gguf
+    OUT_BIN,       // a .bin of llama2.c
     OUT_FILE,      // a .safetensors with config.json beside it
     OUT_DIRECTORY, // model.safetensors and config.json in it
 } OutKind;
@@ -57,10 +58,11 @@ typedef struct TypesWanted {
     OutgoingType type; // of --type, --head-type and, in `choices`, --tensor-type
     OutgoingChoice choices[OPTIONS_MAX_STOPS];
     char patterns[OPTIONS_MAX_STOPS][100];
+    int version; // OUT_BIN: 0 or 1 (float32), 2 (int8 in groups)
 } TypesWanted;
 
 // False: exit code 2.
-bool types_read(TypesWanted *wanted, const Options *options, Error *error);
+bool types_read(TypesWanted *wanted, const Options *options, OutKind kind, Error *error);
 // After outgoing_plan: exit code 2 where a pattern of --tensor-type matches no matrix.
 bool types_check(const TypesWanted *wanted, Error *error);
 // Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's.

@@ -1,6 +1,6 @@
-// Paths, checks and small files of convert's output. Three forms, by the name that the user gives:
+// Paths, checks and small files of convert's output. Four forms, by the name that the user gives:
 //
-//   OUT.gguf            one file, by a FileWriter of its own
+//   OUT.gguf, OUT.bin   one file, by a FileWriter of its own
 //   OUT.safetensors     OUT.safetensors, config.json, ... in the directory of OUT
 //   OUT or OUT/         OUT/model.safetensors, OUT/config.json, ...
 //
@@ -43,19 +43,21 @@ bool out_place_find(OutPlace *place, const char *path, Error *error) {
     if (is_directory(path) || path[strlen(path) - 1] == '/')
         return join(place->directory, path, path[strlen(path) - 1] == '/' ? "" : "/", error) &&
                join(place->tensors, place->directory, SINGLE, error);
-    if (ends_with(path, ".gguf") || ends_with(path, ".safetensors")) {
-        place->kind = ends_with(path, ".gguf") ? OUT_GGUF : OUT_FILE;
+    if (ends_with(path, ".gguf") || ends_with(path, ".safetensors") || ends_with(path, ".bin")) {
+        place->kind = ends_with(path, ".gguf")  ? OUT_GGUF
+                      : ends_with(path, ".bin") ? OUT_BIN
+                                                : OUT_FILE;
         if (length >= sizeof place->directory) length = 0; // then join refuses the path
         memcpy(place->directory, path, length);
         return join(place->tensors, path, "", error);
     }
     // Names that convert is asked for by mistake. Any other name is that of a directory.
-    static const char *const OTHERS[] = {".bin", ".model", ".json", ".pt", ".pth"};
+    static const char *const OTHERS[] = {".model", ".json", ".pt", ".pth"};
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
         if (ends_with(path, OTHERS[i]))
             return error_set(error, ERROR_USAGE,
-                             "%.200s: convert writes .gguf, .safetensors, and directories with "
-                             "model.safetensors, no %s",
+                             "%.200s: convert writes .gguf, .bin, .safetensors, and directories "
+                             "with model.safetensors, no %s",
                              path, OTHERS[i]);
     return join(place->directory, path, "/", error) &&
            join(place->tensors, place->directory, SINGLE, error);
@@ -92,6 +94,10 @@ static void find_set(OutPlace *place) {
         .set = name,
         .last = CONFIG,
     };
+}
+
+static bool is_single(const OutPlace *place) {
+    return place->kind == OUT_GGUF || place->kind == OUT_BIN;
 }
 
 // ---- checks before anything is written ----
@@ -150,7 +156,7 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
     place->force = o->force;
     find_set(place);
     if (!inputs_find(&place->inputs, o, error)) return false;
-    if (place->kind == OUT_GGUF) return output_file_check(&file, error);
+    if (is_single(place)) return output_file_check(&file, error);
     return output_directory_check(&place->set, error) && check_source(place, o->model, error) &&
            check_others(place, error);
 }
@@ -235,7 +241,7 @@ bool out_place_fill(OutPlace *place, const Session *s, const Outgoing *out,
 
 bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error) {
     *out = (OutputFile){.path = place->tensors, .inputs = &place->inputs, .force = place->force};
-    if (place->kind == OUT_GGUF) return true;
+    if (is_single(place)) return true;
     const char *path = directory_writer_file(place->writer, last_part(place->tensors), error);
     *out = (OutputFile){.path = path, .shown = place->tensors};
     return path;

@@ -14,8 +14,8 @@
 
 #include "model/observe.h"
 
-// Rows that count as if all channels had been alike in them: where the text is short, what it leaves
-// silent is not known to be silent.
+// Rows that count as if all channels had been alike in them: where the text is short, what it
+// leaves silent is not known to be silent.
 enum { PRIOR_ROWS = 64 };
 
 // One row in so many is a row of the final norm: the head is the largest matrix, and its input is

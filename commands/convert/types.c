@@ -30,7 +30,23 @@ static bool read_choice(TypesWanted *wanted, const char *text, Error *error) {
     return true;
 }
 
-bool types_read(TypesWanted *wanted, const Options *o, Error *error) {
+// A .bin has one type: float32, or with --type q8_0 the int8 groups of version 2. Its tensors are
+// planned in float32, since groups are made when they are written. Version 0 is what run.c reads.
+static bool read_version(TypesWanted *wanted, const Options *o, Error *error) {
+    OutgoingType *type = &wanted->type;
+    bool groups = type->given && type->dtype == DTYPE_Q8_0, given = option_given(o, OPTION_BIN);
+    wanted->version = given ? (int)o->bin_version : groups ? 2 : 0;
+    if (type->head_given || type->n_choices)
+        return error_set(error, ERROR_USAGE, "a .bin has one type for all: no --%s",
+                         type->head_given ? "head-type" : "tensor-type");
+    if (type->given && type->dtype != (wanted->version == 2 ? DTYPE_Q8_0 : DTYPE_F32))
+        return error_set(error, ERROR_USAGE, "--type: a .bin of version %d has %s", wanted->version,
+                         wanted->version == 2 ? "q8_0" : "f32 (version 2: q8_0)");
+    *type = (OutgoingType){.given = true, .dtype = DTYPE_F32};
+    return true;
+}
+
+bool types_read(TypesWanted *wanted, const Options *o, OutKind kind, Error *error) {
     static const DType MIXES[] = {DTYPE_Q4_K, DTYPE_Q5_K}; // q4_k_m, q5_k_m
     bool mixed = o->type >= N_OPTION_DTYPES;
     wanted->type = (OutgoingType){
@@ -43,7 +59,9 @@ bool types_read(TypesWanted *wanted, const Options *o, Error *error) {
     };
     for (int i = 0; i < o->tensor_types.count; i++)
         if (!read_choice(wanted, o->tensor_types.texts[i], error)) return false;
-    return true;
+    if (kind == OUT_BIN) return read_version(wanted, o, error);
+    return !option_given(o, OPTION_BIN) ||
+           error_set(error, ERROR_USAGE, "--bin-version: the output is no .bin");
 }
 
 // A pattern that is misspelt, or that a later one leaves nothing to do.

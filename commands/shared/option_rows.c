@@ -274,6 +274,8 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(tensor_types), .commands = FOR_CONVERT, .meaning = "PATTERN=TYPE"},
     {.id = OPTION_IMPORTANCE, .name = "importance", .kind = KIND_TEXT, .offset = FIELD(importance),
      .commands = FOR_CONVERT},
+    {.id = OPTION_BIN, .name = "bin-version", .kind = KIND_INTEGER, .offset = FIELD(bin_version),
+     .commands = FOR_CONVERT, .high = 2, .meaning = "0 and 1 are float32, 2 is int8 in groups"},
     {.id = OPTION_CHECK, .name = "check", .kind = KIND_TEXT, .offset = FIELD(check),
      .commands = FOR_CONVERT},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),

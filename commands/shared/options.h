@@ -133,6 +133,7 @@ typedef enum OptionId {
     OPTION_TENSOR_TYPE,
     OPTION_IMPORTANCE,
     OPTION_CHECK,
+    OPTION_BIN,
     OPTION_SEQ,
     OPTION_COST_BATCH,
     OPTION_COST_TYPE,
@@ -249,8 +250,9 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;      // convert, cost: an index of OPTION_DTYPES; convert: or behind them, a mix
-    int head_type; // convert: an index of OPTION_DTYPES
+    int type;            // convert, cost: an index of OPTION_DTYPES; convert: or behind them, a mix
+    int head_type;       // convert: an index of OPTION_DTYPES
+    int64_t bin_version; // convert: 0, 1, 2
     TextList tensor_types;          // convert: PATTERN=TYPE
     const char *importance, *check; // convert: files of text
     bool force;                     // replace files that are there

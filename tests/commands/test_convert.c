@@ -176,13 +176,14 @@ Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
 
 // Every row of `got` is what quantise_searched makes of the row of `from`.
 static void check_rows(const Matrix *got, const Matrix *from, DType wanted, const char *name) {
-    float values[256];
+    float values[256], weights[256];
     uint8_t blocks[1024];
     size_t row_bytes = dtype_row_bytes(wanted, from->cols);
     CHECK(got->dtype == wanted && got->rows == from->rows && got->cols == from->cols, "%s", name);
     for (size_t r = 0; r < from->rows; r++) {
         matrix_row(values, from, r);
-        quantise_searched(blocks, wanted, values, NULL, from->cols);
+        quantise_importance(weights, values, NULL, from->cols);
+        quantise_searched(blocks, wanted, values, weights, from->cols);
         const uint8_t *stored = (const uint8_t *)got->data + matrix_stored_row(got, r) * row_bytes;
         CHECK(!memcmp(stored, blocks, row_bytes), "%s, row %zu", name, r);
     }

@@ -80,8 +80,8 @@ Test(convert_outputs, outputs_that_cannot_be) {
     check_no_conversion("%s|%s|--force", from, fifo, ERROR_IO, "a pipe");
     check_no_conversion("%s|%s", from, below, ERROR_IO, "No such file or directory");
     check_no_conversion("%s|%s", from, "/dev/full", ERROR_IO, "/dev/full/");
-    check_no_conversion("%s|%s", from, "out.bin", ERROR_USAGE,
-                        "convert writes .gguf, .safetensors");
+    check_no_conversion("%s|%s", from, "out.pt", ERROR_USAGE,
+                        "convert writes .gguf, .bin, .safetensors");
     check_no_conversion("%s|%s", from, "", ERROR_USAGE, "no name");
     check_no_conversion("%s%s", from, "", ERROR_USAGE, "convert wants a model and an output");
     check_no_conversion("%s|%s|third", from, "x.gguf", ERROR_USAGE, "one argument too many");

@@ -16,13 +16,13 @@
 // V0_TENSORS and V1_TENSORS are the order of the file; the plan is made from them before the size
 // of the file is compared with it. Everything else of a model (epsilon, theta, special ids) the
 // format cannot say: fill_config has what run.c assumes.
+#include "weights/llama2c/llama2c.h"
+
 #include "base/bytes.h"
 #include "weights/container.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { MAGIC = 0x616b3432, HEADER_BYTES = 256 };
 
 // The sizes that dimensions of tensors are made of; size_of gives their numbers.
 typedef enum Size { SIZE_ONE, SIZE_DIM, SIZE_KV, SIZE_HIDDEN, SIZE_VOCAB, SIZE_COUNT } Size;
@@ -72,14 +72,6 @@ enum {
     V1_COUNT = sizeof V1_TENSORS / sizeof *V1_TENSORS,
 };
 
-typedef struct Header {
-    int version; // 0, 1, 2
-    int dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
-    bool tied;
-    int group_size; // v2
-    size_t start;   // of the tensors
-} Header;
-
 // ---- header ----
 
 // `at` is the file's offset of the number, for the message.
@@ -89,7 +81,7 @@ static bool check_field(Bytes *in, size_t at, const char *name, int64_t value, i
 }
 
 // The seven numbers, each in its range before any of them is multiplied or divided by.
-static bool read_sizes(Bytes *in, Header *header) {
+static bool read_sizes(Bytes *in, Llama2cHeader *header) {
     const struct {
         const char *name;
         int *field, limit;
@@ -120,7 +112,7 @@ static bool read_sizes(Bytes *in, Header *header) {
 //
 // Offsets 12 and 16 are n_heads and n_kv_heads behind dim. An even number of channels, since RoPE
 // rotates pairs.
-static bool check_heads(Bytes *in, size_t at, const Header *h) {
+static bool check_heads(Bytes *in, size_t at, const Llama2cHeader *h) {
     if (h->dim % h->n_heads)
         return bytes_fail(in, at + 12, "n_heads: %d does not divide dim %d", h->n_heads, h->dim);
     if (h->dim / h->n_heads % 2)
@@ -132,7 +124,7 @@ static bool check_heads(Bytes *in, size_t at, const Header *h) {
     return true;
 }
 
-static bool read_tail(Bytes *in, Header *header) {
+static bool read_tail(Bytes *in, Llama2cHeader *header) {
     uint8_t tied = bytes_u8(in, "shared_classifier");
     if (tied > 1)
         return bytes_fail(in, in->pos - 1, "shared_classifier: wanted 0 or 1, got %d", tied);
@@ -148,14 +140,14 @@ static bool read_tail(Bytes *in, Header *header) {
                               group, header->dim, header->hidden_dim);
         header->group_size = group;
     }
-    bytes_take(in, HEADER_BYTES - in->pos, "header");
+    bytes_take(in, LLAMA2C_HEADER_BYTES - in->pos, "header");
     return !in->failed;
 }
 
 // Without the magic it has to be a v0 file: read_sizes then reads the first bytes as dim.
-static bool read_header(Bytes *in, Header *header) {
+static bool read_header(Bytes *in, Llama2cHeader *header) {
     Bytes beginning = *in;
-    bool magic = bytes_u32(&beginning, "magic") == MAGIC;
+    bool magic = bytes_u32(&beginning, "magic") == LLAMA2C_MAGIC;
     if (magic) {
         *in = beginning;
         int32_t version = (int32_t)bytes_u32(in, "version");
@@ -175,7 +167,7 @@ static bool read_header(Bytes *in, Header *header) {
 // ---- plan ----
 
 // SIZE_COUNT is the room of both RoPE tables: seq_len rows of head_dim / 2 cos, and as many sin.
-static uint64_t size_of(const Header *h, Size size) {
+static uint64_t size_of(const Llama2cHeader *h, Size size) {
     switch (size) {
     case SIZE_ONE: return 1;
     case SIZE_DIM: return (uint64_t)h->dim;
@@ -192,7 +184,7 @@ static uint64_t size_of(const Header *h, Size size) {
 //
 // Only offsets are set here; place_tensors adds the address. A quantised tensor is followed by its
 // scales, one float32 for each group, which the plan reaches through `scales`.
-static bool plan_tensor(Checkpoint *checkpoint, TensorPlan *tensor, const Header *h,
+static bool plan_tensor(Checkpoint *checkpoint, TensorPlan *tensor, const Llama2cHeader *h,
                         const FileTensor *role, int layer, uint64_t *end, Error *error) {
     char name[64];
     uint64_t rows = size_of(h, role->rows), cols = size_of(h, role->cols);
@@ -216,7 +208,7 @@ static bool plan_tensor(Checkpoint *checkpoint, TensorPlan *tensor, const Header
 }
 
 // All tensors one after another; *end is then what the size of the file must be.
-static bool plan_tensors(Checkpoint *checkpoint, const Header *h, uint64_t *end, Error *error) {
+bool llama2c_plan(Checkpoint *checkpoint, const Llama2cHeader *h, uint64_t *end, Error *error) {
     const FileTensor *roles = h->version ? V1_TENSORS : V0_TENSORS;
     size_t n_roles = h->version ? V1_COUNT : V0_COUNT, n = 0;
     if (h->tied) n_roles--; // the head is the last
@@ -239,7 +231,7 @@ static bool plan_tensors(Checkpoint *checkpoint, const Header *h, uint64_t *end,
 //
 // `wanted` is exact, so one byte more or less is an error. Where the difference is exactly the
 // head, the message says that the flag for it may be wrong.
-static bool check_file_size(const Header *h, uint64_t wanted, uint64_t size, Error *error) {
+static bool check_file_size(const Llama2cHeader *h, uint64_t wanted, uint64_t size, Error *error) {
     uint64_t elements = size_of(h, SIZE_VOCAB) * size_of(h, SIZE_DIM), head = elements;
     if (h->version == 2)
         head += elements / (uint64_t)h->group_size * sizeof(float);
@@ -266,7 +258,7 @@ static void place_tensors(Checkpoint *checkpoint, const uint8_t *base) {
 // ---- config ----
 
 // seq_len of the file bounds the context, as in run.c.
-static void fill_config(Config *config, const Header *h) {
+static void fill_config(Config *config, const Llama2cHeader *h) {
     config->dim = h->dim;
     config->hidden_dim = h->hidden_dim;
     config->n_layers = h->n_layers;
@@ -286,13 +278,13 @@ static void fill_config(Config *config, const Header *h) {
 bool llama2c_read(Checkpoint *checkpoint, Error *error) {
     Mapping *file = checkpoint->files;
     Bytes in = bytes_of_file(file, error);
-    Header header = {0};
+    Llama2cHeader header = {0};
     uint64_t size;
     if (!read_header(&in, &header)) return false;
     checkpoint->container = CONTAINER_LLAMA2C;
     snprintf(checkpoint->container_name, sizeof checkpoint->container_name, "llama2.c v%d",
              header.version);
-    if (!plan_tensors(checkpoint, &header, &size, error) ||
+    if (!llama2c_plan(checkpoint, &header, &size, error) ||
         !check_file_size(&header, size, file->size, error))
         return false;
     place_tensors(checkpoint, file->data);

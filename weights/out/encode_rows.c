@@ -68,11 +68,14 @@ static const float *importance_of(const Outgoing *out, size_t i) {
 
 // Writes a row and reads it back: values out of the type's range read as infinity.
 //
-// out->back is scratch. Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
+// out->weights and out->back are scratch. Q8_0 and Q4_0 have a half as their scale, which overflows
+// above 65504.
 static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
                       void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
-    quantise_searched(bytes, tensor->dtype, values, importance_of(out, i), count);
+    if (!dtype_is_float(tensor->dtype))
+        quantise_importance(out->weights, values, importance_of(out, i), count);
+    quantise_searched(bytes, tensor->dtype, values, out->weights, count);
     dequantise(out->back, tensor->dtype, bytes, count);
     for (size_t at = 0; at < count; at++) {
         if (isfinite(out->back[at]) && isfinite(values[at])) continue;

@@ -151,6 +151,11 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
     const char *name = from->family->called[naming];
     if (naming == NAMES_GGUF && !name && !strcmp(c->family, "mistral")) name = "llama";
     if (naming == NAMES_HF && !strcmp(c->family, "llama") && c->layers[0].window) name = "mistral";
+    if (naming == NAMES_META && !name) {
+        error_set(error, ERROR_FILE, "a llama2.c file holds llama models, this one is %s",
+                  c->family);
+        return NULL;
+    }
     return family_find(naming, name ? name : c->family, error);
 }
 
@@ -166,7 +171,8 @@ static bool make_scratch(Outgoing *out, Error *error) {
                 out->tensors[i].shape[d] > widest)
                 widest = out->tensors[i].shape[d];
     out->values = arena_alloc(&out->arena, widest, sizeof(float), error);
-    out->back = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
+    out->weights = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
+    out->back = out->weights ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
     return out->back != NULL;
 }
 

@@ -58,7 +58,7 @@ typedef struct Outgoing {
     Arena arena;
     const Checkpoint *from;  // borrowed
     const Family *family;    // that the container knows the model as
-    Naming naming;           // NAMES_GGUF or NAMES_HF
+    Naming naming;           // of the container
     TensorPlan *tensors;     // (n) name, dtype, n_dims, shape, bytes, as they will be written
     OutgoingSource *sources; // (n)
     size_t n;
@@ -70,7 +70,7 @@ typedef struct Outgoing {
     size_t n_again; // quantised matrices that are quantised again, to another type
     DType again;    // the type that the first of them has now
     const OutgoingImportance *importance; // or NULL
-    float *values, *back;                 // (widest row)
+    float *values, *weights, *back;       // (widest row)
 } Outgoing;
 
 // False: exit code 3 where the model has something that the container's form of its family cannot

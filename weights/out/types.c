@@ -15,6 +15,7 @@
 #include <string.h>
 
 bool outgoing_holds(Naming naming, DType dtype) {
+    if (naming == NAMES_META) return dtype == DTYPE_F32; // groups are made by the writer
     return naming == NAMES_HF ? dtype_is_float(dtype) : dtype != DTYPE_Q8_GROUP;
 }
 

@@ -95,3 +95,13 @@ bool quantise_searched(void *blocks, DType dtype, const float *in, const float *
     }
     return true;
 }
+
+// All zeros where the row is: then any weights will do.
+void quantise_importance(float *out, const float *in, const float *by, size_t count) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++)
+        squares += (double)in[i] * (double)in[i];
+    float mean = (float)(squares / (double)count);
+    for (size_t i = 0; i < count; i++)
+        out[i] = sqrtf(mean + in[i] * in[i]) * (by ? by[i] : 1);
+}
