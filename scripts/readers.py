@@ -31,7 +31,7 @@ READERS = {
                         "tokenizer/files/json_vocabulary.c", "tokenizer/files/tiktoken.c"],
                        ["test_tokenizer_json", "test_tokenizer_files", "test_byte_bpe",
                         "test_no_memory"]),
-    "json": (["base/json.c"], ["test_json", "test_hf_config", "test_no_memory", "test_safetensors"]),
+    "json": (["base/json.c"], ["test_json", "test_hf_config", "test_no_memory"]),
     "bytes": (["base/bytes.c", "base/file_reader.c"],
               ["test_bytes", "test_file_reader", "test_llama2c", "test_cut_files", "test_gguf_hostile", "test_no_memory"]),
 }

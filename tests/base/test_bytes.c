@@ -36,6 +36,27 @@ Test(bytes, the_first_failure_sticks) {
     CHECK_STRING(error.message, "offset 4: truncated: tensor count wants 8 bytes, 1 are left");
 }
 
+Test(bytes, a_number_that_is_cut_is_0) {
+    static const uint8_t DATA[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    for (size_t left = 0; left <= 8; left++) {
+        uint8_t *data = malloc(left + !left); // so that a read past the end is seen
+        memcpy(data, DATA, left);
+        for (int kind = 0; kind < 5; kind++) {
+            static const size_t SIZES[] = {1, 2, 4, 8, 4};
+            Bytes in = bytes_over(data, left, NULL);
+            bool zero = kind == 0   ? !bytes_u8(&in, "number")
+                        : kind == 1 ? !bytes_u16(&in, "number")
+                        : kind == 2 ? !bytes_u32(&in, "number")
+                        : kind == 3 ? !bytes_u64(&in, "number")
+                                    : bytes_f32(&in, "number") == 0;
+            CHECK(zero == (left < SIZES[kind]) && zero == in.failed, "%d of %zu", kind, left);
+            CHECK_INT(in.pos, zero ? 0 : SIZES[kind]);
+            CHECK(!zero || !bytes_align(&in, 1, "padding"), "it has failed");
+        }
+        free(data);
+    }
+}
+
 Test(bytes, counts_that_wrap_do_not_pass) {
     const uint8_t data[8] = {0};
     static const uint64_t COUNTS[] = {9, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63};

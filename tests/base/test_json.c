@@ -231,6 +231,25 @@ Test(json, limits_hold_on_both_sides) {
     json_decref(root);
 }
 
+// Of small files: config.json and the like.
+Test(json, a_small_file_has_4_mib_and_65536_values) {
+    enum { BYTES = 4 << 20, VALUES = 1 << 16 };
+    char *text = malloc(BYTES + 1);
+    Error error;
+    for (int n = VALUES; n <= VALUES + 1; n++) {
+        for (int i = 0; i < n; i++)
+            memcpy(text + 2 * i, i ? ",1" : "[1", 2);
+        text[2 * n] = ']';
+        CHECK_INT(parses(text, 2 * (size_t)n + 1, &error), n == VALUES);
+    }
+    CHECK_STRING(error.message, "offset 131072: JSON with more than 65536 values");
+    memset(text, ' ', BYTES + 1);
+    memcpy(text, "[]", 2);
+    CHECK(parses(text, BYTES, &error) && !parses(text, BYTES + 1, &error));
+    CHECK_STRING(error.message, "4194305 bytes of JSON (at most 4194304)");
+    free(text);
+}
+
 typedef struct Values {
     int i;
     float f;
@@ -351,6 +370,8 @@ Test(json, members_come_one_by_one) {
         {"{\"a\":1}", "a "},
         {"{\"a\":1,\"b\":[1,{}]} ", "a b "},
         {"{\"a,}]\":\"\\\"},\"}", "a,}] "},
+        {"{\"a\":tru}", "!offset 8: invalid JSON: invalid token near 'tru'"},
+        {"{\"a\":1,\"b\":tru}", "a !offset 14: invalid JSON: invalid token near 'tru'"},
         {"{} x", "!offset 3: invalid JSON: more after the object"},
         {"{,}", "!offset 1: invalid JSON: a member is missing"},
         {"{\"a\":1,}", "a !offset 7: invalid JSON: a member is missing"},
@@ -368,4 +389,17 @@ Test(json, members_come_one_by_one) {
         CHECK(!strcmp(keys, CASES[i].keys), "%s: \"%s\", wanted \"%s\"", CASES[i].text, keys,
               CASES[i].keys);
     }
+}
+
+Test(json, members_are_bounded_by_the_commas_of_their_object) {
+    static const struct {
+        const char *text;
+        size_t bound;
+    } CASES[] = {
+        {"{}", 1},
+        {"{\"a\":1,\"b\":2}", 2},
+        {"{\"a,\":[1,2,3],\"b\":{\"c\":1,\"d\":2}}", 2},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        CHECK_INT(json_members_bound(CASES[i].text, strlen(CASES[i].text)), CASES[i].bound);
 }

@@ -89,12 +89,12 @@ static void each_fails(Read *read, const char *path) {
         failed = false;
         bool opened = read(path, &error);
         countdown = 0;
-        CHECK(opened || error.code == ERROR_MEMORY, "%s, call %ld: %d, %s", path, at, error.code,
-              error.message);
-        CHECK(!opened || !error.code, "%s, call %ld: opened, and %s", path, at, error.message);
+        CHECK(opened || error.code == ERROR_MEMORY, "%.200s, call %ld: %d, %s", path, at,
+              error.code, error.message);
+        CHECK(!opened || !error.code, "%.200s, call %ld: opened, and %s", path, at, error.message);
         refused += !opened;
         if (failed) continue;
-        CHECK(opened && refused, "%s: %ld of %ld calls", path, refused, at);
+        CHECK(opened && refused, "%.200s: %ld of %ld calls", path, refused, at);
         return;
     }
 }
@@ -107,6 +107,15 @@ static const char *written(const char *name, const void *bytes, size_t size) {
 
 Test(no_memory, for_json) {
     each_fails(read_json, "{\"a\": [1, \"a word that is longer than the ones before it\", {}]}");
+    // A list that grows beyond what the reserve has.
+    enum { COUNT = 45000 };
+    char *text = malloc(5 * COUNT + 7), *at = text;
+    at += sprintf(at, "[");
+    for (int i = 0; i < COUNT; i++)
+        at += sprintf(at, "null,");
+    sprintf(at, "null]");
+    each_fails(read_json, text);
+    free(text);
 }
 
 Test(no_memory, for_a_gguf) {

@@ -287,6 +287,8 @@ Test(safetensors, s13_s14_s19_no_hole_no_overlap_nothing_behind) {
          "overlaps"},
         {"{" TENSOR("b", "U8", "[4]", "4", "8") "," TENSOR("a", "U8", "[4]", "0", "4") "}", 8,
          NULL},
+        {"{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("b", "U8", "[1]", "1", "2") "}", 2,
+         NULL},
         {"{" TENSOR("a", "U8", "[1]", "0", "1") "," TENSOR("n", "U8", "[0]", "0", "0") "}", 1,
          NULL}, // the empty one first, whatever comes first in the header
         {"{" TENSOR("a", "U8", "[4]", "0", "4") "," TENSOR("n", "U8", "[0]", "4", "4") "," TENSOR(
@@ -430,6 +432,22 @@ static Parsed parse_many(size_t n, bool same) {
     arena_free(&p.arena);
     free(json);
     return p;
+}
+
+Test(safetensors, no_more_tensors_than_there_is_room_for) {
+    static const size_t ASKED[] = {2, LIMIT_TENSORS, LIMIT_TENSORS + 1};
+    for (size_t i = 0; i < 3; i++) {
+        Arena arena = {0};
+        Error error = {0};
+        SafetensorsHeader header = {.arena = &arena};
+        size_t room = i ? LIMIT_TENSORS : 2;
+        CHECK(safetensors_room(&header, ASKED[i], &error) && header.room == room);
+        for (size_t n = 0; n < room; n++)
+            CHECK(safetensors_add(&header, "x", &error), "%zu of %zu", n, room);
+        CHECK(!safetensors_add(&header, "x", &error) && header.count == room);
+        CHECK(strstr(error.message, test_text("more than %zu tensors", room)), "%s", error.message);
+        arena_free(&arena);
+    }
 }
 
 Test(safetensors, s13_many_tensors_on_both_sides_of_the_limit) {
