@@ -327,9 +327,9 @@ static size_t below(size_t n) {
 }
 
 static const char *const TEXTS[] = {
-    "model",  "tokenizer.bin", "prompt",  "out.gguf",         "out",  "a b ab",  "1,4,5",
-    "L0.H0",  "L1.ffn",        "local:2", "local:2+global:1", "full", "embed=0", "attn_out[1]=0",
-    "*attn*", "0-1",           "4G",      "chatml",           "-",    ""};
+    "model",  "tokenizer.bin", "prompt",  "out.gguf",         "out",    "a b ab",  "1,4,5",
+    "L0.H0",  "L1.ffn",        "local:2", "local:2+global:1", "causal", "embed=0", "attn_out[1]=0",
+    "*attn*", "0-1",           "4G",      "chatml",           "-",      ""};
 
 // A value that fits the row, mostly.
 static void add_value(char *out, size_t size, const OptionRow *row) {
@@ -380,8 +380,9 @@ static const char *const LINES[] = {"generate model -t 0",
                                     "bench model --json",
                                     "perplexity model --window 4",
                                     "perplexity model --save-logits out",
-                                    "perplexity model --ids prompt --ablate-each",
-                                    "perplexity model --patterns full,local:2",
+                                    "perplexity model --ablate-each --window 4",
+                                    "perplexity model --ids prompt",
+                                    "perplexity model --patterns causal,local:2",
                                     "tokenize model --pieces --bos",
                                     "tokenize model --decode -i 1,4",
                                     "tokenize tokenizer.bin --ids",
@@ -396,7 +397,7 @@ static const char *const LINES[] = {"generate model -t 0",
                                     "trace model --out out --attention",
                                     "trace model --out out --max-tokens 2 --only *attn*",
                                     "attention model --layer 0 --head 0",
-                                    "attention model --explain -1",
+                                    "attention model --explain -1 --layer 0 --head 0",
                                     "attention model --rollout --json",
                                     "attention model --rope --svg out",
                                     "lens model --attribute",
@@ -404,7 +405,7 @@ static const char *const LINES[] = {"generate model -t 0",
                                     "view model --out out --max-tokens 2",
                                     "view model --out out --layers 0 --ablate L0.H0",
                                     "mask local:2+global:1 --seq 8",
-                                    "mask full --svg out --bidirectional",
+                                    "mask causal --svg out --bidirectional",
                                     "cost model --json",
                                     "cost model --measure --savings",
                                     "cost model --max-memory 4G",
