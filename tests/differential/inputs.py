@@ -6,7 +6,7 @@ A change is one of the structure (a dimension, a type, an id, an entry twice, co
 or not), of a number or a piece of text where it stands, or of bytes. Files of ../shared/data, where they
 are there, are cut to a few hundred entries first.
 """
-import copy
+import pickle
 import random
 
 from gguf_files import gguf_bases, gguf_bytes
@@ -50,6 +50,7 @@ class Inputs:
     def __init__(self, kind):
         self.kind = kind
         self.bases = {"safetensors": safetensors_bases, "gguf": gguf_bases, "tokenizer": tokenizer_bases}[kind]()
+        self.packed = [pickle.dumps(base) for base in self.bases]  # faster than a deep copy
 
     def _changed(self, r, base, count):
         if self.kind == "gguf":
@@ -66,12 +67,12 @@ class Inputs:
     def make(self, seed, number):
         """The first inputs are the files as they are."""
         r = random.Random(f"{self.kind} {seed} {number}")
-        base = self.bases[number % len(self.bases)]
+        base = pickle.loads(self.packed[number % len(self.bases)])
         as_is = number < len(self.bases)
         if as_is:
             return base.bytes(r, False) if self.kind == "gguf" else base.bytes(r) if self.kind == "safetensors" else encoded(base)
         how = r.random()
-        data = self._changed(r, copy.deepcopy(base), 0 if how < 0.12 else r.choice([1, 1, 1, 1, 2, 3]))
+        data = self._changed(r, base, 0 if how < 0.12 else r.choice([1, 1, 1, 1, 2, 3]))
         if how < 0.2:
             for _ in range(r.choice([1, 1, 2, 4])):
                 data = change_bytes(r, data)

@@ -29,14 +29,20 @@ def parse(text):
     return json.loads(text, object_pairs_hook=lambda pairs: Pairs(list(pair) for pair in pairs))
 
 
+QUOTE = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def text_of(value):
-    if isinstance(value, Raw):
+    kind = type(value)
+    if kind is str:
+        return QUOTE(value)
+    if kind is int:
         return str(value)
-    if isinstance(value, Pairs):
-        return "{" + ",".join(f"{text_of(k)}:{text_of(v)}" for k, v in value) + "}"
-    if isinstance(value, list):
+    if kind is Pairs:
+        return "{" + ",".join([text_of(k) + ":" + text_of(v) for k, v in value]) + "}"
+    if kind is list:
         return "[" + ",".join(map(text_of, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if kind is Raw else QUOTE(value)
 
 
 def encoded(value):

@@ -7,8 +7,13 @@ import os
 import resource
 import signal
 
-# A peer's own time for one file. What takes longer does not end: a small file takes a hundredth of it.
-SECONDS = 0.25
+import gguf
+import numpy as np
+import safetensors
+import tokenizers
+
+# A peer's own time for one file. What takes longer does not end: a small file takes a tenth of it.
+SECONDS = 0.1
 TEXTS = ["Hello world", " the  other\n\nin 1234 \u00e9t\u00e9 e\u0301", "", " ", "\u2581a\u2581the", "<s>an</s> <|endoftext|> in",
          "an an, an.  \t an\r\n", "\u4e2d\U0001f600ll 12 can't we'LL", "<|im_start|>  er<unk><x>AtheA", "\u00e9\u00e9 \u00c9 \ufb01"]
 
@@ -23,7 +28,6 @@ def tensor_line(name, kind, shape, offset, data):
 
 
 def read_safetensors(path):
-    import safetensors
     with open(path, "rb") as file:
         data = file.read()
     tensors = dict(safetensors.deserialize(data))
@@ -79,7 +83,6 @@ def read_model(fields):
         return fields.get("tokenizer.ggml." + name) if known else None
 
     def numbers(name, code):
-        import numpy as np
         field = words(name)
         values = np.array([field.parts[i][0] for i in field.data] if field else [], dtype=code)
         return hashlib.sha256(values.tobytes()).hexdigest()
@@ -97,7 +100,6 @@ def read_model(fields):
 
 def read_gguf(path):
     """The container, a tab, the model where there is one."""
-    import gguf
     reader = gguf.GGUFReader(path)
     header = ("GGUF.version", "GGUF.tensor_count", "GGUF.kv_count")  # no keys, but listed with them
     fields = {name: field for name, field in reader.fields.items() if name not in header}
@@ -115,7 +117,6 @@ def read_gguf(path):
 
 def read_tokenizer(path):
     """Tokens and ids, a tab, the text that the ids stand for."""
-    import tokenizers
     t = tokenizers.Tokenizer.from_file(path)
     out = b"".join(b"token %s\n" % counted((t.id_to_token(i) or "").encode()) for i in range(t.get_vocab_size(True)))
     texts = b""

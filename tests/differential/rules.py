@@ -151,14 +151,14 @@ GGUF = [
      "The package looks at no offset but to read there: two tensors may share their bytes or lie anywhere."),
     ("bytes of no tensor", LIMPID, r"gap of \d+ bytes|bytes follow the last tensor",
      "limpid wants every byte to be some tensor's or padding, so that no second file hides; the package does not look."),
-    ("no model of language", LIMPID, r"general\.architecture\".*(missing|wanted string)|unsupported architecture|no tensors",
-     "limpid reads the tensors of a family that it knows; the package needs no architecture."),
+    ("no language model that limpid knows", LIMPID, r"general\.architecture\".*(missing|wanted string)|unsupported architecture|no tensors",
+     "limpid reads the tensors of the families that it knows; the package needs no architecture."),
     ("an empty array", LIMPID, r"array of (arrays|an unknown type)",
      "Of an array without elements the package does not look at the type; arrays of arrays the format does not have."),
     ("a key cut short", LIMPID, r"truncated|elements in \d+ bytes|keys in \d+ bytes|tensors in \d+ bytes",
      "At the end of the file the package takes fewer bytes than a length says."),
     ("counted past the end", ENDLESS, r"", "The package walks an array element by element, also past the end of the "
-     "file, and does not come back within a quarter of a second. limpid compares the count with the bytes that are left."),
+     "file, and does not come back within a tenth of a second of computing. limpid compares the count with the bytes that are left."),
     ("a key called GGUF.version", PEER, r"KeyError: 'Duplicate GGUF\.(version|tensor_count|kv_count)",
      "The package keeps the header's numbers under these names among the keys."),
 ]
