@@ -74,7 +74,7 @@ static const char *const SCHEMAS[] = {
     "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\",\"exclusiveMaximum\":-3}}",
     "{\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":0},\"b\":{},\"c\":{}}}",
     "{\"allOf\":[{\"maxItems\":2}],\"title\":\"t\"}",
-    "{\"items\":{\"type\":\"boolean\"},\"minItems\":2}",
+    "{\"items\":{\"pattern\":\"^[a-z\\\"]{2,3}(\\\\d+|x.)?$\"},\"minItems\":2}",
 };
 
 static char bytes[256];
