@@ -181,6 +181,12 @@ static bool add(Automaton *m, uint32_t node, uint32_t frame, Error *error) {
     return true;
 }
 
+static bool refuse_stacks(Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "the grammar is too ambiguous: a text may be on more than %d stacks of it",
+                     LIMIT_GRAMMAR_STACKS);
+}
+
 // A body that may be empty could be begun again and again without reading. With a lower count all
 // is allowed that is with a higher one, since its least is 0; so only lower ones go on.
 static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
@@ -192,6 +198,7 @@ static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
         if (*least) g->count = f.count;
         return true;
     }
+    if (m->counted.count == LIMIT_GRAMMAR_STACKS) return refuse_stacks(error);
     if (!ARRAY_ROOM(&m->counted, error)) return false;
     m->counted.at[m->counted.count++] = f;
     return true;
@@ -280,10 +287,7 @@ static bool check_stacks(const Automaton *m, Error *error) {
     int stacks = 0;
     for (size_t i = 0; i < m->found.count; i++)
         stacks += !i || m->found.at[i] >> 32 != m->found.at[i - 1] >> 32;
-    return stacks <= LIMIT_GRAMMAR_STACKS ||
-           error_set(error, ERROR_FILE,
-                     "the grammar is too ambiguous: a text may be on more than %d stacks of it",
-                     LIMIT_GRAMMAR_STACKS);
+    return stacks <= LIMIT_GRAMMAR_STACKS || refuse_stacks(error);
 }
 
 static bool end_search(Automaton *m, uint32_t *state, Error *error) {

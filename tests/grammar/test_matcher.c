@@ -278,3 +278,25 @@ Test(matcher, refuses_a_text_on_too_many_stacks) {
     trie_close(&trie);
     grammar_close(grammar);
 }
+
+// Counters inside counters, whose bodies may all be empty: every count of each would be a stack.
+Test(matcher, refuses_counters_nested_without_end) {
+    char text[1000] = "root ::= ";
+    Error error = {0};
+    Trie trie = empty_trie();
+    for (int i = 0; i < 60; i++)
+        strcat(text, "(");
+    strcat(text, "\"a\"");
+    for (int i = 0; i < 60; i++)
+        strcat(text, "){0,9}");
+    Grammar *grammar = parse(text);
+    Matcher *matcher = open_matcher(grammar, &trie);
+    bool fits = true;
+    for (int i = 0; i < 100 && !error.code; i++)
+        matcher_read(matcher, "a", 1, &fits, &error);
+    CHECK_INT(error.code, ERROR_FILE);
+    CHECK(strstr(error.message, "more than 1024 stacks"), "%s", error.message);
+    matcher_close(matcher);
+    trie_close(&trie);
+    grammar_close(grammar);
+}
