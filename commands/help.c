@@ -489,6 +489,7 @@ void help_limits(void) {
         {"repetitions {m,n} of a grammar", LIMIT_GRAMMAR_REPEAT},
         {"nodes of a grammar's graph", LIMIT_GRAMMAR_NODES},
         {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
+        {"stacks that it is on", LIMIT_GRAMMAR_STACKS},
         {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)

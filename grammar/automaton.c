@@ -71,7 +71,8 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
 }
 
 static const uint64_t *places_of(const Automaton *m, uint32_t state) {
-    return m->places.at + m->states.at[state].first;
+    const State *s = &m->states.at[state];
+    return s->count ? m->places.at + s->first : NULL;
 }
 
 // A row of moves for each state there is room for.
@@ -93,7 +94,7 @@ bool automaton_state(Automaton *m, const uint64_t *places, size_t count, uint32_
         *state = m->state_table[at] - 1;
         const State *s = &m->states.at[*state];
         if (s->count == count && s->ends == ends &&
-            !memcmp(places_of(m, *state), places, count * sizeof *places))
+            (!count || !memcmp(places_of(m, *state), places, count * sizeof *places)))
             return true;
     }
     if (automaton_bytes(m) > LIMIT_GRAMMAR_MEMORY)
@@ -180,6 +181,12 @@ static bool add(Automaton *m, uint32_t node, uint32_t frame, Error *error) {
     return true;
 }
 
+static bool refuse_stacks(Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "the grammar is too ambiguous: a text may be on more than %d stacks of it",
+                     LIMIT_GRAMMAR_STACKS);
+}
+
 // A body that may be empty could be begun again and again without reading. With a lower count all
 // is allowed that is with a higher one, since its least is 0; so only lower ones go on.
 static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
@@ -191,6 +198,7 @@ static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
         if (*least) g->count = f.count;
         return true;
     }
+    if (m->counted.count == LIMIT_GRAMMAR_STACKS) return refuse_stacks(error);
     if (!ARRAY_ROOM(&m->counted, error)) return false;
     m->counted.at[m->counted.count++] = f;
     return true;
@@ -274,11 +282,20 @@ static bool begin_search(Automaton *m, Error *error) {
     return !m->stop || !*m->stop || error_set(error, ERROR_INTERRUPTED, "interrupted");
 }
 
+// Each stack is looked at by itself, and ways that part in every step double them.
+static bool check_stacks(const Automaton *m, Error *error) {
+    int stacks = 0;
+    for (size_t i = 0; i < m->found.count; i++)
+        stacks += !i || m->found.at[i] >> 32 != m->found.at[i - 1] >> 32;
+    return stacks <= LIMIT_GRAMMAR_STACKS || refuse_stacks(error);
+}
+
 static bool end_search(Automaton *m, uint32_t *state, Error *error) {
     while (m->todo.count)
         if (!follow(m, m->todo.at[--m->todo.count], error)) return false;
     if (m->found.count > 1) qsort(m->found.at, m->found.count, sizeof *m->found.at, compare_places);
-    return automaton_state(m, m->found.at, m->found.count, m->ends, state, error);
+    return check_stacks(m, error) &&
+           automaton_state(m, m->found.at, m->found.count, m->ends, state, error);
 }
 
 bool automaton_start(Automaton *m, uint32_t *state, Error *error) {

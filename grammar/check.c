@@ -31,16 +31,27 @@ static bool node_alive(const Grammar *g, const Node *n) {
     return false;
 }
 
-// A part comes behind what follows it, so that a round in the order of the array goes far.
-static void find_properties(Grammar *g) {
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = 0; i < g->nodes.count; i++) {
-            Node *n = &g->nodes.at[i];
-            bool empty = n->empty || node_empty(g, n), alive = n->alive || node_alive(g, n);
-            changed = changed || empty != n->empty || alive != n->alive;
-            n->empty = empty;
-            n->alive = alive;
+static bool update(Grammar *g, Node *n) {
+    bool empty = n->empty || node_empty(g, n), alive = n->alive || node_alive(g, n);
+    bool changed = empty != n->empty || alive != n->alive;
+    n->empty = empty;
+    n->alive = alive;
+    return changed;
+}
+
+// In a rule's nodes, what follows a part comes before it; and rules call later ones more often. So
+// nodes forwards, and rules backwards in one round and forwards in the next, go far in each.
+static void find_properties(Grammar *g, const Parsed *parsed) {
+    size_t n_rules = parsed->rules.count;
+    const ParsedRule *rules = parsed->rules.at;
+    bool backwards = true;
+    for (bool changed = true; changed; backwards = !backwards) {
+        changed = update(g, &g->nodes.at[NODE_THE_RETURN]);
+        for (size_t i = 0; i < n_rules; i++) {
+            size_t rule = backwards ? n_rules - 1 - i : i;
+            size_t end = rule + 1 < n_rules ? rules[rule + 1].first_node : g->nodes.count;
+            for (size_t j = rules[rule].first_node; j < end; j++)
+                changed |= update(g, &g->nodes.at[j]);
         }
     }
     // Where a body may match nothing, so may the lower bound's repetitions.
@@ -151,7 +162,7 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
 }
 
 bool grammar_check(Grammar *g, Parsed *parsed, Error *error) {
-    find_properties(g);
+    find_properties(g, parsed);
     if (!check_recursion(g, parsed, error)) return false;
     return g->nodes.at[g->start].alive ||
            error_set(error, ERROR_FILE, "no text satisfies the grammar: its root never ends");

@@ -25,6 +25,7 @@ enum {
     LIMIT_GRAMMAR_REPEAT = 1 << 24,   // in {m,n}; a counter, so it takes no memory
     LIMIT_GRAMMAR_NODES = 1 << 17,    // of the graph
     LIMIT_GRAMMAR_POSITIONS = 65536,  // places of it where a text may be at once
+    LIMIT_GRAMMAR_STACKS = 1024,      // stacks that it may be on at once
     LIMIT_GRAMMAR_MEMORY = 512 << 20, // bytes that one token needs
 };
 

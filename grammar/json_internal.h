@@ -45,6 +45,7 @@ bool read_count(Conversion *c, const json_t *schema, const char *keyword, uint32
 
 // Each appends an expression.
 bool put_string(Conversion *c, const json_t *schema);
+bool put_pattern(Conversion *c, const char *pattern); // json_pattern.c
 bool put_integer(Conversion *c, const json_t *schema);
 bool put_number(Conversion *c, const json_t *schema);
 bool put_array(Conversion *c, const json_t *schema);

@@ -3,8 +3,8 @@
 //
 //     followed     type enum const anyOf oneOf allOf (of one) $ref (inside the file) $defs
 //                  properties required additionalProperties; items prefixItems minItems maxItems
-//                  minLength maxLength format (date, time, date-time, uuid); minimum maximum
-//                  exclusiveMinimum exclusiveMaximum of integers, minimum 0 of numbers
+//                  minLength maxLength pattern format (date, time, date-time, uuid); minimum
+//                  maximum exclusiveMinimum exclusiveMaximum of integers, minimum 0 of numbers
 //     annotations  title description default examples $schema $id $comment deprecated readOnly
 //                  writeOnly x-...
 //     refused      all others, by name; so are those above where one beside them cannot be followed
@@ -116,6 +116,7 @@ static const char *const FOLLOWED[] = {"type",
                                        "maxItems",
                                        "minLength",
                                        "maxLength",
+                                       "pattern",
                                        "format",
                                        "minimum",
                                        "maximum",
@@ -287,6 +288,7 @@ static const char *type_of_keywords(const json_t *schema) {
                                               {"minLength", "string"},
                                               {"maxLength", "string"},
                                               {"format", "string"},
+                                              {"pattern", "string"},
                                               {"minimum", "number"},
                                               {"maximum", "number"},
                                               {"exclusiveMinimum", "number"},

@@ -66,11 +66,18 @@ static const char *format_of(const char *name) {
 bool put_string(Conversion *c, const json_t *schema) {
     uint32_t least = 0, most = UNBOUNDED;
     const json_t *format = json_object_get(schema, "format");
+    const json_t *pattern = json_object_get(schema, "pattern");
     if (!read_count(c, schema, "minLength", &least) || !read_count(c, schema, "maxLength", &most))
         return false;
     if (most < least)
         return schema_fail(c, "minLength %" PRIu32 " is more than maxLength %" PRIu32, least, most);
     bool bounded = least || most != UNBOUNDED;
+    if (pattern) {
+        if (!json_is_string(pattern)) return schema_fail(c, "\"pattern\": wanted a string");
+        if (bounded || format)
+            return schema_fail(c, "\"pattern\" beside a length or a format is not supported");
+        return put_pattern(c, json_string_value(pattern));
+    }
     if (format) {
         const char *name = json_string_value(format), *form = name ? format_of(name) : NULL;
         if (!form)

@@ -245,7 +245,7 @@ static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
     uint64_t *places = malloc((s.count + 1) * sizeof *places);
     if (!places) return no_memory(error);
     // A copy, since places move as states are added.
-    memcpy(places, k->automaton->places.at + s.first, s.count * sizeof *places);
+    if (s.count) memcpy(places, k->automaton->places.at + s.first, s.count * sizeof *places);
     bool good = true;
     for (uint32_t i = 0, n; good && i < s.count; i += n) {
         for (n = 1; i + n < s.count && places[i + n] >> 32 == places[i] >> 32;)

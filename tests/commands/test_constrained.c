@@ -141,12 +141,12 @@ Test(constrained, every_answer_of_a_chat_is_one) {
 
 Test(constrained, refuses_in_one_line) {
     const char *bad = grammar_file("bad.gbnf", "root ::= \"a\"\nx ::= (");
-    const char *schema = grammar_file("bad.json", "{\"type\":\"string\",\"pattern\":\"^a$\"}");
+    const char *schema = grammar_file("bad.json", "{\"type\":\"string\",\"not\":{}}");
     const char *good = grammar_file("good.gbnf", "root ::= \"a\"");
     TestRun r = program("%s|-i|Once|--grammar|%s", small_model(), bad);
     check_refused(&r, 3, "bad.gbnf: line 2: a group without its closing )");
     r = program("%s|-i|Once|--json-schema|%s", small_model(), schema);
-    check_refused(&r, 3, "bad.json: #: the keyword \"pattern\" is not supported");
+    check_refused(&r, 3, "bad.json: #: the keyword \"not\" is not supported");
     r = program("%s|-i|Once|--json-schema|%s|--grammar|%s", small_model(), schema, good);
     check_refused(&r, 2, "a text has one of --grammar and --json-schema");
     r = program("%s|-i|Once|--grammar|%s|--record|%s", small_model(), good,

@@ -3,6 +3,7 @@
 // Exercises: grammar/ base/json.c
 #include "base/hash.h"
 #include "grammar/matcher.h"
+#include "tests/fuzz/patch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,38 @@ static const char *const WORDS[] = {"\":\"",
                                     "\"a\":1,\"b\":"};
 enum { N_WORDS = sizeof WORDS / sizeof *WORDS, N_TOKENS = 256 + N_WORDS, STEPS = 8 };
 enum { MASK_WORDS = (N_TOKENS + 63) / 64 };
+
+static const char *const GRAMMARS[] = {
+    "root ::= object\nvalue ::= object | array | string | number | \"true\"\n"
+    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)*)? \"}\" ws\n"
+    "array ::= \"[\" ws (value (\",\" ws value)*)? \"]\" ws\nstring ::= \"\\\"\" "
+    "([^\"\\\\\\x7F\\x00-"
+    "\\x1F] | \"\\\\\" ([\"\\\\nt] | \"u\" [0-9a-f]{4}))* \"\\\"\" ws\n"
+    "number ::= \"-\"? [0-9]+ (\".\" [0-9]{1,9})?\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n",
+    "root ::= [a-z]{1,100} \",\" [ab]{2,7} | \"[\" root \"]\"\n",
+    "root ::= (\"a\"? [a-c]{0,30}){0,50} \"]\" x\nx ::= \"\" | y x\ny ::= \"(\" x \")\" | .\n",
+    "root ::= ((\"a\" | \"ab\"){1,5} \"b\"{0,3}){1,8} [^a]*\n",
+    "root ::= (item{0,3} \";\"){1,6}\nitem ::= [a-e]{2,40} | \"\\\"\" .{0,9} \"\\\"\"\n",
+    "root ::= [\\u00e0-\\u20ac\\U0001F600] root | \"a\" | \"{\" root \"}\" \" \"?\n",
+    "root ::= (\"{\" [a-z\"]{1,9} ){2,4} x\nx ::= \"}\"{2,5} | \",\" root\n",
+    "root ::= \"a\"{3,} | ([ab] [ab]?){2,} | (root2 \"b\"){1,3}\nroot2 ::= \"a\" root?\n",
+};
+static const char *const SCHEMAS[] = {
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":7,\"maximum\":"
+    "123}"
+    ",\"b\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":5},\"c\":{\"$ref\":\"#/$defs/x\"}},"
+    "\"required\":[\"b\"],\"$defs\":{\"x\":{\"type\":[\"null\",\"array\"]}}}",
+    "{\"anyOf\":[{\"enum\":[1,\"a\",null]},{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},"
+    "\"minItems\":1,\"maxItems\":3},{\"const\":{\"k\":[]}}]}",
+    "{\"prefixItems\":[{\"type\":\"string\",\"format\":\"date\"},true],\"items\":false}",
+    "{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]"
+    "}"
+    ",{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}},\"required\":[\"k\"]}]}",
+    "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\",\"exclusiveMaximum\":-3}}",
+    "{\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":0},\"b\":{},\"c\":{}}}",
+    "{\"allOf\":[{\"maxItems\":2}],\"title\":\"t\"}",
+    "{\"items\":{\"pattern\":\"^[a-z\\\"]{2,3}(\\\\d+|x.)?$\"},\"minItems\":2}",
+};
 
 static char bytes[256];
 static TextSpan tokens[N_TOKENS];
@@ -105,30 +138,40 @@ static bool follow(Matcher *m, uint64_t *random) {
     return token >= 0 && try_token(m, token, true);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
+// NULL: the schema is refused.
+static char *convert(const char *text, size_t *size) {
     Error error = {0};
-    if (count < 2) return 0;
-    const char *text = (const char *)data + 2;
-    char *converted = NULL;
-    size_t size = count - 2;
-    if (data[0] & 1) {
-        converted = grammar_of_json_schema(text, size, &error);
-        if (!converted != (error.code != 0)) abort();
-        if (!converted) return 0;
-        text = converted;
-        size = strlen(converted);
-    }
+    char *converted = grammar_of_json_schema(text, *size, &error);
+    if (!converted != (error.code != 0)) abort();
+    *size = converted ? strlen(converted) : 0;
+    return converted;
+}
+
+static void use(const char *text, size_t size, bool converted, uint64_t random) {
+    Error error = {0};
     Grammar *grammar = grammar_parse(text, size, &error);
     if (!grammar != (error.code != 0)) abort();
     // What is wrong with a schema's grammar is never its form.
     if (!grammar && converted && strstr(error.message, "wanted")) abort();
     Matcher *m = grammar ? matcher_open(grammar, &trie, NULL, &error) : NULL;
     if (grammar && !m) check_limit(&error);
-    uint64_t random = data[1];
     for (int step = 0; m && step < STEPS; step++)
         if (!follow(m, &random)) break;
     matcher_close(m);
     grammar_close(grammar);
+}
+
+// A byte that chooses, one for the random numbers, an input of fuzz_patched.
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count) {
+    if (count < 3) return 0;
+    bool is_schema = data[0] & 1;
+    const char *base = (is_schema ? SCHEMAS : GRAMMARS)[data[0] >> 1 & 7];
+    size_t size;
+    char *text = (char *)fuzz_patched(&size, data + 2, count - 2, base, strlen(base));
+    if (!text) return 0;
+    char *converted = is_schema ? convert(text, &size) : NULL;
+    if (!is_schema || converted) use(converted ? converted : text, size, is_schema, data[1]);
     free(converted);
+    free(text);
     return 0;
 }

@@ -53,7 +53,7 @@ static const struct {
     {"root ::= (\"a\"?)* (\"b\"*)+ (\"c\"?){5}", "aabbcc", "cccccc"},
     {"root ::= Upper-9_x\nUpper-9_x ::= \"a\"\nunused ::= unused2\nunused2 ::= \"q\"", "a", "q"},
     {"root ::= \"a\" | dead\ndead ::= \"b\" dead", "a", "b"},
-    {"root ::= \"a\"{16777216}", "aaa" + 3, "b"}, // "": the beginning of one
+    {"root ::= \"a\"{16777216}", "", "b"}, // the beginning of one
 };
 
 Test(gbnf, takes_what_the_guide_documents) {
@@ -185,12 +185,12 @@ Test(gbnf, long_chains_of_rules_take_no_stack) {
     char *text = malloc(size);
     at += (size_t)snprintf(text, size, "root ::= r1\n");
     for (int i = 1; i + 1 < LIMIT_GRAMMAR_RULES; i++)
-        at += (size_t)snprintf(text + at, size - at, "r%d ::= \"b\"* r%d \"c\"*\n", i, i + 1);
+        at += (size_t)snprintf(text + at, size - at, "r%d ::= r%d \"c\"\n", i, i + 1);
     snprintf(text + at, size - at, "r%d ::= \"a\"+\n", LIMIT_GRAMMAR_RULES - 1);
     Grammar *grammar = parse(text);
     bool complete;
-    CHECK(begins(grammar, "bbbaacc", &complete) && complete, "bbbaacc");
-    CHECK(!begins(grammar, "bca", &complete), "bca");
+    CHECK(begins(grammar, "aacc", &complete) && !complete, "aacc");
+    CHECK(!begins(grammar, "ca", &complete), "ca");
     grammar_close(grammar);
     free(text);
 }

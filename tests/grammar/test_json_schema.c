@@ -7,6 +7,7 @@
 #include "tests/test.h"
 
 #include <jansson.h>
+#include <regex.h>
 
 // ---- a validator, of the keywords that are followed ----
 
@@ -323,7 +324,8 @@ Test(json_schema, knows_every_integer_of_a_range) {
 }
 
 static const char *const REFUSED[][2] = {
-    {"{\"type\":\"string\",\"pattern\":\"a\"}", "#: the keyword \"pattern\" is not supported"},
+    {"{\"type\":\"string\",\"pattern\":7}", "#: \"pattern\": wanted a string"},
+    {"{\"pattern\":\"a\",\"minLength\":2}", "\"pattern\" beside a length"},
     {"{\"multipleOf\":2}", "#: the keyword \"multipleOf\" is not supported"},
     {"{\"items\":{\"uniqueItems\":true}}", "#/items: the keyword \"uniqueItems\""},
     {"{\"properties\":{\"a\":{\"not\":{}}}}", "#/properties/a: the keyword \"not\""},
@@ -377,5 +379,96 @@ Test(json_schema, of_nothing_but_itself_has_no_text) {
         CHECK(!grammar_parse(text, strlen(text), &error), "%s", SELF[i]);
         CHECK_INT(error.code, ERROR_FILE);
         free(text);
+    }
+}
+
+// ---- patterns: POSIX regular expressions are the other judge ----
+
+// The same expression in both languages, and the letters that values are made of.
+static const struct {
+    const char *pattern, *posix, *letters;
+} PATTERNS[] = {
+    {"^[a-c]{2,3}$", "^[a-c]{2,3}$", "abcd"},
+    {"^(ab|c)+d?$", "^(ab|c)+d?$", "abcd"},
+    {"^a.b$", "^a.b$", "ab. "},
+    {"^\\d\\d-\\w$", "^[0-9][0-9]-[a-zA-Z0-9_]$", "07-a"},
+    {"^(?:a|)b*$", "^(a|)b*$", "abc"},
+    {"^[^ab]+$", "^[^ab]+$", "abc-"},
+    {"^a\\.b\\\\?$", "^a[.]b\\\\?$", "ab.\\"},
+    {"^[a\"-]{1,4}$", "^[\"a-]{1,4}$", "a\"-b"},
+    {"^\\D\\W\\S$", "^[^0-9][^a-zA-Z0-9_][^ ]$", "0a- "},
+    {"^[!-~]{3}$", "^[!-~]{3}$", "a\"\\ "},
+    {"^[\\s^a-]+$", "^[ ^a-]+$", "^a- "},
+    {"^$", "^$", "ab"},
+};
+
+static size_t put_quoted(char *out, const char *value) {
+    size_t length = 0;
+    out[length++] = '"';
+    for (; *value; value++) {
+        if (*value == '"' || *value == '\\') out[length++] = '\\';
+        out[length++] = *value;
+    }
+    out[length++] = '"';
+    return length;
+}
+
+// Escapes that JSON demands and a pattern of all but some leaves out.
+static bool is_left_out(const char *pattern, const char *value) {
+    return strpbrk(value, "\"\\") && (strchr(pattern, '.') || strstr(pattern, "[^"));
+}
+
+Test(json_schema, a_pattern_allows_what_a_regular_expression_does) {
+    enum { LONGEST = 5 };
+    for (size_t p = 0; p < sizeof PATTERNS / sizeof *PATTERNS; p++) {
+        char value[LONGEST + 1], quoted[2 * LONGEST + 2];
+        json_t *own = json_pack("{s:s}", "pattern", PATTERNS[p].pattern);
+        char *dumped = json_dumps(own, 0);
+        Trie trie;
+        Grammar *grammar = convert(dumped);
+        Matcher *matcher = open_matcher(grammar, &trie);
+        regex_t regex;
+        CHECK(!regcomp(&regex, PATTERNS[p].posix, REG_EXTENDED | REG_NOSUB), "%zu", p);
+        int n_letters = (int)strlen(PATTERNS[p].letters), n_matches = 0;
+        for (int number = 0, all = 1, i = 0; i <= LONGEST; i++, all *= n_letters, number = 0)
+            for (; number < all; number++) {
+                bool fits;
+                for (int j = 0, rest = number; j < i; j++, rest /= n_letters)
+                    value[j] = PATTERNS[p].letters[rest % n_letters];
+                value[i] = '\0';
+                size_t length = put_quoted(quoted, value);
+                CHECK(matcher_reset(matcher, NULL) &&
+                          matcher_read(matcher, quoted, length, &fits, NULL),
+                      "%s", value);
+                bool wanted = !regexec(&regex, value, 0, NULL, 0);
+                if (wanted && is_left_out(PATTERNS[p].pattern, value)) continue;
+                n_matches += wanted;
+                CHECK((fits && matcher_complete(matcher)) == wanted, "%s: %s: wanted %d", dumped,
+                      value, wanted);
+            }
+        CHECK(n_matches > 0, "%s matches nothing", dumped);
+        regfree(&regex);
+        free(dumped);
+        json_decref(own);
+        matcher_close(matcher);
+        trie_close(&trie);
+        grammar_close(grammar);
+    }
+}
+
+Test(json_schema, a_pattern_that_is_more_is_refused) {
+    static const char *const PATTERNS_REFUSED[] = {
+        "a(?=b)", "(a)\\1", "\\bword", "a*?",      "a**", "(a",  "a)",      "[a",     "[]", "[b-a]",
+        "a{,3}",  "a{2",    "a{}",     "a{1,2,3}", "*a",  "a$b", "\\u0041", "\\p{L}", "a^", "\\"};
+    for (size_t i = 0; i < sizeof PATTERNS_REFUSED / sizeof *PATTERNS_REFUSED; i++) {
+        Error error = {0};
+        json_t *schema = json_pack("{s:s}", "pattern", PATTERNS_REFUSED[i]);
+        char *text = json_dumps(schema, 0);
+        CHECK(!grammar_of_json_schema(text, strlen(text), &error), "%s", text);
+        CHECK_INT(error.code, ERROR_FILE);
+        CHECK(strstr(error.message, "#: \"pattern\": ") && strstr(error.message, " at byte "),
+              "%s: %s", text, error.message);
+        free(text);
+        json_decref(schema);
     }
 }
