@@ -101,7 +101,7 @@ Test(torture_transfers, of_files_of_other_runs) {
     test_run_free(&run);
     run = program("perplexity|%s|-f|%s|--save-logits|%s|--force", fault_gguf(), some_text(), saved);
     test_run_free(&run);
-    need_fault_json("diff", trace);
+    need_fault_json("replay", recording);
     MOVE(NULL, "diff", trace, trace);
     MOVE(NULL, "replay", recording, "--quiet");
     MOVE(NULL, "perplexity", fault_gguf(), "-f", some_text(), "-j", "1", "--quiet", "--kl", saved);
