@@ -222,8 +222,8 @@ Test(signals, the_terminal_is_given_back_whatever_ends_a_chat) {
 
 // ---- the script that does it for hours ----
 
-// It prints how long Ctrl-C takes. A time under load says little: only that it is no matter of the
-// work that is left, which is endless.
+// It prints how long Ctrl-C takes. A time under load says little, so of processor time, and with
+// room: that it is no matter of the work that is left, which is endless.
 Test(signals, the_script_finds_no_strange_end) {
     if (access(TEST_BUILD "/tests/faults.so", R_OK)) SKIP("no " TEST_BUILD "/tests/faults.so");
     if (TEST_SANITIZED) SKIP("sanitizers bring their own allocator");
@@ -231,7 +231,8 @@ Test(signals, the_script_finds_no_strange_end) {
         "/usr/bin/python3 scripts/random_commands --minutes 0.05 --seed 3 --build " TEST_BUILD);
     if (run.status == 127) SKIP("no python3 on this machine");
     CHECK(!run.status && strstr(run.out, " runs (seed 3): 0 findings;"), "%s%s", run.out, run.err);
-    const char *longest = strstr(run.out, "longest ");
-    CHECK(!longest || atoi(longest + 8) < 10000, "%s", run.out);
+    const char *spent = strstr(run.out, "processor time from Ctrl-C");
+    const char *longest = spent ? strstr(spent, "longest ") : NULL;
+    CHECK(!longest || atoi(longest + 8) < 1000, "%s", run.out);
     test_run_free(&run);
 }
