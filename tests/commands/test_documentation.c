@@ -21,6 +21,7 @@ Test(documentation, evidence_names_tests_that_exist) {
 Test(documentation, measured_tables_are_those_of_the_results) {
     check_shell("/usr/bin/python3 scripts/bench_peers --check");
     check_shell("/usr/bin/python3 scripts/how_exact --check");
+    check_shell("/usr/bin/python3 scripts/conversions --check");
 }
 
 Test(documentation, the_readme_has_at_most_200_lines) {
