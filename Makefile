@@ -131,6 +131,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files \
                  tokenizer_vectors json_output \
                  write_safetensors export selftest_command convert convert_outputs convert_metadata \
+                 convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
                  mask interventions replay view page sampling no_memory json_schema constrained)

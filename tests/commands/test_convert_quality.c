@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
+#include "tests/support/traces.h"
+#include "weights/quant.h"
 
 #include <stdlib.h>
 
@@ -91,6 +93,66 @@ Test(convert_quality, importance_brings_the_result_nearer_to_the_source) {
     }
     free(text);
     free(other);
+}
+
+// Every row of `got` is what the search makes of that of `from`, weighed by the mean squares of the
+// columns of `input`, a stage in a trace of the same text; 64 rows more count as if all were alike.
+static void check_weighed(const Matrix *got, const Matrix *from, const SafetensorsFile *trace,
+                          const char *input) {
+    const SafetensorsTensor *stage = safetensors_find(trace, input);
+    CHECK(stage != NULL, "no %s", input);
+    if (!stage) return;
+    size_t rows = (size_t)stage->plan.shape[0], cols = from->cols;
+    float *a = trace_values(trace, input, rows, 0), by[1024], values[1024], weights[1024];
+    double squares[1024] = {0}, total = 0, share = (double)rows / (double)(rows + 64);
+    for (size_t i = 0; i < rows * cols; i++)
+        squares[i % cols] += (double)a[i] * (double)a[i];
+    for (size_t c = 0; c < cols; c++)
+        total += squares[c];
+    for (size_t c = 0; c < cols; c++)
+        by[c] = (float)(share * squares[c] * (double)cols / total + 1 - share);
+    size_t row_bytes = dtype_row_bytes(got->dtype, cols);
+    uint8_t blocks[1024];
+    for (size_t r = 0; r < from->rows; r++) {
+        matrix_row(values, from, r);
+        quantise_importance(weights, values, by, cols);
+        quantise_searched(blocks, got->dtype, values, weights, cols);
+        const uint8_t *stored = (const uint8_t *)got->data + matrix_stored_row(got, r) * row_bytes;
+        if (memcmp(stored, blocks, row_bytes) != 0) {
+            CHECK(false, "%s: row %zu is another", input, r);
+            break;
+        }
+    }
+    free(a);
+}
+
+// The text is one chunk, so that the sums run in the order of its rows.
+Test(convert_quality, importance_is_the_mean_square_of_what_each_matrix_reads) {
+    static const char TEXT[] = "Once upon a time there was a dog. He ran to the park to play.";
+    const char *text = test_temporary("short.txt");
+    test_write_file(text, TEXT, sizeof TEXT - 1);
+    char *source = strdup(test_temporary("source.gguf")), *to = strdup(test_temporary("w.gguf"));
+    convert("%s|%s", "builtin", source);
+    char line[300];
+    snprintf(line, sizeof line, "%%s|%%s|--type|q4_0|--importance|%s", text);
+    convert(line, source, to);
+    char *path = write_trace("builtin", test_text("-i|%s", TEXT), "weighed.safetensors");
+    SafetensorsFile trace = open_trace(path);
+    Checkpoint *a = open_converted(source), *b = open_converted(to);
+    const LayerWeights *x = &checkpoint_weights(a)->layers[2];
+    const LayerWeights *y = &checkpoint_weights(b)->layers[2];
+    check_weighed(&y->wq, &x->wq, &trace, "model.layers.2.input_layernorm");
+    check_weighed(&y->wk, &x->wk, &trace, "model.layers.2.input_layernorm");
+    check_weighed(&y->wv, &x->wv, &trace, "model.layers.2.input_layernorm");
+    check_weighed(&y->wo, &x->wo, &trace, "model.layers.2.self_attn.heads");
+    check_weighed(&y->w_up, &x->w_up, &trace, "model.layers.2.post_attention_layernorm");
+    check_weighed(&y->w_down, &x->w_down, &trace, "model.layers.2.mlp.activated");
+    checkpoint_close(a);
+    checkpoint_close(b);
+    safetensors_close(&trace);
+    free(path);
+    free(source);
+    free(to);
 }
 
 Test(convert_quality, texts_that_cannot_be_used_leave_nothing_behind) {

@@ -21,6 +21,7 @@ Test(documentation, evidence_names_tests_that_exist) {
 Test(documentation, measured_tables_are_those_of_the_results) {
     check_shell("/usr/bin/python3 scripts/bench_peers --check");
     check_shell("/usr/bin/python3 scripts/how_exact --check");
+    check_shell("/usr/bin/python3 scripts/conversions --check");
 }
 
 // The same keys, with the built-in model: docs/chat.md has the steps that the script takes today,
