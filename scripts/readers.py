@@ -21,7 +21,7 @@ READERS = {
     "hf_directory": (["weights/hf/checkpoint.c"], ["test_hf_checkpoint", "test_hf_shards", "test_no_memory"]),
     "llama2c": (["weights/llama2c/llama2c.c"], ["test_llama2c", "test_no_memory"]),
     "plan": (["weights/plan.c", "weights/config.c"],
-             ["test_config", "test_gguf_hostile", "test_safetensors", "test_llama2c",
+             ["test_config", "test_rope_divisors", "test_gguf_hostile", "test_safetensors", "test_llama2c",
               "test_no_memory"]),
     "tokenizer_bin": (["tokenizer/files/tokenizer_bin.c"], ["test_tokenizer_bin", "test_no_memory"]),
     "tokenizer_model": (["tokenizer/sentencepiece/sentencepiece_check.c", "tokenizer/sentencepiece/charsmap_check.c",

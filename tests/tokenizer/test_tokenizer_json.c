@@ -197,6 +197,7 @@ Test(tokenizer_json, refuses_broken_merges) {
         {"\"a b\"", "\"b a\"", "merge 0: \"b\" + \"a\": the merged text is no token"},
         {"\"a b\"", "[\"a\",\"b\",\"c\"]", "merge 0: wanted a string or two strings"},
         {"\"a b\"", "[\"a\"]", "merge 0: wanted a string or two strings"},
+        {"\"a b\"", "[1,\"b\"]", "merge 0: wanted a string or two strings"},
         {"\"a b\"", "[\"a\",1]", "merge 0: wanted a string or two strings"},
         {"\"a b\"", "7", "merge 0: wanted a string or two strings, got an integer"},
         {"\"a b\",", "\"a b\",\"a b\",",
@@ -402,6 +403,12 @@ Test(tokenizer_json, takes_four_patterns_and_the_bytes_last) {
          SEQUENCE "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
                   "\"behavior\":\"Isolated\"}," BYTES,
          "pattern \"\" is not supported"},
+        {STEPS,
+         SEQUENCE DIGITS DIGITS DIGITS DIGITS
+         "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]",
+         "more than 4 patterns"}, // the step has one of its own
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"}",
+         "ByteLevel after a step that replaces spaces"},
         {STEPS, "\"type\":\"Digits\"", "patterns or NFC without ByteLevel"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
@@ -440,6 +447,12 @@ Test(tokenizer_json, steps_around_spaces_are_the_known_ones) {
         {"\"content\":\" \"},{\"type\":\"ByteFallback\"}",
          "\"content\":\"x\"},{\"type\":\"ByteFallback\"}", "Replace with content \"x\""},
         {"\"content\":\" \",\"start\":1", "\"content\":\"x\",\"start\":1", "Strip of \"x\""},
+        {"{\"String\":\"" SPACE "\"}", "{\"String\":\"x\"}", "Replace with content \" \""},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SPACE "\"},\"content\":\" \"}",
+         "{\"type\":\"Metaspace\"}", NULL},
+        {"{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"}", "{\"type\":\"NFC\"}",
+         "patterns or NFC without ByteLevel"},
+        {"\"unk_token\":\"<unk>\"", "\"unk_token\":null", NULL},
         {"\"start\":1", "\"start\":0", "Strip of \" \""},
         {"\"start\":1", "\"start\":2", "Strip of \" \""},
         {"\"stop\":0", "\"stop\":1", "Strip of \" \""},

@@ -541,6 +541,13 @@ Test(hf_config, ranges_end_where_they_end) {
         {OF("llama", "\"architectures\":[],"), NULL},
         {OF("llama", "\"architectures\":{},"), "\"architectures\": wanted an array"},
         {OF("llama", "\"architectures\":[\"LLaMAForCausalLM\"],"), NULL},
+        {OF("llama", "\"mlp_bias\":1,"), "\"mlp_bias\" is not supported"},
+        {OF("qwen2", "\"use_sliding_window\":true,\"max_window_layers\":{},"),
+         "\"max_window_layers\": wanted an integer"},
+        {OF("gemma3", "\"eos_token_id\":{},\"text_config\":{\"hidden_size\":64,"
+                      "\"intermediate_size\":96,\"num_hidden_layers\":2},"),
+         "\"eos_token_id\": wanted an integer"},
+        {OF("gemma3", "\"text_config\":{\"hidden_size\":64,\"odd\":1},"), "\"odd\" is no key"},
         {OF("llama", "\"text_config\":1,"), "\"text_config\": wanted an object"},
         {"{\"architectures\":[\"BertModel\"]}",
          "unsupported architecture \"BertModel\" (model_type \"\")"},
@@ -574,6 +581,11 @@ Test(hf_config, what_a_family_does_by_layer) {
     CHECK_INT(config_of(LLAMA("\"num_key_value_heads\":null,")).n_kv_heads, 4);
     CHECK(config_of(OF("nanochat", "\"final_logit_softcapping\":null,")).logit_softcap == 0);
     CHECK(config_of(OF("nanochat", "")).logit_softcap == 15);
+    c = config_of("{\"model_type\":\"gpt2\",\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"
+                  "\"n_positions\":9,\"vocab_size\":7,\"scale_attn_weights\":false,"
+                  "\"scale_attn_by_inverse_layer_idx\":true}");
+    CHECK(c.attention_scale == 1 && c.layers[0].attention_scale == 1);
+    CHECK(c.layers[1].attention_scale == 0.5f);
 }
 
 Test(hf_config, biases_and_ties_are_what_the_family_has_unless_it_says_so) {
