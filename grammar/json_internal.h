@@ -36,6 +36,9 @@ bool schema_fail(Conversion *c, const char *format, ...) __attribute__((format(p
 bool put_rule_of(Conversion *c, const json_t *schema, const char *name, const char *index);
 bool put_rule_at(Conversion *c, const json_t *schema, const char *name, size_t index);
 
+// The schema itself, or what its $ref leads to; NULL: nowhere.
+const json_t *schema_behind(const Conversion *c, const json_t *schema);
+
 // Appends bytes as a text of GBNF; a JSON string in one.
 void put_literal(Buffer *out, const char *bytes, size_t length);
 void put_json_string(Buffer *out, const char *text);
@@ -53,4 +56,4 @@ bool put_object(Conversion *c, const json_t *schema);
 
 // json_one_of.c: no value is accepted by two of the schemas. False also where that is not seen;
 // a[0] and a[1] are the first two of that kind.
-bool schemas_exclude(const json_t *list, size_t *a, size_t *b);
+bool schemas_exclude(const Conversion *c, const json_t *list, size_t *a, size_t *b);

@@ -83,13 +83,15 @@ static bool properties_exclude(const json_t *a, const json_t *b) {
     return false;
 }
 
-bool schemas_exclude(const json_t *list, size_t *first, size_t *second) {
+bool schemas_exclude(const Conversion *c, const json_t *list, size_t *first, size_t *second) {
     size_t count = json_array_size(list);
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < i; j++) {
-            const json_t *a = json_array_get(list, j), *b = json_array_get(list, i);
+            const json_t *a = schema_behind(c, json_array_get(list, j));
+            const json_t *b = schema_behind(c, json_array_get(list, i));
             *first = j;
             *second = i;
+            if (!a || !b) return false;
             if (types_of(a) & types_of(b) && !constants_exclude(a, b) && !properties_exclude(a, b))
                 return false;
         }

@@ -209,7 +209,7 @@ static bool put_any(Conversion *c, const json_t *schema, const char *keyword) {
     if (!count) return schema_fail(c, "\"%s\": wanted a list of schemas", keyword);
     if (!strcmp(keyword, "allOf") && count > 1)
         return schema_fail(c, "\"allOf\" of more than one schema is not supported");
-    if (!strcmp(keyword, "oneOf") && !schemas_exclude(list, &a, &b))
+    if (!strcmp(keyword, "oneOf") && !schemas_exclude(c, list, &a, &b))
         return schema_fail(
             c, "\"oneOf\": schemas %zu and %zu may both accept a value (anyOf takes it)", a, b);
     for (size_t i = 0; i < count; i++) {
@@ -241,22 +241,39 @@ static size_t take_part(const char *at, char *out, size_t size) {
     return used;
 }
 
-static bool put_reference(Conversion *c, const json_t *schema) {
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+// The value at "#/$defs/name"; NULL: there is none, or it is no place in this file.
+static const json_t *find_target(const Conversion *c, const char *reference) {
     const json_t *target = c->root;
-    if (!check_alone(c, schema, "$ref", NULL)) return false;
-    if (!reference || reference[0] != '#' || (reference[1] && reference[1] != '/'))
-        return schema_fail(c, "\"$ref\": wanted a place in this file, such as #/$defs/name");
-    for (const char *at = reference + 1; *at == '/';) {
+    if (!reference || *reference != '#' || (reference[1] && reference[1] != '/')) return NULL;
+    for (const char *at = reference + 1; target && *at == '/';) {
         char part[256];
         uint64_t index = 0;
         at += 1 + take_part(at + 1, part, sizeof part);
         size_t digits = decimal_take(part, strlen(part), &index);
         target = json_is_array(target) && digits == strlen(part) ? json_array_get(target, index)
                                                                  : json_object_get(target, part);
-        if (!target) return schema_fail(c, "\"$ref\": there is no %.80s", reference);
     }
+    return target;
+}
+
+const json_t *schema_behind(const Conversion *c, const json_t *schema) {
+    enum { MOST_STEPS = 16 };
+    for (int i = 0; i < MOST_STEPS; i++) {
+        const json_t *reference = json_object_get(schema, "$ref");
+        if (!reference) return schema;
+        schema = find_target(c, json_string_value(reference));
+    }
+    return NULL;
+}
+
+static bool put_reference(Conversion *c, const json_t *schema) {
+    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *target = find_target(c, reference);
     uint32_t rule;
+    if (!check_alone(c, schema, "$ref", NULL)) return false;
+    if (!target)
+        return schema_fail(c, "\"$ref\": there is no %.80s in this file (as #/$defs/name is)",
+                           reference ? reference : "text");
     if (!rule_of(c, target, reference, &rule)) return false;
     buffer_print(&c->out, "r%u", rule);
     return true;

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOO_AMBIGUOUS (NOT_KNOWN - 1) // in Masks.local_of
+
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
 }
@@ -220,21 +222,36 @@ static bool is_countable(const Automaton *m, Frame f) {
     return n->kind == NODE_COUNT && f.count >= n->least;
 }
 
+// The local of a COUNT node's places; NULL where it is too ambiguous without its bounds.
+static bool open_local(Masks *k, const uint64_t *places, size_t count, uint32_t node,
+                       const Local **local, Error *error) {
+    Automaton *m = k->automaton;
+    Error cause = {0};
+    uint32_t on, state;
+    *local = NULL;
+    if (!automaton_frame(m, (Frame){.node = node | FRAME_OPEN}, &on, error) ||
+        !move_places(m, places, count, on, &state, error) || !room_for_states(k, error))
+        return false;
+    if (k->local_of.at[state] == TOO_AMBIGUOUS || local_of(k, state, local, &cause)) return true;
+    if (cause.code != ERROR_FILE) return error_copy(error, &cause);
+    k->local_of.at[state] = TOO_AMBIGUOUS;
+    return true;
+}
+
 static bool add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
                        Error *error) {
     Automaton *m = k->automaton;
-    uint32_t frame = (uint32_t)(places[0] >> 32), below = frame, on = FRAME_BOTTOM, state;
-    uint32_t turns = UINT32_MAX;
-    const Local *l;
-    if (frame != FRAME_BOTTOM && is_countable(m, m->frames.at[frame])) {
-        Frame f = m->frames.at[frame];
+    uint32_t below = (uint32_t)(places[0] >> 32), turns = UINT32_MAX, state;
+    Frame f = m->frames.at[below];
+    const Local *l = NULL;
+    if (below != FRAME_BOTTOM && is_countable(m, f)) {
         const Node *n = &m->grammar->nodes.at[f.node];
-        if (n->most != UNBOUNDED) turns = n->most - f.count;
-        below = f.below;
-        f = (Frame){.node = f.node | FRAME_OPEN, .below = FRAME_BOTTOM};
-        if (!automaton_frame(m, f, &on, error)) return false;
+        if (!open_local(k, places, count, f.node, &l, error)) return false;
+        if (l && n->most != UNBOUNDED) turns = n->most - f.count;
+        if (l) below = f.below;
     }
-    if (!move_places(m, places, count, on, &state, error) || !local_of(k, state, &l, error))
+    if (!l && (!move_places(m, places, count, FRAME_BOTTOM, &state, error) ||
+               !local_of(k, state, &l, error)))
         return false;
     add_local(k, l, turns, mask);
     return below == FRAME_BOTTOM || add_exits(k, l, turns, below, mask, error);

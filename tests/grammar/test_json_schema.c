@@ -230,6 +230,10 @@ static const char *const SCHEMAS[] = {
     "{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]"
     "},{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"},\"v\":{}},\"required\":[\"k\","
     "\"v\"]}]}",
+    "{\"oneOf\":[{\"$ref\":\"#/$defs/cat\"},{\"$ref\":\"#/$defs/dog\"}],\"$defs\":{\"cat\":{"
+    "\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"cat\"},\"lives\":{\"type\":"
+    "\"integer\"}},\"required\":[\"k\"]},\"dog\":{\"type\":\"object\",\"properties\":{\"k\":{"
+    "\"const\":\"dog\"}},\"required\":[\"k\"]}}}",
     "{\"allOf\":[{\"$ref\":\"#/$defs/x\"}],\"$defs\":{\"x\":{\"type\":\"null\"}}}",
     "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"next\":{\"$ref\":\"#\"}},"
     "\"required\":[\"v\"]}",
@@ -346,9 +350,11 @@ static const char *const REFUSED[][2] = {
     {"{\"type\":\"object\",\"anyOf\":[{}]}", "\"type\" beside \"anyOf\" is not supported"},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "schemas 0 and 1 may both"},
     {"{\"oneOf\":[{\"const\":1},{\"type\":\"string\"},{\"enum\":[2,1.0]}]}", "0 and 2 may both"},
+    {"{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{}}}",
+     "0 and 1 may both"},
     {"{\"allOf\":[{},{}]}", "\"allOf\" of more than one"},
     {"{\"$ref\":\"#/$defs/no\"}", "\"$ref\": there is no #/$defs/no"},
-    {"{\"$ref\":\"other.json\"}", "\"$ref\": wanted a place in this file"},
+    {"{\"$ref\":\"other.json\"}", "\"$ref\": there is no other.json in this file"},
     {"{\"items\":[{}]}", "\"items\": wanted a schema"},
     {"{\"items\":3}", "#/items: wanted a schema, got an integer"},
     {"{\"prefixItems\":[false]}", "#/prefixItems/0: the schema false accepts nothing"},

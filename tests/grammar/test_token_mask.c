@@ -134,7 +134,8 @@ Test(token_mask, is_what_reading_every_token_says) {
 
 // Long tokens of one letter: turns beyond what is left of a repetition.
 Test(token_mask, knows_how_often_a_token_repeats) {
-    static const char AS[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static char AS[101];
+    memset(AS, 'a', sizeof AS - 1);
     TextSpan tokens[sizeof AS];
     for (size_t i = 0; i < sizeof AS; i++)
         tokens[i] = (TextSpan){AS, i};
@@ -147,10 +148,25 @@ Test(token_mask, knows_how_often_a_token_repeats) {
         "root ::= (x{1,30} \"b\"?){1,9}\nx ::= \"aa\" | \"a\"",
         "root ::= \"a\"{17,}",
         "root ::= (\"a\"{2} \"a\"?){9,12}",
+        "root ::= (\"a\"{1,30}){1,5} \"b\"*",
     };
     for (uint64_t seed = 0; seed < 20; seed++)
         for (size_t g = 0; g < sizeof TEXTS / sizeof *TEXTS; g++)
             check_walk(TEXTS[g], &w, 12, seed);
+    trie_close(&w.trie);
+}
+
+// Without bounds a long token would be on thousands of stacks, with them it is on few.
+Test(token_mask, keeps_the_bounds_where_it_is_too_ambiguous_without) {
+    static char ca[102] = "c";
+    TextSpan tokens[sizeof ca];
+    memset(ca + 1, 'a', sizeof ca - 2);
+    for (size_t i = 0; i < sizeof ca; i++)
+        tokens[i] = i % 2 ? (TextSpan){ca, i} : (TextSpan){ca + 1, i};
+    Words w = {.tokens = tokens, .count = sizeof ca - 1};
+    CHECK(trie_open(&w.trie, tokens, w.count, NULL), "no trie");
+    for (uint64_t seed = 0; seed < 20; seed++)
+        check_walk("root ::= (\"c\"? \"a\"{1,30}){1,5} \"b\"*", &w, 12, seed);
     trie_close(&w.trie);
 }
 
