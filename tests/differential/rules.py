@@ -121,8 +121,8 @@ SAFETENSORS = [
     ("a fourth key of a tensor", LIMPID, r"wanted dtype, shape and data_offsets, got an object of \d",
      "Passed over by the package. A key that one reader follows and another does not makes two models of one file.",
      lambda d: any(set(e) - {"dtype", "shape", "data_offsets"} for e in entries(d))),
-    ("a name or key twice", LIMPID, r"appears twice|duplicate object key|\"__metadata__\" twice",
-     "The format forbids it, the package takes the last.", lambda d: bool(twice(header(d))[0])),
+    ("a name or key twice", LIMPID, r"appears twice|duplicate object key|\"__metadata__\" twice|^header: tensor",
+     "The format forbids it, the package takes the last and does not look at the others.", lambda d: bool(twice(header(d))[0])),
     ("more than four dimensions", LIMPID, r"\d+ dimensions \(at most 4\)",
      "No tensor of a language model has more; limpid has room for four.", lambda d: any(len(e["shape"]) > 4 for e in entries(d))),
     ("NUL in a text", LIMPID, r"\\u0000 is not allowed|NUL byte in object key",
@@ -165,7 +165,7 @@ GGUF = [
 
 TOKENIZER = [
     ("a key twice", LIMPID, r"duplicate object key|have the same text",
-     "The package takes the last, of added tokens the first.", None),
+     "The package takes the last.", None),
     ("ids that are not 0 .. n - 1 in their order", LIMPID,
      r"ids have a gap|no token has id|id \d+: both|has id -?\d+ in the vocabulary|the next behind the vocabulary|"
      r"added_tokens: id of .* is outside",
@@ -189,7 +189,7 @@ TOKENIZER = [
      "BPE without prefix, suffix and dropout. An unk_token that is no token the package refuses with the first character that needs it."),
     ("a merge twice", LIMPID, r"an earlier merge has the same pair", "The package takes the later rank. Which was meant, nobody can say."),
     ("a letter outside the byte alphabet", LIMPID, r"has a character outside the byte alphabet",
-     "Such a token of a byte-level vocabulary stands for no bytes; the package drops them when it decodes."),
+     "Such a token of a byte-level vocabulary stands for no bytes; the package decodes it as its own letters."),
     ("an added token without a text", LIMPID, r"its text is empty", "It would be found everywhere; the package passes over it."),
     ("a prefix inside words", DIES, r"continuing_subword_prefix",
      "The package cuts the prefix's number of bytes off a token, also in the middle of a character, and panics with what is left.",
