@@ -84,14 +84,14 @@ Test(sampling, breakers_need_a_tokenizer) {
     static Scene s;
     Error error = {0};
     scene_open(&s);
-    Tokenizer *tokenizer = s.session.tokenizer; // of the model's file, which closes it
+    limpid_model file = {.no_tokenizer = {.code = ERROR_FILE, .message = "no tokenizer here"}};
+    tokenizer_close(s.session.tokenizer);
     s.session.tokenizer = NULL;
-    error_set(&s.session.file->no_tokenizer, ERROR_FILE, "no tokenizer here");
+    s.session.file = &file;
     CHECK(!sampling_add(&s.sampling, &s.lists, &s.session, &error));
     CHECK(strstr(error.message, "--dry-sequence-breaker none"), "%s", error.message);
     s.options.dry_breakers = (TextList){{"none"}, 1};
     add_options(&s);
-    s.session.tokenizer = tokenizer;
     scene_close(&s);
 }
 
