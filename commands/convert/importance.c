@@ -124,8 +124,7 @@ bool importance_gather(Importance *importance, Session *s, SampleText *sample, E
                 model_intervene(s->model, add_squares, &g, STAGES, error) &&
                 windows_feed(&sample->text, feed_chunk, &g, &show, error) &&
                 finish(importance, &g, s->config->n_layers, error);
-    model_close(s->model);
-    s->model = NULL;
+    session_close_model(s);
     arena_free(&g.arena);
     return good;
 }
