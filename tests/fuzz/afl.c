@@ -3,8 +3,8 @@
 // what it calls. The target itself runs in another process.
 #include "base/hash.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_BYTES = 8192 }; // as -max_len of libFuzzer in scripts/fuzz
 
@@ -50,10 +50,11 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room) {
 
 void *afl_custom_init(void *afl, unsigned seed) {
     static char name[] = "fuzz", *words[] = {name, NULL}, **argv = words;
-    int argc = 1;
+    int argc = 1, position = optind; // afl-fuzz has not looked at all of its words yet
     (void)afl;
     shim.random = seed;
     if (LLVMFuzzerInitialize) LLVMFuzzerInitialize(&argc, &argv);
+    optind = position;
     return &shim;
 }
 
