@@ -132,7 +132,7 @@ static bool converse_typed(Chat *chat, Error *error) {
     bool good = true, warned = false;
     chat_introduce(chat);
     if (chat->editor) interrupt_begin(); // between two lines; in one Ctrl-C is the line editor's
-    while (good && !chat->full && output_good()) {
+    while (good && !chat->full && output_good() && !interrupt_ends()) {
         StopReason stop = STOP_EOS;
         Error problem = {0};
         good = message_read(chat, &message, &limit, &end, &problem);
@@ -156,10 +156,10 @@ static bool converse_typed(Chat *chat, Error *error) {
         line_editor_hush(chat->editor);
         if (message.size)
             good = conversation_answer(chat, (TextSpan){(const char *)message.bytes, message.size},
-                                       &stop, error) &&
-                   may_go_on(error);
+                                       &stop, error);
     }
     interrupt_end();
+    good = good && may_go_on(error);
     if (end == LINE_ENDED) fputc('\n', stderr);
     buffer_free(&message);
     return good;

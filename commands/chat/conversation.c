@@ -317,11 +317,11 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .context = &turn,
     };
     s->started = seconds_now();
-    interrupt_begin(); // from here on Ctrl-C stops the answer; before it ends the program
+    interrupt_renew(); // from here on Ctrl-C stops the answer; before it ends the program
     bool good = generate_answer(chat, &turn, &g, error);
     // Where there is a line editor, one that comes a moment too late does nothing.
     if (chat->editor)
-        interrupt_begin();
+        interrupt_renew();
     else
         interrupt_end();
     *stop = g.stop;

@@ -395,6 +395,10 @@ static const wchar_t *edit(LineEditor *e, int *length) {
         sigaddset(&blocked, SIGNALS[i]);
     }
     sigprocmask(SIG_BLOCK, &blocked, &e->outside);
+    if (interrupt_ends()) { // a moment before: no line is read any more
+        sigprocmask(SIG_SETMASK, &e->outside, NULL);
+        return NULL;
+    }
     for (int i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);

@@ -48,6 +48,12 @@ bool interrupt_ends(void) {
     return interrupt_asked() && __atomic_load_n(&asked, __ATOMIC_RELAXED) != SIGINT;
 }
 
+void interrupt_renew(void) {
+    int number = __atomic_load_n(&asked, __ATOMIC_RELAXED);
+    interrupt_begin();
+    if (number && number != SIGINT) __atomic_store_n(&asked, number, __ATOMIC_RELAXED);
+}
+
 const int *interrupt_flag(void) {
     return &asked;
 }

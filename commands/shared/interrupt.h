@@ -9,6 +9,7 @@
 void interrupt_begin(void);
 bool interrupt_asked(void);      // since interrupt_begin
 bool interrupt_ends(void);       // by a signal that ends a conversation too: not by Ctrl-C
+void interrupt_renew(void);      // interrupt_begin, but what ends a conversation stays asked
 const int *interrupt_flag(void); // not 0 where it was asked: ModelOptions.stop
 void interrupt_end(void);        // restores the dispositions
 void interrupt_raise(void);      // ends the program by that signal: exit status 130 for SIGINT

@@ -1,7 +1,7 @@
 // Limits that a shell sets (ulimit): with few open files, no threads or little processor time, the
 // program answers, or ends with the right code and one line.
 #include "base/error.h"
-#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
 #include <signal.h>
@@ -73,14 +73,7 @@ Test(resource_limits, of_threads) {
 
 // Processor time: the signal of the soft limit ends the text as Ctrl-C does.
 Test(resource_limits, of_processor_time) {
-    GgufFile *file = gguf_tiny_llama();
-    gguf_set_u32(file, "llama.context_length", 1 << 19);
-    size_t size = 0;
-    uint8_t *bytes = gguf_write(file, &size);
-    gguf_file_free(file);
-    const char *path = test_temporary("endless.gguf");
-    test_write_file(path, bytes, size);
-    free(bytes);
+    const char *path = conversion_endless();
     char script[600];
     snprintf(script, sizeof script,
              "(ulimit -S -t 1; exec $RUN %s -n 0 -i a --ignore-eos -s 1 -j 2 >/dev/null)", path);

@@ -1,6 +1,6 @@
 // Signals that end the program, stop it and let it go on, at moments of every kind of work: what
 // was written is whole, the terminal is as it was, and no signal but the first of a kind is needed.
-#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
 #include <errno.h>
@@ -11,19 +11,6 @@
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-
-// A model that generates for minutes.
-static const char *endless_model(void) {
-    GgufFile *file = gguf_tiny_llama();
-    gguf_set_u32(file, "llama.context_length", 1 << 19);
-    size_t size = 0;
-    uint8_t *bytes = gguf_write(file, &size);
-    gguf_file_free(file);
-    const char *path = test_temporary("endless.gguf");
-    test_write_file(path, bytes, size);
-    free(bytes);
-    return path;
-}
 
 // ---- a child process ----
 
@@ -80,7 +67,7 @@ static const int ENDS[] = {SIGINT, SIGTERM, SIGHUP};
 
 Test(signals, end_the_work_at_any_moment) {
     enum { MOMENTS = 8 };
-    const char *model = endless_model();
+    const char *model = conversion_endless();
     const char *const lines[][12] = {
         {TEST_RUN, "generate", model, "-n", "0", "-i", "a", "--ignore-eos", NULL},
         {TEST_RUN, "perplexity", model, "-f", "LICENSE", NULL},
@@ -112,8 +99,8 @@ static char *output_around(Child *child, const char *after, int number) {
 
 // As with Ctrl-C: the text ends with its line, the statistics follow, and the signal ends it.
 Test(signals, end_a_text_with_statistics) {
-    const char *const argv[] = {TEST_RUN, "generate", endless_model(), "-n", "0",
-                                "-i",     "a",        "--ignore-eos",  "-s", "1",
+    const char *const argv[] = {TEST_RUN, "generate", conversion_endless(), "-n", "0",
+                                "-i",     "a",        "--ignore-eos",       "-s", "1",
                                 NULL};
     for (size_t n = 0; n < COUNT(ENDS); n++) {
         Child child = start(argv, NULL, true);
@@ -126,7 +113,7 @@ Test(signals, end_a_text_with_statistics) {
 
 // It does not go on with the next line, as it does after Ctrl-C.
 Test(signals, end_a_conversation_from_a_pipe_with_the_answer) {
-    const char *const argv[] = {TEST_RUN,     "chat",   endless_model(),
+    const char *const argv[] = {TEST_RUN,     "chat",   conversion_endless(),
                                 "--template", "llama2", "--ignore-eos",
                                 "-c",         "500000", "-s",
                                 "1",          NULL};
@@ -183,7 +170,7 @@ static TestRun chat(const TypedKeys *keys, size_t count, int number) {
     setenv("TERM", "xterm", 1);
     snprintf(line, sizeof line,
              "chat|%s|--template|llama2|--ignore-eos|-c|500000|-s|1|--color|never|--no-history",
-             endless_model());
+             conversion_endless());
     TestRun r = program_job(line, keys, count, number);
     CHECK(!strstr(r.out, "NOT BACK"), "%s", r.out);
     return r;

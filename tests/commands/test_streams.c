@@ -1,7 +1,7 @@
 // Standard streams, signals, terminals and resource limits, with the program as a child process.
 #include "base/error.h"
 #include "base/text.h"
-#include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
 #include <unistd.h>
@@ -19,11 +19,6 @@ static const char *tiny_model(const char *name, const char *const *tokens, uint3
     test_write_file(path, bytes, size);
     free(bytes);
     return path;
-}
-
-// A model that generates for minutes.
-static const char *endless_model(void) {
-    return tiny_model("endless.gguf", NULL, 1 << 19);
 }
 
 static void shell_status(const char *script, int wanted) {
@@ -148,7 +143,7 @@ Test(streams, a_closed_pipe_ends_quietly) {
     static const char ENDLESS[] = "{ $RUN %s -n 0 -i a -q --ignore-eos; echo $? >&2; } | head -c 1";
     char script[700] = "trap '' PIPE; ";
     size_t trap = strlen(script);
-    snprintf(script + trap, sizeof script - trap, ENDLESS, endless_model());
+    snprintf(script + trap, sizeof script - trap, ENDLESS, conversion_endless());
     TestRun r = program_shell(script + trap);
     CHECK_STRING(r.err, "141\n");
     test_run_free(&r);
@@ -159,7 +154,7 @@ Test(streams, a_closed_pipe_ends_quietly) {
 
 Test(streams, ctrl_c_ends_the_text_with_statistics_and_130) {
     char line[600];
-    snprintf(line, sizeof line, "%s|-n|0|-i|a|--ignore-eos|-s|1", endless_model());
+    snprintf(line, sizeof line, "%s|-n|0|-i|a|--ignore-eos|-s|1", conversion_endless());
     TestRun r = program_interrupted(line, "ab");
     CHECK_INT(r.status, 130); // by the signal itself, as a shell wants it
     const char *statistics = strstr(r.out, "\nrun: ");
@@ -175,7 +170,7 @@ Test(streams, ctrl_c_stops_the_answer_and_not_the_chat) {
     char line[600];
     setenv("TERM", "dumb", 1); // with the line editor: tests/chat/
     snprintf(line, sizeof line, "chat|%s|--template|llama2|--ignore-eos|-c|500000|-s|1",
-             endless_model());
+             conversion_endless());
     TestRun r = program_typed(line, KEYS, sizeof KEYS / sizeof *KEYS);
     CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
     const char *first = strstr(r.out, "run: prompt ");
@@ -344,7 +339,8 @@ Test(streams, surprise_is_plain_where_colours_are_not_wanted) {
 Test(streams, surprise_leaves_no_colour_behind_at_ctrl_c) {
     char line[600];
     use_colors("");
-    snprintf(line, sizeof line, "%s|-n|0|-i|a|--ignore-eos|-s|1|--color|surprise", endless_model());
+    snprintf(line, sizeof line, "%s|-n|0|-i|a|--ignore-eos|-s|1|--color|surprise",
+             conversion_endless());
     TestRun r = program_interrupted(line, "mb\x1b[39m");
     CHECK_INT(r.status, 130);
     char *statistics = strstr(r.out, "\nrun: ");

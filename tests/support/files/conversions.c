@@ -18,6 +18,12 @@ const char *conversion_tiny(const char *name) {
     return conversion_gguf(name, gguf_tiny_llama());
 }
 
+const char *conversion_endless(void) {
+    GgufFile *file = gguf_tiny_llama();
+    gguf_set_u32(file, "llama.context_length", 1 << 19);
+    return conversion_gguf("endless.gguf", file);
+}
+
 const char *conversion_bin(const char *name, const BinShape *shape) {
     size_t size;
     char *bin = bin_bytes(&size, shape, 3);

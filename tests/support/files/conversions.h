@@ -10,6 +10,7 @@
 // Files of this name in the temporary directory.
 const char *conversion_gguf(const char *name, GgufFile *file); // frees the file
 const char *conversion_tiny(const char *name);                 // gguf_tiny_llama
+const char *conversion_endless(void); // the same with so long a context that a text takes minutes
 const char *conversion_bin(const char *name, const BinShape *shape);
 
 // The vocabulary of the built-in model as llama2.c's tokenizer.bin, and a random .bin model with as
