@@ -330,6 +330,8 @@ $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap
 REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
 $(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
+# These reads are interrupted or fail: tests/base/test_file_reader.c.
+$(BUILD)/tests/test_file_reader: private LDFLAGS += -Wl$(comma)--wrap=pread
 # What limpid has read of a GGUF when it turns to the model: tests/programs/differential.c.
 $(BUILD)/tests/differential: private LDFLAGS += -Wl$(comma)--wrap=gguf_read_vocabulary
 $(addprefix $(BUILD)/tests/test_,selftest_command bench): | $(BUILD)/run $(BUILD)/tests/random_model

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "tests/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -105,6 +106,116 @@ Test(file_reader, is_content_with_a_file_that_is_only_read) {
     CHECK(!chmod(path, 0400));
     CHECK(file_reader_get(&reader, bytes, 0, 5000, NULL));
     CHECK(file_reader_finish(&reader, &error), "%s", error.message);
+}
+
+// A difference of one byte or of one nanosecond counts, and the size does even where the time of
+// modification stays.
+Test(file_reader, tells_the_smallest_change) {
+    static const struct {
+        off_t size;
+        long nanoseconds;
+        const char *message; // NULL: no change
+    } ROWS[] = {{5000, 7, NULL},
+                {4999, 7, "the file was cut short while it was read, to 4999 of 5000 bytes"},
+                {5001, 7, "the file was written to while it was read"},
+                {5000, 8, "the file was written to while it was read"}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const char *path = file_of("smallest", 'a', 5000);
+        struct timespec before[2] = {{.tv_sec = 5}, {.tv_sec = 5, .tv_nsec = 7}}, after[2];
+        memcpy(after, before, sizeof after);
+        after[1].tv_nsec = ROWS[i].nanoseconds;
+        FileReader reader;
+        Error error = {0};
+        CHECK(!utimensat(AT_FDCWD, path, before, 0));
+        CHECK(file_reader_open(&reader, path, NULL));
+        CHECK(reader.size == 5000 && reader.modified == 5000000007u);
+        CHECK(!truncate(path, ROWS[i].size) && !utimensat(AT_FDCWD, path, after, 0));
+        CHECK(file_reader_finish(&reader, &error) == !ROWS[i].message, "%s", error.message);
+        if (ROWS[i].message) check_error(&error, ERROR_IO, ROWS[i].message);
+    }
+}
+
+// As it is in a program that was started without standard input.
+Test(file_reader, the_descriptor_may_be_0) {
+    const char *path = file_of("zero", 'a', 100);
+    FileReader reader = {0};
+    Error error = {0};
+    int input = dup(0);
+    close(0);
+    bool opened = file_reader_open(&reader, path, &error);
+    int descriptor = reader.descriptor;
+    overwrite(path, 'b', 100);
+    bool unchanged = !opened || file_reader_finish(&reader, &error);
+    bool open_still = fcntl(0, F_GETFD) >= 0;
+    if (input >= 0) dup2(input, 0);
+    close(input);
+    CHECK(opened && descriptor == 0, "%d", descriptor);
+    CHECK(!unchanged && !open_still);
+    check_error(&error, ERROR_IO, "the file was written to while it was read");
+}
+
+// ---- reads that fail ----
+
+// What the next calls of pread do: fail with this errno, or read one byte where it is 0. Linked
+// with --wrap=pread.
+static const int *answers;
+static size_t n_answers;
+
+ssize_t __real_pread(int descriptor, void *to, size_t count, off_t at);
+ssize_t __wrap_pread(int descriptor, void *to, size_t count, off_t at);
+ssize_t __wrap_pread(int descriptor, void *to, size_t count, off_t at) {
+    if (!n_answers) return __real_pread(descriptor, to, count, at);
+    n_answers--;
+    int answer = *answers++;
+    if (!answer) return __real_pread(descriptor, to, 1, at);
+    errno = answer;
+    return -1;
+}
+
+static void answer_with(const int *with, size_t count) {
+    answers = with;
+    n_answers = count;
+}
+
+Test(file_reader, goes_on_after_a_read_that_was_interrupted_or_short) {
+    static const int ANSWERS[] = {EINTR, 0, EINTR, EINTR, 0};
+    const char *path = test_temporary("interrupted");
+    test_write_file(path, "0123456789", 10);
+    FileReader reader;
+    char bytes[9] = "";
+    Error error = {0};
+    CHECK(file_reader_open(&reader, path, NULL));
+    answer_with(ANSWERS, 5);
+    CHECK(file_reader_get(&reader, bytes, 2, 8, &error), "%s", error.message);
+    CHECK_STRING(bytes, "23456789");
+    // The errno of an earlier call says nothing about the end of the file.
+    CHECK(!truncate(path, 5));
+    errno = EINTR;
+    CHECK(!file_reader_get(&reader, bytes, 2, 8, &error));
+    check_error(&error, ERROR_IO, "cut short while it was read, to 5 of 10 bytes");
+    file_reader_close(&reader);
+}
+
+Test(file_reader, a_read_that_fails_is_an_error_and_leaves_nothing) {
+    static const struct {
+        int number;
+        ErrorCode code;
+        const char *message;
+    } ROWS[] = {{EIO, ERROR_IO, "cannot read it: Input/output error"},
+                {ENOMEM, ERROR_MEMORY, "cannot read it: Cannot allocate memory"}};
+    const char *path = file_of("failing", 'a', 100);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        FileCopy copy;
+        FileReader reader;
+        Error error = {0}, empty = {0};
+        answer_with(&ROWS[i].number, 1);
+        CHECK(!file_copy_open(&copy, path, 100, &error) && !copy.bytes && !copy.size);
+        check_error(&error, ROWS[i].code, ROWS[i].message);
+        answer_with(&ROWS[i].number, 1);
+        CHECK(!file_reader_open(&reader, file_of("no-bytes", 'a', 0), &empty));
+        check_error(&empty, ROWS[i].code, ROWS[i].message);
+        CHECK_INT(n_answers, 0);
+    }
 }
 
 // ---- the loaded part of a mapping ----
@@ -221,6 +332,35 @@ Test(bytes, as_much_metadata_as_the_limit_and_no_more) {
             check_error(&error, ERROR_FILE, "offset 8: more than 268435456 bytes of metadata");
         mapping_close(&mapping);
     }
+}
+
+// What is loaded comes in steps; the byte behind a step is the first of the next.
+Test(bytes, of_a_file_are_loaded_up_to_the_last_that_is_taken) {
+    const char *path = file_of("steps", 'a', MAPPED);
+    Mapping mapping;
+    CHECK(mapping_open(&mapping, path, NULL));
+    Bytes in = bytes_of_file(&mapping, NULL);
+    CHECK(bytes_take(&in, 1, "first"));
+    size_t step = mapping.loaded;
+    CHECK(bytes_take(&in, step - 1, "the rest of the step") && mapping.loaded == step);
+    const uint8_t *next = bytes_take(&in, 1, "next");
+    CHECK(mapping.loaded > step);
+    overwrite(path, 'b', MAPPED);
+    CHECK_INT(*next, 'a');
+    mapping_close(&mapping);
+}
+
+// The limit is on what is copied.
+Test(bytes, of_memory_have_no_limit) {
+    size_t size = (size_t)LIMIT_METADATA + 1;
+    uint8_t *memory = calloc(1, size);
+    CHECK(memory);
+    Mapping mapping = mapping_of_memory("memory", memory, size);
+    Error error = {0};
+    Bytes in = bytes_of_file(&mapping, &error);
+    CHECK(bytes_take(&in, size, "all") == memory, "%s", error.message);
+    mapping_close(&mapping);
+    free(memory);
 }
 
 Test(bytes, strings_have_their_length_in_front) {

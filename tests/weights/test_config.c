@@ -87,19 +87,148 @@ Test(config, floats_are_finite_and_in_range) {
         {"attention_scale", offsetof(Config, attention_scale), 0, -1, 1e9f},
         {"rope theta", offsetof(Config, rope.theta), 1, 0.5f, 1e18f},
         {"rope factor", offsetof(Config, rope.factor), 1e-3f, 0, 1e6f},
-        {"rope low_freq_factor", offsetof(Config, rope.low_freq_factor), 1e-3f, 0, 3.9f},
-        {"rope high_freq_factor", offsetof(Config, rope.high_freq_factor), 1.1f, 1, 1e6f},
+        {"rope attention_factor", offsetof(Config, rope.attention_factor), 0, -1, 1e6f},
+        // 4 and 1 are the numbers of sound()'s other end.
+        {"rope low_freq_factor", offsetof(Config, rope.low_freq_factor), 1e-3f, 0, 0x1.fffffep1f},
+        {"rope high_freq_factor", offsetof(Config, rope.high_freq_factor), 0x1.000002p0f, 1, 1e6f},
     };
     Error error;
     for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
         CHECK(takes_float(FIELDS[i].field, FIELDS[i].low, &error), "%s", error.message);
         CHECK(takes_float(FIELDS[i].field, FIELDS[i].high, &error), "%s", error.message);
-        const float bad[] = {FIELDS[i].below, NAN, INFINITY, -INFINITY};
-        for (int b = 0; b < 4; b++) {
+        const float bad[] = {FIELDS[i].below,
+                             nextafterf(FIELDS[i].low, -INFINITY),
+                             nextafterf(FIELDS[i].high, INFINITY),
+                             NAN,
+                             INFINITY,
+                             -INFINITY};
+        for (int b = 0; b < 6; b++) {
             CHECK(!takes_float(FIELDS[i].field, bad[b], &error), "%s %g", FIELDS[i].name,
                   (double)bad[b]);
             CHECK(error.code == ERROR_FILE && strstr(error.message, "got"), "%s", error.message);
         }
+    }
+}
+
+// ---- what each kind of scaling needs ----
+
+enum { NEEDS_NO = 0, NEEDS_FACTOR = 1, NEEDS_RAMP = 2, NEEDS_YARN = 4, NEEDS_ORIGINAL = 8 };
+
+static const int NEEDS[] = {
+    [ROPE_PLAIN] = NEEDS_NO,
+    [ROPE_LINEAR] = NEEDS_FACTOR,
+    [ROPE_LLAMA3] = NEEDS_FACTOR | NEEDS_RAMP | NEEDS_ORIGINAL,
+    [ROPE_YARN] = NEEDS_FACTOR | NEEDS_YARN | NEEDS_ORIGINAL,
+    [ROPE_DYNAMIC_NTK] = NEEDS_FACTOR,
+    [ROPE_LONGROPE] = NEEDS_ORIGINAL,
+};
+
+static bool takes_scaling(RopeScaling scaling, size_t field, float value, Error *error) {
+    static const float FACTORS[4] = {1, 1, 2, 2};
+    Config *c = sound();
+    c->rope = (RopeConfig){.scaling = scaling,
+                           .theta = 10000,
+                           .sign = 1,
+                           .factor = 8,
+                           .low_freq_factor = 1,
+                           .high_freq_factor = 4,
+                           .beta_fast = 32,
+                           .beta_slow = 1,
+                           .original_max_seq_len = 64,
+                           .long_factor = FACTORS,
+                           .short_factor = FACTORS};
+    char *at = (char *)&c->rope + field;
+    if (field == offsetof(RopeConfig, original_max_seq_len))
+        *(int *)at = (int)value;
+    else
+        *(float *)at = value;
+    *error = (Error){0};
+    bool taken = config_finish(c, error);
+    free(c);
+    return taken;
+}
+
+// The numbers that a scaling does not need may be anything.
+Test(config, each_scaling_has_its_numbers_in_range) {
+    static const struct {
+        const char *name;
+        size_t field;
+        int need;
+        float low, below, high, above;
+    } FIELDS[] = {
+        {"factor", offsetof(RopeConfig, factor), NEEDS_FACTOR, 1e-3f, 9.9e-4f, 1e6f, 1000001},
+        {"low_freq_factor", offsetof(RopeConfig, low_freq_factor), NEEDS_RAMP, 1e-3f, 9.9e-4f, 3.9f,
+         1000001},
+        {"high_freq_factor", offsetof(RopeConfig, high_freq_factor), NEEDS_RAMP, 1.1f, 1, 1e6f,
+         1000001},
+        {"beta_fast", offsetof(RopeConfig, beta_fast), NEEDS_YARN, 1e-3f, 9.9e-4f, 1e6f, 1000001},
+        {"beta_slow", offsetof(RopeConfig, beta_slow), NEEDS_YARN, 1e-3f, 9.9e-4f, 1e6f, 1000001},
+        {"mscale", offsetof(RopeConfig, mscale), NEEDS_YARN, 0, -1e-9f, 1e6f, 1000001},
+        {"mscale_all_dim", offsetof(RopeConfig, mscale_all_dim), NEEDS_YARN, 0, -1e-9f, 1e6f,
+         1000001},
+        {"original_max_seq_len", offsetof(RopeConfig, original_max_seq_len), NEEDS_ORIGINAL, 1, 0,
+         LIMIT_CONTEXT, LIMIT_CONTEXT + 1},
+    };
+    Error error;
+    for (RopeScaling scaling = ROPE_PLAIN; scaling <= ROPE_LONGROPE; scaling++)
+        for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+            bool needed = NEEDS[scaling] & FIELDS[i].need;
+            const float values[] = {FIELDS[i].low, FIELDS[i].high, FIELDS[i].below,
+                                    FIELDS[i].above};
+            for (int v = 0; v < 4; v++) {
+                bool taken = takes_scaling(scaling, FIELDS[i].field, values[v], &error);
+                CHECK(taken == (v < 2 || !needed), "scaling %d, %s %g: %s", (int)scaling,
+                      FIELDS[i].name, (double)values[v], error.message);
+                CHECK(taken || strstr(error.message, FIELDS[i].name), "%s", error.message);
+            }
+        }
+    CHECK(!takes_scaling(99, offsetof(RopeConfig, factor), 8, &error));
+    CHECK_STRING(error.message, "rope: scaling 99 is not known");
+}
+
+Test(config, starts_with_what_most_models_share) {
+    Config *c = malloc(sizeof *c), *none = calloc(1, sizeof *none);
+    memset(c, 0xff, sizeof *c);
+    config_init(c);
+    CHECK(c->norm_eps == 1e-5f && c->gated_ffn && c->embedding_scale == 1 && c->bos_id == -1);
+    CHECK(c->rope.theta == 10000 && c->rope_local.theta == 10000);
+    CHECK(c->rope.sign == 1 && c->rope_local.sign == 1);
+    c->norm_eps = c->embedding_scale = c->rope.theta = c->rope_local.theta = 0;
+    c->rope.sign = c->rope_local.sign = 0;
+    c->gated_ffn = false;
+    c->bos_id = 0;
+    CHECK(!memcmp(c, none, sizeof *c), "a field that nobody has set");
+    free(c);
+    free(none);
+}
+
+// The width of a head is bounded before it is multiplied.
+Test(config, sizes_of_heads_at_their_ends) {
+    static const struct {
+        int heads, kv_heads, head_dim;
+        const char *message; // NULL: accepted
+    } ROWS[] = {
+        {1, 1, LIMIT_DIM, NULL},
+        {1, 1, LIMIT_DIM + 1, "head_dim: got 65537, wanted 1 to 65536"},
+        {2, 1, LIMIT_DIM / 2 + 1, "n_heads * head_dim: got 65538, wanted 1 to 65536"},
+        {LIMIT_HEADS, 1, 1 << 22, "head_dim: got 4194304, wanted 1 to 65536"},
+        {1, 1, 1, NULL}, // with learned positions
+        {8, 8, 8, NULL},
+        {8, 9, 8, "n_kv_heads: got 9, wanted 1 to 8"},
+        {8, 1, 8, NULL},
+        {8, 0, 8, "n_kv_heads: got 0, wanted 1 to 8"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        Config *c = sound();
+        Error error = {0};
+        c->n_heads = ROWS[i].heads;
+        c->n_kv_heads = ROWS[i].kv_heads;
+        c->head_dim = ROWS[i].head_dim;
+        c->rope_dim = 2;
+        if (ROWS[i].head_dim < 2) c->position = POSITION_LEARNED;
+        CHECK(config_finish(c, &error) == !ROWS[i].message, "%zu: %s", i, error.message);
+        if (ROWS[i].message) CHECK_STRING(error.message, ROWS[i].message);
+        free(c);
     }
 }
 
@@ -147,9 +276,39 @@ Test(config, local_rope_counts_only_where_it_is_used) {
     Config *c = sound();
     c->rope_local.theta = 0;
     CHECK(config_finish(c, NULL));
+    c->layers[2].local_rope = true; // there are two
+    CHECK(config_finish(c, NULL));
     c->layers[1].local_rope = true;
     CHECK(!config_finish(c, NULL));
+    c->layers[0].local_rope = true;
+    c->layers[1].local_rope = false;
+    CHECK(!config_finish(c, NULL));
+    c->rope_local.theta = 1;
+    CHECK(config_finish(c, NULL));
     free(c);
+}
+
+Test(config, pairs_of_channels_rotate) {
+    Config *c = sound();
+    Error error = {0};
+    c->rope_dim = 4;
+    CHECK(config_finish(c, NULL) && c->rope_dim == 4);
+    c->rope_dim = 3;
+    CHECK(!config_finish(c, &error));
+    CHECK_STRING(error.message, "rope_dim: got 3, wanted an even number");
+    free(c);
+}
+
+// Of the model and of one layer; layers that the model does not have stay as they are.
+Test(config, scales_of_layers_are_in_range) {
+    static const float VALUES[] = {1e-9f, 1e9f, 0x1.12e0bcp-30f, 0x1.dcd652p29f};
+    for (int i = 0; i < 4; i++) {
+        Config *c = sound();
+        c->layers[1].attention_scale = VALUES[i];
+        CHECK(config_finish(c, NULL) == (i < 2), "%a", (double)VALUES[i]);
+        CHECK(c->layers[2].attention_scale == 0);
+        free(c);
+    }
 }
 
 Test(config, rope_turns_one_way_or_the_other) {
@@ -168,7 +327,12 @@ Test(config, longrope_needs_its_factors) {
     c->rope.original_max_seq_len = 64;
     CHECK(!config_finish(c, &error) && strstr(error.message, "longrope"));
     const float factors[4] = {1, 1, 2, 2};
-    c->rope.long_factor = c->rope.short_factor = factors;
+    c->rope.long_factor = factors;
+    CHECK(!config_finish(c, NULL));
+    c->rope.long_factor = NULL;
+    c->rope.short_factor = factors;
+    CHECK(!config_finish(c, NULL));
+    c->rope.long_factor = factors;
     CHECK(config_finish(c, NULL));
     free(c);
 }
@@ -182,6 +346,13 @@ Test(config, ids_outside_the_vocabulary_are_absent) {
     CHECK_INT(c->bos_id, -1);
     CHECK_INT(c->n_eos_ids, 2);
     CHECK(c->eos_ids[0] == 99 && c->eos_ids[1] == 7);
+    c->eos_ids[0] = 0;
+    c->bos_id = 0;
+    CHECK(config_finish(c, NULL) && c->bos_id == 0 && c->n_eos_ids == 2 && c->eos_ids[0] == 0);
+    c->bos_id = 99;
+    CHECK(config_finish(c, NULL) && c->bos_id == 99);
+    c->bos_id = -2;
+    CHECK(config_finish(c, NULL) && c->bos_id == -1);
     free(c);
 }
 
@@ -193,4 +364,7 @@ Test(config, only_dynamic_ntk_goes_beyond_the_models_context) {
         c.rope.scaling = scaling;
         CHECK_INT(config_longest_context(&c), scaling == ROPE_DYNAMIC_NTK ? LIMIT_CONTEXT : 12);
     }
+    c.rope.scaling = ROPE_DYNAMIC_NTK;
+    c.position = POSITION_LEARNED;
+    CHECK_INT(config_longest_context(&c), 12);
 }

@@ -1,5 +1,7 @@
 // Hugging Face directories and single .safetensors files: what is read, and HOSTILE S16, S18, S20
 // with their accepted twins.
+#include "base/bytes.h"
+#include "base/text.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/llama2c_writer.h"
 #include "tests/support/files/safetensors_writer.h"
@@ -337,5 +339,93 @@ Test(hf_checkpoint, names_of_256_bytes_and_no_more) {
             hf_check_opens(directory);
         else
             hf_check_refused(directory, ERROR_FILE, "name has 257 bytes, wanted 1 to 256");
+    }
+}
+
+// ---- where the directory ends and what else is in it ----
+
+// A name is put behind the directory's path: for every place at which the path may end in memory
+// that is given out in pieces of 64 bytes.
+Test(hf_checkpoint, directories_have_paths_of_any_length) {
+    const char *directory = hf_tiny_model("paths", true);
+    char link[700];
+    for (int length = 1; length <= 70; length++) {
+        char name[71];
+        memset(name, 'l', sizeof name);
+        name[length] = '\0';
+        hf_path(link, test_temporary("links"), "");
+        if (length == 1) CHECK(!mkdir(link, 0700));
+        hf_path(link, test_temporary("links"), name);
+        CHECK(!symlink(directory, link));
+        hf_check_opens(link);
+    }
+}
+
+Test(hf_checkpoint, all_that_its_makers_wrote_is_handed_over) {
+    const char *directory = hf_tiny_model("about-all", true);
+    hf_patch(directory, CONFIG, "{",
+             "{\"url\":\"there\",\"license\":\"MIT\",\"author\":\"they\",\"description\":\"it\",");
+    Checkpoint *checkpoint = NULL;
+    Error error = {0};
+    CHECK(checkpoint_open(&checkpoint, directory, &error), "%s", error.message);
+    static const char *const WANTED[ABOUT_KEYS] = {"it", "they", "MIT", "there"};
+    for (int i = 0; i < ABOUT_KEYS; i++)
+        CHECK(span_equals(checkpoint_about(checkpoint)[i], WANTED[i]), "%s", ABOUT_NAMES[i]);
+    checkpoint_close(checkpoint);
+}
+
+// What cannot be read may be a template: without it another one would be used.
+Test(hf_checkpoint, a_template_that_cannot_be_read_is_an_error) {
+    static const char *const NAMES[] = {"chat_template.jinja", "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        const char *directory = hf_tiny_model(NAMES[i], true);
+        char path[700], wanted[100];
+        hf_path(path, directory, NAMES[i]);
+        CHECK(!mkdir(path, 0700));
+        snprintf(wanted, sizeof wanted, "%s: not a regular file", NAMES[i]);
+        hf_check_refused(directory, ERROR_IO, wanted);
+    }
+}
+
+Test(hf_checkpoint, templates_are_kept_up_to_their_limit) {
+    char *text = malloc(LIMIT_TEMPLATE + 2), *config = malloc(LIMIT_TEMPLATE + 100);
+    for (int more = 0; more < 2; more++) {
+        size_t length = LIMIT_TEMPLATE + (size_t)more;
+        memset(text, 't', length);
+        text[length] = '\0';
+        const char *directory = hf_tiny_model(more ? "template-more" : "template-limit", true);
+        sprintf(config, "{\"chat_template\": \"%s\"}", text);
+        hf_write(directory, "tokenizer_config.json", config);
+        check_template(directory, more ? "" : text);
+        hf_write(directory, "tokenizer_config.json", "{}");
+        hf_write(directory, "chat_template.jinja", text);
+        check_template(directory, more ? "" : text);
+    }
+    free(text);
+    free(config);
+}
+
+// The first tensor counts as the others do.
+Test(hf_checkpoint, biases_that_config_json_does_not_want_are_counted) {
+    const char *directory = hf_tiny_model("bias", true);
+    put_in_front(directory,
+                 "{\"model.layers.0.self_attn.q_proj.bias\":{\"dtype\":\"F32\",\"shape\":[],"
+                 "\"data_offsets\":[%zu,%zu]},"
+                 "\"none\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[%zu,%zu]},");
+    hf_check_refused(directory, ERROR_FILE, "1 biases of attention matrices, config.json wants 0");
+}
+
+Test(hf_checkpoint, an_outline_has_the_biases_of_its_config) {
+    for (int biases = 0; biases < 2; biases++) {
+        const char *directory = hf_tiny_model(biases ? "outline-4" : "outline-0", true);
+        if (biases) hf_patch(directory, CONFIG, "{", "{\"attention_bias\":true,");
+        char path[700];
+        hf_path(path, directory, CONFIG);
+        Checkpoint *checkpoint = NULL;
+        Error error = {0};
+        CHECK(checkpoint_open_outline(&checkpoint, path, DTYPE_F32, &error), "%s", error.message);
+        const LayerWeights *layer = &checkpoint_weights(checkpoint)->layers[0];
+        CHECK(!layer->bq == !biases && !layer->bo == !biases, "%d", biases);
+        checkpoint_close(checkpoint);
     }
 }

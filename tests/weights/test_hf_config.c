@@ -250,6 +250,7 @@ Test(hf_config, ids_that_end_a_text_come_as_number_list_or_null) {
     CHECK_INT(c.n_eos_ids, LIMIT_EOS_IDS);
     c = config_of(LLAMA("\"eos_token_id\":[9,8,9,100,-1],"));
     CHECK(c.n_eos_ids == 2 && c.eos_ids[0] == 9 && c.eos_ids[1] == 8);
+    CHECK_INT(config_of(LLAMA("\"eos_token_id\":[9,9],")).n_eos_ids, 1);
     CHECK_INT(config_of(LLAMA("\"eos_token_id\":null,")).n_eos_ids, 0);
     CHECK_INT(config_of(LLAMA("\"eos_token_id\":[],")).n_eos_ids, 0);
     CHECK_INT(config_of(LLAMA("\"bos_token_id\":100,")).bos_id, -1); // outside the vocabulary
@@ -642,4 +643,124 @@ Test(hf_config, the_limit_of_layers_passes_and_every_cut_of_a_config_is_refused)
         drop(read);
         CHECK(!good, "%zu bytes of %zu", size, sizeof MOST - 1);
     }
+}
+
+// ---- class defaults ----
+
+// A value of the configuration class in transformers 5 (configuration_*.py), or of the sizes below
+// where the class derives it from them. The vocabulary is larger than every id, 64 heads and a
+// width of 4096 make other numbers than any default.
+typedef struct ClassDefaults {
+    const char *model_type;
+    bool tied;
+    int biases, kv_heads, head_dim, window, bos, eos, original;
+    double eps, theta, theta_local;
+    Activation activation;
+    double softcap;
+} ClassDefaults;
+
+static const ClassDefaults DEFAULTS[] = {
+    {"llama", false, 0, 64, 64, 0, 1, 2, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"mistral", false, 0, 8, 64, 4096, 1, 2, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"qwen2", false, 3, 32, 64, 4096, -1, -1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"qwen3", false, 0, 32, 128, 4096, -1, -1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"gemma3_text", true, 0, 4, 256, 4096, 2, 1, 8192, 1e-6, 1e6, 1e4, ACTIVATION_GELU_TANH, 0},
+    {"olmo2", false, 0, 64, 64, 0, -1, 50279, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"phi3", false, 0, 64, 64, 0, 1, 32000, 4096, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"smollm3", true, 0, 4, 64, 0, 128000, 128001, 8192, 1e-6, 2e6, 1e4, ACTIVATION_SILU, 0},
+    {"nanochat", false, 0, 64, 64, 0, 0, 1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_RELU2, 15},
+};
+
+static void check_defaults(const ClassDefaults *d, const Read *read) {
+    const Config *c = &read->config;
+    CHECK(read->good, "%s: %s", d->model_type, read->error.message);
+    CHECK(read->flags.tied == d->tied && read->flags.attention_biases == d->biases, "%s",
+          d->model_type);
+    CHECK(c->n_kv_heads == d->kv_heads && c->head_dim == d->head_dim, "%s: %d, %d", d->model_type,
+          c->n_kv_heads, c->head_dim);
+    CHECK(c->rope_dim == d->head_dim && c->rope.original_max_seq_len == d->original, "%s: %d",
+          d->model_type, c->rope.original_max_seq_len);
+    CHECK(c->bos_id == d->bos && c->n_eos_ids == (d->eos >= 0), "%s: %d, %d", d->model_type,
+          c->bos_id, c->n_eos_ids);
+    CHECK(d->eos < 0 || c->eos_ids[0] == d->eos, "%s: %d", d->model_type, c->eos_ids[0]);
+    CHECK(c->norm_eps == (float)d->eps && c->rope.theta == (float)d->theta, "%s: %g, %g",
+          d->model_type, (double)c->norm_eps, (double)c->rope.theta);
+    CHECK(c->rope_local.theta == (float)d->theta_local, "%s", d->model_type);
+    CHECK(c->activation == d->activation && c->logit_softcap == (float)d->softcap, "%s",
+          d->model_type);
+    // The last of 40 layers slides in each family that has a window.
+    CHECK_INT(c->layers[39].window, d->window);
+    CHECK_INT(c->layers[39].local_rope, d->theta == 1e6);
+}
+
+Test(hf_config, every_family_has_the_defaults_of_its_class_in_transformers) {
+    for (size_t i = 0; i < sizeof DEFAULTS / sizeof *DEFAULTS; i++) {
+        const char *text =
+            test_text("{\"model_type\":\"%s\",\"hidden_size\":4096,\"intermediate_size\":96,"
+                      "\"num_hidden_layers\":40,\"num_attention_heads\":64,\"vocab_size\":200000,"
+                      "\"max_position_embeddings\":8192,\"use_sliding_window\":true}",
+                      DEFAULTS[i].model_type);
+        Read *read = read_text(text, strlen(text));
+        check_defaults(&DEFAULTS[i], read);
+        drop(read);
+    }
+}
+
+// Its defaults of sizes are read in practice: a text_config may be nearly empty.
+Test(hf_config, gemma_3_needs_no_key_but_its_type) {
+    Config c = config_of("{\"model_type\":\"gemma3_text\"}");
+    CHECK(c.dim == 2304 && c.hidden_dim == 9216 && c.n_layers == 26 && c.n_heads == 8);
+    CHECK(c.n_kv_heads == 4 && c.head_dim == 256 && c.vocab_size == 262208);
+    CHECK_INT(c.max_seq_len, 131072);
+    CHECK_NEAR(c.attention_scale, 0.0625, 0);
+    CHECK(c.embedding_scale == 48 && c.logit_softcap == 0); // sqrt(2304)
+    for (int l = 0; l < 26; l++)
+        CHECK(c.layers[l].window == (l % 6 == 5 ? 0 : 4096) &&
+              c.layers[l].local_rope == (l % 6 != 5));
+}
+
+#define GPT2_CONFIG(more)                                                                          \
+    "{" more "\"model_type\":\"gpt2\",\"n_embd\":12,\"n_layer\":2,\"n_head\":3,"                   \
+    "\"n_positions\":9,\"vocab_size\":50257}"
+
+Test(hf_config, gpt2_has_the_defaults_of_its_class_and_no_rope) {
+    Config c = config_of(GPT2_CONFIG(""));
+    CHECK(c.hidden_dim == 48 && c.n_kv_heads == 3 && c.head_dim == 4 && c.max_seq_len == 9);
+    CHECK(c.bos_id == 50256 && c.n_eos_ids == 1 && c.eos_ids[0] == 50256);
+    CHECK(c.norm_eps == 1e-5f && c.activation == ACTIVATION_GELU_TANH);
+    CHECK(c.rope_dim == 0 && c.rope.theta == 10000 && c.rope_local.theta == 10000); // config_init's
+    CHECK(config_of(GPT2_CONFIG("\"layer_norm_epsilon\":0.5,")).norm_eps == 0.5f);
+}
+
+Test(hf_config, a_size_that_no_class_has_must_be_given) {
+    static const char *const KEYS[] = {"hidden_size",       "intermediate_size",
+                                       "num_hidden_layers", "num_attention_heads",
+                                       "vocab_size",        "max_position_embeddings"};
+    for (size_t left_out = 0; left_out < sizeof KEYS / sizeof *KEYS; left_out++) {
+        char text[300] = "{\"model_type\":\"llama\"", wanted[60];
+        for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+            size_t used = strlen(text);
+            if (i != left_out) snprintf(text + used, sizeof text - used, ",\"%s\":8", KEYS[i]);
+        }
+        strcat(text, "}");
+        snprintf(wanted, sizeof wanted, "\"%s\" is missing", KEYS[left_out]);
+        check_refused(text, wanted);
+    }
+}
+
+Test(hf_config, what_a_dictionary_of_rope_leaves_out) {
+    Config c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4},"));
+    CHECK(c.rope.beta_fast == 32 && c.rope.beta_slow == 1); // arXiv 2309.00071
+    CHECK_INT(c.rope.original_max_seq_len, 128);
+    CHECK(c.rope.mscale == 0 && c.rope.attention_factor == 0 && !c.rope.no_truncate);
+    // Dynamic NTK stretches from the model's own length, whatever else is given.
+    c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,"
+                        "\"original_max_position_embeddings\":32},"));
+    CHECK_INT(c.rope.original_max_seq_len, 128);
+    c = config_of(OF("smollm3", ""));
+    for (int l = 0; l < 4; l++)
+        CHECK_INT(c.layers[l].no_rope, l == 3);
+    c = config_of(OF("smollm3", "\"no_rope_layers\":[0,1,1,0],"));
+    for (int l = 0; l < 4; l++)
+        CHECK_INT(c.layers[l].no_rope, l == 0 || l == 3);
 }

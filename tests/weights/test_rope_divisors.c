@@ -35,15 +35,15 @@ static RopeConfig of_divisors(const float *divisors) {
 }
 
 Test(rope_divisors, are_recognised_as_the_numbers_that_they_came_from) {
-    static const int ORIGINALS[] = {16, 64, 8192, 131072};
+    static const int ORIGINALS[] = {16, 64, 8192, 131072, 1 << 20};
     static const float FACTORS[] = {2, 8, 32};
     float d[64];
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         for (int j = 0; j < 3; j++) {
             RopeConfig from = llama3(FACTORS[j], 1, 4, ORIGINALS[i]);
             rope_llama3_divisors(d, &from, 128);
             for (int k = 0; k < 64; k++)
-                d[k] *= k % 2 ? 1.000001f : 0.999999f; // computed in float32 somewhere else
+                d[k] *= k % 2 ? 1.000004f : 0.999996f; // computed in float32 somewhere else
             RopeConfig rope = of_divisors(d);
             rope_recognise_llama3(&rope, 128);
             CHECK_INT(rope.scaling, ROPE_LLAMA3);
@@ -72,4 +72,48 @@ Test(rope_divisors, others_stay_as_they_are) {
     RopeConfig none = of_divisors(NULL);
     rope_recognise_llama3(&none, 128);
     CHECK_INT(none.scaling, ROPE_PLAIN);
+}
+
+// Each pair counts, and the tolerance is float32's.
+Test(rope_divisors, of_which_one_is_off_stay) {
+    float d[64];
+    RopeConfig from = llama3(8, 1, 4, 8192);
+    for (int off = 0; off < 64; off++) {
+        rope_llama3_divisors(d, &from, 128);
+        d[off] *= 1.00003f;
+        RopeConfig rope = of_divisors(d);
+        rope_recognise_llama3(&rope, 128);
+        CHECK(rope.scaling == ROPE_PLAIN && rope.divisors == d, "pair %d", off);
+    }
+}
+
+// Powers of two from 16 to 2^20 are tried.
+Test(rope_divisors, of_other_lengths_stay) {
+    static const int ORIGINALS[] = {8, 1 << 21, 6000};
+    float d[64];
+    for (int i = 0; i < 3; i++) {
+        RopeConfig from = llama3(8, 1, 4, ORIGINALS[i]);
+        rope_llama3_divisors(d, &from, 128);
+        CHECK_NEAR(d[63], 8, 0);
+        RopeConfig rope = of_divisors(d);
+        rope_recognise_llama3(&rope, 128);
+        CHECK(rope.scaling == ROPE_PLAIN && rope.divisors == d, "%d", ORIGINALS[i]);
+    }
+}
+
+// The second of two pairs rotates once in 2 pi 500000^(1 / 2) = 4443 positions, the first in 6.28:
+// 32 is the first length that leaves it as it is. One pair alone says nothing of a ramp.
+Test(rope_divisors, of_two_pairs_are_enough) {
+    static const float D[] = {1, 8};
+    RopeConfig rope = of_divisors(D);
+    rope_recognise_llama3(&rope, 4);
+    CHECK(rope.scaling == ROPE_LLAMA3 && rope.factor == 8 && rope.original_max_seq_len == 32);
+    CHECK(rope.low_freq_factor == 1 && rope.high_freq_factor == 4);
+    rope = of_divisors(D + 1);
+    rope_recognise_llama3(&rope, 2);
+    CHECK(rope.scaling == ROPE_PLAIN && rope.divisors == D + 1);
+    rope = of_divisors(D);
+    rope.scaling = ROPE_LINEAR;
+    rope_recognise_llama3(&rope, 4);
+    CHECK(rope.scaling == ROPE_LINEAR && rope.divisors == D);
 }
