@@ -408,7 +408,7 @@ Test(tokenizer_json, takes_four_patterns_and_the_bytes_last) {
          "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]",
          "more than 4 patterns"}, // the step has one of its own
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"}",
-         "ByteLevel after a step that replaces spaces"},
+         "Prepend without a Replace of spaces"},
         {STEPS, "\"type\":\"Digits\"", "patterns or NFC without ByteLevel"},
     };
     CHECK_CHANGES(BYTE_LEVEL, rows);
