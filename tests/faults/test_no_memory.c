@@ -14,6 +14,8 @@
 #include "weights/checkpoint.h"
 #include "weights/hf/safetensors.h"
 
+#include <unistd.h>
+
 static long countdown; // the call that fails; 0: none
 static bool failed;
 
@@ -158,6 +160,23 @@ Test(no_memory, to_see_what_is_wrong_with_a_file) {
         countdown = at;
         failed = false;
         bool opened = safetensors_open(&file, path, &error);
+        countdown = 0;
+        CHECK(!opened && error.code == (failed ? ERROR_MEMORY : ERROR_FILE), "call %ld: %d, %s", at,
+              error.code, error.message);
+    }
+}
+
+Test(no_memory, to_see_that_a_directory_is_no_model) {
+    const char *directory = hf_tiny_model("memory-none", true);
+    char path[700];
+    hf_path(path, directory, "model.safetensors");
+    CHECK(!unlink(path));
+    failed = true;
+    for (long at = 1; failed; at++) {
+        Error error = {0};
+        countdown = at;
+        failed = false;
+        bool opened = read_model(directory, &error);
         countdown = 0;
         CHECK(!opened && error.code == (failed ? ERROR_MEMORY : ERROR_FILE), "call %ld: %d, %s", at,
               error.code, error.message);
