@@ -229,3 +229,23 @@ Test(no_memory, for_a_sentencepiece_model) {
     model_writer_free(&w);
     each_fails(read_tokenizer, path);
 }
+
+// With the library, beside which nothing else can be read: no failure is passed over.
+Test(no_memory, for_a_unigram_model) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    model_trainer(&w, 1, false);
+    const char *path = written("unigram.model", w.bytes, w.size);
+    model_writer_free(&w);
+    failed = true;
+    for (long at = 1; failed; at++) {
+        Error error = {0};
+        countdown = at;
+        failed = false;
+        bool opened = read_tokenizer(path, &error);
+        countdown = 0;
+        CHECK(opened == !failed, "call %ld", at);
+        CHECK_INT(error.code, failed ? ERROR_MEMORY : 0);
+    }
+}
