@@ -7,6 +7,8 @@
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 
+#define SPACE "\xe2\x96\x81" // U+2581
+
 Test(sentencepiece, reads_a_small_model) {
     ModelWriter w = model_small();
     Tokenizer *t = model_taken(&w);
@@ -267,4 +269,86 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
     ModelWriter w = model_small();
     model_piece(&w, "u\0v", 3, 0, 4);
     model_refused(&w, "piece 7: user-defined, contains a NUL");
+}
+
+// A message of `field` that holds one field of a wire type that it does not have.
+static void wire_refused(uint32_t message, uint32_t field, unsigned wire, const char *cause) {
+    ModelWriter w = model_small(), inner = {0};
+    if (message == 1) model_bytes(&inner, 1, "new", 3);
+    model_tag(&inner, field, wire);
+    model_raw(&inner, "\0\0\0\0", wire == 5 ? 4 : 1); // zero, or of no bytes
+    model_bytes(&w, message, inner.bytes, inner.size);
+    model_writer_free(&inner);
+    model_refused(&w, cause);
+}
+
+Test(sentencepiece, fields_of_another_wire_type_are_named) {
+    wire_refused(1, 1, 0, "piece: wire type 0, wanted 2");
+    wire_refused(1, 2, 0, "score: wire type 0, wanted 5");
+    wire_refused(1, 3, 2, "piece type: wire type 2, wanted 0");
+    wire_refused(2, 3, 2, "model_type: wire type 2, wanted 0");
+    wire_refused(2, 24, 2, "suffix: wire type 2, wanted 0");
+    wire_refused(2, 35, 5, "byte_fallback: wire type 5, wanted 0");
+    wire_refused(2, 46, 0, "bos_piece: wire type 0, wanted 2");
+    wire_refused(2, 47, 0, "eos_piece: wire type 0, wanted 2");
+    wire_refused(2, 48, 0, "pad_piece: wire type 0, wanted 2");
+    for (uint32_t message = 3; message <= 5; message += 2) {
+        wire_refused(message, 2, 0, "charsmap: wire type 0, wanted 2");
+        wire_refused(message, 3, 2, "dummy prefix: wire type 2, wanted 0");
+        wire_refused(message, 4, 2, "extra whitespaces: wire type 2, wanted 0");
+        wire_refused(message, 5, 2, "escape whitespaces: wire type 2, wanted 0");
+    }
+}
+
+// Names of other control pieces, as the trainer spec has them.
+Test(sentencepiece, bos_and_eos_are_the_pieces_that_the_file_names) {
+    static const char *const NAMES[] = {"<begin>", "<end>", "<end!"};
+    for (unsigned named = 0; named < 2; named++) {
+        ModelWriter w = model_small(), spec = {0};
+        for (size_t i = 0; i < 3; i++)
+            model_piece(&w, NAMES[i], strlen(NAMES[i]), 0, 3);
+        if (named) model_bytes(&spec, 46, "<begin>", 7);
+        if (named) model_bytes(&spec, 47, "<end!", 5);
+        model_bytes(&w, 2, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        Tokenizer *t = model_taken(&w);
+        int32_t stops[4];
+        CHECK_INT(tokenizer_bos(t), named ? 7 : 1);
+        CHECK(tokenizer_adds_bos(t));
+        CHECK_INT(tokenizer_stops(t, stops, 4), named ? 2 : 1);
+        CHECK_INT(stops[0], named ? 9 : 2);
+        CHECK(!named || stops[1] == 2); // </s>, which is known by its name
+        tokenizer_close(t);
+    }
+}
+
+// Only a model whose normalizer does nothing but escape spaces is encoded without the library:
+// what else it may do is seen in the pieces.
+Test(sentencepiece, what_the_normalizer_says_is_followed) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const struct {
+        uint32_t message, field;
+        unsigned value;
+        const char *wanted; // of " a  b"
+    } ROWS[] = {
+        {3, 9, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"}, // no such field
+        {3, 3, 0, SPACE "|a|" SPACE "|" SPACE "|b"},
+        {3, 3, 1, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+        {3, 4, 1, SPACE "|a|" SPACE "|b"},
+        {3, 5, 0, "<unk>|a|<unk>|b"},
+        {2, 24, 1, SPACE "|a|" SPACE "|" SPACE "|b|" SPACE},
+        {2, 25, 1, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+        {5, 3, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"}, // of the denormalizer
+        {5, 5, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        ModelWriter w = model_small(), inner = {0};
+        model_number(&inner, ROWS[i].field, ROWS[i].value);
+        model_bytes(&w, ROWS[i].message, inner.bytes, inner.size);
+        model_writer_free(&inner);
+        Tokenizer *t = model_taken(&w);
+        const char *pieces = test_pieces(t, " a  b", false);
+        CHECK(!strcmp(pieces, ROWS[i].wanted), "row %zu: %s", i, pieces);
+        tokenizer_close(t);
+    }
 }

@@ -1,0 +1,67 @@
+// Long runs of unknown characters: the library gets a shorter text, the ids are the same. With
+// models written by hand; test_sentencepiece_oracle.c has published and trained ones.
+#include "tests/support/files/sentencepiece_writer.h"
+#include "tests/support/tokenizers.h"
+#include "tests/test.h"
+#include "tokenizer/sentencepiece/sentencepiece.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
+
+// A model with a rule that is longer than a character (aaa -> x), user-defined pieces, an unused
+// one, and pieces whose characters are no pieces by themselves.
+static ModelWriter model_of_corners(unsigned model_type) {
+    static const struct {
+        const char *text;
+        unsigned type;
+    } PIECES[] = {{"\xe2\x96\x81", 1}, {"b", 1}, {"c", 1},      {"bc", 1}, {"qu", 1},
+                  {"ij", 1},           {"z", 5}, {"<mask>", 4}, {"aq", 4}, {"\xef\xbf\xbd", 1}};
+    ModelWriter w = {0};
+    model_usual_pieces(&w, false);
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
+        model_piece(&w, PIECES[i].text, strlen(PIECES[i].text), -1 - (float)i, PIECES[i].type);
+    size_t size;
+    uint8_t *charsmap = charsmap_of_runs(3, "x", &size);
+    model_trainer(&w, model_type, false);
+    model_normalizer(&w, true, charsmap, size);
+    free(charsmap);
+    return w;
+}
+
+Test(unknown_runs, runs_in_a_model_of_corners_keep_their_ids) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const char *const UNITS[] = {"a", "b", "c",      "q",  "u",  "i", "j", "z",   "x",
+                                        "<", ">", "<mask>", "aq", "ma", " ", "?", "\xff"};
+    for (unsigned model_type = 1; model_type <= 2; model_type++) {
+        ModelWriter w = model_of_corners(model_type);
+        model_same_as_library(w.bytes, w.size, UNITS, 17, 12);
+        model_same_as_library(w.bytes, w.size, UNITS, 17, 900);
+        model_writer_free(&w);
+    }
+}
+
+// Characters that a run could be replaced by, in the order in which they are tried, are pieces
+// here, the first of them piece 0; so is a text whose pairs are the only ones. None of them may
+// stand for an unknown character.
+Test(unknown_runs, what_stands_for_a_run_is_no_piece) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const char *const TAKEN[] = {"\xf4\x80\x80\x80", "\xf3\x80\x80\x80", "\xf2\x80\x80\x80",
+                                        "\xf1\x80\x80\x80", "\xee\x80\x80"};
+    static const char *const UNITS[] = {"?", "!", "\xf4\x80\x80\x80", "xyzw", "x", "w", "b"};
+    for (size_t count = 1; count <= 5; count++) {
+        ModelWriter w = {0};
+        for (size_t i = 0; i < count; i++)
+            model_piece(&w, TAKEN[i], strlen(TAKEN[i]), -1, 1);
+        model_usual_pieces(&w, false);
+        model_piece(&w, "b", 1, -2, 1);
+        model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+        model_normalizer(&w, true, NULL, 0);
+        model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
+        model_writer_free(&w);
+    }
+    ModelWriter w = {0};
+    model_piece(&w, "xyzw", 4, -1, 1);
+    model_usual_pieces(&w, false);
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+    model_normalizer(&w, true, NULL, 0);
+    model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
+    model_writer_free(&w);
+}
