@@ -31,9 +31,17 @@ static bool fails_now(void) {
     void *__wrap_##name parameters {                                                               \
         return fails_now() ? NULL : __real_##name(__VA_ARGS__);                                    \
     }
-FAILING(malloc, (size_t size), size)
 FAILING(calloc, (size_t count, size_t size), count, size)
 FAILING(realloc, (void *old, size_t size), old, size)
+
+static size_t largest; // that malloc was asked for
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) {
+    if (size > largest) largest = size;
+    return fails_now() ? NULL : __real_malloc(size);
+}
 
 // As arena.c does where it has no memory: the error is filled.
 static void *no_room(Error *error) {
@@ -51,6 +59,12 @@ char *__real_arena_text(Arena *arena, const void *bytes, size_t length, Error *e
 char *__wrap_arena_text(Arena *arena, const void *bytes, size_t length, Error *error);
 char *__wrap_arena_text(Arena *arena, const void *bytes, size_t length, Error *error) {
     return fails_now() ? no_room(error) : __real_arena_text(arena, bytes, length, error);
+}
+
+// jansson is a library of its own, whose calls of malloc are not wrapped: it gets the wrapped one
+// as from a program that has chosen its allocator, before the first JSON is read.
+__attribute__((constructor)) static void give_jansson_our_malloc(void) {
+    json_set_alloc_funcs(malloc, free);
 }
 
 // Opens and closes what is at `path`.
@@ -118,6 +132,21 @@ Test(no_memory, for_json) {
         at += sprintf(at, "null,");
     sprintf(at, "null]");
     each_fails(read_json, text);
+    free(text);
+}
+
+// What is kept for a failure does not grow with the text.
+Test(no_memory, for_which_json_keeps_a_little) {
+    enum { COUNT = 400000 };
+    char *text = __real_malloc(2 * COUNT + 3);
+    for (size_t i = 0; i < COUNT; i++)
+        memcpy(text + 1 + 2 * i, "1,", 2);
+    text[0] = '[';
+    memcpy(text + 2 * COUNT, "]", 2);
+    Error error = {0};
+    largest = 0;
+    CHECK(read_json(text, &error), "%s", error.message);
+    CHECK(largest < 16 << 20, "%zu bytes at once", largest); // the list itself takes some
     free(text);
 }
 

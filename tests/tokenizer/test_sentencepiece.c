@@ -352,3 +352,16 @@ Test(sentencepiece, what_the_normalizer_says_is_followed) {
         tokenizer_close(t);
     }
 }
+
+Test(sentencepiece, bos_and_eos_have_their_usual_names_in_a_unigram_model) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+    Tokenizer *t = model_taken(&w);
+    int32_t stops[4];
+    CHECK_INT(tokenizer_bos(t), 1);
+    CHECK(tokenizer_adds_bos(t));
+    CHECK_INT(tokenizer_stops(t, stops, 4), 1);
+    CHECK_INT(stops[0], 2);
+    tokenizer_close(t);
+}

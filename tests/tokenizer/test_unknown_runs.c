@@ -65,3 +65,105 @@ Test(unknown_runs, what_stands_for_a_run_is_no_piece) {
     model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
     model_writer_free(&w);
 }
+
+// A rule that gives a piece ends a run, one that gives an unknown character or nothing does not.
+Test(unknown_runs, rules_give_pieces_unknown_characters_or_nothing) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const char *const GIVES[] = {"b", "?", "", "?b", "b?", "qu", "q"};
+    static const char *const UNITS[] = {"a", "?", "!", "b", "q", "u", "\xff"};
+    for (size_t i = 0; i < sizeof GIVES / sizeof *GIVES; i++) {
+        ModelWriter w = {0};
+        size_t size;
+        uint8_t *charsmap = charsmap_of_runs(2, GIVES[i], &size);
+        model_usual_pieces(&w, false);
+        model_piece(&w, "b", 1, -1, 1);
+        model_piece(&w, "qu", 2, -2, 1);
+        model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+        model_normalizer(&w, true, charsmap, size);
+        free(charsmap);
+        if (i < 3) model_same_as_library(w.bytes, w.size, UNITS, 7, 900);
+        char text[1300];
+        memset(text, '?', sizeof text);
+        text[400] = 'a'; // behind a run that is replaced and in front of another one
+        text[800] = 'b';
+        model_same_text(w.bytes, w.size, text, sizeof text);
+        model_writer_free(&w);
+    }
+}
+
+// ---- what the library sees ----
+
+// `text` shortened for a unigram model that has b, qu and pieces that are not found in a text, in
+// memory of exactly its size.
+static size_t shortened(char *out, const char *text, size_t length) {
+    ModelWriter w = {0};
+    model_piece(&w, "\1", 1, -1, 1); // behind the types in memory: where one too many is read
+    model_usual_pieces(&w, false);
+    model_piece(&w, "b", 1, -1, 1);
+    model_piece(&w, "qu", 2, -2, 1);
+    model_piece(&w, "!", 1, 0, 3);  // control
+    model_piece(&w, "z", 1, -3, 5); // unused
+    model_piece(&w, "<mask>", 6, 0, 4);
+    static int n; // other pieces each time, so that the tables of them are others
+    for (int i = 0; i < 6; i++, n++)
+        model_piece(&w, test_text("\2%d", n), strlen(test_text("\2%d", n)), -4, 1);
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+    model_normalizer(&w, true, NULL, 0);
+    SentencePieceModel model;
+    Error error = {0};
+    CHECK(sentencepiece_model_read(&model, w.bytes, w.size, &error), "%s", error.message);
+    Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
+    CHECK(t, "%s", error.message);
+    KnownCharacters *known = known_characters(&model, t, &error);
+    char *from = malloc(length), *to = malloc(length);
+    memcpy(from, text, length);
+    size_t left = shorten_unknown_runs(to, from, length, known);
+    memcpy(out, to, left);
+    free(from);
+    free(to);
+    known_characters_free(known);
+    tokenizer_close(t);
+    sentencepiece_model_free(&model);
+    model_writer_free(&w);
+    return left;
+}
+
+#define STAND_IN "\xf4\x80\x80\x80"
+
+// Of `count` times the unit, and what follows them.
+Test(unknown_runs, of_more_than_256_become_one_character) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const struct {
+        const char *unit;
+        size_t count;
+        const char *rest, *wanted; // NULL: the text as it is
+    } ROWS[] = {
+        {"?", 256, "", NULL},
+        {"?", 257, "", STAND_IN},
+        {"?", 900, "", STAND_IN},
+        {"\xe4\xb8\xad", 300, "", STAND_IN},
+        {"\xff", 300, "", STAND_IN},
+        {"!", 300, "", STAND_IN},
+        {"z", 300, "", STAND_IN},
+        {"b", 300, "", NULL},
+        {" ", 300, "", NULL},
+        {"qu", 300, "", NULL},
+        {"?", 300, "b?", STAND_IN "b?"},
+        {"?", 300, "<mask>", STAND_IN "<mask>"},
+        {"?", 300, "<mas", STAND_IN "<mas"}, // its neighbours are some in a piece
+        {"?", 300, "\xe4\xb8", STAND_IN},
+        {"q", 300, "u", STAND_IN "qu"},
+        {"q", 257, "u", NULL}, // 256 without the last
+        {"q", 258, "u", STAND_IN "qu"},
+        {"u", 300, "q", STAND_IN},
+        {"u", 257, "\xff", STAND_IN}, // a piece ends with u, and nothing follows it there
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        char text[2000] = "", out[2000] = "";
+        for (size_t n = 0; n < ROWS[i].count; n++)
+            strcat(text, ROWS[i].unit);
+        strcat(text, ROWS[i].rest);
+        out[shortened(out, text, strlen(text))] = '\0';
+        CHECK(!strcmp(out, ROWS[i].wanted ? ROWS[i].wanted : text), "row %zu: %s", i, out);
+    }
+}

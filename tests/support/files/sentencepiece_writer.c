@@ -200,3 +200,9 @@ void model_same_as_library(const void *model, size_t size, const char *const *un
     }
     oracle_close(&o);
 }
+
+void model_same_text(const void *model, size_t size, const char *text, size_t length) {
+    Oracle o = oracle_open(model, size);
+    check_text(&o, text, length);
+    oracle_close(&o);
+}

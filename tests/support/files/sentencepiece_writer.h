@@ -47,6 +47,8 @@ Tokenizer *model_taken(ModelWriter *w);
 void model_fine(ModelWriter *w); // taken, and closed again
 
 // Texts of runs of up to `longest` of two of the units after one another, in any order, have the
-// ids that the library alone gives them: limpid shortens what it gives the library.
+// ids that the library alone gives them: limpid shortens what it gives the library. And so does
+// one text.
 void model_same_as_library(const void *model, size_t size, const char *const *units, size_t n_units,
                            size_t longest);
+void model_same_text(const void *model, size_t size, const char *text, size_t length);
