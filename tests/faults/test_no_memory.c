@@ -75,6 +75,16 @@ static bool read_tokenizer(const char *path, Error *error) {
     return opened;
 }
 
+// Encodes too: the library takes memory for each text, and so does what shortens it before.
+static bool read_and_encode(const char *path, Error *error) {
+    Tokenizer *tokenizer = test_open_tokenizer(path, error);
+    IdList ids = {0};
+    bool good = tokenizer && tokenizer_encode(tokenizer, &ids, "ab ba", 5, false, error);
+    id_list_free(&ids);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
 static bool read_json(const char *text, Error *error) {
     static const JsonLimits LIMITS = {.bytes = 8 << 20, .values = 1 << 20};
     json_t *root = json_parse(text, strlen(text), &LIMITS, error);
@@ -209,4 +219,22 @@ Test(no_memory, for_a_sentencepiece_model) {
     const char *path = written("memory.model", w.bytes, w.size);
     model_writer_free(&w);
     each_fails(read_tokenizer, path);
+}
+
+// One that only the library can encode, with rules and a user-defined piece.
+Test(no_memory, for_a_unigram_model_and_its_texts) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    size_t size;
+    uint8_t *charsmap = charsmap_of_runs(2, "b", &size);
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    model_trainer(&w, 1, false);
+    model_normalizer(&w, true, charsmap, size);
+    free(charsmap);
+    const char *path = written("memory.model", w.bytes, w.size);
+    model_writer_free(&w);
+    Error error = {0};
+    // The library makes its messages' tables once, at the first text, and keeps them.
+    CHECK(read_and_encode(path, &error), "%s", error.message);
+    each_fails(read_and_encode, path);
 }

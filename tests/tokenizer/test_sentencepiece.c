@@ -77,6 +77,43 @@ Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     model_fine(&w);
 }
 
+// A message of two bytes, a tag and what it says, put behind a small model as its field `number`.
+static void field_refused(uint32_t number, const char *message, size_t size, const char *cause) {
+    ModelWriter w = model_small();
+    model_bytes(&w, number, message, size);
+    model_refused(&w, cause);
+}
+
+Test(sentencepiece, fields_of_another_kind_are_refused) {
+    static const struct {
+        const char *message, *cause;
+        uint32_t number;
+    } ROWS[] = {
+        {"\x08\x01", "piece: wire type 0, wanted 2", 1},
+        {"\x10\x01", "score: wire type 0, wanted 5", 1},
+        {"\x1a\x00", "piece type: wire type 2, wanted 0", 1},
+        {"\x1a\x00", "model_type: wire type 2, wanted 0", 2},
+        {"\xc2\x01\x00", "suffix: wire type 2, wanted 0", 2},
+        {"\x9a\x02\x00", "byte_fallback: wire type 2, wanted 0", 2},
+        {"\xf0\x02\x01", "bos_piece: wire type 0, wanted 2", 2},
+        {"\x10\x01", "charsmap: wire type 0, wanted 2", 3},
+        {"\x2a\x00", "escape whitespaces: wire type 2, wanted 0", 3},
+        {"\x1a\x00", "dummy prefix: wire type 2, wanted 0", 5},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const char *message = ROWS[i].message;
+        size_t tag = message[0] & 0x80 ? 2 : 1; // and one byte behind it
+        field_refused(ROWS[i].number, message, tag + 1, ROWS[i].cause);
+    }
+    field_refused(1, "\x80", 1, "truncated: field wants 1 bytes, 0 are left"); // half a tag
+    ModelWriter w = model_small(); // what limpid does not know, in a piece and beside the pieces
+    model_raw(&w, "\x0a\x05\x0a\x01q\x20\x07", 7);
+    model_bytes(&w, 4, "\xff\xff", 2); // self_test_data
+    Tokenizer *t = model_taken(&w);
+    CHECK_INT(tokenizer_find(t, "q"), 7);
+    tokenizer_close(t);
+}
+
 Test(sentencepiece, lengths_stay_inside_their_message) { // T03
     ModelWriter w = model_small();
     model_raw(&w, "\x4a\x05xxxx", 6);
@@ -267,4 +304,59 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
     ModelWriter w = model_small();
     model_piece(&w, "u\0v", 3, 0, 4);
     model_refused(&w, "piece 7: user-defined, contains a NUL");
+}
+
+Test(sentencepiece, user_defined_pieces_beside_one_another_are_fine) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    char text[3] = "u0"; // none of 74 is the beginning of another one
+    for (; text[1] < 'z'; text[1]++)
+        model_piece(&w, text, 2, 0, 4);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "u1au2", false), "\xe2\x96\x81|u1|a|u2");
+    tokenizer_close(t);
+}
+
+Test(sentencepiece, ids_of_control_pieces_are_found_by_their_texts) {
+    ModelWriter w = {0};
+    model_piece(&w, "<unk>", 5, 0, 2);
+    model_piece(&w, "<x>", 3, 0, 3); // as long as the next one, and in front of it
+    model_piece(&w, "<s>", 3, 0, 3);
+    model_piece(&w, "</s>", 4, 0, 1); // a normal piece
+    model_trainer(&w, 2, false);
+    model_normalizer(&w, true, NULL, 0);
+    Tokenizer *t = model_taken(&w);
+    CHECK_INT(tokenizer_bos(t), 2);
+    tokenizer_close(t);
+}
+
+// Only the library does what these two ask for; a GGUF has no key for them.
+Test(sentencepiece, spaces_may_stay_as_they_are_or_follow_a_word) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const struct {
+        uint32_t message, field, value;
+        const char *pieces; // of "ab a"
+    } ROWS[] = {{3, 5, 0, "<unk>|ab|<unk>|a"}, {2, 24, 1, "ab|\xe2\x96\x81|a|\xe2\x96\x81"}};
+    for (int i = 0; i < 2; i++) {
+        ModelWriter w = model_small(), spec = {0};
+        model_number(&spec, ROWS[i].field, ROWS[i].value);
+        model_bytes(&w, ROWS[i].message, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        Tokenizer *t = model_taken(&w);
+        CHECK_STRING(test_pieces(t, "ab a", false), ROWS[i].pieces);
+        Vocabulary out = {0};
+        Error error = {0};
+        CHECK(!t->kind->describe(t, &out, NULL, &error));
+        CHECK_STRING(error.message, "its normalizer changes the text");
+        tokenizer_close(t);
+    }
+    ModelWriter w = model_small();
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "ab a", false), "\xe2\x96\x81|ab|\xe2\x96\x81|a");
+    Vocabulary out = {0};
+    Error error = {0};
+    CHECK(!t->kind->describe(t, &out, NULL, &error));
+    CHECK_STRING(error.message, "it is a unigram model");
+    tokenizer_close(t);
 }

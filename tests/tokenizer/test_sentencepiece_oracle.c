@@ -265,6 +265,49 @@ Test(sentencepiece_oracle, runs_in_a_model_of_corners_keep_their_ids) {
     }
 }
 
+// A corner at a time: where the stand-in may not begin, a rule that gives nothing, and a piece of a
+// known character and one that is none.
+typedef struct Corner {
+    const char *piece; // more than a model of corners has; "": none
+    const char *rule;  // one byte of a rule instead of a; "": a
+    const char *to;
+} Corner;
+
+static ModelWriter model_of_corner(const Corner *corner) {
+    ModelWriter w = model_of_corners(1);
+    if (*corner->piece) model_piece(&w, corner->piece, strlen(corner->piece), -9, 1);
+    size_t size;
+    uint8_t *charsmap = charsmap_of_runs(1, corner->to, &size);
+    if (*corner->rule) { // block 0 is the root's, unit 512 the leaf: sentencepiece_writer.c
+        uint32_t byte = (uint8_t)*corner->rule, pos = 256 ^ byte;
+        uint32_t unit = (pos ^ 512) << 10 | 1u << 8 | byte;
+        memcpy(charsmap + 4 + 4 * (size_t)pos, &unit, sizeof unit);
+    }
+    model_normalizer(&w, true, charsmap, size);
+    free(charsmap);
+    return w;
+}
+
+Test(sentencepiece_oracle, each_corner_of_a_model_keeps_the_ids) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const char *const UNITS[] = {"a", "b", "Q", "bQ", " ", "?", "\xff", "\xf4\x80\x80\x80"};
+    static const Corner CORNERS[] = {
+        {"", "", ""},                      // a is left out
+        {"bQ", "", "x"},                   // b is a piece, Q is none
+        {"\xf4\x80\x80\x81", "", "x"},     // the first stand-in begins a piece
+        {"", "\xf4", "x"},                 // ... or a rule
+        {"\xf4\xf3\xf2\xf1\xee", "", "x"}, // all of them do: no run is replaced
+    };
+    for (size_t i = 0; i < sizeof CORNERS / sizeof *CORNERS; i++) {
+        ModelWriter w = model_of_corner(&CORNERS[i]);
+        Oracle o = oracle_open((const char *)w.bytes, w.size);
+        check_runs(&o, UNITS, 8, 12);
+        check_runs(&o, UNITS, 8, 900);
+        oracle_close(&o);
+        model_writer_free(&w);
+    }
+}
+
 // A megabyte of newlines, which test_model.model lacks, takes the library alone 23 seconds.
 static void check_long_texts(const char *name) {
     Error error = {0};
