@@ -26,7 +26,7 @@ READERS = {
     "tokenizer_bin": (["tokenizer/files/tokenizer_bin.c"], ["test_tokenizer_bin", "test_no_memory"]),
     "tokenizer_model": (["tokenizer/sentencepiece/sentencepiece_check.c", "tokenizer/sentencepiece/charsmap_check.c",
                          "tokenizer/sentencepiece/sentencepiece.c", "tokenizer/sentencepiece/unknown_runs.c"],
-                        ["test_sentencepiece", "test_charsmap", "test_sentencepiece_oracle", "test_no_memory"]),
+                        ["test_sentencepiece", "test_charsmap", "test_unknown_runs", "test_no_memory"]),
     "tokenizer_json": (["tokenizer/files/tokenizer_json.c", "tokenizer/files/json_pipeline.c",
                         "tokenizer/files/json_vocabulary.c", "tokenizer/files/tiktoken.c"],
                        ["test_tokenizer_json", "test_tokenizer_files", "test_byte_bpe",

@@ -14,6 +14,8 @@
 #include "weights/checkpoint.h"
 #include "weights/hf/safetensors.h"
 
+#include <unistd.h>
+
 static long countdown; // the call that fails; 0: none
 static bool failed;
 
@@ -174,6 +176,23 @@ Test(no_memory, to_see_what_is_wrong_with_a_file) {
     }
 }
 
+Test(no_memory, to_see_that_a_directory_is_no_model) {
+    const char *directory = hf_tiny_model("memory-none", true);
+    char path[700];
+    hf_path(path, directory, "model.safetensors");
+    CHECK(!unlink(path));
+    failed = true;
+    for (long at = 1; failed; at++) {
+        Error error = {0};
+        countdown = at;
+        failed = false;
+        bool opened = read_model(directory, &error);
+        countdown = 0;
+        CHECK(!opened && error.code == (failed ? ERROR_MEMORY : ERROR_FILE), "call %ld: %d, %s", at,
+              error.code, error.message);
+    }
+}
+
 Test(no_memory, for_a_llama2c_file) {
     for (int version = 0; version <= 2; version++) {
         size_t size;
@@ -237,4 +256,24 @@ Test(no_memory, for_a_unigram_model_and_its_texts) {
     // The library makes its messages' tables once, at the first text, and keeps them.
     CHECK(read_and_encode(path, &error), "%s", error.message);
     each_fails(read_and_encode, path);
+}
+
+// With the library, beside which nothing else can be read: no failure is passed over.
+Test(no_memory, for_a_unigram_model) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    model_trainer(&w, 1, false);
+    const char *path = written("unigram.model", w.bytes, w.size);
+    model_writer_free(&w);
+    failed = true;
+    for (long at = 1; failed; at++) {
+        Error error = {0};
+        countdown = at;
+        failed = false;
+        bool opened = read_tokenizer(path, &error);
+        countdown = 0;
+        CHECK(opened == !failed, "call %ld", at);
+        CHECK_INT(error.code, failed ? ERROR_MEMORY : 0);
+    }
 }

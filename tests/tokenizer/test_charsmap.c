@@ -149,3 +149,27 @@ Test(charsmap, no_change_of_a_charsmap_harms) {
     }
     CHECK(taken > 0 && taken < 2000, "%zu taken", taken);
 }
+
+// A run of `depth` bytes of which only the longest few are rules.
+static void rule_of(unsigned depth, const char *cause) {
+    size_t size;
+    uint8_t *map = charsmap_of_runs(depth, "", &size); // which gives nothing
+    for (unsigned k = 1; k + 4 < depth; k++)
+        map[4 + 4 * (size_t)((256 * k) ^ 'a') + 1] &= 0xfe; // bit 8: a rule ends here
+    ModelWriter w = model_small();
+    model_normalizer(&w, true, map, size);
+    free(map);
+    if (cause)
+        model_refused(&w, cause);
+    else if (sentencepiece_available())
+        model_fine(&w);
+    else
+        model_writer_free(&w);
+}
+
+Test(charsmap, rules_have_256_bytes_and_no_more) {
+    rule_of(1, NULL); // the replacements are one NUL
+    rule_of(256, NULL);
+    rule_of(257, "charsmap: a rule of more than 256 bytes");
+    rule_of(400, "charsmap: a rule of more than 256 bytes");
+}

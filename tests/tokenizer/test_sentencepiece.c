@@ -7,6 +7,8 @@
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 
+#define SPACE "\xe2\x96\x81" // U+2581
+
 Test(sentencepiece, reads_a_small_model) {
     ModelWriter w = model_small();
     Tokenizer *t = model_taken(&w);
@@ -77,38 +79,13 @@ Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     model_fine(&w);
 }
 
-// A message of two bytes, a tag and what it says, put behind a small model as its field `number`.
-static void field_refused(uint32_t number, const char *message, size_t size, const char *cause) {
+Test(sentencepiece, half_a_tag_is_refused_and_unknown_fields_are_not) {
     ModelWriter w = model_small();
-    model_bytes(&w, number, message, size);
-    model_refused(&w, cause);
-}
-
-Test(sentencepiece, fields_of_another_kind_are_refused) {
-    static const struct {
-        const char *message, *cause;
-        uint32_t number;
-    } ROWS[] = {
-        {"\x08\x01", "piece: wire type 0, wanted 2", 1},
-        {"\x10\x01", "score: wire type 0, wanted 5", 1},
-        {"\x1a\x00", "piece type: wire type 2, wanted 0", 1},
-        {"\x1a\x00", "model_type: wire type 2, wanted 0", 2},
-        {"\xc2\x01\x00", "suffix: wire type 2, wanted 0", 2},
-        {"\x9a\x02\x00", "byte_fallback: wire type 2, wanted 0", 2},
-        {"\xf0\x02\x01", "bos_piece: wire type 0, wanted 2", 2},
-        {"\x10\x01", "charsmap: wire type 0, wanted 2", 3},
-        {"\x2a\x00", "escape whitespaces: wire type 2, wanted 0", 3},
-        {"\x1a\x00", "dummy prefix: wire type 2, wanted 0", 5},
-    };
-    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
-        const char *message = ROWS[i].message;
-        size_t tag = message[0] & 0x80 ? 2 : 1; // and one byte behind it
-        field_refused(ROWS[i].number, message, tag + 1, ROWS[i].cause);
-    }
-    field_refused(1, "\x80", 1, "truncated: field wants 1 bytes, 0 are left"); // half a tag
-    ModelWriter w = model_small(); // what limpid does not know, in a piece and beside the pieces
+    model_raw(&w, "\x0a\x04\x0a\x01q\x80", 6);
+    model_refused(&w, "truncated: field wants 1 bytes, 0 are left");
+    w = model_small(); // a field in a piece, and self_test_data
     model_raw(&w, "\x0a\x05\x0a\x01q\x20\x07", 7);
-    model_bytes(&w, 4, "\xff\xff", 2); // self_test_data
+    model_bytes(&w, 4, "\xff\xff", 2);
     Tokenizer *t = model_taken(&w);
     CHECK_INT(tokenizer_find(t, "q"), 7);
     tokenizer_close(t);
@@ -317,46 +294,103 @@ Test(sentencepiece, user_defined_pieces_beside_one_another_are_fine) {
     tokenizer_close(t);
 }
 
-Test(sentencepiece, ids_of_control_pieces_are_found_by_their_texts) {
-    ModelWriter w = {0};
-    model_piece(&w, "<unk>", 5, 0, 2);
-    model_piece(&w, "<x>", 3, 0, 3); // as long as the next one, and in front of it
-    model_piece(&w, "<s>", 3, 0, 3);
-    model_piece(&w, "</s>", 4, 0, 1); // a normal piece
-    model_trainer(&w, 2, false);
-    model_normalizer(&w, true, NULL, 0);
-    Tokenizer *t = model_taken(&w);
-    CHECK_INT(tokenizer_bos(t), 2);
-    tokenizer_close(t);
+// A message of `field` that holds one field of a wire type that it does not have.
+static void wire_refused(uint32_t message, uint32_t field, unsigned wire, const char *cause) {
+    ModelWriter w = model_small(), inner = {0};
+    if (message == 1) model_bytes(&inner, 1, "new", 3);
+    model_tag(&inner, field, wire);
+    model_raw(&inner, "\0\0\0\0", wire == 5 ? 4 : 1); // zero, or of no bytes
+    model_bytes(&w, message, inner.bytes, inner.size);
+    model_writer_free(&inner);
+    model_refused(&w, cause);
 }
 
-// Only the library does what these two ask for; a GGUF has no key for them.
-Test(sentencepiece, spaces_may_stay_as_they_are_or_follow_a_word) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
-    static const struct {
-        uint32_t message, field, value;
-        const char *pieces; // of "ab a"
-    } ROWS[] = {{3, 5, 0, "<unk>|ab|<unk>|a"}, {2, 24, 1, "ab|\xe2\x96\x81|a|\xe2\x96\x81"}};
-    for (int i = 0; i < 2; i++) {
+Test(sentencepiece, fields_of_another_wire_type_are_named) {
+    wire_refused(1, 1, 0, "piece: wire type 0, wanted 2");
+    wire_refused(1, 2, 0, "score: wire type 0, wanted 5");
+    wire_refused(1, 3, 2, "piece type: wire type 2, wanted 0");
+    wire_refused(2, 3, 2, "model_type: wire type 2, wanted 0");
+    wire_refused(2, 24, 2, "suffix: wire type 2, wanted 0");
+    wire_refused(2, 35, 5, "byte_fallback: wire type 5, wanted 0");
+    wire_refused(2, 46, 0, "bos_piece: wire type 0, wanted 2");
+    wire_refused(2, 47, 0, "eos_piece: wire type 0, wanted 2");
+    wire_refused(2, 48, 0, "pad_piece: wire type 0, wanted 2");
+    for (uint32_t message = 3; message <= 5; message += 2) {
+        wire_refused(message, 2, 0, "charsmap: wire type 0, wanted 2");
+        wire_refused(message, 3, 2, "dummy prefix: wire type 2, wanted 0");
+        wire_refused(message, 4, 2, "extra whitespaces: wire type 2, wanted 0");
+        wire_refused(message, 5, 2, "escape whitespaces: wire type 2, wanted 0");
+    }
+}
+
+// Names of other control pieces, as the trainer spec has them.
+Test(sentencepiece, bos_and_eos_are_the_pieces_that_the_file_names) {
+    static const char *const NAMES[] = {"<begin>", "<end>", "<end!"};
+    for (unsigned named = 0; named < 2; named++) {
         ModelWriter w = model_small(), spec = {0};
-        model_number(&spec, ROWS[i].field, ROWS[i].value);
-        model_bytes(&w, ROWS[i].message, spec.bytes, spec.size);
+        for (size_t i = 0; i < 3; i++)
+            model_piece(&w, NAMES[i], strlen(NAMES[i]), 0, 3);
+        if (named) model_bytes(&spec, 46, "<begin>", 7);
+        if (named) model_bytes(&spec, 47, "<end!", 5);
+        model_bytes(&w, 2, spec.bytes, spec.size);
         model_writer_free(&spec);
         Tokenizer *t = model_taken(&w);
-        CHECK_STRING(test_pieces(t, "ab a", false), ROWS[i].pieces);
+        int32_t stops[4];
+        CHECK_INT(tokenizer_bos(t), named ? 7 : 1);
+        CHECK(tokenizer_adds_bos(t));
+        CHECK_INT(tokenizer_stops(t, stops, 4), named ? 2 : 1);
+        CHECK_INT(stops[0], named ? 9 : 2);
+        CHECK(!named || stops[1] == 2); // </s>, which is known by its name
+        tokenizer_close(t);
+    }
+}
+
+// Only a model whose normalizer does nothing but escape spaces is encoded without the library:
+// what else it may do is seen in the pieces.
+Test(sentencepiece, what_the_normalizer_says_is_followed) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const struct {
+        uint32_t message, field;
+        unsigned value;
+        const char *wanted; // of " a  b"
+    } ROWS[] = {
+        {3, 9, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"}, // no such field
+        {3, 3, 0, SPACE "|a|" SPACE "|" SPACE "|b"},
+        {3, 3, 1, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+        {3, 4, 1, SPACE "|a|" SPACE "|b"},
+        {3, 5, 0, "<unk>|a|<unk>|b"},
+        {2, 24, 1, SPACE "|a|" SPACE "|" SPACE "|b|" SPACE},
+        {2, 25, 1, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+        {5, 3, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"}, // of the denormalizer
+        {5, 5, 0, SPACE "|" SPACE "|a|" SPACE "|" SPACE "|b"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        ModelWriter w = model_small(), inner = {0};
+        model_number(&inner, ROWS[i].field, ROWS[i].value);
+        model_bytes(&w, ROWS[i].message, inner.bytes, inner.size);
+        model_writer_free(&inner);
+        Tokenizer *t = model_taken(&w);
+        const char *pieces = test_pieces(t, " a  b", false);
+        CHECK(!strcmp(pieces, ROWS[i].wanted), "row %zu: %s", i, pieces);
+        tokenizer_close(t);
+    }
+}
+
+// Only the library does what the normalizer of such a model asks for, and a unigram model.
+Test(sentencepiece, what_a_gguf_cannot_say_is_not_exported) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    for (int unigram = 0; unigram < 2; unigram++) {
+        ModelWriter w = model_small(), spec = {0};
+        if (unigram) model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+        model_number(&spec, 5, 0);
+        model_bytes(&w, 3, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        Tokenizer *t = model_taken(&w);
         Vocabulary out = {0};
         Error error = {0};
         CHECK(!t->kind->describe(t, &out, NULL, &error));
-        CHECK_STRING(error.message, "its normalizer changes the text");
+        CHECK_STRING(error.message,
+                     unigram ? "it is a unigram model" : "its normalizer changes the text");
         tokenizer_close(t);
     }
-    ModelWriter w = model_small();
-    model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
-    Tokenizer *t = model_taken(&w);
-    CHECK_STRING(test_pieces(t, "ab a", false), "\xe2\x96\x81|ab|\xe2\x96\x81|a");
-    Vocabulary out = {0};
-    Error error = {0};
-    CHECK(!t->kind->describe(t, &out, NULL, &error));
-    CHECK_STRING(error.message, "it is a unigram model");
-    tokenizer_close(t);
 }

@@ -158,57 +158,6 @@ Test(sentencepiece_oracle, cuts_of_a_trained_model_are_refused_or_whole) {
 
 // ---- long runs of unknown characters: the library gets a shorter text, the ids are the same ----
 
-typedef struct Oracle {
-    SentencePiece *library;
-    Tokenizer *tokenizer;
-} Oracle;
-
-static Oracle oracle_open(const char *model, size_t size) {
-    Oracle o;
-    Error error = {0};
-    char reason[SENTENCEPIECE_REASON_SIZE];
-    CHECK(sentencepiece_load(&o.library, model, size, reason) == SENTENCEPIECE_OK);
-    o.tokenizer = sentencepiece_open_bytes(model, size, &error);
-    CHECK(o.tokenizer, "%s", error.message);
-    return o;
-}
-
-static void oracle_close(Oracle *o) {
-    tokenizer_close(o->tokenizer);
-    sentencepiece_free(o->library);
-}
-
-static void check_text(Oracle *o, const char *text, size_t length) {
-    Error error = {0};
-    IdList ids = {0};
-    const int *wanted;
-    size_t count;
-    char reason[SENTENCEPIECE_REASON_SIZE];
-    CHECK(tokenizer_encode(o->tokenizer, &ids, text, length, false, &error));
-    CHECK(!sentencepiece_encode(o->library, text, length, &wanted, &count, reason));
-    CHECK_INT(ids.count, count);
-    for (size_t i = 0; i < count; i++)
-        CHECK_INT(ids.ids[i], wanted[i]);
-    id_list_free(&ids);
-}
-
-// Runs of up to `longest` of two units after one another, in any order.
-static void check_runs(Oracle *o, const char *const *units, size_t n_units, size_t longest) {
-    enum { SIZE = 9000 };
-    TestRandom random = {7};
-    char text[SIZE + 100];
-    for (int round = 0; round < (TEST_SANITIZED ? 20 : 150); round++) {
-        size_t length = 0;
-        while (length < SIZE) {
-            const char *a = units[test_random(&random) % n_units];
-            const char *b = units[test_random(&random) % n_units];
-            for (size_t n = test_random(&random) % longest; n && length < SIZE; n--)
-                length += (size_t)sprintf(text + length, "%s", n % 2 ? a : b);
-        }
-        check_text(o, text, length);
-    }
-}
-
 static void check_same_as_library(const char *name) {
     // With jamo that compose, marks, and '<', which stands in control pieces only.
     static const char *const UNITS[] = {
@@ -218,10 +167,8 @@ static void check_same_as_library(const char *name) {
         "\xe4\xb8",     "\xf4\x80\x80\x80"};
     size_t size;
     char *model = test_read_file(test_data(name), &size);
-    Oracle o = oracle_open(model, size);
-    check_runs(&o, UNITS, 20, 60);
-    check_runs(&o, UNITS, 20, 700);
-    oracle_close(&o);
+    model_same_as_library(model, size, UNITS, 20, 60);
+    model_same_as_library(model, size, UNITS, 20, 700);
     free(model);
 }
 
@@ -229,83 +176,6 @@ Test(sentencepiece_oracle, runs_of_unknown_characters_keep_their_ids) {
     if (!sentencepiece_available()) SKIP("built without sentencepiece");
     check_same_as_library("tokenizers/sentencepiece/test_model.model");
     check_same_as_library("tokenizers/sentencepiece/test_ja_model.model");
-}
-
-// A model with a rule that is longer than a character (aaa -> x), user-defined pieces, an unused
-// one, and pieces whose characters are no pieces by themselves.
-static ModelWriter model_of_corners(unsigned model_type) {
-    static const struct {
-        const char *text;
-        unsigned type;
-    } PIECES[] = {{"\xe2\x96\x81", 1}, {"b", 1}, {"c", 1},      {"bc", 1}, {"qu", 1},
-                  {"ij", 1},           {"z", 5}, {"<mask>", 4}, {"aq", 4}, {"\xef\xbf\xbd", 1}};
-    ModelWriter w = {0};
-    model_usual_pieces(&w, false);
-    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
-        model_piece(&w, PIECES[i].text, strlen(PIECES[i].text), -1 - (float)i, PIECES[i].type);
-    size_t size;
-    uint8_t *charsmap = charsmap_of_runs(3, "x", &size);
-    model_trainer(&w, model_type, false);
-    model_normalizer(&w, true, charsmap, size);
-    free(charsmap);
-    return w;
-}
-
-Test(sentencepiece_oracle, runs_in_a_model_of_corners_keep_their_ids) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
-    static const char *const UNITS[] = {"a", "b", "c",      "q",  "u",  "i", "j", "z",   "x",
-                                        "<", ">", "<mask>", "aq", "ma", " ", "?", "\xff"};
-    for (unsigned model_type = 1; model_type <= 2; model_type++) {
-        ModelWriter w = model_of_corners(model_type);
-        Oracle o = oracle_open((const char *)w.bytes, w.size);
-        check_runs(&o, UNITS, 17, 12);
-        check_runs(&o, UNITS, 17, 900);
-        oracle_close(&o);
-        model_writer_free(&w);
-    }
-}
-
-// A corner at a time: where the stand-in may not begin, a rule that gives nothing, and a piece of a
-// known character and one that is none.
-typedef struct Corner {
-    const char *piece; // more than a model of corners has; "": none
-    const char *rule;  // one byte of a rule instead of a; "": a
-    const char *to;
-} Corner;
-
-static ModelWriter model_of_corner(const Corner *corner) {
-    ModelWriter w = model_of_corners(1);
-    if (*corner->piece) model_piece(&w, corner->piece, strlen(corner->piece), -9, 1);
-    size_t size;
-    uint8_t *charsmap = charsmap_of_runs(1, corner->to, &size);
-    if (*corner->rule) { // block 0 is the root's, unit 512 the leaf: sentencepiece_writer.c
-        uint32_t byte = (uint8_t)*corner->rule, pos = 256 ^ byte;
-        uint32_t unit = (pos ^ 512) << 10 | 1u << 8 | byte;
-        memcpy(charsmap + 4 + 4 * (size_t)pos, &unit, sizeof unit);
-    }
-    model_normalizer(&w, true, charsmap, size);
-    free(charsmap);
-    return w;
-}
-
-Test(sentencepiece_oracle, each_corner_of_a_model_keeps_the_ids) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
-    static const char *const UNITS[] = {"a", "b", "Q", "bQ", " ", "?", "\xff", "\xf4\x80\x80\x80"};
-    static const Corner CORNERS[] = {
-        {"", "", ""},                      // a is left out
-        {"bQ", "", "x"},                   // b is a piece, Q is none
-        {"\xf4\x80\x80\x81", "", "x"},     // the first stand-in begins a piece
-        {"", "\xf4", "x"},                 // ... or a rule
-        {"\xf4\xf3\xf2\xf1\xee", "", "x"}, // all of them do: no run is replaced
-    };
-    for (size_t i = 0; i < sizeof CORNERS / sizeof *CORNERS; i++) {
-        ModelWriter w = model_of_corner(&CORNERS[i]);
-        Oracle o = oracle_open((const char *)w.bytes, w.size);
-        check_runs(&o, UNITS, 8, 12);
-        check_runs(&o, UNITS, 8, 900);
-        oracle_close(&o);
-        model_writer_free(&w);
-    }
 }
 
 // A megabyte of newlines, which test_model.model lacks, takes the library alone 23 seconds.

@@ -1,5 +1,6 @@
 // vocab.json with merges.txt, tiktoken text, and opening a path.
 #include "base/bytes.h"
+#include "base/text.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 
@@ -36,6 +37,32 @@ Test(vocab_merges, reads_the_pair) {
     int32_t stop;
     CHECK(tokenizer_stops(t, &stop, 1) == 1 && stop == 5);
     tokenizer_close(t);
+}
+
+// Control tokens are in angle brackets, have something in them and are what no merge yields.
+Test(vocab_merges, finds_the_control_tokens) {
+    static const char TOKENS[] = "{\"<\":0,\">\":1,\"a\":2,\"<>\":3,\"<a\":4,\"a>\":5,\"<a>\":6,"
+                                 "\"<b>\":7,\"<bb\":8,\"bb>\":9,\"<s>\":10}";
+    Error error = {0};
+    Tokenizer *t = open_pair(TOKENS, "< a\n<a >", &error);
+    CHECK(t, "%s", error.message);
+    for (int32_t id = 0; id < 11; id++)
+        CHECK_INT(tokenizer_type(t, id), id == 7 || id == 10 ? TOKEN_CONTROL : TOKEN_NORMAL);
+    CHECK_INT(tokenizer_bos(t), 10);
+    CHECK(!tokenizer_adds_bos(t));
+    tokenizer_close(t);
+}
+
+// A line of any length is one merge.
+Test(vocab_merges, counts_lines_and_not_bytes) {
+    char *merges = malloc(5000010);
+    memcpy(merges, "a b\n", 4);
+    memset(merges + 4, 'x', 5000000);
+    merges[5000004] = '\0';
+    Error error = {0};
+    CHECK(!open_pair(VOCAB, merges, &error));
+    CHECK(strstr(error.message, "merges.txt line 2: merge 1"), "%s", error.message);
+    free(merges);
 }
 
 // A refused file is not silently replaced by another one of the directory; the message names that.
@@ -142,6 +169,18 @@ Test(tiktoken, refuses_broken_lines) {
         {"YQ== 0\n==== 1\n", "line 2"},
         {"YQ== 0\nYg== 1 \n", "line 2"},
         {"YQ== 0\nYg== 01\n", "line 2"},
+        {"YQ== 0\nYg== 2\n", "line 2: wanted base64, a space and 1, got \"Yg== 2\""},
+        {"YQ== 0\nY=== 1\n", "line 2"},
+        {"YQ== 0\n 1\n", "line 2"},
+        {"YQ== 0\n= 1\n", "line 2"},
+        {"YQ== 0\nYg 1\n", "line 2"},
+        {"YQ== 0\nYg==YQ== 1\n", "line 2"},
+        {"YQ== 0\nY@== 1\n", "line 2"},
+        {"YQ== 0\nY[== 1\n", "line 2"},
+        {"YQ== 0\nY`== 1\n", "line 2"},
+        {"YQ== 0\nY{== 1\n", "line 2"},
+        {"YQ== 0\nY:== 1\n", "line 2"},
+        {"YQ== 0\nY.== 1\n", "line 2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Error error = {0};
@@ -167,6 +206,90 @@ static size_t write_base64(char *out, const uint8_t *bytes, size_t n) {
         *out++ = i + 2 < n ? digits[b & 63] : '=';
     }
     return (size_t)(out - start);
+}
+
+// All 256 bytes alone, then 48 bytes whose base64 has each of the 64 digits once.
+Test(tiktoken, every_digit_and_every_byte) {
+    uint8_t digits[48];
+    for (size_t i = 0; i < 16; i++) { // the digits 4 i to 4 i + 3, six bits each
+        uint32_t bits = 0;
+        for (size_t d = 4 * i; d < 4 * i + 4; d++)
+            bits = bits * 64 + (uint32_t)d;
+        for (size_t j = 0; j < 3; j++)
+            digits[3 * i + j] = (uint8_t)(bits >> (16 - 8 * j));
+    }
+    char text[8000];
+    size_t n = 0, length;
+    for (int i = 0; i < 256; i++) {
+        n += write_base64(text + n, &(uint8_t){(uint8_t)i}, 1);
+        n += (size_t)sprintf(text + n, " %d\n", i);
+    }
+    sprintf(text + n, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/ 256");
+    Error error = {0};
+    Tokenizer *t = test_open_tokenizer_text("tokenizer.model", text, strlen(text), &error);
+    CHECK(t, "%s", error.message);
+    CHECK_INT(tokenizer_size(t), 257);
+    for (int i = 0; i < 256; i++) {
+        const char *piece = tokenizer_piece(t, i, false, false, &length);
+        CHECK(length == 1 && (uint8_t)*piece == i, "byte %d", i);
+    }
+    const char *piece = tokenizer_piece(t, 256, false, false, &length);
+    CHECK(length == 48 && !memcmp(piece, digits, 48));
+    CHECK(tokenizer_bos(t) == -1 && !tokenizer_adds_bos(t));
+    tokenizer_close(t);
+}
+
+// Tokens 0 to 255 are the bytes, the others their own number in three.
+static Tokenizer *open_ranks(int32_t count) {
+    char *text = malloc((size_t)count * 16), *at = text;
+    for (int32_t i = 0; i < count; i++) {
+        uint8_t bytes[] = {(uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i};
+        at += i < 256 ? write_base64(at, bytes + 2, 1) : write_base64(at, bytes, 3);
+        at += sprintf(at, " %d\n", i);
+    }
+    Error error = {0};
+    Tokenizer *t = test_open_tokenizer_text("tokenizer.model", text, (size_t)(at - text), &error);
+    free(text);
+    CHECK(t, "%s", error.message);
+    return t;
+}
+
+// Meta's program (llama/tokenizer.py) puts 256 control tokens behind its 128,000.
+Test(tiktoken, has_the_control_tokens_of_llama_3_behind_exactly_128000) {
+    static const struct {
+        int32_t id;
+        const char *spelling;
+    } CONTROL[] = {
+        {128000, "<|begin_of_text|>"},
+        {128001, "<|end_of_text|>"},
+        {128002, "<|reserved_special_token_0|>"},
+        {128005, "<|reserved_special_token_3|>"},
+        {128006, "<|start_header_id|>"},
+        {128007, "<|end_header_id|>"},
+        {128008, "<|reserved_special_token_4|>"},
+        {128009, "<|eot_id|>"},
+        {128010, "<|reserved_special_token_5|>"},
+        {128255, "<|reserved_special_token_250|>"},
+    };
+    for (int32_t count = 127999; count <= 128001; count++) {
+        Tokenizer *t = open_ranks(count);
+        bool llama = count == 128000;
+        int32_t stops[4];
+        size_t length;
+        CHECK_INT(tokenizer_size(t), count + (llama ? 256 : 0));
+        CHECK_INT(tokenizer_bos(t), llama ? 128000 : -1);
+        CHECK_INT(tokenizer_adds_bos(t), llama);
+        CHECK_INT(tokenizer_stops(t, stops, 4), llama ? 2 : 0); // eot_id, end_of_text
+        for (size_t i = 0; i < sizeof CONTROL / sizeof *CONTROL && llama; i++) {
+            CHECK(span_equals(tokenizer_spelling(t, CONTROL[i].id), CONTROL[i].spelling), "%d",
+                  CONTROL[i].id);
+            CHECK_INT(tokenizer_type(t, CONTROL[i].id), TOKEN_CONTROL);
+        }
+        CHECK_INT(tokenizer_type(t, 127998), TOKEN_NORMAL);
+        const char *piece = tokenizer_piece(t, 70000, false, false, &length);
+        CHECK(length == 3 && !memcmp(piece, "\x01\x11\x70", 3));
+        tokenizer_close(t);
+    }
 }
 
 // Meta's file has the same tokens as the tokenizer.json, and no merges.

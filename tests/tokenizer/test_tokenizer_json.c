@@ -408,6 +408,10 @@ Test(tokenizer_json, takes_four_patterns_and_the_bytes_last) {
          "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]",
          "more than 4 patterns"}, // the step has one of its own
         {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"}",
+         "normalizer: Prepend without a Replace of spaces"},
+        {"\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE
+         "\"}",
          "ByteLevel after a step that replaces spaces"},
         {STEPS, "\"type\":\"Digits\"", "patterns or NFC without ByteLevel"},
     };
@@ -560,6 +564,64 @@ Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
         long bound = 32 * 1024 + 8 * (long)(size / 1024), used = after.ru_maxrss - before.ru_maxrss;
         CHECK(used < bound, "%s: %ld KiB, bound %ld", values[v], used, bound);
         free(text);
+    }
+}
+
+// 131,072 values and one more for 16 bytes of text.
+Test(tokenizer_json, has_so_many_values_for_its_bytes) {
+    static const struct {
+        size_t count;
+        const char *cause;
+    } rows[] = {{140000, "unknown key \"x\""}, {160000, "values"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *text = malloc(2 * rows[i].count + 20), *at = text;
+        at += sprintf(at, "{\"x\":[0");
+        for (size_t n = 1; n < rows[i].count; n++)
+            at += sprintf(at, ",0");
+        sprintf(at, "],\"model\":{}}");
+        Error error = {0};
+        CHECK(!test_open_tokenizer_text("values.json", text, strlen(text), &error));
+        CHECK(strstr(error.message, rows[i].cause), "%zu: %s", rows[i].count, error.message);
+        free(text);
+    }
+}
+
+// Where no post_processor names it, BOS is the first of the usual names that is a control token.
+Test(tokenizer_json, finds_bos_and_eos_by_their_names) {
+    static const struct {
+        const char *first, *second; // tokens 0 and 5
+        bool special;               // token 0
+        int bos, stop;              // -1: none
+        bool adds;
+    } CASES[] = {
+        {"<s>", "<|x|>", true, 0, -1, false},
+        {"<s>", "<|x|>", false, -1, -1, false},
+        {"<s>", "<bos>", false, 5, -1, false},
+        {"<bos>", "<s>", true, 5, -1, false},
+        {"<|bos|>", "<eos>", true, 0, 5, false},
+        {"<eos>", "<bos>", true, 5, 0, false},
+        {"<eos>", "<bos>", false, 5, -1, false},
+        {"<s>", "<|begin_of_text|>", true, 5, -1, true},
+        {"<|begin_of_text|>", "<s>", true, 0, -1, true},
+        {"x", "y", true, -1, -1, false},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"added_tokens\":[{\"id\":0,\"content\":\"%s\",\"special\":%s},"
+                 "{\"id\":5,\"content\":\"%s\",\"special\":true}],"
+                 "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                 "\"model\":{\"vocab\":{\"%s\":0,\"b\":1,\"c\":2,\"bc\":3,\"cb\":4},"
+                 "\"merges\":[\"b c\",\"c b\"]}}",
+                 CASES[i].first, CASES[i].special ? "true" : "false", CASES[i].second,
+                 CASES[i].first);
+        Tokenizer *t = open_good(text);
+        int32_t stop = -1;
+        CHECK(tokenizer_bos(t) == CASES[i].bos, "%zu: BOS %d", i, tokenizer_bos(t));
+        CHECK(tokenizer_adds_bos(t) == CASES[i].adds, "%zu", i);
+        CHECK_INT(tokenizer_stops(t, &stop, 1), CASES[i].stop >= 0);
+        CHECK_INT(stop, CASES[i].stop);
+        tokenizer_close(t);
     }
 }
 

@@ -429,3 +429,24 @@ Test(hf_checkpoint, an_outline_has_the_biases_of_its_config) {
         checkpoint_close(checkpoint);
     }
 }
+
+// Tables that old files have beside the weights, of a type that no weight has.
+Test(hf_checkpoint, what_the_family_does_not_use_may_be_of_any_type) {
+    static const struct {
+        const char *name, *message; // NULL: accepted
+    } ROWS[] = {{"model.layers.0.self_attn.rotary_emb.inv_freq", NULL},
+                {"model.layers.0.self_attn.rotary_emb.table", "dtype I32 is not supported"}};
+    for (size_t i = 0; i < 2; i++) {
+        const char *directory = hf_tiny_model(ROWS[i].message ? "type-other" : "type-table", true);
+        char entries[400];
+        snprintf(entries, sizeof entries,
+                 "{\"%s\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[%%zu,%%zu]},"
+                 "\"none\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[%%zu,%%zu]},",
+                 ROWS[i].name);
+        put_in_front(directory, entries);
+        if (ROWS[i].message)
+            hf_check_refused(directory, ERROR_FILE, ROWS[i].message);
+        else
+            hf_check_opens(directory);
+    }
+}

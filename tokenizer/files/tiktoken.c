@@ -122,7 +122,8 @@ static bool build(Tokenizer *t, const Ranks *ranks, const char *pretokenizer, Er
     Vocabulary v = {.n_tokens = ranks->n_tokens, .tokens = ranks->tokens, .types = ranks->types};
     v.bos_id = v.eos_id = v.eot_id = v.eom_id = v.unk_id = v.pad_id = -1;
     v.add_bos = v.add_eos = v.add_space_prefix = -1;
-    if (ranks->n_tokens > LLAMA3_TOKENS) v.bos_id = LLAMA3_TOKENS;
+    if (ranks->n_tokens > LLAMA3_TOKENS && ranks->types[LLAMA3_TOKENS] == TOKEN_CONTROL)
+        v.bos_id = LLAMA3_TOKENS;
     if (!vocabulary_copy(t, &v, error) || !added_from_types(t, error)) return false;
     vocabulary_set_ids(t, &v, true);
     return byte_bpe_open(t, NULL, &rule, true, error);

@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/sentencepiece/sentencepiece.h"
+#include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 void model_writer_free(ModelWriter *w) {
     free(w->bytes);
@@ -143,4 +144,59 @@ ModelWriter model_small(void) {
     model_trainer(&w, SENTENCEPIECE_BPE, false);
     model_normalizer(&w, true, NULL, 0);
     return w;
+}
+
+// ---- the library as it is, beside the tokenizer that uses it ----
+
+typedef struct Oracle {
+    SentencePiece *library;
+    Tokenizer *tokenizer;
+} Oracle;
+
+static Oracle oracle_open(const void *model, size_t size) {
+    Oracle o;
+    Error error = {0};
+    char reason[SENTENCEPIECE_REASON_SIZE];
+    CHECK(sentencepiece_load(&o.library, model, size, reason) == SENTENCEPIECE_OK);
+    o.tokenizer = sentencepiece_open_bytes(model, size, &error);
+    CHECK(o.tokenizer, "%s", error.message);
+    return o;
+}
+
+static void oracle_close(const Oracle *o) {
+    tokenizer_close(o->tokenizer);
+    sentencepiece_free(o->library);
+}
+
+static void check_text(const Oracle *o, const char *text, size_t length) {
+    Error error = {0};
+    IdList ids = {0};
+    const int *wanted;
+    size_t count;
+    char reason[SENTENCEPIECE_REASON_SIZE];
+    CHECK(tokenizer_encode(o->tokenizer, &ids, text, length, false, &error));
+    CHECK(!sentencepiece_encode(o->library, text, length, &wanted, &count, reason));
+    CHECK_INT(ids.count, count);
+    for (size_t i = 0; i < count; i++)
+        CHECK_INT(ids.ids[i], wanted[i]);
+    id_list_free(&ids);
+}
+
+void model_same_as_library(const void *model, size_t size, const char *const *units, size_t n_units,
+                           size_t longest) {
+    enum { SIZE = 9000 };
+    Oracle o = oracle_open(model, size);
+    TestRandom random = {7};
+    char text[SIZE + 100];
+    for (int round = 0; round < (TEST_SANITIZED ? 20 : 150); round++) {
+        size_t length = 0;
+        while (length < SIZE) {
+            const char *a = units[test_random(&random) % n_units];
+            const char *b = units[test_random(&random) % n_units];
+            for (size_t n = test_random(&random) % longest; n && length < SIZE; n--)
+                length += (size_t)sprintf(text + length, "%s", n % 2 ? a : b);
+        }
+        check_text(&o, text, length);
+    }
+    oracle_close(&o);
 }

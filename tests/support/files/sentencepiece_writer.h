@@ -45,3 +45,8 @@ ModelWriter model_small(void);
 void model_refused(ModelWriter *w, const char *cause);
 Tokenizer *model_taken(ModelWriter *w);
 void model_fine(ModelWriter *w); // taken, and closed again
+
+// Texts of runs of up to `longest` of two of the units after one another, in any order, have the
+// ids that the library alone gives them: limpid shortens what it gives the library.
+void model_same_as_library(const void *model, size_t size, const char *const *units, size_t n_units,
+                           size_t longest);
