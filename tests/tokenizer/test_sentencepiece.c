@@ -394,3 +394,30 @@ Test(sentencepiece, what_a_gguf_cannot_say_is_not_exported) {
         tokenizer_close(t);
     }
 }
+
+// The library splits a text at user-defined pieces, as llama.cpp does: a GGUF can say it.
+Test(sentencepiece, user_defined_pieces_can_be_exported) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    Tokenizer *t = model_taken(&w);
+    Vocabulary out = {0};
+    Error error = {0};
+    CHECK(t->kind->describe(t, &out, NULL, &error), "%s", error.message);
+    CHECK_STRING(out.model, "llama");
+    CHECK_INT(out.add_space_prefix, 1);
+    tokenizer_close(t);
+}
+
+// With byte pieces nothing is unknown: a run of anything has three ids a character.
+Test(sentencepiece, a_unigram_model_with_bytes_has_no_unknown_characters) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = {0};
+    model_usual_pieces(&w, true);
+    model_piece(&w, "a", 1, -1, 1);
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, true);
+    model_normalizer(&w, false, NULL, 0);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "a\xe2\x82\xac", false), "a|<0xE2>|<0x82>|<0xAC>");
+    tokenizer_close(t);
+}

@@ -94,6 +94,8 @@ Test(unknown_runs, each_corner_of_a_model_keeps_the_ids) {
     static const char *const UNITS[] = {"a", "b", "Q", "bQ", " ", "?", "\xff", "\xf4\x80\x80\x80"};
     static const Corner CORNERS[] = {
         {"", "", ""},      // a is left out
+        {"", "", "?!"},    // ... two characters that are unknown
+        {"", "", "qu"},    // a becomes a piece whose letters are none
         {"bQ", "", "x"},   // b is a piece, Q is none
         {"", "\xf4", "x"}, // the first stand-in begins a rule
     };
