@@ -402,4 +402,10 @@ Test(json, members_are_bounded_by_the_commas_of_their_object) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         CHECK_INT(json_members_bound(CASES[i].text, strlen(CASES[i].text)), CASES[i].bound);
+    // Nothing counts behind brackets that are too deep: here 64 of 65 are closed again.
+    char deep[200] = "";
+    memset(deep, '[', 65);
+    memset(deep + 65, ']', 64);
+    strcpy(deep + 129, ",1,2");
+    CHECK_INT(json_members_bound(deep, strlen(deep)), 1);
 }

@@ -43,6 +43,11 @@ void *__wrap_malloc(size_t size) {
     return fails_now() ? NULL : __real_malloc(size);
 }
 
+// jansson's own calls are another library's: with these, its parser is short of memory too.
+__attribute__((constructor)) static void let_jansson_fail(void) {
+    json_set_alloc_funcs(malloc, free);
+}
+
 // As arena.c does where it has no memory: the error is filled.
 static void *no_room(Error *error) {
     error_set(error, ERROR_MEMORY, "out of memory: a test said so");
@@ -89,6 +94,16 @@ static bool read_tokenizer(const char *path, Error *error) {
     bool opened = tokenizer != NULL;
     tokenizer_close(tokenizer);
     return opened;
+}
+
+// Encodes too: the library takes memory for each text, and so does what shortens it before.
+static bool read_and_encode(const char *path, Error *error) {
+    Tokenizer *tokenizer = test_open_tokenizer(path, error);
+    IdList ids = {0};
+    bool good = tokenizer && tokenizer_encode(tokenizer, &ids, "ab ba", 5, false, error);
+    id_list_free(&ids);
+    tokenizer_close(tokenizer);
+    return good;
 }
 
 static bool read_json(const char *text, Error *error) {
@@ -257,6 +272,24 @@ Test(no_memory, for_a_sentencepiece_model) {
     const char *path = written("memory.model", w.bytes, w.size);
     model_writer_free(&w);
     each_fails(read_tokenizer, path);
+}
+
+// One that only the library can encode, with rules and a user-defined piece.
+Test(no_memory, for_a_unigram_model_and_its_texts) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    size_t size;
+    uint8_t *charsmap = charsmap_of_runs(2, "b", &size);
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    model_trainer(&w, 1, false);
+    model_normalizer(&w, true, charsmap, size);
+    free(charsmap);
+    const char *path = written("memory.model", w.bytes, w.size);
+    model_writer_free(&w);
+    Error error = {0};
+    // The library makes its messages' tables once, at the first text, and keeps them.
+    CHECK(read_and_encode(path, &error), "%s", error.message);
+    each_fails(read_and_encode, path);
 }
 
 // With the library, beside which nothing else can be read: no failure is passed over.

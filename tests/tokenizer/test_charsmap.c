@@ -120,6 +120,24 @@ Test(charsmap, shared_parts_of_a_charsmap_are_counted_on_every_path) {
     model_refused(&w, "charsmap: more than 32 rules are prefixes of one another");
 }
 
+// Below "a" and "b" are the same two rules: the second is no more than the first, on either way.
+Test(charsmap, two_ways_into_the_same_rules_are_fine) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    size_t size;
+    uint8_t *map = charsmap_of_runs(2, "x", &size);
+    uint32_t b = 256 ^ 'b', c = 512 ^ 'c';
+    uint32_t units[2] = {(b ^ 512) << 10 | 1u << 8 | 'b', (c ^ 768) << 10 | 1u << 8 | 'c'};
+    memcpy(map + 4 + 4 * (size_t)b, &units[0], 4);
+    memcpy(map + 4 + 4 * (size_t)c, &units[1], 4);
+    ModelWriter w = model_small();
+    model_piece(&w, "x", 1, -3, 1);
+    model_normalizer(&w, false, map, size);
+    free(map);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "aaacbabcb", false), "x|x|x|x|x"); // aa ac ba bc b
+    tokenizer_close(t);
+}
+
 Test(charsmap, no_change_of_a_charsmap_harms) {
     if (!sentencepiece_available()) SKIP("built without sentencepiece");
     TestRandom random = {5};

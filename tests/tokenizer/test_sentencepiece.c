@@ -79,6 +79,18 @@ Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     model_fine(&w);
 }
 
+Test(sentencepiece, half_a_tag_is_refused_and_unknown_fields_are_not) {
+    ModelWriter w = model_small();
+    model_raw(&w, "\x0a\x04\x0a\x01q\x80", 6);
+    model_refused(&w, "truncated: field wants 1 bytes, 0 are left");
+    w = model_small(); // a field in a piece, and self_test_data
+    model_raw(&w, "\x0a\x05\x0a\x01q\x20\x07", 7);
+    model_bytes(&w, 4, "\xff\xff", 2);
+    Tokenizer *t = model_taken(&w);
+    CHECK_INT(tokenizer_find(t, "q"), 7);
+    tokenizer_close(t);
+}
+
 Test(sentencepiece, lengths_stay_inside_their_message) { // T03
     ModelWriter w = model_small();
     model_raw(&w, "\x4a\x05xxxx", 6);
@@ -271,6 +283,17 @@ Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
     model_refused(&w, "piece 7: user-defined, contains a NUL");
 }
 
+Test(sentencepiece, user_defined_pieces_beside_one_another_are_fine) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    char text[3] = "u0"; // none of 74 is the beginning of another one
+    for (; text[1] < 'z'; text[1]++)
+        model_piece(&w, text, 2, 0, 4);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "u1au2", false), "\xe2\x96\x81|u1|a|u2");
+    tokenizer_close(t);
+}
+
 // A message of `field` that holds one field of a wire type that it does not have.
 static void wire_refused(uint32_t message, uint32_t field, unsigned wire, const char *cause) {
     ModelWriter w = model_small(), inner = {0};
@@ -363,5 +386,51 @@ Test(sentencepiece, bos_and_eos_have_their_usual_names_in_a_unigram_model) {
     CHECK(tokenizer_adds_bos(t));
     CHECK_INT(tokenizer_stops(t, stops, 4), 1);
     CHECK_INT(stops[0], 2);
+    tokenizer_close(t);
+}
+
+// Only the library does what the normalizer of such a model asks for, and a unigram model.
+Test(sentencepiece, what_a_gguf_cannot_say_is_not_exported) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    for (int unigram = 0; unigram < 2; unigram++) {
+        ModelWriter w = model_small(), spec = {0};
+        if (unigram) model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
+        model_number(&spec, 5, 0);
+        model_bytes(&w, 3, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        Tokenizer *t = model_taken(&w);
+        Vocabulary out = {0};
+        Error error = {0};
+        CHECK(!t->kind->describe(t, &out, NULL, &error));
+        CHECK_STRING(error.message,
+                     unigram ? "it is a unigram model" : "its normalizer changes the text");
+        tokenizer_close(t);
+    }
+}
+
+// The library splits a text at user-defined pieces, as llama.cpp does: a GGUF can say it.
+Test(sentencepiece, user_defined_pieces_can_be_exported) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = model_small();
+    model_piece(&w, "<mask>", 6, 0, 4);
+    Tokenizer *t = model_taken(&w);
+    Vocabulary out = {0};
+    Error error = {0};
+    CHECK(t->kind->describe(t, &out, NULL, &error), "%s", error.message);
+    CHECK_STRING(out.model, "llama");
+    CHECK_INT(out.add_space_prefix, 1);
+    tokenizer_close(t);
+}
+
+// With byte pieces nothing is unknown: a run of anything has three ids a character.
+Test(sentencepiece, a_unigram_model_with_bytes_has_no_unknown_characters) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    ModelWriter w = {0};
+    model_usual_pieces(&w, true);
+    model_piece(&w, "a", 1, -1, 1);
+    model_trainer(&w, SENTENCEPIECE_UNIGRAM, true);
+    model_normalizer(&w, false, NULL, 0);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "a\xe2\x82\xac", false), "a|<0xE2>|<0x82>|<0xAC>");
     tokenizer_close(t);
 }

@@ -105,6 +105,7 @@ Test(vocab_merges, takes_lines_as_they_come_and_refuses_broken_ones) {
         {"a b\n#version: 0.2\n", "merges.txt line 2"},
         {"a  b\n", "merges.txt line 1"},
         {" b\n", "merges.txt line 1"},
+        {"#versioo 0.2\n", "merges.txt line 1"}, // no version
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Error error = {0};
@@ -252,6 +253,17 @@ static Tokenizer *open_ranks(int32_t count) {
     free(text);
     CHECK(t, "%s", error.message);
     return t;
+}
+
+Test(tiktoken, has_as_many_tokens_as_any_vocabulary_and_no_more) {
+    char *text = malloc((size_t)(LIMIT_VOCAB + 1) * 16), *at = text;
+    for (int i = 0; i <= LIMIT_VOCAB; i++)
+        at += sprintf(at, "AAAA %d\n", i);
+    Error error = {0};
+    CHECK(!test_open_tokenizer_text("tokenizer.model", text, (size_t)(at - text), &error));
+    free(text);
+    CHECK_INT(error.code, ERROR_FILE);
+    CHECK(strstr(error.message, "more than 4194304 tokens"), "%s", error.message);
 }
 
 // Meta's program (llama/tokenizer.py) puts 256 control tokens behind its 128,000.

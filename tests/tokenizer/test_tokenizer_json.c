@@ -3,6 +3,7 @@
 #include "tests/support/files/long_texts.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
+#include "tokenizer/bpe/byte_bpe.h"
 
 #include <sys/resource.h>
 
@@ -322,6 +323,27 @@ Test(tokenizer_json, refuses_an_unknown_token_where_a_byte_is_missing) {
     CHECK_CHANGES(FALLBACK, fallback);
 }
 
+Test(tokenizer_json, takes_an_unknown_token_beside_all_256_bytes) {
+    for (int count = 255; count <= 256; count++) {
+        char text[6000], *at = text;
+        at += sprintf(at, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                          "\"model\":{\"unk_token\":\"a\",\"merges\":[],\"vocab\":{");
+        for (int byte = 0; byte < count; byte++) {
+            char letter[ALPHABET_MAX + 1] = "";
+            alphabet_letter(letter, (uint8_t)byte);
+            bool quoted = byte == '"' || byte == '\\';
+            at += sprintf(at, "%s\"%s%s\":%d", byte ? "," : "", quoted ? "\\" : "", letter, byte);
+        }
+        strcpy(at, "}}}");
+        Error error = {0};
+        Tokenizer *t = test_open_tokenizer_text("bytes.json", text, strlen(text), &error);
+        CHECK(!t == (count == 255), "%s", error.message);
+        CHECK(t || strstr(error.message, "unk_token \"a\", and no token for byte 0xff"), "%s",
+              error.message);
+        tokenizer_close(t);
+    }
+}
+
 // Tokens with "normalized" are looked for in the text behind the normalizer, theirs changed too.
 Test(tokenizer_json, refuses_added_tokens_that_the_normalizer_changes) {
     static const Change nfc[] = {
@@ -346,8 +368,13 @@ Test(tokenizer_json, refuses_added_tokens_that_the_normalizer_changes) {
          "{\"id\":8,\"normalized\":true,\"content\":\"" SPACE "a\"",
          "added token 8: \"normalized\" with this normalizer"},
     };
+    static const Change inside[] = {
+        {"{\"id\":1,\"content\":\"<s>\"", "{\"id\":8,\"normalized\":true,\"content\":\"a b\"",
+         "added token 8: \"normalized\" with this normalizer"},
+    };
     char *without = replaced(FALLBACK, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},", "");
     check_changes(without, spaces, sizeof spaces / sizeof *spaces);
+    check_changes(without, inside, sizeof inside / sizeof *inside);
     char *metaspace = replaced(FALLBACK, "\"normalizer\":{", "\"normalizer\":null,\"padding\":{");
     static const Change behind[] = {
         {"{\"id\":1,\"content\":\"<s>\"",

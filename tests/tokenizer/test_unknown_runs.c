@@ -167,3 +167,44 @@ Test(unknown_runs, of_more_than_256_become_one_character) {
         CHECK(!strcmp(out, ROWS[i].wanted ? ROWS[i].wanted : text), "row %zu: %s", i, out);
     }
 }
+
+// A corner at a time: a rule that gives nothing, a piece of a known character and one that is none,
+// and a rule that begins as what stands for a run does.
+typedef struct Corner {
+    const char *piece; // more than a model of corners has; "": none
+    const char *rule;  // one byte of a rule instead of a; "": a
+    const char *to;
+} Corner;
+
+static ModelWriter model_of_corner(const Corner *corner) {
+    ModelWriter w = model_of_corners(1);
+    if (*corner->piece) model_piece(&w, corner->piece, strlen(corner->piece), -9, 1);
+    size_t size;
+    uint8_t *charsmap = charsmap_of_runs(1, corner->to, &size);
+    if (*corner->rule) { // block 0 is the root's, unit 512 the leaf: sentencepiece_writer.c
+        uint32_t byte = (uint8_t)*corner->rule, pos = 256 ^ byte;
+        uint32_t unit = (pos ^ 512) << 10 | 1u << 8 | byte;
+        memcpy(charsmap + 4 + 4 * (size_t)pos, &unit, sizeof unit);
+    }
+    model_normalizer(&w, true, charsmap, size);
+    free(charsmap);
+    return w;
+}
+
+Test(unknown_runs, each_corner_of_a_model_keeps_the_ids) {
+    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+    static const char *const UNITS[] = {"a", "b", "Q", "bQ", " ", "?", "\xff", "\xf4\x80\x80\x80"};
+    static const Corner CORNERS[] = {
+        {"", "", ""},      // a is left out
+        {"", "", "?!"},    // ... two characters that are unknown
+        {"", "", "qu"},    // a becomes a piece whose letters are none
+        {"bQ", "", "x"},   // b is a piece, Q is none
+        {"", "\xf4", "x"}, // the first stand-in begins a rule
+    };
+    for (size_t i = 0; i < sizeof CORNERS / sizeof *CORNERS; i++) {
+        ModelWriter w = model_of_corner(&CORNERS[i]);
+        model_same_as_library(w.bytes, w.size, UNITS, 8, 12);
+        model_same_as_library(w.bytes, w.size, UNITS, 8, 900);
+        model_writer_free(&w);
+    }
+}

@@ -161,8 +161,13 @@ Test(hf_checkpoint, the_chat_template_is_found_where_transformers_keeps_it) {
 
 // It is only looked at: nothing that is wrong with it makes the model unreadable.
 Test(hf_checkpoint, a_template_that_is_none_is_passed_over) {
-    static const char *const BAD[] = {
-        "", "{", "[]", "{\"chat_template\": 3}", "{\"chat_template\": [{\"name\": 1}]}", "\xff"};
+    static const char *const BAD[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{\"chat_template\": 3}",
+                                      "{\"chat_template\": [{\"name\": 1}]}",
+                                      "\xff",
+                                      "{\"chat_template\": \"\"}"};
     const char *directory = hf_tiny_model("no-template", true);
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         hf_write(directory, "tokenizer_config.json", BAD[i]);
@@ -267,6 +272,16 @@ Test(hf_checkpoint, s20_configs_that_are_none) {
     hf_check_refused(path, ERROR_FILE, "there is no config.json");
     unlink(path);
     hf_check_refused(directory, ERROR_IO, "a directory without model.safetensors");
+}
+
+Test(hf_checkpoint, a_file_alone_is_refused_without_a_second_name) {
+    const char *directory = hf_tiny_model("alone", true);
+    char path[700];
+    hf_path(path, directory, WEIGHTS);
+    hf_patch(directory, WEIGHTS, "model.norm.weight", "model.norm\\u00xx");
+    hf_check_refused(path, ERROR_FILE, "offset ");
+    unlink(path);
+    hf_check_refused(directory, ERROR_FILE, "a directory without model.safetensors");
 }
 
 // Files that end like a model's and directories with a config.json, in the order of the alphabet;
@@ -448,5 +463,18 @@ Test(hf_checkpoint, what_the_family_does_not_use_may_be_of_any_type) {
             hf_check_refused(directory, ERROR_FILE, ROWS[i].message);
         else
             hf_check_opens(directory);
+    }
+}
+
+Test(hf_checkpoint, an_outline_of_no_config_is_refused) {
+    static const char *const TEXTS[] = {"{", "{}", "{\"model_type\":\"llama\",\"hidden_size\":0}"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+        const char *path = test_temporary("config.json");
+        test_write_file(path, TEXTS[i], strlen(TEXTS[i]));
+        Checkpoint *checkpoint = NULL;
+        Error error = {0};
+        CHECK(!checkpoint_open_outline(&checkpoint, path, DTYPE_F32, &error), "%s", TEXTS[i]);
+        CHECK_INT(error.code, ERROR_FILE);
+        checkpoint_close(checkpoint);
     }
 }

@@ -550,6 +550,9 @@ Test(hf_config, ranges_end_where_they_end) {
          "\"eos_token_id\": wanted an integer"},
         {OF("gemma3", "\"text_config\":{\"hidden_size\":64,\"odd\":1},"), "\"odd\" is no key"},
         {OF("llama", "\"text_config\":1,"), "\"text_config\": wanted an object"},
+        {OF("llama", "\"text_config\":{},"), NULL}, // of no use to it
+        {"{\"architectures\":[\"BertModel\"],\"text_config\":{}}",
+         "unsupported architecture \"BertModel\""},
         {"{\"architectures\":[\"BertModel\"]}",
          "unsupported architecture \"BertModel\" (model_type \"\")"},
     };

@@ -177,6 +177,11 @@ Test(hf_shards, two_files_are_one_model) {
     hf_check_refused(two_shards("two-norm", NULL, false, "b.safetensors",
                                 "\"" UNUSED_NAME "\":\"a.safetensors\","),
                      ERROR_FILE, "tensor \"model.norm.weight\" is not in b.safetensors");
+    const char *swapped = two_shards("two-embed", NULL, false, "a.safetensors", "");
+    hf_patch(swapped, "model.safetensors.index.json", "embed_tokens.weight\":\"b.",
+             "embed_tokens.weight\":\"a.");
+    hf_check_refused(swapped, ERROR_FILE,
+                     "tensor \"model.embed_tokens.weight\" is not in a.safetensors");
 }
 
 // The index may name a tensor that the family does not use and that is nowhere; where it is there,
