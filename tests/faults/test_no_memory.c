@@ -286,9 +286,8 @@ Test(no_memory, for_a_unigram_model_and_its_texts) {
     free(charsmap);
     const char *path = written("memory.model", w.bytes, w.size);
     model_writer_free(&w);
-    Error error = {0};
-    // The library makes its messages' tables once, at the first text, and keeps them.
-    CHECK(read_and_encode(path, &error), "%s", error.message);
+    // The library makes its messages' tables once, at the first text, and keeps them: in the reserve
+    // of sentencepiece_c.cpp, where memory fails then.
     each_fails(read_and_encode, path);
 }
 

@@ -8,6 +8,7 @@
 //     allocate  malloc; where that fails during a call, a piece of the reserve
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -27,11 +28,33 @@ namespace {
 
 struct Reserve {
     char *bytes; // nullptr: no call is under way
-    std::size_t size, used;
-    bool in_use; // memory has run out
+    std::size_t size, used, live; // bytes, bytes, blocks that were not released
+    bool in_use;                  // memory has run out
 };
 
 thread_local Reserve reserve;
+
+// A reserve in which something stays alive after the call: objects that the library makes once for
+// the whole program. Never freed; the record is at its beginning.
+struct Kept {
+    Kept *next;
+    std::size_t size;
+};
+constexpr std::size_t KEPT_BYTES = (sizeof(Kept) + 15) & ~static_cast<std::size_t>(15);
+
+std::atomic<Kept *> kept;
+
+bool is_inside(const void *memory, const void *bytes, std::size_t size) noexcept {
+    auto at = reinterpret_cast<std::uintptr_t>(memory);
+    auto begin = reinterpret_cast<std::uintptr_t>(bytes);
+    return begin && at >= begin && at - begin < size;
+}
+
+void keep_reserve() noexcept {
+    Kept *record = new (reserve.bytes) Kept{kept.load(), reserve.size};
+    while (!kept.compare_exchange_weak(record->next, record)) {
+    }
+}
 
 // 16 bytes of alignment, as malloc has. nullptr only where the reserve is used up too.
 void *allocate(std::size_t size) noexcept {
@@ -41,14 +64,19 @@ void *allocate(std::size_t size) noexcept {
     std::size_t room = (size + 15) & ~static_cast<std::size_t>(15);
     if (room < size || room > reserve.size - reserve.used) return nullptr;
     reserve.used += room;
+    reserve.live++;
     return reserve.bytes + reserve.used - room;
 }
 
 // Blocks of the reserve are all freed with it.
 void release(void *memory) noexcept {
-    auto at = reinterpret_cast<std::uintptr_t>(memory);
-    auto begin = reinterpret_cast<std::uintptr_t>(reserve.bytes);
-    if (!begin || at < begin || at >= begin + reserve.size) std::free(memory);
+    if (is_inside(memory, reserve.bytes, reserve.size)) {
+        reserve.live--;
+        return;
+    }
+    for (const Kept *k = kept.load(); k; k = k->next)
+        if (is_inside(memory, k, k->size)) return;
+    std::free(memory);
 }
 
 // ---- calls ----
@@ -80,7 +108,7 @@ template <class Body, class Discard>
 SentencePieceStatus call(std::size_t size, char *reason, Body &&body, Discard &&discard) noexcept {
     std::size_t room = size > SIZE_MAX / 2 / LIBRARY_FACTOR ? SIZE_MAX / 2 : size * LIBRARY_FACTOR;
     // Taken before the call: a machine without that much memory is noticed here.
-    reserve = {nullptr, LIBRARY_LEAST + room, 0, false};
+    reserve = {nullptr, LIBRARY_LEAST + room, KEPT_BYTES, 0, false};
     reserve.bytes = static_cast<char *>(std::malloc(reserve.size));
     if (!reserve.bytes) return SENTENCEPIECE_MEMORY;
     SentencePieceStatus status = catch_exceptions(reason, body);
@@ -88,7 +116,10 @@ SentencePieceStatus call(std::size_t size, char *reason, Body &&body, Discard &&
         status = SENTENCEPIECE_MEMORY;
         discard();
     }
-    std::free(reserve.bytes);
+    if (reserve.live)
+        keep_reserve();
+    else
+        std::free(reserve.bytes);
     reserve = {};
     return status;
 }
