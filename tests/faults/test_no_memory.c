@@ -286,8 +286,8 @@ Test(no_memory, for_a_unigram_model_and_its_texts) {
     free(charsmap);
     const char *path = written("memory.model", w.bytes, w.size);
     model_writer_free(&w);
-    // The library makes its messages' tables once, at the first text, and keeps them: in the reserve
-    // of sentencepiece_c.cpp, where memory fails then.
+    // The library makes its messages' tables once, at the first text, and keeps them: in the
+    // reserve of sentencepiece_c.cpp, where memory fails then.
     each_fails(read_and_encode, path);
 }
 
