@@ -30,6 +30,7 @@ static bool breaks_at(const DryBreaker *b, const int *newest, int at) {
 
 // How many tokens there are after the last breaker.
 static int tokens_unbroken(const DryOptions *dry, const int *newest, int count) {
+    if (!dry->n_breakers) return count;
     const DryBreaker *end = dry->breakers + dry->n_breakers;
     for (int i = 0; i < count; i++) {
         int longest = -1;
@@ -42,6 +43,7 @@ static int tokens_unbroken(const DryOptions *dry, const int *newest, int count) 
 }
 
 static bool holds_breaker(const DryOptions *dry, int32_t token) {
+    if (!dry->n_breakers) return false;
     const DryBreaker *end = dry->breakers + dry->n_breakers;
     for (const DryBreaker *b = first_breaker(dry, token); b < end && b->head == token; b++)
         if (!b->tail_length) return true;

@@ -90,6 +90,7 @@ Test(sampling, breakers_need_a_tokenizer) {
     s.session.file = &file;
     CHECK(!sampling_add(&s.sampling, &s.lists, &s.session, &error));
     CHECK(strstr(error.message, "--dry-sequence-breaker none"), "%s", error.message);
+    sampling_free(&s.lists);
     s.options.dry_breakers = (TextList){{"none"}, 1};
     add_options(&s);
     scene_close(&s);

@@ -24,7 +24,7 @@
 // be told of every switch, which would take several times as long as the switch itself. Freed
 // memory is used again soon: fresh pages cost more than most kernels here. The first option is that
 // of all tests (tests/support/support.c).
-extern "C" const char *__asan_default_options(void) {
+extern "C" __attribute__((visibility("default"))) const char *__asan_default_options(void) {
     return "allocator_may_return_null=1:detect_stack_use_after_return=0:quarantine_size_mb=16";
 }
 #endif

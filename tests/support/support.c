@@ -216,7 +216,8 @@ void test_run_free(TestRun *run) {
 
 #if !TEST_EMULATED // the emulator has more of them: tests/cuda/fibers.cpp
 // AddressSanitizer asks for its options here: what is too large is refused, as by malloc itself.
-const char *__asan_default_options(void);
+// Visible: gcc's runtime is a shared library.
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "allocator_may_return_null=1";
 }
@@ -259,7 +260,8 @@ static int run_case(const TestCase *test) {
     return result;
 }
 
-// argv[1]: only tests whose "suite/name" contains it; those that follow: and none that contains one.
+// argv[1]: only tests whose "suite/name" contains it; those that follow: and none that contains
+// one.
 static bool is_chosen(const char *name, int argc, char **argv) {
     for (int i = 2; i < argc; i++)
         if (strstr(name, argv[i])) return false;
