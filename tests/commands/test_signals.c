@@ -178,10 +178,13 @@ static TestRun chat(const TypedKeys *keys, size_t count, int number) {
 
 #define MARK "\x1b[?2004h> "
 
-// Ctrl-Z while a line is edited, in an answer, and with keys that wait.
+// Ctrl-Z while a line is edited, in an answer, and with keys that wait. The next key waits for the
+// stop: what the answer wrote before it may still be on its way, and two stops at once are one.
 Test(signals, ctrl_z_gives_the_terminal_to_the_shell) {
-    static const TypedKeys KEYS[] = {{MARK, "\x1a"}, {MARK, "a b a\n"}, {"ab", "\x1a"},
-                                     {"ab", "\x1a"}, {"ab", "\x03"},    {MARK, "\x04"}};
+    static const TypedKeys KEYS[] = {
+        {MARK, "\x1a"},         {"terminal back]", ""}, {MARK, "a b a\n"},
+        {"ab", "\x1a"},         {"terminal back]", ""}, {"ab", "\x1a"},
+        {"terminal back]", ""}, {"ab", "\x03"},         {MARK, "\x04"}};
     TestRun r = chat(KEYS, COUNT(KEYS), 0);
     CHECK(r.status == 0 && strstr(r.out, "[ended 0, terminal back]"), "exit %d: %s", r.status,
           r.out);

@@ -123,9 +123,10 @@ static bool press(TestRun *run, int terminal, const TypedKeys *keys, int number,
     if (!at) return false;
     if (tcgetattr(terminal, &modes)) return true;
     run->drops_output |= !(modes.c_lflag & NOFLSH);
-    *seen = run->out_size;
+    bool waits = keys->keys && !*keys->keys; // what has come since is the next key's
+    *seen = waits ? (size_t)(at - run->out) + strlen(keys->after) : run->out_size;
     if (!keys->keys) return job && !kill(atoi(job + 5), number);
-    return write(terminal, keys->keys, strlen(keys->keys)) > 0;
+    return waits || write(terminal, keys->keys, strlen(keys->keys)) > 0;
 }
 
 static TestRun typed_at(const char *line, const TypedKeys *typed, size_t count, int number) {

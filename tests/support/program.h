@@ -13,7 +13,7 @@ TestRun program_terminal(const char *line);
 
 // The same, with `keys` typed: each as soon as the text before it has appeared since the last.
 typedef struct TypedKeys {
-    const char *after, *keys; // keys NULL: program_job's signal in place of them
+    const char *after, *keys; // keys "": waits alone; NULL: program_job's signal in place of them
 } TypedKeys;
 TestRun program_typed(const char *line, const TypedKeys *typed, size_t count);
 // The same as a job of a shell, which continues it where it is stopped. Each time the screen gets
