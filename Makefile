@@ -134,7 +134,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling no_memory json_schema constrained)
+                 mask interventions replay view page sampling no_memory json_schema constrained session)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -318,7 +318,7 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
-    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
+    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command prompt_cache overflow session \
     library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
@@ -328,7 +328,7 @@ $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap
 
 # In these calls of a reader its file is rewritten: tests/support/files/rewriting.c.
 REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
-$(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
+$(addprefix $(BUILD)/tests/test_changing_,models tokenizers cache): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
 # These reads are interrupted or fail: tests/base/test_file_reader.c.
 $(BUILD)/tests/test_file_reader: private LDFLAGS += -Wl$(comma)--wrap=pread
@@ -345,7 +345,7 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills signals): | $(BUILD)/tests/faults.so $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills signals prompt_cache): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt

@@ -13,6 +13,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -171,33 +172,95 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
-bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+// ---- where the context is full ----
+
+// The tokens that stay, of the prompt and the new ones.
+static bool choose_kept(const Generation *g, const int32_t *prompt, size_t count, IdList *kept,
+                        Error *error) {
+    const Session *s = g->session;
+    size_t half = (size_t)s->model->options.context / 2, all = count + g->ids.count;
+    size_t newest = half ? half : 1;
+    bool bos = newest > 1 && s->tokenizer && prompt[0] == tokenizer_bos(s->tokenizer);
+    kept->count = 0;
+    if (bos && !id_list_push(kept, prompt[0], error)) return false;
+    for (size_t i = all - newest + bos; i < all; i++)
+        if (!id_list_push(kept, i < count ? prompt[i] : g->ids.ids[i - count], error)) return false;
+    return true;
+}
+
+// Reads them in place of all that the cache and the sampler have. Ctrl-C: true, with g->stop.
+static bool shift_context(Generation *g, const int32_t *prompt, size_t count, IdList *kept,
+                          Error *error) {
+    Error cause = {0};
+    if (!choose_kept(g, prompt, count, kept, error)) return false;
+    kv_cache_reset(&g->session->model->cache, 0);
+    sampler_reset(g->sampler);
+    for (size_t i = 0; i < kept->count; i++)
+        sampler_accept(g->sampler, kept->ids[i]);
+    g->n_shifts++;
+    g->kept = kept->count;
+    Batch batch = {.n = (int)kept->count, .tokens = kept->ids};
+    if (session_forward(g->session, &batch, &cause)) return true;
+    if (cause.code != ERROR_INTERRUPTED) return error_copy(error, &cause);
+    g->stop = STOP_INTERRUPT;
+    return true;
+}
+
+// The text, behind a prompt in the cache; a decoder lasts until the context is full.
+static bool decode_text(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+    IdList kept = {0};
+    bool good = true, more = true;
+    while (good && more) {
+        Decoder decoder = {0};
+        DecoderOptions options = {.sampler = g->sampler,
+                                  .max_tokens = g->max_new - g->ids.count,
+                                  .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
+                                  .recompute = !g->no_cache ? NULL
+                                               : kept.count ? kept.ids
+                                                            : prompt};
+        good = decoder_begin(&decoder, g->session->model, &options, error) &&
+               decode(g, &decoder, error);
+        decoder_end(&decoder);
+        more = g->stop == STOP_CONTEXT && g->shifts;
+        if (good && more) good = shift_context(g, prompt, count, &kept, error);
+        more = more && g->stop != STOP_INTERRUPT;
+    }
+    id_list_free(&kept);
+    return good;
+}
+
+// The prompt into the cache. *read: all of it, before Ctrl-C. False: as generation_run.
+static bool read_prompt(Generation *g, const int32_t *prompt, size_t count, bool *read,
+                        Error *error) {
     Model *model = g->session->model;
-    Decoder decoder = {0};
-    DecoderOptions options = {.sampler = g->sampler,
-                              .max_tokens = g->max_new,
-                              .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
-                              .recompute = g->no_cache ? prompt : NULL};
+    int room = model->options.context - kv_cache_length(&model->cache, 0);
+    size_t fed = 0, left = count - g->cached;
+    assert(g->cached < count);
+    if (!session_check_room("the prompt", left, room, error)) return false;
+    for (size_t i = g->accepted; i < count; i++)
+        sampler_accept(g->sampler, prompt[i]);
+    double started = seconds_now();
+    if (!feed_prompt(g, prompt + g->cached, left, &fed, error)) return false;
+    g->prompt_seconds = seconds_now() - started;
+    *read = fed == left;
+    return true;
+}
+
+bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+    bool read = false;
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;
     g->end_id = -1;
     g->prompt_tokens = count;
-    int room = model->options.context - kv_cache_length(&model->cache, 0);
-    if (!session_check_room("the prompt", count, room, error)) return false;
-    for (size_t i = g->accepted; i < count; i++)
-        sampler_accept(g->sampler, prompt[i]);
-    double started = seconds_now();
-    size_t fed = 0;
-    if (!feed_prompt(g, prompt, count, &fed, error)) return false;
-    g->prompt_seconds = seconds_now() - started;
+    if (!read_prompt(g, prompt, count, &read, error)) return false;
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
-    if (fed < count) return true;
+    if (!read) return true;
+    if (g->was_read && !g->was_read(g->context, error)) return false;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
     bool good = (!g->constraint || constraint_begin(g->constraint, g->sampler, g->first, error)) &&
-                decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
-    decoder_end(&decoder);
+                decode_text(g, prompt, count, error);
     if (g->constraint) constraint_end(g->constraint);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
@@ -259,7 +322,7 @@ Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint
 }
 
 double prompt_rate(const Generation *g) {
-    return g->prompt_seconds > 0 ? (double)g->prompt_tokens / g->prompt_seconds : NAN;
+    return g->prompt_seconds > 0 ? (double)(g->prompt_tokens - g->cached) / g->prompt_seconds : NAN;
 }
 
 // The prompt's pass gives the first token, so there is one pass fewer than sampled tokens.

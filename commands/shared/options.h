@@ -153,6 +153,9 @@ typedef enum OptionId {
     OPTION_NO_HISTORY,
     OPTION_OVERFLOW,
     OPTION_TRANSCRIPT,
+    OPTION_CACHE,
+    OPTION_SESSION,
+    OPTION_CACHE_READ_ONLY,
     OPTION_FORCE,
     OPTION_NO_SANDBOX,
     OPTION_JSON,
@@ -178,6 +181,9 @@ typedef struct TextList { // borrowed from argv
 
 typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER, COLOR_SURPRISE } Color;
+// What happens where the context is full: the text ends; its oldest tokens leave, and the others
+// are read again; or from the beginning no token sees more than the first few and the newest.
+typedef enum Overflow { OVERFLOW_STOP, OVERFLOW_SHIFT, OVERFLOW_SINKS } Overflow;
 typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 
 // Every field has its default; `given` says which options were on the command line. Texts are
@@ -242,10 +248,11 @@ typedef struct Options {
     bool bidirectional;
     const char *layers; // view
 
-    bool no_history;                     // chat
-    int overflow;                        // chat: 0: stop, 1: shift
-    const char *transcript;              // chat
-    const char *record;                  // generate
+    bool no_history;                  // chat
+    int overflow;                     // generate, chat: Overflow
+    const char *transcript, *session; // chat
+    const char *record, *cache;       // generate
+    bool cache_read_only;
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;

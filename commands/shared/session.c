@@ -172,6 +172,21 @@ bool session_check_context(const Session *s, Error *error) {
                      o->context, s->config->max_seq_len);
 }
 
+// Attention sinks: Xiao et al. 2023, arXiv 2309.17453. There positions are those in the cache; here
+// they are those in the text, so that no key is changed once it is in the cache.
+bool session_use_sinks(Session *s, int context, Error *error) {
+    if (s->options->pattern)
+        return error_set(error, ERROR_USAGE,
+                         "--context-overflow sinks is a pattern itself, and excludes --pattern");
+    if (context <= SESSION_SINKS)
+        return error_set(error, ERROR_USAGE, "--context-overflow sinks: got -c %d, wanted over %d",
+                         context, SESSION_SINKS);
+    s->pattern = (KeyPattern){
+        .n_parts = 2,
+        .parts = {{PATTERN_GLOBAL, SESSION_SINKS}, {PATTERN_WINDOW, context - SESSION_SINKS}}};
+    return true;
+}
+
 bool session_check_room(const char *what, size_t count, int64_t room, Error *error) {
     if (count <= (size_t)room) return true;
     return error_set(error, ERROR_USAGE, "%s has %zu tokens, the context room for %" PRId64, what,

@@ -63,7 +63,8 @@ static const ForeignOption FOREIGN[] = {
      FOREIGN_VALUE, "limpid does not have that sampler (run generate --help lists those it has)"},
     {"--extra-eos-token", EVERYWHERE, FOREIGN_VALUE, "a text that ends the output is --stop TEXT"},
     {"--prompt-cache|--prompt-cache-file", EVERYWHERE, FOREIGN_VALUE,
-     "limpid keeps no cache between runs; `run chat` keeps it between messages"},
+     "a prompt is kept by `run generate --cache FILE`, a conversation by `run chat --session "
+     "FILE`"},
     {"--kv-bits|--kv-group-size|--quantized-kv-start", EVERYWHERE, FOREIGN_VALUE,
      "the type of the cache is --kv f32, f16 or bf16"},
     {"--lora|--adapter-path", EVERYWHERE, FOREIGN_VALUE,
