@@ -186,10 +186,23 @@ Test(library_page, its_program_runs_and_samples_what_the_program_samples) {
                                 "--max-tokens 20 -q");
     CHECK(strlen(text) > 30 && strstr(said, text + strlen("Once upon a time")), "%s", said);
     CHECK(strstr(said, "limpid 0.1.0\nnanochat, 6 layers"), "%s", said);
+    CHECK(strstr(said, "\n The dog was ") || strstr(said, "\n The cat was "), "%s", said);
     CHECK(strstr(said, "no known chat format") && strstr(said, "\nlayer 0: squared length"), "%s",
           said);
     free(said);
     free(text);
+}
+
+// Second names of options left out.
+Test(library_page, has_every_option_of_generate) {
+    char *missing = shell(
+        TEST_RUN " --options | awk -F '\t' '$1 == \"generate\" && $2 ~ /^--/ { print $2 }' | "
+                 "grep -vxe '--temperature\\|--n*-*predict\\|--mirostat-eta\\|--mirostat-tau\\|"
+                 "--grammar-file\\|--json-schema-file\\|--system-prompt' | while read -r name; do "
+                 "grep -qe \"\\`$name\\`\" docs/library.md || echo \"$name\"; done; " TEST_RUN
+                 " --options | grep -c '^generate.--mirostat.0'");
+    CHECK_STRING(missing, "1\n"); // which shows that there is a list
+    free(missing);
 }
 
 Test(examples, leave_nothing_in_memory) {
