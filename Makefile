@@ -134,7 +134,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling no_memory json_schema constrained)
+                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -172,7 +172,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -319,7 +319,7 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
-    library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    library library_sampling completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
