@@ -69,7 +69,7 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
         !find_format(chat, error))
         return false;
     int context = choose_context(s);
-    if (!session_check_context(s, error) || !constraint_open(&chat->constraint, s, error) ||
+    if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
         !chat_session_open(chat, error))
         return false;
     // With sinks that is what a token sees, and the cache holds all of the conversation.
@@ -93,7 +93,7 @@ void chat_introduce(Chat *chat) {
     if (s->options->overflow == OVERFLOW_SINKS)
         note("each token sees the first %d tokens of the conversation and the newest %d (attention "
              "sinks), at their places in it",
-             SESSION_SINKS, s->pattern.parts[1].a);
+             SESSION_SINKS, s->model->pattern.parts[1].a);
     if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
 }
 
@@ -209,8 +209,7 @@ bool chat_command(const Options *options, Error *error) {
     // Also after Ctrl-C or an error: what was said before is kept.
     if (chat.opened) good = chat_session_save(&chat, good ? error : NULL) && good;
     chat_session_close(chat.saved);
-    sampler_close(chat.sampler);
-    constraint_close(chat.constraint);
+    limpid_sampler_close(chat.sampler);
     if (chat.transcript >= 0) close(chat.transcript);
     conversation_free(&chat);
     session_close(&chat.session);

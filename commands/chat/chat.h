@@ -37,11 +37,10 @@ typedef struct Chat {
     Session session;
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
-    Sampler *sampler;
-    Constraint *constraint; // of every answer; NULL: none
-    bool typed;             // from a terminal
-    bool opened;            // all of it: there is a conversation to keep
-    bool is_base;           // the model has no chat format of its own
+    limpid_sampler *sampler;
+    bool typed;   // from a terminal
+    bool opened;  // all of it: there is a conversation to keep
+    bool is_base; // the model has no chat format of its own
 
     Buffer system; // the system message, where there is one; owned
     bool has_system;
