@@ -58,8 +58,7 @@ static int difference(const ChatSession *s) {
 // Whether the tokens of the file are the conversation: of this model, as this run would have them.
 static bool has_tokens(const Chat *chat, const char *format) {
     const ChatSession *s = chat->saved;
-    const Options *o = &chat->options;
-    return s->file.ids.count && !strcmp(s->file.key.values[KEY_MODEL], s->digest) && !o->system &&
+    return s->file.ids.count && !strcmp(s->file.key.values[KEY_MODEL], s->digest) &&
            !strcmp(format, chat_template_name(chat->format));
 }
 
@@ -82,29 +81,49 @@ static bool take_tokens(Chat *chat, Error *error) {
     return true;
 }
 
-// The cache, from the file or computed again. *begun: it holds the conversation.
-static bool fill_cache(Chat *chat, bool *begun, Error *error) {
-    ChatSession *s = chat->saved;
-    const Session *session = &chat->session;
-    int length = s->file.cached, which = difference(s);
+// The cache, computed again. False: as a pass, or 130.
+static bool read_again(Chat *chat, int length, Error *error) {
     size_t fed = 0;
-    if (which == CACHE_KEYS) {
-        // Before its ids are taken, which are checked with it.
-        *begun = cache_file_restore(&s->file, &session->model->cache, session->config->vocab_size,
-                                    length, error);
-        if (*begun && !chat->options.quiet)
-            note("%d tokens of the conversation from %s", length, s->file.path);
-        return *begun && take_tokens(chat, error);
-    }
-    if (!chat->options.quiet)
-        note("%s was made with %s %.60s, this run has %.60s: its %d tokens are read again",
-             s->file.path, cache_key_name(which), s->file.key.values[which], s->key.values[which],
-             length);
     if (!take_tokens(chat, error) ||
         !session_feed(&chat->session, chat->accepted.ids, (size_t)length, &fed, error))
         return false;
-    *begun = fed == (size_t)length;
-    return *begun || error_set(error, ERROR_INTERRUPTED, "interrupted");
+    return fed == (size_t)length || error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
+// The cache, from the file or, where that is of other options or damaged, computed again.
+static bool fill_cache(Chat *chat, Error *error) {
+    ChatSession *s = chat->saved;
+    const Session *session = &chat->session;
+    int length = s->file.cached, which = difference(s);
+    bool quiet = chat->options.quiet;
+    Error problem = {0};
+    if (which < CACHE_KEYS) {
+        if (!quiet)
+            note("%s was made with %s %.60s, this run has %.60s: its %d tokens are read again",
+                 s->file.path, cache_key_name(which), s->file.key.values[which],
+                 s->key.values[which], length);
+        return read_again(chat, length, error);
+    }
+    // Before its ids are taken, which are checked with it.
+    if (cache_file_restore(&s->file, &session->model->cache, session->config->vocab_size, length,
+                           &problem)) {
+        if (!quiet)
+            note("%zu exchange%s, %d tokens of the conversation from %s", chat->n_turns,
+                 chat->n_turns == 1 ? "" : "s", length, s->file.path);
+        return take_tokens(chat, error);
+    }
+    if (problem.code != ERROR_FILE) return error_copy(error, &problem);
+    if (!quiet) note("%s; its %d tokens are read again", problem.message, length);
+    return read_again(chat, length, error);
+}
+
+// The system message of the command line, where the conversation has another. *other: it had.
+static bool set_system(Chat *chat, bool *other, Error *error) {
+    const char *system = chat->options.system;
+    size_t length = system ? strlen(system) : 0;
+    *other = system && !(chat->has_system && chat->system.size == length &&
+                         !memcmp(chat->system.bytes, system, length));
+    return !*other || conversation_set_system(chat, system, length, error);
 }
 
 bool chat_session_restore(Chat *chat, Error *error) {
@@ -116,15 +135,15 @@ bool chat_session_restore(Chat *chat, Error *error) {
         if (!chat->options.quiet) note("%s: a new conversation", chat->options.session);
         return true;
     }
-    const char *system = chat->options.system;
     TextSpan text = s->file.text;
+    bool other = false;
     if (!conversation_read(chat, text.text, text.length, format, sizeof format, error))
         return error_prefix(error, s->file.path);
-    if (system && !conversation_set_system(chat, system, strlen(system), error)) return false;
+    if (!set_system(chat, &other, error)) return false;
     bool fits = s->file.cached <= chat->session.model->options.context;
-    bool good = true, begun = false;
-    if (has_tokens(chat, format) && fits)
-        good = fill_cache(chat, &begun, error);
+    bool good = true, begun = !other && fits && has_tokens(chat, format);
+    if (begun)
+        good = fill_cache(chat, error);
     else if (chat->n_turns && !chat->options.quiet)
         note("%s: %zu exchange%s, which the model will read again", s->file.path, chat->n_turns,
              chat->n_turns == 1 ? "" : "s");

@@ -47,10 +47,8 @@ Test(session, of_three_runs_is_that_of_one) {
     for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
         char *parts = session_path(0, test_text("parts%zu", i));
         say(parts, "Lily had a cat", WAYS[i]);
-        // The system message of the command line is for a new conversation.
-        const char *more = i == 4 ? "" : WAYS[i];
-        say(parts, "The dog ran", more);
-        say(parts, "And then", more);
+        say(parts, "The dog ran", WAYS[i]);
+        say(parts, "And then", i == 4 ? "" : WAYS[i]); // its system message is in the file
         char *whole = session_path(1, test_text("whole%zu", i));
         say_all(whole, "Lily had a cat\nThe dog ran\nAnd then\n", WAYS[i]);
         check_equal_files(parts, whole);
@@ -92,6 +90,25 @@ Test(session, in_another_precision_is_computed_again_from_its_ids) {
     free(wanted);
     cache_file_close(&file);
     cache_file_close(&computed);
+}
+
+// Behind the header, which has a checksum of its own: the tokens are there, the bytes are the same.
+Test(session, with_a_damaged_cache_is_computed_again) {
+    char *path = session_path(0, "damaged"), *whole = session_path(1, "undamaged");
+    size_t size;
+    say(path, "Lily had a cat", "");
+    char *bytes = test_read_file(path, &size);
+    bytes[size - 100] ^= 4;
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun run =
+        program("chat|%s|--template|llama2|-t|0|--max-tokens|9|--session|%s|-i|The dog ran",
+                small_model(), path);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "it is damaged; its "), "%s", run.err);
+    test_run_free(&run);
+    say_all(whole, "Lily had a cat\nThe dog ran\n", "");
+    check_equal_files(path, whole);
 }
 
 Test(session, says_what_it_goes_on_with) {
