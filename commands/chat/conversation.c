@@ -308,6 +308,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .max_new = most_tokens(chat),
         .stops = &chat->options.stops,
         .constraint = chat->constraint,
+        .speculation = drafting_speculation(chat->drafting),
         .ignore_eos = chat->options.ignore_eos,
         .accepted = chat->begun && chat->pending >= 0,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,
