@@ -68,7 +68,7 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
         !find_format(chat, error))
         return false;
-    if (!session_check_context(s, error) || !constraint_open(&chat->constraint, s, error) ||
+    if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
         !drafting_open(&chat->drafting, s, error))
         return false;
     SessionModel wanted = {.context = choose_context(s),
@@ -198,8 +198,7 @@ bool chat_command(const Options *options, Error *error) {
     else if (good)
         good = converse(&chat, error);
     line_editor_close(chat.editor);
-    sampler_close(chat.sampler);
-    constraint_close(chat.constraint);
+    limpid_sampler_close(chat.sampler);
     drafting_close(chat.drafting);
     if (chat.transcript >= 0) close(chat.transcript);
     conversation_free(&chat);

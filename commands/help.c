@@ -83,6 +83,8 @@ static const char BENCH_HELP[] =
     "      --attention                  without MODEL: MHA GQA MQA, 4 to 32 heads,\n"
     "                                   naive and online softmax, cache; --pp 128\n"
     "                                   --batch 4 --depth 128,.. -r 100 --kv f32\n"
+    "      --projections                without MODEL: a matrix of each --type times\n"
+    "                                   --batch 1,2,4,8,16,512 rows, at a16 and a8\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 

@@ -306,6 +306,10 @@ void sampler_forget(Sampler *s, int n) {
     }
 }
 
+int sampler_accepted(const Sampler *s) {
+    return s->count;
+}
+
 void sampler_reset(Sampler *s) {
     s->count = s->next = 0;
     memset(s->counts, 0, (size_t)s->vocab_size * sizeof *s->counts);

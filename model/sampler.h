@@ -50,8 +50,10 @@ void sampler_close(Sampler *sampler); // NULL is fine
 void sampler_accept(Sampler *sampler, int token); // a token of the prompt or of the text
 void sampler_reset(Sampler *sampler);             // forget the tokens, keep the generator's state
 
-// Takes back the newest n calls of sampler_accept: at most as many as `context` holds.
+// Takes back the newest n calls of sampler_accept, at most as many as sampler_accepted says: all
+// since sampler_reset, or the newest `context`.
 void sampler_forget(Sampler *sampler, int n);
+int sampler_accepted(const Sampler *sampler);
 
 // Before another text: mirostat begins again. sampler_open does it for the first.
 void sampler_begin_text(Sampler *sampler);
