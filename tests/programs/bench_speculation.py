@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokens per second with and without drafts, on texts that repeat themselves and on prose.
 
-    peers/bench_speculation MODEL [--draft SMALL] [--rounds 5] [--tokens 200] [--threads N]
+    tests/programs/bench_speculation.py MODEL [--draft SMALL] [--rounds 5] [--tokens 200] [--threads N]
 
 Each round runs every way on every text, one after the other; figures are medians, ratios are taken within a round.
 Ids and logits_hash of all ways must be equal: exit 1 where they are not. Speculation is exact only if they are.
@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__)) + "/.."
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/../.."
 RUN = os.path.join(HERE, "run")
 
 
