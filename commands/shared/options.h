@@ -146,6 +146,9 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_SPECULATE,
+    OPTION_DRAFT,
+    OPTION_DRAFT_TOKENS,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -247,6 +250,9 @@ typedef struct Options {
     int overflow;                        // chat: 0: stop, 1: shift
     const char *transcript;              // chat
     const char *record;                  // generate
+    int speculate;                       // 0: off, 1: lookup
+    const char *draft;                   // a model
+    int64_t draft_tokens;                // 0: measured
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;
