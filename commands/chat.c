@@ -61,7 +61,7 @@ static int choose_context(const Session *s) {
 // Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
-    if (!sampling_check(options, error)) return false;
+    if (!sampling_check(options, error) || !drafting_check(options, error)) return false;
     sampling_note(options);
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
@@ -70,14 +70,15 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
         return false;
     int context = choose_context(s);
     if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
-        !chat_session_open(chat, error))
+        !drafting_open(&chat->drafting, s, error) || !chat_session_open(chat, error))
         return false;
     // With sinks that is what a token sees, and the cache holds all of the conversation.
     if (options->overflow == OVERFLOW_SINKS) {
         if (!session_use_sinks(s, context, error)) return false;
         if (context < s->config->max_seq_len) context = s->config->max_seq_len;
     }
-    return session_open_model(s, &(SessionModel){.context = context}, error) &&
+    SessionModel wanted = {.context = context, .max_logit_rows = drafting_rows(chat->drafting)};
+    return session_open_model(s, &wanted, error) && drafting_begin(chat->drafting, s, error) &&
            chat_session_restore(chat, error) && conversation_open_sampler(chat, error) &&
            transcript_open(chat, error);
 }
@@ -210,6 +211,7 @@ bool chat_command(const Options *options, Error *error) {
     if (chat.opened) good = chat_session_save(&chat, good ? error : NULL) && good;
     chat_session_close(chat.saved);
     limpid_sampler_close(chat.sampler);
+    drafting_close(chat.drafting);
     if (chat.transcript >= 0) close(chat.transcript);
     conversation_free(&chat);
     session_close(&chat.session);

@@ -148,6 +148,10 @@ bool chat_session_restore(Chat *chat, Error *error) {
         note("%s: %zu exchange%s, which the model will read again", s->file.path, chat->n_turns,
              chat->n_turns == 1 ? "" : "s");
     chat->begun = begun;
+    Speculation *drafts = drafting_speculation(chat->drafting);
+    if (begun && good && drafts)
+        speculation_text(drafts, 0, chat->accepted.ids,
+                         kv_cache_length(&chat->session.model->cache, 0));
     cache_file_close(&s->file);
     return good;
 }

@@ -174,6 +174,24 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
+// ---- drafts ----
+
+// The text that the drafts continue is now that of the cache. Returns the counts so far.
+static SpeculationCounts begin_drafts(Generation *g, int before, const int32_t *prompt,
+                                      size_t count) {
+    if (!g->speculation) return (SpeculationCounts){0};
+    speculation_text(g->speculation, before, prompt, (int)count);
+    return speculation_counts(g->speculation);
+}
+
+static void end_drafts(Generation *g, const SpeculationCounts *before) {
+    if (!g->speculation) return;
+    SpeculationCounts now = speculation_counts(g->speculation);
+    g->drafts.drafted = now.drafted - before->drafted;
+    g->drafts.accepted = now.accepted - before->accepted;
+    g->drafts.passes = now.passes - before->passes;
+}
+
 // ---- where the context is full ----
 
 // The tokens that stay, of the prompt and the new ones.
@@ -200,6 +218,7 @@ static bool shift_context(Generation *g, const int32_t *prompt, size_t count, Id
     sampler_reset(g->sampler->sampler);
     for (size_t i = 0; i < kept->count; i++)
         sampler_accept(g->sampler->sampler, kept->ids[i]);
+    if (g->speculation) speculation_text(g->speculation, 0, kept->ids, (int)kept->count);
     g->n_shifts++;
     g->kept = kept->count;
     Batch batch = {.n = (int)kept->count, .tokens = kept->ids};
@@ -220,7 +239,8 @@ static bool decode_text(Generation *g, const int32_t *prompt, size_t count, Erro
                                   .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
                                   .recompute = !g->no_cache ? NULL
                                                : kept.count ? kept.ids
-                                                            : prompt};
+                                                            : prompt,
+                                  .speculation = g->speculation};
         good = decoder_begin(&decoder, g->session->model, &options, error) &&
                decode(g, &decoder, error);
         decoder_end(&decoder);
@@ -253,14 +273,17 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->logits_hash = FNV_START;
     g->end_id = -1;
     g->prompt_tokens = count;
+    int before = kv_cache_length(&g->session->model->cache, 0) - (int)g->cached;
     if (!read_prompt(g, prompt, count, &read, error)) return false;
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
     if (!read) return true;
     if (g->was_read && !g->was_read(g->context, error)) return false;
+    SpeculationCounts drafts = begin_drafts(g, before, prompt, count);
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
     bool good = decode_text(g, prompt, count, error);
+    end_drafts(g, &drafts);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
     return show_rest(g, good ? error : NULL) && good;
@@ -294,7 +317,18 @@ void print_incomplete(const Generation *g) {
          stop_reason_name(g->stop));
 }
 
-// One line, which fits a window of 80 columns up to the seed.
+static void print_drafts(const Generation *g) {
+    const SpeculationCounts *c = &g->drafts;
+    if (!g->speculation) return;
+    if (!c->drafted) {
+        note("drafts: none was worth its time");
+        return;
+    }
+    note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " passes",
+         c->accepted, c->drafted, 100.0 * (double)c->accepted / (double)c->drafted, c->passes);
+}
+
+// One line, which fits a window of 80 columns up to the seed, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
@@ -308,4 +342,5 @@ void print_statistics(const Generation *g) {
     buffer_zeros(&line, 1);
     if (!line.failed) note("%s", (const char *)line.bytes);
     buffer_free(&line);
+    print_drafts(g);
 }
