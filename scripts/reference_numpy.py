@@ -496,7 +496,7 @@ HYBRID_TRACE = {"mlp.gate_proj": "shared_mlp.input_linear.gate",
 def trace_name(family, name):
     """The name of a stage as docs/trace.md has it: that of transformers' module."""
     if name in ("lm_head", "logits"):
-        return "embed_out" if family == "gpt_neox" else name
+        return name
     parts = name.split(".", 2)
     stem, part = (parts[:2], parts[2:]) if parts[0] == "layers" else ([], [name])
     theirs = {"gpt2": GPT2_TRACE, "phi3": PHI3_TRACE, "gpt_neox": NEOX_TRACE,
