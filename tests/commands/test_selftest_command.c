@@ -50,11 +50,26 @@ Test(selftest_command, holds_on_every_reference_model) {
     static const struct {
         const char *name;
         int held;
-    } MODELS[] = {
-        {"llama-tied", 12},      {"llama-untied", 12}, {"llama-rope-llama3", 12}, {"qwen2", 12},
-        {"mistral-window8", 12}, {"qwen3", 12},        {"qwen3-bf16", 12},        {"gemma3", 12},
-        {"gemma3-bf16", 12},     {"olmo2", 12},        {"smollm3", 12},           {"phi3", 12},
-        {"nanochat", 12},        {"gpt2", 8}};
+    } MODELS[] = {{"llama-tied", 12},
+                  {"llama-untied", 12},
+                  {"llama-rope-llama3", 12},
+                  {"qwen2", 12},
+                  {"mistral-window8", 12},
+                  {"qwen3", 12},
+                  {"qwen3-bf16", 12},
+                  {"gemma3", 12},
+                  {"gemma3-bf16", 12},
+                  {"olmo2", 12},
+                  {"smollm3", 12},
+                  {"phi3", 12},
+                  {"nanochat", 12},
+                  {"gpt2", 8},
+                  {"gemma2", 12},
+                  {"granite", 12},
+                  {"gpt_neox", 11},
+                  {"hunyuan_v1_dense", 12},
+                  {"exaone4", 12},
+                  {"ernie4_5", 12}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char line[600];
         snprintf(line, sizeof line, "%s%s", test_reference_model(MODELS[i].name),
