@@ -69,6 +69,11 @@ void sampler_rewind(Sampler *sampler, int n);
 // whatever the temperature. 0 before the first.
 float sampler_last_uniform(const Sampler *sampler);
 
+// The number that comes `offset` numbers after the next; the generator stays where it is.
+float sampler_peek(const Sampler *sampler, int offset);
+// What the next token is sampled by, without xtc; with mirostat as for the token before.
+SampleRule sampler_rule(const Sampler *sampler);
+
 // numbers[i] in [0, 1) takes the place of the generator's i-th number since sampler_open; what
 // comes behind `count` is what it would have been. Borrowed until sampler_close.
 void sampler_give(Sampler *sampler, const float *numbers, size_t count);
