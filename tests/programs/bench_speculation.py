@@ -45,7 +45,10 @@ def run(arguments, prompt, sampling, more):
             *sampling, *more]
     if arguments.threads:
         line += ["-j", str(arguments.threads)]
-    return json.loads(subprocess.run(line, check=True, capture_output=True, stdin=subprocess.DEVNULL).stdout)
+    result = subprocess.run(line, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    if result.returncode:
+        sys.exit(result.stderr.decode())
+    return json.loads(result.stdout)
 
 
 def main():
