@@ -354,6 +354,11 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(overflow), .commands = FOR_CHAT, .choices = "stop|shift"},
     {.id = OPTION_TRANSCRIPT, .name = "transcript", .kind = KIND_TEXT,
      .offset = FIELD(transcript), .commands = FOR_CHAT},
+    {.id = OPTION_RANKS, .name = "ranks", .kind = KIND_INTEGER, .offset = FIELD(ranks),
+     .commands = FOR_COST, .low = 1, .high = 64, .meaning = "processes that share the layers"},
+    {.id = OPTION_LAYERS_PER_RANK, .name = "layers-per-rank", .kind = KIND_LIST,
+     .offset = FIELD(layers_per_rank),
+     .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_COST, .low = 1, .high = 10000},
     {.name = NULL},
 };
 // clang-format on

@@ -167,6 +167,8 @@ typedef enum OptionId {
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
+    OPTION_RANKS,
+    OPTION_LAYERS_PER_RANK,
     OPTION_COUNT
 } OptionId;
 
@@ -234,6 +236,8 @@ typedef struct Options {
     double ridge;       // FLOP per byte
     bool intensity, savings, sweep, measure;
     const char *max_memory;
+    int64_t ranks;               // cost: 0: not asked for
+    IntegerList layers_per_rank; // of each process that has a part of the model
 
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
