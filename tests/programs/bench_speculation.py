@@ -26,7 +26,7 @@ def excerpt(path, begin, length):
 
 def texts():
     """What is named: the prompt, the options of sampling. The first four are continued by what stands in them."""
-    code = excerpt("model/lookup.c", "void lookup_push", 900)
+    code = excerpt("model/speculation/lookup.c", "void lookup_push", 900)
     rows = ",\n".join(f'  {{"id": {i}, "name": "item {i}", "price": {3 * i + 1}, "stock": true}}' for i in range(12))
     facts = excerpt("README.md", "**limpid** is", 900)
     greedy = ["-t", "0"]
