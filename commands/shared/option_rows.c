@@ -2,7 +2,7 @@
 // new option: a row here, an OptionId, a field of Options, and its default in options.c where it is
 // not 0.
 #include "commands/shared/option_rows.h"
-#include "model/speculate.h"
+#include "model/speculation/speculate.h"
 
 #define FIELD(name) offsetof(Options, name)
 enum {
