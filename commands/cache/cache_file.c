@@ -14,7 +14,7 @@
 #include "commands/cache/cache_file.h"
 #include "base/bytes.h"
 #include "commands/commands.h"
-#include "commands/shared/option_rows.h"
+#include "model/transport.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -79,6 +79,14 @@ void cache_key_of(CacheKey *key, const Session *s, const char digest[FNV_HEX]) {
     snprintf(key->values[4], CACHE_KEY_SIZE, "%s", TYPES[o->kv_type]);
     snprintf(key->values[5], CACHE_KEY_SIZE, "%s", pattern);
     print_rotation(key->values[6], s->config, o->context);
+}
+
+bool cache_file_possible(const char *option, Error *error) {
+    return transport_count() == 1 ||
+           error_set(
+               error, ERROR_USAGE,
+               "%s: not with layers in several processes, which have a part of the cache each",
+               option);
 }
 
 // ---- reading ----

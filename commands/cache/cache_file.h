@@ -26,6 +26,10 @@ typedef struct CacheKey {
     char values[CACHE_KEYS][CACHE_KEY_SIZE];
 } CacheKey;
 
+// Exit code 2 with layers in several processes: each has the cache of its own layers alone.
+// `option` names what asked for a file.
+bool cache_file_possible(const char *option, Error *error);
+
 // Of the open model; `digest` is model_digest's.
 void cache_key_of(CacheKey *key, const Session *session, const char digest[FNV_HEX]);
 // False: *which is the first value that differs.

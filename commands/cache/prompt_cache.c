@@ -16,6 +16,7 @@ bool prompt_cache_check(const Options *o, Error *error) {
     }
     if (o->mode == MODE_CHAT)
         return error_set(error, ERROR_USAGE, "--cache is of generate; chat has --session FILE");
+    if (!cache_file_possible("--cache", error)) return false;
     if (o->no_cache) return error_set(error, ERROR_USAGE, "--cache excludes --no-cache");
     if (interventions_asked(o))
         return error_set(error, ERROR_USAGE,

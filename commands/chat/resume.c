@@ -27,6 +27,7 @@ struct ChatSession {
 enum { KEY_MODEL = 2 };
 
 static bool check_options(const Options *o, Error *error) {
+    if (!cache_file_possible("--session", error)) return false;
     if (!o->transcript || strcmp(o->session, o->transcript) != 0) return true;
     return error_set(error, ERROR_USAGE, "--session and --transcript name one file");
 }

@@ -76,6 +76,7 @@ Test(overflow, a_shifted_context_gives_what_a_fresh_run_of_its_tokens_gives) {
     check_shifts("|--context-overflow|shift|-c|24|--repeat-penalty|1.4");
     check_shifts("|--context-overflow|shift|-c|24|--precision|a8|--kv|bf16");
     check_shifts("|--context-overflow|shift|-c|24|--no-cache");
+    check_shifts("|--speculate|lookup|--draft-tokens|3|--context-overflow|shift|-c|24");
 }
 
 Test(overflow, a_context_that_is_not_full_is_not_shifted) {

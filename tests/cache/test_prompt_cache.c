@@ -64,11 +64,14 @@ Test(prompt_cache, changes_no_bit_in_any_precision) {
         }
 }
 
-Test(prompt_cache, changes_no_bit_within_a_pattern_and_for_a_sampled_text) {
+Test(prompt_cache, changes_no_bit_within_a_pattern_with_drafts_and_for_a_sampled_text) {
     const char *path = cache_path("pattern.kv");
     check_same(IDS, "|--pattern|local:6+global:2", path, 0);
     check_same(IDS, "|--pattern|local:6+global:2", path, 19);
     check_same(IDS, "|--pattern|global:2+local:6|--force", path, 0);
+    path = cache_path("drafts.kv");
+    check_same(IDS, "|--speculate|lookup|--draft-tokens|3", path, 0);
+    check_same(IDS, "|--speculate|lookup|--draft-tokens|3", path, 19);
     path = cache_path("sampled.kv");
     check_same(IDS, "|-t|2|--repeat-penalty|1.3", path, 0);
     check_same(IDS, "|-t|2|--repeat-penalty|1.3", path, 19);
