@@ -140,6 +140,9 @@ endif
 ifeq ($(JSON),1)
 TEST_SOURCES := $(filter-out %/test_without_json.c,$(TEST_SOURCES))
 endif
+ifneq ($(MPI),1)
+TEST_SOURCES := $(filter-out tests/ranks/%,$(TEST_SOURCES))
+endif
 NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_families hf_checkpoint \
                  reference_models tiny_models unknown_keys template_ids pretokenize byte_bpe \
                  byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files \
@@ -331,7 +334,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
+$(addprefix $(BUILD)/tests/test_,commands ranks constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
     library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
