@@ -359,6 +359,7 @@ static const char COST_HELP[] =
     "                        outgrows the matrices: --csv, --svg FILE, --png FILE,\n"
     "                        --force replaces a file that is there\n"
     "      --max-memory 4G   the longest context that fits, by type and cache\n"
+    "      --ranks N         over N processes, or --layers-per-rank 9,21\n"
     "      --measure         runs it: what was counted beside what was predicted\n"
     "                        (--seq 32); exit status 1: a count is another\n"
     "      --json            one object: flops_per_token, weight_bytes_per_token,\n"
@@ -442,7 +443,8 @@ void help_program(void) {
     for (int i = 0; i < N_COMMANDS; i++)
         output_print("    %-12s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
     print_named("run COMMAND --help shows its options; --version, --limits;\n"
-                "all take --no-sandbox (see SECURITY.md)\n");
+                "all take --no-sandbox (see SECURITY.md); in a program of make MPI=1 mpirun puts\n"
+                "generate, bench and perplexity on several machines: --layers-per-rank 9,21\n");
 }
 
 void help_version(void) {

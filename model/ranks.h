@@ -32,6 +32,12 @@ enum {
 bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *config,
                  const Weights *weights, Error *error);
 
+// Bytes of matrices that one more token reads in these layers, and in the head behind the last.
+double ranks_token_bytes(LayerRange range, const Config *config, const Weights *weights);
+
+// Rows of a chunk where the options do not say it.
+int ranks_rows(const ModelOptions *options);
+
 // ---- this process ----
 
 // Joins the others. per_rank[n]: for ranks_split; n 0: none. False: exit code 2 or 6.

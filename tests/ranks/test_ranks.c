@@ -133,6 +133,34 @@ Test(ranks, are_measured_by_bench) {
     test_run_free(&run);
 }
 
+// Two network namespaces are two machines for MPI; every packet between them is late. The ranks of
+// one of them talk through its own loopback.
+Test(ranks, give_the_same_bits_over_a_slow_network) {
+    static const char WORDS[] = "--prompt-ids \"$(seq -s , 3 90)\" --max-tokens 20 -t 0 --json";
+    char script[2000];
+    need_mpirun();
+    need_builtin();
+    TestRun alone = on_ranks(1, WORDS);
+    cut_rates(&alone);
+    for (int ms = 0; ms <= 10; ms += 5) {
+        snprintf(
+            script, sizeof script,
+            "export RUN=$(realpath $RUN); timeout 100 python3 tests/ranks/slow_link.py 0.0%02d "
+            "sh -c 'mpirun --allow-run-as-root --oversubscribe -q --mca plm_rsh_agent $AGENT "
+            "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 --mca "
+            "oob_tcp_if_include 10.77.0.0/24 --host 10.77.0.1:2,10.77.0.2:2 -n 3 $RUN %s -q "
+            "-j 1' </dev/null",
+            ms, WORDS);
+        TestRun run = program_shell(script);
+        if (run.status == 77) SKIP("no network namespaces: %s", run.err);
+        cut_rates(&run);
+        CHECK(run.status == 0, "%d ms: %s", ms, run.err);
+        CHECK_STRING(run.out, alone.out);
+        test_run_free(&run);
+    }
+    test_run_free(&alone);
+}
+
 // ---- what goes wrong ----
 
 static void check_ended(const char *script, int status, const char *because) {
