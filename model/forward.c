@@ -1,22 +1,21 @@
 // The forward pass: embed, layers of attention and feed-forward, final norm, logits.
 //
 // Decoder-only transformers differ in which steps they have, hardly in the order, so one path
-// serves all of them: a weight that a model lacks is NULL and its step is left out; Config says the
-// rest. Every step is one call of kernels/kernels.h, and a listener can see every result (observe).
+// serves all: a weight that a model lacks is NULL and its step is left out; Config says the rest.
+// Every step is one call of kernels/kernels.h, and a listener can see every result (observe).
 //
 //   x = embedding                                     the residual stream, (n, dim)
 //   x = x + wo attention(rope(wq x'), rope(wk x'), wv x')        x' = norm(x)     per layer
 //   x = x + w_down (act(w_gate x') * w_up x')                    x' = norm(x)
 //   logits = head norm(x)
 //
-// With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. The stages in
-// order, with their shapes, are in observe.h, and buffers in model.h (Scratch). Not here: how a
-// step is computed (kernels/), which rows form a chunk (chunk.c), sampling (decoder.c), layers in
-// other processes (ranks.h).
+// With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. In GPT-NeoX
+// both blocks read the same x. Stages with their shapes are in observe.h, buffers in model.h
+// (Scratch). Not here: how a step is computed (kernels/), which rows form a chunk (chunk.c),
+// sampling (decoder.c), layers in other processes (ranks.h).
 //
 // n rows go through together, each a token with its position and sequence: a whole prompt, or the
-// last token of a text. A row reads other rows only in attention, from the cache of keys and
-// values.
+// last token of a text. A row reads other rows only in attention, from the cache.
 #include "model/internal.h"
 #include "model/ranks.h"
 
@@ -54,15 +53,15 @@ static void rotate(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const RopeTable *table = c->layers[l].local_rope ? &m->rope_local : &m->rope;
     if (c->position != POSITION_ROPE || c->layers[l].no_rope) return;
-    rope(m->device, m->scratch.q, c->n_heads, c->head_dim, table, rows);
+    const RopeTable *of_queries = m->rope_queries.cos ? &m->rope_queries : table;
+    rope(m->device, m->scratch.q, c->n_heads, c->head_dim, of_queries, rows);
     rope(m->device, m->scratch.k, c->n_kv_heads, c->head_dim, table, rows);
     observe(m, STAGE_Q_ROTATED, l, m->scratch.q);
     observe(m, STAGE_K_ROTATED, l, m->scratch.k);
 }
 
-// From the projected queries and keys to those whose dot products are the scores. QK norm comes
-// before RoPE in Qwen3 and Gemma 3, after it in nanochat. The order matters only where the norm has
-// a weight per channel, since a rotation keeps the mean square.
+// From the projected queries and keys to those whose dot products are the scores. The order of QK
+// norm and RoPE matters only where the norm has weights, since a rotation keeps the mean square.
 static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -73,31 +72,44 @@ static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
 }
 
 // Adds the rows' keys and values to the cache. Then each row's att_heads is the weighted sum of the
-// values at all positions that it may see, its own included.
+// values at all positions that it may see: its own, and earlier rows of the same chunk.
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
-    // The rows' own keys are written first: a row sees itself, and earlier rows of the same chunk.
     KvView view = {m->cache.kv, l - m->options.layers.first};
-    AttentionShape shape = {c->n_heads, c->n_kv_heads, c->head_dim, c->layers[l].attention_scale,
-                            model_pattern(m, l)};
+    AttentionShape shape = {c->n_heads,          c->n_kv_heads,
+                            c->head_dim,         c->layers[l].attention_scale,
+                            model_pattern(m, l), c->score_softcap};
     kv_write(m->device, &view, s->k, s->v, rows);
     attention(m->device, s->att_heads, s->q, &view, rows, &shape, m->att_weights);
     if (m->att_weights) observe(m, STAGE_ATT_WEIGHTS, l, m->att_weights);
     observe(m, STAGE_ATT_HEADS, l, s->att_heads);
 }
 
+// x += the output of a block, which is in `branch`: its norm and its factor come first, where the
+// model has them. `projected` is the first of the block's three last stages.
+static void add_branch(Model *m, int l, StageId projected, const DeviceNorm *post_norm, int n) {
+    const Config *c = &m->config;
+    float *branch = m->scratch.branch;
+    size_t count = (size_t)n * (size_t)c->dim;
+    bool scaled = c->residual_scale != 1.0f;
+    if (post_norm->weight || scaled) observe(m, projected, l, branch);
+    norm(m, branch, branch, post_norm, n);
+    if (scaled) scale(m->device, branch, count, c->residual_scale);
+    observe(m, projected + 1, l, branch);
+    add(m->device, m->scratch.x, branch, count);
+    observe(m, projected + 2, l, m->scratch.x);
+}
+
 // x += wo attention: the one block where a row reads other positions.
 static void attention_block(Model *m, int l, const Rows *rows) {
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-
-    // x stays as it is: the residual stream is only ever added to. Where the model has no norm here
-    // (OLMo 2), `in` is x itself.
+    // The residual stream is only ever added to. Without a norm here (OLMo 2) `in` is x itself.
     const float *in = norm(m, s->x_norm, s->x, &w->att_norm, rows->n);
     observe(m, STAGE_ATT_NORM, l, in);
 
-    // (n, dim) -> (n, q_dim), (n, kv_dim), (n, kv_dim), in one call, since all read the same rows.
+    // (n, dim) -> (n, q_dim), (n, kv_dim) twice, in one call, since all read the same rows.
     Projection qkv[] = {to(s->q, &w->wq), to(s->k, &w->wk), to(s->v, &w->wv)};
     project(m->device, in, rows->n, qkv, 3);
     observe(m, STAGE_Q, l, s->q);
@@ -106,14 +118,10 @@ static void attention_block(Model *m, int l, const Rows *rows) {
 
     norm_and_rotate_qk(m, l, rows);
     attend(m, l, rows);
-
     Projection o = to(s->branch, &w->wo);
     project(m->device, s->att_heads, rows->n, &o, 1);
-    if (w->att_post_norm.weight) observe(m, STAGE_ATT_PROJECTED, l, s->branch);
-    const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, rows->n);
-    observe(m, STAGE_ATT_OUT, l, out);
-    add(m->device, s->x, out, (size_t)rows->n * (size_t)m->config.dim);
-    observe(m, STAGE_ATT_RESIDUAL, l, s->x);
+    if (m->config.parallel_residual) norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
+    add_branch(m, l, STAGE_ATT_PROJECTED, &w->att_post_norm, rows->n);
 }
 
 // x += w_down (act(w_gate x') * w_up x'), or w_down act(w_up x') without a gate. Rows stay apart.
@@ -121,8 +129,8 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-
-    const float *in = norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
+    const float *in =
+        c->parallel_residual ? s->x_norm : norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
     observe(m, STAGE_FFN_NORM, l, in);
 
     Projection up_gate[] = {to(s->up, &w->w_up), to(s->gate, &w->w_gate)};
@@ -138,16 +146,11 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
 
     Projection down = to(s->branch, &w->w_down);
     project(m->device, hidden, rows->n, &down, 1);
-    if (w->ffn_post_norm.weight) observe(m, STAGE_FFN_PROJECTED, l, s->branch);
-    const float *out = norm(m, s->branch, s->branch, &w->ffn_post_norm, rows->n);
-    observe(m, STAGE_FFN_OUT, l, out);
-    add(m->device, s->x, out, (size_t)rows->n * (size_t)c->dim);
-    observe(m, STAGE_LAYER_OUT, l, s->x);
+    add_branch(m, l, STAGE_FFN_PROJECTED, &w->ffn_post_norm, rows->n);
 }
 
-// Logits of the rows that want them, stored behind those of earlier chunks. out (n_logit_rows,
-// vocab_size). The head is often the largest matrix of a small model, so it is multiplied with the
-// rows that need it only: of a prompt, the last.
+// Logits of the rows that want them, stored behind those of earlier chunks. The head is often the
+// largest matrix of a small model, so it meets the rows that need it only: of a prompt, the last.
 void forward_logits(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
@@ -165,10 +168,10 @@ void forward_logits(Model *m) {
     }
     observe(m, STAGE_FINAL_NORM, -1, s->last);
     project(m->device, s->last, n, &(Projection){out, m->head, NULL}, 1);
-    if (c->logit_softcap != 0.0f) {
-        observe(m, STAGE_UNCAPPED, -1, out);
-        softcap(m->device, out, (size_t)n * vocab_size, c->logit_softcap);
-    }
+    size_t count = (size_t)n * vocab_size;
+    if (config_changes_logits(c)) observe(m, STAGE_UNCAPPED, -1, out);
+    if (c->logit_divisor != 1.0f) scale(m->device, out, count, 1.0f / c->logit_divisor);
+    if (c->logit_softcap != 0.0f) softcap(m->device, out, count, c->logit_softcap);
     observe(m, STAGE_LOGITS, -1, out);
     m->n_logit_rows += n;
 }

@@ -110,3 +110,7 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
 // cos[max_seq_len, rope_dim / 2] and sin, from those frequencies; sin carries the sign.
 // False: no memory.
 bool rope_tables(float *cos, float *sin, const RopeConfig *rope, int rope_dim, int max_seq_len);
+
+// Makes the tables that queries are rotated with out of those of rope_tables; rope->query_growth.
+void rope_grow(float *cos_table, float *sin_table, const RopeConfig *rope, int rope_dim,
+               int max_seq_len);

@@ -87,10 +87,10 @@ bool has_local_rope(const Config *c) {
     return false;
 }
 
-// cos and sin, of one or of two thetas.
+// cos and sin, of one or of two thetas, or again for queries that grow.
 static size_t all_ropes_bytes(const Config *c, const ModelOptions *o) {
     if (c->position != POSITION_ROPE) return 0;
-    return rope_bytes(c, o) * 2 * (has_local_rope(c) ? 2 : 1);
+    return rope_bytes(c, o) * 2 * (1 + has_local_rope(c) + (c->rope.query_growth != 0.0f));
 }
 
 HostMemory host_memory(const Config *c, const ModelOptions *o) {

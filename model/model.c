@@ -61,7 +61,7 @@ static RopeConfig rope_config(const Config *c, const RopeConfig *rope) {
 // cos and sin of every position of the context, made on the host and uploaded once. Double
 // precision on the host, so every backend rotates by the same float32 numbers. The device keeps
 // ownership of what was allocated, also on a failure.
-static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
+static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope, bool of_queries) {
     const Config *c = &m->config;
     size_t bytes = rope_bytes(c, &m->options);
     float *cos = device_alloc(m->device, bytes), *sin = device_alloc(m->device, bytes);
@@ -72,6 +72,7 @@ static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
         RopeConfig r = rope_config(c, rope);
         float *host_sin = host + bytes / sizeof *host;
         good = rope_tables(host, host_sin, &r, c->rope_dim, m->options.context);
+        if (of_queries) rope_grow(host, host_sin, &r, c->rope_dim, m->options.context);
         device_upload(m->device, cos, host, bytes);
         device_upload(m->device, sin, host_sin, bytes);
     }
@@ -81,8 +82,10 @@ static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
 
 static bool open_ropes(Model *m) {
     if (m->config.position != POSITION_ROPE) return true;
-    return open_rope(m, &m->rope, &m->config.rope) &&
-           (!has_local_rope(&m->config) || open_rope(m, &m->rope_local, &m->config.rope_local));
+    const Config *c = &m->config;
+    return open_rope(m, &m->rope, &c->rope, false) &&
+           (!has_local_rope(c) || open_rope(m, &m->rope_local, &c->rope_local, false)) &&
+           (c->rope.query_growth == 0.0f || open_rope(m, &m->rope_queries, &c->rope, true));
 }
 
 // The message of a failed step: the device's own where it has one.

@@ -103,8 +103,8 @@ struct Model {
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding
     DeviceNorm embedding_norm, final_norm;
-    DeviceLayer *layers; // (n_layers)
-    RopeTable rope, rope_local;
+    DeviceLayer *layers;                      // (n_layers)
+    RopeTable rope, rope_local, rope_queries; // the last where queries have a table of their own
     KvCache cache;
     Scratch scratch;
     void *scratch_block; // all of the scratch but the logits

@@ -16,8 +16,8 @@
 //     transport_end(error.code);
 #pragma once
 
+#include "base/transport.h"
 #include "model/model.h"
-#include "model/transport.h"
 
 enum {
     RANKS_MOST = 64, // processes

@@ -4,9 +4,9 @@
 #include "base/mapping.h"
 #include "base/sandbox.h"
 #include "base/text.h"
+#include "base/transport.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/output.h"
-#include "model/transport.h"
 #include "pictures/picture.h"
 #include "tokenizer/split/pretokenize.h"
 #include "weights/checkpoint.h"
@@ -65,6 +65,7 @@ bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     const char *const FILES[] = {o->file,        o->ids_file,   o->kl,   o->grammar,
                                  o->json_schema, o->importance, o->check};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
+                add_model(inputs, o->draft, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error) &&
                 interventions_inputs(inputs, o, error);
     for (size_t i = 0; good && i < sizeof FILES / sizeof *FILES; i++)
@@ -120,7 +121,7 @@ static bool goes_with(bool *goes, const char *out, const char *model, Error *err
 }
 
 bool inputs_check(const OutputFile *out, const Options *o, Error *error) {
-    const char *const MODELS[] = {o->model, o->tokenizer};
+    const char *const MODELS[] = {o->model, o->tokenizer, o->draft};
     if (!output_file_check(out, error)) return false;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         bool goes;

@@ -2,6 +2,7 @@
 // new option: a row here, an OptionId, a field of Options, and its default in options.c where it is
 // not 0.
 #include "commands/shared/option_rows.h"
+#include "model/speculate.h"
 
 #define FIELD(name) offsetof(Options, name)
 enum {
@@ -205,6 +206,8 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(new_tokens), .commands = FOR_TRACE | FOR_VIEW, .high = MANY},
     {.id = OPTION_ATTENTION, .name = "attention", .kind = KIND_FLAG, .offset = FIELD(attention),
      .commands = FOR_TRACE | FOR_BENCH},
+    {.id = OPTION_PROJECTIONS, .name = "projections", .kind = KIND_FLAG,
+     .offset = FIELD(projections), .commands = FOR_BENCH},
     {.id = OPTION_BUDGET, .name = "budget", .kind = KIND_TEXT, .offset = FIELD(budget),
      .commands = FOR_DIFF | FOR_VIEW},
     {.id = OPTION_ALL, .name = "all", .kind = KIND_FLAG, .offset = FIELD(all),
@@ -263,7 +266,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_LAYERS, .name = "layers", .kind = KIND_TEXT, .offset = FIELD(layers),
      .commands = FOR_VIEW, .meaning = "layers such as 3 or 0-2,5"},
     {.id = OPTION_COST_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
-     .commands = FOR_COST, .choices = TYPES},
+     .commands = FOR_COST | FOR_BENCH, .choices = TYPES},
     {.id = OPTION_TYPE, .name = "type", .kind = KIND_CHOICE, .offset = FIELD(type),
      .commands = FOR_CONVERT, .choices = TYPES "|q4_k_m|q5_k_m",
      .meaning = "without it every tensor keeps its type"},
@@ -324,6 +327,17 @@ static const OptionRow ROWS[] = {
      .commands = FOR_COST},
     {.id = OPTION_RECORD, .name = "record", .kind = KIND_TEXT, .offset = FIELD(record),
      .commands = FOR_GENERATE},
+    {.id = OPTION_SPECULATE, .name = "speculate", .kind = KIND_CHOICE,
+     .offset = FIELD(speculate), .commands = TEXT_COMMANDS, .choices = "off|lookup"},
+    {.id = OPTION_DRAFT, .name = "draft", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT, .name = "model-draft", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT, .name = "draft-model", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT_TOKENS, .name = "draft-tokens", .kind = KIND_INTEGER,
+     .offset = FIELD(draft_tokens), .commands = TEXT_COMMANDS, .low = 1, .high = SPECULATION_MAX,
+     .meaning = "without it as many as pay"},
     {.id = OPTION_OTHER_MODEL, .name = "model", .kind = KIND_TEXT, .offset = FIELD(other_model),
      .commands = FOR_REPLAY},
     {.id = OPTION_ANY_MODEL, .name = "any-model", .kind = KIND_FLAG, .offset = FIELD(any_model),

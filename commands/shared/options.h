@@ -100,6 +100,7 @@ typedef enum OptionId {
     OPTION_ONLY_NAMES,
     OPTION_NEW_TOKENS,
     OPTION_ATTENTION,
+    OPTION_PROJECTIONS,
     OPTION_BUDGET,
     OPTION_ALL,
     OPTION_LAYER,
@@ -145,6 +146,9 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_SPECULATE,
+    OPTION_DRAFT,
+    OPTION_DRAFT_TOKENS,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -213,7 +217,7 @@ typedef struct Options {
     IntegerList prompt_lengths, depths, batches;
     int64_t gen, repetitions;
     int only; // BenchOnly
-    bool no_limits;
+    bool no_limits, projections;
 
     const char *out, *budget;
     TextList only_names;
@@ -250,11 +254,14 @@ typedef struct Options {
     int overflow;                        // chat: 0: stop, 1: shift
     const char *transcript;              // chat
     const char *record;                  // generate
+    int speculate;                       // 0: off, 1: lookup
+    const char *draft;                   // a model
+    int64_t draft_tokens;                // 0: measured
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;            // convert, cost: an index of OPTION_DTYPES; convert: or behind them, a mix
+    int type;            // convert, cost, bench: an index of OPTION_DTYPES; convert: or behind them, a mix
     int head_type;       // convert: an index of OPTION_DTYPES
     int64_t bin_version; // convert: 0, 1, 2
     TextList tensor_types;          // convert: PATTERN=TYPE
