@@ -42,7 +42,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
                 $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard model/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
+TWINS := $(wildcard base/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c model/*/*.c kernels/*.c kernels/$(BACKEND)/*.c)
@@ -75,9 +75,9 @@ ifeq ($(MPI),1)
 MPICC ?= mpicc
 MPI_FLAGS := $(shell $(MPICC) --showme:compile)
 LIBS += $(shell $(MPICC) --showme:link)
-$(BUILD)/model/transport_mpi.o: REQUIRED += $(MPI_FLAGS)
+$(BUILD)/base/transport_mpi.o: REQUIRED += $(MPI_FLAGS)
 else
-SOURCES := $(filter-out model/transport_mpi.c,$(SOURCES)) model/without_mpi.c
+SOURCES := $(filter-out base/transport_mpi.c,$(SOURCES)) base/without_mpi.c
 endif
 EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
@@ -147,6 +147,9 @@ TEST_SOURCES := $(filter-out tests/cuda/%,$(TEST_SOURCES))
 endif
 ifeq ($(JSON),1)
 TEST_SOURCES := $(filter-out %/test_without_json.c,$(TEST_SOURCES))
+endif
+ifneq ($(MPI),1)
+TEST_SOURCES := $(filter-out tests/ranks/%,$(TEST_SOURCES))
 endif
 NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_families hf_checkpoint \
                  reference_models tiny_models unknown_keys template_ids pretokenize byte_bpe \
@@ -344,7 +347,7 @@ $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
-$(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
+$(addprefix $(BUILD)/tests/test_,commands ranks constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command prompt_cache overflow session \
     library library_sampling completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 

@@ -13,12 +13,12 @@
 // bench/report.c prints. --attention, --projections and --no-cache go their own ways:
 // bench/attention.c, bench/projections.c, bench/no_cache.c.
 #include "commands/bench/bench.h"
+#include "base/transport.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "model/decoder.h"
-#include "model/transport.h"
 #include "weights/quant.h"
 
 #include <inttypes.h>

@@ -11,15 +11,20 @@
 static const char PRESETS[] = "presets"; // instead of a model: the table of all of them
 enum { DEFAULT_SEQ = 2048, MEASURED_SEQ = 32 };
 
+static bool wants_ranks(const Options *o) {
+    return o->ranks || o->layers_per_rank.count;
+}
+
 static bool check_options(const Options *o, Error *error) {
-    int reports = o->intensity + o->savings + o->sweep + o->measure + (o->max_memory != NULL);
+    int reports = o->intensity + o->savings + o->sweep + o->measure + (o->max_memory != NULL) +
+                  wants_ranks(o);
     if (reports > 1)
-        return error_set(
-            error, ERROR_USAGE,
-            "one of --intensity, --savings, --sweep, --max-memory and --measure at a time");
+        return error_set(error, ERROR_USAGE,
+                         "one of --intensity, --savings, --sweep, --max-memory, --ranks and "
+                         "--measure at a time");
     if ((o->csv || o->svg || o->png) && !o->sweep)
         return error_set(error, ERROR_USAGE, "--csv, --svg and --png are of --sweep");
-    if (o->json && (o->intensity || o->savings || o->sweep || o->max_memory))
+    if (o->json && (o->intensity || o->savings || o->sweep || o->max_memory || wants_ranks(o)))
         return error_set(error, ERROR_USAGE, "--json is of the whole report and of --measure");
     if (option_given(o, OPTION_RIDGE) && option_given(o, OPTION_MACHINE))
         return error_set(error, ERROR_USAGE, "one of --ridge and --machine");
@@ -130,7 +135,7 @@ static bool plan(CostRun *r, Error *error) {
     if (seq > config_longest_context(config) && !o->quiet)
         note("%" PRId64 " tokens: more than the model's context of %d", seq, config->max_seq_len);
     // Counts need no device: where there is none, its figures are unknown.
-    if (!o->savings && !o->sweep && !o->max_memory && !o->measure)
+    if (!o->savings && !o->sweep && !o->max_memory && !o->measure && !wants_ranks(o))
         r->machine = option_given(o, OPTION_RIDGE)
                          ? (Machine){.name = "--ridge", .ridge = o->ridge}
                          : machine_open((MachineKind)o->machine, r->planned->device, r->dtype);
@@ -142,6 +147,7 @@ static bool report(const CostRun *r, Error *error) {
     if (o->sweep) return cost_print_sweep(r, error);
     if (o->max_memory) return cost_print_fit(r, error);
     if (o->measure) return cost_print_measure(r, error);
+    if (wants_ranks(o)) return cost_print_ranks(r, error);
     if (!o->savings && !o->intensity)
         return o->json ? cost_print_json(r, error) : cost_print(r, error);
     if (o->savings)

@@ -83,6 +83,7 @@ bool has_local_rope(const Config *config);
 
 typedef struct HostMemory {
     size_t logits, lengths, chunk, layers;
+    size_t stream, rows; // of messages to other ranks; 0 where all layers are here
 } HostMemory;
 HostMemory host_memory(const Config *config, const ModelOptions *options);
 

@@ -94,7 +94,11 @@ static size_t all_ropes_bytes(const Config *c, const ModelOptions *o) {
 }
 
 HostMemory host_memory(const Config *c, const ModelOptions *o) {
-    return (HostMemory){.logits = logits_bytes(c, o),
+    bool part = o->layers.first > 0 || o->layers.end < c->n_layers;
+    size_t sent = part ? (size_t)o->max_rows : 0; // rows of a message
+    return (HostMemory){.stream = sent * (size_t)c->dim * sizeof(float),
+                        .rows = 3 * sent * sizeof(int32_t),
+                        .logits = logits_bytes(c, o),
                         .lengths = 2 * (size_t)o->n_sequences * sizeof(int),
                         .chunk = 7 * (size_t)o->max_rows * sizeof(int32_t),
                         .layers = (size_t)c->n_layers * sizeof(DeviceLayer)};
@@ -127,7 +131,7 @@ ModelMemory model_memory(const Model *m, const ModelOptions *options) {
         .rope = (double)all_ropes_bytes(c, &o),
         .operations = (double)needs.operations,
         .host = (double)sizeof *m + (double)host.logits + (double)host.lengths +
-                (double)host.chunk + (double)host.layers,
+                (double)host.chunk + (double)host.layers + (double)host.stream + (double)host.rows,
         .file = borrows ? m->weight_bytes.matrices : m->weight_bytes.largest,
     };
 }

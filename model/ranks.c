@@ -64,6 +64,13 @@ static double layer_bytes(const Config *c, const Weights *w, int l) {
     return bytes;
 }
 
+double ranks_token_bytes(LayerRange range, const Config *c, const Weights *w) {
+    double bytes = range.end == c->n_layers ? layer_bytes(c, w, c->n_layers) : 0;
+    for (int l = range.first; l < range.end; l++)
+        bytes += layer_bytes(c, w, l);
+    return bytes;
+}
+
 // How many of the layers come before the share r / n of all bytes, to the nearest layer.
 static int layers_before(const Config *c, const Weights *w, int r, int n) {
     double all = 0, before = 0;
@@ -152,6 +159,11 @@ static uint64_t model_mark(const Config *c, const Weights *w) {
     return w->final_norm ? fnv1a(mark, w->final_norm, (size_t)c->dim * sizeof(float)) : mark;
 }
 
+int ranks_rows(const ModelOptions *o) {
+    int rows = o->context > 0 && o->context < RANK_ROWS ? o->context : RANK_ROWS;
+    return rows < o->n_sequences ? o->n_sequences : rows;
+}
+
 // MPI counts in int.
 static bool check_sizes(const ModelOptions *o, const Config *c, Error *error) {
     double rows = o->max_rows, logit_rows = o->max_logit_rows < rows ? o->max_logit_rows : rows;
@@ -164,10 +176,7 @@ bool ranks_open(ModelOptions *o, const Config *c, const Weights *w, Error *error
     int n = transport_count();
     if (!is_first()) return true; // the order has said it
     if (here.open) return error_set(error, ERROR_USAGE, "ranks have one model at a time");
-    if (o->max_rows <= 0) {
-        o->max_rows = o->context > 0 && o->context < RANK_ROWS ? o->context : RANK_ROWS;
-        if (o->max_rows < o->n_sequences) o->max_rows = o->n_sequences;
-    }
+    if (o->max_rows <= 0) o->max_rows = ranks_rows(o);
     if (!check_sizes(o, c, error)) return false;
     if (!ranks_split(here.layers, n, here.n_per_rank ? here.per_rank : NULL, c, w, error))
         return false;
@@ -201,11 +210,11 @@ static bool hear_answers(Error *error) {
 // m NULL: `error` says why.
 static bool allocate(Model *m, Error *error) {
     if (!m) return false;
-    size_t rows = (size_t)m->options.max_rows;
+    HostMemory memory = host_memory(&m->config, &m->options);
     m->ranked = true;
     m->cache.ranked = is_first();
-    m->host_stream = malloc(rows * (size_t)m->config.dim * sizeof *m->host_stream);
-    m->host_rows = malloc(3 * rows * sizeof *m->host_rows);
+    m->host_stream = malloc(memory.stream);
+    m->host_rows = malloc(memory.rows);
     return (m->host_stream && m->host_rows) ||
            error_set(error, ERROR_MEMORY, "no memory for the messages between ranks");
 }

@@ -16,8 +16,8 @@
 //     transport_end(error.code);
 #pragma once
 
+#include "base/transport.h"
 #include "model/model.h"
-#include "model/transport.h"
 
 enum {
     RANKS_MOST = 64, // processes
@@ -31,6 +31,12 @@ enum {
 // reads one row of it. False, more ranks than layers or another sum: exit code 2.
 bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *config,
                  const Weights *weights, Error *error);
+
+// Bytes of matrices that one more token reads in these layers, and in the head behind the last.
+double ranks_token_bytes(LayerRange range, const Config *config, const Weights *weights);
+
+// Rows of a chunk where the options do not say it.
+int ranks_rows(const ModelOptions *options);
 
 // ---- this process ----
 

@@ -82,6 +82,10 @@ double cost_crossover(const Config *config, bool attention_block);
 bool cost_parse_size(double *bytes, const char *text, Error *error);
 bool cost_print_fit(const CostRun *run, Error *error);
 
+// ---- ranks.c: what each of several processes takes, and what their network allows ----
+
+bool cost_print_ranks(const CostRun *run, Error *error); // false: exit code 2 or 5
+
 // ---- measure.c: the same, counted while it runs ----
 
 // False: exit code 1 where a count is not the prediction.

@@ -5,7 +5,7 @@
 //             '-> waits; where the program was killed: one line, exit code 6, and mpirun ends all
 //
 // mpirun itself would end the job with the exit code of the signal, and with -q without a word.
-#include "model/transport.h"
+#include "base/transport.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -134,6 +134,9 @@ bool transport_begin(Error *error) {
     int provided = 0;
     if (team.begun || !transport_has_others()) return true;
     if (!divide(error)) return false;
+    // Open MPI would read the memory of the other ranks of a machine, and complain where one has
+    // gone or may not be read. A message is copied through shared memory instead.
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return error_set(error, ERROR_DEVICE, "MPI_Init failed");
     team.begun = true;

@@ -4,7 +4,7 @@
 //   transport_begin   nothing happens, however many processes mpirun has started: each is alone
 //   transport_count   1, by which ranks.c knows that all layers are here
 //   the others        never: they come after a count of more than one
-#include "model/transport.h"
+#include "base/transport.h"
 
 #include <assert.h>
 

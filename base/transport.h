@@ -1,4 +1,4 @@
-// Transport: messages between the processes of a model whose layers are on several (ranks.h).
+// Transport: messages between the processes of a model whose layers are on several (model/ranks.h).
 // transport_mpi.c sends them with MPI, in a program of `make MPI=1`; without_mpi.c has one process
 // and no messages. Ranks know nothing of MPI, and the transport nothing of models.
 //
