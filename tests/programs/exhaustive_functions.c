@@ -118,8 +118,10 @@ static void instruction_sets(Range r, Tally *t) {
     const CpuKernels *const *list = isa_list(&count);
     float x[RUN], wanted[RUN], got[RUN];
     for (uint64_t b = r.first; b < r.end;) {
-        for (int i = 0; i < RUN; i++, b += r.every)
-            x[i] = float_of_bits((uint32_t)(b < r.end ? b : r.end - 1));
+        int n = 0;
+        memset(x, 0, sizeof x);
+        for (; n < RUN && b < r.end; n++, b += r.every)
+            x[n] = float_of_bits((uint32_t)b);
         for (int way = 0; way < WAYS; way++) {
             memcpy(wanted, x, sizeof x);
             apply(list[count - 1]->rows, way, wanted);
@@ -128,7 +130,7 @@ static void instruction_sets(Range r, Tally *t) {
                 memcpy(got, x, sizeof x);
                 apply(list[l]->rows, way, got);
                 bool equal = !memcmp(got, wanted, sizeof got);
-                for (int i = 0; i < RUN; i++)
+                for (int i = 0; i < n; i++)
                     tally_take(t, equal || same_or_nan(got[i], wanted[i]) ? 0 : 1, 0, x[i],
                                list[l]->name);
             }
@@ -149,15 +151,16 @@ static void cache_types(Range r, Tally *t) {
     size_t count;
     const CpuKernels *const *list = isa_list(&count);
     for (uint64_t b = r.first; b < r.end;) {
-        float x[16];
+        float x[16] = {0};
         uint16_t half[16], bf16[16];
-        for (int i = 0; i < 16; i++, b += r.every)
-            x[i] = float_of_bits((uint32_t)(b < r.end ? b : r.end - 1));
+        int n = 0;
+        for (; n < 16 && b < r.end; n++, b += r.every)
+            x[n] = float_of_bits((uint32_t)b);
         for (size_t l = 0; l < count; l++) {
             if (!isa_supported(list[l])) continue;
             cached(list[l], KV_F16, x, half);
             cached(list[l], KV_BF16, x, bf16);
-            for (int i = 0; i < 16; i++) { // any NaN for a NaN
+            for (int i = 0; i < n; i++) { // any NaN for a NaN
                 bool nan = isnan(x[i]);
                 bool good = nan ? isnan(half_value(half[i])) : half[i] == float_to_half(x[i]);
                 good = good && (nan ? isnan(bf16_value(bf16[i])) : bf16[i] == float_to_bf16(x[i]));

@@ -1,10 +1,13 @@
 // A program that tries all inputs of something: every float32, or every number of 16 bits.
 //
-//     static const Part PARTS[] = {{"exp", "exp_float, units in the last place (2)", all_exp,
-//     true}}; int main(int argc, char **argv) { return exhaustive(argc, argv, PARTS, 1); }
+//     static const Part PARTS[] = {{"exp", "exp_float, units in the last place", all_exp, true}};
+//
+//     int main(int argc, char **argv) {
+//         return exhaustive(argc, argv, PARTS, 1);
+//     }
 //
 //     PROGRAM                     all of it;  PROGRAM exp ta: the parts whose names begin so
-//     PROGRAM --every 65537 ..    each 65537th float32: a second, for the tests
+//     PROGRAM --every 65537 ..    each 65537th float32: some seconds, for the tests
 #pragma once
 
 #include <stdbool.h>
