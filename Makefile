@@ -2,6 +2,7 @@
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
+# make exhaustive          conversions, functions and scale rules on all of their inputs
 # make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
@@ -167,6 +168,9 @@ endif
 # Programs are linked beside each other, whatever room their source is in.
 TESTS := $(foreach t,$(TEST_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 PROGRAM_SOURCES := $(wildcard tests/programs/*.c training/*.c)
+ifneq ($(BACKEND),cpu)
+PROGRAM_SOURCES := $(filter-out tests/programs/exhaustive_%.c,$(PROGRAM_SOURCES))
+endif
 PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
@@ -218,7 +222,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core aarch64 debug install deb format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -447,6 +451,11 @@ fidelity:
 	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) $(call fidelity-switches,$(b)) \
 	    $(addprefix $(call fidelity-build,$(b))/,run tests/fidelity) &&) true
 	@$(PYTHON) scripts/fidelity --backends $(subst $(space),$(comma),$(strip $(FIDELITY_BACKENDS))) $(FIDELITY)
+
+# Conversions, functions and scale rules on all of their inputs, 2^32 where they are float32.
+EXHAUSTIVE := $(addprefix $(BUILD)/tests/exhaustive_,functions scales)
+exhaustive: $(EXHAUSTIVE)
+	$(BUILD)/tests/exhaustive_functions && $(BUILD)/tests/exhaustive_scales
 
 test:
 	bash scripts/run_tests
