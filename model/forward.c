@@ -11,13 +11,14 @@
 //
 // With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. In GPT-NeoX
 // both blocks read the same x. Stages with their shapes are in observe.h, buffers in model.h
-// (Scratch). Not here: how a step is computed (kernels/), which rows form a chunk (chunk.c).
+// (Scratch). Not here: how a step is computed (kernels/), which rows form a chunk (chunk.c),
+// sampling (decoder.c), layers in other processes (ranks.h).
 //
 // n rows go through together, each a token with its position and sequence: a whole prompt, or the
 // last token of a text. A row reads other rows only in attention, from the cache.
 #include "model/internal.h"
+#include "model/ranks.h"
 
-#include <assert.h>
 #include <string.h>
 
 // out = norm(x), returned; or x itself where the model has no norm here.
@@ -75,7 +76,7 @@ static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
-    KvView view = {m->cache.kv, l};
+    KvView view = {m->cache.kv, l - m->options.layers.first};
     AttentionShape shape = {c->n_heads,          c->n_kv_heads,
                             c->head_dim,         c->layers[l].attention_scale,
                             model_pattern(m, l), c->score_softcap};
@@ -175,30 +176,38 @@ void forward_logits(Model *m) {
     m->n_logit_rows += n;
 }
 
-// The whole pass for the rows of one chunk.
+// x = embedding, of tokens and, in GPT-2, of positions.
+static void embed_rows(Model *m, const Rows *rows) {
+    float *x = m->scratch.x;
+    embed(m->device, x, m->token_embedding, m->position_embedding, m->config.embedding_scale, rows);
+    if (m->embedding_norm.weight) {
+        observe(m, STAGE_TOKEN_EMBEDDING, -1, x);
+        norm(m, x, x, &m->embedding_norm, rows->n);
+    }
+    observe(m, STAGE_EMBEDDING, -1, x);
+}
+
+// The whole pass for the rows of one chunk, or what of it is in this process.
 static void forward_chunk(Model *m) {
-    const Config *c = &m->config;
     Scratch *s = &m->scratch;
+    LayerRange layers = m->options.layers;
     Rows rows = {m->chunk.n, s->tokens, s->positions, s->sequences};
 
-    embed(m->device, s->x, m->token_embedding, m->position_embedding, c->embedding_scale, &rows);
-    if (m->embedding_norm.weight) {
-        observe(m, STAGE_TOKEN_EMBEDDING, -1, s->x);
-        norm(m, s->x, s->x, &m->embedding_norm, rows.n);
-    }
-    observe(m, STAGE_EMBEDDING, -1, s->x);
-    for (int l = 0; l < c->n_layers; l++) {
+    if (layers.first == 0) embed_rows(m, &rows);
+    for (int l = layers.first; l < layers.end; l++) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);
     }
-    if (m->chunk.n_logit_rows) forward_logits(m);
+    if (layers.end == m->config.n_layers && m->chunk.n_logit_rows) forward_logits(m);
 }
 
 // Between begin and end a backend may record the operations and replay them later (CUDA graphs).
-static void run_chunk(Model *m) {
+void run_chunk(Model *m) {
+    if (m->ranked) ranks_receive(m);
     device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->options.stop});
     forward_chunk(m);
     device_end(m->device);
+    if (m->ranked) ranks_send(m);
 }
 
 // Chunks in order: a later one attends to the keys that an earlier one has written.
@@ -208,21 +217,7 @@ void forward_batch(Model *m, const Batch *batch) {
         chunk_take(m, batch, start);
         run_chunk(m);
     }
-}
-
-// Positions start one below that of the first pass, since `advance` comes before every pass. Not by
-// chunk_take, which needs tokens on the host: the lists are filled once, one row per sequence.
-void forward_sampled_begin(Model *m, int n) {
-    Chunk *c = &m->chunk;
-    size_t bytes = (size_t)n * sizeof(int32_t);
-    assert(n <= m->options.max_rows && n <= m->options.max_logit_rows);
-    for (int i = 0; i < n; i++) {
-        c->positions[i] = kv_cache_length(&m->cache, i) - 1;
-        c->sequences[i] = i;
-        c->logit_rows[i] = i;
-    }
-    device_upload(m->device, m->scratch.positions, c->positions, bytes);
-    device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
+    if (m->ranked) ranks_collect(m);
 }
 
 void forward_sampled(Model *m, const int32_t *sampled, int n) {
@@ -239,6 +234,7 @@ void forward_sampled(Model *m, const int32_t *sampled, int n) {
     m->n_logit_rows = m->n_host_rows = 0;
     advance(m->device, m->scratch.tokens, m->scratch.positions, sampled, n);
     run_chunk(m);
+    if (m->ranked) ranks_collect(m);
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {
@@ -251,9 +247,4 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     if (fetch_logits(m, error)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
     if (model_stopped(m)) forget_batch(m, batch);
     return false;
-}
-
-const float *model_logits(const Model *m, int i) {
-    assert(i >= 0 && i < m->n_host_rows);
-    return m->host_logits + (size_t)i * (size_t)m->config.vocab_size;
 }

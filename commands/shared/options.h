@@ -146,6 +146,9 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_SPECULATE,
+    OPTION_DRAFT,
+    OPTION_DRAFT_TOKENS,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -159,11 +162,14 @@ typedef enum OptionId {
     OPTION_JSON,
     OPTION_CSV,
     OPTION_MARKDOWN,
+    OPTION_GOLDEN,
     OPTION_COLOR,
     OPTION_TEXT_COLOR,
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
+    OPTION_RANKS,
+    OPTION_LAYERS_PER_RANK,
     OPTION_COUNT
 } OptionId;
 
@@ -201,7 +207,7 @@ typedef struct Options {
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
-    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, quiet, verbose,
+    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet, verbose,
         help;
 
     IntegerList threads; // bench: several
@@ -231,6 +237,8 @@ typedef struct Options {
     double ridge;       // FLOP per byte
     bool intensity, savings, sweep, measure;
     const char *max_memory;
+    int64_t ranks;               // cost: 0: not asked for
+    IntegerList layers_per_rank; // of each process that has a part of the model
 
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
@@ -247,6 +255,9 @@ typedef struct Options {
     int overflow;                        // chat: 0: stop, 1: shift
     const char *transcript;              // chat
     const char *record;                  // generate
+    int speculate;                       // 0: off, 1: lookup
+    const char *draft;                   // a model
+    int64_t draft_tokens;                // 0: measured
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;
