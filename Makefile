@@ -2,10 +2,11 @@
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
-# make core               libc alone: no libraries, GGUF and .bin files only
+# make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
+# make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
 # Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
 #           libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
@@ -16,6 +17,7 @@ PCRE2 ?= 1
 PNG ?= 1
 EDIT ?= 1
 BUILTIN ?= 1
+MPI ?= 0
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
@@ -23,6 +25,9 @@ CFLAGS ?= -O3 -g
 KERNEL_FLAGS ?=
 PLAIN ?= 0
 EMULATED ?= 0
+ifeq ($(MPI),1)
+override VARIANT := $(VARIANT)-mpi
+endif
 ifeq ($(EMULATED),1)
 override VARIANT := $(patsubst %-release,%,emulated-$(VARIANT))
 endif
@@ -37,7 +42,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
                 $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
+TWINS := $(wildcard model/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
@@ -65,6 +70,15 @@ LIBS += -ledit
 else
 SOURCES := $(filter-out commands/chat/line_editor.c,$(SOURCES)) commands/chat/without_libedit.c
 endif
+# MPICC says what a program needs; nothing else of MPI is in the build.
+ifeq ($(MPI),1)
+MPICC ?= mpicc
+MPI_FLAGS := $(shell $(MPICC) --showme:compile)
+LIBS += $(shell $(MPICC) --showme:link)
+$(BUILD)/model/transport_mpi.o: REQUIRED += $(MPI_FLAGS)
+else
+SOURCES := $(filter-out model/transport_mpi.c,$(SOURCES)) model/without_mpi.c
+endif
 EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
 EMBEDDED += $(BUILD)/weights/embedded.o
@@ -81,10 +95,18 @@ endif
 # kernels/cpu/lanes/*.c are compiled once per instruction set; the choice is made at start.
 ISAS := portable
 FLAGS_portable :=
-ifeq ($(shell uname -m),x86_64)
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ifeq ($(MACHINE),x86_64)
 ISAS += avx2 avx512
 FLAGS_avx2 := -mavx2 -mfma -mf16c
 FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+endif
+ifeq ($(MACHINE),aarch64)
+ISAS += neon dotprod i8mm
+FLAGS_portable := -Wno-uninitialized # gcc 12 thinks so of `f ? sums[t] : zero` in project_tile.c
+FLAGS_neon := -march=armv8-a
+FLAGS_dotprod := -march=armv8.2-a+dotprod
+FLAGS_i8mm := -march=armv8.2-a+dotprod+i8mm
 endif
 LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 
@@ -134,7 +156,8 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling no_memory json_schema constrained)
+                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained \
+                 speculation_command)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -163,6 +186,10 @@ ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
+# gcc 12 for AArch64 stops with an internal error where it vectorises most = fmax(most, fabs(x[i])).
+ifeq ($(MACHINE),aarch64)
+HARDENED += -fno-tree-loop-vectorize
+endif
 # Paths and large structs are allocated. A sanitizer's frames are larger, and so are the inner loops', whose
 # registers a compiler may spill.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
@@ -172,7 +199,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -188,7 +215,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core debug install deb format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core aarch64 debug install deb format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -319,7 +346,7 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
-    library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    library library_sampling completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -397,6 +424,14 @@ debug:
 
 core:
 	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 PLAIN=1
+
+# For AArch64, on any machine with Debian's cross compiler: libc alone, static, so that qemu-user runs it as it
+# is (qemu-aarch64-static build/cpu-aarch64/run).
+aarch64:
+	$(MAKE) $(AARCH64) $(GOALS)
+AARCH64 := VARIANT=aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 \
+           PLAIN=1 LDFLAGS='-static -no-pie'
+GOALS ?= build/cpu-aarch64/run
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
 # cuda-emulated: the kernels for a GPU, on the CPU

@@ -13,6 +13,7 @@
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/recording.h"
+#include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
 #include <inttypes.h>
@@ -32,7 +33,7 @@ typedef struct Sink {
     char *text; // --json, --record: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
-    Sampler *sampler;
+    limpid_sampler *sampler;
     Recording recording; // --record
 } Sink;
 
@@ -133,7 +134,7 @@ static void echo_prompt(void *context) {
 // `sampled` with --record.
 static bool record_token(void *context, int32_t id, const float *logits, Error *error) {
     Sink *sink = context;
-    RecordedToken token = recorded_token(id, sampler_last_uniform(sink->sampler), logits,
+    RecordedToken token = recorded_token(id, limpid_sampler_number(sink->sampler), logits,
                                          sink->session->config->vocab_size);
     return recording_add(&sink->recording, &token, error);
 }
@@ -193,6 +194,10 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_number(&w, "decode_tokens_per_second", decode_rate(g));
     writer_number(&w, "time_to_first_token_s",
                   g->first_token_at ? g->first_token_at - g->session->started : NAN);
+    if (g->speculation) {
+        writer_integer(&w, "drafted_tokens", (int64_t)g->drafts.drafted);
+        writer_integer(&w, "accepted_tokens", (int64_t)g->drafts.accepted);
+    }
     writer_integer(&w, "peak_memory_bytes", (int64_t)peak_memory_bytes());
     writer_end(&w, '}');
     writer_line(&w);
@@ -304,7 +309,7 @@ static void choose_callbacks(Generation *g, const Options *o) {
 
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
-                          Constraint *constraint, Error *error) {
+                          Speculation *speculation, Error *error) {
     const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
@@ -314,10 +319,10 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     uint64_t seed = 0;
     Generation g = {
         .session = s,
-        .sampler = open_sampler(s, NULL, &seed, error),
+        .sampler = open_sampler(s, &(SamplerWanted){0}, &seed, error),
         .max_new = max_new,
         .stops = &o->stops,
-        .constraint = constraint,
+        .speculation = speculation,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .catch_interrupt = true,
@@ -331,6 +336,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     choose_callbacks(&g, o);
     bool good = !o->record || recording_describe(&sink.recording, s, prompt, max_new, seed, error);
     good = good && open_surprise(&sink, &g, error) &&
+           begin_text(g.sampler, prompt->ids, prompt->count, g.first, error) &&
            generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
     end_text(&sink);
@@ -341,7 +347,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
     if (good) print_end(&g);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
-    sampler_close(g.sampler);
+    limpid_sampler_close(g.sampler);
     generation_free(&g);
     recording_free(&sink.recording);
     sink_free(&sink);
@@ -358,15 +364,18 @@ static bool check_color(const Options *o, Error *error) {
     return true;
 }
 
-// Rows of logits that are kept of the prompt: with --color surprise several, to read it faster.
-static int logit_rows(const Session *s, size_t prompt) {
+// Rows of logits that are kept of a pass: with --color surprise several of the prompt, to read it
+// faster.
+static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting) {
     bool several = s->options->color == COLOR_SURPRISE;
-    return several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
+    int rows = several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
+    int drafts = drafting_rows(drafting);
+    return rows > drafts ? rows : drafts;
 }
 
 bool generate_command(const Options *options, Error *error) {
     if (!check_color(options, error)) return false;
-    if (!sampling_check(options, error)) return false;
+    if (!sampling_check(options, error) || !drafting_check(options, error)) return false;
     if (options->mode == MODE_CHAT && options->record)
         return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
     if (options->record && interventions_asked(options))
@@ -382,24 +391,26 @@ bool generate_command(const Options *options, Error *error) {
     Session s = {0};
     RecordFile record = {0};
     IdList prompt = {0};
-    Constraint *constraint = NULL;
+    Drafting *drafting = NULL;
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
     bool good = check_prompt(options, error) && open_record(&record, options, error) &&
-                session_open(&s, options, error) && constraint_open(&constraint, &s, error) &&
-                prompt_encode(&prompt, &s, error);
+                session_open(&s, options, error) && session_open_grammar(&s, error) &&
+                drafting_open(&drafting, &s, error) && prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
-    good =
-        good && (!wants_text || session_need_tokenizer(&s, error)) &&
-        plan_length(&s, prompt.count, &max_new, &context, error) &&
-        prepare_record(&record, &s, prompt.count, max_new, context, error) &&
-        session_open_model(
-            &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
-            error);
-    good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, &record, constraint, error);
-    constraint_close(constraint);
+    good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
+           plan_length(&s, prompt.count, &max_new, &context, error) &&
+           prepare_record(&record, &s, prompt.count, max_new, context, error) &&
+           session_open_model(
+               &s,
+               &(SessionModel){.context = context,
+                               .max_logit_rows = logit_rows(&s, prompt.count, drafting)},
+               error);
+    good = good && drafting_begin(drafting, &s, error) &&
+           session_intervene(&s, prompt.ids, prompt.count, error) &&
+           generate_text(&s, &prompt, max_new, &record, drafting_speculation(drafting), error);
+    drafting_close(drafting);
     file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);

@@ -120,6 +120,13 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count);
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host);
 
+// Host keys and values (count, head_dim) = positions 0 .. count-1 of one head, and back. They are
+// elements of the cache's type, in the same order in every backend, so nothing is rounded.
+void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
+             void *keys_host, void *values_host);
+void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
+                const void *keys_host, const void *values_host);
+
 // ---- memory that will be needed ----
 
 // Announces memory before any of it is allocated: device_plan_matrix for every matrix, then
@@ -202,7 +209,8 @@ void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *
           const Rows *rows);
 
 // Causal grouped-query attention of n rows over the cache.
-//   out[i,h] = sum_t softmax_t(scale q[i,h] . k[t,g]) v[t,g],   g = h / (n_heads / n_kv_heads)
+//   out[i,h] = sum_t softmax_t(s[i,h,t]) v[t,g],   g = h / (n_heads / n_kv_heads)
+//   s[i,h,t] = scale q[i,h] . k[t,g];   with a cap   cap tanh(scale q[i,h] . k[t,g] / cap)
 // out, q (n, n_heads, head_dim); row i sees the keys of its own sequence at the positions that
 // key_visible(pattern, positions[i], t) names, its own among them (kv_write came first); what is at
 // the others has no influence, NaN neither.
@@ -211,6 +219,7 @@ typedef struct AttentionShape {
     int n_heads, n_kv_heads, head_dim;
     float scale;
     KeyPattern pattern;
+    float cap; // 0: none. Hidden keys stay hidden.
 } AttentionShape;
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out);
@@ -228,6 +237,9 @@ void activate(Device *device, float *gate, const float *up, size_t count, Activa
 
 // x[i] += y[i].
 void add(Device *device, float *x, const float *y, size_t count);
+
+// x[i] = factor x[i].
+void scale(Device *device, float *x, size_t count, float factor);
 
 // x[i] = cap tanh(x[i] / cap).
 void softcap(Device *device, float *x, size_t count, float cap);

@@ -12,6 +12,7 @@
 #include "commands/chat/line_editor.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/prompt.h"
+#include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
 // What is held back of an answer until a line has room for it. Zeroed: nothing.
@@ -34,10 +35,10 @@ typedef struct Chat {
     Session session;
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
-    Sampler *sampler;
-    Constraint *constraint; // of every answer; NULL: none
-    bool typed;   // from a terminal
-    bool is_base; // the model has no chat format of its own
+    limpid_sampler *sampler;
+    Drafting *drafting; // NULL: none
+    bool typed;         // from a terminal
+    bool is_base;       // the model has no chat format of its own
 
     Buffer system; // the system message, where there is one; owned
     bool has_system;

@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 const char *stop_reason_name(StopReason reason) {
     static const char *const NAMES[] = {"eos",       "length", "stop",   "context",
@@ -77,8 +75,9 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
         *ended = true;
         return true;
     }
-    sampler_accept(g->sampler, id);
-    if (g->constraint && !constraint_accept(g->constraint, id, error)) return false;
+    limpid_error problem = {0};
+    bool accepted = limpid_sampler_accept(g->sampler, id, &problem);
+    if (!session_problem(error, accepted, &problem)) return session_grammar_prefix(s, error);
     size_t length = 0;
     const char *piece = "";
     if (s->tokenizer)
@@ -105,15 +104,18 @@ static bool wants_more(Generation *g, const Decoder *d) {
     return decoder_left(d) > 0;
 }
 
-// The next token into *id. *ended: the grammar allows none. False: exit code 2, 3, 5, 6, 7 or 130.
+// The next token into *id, as limpid_sample would give it. *ended: the grammar allows none. False:
+// exit code 2, 3, 5, 6, 7 or 130.
 static bool next_token(Generation *g, Decoder *d, int *id, bool *ended, Error *error) {
-    if (g->constraint && !constraint_next(g->constraint, ended, error)) return false;
+    if (!sampler_prepare(g->sampler, ended, error))
+        return session_grammar_prefix(g->session, error);
     if (*ended) {
         g->stop = STOP_GRAMMAR;
         return true;
     }
     *id = decoder_next(d, error);
-    return *id >= 0;
+    if (*id < 0) return false;
+    return sampler_check(g->sampler, *id, error) || session_grammar_prefix(g->session, error);
 }
 
 // One token per turn. Ctrl-C ends the text and is no failure: true with STOP_INTERRUPT. False: exit
@@ -171,21 +173,36 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
+// The text that the drafts continue is now that of the cache. Returns the counts so far.
+static SpeculationCounts begin_drafts(Generation *g, int before, const int32_t *prompt,
+                                      size_t count) {
+    if (!g->speculation) return (SpeculationCounts){0};
+    speculation_text(g->speculation, before, prompt, (int)count);
+    return speculation_counts(g->speculation);
+}
+
+static void end_drafts(Generation *g, const SpeculationCounts *before) {
+    if (!g->speculation) return;
+    SpeculationCounts now = speculation_counts(g->speculation);
+    g->drafts.drafted = now.drafted - before->drafted;
+    g->drafts.accepted = now.accepted - before->accepted;
+    g->drafts.passes = now.passes - before->passes;
+}
+
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     Model *model = g->session->model;
     Decoder decoder = {0};
-    DecoderOptions options = {.sampler = g->sampler,
+    DecoderOptions options = {.sampler = g->sampler->sampler,
                               .max_tokens = g->max_new,
                               .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
-                              .recompute = g->no_cache ? prompt : NULL};
+                              .recompute = g->no_cache ? prompt : NULL,
+                              .speculation = g->speculation};
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;
     g->end_id = -1;
     g->prompt_tokens = count;
-    int room = model->options.context - kv_cache_length(&model->cache, 0);
+    int before = kv_cache_length(&model->cache, 0), room = model->options.context - before;
     if (!session_check_room("the prompt", count, room, error)) return false;
-    for (size_t i = g->accepted; i < count; i++)
-        sampler_accept(g->sampler, prompt[i]);
     double started = seconds_now();
     size_t fed = 0;
     if (!feed_prompt(g, prompt, count, &fed, error)) return false;
@@ -193,12 +210,12 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
     if (fed < count) return true;
+    SpeculationCounts drafts = begin_drafts(g, before, prompt, count);
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
-    bool good = (!g->constraint || constraint_begin(g->constraint, g->sampler, g->first, error)) &&
-                decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
+    bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
     decoder_end(&decoder);
-    if (g->constraint) constraint_end(g->constraint);
+    end_drafts(g, &drafts);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
     return show_rest(g, good ? error : NULL) && good;
@@ -208,54 +225,6 @@ void generation_free(Generation *g) {
     id_list_free(&g->ids);
     stop_text_free(&g->stop_text);
     utf8_stream_free(&g->characters);
-}
-
-// From the kernel; the time of day where it has no random numbers yet. Of 32 bits: it is printed to
-// be typed again.
-static uint64_t random_seed(void) {
-    uint32_t seed = 0;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
-        seed = (uint32_t)time(NULL);
-    return seed;
-}
-
-// The option where it is given, else the default where there is one (>= 0), else the option's own
-// default.
-static float choose(const Options *o, OptionId id, double option, float default_value) {
-    return !option_given(o, id) && default_value >= 0 ? default_value : (float)option;
-}
-
-// Option by option: the command line, else the model's own default, else the table of options.
-Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint64_t *seed,
-                      Error *error) {
-    static const GenerationDefaults NONE = {-1, -1, -1, -1, -1};
-    const Options *o = s->options;
-    if (!defaults) defaults = &NONE;
-    SamplerOptions options = sampler_defaults();
-    *seed = option_given(o, OPTION_SEED) ? o->seed : random_seed();
-    options.seed = *seed;
-    int vocab_size = s->config->vocab_size;
-    float top_k = choose(o, OPTION_TOP_K, (double)o->top_k, defaults->top_k);
-    options.rule = (SampleRule){
-        .temperature = choose(o, OPTION_TEMPERATURE, o->temperature, defaults->temperature),
-        .top_k = top_k < (float)vocab_size ? (int)top_k : vocab_size,
-        .top_p = choose(o, OPTION_TOP_P, o->top_p, defaults->top_p),
-        .min_p = choose(o, OPTION_MIN_P, o->min_p, defaults->min_p),
-        .typical_p = (float)o->typical_p,
-    };
-    options.repeat_penalty =
-        choose(o, OPTION_REPEAT_PENALTY, o->repeat_penalty, defaults->repetition_penalty);
-    options.presence_penalty = (float)o->presence_penalty;
-    options.frequency_penalty = (float)o->frequency_penalty;
-    options.repeat_last = (int)o->repeat_last;
-    int context = s->model->options.context;
-    SamplingLists lists = {0};
-    Sampler *sampler = NULL;
-    // One more than the context: the last token is accepted but never fed.
-    if (sampling_add(&options, &lists, s, error))
-        sampler = sampler_open(s->model->device, vocab_size, context + 1, &options, error);
-    sampling_free(&lists);
-    return sampler;
 }
 
 double prompt_rate(const Generation *g) {
@@ -275,12 +244,23 @@ static void put_rate(Buffer *line, double rate) {
 }
 
 void print_incomplete(const Generation *g) {
-    if (!g->constraint || constraint_complete(g->constraint)) return;
+    if (limpid_sampler_ending(g->sampler, NULL) != LIMPID_GOES_ON) return;
     note("the text ended (%s) before the grammar allows an end: it is incomplete",
          stop_reason_name(g->stop));
 }
 
-// One line, which fits a window of 80 columns up to the seed.
+static void print_drafts(const Generation *g) {
+    const SpeculationCounts *c = &g->drafts;
+    if (!g->speculation) return;
+    if (!c->drafted) {
+        note("drafts: none was worth its time");
+        return;
+    }
+    note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " passes",
+         c->accepted, c->drafted, 100.0 * (double)c->accepted / (double)c->drafted, c->passes);
+}
+
+// One line, which fits a window of 80 columns up to the seed, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
@@ -294,4 +274,5 @@ void print_statistics(const Generation *g) {
     buffer_zeros(&line, 1);
     if (!line.failed) note("%s", (const char *)line.bytes);
     buffer_free(&line);
+    print_drafts(g);
 }

@@ -146,6 +146,9 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_SPECULATE,
+    OPTION_DRAFT,
+    OPTION_DRAFT_TOKENS,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -164,6 +167,8 @@ typedef enum OptionId {
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
+    OPTION_RANKS,
+    OPTION_LAYERS_PER_RANK,
     OPTION_COUNT
 } OptionId;
 
@@ -231,6 +236,8 @@ typedef struct Options {
     double ridge;       // FLOP per byte
     bool intensity, savings, sweep, measure;
     const char *max_memory;
+    int64_t ranks;               // cost: 0: not asked for
+    IntegerList layers_per_rank; // of each process that has a part of the model
 
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
@@ -247,6 +254,9 @@ typedef struct Options {
     int overflow;                        // chat: 0: stop, 1: shift
     const char *transcript;              // chat
     const char *record;                  // generate
+    int speculate;                       // 0: off, 1: lookup
+    const char *draft;                   // a model
+    int64_t draft_tokens;                // 0: measured
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;

@@ -7,18 +7,20 @@
 // The order lets a command check its options against the config, and encode its prompt, before the
 // weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
+#include "base/buffer.h"
+#include "base/file_reader.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
+#include "model/ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-// An error of limpid.h as one of the house's. Returns `good`.
-static bool take_problem(Error *error, bool good, const limpid_error *problem) {
+bool session_problem(Error *error, bool good, const limpid_error *problem) {
     return good || error_set(error, (ErrorCode)problem->code, "%s", problem->message);
 }
 
@@ -31,7 +33,7 @@ bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error 
 static bool open_file(Session *s, Error *error) {
     limpid_error problem = {0};
     s->file = limpid_open(s->options->model, s->options->tokenizer, &problem);
-    if (!take_problem(error, s->file, &problem)) return false;
+    if (!session_problem(error, s->file, &problem)) return false;
     s->checkpoint = s->file->checkpoint;
     s->config = s->file->config;
     s->tokenizer = s->file->own.tokenizer;
@@ -40,7 +42,8 @@ static bool open_file(Session *s, Error *error) {
 
 bool session_open(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
-    if (options->pattern && !attention_pattern_parse(&s->pattern, options->pattern, error))
+    KeyPattern pattern;
+    if (options->pattern && !attention_pattern_parse(&pattern, options->pattern, error))
         return false;
     if (!open_file(s, error)) return false;
     if (!interventions_open(&s->interventions, options, s->checkpoint, error)) return false;
@@ -59,6 +62,51 @@ bool session_need_tokenizer(const Session *s, Error *error) {
     return error_copy(error, &s->file->no_tokenizer);
 }
 
+// ---- a grammar ----
+
+// llama.cpp's option of this name takes the grammar itself.
+static bool check_grammar_path(const Options *o, Error *error) {
+    const char *path = o->grammar ? o->grammar : o->json_schema;
+    const char *own = path + strspn(path, " \t\r\n");
+    if (o->grammar && o->json_schema)
+        return error_set(error, ERROR_USAGE, "a text has one of --grammar and --json-schema");
+    if (!strstr(own, "::=") && *own != '{') return true;
+    return error_set(error, ERROR_USAGE, "%s takes the name of a file, not the text itself",
+                     o->grammar ? "--grammar" : "--json-schema");
+}
+
+bool session_grammar_prefix(const Session *s, Error *error) {
+    const Options *o = s->options;
+    return s->grammar && error_prefix(error, o->grammar ? o->grammar : o->json_schema);
+}
+
+bool session_open_grammar(Session *s, Error *error) {
+    const Options *o = s->options;
+    const char *path = o->grammar ? o->grammar : o->json_schema;
+    int flags =
+        (o->grammar ? LIMPID_GBNF : LIMPID_JSON_SCHEMA) | (o->ignore_eos ? LIMPID_ENDLESS : 0);
+    limpid_error problem = {0};
+    FileCopy copy;
+    if (!path) return true;
+    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error)) return false;
+    if (!file_copy_open(&copy, path, LIMIT_GRAMMAR_BYTES, error)) return error_prefix(error, path);
+    s->grammar = limpid_grammar_open(s->file, flags, (const char *)copy.bytes, copy.size, &problem);
+    file_copy_close(&copy);
+    return session_problem(error, s->grammar, &problem) || error_prefix(error, path);
+}
+
+// Which layers are whose, and the memory of this process alone.
+static void print_ranks(void) {
+    Buffer line = {0};
+    for (int r = 0; r < transport_count(); r++) {
+        LayerRange l = ranks_layers(r);
+        buffer_print(&line, "%s%d: %d-%d", r ? ", " : "", r, l.first, l.end - 1);
+    }
+    buffer_zeros(&line, 1);
+    if (!line.failed) note("layers of ranks %s; memory is that of rank 0", (char *)line.bytes);
+    buffer_free(&line);
+}
+
 // -v: what was opened and what memory it takes.
 static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
@@ -70,6 +118,7 @@ static void print_model(const Session *s) {
          device_info(s->model->device)->description, s->model->options.context,
          memory.weights / 1e6, memory.cache / 1e6,
          (memory.scratch + memory.rope + memory.operations + memory.host) / 1e6);
+    if (s->model->ranked) print_ranks();
 }
 
 bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
@@ -84,6 +133,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
         .kv = LIMPID_KV_F32 + (int)o->kv,
         .max_rows = wanted->max_rows,
         .max_logit_rows = wanted->max_logit_rows,
+        .pattern = o->pattern,
         .stop = interrupt_flag(),
         .progress = progress_update,
         .user = &progress,
@@ -91,9 +141,8 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     limpid_error problem = {0};
     s->context = limpid_context_open(s->file, &options, &problem);
     progress_end(&progress);
-    if (!take_problem(error, s->context, &problem)) return false;
+    if (!session_problem(error, s->context, &problem)) return false;
     s->model = s->context->run;
-    s->model->pattern = s->pattern;
     if (o->verbose) print_model(s);
     return session_result(s, true, error);
 }
@@ -113,6 +162,7 @@ void session_close_model(Session *s) {
 void session_close(Session *s) {
     session_close_model(s);
     interventions_close(s->interventions);
+    limpid_grammar_close(s->grammar);
     own_tokenizer_close(&s->own);
     limpid_close(s->file);
     *s = (Session){0};
@@ -124,6 +174,11 @@ bool session_result(const Session *s, bool good, Error *error) {
     if (!cut) return good;
     if (error) *error = (Error){0};
     return error_set(error, ERROR_IO, "%s: the file was cut short while in use", cut);
+}
+
+int session_feed_rows(const Session *s) {
+    enum { CHUNKS = 16 };
+    return s->model->options.max_rows * (s->model->ranked ? CHUNKS : 1);
 }
 
 int session_rows(size_t n_tokens, size_t width) {
@@ -139,7 +194,7 @@ bool session_forward(const Session *s, const Batch *batch, Error *error) {
     limpid_batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences,
                          batch->wants_logits};
     bool good = limpid_eval(s->context, &rows, &problem);
-    return session_result(s, take_problem(error, good, &problem), error);
+    return session_result(s, session_problem(error, good, &problem), error);
 }
 
 // An interrupted pass leaves the cache as it was, so *fed says what it holds.
@@ -148,7 +203,7 @@ bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Err
     progress_begin(&progress, "prompt", s->options->quiet);
     bool good = true;
     for (*fed = 0; good && *fed < count && !interrupt_asked();) {
-        size_t left = count - *fed, most = (size_t)s->model->options.max_rows;
+        size_t left = count - *fed, most = (size_t)session_feed_rows(s);
         int n = (int)(left < most ? left : most);
         Error cause = {0};
         good = session_forward(s, &(Batch){.n = n, .tokens = ids + *fed}, &cause);

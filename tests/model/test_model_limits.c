@@ -2,6 +2,12 @@
 #include "model/model.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
+#include "weights/quant.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 enum { LENGTH = 21 };
 
@@ -99,6 +105,65 @@ Test(model_limits, names_the_first_stage_that_is_not_finite) {
     check_named(tiny, (float *)w->w_up.data, NAN, "layers.1.ffn_up");
     check_named(tiny, (float *)w->w_down.data, NAN, "layers.1.ffn_out");
     check_named(tiny, (float *)tiny->weights.final_norm, NAN, "final_norm");
+    tiny_model_close(tiny);
+}
+
+// ---- more elements than an int counts ----
+
+static double available_gigabytes(void) {
+    double kilobytes = 0.0;
+    char line[200];
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && !kilobytes && fgets(line, sizeof line, file))
+        if (!strncmp(line, "MemAvailable:", 13)) kilobytes = strtod(line + 13, NULL);
+    if (file) fclose(file);
+    return kilobytes / 1e6;
+}
+
+// The logits of all tokens behind token `last`, of a cache that holds nothing else; owned.
+static float *logits_behind(TinyModel *tiny, int32_t last) {
+    Model *model = tiny_model_run(tiny, (ModelOptions){.context = 4, .max_rows = 1});
+    size_t size = (size_t)tiny->config.vocab_size * sizeof(float);
+    float *copy = malloc(size);
+    CHECK(copy, "no memory for %zu bytes", size);
+    tiny_model_forward(model, &(Batch){.n = 1, .tokens = &last});
+    memcpy(copy, model_logits(model, 0), size);
+    model_close(model);
+    return copy;
+}
+
+// Embedding and head of 2^20 + 3 rows of 2048: zeros but for the last three, which are the whole
+// vocabulary of the same model with three tokens. A row index that wraps at 2^31 elements finds
+// zeros, or memory that is not there.
+Test(model_limits, a_tensor_of_2_to_the_31_elements) {
+    enum { DIM = 2048, FEW = 3, MANY = (1 << 20) + FEW };
+    if (available_gigabytes() < 7) SKIP("less than 7 GB of memory are free");
+    if (TEST_SANITIZED) SKIP("minutes under a sanitizer");
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.dim = DIM;
+    shape.vocab_size = FEW;
+    shape.dtype = DTYPE_Q4_0;
+    TinyModel *tiny = tiny_model_open(&shape);
+    Matrix *embedding = &tiny->weights.token_embedding;
+    float *few = logits_behind(tiny, FEW - 1);
+    size_t row = dtype_row_bytes(DTYPE_Q4_0, DIM), size = MANY * row;
+    char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(bytes != MAP_FAILED, "no %zu bytes", size);
+    memcpy(bytes + (MANY - FEW) * row, embedding->data, FEW * row);
+    embedding->data = bytes;
+    embedding->rows = (size_t)MANY;
+    tiny->weights.head = *embedding;
+    tiny->config.vocab_size = MANY;
+    float *many = logits_behind(tiny, MANY - 1);
+    for (int i = 0; i < FEW; i++)
+        CHECK(few[i] != 0.0f && many[MANY - FEW + i] == few[i], "token %d: %a, wanted %a", i,
+              (double)many[MANY - FEW + i], (double)few[i]);
+    for (int i = 0; i < MANY - FEW; i++)
+        CHECK(many[i] == 0.0f, "token %d: %g", i, (double)many[i]);
+    free(few);
+    free(many);
+    munmap(bytes, size);
     tiny_model_close(tiny);
 }
 

@@ -146,7 +146,8 @@ static TestRun typed_at(const char *line, const TypedKeys *typed, size_t count, 
     TestRun run = screen_open();
     size_t next = 0, seen = 0;
     while (screen_read(&run, terminal))
-        next += next < count && press(&run, terminal, &typed[next], number, &seen);
+        while (next < count && press(&run, terminal, &typed[next], number, &seen))
+            next++;
     run.status = wait_status(child);
     close(terminal);
     return run;

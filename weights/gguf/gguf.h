@@ -68,9 +68,27 @@ bool gguf_read_config(const Gguf *gguf, Error *error);
 // Part of gguf_read_config, after the sizes and the rope. families.c
 bool gguf_read_family(const Gguf *gguf, Error *error);
 
+// How the mathematics of an architecture may be scaled: those keys are read and written, in others
+// they are refused. Numbers are what counts where the key is absent; 0 where it has no such key.
+typedef struct GgufScales {
+    bool granite;               // embedding_scale, attention.scale, residual_scale, logit_scale
+    bool rope_switch;           // rope.scaling.finetuned false: no rope
+    bool query_growth;          // attention.temperature_scale, rope.scaling.yarn_log_multiplier
+    bool parallel;              // use_parallel_residual
+    float score_cap, logit_cap; // attn_logit_softcapping, final_logit_softcapping
+} GgufScales;
+GgufScales gguf_scales(const char *architecture); // families.c
+
+// What an architecture does with windows.
+typedef struct GgufWindows {
+    bool pattern;    // a key may choose the layers; false: all have the window
+    bool local_rope; // layers with a window have a set of frequencies of their own,
+    bool theta_key;  // whose theta is a number of its own
+} GgufWindows;
+
 // What no key says, for reader and writer alike (families.c): the scale of the embedding and
-// the layers without rope, into `config`, which has its sizes; which layers have the window (false:
-// all of those that the model has, no key can choose); what longrope multiplies cos and sin by.
+// the layers without rope, into `config`, which has its sizes and windows; which layers have the
+// window where no key chooses; what longrope multiplies cos and sin by.
 void gguf_implied(const char *architecture, Config *config);
-bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
+GgufWindows gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
 float gguf_longrope_factor(const RopeConfig *rope);
