@@ -35,7 +35,8 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
-                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
+                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c \
+                $(wildcard commands/prompts/*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
@@ -172,7 +173,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif

@@ -6,6 +6,7 @@
 //     -> with --record the file that replay reads
 #include "commands/commands.h"
 #include "commands/generate/surprise.h"
+#include "commands/prompts/prompts.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -20,6 +21,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef WITHOUT_JSON
+// In the place of commands/prompts/.
+bool prompts_command(const Options *options, Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "%s: prompts are JSON, and this program was built without jansson",
+                     options->prompts);
+}
+#endif
 
 // The context of a generation's callbacks.
 typedef struct Sink {
@@ -364,7 +374,19 @@ static int logit_rows(const Session *s, size_t prompt) {
     return several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
 }
 
+// Options that say something of --prompts alone.
+static bool check_prompts(const Options *o, Error *error) {
+    static const OptionId OF_PROMPTS[] = {OPTION_OUT, OPTION_PARALLEL, OPTION_RESUME, OPTION_SHARD};
+    for (size_t i = 0; i < sizeof OF_PROMPTS / sizeof *OF_PROMPTS; i++)
+        if (option_given(o, OF_PROMPTS[i]))
+            return error_set(error, ERROR_USAGE, "--%s goes with --prompts FILE",
+                             recorded_option(OF_PROMPTS[i])->name);
+    return true;
+}
+
 bool generate_command(const Options *options, Error *error) {
+    if (options->prompts) return prompts_command(options, error);
+    if (!check_prompts(options, error)) return false;
     if (!check_color(options, error)) return false;
     if (!sampling_check(options, error)) return false;
     if (options->mode == MODE_CHAT && options->record)

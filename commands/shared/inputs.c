@@ -62,7 +62,8 @@ static bool add_model(FileSet *inputs, const char *path, Error *error) {
 bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     // Standard input is added too: it may be redirected from the file that the output names.
     const char *const FILES[] = {o->file,        o->ids_file,   o->kl,   o->grammar,
-                                 o->json_schema, o->importance, o->check};
+                                 o->json_schema, o->importance, o->check,
+                                 o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error) &&
                 interventions_inputs(inputs, o, error);

@@ -31,6 +31,7 @@ typedef enum CommandBit {
     FOR_MASK = 65536,
     FOR_REPLAY = 131072,
     FOR_VIEW = 262144,
+    FOR_MERGE = 524288,
 } CommandBit;
 
 typedef enum OptionId {
@@ -145,6 +146,10 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_PROMPTS,
+    OPTION_PARALLEL,
+    OPTION_RESUME,
+    OPTION_SHARD,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -246,6 +251,9 @@ typedef struct Options {
     int overflow;                        // chat: 0: stop, 1: shift
     const char *transcript;              // chat
     const char *record;                  // generate
+    const char *prompts, *shard;         // generate
+    int64_t parallel;
+    bool resume;
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;
