@@ -2,7 +2,7 @@
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
-# make core               libc alone: no libraries, GGUF and .bin files only
+# make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
@@ -82,10 +82,18 @@ endif
 # kernels/cpu/lanes/*.c are compiled once per instruction set; the choice is made at start.
 ISAS := portable
 FLAGS_portable :=
-ifeq ($(shell uname -m),x86_64)
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ifeq ($(MACHINE),x86_64)
 ISAS += avx2 avx512
 FLAGS_avx2 := -mavx2 -mfma -mf16c
 FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+endif
+ifeq ($(MACHINE),aarch64)
+ISAS += neon dotprod i8mm
+FLAGS_portable := -Wno-uninitialized # gcc 12 thinks so of `f ? sums[t] : zero` in project_tile.c
+FLAGS_neon := -march=armv8-a
+FLAGS_dotprod := -march=armv8.2-a+dotprod
+FLAGS_i8mm := -march=armv8.2-a+dotprod+i8mm
 endif
 LANES := $(wildcard kernels/$(BACKEND)/lanes/*.c)
 
@@ -135,7 +143,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page sampling no_memory json_schema constrained)
+                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif
@@ -164,6 +172,10 @@ ifeq ($(SANITIZED),)
 FORTIFY := $(firstword $(call fortifies,3) $(call fortifies,2))
 HARDENED += $(if $(FORTIFY),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY))
 endif
+# gcc 12 for AArch64 stops with an internal error where it vectorises most = fmax(most, fabs(x[i])).
+ifeq ($(MACHINE),aarch64)
+HARDENED += -fno-tree-loop-vectorize
+endif
 # Paths and large structs are allocated. A sanitizer's frames are larger, and so are the inner loops', whose
 # registers a compiler may spill.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
@@ -173,7 +185,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o commands/shared/constraint.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -189,7 +201,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core debug install deb format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core aarch64 debug install deb format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -320,7 +332,7 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
     convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
-    library completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
+    prompts prompt_lines prompts_resume shards library library_sampling completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
@@ -398,6 +410,14 @@ debug:
 
 core:
 	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 PLAIN=1
+
+# For AArch64, on any machine with Debian's cross compiler: libc alone, static, so that qemu-user runs it as it
+# is (qemu-aarch64-static build/cpu-aarch64/run).
+aarch64:
+	$(MAKE) $(AARCH64) $(GOALS)
+AARCH64 := VARIANT=aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 \
+           PLAIN=1 LDFLAGS='-static -no-pie'
+GOALS ?= build/cpu-aarch64/run
 
 # The table family x container x backend with the measured errors: make fidelity FIDELITY=--brief
 # cuda-emulated: the kernels for a GPU, on the CPU

@@ -9,8 +9,8 @@
 //
 // What can fail returns NULL, false or -1, and then fills `error` (NULL: nobody asks). Nothing is
 // printed, no signal is handled, nothing is kept outside the handles: several models may run in
-// several threads at once, a model with its contexts and samplers in one thread at a time. Samplers
-// are closed before their context, contexts before their model; NULL is fine.
+// several threads at once, a model with all that was opened of it in one thread at a time. Samplers
+// are closed before their context and grammar, these before their model; NULL is fine.
 #ifndef LIMPID_H
 #define LIMPID_H
 #include <stdbool.h>
@@ -25,6 +25,7 @@ LIMPID_API const char *limpid_version(void); // of the library that is linked
 
 typedef struct limpid_model limpid_model;     // a file: config, tokenizer, chat format
 typedef struct limpid_context limpid_context; // its weights at work, a cache of keys and values
+typedef struct limpid_grammar limpid_grammar; // which texts are allowed
 typedef struct limpid_sampler limpid_sampler; // logits -> token, with a generator of its own
 
 // 2 arguments, 3 file, 4 input/output, 5 memory, 6 device, 7 NaN or infinity, 130 stopped.
@@ -71,13 +72,14 @@ LIMPID_API int limpid_chat(const limpid_model *model, const limpid_message *mess
 enum { LIMPID_F32 = 1, LIMPID_A16, LIMPID_A8 };            // what activations meet weights as
 enum { LIMPID_KV_F32 = 1, LIMPID_KV_F16, LIMPID_KV_BF16 }; // what the cache holds
 typedef struct limpid_options {
-    int context;        // tokens of a sequence; 0: the model's most, up to 4096
-    int sequences;      // texts in the cache; 0: 1
-    int threads;        // 0: as many as this process may use
-    int precision, kv;  // 0: LIMPID_A16; LIMPID_KV_F16, and F32 with precision F32
-    int max_rows;       // tokens computed together; 0: 512
-    int max_logit_rows; // rows of logits from one limpid_eval; 0: 1
-    const int *stop;    // NULL, or what ends a limpid_eval early while it is not 0
+    int context;         // tokens of a sequence; 0: the model's most, up to 4096
+    int sequences;       // texts in the cache; 0: 1
+    int threads;         // 0: as many as this process may use
+    int precision, kv;   // 0: LIMPID_A16; LIMPID_KV_F16, and F32 with precision F32
+    int max_rows;        // tokens computed together; 0: 512
+    int max_logit_rows;  // rows of logits from one limpid_eval; 0: 1
+    const char *pattern; // keys that a token sees, "local:64+global:4"; NULL: as the model has it
+    const int *stop;     // NULL, or what ends a limpid_eval early while it is not 0
     void (*progress)(void *user, double share); // NULL, or of loading: 0 .. 1
     void *user;
 } limpid_options;
@@ -105,19 +107,51 @@ LIMPID_API int limpid_length(const limpid_context *context, int sequence);
 LIMPID_API bool limpid_truncate(limpid_context *context, int sequence, int length);
 LIMPID_API bool limpid_copy(limpid_context *context, int to, int from);
 
+// GBNF or a JSON schema (docs/grammar.md); the text is not needed afterwards. What ends a text is
+// allowed where the grammar has it as it is; LIMPID_ENDLESS: the ids of limpid_ends end none.
+enum { LIMPID_GBNF = 1, LIMPID_JSON_SCHEMA = 2, LIMPID_ENDLESS = 4 };
+LIMPID_API limpid_grammar *limpid_grammar_open(limpid_model *model, int flags, const char *text,
+                                               size_t length, limpid_error *error);
+LIMPID_API void limpid_grammar_close(limpid_grammar *grammar);
+
+typedef struct limpid_bias {
+    int32_t id;
+    float bias; // added to its logit; -INFINITY: never
+} limpid_bias;
 typedef struct limpid_sampling {                // all 0: the likeliest token
     float temperature, top_p, min_p, typical_p; // 0: off
     int top_k;
     float repeat_penalty, presence_penalty, frequency_penalty; // of tokens accepted; 0: off
     int repeat_last;                                           // of the newest so many; 0: all
     uint64_t seed;
+    float xtc_probability, xtc_threshold; // probability 0: off
+    float mirostat_tau, mirostat_eta;     // tau 0: off; in place of the cuts: top_k .. xtc
+    float dry_multiplier, dry_base;       // multiplier 0: off; usual base 1.75, length 2
+    int dry_allowed_length, dry_last;     // dry_last as repeat_last
+    const char *const *dry_breakers;      // (n_dry_breakers) texts; NULL: newline : " *
+    const limpid_bias *biases;            // (n_biases)
+    const float *numbers; // (n_numbers) in place of the generator's first, of limpid_sampler_number
+    size_t n_dry_breakers, n_biases, n_numbers;
+    const limpid_grammar *grammar; // NULL: any text. It and numbers are borrowed, all else copied
 } limpid_sampling;
 LIMPID_API limpid_sampler *
 limpid_sampler_open(limpid_context *context, const limpid_sampling *sampling, limpid_error *error);
 LIMPID_API void limpid_sampler_close(limpid_sampler *sampler);
+// A text begins behind these n tokens, which penalties count too: grammar and mirostat begin anew.
+// LIMPID_BEGIN: its first token has no leading space, as behind BOS alone. The first text of a
+// sampler needs this for penalties only.
+LIMPID_API bool limpid_sampler_begin(limpid_sampler *sampler, const int32_t *prompt, size_t n,
+                                     int flags, limpid_error *error);
 LIMPID_API int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error *error);
-// Penalties count the tokens of prompt and text that were accepted. False: no such id.
-LIMPID_API bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id);
+// The next token of the text. False, and nothing has changed: among others, the grammar forbids it.
+LIMPID_API bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id, limpid_error *error);
+// Takes back the newest n tokens of prompt and text; numbers and mirostat go on. False: too many.
+LIMPID_API bool limpid_sampler_forget(limpid_sampler *sampler, size_t n);
+// Whether the grammar has the text as it is, and nothing else may follow. -1: an error.
+enum { LIMPID_GOES_ON, LIMPID_MAY_END, LIMPID_MUST_END };
+LIMPID_API int limpid_sampler_ending(limpid_sampler *sampler, limpid_error *error);
+// In [0, 1): what the last token was drawn with. 0: none yet.
+LIMPID_API float limpid_sampler_number(const limpid_sampler *sampler);
 
 // Intermediate results, as limpid_eval comes by them. All pointers are for the call only.
 typedef struct limpid_stage {

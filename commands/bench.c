@@ -10,8 +10,8 @@
 //
 // A row is a combination of prompt length or decoding, depth, batch and threads. Here: what is run
 // and timed. bench/cost.c counts bytes and operations, bench/limits.c samples the machine,
-// bench/report.c prints. --attention and --no-cache go their own ways: bench/attention.c,
-// bench/no_cache.c.
+// bench/report.c prints. --attention, --projections and --no-cache go their own ways:
+// bench/attention.c, bench/projections.c, bench/no_cache.c.
 #include "commands/bench/bench.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
@@ -307,12 +307,17 @@ static bool check_options(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE, "one of --json, --csv and --markdown");
     if (o->attention && o->no_cache)
         return error_set(error, ERROR_USAGE, "--attention has rows without the cache itself");
+    if (o->projections && (o->attention || o->no_cache))
+        return error_set(error, ERROR_USAGE, "--projections is a table of its own");
+    if (!o->projections && option_given(o, OPTION_COST_TYPE))
+        return error_set(error, ERROR_USAGE, "--type is of bench --projections");
     return true;
 }
 
 bool bench_command(const Options *options, Error *error) {
     if (!check_options(options, error)) return false;
     if (options->attention) return bench_attention(options, error);
+    if (options->projections) return bench_projections(options, error);
     if (options->no_cache) return bench_no_cache(options, error);
     Bench *b = calloc(1, sizeof *b); // with its options and session too large for the stack
     BenchReport *report = calloc(1, sizeof *report);

@@ -68,7 +68,7 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
         !find_format(chat, error))
         return false;
-    if (!session_check_context(s, error) || !constraint_open(&chat->constraint, s, error) ||
+    if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
         !session_open_model(s, &(SessionModel){.context = choose_context(s)}, error))
         return false;
     return conversation_open_sampler(chat, error) && transcript_open(chat, error);
@@ -194,8 +194,7 @@ bool chat_command(const Options *options, Error *error) {
     else if (good)
         good = converse(&chat, error);
     line_editor_close(chat.editor);
-    sampler_close(chat.sampler);
-    constraint_close(chat.constraint);
+    limpid_sampler_close(chat.sampler);
     if (chat.transcript >= 0) close(chat.transcript);
     conversation_free(&chat);
     session_close(&chat.session);

@@ -42,7 +42,7 @@ typedef struct Sink {
     char *text; // --json, --record: all bytes so far; owned
     size_t length, capacity;
     bool out_of_memory;
-    Sampler *sampler;
+    limpid_sampler *sampler;
     Recording recording; // --record
 } Sink;
 
@@ -143,7 +143,7 @@ static void echo_prompt(void *context) {
 // `sampled` with --record.
 static bool record_token(void *context, int32_t id, const float *logits, Error *error) {
     Sink *sink = context;
-    RecordedToken token = recorded_token(id, sampler_last_uniform(sink->sampler), logits,
+    RecordedToken token = recorded_token(id, limpid_sampler_number(sink->sampler), logits,
                                          sink->session->config->vocab_size);
     return recording_add(&sink->recording, &token, error);
 }
@@ -314,7 +314,7 @@ static void choose_callbacks(Generation *g, const Options *o) {
 
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
-                          Constraint *constraint, Error *error) {
+                          Error *error) {
     const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
@@ -324,10 +324,9 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     uint64_t seed = 0;
     Generation g = {
         .session = s,
-        .sampler = open_sampler(s, NULL, &seed, error),
+        .sampler = open_sampler(s, &(SamplerWanted){0}, &seed, error),
         .max_new = max_new,
         .stops = &o->stops,
-        .constraint = constraint,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .catch_interrupt = true,
@@ -341,6 +340,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     choose_callbacks(&g, o);
     bool good = !o->record || recording_describe(&sink.recording, s, prompt, max_new, seed, error);
     good = good && open_surprise(&sink, &g, error) &&
+           begin_text(g.sampler, prompt->ids, prompt->count, g.first, error) &&
            generation_run(&g, prompt->ids, prompt->count, error);
     interrupt_end();
     end_text(&sink);
@@ -351,7 +351,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
     if (good) print_end(&g);
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
-    sampler_close(g.sampler);
+    limpid_sampler_close(g.sampler);
     generation_free(&g);
     recording_free(&sink.recording);
     sink_free(&sink);
@@ -404,12 +404,11 @@ bool generate_command(const Options *options, Error *error) {
     Session s = {0};
     RecordFile record = {0};
     IdList prompt = {0};
-    Constraint *constraint = NULL;
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
     bool good = check_prompt(options, error) && open_record(&record, options, error) &&
-                session_open(&s, options, error) && constraint_open(&constraint, &s, error) &&
+                session_open(&s, options, error) && session_open_grammar(&s, error) &&
                 prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good =
@@ -420,8 +419,7 @@ bool generate_command(const Options *options, Error *error) {
             &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
             error);
     good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, &record, constraint, error);
-    constraint_close(constraint);
+           generate_text(&s, &prompt, max_new, &record, error);
     file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);

@@ -1,13 +1,9 @@
 // What --help, --version, --limits and --options print. Each help text fits a screen of 24 lines, 80 columns.
-#include "base/bytes.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/commands.h"
 #include "commands/shared/option_rows.h"
 #include "commands/shared/output.h"
-#include "grammar/grammar.h"
-#include "kernels/kernels.h"
-#include "weights/config.h"
 
 #include <string.h>
 
@@ -83,6 +79,8 @@ static const char BENCH_HELP[] =
     "      --attention                  without MODEL: MHA GQA MQA, 4 to 32 heads,\n"
     "                                   naive and online softmax, cache; --pp 128\n"
     "                                   --batch 4 --depth 128,.. -r 100 --kv f32\n"
+    "      --projections                without MODEL: a matrix of each --type times\n"
+    "                                   --batch 1,2,4,8,16,512 rows, at a16 and a8\n"
     "      --json  --csv  --markdown    JSON has prefill.tokens_per_second and\n"
     "                                   decode.tokens_per_second of the first rows\n";
 
@@ -468,44 +466,4 @@ void help_version(void) {
 void help_options(void) {
     for (int i = 0; i < N_COMMANDS; i++)
         options_list(COMMANDS[i].name, COMMANDS[i].bit, COMMANDS[i].summary);
-}
-
-void help_limits(void) {
-    static const struct {
-        const char *name;
-        int value;
-    } LIMITS[] = {
-        {"layers", LIMIT_LAYERS},
-        {"width (dim, hidden_dim, head_dim)", LIMIT_DIM},
-        {"heads", LIMIT_HEADS},
-        {"vocabulary", LIMIT_VOCAB},
-        {"context", LIMIT_CONTEXT},
-        {"end-of-text ids", LIMIT_EOS_IDS},
-        {"tensors", LIMIT_TENSORS},
-        {"keys of a GGUF", LIMIT_KEYS},
-        {"bytes of a key", LIMIT_KEY_LENGTH},
-        {"bytes of a tensor's name", LIMIT_NAME_LENGTH},
-        {"bytes of a vocabulary entry", LIMIT_TOKEN_LENGTH},
-        {"merges", LIMIT_MERGES},
-        {"bytes of a chat template", LIMIT_TEMPLATE},
-        {"alignment of a GGUF", LIMIT_ALIGNMENT},
-        {"files of one model", LIMIT_FILES},
-        {"bytes of a safetensors header", LIMIT_JSON_HEADER},
-        {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
-        {"depth of JSON", LIMIT_JSON_DEPTH},
-        {"bytes of a SentencePiece model", LIMIT_SENTENCEPIECE},
-        {"bytes of a text", LIMIT_TEXT},
-        {"bytes of a prompt", LIMIT_PROMPT},
-        {"more for each token of the context", LIMIT_PROMPT_TOKEN},
-        {"bytes of a grammar, of a JSON schema", LIMIT_GRAMMAR_BYTES},
-        {"rules of a grammar", LIMIT_GRAMMAR_RULES},
-        {"groups inside groups of a grammar", LIMIT_GRAMMAR_DEPTH},
-        {"repetitions {m,n} of a grammar", LIMIT_GRAMMAR_REPEAT},
-        {"nodes of a grammar's graph", LIMIT_GRAMMAR_NODES},
-        {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
-        {"stacks that it is on", LIMIT_GRAMMAR_STACKS},
-        {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
-    };
-    for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
-        output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);
 }

@@ -64,8 +64,9 @@ static char *name_of(const char *path, int known, int index, int count, Error *e
 }
 
 static bool open_part(Part *part, Error *error) {
-    part->reader = (LineReader){
-        .file = open(part->path, O_RDONLY | O_CLOEXEC), .most = MOST_ANSWER, .path = part->path};
+    part->reader = (LineReader){.file = open(part->path, O_RDONLY | O_CLOEXEC),
+                                .most = LIMIT_ANSWER_LINE,
+                                .path = part->path};
     return part->reader.file >= 0 || error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO,
                                                "%s: %s", part->path, strerror(errno));
 }

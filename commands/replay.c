@@ -78,14 +78,13 @@ static bool check_digest(Replay *r, Error *error) {
 static bool open_sampling(Replay *r, Error *error) {
     uint64_t seed = 0;
     size_t count = r->recorded.n_tokens;
-    r->sampler = open_sampler(&r->session, NULL, &seed, error);
-    if (!r->sampler) return false;
     r->uniforms = malloc(count * sizeof *r->uniforms + 1);
     if (!r->uniforms) return error_set(error, ERROR_MEMORY, "no memory for %zu numbers", count);
     for (size_t i = 0; i < count; i++)
         r->uniforms[i] = r->recorded.tokens[i].uniform;
-    sampler_give(r->sampler, r->uniforms, count);
-    return true;
+    SamplerWanted wanted = {.numbers = r->uniforms, .n_numbers = count};
+    r->sampler = open_sampler(&r->session, &wanted, &seed, error);
+    return r->sampler;
 }
 
 // What is different about this run; the recording's text is anybody's.
@@ -106,7 +105,7 @@ static void print_runs(const Replay *r) {
 static bool feed(Replay *r, const int32_t *ids, size_t count, Error *error) {
     size_t fed = 0;
     for (size_t i = 0; i < count; i++)
-        sampler_accept(r->sampler, ids[i]);
+        sampler_accept(r->sampler->sampler, ids[i]);
     if (!session_feed(&r->session, ids, count, &fed, error)) return false;
     return fed == count || error_set(error, ERROR_INTERRUPTED, "interrupted");
 }
@@ -114,18 +113,18 @@ static bool feed(Replay *r, const int32_t *ids, size_t count, Error *error) {
 // A sampler that follows the text wants the logits that each token was sampled from, so these are
 // fed one at a time; else prompt and tokens are one list.
 bool replay_feed(Replay *r, size_t count, Error *error) {
-    bool follows = sampler_follows(r->sampler), good = true;
+    bool follows = sampler_follows(r->sampler->sampler), good = true;
     IdList ids = {0};
     for (size_t i = 0; good && i < r->recorded.prompt.count; i++)
         good = id_list_push(&ids, r->recorded.prompt.ids[i], error);
     for (size_t i = 0; good && !follows && i < count; i++) {
         good = id_list_push(&ids, r->recorded.tokens[i].id, error);
-        sampler_uniform(r->sampler);
+        sampler_uniform(r->sampler->sampler);
     }
     good = good && feed(r, ids.ids, ids.count, error);
     for (size_t i = 0; good && follows && i < count; i++) {
         int32_t id = r->recorded.tokens[i].id;
-        sampler_follow(r->sampler, model_logits(r->session.model, 0), id);
+        sampler_follow(r->sampler->sampler, model_logits(r->session.model, 0), id);
         good = feed(r, &id, 1, error);
     }
     id_list_free(&ids);
@@ -156,7 +155,7 @@ bool replay_command(const Options *o, Error *error) {
         interrupt_end();
     }
     output_flush();
-    sampler_close(r->sampler);
+    limpid_sampler_close(r->sampler);
     free(r->uniforms);
     session_close(&r->session);
     recording_free(&r->recorded);

@@ -120,6 +120,13 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count);
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host);
 
+// Host keys and values (count, head_dim) = positions 0 .. count-1 of one head, and back. They are
+// elements of the cache's type, in the same order in every backend, so nothing is rounded.
+void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
+             void *keys_host, void *values_host);
+void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
+                const void *keys_host, const void *values_host);
+
 // ---- memory that will be needed ----
 
 // Announces memory before any of it is allocated: device_plan_matrix for every matrix, then

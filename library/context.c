@@ -54,8 +54,13 @@ static bool open_run(limpid_context *c, const limpid_options *options, Error *er
     const Config *config = c->model->config;
     if (!check_options(options, config, error)) return false;
     ModelOptions wanted = model_options(options, config);
+    KeyPattern pattern = {0};
+    if (options->pattern && !attention_pattern_parse(&pattern, options->pattern, error))
+        return false;
     c->run = model_open(config, checkpoint_weights(c->model->checkpoint), &wanted, error);
-    return c->run || error_prefix(error, checkpoint_path(c->model->checkpoint));
+    if (!c->run) return error_prefix(error, checkpoint_path(c->model->checkpoint));
+    c->run->pattern = pattern;
+    return true;
 }
 
 limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
@@ -105,67 +110,5 @@ bool limpid_truncate(limpid_context *c, int sequence, int length) {
 bool limpid_copy(limpid_context *c, int to, int from) {
     if (limpid_length(c, to) < 0 || limpid_length(c, from) < 0) return false;
     kv_cache_copy(&c->run->cache, to, from);
-    return true;
-}
-
-// ---- sampling ----
-
-static float or_off(float value, float off) {
-    return value == 0.0f ? off : value;
-}
-
-static SamplerOptions sampler_options(const limpid_sampling *s) {
-    SamplerOptions o = sampler_defaults();
-    o.rule.temperature = s->temperature;
-    o.rule.top_k = s->top_k;
-    o.rule.top_p = or_off(s->top_p, 1.0f);
-    o.rule.min_p = s->min_p;
-    o.rule.typical_p = or_off(s->typical_p, 1.0f);
-    o.repeat_penalty = or_off(s->repeat_penalty, 1.0f);
-    o.presence_penalty = s->presence_penalty;
-    o.frequency_penalty = s->frequency_penalty;
-    o.repeat_last = s->repeat_last;
-    o.seed = s->seed;
-    return o;
-}
-
-limpid_sampler *limpid_sampler_open(limpid_context *c, const limpid_sampling *sampling,
-                                    limpid_error *error) {
-    static const limpid_sampling GREEDY = {0};
-    Error cause = {0};
-    SamplerOptions options = sampler_options(sampling ? sampling : &GREEDY);
-    int vocab_size = c->run->config.vocab_size;
-    limpid_sampler *s = calloc(1, sizeof *s);
-    if (!s) error_set(&cause, ERROR_MEMORY, "no memory for a sampler");
-    if (s) {
-        s->vocab_size = vocab_size;
-        // One more than the context: the last token is accepted but never fed.
-        s->sampler =
-            sampler_open(c->run->device, vocab_size, c->run->options.context + 1, &options, &cause);
-    }
-    if (library_result(error, s && s->sampler, &cause)) return s;
-    limpid_sampler_close(s);
-    return NULL;
-}
-
-void limpid_sampler_close(limpid_sampler *s) {
-    if (!s) return;
-    sampler_close(s->sampler);
-    free(s);
-}
-
-int32_t limpid_sample(limpid_sampler *s, const float *logits, limpid_error *error) {
-    Error cause = {0};
-    int32_t id = -1;
-    if (logits)
-        id = sampler_next(s->sampler, logits, &cause);
-    else
-        error_set(&cause, ERROR_USAGE, "there are no logits to sample from");
-    return library_result(error, id >= 0, &cause) ? id : -1;
-}
-
-bool limpid_sampler_accept(limpid_sampler *s, int32_t id) {
-    if (id < 0 || id >= s->vocab_size) return false;
-    sampler_accept(s->sampler, id);
     return true;
 }

@@ -3,10 +3,12 @@
 //
 //   limpid_open          -> Checkpoint -> Tokenizer -> ids that end a text      (file.c)
 //   limpid_context_open  -> Model: weights on the device, cache, scratch        (context.c)
-//   limpid_sampler_open  -> Sampler                                             (context.c)
+//   limpid_grammar_open  -> Grammar, the vocabulary's Trie                      (grammar.c)
+//   limpid_sampler_open  -> Sampler; Matcher of one text                        (sampler.c)
 #pragma once
 
 #include "base/error.h"
+#include "grammar/matcher.h"
 #include "limpid.h"
 #include "model/model.h"
 #include "model/sampler.h"
@@ -36,9 +38,22 @@ struct limpid_context {
     void *user;
 };
 
+// One text that a grammar holds.
+typedef struct Constraint {
+    const limpid_grammar *grammar; // borrowed; NULL: any text is allowed
+    Matcher *matcher;
+    uint64_t *mask; // (words) a bit for each token, where has_mask
+    size_t words, bytes;
+    IdList text;    // tokens so far
+    bool begins;    // the first one's bytes are its own
+    bool is_behind; // the matcher has not read `text`
+    bool has_mask, must_end;
+} Constraint;
+
 struct limpid_sampler {
     Sampler *sampler;
     int vocab_size;
+    Constraint constraint;
 };
 
 // How every function of limpid.h ends: `error` (NULL is fine) gets the cause where `good` is false.
@@ -70,3 +85,39 @@ const char *text_piece(Tokenizer *tokenizer, const int32_t *ids, size_t i, bool 
 
 // The format that the model's template or tokens show; NULL: it has none, or no tokenizer.
 const ChatTemplate *chat_format(const Checkpoint *checkpoint, const Tokenizer *tokenizer);
+
+// ---- sampling (sampler.c) ----
+
+// What limpid_sample does before and after the model's sampler, for who samples with a Decoder:
+// the grammar's mask, and whether it has the token. *ended: nothing but an end of the text may
+// follow. False: exit code 2, where nothing at all may, or 3, 5, 130.
+bool sampler_prepare(limpid_sampler *sampler, bool *ended, Error *error);
+bool sampler_check(const limpid_sampler *sampler, int32_t id, Error *error);
+
+// DRY's sequence breakers, by rising head (breakers.c). False: exit code 3 or 5; the caller frees
+// `at`.
+typedef struct BreakerList {
+    DryBreaker *at; // owned
+    size_t count, capacity;
+} BreakerList;
+bool breakers_find(BreakerList *list, const limpid_model *model, const limpid_sampling *sampling,
+                   Error *error);
+
+// ---- one text of a grammar (grammar.c) ----
+
+// Zero it first; the grammar is borrowed until constraint_close. False: exit code 2 (the grammar of
+// another model), 3, 5 or 130.
+bool constraint_open(Constraint *c, const limpid_grammar *grammar, const limpid_model *model,
+                     const int *stop, Error *error);
+void constraint_close(Constraint *c); // zeroed is fine
+// A text begins; `begins`: as `first` of tokenizer_piece, of its first token.
+void constraint_begin(Constraint *c, bool begins);
+void constraint_forget(Constraint *c, size_t n); // the newest n tokens; all where there are fewer
+
+// Fills the mask of what may follow. False: as sampler_prepare.
+bool constraint_find(Constraint *c, bool *ended, Error *error);
+bool constraint_allows(const Constraint *c, int32_t id); // behind constraint_find
+// False, and nothing has changed: exit code 2 where the grammar does not allow it, or 3, 5, 130.
+bool constraint_accept(Constraint *c, int32_t id, Error *error);
+// Whether the text so far is one of the grammar's. False: exit code 3, 5, 130.
+bool constraint_complete(Constraint *c, bool *complete, Error *error);

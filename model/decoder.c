@@ -13,6 +13,7 @@
 //            read by host  | sampled ahead |      taken = 3, sampled = 5
 #include "model/decoder.h"
 
+#include "base/clock.h"
 #include "model/internal.h"
 
 #include <assert.h>
@@ -34,6 +35,14 @@ static bool copy_text(Decoder *d, Error *error) {
     return true;
 }
 
+bool decoder_speculates(const Model *m, const char **why) {
+    *why = NULL;
+    if (model_has_listener(m)) *why = "what changes or reads the model's numbers";
+    if (!device_info(m->device)->batch_invariant)
+        *why = "a device whose rows depend on the size of the batch";
+    return !*why;
+}
+
 bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *error) {
     *d = (Decoder){.model = m, .options = *options, .given = options->first != NULL};
     if (!d->options.n_sequences) d->options.n_sequences = 1;
@@ -48,7 +57,11 @@ bool decoder_begin(Decoder *d, Model *m, const DecoderOptions *options, Error *e
     // Everything that needs the logits on the host, or a pass of its own kind.
     d->stepwise = options->wants_logits || options->recompute || model_has_listener(m) ||
                   (options->sampler && !sampler_is_plain(options->sampler));
-    d->depth = d->stepwise ? 0 : device_info(m->device)->pipeline_depth;
+    const char *why;
+    if (options->recompute || d->given || n > 1 || !decoder_speculates(m, &why))
+        d->options.speculation = NULL;
+    bool at_once = d->stepwise || d->options.speculation;
+    d->depth = at_once ? 0 : device_info(m->device)->pipeline_depth;
     // With `first` the device begins with a pass, and greedily. Otherwise the prompt's pass has
     // left the logits of its last row, from which token 0 is sampled.
     assert(d->given ? !d->stepwise && !options->sampler : n == 1 && m->n_logit_rows == 1);
@@ -68,12 +81,27 @@ int decoder_left(const Decoder *d) {
 
 // ---- one step ----
 
+// The cache has no position of a token that is not known, nor of the last one.
+static void discard_passes(Decoder *d) {
+    KvCache *cache = &d->model->cache;
+    int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
+    // Each pass has added one position to every sequence. With recompute every pass began from an
+    // empty cache, so nothing is left over.
+    for (int q = 0; q < d->options.n_sequences && !d->text; q++)
+        kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
+    d->passes = wanted;
+}
+
 // The pass of the tokens sampled last. Stepwise, their logits come to the host and are checked.
 static bool run_pass(Decoder *d, Error *error) {
     Model *m = d->model;
     Batch one = {.n = 1, .tokens = &d->last};
+    d->n_rows = 1;
+    d->row = 0;
     d->passes++;
     if (!d->stepwise) {
+        if (d->drafted) forward_sampled_begin(m, 1);
+        d->drafted = false;
         forward_sampled(m, m->scratch.sampled, d->options.n_sequences);
         return true;
     }
@@ -92,12 +120,66 @@ static bool run_pass(Decoder *d, Error *error) {
     return model_forward(m, &(Batch){.n = n, .tokens = d->text}, error);
 }
 
+// ---- drafts ----
+
+// The last token is the draft that the next row of the pass began with.
+static bool next_row(Decoder *d) {
+    if (d->row + 1 >= d->n_rows || d->tokens[d->row + 1] != d->last) return false;
+    d->row++;
+    return true;
+}
+
+// How many drafts a pass has room for. One for each token left but the first, which row 0 gives:
+// so all of them fit the context.
+static int most_drafts(const Decoder *d) {
+    const ModelOptions *o = &d->model->options;
+    int most = d->max_tokens - d->taken - 1, rows = o->max_rows;
+    if (o->max_logit_rows < rows) rows = o->max_logit_rows;
+    if (most > rows - 1) most = rows - 1;
+    return most < SPECULATION_MAX ? most : SPECULATION_MAX;
+}
+
+// The pass of the last token and `n` drafts behind it. A number that is not finite may be that of a
+// draft which the text does not take: then *alone, and there are no more drafts.
+static bool run_drafts(Decoder *d, int n, bool *alone, Error *error) {
+    Model *m = d->model;
+    Error problem = {0};
+    bool wants[SPECULATION_MAX + 1];
+    memset(wants, true, sizeof wants);
+    d->tokens[0] = d->last;
+    d->drafted = true;
+    d->n_rows = n + 1;
+    d->row = 0;
+    Batch batch = {.n = n + 1, .tokens = d->tokens, .wants_logits = wants};
+    bool good = model_forward(m, &batch, &problem);
+    d->passes += good || !model_stopped(m) ? n + 1 : 0; // else the cache does not hold them
+    if (good) return true;
+    *alone = problem.code == ERROR_NONFINITE;
+    if (!*alone) return error_copy(error, &problem);
+    d->options.speculation = NULL;
+    discard_passes(d);
+    return true;
+}
+
+// The pass of the last token, with drafts where they pay; timed, since that decides it.
+static bool run_speculative(Decoder *d, Error *error) {
+    Speculation *speculation = d->options.speculation;
+    discard_passes(d); // of drafts that were wrong
+    int n = speculation_propose(speculation, d->options.sampler, d->tokens + 1, most_drafts(d));
+    bool alone = !n, good = true;
+    double started = seconds_now();
+    if (n) good = run_drafts(d, n, &alone, error);
+    if (good && alone) good = run_pass(d, error);
+    speculation_measure(speculation, n + 1, seconds_now() - started);
+    return good;
+}
+
 // From the logits where they are: on the device, unless the sampler changes them.
 static void sample_tokens(Decoder *d) {
     static const SampleRule GREEDY = {.top_p = 1.0f, .typical_p = 1.0f};
     Model *m = d->model;
     Sampler *sampler = d->options.sampler;
-    const float *logits = m->scratch.logits;
+    const float *logits = m->scratch.logits + (size_t)d->row * (size_t)m->config.vocab_size;
     if (!sampler) {
         sample(m->device, m->scratch.sampled, logits, d->options.n_sequences, m->config.vocab_size,
                &GREEDY, NULL);
@@ -105,7 +187,7 @@ static void sample_tokens(Decoder *d) {
     }
     // The generator has advanced by `taken` numbers only; the tokens ahead use the numbers after
     // those.
-    if (!sampler_is_plain(sampler)) logits = sampler_penalise(sampler, model_logits(m, 0));
+    if (!sampler_is_plain(sampler)) logits = sampler_penalise(sampler, model_logits(m, d->row));
     sampler_sample(sampler, m->scratch.sampled, logits, d->sampled - d->taken);
 }
 
@@ -113,7 +195,10 @@ static void sample_tokens(Decoder *d) {
 // failed. A failure on the device shows later, as token -1.
 static bool step(Decoder *d, Error *error) {
     Model *m = d->model;
-    if (d->given + d->sampled && !run_pass(d, error)) return false;
+    bool has_logits = !(d->given + d->sampled) || next_row(d);
+    bool good =
+        has_logits || (d->options.speculation ? run_speculative(d, error) : run_pass(d, error));
+    if (!good) return false;
     sample_tokens(d);
     device_send(m->device, d->sampled % SEND_SLOTS, m->scratch.sampled);
     d->sampled++;
@@ -149,6 +234,7 @@ int decoder_next(Decoder *d, Error *error) {
     }
     if (token < 0) return find_cause(d, error);
     if (d->options.sampler) sampler_take(d->options.sampler, token);
+    if (d->options.speculation) speculation_take(d->options.speculation, token);
     d->taken++;
     d->last = token;
     return token;
@@ -156,18 +242,7 @@ int decoder_next(Decoder *d, Error *error) {
 
 const float *decoder_logits(const Decoder *d) {
     assert(d->options.wants_logits && d->taken);
-    return model_logits(d->model, 0);
-}
-
-// The cache has no position of a token that is not known, nor of the last one.
-static void discard_passes(Decoder *d) {
-    KvCache *cache = &d->model->cache;
-    int known = tokens_known(d), wanted = known > 1 ? known - 1 : 0; // passes
-    // Each pass has added one position to every sequence. With recompute every pass began from an
-    // empty cache, so nothing is left over.
-    for (int q = 0; q < d->options.n_sequences && !d->text; q++)
-        kv_cache_truncate(cache, q, kv_cache_length(cache, q) - (d->passes - wanted));
-    d->passes = wanted;
+    return model_logits(d->model, d->row);
 }
 
 // Where no token is left, the logits of the prompt are gone: its last token becomes the first one
@@ -181,7 +256,11 @@ void decoder_rewind(Decoder *d, int n, int32_t last) {
         d->passes++; // that of this token
     }
     if (n) m->n_logit_rows = m->n_host_rows = 0; // they are of a token that is gone
+    Speculation *speculation = d->options.speculation;
+    if (speculation) // `last` may be another
+        speculation_text(speculation, speculation_length(speculation) - n - 1, &last, 1);
     d->taken -= n;
+    if (n) d->n_rows = d->row = 0;
     discard_passes(d);
     d->sampled = d->taken;
     d->last = last;

@@ -15,10 +15,19 @@
 // that a GPU never waits for the host. The depth is that of the device; it is 0 where the host
 // takes part in every step: for logits, penalties, a listener, or passes without the cache. The
 // tokens, the cache afterwards and the state of the sampler are the same at every depth.
+//
+// With `speculation` (model/speculate.h) a pass may have several rows: the last token, then drafts
+// of what follows. Each row is sampled as if it had been run alone; the next row counts only if the
+// token is its draft. The cache then forgets the rows behind.
+//
+//     rows       the | cat  sat  on        the: taken; cat, sat, on: drafts
+//     sampled    cat   sat  down           cat, sat: as drafted; down: not, so that row 3 is for
+//                                          nothing, and the next pass begins with `down`
 #pragma once
 
 #include "model/model.h"
 #include "model/sampler.h"
+#include "model/speculate.h"
 
 typedef struct DecoderOptions {
     Sampler *sampler;  // borrowed until decoder_end; NULL: greedy, the likeliest token
@@ -32,6 +41,10 @@ typedef struct DecoderOptions {
     // by sampling from the model's logits of sequence 0.
     const int32_t *first;
     int n_sequences; // 0: 1
+    // Borrowed until decoder_end; its text is that of the cache and of the last token. No effect
+    // with `recompute` or `first`, a listener, or a device that is not batch-invariant. NULL: none.
+    // A pass has as many drafts as max_rows and max_logit_rows of the model leave room for.
+    Speculation *speculation;
 } DecoderOptions;
 
 typedef struct Decoder {
@@ -43,13 +56,20 @@ typedef struct Decoder {
     int max_tokens;     // tokens there can be
     int given;          // 1: the first pass takes options.first
     int sampled, taken; // tokens so far: by the device, by the host
-    int passes;         // that were run
+    int passes;         // that were run; with drafts their rows
     int32_t last;       // the token taken last
-    int32_t *text;      // recompute: (context) all tokens; owned
+    // Of the pass run last: its tokens, the first of which is known; the row sampled from.
+    int32_t tokens[SPECULATION_MAX + 1];
+    int n_rows, row;
+    bool drafted;  // the positions on the device are not those that forward_sampled goes on from
+    int32_t *text; // recompute: (context) all tokens; owned
 } Decoder;
 
 // After a model_forward with one row of logits, unless options->first is given. False: exit code 5.
 bool decoder_begin(Decoder *d, Model *model, const DecoderOptions *options, Error *error);
+
+// Whether a Decoder of this model could use drafts; else *why says what it is off with.
+bool decoder_speculates(const Model *model, const char **why);
 
 // How many tokens are left: fewer than max_tokens where the context ends before.
 int decoder_left(const Decoder *d);

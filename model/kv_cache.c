@@ -6,6 +6,7 @@
 //
 // Nothing is erased: a length alone says what is valid, since attention reads positions below it.
 #include "model/kv_cache.h"
+#include "kernels/precision.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -59,4 +60,71 @@ void kv_cache_copy(KvCache *cache, int to, int from) {
     if (to == from) return;
     kv_copy(cache->device, cache->kv, to, from, count);
     cache->lengths[to] = count;
+}
+
+// ---- snapshots ----
+//
+//   part of layer l after n tokens:   head 0: keys (n, head_dim), values (n, head_dim)
+//                                     head 1: ...
+//
+// A head's keys of the first m < n tokens are the beginning of its keys.
+
+int kv_cache_parts(const KvCache *cache) {
+    return cache->shape.n_layers;
+}
+
+// Keys of a head, or values.
+static size_t run_bytes(const KvShape *s, int length) {
+    return (size_t)length * (size_t)s->head_dim * kv_element_bytes(s->type);
+}
+
+size_t kv_cache_part_bytes(const KvCache *cache, int length) {
+    return 2 * (size_t)cache->shape.n_kv_heads * run_bytes(&cache->shape, length);
+}
+
+int kv_cache_checkpoint(const KvCache *cache, int saved, int wanted) {
+    int most = cache->shape.max_seq_len < saved ? cache->shape.max_seq_len : saved;
+    return wanted < most ? wanted : most;
+}
+
+// The device's failure as an Error; true where there is none.
+static bool device_good(const KvCache *cache, Error *error) {
+    const Error *failure = device_error(cache->device);
+    return !failure->code || error_copy(error, failure);
+}
+
+bool kv_cache_save(const KvCache *cache, int sequence, int part, int length, void *out,
+                   Error *error) {
+    assert(length <= kv_cache_length(cache, sequence));
+    size_t run = run_bytes(&cache->shape, length);
+    for (int h = 0; h < cache->shape.n_kv_heads; h++) {
+        char *keys = (char *)out + 2 * (size_t)h * run;
+        kv_save(cache->device, &(KvView){cache->kv, part}, sequence, h, length, keys, keys + run);
+    }
+    return device_good(cache, error);
+}
+
+void kv_cache_restore(KvCache *cache, int sequence, int part, const void *bytes, int saved,
+                      int length) {
+    assert(length <= kv_cache_checkpoint(cache, saved, length));
+    size_t run = run_bytes(&cache->shape, saved);
+    kv_cache_reset(cache, sequence);
+    for (int h = 0; h < cache->shape.n_kv_heads; h++) {
+        const char *keys = (const char *)bytes + 2 * (size_t)h * run;
+        kv_restore(cache->device, &(KvView){cache->kv, part}, sequence, h, length, keys,
+                   keys + run);
+    }
+}
+
+bool kv_cache_restored(KvCache *cache, int sequence, int length, Error *error) {
+    if (!device_good(cache, error)) return false;
+    assert(length >= 0 && length <= cache->shape.max_seq_len);
+    cache->lengths[sequence] = length;
+    return true;
+}
+
+int kv_cache_go_back(KvCache *cache, int sequence, int length) {
+    int checkpoint = kv_cache_checkpoint(cache, kv_cache_length(cache, sequence), length);
+    kv_cache_truncate(cache, sequence, checkpoint);
+    return checkpoint;
 }

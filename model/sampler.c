@@ -93,6 +93,21 @@ float sampler_uniform(Sampler *s) {
     return s->last;
 }
 
+float sampler_peek(const Sampler *s, int offset) {
+    uint64_t state[4];
+    float number = 0;
+    memcpy(state, s->state, sizeof state);
+    for (int i = 0; i <= offset; i++)
+        number = next_uniform(s, state, s->taken + (uint64_t)i);
+    return number;
+}
+
+SampleRule sampler_rule(const Sampler *s) {
+    SampleRule rule = s->rule;
+    rule.xtc = 0.0f;
+    return rule;
+}
+
 // Whether xtc applies to the token that is sampled with this number of the generator: by a second
 // number, made of the first and its place, so that it is the same again after sampler_rewind and
 // for the numbers of a recording.
@@ -289,6 +304,10 @@ void sampler_forget(Sampler *s, int n) {
         s->count--;
         if (s->count >= s->window) s->counts[token_back(s, s->window)]++;
     }
+}
+
+int sampler_accepted(const Sampler *s) {
+    return s->count;
 }
 
 void sampler_reset(Sampler *s) {

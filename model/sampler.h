@@ -50,8 +50,10 @@ void sampler_close(Sampler *sampler); // NULL is fine
 void sampler_accept(Sampler *sampler, int token); // a token of the prompt or of the text
 void sampler_reset(Sampler *sampler);             // forget the tokens, keep the generator's state
 
-// Takes back the newest n calls of sampler_accept: at most as many as `context` holds.
+// Takes back the newest n calls of sampler_accept, at most as many as sampler_accepted says: all
+// since sampler_reset, or the newest `context`.
 void sampler_forget(Sampler *sampler, int n);
+int sampler_accepted(const Sampler *sampler);
 
 // Before another text: mirostat begins again. sampler_open does it for the first.
 void sampler_begin_text(Sampler *sampler);
@@ -66,6 +68,11 @@ void sampler_rewind(Sampler *sampler, int n);
 // The number that sampler_uniform gave last: after a token was taken, the one it was sampled with,
 // whatever the temperature. 0 before the first.
 float sampler_last_uniform(const Sampler *sampler);
+
+// The number that comes `offset` numbers after the next; the generator stays where it is.
+float sampler_peek(const Sampler *sampler, int offset);
+// What the next token is sampled by, without xtc; with mirostat as for the token before.
+SampleRule sampler_rule(const Sampler *sampler);
 
 // numbers[i] in [0, 1) takes the place of the generator's i-th number since sampler_open; what
 // comes behind `count` is what it would have been. Borrowed until sampler_close.

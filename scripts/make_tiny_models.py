@@ -81,6 +81,37 @@ def olmo2(**changes):
     return decoder("olmo2", "Olmo2ForCausalLM", **changes)
 
 
+def windowed(model_type, architecture, **changes):
+    """Windows in three layers of four, both dictionaries of rope where `full` is one of them."""
+    full = changes.pop("full", None)
+    ropes = {"full_attention": full, "sliding_attention": rope("default", full["rope_theta"])} \
+        if full else rope("default")
+    return decoder(model_type, architecture, **{
+        "num_hidden_layers": 4, "sliding_window": 6, "rope_parameters": ropes,
+        "layer_types": 3 * ["sliding_attention"] + ["full_attention"], **changes})
+
+
+def olmo3(**changes):
+    return windowed("olmo3", "Olmo3ForCausalLM", **{"full": yarn(), **changes})
+
+
+def exaone4(**changes):
+    return windowed("exaone4", "Exaone4ForCausalLM", **changes)
+
+
+def hunyuan(**changes):
+    return decoder("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", **changes)
+
+
+def ernie(**changes):
+    return decoder("ernie4_5", "Ernie4_5ForCausalLM", **{
+        "use_bias": False, "tie_word_embeddings": True, **changes})
+
+
+def arcee(**changes):
+    return decoder("arcee", "ArceeForCausalLM", **{"hidden_act": "relu2", **changes})
+
+
 def smollm3(**changes):
     return decoder("smollm3", "SmolLM3ForCausalLM", **{
         "num_hidden_layers": 4, "tie_word_embeddings": True, "use_sliding_window": False,
@@ -162,6 +193,15 @@ MODELS = [
     ("gemma3-capped-bias", gemma3(final_logit_softcapping=4.0, attention_bias=True), "F32", LENGTH),
     ("olmo2", olmo2(num_attention_heads=6, num_key_value_heads=2), "F32", LENGTH),
     ("olmo2-bias", olmo2(attention_bias=True), "F32", LENGTH),
+    ("olmo3", olmo3(), "F32", LENGTH),
+    ("olmo3-theta", olmo3(full=rope("default", 300.0), layer_types=2 * [
+        "sliding_attention", "full_attention"]), "F32", LENGTH),
+    ("exaone4", exaone4(), "F32", LENGTH),
+    ("exaone4-no-window", exaone4(sliding_window=None, layer_types=4 * ["full_attention"],
+                                  rope_parameters=llama3_scaling()), "F32", LENGTH),
+    ("hunyuan_v1_dense", hunyuan(rope_parameters=rope("dynamic", factor=1.0, alpha=50.0)), "F32", LENGTH),
+    ("ernie4_5", ernie(), "F32", LENGTH),
+    ("arcee", arcee(rope_parameters=yarn()), "F32", LENGTH),
     ("smollm3", smollm3(no_rope_layers=[1, 0, 1, 1]), "F32", LENGTH),
     ("smollm3-interval", smollm3(no_rope_layer_interval=2), "F32", LENGTH),
     ("smollm3-window", smollm3(no_rope_layers=[1, 0, 0, 1], use_sliding_window=True,
@@ -195,6 +235,8 @@ def older(config):
     parameters = old.pop("rope_parameters", None)
     if parameters is None:
         return old
+    if old["model_type"] == "olmo3":
+        parameters = parameters["full_attention"]
     if "full_attention" in parameters:
         old["rope_local_base_freq"] = parameters["sliding_attention"]["rope_theta"]
         old["sliding_window_pattern"] = old.pop("_sliding_window_pattern")
@@ -239,12 +281,16 @@ def shapes(c, m):
             widths = (q_dim, kv_dim) if m.qk_norm == "row" else (m.head_dim, m.head_dim)
             out[at + "q_norm.weight"] = ((widths[0],), norm[0] + 0.2, 0.3)
             out[at + "k_norm.weight"] = ((widths[1],), norm[0] + 0.2, 0.3)
+        if m.family == "hunyuan_v1_dense":
+            out[at + "query_layernorm.weight"] = ((m.head_dim,), 1.2, 0.3)
+            out[at + "key_layernorm.weight"] = ((m.head_dim,), 1.2, 0.3)
         if m.family == "nanochat":
             out[mlp + "fc1.weight"] = ((m.hidden_dim, m.dim), 0, wide)
             out[mlp + "fc2.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
             continue
         if m.family != "phi3":
-            out[mlp + "gate_proj.weight"] = ((m.hidden_dim, m.dim), 0, 1.5 * wide)
+            if m.gated:
+                out[mlp + "gate_proj.weight"] = ((m.hidden_dim, m.dim), 0, 1.5 * wide)
             out[mlp + "up_proj.weight"] = ((m.hidden_dim, m.dim), 0, 1.5 * wide)
         out[mlp + "down_proj.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
         names = {"before": ["input_layernorm", "post_attention_layernorm"],

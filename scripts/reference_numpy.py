@@ -29,24 +29,33 @@ import tensor_files
 #   norms     before: of a block's input; after: of its output; both; LayerNorm in GPT-2 only
 #   qk_norm   head: of each query and key head, row: of all heads as one vector, before rope;
 #             after_rope: of each head, after rope
+#   pattern   every n-th layer sees everything, the others have the window
+#   gated     down(act(gate) * up), or without a gate down(act(up))
 #   the rest  defaults of its class for keys absent from config.json
 FAMILIES = {
-    "gpt2": {"tied": True, "eps": 1e-5, "act": "gelu_new", "theta": None},
+    "gpt2": {"tied": True, "eps": 1e-5, "act": "gelu_new", "theta": None, "gated": False},
     "llama": {},
     "mistral": {"kv_heads": 8, "window": 4096},
     "qwen2": {"kv_heads": 32},
     "qwen3": {"kv_heads": 32, "head_dim": 128, "qk_norm": "head"},
     "gemma3_text": {"tied": True, "heads": 8, "kv_heads": 4, "head_dim": 256, "theta": 1e6,
-                    "act": "gelu_pytorch_tanh", "window": 4096, "norms": "both",
+                    "act": "gelu_pytorch_tanh", "window": 4096, "pattern": 6, "norms": "both",
                     "qk_norm": "head"},
     "olmo2": {"eps": 1e-5, "norms": "after", "qk_norm": "row"},
     "smollm3": {"tied": True, "kv_heads": 4, "theta": 2e6},
+    "olmo3": {"eps": 1e-5, "theta": 5e5, "window": 4096, "pattern": 4, "norms": "after",
+              "qk_norm": "row"},
+    "exaone4": {"eps": 1e-5, "kv_heads": 32, "window": 4096, "pattern": 4, "norms": "after",
+                "qk_norm": "head"},
+    "hunyuan_v1_dense": {"eps": 1e-5, "qk_norm": "after_rope"},
+    "ernie4_5": {"tied": True, "eps": 1e-5, "kv_heads": 2, "head_dim": 128, "theta": 5e5},
+    "arcee": {"eps": 1e-5, "act": "relu2", "gated": False},
     "phi3": {"eps": 1e-5, "original": 4096},
-    "nanochat": {"act": "relu2", "cap": 15.0, "qk_norm": "after_rope"},
+    "nanochat": {"act": "relu2", "gated": False, "cap": 15.0, "qk_norm": "after_rope"},
 }
 DEFAULTS = {"tied": False, "eps": 1e-6, "act": "silu", "theta": 1e4, "norms": "before",
             "qk_norm": None, "heads": None, "kv_heads": None, "head_dim": None, "window": None,
-            "cap": None, "original": None}
+            "cap": None, "original": None, "pattern": None, "gated": True}
 GPT2_KEYS = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_inner":
              "intermediate_size", "n_head": "num_attention_heads", "layer_norm_epsilon":
              "rms_norm_eps", "n_positions": "max_position_embeddings"}
@@ -57,8 +66,9 @@ def layer_slides(c, family, l):
     types = c.get("layer_types")
     if family in ("mistral", "phi3"):
         return True
-    if family == "gemma3_text":
-        pattern = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
+    if FAMILIES[family].get("pattern"):
+        pattern = c.get("sliding_window_pattern",
+                        c.get("_sliding_window_pattern", FAMILIES[family]["pattern"]))
         return types[l] == "sliding_attention" if types else (l + 1) % pattern != 0
     if family in ("qwen2", "qwen3", "smollm3") and c.get("use_sliding_window"):
         if types:
@@ -72,6 +82,8 @@ def layer_rotates(c, family, l):
     """Whether layer l has rotary positions. In no_rope_layers, 1 means that it HAS them."""
     if family == "gpt2":
         return False
+    if family == "exaone4":  # in a model with windows the others do not rotate
+        return c.get("sliding_window", 4096) is None or layer_slides(c, family, l)
     if family != "smollm3":
         return True
     listed = c.get("no_rope_layers")
@@ -87,6 +99,8 @@ def layer_rope(c, defaults, family, slides):
     else:
         rope = dict(five.get("full_attention") or five or c.get("rope_scaling") or {})
         rope.setdefault("rope_theta", c.get("rope_theta", defaults["theta"]))
+        if family == "olmo3" and slides:  # no scaling
+            rope = {"rope_theta": rope["rope_theta"], **(five.get("sliding_attention") or {})}
     rope["rope_type"] = rope.get("rope_type", rope.get("type", "default"))
     rope.setdefault("partial_rotary_factor", c.get("partial_rotary_factor") or 1.0)
     beside = c.get("original_max_position_embeddings", defaults["original"])
@@ -106,7 +120,7 @@ def read_config(path):
     d = {**DEFAULTS, **FAMILIES[family]}
     if family == "gpt2":
         c = {**c, **{ours: c[theirs] for theirs, ours in GPT2_KEYS.items() if theirs in c}}
-    m = SimpleNamespace(family=family, norms=d["norms"], qk_norm=d["qk_norm"])
+    m = SimpleNamespace(family=family, norms=d["norms"], qk_norm=d["qk_norm"], gated=d["gated"])
     m.dim, m.vocab_size = c["hidden_size"], c["vocab_size"]
     m.hidden_dim = c.get("intermediate_size") or 4 * m.dim
     m.n_layers = c["num_hidden_layers"]
@@ -252,7 +266,9 @@ def rope_frequencies(rope, head_dim, max_seq_len, context):
     kind, theta, factor = rope["rope_type"], rope["rope_theta"], rope.get("factor")
     original = rope["original_max_position_embeddings"]
     channels = int(head_dim * rope["partial_rotary_factor"])
-    if kind == "dynamic" and context > max_seq_len:
+    if kind == "dynamic" and rope.get("alpha"):  # Hunyuan: once and for all
+        theta *= rope["alpha"] ** (channels / (channels - 2))
+    elif kind == "dynamic" and context > max_seq_len:
         stretch = factor * context / max_seq_len - (factor - 1)
         theta *= stretch ** (channels / (channels - 2))
     f = theta ** (-np.arange(0, channels, 2) / channels)
@@ -275,13 +291,17 @@ def rope_frequencies(rope, head_dim, max_seq_len, context):
 
 
 def turn(x, m, layer, context):
-    """Rotates pairs (i, i + n) of each head of x (T, heads, head_dim) by position * f_i."""
+    """Rotates pairs (i, i + n) of each head of x (T, heads, head_dim) by position * f_i; in ERNIE
+    pairs are (2i, 2i + 1)."""
     f, magnitude = rope_frequencies(layer.rope, m.head_dim, m.max_seq_len, context)
     angle = np.arange(len(x))[:, None, None] * f
     cos, sin = magnitude * np.cos(angle), magnitude * np.sin(angle)
     if m.family == "nanochat":  # the opposite sign
         sin = -sin
     n = len(f)
+    if m.family == "ernie4_5":
+        a, b = x[..., 0::2], x[..., 1::2]
+        return np.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
     a, b, rest = x[..., :n], x[..., n:2 * n], x[..., 2 * n:]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
@@ -308,6 +328,8 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
         return seen(name, x @ w[name + ".weight"].T + w.get(name + ".bias", 0.0))
 
     def qk_norms(q, k, at):
+        if m.family == "hunyuan_v1_dense":
+            return norm(q, at + "query_layernorm"), norm(k, at + "key_layernorm")
         return norm(q, at + "q_norm"), norm(k, at + "k_norm")
 
     def attention(x, l):
@@ -338,7 +360,7 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
         act, at = ACTIVATIONS[m.act], f"layers.{l}.mlp."
         if m.family == "nanochat":
             return linear(seen(at + "activated", act(linear(x, at + "fc1"))), at + "fc2")
-        if m.family == "gpt2":
+        if not m.gated:
             return linear(seen(at + "activated", act(linear(x, at + "up_proj"))), at + "down_proj")
         hidden = act(linear(x, at + "gate_proj")) * linear(x, at + "up_proj")
         return linear(seen(at + "activated", hidden), at + "down_proj")

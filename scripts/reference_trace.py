@@ -30,15 +30,16 @@ import tensor_files
 # their last matrix.
 STAGES = ("embed_tokens", "drop", "input_layernorm", "post_attention_layernorm",
           "pre_feedforward_layernorm", "post_feedforward_layernorm", "ln_1", "ln_2", "ln_f", "norm",
-          "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj", "c_proj", "c_fc", "gate_proj",
+          "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "query_layernorm", "key_layernorm", "o_proj", "c_proj", "c_fc", "gate_proj",
           "up_proj", "down_proj", "fc1", "fc2", "lm_head")
 LAYERS = ("layers", "h")
 # The input of these is a stage as well.
 INPUTS = {"self_attn.o_proj": "self_attn.heads", "attn.c_proj": "attn.heads",
           "mlp.down_proj": "mlp.activated", "mlp.c_proj": "mlp.activated", "mlp.fc2": "mlp.activated"}
 # The residual stream between the blocks is the input of the second norm, or of the MLP without one.
-SECOND = {"gemma3_text": "pre_feedforward_layernorm", "olmo2": "mlp", "gpt2": "ln_2"}
-HEADS_FIRST = ("gemma3_text", "nanochat")  # their QK norms see (heads, T, head_dim)
+SECOND = {"gemma3_text": "pre_feedforward_layernorm", "olmo2": "mlp", "olmo3": "mlp", "exaone4": "mlp",
+          "gpt2": "ln_2"}
+HEADS_FIRST = ("gemma3_text", "nanochat", "exaone4", "hunyuan_v1_dense")  # their QK norms see (heads, T, head_dim)
 
 
 class Recorder:

@@ -104,6 +104,14 @@ static bool check_rope(const RopeConfig *r, Error *error) {
            check_scaling(r, error);
 }
 
+// A file may give the number that YaRN's formula would: then it is the formula, so that one model
+// has the same bits from a container that says it and from one that does not.
+static void recognise_yarn_factor(RopeConfig *r) {
+    bool scaled = r->scaling == ROPE_YARN && r->factor > 1.0f && !(r->mscale > 0.0f);
+    double formula = scaled ? 0.1 * log((double)r->factor) + 1.0 : 0.0;
+    if (scaled && fabs((double)r->attention_factor - formula) < 1e-6) r->attention_factor = 0.0f;
+}
+
 // The local set is checked only where some layer uses it: other files leave it at its default.
 static bool check_rotation(Config *c, Error *error) {
     if (c->position != POSITION_ROPE) {
@@ -114,6 +122,7 @@ static bool check_rotation(Config *c, Error *error) {
     if (!int_in("rope_dim", c->rope_dim, 2, c->head_dim, error)) return false;
     if (c->rope_dim % 2)
         return error_set(error, ERROR_FILE, "rope_dim: got %d, wanted an even number", c->rope_dim);
+    recognise_yarn_factor(&c->rope);
     bool local = false;
     for (int l = 0; l < c->n_layers; l++)
         local |= c->layers[l].local_rope;

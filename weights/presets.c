@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-
 // clang-format off
 static const Preset PRESETS[] = {
     // name, model_type, dim, hidden, layers, heads, of keys and values, head_dim, vocabulary, context

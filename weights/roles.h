@@ -22,6 +22,15 @@ typedef struct TensorName {
     Role roles[3]; // unused ones ROLE_NONE
 } TensorName;
 
+// ---- lists of tensor names (tensor_lists.c) ----
+
+extern const TensorName HF_DECODER[], HF_FUSED_DECODER[], HF_GATED_FFN[], HF_PLAIN_FFN[],
+    HF_UNGATED_FFN[], HF_PRE_NORMS[], HF_POST_NORMS[], HF_WEIGHTLESS_NORMS[], HF_FOUR_NORMS[],
+    HF_OPTIONAL_BIASES[], HF_QKV_BIASES[], HF_QK_NORMS[], HF_LAYERNORMS_OF_QK[], HF_GPT2[],
+    GGUF_DECODER[], GGUF_GATED_FFN[], GGUF_PLAIN_FFN[], GGUF_FUSED_DECODER[], GGUF_PRE_NORMS[],
+    GGUF_POST_NORMS[], GGUF_GPT2[], GGUF_OPTIONAL_BIASES[], GGUF_QKV_BIASES[], GGUF_QK_NORMS[],
+    GGUF_NANOCHAT[], META_DECODER[];
+
 enum { N_LISTS = 6, N_PREFIXES = 4, N_ONES = 8 }; // what a row of the table has room for
 
 struct Family {

@@ -200,7 +200,7 @@ static float sinusoidal_similarity(int dim, size_t distance) {
     double sum = 0;
     for (int i = 0; i < dim / 2; i++)
         sum += cos((double)distance * pow(10000, -2.0 * i / dim));
-    return (float)(sum / (dim / 2));
+    return (float)(2 * sum / dim);
 }
 
 static void compare_sinusoidal(Similarity *s) {

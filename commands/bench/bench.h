@@ -80,6 +80,10 @@ int32_t bench_token(const Session *session, int position); // the same in every 
 
 bool bench_no_cache(const Options *options, Error *error);
 
+// ---- projections.c: a matrix of each type times a few rows, without a model ----
+
+bool bench_projections(const Options *options, Error *error);
+
 // ---- attention.c, attention_report.c: blocks of random weights, without a model ----
 
 // One line of a table. What a table does not have is NaN.

@@ -34,8 +34,7 @@ typedef struct Chat {
     Session session;
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
-    Sampler *sampler;
-    Constraint *constraint; // of every answer; NULL: none
+    limpid_sampler *sampler;
     bool typed;   // from a terminal
     bool is_base; // the model has no chat format of its own
 

@@ -62,7 +62,7 @@ static void go_back(Chat *chat, const Turn *turn) {
         return;
     }
     kv_cache_truncate(&chat->session.model->cache, 0, turn->start);
-    sampler_forget(chat->sampler, (int)(chat->accepted.count - turn->accepted));
+    limpid_sampler_forget(chat->sampler, chat->accepted.count - turn->accepted);
     chat->accepted.count = turn->accepted;
     chat->pending = turn->pending;
 }
@@ -221,15 +221,19 @@ static void show(void *context, const char *bytes, size_t length) {
 // chat_template_next writes the one that ends an answer.
 static bool generate_answer(Chat *chat, Turn *turn, Generation *g, Error *error) {
     Wrap wrap = {0};
+    // A token that is pending was accepted as one of the last answer.
+    size_t known = chat->begun && chat->pending >= 0;
     turn->wrap = chat->editor ? &wrap : NULL; // which knows how wide characters are
-    bool good = generation_run(g, chat->ids.ids, chat->ids.count, error);
+    bool good =
+        begin_text(chat->sampler, chat->ids.ids + known, chat->ids.count - known, true, error) &&
+        generation_run(g, chat->ids.ids, chat->ids.count, error);
     wrap_end(&wrap);
     turn->wrap = NULL;
     if (good || g->first_token_at) output_bytes("\n", 1);
     output_flush();
     chat->begun = true;
     chat->pending = g->ids.count && g->stop != STOP_EOS ? g->ids.ids[g->ids.count - 1] : -1;
-    for (size_t i = g->accepted; good && i < chat->ids.count; i++)
+    for (size_t i = known; good && i < chat->ids.count; i++)
         good = id_list_push(&chat->accepted, chat->ids.ids[i], error);
     for (size_t i = 0; good && i < g->ids.count; i++)
         good = id_list_push(&chat->accepted, g->ids.ids[i], error);
@@ -282,11 +286,10 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
 static void begin(Chat *chat, Turn *turn) {
     if (!chat->begun) {
         kv_cache_reset(&chat->session.model->cache, 0);
-        sampler_reset(chat->sampler);
+        limpid_sampler_forget(chat->sampler, chat->accepted.count);
         chat->accepted.count = 0;
         chat->pending = -1;
     }
-    sampler_begin_text(chat->sampler); // an answer does not depend on those that /undo takes back
     turn->start = chat->begun ? kv_cache_length(&chat->session.model->cache, 0) : -1;
     turn->pending = chat->pending;
     turn->accepted = chat->accepted.count;
@@ -307,9 +310,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .sampler = chat->sampler,
         .max_new = most_tokens(chat),
         .stops = &chat->options.stops,
-        .constraint = chat->constraint,
         .ignore_eos = chat->options.ignore_eos,
-        .accepted = chat->begun && chat->pending >= 0,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,
         .whole_characters = true,
         .first = true,
@@ -343,11 +344,14 @@ bool conversation_open_sampler(Chat *chat, Error *error) {
     // The model's own sampling defaults, else ones that suit a conversation.
     if (d.temperature < 0) d.temperature = 0.7f;
     if (d.top_p < 0) d.top_p = 0.9f;
-    Sampler *sampler = open_sampler(&chat->session, &d, &chat->seed, error);
+    limpid_sampler *sampler =
+        open_sampler(&chat->session, &(SamplerWanted){.defaults = &d}, &chat->seed, error);
     if (!sampler) return false;
-    for (size_t i = 0; i < chat->accepted.count; i++)
-        sampler_accept(sampler, chat->accepted.ids[i]);
-    sampler_close(chat->sampler);
+    if (!begin_text(sampler, chat->accepted.ids, chat->accepted.count, true, error)) {
+        limpid_sampler_close(sampler);
+        return false;
+    }
+    limpid_sampler_close(chat->sampler);
     chat->sampler = sampler;
     return true;
 }

@@ -80,12 +80,13 @@ static bool score_pattern(PatternTable *t, int index, const Session *s, const Te
 }
 
 bool patterns_score(PatternTable *t, const Session *s, const TextChunk *c, Error *error) {
+    KeyPattern before = s->model->pattern;
     int32_t *sequences = malloc((size_t)c->n * sizeof *sequences);
     bool good = sequences || error_set(error, ERROR_MEMORY, "no memory for %d tokens", c->n);
     for (int i = 0; good && i < t->count; i++)
         good = score_pattern(t, i, s, c, sequences, error);
     t->fed += (size_t)c->n;
-    s->model->pattern = s->pattern;
+    s->model->pattern = before;
     free(sequences);
     return good;
 }

@@ -144,7 +144,7 @@ static bool cut_to_size(Answers *a, Error *error) {
 static bool begin_kept(Answers *a, Error *error) {
     Line line;
     bool ended = false;
-    a->kept = (LineReader){.file = a->file, .most = MOST_ANSWER, .path = a->path};
+    a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
     if (!line_next(&a->kept, &line, &ended, error)) return false;
     a->keeping = !ended && !line.cut;
     if (!a->keeping) return cut_to_size(a, error) && append(a, &a->header, error);

@@ -73,7 +73,8 @@ static bool open_lines(Run *run, Error *error) {
     const char *path = run->options.prompts;
     bool is_stdin = !strcmp(path, "-");
     struct stat status;
-    run->lines = (LineReader){.most = MOST_LINE, .path = is_stdin ? "standard input" : path};
+    run->lines =
+        (LineReader){.most = LIMIT_PROMPT_LINE, .path = is_stdin ? "standard input" : path};
     run->lines.file = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (run->lines.file < 0 || fstat(run->lines.file, &status)) return cannot_read(run, error);
     errno = EISDIR;
@@ -125,6 +126,7 @@ static bool open_run(Run *run, Error *error) {
         !open_lines(run, error) || !session_open(s, o, error) || !session_check_context(s, error))
         return false;
     fill_in(run);
+    if (!session_open_grammar(s, error)) return false;
     if (!choose_parallel(s, &n, error) || !answers_open(&run->answers, s, &run->shard, error))
         return false;
     SessionModel wanted = {.context = (int)o->context,

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "commands/shared/constraint.h"
+#include "base/bytes.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/recording.h"
 
@@ -18,10 +18,8 @@
 
 enum {
     MOST_PARALLEL = 1024,
-    MOST_SAMPLES = 1024,    // of one line
-    MOST_LINE = 16 << 20,   // bytes of a line of prompts
-    MOST_ANSWER = 64 << 20, // bytes of a line of answers
-    WINDOW = 1024,          // lines between the first without an answer and the last that is begun
+    MOST_SAMPLES = 1024, // of one line
+    WINDOW = 1024,       // lines between the first without an answer and the last that is begun
 };
 
 // ---- lines of a file (lines.c) ----

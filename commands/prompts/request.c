@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum { MOST_ID = 1024, MOST_MESSAGES = 4096 };
-static const JsonLimits LIMITS = {.bytes = MOST_LINE, .values = 1 << 20};
-static const JsonLimits ANSWER_LIMITS = {.bytes = MOST_ANSWER, .values = 1 << 24};
+static const JsonLimits LIMITS = {.bytes = LIMIT_PROMPT_LINE, .values = 1 << 20};
+static const JsonLimits ANSWER_LIMITS = {.bytes = LIMIT_ANSWER_LINE, .values = 1 << 24};
 
 // The keys that are options of the command line too.
 static const struct {

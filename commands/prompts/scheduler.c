@@ -27,7 +27,6 @@ typedef struct Slot {
     size_t until;
     uint64_t began; // the order in which prompts are read
     Session session;
-    Constraint *constraint;
     Generation generation; // session, sampler and stops of this text
     int n_logits;          // rows of the pass that gave logits, from first_logits on
     int first_logits;
@@ -72,19 +71,14 @@ Scheduler *scheduler_open(const Session *session, int n, Error *error) {
     }
     s->session = session;
     s->n = n;
-    bool good = open_lists(s, error);
-    // A grammar has one state for each text.
-    for (int i = 0; good && i < n; i++)
-        good = constraint_open(&s->slots[i].constraint, session, error);
-    if (good) return s;
+    if (open_lists(s, error)) return s;
     scheduler_close(s);
     return NULL;
 }
 
 // The text of a slot, ended or not.
 static void close_text(Slot *slot) {
-    if (slot->constraint && slot->generation.sampler) constraint_end(slot->constraint);
-    sampler_close(slot->generation.sampler);
+    limpid_sampler_close(slot->generation.sampler);
     generation_free(&slot->generation);
     slot->generation = (Generation){0};
     slot->request = NULL;
@@ -95,7 +89,6 @@ void scheduler_close(Scheduler *s) {
     if (!s) return;
     for (int i = 0; s->slots && i < s->n; i++) {
         close_text(&s->slots[i]);
-        constraint_close(s->slots[i].constraint);
         id_list_free(&s->slots[i].ids);
     }
     free(s->slots);
@@ -156,8 +149,7 @@ static int free_slot(const Scheduler *s) {
 static void share(Scheduler *s, int to, int from, size_t count) {
     if (from >= 0 && from != to && count >= LEAST_SHARED) kv_cache_copy(cache_of(s), to, from);
     if (from != to && count < LEAST_SHARED) count = 0;
-    kv_cache_truncate(cache_of(s), to, (int)count);
-    s->counts.shared_tokens += count;
+    s->counts.shared_tokens += (size_t)kv_cache_go_back(cache_of(s), to, (int)count);
 }
 
 // ---- texts begin ----
@@ -182,7 +174,6 @@ static bool open_text(Slot *slot, Error *error) {
         .session = &slot->session,
         .max_new = (size_t)r->options.max_tokens,
         .stops = &r->options.stops,
-        .constraint = slot->constraint,
         .ignore_eos = r->options.ignore_eos,
         .show = collect,
         .context = &slot->sample->text,
@@ -190,10 +181,9 @@ static bool open_text(Slot *slot, Error *error) {
     };
     r->options.seed = slot->sample->seed;
     uint64_t seed = 0;
-    g->sampler = open_sampler(&slot->session, NULL, &seed, error);
-    if (!g->sampler) return false;
-    generation_begin(g, r->ids.ids, r->prompt);
-    return !g->constraint || constraint_begin(g->constraint, g->sampler, g->first, error);
+    g->sampler = open_sampler(&slot->session, &(SamplerWanted){0}, &seed, error);
+    generation_begin(g, r->prompt);
+    return g->sampler && begin_text(g->sampler, r->ids.ids, r->prompt, g->first, error);
 }
 
 static bool open_score(Slot *slot, Error *error) {
@@ -384,9 +374,10 @@ static bool score(Scheduler *s, int at, Error *error) {
 static bool sample_text(Scheduler *s, Slot *slot, Error *error) {
     Generation *g = &slot->generation;
     const float *logits = logits_of(s, slot->first_logits);
-    int id = sampler_next(g->sampler, logits, error);
+    int id = sampler_next(g->sampler->sampler, logits, error);
     bool ended = false;
     if (id < 0) return false;
+    if (!sampler_check(g->sampler, id, error)) return session_grammar_prefix(s->session, error);
     size_t before = g->ids.count;
     if (!generation_take(g, id, logits, &ended, error)) return false;
     s->counts.new_tokens += g->ids.count - before;
@@ -406,8 +397,9 @@ static bool ask_grammars(Scheduler *s, Error *error) {
         Slot *slot = &s->slots[i];
         Error cause = {0};
         slot->ended = false;
-        if (!slot->n_logits || slot->request->scores || !slot->constraint) continue;
-        bool ended = false, good = constraint_next(slot->constraint, &ended, &cause);
+        if (!slot->n_logits || slot->request->scores) continue;
+        bool ended = false, good = sampler_prepare(slot->generation.sampler, &ended, &cause);
+        if (!good) session_grammar_prefix(s->session, &cause);
         if (!good && !blame(slot->request, &cause, error)) return false;
         if (ended) slot->generation.stop = STOP_GRAMMAR;
         slot->ended = ended || !good;

@@ -98,6 +98,8 @@ static bool go_on(Branch *b, Error *error) {
                     .token = show_progress,
                     .context = b};
     progress_begin(&b->progress, "replay", r->given->quiet);
+    // Not another text: the sampler is behind the tokens of this one.
+    sampler_accept(r->sampler->sampler, b->ids[1]);
     bool good = generation_run(&g, &b->ids[1], 1, error);
     progress_end(&b->progress);
     b->stop[1] = g.stop;
@@ -242,7 +244,7 @@ bool replay_branch(Replay *r, Error *error) {
     if (good) {
         look_at_row(&b, model_logits(r->session.model, 0));
         // The number of the token that is changed.
-        sampler_follow(r->sampler, model_logits(r->session.model, 0), r->new_id);
+        sampler_follow(r->sampler->sampler, model_logits(r->session.model, 0), r->new_id);
         good = run_branch(&b, error) && report(&b, error);
     }
     id_list_free(&b.texts[0]);

@@ -73,7 +73,8 @@ static bool run_tokens(Replay *r, Comparison *c, Error *error) {
     Session *s = &r->session;
     Decoder decoder = {0};
     size_t count = c->recorded->n_tokens;
-    DecoderOptions options = {.sampler = r->sampler, .max_tokens = count, .wants_logits = true};
+    DecoderOptions options = {
+        .sampler = r->sampler->sampler, .max_tokens = count, .wants_logits = true};
     Progress progress;
     bool good = decoder_begin(&decoder, s->model, &options, error);
     progress_begin(&progress, "replay", s->options->quiet);
@@ -82,7 +83,7 @@ static bool run_tokens(Replay *r, Comparison *c, Error *error) {
         good = session_result(s, id >= 0, error);
         if (!good) break;
         take_token(c, id, decoder_logits(&decoder));
-        sampler_accept(r->sampler, id);
+        sampler_accept(r->sampler->sampler, id);
         progress_update(&progress, (double)c->compared / (double)count);
     }
     progress_end(&progress);

@@ -12,10 +12,10 @@ typedef struct Replay {
     Options options;      // the recorded ones with those of the command line in their place
     Recording recorded;
     Session session;
-    Sampler *sampler;     // as it was before the first token of the prompt
-    float *uniforms;      // (recorded.n_tokens) owned, given to the sampler
-    char digest[FNV_HEX]; // of the model that is open
-    int32_t new_id;       // of --token
+    limpid_sampler *sampler; // as it was before the first token of the prompt
+    float *uniforms;         // (recorded.n_tokens) owned, given to the sampler
+    char digest[FNV_HEX];    // of the model that is open
+    int32_t new_id;          // of --token
 } Replay;
 
 // Reads a recording. Options that it does not hold are those of `defaults`. Everything is inside

@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 const char *stop_reason_name(StopReason reason) {
     static const char *const NAMES[] = {"eos",       "length", "stop",   "context",
@@ -76,8 +74,9 @@ bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended
         *ended = true;
         return true;
     }
-    sampler_accept(g->sampler, id);
-    if (g->constraint && !constraint_accept(g->constraint, id, error)) return false;
+    limpid_error problem = {0};
+    bool accepted = limpid_sampler_accept(g->sampler, id, &problem);
+    if (!session_problem(error, accepted, &problem)) return session_grammar_prefix(s, error);
     size_t length = 0;
     const char *piece = "";
     if (s->tokenizer)
@@ -103,15 +102,18 @@ bool generation_goes_on(Generation *g, int left) {
     return left > 0;
 }
 
-// The next token into *id. *ended: the grammar allows none. False: exit code 2, 3, 5, 6, 7 or 130.
+// The next token into *id, as limpid_sample would give it. *ended: the grammar allows none. False:
+// exit code 2, 3, 5, 6, 7 or 130.
 static bool next_token(Generation *g, Decoder *d, int *id, bool *ended, Error *error) {
-    if (g->constraint && !constraint_next(g->constraint, ended, error)) return false;
+    if (!sampler_prepare(g->sampler, ended, error))
+        return session_grammar_prefix(g->session, error);
     if (*ended) {
         g->stop = STOP_GRAMMAR;
         return true;
     }
     *id = decoder_next(d, error);
-    return *id >= 0;
+    if (*id < 0) return false;
+    return sampler_check(g->sampler, *id, error) || session_grammar_prefix(g->session, error);
 }
 
 // One token per turn. Ctrl-C ends the text and is no failure: true with STOP_INTERRUPT. False: exit
@@ -170,26 +172,24 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
-void generation_begin(Generation *g, const int32_t *prompt, size_t count) {
+void generation_begin(Generation *g, size_t prompt_tokens) {
     g->stop_text.stops = g->stops;
     g->logits_hash = FNV_START;
     g->end_id = -1;
-    g->prompt_tokens = count;
+    g->prompt_tokens = prompt_tokens;
     g->stop = STOP_LENGTH;
-    for (size_t i = g->accepted; i < count; i++)
-        sampler_accept(g->sampler, prompt[i]);
 }
 
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     Model *model = g->session->model;
     Decoder decoder = {0};
-    DecoderOptions options = {.sampler = g->sampler,
+    DecoderOptions options = {.sampler = g->sampler->sampler,
                               .max_tokens = g->max_new,
                               .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
                               .recompute = g->no_cache ? prompt : NULL};
     int room = model->options.context - kv_cache_length(&model->cache, 0);
     if (!session_check_room("the prompt", count, room, error)) return false;
-    generation_begin(g, prompt, count);
+    generation_begin(g, count);
     double started = seconds_now();
     size_t fed = 0;
     if (!feed_prompt(g, prompt, count, &fed, error)) return false;
@@ -199,10 +199,8 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     if (fed < count) return true;
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
-    bool good = (!g->constraint || constraint_begin(g->constraint, g->sampler, g->first, error)) &&
-                decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
+    bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
     decoder_end(&decoder);
-    if (g->constraint) constraint_end(g->constraint);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
     return generation_show_rest(g, good ? error : NULL) && good;
@@ -212,54 +210,6 @@ void generation_free(Generation *g) {
     id_list_free(&g->ids);
     stop_text_free(&g->stop_text);
     utf8_stream_free(&g->characters);
-}
-
-// From the kernel; the time of day where it has no random numbers yet. Of 32 bits: it is printed to
-// be typed again.
-static uint64_t random_seed(void) {
-    uint32_t seed = 0;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
-        seed = (uint32_t)time(NULL);
-    return seed;
-}
-
-// The option where it is given, else the default where there is one (>= 0), else the option's own
-// default.
-static float choose(const Options *o, OptionId id, double option, float default_value) {
-    return !option_given(o, id) && default_value >= 0 ? default_value : (float)option;
-}
-
-// Option by option: the command line, else the model's own default, else the table of options.
-Sampler *open_sampler(const Session *s, const GenerationDefaults *defaults, uint64_t *seed,
-                      Error *error) {
-    static const GenerationDefaults NONE = {-1, -1, -1, -1, -1};
-    const Options *o = s->options;
-    if (!defaults) defaults = &NONE;
-    SamplerOptions options = sampler_defaults();
-    *seed = option_given(o, OPTION_SEED) ? o->seed : random_seed();
-    options.seed = *seed;
-    int vocab_size = s->config->vocab_size;
-    float top_k = choose(o, OPTION_TOP_K, (double)o->top_k, defaults->top_k);
-    options.rule = (SampleRule){
-        .temperature = choose(o, OPTION_TEMPERATURE, o->temperature, defaults->temperature),
-        .top_k = top_k < (float)vocab_size ? (int)top_k : vocab_size,
-        .top_p = choose(o, OPTION_TOP_P, o->top_p, defaults->top_p),
-        .min_p = choose(o, OPTION_MIN_P, o->min_p, defaults->min_p),
-        .typical_p = (float)o->typical_p,
-    };
-    options.repeat_penalty =
-        choose(o, OPTION_REPEAT_PENALTY, o->repeat_penalty, defaults->repetition_penalty);
-    options.presence_penalty = (float)o->presence_penalty;
-    options.frequency_penalty = (float)o->frequency_penalty;
-    options.repeat_last = (int)o->repeat_last;
-    int context = s->model->options.context;
-    SamplingLists lists = {0};
-    Sampler *sampler = NULL;
-    // One more than the context: the last token is accepted but never fed.
-    if (sampling_add(&options, &lists, s, error))
-        sampler = sampler_open(s->model->device, vocab_size, context + 1, &options, error);
-    sampling_free(&lists);
-    return sampler;
 }
 
 double prompt_rate(const Generation *g) {
@@ -279,7 +229,7 @@ static void put_rate(Buffer *line, double rate) {
 }
 
 void print_incomplete(const Generation *g) {
-    if (!g->constraint || constraint_complete(g->constraint)) return;
+    if (limpid_sampler_ending(g->sampler, NULL) != LIMPID_GOES_ON) return;
     note("the text ended (%s) before the grammar allows an end: it is incomplete",
          stop_reason_name(g->stop));
 }

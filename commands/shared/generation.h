@@ -1,13 +1,13 @@
 // Generation: from the tokens of a prompt to those of a text, for generate and chat. Runs the
 // prompt, then samples and runs one token at a time until something ends the text.
 //
+//     limpid_sampler_begin(sampler, prompt_ids, n, 0, &problem);
 //     Generation g = {.session = &s, .sampler = sampler, .max_new = 256, .show = print_text};
 //     generation_run(&g, prompt_ids, n, &error);   // g.stop says why it ended
 //     generation_free(&g);
 #pragma once
 
 #include "base/hash.h"
-#include "commands/shared/constraint.h"
 #include "commands/shared/session.h"
 #include "commands/shared/stop_text.h"
 #include "model/decoder.h"
@@ -30,10 +30,9 @@ enum { LOOP_TOKENS = 64 };
 typedef struct Generation {
     // set by the caller
     Session *session;
-    Sampler *sampler;
+    limpid_sampler *sampler; // behind limpid_sampler_begin, which has got the prompt
     size_t max_new;
     const TextList *stops;
-    Constraint *constraint; // NULL: any text
     bool ignore_eos;
     bool no_cache;     // every pass runs the whole text again; the cache is empty before
     bool wants_hash;   // logits_hash is computed
@@ -42,7 +41,6 @@ typedef struct Generation {
     bool whole_characters;     // bytes of a character that the text's end has cut are left out
     bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
     const uint64_t *told_seed; // printed with the statistics; NULL: it is not
-    size_t accepted;           // tokens of the prompt that the sampler has accepted already
     bool first; // the first new token begins a text: SPM kinds drop its leading space
     // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
     // the model's max_logit_rows tokens are read at a time.
@@ -80,10 +78,10 @@ typedef struct Generation {
 // context in the message), 4, 5, 6, 7. Ctrl-C is no error but a StopReason.
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error);
 
-// The steps of it, for who runs several texts side by side (commands/prompts/): the sampler accepts
-// the prompt, a row of logits is sampled from, the token is taken; at the end what was held back of
+// The steps of it, for who runs several texts side by side (commands/prompts/): between the first
+// and the last of them tokens are sampled and taken, one by one; at the end what was held back of
 // the text is shown.
-void generation_begin(Generation *g, const int32_t *prompt, size_t count);
+void generation_begin(Generation *g, size_t prompt_tokens);
 // Adds a sampled token to the text. *ended: the text ends here, g->stop says why. False: exit code
 // 2 (the grammar has no such text) or 5.
 bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error);
@@ -99,25 +97,26 @@ const char *stop_reason_name(StopReason reason); // "eos", "length", ...
 
 // Whether --logit-bias can be read; before anything is opened. False: exit code 2.
 bool sampling_check(const Options *options, Error *error);
+// The entries of all --logit-bias; the caller frees *biases. False: exit code 2 or 5.
+bool sampling_biases(limpid_bias **biases, size_t *count, const Options *options, Error *error);
 // Says which of the options that were given have no effect beside others.
 void sampling_note(const Options *options);
 
-// What a SamplerOptions borrows; zero it first.
-typedef struct SamplingLists {
-    LogitBias *biases;    // owned
-    DryBreaker *breakers; // owned
-    size_t n_biases, n_breakers;
-} SamplingLists;
+// What a sampler is opened with besides the options.
+typedef struct SamplerWanted {
+    const GenerationDefaults *defaults; // the model's, for what the options leave open; NULL: none
+    const float *numbers;               // (n_numbers) of limpid_sampling; borrowed
+    size_t n_numbers;
+} SamplerWanted;
 
-// Adds logit bias, xtc, dry and mirostat to what a sampler is to do. False: exit code 2, 3 (no
+// The sampler that the options ask for, with the session's grammar. What they and `defaults` leave
+// open is taken from the table of options. *seed: the one in use. NULL: exit code 2, 3 (no
 // tokenizer, which dry's sequence breakers need) or 5.
-bool sampling_add(SamplerOptions *out, SamplingLists *lists, const Session *session, Error *error);
-void sampling_free(SamplingLists *lists);
-
-// The sampler that the options ask for. What they leave open is taken from `defaults` (the model's;
-// NULL: none), else from the table of options. *seed: the one in use. NULL: exit code 2 or 5.
-Sampler *open_sampler(const Session *session, const GenerationDefaults *defaults, uint64_t *seed,
-                      Error *error);
+limpid_sampler *open_sampler(const Session *session, const SamplerWanted *wanted, uint64_t *seed,
+                             Error *error);
+// limpid_sampler_begin.
+bool begin_text(limpid_sampler *sampler, const int32_t *prompt, size_t count, bool first,
+                Error *error);
 
 // A note where the text ended before the grammar allows an end.
 void print_incomplete(const Generation *g);

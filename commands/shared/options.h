@@ -101,6 +101,7 @@ typedef enum OptionId {
     OPTION_ONLY_NAMES,
     OPTION_NEW_TOKENS,
     OPTION_ATTENTION,
+    OPTION_PROJECTIONS,
     OPTION_BUDGET,
     OPTION_ALL,
     OPTION_LAYER,
@@ -216,7 +217,7 @@ typedef struct Options {
     IntegerList prompt_lengths, depths, batches;
     int64_t gen, repetitions;
     int only; // BenchOnly
-    bool no_limits;
+    bool no_limits, projections;
 
     const char *out, *budget;
     TextList only_names;
@@ -258,7 +259,7 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;            // convert, cost: an index of OPTION_DTYPES; convert: or behind them, a mix
+    int type;            // convert, cost, bench: an index of OPTION_DTYPES; convert: or behind them, a mix
     int head_type;       // convert: an index of OPTION_DTYPES
     int64_t bin_version; // convert: 0, 1, 2
     TextList tensor_types;          // convert: PATTERN=TYPE

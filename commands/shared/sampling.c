@@ -1,29 +1,24 @@
-// The texts among the options of sampling: --logit-bias as numbers, and the sequence breakers of
-// DRY as tokens.
+// The sampler that the options ask for: --logit-bias as numbers, and for every other option the
+// field of limpid_sampling.
 //
 //   "ID:BIAS,ID:BIAS"   ID an integer, BIAS a number with or without sign, or -inf. llama.cpp's
 //                       spelling without a colon is read too: 15043+1, 15043-inf
-//
-// A breaker is a text, and a text is many rows of tokens: any token that holds it ends a
-// repetition, and so does one that ends with its beginning before those that the rest is encoded
-// as. That is llama.cpp's way, so that "\n" breaks at "}\n\n" as well:
-//
-//   breaker "ab"    x a b y   head, alone
-//                   x a       head, then the tokens of "b"
 #include "commands/shared/generation.h"
 #include "commands/shared/output.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
-enum { MOST_BIASES = 4096, MOST_BREAKER_BYTES = 40 };
-static const char *const DEFAULT_BREAKERS[] = {"\n", ":", "\"", "*"};
+enum { MOST_BIASES = 4096 };
 
 // ---- logit bias ----
 
 // One entry, which ends at `length`.
-static bool parse_bias(LogitBias *out, const char *text, size_t length) {
+static bool parse_bias(limpid_bias *out, const char *text, size_t length) {
     char item[64];
     int64_t id = 0;
     double bias = -INFINITY;
@@ -38,18 +33,18 @@ static bool parse_bias(LogitBias *out, const char *text, size_t length) {
         return false;
     item[digits] = '\0';
     if (!parse_integer(&id, item) || id > INT32_MAX) return false;
-    *out = (LogitBias){(int32_t)id, (float)bias};
+    *out = (limpid_bias){(int32_t)id, (float)bias};
     return true;
 }
 
 // All entries of all texts, into `out` where it is not NULL. How many there are; 0 with exit code 2
 // where one is malformed.
-static size_t parse_biases(LogitBias *out, const TextList *texts, Error *error) {
+static size_t parse_biases(limpid_bias *out, const TextList *texts, Error *error) {
     size_t count = 0;
     for (int i = 0; i < texts->count; i++) {
         const char *text = texts->texts[i];
         for (size_t length = 0;; text += length + 1) {
-            LogitBias bias;
+            limpid_bias bias;
             length = strcspn(text, ",");
             if (!parse_bias(&bias, text, length)) {
                 error_set(error, ERROR_USAGE,
@@ -84,115 +79,96 @@ void sampling_note(const Options *o) {
         note("--mirostat 2 takes the place of --top-k, --top-p, --min-p, --typical-p and --xtc-*");
 }
 
-static bool read_biases(SamplingLists *lists, const Options *o, Error *error) {
-    size_t count = o->logit_biases.count ? parse_biases(NULL, &o->logit_biases, error) : 0;
+bool sampling_biases(limpid_bias **biases, size_t *count, const Options *o, Error *error) {
     if (!sampling_check(o, error)) return false;
-    lists->biases = malloc(count * sizeof *lists->biases + 1);
-    if (!lists->biases) return error_set(error, ERROR_MEMORY, "no memory for %zu biases", count);
-    lists->n_biases = count ? parse_biases(lists->biases, &o->logit_biases, error) : 0;
+    *count = o->logit_biases.count ? parse_biases(NULL, &o->logit_biases, error) : 0;
+    *biases = malloc(*count * sizeof **biases + 1);
+    if (!*biases) return error_set(error, ERROR_MEMORY, "no memory for %zu biases", *count);
+    if (*count) parse_biases(*biases, &o->logit_biases, error);
     return true;
 }
 
-// ---- sequence breakers ----
+// ---- the sampler ----
 
-static bool push_breaker(SamplingLists *lists, size_t *capacity, const DryBreaker *b) {
-    // A token may hold the beginning of a breaker twice.
-    for (size_t i = lists->n_breakers; i-- > 0 && lists->breakers[i].head == b->head;)
-        if (!memcmp(&lists->breakers[i], b, sizeof *b)) return true;
-    if (lists->n_breakers == *capacity) {
-        size_t grown = 2 * *capacity + 64;
-        DryBreaker *more = realloc(lists->breakers, grown * sizeof *more);
-        if (!more) return false;
-        lists->breakers = more;
-        *capacity = grown;
-    }
-    lists->breakers[lists->n_breakers++] = *b;
-    return true;
+// From the kernel; the time of day where it has no random numbers yet. Of 32 bits: it is printed to
+// be typed again.
+static uint64_t random_seed(void) {
+    uint32_t seed = 0;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
+        seed = (uint32_t)time(NULL);
+    return seed;
 }
 
-// The token `head` ends with the first bytes of the breaker: its others, as tokens.
-static bool add_tail(SamplingLists *lists, size_t *capacity, const Tokenizer *tokenizer,
-                     int32_t head, TextSpan rest, Error *error) {
-    IdList ids = {0};
-    DryBreaker b = {.head = head};
-    bool good = tokenizer_encode(tokenizer, &ids, rest.text, rest.length, false, error);
-    for (; good && b.tail_length < DRY_MOST_TAIL && (size_t)b.tail_length < ids.count;
-         b.tail_length++)
-        b.tail[b.tail_length] = ids.ids[b.tail_length];
-    id_list_free(&ids);
-    if (!good || push_breaker(lists, capacity, &b)) return good;
-    return error_set(error, ERROR_MEMORY, "no memory for sequence breakers");
+// The option where it is given, else the default where there is one (>= 0), else the option's own
+// default.
+static float choose(const Options *o, OptionId id, double option, float default_value) {
+    return !option_given(o, id) && default_value >= 0 ? default_value : (float)option;
 }
 
-// What `token`, whose bytes are `piece`, is to one breaker.
-static bool add_token(SamplingLists *lists, size_t *capacity, const Tokenizer *tokenizer,
-                      int32_t token, TextSpan piece, TextSpan breaker, Error *error) {
-    DryBreaker whole = {.head = token};
-    if (memmem(piece.text, piece.length, breaker.text, breaker.length))
-        return push_breaker(lists, capacity, &whole) ||
-               error_set(error, ERROR_MEMORY, "no memory for sequence breakers");
-    for (size_t at = 0; at < piece.length; at++) {
-        size_t n = piece.length - at;
-        if (n >= breaker.length || memcmp(piece.text + at, breaker.text, n) != 0) continue;
-        TextSpan rest = {breaker.text + n, breaker.length - n};
-        if (!add_tail(lists, capacity, tokenizer, token, rest, error)) return false;
-    }
-    return true;
+// In limpid_sampling a share of 0 is off; here it keeps the first token alone, as the least number
+// does.
+static float share(float value) {
+    return value == 0.0f ? FLT_MIN : value;
 }
 
-static bool find_breakers(SamplingLists *lists, Tokenizer *tokenizer, int vocab_size,
-                          const char *const *texts, int count, Error *error) {
-    size_t capacity = 0;
-    int size = tokenizer_size(tokenizer) < vocab_size ? tokenizer_size(tokenizer) : vocab_size;
-    for (int32_t id = 0; id < size; id++) {
-        char bytes[256]; // the tokenizer's own are gone after it encodes
-        TextSpan piece = {bytes, 0};
-        const char *text = tokenizer_piece(tokenizer, id, false, true, &piece.length);
-        if (piece.length > sizeof bytes) piece.length = sizeof bytes;
-        memcpy(bytes, text, piece.length);
-        for (int i = 0; i < count; i++) {
-            size_t length = strlen(texts[i]);
-            TextSpan breaker = {texts[i],
-                                length < MOST_BREAKER_BYTES ? length : MOST_BREAKER_BYTES};
-            if (!add_token(lists, &capacity, tokenizer, id, piece, breaker, error)) return false;
-        }
-    }
-    return true;
+// Option by option: the command line, else the model's own default, else the table of options.
+static void choose_cuts(limpid_sampling *out, const Options *o, const GenerationDefaults *defaults,
+                        int vocab_size) {
+    float top_k = choose(o, OPTION_TOP_K, (double)o->top_k, defaults->top_k);
+    out->temperature = choose(o, OPTION_TEMPERATURE, o->temperature, defaults->temperature);
+    out->top_k = top_k < (float)vocab_size ? (int)top_k : vocab_size;
+    out->top_p = share(choose(o, OPTION_TOP_P, o->top_p, defaults->top_p));
+    out->min_p = choose(o, OPTION_MIN_P, o->min_p, defaults->min_p);
+    out->typical_p = share((float)o->typical_p);
+    out->repeat_penalty =
+        choose(o, OPTION_REPEAT_PENALTY, o->repeat_penalty, defaults->repetition_penalty);
 }
 
-static bool read_breakers(SamplingLists *lists, const Session *s, Error *error) {
-    const TextList *given = &s->options->dry_breakers;
-    enum { DEFAULTS = sizeof DEFAULT_BREAKERS / sizeof *DEFAULT_BREAKERS };
-    bool none = given->count == 1 && !strcmp(given->texts[0], "none");
-    if (s->options->dry_multiplier <= 0 || !s->options->dry_last || none) return true;
-    if (!session_need_tokenizer(s, error))
-        return error_prefix(error, "--dry-sequence-breaker none does without a tokenizer");
-    return find_breakers(lists, s->tokenizer, s->config->vocab_size,
-                         given->count ? given->texts : DEFAULT_BREAKERS,
-                         given->count ? given->count : DEFAULTS, error);
+static limpid_sampling sampling_of(const Options *o) {
+    bool none = o->dry_breakers.count == 1 && !strcmp(o->dry_breakers.texts[0], "none");
+    return (limpid_sampling){
+        .presence_penalty = (float)o->presence_penalty,
+        .frequency_penalty = (float)o->frequency_penalty,
+        .repeat_last = (int)o->repeat_last,
+        .xtc_probability = (float)o->xtc_probability,
+        .xtc_threshold = (float)o->xtc_threshold,
+        .mirostat_tau = o->mirostat ? (float)o->mirostat_ent : 0.0f,
+        .mirostat_eta = (float)o->mirostat_lr,
+        .dry_multiplier = o->dry_last ? (float)o->dry_multiplier : 0.0f,
+        .dry_base = (float)o->dry_base,
+        .dry_allowed_length = (int)o->dry_allowed_length,
+        .dry_last = o->dry_last < 0 ? 0 : (int)o->dry_last,
+        .dry_breakers = o->dry_breakers.count ? o->dry_breakers.texts : NULL,
+        .n_dry_breakers = none ? 0 : (size_t)o->dry_breakers.count,
+    };
 }
 
-// ---- both ----
-
-bool sampling_add(SamplerOptions *out, SamplingLists *lists, const Session *s, Error *error) {
+limpid_sampler *open_sampler(const Session *s, const SamplerWanted *wanted, uint64_t *seed,
+                             Error *error) {
+    static const GenerationDefaults NONE = {-1, -1, -1, -1, -1};
     const Options *o = s->options;
-    if (!read_biases(lists, o, error) || !read_breakers(lists, s, error)) return false;
-    out->biases = lists->biases;
-    out->n_biases = lists->n_biases;
-    out->xtc_probability = (float)o->xtc_probability;
-    out->rule.xtc = o->xtc_probability > 0 ? (float)o->xtc_threshold : 0.0f;
-    out->dry = (DryOptions){.multiplier = (float)o->dry_multiplier,
-                            .base = (float)o->dry_base,
-                            .allowed_length = (int)o->dry_allowed_length,
-                            .last = (int)o->dry_last,
-                            .breakers = lists->breakers,
-                            .n_breakers = lists->n_breakers};
-    out->mirostat_tau = o->mirostat ? (float)o->mirostat_ent : 0.0f;
-    out->mirostat_eta = (float)o->mirostat_lr;
-    return true;
+    limpid_sampling sampling = sampling_of(o);
+    choose_cuts(&sampling, o, wanted->defaults ? wanted->defaults : &NONE, s->config->vocab_size);
+    *seed = option_given(o, OPTION_SEED) ? o->seed : random_seed();
+    sampling.seed = *seed;
+    sampling.numbers = wanted->numbers;
+    sampling.n_numbers = wanted->n_numbers;
+    sampling.grammar = s->grammar;
+    limpid_bias *biases = NULL;
+    limpid_sampler *sampler = NULL;
+    limpid_error problem = {0};
+    if (sampling_biases(&biases, &sampling.n_biases, o, error)) {
+        sampling.biases = biases;
+        sampler = limpid_sampler_open(s->context, &sampling, &problem);
+        session_problem(error, sampler, &problem);
+    }
+    free(biases);
+    return sampler;
 }
 
-void sampling_free(SamplingLists *lists) {
-    free(lists->biases);
-    free(lists->breakers);
+bool begin_text(limpid_sampler *sampler, const int32_t *prompt, size_t count, bool first,
+                Error *error) {
+    limpid_error problem = {0};
+    bool good = limpid_sampler_begin(sampler, prompt, count, first ? LIMPID_BEGIN : 0, &problem);
+    return session_problem(error, good, &problem);
 }

@@ -7,6 +7,7 @@
 // The order lets a command check its options against the config, and encode its prompt, before the
 // weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
+#include "base/file_reader.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/shared/interrupt.h"
@@ -17,8 +18,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-// An error of limpid.h as one of the house's. Returns `good`.
-static bool take_problem(Error *error, bool good, const limpid_error *problem) {
+bool session_problem(Error *error, bool good, const limpid_error *problem) {
     return good || error_set(error, (ErrorCode)problem->code, "%s", problem->message);
 }
 
@@ -31,7 +31,7 @@ bool session_open_tokenizer(Session *s, const char *path, int vocab_size, Error 
 static bool open_file(Session *s, Error *error) {
     limpid_error problem = {0};
     s->file = limpid_open(s->options->model, s->options->tokenizer, &problem);
-    if (!take_problem(error, s->file, &problem)) return false;
+    if (!session_problem(error, s->file, &problem)) return false;
     s->checkpoint = s->file->checkpoint;
     s->config = s->file->config;
     s->tokenizer = s->file->own.tokenizer;
@@ -40,7 +40,8 @@ static bool open_file(Session *s, Error *error) {
 
 bool session_open(Session *s, const Options *options, Error *error) {
     *s = (Session){.options = options, .started = seconds_now()};
-    if (options->pattern && !attention_pattern_parse(&s->pattern, options->pattern, error))
+    KeyPattern pattern;
+    if (options->pattern && !attention_pattern_parse(&pattern, options->pattern, error))
         return false;
     if (!open_file(s, error)) return false;
     if (!interventions_open(&s->interventions, options, s->checkpoint, error)) return false;
@@ -57,6 +58,39 @@ bool session_open(Session *s, const Options *options, Error *error) {
 bool session_need_tokenizer(const Session *s, Error *error) {
     if (s->tokenizer) return true;
     return error_copy(error, &s->file->no_tokenizer);
+}
+
+// ---- a grammar ----
+
+// llama.cpp's option of this name takes the grammar itself.
+static bool check_grammar_path(const Options *o, Error *error) {
+    const char *path = o->grammar ? o->grammar : o->json_schema;
+    const char *own = path + strspn(path, " \t\r\n");
+    if (o->grammar && o->json_schema)
+        return error_set(error, ERROR_USAGE, "a text has one of --grammar and --json-schema");
+    if (!strstr(own, "::=") && *own != '{') return true;
+    return error_set(error, ERROR_USAGE, "%s takes the name of a file, not the text itself",
+                     o->grammar ? "--grammar" : "--json-schema");
+}
+
+bool session_grammar_prefix(const Session *s, Error *error) {
+    const Options *o = s->options;
+    return s->grammar && error_prefix(error, o->grammar ? o->grammar : o->json_schema);
+}
+
+bool session_open_grammar(Session *s, Error *error) {
+    const Options *o = s->options;
+    const char *path = o->grammar ? o->grammar : o->json_schema;
+    int flags =
+        (o->grammar ? LIMPID_GBNF : LIMPID_JSON_SCHEMA) | (o->ignore_eos ? LIMPID_ENDLESS : 0);
+    limpid_error problem = {0};
+    FileCopy copy;
+    if (!path) return true;
+    if (!check_grammar_path(o, error) || !session_need_tokenizer(s, error)) return false;
+    if (!file_copy_open(&copy, path, LIMIT_GRAMMAR_BYTES, error)) return error_prefix(error, path);
+    s->grammar = limpid_grammar_open(s->file, flags, (const char *)copy.bytes, copy.size, &problem);
+    file_copy_close(&copy);
+    return session_problem(error, s->grammar, &problem) || error_prefix(error, path);
 }
 
 // -v: what was opened and what memory it takes.
@@ -84,6 +118,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
         .kv = LIMPID_KV_F32 + (int)o->kv,
         .max_rows = wanted->max_rows,
         .max_logit_rows = wanted->max_logit_rows,
+        .pattern = o->pattern,
         .stop = interrupt_flag(),
         .progress = progress_update,
         .user = &progress,
@@ -91,9 +126,8 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
     limpid_error problem = {0};
     s->context = limpid_context_open(s->file, &options, &problem);
     progress_end(&progress);
-    if (!take_problem(error, s->context, &problem)) return false;
+    if (!session_problem(error, s->context, &problem)) return false;
     s->model = s->context->run;
-    s->model->pattern = s->pattern;
     if (o->verbose) print_model(s);
     return session_result(s, true, error);
 }
@@ -113,6 +147,7 @@ void session_close_model(Session *s) {
 void session_close(Session *s) {
     session_close_model(s);
     interventions_close(s->interventions);
+    limpid_grammar_close(s->grammar);
     own_tokenizer_close(&s->own);
     limpid_close(s->file);
     *s = (Session){0};
@@ -139,7 +174,7 @@ bool session_forward(const Session *s, const Batch *batch, Error *error) {
     limpid_batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences,
                          batch->wants_logits};
     bool good = limpid_eval(s->context, &rows, &problem);
-    return session_result(s, take_problem(error, good, &problem), error);
+    return session_result(s, session_problem(error, good, &problem), error);
 }
 
 // An interrupted pass leaves the cache as it was, so *fed says what it holds.

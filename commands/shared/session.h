@@ -23,7 +23,7 @@ typedef struct Session {
     const Config *config; // of the checkpoint
     Tokenizer *tokenizer; // NULL where the model has none; session_need_tokenizer says so
     Model *model;
-    KeyPattern pattern;           // of --pattern; zeroed without it
+    limpid_grammar *grammar;      // of --grammar or --json-schema, or NULL
     Interventions *interventions; // of --ablate, --patch and --steer, or NULL
 } Session;
 
@@ -40,6 +40,12 @@ typedef struct SessionModel {
 bool session_open(Session *session, const Options *options, Error *error);
 // Exit code 3 (or what opening it said) where there is no tokenizer.
 bool session_need_tokenizer(const Session *session, Error *error);
+// Opens what --grammar or --json-schema names; nothing without them. False: exit code 2 (both
+// options, or a grammar that no token can begin), 3 (no grammar, or one beyond a limit; no
+// tokenizer), 4, 5.
+bool session_open_grammar(Session *session, Error *error);
+// Puts the grammar's path before an error that came of it later. False.
+bool session_grammar_prefix(const Session *session, Error *error);
 bool session_open_model(Session *session, const SessionModel *wanted, Error *error);
 void session_close_model(Session *session); // and another one may be opened
 void session_close(Session *session);       // zeroed or half-opened is fine
@@ -56,6 +62,9 @@ bool session_open_tokenizer(Session *session, const char *path, int vocab_size, 
 // The result of something that read the model: `good` and `error` as they are, unless the file was
 // cut short since it was opened. That outranks every other error: exit code 4.
 bool session_result(const Session *session, bool good, Error *error);
+
+// An error of limpid.h as one of the house's. Returns `good`.
+bool session_problem(Error *error, bool good, const limpid_error *problem);
 
 enum { SESSION_MAX_ROWS = 256 };
 // Rows per forward pass of n_tokens where each row has `width` floats in memory: those of all rows

@@ -44,7 +44,11 @@ static void choose_kernels(Device *device) {
             return;
         }
     }
-    device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: wanted portable, avx2 or avx512", wanted);
+    char names[80] = "";
+    for (size_t i = 0, used = 0; i < count; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 list[i]->name);
+    device_fail(device, ERROR_DEVICE, "LIMPID_ISA=%s: wanted one of %s", wanted, names);
 }
 
 Device *device_open(int threads, Precision precision) {

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include <string.h>
@@ -28,6 +30,18 @@ static const CpuKernels avx2 = {"avx2", "fma, f16c", &project_kernels_avx2, &row
 static const CpuKernels avx512 = {"avx512", "vnni, bf16", &project_kernels_avx512,
                                   &row_kernels_avx512, &limit_kernels_avx512};
 static const CpuKernels *const LIST[] = {&avx512, &avx2, &portable};
+#elif defined(__aarch64__)
+ISA_TABLES(neon);
+ISA_TABLES(dotprod);
+ISA_TABLES(i8mm);
+// neon is in every AArch64 processor, dotprod in those since about 2018, i8mm since about 2021.
+static const CpuKernels neon = {"neon", "armv8-a", &project_kernels_neon, &row_kernels_neon,
+                                &limit_kernels_neon};
+static const CpuKernels dotprod = {"dotprod", "neon, sdot", &project_kernels_dotprod,
+                                   &row_kernels_dotprod, &limit_kernels_dotprod};
+static const CpuKernels i8mm = {"i8mm", "neon, sdot, usdot", &project_kernels_i8mm,
+                                &row_kernels_i8mm, &limit_kernels_i8mm};
+static const CpuKernels *const LIST[] = {&i8mm, &dotprod, &neon, &portable};
 #else
 static const CpuKernels *const LIST[] = {&portable};
 #endif
@@ -56,6 +70,14 @@ bool isa_supported(const CpuKernels *kernels) {
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") &&
                __builtin_cpu_supports("avx512bf16");
+#elif defined(__aarch64__)
+    // The kernel's bits; glibc's headers are older than some of them on some systems.
+    const unsigned long asimddp = 1ul << 20, i8mm_bit = 1ul << 13;
+    bool has_dotprod = getauxval(AT_HWCAP) & asimddp;
+    bool has_i8mm = has_dotprod && getauxval(AT_HWCAP2) & i8mm_bit;
+    if (kernels == &neon) return true;
+    if (kernels == &dotprod) return has_dotprod;
+    if (kernels == &i8mm) return has_i8mm;
 #endif
     return kernels == &portable;
 }

@@ -132,3 +132,47 @@ void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int 
         if (v_host) v_host[j] = kv_element(kv, region + kv->values_offset, at * kv->value_dim + j);
     }
 }
+
+// Channel j of position t: of the keys in the cache, and of keys on the host.
+typedef struct KeyPlaces {
+    size_t in_cache, on_host; // bytes
+} KeyPlaces;
+
+static KeyPlaces key_places(const Kv *kv, size_t t, size_t j) {
+    size_t head_dim = (size_t)kv->shape.head_dim;
+    return (KeyPlaces){(kv_key_index(t, head_dim) + j * KV_TILE) * kv->element,
+                       (t * head_dim + j) * kv->element};
+}
+
+void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
+             void *keys_host, void *values_host) {
+    if (!device_ok(device)) return;
+    const Kv *kv = view->kv;
+    const unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
+    size_t head_dim = (size_t)kv->shape.head_dim, row = head_dim * kv->element;
+    unsigned char *keys = keys_host, *values = values_host;
+    for (size_t t = 0; t < (size_t)count; t++) {
+        memcpy(values + t * row, region + kv->values_offset + t * kv->value_dim * kv->element, row);
+        for (size_t j = 0; j < head_dim; j++) {
+            KeyPlaces at = key_places(kv, t, j);
+            memcpy(keys + at.on_host, region + at.in_cache, kv->element);
+        }
+    }
+}
+
+// The channels behind head_dim that fill up value_dim are zeros from kv_open on.
+void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
+                const void *keys_host, const void *values_host) {
+    if (!device_ok(device)) return;
+    const Kv *kv = view->kv;
+    unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
+    size_t head_dim = (size_t)kv->shape.head_dim, row = head_dim * kv->element;
+    const unsigned char *keys = keys_host, *values = values_host;
+    for (size_t t = 0; t < (size_t)count; t++) {
+        memcpy(region + kv->values_offset + t * kv->value_dim * kv->element, values + t * row, row);
+        for (size_t j = 0; j < head_dim; j++) {
+            KeyPlaces at = key_places(kv, t, j);
+            memcpy(region + at.in_cache, keys + at.on_host, kv->element);
+        }
+    }
+}

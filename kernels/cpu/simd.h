@@ -1,8 +1,9 @@
 // Sixteen lanes: the few vector operations that every kernel in lanes/ is written with.
 //
-// A kernel file is compiled once per instruction set (portable, avx2, avx512); each set implements
-// the same operations in one header, and every operation gives the same bits in all of them. So a
-// kernel is one algorithm with one result, and a machine without AVX-512 still tests it.
+// A kernel file is compiled once per instruction set (portable; avx2, avx512; neon, dotprod, i8mm);
+// each set implements the same operations in one header, and every operation gives the same bits in
+// all of them. So a kernel is one algorithm with one result, and a machine without AVX-512 still
+// tests it.
 //
 //     F32x16  sixteen floats          I32x16  sixteen int32
 //     I16x32  thirty-two int16: for the dot products, two neighbours per lane of an I32x16
@@ -29,6 +30,8 @@
 #include "kernels/cpu/simd_avx512.h"
 #elif defined(ISA_avx2)
 #include "kernels/cpu/simd_avx2.h"
+#elif defined(ISA_neon) || defined(ISA_dotprod) || defined(ISA_i8mm)
+#include "kernels/cpu/simd_neon.h"
 #elif defined(ISA_portable)
 #include "kernels/cpu/simd_portable.h"
 #else

@@ -129,3 +129,29 @@ void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int 
     if (k_host) read_vector(device, view, view->kv->keys, sequence, kv_head, position, k_host);
     if (v_host) read_vector(device, view, view->kv->values, sequence, kv_head, position, v_host);
 }
+
+// A head's run of keys in device memory; its values are as far from the first value.
+static size_t head_offset(const KvView *view, int sequence, int kv_head) {
+    const KvShape *s = &view->kv->shape;
+    size_t row = (size_t)view->layer * (size_t)s->n_sequences + (size_t)sequence;
+    return (row * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len *
+           (size_t)s->head_dim * kv_element_bytes(s->type);
+}
+
+static size_t run_bytes(const KvShape *s, int count) {
+    return (size_t)count * (size_t)s->head_dim * kv_element_bytes(s->type);
+}
+
+void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
+             void *keys_host, void *values_host) {
+    size_t at = head_offset(view, sequence, kv_head), bytes = run_bytes(&view->kv->shape, count);
+    device_download(device, keys_host, (char *)view->kv->keys + at, bytes);
+    device_download(device, values_host, (char *)view->kv->values + at, bytes);
+}
+
+void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
+                const void *keys_host, const void *values_host) {
+    size_t at = head_offset(view, sequence, kv_head), bytes = run_bytes(&view->kv->shape, count);
+    device_upload(device, (char *)view->kv->keys + at, keys_host, bytes);
+    device_upload(device, (char *)view->kv->values + at, values_host, bytes);
+}

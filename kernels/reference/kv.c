@@ -129,3 +129,23 @@ void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int 
     if (k_host) memcpy(k_host, kv_vector(view, kv->keys, sequence, kv_head, position), bytes);
     if (v_host) memcpy(v_host, kv_vector(view, kv->values, sequence, kv_head, position), bytes);
 }
+
+void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
+             void *keys_host, void *values_host) {
+    if (device_error(device)->code) return;
+    const KvShape *s = &view->kv->shape;
+    size_t size = kv_element_bytes(s->type), bytes = (size_t)count * (size_t)s->head_dim * size;
+    size_t at = kv_index(s, view->layer, sequence, kv_head, 0) * size;
+    memcpy(keys_host, (char *)view->kv->keys + at, bytes);
+    memcpy(values_host, (char *)view->kv->values + at, bytes);
+}
+
+void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
+                const void *keys_host, const void *values_host) {
+    if (device_error(device)->code) return;
+    const KvShape *s = &view->kv->shape;
+    size_t size = kv_element_bytes(s->type), bytes = (size_t)count * (size_t)s->head_dim * size;
+    size_t at = kv_index(s, view->layer, sequence, kv_head, 0) * size;
+    memcpy((char *)view->kv->keys + at, keys_host, bytes);
+    memcpy((char *)view->kv->values + at, values_host, bytes);
+}

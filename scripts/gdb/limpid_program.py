@@ -284,7 +284,7 @@ def tokens_by_position(m):
     here = {p: t for t, p, s in zip(*rows_at_hand(m)) if s == 0 and p < length}
     try:
         generation = find("Generation")
-        known = dict(enumerate(accepted_tokens(generation["sampler"].dereference()))) if generation is not None else {}
+        known = dict(enumerate(accepted_tokens(generation["sampler"]["sampler"].dereference()))) if generation is not None else {}
     except gdb.GdbError:
         known = {}
     # In a conversation a token may have been accepted twice. The last token of a text is not in the cache.

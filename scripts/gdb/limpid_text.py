@@ -144,7 +144,7 @@ class Text:
 
     def token_before(self, taken):
         """The token that the text ends with after `taken` of its own; of the prompt after none."""
-        tokens = accepted_tokens(self.generation["sampler"].dereference())
+        tokens = accepted_tokens(self.generation["sampler"]["sampler"].dereference())
         return tokens[len(tokens) - 1 - (self.taken - taken)]
 
     def rewind(self, count):
@@ -153,7 +153,7 @@ class Text:
             raise gdb.GdbError("token %d was taken before these commands were loaded: begin with `run`" % taken)
         last, ids = self.token_before(taken), self.generation["ids"]
         call("void decoder_rewind(void*,int,int)", self.decoder, count, last)
-        call("void sampler_forget(void*,int)", self.generation["sampler"], count)
+        call("_Bool limpid_sampler_forget(void*,unsigned long)", self.generation["sampler"], count)
         check_device(model())
         write_number(ids["count"], int(ids["count"]) - count)
         recorder.records[taken].put_back(self.generation)

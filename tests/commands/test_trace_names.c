@@ -36,6 +36,17 @@ static const Expected EXPECTED[] = {
      "self_attn.o_proj post_attention_layernorm attn_residual mlp.gate_proj mlp.up_proj "
      "mlp.activated mlp.down_proj post_feedforward_layernorm",
      "model.norm lm_head"},
+    {"hunyuan_v1_dense", "model.embed_tokens", "model.layers.",
+     "input_layernorm self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.q_rotated "
+     "self_attn.k_rotated self_attn.query_layernorm self_attn.key_layernorm "
+     "self_attn.attn_weights self_attn.heads self_attn.o_proj attn_residual "
+     "post_attention_layernorm mlp.gate_proj mlp.up_proj mlp.activated mlp.down_proj",
+     "model.norm lm_head"},
+    {"arcee", "model.embed_tokens", "model.layers.",
+     "input_layernorm self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.q_rotated "
+     "self_attn.k_rotated self_attn.attn_weights self_attn.heads self_attn.o_proj attn_residual "
+     "post_attention_layernorm mlp.up_proj mlp.activated mlp.down_proj",
+     "model.norm lm_head"},
     {"phi3", "model.embed_tokens", "model.layers.",
      "input_layernorm self_attn.qkv_proj.q self_attn.qkv_proj.k self_attn.qkv_proj.v "
      "self_attn.q_rotated self_attn.k_rotated self_attn.attn_weights self_attn.heads "

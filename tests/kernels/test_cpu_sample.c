@@ -122,14 +122,16 @@ static void check_rules(Device *device, const float *logits, int n, const char *
     free(tokens);
 }
 
-static const char *const ISAS[] = {"portable", "avx2", "avx512"};
+// Of all processors; those that this one lacks are passed over.
+static const char *const ISAS[] = {"portable", "avx2", "avx512", "neon", "dotprod", "i8mm"};
+enum { N_ISAS = sizeof ISAS / sizeof *ISAS };
 
 Test(cpu_sample, is_the_definition_for_every_rule) {
     static const int sizes[] = {1, 2, 15, 256, 257, 1000, 5003};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         for (int z = 0; z < 7; z++) {
             int n = sizes[z];
-            Device *device = open_for(ISAS[i], 1 + i, n);
+            Device *device = open_for(ISAS[i], 1 + i % 3, n);
             if (device_error(device)->code != ERROR_NONE) {
                 device_close(device);
                 continue;
@@ -154,7 +156,7 @@ Test(cpu_sample, finds_the_first_of_the_largest) {
     enum { N = 40001 };
     const SampleRule greedy = {.temperature = 0};
     float *logits = malloc(N * sizeof *logits);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_ISAS; i++) {
         Device *device = open_for(ISAS[i], 2, N);
         if (device_error(device)->code == ERROR_NONE) {
             TestRandom random = {5};

@@ -96,6 +96,45 @@ Test(kv, copies_the_positions_asked_for_and_no_more) {
     }
 }
 
+// Saved from one cache and restored in another: the elements are those of the cache, one position
+// after another whatever the backend's layout is.
+Test(kv, restores_what_it_saved_and_no_more) {
+    static const int COUNTS[] = {0, 13, 21, POSITIONS};
+    for (int i = 0; i < 16 * KV_TYPE_COUNT; i++) {
+        Cache c;
+        int count = COUNTS[i % 4];
+        KvType type = (KvType)(i / 16);
+        cache_open(&c, HEAD_DIMS[i / 4 % 4], type);
+        size_t bytes = POSITIONS * c.head_dim * kv_element_bytes(type);
+        unsigned char *saved = malloc(2 * bytes);
+        for (int layer = 1; layer < LAYERS; layer++)
+            for (int h = 0; h < HEADS; h++) {
+                KvView view = {c.kv, layer};
+                kv_save(c.device, &view, 0, h, POSITIONS, saved, saved + bytes);
+                for (int t = 0; t < POSITIONS * (int)c.head_dim; t++) {
+                    size_t from = place(&c, 0, t / (int)c.head_dim, h) + (size_t)t % c.head_dim;
+                    float wanted = (layer == 1 ? c.k : c.v)[from], got = 0;
+                    if (type == KV_F32)
+                        memcpy(&got, saved + 4 * t, 4);
+                    else {
+                        uint16_t half;
+                        memcpy(&half, saved + 2 * t, 2);
+                        got = kv_widen(type, half);
+                    }
+                    CHECK(got == wanted, "element %d is %g, not %g", t, got, wanted);
+                }
+                kv_restore(c.device, &view, 1, h, count, saved, saved + bytes);
+            }
+        free(saved);
+        for (int t = 0; t < POSITIONS; t++)
+            for (int h = 0; h < HEADS; h++) {
+                check_place(&c, 1, t, h, t < count ? 0 : 1, t);
+                check_place(&c, 0, t, h, 0, t); // as it was
+            }
+        cache_close(&c);
+    }
+}
+
 Test(kv, says_what_it_takes) {
     KvShape shape = {2, 3, 4, 64, 100, KV_F32};
     CHECK(kv_bytes(&shape) >= 2u * 2 * 3 * 4 * 64 * 100 * 4, "%zu", kv_bytes(&shape));

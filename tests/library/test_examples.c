@@ -170,26 +170,43 @@ Test(examples, python_sees_the_same_logits) {
     check_same_output(script, wanted);
 }
 
-// Its blocks of C, one after the other, are a program.
-Test(library_page, its_program_runs_and_samples_what_the_program_samples) {
-    need_plain_build();
-    need_program("cc --version");
+// Its blocks of C, one after the other, are a program; what it prints. `runner`: before its path.
+static char *page_program(const char *runner) {
     char script[2000];
     const char *source = test_temporary("page.c"), *built = test_temporary("page");
     snprintf(
         script, sizeof script,
         "awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' docs/library.md >%s && "
-        "cc -std=gnu11 -Wall -Werror -I. -o %s %s -L%s -llimpid -Wl,-rpath,$PWD/%s && %s",
-        source, built, source, TEST_BUILD, TEST_BUILD, built);
-    char *said = shell(script);
+        "cc -std=gnu11 -Wall -Werror -I. -o %s %s -L%s -llimpid -Wl,-rpath,$PWD/%s && %s %s",
+        source, built, source, TEST_BUILD, TEST_BUILD, runner, built);
+    return shell(script);
+}
+
+Test(library_page, its_program_runs_and_samples_what_the_program_samples) {
+    need_plain_build();
+    need_program("cc --version");
+    char *said = page_program("");
     char *text = shell(TEST_RUN " -i 'Once upon a time' -t 0.8 -p 0.9 --repeat-penalty 1.1 -s 1 "
                                 "--max-tokens 20 -q");
     CHECK(strlen(text) > 30 && strstr(said, text + strlen("Once upon a time")), "%s", said);
     CHECK(strstr(said, "limpid 0.1.0\nnanochat, 6 layers"), "%s", said);
+    CHECK(strstr(said, "\n The dog was ") || strstr(said, "\n The cat was "), "%s", said);
     CHECK(strstr(said, "no known chat format") && strstr(said, "\nlayer 0: squared length"), "%s",
           said);
     free(said);
     free(text);
+}
+
+// Second names of options left out.
+Test(library_page, has_every_option_of_generate) {
+    char *missing = shell(
+        TEST_RUN " --options | awk -F '\t' '$1 == \"generate\" && $2 ~ /^--/ { print $2 }' | "
+                 "grep -vxe '--temperature\\|--n*-*predict\\|--mirostat-eta\\|--mirostat-tau\\|"
+                 "--grammar-file\\|--json-schema-file\\|--system-prompt' | while read -r name; do "
+                 "grep -qe \"\\`$name\\`\" docs/library.md || echo \"$name\"; done; " TEST_RUN
+                 " --options | grep -c '^generate.--mirostat.0'");
+    CHECK_STRING(missing, "1\n"); // which shows that there is a list
+    free(missing);
 }
 
 Test(examples, leave_nothing_in_memory) {
@@ -203,4 +220,11 @@ Test(examples, leave_nothing_in_memory) {
              "%s/examples/entropy-static %s Once",
              TEST_BUILD, small_model(), TEST_BUILD, small_model());
     free(shell(script));
+}
+
+// Every function of the header but those of files, a grammar among them.
+Test(library_page, its_program_leaves_nothing_in_memory) {
+    need_plain_build();
+    need_program("valgrind --version && cc --version");
+    free(page_program("LIMPID_ISA=avx2 valgrind -q --leak-check=full --error-exitcode=9"));
 }

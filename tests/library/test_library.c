@@ -1,46 +1,14 @@
 // limpid.h against the program: the same ids, the same bits. And what a library owes its caller:
 // errors returned, nothing printed, no signal handled, two models in two threads.
 #include "base/hash.h"
-#include "limpid.h"
+#include "tests/support/opened.h"
 #include "tests/support/program.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
-enum { CONTEXT = 64, MOST_IDS = 256 };
-static const char PROMPT[] = "Once upon a time";
-
-// A model with one context; the prompt's ids.
-typedef struct Opened {
-    limpid_model *model;
-    limpid_context *context;
-    limpid_info info;
-    int32_t ids[MOST_IDS];
-    int n;
-} Opened;
-
-static Opened opened(const limpid_options *options) {
-    limpid_error error = {0};
-    Opened o = {.model = limpid_open(small_model(), NULL, &error)};
-    CHECK(o.model, "%s", error.message);
-    o.context = limpid_context_open(o.model, options, &error);
-    CHECK(o.context, "%s", error.message);
-    o.info = limpid_describe(o.model);
-    o.n = limpid_tokenize(o.model, PROMPT, strlen(PROMPT), LIMPID_BEGIN, o.ids, MOST_IDS, &error);
-    CHECK(o.n > 3, "%s", error.message);
-    return o;
-}
-
-static void close_all(Opened *o) {
-    limpid_context_close(o->context);
-    limpid_close(o->model);
-}
-
-static void eval(Opened *o, const limpid_batch *batch) {
-    limpid_error error = {0};
-    CHECK(limpid_eval(o->context, batch, &error), "%s", error.message);
-}
+enum { CONTEXT = 64 };
 
 static uint64_t row_hash(const Opened *o, int i) {
     const float *logits = limpid_logits(o->context, i);
@@ -53,17 +21,16 @@ static uint64_t generate(Opened *o, const limpid_sampling *sampling, int count, 
     limpid_error error = {0};
     limpid_sampler *sampler = limpid_sampler_open(o->context, sampling, &error);
     CHECK(sampler, "%s", error.message);
-    for (int i = 0; i < o->n; i++)
-        CHECK(limpid_sampler_accept(sampler, o->ids[i]));
-    eval(o, &(limpid_batch){.n = o->n, .tokens = o->ids});
+    CHECK(limpid_sampler_begin(sampler, o->ids, (size_t)o->n, 0, &error), "%s", error.message);
+    test_eval(o, &(limpid_batch){.n = o->n, .tokens = o->ids});
     uint64_t hash = FNV_START;
     for (int i = 0; i < count; i++) {
         const float *logits = limpid_logits(o->context, 0);
         hash = fnv1a(hash, logits, (size_t)o->info.vocab_size * sizeof *logits);
         out[i] = limpid_sample(sampler, logits, &error);
         CHECK(out[i] >= 0, "%s", error.message);
-        CHECK(limpid_sampler_accept(sampler, out[i]));
-        eval(o, &(limpid_batch){.n = 1, .tokens = &out[i]});
+        CHECK(limpid_sampler_accept(sampler, out[i], &error), "%s", error.message);
+        test_eval(o, &(limpid_batch){.n = 1, .tokens = &out[i]});
     }
     limpid_sampler_close(sampler);
     return hash;
@@ -76,11 +43,11 @@ static void check_like_program(const limpid_options *options, const limpid_sampl
     enum { COUNT = 40 };
     int32_t out[COUNT];
     char wanted[4000], got[24];
-    Opened o = opened(options);
+    Opened o = test_opened(options);
     uint64_t hash = generate(&o, sampling, COUNT, out);
     snprintf(got, sizeof got, "\"%016llx\"", (unsigned long long)hash);
     TestRun run = program("generate|%s|-i|%s|--max-tokens|40|--ignore-eos|--json|-q|%s",
-                          small_model(), PROMPT, arguments);
+                          small_model(), TEST_PROMPT, arguments);
     check_status(&run, 0);
     CHECK_STRING(json_value(wanted, run.out, "logits_hash"), got);
     json_value(wanted, run.out, "ids"); // "[1, 2", up to the bracket
@@ -90,7 +57,7 @@ static void check_like_program(const limpid_options *options, const limpid_sampl
         CHECK_INT(strtol(at, (char **)&at, 10), out[i]);
     }
     test_run_free(&run);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 Test(library, has_the_bits_of_generate_at_temperature_0) {
@@ -105,20 +72,60 @@ Test(library, has_the_bits_of_generate_with_a_seed_and_penalties) {
         "--precision|f32|-t|0.8|--top-k|40|-p|0.95|--repeat-penalty|1.2|-s|7");
 }
 
+Test(library, has_the_bits_of_generate_with_biases_and_a_pattern) {
+    static const limpid_bias BIASES[] = {{260, -INFINITY}, {5, 1.5f}, {300, -2}};
+    check_like_program(
+        &(limpid_options){.pattern = "local:4+global:3"},
+        &(limpid_sampling){
+            .temperature = 1, .top_p = 0.9f, .biases = BIASES, .n_biases = 3, .seed = 5},
+        "--pattern|local:4+global:3|-s|5|--logit-bias|260:-inf,5:+1.5|--logit-bias|"
+        "300:-2");
+}
+
+Test(library, has_the_bits_of_generate_with_dry_and_xtc) {
+    static const char *const BREAKERS[] = {",", " the"};
+    check_like_program(NULL,
+                       &(limpid_sampling){.temperature = 0.7f,
+                                          .xtc_probability = 0.5f,
+                                          .xtc_threshold = 0.1f,
+                                          .dry_multiplier = 0.8f,
+                                          .dry_base = 1.75f,
+                                          .dry_allowed_length = 1,
+                                          .dry_breakers = BREAKERS,
+                                          .n_dry_breakers = 2,
+                                          .seed = 3},
+                       "-t|0.7|-p|1|-s|3|--xtc-probability|0.5|--xtc-threshold|0.1|"
+                       "--dry-multiplier|0.8|--dry-allowed-length|1|--dry-sequence-breaker|,|"
+                       "--dry-sequence-breaker| the");
+}
+
+Test(library, has_the_bits_of_generate_with_mirostat_and_frequency_penalties) {
+    check_like_program(NULL,
+                       &(limpid_sampling){.temperature = 1.2f,
+                                          .mirostat_tau = 3,
+                                          .mirostat_eta = 0.2f,
+                                          .presence_penalty = 0.3f,
+                                          .frequency_penalty = 0.1f,
+                                          .repeat_last = 12,
+                                          .seed = 8},
+                       "-t|1.2|-s|8|--mirostat|2|--mirostat-ent|3|--mirostat-lr|0.2|"
+                       "--presence-penalty|0.3|--frequency-penalty|0.1|--repeat-last-n|12");
+}
+
 Test(library, a_model_in_memory_has_the_bits_of_its_file) {
     limpid_error error = {0};
     size_t size = 0;
     char *bytes = test_read_file(small_model(), &size);
-    Opened file = opened(NULL), memory = file;
+    Opened file = test_opened(NULL), memory = file;
     memory.model = limpid_open_memory(bytes, size, NULL, &error);
     CHECK(memory.model, "%s", error.message);
     memory.context = limpid_context_open(memory.model, NULL, &error);
     CHECK(memory.context, "%s", error.message);
-    eval(&file, &(limpid_batch){.n = file.n, .tokens = file.ids});
-    eval(&memory, &(limpid_batch){.n = file.n, .tokens = file.ids});
+    test_eval(&file, &(limpid_batch){.n = file.n, .tokens = file.ids});
+    test_eval(&memory, &(limpid_batch){.n = file.n, .tokens = file.ids});
     CHECK(row_hash(&file, 0) == row_hash(&memory, 0));
-    close_all(&file);
-    close_all(&memory);
+    test_opened_close(&file);
+    test_opened_close(&memory);
     free(bytes);
 }
 
@@ -128,14 +135,17 @@ Test(library, a_text_comes_back_from_its_ids) {
     char text[64];
     int32_t few[2] = {-1, -1};
     limpid_error error = {0};
-    Opened o = opened(NULL);
+    Opened o = test_opened(NULL);
     CHECK_INT(o.ids[0], o.info.bos);
-    CHECK_INT(limpid_tokenize(o.model, PROMPT, strlen(PROMPT), LIMPID_BEGIN, few, 1, &error), o.n);
+    CHECK_INT(
+        limpid_tokenize(o.model, TEST_PROMPT, strlen(TEST_PROMPT), LIMPID_BEGIN, few, 1, &error),
+        o.n);
     CHECK(few[0] == o.ids[0] && few[1] == -1, "it wrote behind the capacity");
-    CHECK_INT(limpid_tokenize(o.model, PROMPT, strlen(PROMPT), 0, NULL, 0, &error), o.n - 1);
+    CHECK_INT(limpid_tokenize(o.model, TEST_PROMPT, strlen(TEST_PROMPT), 0, NULL, 0, &error),
+              o.n - 1);
     int length = limpid_detokenize(o.model, o.ids, (size_t)o.n, LIMPID_BEGIN, text, 64, &error);
-    CHECK_INT(length, strlen(PROMPT));
-    CHECK(!memcmp(text, PROMPT, strlen(PROMPT)), "%.*s", length, text);
+    CHECK_INT(length, strlen(TEST_PROMPT));
+    CHECK(!memcmp(text, TEST_PROMPT, strlen(TEST_PROMPT)), "%.*s", length, text);
     // In the middle of a text the space is the text's own.
     CHECK_INT(limpid_detokenize(o.model, o.ids + 1, 1, 0, text, 64, &error), strlen(" Once"));
     CHECK(!memcmp(text, " Once", 5), "%.5s", text);
@@ -145,14 +155,14 @@ Test(library, a_text_comes_back_from_its_ids) {
     CHECK(!memcmp(text, "<s>", 3), "%.3s", text);
     CHECK_INT(limpid_tokenize(o.model, "x", 1, 8, NULL, 0, &error), -1);
     CHECK_INT(error.code, 2);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 Test(library, a_conversation_is_in_the_models_own_format) {
     static const char WANTED[] = "<|im_start|>system\nBe short.<|im_end|>\n"
                                  "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
     limpid_message messages[] = {{"system", "Be short."}, {"user", "Hi"}};
-    int32_t ids[MOST_IDS];
+    int32_t ids[TEST_MOST_IDS];
     char text[400];
     limpid_error error = {0};
     limpid_model *model =
@@ -160,15 +170,15 @@ Test(library, a_conversation_is_in_the_models_own_format) {
     CHECK(model, "%s", error.message);
     if (!limpid_describe(model).tokenizer) SKIP("this build has no byte-level BPE");
     CHECK_STRING(limpid_describe(model).chat, "smollm2");
-    int n = limpid_chat(model, messages, 2, ids, MOST_IDS, &error);
-    CHECK(n > 0 && n < MOST_IDS, "%s", error.message);
+    int n = limpid_chat(model, messages, 2, ids, TEST_MOST_IDS, &error);
+    CHECK(n > 0 && n < TEST_MOST_IDS, "%s", error.message);
     CHECK_INT(limpid_chat(model, messages, 2, NULL, 0, &error), n);
     int length = limpid_detokenize(model, ids, (size_t)n, LIMPID_BEGIN | LIMPID_SPECIAL, text,
                                    sizeof text, &error);
     CHECK(length == (int)strlen(WANTED) && !memcmp(text, WANTED, strlen(WANTED)), "%.*s", length,
           text);
     messages[1].role = "robot";
-    CHECK_INT(limpid_chat(model, messages, 2, ids, MOST_IDS, &error), -1);
+    CHECK_INT(limpid_chat(model, messages, 2, ids, TEST_MOST_IDS, &error), -1);
     CHECK_STRING(error.message, "role: got \"robot\", wanted system, user or assistant");
     limpid_close(model);
 }
@@ -176,41 +186,42 @@ Test(library, a_conversation_is_in_the_models_own_format) {
 // ---- the cache ----
 
 Test(library, a_cache_that_was_truncated_goes_on_as_if_nothing_had_been_there) {
-    Opened o = opened(&(limpid_options){.context = CONTEXT});
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    Opened o = test_opened(&(limpid_options){.context = CONTEXT});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     uint64_t before = row_hash(&o, 0);
-    eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids + 1});
+    test_eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids + 1});
     CHECK(row_hash(&o, 0) != before);
     CHECK_INT(limpid_length(o.context, 0), o.n + 2);
     CHECK(limpid_truncate(o.context, 0, o.n - 1));
     CHECK_INT(limpid_length(o.context, 0), o.n - 1);
-    eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + o.n - 1});
+    test_eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + o.n - 1});
     CHECK(row_hash(&o, 0) == before);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 Test(library, sequences_of_one_batch_do_not_see_each_other_and_can_be_copied) {
-    Opened o = opened(&(limpid_options){.context = CONTEXT, .sequences = 3, .max_logit_rows = 2});
+    Opened o =
+        test_opened(&(limpid_options){.context = CONTEXT, .sequences = 3, .max_logit_rows = 2});
     int n = o.n;
-    eval(&o, &(limpid_batch){.n = n, .tokens = o.ids});
+    test_eval(&o, &(limpid_batch){.n = n, .tokens = o.ids});
     uint64_t alone = row_hash(&o, 0);
-    int32_t tokens[MOST_IDS], sequences[MOST_IDS];
-    bool wants[MOST_IDS] = {false};
+    int32_t tokens[TEST_MOST_IDS], sequences[TEST_MOST_IDS];
+    bool wants[TEST_MOST_IDS] = {false};
     for (int i = 0; i < 2 * n; i++) { // the prompt, and the prompt from behind
         tokens[i] = i < n ? o.ids[i] : o.ids[2 * n - 1 - i];
         sequences[i] = 1 + i / n;
         wants[i] = i % n == n - 1;
     }
-    eval(&o, &(limpid_batch){
-                 .n = 2 * n, .tokens = tokens, .sequences = sequences, .wants_logits = wants});
+    test_eval(&o, &(limpid_batch){
+                      .n = 2 * n, .tokens = tokens, .sequences = sequences, .wants_logits = wants});
     CHECK(row_hash(&o, 0) == alone);
     CHECK(row_hash(&o, 1) != alone);
     CHECK(limpid_copy(o.context, 2, 1) && limpid_truncate(o.context, 2, n - 1));
     int32_t last = 2;
-    eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + n - 1, .sequences = &last});
+    test_eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + n - 1, .sequences = &last});
     CHECK(row_hash(&o, 0) == alone);
     CHECK_INT(limpid_length(o.context, 1), n);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 // ---- stages ----
@@ -241,14 +252,14 @@ static bool sum_weights(void *user, limpid_stage *s) {
 }
 
 Test(library, a_listener_sees_the_weights_of_every_head_sum_to_1) {
-    Opened o = opened(&(limpid_options){.context = CONTEXT});
+    Opened o = test_opened(&(limpid_options){.context = CONTEXT});
     Seen seen = {.n_heads = o.info.n_heads, .context = CONTEXT};
     CHECK(limpid_listen(o.context, "att_weights", sum_weights, &seen, NULL));
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     CHECK_INT(seen.calls, o.info.n_layers);
     CHECK_INT(seen.layers, o.info.n_layers);
     CHECK(seen.worst < 1e-5, "off by %g", seen.worst);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 // Silences what the last layer's feed-forward adds.
@@ -266,33 +277,33 @@ static bool count_stages(void *user, limpid_stage *s) {
 
 Test(library, a_listener_changes_what_it_says_it_has_changed) {
     limpid_error error = {0};
-    Opened o = opened(&(limpid_options){.context = CONTEXT});
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    Opened o = test_opened(&(limpid_options){.context = CONTEXT});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     uint64_t plain = row_hash(&o, 0);
     int stages = 0;
     CHECK(limpid_listen(o.context, NULL, count_stages, &stages, &error), "%s", error.message);
     CHECK(limpid_truncate(o.context, 0, 0));
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     CHECK(stages > 10 * o.info.n_layers, "%d stages", stages);
     CHECK(row_hash(&o, 0) == plain, "looking changed the numbers");
     CHECK(limpid_listen(o.context, " q  ffn_out", silence, &o.info.n_layers, &error));
     CHECK(limpid_truncate(o.context, 0, 0));
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     CHECK(row_hash(&o, 0) != plain, "the change did not reach the logits");
     char wanted[4000], got[24];
     snprintf(got, sizeof got, "\"%016llx\"", (unsigned long long)row_hash(&o, 0));
     TestRun run = program("generate|%s|-i|%s|--max-tokens|1|--json|-q|-t|0|--ablate|L%d.ffn",
-                          small_model(), PROMPT, o.info.n_layers - 1);
+                          small_model(), TEST_PROMPT, o.info.n_layers - 1);
     check_status(&run, 0);
     CHECK_STRING(json_value(wanted, run.out, "logits_hash"), got);
     test_run_free(&run);
     CHECK(limpid_listen(o.context, NULL, NULL, NULL, &error));
     CHECK(limpid_truncate(o.context, 0, 0));
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     CHECK(row_hash(&o, 0) == plain);
     CHECK(!limpid_listen(o.context, "q qq", silence, &o, &error));
     CHECK_STRING(error.message, "no stage is called \"qq\"");
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 // ---- what a library owes ----
@@ -305,7 +316,7 @@ Test(library, errors_are_returned_and_nothing_is_printed) {
     limpid_error missing = {0}, bad = {0}, unknown = {0}, row = {0}, size = {0}, far = {0};
     bool opened_none = !limpid_open("/no/such/file", NULL, &missing) &&
                        !limpid_open(path, NULL, &bad) && !limpid_open(path, NULL, NULL);
-    Opened o = opened(&(limpid_options){.context = 8});
+    Opened o = test_opened(&(limpid_options){.context = 8});
     opened_none =
         opened_none && !limpid_context_open(o.model, &(limpid_options){.context = 1 << 20}, &size);
     int32_t ids[9] = {o.info.vocab_size};
@@ -314,14 +325,14 @@ Test(library, errors_are_returned_and_nothing_is_printed) {
     bool sampled = limpid_logits(o.context, 0) || limpid_logits(o.context, -1);
     limpid_sampler *sampler = limpid_sampler_open(o.context, NULL, NULL);
     bool refused = limpid_sample(sampler, NULL, &row) == -1 &&
-                   !limpid_sampler_accept(sampler, o.info.vocab_size) &&
-                   !limpid_sampler_accept(sampler, -1) && limpid_length(o.context, 1) == -1 &&
+                   !limpid_sampler_accept(sampler, o.info.vocab_size, NULL) &&
+                   !limpid_sampler_accept(sampler, -1, NULL) && limpid_length(o.context, 1) == -1 &&
                    !limpid_truncate(o.context, 0, 1) && !limpid_truncate(o.context, 0, -1) &&
                    !limpid_truncate(o.context, 1, 0) && !limpid_copy(o.context, 0, 1) &&
                    !limpid_sampler_open(o.context, &(limpid_sampling){.temperature = -1}, NULL);
     int length = limpid_length(o.context, 0);
     limpid_sampler_close(sampler);
-    close_all(&o);
+    test_opened_close(&o);
     fflush(NULL);
     dup2(output, 1), dup2(errors, 2);
     size_t printed = 0;
@@ -342,12 +353,12 @@ Test(library, no_signal_is_handled) {
     struct sigaction before[NSIG], after;
     for (int i = 1; i < NSIG; i++)
         sigaction(i, NULL, &before[i]);
-    Opened o = opened(NULL);
-    eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
+    Opened o = test_opened(NULL);
+    test_eval(&o, &(limpid_batch){.n = o.n, .tokens = o.ids});
     for (int i = 1; i < NSIG; i++)
         CHECK(sigaction(i, NULL, &after) || after.sa_handler == before[i].sa_handler, "signal %d",
               i);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 static int workers_without_signals(void) {
@@ -369,24 +380,24 @@ static int workers_without_signals(void) {
 // has just been made has all signals blocked for a moment, SIGBUS too.
 Test(library, its_threads_take_no_signals_but_their_own_faults) {
     if (strcmp(TEST_BACKEND, "cpu") != 0) SKIP("the %s backend starts no threads", TEST_BACKEND);
-    Opened o = opened(&(limpid_options){.threads = 3});
+    Opened o = test_opened(&(limpid_options){.threads = 3});
     int workers = 0;
     for (int i = 0; i < 100 && (workers = workers_without_signals()) < 2; i++)
         usleep(10000);
     CHECK_INT(workers, 2);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 Test(library, a_pass_that_was_stopped_leaves_the_cache_as_it_was) {
     int stop = 0;
     limpid_error error = {0};
-    Opened o = opened(&(limpid_options){.context = CONTEXT, .stop = &stop});
-    eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids});
+    Opened o = test_opened(&(limpid_options){.context = CONTEXT, .stop = &stop});
+    test_eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids});
     stop = 1;
     CHECK(!limpid_eval(o.context, &(limpid_batch){.n = 2, .tokens = o.ids + 2}, &error));
     CHECK_INT(error.code, 130);
     CHECK_INT(limpid_length(o.context, 0), 2);
-    close_all(&o);
+    test_opened_close(&o);
 }
 
 typedef struct Talk {
@@ -398,9 +409,9 @@ typedef struct Talk {
 
 static void *talk(void *talk) {
     Talk *t = talk;
-    Opened o = opened(&t->options);
+    Opened o = test_opened(&t->options);
     t->hash = generate(&o, &t->sampling, 60, t->ids);
-    close_all(&o);
+    test_opened_close(&o);
     return NULL;
 }
 

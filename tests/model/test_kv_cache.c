@@ -1,6 +1,8 @@
-// Lengths of sequences; the bytes of the cache are tested in test_kernels_attention.c.
+// Lengths of sequences; the bytes of the cache are tested in test_kernels_attention.c. Snapshots: a
+// model that goes on from one has the logits of one that was never interrupted, bit for bit.
 #include "model/kv_cache.h"
 #include "tests/support/device.h"
+#include "tests/support/files/tiny_model.h"
 
 static const KvShape SHAPE = {2, 3, 2, 8, 20, KV_F16};
 
@@ -72,4 +74,103 @@ Test(kv_cache, names_the_bytes_it_wanted) {
     CHECK(strstr(error.message, "1024 sequences of 4194304 positions"), "%s", error.message);
     kv_cache_free(&cache);
     device_close(device);
+}
+
+// ---- snapshots ----
+
+enum { TOKENS = 37, CONTEXT = 50 };
+
+typedef struct Snapshot {
+    int n_parts;
+    void *parts[8]; // owned
+} Snapshot;
+
+static Snapshot save(const KvCache *cache, int sequence, int length) {
+    Snapshot s = {.n_parts = kv_cache_parts(cache)};
+    Error error = {0};
+    for (int i = 0; i < s.n_parts; i++) {
+        s.parts[i] = malloc(kv_cache_part_bytes(cache, length));
+        CHECK(kv_cache_save(cache, sequence, i, length, s.parts[i], &error), "%s", error.message);
+    }
+    return s;
+}
+
+static void restore(KvCache *cache, int sequence, const Snapshot *s, int saved, int length) {
+    Error error = {0};
+    for (int i = 0; i < s->n_parts; i++)
+        kv_cache_restore(cache, sequence, i, s->parts[i], saved, length);
+    CHECK(kv_cache_restored(cache, sequence, length, &error), "%s", error.message);
+    CHECK_INT(kv_cache_length(cache, sequence), length);
+}
+
+static void snapshot_free(Snapshot *s) {
+    for (int i = 0; i < s->n_parts; i++)
+        free(s->parts[i]);
+}
+
+// The rest of the tokens in sequence 1, one at a time: that is how the model has them without a
+// snapshot too, so that a GPU, whose bits depend on the rows of a call, is held to it as well.
+static void check_rest(Model *restored, const float *wanted, const int32_t *ids, int from) {
+    size_t bytes = (size_t)restored->config.vocab_size * sizeof *wanted;
+    int32_t one = 1;
+    for (int i = from; i < TOKENS; i++)
+        tiny_model_forward(restored, &(Batch){.n = 1, .tokens = ids + i, .sequences = &one});
+    CHECK(!memcmp(model_logits(restored, 0), wanted, bytes), "logits after %d tokens", from);
+}
+
+static void goes_on(const TinyModel *tiny, Precision precision, KvType type) {
+    ModelOptions options = {.context = CONTEXT,
+                            .n_sequences = 2,
+                            .precision = precision,
+                            .kv_type = type,
+                            .threads = 2};
+    Model *whole = tiny_model_run(tiny, options);
+    int32_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (7 * i + 3) % tiny->config.vocab_size;
+    for (int i = 0; i < TOKENS; i++)
+        tiny_model_forward(whole, &(Batch){.n = 1, .tokens = ids + i});
+    Snapshot all = save(&whole->cache, 0, TOKENS), some = save(&whole->cache, 0, 20);
+    const int lengths[] = {0, 1, 15, 16, 20, TOKENS - 1};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        Model *other = tiny_model_run(tiny, options);
+        restore(&other->cache, 1, &all, TOKENS, lengths[i]);
+        check_rest(other, model_logits(whole, 0), ids, lengths[i]);
+        if (lengths[i] <= 20) {
+            restore(&other->cache, 1, &some, 20, lengths[i]);
+            check_rest(other, model_logits(whole, 0), ids, lengths[i]);
+        }
+        model_close(other);
+    }
+    snapshot_free(&all);
+    snapshot_free(&some);
+    model_close(whole);
+}
+
+Test(snapshots, go_on_with_the_bits_of_an_uninterrupted_run) {
+    TinyShape shape = tiny_shape();
+    TinyModel *tiny = tiny_model_open(&shape);
+    for (int p = PRECISION_F32; p <= PRECISION_A8; p++)
+        for (int type = 0; type < KV_TYPE_COUNT; type++)
+            if (!TEST_EMULATED || p == type) goes_on(tiny, (Precision)p, (KvType)type);
+    tiny_model_close(tiny);
+}
+
+Test(snapshots, are_cut_at_any_checkpoint_that_fits) {
+    Device *device = test_device(1, PRECISION_F32);
+    KvCache cache;
+    Error error = {0};
+    CHECK(kv_cache_init(&cache, device, &SHAPE, &error), "%s", error.message);
+    CHECK_INT(kv_cache_parts(&cache), 2);
+    CHECK_INT(kv_cache_part_bytes(&cache, 5), 5 * 2 * 2 * 8 * 2); // keys, values; heads; half
+    CHECK_INT(kv_cache_checkpoint(&cache, 12, 7), 7);
+    CHECK_INT(kv_cache_checkpoint(&cache, 12, 15), 12);
+    CHECK_INT(kv_cache_checkpoint(&cache, 30, 40), 20); // the context of this cache
+    for (int p = 0; p < 9; p++)
+        kv_cache_write(&cache, 2, p);
+    CHECK_INT(kv_cache_go_back(&cache, 2, 12), 9);
+    CHECK_INT(kv_cache_go_back(&cache, 2, 4), 4);
+    CHECK_INT(kv_cache_length(&cache, 2), 4);
+    kv_cache_free(&cache);
+    test_device_close(device);
 }

@@ -47,12 +47,20 @@ static double largest_of(const TensorPlan *plan) {
     return largest;
 }
 
-// The positions that the reference was computed for, which some kinds of rope depend on.
-static int context_of(const ReferenceRun *run) {
+// The positions that the reference was computed for, which some kinds of rope depend on. longrope's
+// references were computed without a limit: it chooses by the length of each prompt.
+static int context_of(const ReferenceRun *run, const char *prompt) {
     int longest = checkpoint_config(run->checkpoint)->max_seq_len;
     int32_t context = longest < 128 ? longest : 128;
     const SafetensorsTensor *given = safetensors_find(&run->reference, "context");
-    if (given && given->plan.bytes == 8) memcpy(&context, given->plan.data, sizeof context);
+    if (given && given->plan.bytes == 8) {
+        memcpy(&context, given->plan.data, sizeof context);
+    } else if (prompt && checkpoint_config(run->checkpoint)->rope.scaling == ROPE_LONGROPE) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.input_ids", prompt);
+        const SafetensorsTensor *ids = safetensors_find(&run->reference, name);
+        if (ids) context = (int32_t)(ids->plan.bytes / 8) + REFERENCE_MAX_GREEDY;
+    }
     return context;
 }
 
@@ -184,7 +192,7 @@ static bool measure_greedy(ReferenceRun *run, const float *logits, Error *error)
 static Model *open_model(const ReferenceRun *run, const Config *config, Error *error) {
     ModelOptions options = {.threads = 2,
                             .precision = PRECISION_F32,
-                            .context = context_of(run),
+                            .context = context_of(run, run->prompt),
                             .max_logit_rows = REFERENCE_MAX_PROMPT};
     return model_open(config, checkpoint_weights(run->checkpoint), &options, error);
 }
@@ -210,6 +218,11 @@ bool reference_measure(ReferenceRun *run, const char *prompt, Error *error) {
     bool all[REFERENCE_MAX_PROMPT];
     memset(all, true, sizeof all);
     run->prompt = prompt;
+    if (context_of(run, prompt) != run->model->options.context) {
+        model_close(run->model);
+        run->model = open_model(run, checkpoint_config(run->checkpoint), error);
+        if (!run->model) return false;
+    }
     Batch batch = {.tokens = tokens, .wants_logits = all};
     batch.n = whole_numbers(run, "input_ids", tokens, REFERENCE_MAX_PROMPT);
     if (!batch.n) return error_set(error, ERROR_FILE, "the reference has no %s.input_ids", prompt);

@@ -57,6 +57,8 @@ const char *test_reference_model(const char *name) {
                                           {"qwen3-bf16", "qwen3"}};
     const char *path = kept_text("../shared/data/reference-models/%s", name);
     if (!access(path, R_OK)) return path;
+    path = kept_text("../shared/data/reference-models-2026/%s", name);
+    if (!access(path, R_OK)) return path;
     for (size_t i = 0; i < sizeof TINY / sizeof *TINY; i++)
         if (!strcmp(name, TINY[i][0])) name = TINY[i][1];
     path = kept_text("build/tiny-models/%s", name);

@@ -18,13 +18,18 @@ static void add(GgufFile *file, int layer, const char *name, uint64_t cols, uint
 
 static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t head_dim) {
     bool olmo2 = !strcmp(architecture, "olmo2"), gemma3 = !strcmp(architecture, "gemma3");
-    bool fused = !strcmp(architecture, "phi3");
+    bool fused = !strcmp(architecture, "phi3"), plain = !strcmp(architecture, "arcee");
+    bool exaone4 = !strcmp(architecture, "exaone4"),
+         hunyuan = !strcmp(architecture, "hunyuan-dense");
+    bool post = olmo2 || exaone4;
     uint64_t q = HEADS * head_dim, kv = KV_HEADS * head_dim;
-    if (!olmo2) add(file, l, "attn_norm.weight", DIM, 0);
-    if (!olmo2) add(file, l, "ffn_norm.weight", DIM, 0);
-    if (olmo2 || gemma3) {
+    if (!post) add(file, l, "attn_norm.weight", DIM, 0);
+    if (!post) add(file, l, "ffn_norm.weight", DIM, 0);
+    if (post || gemma3) {
         add(file, l, "post_attention_norm.weight", DIM, 0);
         add(file, l, "post_ffw_norm.weight", DIM, 0);
+    }
+    if (post || gemma3 || hunyuan) {
         add(file, l, "attn_q_norm.weight", olmo2 ? q : head_dim, 0);
         add(file, l, "attn_k_norm.weight", olmo2 ? kv : head_dim, 0);
     }
@@ -34,7 +39,7 @@ static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t 
         add(file, l, "attn_q.weight", DIM, q);
         add(file, l, "attn_k.weight", DIM, kv);
         add(file, l, "attn_v.weight", DIM, kv);
-        add(file, l, "ffn_gate.weight", DIM, HIDDEN);
+        if (!plain) add(file, l, "ffn_gate.weight", DIM, HIDDEN);
     }
     add(file, l, "attn_output.weight", q, DIM);
     add(file, l, "ffn_up.weight", DIM, fused ? 2 * HIDDEN : HIDDEN);
@@ -155,15 +160,102 @@ Test(gguf_families, patterns_that_say_nothing_are_refused) {
     config_of(file, "\"llama.attention.sliding_window_pattern\": is not supported");
 }
 
-Test(gguf_families, olmo2_has_a_head_of_its_own_and_no_window) {
+Test(gguf_families, olmo2_has_a_head_of_its_own) {
     Config c = config_of(tiny("olmo2", 2, 4), NULL);
     CHECK_INT(c.qk_norm, QK_NORM_FULL_WIDTH);
     GgufFile *file = tiny("olmo2", 2, 4);
     gguf_remove_tensor(file, "output.weight");
     config_of(file, "\"output.weight\" is missing");
-    file = tiny("olmo2", 2, 4);
-    gguf_set_u32(file, "olmo2.attention.sliding_window", 4096);
-    config_of(file, "OLMo 3");
+}
+
+static GgufFile *olmo3(int n_layers) {
+    GgufFile *file = tiny("olmo2", n_layers, 4);
+    gguf_set_u32(file, "olmo2.attention.sliding_window", 3);
+    gguf_set_text(file, "olmo2.rope.scaling.type", "yarn");
+    gguf_set_f32(file, "olmo2.rope.scaling.factor", 8.0f);
+    gguf_set_u32(file, "olmo2.rope.scaling.original_context_length", 16);
+    return file;
+}
+
+Test(gguf_families, olmo2_with_a_window_is_olmo3) {
+    Config c = config_of(olmo3(9), NULL);
+    check_windows(&c, "www.www.w");
+    CHECK(c.rope.scaling == ROPE_YARN && c.rope_local.scaling == ROPE_PLAIN);
+    CHECK(c.rope_local.theta == 1e6f, "the theta of the others, without their scaling");
+    GgufFile *file = olmo3(4);
+    gguf_set_u32(file, "olmo2.attention.sliding_window_pattern", 2);
+    c = config_of(file, NULL);
+    check_windows(&c, "w.w.");
+}
+
+// attn_factor multiplies 0.1 ln(8) + 1 = 1.2079442, yarn_attn_factor takes its place.
+Test(gguf_families, yarn_has_two_keys_for_its_factor) {
+    GgufFile *file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.attn_factor", 2.0f);
+    CHECK_NEAR(config_of(file, NULL).rope.attention_factor, 2.4158883, 1e-6);
+    file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", 1.5f);
+    CHECK_NEAR(config_of(file, NULL).rope.attention_factor, 1.5, 0);
+    file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", 1.2079442f);
+    CHECK_NEAR(config_of(file, NULL).rope.attention_factor, 0, 0); // the formula
+    file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", -1.5f);
+    config_of(file, "rope attention_factor: got -1.5");
+    file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", NAN);
+    config_of(file, "rope attention_factor: got nan");
+}
+
+Test(gguf_families, exaone4_with_windows_rotates_in_those_layers_alone) {
+    GgufFile *file = tiny("exaone4", 8, 4);
+    gguf_set_u32(file, "exaone4.attention.sliding_window", 3);
+    Config c = config_of(file, NULL);
+    CHECK_INT(c.qk_norm, QK_NORM_PER_HEAD);
+    for (int l = 0; l < 8; l++) {
+        CHECK_INT(c.layers[l].window, l % 4 == 3 ? 0 : 3);
+        CHECK_INT(c.layers[l].no_rope, l % 4 == 3);
+        CHECK_INT(c.layers[l].local_rope, 0);
+    }
+    c = config_of(tiny("exaone4", 8, 4), NULL);
+    for (int l = 0; l < 8; l++)
+        CHECK(!c.layers[l].window && !c.layers[l].no_rope, "no window: rope everywhere");
+}
+
+// alpha^(d / (d - 2)) with d = 4: alpha squared.
+Test(gguf_families, hunyuans_alpha_makes_theta_larger) {
+    static const struct {
+        float alpha;
+        const char *message;
+    } WRONG[] = {
+        {-3.0f, "got -3"}, {NAN, "rope theta"}, {INFINITY, "rope theta"}, {1e30f, "rope theta"}};
+    Config c = config_of(tiny("hunyuan-dense", 2, 4), NULL);
+    CHECK(c.qk_norm_after_rope && c.rope.theta == 1e6f && c.rope.scaling == ROPE_PLAIN);
+    GgufFile *file = tiny("hunyuan-dense", 2, 4);
+    gguf_set_f32(file, "hunyuan-dense.rope.scaling.alpha", 3.0f);
+    CHECK_NEAR(config_of(file, NULL).rope.theta, 9e6, 0);
+    file = tiny("hunyuan-dense", 2, 4);
+    gguf_set_f32(file, "hunyuan-dense.rope.scaling.alpha", 0.0f);
+    CHECK_NEAR(config_of(file, NULL).rope.theta, 1e6, 0); // none
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        file = tiny("hunyuan-dense", 2, 4);
+        gguf_set_f32(file, "hunyuan-dense.rope.scaling.alpha", WRONG[i].alpha);
+        config_of(file, WRONG[i].message);
+    }
+    file = tiny("hunyuan-dense", 2, 2);
+    gguf_set_f32(file, "hunyuan-dense.rope.scaling.alpha", 3.0f);
+    config_of(file, "heads of 2");
+    file = tiny("llama", 2, 4);
+    gguf_set_f32(file, "llama.rope.scaling.alpha", 3.0f);
+    config_of(file, "\"llama.rope.scaling.alpha\": is not supported");
+}
+
+Test(gguf_families, afm_has_no_gate) {
+    Config c = config_of(tiny("arcee", 2, 4), NULL);
+    CHECK(!c.gated_ffn && c.activation == ACTIVATION_RELU2);
+    GgufFile *file = tiny("arcee", 2, 4);
+    add(file, 1, "ffn_gate.weight", DIM, HIDDEN);
+    config_of(file, "blk.1.ffn_gate.weight");
 }
 
 Test(gguf_families, every_fourth_layer_of_smollm3_does_not_rotate) {
@@ -221,10 +313,10 @@ Test(gguf_families, longrope_has_a_factor_by_how_much_longer_the_context_became)
 
 Test(gguf_families, windows_are_implied_by_the_name_of_gemma_alone) {
     bool slides[7];
-    CHECK(gguf_implied_windows("gemma3", 7, slides));
+    CHECK(gguf_implied_windows("gemma3", 7, slides).pattern);
     for (int l = 0; l < 7; l++)
         CHECK_INT(slides[l], l != 5);
-    CHECK(!gguf_implied_windows("llama", 7, slides));
+    CHECK(!gguf_implied_windows("llama", 7, slides).pattern);
     for (int l = 0; l < 7; l++)
         CHECK(slides[l]);
 }

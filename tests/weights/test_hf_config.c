@@ -53,6 +53,13 @@ static const Known KNOWN[] = {
     {"qwen3", "qwen3", 3, 48, 4, 1, 20, 96, 350, 256, true, 1e6, 1e-6, "000"},
     {"gemma3", "gemma3_text", 7, 56, 4, 1, 20, 84, 384, 256, true, 1e6, 1e-6, "8888808"},
     {"olmo2", "olmo2", 3, 60, 6, 2, 10, 92, 290, 256, false, 5e5, 1e-6, "000"},
+    {"olmo3", "olmo3", 4, 48, 4, 2, 12, 64, 265, 2048, false, 5e5, 1e-6, "8880"},
+    {"exaone4", "exaone4", 4, 40, 4, 2, 14, 64, 211, 256, false, 1e6, 1e-5, "8880"},
+    // theta 10000 * 1000^(14 / 12)
+    {"hunyuan_v1_dense", "hunyuan_v1_dense", 3, 36, 4, 2, 14, 70, 223, 256, true, 31622776, 1e-5,
+     "000"},
+    {"ernie4_5", "ernie4_5", 3, 44, 4, 1, 12, 66, 199, 256, true, 5e5, 1e-5, "000"},
+    {"arcee", "arcee", 3, 40, 4, 2, 14, 90, 187, 256, false, 10000, 1e-5, "000"},
     {"nanochat", "nanochat", 3, 48, 6, 2, 8, 192, 272, 256, false, 10000, 1e-6, "000"},
     {"smollm3", "smollm3", 4, 64, 4, 1, 16, 108, 310, 256, true, 50000, 1e-6, "0000"},
     {"phi3", "phi3", 2, 64, 4, 1, 16, 120, 280, 256, false, 10000, 1e-5, "00"},
@@ -68,6 +75,10 @@ static const Known TINY[] = {
     {"qwen3", "qwen3", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
     {"gemma3", "gemma3_text", 4, 36, 3, 1, 40, 44, 257, 128, true, 1e6, 1e-5, "6606"},
     {"olmo2", "olmo2", 2, 36, 6, 2, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"olmo3", "olmo3", 4, 36, 3, 1, 40, 44, 257, 128, false, 2000, 1e-5, "6660"},
+    {"exaone4", "exaone4", 4, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "6660"},
+    {"ernie4_5", "ernie4_5", 2, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "00"},
+    {"arcee", "arcee", 2, 36, 3, 1, 40, 44, 257, 128, false, 2000, 1e-5, "00"},
     {"nanochat", "nanochat", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
     {"smollm3", "smollm3", 4, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "0000"},
     {"phi3", "phi3", 2, 120, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
@@ -669,6 +680,12 @@ static const ClassDefaults DEFAULTS[] = {
     {"qwen3", false, 0, 32, 128, 4096, -1, -1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
     {"gemma3_text", true, 0, 4, 256, 4096, 2, 1, 8192, 1e-6, 1e6, 1e4, ACTIVATION_GELU_TANH, 0},
     {"olmo2", false, 0, 64, 64, 0, -1, 50279, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
+    // The last of 40 layers is global: every fourth one is.
+    {"olmo3", false, 0, 64, 64, 0, -1, 50279, 8192, 1e-5, 5e5, 5e5, ACTIVATION_SILU, 0},
+    {"exaone4", false, 0, 32, 64, 0, 0, 2, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"hunyuan_v1_dense", false, 0, 64, 64, 0, 1, 2, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"ernie4_5", true, 0, 2, 128, 0, 1, 2, 8192, 1e-5, 5e5, 1e4, ACTIVATION_SILU, 0},
+    {"arcee", false, 0, 64, 64, 0, 128000, 128001, 8192, 1e-5, 1e4, 1e4, ACTIVATION_RELU2, 0},
     {"phi3", false, 0, 64, 64, 0, 1, 32000, 4096, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
     {"smollm3", true, 0, 4, 64, 0, 128000, 128001, 8192, 1e-6, 2e6, 1e4, ACTIVATION_SILU, 0},
     {"nanochat", false, 0, 64, 64, 0, 0, 1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_RELU2, 15},
@@ -691,7 +708,7 @@ static void check_defaults(const ClassDefaults *d, const Read *read) {
     CHECK(c->rope_local.theta == (float)d->theta_local, "%s", d->model_type);
     CHECK(c->activation == d->activation && c->logit_softcap == (float)d->softcap, "%s",
           d->model_type);
-    // The last of 40 layers slides in each family that has a window.
+    // The last of 40 layers slides in each family that has a window, but for every fourth one.
     CHECK_INT(c->layers[39].window, d->window);
     CHECK_INT(c->layers[39].local_rope, d->theta == 1e6);
 }
@@ -766,4 +783,65 @@ Test(hf_config, what_a_dictionary_of_rope_leaves_out) {
     c = config_of(OF("smollm3", "\"no_rope_layers\":[0,1,1,0],"));
     for (int l = 0; l < 4; l++)
         CHECK_INT(c.layers[l].no_rope, l == 0 || l == 3);
+}
+
+// ---- families of 2026 ----
+
+Test(hf_config, exaone4_rotates_where_it_has_a_window_or_has_none_at_all) {
+    Config c = config_of(OF("exaone4", "\"sliding_window\":7,"));
+    for (int l = 0; l < 4; l++)
+        CHECK(c.layers[l].window == (l == 3 ? 0 : 7) && c.layers[l].no_rope == (l == 3));
+    c = config_of(OF("exaone4", "\"sliding_window\":null,\"sliding_window_pattern\":null,"));
+    for (int l = 0; l < 4; l++)
+        CHECK(!c.layers[l].window && !c.layers[l].no_rope);
+    // A pattern of letters needs the list beside it, in transformers too.
+    check_refused(OF("exaone4", "\"sliding_window_pattern\":\"LLLG\","), "sliding_window_pattern");
+    c = config_of(OF("exaone4", "\"sliding_window_pattern\":\"LLLG\",\"layer_types\":["
+                                "\"full_attention\",\"sliding_attention\",\"full_attention\","
+                                "\"full_attention\"],"));
+    CHECK(c.layers[1].window == 4096 && c.layers[0].no_rope && !c.layers[1].no_rope);
+}
+
+Test(hf_config, olmo3_scales_the_rope_of_its_global_layers_alone) {
+    Config c = config_of(OF("olmo3", "\"rope_theta\":300,\"rope_scaling\":{\"rope_type\":\"yarn\","
+                                     "\"factor\":4},"));
+    CHECK(c.rope.scaling == ROPE_YARN && c.rope_local.scaling == ROPE_PLAIN);
+    CHECK(c.rope.theta == 300 && c.rope_local.theta == 300);
+    c = config_of(OF("olmo3", "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\","
+                              "\"rope_theta\":300},\"sliding_attention\":{\"rope_theta\":200}},"));
+    CHECK(c.rope.theta == 300 && c.rope_local.theta == 200);
+}
+
+// theta alpha^(d / (d - 2)) with d = 16.
+Test(hf_config, hunyuans_alpha_makes_theta_larger_and_nothing_else) {
+    Config c = config_of(OF("hunyuan_v1_dense", "\"rope_scaling\":{\"type\":\"dynamic\","
+                                                "\"alpha\":50,\"factor\":3,\"mscale\":2},"));
+    CHECK_NEAR(c.rope.theta, 1e4 * pow(50, 16.0 / 14.0), 0.5);
+    CHECK(c.rope.scaling == ROPE_PLAIN && c.rope.factor == 0 && c.rope.mscale == 0);
+    c = config_of(OF("hunyuan_v1_dense", "\"rope_scaling\":{\"type\":\"linear\",\"alpha\":50,"
+                                         "\"factor\":3},"));
+    CHECK(c.rope.theta == 1e4f && c.rope.scaling == ROPE_LINEAR);
+    static const char *const WRONG[] = {"0", "-1", "1e40", "\"x\"", "true"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++)
+        check_refused(test_text(OF("hunyuan_v1_dense",
+                                   "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":%s},"),
+                                WRONG[i]),
+                      "\"alpha\"");
+    check_refused(LLAMA("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"alpha\":5},"),
+                  "\"alpha\" is not supported in LlamaForCausalLM");
+}
+
+Test(hf_config, yarns_factor_that_is_the_formula_is_the_formula) {
+    Config c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8,"
+                               "\"attention_factor\":1.2079441541679836},"));
+    Error error = {0};
+    CHECK(config_finish(&c, &error) && c.rope.attention_factor == 0, "%s", error.message);
+    c = config_of(LLAMA("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8,"
+                        "\"attention_factor\":1.208},"));
+    CHECK(config_finish(&c, &error) && c.rope.attention_factor == 1.208f, "%s", error.message);
+}
+
+Test(hf_config, ernie_with_biases_is_refused) {
+    check_refused(OF("ernie4_5", "\"use_bias\":true,"), "\"use_bias\" is not supported");
+    CHECK_INT(config_of(OF("ernie4_5", "\"use_bias\":false,")).n_kv_heads, 2);
 }

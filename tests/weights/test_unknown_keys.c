@@ -9,8 +9,10 @@
 static const char FOLDER[] = "build/tiny-models";
 typedef char Path[200];
 
-static const char *const FAMILIES[] = {"gpt2",   "llama", "mistral-window", "qwen2", "qwen3",
-                                       "gemma3", "olmo2", "smollm3",        "phi3",  "nanochat"};
+static const char *const FAMILIES[] = {
+    "gpt2",     "llama", "mistral-window", "qwen2",   "qwen3",
+    "gemma3",   "olmo2", "olmo3",          "exaone4", "hunyuan_v1_dense",
+    "ernie4_5", "arcee", "smollm3",        "phi3",    "nanochat"};
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 static char *read_file(const char *family, const char *name, size_t *size) {

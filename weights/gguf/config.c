@@ -69,14 +69,15 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
 }
 
 // 32 and 1 are the paper's beta_fast and beta_slow (arXiv 2309.00071), which most files leave out.
-// Two names are in use for the factor of cos and sin; the second overrules the first.
+// attn_factor multiplies the formula's factor of cos and sin; yarn_attn_factor is the factor, as
+// config.json has it.
 static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
-    float factor = 1.0f, extrapolation = 1.0f;
+    float factor = 1.0f, extrapolation = 1.0f, whole = 0.0f;
     rope->scaling = ROPE_YARN;
     rope->beta_fast = 32.0f;
     rope->beta_slow = 1.0f;
     if (!gguf_f32(g, ".rope.scaling.attn_factor", false, &factor, error) ||
-        !gguf_f32(g, ".rope.scaling.yarn_attn_factor", false, &factor, error) ||
+        !gguf_f32(g, ".rope.scaling.yarn_attn_factor", false, &whole, error) ||
         !gguf_f32(g, ".rope.scaling.yarn_ext_factor", false, &extrapolation, error) ||
         !gguf_f32(g, ".rope.scaling.yarn_beta_fast", false, &rope->beta_fast, error) ||
         !gguf_f32(g, ".rope.scaling.yarn_beta_slow", false, &rope->beta_slow, error))
@@ -84,10 +85,9 @@ static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
     if (extrapolation != 1.0f)
         return gguf_fail(g, ".rope.scaling.yarn_ext_factor", error, "got %g, wanted 1",
                          (double)extrapolation);
-    // A GGUF stores a multiplier of the formula's value; RopeConfig holds the product.
+    // RopeConfig holds the product; 0 is the formula.
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
-    // 0: model/rope.c computes the formula itself, to the same bits as from a config.json.
-    rope->attention_factor = factor != 1.0f ? factor * formula : 0.0f;
+    rope->attention_factor = factor != 1.0f ? factor * formula : whole;
     return true;
 }
 

@@ -12,18 +12,27 @@
 
 typedef struct Implied {
     const char *architecture;
-    int pattern;            // every n-th layer is global, the others have the window; 0: all have
-    bool scaled_embedding;  // times sqrt(dim)
-    bool longrope;          // may come with rope_factors_long and _short
+    int pattern;           // every n-th layer is global, the others have the window; 0: all have
+    bool local_theta;      // windowed layers have a theta of their own, 10000 where no key gives it
+    bool local_plain;      // windowed layers have the theta of the others and no scaling
+    bool window_turns;     // in a model with windows, layers without one do not rotate
+    bool alpha;            // a key may say that theta is larger
+    bool scaled_embedding; // times sqrt(dim)
+    bool longrope;         // may come with rope_factors_long and _short
     int rope_less_interval; // every n-th layer does not rotate
     int narrow_layers;      // with so many layers scores are scaled by (dim / n_heads)^-1/2
-    const char *no_window;  // with a window it is the model named here
 } Implied;
 
 // Gemma 3 of 62 layers is the 27B model, the only one whose scores are not scaled by head_dim^-1/2.
 static const Implied TABLE[] = {
-    {.architecture = "gemma3", .pattern = 6, .scaled_embedding = true, .narrow_layers = 62},
-    {.architecture = "olmo2", .no_window = "OLMo 3"},
+    {.architecture = "gemma3",
+     .pattern = 6,
+     .local_theta = true,
+     .scaled_embedding = true,
+     .narrow_layers = 62},
+    {.architecture = "olmo2", .pattern = 4, .local_plain = true}, // OLMo 3 has windows
+    {.architecture = "exaone4", .pattern = 4, .window_turns = true},
+    {.architecture = "hunyuan-dense", .alpha = true},
     {.architecture = "phi3", .longrope = true},
     {.architecture = "smollm3", .rope_less_interval = 4},
     {0},
@@ -60,24 +69,25 @@ static bool read_pattern(const Gguf *g, const Config *c, int n, bool *slides, Er
     return true;
 }
 
+static bool has_local_rope(const Implied *implied) {
+    return implied->local_theta || implied->local_plain;
+}
+
 // Fills window and local_rope of every layer. slides[l]: layer l has the window; true for all
 // layers where the architecture has no pattern.
 static bool read_windows(const Gguf *g, Config *c, const Implied *implied, Error *error) {
     bool slides[LIMIT_LAYERS];
     int window = 0;
     if (!gguf_int(g, ".attention.sliding_window", false, &window, error)) return false;
-    if (window && implied->no_window)
-        return gguf_fail(g, ".attention.sliding_window", error,
-                         "is that of %s, which is not supported", implied->no_window);
     if (!implied->pattern && gguf_find(g, PATTERN_KEY))
         return gguf_fail(g, PATTERN_KEY, error, "is not supported");
     memset(slides, true, sizeof slides);
     if (implied->pattern && !read_pattern(g, c, implied->pattern, slides, error)) return false;
     for (int l = 0; l < c->n_layers; l++) {
         c->layers[l].window = slides[l] ? window : 0;
-        // The layers with a window have a theta of their own where the others have none.
-        c->layers[l].local_rope = implied->pattern && window && slides[l];
+        c->layers[l].local_rope = has_local_rope(implied) && window && slides[l];
     }
+    if (implied->local_plain) c->rope_local.theta = c->rope.theta;
     return gguf_f32(g, ".rope.freq_base_swa", false, &c->rope_local.theta, error);
 }
 
@@ -142,27 +152,50 @@ float gguf_longrope_factor(const RopeConfig *rope) {
     return (float)sqrt(1.0 + log(factor) / log(rope->original_max_seq_len));
 }
 
+// Hunyuan, in files that keep what config.json says: theta alpha^(d / (d - 2)), d = head_dim.
+static bool read_alpha(const Gguf *g, Config *c, const Implied *implied, Error *error) {
+    static const char KEY[] = ".rope.scaling.alpha";
+    float alpha = 0.0f;
+    if (!gguf_f32(g, KEY, false, &alpha, error)) return false;
+    if (alpha == 0.0f) return true; // not given, as llama.cpp has it
+    if (!implied->alpha) return gguf_fail(g, KEY, error, "is not supported");
+    if (alpha < 0.0f || c->head_dim <= 2)
+        return gguf_fail(g, KEY, error, "got %g with heads of %d, wanted 0 or more", (double)alpha,
+                         c->head_dim);
+    c->rope.theta =
+        (float)((double)c->rope.theta * pow((double)alpha, c->head_dim / (c->head_dim - 2.0)));
+    return true;
+}
+
 // ---- what is implied ----
 
+// The windows of `c` are known.
 void gguf_implied(const char *architecture, Config *c) {
     const Implied *implied = implied_by(architecture);
+    bool windows = false;
+    for (int l = 0; l < c->n_layers; l++)
+        windows |= c->layers[l].window > 0;
+    for (int l = 0; implied->window_turns && l < c->n_layers; l++)
+        c->layers[l].no_rope = windows && !c->layers[l].window;
     if (implied->scaled_embedding) c->embedding_scale = sqrtf((float)c->dim);
     for (int l = 0; implied->rope_less_interval && l < c->n_layers; l++)
         c->layers[l].no_rope = (l + 1) % implied->rope_less_interval == 0;
 }
 
-bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides) {
-    int pattern = implied_by(architecture)->pattern;
+GgufWindows gguf_implied_windows(const char *architecture, int n_layers, bool *slides) {
+    const Implied *implied = implied_by(architecture);
     for (int l = 0; l < n_layers; l++)
-        slides[l] = !pattern || (l + 1) % pattern != 0;
-    return pattern != 0;
+        slides[l] = !implied->pattern || (l + 1) % implied->pattern != 0;
+    return (GgufWindows){implied->pattern != 0, has_local_rope(implied), implied->local_theta};
 }
 
 // A scale that the file gives overrules the implied one.
 bool gguf_read_family(const Gguf *g, Error *error) {
     Config *c = &g->checkpoint->config;
     const Implied *implied = implied_by(g->architecture);
-    if (!read_windows(g, c, implied, error) || !read_longrope(g, c, implied, error)) return false;
+    if (!read_alpha(g, c, implied, error) || !read_windows(g, c, implied, error) ||
+        !read_longrope(g, c, implied, error))
+        return false;
     gguf_implied(g->architecture, c);
     if (implied->narrow_layers == c->n_layers && c->attention_scale == 0.0f && c->n_heads > 0)
         c->attention_scale = (float)(1.0 / sqrt((double)c->dim / c->n_heads));

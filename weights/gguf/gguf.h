@@ -68,9 +68,16 @@ bool gguf_read_config(const Gguf *gguf, Error *error);
 // Part of gguf_read_config, after the sizes and the rope. families.c
 bool gguf_read_family(const Gguf *gguf, Error *error);
 
+// What an architecture does with windows.
+typedef struct GgufWindows {
+    bool pattern;    // a key may choose the layers; false: all have the window
+    bool local_rope; // layers with a window have a set of frequencies of their own,
+    bool theta_key;  // whose theta is a number of its own
+} GgufWindows;
+
 // What no key says, for reader and writer alike (families.c): the scale of the embedding and
-// the layers without rope, into `config`, which has its sizes; which layers have the window (false:
-// all of those that the model has, no key can choose); what longrope multiplies cos and sin by.
+// the layers without rope, into `config`, which has its sizes and windows; which layers have the
+// window where no key chooses; what longrope multiplies cos and sin by.
 void gguf_implied(const char *architecture, Config *config);
-bool gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
+GgufWindows gguf_implied_windows(const char *architecture, int n_layers, bool *slides);
 float gguf_longrope_factor(const RopeConfig *rope);

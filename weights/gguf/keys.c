@@ -101,6 +101,8 @@ static bool check_kinds(const Put *p, const Outgoing *out) {
     config_init(implied);
     implied->n_layers = p->config->n_layers;
     implied->dim = p->config->dim;
+    for (int l = 0; l < p->config->n_layers; l++)
+        implied->layers[l].window = p->config->layers[l].window;
     family_defaults(out->family, implied);
     gguf_implied(p->architecture, implied);
     bool same = same_kinds(p, implied);
@@ -122,13 +124,27 @@ static bool put_scales(const Put *p) {
 
 // ---- windows ----
 
+// The theta of the layers with a window, where it is a number of its own.
+static bool put_local_rope(const Put *p, const GgufWindows *can, const bool *slides) {
+    const Config *c = p->config;
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].local_rope != (can->local_rope && slides[l]))
+            return cannot(p, "which of its layers have a theta of their own");
+    if (!can->local_rope) return true;
+    if (c->rope_local.scaling != ROPE_PLAIN)
+        return cannot(p, "a scaling of the rope in layers with a window");
+    if (can->theta_key || c->rope_local.theta != c->rope.theta)
+        real(p, ".rope.freq_base_swa", c->rope_local.theta);
+    return true;
+}
+
 // slides: the model; implied: what the architecture says without a key. The pattern key is written
 // only where they differ and the architecture has one.
 static bool put_windows(const Put *p) {
     const Config *c = p->config;
-    bool slides[LIMIT_LAYERS], implied[LIMIT_LAYERS], pattern, usual = true, all = true;
+    bool slides[LIMIT_LAYERS], implied[LIMIT_LAYERS], usual = true, all = true;
     int window = 0;
-    pattern = gguf_implied_windows(p->architecture, c->n_layers, implied);
+    GgufWindows can = gguf_implied_windows(p->architecture, c->n_layers, implied);
     for (int l = 0; l < c->n_layers; l++) {
         int here = c->layers[l].window;
         if (here && window && here != window) return cannot(p, "windows of several sizes");
@@ -138,19 +154,13 @@ static bool put_windows(const Put *p) {
         all &= slides[l];
     }
     if (!window) return true;
-    if (!pattern && !all) return cannot(p, "windows in some of its layers");
+    if (!can.pattern && !all) return cannot(p, "windows in some of its layers");
     number(p, ".attention.sliding_window", window);
     KeyText text;
-    if (pattern && !usual)
+    if (can.pattern && !usual)
         gguf_put_bools(p->keys, key_of(text, p, ".attention.sliding_window_pattern"), slides,
                        (size_t)c->n_layers);
-    for (int l = 0; l < c->n_layers; l++)
-        if (c->layers[l].local_rope != (pattern && slides[l]))
-            return cannot(p, "which of its layers have a theta of their own");
-    if (pattern && c->rope_local.scaling != ROPE_PLAIN)
-        return cannot(p, "a scaling of the rope in layers with a window");
-    if (pattern) real(p, ".rope.freq_base_swa", c->rope_local.theta);
-    return true;
+    return put_local_rope(p, &can, slides);
 }
 
 // ---- rope ----

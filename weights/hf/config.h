@@ -23,7 +23,7 @@ typedef enum HfWindow {
     HF_WINDOW_ALL,       // sliding_window on every layer (Mistral, Phi 3)
     HF_WINDOW_SWITCHED,  // none unless use_sliding_window (Qwen)
     HF_WINDOW_ROPE_LESS, // the same; layers without rope where there is no layer_types (SmolLM3)
-    HF_WINDOW_PATTERN,   // every n-th layer is global, the others local (Gemma 3)
+    HF_WINDOW_PATTERN,   // every n-th layer is global, the others local (Gemma 3, OLMo 3)
 } HfWindow;
 
 // Class defaults of one model_type; 0 where the key must be given.
@@ -36,6 +36,8 @@ typedef struct HfFamily {
     int n_kv_heads; // 0: n_heads
     int head_dim;   // 0: dim / n_heads
     float norm_eps, theta, theta_local;
+    bool local_plain;                        // windowed layers rotate by theta, without a scaling
+    bool rope_alpha;                         // "dynamic" with "alpha" is a larger theta
     const char *eps_key;                     // NULL: "rms_norm_eps"
     const char *activation_key, *activation; // NULL: "hidden_act"
     float query_scalar;                      // query_pre_attn_scalar; 0: scores by head_dim
@@ -46,9 +48,15 @@ typedef struct HfFamily {
     int attention_biases;                    // where attention_bias is absent
     HfWindow window_rule;
     int window;           // where sliding_window is absent; 0: none
+    int pattern;          // the n of HF_WINDOW_PATTERN where no key gives it
+    bool window_turns;    // in a model with windows, layers without one do not rotate
     int original_context; // where original_max_position_embeddings is absent; 0: max_seq_len
     int bos_id, eos_id;
 } HfFamily;
+
+static inline bool hf_family_has_local_rope(const HfFamily *family) {
+    return family->theta_local > 0 || family->local_plain;
+}
 
 // In families.c. The row for a parsed config.json, and in *text the object that holds the
 // hyper-parameters (root, or its text_config). NULL: exit code 3, the message names the

@@ -25,7 +25,7 @@ static const char HARMLESS[] =
     "begin_suppress_tokens bos_token boi_token_id boi_token_index cache_implementation "
     "chunk_size_feed_forward cross_attention_hidden_size custom_pipelines "
     "decoder_start_token_id description diversity_penalty do_sample dtype early_stopping "
-    "embd_pdrop encoder_no_repeat_ngram_size eoi_token_id eoi_token_index eos_token "
+    "embd_pdrop encoder_no_repeat_ngram_size eod_token_id eoi_token_id eoi_token_index eos_token "
     "exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
     "gradient_checkpointing hidden_dropout id2label image_token_id image_token_index "
     "initializer_range is_decoder is_llama_config license label2id length_penalty max_length "
@@ -45,7 +45,7 @@ static const char HARMLESS[] =
 static const char OFF[] =
     "add_cross_attention attn_logit_softcapping clip_qkv is_encoder_decoder "
     "lm_head_bias mlp_bias quantization_config rope_interleaved use_bidirectional_attention "
-    "use_mrope use_qk_norm";
+    "use_bias use_mrope use_qk_norm";
 
 // Multipliers of the same kind: 1 passes.
 static const char ONE[] = "full_attn_mod interpolate_factor";
@@ -54,7 +54,7 @@ static const char ONE[] = "full_attn_mod interpolate_factor";
 static const char ROPE[] =
     "type rope_type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
     "beta_fast beta_slow mscale mscale_all_dim attention_factor truncate "
-    "original_max_position_embeddings short_factor long_factor finetuned";
+    "original_max_position_embeddings short_factor long_factor finetuned alpha";
 
 // Whether the list has the word.
 // Words are compared whole. Lists are searched from the start: a config.json has some 30 keys.

@@ -72,6 +72,31 @@ static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error
                          error);
 }
 
+// Hunyuan: theta for a longer context, once and for all. With d = head_dim
+//
+//   theta' = theta alpha^(d / (d - 2))
+//
+// Its class looks at nothing else in the dictionary.
+static bool read_alpha(RopeConfig *rope, const HfFamily *family, int head_dim, const json_t *dict,
+                       Error *error) {
+    float alpha = 0;
+    const json_t *value = json_object_get(dict, "alpha");
+    if (!value || json_is_null(value)) return true;
+    if (!family->rope_alpha)
+        return error_set(error, ERROR_FILE, "\"alpha\" is not supported in %s",
+                         family->architecture);
+    if (!json_read_float(dict, "alpha", &alpha, error)) return false;
+    if (!(alpha > 0) || head_dim <= 2)
+        return error_set(error, ERROR_FILE,
+                         "\"alpha\": %g with a head_dim of %d, wanted a positive number and more "
+                         "than 2",
+                         (double)alpha, head_dim);
+    if (rope->scaling != ROPE_DYNAMIC_NTK) return true;
+    double theta = (double)rope->theta * pow((double)alpha, head_dim / (head_dim - 2.0));
+    *rope = (RopeConfig){.theta = (float)theta, .sign = rope->sign};
+    return true;
+}
+
 // One number for each pair of channels, all positive.
 static bool read_factors(const float **out, const json_t *dict, const char *key, int rope_dim,
                          Arena *arena, Error *error) {
@@ -130,7 +155,8 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
 static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
                       const json_t *dict, Arena *arena, Error *error) {
     if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
-                 !read_rope_numbers(rope, dict, error)))
+                 !read_rope_numbers(rope, dict, error) ||
+                 !read_alpha(rope, family, config->head_dim, dict, error)))
         return false;
     if (!json_read_int(top, "original_max_position_embeddings", &rope->original_max_seq_len,
                        error) ||
@@ -167,7 +193,7 @@ static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *
 }
 
 // Reads both sets: `full` is the dictionary of all layers, or of those without a window; `local`
-// that of the windowed layers (Gemma 3).
+// that of the windowed layers (Gemma 3, OLMo 3).
 static bool read_ropes(Config *config, const HfFamily *family, const json_t *text, Arena *arena,
                        Error *error) {
     const json_t *full = NULL, *local = NULL, *both = NULL, *scaling = NULL;
@@ -182,7 +208,7 @@ static bool read_ropes(Config *config, const HfFamily *family, const json_t *tex
         return error_set(error, ERROR_FILE, "\"rope_scaling\" beside \"rope_parameters\"");
     if (scaling) full = scaling;
     if (both && !full) full = both;
-    if (local && family->theta_local == 0)
+    if (local && !hf_family_has_local_rope(family))
         return error_set(error, ERROR_FILE, "\"sliding_attention\" is not supported in %s",
                          family->architecture);
     // Only the top-level keys are read here: rope_theta, rope_local_base_freq.
@@ -191,7 +217,8 @@ static bool read_ropes(Config *config, const HfFamily *family, const json_t *tex
         !read_rope_dim(config, family, text, full, error) ||
         !read_rope(&config->rope, config, family, text, full, arena, error))
         return false;
-    return family->theta_local == 0 ||
+    if (family->local_plain) config->rope_local.theta = config->rope.theta;
+    return !hf_family_has_local_rope(family) ||
            read_rope(&config->rope_local, config, family, text, local, arena, error);
 }
 
@@ -224,11 +251,11 @@ static bool read_layer_types(bool *slides, const json_t *types, int n_layers, Er
     return true;
 }
 
-// Which layers slide where there is no list: Gemma 3's every n-th is global, Qwen's first
-// max_window_layers are, and SmolLM3's that have rope.
+// Which layers slide where there is no list: of Gemma 3 and others every n-th is global, Qwen's
+// first max_window_layers are, and SmolLM3's that have rope.
 static bool derive_layer_types(bool *slides, const HfFamily *family, const json_t *text,
                                const Config *config, Error *error) {
-    int pattern = 6, first = 28;
+    int pattern = family->pattern ? family->pattern : 1, first = 28;
     if (!json_read_int(text, "_sliding_window_pattern", &pattern, error) ||
         !json_read_int(text, "sliding_window_pattern", &pattern, error) ||
         !json_read_int(text, "max_window_layers", &first, error))
@@ -267,7 +294,8 @@ static bool read_windows(Config *config, const HfFamily *family, const json_t *t
         return false;
     for (int l = 0; l < config->n_layers; l++) {
         config->layers[l].window = slides[l] ? window : 0;
-        config->layers[l].local_rope = slides[l] && family->theta_local > 0;
+        config->layers[l].local_rope = slides[l] && hf_family_has_local_rope(family);
+        if (family->window_turns) config->layers[l].no_rope = window && !slides[l];
     }
     return true;
 }

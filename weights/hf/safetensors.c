@@ -157,7 +157,7 @@ static bool parse_file(SafetensorsHeader *header, Bytes in, Arena *arena) {
 }
 
 bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Arena *arena) {
-    SafetensorsHeader header;
+    SafetensorsHeader header = {0};
     if (!parse_file(&header, in, arena)) return false;
     *tensors = header.tensors;
     *count = header.count;
@@ -178,7 +178,7 @@ static bool is_other(const uint8_t *data, size_t size, Error *error) {
 
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
     enum { MAGIC_BYTES = 512 }; // that is_foreign looks at
-    SafetensorsHeader header;
+    SafetensorsHeader header = {0};
     *file = (SafetensorsFile){0};
     if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
     size_t front = file->mapping.size < MAGIC_BYTES ? file->mapping.size : MAGIC_BYTES;

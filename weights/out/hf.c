@@ -250,9 +250,11 @@ static bool put_rope(Writing *w) {
         put_rope_members(&inner, c, rope);
         buffer_print(w->m.json, "\n  }");
     }
-    if (w->family->theta_local == 0) return true;
+    if (!hf_family_has_local_rope(w->family)) return true;
     if (c->rope_local.scaling != ROPE_PLAIN)
         return cannot(w, "a scaling of the rope in layers with a window");
+    if (w->family->local_plain)
+        return c->rope_local.theta == rope->theta || cannot(w, "two thetas");
     put_float(&w->m, "rope_local_base_freq", c->rope_local.theta);
     return true;
 }
@@ -279,7 +281,7 @@ static bool put_windows(Writing *w) {
         if (here && window && here != window) return cannot(w, "windows of several sizes");
         if (here) window = here;
         all &= here > 0;
-        if (c->layers[l].local_rope != (here > 0 && w->family->theta_local > 0))
+        if (c->layers[l].local_rope != (here > 0 && hf_family_has_local_rope(w->family)))
             return cannot(w, "which of its layers have a theta of their own");
     }
     if (w->family->window_rule == HF_WINDOW_NONE) return !window || cannot(w, "a window");
@@ -294,8 +296,12 @@ static bool put_windows(Writing *w) {
 static bool put_rope_less_layers(Writing *w) {
     const Config *c = w->config;
     bool smollm3 = !strcmp(w->family->model_type, "smollm3");
+    bool windows = false;
+    for (int l = 0; l < c->n_layers; l++)
+        windows |= c->layers[l].window > 0;
     for (int l = 0; l < c->n_layers && !smollm3; l++)
-        if (c->layers[l].no_rope) return cannot(w, "layers that do not rotate");
+        if (c->layers[l].no_rope != (w->family->window_turns && windows && !c->layers[l].window))
+            return cannot(w, "which of its layers do not rotate");
     if (!smollm3) return true;
     key(&w->m, "no_rope_layers"); // 1 where rope is used
     for (int l = 0; l < c->n_layers; l++)

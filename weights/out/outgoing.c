@@ -143,14 +143,28 @@ static bool add_frequencies(Outgoing *out, Error *error) {
 
 // ---- the family ----
 
-// Mistral's GGUFs are called llama; a llama with a window is a Mistral to transformers.
-//
+// In a GGUF a Mistral is called llama, an OLMo 3 olmo2; to transformers a llama with a window is a
+// Mistral, an OLMo 2 with one an OLMo 3.
+static const char *other_name(Naming naming, const Config *c) {
+    static const struct {
+        const char *windowed, *plain;
+    } PAIRS[] = {{"mistral", "llama"}, {"olmo3", "olmo2"}};
+    bool windows = false;
+    for (int l = 0; l < c->n_layers; l++)
+        windows |= c->layers[l].window > 0;
+    for (size_t i = 0; i < sizeof PAIRS / sizeof *PAIRS; i++) {
+        if (naming == NAMES_GGUF && !strcmp(c->family, PAIRS[i].windowed)) return PAIRS[i].plain;
+        if (naming == NAMES_HF && windows && !strcmp(c->family, PAIRS[i].plain))
+            return PAIRS[i].windowed;
+    }
+    return NULL;
+}
+
 // NULL with `error` set where the container knows no such family.
 static const Family *family_in(Naming naming, const Checkpoint *from, Error *error) {
     const Config *c = &from->config;
-    const char *name = from->family->called[naming];
-    if (naming == NAMES_GGUF && !name && !strcmp(c->family, "mistral")) name = "llama";
-    if (naming == NAMES_HF && !strcmp(c->family, "llama") && c->layers[0].window) name = "mistral";
+    const char *name = from->family->called[naming], *other = other_name(naming, c);
+    if (other) name = other;
     if (naming == NAMES_META && !name) {
         error_set(error, ERROR_FILE, "a llama2.c file holds llama models, this one is %s",
                   c->family);

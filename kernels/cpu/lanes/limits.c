@@ -7,11 +7,14 @@
 
 // Sums that do not wait for each other: enough to hide the latency of the instruction, few enough
 // to stay in registers beside its operands and products.
-// An F32x16 is one register of 32 with AVX-512, two of 16 with AVX2 and four of 16 with SSE.
+// An F32x16 is one register of 32 with AVX-512, two of 16 with AVX2, four of 32 with NEON and four
+// of 16 with SSE.
 #if defined(ISA_avx512)
 enum { FLOAT_CHAINS = 12, INTEGER_CHAINS = 12 };
 #elif defined(ISA_avx2)
 enum { FLOAT_CHAINS = 6, INTEGER_CHAINS = 4 };
+#elif defined(SIMD_NEON)
+enum { FLOAT_CHAINS = 5, INTEGER_CHAINS = 4 };
 #else
 enum { FLOAT_CHAINS = 3, INTEGER_CHAINS = 2 };
 #endif
@@ -22,6 +25,8 @@ ALWAYS_INLINE I16x32 unknown(I16x32 x) {
     __asm__ volatile("" : "+v"(x));
 #elif defined(ISA_avx2)
     __asm__ volatile("" : "+x"(x.a), "+x"(x.b));
+#elif defined(SIMD_NEON)
+    __asm__ volatile("" : "+w"(x.a), "+w"(x.b), "+w"(x.c), "+w"(x.d));
 #else
     __asm__ volatile("" : "+m"(x));
 #endif

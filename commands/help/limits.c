@@ -1,0 +1,48 @@
+// What `run --limits` prints: how large things may be that come from files and prompts. Each limit
+// is checked where it is read; base/bytes.h has most of them.
+#include "base/bytes.h"
+#include "commands/commands.h"
+#include "commands/shared/output.h"
+#include "grammar/grammar.h"
+
+void help_limits(void) {
+    static const struct {
+        const char *name;
+        int value;
+    } LIMITS[] = {
+        {"layers", LIMIT_LAYERS},
+        {"width (dim, hidden_dim, head_dim)", LIMIT_DIM},
+        {"heads", LIMIT_HEADS},
+        {"vocabulary", LIMIT_VOCAB},
+        {"context", LIMIT_CONTEXT},
+        {"end-of-text ids", LIMIT_EOS_IDS},
+        {"tensors", LIMIT_TENSORS},
+        {"keys of a GGUF", LIMIT_KEYS},
+        {"bytes of a key", LIMIT_KEY_LENGTH},
+        {"bytes of a tensor's name", LIMIT_NAME_LENGTH},
+        {"bytes of a vocabulary entry", LIMIT_TOKEN_LENGTH},
+        {"merges", LIMIT_MERGES},
+        {"bytes of a chat template", LIMIT_TEMPLATE},
+        {"alignment of a GGUF", LIMIT_ALIGNMENT},
+        {"files of one model", LIMIT_FILES},
+        {"bytes of a safetensors header", LIMIT_JSON_HEADER},
+        {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
+        {"depth of JSON", LIMIT_JSON_DEPTH},
+        {"bytes of a SentencePiece model", LIMIT_SENTENCEPIECE},
+        {"bytes of a text", LIMIT_TEXT},
+        {"bytes of a prompt", LIMIT_PROMPT},
+        {"more for each token of the context", LIMIT_PROMPT_TOKEN},
+        {"bytes of a grammar, of a JSON schema", LIMIT_GRAMMAR_BYTES},
+        {"rules of a grammar", LIMIT_GRAMMAR_RULES},
+        {"groups inside groups of a grammar", LIMIT_GRAMMAR_DEPTH},
+        {"repetitions {m,n} of a grammar", LIMIT_GRAMMAR_REPEAT},
+        {"nodes of a grammar's graph", LIMIT_GRAMMAR_NODES},
+        {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
+        {"stacks that it is on", LIMIT_GRAMMAR_STACKS},
+        {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
+        {"bytes of a line of prompts", LIMIT_PROMPT_LINE},
+        {"bytes of a line of answers", LIMIT_ANSWER_LINE},
+    };
+    for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
+        output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);
+}

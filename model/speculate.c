@@ -1,0 +1,195 @@
+// Who drafts (model/lookup.c, model/draft.c), how many, and what became of the drafts. The rule is
+// in speculate.h.
+//
+//   propose -> drafts[0 .. n-1], of which n_verified go into the pass
+//   take    -> is the token drafts[at]? -> the rate of this kind of draft -> the text
+//
+// Drafts of a lookup that were declined are compared with the text all the same, which costs
+// nothing: so a text that begins to repeat itself is noticed.
+#include "model/speculate.h"
+#include "model/drafts.h"
+
+#include <stdlib.h>
+
+enum {
+    KINDS = 9,            // of drafts, by what they are likely to be worth: length of the match
+    FEWEST_DECLINED = 16, // before another trial, and
+    MOST_DECLINED = 512,
+    TRIAL_DRAFTS = 4,
+    RATE_MEMORY = 64, // drafts
+};
+
+// Of `tries` drafts `hits` were right; both are halved at RATE_MEMORY.
+typedef struct Rate {
+    int hits, tries;
+} Rate;
+
+struct Speculation {
+    SpeculationOptions options;
+    Lookup lookup; // its text is that of a draft model too
+    Draft draft;
+    int32_t drafts[SPECULATION_MAX];
+    int n_drafts, n_verified, at, kind;
+    Rate rates[KINDS];
+    double single;        // seconds of a pass of one row; 0: not measured
+    double row;           // and of each row more
+    double draft_seconds; // of a draft
+    bool measured_row;
+    int declined, patience; // proposals since the last trial, and until the next
+    unsigned worthwhile;    // proposals that were worth their pass
+    SpeculationCounts counts;
+};
+
+Speculation *speculation_open(const SpeculationOptions *options, Error *error) {
+    Speculation *s = calloc(1, sizeof *s);
+    if (!s) {
+        error_set(error, ERROR_MEMORY, "no memory for speculation");
+        return NULL;
+    }
+    s->options = *options;
+    s->patience = FEWEST_DECLINED;
+    // One more than the context: the last token is sampled but never fed.
+    bool good = lookup_init(&s->lookup, options->vocab_size, options->context + 1, error) &&
+                (!options->draft || draft_init(&s->draft, options->draft, SPECULATION_MAX, error));
+    if (good) return s;
+    speculation_close(s);
+    return NULL;
+}
+
+void speculation_close(Speculation *s) {
+    if (!s) return;
+    lookup_free(&s->lookup);
+    draft_free(&s->draft);
+    free(s);
+}
+
+void speculation_text(Speculation *s, int keep, const int32_t *ids, int count) {
+    if (keep > s->lookup.count) keep = 0;
+    lookup_truncate(&s->lookup, keep);
+    draft_truncate(&s->draft, keep);
+    for (int i = 0; i < count && s->lookup.count < s->lookup.capacity; i++)
+        lookup_push(&s->lookup, ids[i]);
+    s->n_drafts = s->n_verified = s->at = 0;
+}
+
+SpeculationCounts speculation_counts(const Speculation *s) {
+    return s->counts;
+}
+
+int speculation_length(const Speculation *s) {
+    return s->lookup.count;
+}
+
+// ---- does it pay? ----
+
+// One half before anything is known.
+static double rate_of(const Rate *rate) {
+    return (rate->hits + 1.0) / (rate->tries + 2.0);
+}
+
+static void rate_count(Rate *rate, bool hit) {
+    rate->tries++;
+    rate->hits += hit;
+    if (rate->tries < RATE_MEMORY) return;
+    rate->tries /= 2;
+    rate->hits /= 2;
+}
+
+static void smooth(double *mean, double value, bool first, double share) {
+    *mean = first ? value : *mean + share * (value - *mean);
+}
+
+// A pass of several rows takes no less than one of one row would: what is known of that may be old,
+// of a shorter text or of a busier machine.
+void speculation_measure(Speculation *s, int rows, double seconds) {
+    if (rows == 1) {
+        smooth(&s->single, seconds, s->single <= 0, 0.125);
+        return;
+    }
+    if (s->single <= 0 || s->single > seconds) s->single = seconds;
+    smooth(&s->row, (seconds - s->single) / (rows - 1), !s->measured_row, 0.25);
+    s->measured_row = true;
+}
+
+// The number of drafts with the most tokens a second.
+static int best_count(const Speculation *s, int most) {
+    const double MARGIN = 1.05;
+    double row = s->measured_row ? s->row : s->single / 4; // a guess that lets it be tried
+    double rate = rate_of(&s->rates[s->kind]), kept = 1, tokens = 1, best = MARGIN / s->single;
+    int count = 0;
+    for (int k = 1; k <= most; k++) {
+        kept *= rate;
+        tokens += kept;
+        double speed = tokens / (s->single + k * (row + s->draft_seconds));
+        if (speed <= best) continue;
+        best = speed;
+        count = k;
+    }
+    return count;
+}
+
+// How many drafts are worth their pass, trials included. Now and then a pass that would have been
+// worth it goes without, so that its time without is known.
+static int choose_count(Speculation *s, int most) {
+    enum { WITHOUT_FIRST = 8, WITHOUT_EVERY = 128 };
+    if (s->options.fixed) return s->options.fixed < most ? s->options.fixed : most;
+    if (s->single <= 0) return 0;
+    int count = best_count(s, most);
+    if (count) {
+        s->declined = 0;
+        s->patience = FEWEST_DECLINED;
+        return s->worthwhile++ % WITHOUT_EVERY == WITHOUT_FIRST ? 0 : count;
+    }
+    if (++s->declined < s->patience) return 0;
+    s->declined = 0;
+    if (s->patience < MOST_DECLINED) s->patience *= 2;
+    return most < TRIAL_DRAFTS ? most : TRIAL_DRAFTS;
+}
+
+// ---- proposals ----
+
+// All that can be verified are drafted, of which the first few may be.
+static int look_up(Speculation *s, int most) {
+    int next = 0, length = lookup_find(&s->lookup, &next);
+    if (!length) return 0;
+    s->kind = length < KINDS ? length - 1 : KINDS - 1;
+    s->n_drafts = most;
+    lookup_copy(&s->lookup, next, s->drafts, most);
+    return choose_count(s, most);
+}
+
+// Drafts cost time, so it is decided first how many.
+static int ask_draft(Speculation *s, const Sampler *sampler, int most) {
+    double seconds = -1;
+    int count = choose_count(s, most);
+    if (!count) return 0;
+    s->n_drafts = draft_propose(&s->draft, s->lookup.text, s->lookup.count, sampler,
+                                s->options.vocab_size, s->drafts, count, &seconds);
+    if (seconds >= 0) smooth(&s->draft_seconds, seconds, s->draft_seconds <= 0, 0.25);
+    return s->n_drafts;
+}
+
+int speculation_propose(Speculation *s, const Sampler *sampler, int32_t *out, int most) {
+    if (most > SPECULATION_MAX) most = SPECULATION_MAX;
+    s->n_drafts = s->n_verified = s->at = s->kind = 0;
+    if (most < 1) return 0;
+    int count = s->options.draft ? ask_draft(s, sampler, most) : look_up(s, most);
+    for (int i = 0; i < count; i++)
+        out[i] = s->drafts[i];
+    s->n_verified = count;
+    s->counts.drafted += (uint64_t)count;
+    s->counts.passes += count > 0;
+    return count;
+}
+
+// A draft behind one that was wrong says nothing.
+void speculation_take(Speculation *s, int32_t token) {
+    if (s->lookup.count < s->lookup.capacity) lookup_push(&s->lookup, token);
+    if (s->at >= s->n_drafts) return;
+    bool hit = s->drafts[s->at] == token;
+    rate_count(&s->rates[s->kind], hit);
+    s->counts.accepted += hit && s->at < s->n_verified;
+    s->at = hit ? s->at + 1 : s->n_drafts;
+    // What follows a declined draft is proposed anew, from a longer match.
+    if (s->at > s->n_verified) s->at = s->n_drafts;
+}
