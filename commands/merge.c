@@ -30,6 +30,7 @@ enum { MOST_FILES = 1 << 16 };
 typedef struct Part {
     char *path; // owned
     LineReader reader;
+    size_t answers; // so far
 } Part;
 
 typedef struct Merge {
@@ -67,6 +68,7 @@ static bool open_part(Part *part, Error *error) {
     part->reader = (LineReader){.file = open(part->path, O_RDONLY | O_CLOEXEC),
                                 .most = LIMIT_ANSWER_LINE,
                                 .path = part->path};
+    part->answers = 0;
     return part->reader.file >= 0 || error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO,
                                                "%s: %s", part->path, strerror(errno));
 }
@@ -109,7 +111,7 @@ static bool check_part(const Merge *m, int i, Error *error) {
         good = error_set(error, ERROR_FILE, "%s: has shard %d of %d", part->path, index, count);
     if (good &&
         (common.size != m->header.size || memcmp(common.bytes, m->header.bytes, common.size) != 0))
-        good = error_set(error, ERROR_FILE, "%s: %s differs from that of %s", part->path,
+        good = error_set(error, ERROR_FILE, "%s: is of %s than %s", part->path,
                          answers_difference(&common, &m->header), m->parts[0].path);
     buffer_free(&common);
     return good;
@@ -162,6 +164,19 @@ static bool take_answer(Merge *m, const Part *part, const Line *line, Error *err
     return good && put(m, line->bytes, line->length, error) && put(m, "\n", 1, error);
 }
 
+// The last line has the number of answers.
+static bool check_end(const Part *part, const Line *line, Error *error) {
+    Buffer wanted = {0};
+    answers_put_end(&wanted, part->answers);
+    bool same = !wanted.failed && wanted.size == line->length + 1 &&
+                !memcmp(wanted.bytes, line->bytes, line->length);
+    bool good = !wanted.failed || error_set(error, ERROR_MEMORY, "no memory for a line");
+    buffer_free(&wanted);
+    if (!good || same) return good;
+    return error_set(error, ERROR_FILE, "%s: has %zu answers, and its last line counts others",
+                     part->path, part->answers);
+}
+
 // The next line of a part. *end: its last. A part that stops before that is not complete.
 static bool next_answer(Part *part, Line *line, bool *end, Error *error) {
     bool ended = false;
@@ -170,6 +185,8 @@ static bool next_answer(Part *part, Line *line, bool *end, Error *error) {
         return error_set(error, ERROR_FILE,
                          "%s: is not complete: start its run again with --resume", part->path);
     *end = answer_is_end(line);
+    if (*end) return check_end(part, line, error);
+    part->answers++;
     return true;
 }
 

@@ -90,8 +90,8 @@ const char *answers_difference(const Buffer *a, const Buffer *b) {
     static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
     static const struct {
         const char *key, *what;
-    } KEYS[] = {{"version", "the version of limpid"}, {"model", "the model"}};
-    const char *found = "the options";
+    } KEYS[] = {{"version", "another version of limpid"}, {"model", "another model"}};
+    const char *found = "other options";
     json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, NULL);
     json_t *second = json_parse((const char *)b->bytes, b->size, &LIMITS, NULL);
     for (size_t i = sizeof KEYS / sizeof *KEYS; i-- && first && second;)
@@ -113,7 +113,7 @@ static bool check_header(const Answers *a, const Line *there, Error *error) {
         good = error_set(error, ERROR_FILE, "has shard %d of %d, this run is %d of %d", index[0],
                          count[0], index[1], count[1]);
     if (good && (ours.size != theirs.size || memcmp(ours.bytes, theirs.bytes, ours.size) != 0))
-        good = error_set(error, ERROR_FILE, "%s differs from that of the answers there",
+        good = error_set(error, ERROR_FILE, "the answers there are of %s",
                          answers_difference(&ours, &theirs));
     buffer_free(&theirs);
     buffer_free(&ours);

@@ -180,7 +180,7 @@ bool answer_is_end(const Line *line);
 void answers_put_end(Buffer *line, size_t count);
 // *common: the first line as a file of all shards has it. False: exit code 3 or 5.
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error);
-// What differs between two first lines, for a message: "the model", "the options", ...
+// What differs between two first lines, for a message: "another model", "other options", ...
 const char *answers_difference(const Buffer *a, const Buffer *b);
 
 // ---- the commands ----
