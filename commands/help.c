@@ -275,7 +275,7 @@ static const char MERGE_HELP[] =
     "run merge FILE [--out FILE]             the answers of all shards as one file\n"
     "    ./run merge answers.0-of-4.jsonl --out answers.jsonl\n"
     "\n"
-    "FILE is one of the files that `run generate --prompts` wrote with a shard; the\n"
+    "FILE is one of the files that shards of generate wrote (docs/prompts.md); the\n"
     "others are found by its name. Checked: all of them are there and complete, the\n"
     "version of limpid, the model and the options are the same, and every id stands\n"
     "once. Prints the number of answers and one digest, which is that of the same\n"

@@ -246,8 +246,8 @@ static void print_summary(const Run *run) {
     SchedulerCounts c = scheduler_counts(run->scheduler);
     double seconds = seconds_now() - run->started;
     const Answers *a = &run->answers;
-    note("%zu answers, %zu of them errors; prompts %" PRIu64 " tokens, %" PRIu64
-         " shared; text %" PRIu64 ", %.0f/s; %.1f MB; digest %016" PRIx64 "%s",
+    note("answers %zu, errors %zu; prompts %" PRIu64 " tokens, %" PRIu64 " shared; text %" PRIu64
+         ", %.0f/s; %.1f MB; digest %016" PRIx64 "%s",
          a->count, a->errors, c.prompt_tokens, c.shared_tokens, c.new_tokens,
          seconds > 0 ? (double)c.new_tokens / seconds : 0, (double)peak_memory_bytes() / 1e6,
          a->digest, build_remark());
@@ -263,14 +263,14 @@ static bool run_all(Run *run, Error *error) {
     run->started = seconds_now();
     if (!pass_kept(run, error)) return false;
     if (run->answers.count && !o->quiet)
-        note("%zu answers are there, going on behind them", run->answers.count);
+        note("answers that are there: %zu; going on behind them", run->answers.count);
     progress_begin(&run->progress, run->label, o->quiet);
     bool good = answer_all(run, error);
     progress_end(&run->progress);
     good = good && answers_finish(&run->answers, error);
     if (good && !o->quiet) print_summary(run);
     if (!good && run->answers.count && !o->quiet)
-        note("%zu answers are in %s: --resume goes on", run->answers.count, run->answers.path);
+        note("answers in %s: %zu; --resume goes on", run->answers.path, run->answers.count);
     return good;
 }
 

@@ -108,6 +108,7 @@ bool answer_id(Buffer *id, bool *failed, const Line *line, Error *error) {
         buffer_print(id, "null");
     else if (good)
         good = put_id(id, value, error);
+    if (good && id->failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
     json_decref(root);
     return good;
 }
@@ -375,7 +376,7 @@ Request *request_read(const Line *line, size_t number, const Session *s, IdSet *
     if (!r->id.size) buffer_print(&r->id, "null");
     if (r->id.failed) runs = error_set(&cause, ERROR_MEMORY, "no memory for an id");
     if (runs) return r;
-    error_copy(error, r->error.code ? &r->error : &cause);
+    error_copy(error, cause.code ? &cause : &r->error);
     request_free(r);
     return NULL;
 }
