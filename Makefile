@@ -6,6 +6,7 @@
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
+# make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
 # Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
 #           libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
@@ -16,6 +17,7 @@ PCRE2 ?= 1
 PNG ?= 1
 EDIT ?= 1
 BUILTIN ?= 1
+MPI ?= 0
 PREFIX ?= /usr/local
 PYTHON ?= /usr/bin/python3
 CFLAGS ?= -O3 -g
@@ -23,6 +25,9 @@ CFLAGS ?= -O3 -g
 KERNEL_FLAGS ?=
 PLAIN ?= 0
 EMULATED ?= 0
+ifeq ($(MPI),1)
+override VARIANT := $(VARIANT)-mpi
+endif
 ifeq ($(EMULATED),1)
 override VARIANT := $(patsubst %-release,%,emulated-$(VARIANT))
 endif
@@ -38,7 +43,7 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c \
                 $(wildcard commands/prompts/*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
+TWINS := $(wildcard model/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
@@ -65,6 +70,15 @@ ifeq ($(EDIT),1)
 LIBS += -ledit
 else
 SOURCES := $(filter-out commands/chat/line_editor.c,$(SOURCES)) commands/chat/without_libedit.c
+endif
+# MPICC says what a program needs; nothing else of MPI is in the build.
+ifeq ($(MPI),1)
+MPICC ?= mpicc
+MPI_FLAGS := $(shell $(MPICC) --showme:compile)
+LIBS += $(shell $(MPICC) --showme:link)
+$(BUILD)/model/transport_mpi.o: REQUIRED += $(MPI_FLAGS)
+else
+SOURCES := $(filter-out model/transport_mpi.c,$(SOURCES)) model/without_mpi.c
 endif
 EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
@@ -143,7 +157,8 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained)
+                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained \
+                 speculation_command)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
 endif

@@ -8,7 +8,6 @@
 // How to read on: commands/generate.c is the default command.
 #include "base/mapping.h"
 #include "commands/commands.h"
-#include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "weights/checkpoint.h"
@@ -28,7 +27,9 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
         ++*argv;
         return command;
     }
-    if (*word == '-' || builtin_is_meant(word) || !access(word, F_OK) || errno != ENOENT)
+    // Where there are ranks, one that has not the file tells rank 0 so.
+    if (*word == '-' || builtin_is_meant(word) || ranks_started() || !access(word, F_OK) ||
+        errno != ENOENT)
         return command_find("generate");
     const char *nearest = command_nearest(word);
     if (nearest)
@@ -66,8 +67,7 @@ static bool run(int argc, char **argv, Error *error) {
         help_command(command);
         return true;
     }
-    sandbox_begin(&options, command->bit);
-    return command->run(&options, error);
+    return ranks_run(command, &options, error);
 }
 
 int main(int argc, char **argv) {
@@ -78,7 +78,10 @@ int main(int argc, char **argv) {
     // the first failure is the one that is told.
     if (output_guard(&error)) run(argc, argv, &error);
     output_close(&error);
-    if (error.code == ERROR_INTERRUPTED) interrupt_raise();
-    if (error.code) fprintf(stderr, "%s: %s\n", program_name(), error.message);
+    bool interrupted = error.code == ERROR_INTERRUPTED;
+    if (error.code && !interrupted && ranks_tell(&error))
+        fprintf(stderr, "%s: %s\n", program_name(), error.message);
+    ranks_end(&error);
+    if (interrupted) interrupt_raise();
     return (int)error.code;
 }

@@ -18,6 +18,7 @@
 #include "kernels/limits.h"
 #include "kernels/precision.h"
 #include "model/decoder.h"
+#include "model/transport.h"
 #include "weights/quant.h"
 
 #include <inttypes.h>
@@ -327,6 +328,8 @@ bool bench_command(const Options *options, Error *error) {
         return error_set(error, ERROR_MEMORY, "out of memory");
     }
     b->options = *options;
+    // Limits are those of one process, which has a part of the weights.
+    if (transport_count() > 1) b->options.no_limits = true;
     b->report = report;
     report->session = &b->session;
     int context = 0;

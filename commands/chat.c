@@ -61,7 +61,7 @@ static int choose_context(const Session *s) {
 // Everything that can be checked without the weights comes before they are loaded.
 static bool open_chat(Chat *chat, const Options *options, Error *error) {
     Session *s = &chat->session;
-    if (!sampling_check(options, error)) return false;
+    if (!sampling_check(options, error) || !drafting_check(options, error)) return false;
     sampling_note(options);
     if (options->prompt && options->file)
         return error_set(error, ERROR_USAGE, "the message is one of -i and -f");
@@ -69,7 +69,11 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
         !find_format(chat, error))
         return false;
     if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
-        !session_open_model(s, &(SessionModel){.context = choose_context(s)}, error))
+        !drafting_open(&chat->drafting, s, error))
+        return false;
+    SessionModel wanted = {.context = choose_context(s),
+                           .max_logit_rows = drafting_rows(chat->drafting)};
+    if (!session_open_model(s, &wanted, error) || !drafting_begin(chat->drafting, s, error))
         return false;
     return conversation_open_sampler(chat, error) && transcript_open(chat, error);
 }
@@ -195,6 +199,7 @@ bool chat_command(const Options *options, Error *error) {
         good = converse(&chat, error);
     line_editor_close(chat.editor);
     limpid_sampler_close(chat.sampler);
+    drafting_close(chat.drafting);
     if (chat.transcript >= 0) close(chat.transcript);
     conversation_free(&chat);
     session_close(&chat.session);

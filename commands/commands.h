@@ -46,3 +46,22 @@ void help_command(const Command *command); // run COMMAND --help
 void help_version(void);
 void help_limits(void);  // run --limits
 void help_options(void); // run --options: for completions
+
+// ranks/serve.c: a command whose model may be on several ranks (model/ranks.h), `mpirun -n 3 ./run
+// MODEL ...` in a program of `make MPI=1`. Every rank is started with the same words. Rank 0 runs
+// the command; the others open the model's file and serve passes. Other programs and commands run
+// in each process by themselves.
+
+// Runs the command in its sandbox, on rank 0 of several; the other ranks serve it. False: exit code
+// of the command; 6 where another rank failed.
+bool ranks_run(const Command *command, const Options *options, Error *error);
+
+// Whether this process is one of several, before they have met.
+bool ranks_started(void);
+
+// Whether this process is to print that line. What is wrong with the words is told once, by rank
+// 0, since all ranks have the same.
+bool ranks_tell(const Error *error);
+
+// After the last line has been printed: this rank is done. After a failure of a rank all end.
+void ranks_end(const Error *error);

@@ -14,6 +14,7 @@
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/recording.h"
+#include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
 #include <inttypes.h>
@@ -203,6 +204,10 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_number(&w, "decode_tokens_per_second", decode_rate(g));
     writer_number(&w, "time_to_first_token_s",
                   g->first_token_at ? g->first_token_at - g->session->started : NAN);
+    if (g->speculation) {
+        writer_integer(&w, "drafted_tokens", (int64_t)g->drafts.drafted);
+        writer_integer(&w, "accepted_tokens", (int64_t)g->drafts.accepted);
+    }
     writer_integer(&w, "peak_memory_bytes", (int64_t)peak_memory_bytes());
     writer_end(&w, '}');
     writer_line(&w);
@@ -314,7 +319,7 @@ static void choose_callbacks(Generation *g, const Options *o) {
 
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
 static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
-                          Error *error) {
+                          Speculation *speculation, Error *error) {
     const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
@@ -327,6 +332,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
         .sampler = open_sampler(s, &(SamplerWanted){0}, &seed, error),
         .max_new = max_new,
         .stops = &o->stops,
+        .speculation = speculation,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
         .catch_interrupt = true,
@@ -368,10 +374,13 @@ static bool check_color(const Options *o, Error *error) {
     return true;
 }
 
-// Rows of logits that are kept of the prompt: with --color surprise several, to read it faster.
-static int logit_rows(const Session *s, size_t prompt) {
+// Rows of logits that are kept of a pass: with --color surprise several of the prompt, to read it
+// faster.
+static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting) {
     bool several = s->options->color == COLOR_SURPRISE;
-    return several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
+    int rows = several ? session_rows(prompt, 2 * (size_t)s->config->vocab_size) : 1;
+    int drafts = drafting_rows(drafting);
+    return rows > drafts ? rows : drafts;
 }
 
 // Options that say something of --prompts alone.
@@ -388,7 +397,7 @@ bool generate_command(const Options *options, Error *error) {
     if (options->prompts) return prompts_command(options, error);
     if (!check_prompts(options, error)) return false;
     if (!check_color(options, error)) return false;
-    if (!sampling_check(options, error)) return false;
+    if (!sampling_check(options, error) || !drafting_check(options, error)) return false;
     if (options->mode == MODE_CHAT && options->record)
         return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
     if (options->record && interventions_asked(options))
@@ -404,22 +413,26 @@ bool generate_command(const Options *options, Error *error) {
     Session s = {0};
     RecordFile record = {0};
     IdList prompt = {0};
+    Drafting *drafting = NULL;
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
     bool good = check_prompt(options, error) && open_record(&record, options, error) &&
                 session_open(&s, options, error) && session_open_grammar(&s, error) &&
-                prompt_encode(&prompt, &s, error);
+                drafting_open(&drafting, &s, error) && prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
-    good =
-        good && (!wants_text || session_need_tokenizer(&s, error)) &&
-        plan_length(&s, prompt.count, &max_new, &context, error) &&
-        prepare_record(&record, &s, prompt.count, max_new, context, error) &&
-        session_open_model(
-            &s, &(SessionModel){.context = context, .max_logit_rows = logit_rows(&s, prompt.count)},
-            error);
-    good = good && session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, &record, error);
+    good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
+           plan_length(&s, prompt.count, &max_new, &context, error) &&
+           prepare_record(&record, &s, prompt.count, max_new, context, error) &&
+           session_open_model(
+               &s,
+               &(SessionModel){.context = context,
+                               .max_logit_rows = logit_rows(&s, prompt.count, drafting)},
+               error);
+    good = good && drafting_begin(drafting, &s, error) &&
+           session_intervene(&s, prompt.ids, prompt.count, error) &&
+           generate_text(&s, &prompt, max_new, &record, drafting_speculation(drafting), error);
+    drafting_close(drafting);
     file_set_free(&record.inputs);
     id_list_free(&prompt);
     session_close(&s);

@@ -28,9 +28,9 @@ static const char GENERATE_HELP[] =
     "      --pattern local:64+global:4   attend only to these keys (run mask --help)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2@L4-L8  change it\n"
     "                       (docs/laboratory.md);  --record FILE: for run replay\n"
-    "for scripts: --ids (new ids, one per line), --json (one object: prompt_ids, ids,\n"
-    "  text, stop, logits_hash (FNV-1a 64 of all rows of logits sampled from), rates,\n"
-    "  memory), --logprobs N (a JSON line per token, with the N likeliest)\n"
+    "      --speculate lookup | --draft MODEL   the same text, sooner\n"
+    "for scripts (docs/scripting.md): --ids (new ids, one per line), --json (one\n"
+    "  object), --logprobs N (a JSON line per token, with the N likeliest)\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never|surprise (-log2 p)\n";
 
 static const char CHAT_HELP[] =
@@ -53,7 +53,7 @@ static const char CHAT_HELP[] =
     "  --logit-bias ID:BIAS  --xtc-probability P  --dry-multiplier M  --mirostat 2\n"
     "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
     "      --grammar FILE, --json-schema FILE  only answers that it allows\n"
-    "      --pattern P       an attention pattern (run mask --help)\n"
+    "  --pattern P (run mask --help)   --speculate lookup | --draft MODEL: sooner\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
     "      --transcript FILE   JSON lines as it goes;  --force: replace files\n"
     "      --no-history      keep no messages (~/.local/state/limpid/history)\n"

@@ -84,6 +84,12 @@ static void write_config(JsonWriter *w, const Config *c) {
     if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
     writer_number(w, "embedding_scale", (double)c->embedding_scale);
     writer_number(w, "logit_softcap", (double)c->logit_softcap);
+    writer_number(w, "logit_divisor", (double)c->logit_divisor);
+    writer_number(w, "score_softcap", (double)c->score_softcap);
+    writer_number(w, "residual_scale", (double)c->residual_scale);
+    writer_bool(w, "parallel_residual", c->parallel_residual);
+    if (c->rope.query_growth != 0.0f)
+        writer_number(w, "query_growth", (double)c->rope.query_growth);
     writer_integer(w, "bos_id", c->bos_id);
     writer_begin(w, "eos_ids", '[');
     for (int i = 0; i < c->n_eos_ids; i++)
@@ -138,7 +144,10 @@ static void write_memory(JsonWriter *w, const MemoryFigures *m) {
     writer_begin(w, "memory", '{');
     writer_number(w, "kv_bytes_per_token", m->kv_bytes_per_token);
     writer_integer(w, "tokens", m->context);
-    writer_number(w, "peak_memory_bytes", m->known ? m->peak : NAN);
+    if (m->known) // a whole number, also where it is a round one
+        writer_integer(w, "peak_memory_bytes", (int64_t)m->peak);
+    else
+        writer_number(w, "peak_memory_bytes", NAN);
     writer_end(w, '}');
 }
 

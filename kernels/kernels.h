@@ -209,7 +209,8 @@ void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *
           const Rows *rows);
 
 // Causal grouped-query attention of n rows over the cache.
-//   out[i,h] = sum_t softmax_t(scale q[i,h] . k[t,g]) v[t,g],   g = h / (n_heads / n_kv_heads)
+//   out[i,h] = sum_t softmax_t(s[i,h,t]) v[t,g],   g = h / (n_heads / n_kv_heads)
+//   s[i,h,t] = scale q[i,h] . k[t,g];   with a cap   cap tanh(scale q[i,h] . k[t,g] / cap)
 // out, q (n, n_heads, head_dim); row i sees the keys of its own sequence at the positions that
 // key_visible(pattern, positions[i], t) names, its own among them (kv_write came first); what is at
 // the others has no influence, NaN neither.
@@ -218,6 +219,7 @@ typedef struct AttentionShape {
     int n_heads, n_kv_heads, head_dim;
     float scale;
     KeyPattern pattern;
+    float cap; // 0: none. Hidden keys stay hidden.
 } AttentionShape;
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out);
@@ -235,6 +237,9 @@ void activate(Device *device, float *gate, const float *up, size_t count, Activa
 
 // x[i] += y[i].
 void add(Device *device, float *x, const float *y, size_t count);
+
+// x[i] = factor x[i].
+void scale(Device *device, float *x, size_t count, float factor);
 
 // x[i] = cap tanh(x[i] / cap).
 void softcap(Device *device, float *x, size_t count, float cap);

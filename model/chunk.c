@@ -9,6 +9,7 @@
 // keys, since attention reads the cache after all rows of the chunk were written to it.
 #include "model/internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 static int row_sequence(const Batch *batch, int i) {
@@ -104,6 +105,22 @@ void chunk_take(Model *m, const Batch *batch, int start) {
     }
     size_t bytes = (size_t)c->n * sizeof(int32_t);
     device_upload(m->device, m->scratch.tokens, c->tokens, bytes);
+    device_upload(m->device, m->scratch.positions, c->positions, bytes);
+    device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
+}
+
+// Positions start one below that of the first pass, since `advance` comes before every pass.
+// chunk_take is not used here: it needs tokens on the host. The chunk's lists are filled once for
+// all passes, one row per sequence.
+void forward_sampled_begin(Model *m, int n) {
+    Chunk *c = &m->chunk;
+    size_t bytes = (size_t)n * sizeof(int32_t);
+    assert(n <= m->options.max_rows && n <= m->options.max_logit_rows);
+    for (int i = 0; i < n; i++) {
+        c->positions[i] = kv_cache_length(&m->cache, i) - 1;
+        c->sequences[i] = i;
+        c->logit_rows[i] = i;
+    }
     device_upload(m->device, m->scratch.positions, c->positions, bytes);
     device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
 }

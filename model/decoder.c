@@ -209,7 +209,7 @@ static bool step(Decoder *d, Error *error) {
 // name the cause.
 static int find_cause(Decoder *d, Error *error) {
     Model *m = d->model;
-    const Error *failure = device_error(m->device);
+    const Error *failure = model_failure(m);
     if (failure->code) {
         error_copy(error, failure);
         return -1;

@@ -50,6 +50,9 @@ static void find_culprit(void *context, const Model *model, const Stage *stage) 
 
 bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     Culprit found = {0};
+    if (m->ranked) // most stages are in other processes
+        return error_set(error, ERROR_NONFINITE,
+                         "a logit is not a finite number; one process alone names the stage");
     Listener *listener = m->listener;
     void *context = m->listener_context;
     bool attention_weights = m->att_weights;

@@ -1,24 +1,24 @@
 // The forward pass: embed, layers of attention and feed-forward, final norm, logits.
 //
 // Decoder-only transformers differ in which steps they have, hardly in the order, so one path
-// serves all of them: a weight that a model lacks is NULL and its step is left out; Config says the
-// rest. Every step is one call of kernels/kernels.h, and a listener can see every result (observe).
+// serves all: a weight that a model lacks is NULL and its step is left out; Config says the rest.
+// Every step is one call of kernels/kernels.h, and a listener can see every result (observe).
 //
 //   x = embedding                                     the residual stream, (n, dim)
 //   x = x + wo attention(rope(wq x'), rope(wk x'), wv x')        x' = norm(x)     per layer
 //   x = x + w_down (act(w_gate x') * w_up x')                    x' = norm(x)
 //   logits = head norm(x)
 //
-// With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. The stages in
-// order, with their shapes, are in observe.h, and buffers in model.h (Scratch). Not here: how a
-// step is computed (kernels/), which rows form a chunk (chunk.c), sampling (decoder.c).
+// With post norms (Gemma) a norm also follows wo and w_down; OLMo 2 has only those. In GPT-NeoX
+// both blocks read the same x. Stages with their shapes are in observe.h, buffers in model.h
+// (Scratch). Not here: how a step is computed (kernels/), which rows form a chunk (chunk.c),
+// sampling (decoder.c), layers in other processes (ranks.h).
 //
 // n rows go through together, each a token with its position and sequence: a whole prompt, or the
-// last token of a text. A row reads other rows only in attention, from the cache of keys and
-// values.
+// last token of a text. A row reads other rows only in attention, from the cache.
 #include "model/internal.h"
+#include "model/ranks.h"
 
-#include <assert.h>
 #include <string.h>
 
 // out = norm(x), returned; or x itself where the model has no norm here.
@@ -53,15 +53,15 @@ static void rotate(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const RopeTable *table = c->layers[l].local_rope ? &m->rope_local : &m->rope;
     if (c->position != POSITION_ROPE || c->layers[l].no_rope) return;
-    rope(m->device, m->scratch.q, c->n_heads, c->head_dim, table, rows);
+    const RopeTable *of_queries = m->rope_queries.cos ? &m->rope_queries : table;
+    rope(m->device, m->scratch.q, c->n_heads, c->head_dim, of_queries, rows);
     rope(m->device, m->scratch.k, c->n_kv_heads, c->head_dim, table, rows);
     observe(m, STAGE_Q_ROTATED, l, m->scratch.q);
     observe(m, STAGE_K_ROTATED, l, m->scratch.k);
 }
 
-// From the projected queries and keys to those whose dot products are the scores. QK norm comes
-// before RoPE in Qwen3 and Gemma 3, after it in nanochat. The order matters only where the norm has
-// a weight per channel, since a rotation keeps the mean square.
+// From the projected queries and keys to those whose dot products are the scores. The order of QK
+// norm and RoPE matters only where the norm has weights, since a rotation keeps the mean square.
 static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
@@ -72,31 +72,44 @@ static void norm_and_rotate_qk(Model *m, int l, const Rows *rows) {
 }
 
 // Adds the rows' keys and values to the cache. Then each row's att_heads is the weighted sum of the
-// values at all positions that it may see, its own included.
+// values at all positions that it may see: its own, and earlier rows of the same chunk.
 static void attend(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
-    // The rows' own keys are written first: a row sees itself, and earlier rows of the same chunk.
-    KvView view = {m->cache.kv, l};
-    AttentionShape shape = {c->n_heads, c->n_kv_heads, c->head_dim, c->layers[l].attention_scale,
-                            model_pattern(m, l)};
+    KvView view = {m->cache.kv, l - m->options.layers.first};
+    AttentionShape shape = {c->n_heads,          c->n_kv_heads,
+                            c->head_dim,         c->layers[l].attention_scale,
+                            model_pattern(m, l), c->score_softcap};
     kv_write(m->device, &view, s->k, s->v, rows);
     attention(m->device, s->att_heads, s->q, &view, rows, &shape, m->att_weights);
     if (m->att_weights) observe(m, STAGE_ATT_WEIGHTS, l, m->att_weights);
     observe(m, STAGE_ATT_HEADS, l, s->att_heads);
 }
 
+// x += the output of a block, which is in `branch`: its norm and its factor come first, where the
+// model has them. `projected` is the first of the block's three last stages.
+static void add_branch(Model *m, int l, StageId projected, const DeviceNorm *post_norm, int n) {
+    const Config *c = &m->config;
+    float *branch = m->scratch.branch;
+    size_t count = (size_t)n * (size_t)c->dim;
+    bool scaled = c->residual_scale != 1.0f;
+    if (post_norm->weight || scaled) observe(m, projected, l, branch);
+    norm(m, branch, branch, post_norm, n);
+    if (scaled) scale(m->device, branch, count, c->residual_scale);
+    observe(m, projected + 1, l, branch);
+    add(m->device, m->scratch.x, branch, count);
+    observe(m, projected + 2, l, m->scratch.x);
+}
+
 // x += wo attention: the one block where a row reads other positions.
 static void attention_block(Model *m, int l, const Rows *rows) {
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-
-    // x stays as it is: the residual stream is only ever added to. Where the model has no norm here
-    // (OLMo 2), `in` is x itself.
+    // The residual stream is only ever added to. Without a norm here (OLMo 2) `in` is x itself.
     const float *in = norm(m, s->x_norm, s->x, &w->att_norm, rows->n);
     observe(m, STAGE_ATT_NORM, l, in);
 
-    // (n, dim) -> (n, q_dim), (n, kv_dim), (n, kv_dim), in one call, since all read the same rows.
+    // (n, dim) -> (n, q_dim), (n, kv_dim) twice, in one call, since all read the same rows.
     Projection qkv[] = {to(s->q, &w->wq), to(s->k, &w->wk), to(s->v, &w->wv)};
     project(m->device, in, rows->n, qkv, 3);
     observe(m, STAGE_Q, l, s->q);
@@ -105,14 +118,10 @@ static void attention_block(Model *m, int l, const Rows *rows) {
 
     norm_and_rotate_qk(m, l, rows);
     attend(m, l, rows);
-
     Projection o = to(s->branch, &w->wo);
     project(m->device, s->att_heads, rows->n, &o, 1);
-    if (w->att_post_norm.weight) observe(m, STAGE_ATT_PROJECTED, l, s->branch);
-    const float *out = norm(m, s->branch, s->branch, &w->att_post_norm, rows->n);
-    observe(m, STAGE_ATT_OUT, l, out);
-    add(m->device, s->x, out, (size_t)rows->n * (size_t)m->config.dim);
-    observe(m, STAGE_ATT_RESIDUAL, l, s->x);
+    if (m->config.parallel_residual) norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
+    add_branch(m, l, STAGE_ATT_PROJECTED, &w->att_post_norm, rows->n);
 }
 
 // x += w_down (act(w_gate x') * w_up x'), or w_down act(w_up x') without a gate. Rows stay apart.
@@ -120,8 +129,8 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
     const Config *c = &m->config;
     const DeviceLayer *w = &m->layers[l];
     Scratch *s = &m->scratch;
-
-    const float *in = norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
+    const float *in =
+        c->parallel_residual ? s->x_norm : norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
     observe(m, STAGE_FFN_NORM, l, in);
 
     Projection up_gate[] = {to(s->up, &w->w_up), to(s->gate, &w->w_gate)};
@@ -137,16 +146,11 @@ static void ffn_block(Model *m, int l, const Rows *rows) {
 
     Projection down = to(s->branch, &w->w_down);
     project(m->device, hidden, rows->n, &down, 1);
-    if (w->ffn_post_norm.weight) observe(m, STAGE_FFN_PROJECTED, l, s->branch);
-    const float *out = norm(m, s->branch, s->branch, &w->ffn_post_norm, rows->n);
-    observe(m, STAGE_FFN_OUT, l, out);
-    add(m->device, s->x, out, (size_t)rows->n * (size_t)c->dim);
-    observe(m, STAGE_LAYER_OUT, l, s->x);
+    add_branch(m, l, STAGE_FFN_PROJECTED, &w->ffn_post_norm, rows->n);
 }
 
-// Logits of the rows that want them, stored behind those of earlier chunks. out (n_logit_rows,
-// vocab_size). The head is often the largest matrix of a small model, so it is multiplied with the
-// rows that need it only: of a prompt, the last.
+// Logits of the rows that want them, stored behind those of earlier chunks. The head is often the
+// largest matrix of a small model, so it meets the rows that need it only: of a prompt, the last.
 void forward_logits(Model *m) {
     const Config *c = &m->config;
     Scratch *s = &m->scratch;
@@ -164,38 +168,46 @@ void forward_logits(Model *m) {
     }
     observe(m, STAGE_FINAL_NORM, -1, s->last);
     project(m->device, s->last, n, &(Projection){out, m->head, NULL}, 1);
-    if (c->logit_softcap != 0.0f) {
-        observe(m, STAGE_UNCAPPED, -1, out);
-        softcap(m->device, out, (size_t)n * vocab_size, c->logit_softcap);
-    }
+    size_t count = (size_t)n * vocab_size;
+    if (config_changes_logits(c)) observe(m, STAGE_UNCAPPED, -1, out);
+    if (c->logit_divisor != 1.0f) scale(m->device, out, count, 1.0f / c->logit_divisor);
+    if (c->logit_softcap != 0.0f) softcap(m->device, out, count, c->logit_softcap);
     observe(m, STAGE_LOGITS, -1, out);
     m->n_logit_rows += n;
 }
 
-// The whole pass for the rows of one chunk.
+// x = embedding, of tokens and, in GPT-2, of positions.
+static void embed_rows(Model *m, const Rows *rows) {
+    float *x = m->scratch.x;
+    embed(m->device, x, m->token_embedding, m->position_embedding, m->config.embedding_scale, rows);
+    if (m->embedding_norm.weight) {
+        observe(m, STAGE_TOKEN_EMBEDDING, -1, x);
+        norm(m, x, x, &m->embedding_norm, rows->n);
+    }
+    observe(m, STAGE_EMBEDDING, -1, x);
+}
+
+// The whole pass for the rows of one chunk, or what of it is in this process.
 static void forward_chunk(Model *m) {
-    const Config *c = &m->config;
     Scratch *s = &m->scratch;
+    LayerRange layers = m->options.layers;
     Rows rows = {m->chunk.n, s->tokens, s->positions, s->sequences};
 
-    embed(m->device, s->x, m->token_embedding, m->position_embedding, c->embedding_scale, &rows);
-    if (m->embedding_norm.weight) {
-        observe(m, STAGE_TOKEN_EMBEDDING, -1, s->x);
-        norm(m, s->x, s->x, &m->embedding_norm, rows.n);
-    }
-    observe(m, STAGE_EMBEDDING, -1, s->x);
-    for (int l = 0; l < c->n_layers; l++) {
+    if (layers.first == 0) embed_rows(m, &rows);
+    for (int l = layers.first; l < layers.end; l++) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);
     }
-    if (m->chunk.n_logit_rows) forward_logits(m);
+    if (layers.end == m->config.n_layers && m->chunk.n_logit_rows) forward_logits(m);
 }
 
 // Between begin and end a backend may record the operations and replay them later (CUDA graphs).
-static void run_chunk(Model *m) {
+void run_chunk(Model *m) {
+    if (m->ranked) ranks_receive(m);
     device_begin(m->device, &(PassShape){m->chunk.n, m->chunk.max_position, m->options.stop});
     forward_chunk(m);
     device_end(m->device);
+    if (m->ranked) ranks_send(m);
 }
 
 // Chunks in order: a later one attends to the keys that an earlier one has written.
@@ -205,22 +217,7 @@ void forward_batch(Model *m, const Batch *batch) {
         chunk_take(m, batch, start);
         run_chunk(m);
     }
-}
-
-// Positions start one below that of the first pass, since `advance` comes before every pass.
-// chunk_take is not used here: it needs tokens on the host. The chunk's lists are filled once for
-// all passes, one row per sequence.
-void forward_sampled_begin(Model *m, int n) {
-    Chunk *c = &m->chunk;
-    size_t bytes = (size_t)n * sizeof(int32_t);
-    assert(n <= m->options.max_rows && n <= m->options.max_logit_rows);
-    for (int i = 0; i < n; i++) {
-        c->positions[i] = kv_cache_length(&m->cache, i) - 1;
-        c->sequences[i] = i;
-        c->logit_rows[i] = i;
-    }
-    device_upload(m->device, m->scratch.positions, c->positions, bytes);
-    device_upload(m->device, m->scratch.sequences, c->sequences, bytes);
+    if (m->ranked) ranks_collect(m);
 }
 
 void forward_sampled(Model *m, const int32_t *sampled, int n) {
@@ -237,6 +234,7 @@ void forward_sampled(Model *m, const int32_t *sampled, int n) {
     m->n_logit_rows = m->n_host_rows = 0;
     advance(m->device, m->scratch.tokens, m->scratch.positions, sampled, n);
     run_chunk(m);
+    if (m->ranked) ranks_collect(m);
 }
 
 bool model_forward(Model *m, const Batch *batch, Error *error) {
@@ -249,9 +247,4 @@ bool model_forward(Model *m, const Batch *batch, Error *error) {
     if (fetch_logits(m, error)) return logits_finite(m) || find_nonfinite_stage(m, batch, error);
     if (model_stopped(m)) forget_batch(m, batch);
     return false;
-}
-
-const float *model_logits(const Model *m, int i) {
-    assert(i >= 0 && i < m->n_host_rows);
-    return m->host_logits + (size_t)i * (size_t)m->config.vocab_size;
 }

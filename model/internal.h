@@ -31,6 +31,9 @@ static inline bool model_stopped(const Model *m) {
 // All chunks of a batch, without checks before or after.
 void forward_batch(Model *m, const Batch *batch);
 
+// The layers of this process for the rows of m->chunk.
+void run_chunk(Model *m);
+
 // The end of a pass: the final norm, the head and the soft cap, for the rows of m->chunk that want
 // logits, from the residual stream in scratch.x.
 void forward_logits(Model *m);
@@ -42,6 +45,10 @@ void forward_sampled_begin(Model *m, int n);
 void forward_sampled(Model *m, const int32_t *sampled, int n);
 
 // ---- logits to the host (unembed.c) ----
+
+// The first failure of the device, or of another process that has layers of the model; code
+// ERROR_NONE while all is well. Borrowed.
+const Error *model_failure(const Model *m);
 
 // All rows of logits of the passes just run, to m->host_logits. False: the device failed (6), or
 // the work was stopped (130), and m->n_host_rows stays 0.
@@ -102,3 +109,7 @@ void rope_frequencies(double *out, double *magnitude, const RopeConfig *rope, in
 // cos[max_seq_len, rope_dim / 2] and sin, from those frequencies; sin carries the sign.
 // False: no memory.
 bool rope_tables(float *cos, float *sin, const RopeConfig *rope, int rope_dim, int max_seq_len);
+
+// Makes the tables that queries are rotated with out of those of rope_tables; rope->query_growth.
+void rope_grow(float *cos_table, float *sin_table, const RopeConfig *rope, int rope_dim,
+               int max_seq_len);

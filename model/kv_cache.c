@@ -7,6 +7,7 @@
 // Nothing is erased: a length alone says what is valid, since attention reads positions below it.
 #include "model/kv_cache.h"
 #include "kernels/precision.h"
+#include "model/ranks.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -58,6 +59,7 @@ void kv_cache_copy(KvCache *cache, int to, int from) {
     int count = kv_cache_length(cache, from);
     assert(to >= 0 && to < cache->shape.n_sequences);
     if (to == from) return;
+    if (cache->ranked) ranks_copy(to, from, count);
     kv_copy(cache->device, cache->kv, to, from, count);
     cache->lengths[to] = count;
 }

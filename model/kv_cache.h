@@ -13,6 +13,7 @@ typedef struct KvCache {
     Kv *kv;         // owned
     KvShape shape;
     int *lengths; // (n_sequences) positions in use
+    bool ranked;  // other processes have the keys and values of other layers (ranks.h)
 } KvCache;
 
 // Allocates all of it. False, with the bytes wanted in the message: exit code 5, or 6 where the

@@ -12,6 +12,7 @@ enum { DEFAULT_MAX_ROWS = 512, ALIGNMENT = 64 };
 ModelOptions model_defaults(const Config *config, const ModelOptions *options) {
     ModelOptions o = *options;
     if (o.context <= 0) o.context = config->max_seq_len;
+    if (o.layers.end <= 0) o.layers = (LayerRange){0, config->n_layers};
     if (o.n_sequences <= 0) o.n_sequences = 1;
     if (o.max_rows <= 0) {
         o.max_rows = o.context < DEFAULT_MAX_ROWS ? o.context : DEFAULT_MAX_ROWS;
@@ -21,9 +22,9 @@ ModelOptions model_defaults(const Config *config, const ModelOptions *options) {
     return o;
 }
 
-// All layers have one shape: layers with a window keep all positions too.
+// Of the layers that are here. All have one shape: layers with a window keep all positions too.
 static KvShape cache_shape(const Config *c, const ModelOptions *o) {
-    return (KvShape){.n_layers = c->n_layers,
+    return (KvShape){.n_layers = o->layers.end - o->layers.first,
                      .n_sequences = o->n_sequences,
                      .n_kv_heads = c->n_kv_heads,
                      .head_dim = c->head_dim,
@@ -69,7 +70,10 @@ size_t scratch_parts(ScratchPart parts[SCRATCH_PARTS], const Config *c, const Mo
 
 // ---- the other parts ----
 
+// The process of the last layers computes them, that of the first ones gets them: those between
+// have a line of them.
 size_t logits_bytes(const Config *c, const ModelOptions *o) {
+    if (o->layers.first > 0 && o->layers.end < c->n_layers) return ALIGNMENT;
     return (size_t)o->max_logit_rows * (size_t)c->vocab_size * sizeof(float);
 }
 
@@ -83,10 +87,10 @@ bool has_local_rope(const Config *c) {
     return false;
 }
 
-// cos and sin, of one or of two thetas.
+// cos and sin, of one or of two thetas, or again for queries that grow.
 static size_t all_ropes_bytes(const Config *c, const ModelOptions *o) {
     if (c->position != POSITION_ROPE) return 0;
-    return rope_bytes(c, o) * 2 * (has_local_rope(c) ? 2 : 1);
+    return rope_bytes(c, o) * 2 * (1 + has_local_rope(c) + (c->rope.query_growth != 0.0f));
 }
 
 HostMemory host_memory(const Config *c, const ModelOptions *o) {

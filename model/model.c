@@ -8,6 +8,7 @@
 #include "model/model.h"
 
 #include "model/internal.h"
+#include "model/ranks.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static RopeConfig rope_config(const Config *c, const RopeConfig *rope) {
 // cos and sin of every position of the context, made on the host and uploaded once. Double
 // precision on the host, so every backend rotates by the same float32 numbers. The device keeps
 // ownership of what was allocated, also on a failure.
-static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
+static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope, bool of_queries) {
     const Config *c = &m->config;
     size_t bytes = rope_bytes(c, &m->options);
     float *cos = device_alloc(m->device, bytes), *sin = device_alloc(m->device, bytes);
@@ -71,6 +72,7 @@ static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
         RopeConfig r = rope_config(c, rope);
         float *host_sin = host + bytes / sizeof *host;
         good = rope_tables(host, host_sin, &r, c->rope_dim, m->options.context);
+        if (of_queries) rope_grow(host, host_sin, &r, c->rope_dim, m->options.context);
         device_upload(m->device, cos, host, bytes);
         device_upload(m->device, sin, host_sin, bytes);
     }
@@ -80,8 +82,10 @@ static bool open_rope(Model *m, RopeTable *table, const RopeConfig *rope) {
 
 static bool open_ropes(Model *m) {
     if (m->config.position != POSITION_ROPE) return true;
-    return open_rope(m, &m->rope, &m->config.rope) &&
-           (!has_local_rope(&m->config) || open_rope(m, &m->rope_local, &m->config.rope_local));
+    const Config *c = &m->config;
+    return open_rope(m, &m->rope, &c->rope, false) &&
+           (!has_local_rope(c) || open_rope(m, &m->rope_local, &c->rope_local, false)) &&
+           (c->rope.query_growth == 0.0f || open_rope(m, &m->rope_queries, &c->rope, true));
 }
 
 // The message of a failed step: the device's own where it has one.
@@ -137,7 +141,11 @@ static Model *model_make(Opening *opening, const Config *config, const Weights *
 
 Model *model_open(const Config *config, const Weights *weights, const ModelOptions *options,
                   Error *error) {
-    return model_make(model_fill, config, weights, options, error);
+    ModelOptions here = *options;
+    bool ranked = transport_count() > 1;
+    if (ranked && !ranks_open(&here, config, weights, error)) return NULL;
+    Model *m = model_make(model_fill, config, weights, &here, error);
+    return ranked ? ranks_opened(m, error) : m;
 }
 
 Model *model_plan(const Config *config, const Weights *weights, const ModelOptions *options,
@@ -147,6 +155,7 @@ Model *model_plan(const Config *config, const Weights *weights, const ModelOptio
 
 void model_close(Model *m) {
     if (!m) return;
+    if (m->ranked) ranks_close();
     if (m->device) kv_cache_free(&m->cache);
     device_close(m->device); // frees all device memory
     free(m->layers);
@@ -154,6 +163,8 @@ void model_close(Model *m) {
     free(m->host_stage);
     free(m->lengths_before);
     free(m->chunk.tokens);
+    free(m->host_stream);
+    free(m->host_rows);
     free(m);
 }
 
@@ -174,6 +185,13 @@ static size_t largest_stage(const Model *m) {
     return larger(larger(rows * width, logits), m->att_weights ? weights : 0);
 }
 
+// A listener sees every stage, and these are in several processes.
+static bool check_alone(const Model *m, Error *error) {
+    return !m->ranked || error_set(error, ERROR_USAGE,
+                                   "stages are seen and changed in one process, not in %d ranks",
+                                   transport_count());
+}
+
 // The host copy, of the size that the attached need. False, with nothing attached: exit code 5.
 static bool reserve_host_stage(Model *m, Error *error) {
     free(m->host_stage);
@@ -190,6 +208,7 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
                   Error *error) {
     size_t weights =
         (size_t)m->options.max_rows * (size_t)m->config.n_heads * (size_t)m->options.context;
+    if (!check_alone(m, error)) return false;
     m->listener = NULL;
     device_free(m->device, m->att_weights);
     m->att_weights = NULL;
@@ -204,6 +223,7 @@ bool model_listen(Model *m, Listener *listener, void *context, bool attention_we
 
 bool model_intervene(Model *m, Intervention *intervention, void *context, uint32_t stages,
                      Error *error) {
+    if (intervention && !check_alone(m, error)) return false;
     m->intervention = intervention;
     m->intervention_context = context;
     m->intervention_stages = intervention ? stages & ((1u << STAGE_COUNT) - 1) : 0;

@@ -26,6 +26,11 @@ typedef struct Batch {
     const bool *wants_logits; // (n) or NULL: the last row only
 } Batch;
 
+// Layers first .. end - 1.
+typedef struct LayerRange {
+    int first, end;
+} LayerRange;
+
 typedef struct ModelOptions {
     int threads; // 0: as many as this process may use
     Precision precision;
@@ -42,6 +47,9 @@ typedef struct ModelOptions {
     // NULL, or what ends a model_forward or a Decoder early while it is not 0: exit code 130, and
     // the cache as it was. A signal handler may set it.
     const int *stop;
+    // The layers of this process (model/ranks.h); end 0: all. With the first layer go the
+    // embeddings, with the last one the final norm and the head.
+    LayerRange layers;
 } ModelOptions;
 
 // A norm: weight (dim) and bias (dim) or NULL; weight NULL: the model has none here.
@@ -95,12 +103,15 @@ struct Model {
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding
     DeviceNorm embedding_norm, final_norm;
-    DeviceLayer *layers; // (n_layers)
-    RopeTable rope, rope_local;
+    DeviceLayer *layers;                      // (n_layers)
+    RopeTable rope, rope_local, rope_queries; // the last where queries have a table of their own
     KvCache cache;
     Scratch scratch;
     void *scratch_block; // all of the scratch but the logits
     Chunk chunk;
+    bool ranked;        // other processes have the other layers (ranks.h). Then:
+    float *host_stream; // (max_rows, dim) the residual stream, to or from them
+    int32_t *host_rows; // (3, max_rows) positions, sequences and rows that want logits
     int n_logit_rows;                      // rows of scratch.logits that are filled
     int n_host_rows;                       // of these, rows that are in host_logits
     float *host_logits;                    // (max_logit_rows, vocab_size)

@@ -22,18 +22,18 @@ typedef enum StageId {
     STAGE_K_ROTATED,       // (n, n_kv_heads, head_dim) *
     STAGE_ATT_WEIGHTS,     // (n, n_heads, context); only when the listener wants it
     STAGE_ATT_HEADS,       // (n, n_heads, head_dim) weighted sums of values
-    STAGE_ATT_PROJECTED,   // (n, dim) after wo, before the post norm *
-    STAGE_ATT_OUT,         // (n, dim) after wo and the post norm, before the residual
+    STAGE_ATT_PROJECTED,   // (n, dim) after wo, before the post norm or the factor *
+    STAGE_ATT_OUT,         // (n, dim) what the block adds to the residual stream
     STAGE_ATT_RESIDUAL,    // (n, dim)
     STAGE_FFN_NORM,        // (n, dim)
     STAGE_FFN_GATE,        // (n, hidden_dim)
     STAGE_FFN_UP,          // (n, hidden_dim)
     STAGE_FFN_ACTIVATED,   // (n, hidden_dim)
-    STAGE_FFN_PROJECTED,   // (n, dim) after w_down, before the post norm *
-    STAGE_FFN_OUT,         // (n, dim) after w_down and the post norm, before the residual
+    STAGE_FFN_PROJECTED,   // (n, dim) after w_down, before the post norm or the factor *
+    STAGE_FFN_OUT,         // (n, dim) what the block adds to the residual stream
     STAGE_LAYER_OUT,       // (n, dim) the residual stream after the layer
     STAGE_FINAL_NORM,      // (rows that want logits, dim)
-    STAGE_UNCAPPED,        // (rows that want logits, vocab_size) before the soft cap *
+    STAGE_UNCAPPED,        // (rows that want logits, vocab_size) before a divisor or the soft cap *
     STAGE_LOGITS,          // (rows that want logits, vocab_size)
     STAGE_COUNT
 } StageId;

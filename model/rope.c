@@ -136,3 +136,21 @@ bool rope_tables(float *cos_out, float *sin_out, const RopeConfig *rope, int rop
     free(frequencies);
     return true;
 }
+
+// Ministral 3 (as Llama 4 before it): longer texts need queries that are larger.
+//
+//   q' = (1 + beta ln(1 + floor(t / original))) q      at position t, after the rotation
+//
+// The factor is in the table that queries are rotated with; keys are rotated with the plain one.
+void rope_grow(float *cos_table, float *sin_table, const RopeConfig *rope, int rope_dim,
+               int max_seq_len) {
+    size_t half = (size_t)rope_dim / 2;
+    for (int t = 0; t < max_seq_len; t++) {
+        double blocks = floor((double)t / rope->original_max_seq_len);
+        float factor = (float)(1.0 + (double)rope->query_growth * log(1.0 + blocks));
+        for (size_t i = (size_t)t * half; i < (size_t)(t + 1) * half; i++) {
+            cos_table[i] *= factor;
+            sin_table[i] *= factor;
+        }
+    }
+}

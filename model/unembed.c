@@ -5,17 +5,28 @@
 // row wants logits. So there is one copy of that arithmetic, and the stream after the last layer
 // gives the logits of the pass.
 #include "model/internal.h"
+#include "model/ranks.h"
 
 #include <assert.h>
+
+const Error *model_failure(const Model *m) {
+    const Error *failure = device_error(m->device);
+    return failure->code || !m->ranked ? failure : ranks_error();
+}
 
 bool fetch_logits(Model *m, Error *error) {
     size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
     device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
-    const Error *failure = device_error(m->device);
+    const Error *failure = model_failure(m);
     if (failure->code) return error_copy(error, failure);
     if (model_stopped(m)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     m->n_host_rows = m->n_logit_rows;
     return true;
+}
+
+const float *model_logits(const Model *m, int i) {
+    assert(i >= 0 && i < m->n_host_rows);
+    return m->host_logits + (size_t)i * (size_t)m->config.vocab_size;
 }
 
 // Tokens and positions stay those of the last pass: neither norm nor head reads them.

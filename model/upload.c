@@ -1,7 +1,11 @@
 // Checks and uploads the weights. The one list of roles, each with the shape that the config gives.
 //
-//   load_all -> load_ends    embeddings, final norm, head
+//   load_all -> load_first   embeddings
 //            -> load_layer   norms and projections of each layer
+//            -> load_last    final norm, head
+//
+// A process that has some of the layers walks these alone (ModelOptions.layers): the bytes of the
+// others are never read.
 //
 // A matrix is (rows, cols) = (outputs, inputs), as nn.Linear stores it. Matrices stay in the type
 // of the file: the backend repacks or dequantises them. Norms and biases are float32 on all
@@ -121,21 +125,28 @@ static bool same_matrix(const Matrix *a, const Matrix *b) {
            a->rope_dim == b->rope_dim && a->scales == b->scales;
 }
 
-// Embeddings, final norm and head. A tied head is the embedding itself, uploaded once.
-static bool load_ends(Loader *loader, const Weights *w) {
+static bool load_first(Loader *loader) {
     Model *m = loader->m;
+    const Weights *w = loader->weights;
+    const Config *c = &m->config;
+    return load_matrix(loader, &m->token_embedding, "token_embedding", &w->token_embedding,
+                       c->vocab_size, c->dim, false) &&
+           load_matrix(loader, &m->position_embedding, "position_embedding", &w->position_embedding,
+                       c->max_seq_len, c->dim, c->position != POSITION_LEARNED) &&
+           load_vector(loader, &m->embedding_norm.weight, "embedding_norm", w->embedding_norm,
+                       c->dim);
+}
+
+// A tied head is the embedding itself, uploaded once where both are in this process.
+static bool load_last(Loader *loader) {
+    Model *m = loader->m;
+    const Weights *w = loader->weights;
     const Config *c = &m->config;
     if (!w->final_norm) return absent(loader, "final_norm");
-    if (!load_matrix(loader, &m->token_embedding, "token_embedding", &w->token_embedding,
-                     c->vocab_size, c->dim, false) ||
-        !load_matrix(loader, &m->position_embedding, "position_embedding", &w->position_embedding,
-                     c->max_seq_len, c->dim, c->position != POSITION_LEARNED) ||
-        !load_vector(loader, &m->embedding_norm.weight, "embedding_norm", w->embedding_norm,
-                     c->dim) ||
-        !load_vector(loader, &m->final_norm.weight, "final_norm", w->final_norm, c->dim) ||
+    if (!load_vector(loader, &m->final_norm.weight, "final_norm", w->final_norm, c->dim) ||
         !load_vector(loader, &m->final_norm.bias, "final_norm", w->final_norm_bias, c->dim))
         return false;
-    if (!same_matrix(&w->head, &w->token_embedding))
+    if (m->options.layers.first > 0 || !same_matrix(&w->head, &w->token_embedding))
         return load_matrix(loader, &m->head, "head", &w->head, c->vocab_size, c->dim, false);
     m->head = m->token_embedding;
     return true;
@@ -143,8 +154,10 @@ static bool load_ends(Loader *loader, const Weights *w) {
 
 static bool load_all(Loader *loader) {
     Model *m = loader->m;
-    if (!load_ends(loader, loader->weights)) return false;
-    for (int l = 0; l < m->config.n_layers; l++) {
+    LayerRange layers = m->options.layers;
+    if (layers.first == 0 && !load_first(loader)) return false;
+    if (layers.end == m->config.n_layers && !load_last(loader)) return false;
+    for (int l = layers.first; l < layers.end; l++) {
         snprintf(loader->prefix, sizeof loader->prefix, "layers.%d.", l);
         if (!load_layer(loader, &m->layers[l], &loader->weights->layers[l])) return false;
     }

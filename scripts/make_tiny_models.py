@@ -108,6 +108,43 @@ def ernie(**changes):
         "use_bias": False, "tie_word_embeddings": True, **changes})
 
 
+def ministral3(**changes):
+    return decoder("ministral3", "Ministral3ForCausalLM", **{
+        "sliding_window": None, "rope_parameters": yarn(
+            original_max_position_embeddings=9, mscale=1.0, mscale_all_dim=1.0,
+            llama_4_scaling_beta=0.3), **changes})
+
+
+def granite(**changes):
+    return decoder("granite", "GraniteForCausalLM", **{
+        "embedding_multiplier": 3.0, "attention_multiplier": 0.11, "residual_multiplier": 0.6,
+        "logits_scaling": 0.7, "hidden_act": "silu", **changes})
+
+
+def granitemoehybrid(**changes):
+    return decoder("granitemoehybrid", "GraniteMoeHybridForCausalLM", **{
+        "embedding_multiplier": 2.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7,
+        "logits_scaling": 0.5, "position_embedding_type": "rope", "num_local_experts": 0,
+        "shared_intermediate_size": HIDDEN, "intermediate_size": 8,
+        "layer_types": 2 * ["attention"], **changes})
+
+
+def gemma2(**changes):
+    return decoder("gemma2", "Gemma2ForCausalLM", **{
+        "hidden_activation": "gelu_pytorch_tanh", "num_hidden_layers": 4, "sliding_window": 6,
+        "layer_types": 2 * ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 50,
+        "attn_logit_softcapping": 4.0, "final_logit_softcapping": 9.0,
+        "tie_word_embeddings": True, **changes})
+
+
+def gpt_neox(**changes):
+    return decoder("gpt_neox", "GPTNeoXForCausalLM", **{
+        "hidden_act": "gelu", "hidden_size": 120, "head_dim": None, "num_key_value_heads": None,
+        "rms_norm_eps": None, "layer_norm_eps": 1e-5, "use_parallel_residual": True,
+        "attention_bias": True, "rope_parameters": rope("default", partial_rotary_factor=0.3),
+        **changes})
+
+
 def arcee(**changes):
     return decoder("arcee", "ArceeForCausalLM", **{"hidden_act": "relu2", **changes})
 
@@ -187,6 +224,9 @@ MODELS = [
         sliding_window=4, use_sliding_window=True,
         layer_types=["sliding_attention", "full_attention"]), "F32", LENGTH),
     ("qwen3-yarn", qwen3(rope_parameters=yarn()), "F32", LENGTH),
+    ("gemma2", gemma2(), "F32", LENGTH),
+    ("gemma2-uncapped", gemma2(attn_logit_softcapping=None, final_logit_softcapping=None), "F32",
+     LENGTH),
     ("gemma3", gemma3(), "F32", LENGTH),
     ("gemma3-bf16", gemma3(), "BF16", LENGTH),
     ("gemma3-linear", gemma3(full=rope("linear", 1e6, factor=8.0)), "F32", LENGTH),
@@ -202,6 +242,14 @@ MODELS = [
     ("hunyuan_v1_dense", hunyuan(rope_parameters=rope("dynamic", factor=1.0, alpha=50.0)), "F32", LENGTH),
     ("ernie4_5", ernie(), "F32", LENGTH),
     ("arcee", arcee(rope_parameters=yarn()), "F32", LENGTH),
+    ("ministral3", ministral3(), "F32", LENGTH),
+    ("granite", granite(), "F32", LENGTH),
+    ("granite-bias", granite(attention_bias=True, tie_word_embeddings=True), "F32", LENGTH),
+    ("granitemoehybrid", granitemoehybrid(), "F32", LENGTH),
+    ("granitemoehybrid-nope", granitemoehybrid(position_embedding_type="nope"), "F32", LENGTH),
+    ("gpt_neox", gpt_neox(), "F32", LENGTH),
+    ("gpt_neox-one-after-another", gpt_neox(use_parallel_residual=False,
+                                            tie_word_embeddings=True), "F32", LENGTH),
     ("smollm3", smollm3(no_rope_layers=[1, 0, 1, 1]), "F32", LENGTH),
     ("smollm3-interval", smollm3(no_rope_layer_interval=2), "F32", LENGTH),
     ("smollm3-window", smollm3(no_rope_layers=[1, 0, 0, 1], use_sliding_window=True,
@@ -243,9 +291,11 @@ def older(config):
         old.pop("layer_types")
         parameters = parameters["full_attention"]
     parameters = dict(parameters)
-    old["rope_theta"] = parameters.pop("rope_theta")
+    neox = old["model_type"] == "gpt_neox"
+    old["rotary_emb_base" if neox else "rope_theta"] = parameters.pop("rope_theta")
     if "partial_rotary_factor" in parameters:
-        old["partial_rotary_factor"] = parameters.pop("partial_rotary_factor")
+        old["rotary_pct" if neox else "partial_rotary_factor"] = \
+            parameters.pop("partial_rotary_factor")
     kind = parameters.pop("rope_type")
     key = "rope_type" if "rope_local_base_freq" in old else "type"  # Gemma 3 is newer
     old["rope_scaling"] = None if kind == "default" else {key: kind, **parameters}
@@ -258,8 +308,10 @@ def shapes(c, m):
     """Every tensor of the family by its name in the file: (shape, mean, deviation)."""
     if m.family == "gpt2":
         return gpt2_shapes(c, m)
+    if m.family == "gpt_neox":
+        return gpt_neox_shapes(c, m)
     q_dim, kv_dim, gemma = m.n_heads * m.head_dim, m.n_kv_heads * m.head_dim, \
-        m.family == "gemma3_text"
+        m.family in ("gemma2", "gemma3_text")
     # Scores with a deviation of about 1.5, so that a wrong angle is seen, logits with one of 2.
     wide, ffn = m.dim ** -0.5, m.hidden_dim ** -0.5
     norm = (0.0 if gemma else 1.0, 0.3)
@@ -288,11 +340,16 @@ def shapes(c, m):
             out[mlp + "fc1.weight"] = ((m.hidden_dim, m.dim), 0, wide)
             out[mlp + "fc2.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
             continue
-        if m.family != "phi3":
+        if m.family == "granitemoehybrid":
+            mlp = f"model.layers.{l}.shared_mlp."
+            out[mlp + "input_linear.weight"] = ((2 * m.hidden_dim, m.dim), 0, 1.5 * wide)
+            out[mlp + "output_linear.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
+        elif m.family != "phi3":
             if m.gated:
                 out[mlp + "gate_proj.weight"] = ((m.hidden_dim, m.dim), 0, 1.5 * wide)
             out[mlp + "up_proj.weight"] = ((m.hidden_dim, m.dim), 0, 1.5 * wide)
-        out[mlp + "down_proj.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
+        if m.family != "granitemoehybrid":
+            out[mlp + "down_proj.weight"] = ((m.dim, m.hidden_dim), 0, ffn)
         names = {"before": ["input_layernorm", "post_attention_layernorm"],
                  "after": ["post_attention_layernorm", "post_feedforward_layernorm"],
                  "both": ["input_layernorm", "post_attention_layernorm",
@@ -323,6 +380,28 @@ def gpt2_shapes(c, m):
             out[f"{at}{part}.bias"] = ((m.dim,), 0, 0.3)
     out["transformer.ln_f.weight"] = ((m.dim,), 1, 0.3)
     out["transformer.ln_f.bias"] = ((m.dim,), 0, 0.3)
+    return out
+
+
+def gpt_neox_shapes(c, m):
+    wide, q_dim = m.dim ** -0.5, m.n_heads * m.head_dim
+    out = {"gpt_neox.embed_in.weight": ((VOCAB, m.dim), 0, 2 * wide)}
+    for l in range(m.n_layers):
+        at = f"gpt_neox.layers.{l}."
+        for part, rows, columns, deviation in (
+                ("attention.query_key_value", 3 * q_dim, m.dim, 1.25 * wide),
+                ("attention.dense", m.dim, q_dim, wide),
+                ("mlp.dense_h_to_4h", m.hidden_dim, m.dim, 1.5 * wide),
+                ("mlp.dense_4h_to_h", m.dim, m.hidden_dim, m.hidden_dim ** -0.5)):
+            out[f"{at}{part}.weight"] = ((rows, columns), 0, deviation)
+            out[f"{at}{part}.bias"] = ((rows,), 0, 0.3)
+        for part in ("input_layernorm", "post_attention_layernorm"):
+            out[f"{at}{part}.weight"] = ((m.dim,), 1, 0.3)
+            out[f"{at}{part}.bias"] = ((m.dim,), 0, 0.3)
+    out["gpt_neox.final_layer_norm.weight"] = ((m.dim,), 1, 0.3)
+    out["gpt_neox.final_layer_norm.bias"] = ((m.dim,), 0, 0.3)
+    if not m.tied:
+        out["embed_out.weight"] = ((VOCAB, m.dim), 0, 2 * wide)
     return out
 
 
@@ -377,7 +456,8 @@ def prompt_reference(m, w, prompt, ids, context, out):
 def make(directory, number, config, stored, context):
     os.makedirs(directory, exist_ok=True)
     config = {key: value for key, value in config.items()
-              if value is not None or key in ("sliding_window", "final_logit_softcapping")
+              if value is not None or key in ("sliding_window", "attn_logit_softcapping",
+                                              "final_logit_softcapping")
               or key.endswith("token_id")}
     for file, spelling in (("config.json", config), ("config.v4.json", older(config))):
         with open(os.path.join(directory, file), "w") as out:

@@ -34,10 +34,16 @@ import tensor_files
 #   the rest  defaults of its class for keys absent from config.json
 FAMILIES = {
     "gpt2": {"tied": True, "eps": 1e-5, "act": "gelu_new", "theta": None, "gated": False},
+    "gpt_neox": {"eps": 1e-5, "act": "gelu", "gated": False},
     "llama": {},
     "mistral": {"kv_heads": 8, "window": 4096},
     "qwen2": {"kv_heads": 32},
     "qwen3": {"kv_heads": 32, "head_dim": 128, "qk_norm": "head"},
+    "ministral3": {"eps": 1e-5, "kv_heads": 8, "head_dim": 128, "theta": 1e6},
+    "granite": {},
+    "granitemoehybrid": {"tied": True},
+    "gemma2": {"tied": True, "kv_heads": 4, "head_dim": 256, "act": "gelu_pytorch_tanh",
+               "window": 4096, "pattern": 2, "norms": "both", "cap": 30.0},
     "gemma3_text": {"tied": True, "heads": 8, "kv_heads": 4, "head_dim": 256, "theta": 1e6,
                     "act": "gelu_pytorch_tanh", "window": 4096, "pattern": 6, "norms": "both",
                     "qk_norm": "head"},
@@ -59,6 +65,8 @@ DEFAULTS = {"tied": False, "eps": 1e-6, "act": "silu", "theta": 1e4, "norms": "b
 GPT2_KEYS = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_inner":
              "intermediate_size", "n_head": "num_attention_heads", "layer_norm_epsilon":
              "rms_norm_eps", "n_positions": "max_position_embeddings"}
+NEOX_KEYS = {"layer_norm_eps": "rms_norm_eps", "rotary_emb_base": "rope_theta", "rotary_pct":
+             "partial_rotary_factor"}
 
 
 def layer_slides(c, family, l):
@@ -84,6 +92,8 @@ def layer_rotates(c, family, l):
         return False
     if family == "exaone4":  # in a model with windows the others do not rotate
         return c.get("sliding_window", 4096) is None or layer_slides(c, family, l)
+    if family == "granitemoehybrid":
+        return c.get("position_embedding_type") == "rope"
     if family != "smollm3":
         return True
     listed = c.get("no_rope_layers")
@@ -102,7 +112,8 @@ def layer_rope(c, defaults, family, slides):
         if family == "olmo3" and slides:  # no scaling
             rope = {"rope_theta": rope["rope_theta"], **(five.get("sliding_attention") or {})}
     rope["rope_type"] = rope.get("rope_type", rope.get("type", "default"))
-    rope.setdefault("partial_rotary_factor", c.get("partial_rotary_factor") or 1.0)
+    rope.setdefault("partial_rotary_factor", c.get("partial_rotary_factor")
+                    or (0.25 if family == "gpt_neox" else 1.0))
     beside = c.get("original_max_position_embeddings", defaults["original"])
     if beside:
         rope["original_max_position_embeddings"] = beside
@@ -113,34 +124,45 @@ def layer_rope(c, defaults, family, slides):
 def read_config(path):
     with open(path) as file:
         c = json.load(file)
-    c = c.get("text_config", c) if c.get("model_type") == "gemma3" else c
+    c = c.get("text_config", c) if c.get("model_type") in ("gemma3", "mistral3") else c
     family = c.get("model_type", "gemma3_text")
     if family not in FAMILIES:
         sys.exit(f"reference_numpy: {path}: unknown model_type \"{family}\"")
     d = {**DEFAULTS, **FAMILIES[family]}
-    if family == "gpt2":
-        c = {**c, **{ours: c[theirs] for theirs, ours in GPT2_KEYS.items() if theirs in c}}
+    theirs = {"gpt2": GPT2_KEYS, "gpt_neox": NEOX_KEYS}.get(family, {})
+    c = {**c, **{theirs[key]: c[key] for key in theirs if key in c}}
     m = SimpleNamespace(family=family, norms=d["norms"], qk_norm=d["qk_norm"], gated=d["gated"])
     m.dim, m.vocab_size = c["hidden_size"], c["vocab_size"]
-    m.hidden_dim = c.get("intermediate_size") or 4 * m.dim
+    m.hidden_dim = c.get("shared_intermediate_size") or c.get("intermediate_size") or 4 * m.dim
     m.n_layers = c["num_hidden_layers"]
     m.n_heads = c.get("num_attention_heads") or d["heads"]
     m.n_kv_heads = c.get("num_key_value_heads", d["kv_heads"]) or m.n_heads
     m.head_dim = c.get("head_dim", d["head_dim"]) or m.dim // m.n_heads
     m.max_seq_len = c.setdefault("max_position_embeddings", 131072)
     m.eps = c.get("rms_norm_eps", d["eps"])
-    m.act = c.get({"gpt2": "activation_function", "gemma3_text": "hidden_activation"}
+    m.act = c.get({"gpt2": "activation_function", "gemma2": "hidden_activation",
+                   "gemma3_text": "hidden_activation"}
                   .get(family, "hidden_act"), d["act"])
     m.tied = c.get("tie_word_embeddings", d["tied"])
-    m.cap = c.get("final_logit_softcapping", d["cap"]) if family in ("gemma3_text", "nanochat") \
+    m.cap = c.get("final_logit_softcapping", d["cap"]) if family in ("gemma2", "gemma3_text", "nanochat") \
         else None
+    m.score_cap = c.get("attn_logit_softcapping", 50.0) if family == "gemma2" else None
+    # Granite: factors of the embedding, of what blocks add, of the logits.
+    m.residual_scale = c.get("residual_multiplier", 1.0)
+    m.logit_divisor = c.get("logits_scaling", 1.0)
+    m.parallel = family == "gpt_neox" and c.get("use_parallel_residual", True)
+    m.growth = ((c.get("rope_parameters") or c.get("rope_scaling") or {}).get("llama_4_scaling_beta") or 0.0) \
+        if family == "ministral3" else 0.0
     # Gemma scales its embeddings; the factor is rounded to the type of its weights, float32.
-    m.embedding_scale = float(np.float32(math.sqrt(m.dim))) if family == "gemma3_text" else 1.0
+    m.embedding_scale = float(np.float32(math.sqrt(m.dim))) \
+        if family in ("gemma2", "gemma3_text") else c.get("embedding_multiplier", 1.0)
     m.layers = []
     for l in range(m.n_layers):
         scale = 1 / math.sqrt(m.head_dim)
-        if family == "gemma3_text":
+        if family in ("gemma2", "gemma3_text"):
             scale = 1 / math.sqrt(c.get("query_pre_attn_scalar", 256))
+        if family in ("granite", "granitemoehybrid"):
+            scale = c.get("attention_multiplier", 1.0)
         if family == "gpt2" and not c.get("scale_attn_weights", True):
             scale = 1.0
         if family == "gpt2" and c.get("scale_attn_by_inverse_layer_idx"):
@@ -158,13 +180,22 @@ def plain_names(tensors, m):
     """Weights under Llama's names without a prefix: fused matrices are split, transposed ones transposed back."""
     w = {}
     for name, values in tensors.items():
-        for prefix in ("model.language_model.", "language_model.model.", "model.", "transformer."):
+        for prefix in ("model.language_model.", "language_model.model.", "model.", "transformer.",
+                       "gpt_neox."):
             if name.startswith(prefix):
                 name = name[len(prefix):]
                 break
         w[name] = values.astype(np.float64)
     if m.family == "gpt2":
         w = from_gpt2(w)
+    if m.family == "gpt_neox":
+        w = from_gpt_neox(w, m)
+    if m.family == "granitemoehybrid":
+        for l in range(m.n_layers):
+            mlp = f"layers.{l}.mlp."
+            w[mlp + "gate_proj.weight"], w[mlp + "up_proj.weight"] = np.split(
+                w.pop(f"layers.{l}.shared_mlp.input_linear.weight"), 2)
+            w[mlp + "down_proj.weight"] = w.pop(f"layers.{l}.shared_mlp.output_linear.weight")
     if m.family == "phi3":
         for l in range(m.n_layers):
             at, mlp = f"layers.{l}.self_attn.", f"layers.{l}.mlp."
@@ -198,6 +229,27 @@ def from_gpt2(tensors):
                 w[f"layers.{l}.self_attn.{letter}_proj.{kind}"] = third
         elif part in names:  # the rest are buffers of the causal mask
             w[f"layers.{l}.{names[part]}.{kind}"] = values
+    return w
+
+
+def from_gpt_neox(tensors, m):
+    """query_key_value has q, k and v of head 0, then those of head 1, and so on."""
+    names = {"embed_in": "embed_tokens", "final_layer_norm": "norm", "embed_out": "lm_head",
+             "attention.dense": "self_attn.o_proj", "mlp.dense_h_to_4h": "mlp.up_proj",
+             "mlp.dense_4h_to_h": "mlp.down_proj"}
+    w = {}
+    for name, values in tensors.items():
+        stem, kind = name.rsplit(".", 1)
+        layer = ""
+        if stem.startswith("layers."):
+            layer, stem = f"layers.{stem.split('.')[1]}.", stem.split(".", 2)[2]
+        if stem == "attention.query_key_value":
+            heads = values.reshape(m.n_heads, 3, m.head_dim, *values.shape[1:])
+            for i, letter in enumerate("qkv"):
+                w[f"{layer}self_attn.{letter}_proj.{kind}"] = \
+                    heads[:, i].reshape(-1, *values.shape[1:])
+        else:
+            w[f"{layer}{names.get(stem, stem)}.{kind}"] = values
     return w
 
 
@@ -318,11 +370,11 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
         return values
 
     def norm(x, name):
-        if m.family == "gpt2":
+        if m.family in ("gpt2", "gpt_neox"):
             return seen(name, layer_norm(x, m.eps, w[name + ".weight"], w[name + ".bias"]))
         if m.family == "nanochat":  # its norms have no weights
             return seen(name, rms_norm(x, m.eps))
-        return seen(name, rms_norm(x, m.eps, w[name + ".weight"] + (m.family == "gemma3_text")))
+        return seen(name, rms_norm(x, m.eps, w[name + ".weight"] + (m.family in ("gemma2", "gemma3_text"))))
 
     def linear(x, name):
         return seen(name, x @ w[name + ".weight"].T + w.get(name + ".bias", 0.0))
@@ -343,12 +395,18 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
         if layer.rope:
             q = seen(at + "q_rotated", turn(q, m, layer, context))
             k = seen(at + "k_rotated", turn(k, m, layer, context))
+            if m.growth:
+                original = layer.rope["original_max_position_embeddings"]
+                q = seen(at + "q_rotated",
+                         q * (1 + m.growth * np.log(1 + steps // original))[:, None, None])
         if m.qk_norm == "after_rope":
             q, k = qk_norms(q, k, at)
 
         # Neighbouring query heads share a key and value head.
         k, v = (np.repeat(y, m.n_heads // m.n_kv_heads, axis=1) for y in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) * layer.scale
+        if m.score_cap:
+            scores = m.score_cap * np.tanh(scores / m.score_cap)
         back = steps[:, None] - steps  # distance of key j behind query i
         scores = np.where((back >= 0) & (back < (layer.window or len(x))), scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -371,15 +429,25 @@ def forward(m, w, ids, context=None, watch=lambda name, values: None):
     watch("embed_tokens", x)
     if m.family == "nanochat":
         x = seen("embed_norm", rms_norm(x, m.eps))
+    def scaled(h, name):
+        """What a block adds, behind its factor; the name is that of a stage of its own."""
+        return h if m.residual_scale == 1 else seen(name, m.residual_scale * h)
+
     before, after = m.norms != "after", m.norms != "before"
     second = "pre_feedforward_layernorm" if m.norms == "both" else "post_attention_layernorm"
     for l in range(m.n_layers):
         at = f"layers.{l}."
         h = attention(norm(x, at + "input_layernorm") if before else x, l)
-        x = seen(at + "attn_residual", x + (norm(h, at + "post_attention_layernorm") if after else h))
-        h = mlp(norm(x, at + second) if before else x, l)
-        x = seen(f"layers.{l}", x + (norm(h, at + "post_feedforward_layernorm") if after else h))
+        h = scaled(norm(h, at + "post_attention_layernorm") if after else h, at + "self_attn.scaled")
+        into_mlp, x = x, seen(at + "attn_residual", x + h)
+        if not m.parallel:
+            into_mlp = x
+        h = mlp(norm(into_mlp, at + second) if before else into_mlp, l)
+        h = scaled(norm(h, at + "post_feedforward_layernorm") if after else h, at + "mlp.scaled")
+        x = seen(f"layers.{l}", x + h)
     logits = linear(norm(x, "norm"), "lm_head")
+    if m.logit_divisor != 1:
+        logits = seen("logits", logits / m.logit_divisor)
     return seen("logits", m.cap * np.tanh(logits / m.cap)) if m.cap else logits
 
 
@@ -411,17 +479,31 @@ PHI3_TRACE = {"self_attn.q_proj": "self_attn.qkv_proj.q", "self_attn.k_proj":
               "self_attn.qkv_proj.k", "self_attn.v_proj": "self_attn.qkv_proj.v",
               "mlp.gate_proj": "mlp.gate_up_proj.gate", "mlp.up_proj": "mlp.gate_up_proj.up"}
 
+NEOX_TRACE = {"embed_tokens": "embed_in", "norm": "final_layer_norm",
+              "self_attn.q_proj": "attention.query_key_value.q",
+              "self_attn.k_proj": "attention.query_key_value.k",
+              "self_attn.v_proj": "attention.query_key_value.v",
+              "self_attn.o_proj": "attention.dense", "mlp.up_proj": "mlp.dense_h_to_4h",
+              "mlp.down_proj": "mlp.dense_4h_to_h",
+              **{f"self_attn.{part}": f"attention.{part}"
+                 for part in ("q_rotated", "k_rotated", "attn_weights", "heads")}}
+HYBRID_TRACE = {"mlp.gate_proj": "shared_mlp.input_linear.gate",
+                "mlp.up_proj": "shared_mlp.input_linear.up",
+                "mlp.down_proj": "shared_mlp.output_linear", "mlp.activated": "shared_mlp.activated",
+                "mlp.scaled": "shared_mlp.scaled"}
+
 
 def trace_name(family, name):
     """The name of a stage as docs/trace.md has it: that of transformers' module."""
     if name in ("lm_head", "logits"):
-        return name
+        return "embed_out" if family == "gpt_neox" else name
     parts = name.split(".", 2)
     stem, part = (parts[:2], parts[2:]) if parts[0] == "layers" else ([], [name])
-    theirs = {"gpt2": GPT2_TRACE, "phi3": PHI3_TRACE}.get(family, {})
+    theirs = {"gpt2": GPT2_TRACE, "phi3": PHI3_TRACE, "gpt_neox": NEOX_TRACE,
+              "granitemoehybrid": HYBRID_TRACE}.get(family, {})
     part = [theirs.get(part[0], part[0])] if part else []
     if family != "gpt2":
-        return ".".join(["model"] + stem + part)
+        return ".".join(["gpt_neox" if family == "gpt_neox" else "model"] + stem + part)
     return ".".join(["transformer"] + (["h", stem[1]] if stem else []) + part)
 
 

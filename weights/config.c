@@ -17,6 +17,8 @@ void config_init(Config *config) {
         .norm_eps = 1e-5f,
         .gated_ffn = true,
         .embedding_scale = 1.0f,
+        .residual_scale = 1.0f,
+        .logit_divisor = 1.0f,
         .rope = {.theta = 10000.0f, .sign = 1.0f},
         .rope_local = {.theta = 10000.0f, .sign = 1.0f},
         .bos_id = -1,
@@ -101,6 +103,9 @@ static bool check_rope(const RopeConfig *r, Error *error) {
         return error_set(error, ERROR_FILE, "rope sign: got %g, wanted 1 or -1", (double)r->sign);
     return float_in("rope theta", r->theta, 1.0f, 1e18f, error) &&
            float_in("rope attention_factor", r->attention_factor, 0.0f, 1e6f, error) &&
+           float_in("rope query_growth", r->query_growth, 0.0f, 1e6f, error) &&
+           (r->query_growth == 0.0f || int_in("rope original_max_seq_len", r->original_max_seq_len,
+                                              1, LIMIT_CONTEXT, error)) &&
            check_scaling(r, error);
 }
 
@@ -122,6 +127,8 @@ static bool check_rotation(Config *c, Error *error) {
     if (!int_in("rope_dim", c->rope_dim, 2, c->head_dim, error)) return false;
     if (c->rope_dim % 2)
         return error_set(error, ERROR_FILE, "rope_dim: got %d, wanted an even number", c->rope_dim);
+    if (c->rope.query_growth != 0.0f && c->rope_dim != c->head_dim)
+        return error_set(error, ERROR_FILE, "queries that grow with heads that turn in part");
     recognise_yarn_factor(&c->rope);
     bool local = false;
     for (int l = 0; l < c->n_layers; l++)
@@ -160,6 +167,9 @@ bool config_finish(Config *c, Error *error) {
         !float_in("embedding_scale", c->embedding_scale, 1e-9f, 1e9f, error) ||
         !float_in("attention_scale", c->attention_scale, 0.0f, 1e9f, error) ||
         !float_in("logit_softcap", c->logit_softcap, 0.0f, 1e9f, error) ||
+        !float_in("score_softcap", c->score_softcap, 0.0f, 1e9f, error) ||
+        !float_in("residual_scale", c->residual_scale, 1e-9f, 1e9f, error) ||
+        !float_in("logit_divisor", c->logit_divisor, 1e-9f, 1e9f, error) ||
         !check_rotation(c, error) || !check_layers(c, error))
         return false;
     drop_absent_ids(c);

@@ -55,8 +55,9 @@ typedef struct RopeConfig {
     float attention_factor;                  // yarn, longrope; 0: from the formula
     bool no_truncate;                        // yarn: correction range not rounded
     int original_max_seq_len;                // llama3, yarn, longrope
-    const float *divisors;     // (rope_dim / 2) frequencies are divided by these, or NULL: GGUF's
-                               // rope_freqs, llama3 scaling as factors; borrowed
+    float query_growth;    // Ministral 3: queries times 1 + this ln(1 + floor(position / original))
+    const float *divisors; // (rope_dim / 2) frequencies are divided by these, or NULL: GGUF's
+                           // rope_freqs, llama3 scaling as factors; borrowed
     const float *long_factor;  // (rope_dim / 2) longrope; borrowed from the checkpoint
     const float *short_factor; // (rope_dim / 2)
 } RopeConfig;
@@ -83,9 +84,13 @@ typedef struct Config {
     Activation activation;
     bool gated_ffn; // down(act(gate) * up), else down(act(up))
     PositionKind position;
-    float embedding_scale; // 1, or sqrt(dim) in float32 for Gemma
-    float attention_scale; // 0: head_dim^-1/2
-    float logit_softcap;   // 0: none
+    bool parallel_residual; // x + attention(x') + ffn(x''), both from the same x (GPT-NeoX)
+    float embedding_scale;  // 1, or sqrt(dim) in float32 for Gemma
+    float attention_scale;  // 0: head_dim^-1/2
+    float score_softcap;    // of the scores of attention (Gemma 2); 0: none
+    float residual_scale;   // of what a block adds to the residual stream (Granite); 1: as it is
+    float logit_divisor;    // of the logits, before their cap (Granite); 1: none
+    float logit_softcap;    // 0: none
     RopeConfig rope, rope_local;
     LayerConfig layers[LIMIT_LAYERS];
 
@@ -105,6 +110,11 @@ bool config_finish(Config *config, Error *error);
 // The longest context that may be requested: the model's own, or any length where RoPE scales with
 // the context (dynamic NTK).
 int config_longest_context(const Config *config);
+
+// Whether the logits are not what the head gives: divided, or bent towards a cap.
+static inline bool config_changes_logits(const Config *config) {
+    return config->logit_softcap != 0.0f || config->logit_divisor != 1.0f;
+}
 
 // Llama 3's rope scaling has two forms: four numbers in config.json, and a tensor of divisors
 // (rope_freqs) in a GGUF, one for each pair of channels, computed from those numbers.

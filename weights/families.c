@@ -34,6 +34,36 @@ static const Family FAMILIES[] = {
         .activation = ACTIVATION_SILU,
     },
     {
+        .name = "ministral3",
+        .called = {[NAMES_HF] = "ministral3", [NAMES_GGUF] = "mistral3"},
+        // Published files have an image encoder beside it.
+        .prefixes = {[NAMES_HF] = {"model.", "language_model.model.", "model.language_model."}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_GATED_FFN, GGUF_PRE_NORMS}},
+        .interleaved = {[NAMES_GGUF] = true},
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "granite", // 3, and in a GGUF 4 without experts
+        .called = {[NAMES_HF] = "granite", [NAMES_GGUF] = "granite"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_GATED_FFN, GGUF_PRE_NORMS,
+                                    GGUF_OPTIONAL_BIASES}},
+        .interleaved = {[NAMES_GGUF] = true},
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "granitemoehybrid", // 4 without experts and without Mamba layers
+        .called = {[NAMES_HF] = "granitemoehybrid"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_PRE_NORMS, HF_SHARED_FFN, HF_OPTIONAL_BIASES}},
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_SILU,
+    },
+    {
         .name = "qwen2", // and 2.5
         .called = {[NAMES_HF] = "qwen2", [NAMES_GGUF] = "qwen2"},
         .prefixes = {[NAMES_HF] = {"model.", ""}},
@@ -53,6 +83,17 @@ static const Family FAMILIES[] = {
         .norm = NORM_RMS,
         .qk_norm = QK_NORM_PER_HEAD,
         .activation = ACTIVATION_SILU,
+    },
+    {
+        .name = "gemma2",
+        .called = {[NAMES_HF] = "gemma2", [NAMES_GGUF] = "gemma2"},
+        .prefixes = {[NAMES_HF] = {"model.", ""}},
+        .tensors = {[NAMES_HF] = {HF_DECODER, HF_FOUR_NORMS, HF_GATED_FFN, HF_OPTIONAL_BIASES},
+                    [NAMES_GGUF] = {GGUF_DECODER, GGUF_GATED_FFN, GGUF_PRE_NORMS, GGUF_POST_NORMS,
+                                    GGUF_OPTIONAL_BIASES}},
+        .norms_stored_minus_one = {[NAMES_HF] = true},
+        .norm = NORM_RMS,
+        .activation = ACTIVATION_GELU_TANH,
     },
     {
         .name = "gemma3", // text
@@ -160,12 +201,23 @@ static const Family FAMILIES[] = {
         .name = "gpt2",
         .called = {[NAMES_HF] = "gpt2", [NAMES_GGUF] = "gpt2"},
         .prefixes = {[NAMES_HF] = {"transformer.", ""}},
-        .tensors = {[NAMES_HF] = {HF_GPT2}, [NAMES_GGUF] = {GGUF_GPT2}},
+        .tensors = {[NAMES_HF] = {HF_GPT2}, [NAMES_GGUF] = {GGUF_BIASED_DECODER, GGUF_POSITIONS}},
         .transposed = {[NAMES_HF] = true},
         .norm = NORM_LAYER,
         .activation = ACTIVATION_GELU_TANH,
         .plain_ffn = true,
         .position = POSITION_LEARNED,
+    },
+    {
+        .name = "gpt_neox", // Pythia
+        .called = {[NAMES_HF] = "gpt_neox", [NAMES_GGUF] = "gptneox"},
+        .prefixes = {[NAMES_HF] = {"gpt_neox.", ""}},
+        .tensors = {[NAMES_HF] = {HF_GPT_NEOX}, [NAMES_GGUF] = {GGUF_BIASED_DECODER}},
+        .by_heads = {[NAMES_HF] = true},
+        .norm = NORM_LAYER,
+        .activation = ACTIVATION_GELU_ERF,
+        .plain_ffn = true,
+        .parallel_residual = true,
     },
     {
         .name = "nanochat", // of October 2025; what came later has tensors that are not here
@@ -209,5 +261,6 @@ void family_defaults(const Family *family, Config *config) {
     config->activation = family->activation;
     config->gated_ffn = !family->plain_ffn;
     config->position = family->position;
+    config->parallel_residual = family->parallel_residual;
     if (family->rope_backwards) config->rope.sign = -1.0f;
 }

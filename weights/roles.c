@@ -301,13 +301,40 @@ static bool take_matrix(const Pass *pass, const TensorPlan *tensor, Role role, s
     return true;
 }
 
+// A copy of the tensor, in the checkpoint's arena, with the rows of q, k and v one after another
+// (roles.h). False: exit code 3 or 5.
+static bool regroup_heads(const Pass *pass, TensorPlan *copy, const TensorPlan *tensor) {
+    Checkpoint *c = pass->checkpoint;
+    if (c->config.n_heads != c->config.n_kv_heads || !dtype_is_float(tensor->dtype))
+        return error_set(pass->error, ERROR_FILE,
+                         "tensor \"%s\": wanted F32, F16 or BF16 and as many heads of keys as of "
+                         "queries",
+                         tensor->name);
+    size_t rows = (size_t)tensor->shape[0];
+    size_t row_bytes =
+        dtype_row_bytes(tensor->dtype, tensor->n_dims > 1 ? (size_t)tensor->shape[1] : 1);
+    uint8_t *data = arena_alloc(&c->arena, rows, row_bytes, pass->error);
+    if (!data) return false;
+    for (size_t row = 0; row < rows; row++)
+        memcpy(data + row * row_bytes,
+               tensor->data + by_heads_stored_row(&c->config, row) * row_bytes, row_bytes);
+    *copy = *tensor;
+    copy->data = data;
+    return true;
+}
+
 // Fills every role of one tensor. A role that two names bring is a contradiction.
 static bool take(const Pass *pass, size_t item, const TensorName *name) {
     Checkpoint *c = pass->checkpoint;
     const TensorPlan *tensor = &c->tensors[item];
+    TensorPlan regrouped;
     c->used[item] = true;
     if (name->need == IGNORED) return true;
     if (!shape_fits(pass, tensor, name->roles)) return false;
+    if (c->family->by_heads[c->naming] && name->roles[2]) {
+        if (!regroup_heads(pass, &regrouped, tensor)) return false;
+        tensor = &regrouped;
+    }
     size_t first = 0;
     for (int i = 0; i < 3 && name->roles[i]; i++) {
         Role role = name->roles[i];

@@ -1,6 +1,7 @@
 // The rows of the family tables, and access to a model's tensors by role. Internal to weights/.
 #pragma once
 
+#include "weights/config.h"
 #include "weights/families.h"
 #include "weights/matrix.h"
 
@@ -25,11 +26,12 @@ typedef struct TensorName {
 // ---- lists of tensor names (tensor_lists.c) ----
 
 extern const TensorName HF_DECODER[], HF_FUSED_DECODER[], HF_GATED_FFN[], HF_PLAIN_FFN[],
-    HF_UNGATED_FFN[], HF_PRE_NORMS[], HF_POST_NORMS[], HF_WEIGHTLESS_NORMS[], HF_FOUR_NORMS[],
-    HF_OPTIONAL_BIASES[], HF_QKV_BIASES[], HF_QK_NORMS[], HF_LAYERNORMS_OF_QK[], HF_GPT2[],
-    GGUF_DECODER[], GGUF_GATED_FFN[], GGUF_PLAIN_FFN[], GGUF_FUSED_DECODER[], GGUF_PRE_NORMS[],
-    GGUF_POST_NORMS[], GGUF_GPT2[], GGUF_OPTIONAL_BIASES[], GGUF_QKV_BIASES[], GGUF_QK_NORMS[],
-    GGUF_NANOCHAT[], META_DECODER[];
+    HF_SHARED_FFN[], HF_GPT_NEOX[], HF_UNGATED_FFN[], HF_PRE_NORMS[], HF_POST_NORMS[],
+    HF_WEIGHTLESS_NORMS[], HF_FOUR_NORMS[], HF_OPTIONAL_BIASES[], HF_QKV_BIASES[], HF_QK_NORMS[],
+    HF_LAYERNORMS_OF_QK[], HF_GPT2[], GGUF_DECODER[], GGUF_GATED_FFN[], GGUF_PLAIN_FFN[],
+    GGUF_FUSED_DECODER[], GGUF_PRE_NORMS[], GGUF_POST_NORMS[], GGUF_BIASED_DECODER[],
+    GGUF_POSITIONS[], GGUF_OPTIONAL_BIASES[], GGUF_QKV_BIASES[], GGUF_QK_NORMS[], GGUF_NANOCHAT[],
+    META_DECODER[];
 
 enum { N_LISTS = 6, N_PREFIXES = 4, N_ONES = 8 }; // what a row of the table has room for
 
@@ -42,10 +44,11 @@ struct Family {
     // How such files store what Weights holds in one form (weights.h).
     bool interleaved[NAMING_COUNT];            // rows of wq and wk are in Meta's order (matrix.h)
     bool norms_stored_minus_one[NAMING_COUNT]; // norm weight = stored value + 1
-    bool transposed[NAMING_COUNT];             // layer matrices are stored (cols, rows): y = x W
-    Role ones[N_ONES];                         // norms without a weight; ends with ROLE_NONE
-    bool own_head[NAMING_COUNT]; // the head must be there, also where it is the embedding
-    bool complete;               // a tensor that is not in the table means another model
+    bool by_heads[NAMING_COUNT]; // a fused q|k|v has the three of a head together, head after head
+    bool transposed[NAMING_COUNT]; // layer matrices are stored (cols, rows): y = x W
+    Role ones[N_ONES];             // norms without a weight; ends with ROLE_NONE
+    bool own_head[NAMING_COUNT];   // the head must be there, also where it is the embedding
+    bool complete;                 // a tensor that is not in the table means another model
 
     NormKind norm;
     QkNorm qk_norm;
@@ -53,8 +56,24 @@ struct Family {
     bool rope_backwards; // rotates by minus the angle
     Activation activation;
     bool plain_ffn; // no gate
+    bool parallel_residual;
     PositionKind position;
 };
+
+// GPT-NeoX: the tensor has q, k and v of head 0, then those of head 1, .., head_dim rows each
+//
+//     stored  q0 k0 v0 q1 k1 v1 ..     stack  q0 q1 .. k0 k1 .. v0 v1 ..
+//
+// From a row of the stack to the stored one, and back. As many heads of keys as of queries.
+static inline size_t by_heads_stored_row(const Config *c, size_t row) {
+    size_t head_dim = (size_t)c->head_dim, width = (size_t)c->q_dim;
+    return (row % width / head_dim * 3 + row / width) * head_dim + row % head_dim;
+}
+static inline size_t by_heads_stack_row(const Config *c, size_t stored) {
+    size_t head_dim = (size_t)c->head_dim;
+    size_t head = stored / head_dim / 3, part = stored / head_dim % 3;
+    return part * (size_t)c->q_dim + head * head_dim + stored % head_dim;
+}
 
 // What a model has for a role, for whoever writes it out again (roles.c).
 typedef struct RoleView {

@@ -55,6 +55,13 @@ const TensorName HF_UNGATED_FFN[] = {
     {0},
 };
 
+// A block for all tokens, though there are no experts beside it (Granite 4 without experts).
+const TensorName HF_SHARED_FFN[] = {
+    {"~layers.#.shared_mlp.input_linear.weight", REQUIRED, {ROLE_W_GATE, ROLE_W_UP}},
+    {"~layers.#.shared_mlp.output_linear.weight", REQUIRED, {ROLE_W_DOWN}},
+    {0},
+};
+
 // Norms in front of both blocks. The second comes after attention, hence its name.
 const TensorName HF_PRE_NORMS[] = {
     {"~norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
@@ -121,6 +128,30 @@ const TensorName HF_QK_NORMS[] = {
 const TensorName HF_LAYERNORMS_OF_QK[] = {
     {"~layers.#.self_attn.query_layernorm.weight", REQUIRED, {ROLE_Q_NORM}},
     {"~layers.#.self_attn.key_layernorm.weight", REQUIRED, {ROLE_K_NORM}},
+    {0},
+};
+
+// GPT-NeoX: every linear layer has a bias. q, k and v of a head stand together (roles.h, by_heads).
+const TensorName HF_GPT_NEOX[] = {
+    {"~embed_in.weight", REQUIRED, {ROLE_EMBEDDING}},
+    {"~final_layer_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
+    {"~final_layer_norm.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
+    {"embed_out.weight", OPTIONAL, {ROLE_HEAD}},
+    {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
+    {"~layers.#.input_layernorm.bias", REQUIRED, {ROLE_ATT_NORM_BIAS}},
+    {"~layers.#.attention.query_key_value.weight", REQUIRED, {ROLE_WQ, ROLE_WK, ROLE_WV}},
+    {"~layers.#.attention.query_key_value.bias", REQUIRED, {ROLE_BQ, ROLE_BK, ROLE_BV}},
+    {"~layers.#.attention.dense.weight", REQUIRED, {ROLE_WO}},
+    {"~layers.#.attention.dense.bias", REQUIRED, {ROLE_BO}},
+    {"~layers.#.attention.rotary_emb.inv_freq", IGNORED, {ROLE_NONE}},
+    {"~layers.#.attention.bias", IGNORED, {ROLE_NONE}}, // the causal mask as a table
+    {"~layers.#.attention.masked_bias", IGNORED, {ROLE_NONE}},
+    {"~layers.#.post_attention_layernorm.weight", REQUIRED, {ROLE_FFN_NORM}},
+    {"~layers.#.post_attention_layernorm.bias", REQUIRED, {ROLE_FFN_NORM_BIAS}},
+    {"~layers.#.mlp.dense_h_to_4h.weight", REQUIRED, {ROLE_W_UP}},
+    {"~layers.#.mlp.dense_h_to_4h.bias", REQUIRED, {ROLE_B_UP}},
+    {"~layers.#.mlp.dense_4h_to_h.weight", REQUIRED, {ROLE_W_DOWN}},
+    {"~layers.#.mlp.dense_4h_to_h.bias", REQUIRED, {ROLE_B_DOWN}},
     {0},
 };
 
@@ -211,10 +242,10 @@ const TensorName GGUF_POST_NORMS[] = {
     {0},
 };
 
-// GPT-2; the converter to GGUF has transposed its matrices.
-const TensorName GGUF_GPT2[] = {
+// GPT-2 and GPT-NeoX; the converter to GGUF has transposed the matrices of the one and put the rows
+// of q, k and v of the other one after another.
+const TensorName GGUF_BIASED_DECODER[] = {
     {"token_embd.weight", REQUIRED, {ROLE_EMBEDDING}},
-    {"position_embd.weight", REQUIRED, {ROLE_POSITION}},
     {"output_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"output_norm.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
     {"output.weight", OPTIONAL, {ROLE_HEAD}},
@@ -230,6 +261,11 @@ const TensorName GGUF_GPT2[] = {
     {"blk.#.ffn_up.bias", REQUIRED, {ROLE_B_UP}},
     {"blk.#.ffn_down.weight", REQUIRED, {ROLE_W_DOWN}},
     {"blk.#.ffn_down.bias", REQUIRED, {ROLE_B_DOWN}},
+    {0},
+};
+
+const TensorName GGUF_POSITIONS[] = {
+    {"position_embd.weight", REQUIRED, {ROLE_POSITION}},
     {0},
 };
 

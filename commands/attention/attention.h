@@ -53,6 +53,9 @@ void attention_cached_keys(float *out, const float *keys, size_t count, KvType t
 // q . k
 double attention_score(const float *query, const float *key, int head_dim);
 
+// The score that the softmax sees, of the dot product: times the layer's scale, bent to the cap.
+double attention_scaled(const Config *config, int layer, double dot);
+
 // ---- what is printed of matrices: report.c ----
 
 // Of one query; row[0 .. query], hidden keys are NaN.

@@ -78,6 +78,12 @@ double attention_score(const float *q, const float *k, int head_dim) {
     return sum;
 }
 
+double attention_scaled(const Config *config, int layer, double dot) {
+    double score = dot * (double)config->layers[layer].attention_scale;
+    double cap = (double)config->score_softcap;
+    return cap > 0 ? cap * tanh(score / cap) : score;
+}
+
 // q . k of one query and key; query head h reads key-value head h / (n_heads / n_kv_heads).
 static float score(const AttentionCapture *c, int layer, int row, int head, int key) {
     const Config *config = c->session->config;
@@ -86,7 +92,7 @@ static float score(const AttentionCapture *c, int layer, int row, int head, int 
     const float *q = c->queries + ((size_t)row * (size_t)config->n_heads + (size_t)head) * head_dim;
     const float *k = keys_of(c, layer, key) + (size_t)kv_head * head_dim;
     double sum = attention_score(q, k, config->head_dim);
-    return (float)(c->stage == RAW_SCORES ? sum : sum * config->layers[layer].attention_scale);
+    return (float)(c->stage == RAW_SCORES ? sum : attention_scaled(config, layer, sum));
 }
 
 static void keep_scores(const AttentionCapture *c, const Stage *stage) {

@@ -97,7 +97,7 @@ static const Block *add_block(Table *t, int heads, int kv_heads, int batch, int 
     int head_dim = DIM / heads, kv_dim = kv_heads * head_dim;
     b->batch = batch;
     b->positions = positions;
-    b->shape = (AttentionShape){heads, kv_heads, head_dim, 1 / sqrtf((float)head_dim), {0}};
+    b->shape = (AttentionShape){heads, kv_heads, head_dim, 1 / sqrtf((float)head_dim), {0}, 0};
     if (whole) {
         b->wq = matrix(t, 0, DIM, DIM);
         b->wk = matrix(t, 1, kv_dim, DIM);

@@ -12,6 +12,7 @@
 #include "commands/chat/line_editor.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/prompt.h"
+#include "commands/speculation/speculation.h"
 #include "tokenizer/template/template.h"
 
 // What is held back of an answer until a line has room for it. Zeroed: nothing.
@@ -35,8 +36,9 @@ typedef struct Chat {
     Options options; // those of the command line, with what /set changed; session.options
     const ChatTemplate *format;
     limpid_sampler *sampler;
-    bool typed;   // from a terminal
-    bool is_base; // the model has no chat format of its own
+    Drafting *drafting; // NULL: none
+    bool typed;         // from a terminal
+    bool is_base;       // the model has no chat format of its own
 
     Buffer system; // the system message, where there is one; owned
     bool has_system;

@@ -310,6 +310,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .sampler = chat->sampler,
         .max_new = most_tokens(chat),
         .stops = &chat->options.stops,
+        .speculation = drafting_speculation(chat->drafting),
         .ignore_eos = chat->options.ignore_eos,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,
         .whole_characters = true,

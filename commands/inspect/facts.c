@@ -139,6 +139,19 @@ static void add_positions(Facts *f, const Config *c) {
     fact_end(f);
 }
 
+// What is multiplied, divided or bent beside norms and activations.
+static void add_scales(Facts *f, const Config *c) {
+    if (c->parallel_residual) FACT(f, "residual", "both blocks read the same input");
+    if (c->residual_scale != 1.0f)
+        FACT(f, "residual", "blocks add %g times their output", (double)c->residual_scale);
+    if (c->rope.query_growth != 0.0f)
+        FACT(f, "queries", "times 1 + %g ln(1 + floor(position / %d))",
+             (double)c->rope.query_growth, c->rope.original_max_seq_len);
+    if (c->score_softcap != 0.0f) FACT(f, "score cap", "%g", (double)c->score_softcap);
+    if (c->logit_divisor != 1.0f) FACT(f, "logits", "divided by %g", (double)c->logit_divisor);
+    if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
+}
+
 static void add_config(Facts *f, const Config *c, KvType type) {
     FACT(f, "layers", "%d of dim %d, hidden %d", c->n_layers, c->dim, c->hidden_dim);
     FACT(f, "heads", "%d of %d channels, %d for keys and values: %.0f bytes a token (%s)",
@@ -153,7 +166,7 @@ static void add_config(Facts *f, const Config *c, KvType type) {
          qk_norm_name(c));
     FACT(f, "activation", "%s%s", activation_name(c->activation), c->gated_ffn ? ", gated" : "");
     add_positions(f, c);
-    if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
+    add_scales(f, c);
 }
 
 // ---- memory ----
@@ -215,6 +228,8 @@ static void add_warnings(Facts *f, const Session *s) {
     size_t unused = checkpoint_unused(s->checkpoint);
     if (c->window_dropped)
         FACT(f, "warning", "the container cannot say whether the model has a window");
+    if (c->parallel_residual && c->activation == ACTIVATION_GELU_ERF)
+        FACT(f, "note", "llama.cpp has the tanh form of GELU here; this is transformers' erf");
     if (unused)
         FACT(f, "warning", "%zu tensors are not used, the first is %s", unused,
              checkpoint_unused_name(s->checkpoint, 0));

@@ -32,7 +32,7 @@ static float *place_of(const Row *r, const Model *model, const Stage *stage) {
     case STAGE_FFN_OUT: return r->ffn + l * dim;
     case STAGE_LAYER_OUT: return stage->layer + 1 == c->n_layers ? r->end : NULL;
     case STAGE_UNCAPPED: return r->uncapped;
-    case STAGE_LOGITS: return c->logit_softcap == 0.0f ? r->uncapped : NULL;
+    case STAGE_LOGITS: return config_changes_logits(c) ? NULL : r->uncapped;
     default: return NULL;
     }
 }

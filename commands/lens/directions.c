@@ -154,6 +154,8 @@ void directions_layer(Directions *d, double *out, double *squares, int l, const 
             through_norm(to, from, w->att_post_norm, rows->attention + v / d->targets * dim, c);
         else
             memcpy(to, from, dim * sizeof *to);
+        for (size_t i = 0; i < dim; i++)
+            to[i] *= (double)c->residual_scale;
     }
     add_heads(d, out + at, squares, &w->wo, rows->heads);
     at += (size_t)c->n_heads;

@@ -84,7 +84,8 @@ typedef struct Request {
     Error error;     // code 0: the line can be answered
 } Request;
 
-// Reads a line, its prompt encoded: owned. What is wrong with the line is in request->error. NULL:
+// Reads a line, its prompt encoded: owned. The session needs no model yet, its options the context.
+// What is wrong with the line is in request->error. NULL:
 // what ends the run, exit code 5.
 Request *request_read(const Line *line, size_t number, const Session *session, IdSet *ids,
                       Error *error);

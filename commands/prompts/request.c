@@ -343,7 +343,7 @@ static bool check_keys(json_t *root, Error *error) {
 // What the context has room for; a continuation's last token is not fed.
 static bool check_room(const Request *r, const Session *s, Error *error) {
     return session_check_room(r->scores ? "the continuation" : "the prompt",
-                              r->ids.count - r->scores, s->model->options.context, error);
+                              r->ids.count - r->scores, s->options->context, error);
 }
 
 static bool read_all(Request *r, json_t *root, const Session *s, Error *error) {

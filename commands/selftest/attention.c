@@ -152,7 +152,8 @@ static void attend_repeated(Ungrouped *u, Subject *s, const LayerStages *layer, 
                             c->n_heads,
                             c->head_dim,
                             c->layers[l].attention_scale,
-                            {.window = c->layers[l].window}};
+                            {.window = c->layers[l].window},
+                            c->score_softcap};
     device_upload(u->device, u->k_device, u->k, bytes);
     device_upload(u->device, u->v_device, u->v, bytes);
     device_upload(u->device, u->q_device, layer->q_final, q_bytes);

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The tables that this layer rotates with, on the device.
-static const RopeTable *table_of(const Model *m, int l) {
+// The tables that this layer rotates with, on the device; queries may have one of their own.
+static const RopeTable *table_of(const Model *m, int l, bool queries) {
+    if (queries && m->rope_queries.cos) return &m->rope_queries;
     return m->config.layers[l].local_rope ? &m->rope_local : &m->rope;
 }
 
@@ -135,15 +136,18 @@ static bool check_pairing_of_layer(Pairing *p, Finding *f, float *angles, Error 
     const Subject *s = p->subject;
     const LayerWeights *w = &s->weights->layers[p->layer];
     const LayerStages *stages = &p->stages->layers[p->layer];
-    const RopeTable *table = table_of(s->model, p->layer);
+    Side sides[] = {{&w->wq, w->bq, w->q_norm, s->config->n_heads, stages->q_final},
+                    {&w->wk, w->bk, w->k_norm, s->config->n_kv_heads, stages->k_final}};
     size_t count = (size_t)s->options.context * (size_t)(s->config->rope_dim / 2);
-    device_download(s->model->device, angles, table->cos, count * sizeof(float));
-    device_download(s->model->device, angles + count, table->sin, count * sizeof(float));
     p->cos = angles;
     p->sin = angles + count;
-    Side q = {&w->wq, w->bq, w->q_norm, s->config->n_heads, stages->q_final};
-    Side k = {&w->wk, w->bk, w->k_norm, s->config->n_kv_heads, stages->k_final};
-    return check_side(p, f, &q, error) && check_side(p, f, &k, error);
+    for (int i = 0; i < 2; i++) {
+        const RopeTable *table = table_of(s->model, p->layer, i == 0);
+        device_download(s->model->device, angles, table->cos, count * sizeof(float));
+        device_download(s->model->device, angles + count, table->sin, count * sizeof(float));
+        if (!check_side(p, f, &sides[i], error)) return false;
+    }
+    return true;
 }
 
 bool check_rope_pairing(Subject *s, Finding *f, Error *error) {
@@ -231,7 +235,7 @@ static void norm_and_rotate(NormAndRope *t, Subject *s, const float *q, int l, b
     device_upload(d, t->x, q, bytes);
     device_begin(d, &(PassShape){.n = t->rows.n, .max_position = s->n - 1});
     if (norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
-    rope(d, t->x, c->n_heads, c->head_dim, table_of(s->model, l), &t->rows);
+    rope(d, t->x, c->n_heads, c->head_dim, table_of(s->model, l, false), &t->rows);
     if (!norm_is_first) rmsnorm(d, t->x, t->x, t->ones, heads, c->head_dim, NO_EPS);
     device_end(d);
     device_download(d, out, t->x, bytes);

@@ -180,14 +180,31 @@ void generation_begin(Generation *g, size_t prompt_tokens) {
     g->stop = STOP_LENGTH;
 }
 
+// The text that the drafts continue is now that of the cache. Returns the counts so far.
+static SpeculationCounts begin_drafts(Generation *g, int before, const int32_t *prompt,
+                                      size_t count) {
+    if (!g->speculation) return (SpeculationCounts){0};
+    speculation_text(g->speculation, before, prompt, (int)count);
+    return speculation_counts(g->speculation);
+}
+
+static void end_drafts(Generation *g, const SpeculationCounts *before) {
+    if (!g->speculation) return;
+    SpeculationCounts now = speculation_counts(g->speculation);
+    g->drafts.drafted = now.drafted - before->drafted;
+    g->drafts.accepted = now.accepted - before->accepted;
+    g->drafts.passes = now.passes - before->passes;
+}
+
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     Model *model = g->session->model;
     Decoder decoder = {0};
     DecoderOptions options = {.sampler = g->sampler->sampler,
                               .max_tokens = g->max_new,
                               .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
-                              .recompute = g->no_cache ? prompt : NULL};
-    int room = model->options.context - kv_cache_length(&model->cache, 0);
+                              .recompute = g->no_cache ? prompt : NULL,
+                              .speculation = g->speculation};
+    int before = kv_cache_length(&model->cache, 0), room = model->options.context - before;
     if (!session_check_room("the prompt", count, room, error)) return false;
     generation_begin(g, count);
     double started = seconds_now();
@@ -197,10 +214,12 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
     if (fed < count) return true;
+    SpeculationCounts drafts = begin_drafts(g, before, prompt, count);
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
     bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
     decoder_end(&decoder);
+    end_drafts(g, &drafts);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
     return generation_show_rest(g, good ? error : NULL) && good;
@@ -234,7 +253,18 @@ void print_incomplete(const Generation *g) {
          stop_reason_name(g->stop));
 }
 
-// One line, which fits a window of 80 columns up to the seed.
+static void print_drafts(const Generation *g) {
+    const SpeculationCounts *c = &g->drafts;
+    if (!g->speculation) return;
+    if (!c->drafted) {
+        note("drafts: none was worth its time");
+        return;
+    }
+    note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " passes",
+         c->accepted, c->drafted, 100.0 * (double)c->accepted / (double)c->drafted, c->passes);
+}
+
+// One line, which fits a window of 80 columns up to the seed, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
     buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
@@ -248,4 +278,5 @@ void print_statistics(const Generation *g) {
     buffer_zeros(&line, 1);
     if (!line.failed) note("%s", (const char *)line.bytes);
     buffer_free(&line);
+    print_drafts(g);
 }

@@ -33,6 +33,7 @@ typedef struct Generation {
     limpid_sampler *sampler; // behind limpid_sampler_begin, which has got the prompt
     size_t max_new;
     const TextList *stops;
+    Speculation *speculation; // NULL: one token a pass
     bool ignore_eos;
     bool no_cache;     // every pass runs the whole text again; the cache is empty before
     bool wants_hash;   // logits_hash is computed
@@ -66,6 +67,7 @@ typedef struct Generation {
     int32_t end_id;       // STOP_EOS: the token that ended the text; else -1
     uint64_t logits_hash; // FNV-1a of all rows of logits that tokens were sampled from
     size_t prompt_tokens;
+    SpeculationCounts drafts; // of this text
     double prompt_seconds, decode_seconds;
     double first_token_at; // seconds_now of the first token; 0: there was none
     // internal

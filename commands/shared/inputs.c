@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/output.h"
+#include "model/transport.h"
 #include "pictures/picture.h"
 #include "tokenizer/split/pretokenize.h"
 #include "weights/checkpoint.h"
@@ -65,6 +66,7 @@ bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
                                  o->json_schema, o->importance, o->check,
                                  o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
+                add_model(inputs, o->draft, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error) &&
                 interventions_inputs(inputs, o, error);
     for (size_t i = 0; good && i < sizeof FILES / sizeof *FILES; i++)
@@ -89,9 +91,12 @@ void sandbox_begin(const Options *o, CommandBit command) {
     pretokenizer_reserve();
     if (command & (FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK)) picture_prepare();
     sandbox_describe(what, sizeof what); // nothing can be asked from inside
-    if (!o->no_sandbox && !sandbox_enter(&outputs) && strncmp(what, "none", 4) != 0)
+    // Ranks open connections when they need them, and on one machine read each other's memory.
+    const char *without = o->no_sandbox ? "none: --no-sandbox" : NULL;
+    if (transport_count() > 1) without = "none: this process talks to other ranks";
+    if (!without && !sandbox_enter(&outputs) && strncmp(what, "none", 4) != 0)
         snprintf(what, sizeof what, "none: the kernel refused it");
-    if (o->verbose) note("sandbox: %s", o->no_sandbox ? "none: --no-sandbox" : what);
+    if (o->verbose && !transport_rank()) note("sandbox: %s", without ? without : what);
 }
 
 // A name that a reader looks for in a model's directory.
@@ -117,7 +122,7 @@ static bool goes_with(bool *goes, const char *out, const char *model, Error *err
 }
 
 bool inputs_check(const OutputFile *out, const Options *o, Error *error) {
-    const char *const MODELS[] = {o->model, o->tokenizer};
+    const char *const MODELS[] = {o->model, o->tokenizer, o->draft};
     if (!output_file_check(out, error)) return false;
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         bool goes;

@@ -2,6 +2,7 @@
 // new option: a row here, an OptionId, a field of Options, and its default in options.c where it is
 // not 0.
 #include "commands/shared/option_rows.h"
+#include "model/speculate.h"
 
 #define FIELD(name) offsetof(Options, name)
 enum {
@@ -334,6 +335,17 @@ static const OptionRow ROWS[] = {
      .commands = FOR_GENERATE},
     {.id = OPTION_SHARD, .name = "shard", .kind = KIND_TEXT, .offset = FIELD(shard),
      .commands = FOR_GENERATE, .meaning = "I/N: the lines I, I + N, I + 2 N, ..."},
+    {.id = OPTION_SPECULATE, .name = "speculate", .kind = KIND_CHOICE,
+     .offset = FIELD(speculate), .commands = TEXT_COMMANDS, .choices = "off|lookup"},
+    {.id = OPTION_DRAFT, .name = "draft", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT, .name = "model-draft", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT, .name = "draft-model", .kind = KIND_TEXT, .offset = FIELD(draft),
+     .commands = TEXT_COMMANDS},
+    {.id = OPTION_DRAFT_TOKENS, .name = "draft-tokens", .kind = KIND_INTEGER,
+     .offset = FIELD(draft_tokens), .commands = TEXT_COMMANDS, .low = 1, .high = SPECULATION_MAX,
+     .meaning = "without it as many as pay"},
     {.id = OPTION_OTHER_MODEL, .name = "model", .kind = KIND_TEXT, .offset = FIELD(other_model),
      .commands = FOR_REPLAY},
     {.id = OPTION_ANY_MODEL, .name = "any-model", .kind = KIND_FLAG, .offset = FIELD(any_model),
@@ -350,6 +362,11 @@ static const OptionRow ROWS[] = {
      .offset = FIELD(overflow), .commands = FOR_CHAT, .choices = "stop|shift"},
     {.id = OPTION_TRANSCRIPT, .name = "transcript", .kind = KIND_TEXT,
      .offset = FIELD(transcript), .commands = FOR_CHAT},
+    {.id = OPTION_RANKS, .name = "ranks", .kind = KIND_INTEGER, .offset = FIELD(ranks),
+     .commands = FOR_COST, .low = 1, .high = 64, .meaning = "processes that share the layers"},
+    {.id = OPTION_LAYERS_PER_RANK, .name = "layers-per-rank", .kind = KIND_LIST,
+     .offset = FIELD(layers_per_rank),
+     .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_COST, .low = 1, .high = 10000},
     {.name = NULL},
 };
 // clang-format on

@@ -151,6 +151,9 @@ typedef enum OptionId {
     OPTION_PARALLEL,
     OPTION_RESUME,
     OPTION_SHARD,
+    OPTION_SPECULATE,
+    OPTION_DRAFT,
+    OPTION_DRAFT_TOKENS,
     OPTION_OTHER_MODEL,
     OPTION_ANY_MODEL,
     OPTION_PROMPT_ROWS,
@@ -169,6 +172,8 @@ typedef enum OptionId {
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
+    OPTION_RANKS,
+    OPTION_LAYERS_PER_RANK,
     OPTION_COUNT
 } OptionId;
 
@@ -236,6 +241,8 @@ typedef struct Options {
     double ridge;       // FLOP per byte
     bool intensity, savings, sweep, measure;
     const char *max_memory;
+    int64_t ranks;               // cost: 0: not asked for
+    IntegerList layers_per_rank; // of each process that has a part of the model
 
     int64_t position, top, token; // lens; attention --explain: top
     bool attribute;
@@ -255,6 +262,9 @@ typedef struct Options {
     const char *prompts, *shard;         // generate
     int64_t parallel;
     bool resume;
+    int speculate;                       // 0: off, 1: lookup
+    const char *draft;                   // a model
+    int64_t draft_tokens;                // 0: measured
     const char *other_model, *new_token; // replay
     int64_t prompt_rows, at;
     bool any_model;

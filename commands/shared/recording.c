@@ -99,12 +99,16 @@ static void hash_rope(uint64_t lanes[8], const RopeConfig *r, int rope_dim) {
 
 // As text, since a struct has padding.
 static void hash_config(uint64_t lanes[8], const Config *c) {
-    char text[400];
+    char text[500];
     int length = snprintf(
         text, sizeof text, "%s %d %d %d %d %d %d %d %d %d %.9g %d %d %.9g %.9g %.9g", c->family,
         c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
         c->max_seq_len, c->rope_dim, (double)c->norm_eps, c->activation, c->position,
         (double)c->embedding_scale, (double)c->attention_scale, (double)c->logit_softcap);
+    hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+    length = snprintf(text, sizeof text, "%.9g %.9g %.9g %d %.9g", (double)c->score_softcap,
+                      (double)c->residual_scale, (double)c->logit_divisor, c->parallel_residual,
+                      (double)c->rope.query_growth);
     hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
     hash_rope(lanes, &c->rope, c->rope_dim);
     hash_rope(lanes, &c->rope_local, c->rope_dim);

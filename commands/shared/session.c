@@ -7,11 +7,13 @@
 // The order lets a command check its options against the config, and encode its prompt, before the
 // weights are loaded; and lets the prompt's length decide the context.
 #include "commands/shared/session.h"
+#include "base/buffer.h"
 #include "base/file_reader.h"
 #include "base/sandbox.h"
 #include "base/text.h"
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
+#include "model/ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -93,6 +95,18 @@ bool session_open_grammar(Session *s, Error *error) {
     return session_problem(error, s->grammar, &problem) || error_prefix(error, path);
 }
 
+// Which layers are whose, and the memory of this process alone.
+static void print_ranks(void) {
+    Buffer line = {0};
+    for (int r = 0; r < transport_count(); r++) {
+        LayerRange l = ranks_layers(r);
+        buffer_print(&line, "%s%d: %d-%d", r ? ", " : "", r, l.first, l.end - 1);
+    }
+    buffer_zeros(&line, 1);
+    if (!line.failed) note("layers of ranks %s; memory is that of rank 0", (char *)line.bytes);
+    buffer_free(&line);
+}
+
 // -v: what was opened and what memory it takes.
 static void print_model(const Session *s) {
     const Checkpoint *c = s->checkpoint;
@@ -104,6 +118,7 @@ static void print_model(const Session *s) {
          device_info(s->model->device)->description, s->model->options.context,
          memory.weights / 1e6, memory.cache / 1e6,
          (memory.scratch + memory.rope + memory.operations + memory.host) / 1e6);
+    if (s->model->ranked) print_ranks();
 }
 
 bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
@@ -161,6 +176,11 @@ bool session_result(const Session *s, bool good, Error *error) {
     return error_set(error, ERROR_IO, "%s: the file was cut short while in use", cut);
 }
 
+int session_feed_rows(const Session *s) {
+    enum { CHUNKS = 16 };
+    return s->model->options.max_rows * (s->model->ranked ? CHUNKS : 1);
+}
+
 int session_rows(size_t n_tokens, size_t width) {
     enum { MIN_ROWS = 8, CHUNK_BYTES = 64 << 20 };
     size_t rows = CHUNK_BYTES / sizeof(float) / (width ? width : 1);
@@ -183,7 +203,7 @@ bool session_feed(Session *s, const int32_t *ids, size_t count, size_t *fed, Err
     progress_begin(&progress, "prompt", s->options->quiet);
     bool good = true;
     for (*fed = 0; good && *fed < count && !interrupt_asked();) {
-        size_t left = count - *fed, most = (size_t)s->model->options.max_rows;
+        size_t left = count - *fed, most = (size_t)session_feed_rows(s);
         int n = (int)(left < most ? left : most);
         Error cause = {0};
         good = session_forward(s, &(Batch){.n = n, .tokens = ids + *fed}, &cause);

@@ -71,10 +71,14 @@ enum { SESSION_MAX_ROWS = 256 };
 // take 64 MiB, but there are at least 8 rows, and at most SESSION_MAX_ROWS or n_tokens.
 int session_rows(size_t n_tokens, size_t width);
 
+// Rows of a prompt for one session_forward: a chunk, or several that follow one another through the
+// ranks of a model.
+int session_feed_rows(const Session *session);
+
 // limpid_eval with session_result.
 bool session_forward(const Session *session, const Batch *batch, Error *error);
 
-// Appends `count` tokens to sequence 0, max_rows of them in each session_forward. Between two of
+// Appends `count` tokens to sequence 0, session_feed_rows of them in each session_forward. Between two of
 // these Ctrl-C is seen: then the result is true with *fed < count.
 bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fed, Error *error);
 

@@ -48,16 +48,20 @@ static const struct {
 bool trace_stage_name(char out[TRACE_NAME_SIZE], const Checkpoint *checkpoint, StageId id,
                       int layer) {
     ModuleName name = "logits";
-    // With a soft cap lm_head is the stage before it, and what follows has a name of its own.
-    bool capped = id == STAGE_LOGITS && checkpoint_config(checkpoint)->logit_softcap != 0.0f;
-    if (!capped && !module_name(name, checkpoint, NAMES[id].role, layer) &&
+    // With a soft cap or a divisor lm_head is the stage before it, and what follows has a name of
+    // its own; so has the output of a block behind its factor.
+    const Config *c = checkpoint_config(checkpoint);
+    bool changed = id == STAGE_LOGITS && config_changes_logits(c);
+    bool scaled = (id == STAGE_ATT_OUT || id == STAGE_FFN_OUT) && c->residual_scale != 1.0f;
+    if (!changed && !module_name(name, checkpoint, NAMES[id].role, layer) &&
         !module_name(name, checkpoint, NAMES[id].otherwise, layer))
         return false;
-    for (int i = 0; i < NAMES[id].up; i++) {
+    for (int i = 0; i < NAMES[id].up + scaled; i++) {
         char *dot = strrchr(name, '.');
         if (dot) *dot = '\0';
     }
-    snprintf(out, TRACE_NAME_SIZE, "%s%s", name, NAMES[id].suffix ? NAMES[id].suffix : "");
+    const char *suffix = scaled ? ".scaled" : NAMES[id].suffix ? NAMES[id].suffix : "";
+    snprintf(out, TRACE_NAME_SIZE, "%s%s", name, suffix);
     return true;
 }
 

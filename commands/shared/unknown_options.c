@@ -53,8 +53,9 @@ static const ForeignOption FOREIGN[] = {
     {"--use-default-chat-template|--ignore-chat-template", EVERYWHERE, FOREIGN_FLAG,
      "`run chat` uses the model's chat format, `run generate` none"},
     {"--max-kv-size", EVERYWHERE, FOREIGN_VALUE, "the length of the context is -c N"},
-    {"-md|--model-draft|--draft-model|--num-draft-tokens|--draft|--draft-max|--draft-min",
-     EVERYWHERE, FOREIGN_VALUE, "limpid has no draft models"},
+    {"-md", EVERYWHERE, FOREIGN_VALUE, "a model that drafts is --draft MODEL"},
+    {"--num-draft-tokens|--draft-n|--draft-max|--draft-min", EVERYWHERE, FOREIGN_VALUE,
+     "limpid drafts as many tokens as pay; --draft-tokens N: always N"},
     {"-l", EVERYWHERE, FOREIGN_VALUE, "a bias of a token's logit is --logit-bias ID:+1.5"},
     {"--samplers|--sampling-seq|--sampler-seq", EVERYWHERE, FOREIGN_VALUE,
      "samplers have one order: bias, penalties, DRY, temperature, top-k, top-p, min-p, typical-p, "

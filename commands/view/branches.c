@@ -60,7 +60,7 @@ static float log_sum_of_row(const View *v, int l, int h, size_t t, const float *
     double score = attention_score(
         q + (t * (size_t)v->heads + (size_t)h) * head_dim,
         keys + (best * (size_t)v->kv_heads + (size_t)h / group) * head_dim, v->head_dim);
-    return (float)(score * (double)c->layers[l].attention_scale - log((double)weights[best]));
+    return (float)(attention_scaled(c, l, score) - log((double)weights[best]));
 }
 
 // (layers, heads, n)

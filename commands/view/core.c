@@ -217,7 +217,7 @@ static void put_attention(JsonWriter *w, const View *v) {
         for (int l = 0; l < v->layers; l++)
             writer_float(w, NULL, v->session->config->layers[l].attention_scale);
         writer_end(w, ']');
-        writer_integer(w, "softcap", 0);
+        writer_float(w, "softcap", v->session->config->score_softcap);
     }
     writer_begin(w, "kvOf", '[');
     for (int h = 0; h < v->heads; h++)

@@ -10,7 +10,7 @@ typedef struct ElementWork {
     const float *y; // (count) or NULL
     size_t count;
     ActivationKind kind;
-    float cap;
+    float number; // a factor, or a cap
 } ElementWork;
 
 // The last block may be shorter. All others are a multiple of the sixteen lanes, so that only the
@@ -41,14 +41,20 @@ static void add_task(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
 }
 
+static void scale_task(void *context, size_t begin, size_t end, int thread) {
+    const ElementWork *w = context;
+    w->kernels->scale(w->x + begin * BLOCK, elements(w, begin, end), w->number);
+    (void)thread;
+}
+
 static void softcap_task(void *context, size_t begin, size_t end, int thread) {
     const ElementWork *w = context;
-    w->kernels->softcap(w->x + begin * BLOCK, elements(w, begin, end), w->cap);
+    w->kernels->softcap(w->x + begin * BLOCK, elements(w, begin, end), w->number);
     (void)thread;
 }
 
 // The chunks: 8 multiply-adds for an element with an exponential function or a division (cpu.h), 2
-// for an addition, which only reads and writes memory.
+// for an addition or a factor, which only read and write memory.
 void activate(Device *device, float *gate, const float *up, size_t count, ActivationKind kind) {
     if (!device_ok(device)) return;
     ElementWork work = {device->kernels->rows, gate, up, count, kind, 0};
@@ -61,8 +67,14 @@ void add(Device *device, float *x, const float *y, size_t count) {
     device_run(device, add_task, &work, blocks(count), work_chunk(2 * BLOCK));
 }
 
+void scale(Device *device, float *x, size_t count, float factor) {
+    if (!device_ok(device)) return;
+    ElementWork work = {.kernels = device->kernels->rows, .x = x, .count = count, .number = factor};
+    device_run(device, scale_task, &work, blocks(count), work_chunk(2 * BLOCK));
+}
+
 void softcap(Device *device, float *x, size_t count, float cap) {
     if (!device_ok(device)) return;
-    ElementWork work = {.kernels = device->kernels->rows, .x = x, .count = count, .cap = cap};
+    ElementWork work = {.kernels = device->kernels->rows, .x = x, .count = count, .number = cap};
     device_run(device, softcap_task, &work, blocks(count), work_chunk(8 * BLOCK));
 }

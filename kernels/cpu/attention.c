@@ -73,6 +73,7 @@ static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int e
     pass->region = kv_region(kv, w->layer, sequence, head / w->group);
     pass->sparse = w->shape->pattern.n_parts;
     pass->scale = w->shape->scale;
+    pass->cap = w->shape->cap;
     pass->packed = scratch;
     pass->scores = scratch + ATTENTION_QUERIES * kv->value_dim;
     pass->next_keys = pass->next_values = NULL; // take_chunk may name some

@@ -22,7 +22,7 @@ typedef struct AttentionState {
 typedef struct AttentionPass {
     const Kv *kv;
     const unsigned char *region;
-    float scale;
+    float scale, cap;
     int n_queries;
     int first[ATTENTION_QUERIES], last[ATTENTION_QUERIES];
     bool sparse;                       // the pattern has parts
@@ -40,8 +40,9 @@ struct AttentionKernels {
                   const float *v);
     // Fills pass->packed; once, before the other two.
     void (*pack)(const AttentionPass *pass);
-    // scores[i][t] = scale q_i . k_t for the positions t of chunk c, in tiles of which query i sees
-    // a key; -infinity where it does not see t. Other tiles are not for reading.
+    // scores[i][t] = scale q_i . k_t, bent towards the cap, for the positions t of chunk c, in
+    // tiles of which query i sees a key; -infinity where it does not see t. Other tiles are not for
+    // reading.
     void (*scores)(const AttentionPass *pass, int chunk);
     // The state of all queries over chunk c.
     void (*chunk)(const AttentionPass *pass, int chunk, const AttentionState *state);

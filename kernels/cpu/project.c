@@ -25,7 +25,7 @@ struct ProjectScratch {
     int32_t *pairs;
     float *scales;
     int32_t *sums;
-    int32_t *digits; // of one row
+    int32_t *digits; // of a few rows
     int32_t *quads;  // a8
     Outlier *outliers;
     float *x;
@@ -40,7 +40,9 @@ static void scratch_parts(MemoryPart parts[SCRATCH_PARTS], const Device *device,
     size_t integer_rows = device->needs_integers ? rows : 0;
     size_t float_rows = device->needs_floats ? rows : 0;
     bool bytes = device->precision == PRECISION_A8;
-    size_t quad_rows = bytes ? integer_rows : 0, digit_rows = integer_rows && !bytes;
+    size_t direct_rows = (size_t)device->kernels->project->direct_rows;
+    size_t few_rows = integer_rows < direct_rows ? integer_rows : direct_rows;
+    size_t quad_rows = bytes ? integer_rows : 0, digit_rows = bytes ? 0 : few_rows;
     s->panel_bytes = (PANEL_SCRATCH_BYTES(cols) + 63) / 64 * 64;
     const MemoryPart table[SCRATCH_PARTS] = {
         {&s->panels, (size_t)device->info.threads * s->panel_bytes},
@@ -79,16 +81,24 @@ float *project_scratch_row(const Device *device, int thread) {
 
 // ---- inputs ----
 
-// Cuts n rows into blocks of the sizes that the kernels have. Returns their number.
+// The rows of the next block, of `left`: the largest of the sizes that the kernels have which
+// leaves none or at least three rows, since a block of one or two costs nearly as much as a larger
+// one.
+static int block_size(int left, int most) {
+    static const int SIZES[] = {8, 6, 4, 3, 2, 1};
+    int i = 0;
+    while (SIZES[i] > most || SIZES[i] > left || left - SIZES[i] == 1 || left - SIZES[i] == 2)
+        i++;
+    return SIZES[i];
+}
+
+// Cuts n rows into blocks. Returns their number.
 static size_t cut_blocks(const Device *device, const float *x, int n, size_t cols) {
-    static const int SIZES[] = {8, 6, 4, 2, 1};
     const struct ProjectScratch *s = device->project;
+    const ProjectKernels *kernels = device->kernels->project;
     size_t count = 0;
     for (int first = 0, size; first < n; first += size) {
-        int i = 0;
-        while (SIZES[i] > device->kernels->project->block_rows || SIZES[i] > n - first)
-            i++;
-        size = SIZES[i];
+        size = block_size(n - first, kernels->block_rows);
         size_t row = (size_t)first, cells = cols / CELL_COLS;
         InputBlock *block = &s->blocks[count++];
         *block = (InputBlock){.first = first, .n = size};
@@ -96,7 +106,8 @@ static size_t cut_blocks(const Device *device, const float *x, int n, size_t col
             block->pairs = s->pairs + row * cells * 16;
             block->scales = s->scales + row * cells * 4;
             block->sums = s->sums + row * cells * 3;
-            block->digits = n == 1 ? s->digits : NULL;
+            block->digits =
+                s->digits && n <= kernels->direct_rows ? s->digits + row * cells * 16 : NULL;
             block->quads = s->quads ? s->quads + row * cells * 8 : NULL;
             block->outliers = s->outliers + row * OUTLIERS;
         }
@@ -139,6 +150,7 @@ typedef struct WorkList {
     size_t ends[MOST_PROJECTIONS]; // of each matrix in the list of items
     const float *x;
     size_t n_blocks, segment_blocks;
+    bool direct; // few rows: PanelWork.direct
 } WorkList;
 
 // Items of a matrix: panels, or strips of them where they are stored as strips.
@@ -169,6 +181,7 @@ static void project_items(const WorkList *list, size_t begin, size_t end, size_t
             .blocks = s->blocks + first,
             .n_blocks = left < list->segment_blocks ? left : list->segment_blocks,
             .as_floats = list->device->precision == PRECISION_F32,
+            .direct = list->direct,
             .scratch = s->panels + (size_t)thread * s->panel_bytes,
         };
         if (work.end_panel > p->weight->n_panels) work.end_panel = p->weight->n_panels;
@@ -202,6 +215,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         bytes += m->n_panels * m->panel_bytes;
     }
     list.n_blocks = cut_blocks(device, x, n, cols);
+    list.direct = n <= device->kernels->project->direct_rows;
     if (preparing.integers || n > 1)
         device_run(device, prepare_task, &preparing, list.n_blocks,
                    n * cols < 16384 ? list.n_blocks : 1);

@@ -16,7 +16,7 @@ typedef struct InputBlock {
     int32_t *pairs;  // (cells, 16, n): z[2j], z[2j + 1] as two int16
     float *scales;   // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
     int32_t *sums;   // (cells, 3, n): sum z over 32, over each 16
-    int32_t *digits; // (cells, 16), of a single row: z as bytes; layout in lanes/inputs.c
+    int32_t *digits; // (cells, 16, n), of a few rows: z as bytes; layout in lanes/inputs.c
     int32_t *quads;  // (cells, 8, n), a8: z as bytes, four columns to each byte vector of panels.h
     Outlier *outliers; // (n, OUTLIERS)
     const float *x;    // (cols, n) float32
@@ -31,14 +31,21 @@ typedef struct PanelWork {
     const InputBlock *blocks;
     size_t n_blocks;
     bool as_floats; // quantised weights are multiplied with float32
+    bool direct;    // the call has at most direct_rows rows
     void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
 // A panel unpacked: 16 rows of floats at most.
 #define PANEL_SCRATCH_BYTES(cols) ((size_t)(cols)*PANEL_ROWS * sizeof(float))
 
+// What the inputs of a few rows are multiplied as (lanes/project_direct.c).
+typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS } InputForm;
+
 typedef struct ProjectKernels {
-    int block_rows; // largest block that `panels` takes
+    int block_rows;  // largest block that `panels` takes
+    int direct_rows; // most rows of a call that are multiplied without unpacking panels first
+    InputForm (*direct_form)(DType dtype, int n,
+                             bool quads); // of a block of such a call; quads: a8
     // Fills what a block points to, but for x, from its rows x (n, cols) as precision.h says.
     void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);

@@ -17,6 +17,7 @@ typedef struct RowKernels {
                  size_t rope_dim);
     void (*activate)(float *gate, const float *up, size_t count, ActivationKind kind);
     void (*add)(float *x, const float *y, size_t count);
+    void (*scale)(float *x, size_t count, float factor);
     void (*softcap)(float *x, size_t count, float cap);
     const AttentionKernels *attention;
     const SampleKernels *sample;

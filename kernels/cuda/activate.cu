@@ -3,7 +3,7 @@
 
 enum { THREADS = 256 };
 
-// One thread per element. All three kernels read and write memory with next to no arithmetic, so
+// One thread per element. All kernels read and write memory with next to no arithmetic, so
 // all there is to do is to have neighbouring threads access neighbouring addresses.
 static __global__ void activate_kernel(ActivateOperation op) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
@@ -20,11 +20,18 @@ static __global__ void add_kernel(AddOperation op) {
     op.x[i] += op.y[i];
 }
 
+static __global__ void scale_kernel(ScaleOperation op) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= op.count) return;
+    wait_for_earlier_kernels();
+    op.x[i] *= op.factor;
+}
+
 static __global__ void softcap_kernel(SoftcapOperation op) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= op.count) return;
     wait_for_earlier_kernels();
-    op.x[i] = op.cap * tanhf(op.x[i] / op.cap);
+    op.x[i] = bend(op.x[i], op.cap);
 }
 
 void run_activate(Device *device, const Operation *operation) {
@@ -35,6 +42,11 @@ void run_activate(Device *device, const Operation *operation) {
 void run_add(Device *device, const Operation *operation) {
     const AddOperation *op = &operation->add;
     LAUNCH(device, add_kernel, blocks_for(op->count, THREADS), THREADS, *op);
+}
+
+void run_scale(Device *device, const Operation *operation) {
+    const ScaleOperation *op = &operation->scale;
+    LAUNCH(device, scale_kernel, blocks_for(op->count, THREADS), THREADS, *op);
 }
 
 void run_softcap(Device *device, const Operation *operation) {
@@ -55,6 +67,13 @@ void add(Device *device, float *x, const float *y, size_t count) {
     if (!count) return;
     Operation operation = operation_of(OPERATION_ADD);
     operation.add.x = x, operation.add.y = y, operation.add.count = count;
+    perform(device, &operation);
+}
+
+void scale(Device *device, float *x, size_t count, float factor) {
+    if (!count) return;
+    Operation operation = operation_of(OPERATION_SCALE);
+    operation.scale.x = x, operation.scale.count = count, operation.scale.factor = factor;
     perform(device, &operation);
 }
 

@@ -167,7 +167,8 @@ score_positions(AttentionMemory<DIM> &memory, const AttentionWork &w, const Tile
                 dots[h][u] += __shfl_xor_sync(ALL_LANES, dots[h][u], bits);
             int p = from + u * Lanes<DIM>::STEP;
             if (!lane && p < t.end)
-                memory.scores[h][p - t.first] = seen[u] ? dots[h][u] : -INFINITY;
+                memory.scores[h][p - t.first] =
+                    seen[u] ? bend(dots[h][u], w.op.shape.cap) : -INFINITY;
         }
     }
 }
@@ -330,7 +331,7 @@ static __global__ void weights_kernel(AttentionOperation op, KvLayer kv, int gro
         float dot = 0.0f;
         for (int j = 0; j < dim; j++)
             dot = fmaf(q[j] * op.shape.scale, kv_element(kv, kv.keys, k + j), dot);
-        out[p] = dot;
+        out[p] = dot = bend(dot, op.shape.cap);
         largest = fmaxf(largest, dot);
     }
     largest = block_max<THREADS>(largest, memory.parts);
@@ -343,8 +344,8 @@ static __global__ void weights_kernel(AttentionOperation op, KvLayer kv, int gro
         out[p] /= sum;
 }
 
-// attention_naive: the stored softmax times the values. One block per row and query head, one thread
-// per channel.
+// attention_naive: the stored softmax times the values. One block per row and query head, one
+// thread per channel.
 static __global__ void stored_weights_kernel(AttentionOperation op, KvLayer kv, int group) {
     int i = blockIdx.x, h = blockIdx.y, dim = op.shape.head_dim;
     int position = op.rows.positions[i], sequence = op.rows.sequences[i];
@@ -354,9 +355,9 @@ static __global__ void stored_weights_kernel(AttentionOperation op, KvLayer kv, 
         float sum = 0.0f;
         for (int p = 0; p <= position; p++)
             if (key_visible(&op.shape.pattern, position, p))
-                sum = fmaf(weights[p],
-                           kv_element(kv, kv.values, kv_index(kv, sequence, h / group, p) + j),
-                           sum);
+                sum =
+                    fmaf(weights[p],
+                         kv_element(kv, kv.values, kv_index(kv, sequence, h / group, p) + j), sum);
         op.out[row * dim + j] = sum;
     }
 }

@@ -235,9 +235,10 @@ static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int 
 // largest, and makes the sum NaN.
 template <int DIM>
 static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 8][4],
-                                                    QueryState<DIM> &s, const KeyPattern &pattern,
+                                                    QueryState<DIM> &s, const AttentionShape &shape,
                                                     const int (&positions)[2], int from) {
     float largest[2] = {s.largest[0], s.largest[1]}, base[2], factor[2];
+    const KeyPattern &pattern = shape.pattern;
     const bool whole[2] = {sees_tile<DIM>(pattern, positions[0], from),
                            sees_tile<DIM>(pattern, positions[1], from)};
     UNROLL
@@ -245,7 +246,7 @@ static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 
         for (int e = 0; e < 4; e++) {
             int r = e / 2, key = from + 8 * n + threadIdx.x % 4 * 2 + e % 2;
             bool seen = whole[r] || key_visible(&pattern, positions[r], key);
-            scores[n][e] = seen ? scores[n][e] * s.scale[r] : -INFINITY;
+            scores[n][e] = seen ? bend(scores[n][e] * s.scale[r], shape.cap) : -INFINITY;
             largest[r] = fmaxf(largest[r], scores[n][e]);
         }
     for (int r = 0; r < 2; r++) {
@@ -348,7 +349,7 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
             if (idle) continue;
             float scores[KEYS<DIM> / 8][4];
             score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
-            weigh_scores<DIM>(scores, s, w.op.shape.pattern, positions, from);
+            weigh_scores<DIM>(scores, s, w.op.shape, positions, from);
             add_values<DIM>(s, m, scores);
             if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, run, positions, from);
         }

@@ -21,6 +21,7 @@ enum OperationKind {
     OPERATION_ATTENTION,
     OPERATION_ACTIVATE,
     OPERATION_ADD,
+    OPERATION_SCALE,
     OPERATION_SOFTCAP,
     OPERATION_COUNT
 };
@@ -84,6 +85,12 @@ struct AddOperation {
     size_t count;
 };
 
+struct ScaleOperation {
+    float *x;
+    size_t count;
+    float factor;
+};
+
 struct SoftcapOperation {
     float *x;
     size_t count;
@@ -102,6 +109,7 @@ struct Operation {
         AttentionOperation attention;
         ActivateOperation activate;
         AddOperation add;
+        ScaleOperation scale;
         SoftcapOperation softcap;
     };
 };
@@ -115,6 +123,7 @@ void run_kv_write(Device *device, const Operation *operation);
 void run_attention(Device *device, const Operation *operation);
 void run_activate(Device *device, const Operation *operation);
 void run_add(Device *device, const Operation *operation);
+void run_scale(Device *device, const Operation *operation);
 void run_softcap(Device *device, const Operation *operation);
 
 // An operation of that kind, zeroed but for it.

@@ -34,8 +34,8 @@ struct Recording {
 
 typedef void Run(Device *device, const Operation *operation);
 static Run *const OPERATIONS[OPERATION_COUNT] = {
-    run_embed,     run_norm,     run_project, run_rope,    run_kv_write,
-    run_attention, run_activate, run_add,     run_softcap,
+    run_embed,     run_norm,     run_project, run_rope,  run_kv_write,
+    run_attention, run_activate, run_add,     run_scale, run_softcap,
 };
 
 Recording *recording_open(Device *device) {

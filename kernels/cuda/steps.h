@@ -18,6 +18,11 @@ static __device__ __forceinline__ float activation(float x, ActivationKind kind)
     return x;
 }
 
+// Close to x where |x| is far below the cap; |out| is never above it. 0: no cap.
+static __device__ __forceinline__ float bend(float x, float cap) {
+    return cap > 0.0f ? cap * tanhf(x / cap) : x;
+}
+
 // ---- norm: the sum of squares of a row ----
 
 enum { NORM_THREADS = 256 }; // of the block

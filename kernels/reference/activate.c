@@ -32,6 +32,12 @@ void add(Device *device, float *x, const float *y, size_t count) {
         x[i] += y[i];
 }
 
+void scale(Device *device, float *x, size_t count, float factor) {
+    if (device->error.code) return;
+    for (size_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
 // Close to x where |x| is far below the cap; |out| is never above the cap.
 void softcap(Device *device, float *x, size_t count, float cap) {
     if (device->error.code) return;

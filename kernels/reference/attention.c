@@ -13,7 +13,8 @@
 
 #include <math.h>
 
-// scores[0 .. p] = scale q . k[t], -infinity where the pattern hides the key; returns the largest.
+// scores[0 .. p] = scale q . k[t], bent towards the cap; -infinity where the pattern hides the key;
+// returns the largest.
 static float attention_scores(float *scores, const float *q, const KvView *view, int sequence,
                               int g, int p, const AttentionShape *shape) {
     float largest = -INFINITY;
@@ -24,7 +25,8 @@ static float attention_scores(float *scores, const float *q, const KvView *view,
         double dot = 0.0;
         for (int j = 0; j < shape->head_dim; j++)
             dot += (double)q[j] * (double)k[j];
-        scores[t] = (float)(dot * (double)shape->scale);
+        double score = dot * (double)shape->scale, cap = (double)shape->cap;
+        scores[t] = (float)(cap > 0.0 ? cap * tanh(score / cap) : score);
         // Not fmaxf, which would lose a NaN.
         if (!(scores[t] <= largest)) largest = scores[t];
     }

@@ -106,9 +106,11 @@ def visible_keys(m, layer, p):
     return [t for t in range(first, p + 1) if not parts or any(part_shows(kind, a, p, t) for kind, a in parts)]
 
 
-def attention_weights(query, pairs, scale):
+def attention_weights(query, pairs, scale, cap):
     """The softmax over the keys, in double: within float32's rounding what the backend computes."""
     scores = [scale * sum(q * k for q, k in zip(query, key)) for key, _ in pairs]
+    if cap:
+        scores = [cap * math.tanh(score / cap) for score in scores]
     if not all(math.isfinite(score) for score in scores):
         raise gdb.GdbError("the scores hold NaN or infinity: limpid tensor q, limpid kv L H show where")
     largest = max(scores)
@@ -149,7 +151,8 @@ class Attention(Command):
         keys = visible_keys(m, layer, position)
         pairs = cached_pairs(m, layer, kv_head, keys, sequence)
         query = tensor(m, "q").rows(row, 1)[0][head * width:(head + 1) * width]
-        weights = attention_weights(query, pairs, float(config["layers"][layer]["attention_scale"]))
+        weights = attention_weights(query, pairs, float(config["layers"][layer]["attention_scale"]),
+                                    float(config["score_softcap"]))
         print("layer %d, head %d with KV head %d: row %d, position %d, token %d%s sees %d key%s" % (
             layer, head, kv_head, row, position, tokens[row], spelling(tokens[row]), len(keys), "s"[:len(keys) != 1]))
         here = {p: t for t, p, s in zip(tokens, positions, sequences) if s == sequence}

@@ -56,7 +56,7 @@ Test(fidelity, a_model_that_is_what_its_reference_says_is_green) {
     TestRun run = table(folder_with("right", "rms_norm_eps", "rms_norm_eps"));
     CHECK(run.status == 0, "%s %s", run.out, run.err);
     CHECK(strstr(run.out, "| model | safetensors, config 5 |") && strstr(run.out, ".bin v0") &&
-              strstr(run.out, "GGUF (convert)") && strstr(run.out, "gemma2"),
+              strstr(run.out, "GGUF (convert)") && strstr(run.out, "gemma4"),
           "%s", run.out);
     CHECK(!strstr(run.out, "RED") && strstr(run.out, "8 of 8 rows green"), "%s", run.out);
     test_run_free(&run);

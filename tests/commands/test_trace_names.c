@@ -47,6 +47,18 @@ static const Expected EXPECTED[] = {
      "self_attn.k_rotated self_attn.attn_weights self_attn.heads self_attn.o_proj attn_residual "
      "post_attention_layernorm mlp.up_proj mlp.activated mlp.down_proj",
      "model.norm lm_head"},
+    {"granite", "model.embed_tokens", "model.layers.",
+     "input_layernorm self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.q_rotated "
+     "self_attn.k_rotated self_attn.attn_weights self_attn.heads self_attn.o_proj "
+     "self_attn.scaled attn_residual post_attention_layernorm mlp.gate_proj mlp.up_proj "
+     "mlp.activated mlp.down_proj mlp.scaled",
+     "model.norm lm_head logits"},
+    {"gpt_neox", "gpt_neox.embed_in", "gpt_neox.layers.",
+     "input_layernorm attention.query_key_value.q attention.query_key_value.k "
+     "attention.query_key_value.v attention.q_rotated attention.k_rotated attention.attn_weights "
+     "attention.heads attention.dense attn_residual post_attention_layernorm mlp.dense_h_to_4h "
+     "mlp.activated mlp.dense_4h_to_h",
+     "gpt_neox.final_layer_norm embed_out"},
     {"phi3", "model.embed_tokens", "model.layers.",
      "input_layernorm self_attn.qkv_proj.q self_attn.qkv_proj.k self_attn.qkv_proj.v "
      "self_attn.q_rotated self_attn.k_rotated self_attn.attn_weights self_attn.heads "

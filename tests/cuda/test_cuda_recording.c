@@ -179,7 +179,8 @@ Test(cuda_recording, nothing_is_fused_that_writes_what_other_blocks_read) {
 // One query at the last position of a cache of ones, recorded.
 static void attend(Device *device, Kv *kv, int last, const Rows *rows, const float *q, float *out) {
     device_begin(device, &(PassShape){.n = 1, .max_position = last});
-    attention(device, out, q, &(KvView){kv, 0}, rows, &(AttentionShape){1, 1, 8, 1.0f, {0}}, NULL);
+    attention(device, out, q, &(KvView){kv, 0}, rows, &(AttentionShape){1, 1, 8, 1.0f, {0}, 0},
+              NULL);
     device_end(device);
     device_sync(device);
 }

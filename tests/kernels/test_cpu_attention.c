@@ -8,6 +8,7 @@ typedef struct Setup {
     int n_heads, n_kv_heads, head_dim, length, window, n_sequences;
     KvType type;
     KeyPattern pattern; // its window is the one before
+    float cap;
 } Setup;
 
 // What goes in, the same for every run: position t of sequence s is row s * length + t.
@@ -48,8 +49,9 @@ static KeyPattern pattern_of(const Setup *s) {
 }
 
 static AttentionShape shape_of(const Setup *s) {
-    return (AttentionShape){s->n_heads, s->n_kv_heads, s->head_dim, 1 / sqrtf((float)s->head_dim),
-                            pattern_of(s)};
+    return (AttentionShape){s->n_heads,    s->n_kv_heads,
+                            s->head_dim,   1 / sqrtf((float)s->head_dim),
+                            pattern_of(s), s->cap};
 }
 
 // A device of one instruction set, or NULL where this processor lacks it.
@@ -136,6 +138,7 @@ static void expected(const Inputs *in, int sequence, int position, int head, dou
         for (int j = 0; j < hd; j++)
             p[t] += (double)q[j] * cached(s, in->k[at + (size_t)j]);
         p[t] /= sqrt(hd);
+        if (s->cap > 0) p[t] = (double)s->cap * tanh(p[t] / (double)s->cap);
         if (p[t] > max) max = p[t];
     }
     for (int t = 0; t <= position; t++)
@@ -175,22 +178,24 @@ static void check_same(const Inputs *in, const float *wanted, float *got, const 
 }
 
 static const Setup SHAPES[] = {
-    // heads, kv heads, head_dim, length, window, sequences, type
-    {8, 4, 8, 70, 0, 1, KV_F32, {0}},     // stories260K
-    {9, 3, 64, 300, 0, 1, KV_F16, {0}},   // SmolLM2: over a chunk
-    {4, 1, 256, 40, 16, 1, KV_F16, {0}},  // Gemma: windows
-    {5, 5, 40, 45, 7, 2, KV_F32, {0}},    // head_dim no multiple of 16
-    {14, 2, 48, 33, 0, 3, KV_F16, {0}},   // groups of 7, several sequences
-    {3, 1, 80, 530, 260, 1, KV_F32, {0}}, // a window over chunks
-    {2, 2, 5, 20, 1, 1, KV_F32, {0}},     // its own key only
-    {71, 1, 16, 18, 0, 1, KV_F16, {0}},   // more heads than a pass has
-    {2, 1, 96, 18, 0, 1, KV_F16, {0}},
-    {2, 1, 128, 18, 0, 1, KV_F32, {0}},
-    {9, 3, 64, 300, 0, 1, KV_BF16, {0}},
-    {5, 5, 40, 45, 7, 2, KV_BF16, {0}},
-    {9, 3, 64, 600, 0, 1, KV_F16, {0, 2, {{PATTERN_LOCAL, 64}, {PATTERN_GLOBAL, 4}}}},
-    {6, 2, 20, 560, 0, 2, KV_F32, {0, 2, {{PATTERN_WINDOW, 3}, {PATTERN_STRIDED, 37}}}},
-    {8, 1, 16, 540, 290, 1, KV_BF16, {0, 2, {{PATTERN_BLOCK, 20}, {PATTERN_STRIDED, 9}}}},
+    // heads, kv heads, head_dim, length, window, sequences, type, pattern, cap
+    {8, 4, 8, 70, 0, 1, KV_F32, {0}, 0},     // stories260K
+    {9, 3, 64, 300, 0, 1, KV_F16, {0}, 0},   // SmolLM2: over a chunk
+    {4, 1, 256, 40, 16, 1, KV_F16, {0}, 0},  // Gemma: windows
+    {5, 5, 40, 45, 7, 2, KV_F32, {0}, 0},    // head_dim no multiple of 16
+    {14, 2, 48, 33, 0, 3, KV_F16, {0}, 0},   // groups of 7, several sequences
+    {3, 1, 80, 530, 260, 1, KV_F32, {0}, 0}, // a window over chunks
+    {2, 2, 5, 20, 1, 1, KV_F32, {0}, 0},     // its own key only
+    {71, 1, 16, 18, 0, 1, KV_F16, {0}, 0},   // more heads than a pass has
+    {2, 1, 96, 18, 0, 1, KV_F16, {0}, 0},
+    {2, 1, 128, 18, 0, 1, KV_F32, {0}, 0},
+    {9, 3, 64, 300, 0, 1, KV_BF16, {0}, 0},
+    {5, 5, 40, 45, 7, 2, KV_BF16, {0}, 0},
+    {9, 3, 64, 600, 0, 1, KV_F16, {0, 2, {{PATTERN_LOCAL, 64}, {PATTERN_GLOBAL, 4}}}, 0},
+    {6, 2, 20, 560, 0, 2, KV_F32, {0, 2, {{PATTERN_WINDOW, 3}, {PATTERN_STRIDED, 37}}}, 0},
+    {8, 1, 16, 540, 290, 1, KV_BF16, {0, 2, {{PATTERN_BLOCK, 20}, {PATTERN_STRIDED, 9}}}, 0},
+    {6, 2, 40, 530, 0, 1, KV_F16, {0}, 2}, // a cap
+    {6, 2, 24, 300, 9, 2, KV_F32, {0}, 0.5f},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
@@ -240,7 +245,7 @@ Test(cpu_attention, has_the_same_bits_from_any_threads_and_pieces) {
 
 // One token at the end of a long cache: threads take single chunks.
 Test(cpu_attention, decodes_over_a_long_cache) {
-    Setup setup = {6, 2, 64, 4100, 0, 1, KV_F16, {0}};
+    Setup setup = {6, 2, 64, 4100, 0, 1, KV_F16, {0}, 0};
     Inputs in = inputs_make(&setup, 7);
     float base[6 * 64], out[6 * 64];
     double wanted[64];
@@ -276,7 +281,7 @@ Test(cpu_attention, decodes_over_a_long_cache) {
 }
 
 Test(cpu_attention, mixes_sequences_in_one_batch) {
-    Setup setup = {6, 2, 24, 40, 0, 4, KV_F16, {0}};
+    Setup setup = {6, 2, 24, 40, 0, 4, KV_F16, {0}, 0};
     Inputs in = inputs_make(&setup, 11);
     float *wanted = run_all(&in, "", 1, setup.length);
     Device *device = open_isa("", 3);
@@ -315,7 +320,7 @@ Test(cpu_attention, knows_every_pattern_and_tells_its_weights) {
         {200, 3, {{PATTERN_STRIDED, 3}, {PATTERN_STRIDED, 16}, {PATTERN_WINDOW, 2}}},
     };
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
-        Setup setup = {4, 2, 12, 600, patterns[p].window, 1, KV_F32, patterns[p]};
+        Setup setup = {4, 2, 12, 600, patterns[p].window, 1, KV_F32, patterns[p], 0};
         Inputs in = inputs_make(&setup, 30);
         float *out = run_all(&in, "", 2, 600);
         check_against_double(&in, out, 59);
@@ -347,7 +352,7 @@ Test(cpu_attention, knows_every_pattern_and_tells_its_weights) {
 
 // What was once written beyond the last position must not reach a result, whatever it is.
 Test(cpu_attention, does_not_see_what_lies_beyond) {
-    Setup setup = {6, 2, 20, 300, 0, 1, KV_F16, {0}};
+    Setup setup = {6, 2, 20, 300, 0, 1, KV_F16, {0}, 0};
     Inputs in = inputs_make(&setup, 5);
     float *wanted = run_all(&in, "", 1, 300);
     Device *device = open_isa("", 1);
@@ -375,7 +380,7 @@ Test(cpu_attention, does_not_see_what_lies_beyond) {
 }
 
 Test(cpu_attention, says_nan_where_a_query_is_not_finite) {
-    Setup setup = {2, 1, 16, 20, 0, 1, KV_F32, {0}};
+    Setup setup = {2, 1, 16, 20, 0, 1, KV_F32, {0}, 0};
     Inputs in = inputs_make(&setup, 6);
     in.q[10 * in.q_size] = NAN;
     in.q[11 * in.q_size] = INFINITY;

@@ -87,7 +87,7 @@ Test(cpu_math, floats_become_the_nearest_integers_that_fit) {
 
 // ---- rows, on every instruction set ----
 
-enum { COUNT = 3 * 1111, N_OUTPUTS = 10 };
+enum { COUNT = 3 * 1111, N_OUTPUTS = 11 };
 typedef struct Outputs {
     float values[N_OUTPUTS][COUNT];
 } Outputs;
@@ -113,6 +113,7 @@ static bool all_operations(const CpuKernels *isa, Outputs *o) {
         k->activate(o->values[3 + kind], kind % 2 ? y : NULL, COUNT, (ActivationKind)kind);
     k->add(o->values[7], y, COUNT);
     k->softcap(o->values[8], COUNT, 5);
+    k->scale(o->values[10], COUNT, 0.22f);
     k->rope(o->values[9], y, y + 300, 13, 250, 206);
     free(x);
     free(y);

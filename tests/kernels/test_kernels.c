@@ -224,6 +224,20 @@ Test(add, adds_in_place) {
     test_device_close(device);
 }
 
+Test(scale, multiplies_every_element) {
+    enum { COUNT = 5003 };
+    TestRandom random = {8};
+    float *x = random_floats(&random, COUNT, 1.0f);
+    Device *device = test_device(2, PRECISION_F32);
+    float *dx = upload_floats(device, x, COUNT);
+    scale(device, dx, COUNT, 0.22f);
+    float *got = fetch(device, dx, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(got[i] == x[i] * 0.22f, "element %d", i);
+    free(x), free(got);
+    test_device_close(device);
+}
+
 // 15 tanh(1) = 11.4239.
 Test(softcap, bends_towards_the_cap) {
     float x[] = {0.0f, 15.0f, -15.0f, 1e30f, -1e30f, 0.15f, NAN};

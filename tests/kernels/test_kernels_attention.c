@@ -58,8 +58,8 @@ static void scene_open_at(Scene *s, Case c, int threads, Precision precision) {
     TestRandom random = {(uint64_t)(c.n_heads * 1000 + c.head_dim + c.n_keys)};
     size_t rows = (size_t)SEQUENCES * (size_t)c.n_keys;
     *s = (Scene){.c = c, .device = test_device(threads, precision), .attend = attention};
-    s->shape = (AttentionShape){c.n_heads, c.n_kv_heads, c.head_dim,
-                                1.0f / sqrtf((float)c.head_dim), c.pattern};
+    s->shape = (AttentionShape){
+        c.n_heads, c.n_kv_heads, c.head_dim, 1.0f / sqrtf((float)c.head_dim), c.pattern, 0};
     s->kv_width = (size_t)(c.n_kv_heads * c.head_dim);
     s->q_width = (size_t)(c.n_heads * c.head_dim);
     s->k = random_floats(&random, rows * s->kv_width, 1.5f);
@@ -124,6 +124,8 @@ static void oracle(const Scene *s, int sequence, int p, int h, double *out, doub
         for (size_t j = 0; j < hd; j++)
             weights[t] += (double)q[j] * (double)k[j];
         weights[t] *= (double)s->shape.scale;
+        double cap = (double)s->shape.cap;
+        if (cap > 0) weights[t] = cap * tanh(weights[t] / cap);
         largest = fmax(largest, weights[t]);
     }
     for (int t = 0; t < c->n_keys; t++)
@@ -246,6 +248,27 @@ Test(attention, naive_equals_the_double_loops) {
     }
 }
 
+// cap tanh(score / cap): scores of some 10 are bent, and keys that a window hides stay hidden.
+Test(attention, equals_the_double_loops_with_a_cap) {
+    static const Case CASES[] = {{1, 1, 8, 2, KV_F32, {0}},
+                                 {6, 2, 40, 300, KV_F16, {0}},
+                                 {9, 3, 33, 70, KV_F32, WINDOW_OF(16)},
+                                 {4, 1, 64, 290, KV_BF16, WINDOW_OF(33)},
+                                 {2, 1, 320, 70, KV_F32, PART(PATTERN_STRIDED, 9)}};
+    static const float CAPS[] = {0.5f, 3.0f, 50.0f};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        for (size_t j = 0; j < sizeof CAPS / sizeof *CAPS; j++)
+            for (Precision p = PRECISION_F32; p <= PRECISION_A16; p++) {
+                Scene s;
+                scene_open_at(&s, CASES[i], 2, p);
+                s.shape.cap = CAPS[j];
+                check_scene(&s, PRECISION_F32);
+                s.attend = attention_naive;
+                check_scene(&s, PRECISION_F32);
+                scene_close(&s);
+            }
+}
+
 // Windows that begin many positions after the text does.
 Test(attention, equals_the_double_loops_behind_what_no_window_shows) {
     static const KeyPattern PATTERNS[] = {WINDOW_OF(33), WINDOW_OF(150), PART(PATTERN_LOCAL, 90),
@@ -284,7 +307,7 @@ Test(attention, three_keys_by_hand) {
     KvView view = {kv, 0};
     kv_write(device, &view, upload_floats(device, k, 3), upload_floats(device, v, 3), &rows);
     float *out = poisoned(device, 3);
-    AttentionShape shape = {1, 1, 1, 1.0f, CAUSAL};
+    AttentionShape shape = {1, 1, 1, 1.0f, CAUSAL, 0};
     attention(device, out, upload_floats(device, ones, 3), &view, &rows, &shape, NULL);
     float *got = fetch(device, out, 3);
     CHECK_NEAR(got[0], 8.0, 1e-6);

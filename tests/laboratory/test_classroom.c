@@ -16,7 +16,7 @@ static void attend(float out[WIDTH], const float *q, const float *k, const float
     float queries[MOST * WIDTH] = {0};
     memcpy(queries + size - WIDTH, q, WIDTH * sizeof *q); // the last row sees all keys
     float *result = poisoned(device, size);
-    AttentionShape shape = {1, 1, WIDTH, scale, {0}};
+    AttentionShape shape = {1, 1, WIDTH, scale, {0}, 0};
     attention(device, result, upload_floats(device, queries, size), &view, &rows, &shape, NULL);
     float *got = fetch(device, result, size);
     memcpy(out, got + size - WIDTH, WIDTH * sizeof *out);

@@ -159,6 +159,27 @@ static void change_nanochat(Config *c) {
     c->qk_norm_after_rope = true;
 }
 
+static void change_gemma2(Config *c) {
+    c->layers[1].window = 0;
+    c->score_softcap = 2.0f;
+    c->logit_softcap = 30.0f;
+}
+
+static void change_granite(Config *c) {
+    c->embedding_scale = 6.0f;
+    c->residual_scale = 0.4f;
+    c->logit_divisor = 5.0f;
+}
+
+static void change_ministral(Config *c) {
+    c->rope.query_growth = 0.5f;
+    c->rope.original_max_seq_len = 2; // queries grow from the third position on
+}
+
+static void change_gpt_neox(Config *c) {
+    c->parallel_residual = true;
+}
+
 Test(passes, and_with_what_else_families_have) {
     TinyShape shape = tiny_shape_of_blocks();
     check_types(shape, change_smollm3, "a layer that does not rotate");
@@ -168,8 +189,14 @@ Test(passes, and_with_what_else_families_have) {
     shape.qk_norm = QK_NORM_PER_HEAD;
     check_types(shape, change_gemma, "gemma");
     shape = tiny_shape_of_blocks();
+    check_types(shape, change_granite, "granite");
+    check_types(shape, change_ministral, "ministral");
+    check_types(shape, change_gpt_neox, "gpt_neox");
     shape.qk_norm = QK_NORM_PER_HEAD;
     check_types(shape, change_nanochat, "nanochat");
+    shape.post_norms = true;
+    shape.window = WINDOW;
+    check_types(shape, change_gemma2, "gemma 2");
 }
 
 // ---- a prompt in one pass ----

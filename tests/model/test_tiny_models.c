@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char FOLDER[] = "build/tiny-models";
-enum { N_MODELS = 52, SEEN = 20 };
+enum { N_MODELS = 61, SEEN = 20 };
 static const ReferenceErrors BUDGET = {.logits = 1e-4, .rows = 1e-5, .weights = 1e-5};
 
 typedef char Path[200];
@@ -263,6 +263,36 @@ static bool no_cap(Config *c) {
     return capped;
 }
 
+static bool no_score_cap(Config *c) {
+    bool capped = c->score_softcap != 0.0f;
+    c->score_softcap = 0;
+    return capped;
+}
+
+static bool whole_branches(Config *c) {
+    bool scaled = c->residual_scale != 1.0f;
+    c->residual_scale = 1.0f;
+    return scaled;
+}
+
+static bool undivided_logits(Config *c) {
+    bool divided = c->logit_divisor != 1.0f;
+    c->logit_divisor = 1.0f;
+    return divided;
+}
+
+static bool queries_of_one_size(Config *c) {
+    bool grow = c->rope.query_growth != 0.0f;
+    c->rope.query_growth = 0;
+    return grow;
+}
+
+static bool one_block_after_another(Config *c) {
+    bool parallel = c->parallel_residual;
+    c->parallel_residual = false;
+    return parallel;
+}
+
 static const Mistake MISTAKES[] = {
     {"theta", ALL, offsetof(RopeConfig, theta), NULL},
     {"factor", STRETCHED, offsetof(RopeConfig, factor), NULL},
@@ -291,6 +321,11 @@ static const Mistake MISTAKES[] = {
     {"norm before rope", 0, 0, norm_before_rope},
     {"rounded embedding scale", 0, 0, rounded_embedding_scale},
     {"no cap", 0, 0, no_cap},
+    {"no cap of the scores", 0, 0, no_score_cap},
+    {"whole branches", 0, 0, whole_branches},
+    {"undivided logits", 0, 0, undivided_logits},
+    {"queries of one size", 0, 0, queries_of_one_size},
+    {"one block after another", 0, 0, one_block_after_another},
 };
 enum { N_MISTAKES = sizeof MISTAKES / sizeof *MISTAKES };
 

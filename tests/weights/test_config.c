@@ -84,6 +84,10 @@ Test(config, floats_are_finite_and_in_range) {
         {"norm_eps", offsetof(Config, norm_eps), 0, -1e-9f, FLT_MAX},
         {"embedding_scale", offsetof(Config, embedding_scale), 1e-9f, 0, 1e9f},
         {"logit_softcap", offsetof(Config, logit_softcap), 0, -1, 1e9f},
+        {"score_softcap", offsetof(Config, score_softcap), 0, -1, 1e9f},
+        {"residual_scale", offsetof(Config, residual_scale), 1e-9f, 0, 1e9f},
+        {"logit_divisor", offsetof(Config, logit_divisor), 1e-9f, 0, 1e9f},
+        {"rope query_growth", offsetof(Config, rope.query_growth), 0, -1, 1e6f},
         {"attention_scale", offsetof(Config, attention_scale), 0, -1, 1e9f},
         {"rope theta", offsetof(Config, rope.theta), 1, 0.5f, 1e18f},
         {"rope factor", offsetof(Config, rope.factor), 1e-3f, 0, 1e6f},
@@ -193,6 +197,8 @@ Test(config, starts_with_what_most_models_share) {
     CHECK(c->norm_eps == 1e-5f && c->gated_ffn && c->embedding_scale == 1 && c->bos_id == -1);
     CHECK(c->rope.theta == 10000 && c->rope_local.theta == 10000);
     CHECK(c->rope.sign == 1 && c->rope_local.sign == 1);
+    CHECK(c->residual_scale == 1 && c->logit_divisor == 1);
+    c->residual_scale = c->logit_divisor = 0;
     c->norm_eps = c->embedding_scale = c->rope.theta = c->rope_local.theta = 0;
     c->rope.sign = c->rope_local.sign = 0;
     c->gated_ffn = false;

@@ -18,6 +18,7 @@ static void add(GgufFile *file, int layer, const char *name, uint64_t cols, uint
 
 static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t head_dim) {
     bool olmo2 = !strcmp(architecture, "olmo2"), gemma3 = !strcmp(architecture, "gemma3");
+    bool gemma = gemma3 || !strcmp(architecture, "gemma2");
     bool fused = !strcmp(architecture, "phi3"), plain = !strcmp(architecture, "arcee");
     bool exaone4 = !strcmp(architecture, "exaone4"),
          hunyuan = !strcmp(architecture, "hunyuan-dense");
@@ -25,7 +26,7 @@ static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t 
     uint64_t q = HEADS * head_dim, kv = KV_HEADS * head_dim;
     if (!post) add(file, l, "attn_norm.weight", DIM, 0);
     if (!post) add(file, l, "ffn_norm.weight", DIM, 0);
-    if (post || gemma3) {
+    if (post || gemma) {
         add(file, l, "post_attention_norm.weight", DIM, 0);
         add(file, l, "post_ffw_norm.weight", DIM, 0);
     }
@@ -248,6 +249,75 @@ Test(gguf_families, hunyuans_alpha_makes_theta_larger) {
     file = tiny("llama", 2, 4);
     gguf_set_f32(file, "llama.rope.scaling.alpha", 3.0f);
     config_of(file, "\"llama.rope.scaling.alpha\": is not supported");
+}
+
+// Opens a model of the architecture with one more number.
+static Config with_number(const char *architecture, const char *name, float value,
+                          const char *message) {
+    GgufFile *file = tiny(architecture, 2, 4);
+    gguf_set_f32(file, key(architecture, name), value);
+    return config_of(file, message);
+}
+
+Test(gguf_families, granite_scales_four_things) {
+    Config c = config_of(tiny("granite", 2, 4), NULL);
+    CHECK(c.embedding_scale == 1 && c.residual_scale == 1 && c.logit_divisor == 1);
+    CHECK(with_number("granite", "embedding_scale", 12, NULL).embedding_scale == 12);
+    CHECK(with_number("granite", "residual_scale", 0.22f, NULL).residual_scale == 0.22f);
+    CHECK(with_number("granite", "logit_scale", 8, NULL).logit_divisor == 8);
+    CHECK(with_number("granite", "attention.scale", 0.125f, NULL).attention_scale == 0.125f);
+    CHECK(with_number("granite", "logit_scale", 0, NULL).logit_divisor == 1, "none");
+    with_number("granite", "residual_scale", -1, "got -1");
+    with_number("granite", "residual_scale", NAN, "nan");
+    with_number("granite", "logit_scale", INFINITY, "logit_divisor: got inf");
+    with_number("granite", "embedding_scale", 1e30f, "embedding_scale: got 1e+30");
+    with_number("llama", "residual_scale", 0.22f, "is not supported");
+    with_number("llama", "logit_scale", 8, "is not supported");
+    // The switch of its rope.
+    GgufFile *file = tiny("granite", 2, 4);
+    gguf_set_bool(file, "granite.rope.scaling.finetuned", false);
+    c = config_of(file, NULL);
+    CHECK(c.layers[0].no_rope && c.layers[1].no_rope);
+}
+
+Test(gguf_families, mistral3_lets_queries_grow) {
+    CHECK(with_number("mistral3", "attention.temperature_scale", 0.1f, NULL).rope.query_growth ==
+          0.1f);
+    Config c = with_number("mistral3", "rope.scaling.yarn_log_multiplier", 1, NULL);
+    CHECK(c.rope.mscale == 1 && c.rope.mscale_all_dim == 1);
+    with_number("mistral3", "attention.temperature_scale", -0.1f, "got -0.1");
+    with_number("mistral3", "attention.temperature_scale", NAN, "nan");
+    with_number("mistral3", "attention.temperature_scale", 1e30f, "query_growth: got 1e+30");
+    with_number("llama", "attention.temperature_scale", 0.1f, "is not supported");
+    GgufFile *file = tiny("mistral3", 2, 4);
+    gguf_set_f32(file, "mistral3.attention.temperature_scale", 0.1f);
+    gguf_set_u32(file, "mistral3.rope.scaling.original_context_length", 0);
+    config_of(file, "original_max_seq_len: got 0");
+    file = tiny("mistral3", 2, 4);
+    gguf_set_f32(file, "mistral3.attention.temperature_scale", 0.1f);
+    gguf_set_u32(file, "mistral3.rope.dimension_count", 2);
+    config_of(file, "queries that grow with heads that turn in part");
+}
+
+Test(gguf_families, gemma2_implies_windows_and_caps) {
+    Config c = config_of(tiny("gemma2", 3, 6), NULL);
+    for (int l = 0; l < 3; l++)
+        CHECK(c.layers[l].window == (l % 2 ? 0 : 4096) && !c.layers[l].local_rope);
+    CHECK(c.score_softcap == 50 && c.logit_softcap == 30 && c.qk_norm == QK_NORM_NONE);
+    CHECK_NEAR(c.embedding_scale, 2.8284271, 1e-6);            // sqrt(8)
+    CHECK_NEAR(c.layers[0].attention_scale, 0.40824829, 1e-7); // 6^-1/2
+    // The 27B model: (8 / 2)^-1/2.
+    CHECK_NEAR(config_of(tiny("gemma2", 46, 6), NULL).layers[45].attention_scale, 0.5, 1e-7);
+    CHECK(with_number("gemma2", "attn_logit_softcapping", 20, NULL).score_softcap == 20);
+    CHECK(with_number("gemma2", "attn_logit_softcapping", 0, NULL).score_softcap == 0);
+    CHECK(with_number("gemma2", "final_logit_softcapping", 0, NULL).logit_softcap == 0);
+    with_number("gemma2", "attn_logit_softcapping", -1, "score_softcap: got -1");
+    with_number("gemma2", "attn_logit_softcapping", NAN, "score_softcap: got nan");
+    with_number("gemma2", "attn_logit_softcapping", INFINITY, "score_softcap: got inf");
+    with_number("gemma3", "attn_logit_softcapping", 50, "is not supported");
+    GgufFile *file = tiny("llama", 2, 4);
+    gguf_set_bool(file, "llama.use_parallel_residual", true);
+    config_of(file, "is not supported");
 }
 
 Test(gguf_families, afm_has_no_gate) {

@@ -60,6 +60,11 @@ static const Known KNOWN[] = {
      "000"},
     {"ernie4_5", "ernie4_5", 3, 44, 4, 1, 12, 66, 199, 256, true, 5e5, 1e-5, "000"},
     {"arcee", "arcee", 3, 40, 4, 2, 14, 90, 187, 256, false, 10000, 1e-5, "000"},
+    {"gemma2", "gemma2", 4, 40, 4, 2, 20, 56, 293, 256, true, 10000, 1e-6, "8080"},
+    {"granite", "granite", 3, 40, 4, 2, 10, 72, 263, 256, true, 10000, 1e-5, "000"},
+    {"granitemoehybrid-dense", "granitemoehybrid", 3, 40, 4, 2, 10, 72, 209, 256, true, 10000, 1e-5,
+     "000"},
+    {"gpt_neox", "gpt_neox", 3, 48, 3, 3, 16, 130, 181, 128, false, 10000, 1e-5, "000"},
     {"nanochat", "nanochat", 3, 48, 6, 2, 8, 192, 272, 256, false, 10000, 1e-6, "000"},
     {"smollm3", "smollm3", 4, 64, 4, 1, 16, 108, 310, 256, true, 50000, 1e-6, "0000"},
     {"phi3", "phi3", 2, 64, 4, 1, 16, 120, 280, 256, false, 10000, 1e-5, "00"},
@@ -79,6 +84,12 @@ static const Known TINY[] = {
     {"exaone4", "exaone4", 4, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "6660"},
     {"ernie4_5", "ernie4_5", 2, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "00"},
     {"arcee", "arcee", 2, 36, 3, 1, 40, 44, 257, 128, false, 2000, 1e-5, "00"},
+    {"gemma2", "gemma2", 4, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "6060"},
+    {"granite", "granite", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
+    {"granitemoehybrid", "granitemoehybrid", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5,
+     "00"},
+    {"ministral3", "ministral3", 2, 36, 3, 1, 40, 44, 257, 128, false, 2000, 1e-5, "00"},
+    {"gpt_neox", "gpt_neox", 2, 120, 3, 3, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
     {"nanochat", "nanochat", 2, 36, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
     {"smollm3", "smollm3", 4, 36, 3, 1, 40, 44, 257, 128, true, 10000, 1e-5, "0000"},
     {"phi3", "phi3", 2, 120, 3, 1, 40, 44, 257, 128, false, 10000, 1e-5, "00"},
@@ -454,11 +465,22 @@ Test(hf_config, a_key_of_another_type_is_named) {
         {"qwen2", "layer_types"},
         {"smollm3", "no_rope_layers"},
         {"smollm3", "no_rope_layer_interval"},
+        {"gemma2", "attn_logit_softcapping"},
+        {"granite", "embedding_multiplier"},
+        {"granite", "attention_multiplier"},
+        {"granite", "residual_multiplier"},
+        {"granite", "logits_scaling"},
+        {"granitemoehybrid", "position_embedding_type"},
+        {"gpt_neox", "rotary_pct"},
+        {"gpt_neox", "rotary_emb_base"},
+        {"gpt_neox", "layer_norm_eps"},
+        {"gpt_neox", "use_parallel_residual"},
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         bool gpt2 = !strcmp(KEYS[i].family, "gpt2");
         const char *text = test_text(
             "{\"%s\":{},\"model_type\":\"%s\",\"%s\":64,\"intermediate_size\":96,"
+            "\"shared_intermediate_size\":96,"
             "\"%s\":4,\"%s\":4,\"vocab_size\":100,\"%s\":128}",
             KEYS[i].key, KEYS[i].family, gpt2 ? "n_embd" : "hidden_size",
             gpt2 ? "n_layer" : "num_hidden_layers", gpt2 ? "n_head" : "num_attention_heads",
@@ -486,6 +508,7 @@ Test(hf_config, a_number_of_rope_of_another_type_is_named) {
         "attention_factor",
         "partial_rotary_factor",
         "original_max_position_embeddings",
+        "llama_4_scaling_beta",
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         char text[600], wanted[100];
@@ -680,7 +703,11 @@ static const ClassDefaults DEFAULTS[] = {
     {"qwen3", false, 0, 32, 128, 4096, -1, -1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
     {"gemma3_text", true, 0, 4, 256, 4096, 2, 1, 8192, 1e-6, 1e6, 1e4, ACTIVATION_GELU_TANH, 0},
     {"olmo2", false, 0, 64, 64, 0, -1, 50279, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
-    // The last of 40 layers is global: every fourth one is.
+    {"ministral3", false, 0, 8, 128, 0, 1, 2, 8192, 1e-5, 1e6, 1e4, ACTIVATION_SILU, 0},
+    {"granite", false, 0, 64, 64, 0, 1, 2, 8192, 1e-6, 1e4, 1e4, ACTIVATION_SILU, 0},
+    {"gpt_neox", false, 0, 64, 64, 0, 0, 2, 8192, 1e-5, 1e4, 1e4, ACTIVATION_GELU_ERF, 0},
+    // The last of 40 layers is global: every second or fourth one is.
+    {"gemma2", true, 0, 4, 256, 0, 2, 1, 8192, 1e-6, 1e4, 1e4, ACTIVATION_GELU_TANH, 30},
     {"olmo3", false, 0, 64, 64, 0, -1, 50279, 8192, 1e-5, 5e5, 5e5, ACTIVATION_SILU, 0},
     {"exaone4", false, 0, 32, 64, 0, 0, 2, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
     {"hunyuan_v1_dense", false, 0, 64, 64, 0, 1, 2, 8192, 1e-5, 1e4, 1e4, ACTIVATION_SILU, 0},
@@ -698,8 +725,10 @@ static void check_defaults(const ClassDefaults *d, const Read *read) {
           d->model_type);
     CHECK(c->n_kv_heads == d->kv_heads && c->head_dim == d->head_dim, "%s: %d, %d", d->model_type,
           c->n_kv_heads, c->head_dim);
-    CHECK(c->rope_dim == d->head_dim && c->rope.original_max_seq_len == d->original, "%s: %d",
-          d->model_type, c->rope.original_max_seq_len);
+    bool quarter = !strcmp(d->model_type, "gpt_neox"); // of a head's channels rotate
+    CHECK(c->rope_dim == d->head_dim / (quarter ? 4 : 1) &&
+              c->rope.original_max_seq_len == d->original,
+          "%s: %d", d->model_type, c->rope.original_max_seq_len);
     CHECK(c->bos_id == d->bos && c->n_eos_ids == (d->eos >= 0), "%s: %d, %d", d->model_type,
           c->bos_id, c->n_eos_ids);
     CHECK(d->eos < 0 || c->eos_ids[0] == d->eos, "%s: %d", d->model_type, c->eos_ids[0]);
@@ -710,7 +739,7 @@ static void check_defaults(const ClassDefaults *d, const Read *read) {
           d->model_type);
     // The last of 40 layers slides in each family that has a window, but for every fourth one.
     CHECK_INT(c->layers[39].window, d->window);
-    CHECK_INT(c->layers[39].local_rope, d->theta == 1e6);
+    CHECK_INT(c->layers[39].local_rope, !strcmp(d->model_type, "gemma3_text"));
 }
 
 Test(hf_config, every_family_has_the_defaults_of_its_class_in_transformers) {
@@ -844,4 +873,106 @@ Test(hf_config, yarns_factor_that_is_the_formula_is_the_formula) {
 Test(hf_config, ernie_with_biases_is_refused) {
     check_refused(OF("ernie4_5", "\"use_bias\":true,"), "\"use_bias\" is not supported");
     CHECK_INT(config_of(OF("ernie4_5", "\"use_bias\":false,")).n_kv_heads, 2);
+}
+
+#define HYBRID(more)                                                                               \
+    OF("granitemoehybrid", "\"shared_intermediate_size\":40,\"num_local_experts\":0," more)
+#define ATTENTION_LAYERS                                                                           \
+    "\"layer_types\":[\"attention\",\"attention\",\"full_attention\",\"attention\"],"
+
+Test(hf_config, granite_scales_four_things) {
+    Config c = config_of(OF("granite", "\"embedding_multiplier\":12,\"attention_multiplier\":0.125,"
+                                       "\"residual_multiplier\":0.22,\"logits_scaling\":8,"));
+    CHECK(c.embedding_scale == 12 && c.attention_scale == 0.125f && c.residual_scale == 0.22f &&
+          c.logit_divisor == 8);
+    c = config_of(OF("granite", "")); // the class says 1 for all, for the scores too
+    CHECK(c.embedding_scale == 1 && c.attention_scale == 1 && c.residual_scale == 1 &&
+          c.logit_divisor == 1);
+    c = config_of(HYBRID(ATTENTION_LAYERS "\"position_embedding_type\":\"rope\","));
+    CHECK(c.hidden_dim == 40 && !c.layers[0].no_rope && !c.layers[3].no_rope);
+    c = config_of(HYBRID(ATTENTION_LAYERS));
+    CHECK(c.layers[0].no_rope && c.layers[3].no_rope, "rope is what must be asked for");
+}
+
+Test(hf_config, gemma_2_caps_scores_and_logits) {
+    Config c = config_of(OF("gemma2", ""));
+    CHECK(c.score_softcap == 50 && c.logit_softcap == 30 && c.attention_scale == 0.0625f);
+    for (int l = 0; l < 4; l++)
+        CHECK(c.layers[l].window == (l % 2 ? 0 : 4096) && !c.layers[l].local_rope);
+    c = config_of(
+        OF("gemma2", "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,"));
+    CHECK(c.score_softcap == 0 && c.logit_softcap == 0);
+}
+
+Test(hf_config, ministral_3_lets_queries_grow) {
+    static const char ROPE[] =
+        "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":16,\"mscale\":1,"
+        "\"mscale_all_dim\":1,\"original_max_position_embeddings\":16,"
+        "\"llama_4_scaling_beta\":0.1}";
+    Config c = config_of(test_text("{%s,\"model_type\":\"ministral3\",\"hidden_size\":64,"
+                                   "\"intermediate_size\":96,\"num_hidden_layers\":4,"
+                                   "\"num_attention_heads\":8,\"vocab_size\":100,"
+                                   "\"max_position_embeddings\":128}",
+                                   ROPE));
+    CHECK(c.rope.query_growth == 0.1f && c.rope.original_max_seq_len == 16);
+    // As published: the language model is inside.
+    c = config_of(test_text("{\"model_type\":\"mistral3\",\"architectures\":"
+                            "[\"Mistral3ForConditionalGeneration\"],\"vision_config\":{},"
+                            "\"text_config\":{%s,\"model_type\":\"ministral3\",\"hidden_size\":64,"
+                            "\"intermediate_size\":96,\"num_hidden_layers\":4,"
+                            "\"num_attention_heads\":8,\"vocab_size\":100,"
+                            "\"max_position_embeddings\":128}}",
+                            ROPE));
+    CHECK(c.rope.query_growth == 0.1f && c.dim == 64 && c.head_dim == 128);
+}
+
+Test(hf_config, gpt_neox_has_keys_of_its_own) {
+    Config c = config_of(OF("gpt_neox", "\"layer_norm_eps\":0.5,\"rotary_pct\":0.5,"
+                                        "\"rotary_emb_base\":300,"));
+    CHECK(c.n_kv_heads == 4 && c.rope_dim == 8 && c.rope.theta == 300 && c.norm_eps == 0.5f);
+    c = config_of(OF("gpt_neox", "\"use_parallel_residual\":false,"));
+    CHECK(!c.parallel_residual && c.rope_dim == 4);
+    c = config_of(OF("gpt_neox", "\"rope_parameters\":{\"partial_rotary_factor\":1.0},"));
+    CHECK_INT(c.rope_dim, 16);
+}
+
+Test(hf_config, new_keys_have_ranges_and_families) {
+    static const Bad EDGES[] = {
+        {OF("llama", "\"residual_multiplier\":0.5,"),
+         "\"residual_multiplier\" is not supported in LlamaForCausalLM"},
+        {OF("llama", "\"residual_multiplier\":1.0,"), NULL},
+        {OF("granite", "\"residual_multiplier\":0,"), "0 is not positive"},
+        {OF("granite", "\"logits_scaling\":0,"), "0 is not positive"},
+        {OF("granite", "\"logits_scaling\":-8,"), "-8 is not positive"},
+        {OF("granite", "\"embedding_multiplier\":-1,"), "-1 is not positive"},
+        {OF("granite", "\"attention_multiplier\":1e99,"), "\"attention_multiplier\""},
+        {OF("gemma2", "\"attn_logit_softcapping\":-50,"), "-50 is negative"},
+        {OF("gemma2", "\"attn_logit_softcapping\":0,"), NULL},
+        {OF("gemma3_text", "\"attn_logit_softcapping\":50,"),
+         "\"attn_logit_softcapping\" is not supported in Gemma3ForCausalLM"},
+        {OF("llama", "\"rope_scaling\":{\"type\":\"default\",\"llama_4_scaling_beta\":0.1},"),
+         "\"llama_4_scaling_beta\" is not supported in LlamaForCausalLM"},
+        {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":-0.1},"),
+         "-0.1 is negative"},
+        {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":0},"), NULL},
+        {OF("gpt_neox", "\"attention_bias\":false,"), "\"attention_bias\": false"},
+        {OF("gpt_neox", "\"rotary_pct\":0,"), "wanted 0 .. 1, got 0"},
+        {OF("gpt_neox", "\"rotary_pct\":1.5,"), "wanted 0 .. 1, got 1.5"},
+        {HYBRID(ATTENTION_LAYERS), NULL},
+        {HYBRID(""), "\"layer_types\"[0]: only attention is supported"},
+        {HYBRID("\"layer_types\":[\"attention\",\"mamba\",\"attention\",\"attention\"],"),
+         "\"layer_types\"[1]: only attention is supported"},
+        {OF("granitemoehybrid", "\"shared_intermediate_size\":40," ATTENTION_LAYERS),
+         "\"num_local_experts\" is missing"},
+        {OF("granitemoehybrid", "\"num_local_experts\":8,"),
+         "\"num_local_experts\" is not supported"},
+        {OF("granite", "\"normalization_function\":\"rmsnorm\","), NULL},
+        {OF("granite", "\"normalization_function\":\"layernorm\","), "\"normalization_function\""},
+    };
+    for (size_t i = 0; i < sizeof EDGES / sizeof *EDGES; i++) {
+        if (EDGES[i].message)
+            check_refused(EDGES[i].text, EDGES[i].message);
+        else
+            config_of(EDGES[i].text);
+    }
 }

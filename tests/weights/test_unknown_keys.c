@@ -9,10 +9,16 @@
 static const char FOLDER[] = "build/tiny-models";
 typedef char Path[200];
 
-static const char *const FAMILIES[] = {
-    "gpt2",     "llama", "mistral-window", "qwen2",   "qwen3",
-    "gemma3",   "olmo2", "olmo3",          "exaone4", "hunyuan_v1_dense",
-    "ernie4_5", "arcee", "smollm3",        "phi3",    "nanochat"};
+static const char *const FAMILIES[] = {"gpt2",           "llama",
+                                       "mistral-window", "qwen2",
+                                       "qwen3",          "gemma3",
+                                       "olmo2",          "olmo3",
+                                       "exaone4",        "hunyuan_v1_dense",
+                                       "ernie4_5",       "arcee",
+                                       "smollm3",        "phi3",
+                                       "nanochat",       "gemma2",
+                                       "granite",        "granitemoehybrid",
+                                       "ministral3",     "gpt_neox"};
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 static char *read_file(const char *family, const char *name, size_t *size) {
@@ -86,7 +92,9 @@ Test(unknown_keys, are_refused_with_their_name_in_every_family_and_so_are_tensor
     for (int i = 0; i < N_FAMILIES; i++) {
         const char *family = FAMILIES[i], *layer = "model.layers.1.";
         bool gpt2 = !strcmp(family, "gpt2");
+        bool neox = !strcmp(family, "gpt_neox");
         if (gpt2) layer = "transformer.h.1.";
+        if (neox) layer = "gpt_neox.layers.1.";
         check_refused(family, NULL, NULL, NULL);
         check_refused(family, "\"new_trick\":true", NULL, "\"new_trick\"");
         check_refused(family, "\"new_number\":0", NULL, "\"new_number\"");
@@ -101,10 +109,14 @@ Test(unknown_keys, are_refused_with_their_name_in_every_family_and_so_are_tensor
             snprintf(tensor, sizeof tensor, "%s%s", layer, PARTS[j]);
             check_refused(family, NULL, tensor, tensor);
         }
-        check_refused(family, NULL, gpt2 ? "transformer.ln_f.scale" : "model.norm.scale",
-                      gpt2 ? "transformer.ln_f.scale" : "model.norm.scale");
-        check_refused(family, NULL, gpt2 ? "transformer.wte.scale" : "model.embed_tokens.scale",
-                      gpt2 ? "transformer.wte.scale" : "model.embed_tokens.scale");
-        check_refused(family, NULL, "lm_head.bias", "lm_head.bias");
+        const char *const BESIDE[] = {gpt2   ? "transformer.ln_f.scale"
+                                      : neox ? "gpt_neox.final_layer_norm.scale"
+                                             : "model.norm.scale",
+                                      gpt2   ? "transformer.wte.scale"
+                                      : neox ? "gpt_neox.embed_in.scale"
+                                             : "model.embed_tokens.scale",
+                                      neox ? "embed_out.bias" : "lm_head.bias"};
+        for (size_t j = 0; j < 3; j++)
+            check_refused(family, NULL, BESIDE[j], BESIDE[j]);
     }
 }

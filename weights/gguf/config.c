@@ -13,24 +13,33 @@
 
 // Keys that change the mathematics in ways that no family of the table has. A zero says nothing.
 //
-// (Mixtures of experts; ALiBi; clamped q, k, v; Granite's and Cohere's scales; Gemma 2's cap on
-// scores; GPT-NeoX's parallel residual.)
+// (Mixtures of experts; ALiBi; clamped q, k, v; scales, a cap on scores and parallel residuals
+// where the architecture does not have them.)
 static bool refuse_unsupported(const Gguf *g, Error *error) {
-    static const char *const KEYS[] = {
-        ".expert_count",           ".attention.max_alibi_bias",
-        ".attention.clamp_kqv",    ".logit_scale",
-        ".residual_scale",         ".embedding_scale",
-        ".attn_logit_softcapping", ".use_parallel_residual",
+    const GgufScales has = gguf_scales(g->architecture);
+    const struct {
+        const char *key;
+        bool read;
+    } KEYS[] = {
+        {".expert_count", false},
+        {".attention.max_alibi_bias", false},
+        {".attention.clamp_kqv", false},
+        {".logit_scale", has.granite},
+        {".residual_scale", has.granite},
+        {".embedding_scale", has.granite},
+        {".attn_logit_softcapping", has.score_cap > 0.0f},
+        {".use_parallel_residual", has.parallel},
+        {".attention.temperature_scale", has.query_growth},
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        const GgufValue *value = gguf_find(g, KEYS[i]);
+        const GgufValue *value = KEYS[i].read ? NULL : gguf_find(g, KEYS[i].key);
         // All bits of a number: 0 as an integer and 0.0 have none set. A string or an array says
         // something.
         uint64_t bits = 0;
         if (!value) continue;
         size_t size = gguf_type_size(value->type);
         if (size) memcpy(&bits, value->bytes, size);
-        if (bits || !size) return gguf_fail(g, KEYS[i], error, "is not supported");
+        if (bits || !size) return gguf_fail(g, KEYS[i].key, error, "is not supported");
     }
     bool causal = true;
     if (!gguf_bool(g, ".attention.causal", &causal, error)) return false;
@@ -170,6 +179,7 @@ bool gguf_read_config(const Gguf *g, Error *error) {
     const Vocabulary *v = &checkpoint->vocabulary;
     TextSpan name = {0};
     family_defaults(checkpoint->family, c);
+    c->logit_softcap = gguf_scales(g->architecture).logit_cap;
     const char *eps = c->norm == NORM_LAYER ? ".attention.layer_norm_epsilon"
                                             : ".attention.layer_norm_rms_epsilon";
     if (!refuse_unsupported(g, error) || !read_sizes(g, c, error) ||

@@ -17,14 +17,23 @@ typedef struct Implied {
     bool local_plain;      // windowed layers have the theta of the others and no scaling
     bool window_turns;     // in a model with windows, layers without one do not rotate
     bool alpha;            // a key may say that theta is larger
+    int window;            // where no key gives it; 0: none
     bool scaled_embedding; // times sqrt(dim)
-    bool longrope;         // may come with rope_factors_long and _short
+    GgufScales scales;
+    bool longrope;          // may come with rope_factors_long and _short
     int rope_less_interval; // every n-th layer does not rotate
     int narrow_layers;      // with so many layers scores are scaled by (dim / n_heads)^-1/2
 } Implied;
 
-// Gemma 3 of 62 layers is the 27B model, the only one whose scores are not scaled by head_dim^-1/2.
+// Gemma 3 of 62 layers and Gemma 2 of 46 are the 27B models, the only ones whose scores are not
+// scaled by head_dim^-1/2.
 static const Implied TABLE[] = {
+    {.architecture = "gemma2",
+     .pattern = 2,
+     .window = 4096,
+     .scaled_embedding = true,
+     .narrow_layers = 46,
+     .scales = {.score_cap = 50.0f, .logit_cap = 30.0f}},
     {.architecture = "gemma3",
      .pattern = 6,
      .local_theta = true,
@@ -32,7 +41,10 @@ static const Implied TABLE[] = {
      .narrow_layers = 62},
     {.architecture = "olmo2", .pattern = 4, .local_plain = true}, // OLMo 3 has windows
     {.architecture = "exaone4", .pattern = 4, .window_turns = true},
+    {.architecture = "gptneox", .scales = {.parallel = true}},
+    {.architecture = "granite", .scales = {.granite = true, .rope_switch = true}},
     {.architecture = "hunyuan-dense", .alpha = true},
+    {.architecture = "mistral3", .scales = {.query_growth = true}},
     {.architecture = "phi3", .longrope = true},
     {.architecture = "smollm3", .rope_less_interval = 4},
     {0},
@@ -77,7 +89,7 @@ static bool has_local_rope(const Implied *implied) {
 // layers where the architecture has no pattern.
 static bool read_windows(const Gguf *g, Config *c, const Implied *implied, Error *error) {
     bool slides[LIMIT_LAYERS];
-    int window = 0;
+    int window = implied->window;
     if (!gguf_int(g, ".attention.sliding_window", false, &window, error)) return false;
     if (!implied->pattern && gguf_find(g, PATTERN_KEY))
         return gguf_fail(g, PATTERN_KEY, error, "is not supported");
@@ -167,6 +179,46 @@ static bool read_alpha(const Gguf *g, Config *c, const Implied *implied, Error *
     return true;
 }
 
+// ---- scales ----
+
+GgufScales gguf_scales(const char *architecture) {
+    return implied_by(architecture)->scales;
+}
+
+// 0 says nothing, as in llama.cpp.
+static bool read_positive(const Gguf *g, const char *key, float *value, Error *error) {
+    float given = 0.0f;
+    if (!gguf_f32(g, key, false, &given, error)) return false;
+    if (given != 0.0f) *value = given;
+    return *value >= 0.0f || gguf_fail(g, key, error, "got %g, wanted 0 or more", (double)*value);
+}
+
+// config_finish refuses NaN. A switch of GPT-NeoX is a bool, one of Granite, too.
+static bool read_scales(const Gguf *g, Config *c, const GgufScales *has, Error *error) {
+    bool rope = true;
+    RopeConfig *r = &c->rope;
+    if (has->granite && (!read_positive(g, ".embedding_scale", &c->embedding_scale, error) ||
+                         !read_positive(g, ".residual_scale", &c->residual_scale, error) ||
+                         !read_positive(g, ".logit_scale", &c->logit_divisor, error)))
+        return false;
+    if (has->rope_switch && !gguf_bool(g, ".rope.scaling.finetuned", &rope, error)) return false;
+    for (int l = 0; !rope && l < c->n_layers; l++)
+        c->layers[l].no_rope = true;
+    if (has->parallel && !gguf_bool(g, ".use_parallel_residual", &c->parallel_residual, error))
+        return false;
+    c->score_softcap = has->score_cap;
+    if (has->score_cap > 0.0f &&
+        !gguf_f32(g, ".attn_logit_softcapping", false, &c->score_softcap, error))
+        return false;
+    if (!has->query_growth) return true;
+    // mscale is 1 in these files: the quotient with mscale_all_dim is the factor of cos and sin.
+    if (!read_positive(g, ".attention.temperature_scale", &r->query_growth, error) ||
+        !read_positive(g, ".rope.scaling.yarn_log_multiplier", &r->mscale_all_dim, error))
+        return false;
+    if (r->mscale_all_dim > 0.0f) r->mscale = 1.0f;
+    return true;
+}
+
 // ---- what is implied ----
 
 // The windows of `c` are known.
@@ -197,6 +249,7 @@ bool gguf_read_family(const Gguf *g, Error *error) {
         !read_longrope(g, c, implied, error))
         return false;
     gguf_implied(g->architecture, c);
+    if (!read_scales(g, c, &implied->scales, error)) return false;
     if (implied->narrow_layers == c->n_layers && c->attention_scale == 0.0f && c->n_heads > 0)
         c->attention_scale = (float)(1.0 / sqrt((double)c->dim / c->n_heads));
     return true;

@@ -68,6 +68,17 @@ bool gguf_read_config(const Gguf *gguf, Error *error);
 // Part of gguf_read_config, after the sizes and the rope. families.c
 bool gguf_read_family(const Gguf *gguf, Error *error);
 
+// How the mathematics of an architecture may be scaled: those keys are read and written, in others
+// they are refused. Numbers are what counts where the key is absent; 0 where it has no such key.
+typedef struct GgufScales {
+    bool granite;               // embedding_scale, attention.scale, residual_scale, logit_scale
+    bool rope_switch;           // rope.scaling.finetuned false: no rope
+    bool query_growth;          // attention.temperature_scale, rope.scaling.yarn_log_multiplier
+    bool parallel;              // use_parallel_residual
+    float score_cap, logit_cap; // attn_logit_softcapping, final_logit_softcapping
+} GgufScales;
+GgufScales gguf_scales(const char *architecture); // families.c
+
 // What an architecture does with windows.
 typedef struct GgufWindows {
     bool pattern;    // a key may choose the layers; false: all have the window

@@ -80,13 +80,16 @@ static bool same_kinds(const Put *p, const Config *implied) {
     if (c->norm != implied->norm || c->qk_norm != implied->qk_norm ||
         c->qk_norm_after_rope != implied->qk_norm_after_rope)
         return cannot(p, "its norms");
-    if (c->gated_ffn != implied->gated_ffn || c->position != implied->position)
+    const GgufScales can = gguf_scales(p->architecture);
+    if (c->gated_ffn != implied->gated_ffn || c->position != implied->position ||
+        (c->parallel_residual != implied->parallel_residual && !can.parallel))
         return cannot(p, "the form of its layers");
     if (c->rope.sign != implied->rope.sign) return cannot(p, "the direction of its rotation");
-    if (c->embedding_scale != implied->embedding_scale)
+    if (c->embedding_scale != implied->embedding_scale && !can.granite)
         return cannot(p, "the scale of its embedding");
+    bool none = can.rope_switch && c->layers[0].no_rope; // then in no layer
     for (int l = 0; l < c->n_layers; l++)
-        if (c->layers[l].no_rope != implied->layers[l].no_rope)
+        if (c->layers[l].no_rope != (none || implied->layers[l].no_rope))
             return cannot(p, "which of its layers do not rotate");
     return true;
 }
@@ -110,16 +113,43 @@ static bool check_kinds(const Put *p, const Outgoing *out) {
     return same;
 }
 
-// Gemma 3 always gets the key, since its reader takes another default for 62 layers.
+// Granite's scales, its rope that may be off, GPT-NeoX's form of a layer, Ministral's queries.
+static bool put_other_scales(const Put *p, const GgufScales *can) {
+    const Config *c = p->config;
+    KeyText text;
+    if (can->granite) {
+        real(p, ".embedding_scale", c->embedding_scale);
+        real(p, ".residual_scale", c->residual_scale);
+        real(p, ".logit_scale", c->logit_divisor);
+    }
+    if (!can->granite && (c->residual_scale != 1.0f || c->logit_divisor != 1.0f))
+        return cannot(p, "the scales of its blocks and logits");
+    if (can->rope_switch && c->layers[0].no_rope)
+        gguf_put_bool(p->keys, key_of(text, p, ".rope.scaling.finetuned"), false);
+    if (can->parallel)
+        gguf_put_bool(p->keys, key_of(text, p, ".use_parallel_residual"), c->parallel_residual);
+    if (can->query_growth && c->rope.query_growth > 0.0f)
+        real(p, ".attention.temperature_scale", c->rope.query_growth);
+    return can->query_growth || c->rope.query_growth == 0.0f || cannot(p, "queries that grow");
+}
+
+// Gemma always gets the key, since its reader takes another default for its largest model.
 static bool put_scales(const Put *p) {
     const Config *c = p->config;
+    const GgufScales can = gguf_scales(p->architecture);
     float scale = c->layers[0].attention_scale, usual = (float)(1.0 / sqrt((double)c->head_dim));
     for (int l = 1; l < c->n_layers; l++)
         if (c->layers[l].attention_scale != scale)
             return cannot(p, "scores that are scaled differently in every layer");
-    if (scale != usual || !strcmp(p->architecture, "gemma3")) real(p, ".attention.scale", scale);
-    if (c->logit_softcap > 0.0f) real(p, ".final_logit_softcapping", c->logit_softcap);
-    return true;
+    if (scale != usual || !strcmp(p->architecture, "gemma3") || !strcmp(p->architecture, "gemma2"))
+        real(p, ".attention.scale", scale);
+    if (c->logit_softcap > 0.0f || can.logit_cap > 0.0f)
+        real(p, ".final_logit_softcapping", c->logit_softcap);
+    if (can.score_cap > 0.0f)
+        real(p, ".attn_logit_softcapping", c->score_softcap);
+    else if (c->score_softcap != 0.0f)
+        return cannot(p, "a cap of its scores");
+    return put_other_scales(p, &can);
 }
 
 // ---- windows ----
@@ -182,6 +212,7 @@ static void put_yarn_factor(const Put *p, float wanted) {
 static bool put_yarn(const Put *p) {
     const RopeConfig *rope = &p->config->rope;
     bool both = rope->mscale > 0.0f && rope->mscale_all_dim > 0.0f;
+    bool log_key = gguf_scales(p->architecture).query_growth && rope->mscale == 1.0f;
     word(p, ".rope.scaling.type", "yarn");
     real(p, ".rope.scaling.factor", rope->factor);
     number(p, ".rope.scaling.original_context_length", rope->original_max_seq_len);
@@ -190,6 +221,8 @@ static bool put_yarn(const Put *p) {
     if (rope->no_truncate) return cannot(p, "YaRN without rounding (\"truncate\": false)");
     if (rope->attention_factor > 0.0f)
         put_yarn_factor(p, rope->attention_factor);
+    else if (both && log_key)
+        real(p, ".rope.scaling.yarn_log_multiplier", rope->mscale_all_dim);
     else if (both && rope->mscale != rope->mscale_all_dim)
         return cannot(p, "YaRN with two mscales");
     else if (both)

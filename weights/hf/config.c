@@ -72,6 +72,9 @@ static bool read_sizes(Config *config, const HfFamily *family, const json_t *tex
     config->head_dim = json_object_get(text, "head_dim") ? 0 : family->head_dim;
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
         const char *key = family->gpt2_keys ? SIZES[i].gpt2_key : SIZES[i].key;
+        bool hidden = SIZES[i].offset == offsetof(Config, hidden_dim);
+        if (hidden && family->hidden_key) key = family->hidden_key;
+        if (family->neox_keys && SIZES[i].offset == offsetof(Config, n_kv_heads)) continue;
         int *size = (int *)((char *)config + SIZES[i].offset);
         if (key && !read_size(size, text, key, SIZES[i].derived, error)) return false;
     }
@@ -101,28 +104,63 @@ static bool read_activation(Config *config, const HfFamily *family, const json_t
     return error_set(error, ERROR_FILE, "\"%s\": unknown activation \"%s\"", key, name);
 }
 
-// The scale of the scores, where it is not head_dim^-1/2, and the cap of the logits.
+// Granite's four: of the embedding, of the scores (instead of head_dim^-1/2), of what blocks add,
+// and what the logits are divided by. Absent they are 1, the one of the scores too.
+static bool read_multipliers(Config *config, const HfFamily *family, const json_t *text,
+                             Error *error) {
+    const struct {
+        const char *key;
+        float *field;
+    } FIELDS[] = {{"embedding_multiplier", &config->embedding_scale},
+                  {"attention_multiplier", &config->attention_scale},
+                  {"residual_multiplier", &config->residual_scale},
+                  {"logits_scaling", &config->logit_divisor}};
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        float value = 1;
+        if (!json_read_float(text, FIELDS[i].key, &value, error)) return false;
+        if (!family->multipliers && value != 1)
+            return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", FIELDS[i].key,
+                             family->architecture);
+        if (!(value > 0))
+            return error_set(error, ERROR_FILE, "\"%s\": %g is not positive", FIELDS[i].key,
+                             (double)value);
+        if (family->multipliers) *FIELDS[i].field = value;
+    }
+    return true;
+}
+
+// A cap: null is none, absent the class default, which is 0 in classes without the key.
+static bool read_cap(float *cap, const HfFamily *family, bool has, const json_t *text,
+                     const char *key, Error *error) {
+    if (!json_read_float(text, key, cap, error)) return false;
+    if (json_is_null(json_object_get(text, key))) *cap = 0;
+    if (*cap != 0 && !has) // transformers would pass it over
+        return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", key,
+                         family->architecture);
+    return *cap >= 0 || error_set(error, ERROR_FILE, "\"%s\": %g is negative", key, (double)*cap);
+}
+
+// The scale of the scores, where it is not head_dim^-1/2, and the caps.
 //
 //     scale_attn_weights false              scores are not scaled            GPT-2
 //     scale_attn_by_inverse_layer_idx true  and divided by the layer + 1     GPT-2
 //     query_pre_attn_scalar s               s^-1/2 instead of head_dim^-1/2  Gemma
 //     final_logit_softcapping c             c tanh(logits / c)               Gemma, nanochat
+//     attn_logit_softcapping c              c tanh(scores / c)               Gemma 2
 static bool read_scales(Config *config, const HfFamily *family, const json_t *text, Error *error) {
     bool scaled = true, by_layer = false;
     float query_scalar = family->query_scalar;
     config->logit_softcap = family->softcap;
+    config->score_softcap = family->score_softcap;
     if (!json_read_bool(text, "scale_attn_weights", &scaled, error) ||
         !json_read_bool(text, "scale_attn_by_inverse_layer_idx", &by_layer, error) ||
         !json_read_float(text, "query_pre_attn_scalar", &query_scalar, error) ||
-        !json_read_float(text, "final_logit_softcapping", &config->logit_softcap, error))
+        !read_cap(&config->logit_softcap, family, family->capped, text, "final_logit_softcapping",
+                  error) ||
+        !read_cap(&config->score_softcap, family, family->score_softcap > 0, text,
+                  "attn_logit_softcapping", error) ||
+        !read_multipliers(config, family, text, error))
         return false;
-    if (json_is_null(json_object_get(text, "final_logit_softcapping"))) config->logit_softcap = 0;
-    if (config->logit_softcap != 0 && !family->capped) // transformers would pass it over
-        return error_set(error, ERROR_FILE, "\"final_logit_softcapping\" is not supported in %s",
-                         family->architecture);
-    if (config->logit_softcap < 0)
-        return error_set(error, ERROR_FILE, "\"final_logit_softcapping\": %g is negative",
-                         (double)config->logit_softcap);
     if (family->query_scalar > 0) {
         if (!(query_scalar > 0))
             return error_set(error, ERROR_FILE, "\"query_pre_attn_scalar\": %g is not positive",
@@ -137,6 +175,34 @@ static bool read_scales(Config *config, const HfFamily *family, const json_t *te
     double scale = scaled ? 1 / sqrt(config->head_dim) : 1;
     for (int l = 0; by_layer && l < config->n_layers && l < LIMIT_LAYERS; l++)
         config->layers[l].attention_scale = (float)(scale / (l + 1));
+    return true;
+}
+
+// What only some classes have beside numbers: GPT-NeoX's order of its blocks, whose biases are
+// always there, and Granite 4's kinds of layers, of which limpid has attention.
+static bool read_form(Config *config, const HfFamily *family, const json_t *text, Error *error) {
+    bool biases = true;
+    const char *positions = "nope";
+    const json_t *types = NULL;
+    if (family->neox_keys) {
+        if (!json_read_bool(text, "use_parallel_residual", &config->parallel_residual, error) ||
+            !json_read_bool(text, "attention_bias", &biases, error))
+            return false;
+        return biases || error_set(error, ERROR_FILE, "\"attention_bias\": false is not supported");
+    }
+    if (!family->hybrid) return true;
+    if (!json_read_string(text, "position_embedding_type", &positions, error) ||
+        !json_read_array(text, "layer_types", &types, error))
+        return false;
+    if (!json_object_get(text, "num_local_experts"))
+        return error_set(error, ERROR_FILE, "\"num_local_experts\" is missing");
+    for (int l = 0; l < config->n_layers && l < LIMIT_LAYERS; l++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)l));
+        if (!type || (strcmp(type, "attention") != 0 && strcmp(type, "full_attention") != 0))
+            return error_set(error, ERROR_FILE, "\"layer_types\"[%d]: only attention is supported",
+                             l);
+        config->layers[l].no_rope = strcmp(positions, "rope") != 0;
+    }
     return true;
 }
 
@@ -194,17 +260,17 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
     bool bias = false;
     *flags = (HfFlags){.tied = family->tied};
     const char *eps_key = family->eps_key ? family->eps_key : "rms_norm_eps";
-    bool good = hf_keys_check(root, error) && hf_keys_check(text, error) &&
-                read_sizes(config, family, text, error) &&
-                json_read_float(text, eps_key, &config->norm_eps, error) &&
-                json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
-                json_read_bool(text, "attention_bias", &bias, error) &&
-                read_activation(config, family, text, error) &&
-                read_scales(config, family, text, error) &&
-                read_ids(config, family, root, text, error) &&
-                hf_positions_read(config, family, text, arena, error);
+    bool good =
+        hf_keys_check(root, error) && hf_keys_check(text, error) &&
+        read_sizes(config, family, text, error) &&
+        json_read_float(text, eps_key, &config->norm_eps, error) &&
+        json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
+        json_read_bool(text, "attention_bias", &bias, error) &&
+        read_activation(config, family, text, error) && read_scales(config, family, text, error) &&
+        read_form(config, family, text, error) && read_ids(config, family, root, text, error) &&
+        hf_positions_read(config, family, text, arena, error);
     // attention_bias puts a bias on q, k, v and o.
-    flags->attention_biases = bias ? 4 : family->attention_biases;
+    flags->attention_biases = bias && !family->neox_keys ? 4 : family->attention_biases;
     return good;
 }
 

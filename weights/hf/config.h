@@ -30,7 +30,12 @@ typedef enum HfWindow {
 typedef struct HfFamily {
     const char *model_type;   // "llama"
     const char *architecture; // "LlamaForCausalLM"
-    bool gpt2_keys;           // n_embd, n_layer ... for hidden_size, num_hidden_layers ...
+    const char *wrapper,
+        *wrapper_architecture; // of multimodal models, which have it as text_config
+    bool gpt2_keys;            // n_embd, n_layer ... for hidden_size, num_hidden_layers ...
+    bool neox_keys;            // use_parallel_residual; biases everywhere, no key for heads of keys
+    bool hybrid; // position_embedding_type; layers of other kinds and experts are refused
+    const char *hidden_key; // NULL: "intermediate_size"
     bool tied;
     int dim, hidden_dim, n_layers, n_heads, vocab_size, max_seq_len;
     int n_kv_heads; // 0: n_heads
@@ -41,11 +46,16 @@ typedef struct HfFamily {
     const char *eps_key;                     // NULL: "rms_norm_eps"
     const char *activation_key, *activation; // NULL: "hidden_act"
     float query_scalar;                      // query_pre_attn_scalar; 0: scores by head_dim
-    bool capped;                             // has final_logit_softcapping,
-    float softcap;                           // which is this where it is absent
-    bool scaled_embedding;                   // times sqrt(dim)
-    bool partial_rotary;                     // has partial_rotary_factor
-    int attention_biases;                    // where attention_bias is absent
+    float score_softcap;   // attn_logit_softcapping where it is absent; 0: has no such key
+    bool multipliers;      // embedding_, attention_, residual_multiplier and logits_scaling, else 1
+    bool capped;           // has final_logit_softcapping,
+    float softcap;         // which is this where it is absent
+    bool scaled_embedding; // times sqrt(dim)
+    bool partial_rotary;   // has partial_rotary_factor
+    const char *partial_key, *theta_key; // beside the dictionary; NULL: the same, rope_theta
+    float partial_factor;                // where it is absent; 0: 1
+    bool query_growth;                   // has llama_4_scaling_beta
+    int attention_biases;                // where attention_bias is absent
     HfWindow window_rule;
     int window;           // where sliding_window is absent; 0: none
     int pattern;          // the n of HF_WINDOW_PATTERN where no key gives it

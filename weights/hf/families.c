@@ -39,6 +39,39 @@ static const HfFamily FAMILIES[] = {
      .window = 4096,
      .bos_id = 1,
      .eos_id = 2},
+    // Its class scales the rope and the queries by default; all its files say how.
+    {.model_type = "ministral3",
+     .architecture = "Ministral3ForCausalLM",
+     .wrapper = "mistral3",
+     .wrapper_architecture = "Mistral3ForConditionalGeneration",
+     .n_kv_heads = 8,
+     .head_dim = 128,
+     .norm_eps = 1e-5f,
+     .theta = 1e6f,
+     .query_growth = true,
+     .activation = "silu",
+     .window_rule = HF_WINDOW_ALL,
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "granite",
+     .architecture = "GraniteForCausalLM",
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .multipliers = true,
+     .activation = "silu",
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "granitemoehybrid",
+     .architecture = "GraniteMoeHybridForCausalLM",
+     .tied = true,
+     .hidden_key = "shared_intermediate_size",
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .multipliers = true,
+     .hybrid = true,
+     .activation = "silu",
+     .bos_id = 1,
+     .eos_id = 2},
     // The class has biases on q, k and v, and no key for them.
     {.model_type = "qwen2",
      .architecture = "Qwen2ForCausalLM",
@@ -62,8 +95,29 @@ static const HfFamily FAMILIES[] = {
      .window = 4096,
      .bos_id = -1,
      .eos_id = -1},
+    {.model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .tied = true,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .norm_eps = 1e-6f,
+     .theta = 1e4f,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .query_scalar = 256,
+     .capped = true,
+     .softcap = 30,
+     .score_softcap = 50,
+     .scaled_embedding = true,
+     .window_rule = HF_WINDOW_PATTERN,
+     .window = 4096,
+     .pattern = 2,
+     .bos_id = 2,
+     .eos_id = 1},
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
+     .wrapper = "gemma3",
+     .wrapper_architecture = "Gemma3ForConditionalGeneration",
      .tied = true,
      .dim = 2304,
      .hidden_dim = 9216,
@@ -163,6 +217,19 @@ static const HfFamily FAMILIES[] = {
      .window_rule = HF_WINDOW_ROPE_LESS,
      .bos_id = 128000,
      .eos_id = 128001},
+    {.model_type = "gpt_neox",
+     .architecture = "GPTNeoXForCausalLM",
+     .neox_keys = true,
+     .norm_eps = 1e-5f,
+     .eps_key = "layer_norm_eps",
+     .theta = 1e4f,
+     .theta_key = "rotary_emb_base",
+     .partial_rotary = true,
+     .partial_key = "rotary_pct",
+     .partial_factor = 0.25f,
+     .activation = "gelu",
+     .bos_id = 0,
+     .eos_id = 2},
     {.model_type = "nanochat",
      .architecture = "NanoChatForCausalLM",
      .norm_eps = 1e-6f,
@@ -194,8 +261,7 @@ static bool first_architecture(const json_t *root, const char **name, Error *err
 // such as LlamaForSequenceClassification, fits no row.
 static bool architecture_fits(const HfFamily *family, const char *architecture) {
     return !architecture || !strcasecmp(architecture, family->architecture) ||
-           (!strcmp(family->model_type, "gemma3_text") &&
-            !strcmp(architecture, "Gemma3ForConditionalGeneration"));
+           (family->wrapper && !strcmp(architecture, family->wrapper_architecture));
 }
 
 // The row by model_type; by the architecture where there is no model_type.
@@ -210,14 +276,15 @@ const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *e
         error_set(error, ERROR_FILE, "neither \"model_type\" nor \"architectures\" is given");
         return NULL;
     }
-    // Gemma 3 of 4B and more: the language model's config is nested, the image encoder's is not
-    // read.
-    bool multimodal_gemma = nested && model_type && !strcmp(model_type, "gemma3");
-    *text = multimodal_gemma ? nested : root;
-    const char *wanted = multimodal_gemma ? "gemma3_text" : model_type;
+    // Multimodal models: the language model's config is nested, the image encoder's is not read.
     for (size_t i = 0; i < N_FAMILIES; i++) {
-        if (wanted && strcmp(wanted, FAMILIES[i].model_type) != 0) continue;
-        if (architecture_fits(&FAMILIES[i], architecture)) return &FAMILIES[i];
+        const HfFamily *family = &FAMILIES[i];
+        bool inside =
+            nested && model_type && family->wrapper && !strcmp(model_type, family->wrapper);
+        if (model_type && !inside && strcmp(model_type, family->model_type) != 0) continue;
+        if (!architecture_fits(family, architecture)) continue;
+        *text = inside ? nested : root;
+        return family;
     }
     if (!architecture)
         error_set(error, ERROR_FILE, "unsupported architecture \"%s\"", model_type);

@@ -12,7 +12,10 @@ static const char FOLLOWED[] =
     "num_attention_heads num_key_value_heads head_dim vocab_size max_position_embeddings n_embd "
     "n_inner n_layer n_head n_positions rms_norm_eps layer_norm_epsilon hidden_act "
     "hidden_activation activation_function attention_bias tie_word_embeddings "
-    "query_pre_attn_scalar final_logit_softcapping scale_attn_weights "
+    "query_pre_attn_scalar final_logit_softcapping attn_logit_softcapping scale_attn_weights "
+    "embedding_multiplier attention_multiplier residual_multiplier logits_scaling "
+    "shared_intermediate_size position_embedding_type layer_norm_eps rotary_pct rotary_emb_base "
+    "use_parallel_residual "
     "scale_attn_by_inverse_layer_idx rope_theta rope_scaling rope_parameters "
     "rope_local_base_freq partial_rotary_factor original_max_position_embeddings no_rope_layers "
     "no_rope_layer_interval sliding_window use_sliding_window sliding_window_pattern "
@@ -23,38 +26,47 @@ static const char HARMLESS[] =
     "_attn_implementation _attn_implementation_autoset _commit_hash _name_or_path "
     "attention_dropout attn_implementation attn_pdrop author auto_map bad_words_ids "
     "begin_suppress_tokens bos_token boi_token_id boi_token_index cache_implementation "
-    "chunk_size_feed_forward cross_attention_hidden_size custom_pipelines "
+    "chunk_size_feed_forward classifier_dropout cross_attention_hidden_size custom_pipelines "
     "decoder_start_token_id description diversity_penalty do_sample dtype early_stopping "
     "embd_pdrop encoder_no_repeat_ngram_size eod_token_id eoi_token_id eoi_token_index eos_token "
     "exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
     "gradient_checkpointing hidden_dropout id2label image_token_id image_token_index "
-    "initializer_range is_decoder is_llama_config license label2id length_penalty max_length "
-    "max_sequence_length "
+    "init_method initializer_range is_decoder is_llama_config license label2id length_penalty "
+    "max_length "
+    "mamba_chunk_size mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_state mamba_expand "
+    "mamba_n_groups mamba_n_heads mamba_proj_bias max_sequence_length "
     "min_length mm_tokens_per_image n_ctx n_special no_repeat_ngram_size num_beam_groups "
     "num_beams num_return_sequences output_attentions output_hidden_states output_past "
+    "output_router_logits "
     "output_scores pad_token pad_token_id predict_special_tokens prefix pretraining_tp "
     "problem_type "
     "pruned_heads remove_invalid_values reorder_and_upcast_attn repetition_penalty resid_pdrop "
-    "return_dict return_dict_in_generate sep_token_id summary_activation summary_first_dropout "
+    "return_dict return_dict_in_generate router_aux_loss_coef sep_token_id sliding_window_size "
+    "summary_activation summary_first_dropout "
     "summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params "
-    "temperature tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript "
+    "temperature time_step_limit tie_encoder_decoder tokenizer_class top_k top_p torch_dtype "
+    "torchscript "
     "transformers.js_config transformers_version transformers_weights typical_p unsloth_fixed "
     "unsloth_version use_bfloat16 use_cache url use_flash_attn vision_config";
 
 // Features that limpid does not have: false or null passes.
 static const char OFF[] =
-    "add_cross_attention attn_logit_softcapping clip_qkv is_encoder_decoder "
+    "add_cross_attention clip_qkv is_encoder_decoder "
     "lm_head_bias mlp_bias quantization_config rope_interleaved use_bidirectional_attention "
     "use_bias use_mrope use_qk_norm";
 
 // Multipliers of the same kind: 1 passes.
 static const char ONE[] = "full_attn_mod interpolate_factor";
 
+// Counts of what limpid does not have: 0 passes.
+static const char NONE[] = "num_experts num_experts_per_tok num_local_experts";
+
 // Of rope_scaling, rope_parameters and its full_attention and sliding_attention.
 static const char ROPE[] =
     "type rope_type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
     "beta_fast beta_slow mscale mscale_all_dim attention_factor truncate "
-    "original_max_position_embeddings short_factor long_factor finetuned alpha";
+    "original_max_position_embeddings short_factor long_factor finetuned alpha "
+    "llama_4_scaling_beta max_position_embeddings";
 
 // Whether the list has the word.
 // Words are compared whole. Lists are searched from the start: a config.json has some 30 keys.
@@ -73,8 +85,11 @@ bool hf_keys_check(const json_t *object, Error *error) {
         if (json_is_null(value) || among(FOLLOWED, key) || among(HARMLESS, key)) continue;
         bool off = json_is_false(value) && among(OFF, key);
         bool one = json_is_number(value) && json_number_value(value) == 1 && among(ONE, key);
-        if (off || one) continue;
-        bool known = among(OFF, key) || among(ONE, key);
+        bool none = json_is_integer(value) && !json_integer_value(value) && among(NONE, key);
+        bool usual = json_is_string(value) && !strcmp(key, "normalization_function") &&
+                     !strcmp(json_string_value(value), "rmsnorm");
+        if (off || one || none || usual) continue;
+        bool known = among(OFF, key) || among(ONE, key) || among(NONE, key);
         return error_set(error, ERROR_FILE,
                          known ? "\"%.100s\" is not supported"
                                : "\"%.100s\" is no key that limpid knows: it may change what the "

@@ -72,6 +72,18 @@ static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error
                          error);
 }
 
+// Ministral 3; 0 is none, as in transformers.
+static bool read_growth(RopeConfig *rope, const HfFamily *family, const json_t *dict,
+                        Error *error) {
+    static const char KEY[] = "llama_4_scaling_beta";
+    if (!json_read_float(dict, KEY, &rope->query_growth, error)) return false;
+    if (rope->query_growth != 0 && !family->query_growth)
+        return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEY,
+                         family->architecture);
+    return rope->query_growth >= 0 ||
+           error_set(error, ERROR_FILE, "\"%s\": %g is negative", KEY, (double)rope->query_growth);
+}
+
 // Hunyuan: theta for a longer context, once and for all. With d = head_dim
 //
 //   theta' = theta alpha^(d / (d - 2))
@@ -155,7 +167,7 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
 static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, const json_t *top,
                       const json_t *dict, Arena *arena, Error *error) {
     if (dict && (!hf_rope_keys_check(dict, error) || !read_rope_type(rope, dict, error) ||
-                 !read_rope_numbers(rope, dict, error) ||
+                 !read_rope_numbers(rope, dict, error) || !read_growth(rope, family, dict, error) ||
                  !read_alpha(rope, family, config->head_dim, dict, error)))
         return false;
     if (!json_read_int(top, "original_max_position_embeddings", &rope->original_max_seq_len,
@@ -170,12 +182,14 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
 // The first floor(head_dim * factor) channels rotate; an odd number rounds up, but not in the
 // exponents of theta. The factor is taken as a double: 40 * 0.7f would be 27.
 //
-// partial_rotary_factor: in the dictionary (transformers 5) it overrules the top level.
+// partial_rotary_factor (rotary_pct beside the dictionary of GPT-NeoX): in the dictionary
+// (transformers 5) it overrules the top level.
 static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *top,
                           const json_t *dict, Error *error) {
     static const char KEY[] = "partial_rotary_factor";
-    float rounded = 1;
-    if (!json_read_float(top, KEY, &rounded, error) ||
+    const char *top_key = family->partial_key ? family->partial_key : KEY;
+    float usual = family->partial_factor > 0 ? family->partial_factor : 1, rounded = usual;
+    if (!json_read_float(top, top_key, &rounded, error) ||
         (dict && !json_read_float(dict, KEY, &rounded, error)))
         return false;
     if (!(rounded > 0) || rounded > 1)
@@ -184,8 +198,8 @@ static bool read_rope_dim(Config *config, const HfFamily *family, const json_t *
         return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEY,
                          family->architecture);
     const json_t *given = json_object_get(dict, KEY);
-    if (!json_is_number(given)) given = json_object_get(top, KEY);
-    double factor = json_is_number(given) ? json_number_value(given) : 1;
+    if (!json_is_number(given)) given = json_object_get(top, top_key);
+    double factor = json_is_number(given) ? json_number_value(given) : (double)usual;
     int rotating = (int)(config->head_dim * factor);
     config->rope_dim = rotating + rotating % 2;
     if (rotating % 2) config->rope.exponent_dim = rotating;
@@ -212,7 +226,8 @@ static bool read_ropes(Config *config, const HfFamily *family, const json_t *tex
         return error_set(error, ERROR_FILE, "\"sliding_attention\" is not supported in %s",
                          family->architecture);
     // Only the top-level keys are read here: rope_theta, rope_local_base_freq.
-    if (!json_read_float(text, "rope_theta", &config->rope.theta, error) ||
+    const char *theta = family->theta_key ? family->theta_key : "rope_theta";
+    if (!json_read_float(text, theta, &config->rope.theta, error) ||
         !json_read_float(text, "rope_local_base_freq", &config->rope_local.theta, error) ||
         !read_rope_dim(config, family, text, full, error) ||
         !read_rope(&config->rope, config, family, text, full, arena, error))

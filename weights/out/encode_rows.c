@@ -88,9 +88,15 @@ static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values
     return true;
 }
 
+// Whether the file has the rows of q, k and v head by head.
+static bool is_by_heads(const Outgoing *out, const OutgoingSource *source) {
+    return out->family->by_heads[out->naming] && source->row && source->row->roles[2];
+}
+
 // Parts of a fused bias one after another. Gemma's norms lose the 1 that was added on reading.
 static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
     const OutgoingSource *source = &out->sources[i];
+    const Config *c = &out->from->config;
     size_t count = 0;
     if (!source->row)
         return quantise(bytes, DTYPE_F32, source->values, (size_t)out->tensors[i].shape[0]);
@@ -98,8 +104,9 @@ static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
         RoleView view = role_view(out->from, source->row->roles[part], source->layer);
         Matrix order = row_order(out, &view);
         float offset = out->family->norms_stored_minus_one[out->naming] && view.norm ? 1.0f : 0.0f;
-        for (size_t row = 0; row < view.rows; row++)
-            out->values[count++] = view.vector[model_row(&order, row)] - offset;
+        for (size_t row = 0; row < view.rows; row++, count++)
+            out->values[is_by_heads(out, source) ? by_heads_stored_row(c, count) : count] =
+                view.vector[model_row(&order, row)] - offset;
     }
     return store_row(out, i, 0, out->values, count, bytes, error);
 }
@@ -125,6 +132,7 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
     size_t row_bytes = outgoing_row_bytes(out, i);
     for (uint64_t stored = first; stored < first + count; stored++, bytes += row_bytes) {
         size_t row = (size_t)stored;
+        if (is_by_heads(out, &out->sources[i])) row = by_heads_stack_row(&out->from->config, row);
         const Matrix *from = find_part(out, &out->sources[i], &row);
         // The same type: blocks are copied, so nothing is rounded a second time.
         if (from->dtype == tensor->dtype) {

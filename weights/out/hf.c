@@ -110,13 +110,14 @@ static void put_sizes(Writing *w) {
     const Config *c = w->config;
     bool gpt2 = w->family->gpt2_keys;
     put_int(&w->m, gpt2 ? "n_embd" : "hidden_size", c->dim);
-    put_int(&w->m, gpt2 ? "n_inner" : "intermediate_size", c->hidden_dim);
+    const char *hidden = w->family->hidden_key ? w->family->hidden_key : "intermediate_size";
+    put_int(&w->m, gpt2 ? "n_inner" : hidden, c->hidden_dim);
     put_int(&w->m, gpt2 ? "n_layer" : "num_hidden_layers", c->n_layers);
     put_int(&w->m, gpt2 ? "n_head" : "num_attention_heads", c->n_heads);
     put_int(&w->m, gpt2 ? "n_positions" : "max_position_embeddings", c->max_seq_len);
     put_int(&w->m, "vocab_size", c->vocab_size);
     put_float(&w->m, w->family->eps_key ? w->family->eps_key : "rms_norm_eps", c->norm_eps);
-    if (gpt2) return;
+    if (gpt2 || w->family->neox_keys) return;
     put_int(&w->m, "num_key_value_heads", c->n_kv_heads);
     put_int(&w->m, "head_dim", c->head_dim);
 }
@@ -152,6 +153,30 @@ static void put_scalar(Members *m, const char *name, float value) {
         put_float(m, name, value);
 }
 
+static bool put_multipliers(Writing *w) {
+    const Config *c = w->config;
+    float embedding = w->family->scaled_embedding ? sqrtf((float)c->dim) : 1.0f;
+    if (w->family->multipliers) {
+        put_float(&w->m, "embedding_multiplier", c->embedding_scale);
+        put_float(&w->m, "residual_multiplier", c->residual_scale);
+        put_float(&w->m, "logits_scaling", c->logit_divisor);
+        return true;
+    }
+    if (c->embedding_scale != embedding) return cannot(w, "the scale of its embedding");
+    if (c->residual_scale != 1.0f) return cannot(w, "the scale of what its blocks add");
+    return c->logit_divisor == 1.0f || cannot(w, "the divisor of its logits");
+}
+
+// null is none; an absent key would be the class default.
+static bool put_cap(Writing *w, bool has, const char *name, float cap) {
+    if (!has) return cap == 0 || cannot(w, name);
+    if (cap > 0)
+        put_float(&w->m, name, cap);
+    else
+        put_null(&w->m, name);
+    return true;
+}
+
 // A scale of its own per layer exists for GPT-2 only, and only as scale / (layer + 1).
 static bool put_scales(Writing *w) {
     const Config *c = w->config;
@@ -164,22 +189,17 @@ static bool put_scales(Writing *w) {
             return cannot(w, "scores that are scaled differently in every layer");
     }
     if (by_layer) put_bool(&w->m, "scale_attn_by_inverse_layer_idx", true);
-    if (w->family->query_scalar > 0)
+    if (w->family->multipliers)
+        put_float(&w->m, "attention_multiplier", scale);
+    else if (w->family->query_scalar > 0)
         put_scalar(&w->m, "query_pre_attn_scalar", query_scalar(scale));
     else if (w->family->gpt2_keys && scale == 1.0f && usual != 1.0f)
         put_bool(&w->m, "scale_attn_weights", false);
     else if (scale != usual)
         return cannot(w, "the scale of its scores");
-    float embedding = w->family->scaled_embedding ? sqrtf((float)c->dim) : 1.0f;
-    if (c->embedding_scale != embedding) return cannot(w, "the scale of its embedding");
-    if (c->logit_softcap > 0 && !w->family->capped) return cannot(w, "the cap of its logits");
-    if (w->family->capped) {
-        if (c->logit_softcap > 0)
-            put_float(&w->m, "final_logit_softcapping", c->logit_softcap);
-        else
-            put_null(&w->m, "final_logit_softcapping");
-    }
-    return true;
+    return put_multipliers(w) &&
+           put_cap(w, w->family->capped, "final_logit_softcapping", c->logit_softcap) &&
+           put_cap(w, w->family->score_softcap > 0, "attn_logit_softcapping", c->score_softcap);
 }
 
 // ---- rope ----
@@ -190,7 +210,9 @@ static void put_rope_members(Members *m, const Config *c, const RopeConfig *rope
     static const char *const NAMES[] = {
         [ROPE_PLAIN] = "default", [ROPE_LINEAR] = "linear",       [ROPE_LLAMA3] = "llama3",
         [ROPE_YARN] = "yarn",     [ROPE_DYNAMIC_NTK] = "dynamic", [ROPE_LONGROPE] = "longrope"};
-    bool originally = rope->scaling == ROPE_LLAMA3 || rope->scaling == ROPE_YARN;
+    bool originally =
+        rope->scaling == ROPE_LLAMA3 || rope->scaling == ROPE_YARN || rope->query_growth > 0;
+    if (rope->query_growth > 0) put_float(m, "llama_4_scaling_beta", rope->query_growth);
     put_text(m, "rope_type", NAMES[rope->scaling]);
     if (rope->scaling == ROPE_LONGROPE) {
         put_text(m, "type", "longrope");
@@ -220,13 +242,13 @@ static bool put_rope_dim(Writing *w) {
     const Config *c = w->config;
     int rotating = c->rope.exponent_dim ? c->rope.exponent_dim : c->rope_dim;
     char text[32];
-    if (rotating == c->head_dim) return true;
+    if (rotating == c->head_dim && w->family->partial_factor == 0) return true;
     if (!w->family->partial_rotary) return cannot(w, "heads that turn in part");
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)rotating / c->head_dim);
         if ((int)(c->head_dim * strtod(text, NULL)) == rotating) break;
     }
-    key(&w->m, "partial_rotary_factor");
+    key(&w->m, w->family->partial_key ? w->family->partial_key : "partial_rotary_factor");
     buffer_print(w->m.json, "%s", text);
     return true;
 }
@@ -237,12 +259,13 @@ static bool put_rope(Writing *w) {
     const RopeConfig *rope = &c->rope;
     if (c->position != POSITION_ROPE) return true;
     if (rope->divisors) return cannot(w, "the divisors of rope_freqs.weight");
-    put_float(&w->m, "rope_theta", rope->theta);
+    if (rope->query_growth != 0 && !w->family->query_growth) return cannot(w, "queries that grow");
+    put_float(&w->m, w->family->theta_key ? w->family->theta_key : "rope_theta", rope->theta);
     if (!put_rope_dim(w)) return false;
     if (rope->scaling == ROPE_LONGROPE)
         put_int(&w->m, "original_max_position_embeddings", rope->original_max_seq_len);
     key(&w->m, "rope_scaling");
-    if (rope->scaling == ROPE_PLAIN) {
+    if (rope->scaling == ROPE_PLAIN && rope->query_growth == 0) {
         buffer_print(w->m.json, "null");
     } else {
         Members inner = {.json = w->m.json};
@@ -293,8 +316,25 @@ static bool put_windows(Writing *w) {
     return true;
 }
 
+// Granite 4 has all the forms of its layers in keys.
+static bool put_hybrid(Writing *w) {
+    const Config *c = w->config;
+    put_int(&w->m, "num_local_experts", 0);
+    put_int(&w->m, "num_experts_per_tok", 0);
+    put_text(&w->m, "position_embedding_type", c->layers[0].no_rope ? "nope" : "rope");
+    key(&w->m, "layer_types");
+    for (int l = 0; l < c->n_layers; l++) {
+        buffer_print(w->m.json, "%s\"attention\"", l ? ", " : "[");
+        if (c->layers[l].no_rope != c->layers[0].no_rope)
+            return cannot(w, "which of its layers do not rotate");
+    }
+    buffer_print(w->m.json, "]");
+    return true;
+}
+
 static bool put_rope_less_layers(Writing *w) {
     const Config *c = w->config;
+    if (w->family->hybrid) return put_hybrid(w);
     bool smollm3 = !strcmp(w->family->model_type, "smollm3");
     bool windows = false;
     for (int l = 0; l < c->n_layers; l++)
@@ -317,7 +357,9 @@ static bool put_rope_less_layers(Writing *w) {
 // The number of biases has to be the same in every layer.
 static bool put_biases(Writing *w, const Outgoing *out) {
     const LayerWeights *layers = out->from->weights.layers;
-    if (w->family->gpt2_keys) return true;
+    if (w->family->neox_keys)
+        put_bool(&w->m, "use_parallel_residual", w->config->parallel_residual);
+    if (w->family->gpt2_keys || w->family->neox_keys) return true;
     for (int l = 0; l < w->config->n_layers; l++) {
         const LayerWeights *a = &layers[l];
         int here = (a->bq != NULL) + (a->bk != NULL) + (a->bv != NULL) + (a->bo != NULL);

@@ -143,12 +143,13 @@ static bool add_frequencies(Outgoing *out, Error *error) {
 
 // ---- the family ----
 
-// In a GGUF a Mistral is called llama, an OLMo 3 olmo2; to transformers a llama with a window is a
-// Mistral, an OLMo 2 with one an OLMo 3.
+// In a GGUF a Mistral is called llama, an OLMo 3 olmo2, a Granite 4 granite; to transformers a
+// llama with a window is a Mistral, an OLMo 2 with one an OLMo 3.
 static const char *other_name(Naming naming, const Config *c) {
     static const struct {
         const char *windowed, *plain;
     } PAIRS[] = {{"mistral", "llama"}, {"olmo3", "olmo2"}};
+    if (naming == NAMES_GGUF && !strcmp(c->family, "granitemoehybrid")) return "granite";
     bool windows = false;
     for (int l = 0; l < c->n_layers; l++)
         windows |= c->layers[l].window > 0;

@@ -7,7 +7,7 @@
 //   values       16 channels in the lanes: out = fma(v[t], e[t], out), position t after position
 // How many queries and tiles share registers changes no bit: every result has its own chain.
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_math.h"
 
 #include <string.h>
 
@@ -98,6 +98,16 @@ typedef struct ScoreWork {
     const unsigned char *next; // the keys of the next chunk, to be fetched meanwhile, or NULL
 } ScoreWork;
 
+// Gemma 2: cap tanh(s / cap), before hidden keys are taken out.
+static void bend_scores(float *scores, int n, int tiles, float cap) {
+    F32x16 c = f32_set(cap);
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < tiles; t++) {
+            float *s = scores + i * ATTENTION_CHUNK + t * KV_TILE;
+            f32_store(s, f32_mul(c, f32_tanh(f32_div(f32_load(s), c))));
+        }
+}
+
 // n queries with `tiles` tiles from tile `first` on.
 INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const int n,
                         const int tiles) {
@@ -128,6 +138,7 @@ INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const 
     for (int i = 0; i < n; i++)
         for (int t = 0; t < tiles; t++)
             f32_store(scores + i * ATTENTION_CHUNK + t * KV_TILE, f32_mul(sum[i][t], scale));
+    if (w->pass->cap > 0.0f) bend_scores(scores, n, tiles, w->pass->cap);
 }
 
 INLINE void score_run(const ScoreWork *w, const KvType type, const int n, const int tiles) {

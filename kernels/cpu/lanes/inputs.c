@@ -3,8 +3,9 @@
 //
 //     pairs:   cell 0: j = 0: row 0 .. n-1 | j = 1: row 0 .. n-1 | ... j = 15   | cell 1 ...
 //
-// A single row is also stored as bytes, z = 256 h + l, for weights of less than 8 bits: the four
-// columns of each byte vector (panels.h), two vectors side by side, h before l:
+// A few rows are also stored as bytes, z = 256 h + l, for weights of less than 8 bits: the four
+// columns of each byte vector (panels.h), two vectors side by side, h before l, each of them for
+// row 0 .. n-1:
 //
 //     digits:  v = 0: h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7) | v = 1: the same of 8 .. 15 |
 //     ...
@@ -139,9 +140,12 @@ void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t co
             sums[0] = cell.sums[0] + cell.sums[1];
             sums[n] = cell.sums[0];
             sums[2 * n] = cell.sums[1];
-            for (int v = 0; v < 4 && block->digits; v++) {
-                join_bytes(block->digits + 16 * c + 4 * v, cell.high + 8 * v);
-                join_bytes(block->digits + 16 * c + 4 * v + 2, cell.z + 8 * v);
+            for (size_t v = 0; v < 4 && block->digits; v++) {
+                int32_t four[4];
+                join_bytes(four, cell.high + 8 * v);
+                join_bytes(four + 2, cell.z + 8 * v);
+                for (size_t k = 0; k < 4; k++)
+                    block->digits[(16 * c + 4 * v + k) * n + i] = four[k];
             }
             for (size_t v = 0; v < 4 && block->quads; v++) {
                 int32_t two[2];

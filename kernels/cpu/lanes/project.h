@@ -1,23 +1,36 @@
 // The kernels of one instruction set that lanes/project_quantised.c joins into a table.
 #pragma once
 
-#include "kernels/cpu/project_kernels.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/lanes/cells.h"
 
 // Rows of a block: what the registers hold beside a sum for each, without moving sums to memory and
 // back. More do not help: reading weights is hidden from 6 on.
+//
+// DIRECT_ROWS: calls of up to so many rows take panels as they are packed; with more, unpacking a
+// panel once and reading the words again is faster. DIGIT_ROWS: blocks of up to so many rows of
+// which two digits each stay in registers.
 #if defined(ISA_avx512)
-enum { BLOCK_ROWS = 8 };
+enum { BLOCK_ROWS = 8, DIRECT_ROWS = 8, DIGIT_ROWS = 8 };
 #elif defined(ISA_avx2)
-enum { BLOCK_ROWS = 6 };
+enum { BLOCK_ROWS = 6, DIRECT_ROWS = 8, DIGIT_ROWS = 2 };
 #else
-enum { BLOCK_ROWS = 4 };
+enum { BLOCK_ROWS = 4, DIRECT_ROWS = 8, DIGIT_ROWS = 8 };
 #endif
+
+// What a block of n rows is multiplied as by project_direct.c; quads: a8. One row of Q8 is widened
+// to words faster than its bytes are put into the order of quads.
+ALWAYS_INLINE InputForm input_form(const DType dtype, const int n, const bool quads) {
+    const bool is_q8 = panel_format(dtype).low_bits == 8;
+    if (quads && byte_run(dtype) && !(is_q8 && n == 1)) return INPUT_QUADS;
+    return !quads && !is_q8 && n <= DIGIT_ROWS ? INPUT_DIGITS : INPUT_WORDS;
+}
 
 void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels);
 void ISA_NAME(project_float)(const PanelWork *work);
 void ISA_NAME(project_quantised)(const PanelWork *work);
-// One quantised panel times blocks of several rows.
+// Quantised panels times blocks of a few rows: straight from the packed panels.
+void ISA_NAME(project_direct)(const PanelWork *work);
+// One quantised panel times blocks of many rows.
 void ISA_NAME(project_tile)(const PanelWork *work, size_t panel);
 // F32 panels in strips of one panel, `w` (cols, 16), times one block.
 void ISA_NAME(project_floats)(const PanelWork *work, size_t panel, const float *w,

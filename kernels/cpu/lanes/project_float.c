@@ -62,6 +62,7 @@ ALWAYS_INLINE void tile_of(F32x16 *acc, const DType dtype, const uint8_t *w, siz
     switch (block->n) {
         TILE(1);
         TILE(2);
+        TILE(3);
         TILE(4);
         TILE(6);
         TILE(8);

@@ -153,6 +153,7 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
         switch (x->n) {                                                                            \
             TILE(1, groups, affine);                                                               \
             TILE(2, groups, affine);                                                               \
+            TILE(3, groups, affine);                                                               \
             TILE(4, groups, affine);                                                               \
             TILE(6, groups, affine);                                                               \
             TILE(8, groups, affine);                                                               \
@@ -214,6 +215,7 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
         switch (x->n) {                                                                            \
             BYTE_TILE(1, dtype);                                                                   \
             BYTE_TILE(2, dtype);                                                                   \
+            BYTE_TILE(3, dtype);                                                                   \
             BYTE_TILE(4, dtype);                                                                   \
             BYTE_TILE(6, dtype);                                                                   \
             BYTE_TILE(8, dtype);                                                                   \

@@ -141,6 +141,11 @@ static void add_elements(float *x, const float *y, size_t count) {
         store(x, f32_add(load(x, i, count), load(y, i, count)), i, count);
 }
 
+static void scale_elements(float *x, size_t count, float factor) {
+    for (size_t i = 0; i < count; i += LANES)
+        store(x, f32_mul(f32_set(factor), load(x, i, count)), i, count);
+}
+
 static void softcap_elements(float *x, size_t count, float cap) {
     F32x16 c = f32_set(cap);
     for (size_t i = 0; i < count; i += LANES)
@@ -156,6 +161,7 @@ const RowKernels ISA_NAME(row_kernels) = {
     .rope = rope_row,
     .activate = activate_elements,
     .add = add_elements,
+    .scale = scale_elements,
     .softcap = softcap_elements,
     .attention = &ISA_NAME(attention_kernels),
     .sample = &ISA_NAME(sample_kernels),

@@ -87,7 +87,7 @@ static void fill_config(Config *c, const TinyShape *s) {
     c->qk_norm = s->qk_norm;
     c->gated_ffn = !s->plain_ffn;
     c->position = s->learned ? POSITION_LEARNED : POSITION_ROPE;
-    c->embedding_scale = 1.0f;
+    c->embedding_scale = c->residual_scale = c->logit_divisor = 1.0f;
     c->rope = c->rope_local = (RopeConfig){.theta = 10000.0f, .sign = 1.0f};
     for (int l = 0; l < s->n_layers; l++)
         c->layers[l] =

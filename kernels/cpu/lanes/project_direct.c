@@ -1,0 +1,287 @@
+// Quantised panels times a few rows of quantised inputs, straight from the packed panel: it is read
+// once and never written in another form.
+//
+// The elements of a cell are unpacked in registers and meet the inputs of all rows of a block
+// there. A row's inputs take one of three forms, which give the same integers:
+//
+//     words    the pairs of columns of a cell, as int16
+//     digits   z = 256 h + l as two signed bytes: a load, a shift and a mask give 64 elements as
+//              bytes, 16 rows x 4 columns, which are multiplied with h and l apart. As many
+//              multiplications as with words, and half of the unpacking
+//     quads    a8, where z = l: one digit does
+//
+// Which one is taken depends on the type, the rows and the instruction set (lanes/project.h). Each
+// row has its own sums, which are joined cell by cell in rising order: as many rows beside it as
+// there are, its bits are the same, and those of project_tile.c. Outliers come last, one column of
+// a cell for each.
+#include "kernels/cpu/lanes/cells.h"
+#include "kernels/cpu/lanes/project.h"
+
+// Prefetch distance in bytes. Hardware prefetchers are not enough everywhere: a Sapphire Rapids
+// core decodes Q8_0 at 10 GB/s without this and at 14 with it, of 16 that memory gives; 2 to 8 KB
+// do the same. The prefetches past the last panel are wasted.
+enum { PREFETCH_AHEAD = 4096 };
+
+ALWAYS_INLINE void prefetch_planes(const PanelFormat *format, const uint8_t *planes) {
+    UNROLL(8)
+    for (int line = 0; line < format->low_bits + format->high_bits; line++)
+        __builtin_prefetch(planes + PREFETCH_AHEAD + 64 * line);
+}
+
+// ---- the integers of a cell: isum[g][t] of scale group g and row t ----
+
+typedef I32x16 CellSums[2][MAX_BLOCK_ROWS];
+
+// Words times words. One row takes several sums, so that the additions do not wait for each other.
+ALWAYS_INLINE void dot_words(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
+                             const int groups, const int32_t *pairs) {
+    const int per_group = 16 / groups, chains = n == 1 ? 4 / groups : n == 2 ? 2 : 1;
+    UNROLL(2)
+    for (int g = 0; g < groups; g++) {
+        I32x16 sums[4][MAX_BLOCK_ROWS];
+        UNROLL(16)
+        for (int j = 0; j < per_group; j++) {
+            const int at = g * per_group + j, chain = j % chains;
+            I16x32 words = cell_words(dtype, planes, at);
+            UNROLL(8)
+            for (int t = 0; t < n; t++) {
+                I16x32 pair = i16_pair(pairs + at * n + t);
+                // The first vector starts a sum, so it need not be set to zero.
+                sums[chain][t] =
+                    j < chains ? i32_pairs(words, pair) : i32_dot(sums[chain][t], words, pair);
+            }
+        }
+        UNROLL(8)
+        for (int t = 0; t < n; t++) {
+            isum[g][t] = sums[0][t];
+            UNROLL(4)
+            for (int chain = 1; chain < chains; chain++)
+                isum[g][t] = i32_add(isum[g][t], sums[chain][t]);
+        }
+    }
+}
+
+// Bytes times each digit of the activations. The products with h and with l are summed apart, each
+// in as many vectors as byte sums hold, and then joined: 256 high + low. A run never crosses from
+// one scale group into the next.
+ALWAYS_INLINE void dot_digits(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
+                              const int groups, const int32_t *digits) {
+    const int per_group = 8 / groups, run = byte_run(dtype);
+    UNROLL(4)
+    for (int first = 0; first < 8; first += run) {
+        ByteSums high[MAX_BLOCK_ROWS], low[MAX_BLOCK_ROWS];
+        UNROLL(8)
+        for (int t = 0; t < n; t++)
+            high[t] = low[t] = byte_sums_zero();
+        UNROLL(8)
+        for (int f = first; f < first + run; f++) {
+            // Four words for two byte vectors: h, h, l, l (lanes/inputs.c).
+            const int32_t *at = digits + (f / 2 * 4 + f % 2) * n;
+            I16x32 elements = cell_bytes(dtype, planes, f);
+            UNROLL(8)
+            for (int t = 0; t < n; t++) {
+                high[t] = byte_sums_add(high[t], elements, i16_pair(at + t));
+                low[t] = byte_sums_add(low[t], elements, i16_pair(at + 2 * n + t));
+            }
+        }
+        UNROLL(8)
+        for (int t = 0; t < n; t++) {
+            I32x16 sum = byte_sums_join(high[t], low[t]), *to = &isum[first / per_group][t];
+            *to = first % per_group ? i32_add(*to, sum) : sum;
+        }
+    }
+}
+
+// Bytes times bytes.
+ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, const uint8_t *planes,
+                             const int groups, const int32_t *quads) {
+    const int per_group = 8 / groups, run = byte_run(dtype);
+    UNROLL(4)
+    for (int first = 0; first < 8; first += run) {
+        ByteSums sums[MAX_BLOCK_ROWS];
+        UNROLL(8)
+        for (int t = 0; t < n; t++)
+            sums[t] = byte_sums_zero();
+        UNROLL(8)
+        for (int f = first; f < first + run; f++) {
+            I16x32 elements = cell_bytes(dtype, planes, f);
+            UNROLL(8)
+            for (int t = 0; t < n; t++)
+                sums[t] = byte_sums_add(sums[t], elements, i16_pair(quads + f * n + t));
+        }
+        UNROLL(8)
+        for (int t = 0; t < n; t++) {
+            I32x16 sum = byte_sums_i32(sums[t]), *to = &isum[first / per_group][t];
+            *to = first % per_group ? i32_add(*to, sum) : sum;
+        }
+    }
+}
+
+// ---- a panel ----
+
+// acc[t] gets group g of a cell: its integers times the scales of both sides and, in affine types,
+// m times the inputs' sum. scales (4, n) and sums (3, n) are the cell's.
+ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const int groups,
+                             const int g, const PanelFormat *format, const int centre,
+                             const CellScales *w, const float *scales, const int32_t *sums) {
+    // sum (q - centre) z = sum q z - centre * sum z: one subtraction for a group instead of one for
+    // each vector of elements, and the integer is the same. All centres are powers of two.
+    const int32_t *sum_z = sums + (groups == 1 ? 0 : 1 + g) * n;
+    // scales[1 ..] are d * sum z of the cell and of its halves.
+    const float *offsets = scales + (groups == 1 ? 1 : 2 + g) * n;
+    UNROLL(8)
+    for (int t = 0; t < n; t++) {
+        I32x16 sum = isum[t];
+        if (centre) sum = i32_sub(sum, i32_set(centre * sum_z[t]));
+        acc[t] = f32_fma(f32_from_i32(sum), f32_mul(w->s[g], f32_set(scales[t])), acc[t]);
+        if (format->affine) acc[t] = f32_fma(w->m[g], f32_set(offsets[t]), acc[t]);
+    }
+}
+
+// acc[t] for the n rows of a block, n a constant.
+SPECIALISED void dot_panel(F32x16 *acc, const DType dtype, const InputForm form, const int n,
+                           const uint8_t *panel, size_t n_cells, const InputBlock *x) {
+    const PanelFormat format = panel_format(dtype);
+    const int groups = format.groups;
+    const int centre = form == INPUT_WORDS ? format.centre : byte_centre(&format);
+    const float *scales = x->scales;
+    F32x16 total[MAX_BLOCK_ROWS];
+    UNROLL(8)
+    for (int t = 0; t < n; t++)
+        total[t] = f32_zero();
+    for (size_t cell = 0; cell < n_cells; cell += SUPERBLOCK_CELLS) {
+        Superblock superblock = superblock_open(dtype, panel, n_cells - cell);
+        for (size_t c = 0; c < superblock.n_cells; c++, scales += 4 * n) {
+            const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
+            const size_t at = (cell + c) * (size_t)n;
+            CellSums isum;
+            prefetch_planes(&format, planes);
+            if (form == INPUT_QUADS)
+                dot_quads(isum, dtype, n, planes, groups, x->quads + 8 * at);
+            else if (form == INPUT_DIGITS)
+                dot_digits(isum, dtype, n, planes, groups, x->digits + 16 * at);
+            else
+                dot_words(isum, dtype, n, planes, groups, x->pairs + 16 * at);
+            CellScales w = cell_scales(dtype, &superblock, c);
+            UNROLL(2)
+            for (int g = 0; g < groups; g++)
+                add_group(total, isum[g], n, groups, g, &format, centre, &w, scales,
+                          x->sums + 3 * at);
+        }
+        panel += superblock_bytes(&format, superblock.n_cells);
+    }
+    UNROLL(8)
+    for (int t = 0; t < n; t++)
+        acc[t] = total[t];
+}
+
+// Field f of a plane (panels.h), of one of the four bytes of each row.
+ALWAYS_INLINE I32x16 plane_element(const uint8_t *plane, int bits, int f, int byte) {
+    const int per_byte = 8 / bits;
+    I32x16 bytes = i32_load((const int32_t *)(const void *)(plane + 64 * (f / per_byte)));
+    return i32_bits(bytes, 8 * byte + f % per_byte * bits, bits);
+}
+
+// One column of a cell: its elements of 16 rows, centred.
+ALWAYS_INLINE I32x16 cell_column(const DType dtype, const uint8_t *planes, int column) {
+    const PanelFormat format = panel_format(dtype);
+    const int low = format.low_bits, high = format.high_bits;
+    if (low == 8) {
+        I16x32 two = i16_from_i8(planes + column / 2 * 32);
+        return column % 2 ? i16_odd(two) : i16_even(two);
+    }
+    // panels.h, read backwards: which field, and which of a row's four bytes, holds this column.
+    const int f = column / 8 * 2 + column % 4 / 2, byte = column % 2 * 2 + column % 8 / 4;
+    I32x16 q = plane_element(planes, low, f, byte);
+    if (high) q = i32_add(q, i32_shift_left(plane_element(planes + 64 * low, high, f, byte), low));
+    return format.centre ? i32_sub(q, i32_set(format.centre)) : q;
+}
+
+// acc + what the outliers of one row of inputs come to (precision.h).
+ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *panel,
+                                  size_t n_cells, const Outlier *outliers) {
+    const PanelFormat format = panel_format(dtype);
+    UNROLL(2)
+    for (int o = 0; o < OUTLIERS; o++) {
+        // All superblocks before this one are whole, so its address is a multiple of one size. An
+        // empty slot has x = 0 and adds 0 times column 0.
+        size_t cell = outliers[o].column / CELL_COLS, c = cell % SUPERBLOCK_CELLS, first = cell - c;
+        int column = (int)(outliers[o].column % CELL_COLS),
+            g = format.groups == 1 ? 0 : column / 16;
+        const uint8_t *bytes =
+            panel + first / SUPERBLOCK_CELLS * superblock_bytes(&format, SUPERBLOCK_CELLS);
+        Superblock superblock = superblock_open(dtype, bytes, n_cells - first);
+        CellScales w = cell_scales(dtype, &superblock, c);
+        I32x16 q = cell_column(dtype, bytes + cell_planes_at(&format, c), column);
+        F32x16 weights = f32_fma(f32_from_i32(q), g ? w.s[1] : w.s[0], g ? w.m[1] : w.m[0]);
+        acc = f32_fma(weights, f32_set(outliers[o].x), acc);
+    }
+    return acc;
+}
+
+// ---- one type ----
+
+// One function for each type, whose cases are the sizes of blocks: a register cannot be indexed, so
+// each size has sums of its own. Sizes beyond BLOCK_ROWS are left out.
+#define ROWS(rows)                                                                                 \
+    case rows:                                                                                     \
+        if (rows > BLOCK_ROWS) break;                                                              \
+        if (x->quads && input_form(dtype, rows, true) == INPUT_QUADS)                              \
+            dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x);                           \
+        else                                                                                       \
+            dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x);        \
+        break
+
+ALWAYS_INLINE void project_panel(const DType dtype, const PanelWork *work, size_t p) {
+    const size_t n_cells = work->matrix->cols / CELL_COLS;
+    const uint8_t *panel = work->matrix->panels + p * work->matrix->panel_bytes;
+    F32x16 acc[MAX_BLOCK_ROWS];
+    for (size_t b = 0; b < work->n_blocks; b++) {
+        const InputBlock *x = work->blocks + b;
+        switch (x->n) {
+            ROWS(1);
+            ROWS(2);
+            ROWS(3);
+            ROWS(4);
+            ROWS(6);
+            ROWS(8);
+        }
+        for (int t = 0; t < x->n; t++)
+            acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
+        store_rows(work, p, x, acc);
+    }
+}
+
+#define OF_TYPE(name, dtype)                                                                       \
+    static __attribute__((noinline)) void name(const PanelWork *work) {                            \
+        for (size_t p = work->first_panel; p < work->end_panel; p++)                               \
+            project_panel(dtype, work, p);                                                         \
+    }
+OF_TYPE(project_q4_0, DTYPE_Q4_0)
+OF_TYPE(project_q4_1, DTYPE_Q4_1)
+OF_TYPE(project_q5_0, DTYPE_Q5_0)
+OF_TYPE(project_q5_1, DTYPE_Q5_1)
+OF_TYPE(project_q8_0, DTYPE_Q8_0)
+OF_TYPE(project_q8_group, DTYPE_Q8_GROUP)
+OF_TYPE(project_q2_k, DTYPE_Q2_K)
+OF_TYPE(project_q3_k, DTYPE_Q3_K)
+OF_TYPE(project_q4_k, DTYPE_Q4_K)
+OF_TYPE(project_q5_k, DTYPE_Q5_K)
+OF_TYPE(project_q6_k, DTYPE_Q6_K)
+
+void ISA_NAME(project_direct)(const PanelWork *work) {
+    switch (work->matrix->dtype) {
+    case DTYPE_Q4_0: project_q4_0(work); break;
+    case DTYPE_Q4_1: project_q4_1(work); break;
+    case DTYPE_Q5_0: project_q5_0(work); break;
+    case DTYPE_Q5_1: project_q5_1(work); break;
+    case DTYPE_Q8_0: project_q8_0(work); break;
+    case DTYPE_Q8_GROUP: project_q8_group(work); break;
+    case DTYPE_Q2_K: project_q2_k(work); break;
+    case DTYPE_Q3_K: project_q3_k(work); break;
+    case DTYPE_Q4_K: project_q4_k(work); break;
+    case DTYPE_Q5_K: project_q5_k(work); break;
+    case DTYPE_Q6_K: project_q6_k(work); break;
+    default: break;
+    }
+}

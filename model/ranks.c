@@ -1,0 +1,354 @@
+// Orders of rank 0 and what the others do with them. Messages of rank 0 to another come in order,
+// so an order needs no answer, but that to open.
+//
+//   rank 0        OPEN   PASS chunk 0   PASS chunk 1   ...   COPY   CLOSE   END
+//   with PASS     rows: positions, sequences, which rows want logits
+//
+// A struct is sent as it is in memory: all ranks run the same program.
+#include "model/ranks.h"
+
+#include "base/hash.h"
+#include "model/cost.h"
+#include "model/internal.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum OrderKind { ORDER_OPEN, ORDER_PASS, ORDER_COPY, ORDER_CLOSE, ORDER_END } OrderKind;
+
+typedef struct Order {
+    OrderKind kind;
+    uint64_t model;                    // OPEN: model_mark
+    ModelOptions options;              // OPEN: of this rank
+    KeyPattern pattern;                // PASS
+    int n, n_logit_rows, max_position; // PASS
+    int to, from, count;               // COPY
+} Order;
+
+// One model at a time is open on all ranks.
+static struct {
+    int per_rank[RANKS_MOST]; // of --layers-per-rank
+    int n_per_rank;
+    LayerRange layers[RANKS_MOST]; // rank 0
+    bool open, finished;
+} here;
+
+static bool is_first(void) {
+    return transport_rank() == 0;
+}
+
+static bool is_last(void) {
+    return transport_rank() == transport_count() - 1;
+}
+
+const Error *ranks_error(void) {
+    return transport_error();
+}
+
+LayerRange ranks_layers(int rank) {
+    return here.layers[rank];
+}
+
+// ---- which layers are whose ----
+
+// Bytes of the matrices of layer l; of the head where l is n_layers.
+static double layer_bytes(const Config *c, const Weights *w, int l) {
+    double bytes = 0;
+    if (l == c->n_layers) return (double)matrix_bytes(&w->head);
+    for (OperationId id = 0; id < OPERATION_HEAD; id++) {
+        const Matrix *m = operation_matrix(w, id, l);
+        if (m && m->data) bytes += (double)matrix_bytes(m);
+    }
+    return bytes;
+}
+
+// How many of the layers come before the share r / n of all bytes, to the nearest layer.
+static int layers_before(const Config *c, const Weights *w, int r, int n) {
+    double all = 0, before = 0;
+    for (int l = 0; l <= c->n_layers; l++)
+        all += layer_bytes(c, w, l);
+    for (int l = 0; l < c->n_layers; l++) {
+        double bytes = layer_bytes(c, w, l);
+        if (before + bytes / 2 > all * r / n) return l;
+        before += bytes;
+    }
+    return c->n_layers;
+}
+
+static bool split_as_asked(LayerRange *ranges, int n, const int *per_rank, int n_layers,
+                           Error *error) {
+    int sum = 0;
+    for (int r = 0; r < n; r++) {
+        ranges[r] = (LayerRange){sum, sum + per_rank[r]};
+        sum += per_rank[r];
+    }
+    return sum == n_layers ||
+           error_set(error, ERROR_USAGE, "--layers-per-rank: %d layers in all, the model has %d",
+                     sum, n_layers);
+}
+
+bool ranks_split(LayerRange *ranges, int n, const int *per_rank, const Config *c, const Weights *w,
+                 Error *error) {
+    if (n > c->n_layers || n > RANKS_MOST)
+        return error_set(error, ERROR_USAGE, "%d ranks: at most %d, for %d layers", n,
+                         c->n_layers < RANKS_MOST ? c->n_layers : RANKS_MOST, c->n_layers);
+    if (per_rank) return split_as_asked(ranges, n, per_rank, c->n_layers, error);
+    for (int r = 0, first = 0; r < n; r++) {
+        // Each of the ranks behind this one has a layer too.
+        int end = r + 1 < n ? layers_before(c, w, r + 1, n) : c->n_layers, most = c->n_layers;
+        most -= n - 1 - r;
+        if (end < first + 1) end = first + 1;
+        if (end > most) end = most;
+        ranges[r] = (LayerRange){first, end};
+        first = end;
+    }
+    return true;
+}
+
+// ---- orders of rank 0 ----
+
+bool ranks_begin(const int *per_rank, int n, Error *error) {
+    if (!transport_begin(error)) return false;
+    if (n && n != transport_count())
+        return error_set(error, ERROR_USAGE, "--layers-per-rank: %d numbers for %d ranks", n,
+                         transport_count());
+    here.n_per_rank = n;
+    for (int i = 0; i < n && i < RANKS_MOST; i++)
+        here.per_rank[i] = per_rank[i];
+    return true;
+}
+
+static void order(int rank, const Order *o) {
+    transport_send(rank, TAG_ORDER, o, sizeof *o);
+}
+
+static void order_all(const Order *o) {
+    for (int r = 1; r < transport_count(); r++)
+        order(r, o);
+}
+
+void ranks_finish(void) {
+    if (transport_count() > 1 && is_first() && !here.finished)
+        order_all(&(Order){.kind = ORDER_END});
+    here.finished = true;
+}
+
+void ranks_copy(int to, int from, int count) {
+    order_all(&(Order){.kind = ORDER_COPY, .to = to, .from = from, .count = count});
+}
+
+// ---- opening ----
+
+// The same number for the same model: its sizes and its norms, which every rank has read.
+static uint64_t model_mark(const Config *c, const Weights *w) {
+    const int sizes[] = {c->dim,        c->hidden_dim, c->n_layers,   c->n_heads,
+                         c->n_kv_heads, c->head_dim,   c->vocab_size, c->max_seq_len};
+    uint64_t mark = fnv1a(FNV_START, sizes, sizeof sizes);
+    for (int l = 0; l < c->n_layers; l++)
+        if (w->layers[l].ffn_norm)
+            mark = fnv1a(mark, w->layers[l].ffn_norm, (size_t)c->dim * sizeof(float));
+    return w->final_norm ? fnv1a(mark, w->final_norm, (size_t)c->dim * sizeof(float)) : mark;
+}
+
+// MPI counts in int.
+static bool check_sizes(const ModelOptions *o, const Config *c, Error *error) {
+    double rows = o->max_rows, logit_rows = o->max_logit_rows < rows ? o->max_logit_rows : rows;
+    if (rows * c->dim < INT_MAX / 4 && logit_rows * c->vocab_size < INT_MAX / 4) return true;
+    return error_set(error, ERROR_USAGE, "%d rows in a chunk: too many for a message to a rank",
+                     o->max_rows);
+}
+
+bool ranks_open(ModelOptions *o, const Config *c, const Weights *w, Error *error) {
+    int n = transport_count();
+    if (!is_first()) return true; // the order has said it
+    if (here.open) return error_set(error, ERROR_USAGE, "ranks have one model at a time");
+    if (o->max_rows <= 0) {
+        o->max_rows = o->context > 0 && o->context < RANK_ROWS ? o->context : RANK_ROWS;
+        if (o->max_rows < o->n_sequences) o->max_rows = o->n_sequences;
+    }
+    if (!check_sizes(o, c, error)) return false;
+    if (!ranks_split(here.layers, n, here.n_per_rank ? here.per_rank : NULL, c, w, error))
+        return false;
+    Order open = {.kind = ORDER_OPEN, .model = model_mark(c, w), .options = *o};
+    open.options.progress = NULL;
+    open.options.progress_context = NULL;
+    open.options.stop = NULL;
+    for (int r = 1; r < n; r++) {
+        open.options.layers = here.layers[r];
+        order(r, &open);
+    }
+    here.open = true;
+    o->layers = here.layers[0];
+    return true;
+}
+
+// Rank 0: how the others fared; the first failure in their order is told.
+static bool hear_answers(Error *error) {
+    bool good = true;
+    for (int r = 1; r < transport_count(); r++) {
+        Error answer = {0};
+        if (!transport_receive(r, TAG_ANSWER, &answer, sizeof answer, true))
+            return error_copy(error, transport_error());
+        if (!answer.code) continue;
+        answer.message[sizeof answer.message - 1] = '\0';
+        good = error_set(error, ERROR_DEVICE, "rank %d: %s", r, answer.message);
+    }
+    return good;
+}
+
+// m NULL: `error` says why.
+static bool allocate(Model *m, Error *error) {
+    if (!m) return false;
+    size_t rows = (size_t)m->options.max_rows;
+    m->ranked = true;
+    m->cache.ranked = is_first();
+    m->host_stream = malloc(rows * (size_t)m->config.dim * sizeof *m->host_stream);
+    m->host_rows = malloc(3 * rows * sizeof *m->host_rows);
+    return (m->host_stream && m->host_rows) ||
+           error_set(error, ERROR_MEMORY, "no memory for the messages between ranks");
+}
+
+Model *ranks_opened(Model *m, Error *error) {
+    bool good = allocate(m, error);
+    if (!is_first()) {
+        transport_send(0, TAG_ANSWER, good ? &(Error){0} : error, sizeof *error);
+        return m;
+    }
+    good = hear_answers(error) && good;
+    if (good) return m;
+    if (m)
+        model_close(m);
+    else
+        ranks_close();
+    return NULL;
+}
+
+void ranks_close(void) {
+    if (!is_first() || !here.open) return;
+    order_all(&(Order){.kind = ORDER_CLOSE});
+    here.open = false;
+}
+
+// ---- a chunk ----
+
+static size_t stream_bytes(const Model *m) {
+    return (size_t)m->chunk.n * (size_t)m->config.dim * sizeof(float);
+}
+
+static size_t chunk_logit_bytes(const Model *m) {
+    return (size_t)m->chunk.n_logit_rows * (size_t)m->config.vocab_size * sizeof(float);
+}
+
+// Positions and sequences of the chunk, and which of its rows want logits.
+static size_t rows_bytes(const Model *m) {
+    return (2 * (size_t)m->chunk.n + (size_t)m->chunk.n_logit_rows) * sizeof(int32_t);
+}
+
+// The receive for the logits is there before they are sent: the last rank never waits for room.
+static void announce(Model *m) {
+    const Chunk *c = &m->chunk;
+    size_t n = (size_t)c->n, bytes = n * sizeof(int32_t);
+    Order pass = {.kind = ORDER_PASS,
+                  .pattern = m->pattern,
+                  .n = c->n,
+                  .n_logit_rows = c->n_logit_rows,
+                  .max_position = c->max_position};
+    if (c->n_logit_rows)
+        transport_post(transport_count() - 1, TAG_LOGITS,
+                       m->host_logits + (size_t)m->n_logit_rows * (size_t)m->config.vocab_size,
+                       chunk_logit_bytes(m));
+    // From the device, since after `advance` it alone has them.
+    device_download(m->device, m->host_rows, m->scratch.positions, bytes);
+    device_download(m->device, m->host_rows + n, m->scratch.sequences, bytes);
+    memcpy(m->host_rows + 2 * n, c->logit_rows, (size_t)c->n_logit_rows * sizeof(int32_t));
+    order_all(&pass);
+    for (int r = 1; r < transport_count(); r++)
+        transport_send(r, TAG_ROWS, m->host_rows, rows_bytes(m));
+}
+
+void ranks_receive(Model *m) {
+    if (is_first())
+        announce(m);
+    else if (transport_receive(transport_rank() - 1, TAG_STREAM, m->host_stream, stream_bytes(m),
+                               false))
+        device_upload(m->device, m->scratch.x, m->host_stream, stream_bytes(m));
+}
+
+void ranks_send(Model *m) {
+    if (is_first()) m->n_logit_rows += m->chunk.n_logit_rows;
+    if (!is_last()) {
+        device_download(m->device, m->host_stream, m->scratch.x, stream_bytes(m));
+        transport_send(transport_rank() + 1, TAG_STREAM, m->host_stream, stream_bytes(m));
+    } else if (m->chunk.n_logit_rows) {
+        device_download(m->device, m->host_logits, m->scratch.logits, chunk_logit_bytes(m));
+        transport_send(0, TAG_LOGITS, m->host_logits, chunk_logit_bytes(m));
+    }
+}
+
+void ranks_collect(Model *m) {
+    size_t bytes = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size * sizeof(float);
+    if (!transport_wait()) memset(m->host_logits, 0xff, bytes); // NaN: no token comes of it
+    device_upload(m->device, m->scratch.logits, m->host_logits, bytes);
+}
+
+// ---- the other ranks ----
+
+static bool serve_open(Model **m, const Order *o, const Config *c, const Weights *w,
+                       const Error *trouble, Error *error) {
+    Error cause = {0};
+    if (trouble)
+        error_copy(&cause, trouble);
+    else if (o->model != model_mark(c, w))
+        error_set(&cause, ERROR_FILE, "another model than that of rank 0");
+    if (!cause.code)
+        *m = model_open(c, w, &o->options, &cause); // which answers
+    else
+        transport_send(0, TAG_ANSWER, &cause, sizeof cause);
+    return !transport_error()->code || error_copy(error, transport_error());
+}
+
+static bool serve_pass(Model *m, const Order *o, Error *error) {
+    Chunk *c = &m->chunk;
+    size_t n = (size_t)o->n, bytes = n * sizeof(int32_t);
+    c->n = o->n;
+    c->n_logit_rows = o->n_logit_rows;
+    c->max_position = o->max_position;
+    m->pattern = o->pattern;
+    m->n_logit_rows = 0;
+    if (!transport_receive(0, TAG_ROWS, m->host_rows, rows_bytes(m), false))
+        return error_copy(error, transport_error());
+    device_upload(m->device, m->scratch.positions, m->host_rows, bytes);
+    device_upload(m->device, m->scratch.sequences, m->host_rows + n, bytes);
+    memcpy(c->logit_rows, m->host_rows + 2 * n, (size_t)o->n_logit_rows * sizeof(int32_t));
+    run_chunk(m);
+    const Error *failure = device_error(m->device);
+    if (transport_error()->code) return error_copy(error, transport_error());
+    if (!failure->code) return true;
+    transport_fail(ERROR_DEVICE, failure->message);
+    return error_set(error, ERROR_DEVICE, "rank %d: %s", transport_rank(), failure->message);
+}
+
+bool ranks_serve(const Config *c, const Weights *w, const Error *trouble, Error *error) {
+    Model *m = NULL;
+    Order o = {0};
+    bool good = true;
+    while (good && o.kind != ORDER_END) {
+        good = transport_receive(0, TAG_ORDER, &o, sizeof o, true);
+        if (!good) {
+            error_copy(error, transport_error());
+        } else if (o.kind == ORDER_OPEN) {
+            good = serve_open(&m, &o, c, w, trouble, error);
+        } else if (o.kind == ORDER_PASS) {
+            good = serve_pass(m, &o, error);
+        } else if (o.kind == ORDER_COPY) {
+            kv_copy(m->device, m->cache.kv, o.to, o.from, o.count);
+        } else {
+            model_close(m);
+            m = NULL;
+        }
+    }
+    if (!good) model_close(m);
+    return good;
+}

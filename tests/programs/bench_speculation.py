@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Tokens per second with and without drafts, on texts that repeat themselves and on prose.
+
+    tests/programs/bench_speculation.py MODEL [--draft SMALL] [--rounds 5] [--tokens 200] [--threads N]
+
+Each round runs every way on every text, one after the other; figures are medians, ratios are taken within a round.
+Ids and logits_hash of all ways must be equal: exit 1 where they are not. Speculation is exact only if they are.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/../.."
+RUN = os.path.join(HERE, "run")
+
+
+def excerpt(path, begin, length):
+    with open(os.path.join(HERE, path)) as file:
+        text = file.read()
+    at = text.index(begin)
+    return text[at:at + length]
+
+
+def texts():
+    """What is named: the prompt, the options of sampling. The first four are continued by what stands in them."""
+    code = excerpt("model/lookup.c", "void lookup_push", 900)
+    rows = ",\n".join(f'  {{"id": {i}, "name": "item {i}", "price": {3 * i + 1}, "stock": true}}' for i in range(12))
+    facts = excerpt("README.md", "**limpid** is", 900)
+    greedy = ["-t", "0"]
+    return {
+        "code, again": (code + "\n// The same once more:\n" + code[:60], greedy),
+        "code, continued": (code, greedy),
+        "JSON": ("[\n" + rows + ",\n", greedy),
+        "summary": (facts + "\n\nIn other words: limpid is", greedy),
+        "prose, greedy": ("The old man went down to the harbour before sunrise, and", greedy),
+        "prose, sampled": ("The old man went down to the harbour before sunrise, and", ["-t", "0.9", "-s", "1"]),
+    }
+
+
+def run(arguments, prompt, sampling, more):
+    line = [RUN, arguments.model, "-i", prompt, "--max-tokens", str(arguments.tokens), "--json", "-q", "--ignore-eos",
+            *sampling, *more]
+    if arguments.threads:
+        line += ["-j", str(arguments.threads)]
+    return json.loads(subprocess.run(line, check=True, capture_output=True, stdin=subprocess.DEVNULL).stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--draft")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--threads", type=int)
+    arguments = parser.parse_args()
+    ways = {"without": [], "lookup": ["--speculate", "lookup"]}
+    if arguments.draft:
+        ways["draft"] = ["--draft", arguments.draft]
+    differ = False
+    print("| text | way | tokens/s | ratio | drafted | accepted |\n| --- | --- | --- | --- | --- | --- |")
+    for name, (prompt, sampling) in texts().items():
+        found = {way: [] for way in ways}
+        for _ in range(arguments.rounds):
+            for way, more in ways.items():
+                found[way].append(run(arguments, prompt, sampling, more))
+        for way, results in found.items():
+            rates = [r["decode_tokens_per_second"] for r in results]
+            ratios = [r / p["decode_tokens_per_second"] for r, p in zip(rates, found["without"])]
+            drafted, accepted = (statistics.median(r.get(k, 0) for r in results)
+                                 for k in ("drafted_tokens", "accepted_tokens"))
+            print(f"| {name} | {way} | {statistics.median(rates):.1f} | {statistics.median(ratios):.2f} "
+                  f"| {drafted:.0f} | {accepted:.0f} |", flush=True)
+            for r in results:
+                if (r["ids"], r["logits_hash"]) != (found["without"][0]["ids"], found["without"][0]["logits_hash"]):
+                    differ = True
+                    print(f"{name}, {way}: another text or other logits", file=sys.stderr)
+    return differ
+
+
+if __name__ == "__main__":
+    sys.exit(main())
