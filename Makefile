@@ -46,7 +46,7 @@ PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard model/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
 SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
-           $(wildcard model/*.c kernels/*.c kernels/$(BACKEND)/*.c)
+           $(wildcard model/*.c model/*/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
 ifeq ($(JSON),1)

@@ -29,6 +29,13 @@ static inline uint64_t splitmix64(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
+// ---- SHA-256: sha256.c ----
+
+enum { SHA256_HEX = 65 }; // hexadecimal digits of a sum and the NUL
+
+// What sha256sum prints for these bytes, to compare with published sums.
+void sha256_hex(char out[SHA256_HEX], const void *bytes, size_t size);
+
 // ---- keyed hashes, for tables over what comes from files and prompts ----
 //
 // Without the key, which every process chooses at random, nobody can write a file whose entries

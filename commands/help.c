@@ -149,6 +149,8 @@ static const char SELFTEST_HELP[] =
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403,407,261   at least 4\n"
     "                        tokens (default: a text of 24, or ids if there is no\n"
     "                        tokenizer). Sliding windows need a long prompt.\n"
+    "      --golden          instead: the logits of public model files (by sha256)\n"
+    "                        beside those of docs/golden.md; --markdown prints it\n"
     "      --json            one object: checks (check, name, result, reason,\n"
     "                        same_bits, largest_difference, bound, values, layer,\n"
     "                        position, seconds), held, failed, does_not_apply\n"

@@ -1,10 +1,12 @@
 // selftest: identities that hold for every model of this kind, checked on the user's own file. This
-// file chooses the prompt, runs the checks (commands/selftest/) and prints what they found.
+// file chooses the prompt, runs the checks (commands/selftest/) and prints what they found. With
+// --golden: the numbers of public files instead (commands/selftest/golden.h).
 //
 //   options -> session -> prompt -> the subject: an open model and reference logits, one token at a
 //   time -> each check: a Finding -> a line, or JSON at the end -> exit code 1 if one failed
 #include "commands/commands.h"
 #include "commands/selftest/checks.h"
+#include "commands/selftest/golden.h"
 #include "commands/shared/output.h"
 #include "commands/shared/prompt.h"
 #include "commands/shared/session.h"
@@ -236,7 +238,7 @@ static bool conclude(const Session *s, const Subject *subject, const Result *res
                      first->check->name);
 }
 
-bool selftest_command(const Options *options, Error *error) {
+static bool check_identities(const Options *options, Error *error) {
     Session s = {0};
     IdList ids = {0};
     Subject subject = {0};
@@ -261,4 +263,11 @@ bool selftest_command(const Options *options, Error *error) {
     id_list_free(&ids);
     session_close(&s);
     return good;
+}
+
+bool selftest_command(const Options *options, Error *error) {
+    if (options->golden) return golden_command(options, error);
+    if (options->markdown)
+        return error_set(error, ERROR_USAGE, "selftest has --markdown with --golden alone");
+    return check_identities(options, error);
 }

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BUCKETS = 1024 };
+// Tables that seldom grow, since that is time within one token: memory that is not used is not
+// touched either.
+enum { FIRST_BUCKETS = 1 << 14, FIRST_SEEN = 1024 };
 
 static uint64_t place_of(uint32_t frame, uint32_t node) {
     return (uint64_t)frame << 32 | node;
@@ -334,12 +336,12 @@ bool automaton_open(Automaton *m, const Grammar *grammar, const int *stop, Error
                      .stop = stop,
                      .frame_buckets = FIRST_BUCKETS,
                      .state_buckets = FIRST_BUCKETS,
-                     .seen_size = FIRST_BUCKETS,
+                     .seen_size = FIRST_SEEN,
                      .key = hash_key()};
     m->frame_table = calloc(FIRST_BUCKETS, sizeof *m->frame_table);
     m->state_table = calloc(FIRST_BUCKETS, sizeof *m->state_table);
-    m->seen = malloc(FIRST_BUCKETS * sizeof *m->seen);
-    m->stamps = calloc(FIRST_BUCKETS, sizeof *m->stamps);
+    m->seen = malloc(FIRST_SEEN * sizeof *m->seen);
+    m->stamps = calloc(FIRST_SEEN, sizeof *m->stamps);
     if (!m->frame_table || !m->state_table || !m->seen || !m->stamps) return no_memory(error);
     for (int byte = 0; byte < 256; byte++)
         m->byte_of[grammar->classes[byte]] = (uint8_t)byte;

@@ -41,6 +41,10 @@ void matcher_close(Matcher *m) {
     free(m);
 }
 
+bool matcher_prepare(Matcher *m, Error *error) {
+    return masks_prepare(&m->masks, m->state, error);
+}
+
 bool matcher_reset(Matcher *m, Error *error) {
     return automaton_start(&m->automaton, &m->state, error);
 }

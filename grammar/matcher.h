@@ -22,7 +22,12 @@
 //     tokens  0 "a"  1 "ab"  2 "b"  3 "abc"
 //     nodes   0 (root, skip 5)   1 a {0} (skip 4)   2 b {1} (4)   3 c {3} (4)   4 b {2} (5)
 //
-// In preorder: the nodes below node i are i + 1 .. nodes[i].skip - 1.
+// In preorder: the nodes below node i are i + 1 .. nodes[i].skip - 1. What is below a node is told
+// by the kinds of characters that end there, a bit each: one for a few bytes of ASCII that grammars
+// seldom tell apart, one for all other characters, and one for what is no character.
+enum { TRIE_ASCII_KINDS = 52 };
+#define TRIE_OTHERS ((uint64_t)1 << 62) // whole characters beyond ASCII
+#define TRIE_CUT ((uint64_t)1 << 63)    // a token ends inside a character, or bytes are none
 typedef struct TrieNode {
     uint32_t skip;  // the first node that is not below this one
     uint32_t first; // its tokens are ids[first] .. ids[nodes[i + 1].first - 1]
@@ -31,6 +36,7 @@ typedef struct TrieNode {
 
 typedef struct Trie {
     TrieNode *nodes; // (n_nodes + 1) owned
+    uint64_t *kinds; // (n_nodes) of the characters that end below the node; owned
     uint32_t *ids;   // (n_ids) owned
     size_t n_nodes, n_ids;
     size_t n_tokens; // of the vocabulary
@@ -40,6 +46,8 @@ typedef struct Trie {
 static inline uint32_t trie_depth(const TrieNode *node) {
     return node->place >> 8;
 }
+
+unsigned trie_kind(uint8_t ascii); // below TRIE_ASCII_KINDS
 
 // tokens (n_tokens): the bytes of each; one without bytes is left out. Nothing is borrowed. False:
 // exit code 5.
@@ -54,6 +62,10 @@ typedef struct Matcher Matcher;
 // is fine. NULL: exit code 5, or 3 where the grammar is too ambiguous.
 Matcher *matcher_open(const Grammar *grammar, const Trie *trie, const int *stop, Error *error);
 void matcher_close(Matcher *matcher); // NULL is fine
+
+// Does ahead of time what makes the first mask at a place of the grammar slow, as far as some 30 ms
+// go. Masks are the same without. False: exit code 5 or 130.
+bool matcher_prepare(Matcher *matcher, Error *error);
 
 // Back to the beginning of a text. False: exit code 3 or 5.
 bool matcher_reset(Matcher *matcher, Error *error);

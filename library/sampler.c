@@ -102,7 +102,8 @@ static bool open_sampler(limpid_sampler *s, limpid_context *c, const limpid_samp
     if (!s->sampler) return false;
     if (sampling->n_numbers) sampler_give(s->sampler, sampling->numbers, sampling->n_numbers);
     if (!sampling->grammar) return true;
-    if (!constraint_open(&s->constraint, sampling->grammar, c->model, run->options.stop, error))
+    if (!constraint_open(&s->constraint, sampling->grammar, c->model, run->options.stop, error) ||
+        !matcher_prepare(s->constraint.matcher, error))
         return false;
     sampler_allow(s->sampler, s->constraint.mask);
     return true;

@@ -16,9 +16,9 @@
 // takes part in every step: for logits, penalties, a listener, or passes without the cache. The
 // tokens, the cache afterwards and the state of the sampler are the same at every depth.
 //
-// With `speculation` (model/speculate.h) a pass may have several rows: the last token, then drafts
-// of what follows. Each row is sampled as if it had been run alone; the next row counts only if the
-// token is its draft. The cache then forgets the rows behind.
+// With `speculation` (speculation/speculate.h) a pass may have several rows: the last token, then
+// drafts of what follows. Each row is sampled as if it had been run alone; the next row counts only
+// if the token is its draft. The cache then forgets the rows behind.
 //
 //     rows       the | cat  sat  on        the: taken; cat, sat, on: drafts
 //     sampled    cat   sat  down           cat, sat: as drafted; down: not, so that row 3 is for
@@ -27,7 +27,7 @@
 
 #include "model/model.h"
 #include "model/sampler.h"
-#include "model/speculate.h"
+#include "model/speculation/speculate.h"
 
 typedef struct DecoderOptions {
     Sampler *sampler;  // borrowed until decoder_end; NULL: greedy, the likeliest token

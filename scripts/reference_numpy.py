@@ -496,7 +496,7 @@ HYBRID_TRACE = {"mlp.gate_proj": "shared_mlp.input_linear.gate",
 def trace_name(family, name):
     """The name of a stage as docs/trace.md has it: that of transformers' module."""
     if name in ("lm_head", "logits"):
-        return "embed_out" if family == "gpt_neox" else name
+        return name
     parts = name.split(".", 2)
     stem, part = (parts[:2], parts[2:]) if parts[0] == "layers" else ([], [name])
     theirs = {"gpt2": GPT2_TRACE, "phi3": PHI3_TRACE, "gpt_neox": NEOX_TRACE,
@@ -510,10 +510,14 @@ def trace_name(family, name):
 def trace(m, w, ids, context=None):
     """Every stage under its name in a trace: (T, width), attention weights (heads, T, T)."""
     tensors = {"input_ids": np.array(ids)}
+    turned = ("q_proj", "k_proj", "q_rotated", "k_rotated")
 
     def watch(name, values):
         if not name.endswith("attn_weights"):
             values = values.reshape(len(ids), -1)
+        if m.family == "ernie4_5" and name.endswith(turned):  # as limpid has them: halves
+            pairs = values.reshape(len(ids), -1, m.head_dim // 2, 2)
+            values = pairs.swapaxes(2, 3).reshape(len(ids), -1)
         tensors[trace_name(m.family, name)] = values
     forward(m, w, np.array(ids), context, watch)
     return tensors

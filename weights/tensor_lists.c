@@ -136,6 +136,7 @@ const TensorName HF_GPT_NEOX[] = {
     {"~embed_in.weight", REQUIRED, {ROLE_EMBEDDING}},
     {"~final_layer_norm.weight", REQUIRED, {ROLE_FINAL_NORM}},
     {"~final_layer_norm.bias", REQUIRED, {ROLE_FINAL_NORM_BIAS}},
+    {"lm_head.weight", UNSTORED, {ROLE_HEAD}}, // what the head is called elsewhere, in traces too
     {"embed_out.weight", OPTIONAL, {ROLE_HEAD}},
     {"~layers.#.input_layernorm.weight", REQUIRED, {ROLE_ATT_NORM}},
     {"~layers.#.input_layernorm.bias", REQUIRED, {ROLE_ATT_NORM_BIAS}},

@@ -193,11 +193,19 @@ static double peak_gops(const Run *r, const Line *line, int n) {
 
 // ---- printing ----
 
+// A limit, or a dash where it was not measured.
+static void print_limit(int width, int decimals, double value) {
+    if (value > 0)
+        output_print(" %*.*f", width, decimals, value);
+    else
+        output_print(" %*s", width, "-");
+}
+
 static void print_text(const Run *r) {
     output_print(
         "a matrix of %d x %d times rows of input; %s%s\n"
         "giga-operations/s, and %% of what reading the weights (a buffer of their size) and "
-        "the rate of\nthe most rows allow\n\n%-5s %-9s %9s %9s",
+        "the rate of\nthe most rows allow\n\n%-5s %-9s %9s %10s",
         ROWS, COLS, device_info(r->devices[0])->description, build_remark(), "type", "precision",
         "read GB/s", "peak Gop/s");
     for (int k = 0; k < r->batches.count; k++)
@@ -205,9 +213,9 @@ static void print_text(const Run *r) {
     output_print("\n");
     for (int i = 0; i < r->n_lines; i++) {
         const Line *line = &r->lines[i];
-        output_print("%-5s %-9s %9.1f %10.0f", dtype_info(line->dtype)->name,
-                     precision_name(line->precision), line->read / 1e9,
-                     peak_gops(r, line, r->most_rows));
+        output_print("%-5s %-9s", dtype_info(line->dtype)->name, precision_name(line->precision));
+        print_limit(9, 1, line->read / 1e9);
+        print_limit(10, 0, peak_gops(r, line, r->most_rows));
         for (int k = 0; k < r->batches.count; k++) {
             int n = r->batches.values[k];
             output_print(" %7.1f %4.0f %%", operations(n) / line->seconds[k] / 1e9,

@@ -2,7 +2,7 @@
 // new option: a row here, an OptionId, a field of Options, and its default in options.c where it is
 // not 0.
 #include "commands/shared/option_rows.h"
-#include "model/speculate.h"
+#include "model/speculation/speculate.h"
 
 #define FIELD(name) offsetof(Options, name)
 enum {
@@ -292,7 +292,9 @@ static const OptionRow ROWS[] = {
      .commands = FOR_BENCH | FOR_ATTENTION | FOR_PERPLEXITY | FOR_LENS | FOR_COST |
                  FOR_MASK},
     {.id = OPTION_MARKDOWN, .name = "markdown", .kind = KIND_FLAG, .offset = FIELD(markdown),
-     .commands = FOR_BENCH},
+     .commands = FOR_BENCH | FOR_SELFTEST},
+    {.id = OPTION_GOLDEN, .name = "golden", .kind = KIND_FLAG, .offset = FIELD(golden),
+     .commands = FOR_SELFTEST},
     {.id = OPTION_COLOR, .name = "color", .kind = KIND_CHOICE, .offset = FIELD(color),
      .commands = ALL_COMMANDS & ~FOR_GENERATE, .choices = "auto|always|never"},
     {.id = OPTION_TEXT_COLOR, .name = "color", .kind = KIND_CHOICE, .offset = FIELD(color),

@@ -167,6 +167,7 @@ typedef enum OptionId {
     OPTION_JSON,
     OPTION_CSV,
     OPTION_MARKDOWN,
+    OPTION_GOLDEN,
     OPTION_COLOR,
     OPTION_TEXT_COLOR,
     OPTION_QUIET,
@@ -211,7 +212,7 @@ typedef struct Options {
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
-    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, quiet, verbose,
+    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet, verbose,
         help;
 
     IntegerList threads; // bench: several

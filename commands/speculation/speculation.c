@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "commands/shared/output.h"
 #include "model/decoder.h"
+#include "model/transport.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -61,9 +62,11 @@ static bool compare_vocabularies(const Session *s, const Session *draft, Error *
 
 // ---- opening ----
 
-// What drafts are off with: they would change when a stage is seen, or how often.
+// What drafts are off with: interventions would be called for other rows, and the ranks have one
+// model at a time.
 static const char *off_with(const Options *o) {
     if (o->no_cache) return "--no-cache";
+    if (transport_count() > 1) return "layers in several processes";
     return interventions_asked(o) ? "--ablate, --patch and --steer" : NULL;
 }
 

@@ -7,16 +7,18 @@
 //     generation.speculation = drafting_speculation(drafting);
 //     drafting_close(drafting);         // before the session
 //
-//   --speculate lookup   guesses from the text so far (model/lookup.c)
-//   --draft MODEL        guesses of a smaller model (model/draft.c)
-//   --draft-tokens N     always N guesses a pass; else as many as pay (model/speculate.h)
+// The guesses are made in model/speculation/:
+//
+//   --speculate lookup   guesses from the text so far (lookup.c)
+//   --draft MODEL        guesses of a smaller model (draft.c)
+//   --draft-tokens N     always N guesses a pass; else as many as pay (speculate.h)
 //
 // The draft model is a session of its own, with the options of the other but for those that are
 // about the other file, or that change the model.
 #pragma once
 
 #include "commands/shared/session.h"
-#include "model/speculate.h"
+#include "model/speculation/speculate.h"
 
 typedef struct Drafting Drafting;
 

@@ -54,7 +54,7 @@ static bool take_sizes(View *v, Error *error) {
     return view_open_index(v, error);
 }
 
-// Which layers have norms behind their modules.
+// Which layers have norms behind their modules, and whether blocks have factors.
 static bool find_norms(View *v, Error *error) {
     v->post_norms = calloc((size_t)v->layers + 1, sizeof *v->post_norms);
     v->shown = calloc(v->trace->count + 1, sizeof *v->shown);
@@ -65,6 +65,7 @@ static bool find_norms(View *v, Error *error) {
         int layer = trace_layer(name);
         bool norm =
             layer < 0 ? !strcmp(name, TRACE_EMBEDDING_NORM) : ends_with(name, TRACE_POST_NORM);
+        v->with_factor |= ends_with(name, TRACE_FACTOR);
         if (norm && layer < v->layers) v->post_norms[layer + 1] = true;
     }
     return true;
@@ -151,7 +152,7 @@ static void put_shape(const View *v, ViewStage *s) {
 static bool add_tensor(View *v, const SafetensorsTensor *t, Error *error) {
     int layer = trace_layer(t->plan.name);
     if (layer >= v->layers) layer = -1;
-    StageId stage = trace_stage_of(t->plan.name, layer, v->post_norms[layer + 1]);
+    StageId stage = trace_stage_of(t->plan.name, layer, v->post_norms[layer + 1], v->with_factor);
     if (view_stage(v, stage, layer)) stage = STAGE_COUNT;
     ViewStage *s = view_add_stage(v, stage, layer, (size_t)t->plan.shape[1], error);
     if (!s) return false;

@@ -98,6 +98,7 @@ typedef struct View {
 
     // of traces
     bool *attended;   // (layers) the layers that have weights; NULL: all
+    bool with_factor; // of trace_stage_of
     bool *post_norms; // (layers + 1) with_norm of trace_stage_of; the first is outside the layers
     uint32_t *shown;  // (tensors of the file) 1 + the number of the stage
     SafetensorsFile *trace; // borrowed
@@ -164,8 +165,9 @@ bool view_write(const View *v, const Page *page, const OutputFile *out, Error *e
 // The stage that a tensor of this name is; `layer` is trace_layer of the name. with_norm: the layer
 // has a tensor whose name ends with TRACE_POST_NORM, or outside the layers the trace has
 // TRACE_EMBEDDING_NORM. STAGE_COUNT: none that is known.
-StageId trace_stage_of(const char *name, int layer, bool with_norm);
-extern const char TRACE_POST_NORM[], TRACE_EMBEDDING_NORM[];
+// with_factor: some tensor's name ends with TRACE_FACTOR.
+StageId trace_stage_of(const char *name, int layer, bool with_norm, bool with_factor);
+extern const char TRACE_POST_NORM[], TRACE_FACTOR[], TRACE_EMBEDDING_NORM[];
 
 // Fills tokens, sizes, stages, attention and logits of a View whose `trace` is the file. Tensors
 // that have not one row for each token are left out. False: exit code 2 (too large), 3 or 5.

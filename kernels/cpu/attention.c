@@ -5,8 +5,9 @@
 // states merge in rising order. So a row's bits depend on nothing but its own position:
 //   many passes   (a prompt, many sequences)   a thread walks all chunks of a pass and merges
 //   few passes    (one token, a long cache)    threads take single chunks, the caller merges
-// A sparse pattern goes by the first way: of most chunks it shows little or nothing, and a chunk
-// without visible keys is passed over.
+// Passes are few, too, where one of them is so long that the other threads would wait for it: a
+// long conversation beside short ones. A sparse pattern goes by the first way: of most chunks it
+// shows little or nothing, and a chunk without visible keys is passed over.
 #include "kernels/cpu/attention.h"
 #include "kernels/limits.h"
 #include "kernels/precision.h"
@@ -169,12 +170,28 @@ static void whole_passes(void *context, size_t begin, size_t end, int thread) {
 
 // ---- single chunks ----
 
+enum { WAVE_CHUNKS = 3 }; // at least, of each pass
+
+// Chunks of each pass that there are states for at once, beside the running state.
+static size_t wave_room(const AttentionWork *w, int n_passes) {
+    size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads;
+    size_t states = w->kv->scratch_wave / state_floats(n_queries, w->kv->value_dim);
+    size_t room = states / (size_t)n_passes;
+    return room ? room - 1 : 0;
+}
+
 // The state of pass p: the running one (slot 0), or of the chunk slot - 1 of the wave.
 static AttentionState wave_state(const AttentionWork *w, size_t n_threads, int p, int slot) {
     size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads;
     size_t index = (size_t)p * (size_t)(w->wave_chunks + 1) + (size_t)slot;
     float *memory = w->kv->scratch + n_threads * w->kv->scratch_thread;
     return state_at(memory + index * state_floats(n_queries, w->kv->value_dim), n_queries);
+}
+
+// Whether the row of pass p, a single one, sees no key of the chunk or of a later one.
+static bool is_behind(const AttentionWork *w, int p, int chunk) {
+    int row = w->row_blocks - 1 - p % w->row_blocks;
+    return w->pass_rows == 1 && chunk > w->rows->positions[row] / ATTENTION_CHUNK;
 }
 
 typedef struct WaveWork {
@@ -189,6 +206,10 @@ static void single_chunks(void *context, size_t begin, size_t end, int thread) {
     for (size_t item = begin; item < end; item++) {
         int p = (int)(item / (size_t)w->wave_chunks), c = (int)(item % (size_t)w->wave_chunks);
         AttentionState state = wave_state(w, wave->n_threads, p, c + 1);
+        if (is_behind(w, p, w->wave_chunk + c)) { // merging passes it over
+            memset(state.sum, 0, (size_t)w->pass_rows * (size_t)w->pass_heads * sizeof(float));
+            continue;
+        }
         next_rows(&pass, w, p, 0, thread);
         bool more = item + 1 < end && c + 1 < w->wave_chunks;
         take_chunk(w, &pass, w->wave_chunk + c, more ? w->wave_chunk + c + 1 : -1, &state);
@@ -199,7 +220,7 @@ static void single_chunks(void *context, size_t begin, size_t end, int thread) {
 static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chunk_work) {
     WaveWork wave = {w, (size_t)device->info.threads};
     size_t n_queries = (size_t)w->pass_rows * (size_t)w->pass_heads, value_dim = w->kv->value_dim;
-    size_t room = w->kv->scratch_wave / state_floats(n_queries, value_dim) / (size_t)n_passes - 1;
+    size_t room = wave_room(w, n_passes);
     int n_chunks = w->last_chunk - w->first_chunk + 1;
     w->wave_chunks = room < (size_t)n_chunks ? (int)room : n_chunks;
     for (int p = 0; p < n_passes; p++)
@@ -208,8 +229,8 @@ static void run_waves(Device *device, AttentionWork *w, int n_passes, size_t chu
     for (int c = w->first_chunk; c <= w->last_chunk; c += w->wave_chunks) {
         w->wave_chunk = c;
         int count = smaller(w->wave_chunks, w->last_chunk - c + 1);
-        // Chunks beyond the last are looked at and found empty. A thread takes several beside each
-        // other, so that it knows what to fetch, but no more than an eighth of its share.
+        // Chunks beyond the last are found empty. A thread takes several beside each other, so that
+        // it knows what to fetch, but no more than an eighth of its share.
         size_t items = (size_t)n_passes * (size_t)w->wave_chunks;
         size_t several = items / (8 * wave.n_threads), least = work_chunk(chunk_work);
         device_run(device, single_chunks, &wave, items, several > least ? several : least);
@@ -319,18 +340,25 @@ static size_t count_keys(const KeyReach *reach) {
     return (size_t)keys;
 }
 
+typedef struct WorkSize {
+    size_t all, longest; // multiply-adds of it all, at most of a pass
+    bool one_sequence;   // in every pass
+} WorkSize;
+
 // Cuts the rows and heads into passes. As many rows share one as fill it, but no more than there
-// are consecutive rows of one sequence. Returns the multiply-adds of it all.
-static size_t cut(AttentionWork *w, bool *one_sequence) {
+// are consecutive rows of one sequence.
+static WorkSize cut(AttentionWork *w) {
     const Rows *rows = w->rows;
     int runs = 1, first_key = INT32_MAX, last_key = 0;
-    size_t keys = 0;
+    size_t keys = 0, most_keys = 0;
     for (int i = 0; i < rows->n; i++) {
         KeyReach reach = key_reach(&w->shape->pattern, rows->positions[i]);
         if (i && rows->sequences[i] != rows->sequences[i - 1]) runs++;
         first_key = smaller(key_run(&reach, 0).first, first_key);
         if (reach.last > last_key) last_key = reach.last;
-        keys += count_keys(&reach);
+        size_t of_row = count_keys(&reach);
+        keys += of_row;
+        if (of_row > most_keys) most_keys = of_row;
     }
     w->first_chunk = first_key / ATTENTION_CHUNK;
     w->last_chunk = last_key / ATTENTION_CHUNK;
@@ -338,25 +366,34 @@ static size_t cut(AttentionWork *w, bool *one_sequence) {
     w->head_parts = (w->group + w->pass_heads - 1) / w->pass_heads;
     w->pass_rows = smaller(ATTENTION_QUERIES / w->pass_heads, rows->n / runs);
     w->row_blocks = (rows->n + w->pass_rows - 1) / w->pass_rows;
-    *one_sequence = runs == 1 || w->pass_rows == 1; // in every pass
-    return keys * (size_t)w->shape->n_heads * key_work(w->shape);
+    size_t queries = (size_t)w->pass_rows * (size_t)w->pass_heads;
+    return (WorkSize){.all = keys * (size_t)w->shape->n_heads * key_work(w->shape),
+                      .longest = most_keys * queries * key_work(w->shape),
+                      .one_sequence = runs == 1 || w->pass_rows == 1};
+}
+
+// Whether threads share the chunks of a pass, so that none waits for another's long pass.
+static bool shares_chunks(const Device *device, const AttentionWork *w, const WorkSize *size,
+                          int n_passes) {
+    size_t threads = (size_t)device->active_threads;
+    if (threads < 2 || w->last_chunk == w->first_chunk || !size->one_sequence) return false;
+    if (w->shape->pattern.n_parts) return false;
+    bool is_uneven = w->pass_rows == 1 && size->longest > size->all / (4 * threads);
+    bool is_few = (size_t)n_passes < 4 * threads;
+    return (is_few || is_uneven) && wave_room(w, n_passes) >= WAVE_CHUNKS;
 }
 
 void attention(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,
                const AttentionShape *shape, float *weights_out) {
     if (!device_ok(device) || rows->n <= 0) return;
     AttentionWork work = work_of(device, out, q, view, rows, shape, weights_out);
-    bool one_sequence;
-    size_t all = cut(&work, &one_sequence);
+    WorkSize size = cut(&work);
     int n_passes = work.row_blocks * work.head_parts * shape->n_kv_heads;
-    bool few = n_passes < 4 * device->active_threads && work.last_chunk > work.first_chunk;
-    bool dense = !shape->pattern.n_parts;
-    if (device->active_threads > 1 && few && one_sequence && dense) {
+    if (shares_chunks(device, &work, &size, n_passes)) {
         size_t queries = (size_t)work.pass_rows * (size_t)work.pass_heads;
         run_waves(device, &work, n_passes, queries * ATTENTION_CHUNK * key_work(shape));
     } else {
-        device_run(device, whole_passes, &work, (size_t)n_passes,
-                   work_chunk(all / (size_t)n_passes));
+        device_run(device, whole_passes, &work, (size_t)n_passes, work_chunk(size.longest));
     }
     if (weights_out)
         device_run(device, weight_rows, &work, (size_t)rows->n * (size_t)shape->n_heads, 1);

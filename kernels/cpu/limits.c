@@ -101,18 +101,16 @@ double device_peak_rate(Device *device, PeakKind kind) {
     return host_rate(run_limit, &run, loop->operations * device->info.threads);
 }
 
-// As lanes/project_quantised.c and project_tile.c choose: a single row meets elements of less than
-// 8 bits as bytes, of a16 as two digits; several rows meet words, of a8 bytes where the sums of
-// bytes have room for the type.
 Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {
     if (dtype_is_float(weight->dtype) || device->precision == PRECISION_F32)
         return (Arithmetic){PEAK_FLOAT32, 1};
     bool is_a8 = device->precision == PRECISION_A8;
+    switch (device->kernels->project->form(weight->dtype, n, is_a8)) {
+    case INPUT_QUADS: return (Arithmetic){PEAK_INT8, 1};
     // PEAK_INT8 counts one digit; with two each weight costs two multiplications.
-    if (n == 1 && panel_format(weight->dtype).low_bits < 8)
-        return (Arithmetic){PEAK_INT8, is_a8 ? 1 : 2};
-    bool bytes = n > 1 && is_a8 && device->kernels->limits->multiplies_bytes(weight->dtype);
-    return (Arithmetic){bytes ? PEAK_INT8 : PEAK_INT16, 1};
+    case INPUT_DIGITS: return (Arithmetic){PEAK_INT8, 2};
+    default: return (Arithmetic){PEAK_INT16, 1};
+    }
 }
 
 // lanes/attention.c widens the cache to float32.

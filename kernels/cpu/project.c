@@ -150,7 +150,7 @@ typedef struct WorkList {
     size_t ends[MOST_PROJECTIONS]; // of each matrix in the list of items
     const float *x;
     size_t n_blocks, segment_blocks;
-    bool direct; // few rows: PanelWork.direct
+    int n; // rows of the call
 } WorkList;
 
 // Items of a matrix: panels, or strips of them where they are stored as strips.
@@ -181,7 +181,7 @@ static void project_items(const WorkList *list, size_t begin, size_t end, size_t
             .blocks = s->blocks + first,
             .n_blocks = left < list->segment_blocks ? left : list->segment_blocks,
             .as_floats = list->device->precision == PRECISION_F32,
-            .direct = list->direct,
+            .n = list->n,
             .scratch = s->panels + (size_t)thread * s->panel_bytes,
         };
         if (work.end_panel > p->weight->n_panels) work.end_panel = p->weight->n_panels;
@@ -203,7 +203,7 @@ static void project_task(void *context, size_t begin, size_t end, int thread) {
 
 static void project_rows(Device *device, const float *x, int n, const Projection *projections,
                          int count) {
-    WorkList list = {.device = device, .projections = projections, .count = count, .x = x};
+    WorkList list = {.device = device, .projections = projections, .count = count, .x = x, .n = n};
     size_t cols = projections->weight->cols, n_items = 0, bytes = 0;
     Preparing preparing = {.device = device, .x = x, .cols = cols};
     for (int i = 0; i < count; i++) {
@@ -215,7 +215,6 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         bytes += m->n_panels * m->panel_bytes;
     }
     list.n_blocks = cut_blocks(device, x, n, cols);
-    list.direct = n <= device->kernels->project->direct_rows;
     if (preparing.integers || n > 1)
         device_run(device, prepare_task, &preparing, list.n_blocks,
                    n * cols < 16384 ? list.n_blocks : 1);

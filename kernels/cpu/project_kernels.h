@@ -31,21 +31,21 @@ typedef struct PanelWork {
     const InputBlock *blocks;
     size_t n_blocks;
     bool as_floats; // quantised weights are multiplied with float32
-    bool direct;    // the call has at most direct_rows rows
+    int n;          // rows of the call
     void *scratch;  // PANEL_SCRATCH_BYTES(cols), 64-byte aligned
 } PanelWork;
 
 // A panel unpacked: 16 rows of floats at most.
 #define PANEL_SCRATCH_BYTES(cols) ((size_t)(cols)*PANEL_ROWS * sizeof(float))
 
-// What the inputs of a few rows are multiplied as (lanes/project_direct.c).
+// What inputs are multiplied as (lanes/project_direct.c).
 typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS } InputForm;
 
 typedef struct ProjectKernels {
     int block_rows;  // largest block that `panels` takes
     int direct_rows; // most rows of a call that are multiplied without unpacking panels first
-    InputForm (*direct_form)(DType dtype, int n,
-                             bool quads); // of a block of such a call; quads: a8
+    // What most blocks of a call of n rows are multiplied as; quads: a8.
+    InputForm (*form)(DType dtype, int n, bool quads);
     // Fills what a block points to, but for x, from its rows x (n, cols) as precision.h says.
     void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);

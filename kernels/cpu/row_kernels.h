@@ -59,5 +59,4 @@ typedef struct LimitKernels {
     void (*read_linear)(const void *bytes, size_t size);
     void (*read_streams)(const void *bytes, size_t size);
     PeakLoop peaks[PEAK_COUNT];
-    bool (*multiplies_bytes)(DType dtype); // of a8, with several rows of inputs
 } LimitKernels;

@@ -4,6 +4,7 @@
 
 #include "tests/test.h"
 
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,4 +60,26 @@ Test(hash, another_process_has_another_key) {
     CHECK(read(ends[0], &other, sizeof other) == sizeof other);
     waitpid(child, NULL, 0);
     CHECK(memcmp(&own, &other, sizeof own) != 0);
+}
+
+// NIST's examples for FIPS 180-4: one block, two blocks, a million bytes; and no bytes.
+Test(hash, sha256_is_that_of_the_standard) {
+    enum { MILLION = 1000000 };
+    static const struct {
+        const char *text, *sum;
+    } VECTORS[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+    };
+    char sum[SHA256_HEX], *many = malloc(MILLION);
+    for (size_t i = 0; i < sizeof VECTORS / sizeof *VECTORS; i++) {
+        sha256_hex(sum, VECTORS[i].text, strlen(VECTORS[i].text));
+        CHECK_STRING(sum, VECTORS[i].sum);
+    }
+    memset(many, 'a', MILLION);
+    sha256_hex(sum, many, MILLION);
+    CHECK_STRING(sum, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    free(many);
 }

@@ -1,6 +1,6 @@
-// bench: nothing is faster than what it measures the machine with; the tables of --attention and
-// --no-cache have the rows that are known by hand, and both ways of each give the same outputs.
-// No time is checked.
+// bench: nothing is faster than what it measures the machine with; the tables of --attention,
+// --projections and --no-cache have the rows that are known by hand, and both ways of each give the
+// same outputs. No time is checked.
 #include "base/error.h"
 #include "tests/support/program.h"
 
@@ -244,6 +244,58 @@ Test(bench, attention_refuses_what_it_cannot_do) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         TestRun r = program("bench|--attention|%s", CASES[i].options);
+        check_refused(&r, ERROR_USAGE, CASES[i].because);
+    }
+}
+
+// ---- --projections ----
+
+// A line for each of two precisions and each number of rows, whose figures agree with each other:
+// 2 x 3072 x 1024 operations a row, and 18 bytes for 32 weights.
+Test(bench, projections_count_what_a_matrix_takes) {
+    static const char HEADER[] = "type,precision,rows,seconds,gop_per_second,gb_per_second,"
+                                 "share_of_read,share_of_peak,share_of_most_rows\n";
+    static const int ROWS[] = {1, 3, 20};
+    TestRun r = program("bench|--projections|--csv|--type|q4_0|--batch|1,3,20|-r|1|-j|1");
+    check_status(&r, 0);
+    CHECK(!strncmp(r.out, HEADER, sizeof HEADER - 1), "%s", r.out);
+    const char *line = r.out + sizeof HEADER - 1;
+    for (int i = 0; i < 6; i++, line = strchr(line, '\n') + 1) {
+        char precision[8];
+        double n, seconds, gops, gb, shares[3];
+        CHECK(sscanf(line, "Q4_0,%7[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf", precision, &n, &seconds,
+                     &gops, &gb, shares, shares + 1, shares + 2) == 8,
+              "%s", line);
+        CHECK_STRING(precision, i < 3 ? "a16" : "a8");
+        CHECK_NEAR(n, ROWS[i % 3], 0);
+        CHECK_NEAR(gops * seconds * 1e9 / (2.0 * n * 3072 * 1024), 1, 1e-6);
+        CHECK_NEAR(gb * seconds * 1e9 / (3072.0 * 1024 * 18 / 32), 1, 1e-6);
+        CHECK(shares[0] > 0 && shares[1] > 0 && shares[2] > 0, "%s", line);
+    }
+    CHECK(!*line, "%s", line);
+    test_run_free(&r);
+    r = program("bench|--projections|--json|--type|f16|--batch|2|-r|1|-j|2|--precision|f32");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\"type\":\"F16\",\"precision\":\"f32\",\"rows\":2,"), "%s", r.out);
+    test_run_free(&r);
+    r = program("bench|--projections|--type|q8_0|--batch|1,2|-r|1|--no-limits");
+    check_status(&r, 0);
+    CHECK(strstr(r.out, "\nQ8_0  a16"), "%s", r.out);
+    test_run_free(&r);
+}
+
+Test(bench, projections_refuse_what_they_do_not_take) {
+    static const struct {
+        const char *options, *because;
+    } CASES[] = {
+        {"--projections|model.gguf", "leave the model out"},
+        {"--projections|--pp|3", "--pp is not of"},
+        {"--projections|-j|1,2", "one number of threads"},
+        {"--projections|--attention", "a table of its own"},
+        {"--type|q4_0", "--type is of bench --projections"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        TestRun r = program("bench|%s", CASES[i].options);
         check_refused(&r, ERROR_USAGE, CASES[i].because);
     }
 }

@@ -108,10 +108,29 @@ Test(convert, the_story_is_told_from_every_container) {
 
 // ---- every family ----
 
-static const char *const FAMILIES[] = {
-    "llama-tied", "llama-untied", "llama-rope-llama3", "mistral-window8", "qwen2",   "qwen3",
-    "qwen3-bf16", "gemma3",       "gemma3-bf16",       "olmo2",           "smollm3", "phi3",
-    "gpt2",       "nanochat"};
+static const char *const FAMILIES[] = {"llama-tied",
+                                       "llama-untied",
+                                       "llama-rope-llama3",
+                                       "mistral-window8",
+                                       "qwen2",
+                                       "qwen3",
+                                       "qwen3-bf16",
+                                       "gemma3",
+                                       "gemma3-bf16",
+                                       "olmo2",
+                                       "smollm3",
+                                       "phi3",
+                                       "gpt2",
+                                       "nanochat",
+                                       "gemma2",
+                                       "granite",
+                                       "gpt_neox",
+                                       "ministral3",
+                                       "hunyuan_v1_dense",
+                                       "exaone4",
+                                       "olmo3",
+                                       "arcee",
+                                       "ernie4_5"};
 enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 
 static bool near(const TensorPlan *a, const TensorPlan *b) {
@@ -161,7 +180,7 @@ Test(convert, every_family_to_a_gguf_and_back_bit_for_bit) {
         snprintf(path, sizeof path, "%s/model.safetensors", from);
         snprintf(other, sizeof other, "%s/model.safetensors", back);
         if (exists(path)) // one has two shards
-            check_same_tensors(path, other, !strcmp(FAMILIES[i], "gemma3"));
+            check_same_tensors(path, other, !strncmp(FAMILIES[i], "gemma", 5));
         Checkpoint *a = open_converted(from), *b = open_converted(back);
         CHECK_STRING(checkpoint_config(b)->family, checkpoint_config(a)->family);
         CHECK_INT(checkpoint_config(b)->rope.scaling, checkpoint_config(a)->rope.scaling);

@@ -50,11 +50,26 @@ Test(selftest_command, holds_on_every_reference_model) {
     static const struct {
         const char *name;
         int held;
-    } MODELS[] = {
-        {"llama-tied", 12},      {"llama-untied", 12}, {"llama-rope-llama3", 12}, {"qwen2", 12},
-        {"mistral-window8", 12}, {"qwen3", 12},        {"qwen3-bf16", 12},        {"gemma3", 12},
-        {"gemma3-bf16", 12},     {"olmo2", 12},        {"smollm3", 12},           {"phi3", 12},
-        {"nanochat", 12},        {"gpt2", 8}};
+    } MODELS[] = {{"llama-tied", 12},
+                  {"llama-untied", 12},
+                  {"llama-rope-llama3", 12},
+                  {"qwen2", 12},
+                  {"mistral-window8", 12},
+                  {"qwen3", 12},
+                  {"qwen3-bf16", 12},
+                  {"gemma3", 12},
+                  {"gemma3-bf16", 12},
+                  {"olmo2", 12},
+                  {"smollm3", 12},
+                  {"phi3", 12},
+                  {"nanochat", 12},
+                  {"gpt2", 8},
+                  {"gemma2", 12},
+                  {"granite", 12},
+                  {"gpt_neox", 11},
+                  {"hunyuan_v1_dense", 12},
+                  {"exaone4", 12},
+                  {"ernie4_5", 12}};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char line[600];
         snprintf(line, sizeof line, "%s%s", test_reference_model(MODELS[i].name),
@@ -168,4 +183,79 @@ Test(selftest_command, nan_is_exit_7_and_zeros_are_accepted) {
     test_run_free(&r);
     r = program("selftest|%s", constant_model(0, 5));
     check_refused(&r, ERROR_FILE, "constant.bin: a context of 5 is too short");
+}
+
+// ---- --golden ----
+
+// "9 of 9 have the bits", from the backend that promises it; another one says that it does not.
+static void check_golden(const char *model) {
+    TestRun r = program("selftest|--golden|%s", model);
+    CHECK(r.status == 0, "%s: exit %d: %s%s", model, r.status, r.out, r.err);
+    if (REFERENCE)
+        CHECK(strstr(r.out, "this one computes in another order"), "%s: %s", model, r.out);
+    else
+        CHECK(strstr(r.out, ": 9 of 9 have the bits of the table, 9 the text\n"), "%s: %s", model,
+              r.out);
+    test_run_free(&r);
+}
+
+Test(selftest_golden, built_in_model_has_the_bits_of_the_table) {
+    need_builtin();
+    check_golden("builtin");
+}
+
+Test(selftest_golden, public_file_has_them_from_its_path) {
+    const char *path = public_model();
+    check_golden(path);
+}
+
+Test(selftest_golden, large_models_have_the_bits_of_the_table) {
+    if (REFERENCE) SKIP("plain loops take minutes");
+    check_golden(test_model_file("SmolLM2-135M-Instruct.Q4_1.gguf"));
+    check_golden(test_model_file("gemma-3-270m-Q4_K_M.gguf"));
+}
+
+Test(selftest_golden, instruction_sets_and_threads_change_no_bit) {
+    if (REFERENCE) SKIP("it has no instruction sets");
+    need_builtin();
+    TestRun r = program_shell("LIMPID_ISA=portable $RUN selftest --golden -j 3 | tail -n 1");
+    CHECK(strstr(r.out, "portable (plain C): 9 of 9 have the bits"), "%s%s", r.out, r.err);
+    test_run_free(&r);
+}
+
+// coreutils' sha256sum is the other opinion.
+Test(selftest_golden, file_without_a_row_is_named_with_its_sum) {
+    TestRun r =
+        program_shell("F=$(mktemp -d)/other.gguf && $RUN convert $MODEL $F --type f16 -q && "
+                      "S=$(sha256sum $F | cut -d' ' -f1) && $RUN selftest --golden $F; "
+                      "echo \"status $?, sha256 $S\"; rm -r ${F%/*}");
+    const char *sum = strstr(r.out, "status 1, sha256 ");
+    CHECK(sum && strlen(sum) > 70, "%s%s", r.out, r.err);
+    CHECK(strstr(r.out, "computed   prompt 1  f32  logits "), "%s", r.out);
+    CHECK(strstr(r.err, "not in the table of docs/golden.md"), "%s", r.err);
+    CHECK(strstr(r.err, test_text("sha256 %.64s\n", sum + strlen("status 1, sha256 "))), "%s%s",
+          r.out, r.err);
+    test_run_free(&r);
+}
+
+Test(selftest_golden, page_is_printed_from_the_table) {
+    TestRun r = program("selftest|--golden|--markdown");
+    size_t size;
+    char *page = test_read_file("docs/golden.md", &size);
+    CHECK_STRING(r.out, page);
+    free(page);
+    test_run_free(&r);
+}
+
+Test(selftest_golden, refuses_what_would_change_its_numbers) {
+    static const char *const LINES[][2] = {{"--precision|a8", "leave out --precision"},
+                                           {"--kv|f32", "leave out --kv"},
+                                           {"-i|Hello", "leave out --prompt"},
+                                           {"tests", "tests is a directory"}};
+    for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+        TestRun r = program("selftest|--golden|%s", LINES[i][0]);
+        check_refused(&r, ERROR_USAGE, LINES[i][1]);
+    }
+    TestRun r = program("selftest|--markdown");
+    check_refused(&r, ERROR_USAGE, "--markdown with --golden alone");
 }

@@ -58,7 +58,7 @@ static const Expected EXPECTED[] = {
      "attention.query_key_value.v attention.q_rotated attention.k_rotated attention.attn_weights "
      "attention.heads attention.dense attn_residual post_attention_layernorm mlp.dense_h_to_4h "
      "mlp.activated mlp.dense_4h_to_h",
-     "gpt_neox.final_layer_norm embed_out"},
+     "gpt_neox.final_layer_norm lm_head"},
     {"phi3", "model.embed_tokens", "model.layers.",
      "input_layernorm self_attn.qkv_proj.q self_attn.qkv_proj.k self_attn.qkv_proj.v "
      "self_attn.q_rotated self_attn.k_rotated self_attn.attn_weights self_attn.heads "

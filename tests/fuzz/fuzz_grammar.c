@@ -155,6 +155,8 @@ static void use(const char *text, size_t size, bool converted, uint64_t random) 
     if (!grammar && converted && strstr(error.message, "wanted")) abort();
     Matcher *m = grammar ? matcher_open(grammar, &trie, NULL, &error) : NULL;
     if (grammar && !m) check_limit(&error);
+    // Masks are the same with it; what it may run into is memory.
+    if (m && size % 2 && !matcher_prepare(m, &error)) check_limit(&error);
     for (int step = 0; m && step < STEPS; step++)
         if (!follow(m, &random)) break;
     matcher_close(m);

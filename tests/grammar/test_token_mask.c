@@ -3,7 +3,7 @@
 // grammar allows.
 #include "base/buffer.h"
 #include "base/hash.h"
-#include "grammar/matcher.h"
+#include "grammar/masks.h"
 #include "tests/test.h"
 
 typedef struct Words {
@@ -33,6 +33,13 @@ static const char *const GRAMMARS[] = {
     "root ::= [à-ÿ€] root | \"a\" | \"{\" root \"}\" \" \"?",
     "root ::= ((\"a\" | \"ab\"){1,5} \"b\"{0,3}){1,8} [^a]*",
     "root ::= (\"{\" [a-z\"]{1,9} ){2,4} x\nx ::= \"}\"{2,5} | \",\" root",
+    // loops: over nearly all characters, over some, over those beyond ASCII, and at a text's end
+    "root ::= \"{\" [^,]* \",\" root | .* \"a\" | \"\"",
+    "root ::= ([a-f ]* | [à-ÿ€] | \"\\n\")* \":\" root?",
+    "root ::= ([a-f ] | [€])* \":\" root?",
+    "root ::= \"[\" text \"]\" root?\ntext ::= [a-f \\n]*",
+    "root ::= ([^,]* \",\" [é€] \"b\"? \";\")* \"a\"",
+    "root ::= ([^\\x00-\\x7f] | \"{\" root \"}\")* \"b\"?",
 };
 
 // Bytes that the grammars speak of come often.
@@ -112,6 +119,7 @@ static void check_walk(const char *grammar_text, const Words *w, int steps, uint
     Matcher *matcher = matcher_open(grammar, &w->trie, NULL, &error);
     Matcher *plain = matcher_open(grammar, &w->trie, NULL, &error);
     CHECK(matcher && plain, "%s", error.message);
+    if (seed % 2) CHECK(matcher_prepare(matcher, &error), "%s", error.message);
     for (int i = 0; i < steps; i++)
         if (!check_step(matcher, plain, w, &text, &seed, grammar_text)) break;
     matcher_close(matcher);
@@ -168,6 +176,89 @@ Test(token_mask, keeps_the_bounds_where_it_is_too_ambiguous_without) {
     for (uint64_t seed = 0; seed < 20; seed++)
         check_walk("root ::= (\"c\"? \"a\"{1,30}){1,5} \"b\"*", &w, 12, seed);
     trie_close(&w.trie);
+}
+
+// A third of all texts of up to four of these, so that below many nodes of the trie are few kinds.
+Test(token_mask, knows_which_characters_lead_back) {
+    static const char *const PARTS[] = {"a", "]", "\xe2\x82\xac", "\xc3\xa9", "\xe2"};
+    static char bytes[780][16];
+    static TextSpan tokens[780];
+    Words w = {.tokens = tokens};
+    uint64_t random = 1;
+    for (size_t length = 1, all = 5; length <= 4; length++, all *= 5)
+        for (size_t number = 0; number < all; number++) {
+            if (splitmix64(&random) % 3) continue;
+            TextSpan *t = &tokens[w.count];
+            t->text = bytes[w.count];
+            for (size_t j = 0, left = number; j < length; j++, left /= 5) {
+                size_t n = strlen(PARTS[left % 5]);
+                memcpy(bytes[w.count] + t->length, PARTS[left % 5], n);
+                t->length += n;
+            }
+            w.count++;
+        }
+    CHECK(trie_open(&w.trie, tokens, w.count, NULL), "no trie");
+    static const char *const TEXTS[] = {
+        "root ::= ([a-f] | [€])* \":\"?",
+        "root ::= [^é]* \":\"?",
+        "root ::= [^\\x00-\\x7f]* \"a\"?",
+        "root ::= text \"]\" root?\ntext ::= [a-f]* | \"]\" text \"é\"",
+        "root ::= (text \"é\")* \"a\"\ntext ::= ([a-f] | \"]\" text \"]\")*",
+    };
+    for (uint64_t seed = 0; seed < 8; seed++)
+        for (size_t g = 0; g < sizeof TEXTS / sizeof *TEXTS; g++)
+            check_walk(TEXTS[g], &w, 12, seed);
+    trie_close(&w.trie);
+}
+
+// ---- how much of the trie is read ----
+
+// Words of four letters with one of 200 other characters behind them, none of which ends a string.
+static Words many_words(void) {
+    Words w = {.tokens = calloc(20000, sizeof *w.tokens), .count = 20000};
+    for (size_t i = 0; i < w.count; i++) {
+        char *bytes = malloc(8);
+        size_t length = 0;
+        for (size_t j = 0, left = i / 200; j < 4; j++, left /= 5)
+            bytes[length++] = (char)('a' + left % 5);
+        length += utf8_encode(bytes + length, (uint32_t)(i % 200 + (i % 2 ? 0x4e00 : '#')));
+        w.tokens[i] = (TextSpan){bytes, i == 0 ? 1 : length};
+    }
+    ((char *)(uintptr_t)w.tokens[0].text)[0] = '"';
+    CHECK(trie_open(&w.trie, w.tokens, w.count, NULL), "no trie");
+    return w;
+}
+
+// Inside a string all tokens but the quote lead nowhere else, so that hardly any is read. What is
+// prepared is not read again.
+Test(token_mask, passes_over_what_leads_back_and_what_was_prepared) {
+    Error error = {0};
+    Words w = many_words();
+    const char *text = "root ::= \"{\" string (\",\" string)* \"}\"\n"
+                       "string ::= \"\\\"\" [^\"]* \"\\\"\"";
+    Grammar *grammar = grammar_parse(text, strlen(text), &error);
+    CHECK(grammar, "%s", error.message);
+    for (int prepared = 0; prepared < 2; prepared++) {
+        Automaton m;
+        Masks k;
+        uint32_t state;
+        CHECK(automaton_open(&m, grammar, NULL, &error) && masks_open(&k, &m, &w.trie, &error) &&
+              automaton_start(&m, &state, &error));
+        if (prepared) CHECK(masks_prepare(&k, state, &error), "%s", error.message);
+        size_t before = k.n_read;
+        for (const char *c = "{\""; *c; c++)
+            CHECK(automaton_move(&m, state, (uint8_t)*c, &state, &error));
+        const uint64_t *mask = masks_of(&k, state, &error);
+        CHECK(mask, "%s", error.message);
+        for (size_t i = 0; i < w.count; i++)
+            CHECK(has_bit(mask, i), "token %zu", i);
+        CHECK(prepared ? k.n_read == before && before : k.n_read > 0 && k.n_read < 100,
+              "%zu of %zu nodes", k.n_read - before, w.trie.n_nodes);
+        masks_free(&k);
+        automaton_free(&m);
+    }
+    grammar_close(grammar);
+    free_words(&w);
 }
 
 // More states than are kept: the matcher starts over on the way, on a stack of many frames.

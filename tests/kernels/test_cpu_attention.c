@@ -243,6 +243,57 @@ Test(cpu_attention, has_the_same_bits_from_any_threads_and_pieces) {
     }
 }
 
+// One row each of sequences of very different lengths: threads share the chunks of the longest, and
+// the rows have the bits that each has alone.
+Test(cpu_attention, decodes_sequences_of_unequal_lengths) {
+    enum { SEQUENCES = 5, LENGTH = 2100 };
+    static const int32_t LAST[SEQUENCES] = {2, LENGTH - 1, 255, 256, 700};
+    static const int32_t NUMBERS[SEQUENCES] = {0, 1, 2, 3, 4};
+    Setup setup = {6, 2, 64, LENGTH, 0, SEQUENCES, KV_F16, {0}};
+    Inputs in = inputs_make(&setup, 11);
+    size_t total = SEQUENCES * LENGTH;
+    int32_t *positions = malloc(2 * total * sizeof *positions), *sequences = positions + total;
+    for (size_t i = 0; i < total; i++) {
+        positions[i] = (int32_t)(i % LENGTH);
+        sequences[i] = (int32_t)(i / LENGTH);
+    }
+    float *q = malloc(SEQUENCES * in.q_size * sizeof *q);
+    float *out = malloc(2 * SEQUENCES * in.q_size * sizeof *out),
+          *alone = out + SEQUENCES * in.q_size;
+    for (size_t i = 0; i < SEQUENCES; i++)
+        memcpy(q + i * in.q_size, in.q + (i * LENGTH + (size_t)LAST[i]) * in.q_size,
+               in.q_size * sizeof *q);
+    for (int threads = 1; threads <= 7; threads += 2) {
+        Device *device = open_isa("", threads);
+        KvShape kv_shape = kv_shape_of(&setup);
+        Kv *kv = kv_open(device, &kv_shape);
+        KvView view = {kv, 1};
+        AttentionShape shape = shape_of(&in.s);
+        Rows all = {(int)total, NULL, positions, sequences},
+             rows = {SEQUENCES, NULL, LAST, NUMBERS};
+        kv_write(device, &view, in.k, in.v, &all);
+        attention(device, out, q, &view, &rows, &shape, NULL);
+        for (int i = 0; i < SEQUENCES; i++) {
+            Rows one = {1, NULL, LAST + i, NUMBERS + i};
+            size_t at = (size_t)i * in.q_size;
+            attention(device, alone + at, q + at, &view, &one, &shape, NULL);
+        }
+        CHECK(!memcmp(out, alone, SEQUENCES * in.q_size * sizeof *out), "%d threads", threads);
+        for (int i = 0; i < SEQUENCES; i++) {
+            double wanted[64];
+            expected(&in, i, LAST[i], 5, wanted, NULL);
+            for (int j = 0; j < 64; j++)
+                CHECK_NEAR(out[(size_t)i * in.q_size + 5 * 64 + (size_t)j], wanted[j], 1e-5);
+        }
+        kv_close(device, kv);
+        device_close(device);
+    }
+    free(positions);
+    free(q);
+    free(out);
+    inputs_free(&in);
+}
+
 // One token at the end of a long cache: threads take single chunks.
 Test(cpu_attention, decodes_over_a_long_cache) {
     Setup setup = {6, 2, 64, 4100, 0, 1, KV_F16, {0}, 0};

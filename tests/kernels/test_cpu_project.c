@@ -149,7 +149,8 @@ typedef struct Shape {
     size_t rows, cols;
 } Shape;
 
-// All of x in one call, then in calls of 1, 2, 5, 3 and 64 rows.
+// All of x in one call, then in calls of few and of many rows: every size of block, alone and
+// beside others, straight from the packed panel and unpacked.
 static void check_matrix(Device *device, const char *isa, const Sample *sample, const float *x,
                          const float *bias, const float *wanted, int n) {
     const Matrix *m = &sample->matrix;
@@ -163,11 +164,12 @@ static void check_matrix(Device *device, const char *isa, const Sample *sample, 
               stored);
     device_reserve(device, n);
     float *out = malloc(out_size * sizeof *out);
-    static const int COUNTS[] = {1, 2, 5, 3, 64};
+    enum { CALLS = 9 };
+    static const int COUNTS[CALLS] = {1, 2, 5, 3, 6, 8, 16, 4, 64};
     for (int split = 0; split < 2; split++) {
         memset(out, 0xff, out_size * sizeof *out); // NaN
         for (int i = 0, count = n, call = 0; i < n; i += count, call++) {
-            if (split) count = COUNTS[call % 5] < n - i ? COUNTS[call % 5] : n - i;
+            if (split) count = COUNTS[call % CALLS] < n - i ? COUNTS[call % CALLS] : n - i;
             Projection p = {out + (size_t)i * m->rows, w, bias};
             project(device, x + (size_t)i * m->cols, count, &p, 1);
         }
@@ -286,9 +288,9 @@ Test(cpu_project, takes_several_matrices_of_different_types_at_once) {
 // The largest elements meet z = 128 = 256 * 1 - 128: bytes of -128, whose sums of products come
 // closest to the end of 16 bits.
 Test(cpu_project, adds_the_largest_products_of_bytes) {
-    enum { ROWS = 16, COLS = 256 };
-    float x[COLS], out[ROWS], wanted[ROWS];
-    for (int k = 0; k < COLS; k++)
+    enum { ROWS = 16, COLS = 256, N = 2 };
+    float x[N * COLS], out[N * ROWS], wanted[N * ROWS];
+    for (int k = 0; k < N * COLS; k++)
         x[k] = k % 32 == 2 ? (float)A16_LEVELS : 128.0f;
     for (int t = 0; t < DTYPE_Q8_GROUP; t++) {
         DType dtype = (DType)t;
@@ -299,14 +301,16 @@ Test(cpu_project, adds_the_largest_products_of_bytes) {
         memset(sample.data + 1, 0xff, bytes);
         for (size_t i = 0; i < bytes; i += block)
             set_halves(sample.data + 1 + i, dtype, &random);
-        expected(wanted, &sample.matrix, x, 1, NULL, PRECISION_A16);
-        for (int i = 0; i < N_ISAS; i++) {
-            if (!runs_here(ISAS[i])) continue;
-            Device *device = open_isa(ISAS[i], 1, PRECISION_A16);
+        expected(wanted, &sample.matrix, x, N, NULL, PRECISION_A16);
+        for (int i = 0; i < N_ISAS * N; i++) {
+            int n = 1 + i / N_ISAS; // all are multiplied as digits
+            const char *isa = ISAS[i % N_ISAS];
+            if (!runs_here(isa)) continue;
+            Device *device = open_isa(isa, 1, PRECISION_A16);
             Projection p = {.out = out, .weight = device_matrix(device, &sample.matrix)};
-            device_reserve(device, 1);
-            project(device, x, 1, &p, 1);
-            check_bits(out, wanted, ROWS, ISAS[i], dtype, 1);
+            device_reserve(device, n);
+            project(device, x, n, &p, 1);
+            check_bits(out, wanted, (size_t)n * ROWS, isa, dtype, n);
             device_close(device);
         }
         sample_free(&sample);

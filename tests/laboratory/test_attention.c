@@ -90,9 +90,12 @@ static void check_reference(const char *model) {
 }
 
 Test(attention, weights_are_those_of_the_references) {
-    static const char *const MODELS[] = {"llama-tied", "mistral-window8", "qwen2",       "qwen3",
-                                         "gemma3",     "olmo2",           "smollm3",     "phi3",
-                                         "gpt2",       "nanochat",        "llama-untied"};
+    static const char *const MODELS[] = {
+        "llama-tied", "mistral-window8", "qwen2",        "qwen3",
+        "gemma3",     "olmo2",           "smollm3",      "phi3",
+        "gpt2",       "nanochat",        "llama-untied", "gemma2",
+        "granite",    "gpt_neox",        "ministral3",   "hunyuan_v1_dense",
+        "exaone4",    "olmo3",           "arcee",        "ernie4_5"};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
         check_reference(MODELS[i]);
 }
@@ -243,6 +246,8 @@ static float *traced_output(const char *model, const char *ids, int layer, int h
     snprintf(name, sizeof name, "transformer.h.%d.attn.heads", layer);
     if (!safetensors_find(&trace, name))
         snprintf(name, sizeof name, "model.layers.%d.self_attn.heads", layer);
+    if (!safetensors_find(&trace, name))
+        snprintf(name, sizeof name, "gpt_neox.layers.%d.attention.heads", layer);
     const SafetensorsTensor *t = safetensors_find(&trace, name);
     CHECK(t, "no %s", name);
     size_t all = t->plan.bytes / sizeof(float) / t->plan.shape[0];
@@ -310,9 +315,12 @@ Test(attention, explained_contributions_add_up_to_the_traced_output) {
 
 // Grouped heads, windows, learned positions.
 Test(attention, explanations_hold_in_every_family) {
-    static const char *const MODELS[] = {"llama-tied", "mistral-window8", "qwen2",       "qwen3",
-                                         "gemma3",     "olmo2",           "smollm3",     "phi3",
-                                         "gpt2",       "nanochat",        "llama-untied"};
+    static const char *const MODELS[] = {
+        "llama-tied", "mistral-window8", "qwen2",        "qwen3",
+        "gemma3",     "olmo2",           "smollm3",      "phi3",
+        "gpt2",       "nanochat",        "llama-untied", "gemma2",
+        "granite",    "gpt_neox",        "ministral3",   "hunyuan_v1_dense",
+        "exaone4",    "olmo3",           "arcee",        "ernie4_5"};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
         char path[600], ids[1000];
         const char *model = test_reference_model(MODELS[i]);

@@ -226,7 +226,9 @@ Test(cost, what_was_not_counted_is_not_called_equal) {
 }
 
 Test(cost, three_families_measure_as_predicted) {
-    static const char *const MODELS[] = {"llama-tied", "gpt2", "gemma3", "nanochat", "olmo2"};
+    static const char *const MODELS[] = {"llama-tied", "gpt2",      "gemma3", "nanochat",
+                                         "olmo2",      "granite",   "gemma2", "gpt_neox",
+                                         "arcee",      "ministral3"};
     for (int i = 0; i < EMULATED(3, 5); i++)
         check_measure(test_reference_model(MODELS[i]), "--seq|24");
 }

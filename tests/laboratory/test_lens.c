@@ -181,9 +181,12 @@ Test(lens, parts_add_up_to_the_logit) {
 
 // Post norms, biases, LayerNorm, soft caps, tied and untied heads, scaled embeddings.
 Test(lens, parts_add_up_in_every_family) {
-    static const char *const MODELS[] = {"llama-tied", "mistral-window8", "qwen2",       "qwen3",
-                                         "gemma3",     "olmo2",           "smollm3",     "phi3",
-                                         "gpt2",       "nanochat",        "llama-untied"};
+    static const char *const MODELS[] = {
+        "llama-tied", "mistral-window8", "qwen2",        "qwen3",
+        "gemma3",     "olmo2",           "smollm3",      "phi3",
+        "gpt2",       "nanochat",        "llama-untied", "gemma2",
+        "granite",    "gpt_neox",        "ministral3",   "hunyuan_v1_dense",
+        "exaone4",    "olmo3",           "arcee",        "ernie4_5"};
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
         check_sum(test_reference_model(MODELS[i]), "");
 }

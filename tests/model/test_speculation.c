@@ -2,7 +2,7 @@
 // lookup finds what a search through the whole text finds.
 #include "base/hash.h"
 #include "model/decoder.h"
-#include "model/drafts.h"
+#include "model/speculation/drafts.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
 

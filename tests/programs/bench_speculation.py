@@ -26,7 +26,7 @@ def excerpt(path, begin, length):
 
 def texts():
     """What is named: the prompt, the options of sampling. The first four are continued by what stands in them."""
-    code = excerpt("model/lookup.c", "void lookup_push", 900)
+    code = excerpt("model/speculation/lookup.c", "void lookup_push", 900)
     rows = ",\n".join(f'  {{"id": {i}, "name": "item {i}", "price": {3 * i + 1}, "stock": true}}' for i in range(12))
     facts = excerpt("README.md", "**limpid** is", 900)
     greedy = ["-t", "0"]
@@ -45,7 +45,10 @@ def run(arguments, prompt, sampling, more):
             *sampling, *more]
     if arguments.threads:
         line += ["-j", str(arguments.threads)]
-    return json.loads(subprocess.run(line, check=True, capture_output=True, stdin=subprocess.DEVNULL).stdout)
+    result = subprocess.run(line, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    if result.returncode:
+        sys.exit(result.stderr.decode())
+    return json.loads(result.stdout)
 
 
 def main():

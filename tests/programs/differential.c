@@ -12,7 +12,7 @@
 // whether limpid can run the model or not, the second about the model's sizes and vocabulary; of a
 // tokenizer the first is about tokens and ids, the second about the text that the ids stand for.
 #include "base/json.h"
-#include "tests/support/sha256.h"
+#include "base/hash.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/container.h"
 #include "weights/gguf/gguf.h"

@@ -1,6 +1,6 @@
 // Ids from the reference libraries for difficult strings and whole texts: published golden outputs.
 // One row per tokenizer.
-#include "tests/support/sha256.h"
+#include "base/hash.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"

@@ -478,11 +478,13 @@ Test(hf_config, a_key_of_another_type_is_named) {
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         bool gpt2 = !strcmp(KEYS[i].family, "gpt2");
+        bool hybrid = !strcmp(KEYS[i].family, "granitemoehybrid");
         const char *text = test_text(
             "{\"%s\":{},\"model_type\":\"%s\",\"%s\":64,\"intermediate_size\":96,"
-            "\"shared_intermediate_size\":96,"
+            "%s"
             "\"%s\":4,\"%s\":4,\"vocab_size\":100,\"%s\":128}",
             KEYS[i].key, KEYS[i].family, gpt2 ? "n_embd" : "hidden_size",
+            hybrid ? "\"shared_intermediate_size\":96,\"num_local_experts\":0," : "",
             gpt2 ? "n_layer" : "num_hidden_layers", gpt2 ? "n_head" : "num_attention_heads",
             gpt2 ? "n_positions" : "max_position_embeddings");
         char copy[600], wanted[100];
@@ -955,6 +957,11 @@ Test(hf_config, new_keys_have_ranges_and_families) {
         {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":-0.1},"),
          "-0.1 is negative"},
         {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":0},"), NULL},
+        {OF("llama", "\"rotary_pct\":0.25,"),
+         "\"rotary_pct\" is not supported in LlamaForCausalLM"},
+        {OF("granite", "\"position_embedding_type\":\"nope\","),
+         "\"position_embedding_type\" is not supported in GraniteForCausalLM"},
+        {OF("granite", "\"position_embedding_type\":null,"), NULL},
         {OF("gpt_neox", "\"attention_bias\":false,"), "\"attention_bias\": false"},
         {OF("gpt_neox", "\"rotary_pct\":0,"), "wanted 0 .. 1, got 0"},
         {OF("gpt_neox", "\"rotary_pct\":1.5,"), "wanted 0 .. 1, got 1.5"},
@@ -975,4 +982,28 @@ Test(hf_config, new_keys_have_ranges_and_families) {
         else
             config_of(EDGES[i].text);
     }
+}
+
+// All keys of tencent's 7B model, without numbers that matter.
+Test(hf_config, a_published_hunyuan_is_read) {
+    Config c = config_of(OF(
+        "hunyuan_v1_dense",
+        "\"add_classification_head\":false,\"attention_head_dim\":16,\"cla_share_factor\":2,"
+        "\"class_num\":0,\"dense_list\":[4096,0],\"head_dim\":16,\"im_end_id\":5,"
+        "\"im_newline_id\":11,\"im_start_id\":4,\"mask_init_id\":12,\"mlp_bias\":false,"
+        "\"norm_type\":\"rms\",\"org_vocab_size\":128167,\"pad_id\":127961,\"pool_type\":\"last\","
+        "\"pretraining_tp\":1,\"sep_token_id\":127962,\"text_end_id\":7,\"text_start_id\":6,"
+        "\"use_cla\":false,\"use_qk_norm\":true,\"use_rotary_pos_emb\":true,"));
+    CHECK_INT(c.head_dim, 16);
+    check_refused(OF("llama", "\"use_qk_norm\":true,"), "\"use_qk_norm\" is not supported");
+    check_refused(OF("hunyuan_v1_dense", "\"use_cla\":true,"), "\"use_cla\" is not supported");
+    check_refused(OF("hunyuan_v1_dense", "\"norm_type\":\"hf_rms\","), "\"norm_type\"");
+}
+
+// Mistral Small 3.1 has the same wrapper around another model.
+Test(hf_config, a_wrapper_is_taken_for_the_model_inside) {
+    check_refused(
+        "{\"model_type\":\"mistral3\",\"architectures\":"
+        "[\"Mistral3ForConditionalGeneration\"],\"text_config\":{\"model_type\":\"mistral\"}}",
+        "unsupported architecture \"Mistral3ForConditionalGeneration\"");
 }

@@ -178,6 +178,29 @@ static bool read_scales(Config *config, const HfFamily *family, const json_t *te
     return true;
 }
 
+// Keys of one family that would pass unread in another, where they may mean something.
+static bool refuse_foreign_keys(const HfFamily *family, const json_t *text, Error *error) {
+    const struct {
+        const char *key;
+        bool has;
+    } KEYS[] = {
+        {"layer_norm_eps", family->neox_keys},       {"rotary_pct", family->neox_keys},
+        {"rotary_emb_base", family->neox_keys},      {"use_parallel_residual", family->neox_keys},
+        {"position_embedding_type", family->hybrid}, {"shared_intermediate_size", family->hybrid},
+    };
+    bool qk_norm = false;
+    if (!json_read_bool(text, "use_qk_norm", &qk_norm, error)) return false;
+    if (qk_norm && !family->qk_norm_key)
+        return error_set(error, ERROR_FILE, "\"use_qk_norm\" is not supported");
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        const json_t *value = json_object_get(text, KEYS[i].key);
+        if (value && !json_is_null(value) && !KEYS[i].has)
+            return error_set(error, ERROR_FILE, "\"%s\" is not supported in %s", KEYS[i].key,
+                             family->architecture);
+    }
+    return true;
+}
+
 // What only some classes have beside numbers: GPT-NeoX's order of its blocks, whose biases are
 // always there, and Granite 4's kinds of layers, of which limpid has attention.
 static bool read_form(Config *config, const HfFamily *family, const json_t *text, Error *error) {
@@ -267,7 +290,8 @@ bool hf_config_read(Config *config, HfFlags *flags, const json_t *root, Arena *a
         json_read_bool(text, "tie_word_embeddings", &flags->tied, error) &&
         json_read_bool(text, "attention_bias", &bias, error) &&
         read_activation(config, family, text, error) && read_scales(config, family, text, error) &&
-        read_form(config, family, text, error) && read_ids(config, family, root, text, error) &&
+        refuse_foreign_keys(family, text, error) && read_form(config, family, text, error) &&
+        read_ids(config, family, root, text, error) &&
         hf_positions_read(config, family, text, arena, error);
     // attention_bias puts a bias on q, k, v and o.
     flags->attention_biases = bias && !family->neox_keys ? 4 : family->attention_biases;

@@ -28,13 +28,13 @@ typedef enum HfWindow {
 
 // Class defaults of one model_type; 0 where the key must be given.
 typedef struct HfFamily {
-    const char *model_type;   // "llama"
-    const char *architecture; // "LlamaForCausalLM"
-    const char *wrapper,
-        *wrapper_architecture; // of multimodal models, which have it as text_config
-    bool gpt2_keys;            // n_embd, n_layer ... for hidden_size, num_hidden_layers ...
-    bool neox_keys;            // use_parallel_residual; biases everywhere, no key for heads of keys
-    bool hybrid; // position_embedding_type; layers of other kinds and experts are refused
+    const char *model_type;         // "llama"
+    const char *architecture;       // "LlamaForCausalLM"
+    const char *other_architecture; // that says the same; NULL: none
+    const char *wrapper;            // model_type of multimodal models, which have it as text_config
+    bool gpt2_keys;                 // n_embd, n_layer ... for hidden_size, num_hidden_layers ...
+    bool neox_keys; // use_parallel_residual; biases everywhere, no key for heads of keys
+    bool hybrid;    // position_embedding_type; layers of other kinds and experts are refused
     const char *hidden_key; // NULL: "intermediate_size"
     bool tied;
     int dim, hidden_dim, n_layers, n_heads, vocab_size, max_seq_len;
@@ -43,6 +43,7 @@ typedef struct HfFamily {
     float norm_eps, theta, theta_local;
     bool local_plain;                        // windowed layers rotate by theta, without a scaling
     bool rope_alpha;                         // "dynamic" with "alpha" is a larger theta
+    bool qk_norm_key;                        // use_qk_norm says what the class always has
     const char *eps_key;                     // NULL: "rms_norm_eps"
     const char *activation_key, *activation; // NULL: "hidden_act"
     float query_scalar;                      // query_pre_attn_scalar; 0: scores by head_dim

@@ -43,7 +43,7 @@ static const HfFamily FAMILIES[] = {
     {.model_type = "ministral3",
      .architecture = "Ministral3ForCausalLM",
      .wrapper = "mistral3",
-     .wrapper_architecture = "Mistral3ForConditionalGeneration",
+     .other_architecture = "Mistral3ForConditionalGeneration",
      .n_kv_heads = 8,
      .head_dim = 128,
      .norm_eps = 1e-5f,
@@ -117,7 +117,7 @@ static const HfFamily FAMILIES[] = {
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .wrapper = "gemma3",
-     .wrapper_architecture = "Gemma3ForConditionalGeneration",
+     .other_architecture = "Gemma3ForConditionalGeneration",
      .tied = true,
      .dim = 2304,
      .hidden_dim = 9216,
@@ -176,11 +176,13 @@ static const HfFamily FAMILIES[] = {
      .norm_eps = 1e-5f,
      .theta = 1e4f,
      .rope_alpha = true,
+     .qk_norm_key = true,
      .activation = "silu",
      .bos_id = 1,
      .eos_id = 2},
     {.model_type = "ernie4_5",
      .architecture = "Ernie4_5ForCausalLM",
+     .other_architecture = "Ernie4_5_ForCausalLM",
      .tied = true,
      .n_kv_heads = 2,
      .head_dim = 128,
@@ -261,7 +263,7 @@ static bool first_architecture(const json_t *root, const char **name, Error *err
 // such as LlamaForSequenceClassification, fits no row.
 static bool architecture_fits(const HfFamily *family, const char *architecture) {
     return !architecture || !strcasecmp(architecture, family->architecture) ||
-           (family->wrapper && !strcmp(architecture, family->wrapper_architecture));
+           (family->other_architecture && !strcmp(architecture, family->other_architecture));
 }
 
 // The row by model_type; by the architecture where there is no model_type.
@@ -277,10 +279,13 @@ const HfFamily *hf_family_find(const json_t *root, const json_t **text, Error *e
         return NULL;
     }
     // Multimodal models: the language model's config is nested, the image encoder's is not read.
+    const char *inner = NULL;
+    if (!json_read_string(nested, "model_type", &inner, error)) return NULL;
     for (size_t i = 0; i < N_FAMILIES; i++) {
         const HfFamily *family = &FAMILIES[i];
-        bool inside =
-            nested && model_type && family->wrapper && !strcmp(model_type, family->wrapper);
+        bool inside = nested && model_type && family->wrapper &&
+                      !strcmp(model_type, family->wrapper) &&
+                      (!inner || !strcmp(inner, family->model_type));
         if (model_type && !inside && strcmp(model_type, family->model_type) != 0) continue;
         if (!architecture_fits(family, architecture)) continue;
         *text = inside ? nested : root;

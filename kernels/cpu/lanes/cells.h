@@ -42,53 +42,54 @@
     default: break;                                                                                \
     }
 
-// A part of a plane: field f of every byte (panels.h), or, as words, of the lower (half 0) or the
-// upper byte of every 16-bit word.
-typedef struct Part {
-    int field, half;
-    bool words;
-} Part;
-
-// That part of a plane of `bits` bits, the field moved to start at bit `to`.
+// Field f of every byte of a plane of `bits` bits, moved to start at bit `to`.
 // x86 shifts 16-bit words but no single bytes. Bits of the upper byte that come into the lower one
 // are masked off with the rest.
-ALWAYS_INLINE I16x32 plane_part(const uint8_t *plane, int bits, Part part, int to) {
-    int per_byte = 8 / bits, at = part.field % per_byte * bits + part.half * 8;
-    I16x32 words = i16_load(plane + 64 * (part.field / per_byte));
+ALWAYS_INLINE I16x32 plane_field(const uint8_t *plane, int bits, int f, int to) {
+    int per_byte = 8 / bits, at = f % per_byte * bits, mask = ((1 << bits) - 1) << to;
+    I16x32 words = i16_load(plane + 64 * (f / per_byte));
     if (at > to) words = i16_shift_right(words, at - to);
     if (at < to) words = i16_shift_left(words, to - at);
-    if (part.words && at + bits == 16 && to == 0) return words; // nothing above it
-    int mask = ((1 << bits) - 1) << to;
-    return i16_and(words, i16_set((int16_t)(part.words ? mask : mask << 8 | mask)));
-}
-
-// Both planes have their fields in the same order, so one Part serves both: low bits below high
-// bits.
-ALWAYS_INLINE I16x32 cell_part(DType dtype, const uint8_t *planes, Part part) {
-    const PanelFormat format = panel_format(dtype);
-    const int low = format.low_bits, high = format.high_bits;
-    I16x32 elements = plane_part(planes, low, part, 0);
-    if (!high) return elements;
-    return i16_or(elements, plane_part(planes + 64 * low, high, part, low));
-}
-
-// Word vector j: columns 2j, 2j + 1 of the cell's 16 rows, uncentred.
-ALWAYS_INLINE I16x32 cell_words(DType dtype, const uint8_t *planes, int j) {
-    if (panel_format(dtype).low_bits == 8) return i16_from_i8(planes + 32 * j);
-    //    bytes of a row, one field:   0    1     2     3       c = 8 (f / 2) + 2 (f % 2)
-    //    columns:                     c    c+4   c+1   c+5     lower halves c, c+1; upper c+4, c+5
-    return cell_part(dtype, planes, (Part){j / 4 * 2 + j % 2, j / 2 % 2, true});
+    return i16_and(words, i16_set((int16_t)(mask << 8 | mask)));
 }
 
 // Byte vector f: four columns of the cell's 16 rows, uncentred. Q8 becomes 0 .. 255.
 ALWAYS_INLINE I16x32 cell_bytes(DType dtype, const uint8_t *planes, int f) {
-    if (panel_format(dtype).low_bits < 8) return cell_part(dtype, planes, (Part){f, 0, false});
+    const PanelFormat format = panel_format(dtype);
+    const int low_bits = format.low_bits, high_bits = format.high_bits;
+    if (low_bits < 8) {
+        // Both planes have their fields in the same order: low bits below high bits.
+        I16x32 elements = plane_field(planes, low_bits, f, 0);
+        if (!high_bits) return elements;
+        return i16_or(elements, plane_field(planes + 64 * low_bits, high_bits, f, low_bits));
+    }
     // Q8 is stored in word vectors: `two` has columns c, c+1 and `next` c+4, c+5. Interleaved they
     // give the byte order c, c+4, c+1, c+5 of the other types; + 128 makes the bytes unsigned.
     const uint8_t *two = planes + 32 * (f / 2 * 4 + f % 2), *next = two + 32 * 2;
     I16x32 low = i16_sub(i16_from_i8(two), i16_set(-128));
     I16x32 high = i16_sub(i16_from_i8(next), i16_set(-128));
     return i16_or(low, i16_shift_left(high, 8));
+}
+
+// Word vectors j and j + 2, j = word_of(f): columns 2j, 2j + 1 and 2j + 4, 2j + 5 of the cell's 16
+// rows, uncentred.
+typedef struct WordPair {
+    I16x32 low, high;
+} WordPair;
+
+ALWAYS_INLINE int word_of(int f) {
+    return f / 2 * 4 + f % 2;
+}
+
+ALWAYS_INLINE WordPair cell_words(DType dtype, const uint8_t *planes, int f) {
+    if (panel_format(dtype).low_bits == 8) {
+        const uint8_t *low = planes + 32 * word_of(f);
+        return (WordPair){i16_from_i8(low), i16_from_i8(low + 32 * 2)};
+    }
+    //    bytes of a row, field f:   0    1     2     3       c = 8 (f / 2) + 2 (f % 2)
+    //    columns:                   c    c+4   c+1   c+5     lower halves c, c+1; upper c+4, c+5
+    I16x32 bytes = cell_bytes(dtype, planes, f);
+    return (WordPair){i16_and(bytes, i16_set(0xff)), i16_shift_right(bytes, 8)};
 }
 
 // element = byte - byte_centre

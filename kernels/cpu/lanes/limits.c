@@ -118,10 +118,6 @@ static void read_streams(const void *bytes, size_t size) {
     use_integers(i32_add(i32_add(sums[0], sums[1]), i32_add(sums[2], sums[3])));
 }
 
-static bool multiplies_bytes(DType dtype) {
-    return byte_run(dtype) > 0;
-}
-
 // 16 float32, 32 int16 or 64 bytes to an operation, two operations to a multiply-add.
 extern const LimitKernels ISA_NAME(limit_kernels);
 const LimitKernels ISA_NAME(limit_kernels) = {
@@ -130,5 +126,4 @@ const LimitKernels ISA_NAME(limit_kernels) = {
     .peaks = {[PEAK_FLOAT32] = {peak_float32, 2.0 * 16 * FLOAT_CHAINS},
               [PEAK_INT16] = {peak_int16, 2.0 * 32 * INTEGER_CHAINS},
               [PEAK_INT8] = {peak_int8, 2.0 * 64 * INTEGER_CHAINS}},
-    .multiplies_bytes = multiplies_bytes,
 };

@@ -23,14 +23,17 @@ SPECIALISED void widen_panel(const DType dtype, float *to, const uint8_t *panel,
             const uint8_t *planes = superblock.bytes + cell_planes_at(&format, c);
             CellScales w = cell_scales(dtype, &superblock, c);
             UNROLL(16)
-            for (int j = 0; j < 16; j++, to += 32) {
-                const int g = format.groups == 1 ? 0 : j / 8;
-                I16x32 q = i16_sub(cell_words(dtype, planes, j), centre);
+            for (int i = 0; i < 16; i++) {
+                const int f = i / 2, g = format.groups == 1 ? 0 : f / 4;
+                WordPair words = cell_words(dtype, planes, f);
+                I16x32 q = i16_sub(i % 2 ? words.high : words.low, centre);
                 F32x16 even = f32_mul(f32_from_i32(i16_even(q)), w.s[g]);
                 F32x16 odd = f32_mul(f32_from_i32(i16_odd(q)), w.s[g]);
-                f32_store(to, format.affine ? f32_add(even, w.m[g]) : even);
-                f32_store(to + 16, format.affine ? f32_add(odd, w.m[g]) : odd);
+                float *at = to + 32 * (word_of(f) + i % 2 * 2);
+                f32_store(at, format.affine ? f32_add(even, w.m[g]) : even);
+                f32_store(at + 16, format.affine ? f32_add(odd, w.m[g]) : odd);
             }
+            to += 32 * 16;
         }
         panel += superblock_bytes(&format, superblock.n_cells);
     }
@@ -53,7 +56,7 @@ SPECIALISED void project_type(const DType dtype, const PanelWork *work) {
 void ISA_NAME(project_quantised)(const PanelWork *work) {
     if (work->as_floats)
         WITH_CONSTANT_TYPE(work->matrix->dtype, project_type, work)
-    else if (work->direct)
+    else if (takes_direct(work->matrix->dtype, work->n))
         ISA_NAME(project_direct)(work);
     else
         for (size_t p = work->first_panel; p < work->end_panel; p++)
@@ -69,15 +72,16 @@ static void panels(const PanelWork *work) {
         ISA_NAME(project_quantised)(work);
 }
 
-static InputForm direct_form(DType dtype, int n, bool quads) {
-    return input_form(dtype, n, quads);
+static InputForm form_of(DType dtype, int n, bool quads) {
+    if (takes_direct(dtype, n)) return input_form(dtype, n < BLOCK_ROWS ? n : BLOCK_ROWS, quads);
+    return quads && byte_run(dtype) ? INPUT_QUADS : INPUT_WORDS;
 }
 
 extern const ProjectKernels ISA_NAME(project_kernels);
 const ProjectKernels ISA_NAME(project_kernels) = {
     .block_rows = BLOCK_ROWS,
     .direct_rows = DIRECT_ROWS,
-    .direct_form = direct_form,
+    .form = form_of,
     .quantise = ISA_NAME(quantise_block),
     .panels = panels,
 };

@@ -45,9 +45,14 @@ SPECIALISED void unpack_panel(const DType dtype, const bool bytes, Unpacked to,
             UNROLL(8)
             for (int f = 0; f < 8 && bytes; f++, to.words += 32)
                 i16_store(to.words, cell_bytes(dtype, planes, f));
-            UNROLL(16)
-            for (int j = 0; j < 16 && !bytes; j++, to.words += 32)
-                i16_store(to.words, i16_sub(cell_words(dtype, planes, j), centre));
+            UNROLL(8)
+            for (int f = 0; f < 8 && !bytes; f++) {
+                WordPair words = cell_words(dtype, planes, f);
+                int16_t *at = to.words + 32 * word_of(f);
+                i16_store(at, i16_sub(words.low, centre));
+                i16_store(at + 32 * 2, i16_sub(words.high, centre));
+            }
+            to.words += bytes ? 0 : 32 * 16;
             CellScales w = cell_scales(dtype, &superblock, c);
             UNROLL(2)
             for (int g = 0; g < format.groups; g++, to.scales += 16) {

@@ -1,13 +1,13 @@
-// Who drafts (model/lookup.c, model/draft.c), how many, and what became of the drafts. The rule is
-// in speculate.h.
+// Who drafts (lookup.c, draft.c), how many, and what became of the drafts. The rule is in
+// speculate.h.
 //
 //   propose -> drafts[0 .. n-1], of which n_verified go into the pass
 //   take    -> is the token drafts[at]? -> the rate of this kind of draft -> the text
 //
 // Drafts of a lookup that were declined are compared with the text all the same, which costs
 // nothing: so a text that begins to repeat itself is noticed.
-#include "model/speculate.h"
-#include "model/drafts.h"
+#include "model/speculation/speculate.h"
+#include "model/speculation/drafts.h"
 
 #include <stdlib.h>
 

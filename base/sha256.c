@@ -1,4 +1,5 @@
-#include "tests/support/sha256.h"
+// SHA-256 as FIPS 180-4 defines it.
+#include "base/hash.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -48,7 +49,7 @@ static void block(uint32_t h[8], const uint32_t k[64], const uint8_t *p) {
         h[i] += s[i];
 }
 
-void sha256_hex(char out[65], const void *bytes, size_t size) {
+void sha256_hex(char out[SHA256_HEX], const void *bytes, size_t size) {
     uint32_t k[64], h[8];
     constants(k, h);
     const uint8_t *p = bytes;

@@ -5,7 +5,7 @@
 //
 // b stood at 1 before, the tokens before it agree for 2 tokens (a b), so c d a b c d .. may follow.
 // A chain is exact, unlike a table of hashed n-grams, and going back is one store for each token.
-#include "model/drafts.h"
+#include "model/speculation/drafts.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 //   proposed    a b c | x y z          ahead: x y
 //   the text    a b c x q              kept: x; fed next: q
 #include "base/clock.h"
-#include "model/drafts.h"
+#include "model/speculation/drafts.h"
 
 #include <stdlib.h>
 
