@@ -7,6 +7,7 @@
 #include "commands/cache/prompt_cache.h"
 #include "commands/commands.h"
 #include "commands/generate/surprise.h"
+#include "commands/prompts/prompts.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -22,6 +23,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef WITHOUT_JSON
+// In the place of commands/prompts/.
+bool prompts_command(const Options *options, Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "%s: prompts are JSON, and this program was built without jansson",
+                     options->prompts);
+}
+#endif
 
 // The context of a generation's callbacks.
 typedef struct Sink {
@@ -425,10 +435,20 @@ static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting)
     return rows > drafts ? rows : drafts;
 }
 
+// Options that say something of --prompts alone.
+static bool check_prompts(const Options *o, Error *error) {
+    static const OptionId OF_PROMPTS[] = {OPTION_OUT, OPTION_PARALLEL, OPTION_RESUME, OPTION_SHARD};
+    for (size_t i = 0; i < sizeof OF_PROMPTS / sizeof *OF_PROMPTS; i++)
+        if (option_given(o, OF_PROMPTS[i]))
+            return error_set(error, ERROR_USAGE, "--%s goes with --prompts FILE",
+                             recorded_option(OF_PROMPTS[i])->name);
+    return true;
+}
+
 // What goes with no other option, before anything is opened.
 static bool check_options(const Options *o, Error *error) {
-    if (!check_color(o, error) || !sampling_check(o, error) || !drafting_check(o, error) ||
-        !prompt_cache_check(o, error))
+    if (!check_prompts(o, error) || !check_color(o, error) || !sampling_check(o, error) ||
+        !drafting_check(o, error) || !prompt_cache_check(o, error))
         return false;
     if (!o->record) return true;
     if (o->overflow != OVERFLOW_STOP)
@@ -449,6 +469,7 @@ static bool check_options(const Options *o, Error *error) {
 }
 
 bool generate_command(const Options *options, Error *error) {
+    if (options->prompts) return prompts_command(options, error);
     if (!check_options(options, error)) return false;
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     sampling_note(options);

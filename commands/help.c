@@ -12,22 +12,21 @@
 static const char GENERATE_HELP[] =
     "run [generate] [MODEL] [-i PROMPT] [options]    text from a prompt\n"
     "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
-    "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them.\n"
-    "  Or --model PATH. Without it: the built-in model, which tells stories.\n"
+    "MODEL: a .gguf, .safetensors, .bin file or a directory; none: the built-in one\n"
+    "  --prompts FILE --out FILE    many: JSON lines (docs/prompts.md); --parallel N\n"
+    "      --resume: go on with FILE;  --shard I/N: lines I, I + N, ...; run merge\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "  -n, --steps N        tokens after BOS, those of the prompt included, as in\n"
     "                       llama2.c; 0: up to the end of the context\n"
     "      --max-tokens N   new tokens (256);  --context-overflow stop|shift|sinks\n"
-    "      --stop TEXT      end before TEXT (repeatable);  --ignore-eos\n"
-    "      --grammar FILE   GBNF: only texts that it allows;  --json-schema FILE\n"
+    "      --stop TEXT (repeatable)  --ignore-eos  --grammar FILE  --json-schema FILE\n"
     "  -t, --temp T  -p, --top-p P  -s, --seed S     (1.0, 0.9, random); -t 0: greedy\n"
     "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
     "      --presence-penalty A  --frequency-penalty A  --logit-bias ID:+1.5,ID:-inf\n"
     "      --xtc-probability P  --dry-multiplier M  --mirostat 2 (docs/laboratory.md)\n"
     "  -z, --tokenizer FILE  -m generate|chat  -y, --system TEXT  --keep-newline\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
-    "      --cache FILE     the work of the prompt, for the next run (docs/cache.md)\n"
-    "      --no-cache: all again for every token;  --special: <|im_end|> is a token\n"
+    "      --cache FILE: keeps a prompt (docs/cache.md)  --no-cache  --special tokens\n"
     "      --pattern local:64+global:4 (run mask --help)  --record FILE (run replay)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2 (docs/laboratory.md)\n"
     "      --speculate lookup | --draft MODEL   the same text, sooner\n"
@@ -273,6 +272,19 @@ static const char MASK_HELP[] =
     "and cost sets it for all layers; a layer's own window still holds. Hidden keys\n"
     "are neither computed nor read.\n";
 
+static const char MERGE_HELP[] =
+    "run merge FILE [--out FILE]             the answers of all shards as one file\n"
+    "    ./run merge answers.0-of-4.jsonl --out answers.jsonl\n"
+    "\n"
+    "FILE is one of the files that shards of generate wrote (docs/prompts.md); the\n"
+    "others are found by its name. Checked: all of them are there and complete, the\n"
+    "version of limpid, the model and the options are the same, and every id stands\n"
+    "once. Prints the number of answers and one digest, which is that of the same\n"
+    "prompts on one machine. Exit status 3: something of this does not hold.\n"
+    "  -o, --out FILE   the answers in the order of the prompts: byte for byte the\n"
+    "                   file that one machine writes;  --force replaces it\n"
+    "  -q, --quiet\n";
+
 static const char REPLAY_HELP[] =
     "run replay FILE [options]                       a recorded generation, again\n"
     "    ./run replay story.json -j 1\n"
@@ -388,6 +400,7 @@ static const Command COMMANDS[] = {
     {"mask", FOR_MASK, mask_command, "which keys an attention pattern shows", MASK_HELP},
     {"replay", FOR_REPLAY, replay_command, "a recorded generation again: are the bits the same?",
      REPLAY_HELP},
+    {"merge", FOR_MERGE, merge_command, "the answers of all shards as one file", MERGE_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

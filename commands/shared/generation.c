@@ -43,7 +43,7 @@ static bool show_token(Generation *g, const char *piece, size_t length, bool *fo
 }
 
 // The end of the text: what was held back for a stop text or for the rest of a character.
-static bool show_rest(Generation *g, Error *error) {
+bool generation_show_rest(Generation *g, Error *error) {
     const char *out = NULL;
     size_t count = 0;
     stop_text_flush(&g->stop_text, &out, &count);
@@ -67,8 +67,7 @@ static bool is_loop(Generation *g) {
     return found;
 }
 
-// Shows a token and adds it to the text. *ended: the text ends here, g->stop says why.
-static bool take_token(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
+bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
     const Session *s = g->session;
     if (!g->ignore_eos && session_stops_at(s, id)) {
         g->stop = STOP_EOS;
@@ -95,14 +94,13 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
     return true;
 }
 
-// Whether another token is wanted and fits; else g->stop says why not.
-static bool wants_more(Generation *g, const Decoder *d) {
+bool generation_goes_on(Generation *g, int left) {
     g->stop = STOP_LENGTH;
     if (g->ids.count == g->max_new || !output_good()) return false;
     g->stop = STOP_INTERRUPT;
     if (interrupt_asked()) return false;
     g->stop = STOP_CONTEXT;
-    return decoder_left(d) > 0;
+    return left > 0;
 }
 
 // The next token into *id, as limpid_sample would give it. *ended: the grammar allows none. False:
@@ -124,7 +122,8 @@ static bool next_token(Generation *g, Decoder *d, int *id, bool *ended, Error *e
 static bool decode(Generation *g, Decoder *d, Error *error) {
     size_t bytes = (size_t)g->session->config->vocab_size * sizeof(float);
     g->stop = STOP_LENGTH;
-    for (bool more = g->max_new > 0, ended = false; more; more = !ended && wants_more(g, d)) {
+    for (bool more = g->max_new > 0, ended = false; more;
+         more = !ended && generation_goes_on(g, decoder_left(d))) {
         Error cause = {0};
         int id = -1;
         bool good = next_token(g, d, &id, &ended, &cause);
@@ -141,7 +140,7 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
         if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);
         if (!g->first_token_at) g->first_token_at = seconds_now();
         if (g->sampled && !g->sampled(g->context, id, logits, error)) return false;
-        if (!take_token(g, id, logits, &ended, error)) return false;
+        if (!generation_take(g, id, logits, &ended, error)) return false;
     }
     return true;
 }
@@ -172,6 +171,14 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     good = good && session_feed(g->session, prompt + before_last, count - before_last, fed, error);
     *fed += before_last;
     return good;
+}
+
+void generation_begin(Generation *g, size_t prompt_tokens) {
+    g->stop_text.stops = g->stops;
+    g->logits_hash = FNV_START;
+    g->end_id = -1;
+    g->prompt_tokens = prompt_tokens;
+    g->stop = STOP_LENGTH;
 }
 
 // ---- drafts ----
@@ -269,10 +276,7 @@ static bool read_prompt(Generation *g, const int32_t *prompt, size_t count, bool
 
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
     bool read = false;
-    g->stop_text.stops = g->stops;
-    g->logits_hash = FNV_START;
-    g->end_id = -1;
-    g->prompt_tokens = count;
+    generation_begin(g, count);
     int before = kv_cache_length(&g->session->model->cache, 0) - (int)g->cached;
     if (!read_prompt(g, prompt, count, &read, error)) return false;
     g->stop = STOP_INTERRUPT;
@@ -286,7 +290,7 @@ bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *e
     end_drafts(g, &drafts);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
-    return show_rest(g, good ? error : NULL) && good;
+    return generation_show_rest(g, good ? error : NULL) && good;
 }
 
 void generation_free(Generation *g) {

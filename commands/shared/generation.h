@@ -88,6 +88,18 @@ typedef struct Generation {
 // Appends the prompt, from `cached` on, to what the cache holds, then generates. False: exit code 2
 // (prompt and context in the message), 4, 5, 6, 7. Ctrl-C is no error but a StopReason.
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error);
+
+// The steps of it, for who runs several texts side by side (commands/prompts/): between the first
+// and the last of them tokens are sampled and taken, one by one; at the end what was held back of
+// the text is shown.
+void generation_begin(Generation *g, size_t prompt_tokens);
+// Adds a sampled token to the text. *ended: the text ends here, g->stop says why. False: exit code
+// 2 (the grammar has no such text) or 5.
+bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error);
+// Whether another token is wanted, and fits a context with room for `left`; else g->stop says why
+// not.
+bool generation_goes_on(Generation *g, int left);
+bool generation_show_rest(Generation *g, Error *error); // false: exit code 5
 void generation_free(Generation *g);
 
 const char *stop_reason_name(StopReason reason); // "eos", "length", ...

@@ -62,9 +62,15 @@ static bool add_model(FileSet *inputs, const char *path, Error *error) {
 
 bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     // Standard input is added too: it may be redirected from the file that the output names.
-    const char *const FILES[] = {
-        o->file,        o->ids_file,   o->kl,    o->grammar,
-        o->json_schema, o->importance, o->check, o->cache_read_only ? o->cache : NULL};
+    const char *const FILES[] = {o->file,
+                                 o->ids_file,
+                                 o->kl,
+                                 o->grammar,
+                                 o->json_schema,
+                                 o->importance,
+                                 o->check,
+                                 o->cache_read_only ? o->cache : NULL,
+                                 o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
                 add_model(inputs, o->draft, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error) &&

@@ -13,7 +13,7 @@ enum {
                       FOR_LENS | FOR_VIEW,
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
-    ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK | FOR_REPLAY,
+    ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK | FOR_REPLAY | FOR_MERGE,
     INTERVENTION_COMMANDS = FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION |
                             FOR_LENS | FOR_VIEW,
     PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION |
@@ -196,7 +196,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_NO_LIMITS, .name = "no-limits", .kind = KIND_FLAG, .offset = FIELD(no_limits),
      .commands = FOR_BENCH},
     {.id = OPTION_OUT, .name = "out", .short_name = 'o', .kind = KIND_TEXT, .offset = FIELD(out),
-     .commands = FOR_TRACE | FOR_VIEW},
+     .commands = FOR_TRACE | FOR_VIEW | FOR_GENERATE | FOR_MERGE},
     {.id = OPTION_ONLY_NAMES, .name = "only", .kind = KIND_TEXTS, .offset = FIELD(only_names),
      .commands = FOR_TRACE | FOR_DIFF},
     {.id = OPTION_NEW_TOKENS, .name = "max-tokens", .short_name = 'n', .kind = KIND_INTEGER,
@@ -283,7 +283,7 @@ static const OptionRow ROWS[] = {
      .commands = FOR_CONVERT},
     {.id = OPTION_FORCE, .name = "force", .kind = KIND_FLAG, .offset = FIELD(force),
      .commands = FOR_CONVERT | FOR_TRACE | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST |
-                 FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT},
+                 FOR_MASK | FOR_INSPECT | FOR_GENERATE | FOR_VIEW | FOR_CHAT | FOR_MERGE},
     {.id = OPTION_JSON, .name = "json", .kind = KIND_FLAG, .offset = FIELD(json),
      .commands = FOR_GENERATE | FOR_BENCH | FOR_PERPLEXITY | FOR_INSPECT | FOR_DIFF |
                  FOR_SELFTEST | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_MASK | FOR_REPLAY |
@@ -329,6 +329,14 @@ static const OptionRow ROWS[] = {
      .commands = FOR_COST},
     {.id = OPTION_RECORD, .name = "record", .kind = KIND_TEXT, .offset = FIELD(record),
      .commands = FOR_GENERATE},
+    {.id = OPTION_PROMPTS, .name = "prompts", .kind = KIND_TEXT, .offset = FIELD(prompts),
+     .commands = FOR_GENERATE, .meaning = "a file of JSON lines, or - (docs/prompts.md)"},
+    {.id = OPTION_PARALLEL, .name = "parallel", .kind = KIND_INTEGER, .offset = FIELD(parallel),
+     .commands = FOR_GENERATE, .low = 1, .high = 1024, .meaning = "texts side by side"},
+    {.id = OPTION_RESUME, .name = "resume", .kind = KIND_FLAG, .offset = FIELD(resume),
+     .commands = FOR_GENERATE},
+    {.id = OPTION_SHARD, .name = "shard", .kind = KIND_TEXT, .offset = FIELD(shard),
+     .commands = FOR_GENERATE, .meaning = "I/N: the lines I, I + N, I + 2 N, ..."},
     {.id = OPTION_SPECULATE, .name = "speculate", .kind = KIND_CHOICE,
      .offset = FIELD(speculate), .commands = TEXT_COMMANDS, .choices = "off|lookup"},
     {.id = OPTION_DRAFT, .name = "draft", .kind = KIND_TEXT, .offset = FIELD(draft),

@@ -31,6 +31,7 @@ typedef enum CommandBit {
     FOR_MASK = 65536,
     FOR_REPLAY = 131072,
     FOR_VIEW = 262144,
+    FOR_MERGE = 524288,
 } CommandBit;
 
 typedef enum OptionId {
@@ -146,6 +147,10 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_PROMPTS,
+    OPTION_PARALLEL,
+    OPTION_RESUME,
+    OPTION_SHARD,
     OPTION_SPECULATE,
     OPTION_DRAFT,
     OPTION_DRAFT_TOKENS,
@@ -213,8 +218,8 @@ typedef struct Options {
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
-    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet, verbose,
-        help;
+    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet,
+        verbose, help;
 
     IntegerList threads; // bench: several
     int64_t window, stride, windows;
@@ -262,6 +267,9 @@ typedef struct Options {
     const char *transcript, *session; // chat
     const char *record, *cache;       // generate
     bool cache_read_only;
+    const char *prompts, *shard; // generate
+    int64_t parallel;
+    bool resume;
     int speculate;                       // 0: off, 1: lookup
     const char *draft;                   // a model
     int64_t draft_tokens;                // 0: measured

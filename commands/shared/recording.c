@@ -260,6 +260,18 @@ static void put_token(Buffer *b, const RecordedToken *t) {
                      (double)t->other_logit, t->other_probability);
 }
 
+void recording_put_options(Buffer *b, const Options *o, OptionId without) {
+    const char *between = "{";
+    for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
+        OptionId id = RECORDED_OPTIONS[i];
+        if (id == without || (recorded_if_given(id) && !option_given(o, id))) continue;
+        buffer_print(b, "%s", between);
+        put_option(b, recorded_option(id), o);
+        between = ",";
+    }
+    buffer_print(b, "}");
+}
+
 static void put_recording(Buffer *b, const Recording *r) {
     buffer_print(b, "{\"format\":\"%s\",\"limpid\":\"%s\",\n\"device\":", RECORDING_FORMAT,
                  r->version);
@@ -268,13 +280,8 @@ static void put_recording(Buffer *b, const Recording *r) {
     put_text(b, r->options.model);
     buffer_print(b, ",\"digest\":\"%s\",\"vocab_size\":%d},\n\"options\":", r->digest,
                  r->vocab_size);
-    for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
-        OptionId id = RECORDED_OPTIONS[i];
-        if (recorded_if_given(id) && !option_given(&r->options, id)) continue;
-        buffer_print(b, i ? "," : "{");
-        put_option(b, recorded_option(id), &r->options);
-    }
-    buffer_print(b, "},\n\"prompt_ids\":[");
+    recording_put_options(b, &r->options, OPTION_COUNT);
+    buffer_print(b, ",\n\"prompt_ids\":[");
     for (size_t i = 0; i < r->prompt.count; i++)
         buffer_print(b, "%s%d", i ? "," : "", (int)r->prompt.ids[i]);
     buffer_print(b, "],\n\"tokens\":[");
