@@ -2,6 +2,7 @@
 # make BACKEND=reference  the plain backend; make debug: the same with -O0 -g3
 # make test               all tests; make check: the part that takes minutes
 # make fidelity           family x container x backend: how far each is off the reference
+# make exhaustive          conversions, functions and scale rules on all of their inputs
 # make core               libc alone: no libraries, GGUF and .bin files only; make aarch64: that, cross compiled
 # make BACKEND=cuda       for NVIDIA GPUs (nvcc 13); EMULATED=1: the same files on the CPU, for tests
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
@@ -40,7 +41,8 @@ BUILD := build/$(BACKEND)-$(VARIANT)
 room = $(wildcard $(1)/*.$(2) $(1)/*/*.$(2))
 JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(filter-out %/safetensors.c,$(wildcard weights/hf/*.c)) \
-                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c
+                $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c \
+                $(wildcard commands/prompts/*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
 TWINS := $(wildcard base/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
@@ -159,7 +161,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_f
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained \
+                 mask interventions replay view page breakers library_sampling no_memory json_schema constrained session \
                  speculation_command)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))
@@ -167,6 +169,9 @@ endif
 # Programs are linked beside each other, whatever room their source is in.
 TESTS := $(foreach t,$(TEST_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 PROGRAM_SOURCES := $(wildcard tests/programs/*.c training/*.c)
+ifneq ($(BACKEND),cpu)
+PROGRAM_SOURCES := $(filter-out tests/programs/exhaustive_%.c,$(PROGRAM_SOURCES))
+endif
 PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
@@ -202,7 +207,7 @@ endif
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
-$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
+$(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
 ifeq ($(BACKEND)$(EMULATED),cuda0)
 $(BUILD)/base/sandbox.o: REQUIRED += -DDEVICE_DRIVER=1
 endif
@@ -218,7 +223,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core aarch64 debug install deb format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -348,7 +353,8 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands ranks constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
-    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command \
+    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command prompt_cache overflow session \
+    prompts prompt_lines prompts_resume prompts_faults shards \
     library library_sampling completion cuda_device cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
@@ -358,7 +364,7 @@ $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap
 
 # In these calls of a reader its file is rewritten: tests/support/files/rewriting.c.
 REWRITING := malloc calloc realloc posix_memalign mmap pread fstat close
-$(addprefix $(BUILD)/tests/test_changing_,models tokenizers): \
+$(addprefix $(BUILD)/tests/test_changing_,models tokenizers cache): \
     private LDFLAGS += $(REWRITING:%=-Wl$(comma)--wrap=%)
 # These reads are interrupted or fail: tests/base/test_file_reader.c.
 $(BUILD)/tests/test_file_reader: private LDFLAGS += -Wl$(comma)--wrap=pread
@@ -375,7 +381,7 @@ $(BUILD)/tests/faults.so: tests/faults/faults.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O1 -shared -fPIC -D_GNU_SOURCE -Wall -Wextra -o $@ $< -ldl
-$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills signals): | $(BUILD)/tests/faults.so $(BUILD)/run
+$(addprefix $(BUILD)/tests/test_,torture torture_laboratory torture_transfers torture_compound convert_kills prompts_faults signals prompt_cache): | $(BUILD)/tests/faults.so $(BUILD)/run
 
 # Models of every family and what numpy computes on them; without numpy their tests are skipped.
 TINY_MODELS := build/tiny-models/models.txt
@@ -447,6 +453,11 @@ fidelity:
 	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) $(call fidelity-switches,$(b)) \
 	    $(addprefix $(call fidelity-build,$(b))/,run tests/fidelity) &&) true
 	@$(PYTHON) scripts/fidelity --backends $(subst $(space),$(comma),$(strip $(FIDELITY_BACKENDS))) $(FIDELITY)
+
+# Conversions, functions and scale rules on all of their inputs, 2^32 where they are float32.
+EXHAUSTIVE := $(addprefix $(BUILD)/tests/exhaustive_,functions scales)
+exhaustive: $(EXHAUSTIVE)
+	$(BUILD)/tests/exhaustive_functions && $(BUILD)/tests/exhaustive_scales
 
 test:
 	bash scripts/run_tests

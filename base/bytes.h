@@ -41,9 +41,11 @@ enum {
     LIMIT_METADATA = 256 << 20,    // bytes of a file's header, of a tokenizer: they are copied
     LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model: its library takes 24 times as many
     // texts, in bytes
-    LIMIT_TEXT = 32 << 20,    // of any input
-    LIMIT_PROMPT = 1 << 20,   // of a prompt, and for each token of the context
-    LIMIT_PROMPT_TOKEN = 128, // so many more
+    LIMIT_TEXT = 32 << 20,        // of any input
+    LIMIT_PROMPT = 1 << 20,       // of a prompt, and for each token of the context
+    LIMIT_PROMPT_TOKEN = 128,     // so many more
+    LIMIT_PROMPT_LINE = 16 << 20, // of a line of a file of prompts
+    LIMIT_ANSWER_LINE = 64 << 20, // and of one of answers
 };
 
 typedef struct Bytes {

@@ -332,3 +332,16 @@ bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *
 const char *file_writer_path(const FileWriter *file) {
     return file->path;
 }
+
+bool write_whole(int file, const void *bytes, size_t size) {
+    const char *at = bytes;
+    while (size) {
+        ssize_t written = write(file, at, size);
+        if (written < 0 && errno == EINTR) continue;
+        if (written == 0) errno = ENOSPC;
+        if (written <= 0) return false;
+        at += written;
+        size -= (size_t)written;
+    }
+    return true;
+}

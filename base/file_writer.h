@@ -56,6 +56,10 @@ const char *file_writer_path(const FileWriter *file); // as messages have it
 // All of these in one, for a file whose bytes are in memory. False: as open, put and finish.
 bool file_write(const OutputFile *out, const void *bytes, uint64_t size, Error *error);
 
+// For files that grow in place: all of it where the descriptor's position is, or at the end. False:
+// errno says why.
+bool write_whole(int file, const void *bytes, size_t size);
+
 // The refusals, exit code 2, for other writers: of a file that this run reads, and of one that is
 // there. False.
 bool refuse_input(const char *path, Error *error);

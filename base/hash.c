@@ -31,6 +31,37 @@ HashKey hash_key(void) {
     return process_key;
 }
 
+// ---- FNV-1a in eight lanes ----
+
+void fnv1a_lanes_begin(uint64_t lanes[8]) {
+    for (size_t j = 0; j < 8; j++)
+        lanes[j] = FNV_START + j; // else equal bytes would give equal lanes
+}
+
+void fnv1a_lanes(uint64_t lanes[8], const void *from, size_t count) {
+    const uint8_t *bytes = from;
+    size_t whole = count & ~(size_t)7;
+    uint64_t h[8]; // in registers: `bytes` may alias `lanes`
+    memcpy(h, lanes, sizeof h);
+    for (size_t i = 0; i < whole; i += 8)
+        for (size_t j = 0; j < 8; j++)
+            h[j] = fnv1a(h[j], bytes + i + j, 1);
+    for (size_t i = whole; i < count; i++)
+        h[i - whole] = fnv1a(h[i - whole], bytes + i, 1);
+    memcpy(lanes, h, sizeof h);
+}
+
+uint64_t fnv1a_lanes_end(const uint64_t lanes[8]) {
+    return fnv1a(FNV_START, lanes, 8 * sizeof *lanes);
+}
+
+uint64_t fnv1a_wide(const void *bytes, size_t count) {
+    uint64_t lanes[8];
+    fnv1a_lanes_begin(lanes);
+    fnv1a_lanes(lanes, bytes, count);
+    return fnv1a_lanes_end(lanes);
+}
+
 // ---- SipHash-1-3 ----
 
 typedef struct SipState {

@@ -68,14 +68,19 @@ static bool open_chat(Chat *chat, const Options *options, Error *error) {
     if (!session_open(s, options, error) || !session_need_tokenizer(s, error) ||
         !find_format(chat, error))
         return false;
+    int context = choose_context(s);
     if (!session_check_context(s, error) || !session_open_grammar(s, error) ||
-        !drafting_open(&chat->drafting, s, error))
+        !drafting_open(&chat->drafting, s, error) || !chat_session_open(chat, error))
         return false;
-    SessionModel wanted = {.context = choose_context(s),
-                           .max_logit_rows = drafting_rows(chat->drafting)};
-    if (!session_open_model(s, &wanted, error) || !drafting_begin(chat->drafting, s, error))
-        return false;
-    return conversation_open_sampler(chat, error) && transcript_open(chat, error);
+    // With sinks that is what a token sees, and the cache holds all of the conversation.
+    if (options->overflow == OVERFLOW_SINKS) {
+        if (!session_use_sinks(s, context, error)) return false;
+        if (context < s->config->max_seq_len) context = s->config->max_seq_len;
+    }
+    SessionModel wanted = {.context = context, .max_logit_rows = drafting_rows(chat->drafting)};
+    return session_open_model(s, &wanted, error) && drafting_begin(chat->drafting, s, error) &&
+           chat_session_restore(chat, error) && conversation_open_sampler(chat, error) &&
+           transcript_open(chat, error);
 }
 
 void chat_introduce(Chat *chat) {
@@ -86,6 +91,10 @@ void chat_introduce(Chat *chat) {
     if (chat->is_base && chat->typed)
         note("this model has no chat format of its own: a base model, it may go on with your text "
              "instead of answering");
+    if (s->options->overflow == OVERFLOW_SINKS)
+        note("each token sees the first %d tokens of the conversation and the newest %d (attention "
+             "sinks), at their places in it",
+             SESSION_SINKS, s->model->pattern.parts[1].a);
     if (!option_given(s->options, OPTION_SEED)) note("seed %" PRIu64, chat->seed);
 }
 
@@ -192,12 +201,15 @@ bool chat_command(const Options *options, Error *error) {
                  .pending = -1,
                  .color = wants_color(options),
                  .transcript = -1};
-    bool good = open_chat(&chat, &chat.options, error);
+    bool good = chat.opened = open_chat(&chat, &chat.options, error);
     if (good && once)
         good = answer_once(&chat, error);
     else if (good)
         good = converse(&chat, error);
     line_editor_close(chat.editor);
+    // Also after Ctrl-C or an error: what was said before is kept.
+    if (chat.opened) good = chat_session_save(&chat, good ? error : NULL) && good;
+    chat_session_close(chat.saved);
     limpid_sampler_close(chat.sampler);
     drafting_close(chat.drafting);
     if (chat.transcript >= 0) close(chat.transcript);

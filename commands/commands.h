@@ -32,6 +32,7 @@ bool mask_command(const Options *options, Error *error);
 bool replay_command(const Options *options, Error *error);
 bool view_command(const Options *options, Error *error);
 bool selftest_command(const Options *options, Error *error);
+bool merge_command(const Options *options, Error *error);
 
 // The command of this name; NULL: there is none.
 const Command *command_find(const char *name);

@@ -4,8 +4,10 @@
 //   options -> prompt ids -> how many tokens, how large a context -> model -> sampler
 //     -> generation_run, which calls the Sink below for text and tokens -> statistics
 //     -> with --record the file that replay reads
+#include "commands/cache/prompt_cache.h"
 #include "commands/commands.h"
 #include "commands/generate/surprise.h"
+#include "commands/prompts/prompts.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/interrupt.h"
@@ -22,6 +24,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef WITHOUT_JSON
+// In the place of commands/prompts/.
+bool prompts_command(const Options *options, Error *error) {
+    return error_set(error, ERROR_FILE,
+                     "%s: prompts are JSON, and this program was built without jansson",
+                     options->prompts);
+}
+#endif
+
 // The context of a generation's callbacks.
 typedef struct Sink {
     const Session *session;
@@ -35,6 +46,7 @@ typedef struct Sink {
     bool out_of_memory;
     limpid_sampler *sampler;
     Recording recording; // --record
+    PromptCache *cache;
 } Sink;
 
 // --record: the file, and what it must not replace.
@@ -43,6 +55,12 @@ typedef struct RecordFile {
     OutputFile out;
     char digest[FNV_HEX]; // of the model
 } RecordFile;
+
+// The files that a run writes besides its text.
+typedef struct Files {
+    RecordFile record;
+    PromptCache *cache; // owned
+} Files;
 
 // ---- text and tokens ----
 
@@ -101,6 +119,12 @@ static void print_surprising(void *context, const char *bytes, size_t length) {
     if (sink->session->options->record) collect_text(context, bytes, length);
 }
 
+// `was_read`
+static bool keep_prompt(void *context, Error *error) {
+    Sink *sink = context;
+    return prompt_cache_save(sink->cache, error);
+}
+
 // Prints the prompt as the tokenizer decodes it, as llama2.c does; with -n only as many tokens of
 // it as there are passes.
 static void echo_prompt(void *context) {
@@ -150,14 +174,28 @@ static void print_token(void *context, int32_t id, const float *logits, const ch
     output_flush();
 }
 
+// Without -c there would be nothing that a token does not see.
+static bool plan_sinks(Session *s, Error *error) {
+    const Options *o = s->options;
+    if (o->overflow != OVERFLOW_SINKS) return true;
+    if (option_given(o, OPTION_CONTEXT)) return session_use_sinks(s, (int)o->context, error);
+    return error_set(error, ERROR_USAGE,
+                     "--context-overflow sinks wants -c N, how many tokens each one sees; the "
+                     "model has room for %d",
+                     s->config->max_seq_len);
+}
+
 // *max_new: how many new tokens; *context: positions of the cache. -n counts forward passes as
 // llama2.c does: the first one takes the first token (BOS), and N of them give N tokens after it.
-static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *context,
-                        Error *error) {
+static bool plan_length(Session *s, size_t prompt, size_t *max_new, int *context, Error *error) {
     const Options *o = s->options;
     int64_t limit = option_given(o, OPTION_CONTEXT) ? o->context : s->config->max_seq_len;
+    // With sinks -c is what a token sees, and the cache holds all of the text.
+    if (o->overflow == OVERFLOW_SINKS && limit < s->config->max_seq_len)
+        limit = s->config->max_seq_len;
     // The context is no larger than this run can use, since the cache is allocated as a whole.
-    if (!session_check_context(s, error) || !session_check_room("the prompt", prompt, limit, error))
+    if (!session_check_context(s, error) ||
+        !session_check_room("the prompt", prompt, limit, error) || !plan_sinks(s, error))
         return false;
     int64_t count = o->max_tokens;
     if (option_given(o, OPTION_STEPS)) {
@@ -172,7 +210,8 @@ static bool plan_length(const Session *s, size_t prompt, size_t *max_new, int *c
              o->steps, prompt, o->steps);
     *max_new = (size_t)count;
     int64_t needed = (int64_t)prompt + count;
-    *context = (int)(option_given(o, OPTION_CONTEXT) || needed > limit ? limit : needed);
+    bool whole = option_given(o, OPTION_CONTEXT) && o->overflow != OVERFLOW_SINKS;
+    *context = (int)(whole || needed > limit ? limit : needed);
     return true;
 }
 
@@ -190,6 +229,8 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
         writer_string(&w, "text", NULL);
     writer_string(&w, "stop", stop_reason_name(g->stop));
     writer_string(&w, "logits_hash", hash);
+    if (g->session->options->cache) writer_integer(&w, "cached_tokens", (int64_t)g->cached);
+    if (g->shifts) writer_integer(&w, "context_shifts", (int64_t)g->n_shifts);
     writer_number(&w, "prompt_tokens_per_second", prompt_rate(g));
     writer_number(&w, "decode_tokens_per_second", decode_rate(g));
     writer_number(&w, "time_to_first_token_s",
@@ -211,12 +252,28 @@ static void hint_at_chat(const Session *s) {
     if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
 
+// What a full context has meant.
+static void print_overflow(const Generation *g) {
+    const Options *o = g->session->options;
+    int context = g->session->model->options.context;
+    size_t seen = (size_t)o->context, all = g->prompt_tokens + g->ids.count;
+    if (g->stop == STOP_CONTEXT) note("the context of %d tokens is full", context);
+    if (o->quiet) return;
+    if (g->n_shifts)
+        note("the context of %d tokens was full %zu time%s: the oldest left it, and the other %zu "
+             "were read again as a text of their own",
+             context, g->n_shifts, g->n_shifts == 1 ? "" : "s", g->kept);
+    if (o->overflow == OVERFLOW_SINKS && all > seen)
+        note("from token %zu on each saw the first %d tokens and the newest %zu (attention sinks), "
+             "at their places in the text, none of those between",
+             seen + 1, SESSION_SINKS, seen - SESSION_SINKS);
+}
+
 // After a failure of standard output only its error line is printed.
 static void print_end(const Generation *g) {
     const Options *o = g->session->options;
     if (!output_good()) return;
-    if (g->stop == STOP_CONTEXT)
-        note("the context of %d tokens is full", g->session->model->options.context);
+    print_overflow(g);
     print_incomplete(g);
     if (o->quiet) return;
     hint_at_chat(g->session);
@@ -270,6 +327,7 @@ static void sink_free(Sink *sink) {
 static bool open_record(RecordFile *file, const Options *o, Error *error) {
     if (!o->record) return true;
     file->out = (OutputFile){.path = o->record, .inputs = &file->inputs, .force = o->force};
+    if (o->cache && !file_set_add(&file->inputs, o->cache, error)) return false;
     if (!inputs_find(&file->inputs, o, error) || !inputs_check(&file->out, o, error)) return false;
     FileWriter *probe = file_writer_open(&file->out, 0, error);
     file_writer_close(probe);
@@ -308,14 +366,15 @@ static void choose_callbacks(Generation *g, const Options *o) {
 }
 
 // One of three outputs: the text as it comes, a line per token, or a JSON object at the end.
-static bool generate_text(Session *s, const IdList *prompt, size_t max_new, const RecordFile *file,
+static bool generate_text(Session *s, const IdList *prompt, size_t max_new, Files *files,
                           Speculation *speculation, Error *error) {
     const Options *o = s->options;
     Sink sink = {.session = s,
                  .prompt = prompt,
                  .logprobs = {.tokenizer = s->tokenizer,
                               .vocab_size = s->config->vocab_size,
-                              .count = (int)o->logprobs}};
+                              .count = (int)o->logprobs},
+                 .cache = files->cache};
     uint64_t seed = 0;
     Generation g = {
         .session = s,
@@ -325,10 +384,13 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
         .speculation = speculation,
         .ignore_eos = o->ignore_eos,
         .no_cache = o->no_cache,
+        .shifts = o->overflow == OVERFLOW_SHIFT,
         .catch_interrupt = true,
         .told_seed = !option_given(o, OPTION_SEED) && o->temperature > 0 ? &seed : NULL,
         .first =
             prompt->count == 1 && s->tokenizer && prompt->ids[0] == tokenizer_bos(s->tokenizer),
+        .cached = prompt_cache_used(files->cache),
+        .was_read = keep_prompt,
         .context = &sink,
     };
     if (!g.sampler) return false;
@@ -341,7 +403,7 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, cons
     interrupt_end();
     end_text(&sink);
     if (sink.out_of_memory) good = error_set(error, ERROR_MEMORY, "text: out of memory");
-    if (good && o->record) good = write_record(&sink, &g, file, error);
+    if (good && o->record) good = write_record(&sink, &g, &files->record, error);
     if (good && o->json) print_json(&g, prompt, &sink);
     output_flush();
     if (good && sink.prompt_bits && !o->quiet) surprise_print_legend(&sink.surprise);
@@ -373,35 +435,60 @@ static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting)
     return rows > drafts ? rows : drafts;
 }
 
-bool generate_command(const Options *options, Error *error) {
-    if (!check_color(options, error)) return false;
-    if (!sampling_check(options, error) || !drafting_check(options, error)) return false;
-    if (options->mode == MODE_CHAT && options->record)
+// Options that say something of --prompts alone.
+static bool check_prompts(const Options *o, Error *error) {
+    static const OptionId OF_PROMPTS[] = {OPTION_OUT, OPTION_PARALLEL, OPTION_RESUME, OPTION_SHARD};
+    for (size_t i = 0; i < sizeof OF_PROMPTS / sizeof *OF_PROMPTS; i++)
+        if (option_given(o, OF_PROMPTS[i]))
+            return error_set(error, ERROR_USAGE, "--%s goes with --prompts FILE",
+                             recorded_option(OF_PROMPTS[i])->name);
+    return true;
+}
+
+// What goes with no other option, before anything is opened.
+static bool check_options(const Options *o, Error *error) {
+    if (!check_prompts(o, error) || !check_color(o, error) || !sampling_check(o, error) ||
+        !drafting_check(o, error) || !prompt_cache_check(o, error))
+        return false;
+    if (!o->record) return true;
+    if (o->overflow != OVERFLOW_STOP)
+        return error_set(error, ERROR_USAGE,
+                         "--record excludes --context-overflow: a replay ends where the context "
+                         "is full");
+    if (o->mode == MODE_CHAT)
         return error_set(error, ERROR_USAGE, "--record is of generate, not of chat");
-    if (options->record && interventions_asked(options))
+    if (interventions_asked(o))
         return error_set(error, ERROR_USAGE,
                          "--record excludes --ablate, --patch and --steer: a replay has the model "
                          "alone");
-    if (options->record && (options->grammar || options->json_schema))
+    if (o->grammar || o->json_schema)
         return error_set(error, ERROR_USAGE,
                          "--record excludes --grammar and --json-schema: a replay has the model "
                          "alone");
+    return true;
+}
+
+bool generate_command(const Options *options, Error *error) {
+    if (options->prompts) return prompts_command(options, error);
+    if (!check_options(options, error)) return false;
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     sampling_note(options);
     Session s = {0};
-    RecordFile record = {0};
+    Files files = {0};
     IdList prompt = {0};
     Drafting *drafting = NULL;
     size_t max_new = 0;
     int context = 0;
     // The prompt is encoded before the model is opened: its length decides the context.
-    bool good = check_prompt(options, error) && open_record(&record, options, error) &&
+    bool good = check_prompt(options, error) && open_record(&files.record, options, error) &&
+                prompt_cache_open(&files.cache, options, error) &&
                 session_open(&s, options, error) && session_open_grammar(&s, error) &&
                 drafting_open(&drafting, &s, error) && prompt_encode(&prompt, &s, error);
     bool wants_text = !options->ids && !option_given(options, OPTION_LOGPROBS) && !options->json;
     good = good && (!wants_text || session_need_tokenizer(&s, error)) &&
            plan_length(&s, prompt.count, &max_new, &context, error) &&
-           prepare_record(&record, &s, prompt.count, max_new, context, error) &&
+           prepare_record(&files.record, &s, prompt.count, max_new, context, error) &&
+           prompt_cache_digest(files.cache, &s, error) &&
            session_open_model(
                &s,
                &(SessionModel){.context = context,
@@ -409,9 +496,11 @@ bool generate_command(const Options *options, Error *error) {
                error);
     good = good && drafting_begin(drafting, &s, error) &&
            session_intervene(&s, prompt.ids, prompt.count, error) &&
-           generate_text(&s, &prompt, max_new, &record, drafting_speculation(drafting), error);
+           prompt_cache_restore(files.cache, &s, &prompt, error) &&
+           generate_text(&s, &prompt, max_new, &files, drafting_speculation(drafting), error);
     drafting_close(drafting);
-    file_set_free(&record.inputs);
+    prompt_cache_close(files.cache);
+    file_set_free(&files.record.inputs);
     id_list_free(&prompt);
     session_close(&s);
     return good;

@@ -12,24 +12,23 @@
 static const char GENERATE_HELP[] =
     "run [generate] [MODEL] [-i PROMPT] [options]    text from a prompt\n"
     "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
-    "MODEL: a .gguf, .safetensors or llama2.c .bin file, or a directory with them.\n"
-    "  Or --model PATH. Without it: the built-in model, which tells stories.\n"
+    "MODEL: a .gguf, .safetensors, .bin file or a directory; none: the built-in one\n"
+    "  --prompts FILE --out FILE    many: JSON lines (docs/prompts.md); --parallel N\n"
+    "      --resume: go on with FILE;  --shard I/N: lines I, I + N, ...; run merge\n"
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403   else standard input\n"
     "  -n, --steps N        tokens after BOS, those of the prompt included, as in\n"
     "                       llama2.c; 0: up to the end of the context\n"
-    "      --max-tokens N   new tokens (default 256, without -n)\n"
-    "      --stop TEXT      end before TEXT (repeatable);  --ignore-eos\n"
-    "      --grammar FILE   GBNF: only texts that it allows;  --json-schema FILE\n"
+    "      --max-tokens N   new tokens (256);  --context-overflow stop|shift|sinks\n"
+    "      --stop TEXT (repeatable)  --ignore-eos  --grammar FILE  --json-schema FILE\n"
     "  -t, --temp T  -p, --top-p P  -s, --seed S     (1.0, 0.9, random); -t 0: greedy\n"
     "      --top-k K  --min-p P  --typical-p P  --repeat-penalty R  --repeat-last-n N\n"
     "      --presence-penalty A  --frequency-penalty A  --logit-bias ID:+1.5,ID:-inf\n"
     "      --xtc-probability P  --dry-multiplier M  --mirostat 2 (docs/laboratory.md)\n"
     "  -z, --tokenizer FILE  -m generate|chat  -y, --system TEXT  --keep-newline\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
-    "      --no-cache: all again for every token;  --special: <|im_end|> is a token\n"
-    "      --pattern local:64+global:4   attend only to these keys (run mask --help)\n"
-    "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2@L4-L8  change it\n"
-    "                       (docs/laboratory.md);  --record FILE: for run replay\n"
+    "      --cache FILE: keeps a prompt (docs/cache.md)  --no-cache  --special tokens\n"
+    "      --pattern local:64+global:4 (run mask --help)  --record FILE (run replay)\n"
+    "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2 (docs/laboratory.md)\n"
     "      --speculate lookup | --draft MODEL   the same text, sooner\n"
     "for scripts (docs/scripting.md): --ids (new ids, one per line), --json (one\n"
     "  object), --logprobs N (a JSON line per token, with the N likeliest)\n"
@@ -46,17 +45,16 @@ static const char CHAT_HELP[] =
     "  -y, --system TEXT     the system prompt\n"
     "      --template NAME   the chat format, if the model's own is not recognised:\n"
     "                        chatml llama2 llama3 mistral-v3 gemma phi3 nanochat ...\n"
-    "  -c, --ctx-size N      tokens of a conversation (default the model's, <= 4096)\n"
-    "      --context-overflow stop|shift   shift: the oldest exchanges leave\n"
+    "  -c, --ctx-size N (by default <= 4096)  --context-overflow stop|shift|sinks\n"
     "      --max-tokens N    tokens of an answer (1024; in a pipe: until its end)\n"
     "  -t, --temp T  -p, --top-p P  --top-k K  --min-p P  --repeat-penalty R  -s SEED\n"
     "                        (default: the model's generation_config, else 0.7, 0.9)\n"
     "  --typical-p P  --repeat-last-n N  --presence-penalty A  --frequency-penalty A\n"
     "  --logit-bias ID:BIAS  --xtc-probability P  --dry-multiplier M  --mirostat 2\n"
-    "      --stop TEXT       end an answer before TEXT (repeatable);  --ignore-eos\n"
-    "      --grammar FILE, --json-schema FILE  only answers that it allows\n"
+    "  --stop TEXT  --ignore-eos  --grammar FILE, --json-schema FILE: what is allowed\n"
     "  --pattern P (run mask --help)   --speculate lookup | --draft MODEL: sooner\n"
     "  -z, --tokenizer FILE  -j, --threads N --kv f32|f16|bf16 --precision f32|a16|a8\n"
+    "      --session FILE    goes on with it, keeps it at the end (docs/cache.md)\n"
     "      --transcript FILE   JSON lines as it goes;  --force: replace files\n"
     "      --no-history      keep no messages (~/.local/state/limpid/history)\n"
     "  -q, --quiet  -v, --verbose  --color auto|always|never\n";
@@ -151,8 +149,7 @@ static const char SELFTEST_HELP[] =
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403,407,261   at least 4\n"
     "                        tokens (default: a text of 24, or ids if there is no\n"
     "                        tokenizer). Sliding windows need a long prompt.\n"
-    "      --golden          instead: the logits of public model files (by sha256)\n"
-    "                        beside those of docs/golden.md; --markdown prints it\n"
+    "      --golden          instead: a public file's logits beside docs/golden.md\n"
     "      --json            one object: checks (check, name, result, reason,\n"
     "                        same_bits, largest_difference, bound, values, layer,\n"
     "                        position, seconds), held, failed, does_not_apply\n"
@@ -275,6 +272,19 @@ static const char MASK_HELP[] =
     "and cost sets it for all layers; a layer's own window still holds. Hidden keys\n"
     "are neither computed nor read.\n";
 
+static const char MERGE_HELP[] =
+    "run merge FILE [--out FILE]             the answers of all shards as one file\n"
+    "    ./run merge answers.0-of-4.jsonl --out answers.jsonl\n"
+    "\n"
+    "FILE is one of the files that shards of generate wrote (docs/prompts.md); the\n"
+    "others are found by its name. Checked: all of them are there and complete, the\n"
+    "version of limpid, the model and the options are the same, and every id stands\n"
+    "once. Prints the number of answers and one digest, which is that of the same\n"
+    "prompts on one machine. Exit status 3: something of this does not hold.\n"
+    "  -o, --out FILE   the answers in the order of the prompts: byte for byte the\n"
+    "                   file that one machine writes;  --force replaces it\n"
+    "  -q, --quiet\n";
+
 static const char REPLAY_HELP[] =
     "run replay FILE [options]                       a recorded generation, again\n"
     "    ./run replay story.json -j 1\n"
@@ -390,6 +400,7 @@ static const Command COMMANDS[] = {
     {"mask", FOR_MASK, mask_command, "which keys an attention pattern shows", MASK_HELP},
     {"replay", FOR_REPLAY, replay_command, "a recorded generation again: are the bits the same?",
      REPLAY_HELP},
+    {"merge", FOR_MERGE, merge_command, "the answers of all shards as one file", MERGE_HELP},
     {"trace", FOR_TRACE, trace_command, "every intermediate value of a run, in a file", TRACE_HELP},
     {"diff", FOR_DIFF, diff_command, "compares two traces", DIFF_HELP},
 };

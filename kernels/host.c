@@ -66,15 +66,16 @@ double device_idle_seconds(Device *device, bool watch) {
 }
 
 // Other work on the machine makes a run longer, never shorter: the better of two counts.
-double host_rate(HostRun *run, void *context, double work) {
+double host_rate(HostRun *run, void *context, double work, bool alone) {
+    double (*now)(void) = alone ? thread_seconds_now : seconds_now;
     static const double SAMPLE_SECONDS = 0.015, MOST_REPETITIONS = 1e15;
     double repetitions = 1;
     while (repetitions < MOST_REPETITIONS) {
         double best = INFINITY;
         for (int i = 0; i < 2 && best >= SAMPLE_SECONDS; i++) {
-            double started = seconds_now();
+            double started = now();
             run(context, (long)repetitions);
-            best = fmin(best, seconds_now() - started);
+            best = fmin(best, now() - started);
         }
         if (best >= SAMPLE_SECONDS) return work * repetitions / best;
         repetitions *= ceil(fmin(fmax(1.2 * SAMPLE_SECONDS / best, 2), 16));

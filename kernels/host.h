@@ -18,5 +18,6 @@ void parts_alloc(Device *device, const MemoryPart *parts, size_t count);
 size_t sum_or_most(size_t a, size_t b); // SIZE_MAX where the sum is larger
 
 // Work per second of `run`, which does `work` in each repetition: one sample of at least 15 ms.
+// alone: all of it is done by the calling thread, and its processor time counts.
 typedef void HostRun(void *context, long repetitions);
-double host_rate(HostRun *run, void *context, double work);
+double host_rate(HostRun *run, void *context, double work, bool alone);

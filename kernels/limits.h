@@ -1,5 +1,6 @@
 // What a device can do at most, measured on it: what `bench` compares the model with. One sample a
-// call; the caller interleaves samples with its own measurements and takes medians.
+// call; the caller interleaves samples with its own measurements and takes medians. With one thread
+// of a host, time is the processor time of that thread: what other programs take does not count.
 //
 // 0 means that the backend has none of it, or a failure, which is in device_error.
 #pragma once

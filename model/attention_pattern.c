@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "model/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // The narrower of two windows; 0 is none.
@@ -82,6 +83,18 @@ bool attention_pattern_parse(KeyPattern *pattern, const char *text, Error *error
     else if (pattern->n_parts == 1 && pattern->parts->kind == PATTERN_WINDOW)
         *pattern = (KeyPattern){.window = pattern->parts->a};
     return true;
+}
+
+void attention_pattern_print(char out[PATTERN_TEXT], const KeyPattern *pattern) {
+    int used = snprintf(out, PATTERN_TEXT, "causal");
+    if (pattern->window) used = snprintf(out, PATTERN_TEXT, "window:%d", pattern->window);
+    for (int i = 0; i < pattern->n_parts; i++) {
+        const PatternPart *part = &pattern->parts[i];
+        bool first = !i && !pattern->window;
+        if (first) used = 0;
+        used += snprintf(out + used, PATTERN_TEXT - (size_t)used, "%s%s:%d", first ? "" : "+",
+                         NAMES[part->kind], part->a);
+    }
 }
 
 // ---- counts ----

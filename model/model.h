@@ -210,6 +210,10 @@ KeyPattern attention_pattern_within(const KeyPattern *pattern, int window); // w
 // of them: "local:64+global:4". False, with the part that is wrong: exit code 2.
 bool attention_pattern_parse(KeyPattern *pattern, const char *text, Error *error);
 
+// That text of a pattern, without the name of what it came from: "causal" where nothing is hidden.
+enum { PATTERN_TEXT = 96 };
+void attention_pattern_print(char out[PATTERN_TEXT], const KeyPattern *pattern);
+
 // How many keys the queries at the positions start .. start + count - 1 see, all together.
 uint64_t attention_pattern_keys(const KeyPattern *pattern, int start, int count);
 

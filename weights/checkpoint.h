@@ -88,6 +88,8 @@ typedef struct Preset {
     int dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len;
     int window, global_every; // every so many layers see all keys, 0: none; window 0: all do
     bool tied;
+    bool one_theta; // layers with a window rotate as the others do
+    int rope_dim;   // channels of a head that rotate; 0: all
 } Preset;
 const Preset *preset_at(size_t i); // NULL behind the last
 

@@ -13,10 +13,24 @@ static const Preset PRESETS[] = {
     {"gpt2-xl", "gpt2", 1600, 6400, 48, 25, 25, 64, 50257, 1024, .tied = true},
     {"distilgpt2", "gpt2", 768, 3072, 6, 12, 12, 64, 50257, 1024, .tied = true},
     {"stories15m", "llama", 288, 768, 6, 6, 6, 48, 32000, 256, .tied = true},
+    {"pythia-70m", "gpt_neox", 512, 2048, 6, 8, 8, 64, 50304, 2048, .rope_dim = 16},
+    {"pythia-160m", "gpt_neox", 768, 3072, 12, 12, 12, 64, 50304, 2048, .rope_dim = 16},
+    {"pythia-1b", "gpt_neox", 2048, 8192, 16, 8, 8, 256, 50304, 2048, .rope_dim = 64},
+    {"pythia-1.4b", "gpt_neox", 2048, 8192, 24, 16, 16, 128, 50304, 2048, .rope_dim = 32},
     {"smollm2-135m", "llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, .tied = true},
     {"qwen3-0.6b", "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 40960, .tied = true},
     {"gemma3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, 32768, 512, 6, .tied = true},
     {"gemma3-1b", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, 32768, 512, 6, .tied = true},
+    {"gemma2-2b", "gemma2", 2304, 9216, 26, 8, 4, 256, 256000, 8192, 4096, 2, .tied = true, .one_theta = true},
+    {"gemma2-9b", "gemma2", 3584, 14336, 42, 16, 8, 256, 256000, 8192, 4096, 2, .tied = true, .one_theta = true},
+    {"ernie4.5-0.3b", "ernie4_5", 1024, 3072, 18, 16, 2, 128, 103424, 131072, .tied = true},
+    {"granite4-350m", "granitemoehybrid", 1024, 2048, 28, 16, 4, 64, 100352, 32768, .tied = true},
+    {"granite4-1b", "granitemoehybrid", 2048, 4096, 40, 16, 4, 128, 100352, 131072, .tied = true},
+    {"granite3.3-2b", "granite", 2048, 8192, 40, 32, 8, 64, 49159, 131072, .tied = true},
+    {"exaone4-1.2b", "exaone4", 2048, 4096, 30, 32, 8, 64, 102400, 65536, .tied = true},
+    {"ministral3-3b", "ministral3", 3072, 9216, 26, 32, 8, 128, 131072, 262144, .tied = true},
+    {"phi4-mini", "phi3", 3072, 8192, 32, 24, 8, 128, 200064, 131072, .tied = true, .rope_dim = 96},
+    {"olmo3-7b", "olmo3", 4096, 11008, 32, 32, 32, 128, 100278, 65536, 4096, 4, .tied = false},
     {"llama3.2-1b", "llama", 2048, 8192, 16, 32, 8, 64, 128256, 131072, .tied = true},
     {"llama-7b", "llama", 4096, 11008, 32, 32, 32, 128, 32000, 2048, .tied = false},
     {"llama2-7b", "llama", 4096, 11008, 32, 32, 32, 128, 32000, 4096, .tied = false},
@@ -59,10 +73,11 @@ bool preset_read(Checkpoint *checkpoint, OutlineFlags *flags) {
     c->head_dim = p->head_dim;
     c->vocab_size = p->vocab_size;
     c->max_seq_len = p->max_seq_len;
+    c->rope_dim = p->rope_dim;
     for (int l = 0; p->window && l < p->n_layers; l++) {
         bool global = p->global_every && (l + 1) % p->global_every == 0;
         c->layers[l].window = global ? 0 : p->window;
-        c->layers[l].local_rope = p->global_every && !global;
+        c->layers[l].local_rope = p->global_every && !global && !p->one_theta;
     }
     *flags = (OutlineFlags){.tied = p->tied};
     return true;

@@ -2,6 +2,7 @@
 //
 //   conversation.c   turns -> tokens -> answer; what leaves where the context is full
 //   slash.c          /help, /undo and the others, typed at a terminal
+//   resume.c         --session: a conversation goes on in the next run
 //   save.c           conversations as files: /save, /load, --transcript
 //   line_editor.c    a line typed at a terminal, by libedit (without_libedit.c: none)
 //   history.c        the messages of earlier sessions
@@ -31,6 +32,8 @@ typedef struct Turn {
     size_t accepted;     // and Chat.accepted.count
 } Turn;
 
+typedef struct ChatSession ChatSession; // the file of --session
+
 typedef struct Chat {
     Session session;
     Options options; // those of the command line, with what /set changed; session.options
@@ -38,6 +41,7 @@ typedef struct Chat {
     limpid_sampler *sampler;
     Drafting *drafting; // NULL: none
     bool typed;         // from a terminal
+    bool opened;        // all of it: there is a conversation to keep
     bool is_base;       // the model has no chat format of its own
 
     Buffer system; // the system message, where there is one; owned
@@ -54,6 +58,7 @@ typedef struct Chat {
     uint64_t seed;
     bool color;
     LineEditor *editor;              // NULL: none
+    ChatSession *saved;              // owned; NULL: no --session
     int transcript;                  // a file descriptor; -1: none
     double prompt_rate, decode_rate; // tokens/s of the last answer; 0: there was none
 } Chat;
@@ -93,9 +98,25 @@ bool transcript_open(Chat *chat, Error *error);
 bool transcript_add(const Chat *chat, const char *role, const void *text, size_t length,
                     const char *stop, Error *error);
 
+// Appends the JSON object that /save writes; `digest` is model_digest's.
+void conversation_print(Buffer *out, const Chat *chat, const char *digest);
+// Such an object in place of the conversation so far, and the name of its format, "" where it has
+// none. False: exit code 3 or 5, and the conversation is as it was.
+bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+                       Error *error);
 bool conversation_save(Chat *chat, const char *path, Error *error); // false: exit code 2, 4 or 5
 // In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
 bool conversation_load(Chat *chat, const char *path, Error *error);
+
+// ---- sessions ----
+
+// Without --session these do nothing. The file is read, and tried whether it can be written, before
+// the model is opened; the conversation goes on once it is; and is written at the end. False: exit
+// code 2, 3 (damaged, no such file of ours), 4, 5, 6 or 130.
+bool chat_session_open(Chat *chat, Error *error);
+bool chat_session_restore(Chat *chat, Error *error);
+bool chat_session_save(Chat *chat, Error *error);
+void chat_session_close(ChatSession *session);
 
 // ---- what is typed ----
 

@@ -197,10 +197,14 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
     return true;
 }
 
-static bool make_room(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
+static bool shifts(const Chat *chat) {
     const Options *o = &chat->options;
-    bool shifts = option_given(o, OPTION_OVERFLOW) ? o->overflow == 1 : chat->typed;
-    return shifts ? shift(chat, message, max_new, fits, error) : stop_where_full(chat, fits, error);
+    return option_given(o, OPTION_OVERFLOW) ? o->overflow == OVERFLOW_SHIFT : chat->typed;
+}
+
+static bool make_room(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
+    return shifts(chat) ? shift(chat, message, max_new, fits, error)
+                        : stop_where_full(chat, fits, error);
 }
 
 // ---- the answer ----
@@ -253,13 +257,11 @@ static size_t most_tokens(const Chat *chat) {
 // Why the answer ended, where it was not its own end.
 static void tell_end(Chat *chat, const Generation *g) {
     int context = chat->session.model->options.context;
-    bool shifts =
-        option_given(&chat->options, OPTION_OVERFLOW) ? chat->options.overflow == 1 : chat->typed;
-    chat->full = g->stop == STOP_CONTEXT && !shifts;
+    chat->full = g->stop == STOP_CONTEXT && !shifts(chat);
     if (chat->full) note("the context of %d tokens is full: the conversation ends here", context);
     print_incomplete(g);
     if (!chat->typed) return;
-    if (g->stop == STOP_CONTEXT && shifts)
+    if (g->stop == STOP_CONTEXT && shifts(chat))
         note("the context of %d tokens is full: the answer ends here", context);
     if (g->stop == STOP_LENGTH) note("the answer was ended at %zu tokens", g->ids.count);
     if (g->stop == STOP_LOOP) note("the answer was ended: it says the same over and over");
@@ -282,10 +284,24 @@ static bool keep_turn(Chat *chat, Turn *turn, const Generation *g, Error *error)
                           error);
 }
 
-// Before a message: an empty cache where the conversation has not begun.
-static void begin(Chat *chat, Turn *turn) {
+// The cache holds the first of the tokens that the sampler has accepted. Those that the tokens of
+// the next message begin with stay: the system message, or all turns but the last. Returns how
+// many.
+static size_t reuse_beginning(Chat *chat) {
+    KvCache *cache = &chat->session.model->cache;
+    size_t n = 0, most = (size_t)kv_cache_length(cache, 0);
+    if (most > chat->accepted.count) most = chat->accepted.count;
+    if (most > chat->ids.count - 1) most = chat->ids.count - 1; // the logits of the last are wanted
+    while (n < most && chat->ids.ids[n] == chat->accepted.ids[n])
+        n++;
+    return (size_t)kv_cache_go_back(cache, 0, (int)n);
+}
+
+// Before a message: *cached of its tokens are in the cache, and no others of the conversation where
+// that has not begun.
+static void begin(Chat *chat, Turn *turn, size_t *cached) {
     if (!chat->begun) {
-        kv_cache_reset(&chat->session.model->cache, 0);
+        *cached = reuse_beginning(chat);
         limpid_sampler_forget(chat->sampler, chat->accepted.count);
         chat->accepted.count = 0;
         chat->pending = -1;
@@ -303,7 +319,8 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         return false;
     if (!fits) return true;
     Turn turn = {0};
-    begin(chat, &turn);
+    size_t cached = 0;
+    begin(chat, &turn, &cached);
     buffer_put(&turn.user, message.text, message.length);
     Generation g = {
         .session = s,
@@ -312,6 +329,7 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
         .stops = &chat->options.stops,
         .speculation = drafting_speculation(chat->drafting),
         .ignore_eos = chat->options.ignore_eos,
+        .cached = cached,
         .stop_at_loops = chat->typed && !chat->options.ignore_eos,
         .whole_characters = true,
         .first = true,

@@ -4,6 +4,7 @@
 #include "commands/chat/line_editor.h"
 
 #include "base/file_reader.h"
+#include "base/file_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,19 +35,6 @@ static int open_history(const char *path, int flags) {
     if (file < 0 || (!fstat(file, &state) && S_ISREG(state.st_mode))) return file;
     close(file);
     return -1;
-}
-
-bool write_whole(int file, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size) {
-        ssize_t written = write(file, at, size);
-        if (written < 0 && errno == EINTR) continue;
-        if (written == 0) errno = ENOSPC;
-        if (written <= 0) return false;
-        at += written;
-        size -= (size_t)written;
-    }
-    return true;
 }
 
 // The last READ_BYTES from the beginning of a line, malloced, with their number; NULL: nothing.

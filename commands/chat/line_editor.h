@@ -52,5 +52,3 @@ void history_load(const char *path, void (*each)(void *context, const char *text
                   void *context);
 // Appends a message; makes the file (0600) and its directories (0700) where they are absent.
 void history_append(const char *path, const char *text, size_t length);
-// All of it where the file's position is, or at its end. False: errno says why.
-bool write_whole(int file, const void *bytes, size_t size);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,7 +47,7 @@ static void put_messages(Buffer *b, const Chat *chat) {
     buffer_print(b, "]");
 }
 
-static void put_conversation(Buffer *b, const Chat *chat, const char *digest) {
+void conversation_print(Buffer *b, const Chat *chat, const char *digest) {
     const char *model = chat->options.model;
     buffer_print(b, "{\"format\":\"%s\",\"limpid\":\"%s\",\n\"model\":{\"path\":", CHAT_FORMAT,
                  LIMPID_VERSION);
@@ -69,7 +70,7 @@ bool conversation_save(Chat *chat, const char *path, Error *error) {
     bool good = inputs_find(&inputs, &chat->options, error) &&
                 inputs_check(&out, &chat->options, error) &&
                 model_digest(digest, &chat->session, error);
-    if (good) put_conversation(&b, chat, digest);
+    if (good) conversation_print(&b, chat, digest);
     if (b.failed) good = error_set(error, ERROR_MEMORY, "no memory for the file");
     good = good && file_write(&out, b.bytes, b.size, error);
     buffer_free(&b);
@@ -110,16 +111,16 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
 
 // ---- reading ----
 
+enum { MOST_BYTES = 64 << 20 };
+
 #ifdef WITHOUT_JSON
-bool conversation_load(Chat *chat, const char *path, Error *error) {
-    (void)chat;
+bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+                       Error *error) {
+    (void)chat, (void)bytes, (void)size, (void)format, (void)room;
     return error_set(error, ERROR_FILE,
-                     "%s: a conversation is JSON, and this program was built without jansson",
-                     path);
+                     "a conversation is JSON, and this program was built without jansson");
 }
 #else
-
-enum { MOST_BYTES = 64 << 20 };
 
 // Message `i`: *role is one of ours. False: exit code 3.
 static bool read_message(const json_t *messages, size_t i, ChatRole *role, TextSpan *text,
@@ -158,19 +159,20 @@ static bool read_messages(Chat *chat, const json_t *root, Error *error) {
     return !user.text || error_set(error, ERROR_FILE, "the last message has no answer");
 }
 
-bool conversation_load(Chat *chat, const char *path, Error *error) {
+// Read beside the conversation, which is then exchanged.
+bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+                       Error *error) {
     static const JsonLimits LIMITS = {.bytes = MOST_BYTES, .values = 1 << 22};
-    FileCopy copy;
-    if (!file_copy_open(&copy, path, MOST_BYTES, error)) return error_prefix(error, path);
-    // Read beside the conversation, which is then exchanged.
     Chat read = {.session = chat->session, .format = chat->format};
-    json_t *root = json_parse((const char *)copy.bytes, copy.size, &LIMITS, error);
-    bool good = root && read_messages(&read, root, error);
+    const char *name = NULL;
+    json_t *root = json_parse(bytes, size, &LIMITS, error);
+    bool good = root && json_read_string(root, "template", &name, error) &&
+                read_messages(&read, root, error);
+    if (good) snprintf(format, room, "%s", name ? name : "");
     json_decref(root);
-    file_copy_close(&copy);
     if (!good) {
         conversation_free(&read);
-        return error_prefix(error, path);
+        return false;
     }
     conversation_clear(chat);
     Turn *old_turns = chat->turns;
@@ -188,3 +190,12 @@ bool conversation_load(Chat *chat, const char *path, Error *error) {
     return true;
 }
 #endif
+
+bool conversation_load(Chat *chat, const char *path, Error *error) {
+    FileCopy copy;
+    char format[2];
+    if (!file_copy_open(&copy, path, MOST_BYTES, error)) return error_prefix(error, path);
+    bool good = conversation_read(chat, copy.bytes, copy.size, format, sizeof format, error);
+    file_copy_close(&copy);
+    return good || error_prefix(error, path);
+}

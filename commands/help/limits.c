@@ -40,6 +40,8 @@ void help_limits(void) {
         {"places of it that a text is at", LIMIT_GRAMMAR_POSITIONS},
         {"stacks that it is on", LIMIT_GRAMMAR_STACKS},
         {"bytes for a token of a grammar", LIMIT_GRAMMAR_MEMORY},
+        {"bytes of a line of prompts", LIMIT_PROMPT_LINE},
+        {"bytes of a line of answers", LIMIT_ANSWER_LINE},
     };
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
         output_print("%-36s %d\n", LIMITS[i].name, LIMITS[i].value);

@@ -56,10 +56,10 @@ static void hash_text(void *context, const char *bytes, size_t length) {
 
 // Into an empty cache.
 static bool run_prompt(GoldenHash *out, Session *s, const IdList *ids, Error *error) {
-    SamplerOptions greedy = sampler_defaults();
-    greedy.rule.temperature = 0;
+    limpid_error problem = {0};
     out->text = FNV_START;
     Generation g = {.session = s,
+                    .sampler = limpid_sampler_open(s->context, NULL, &problem), // greedy
                     .max_new = GOLDEN_TOKENS,
                     .stops = &s->options->stops,
                     .ignore_eos = true,
@@ -68,16 +68,16 @@ static bool run_prompt(GoldenHash *out, Session *s, const IdList *ids, Error *er
                     .show = hash_text,
                     .context = &out->text};
     kv_cache_reset(&s->model->cache, 0);
-    g.sampler = sampler_open(s->model->device, s->config->vocab_size, s->model->options.context + 1,
-                             &greedy, error);
-    bool good = g.sampler && generation_run(&g, ids->ids, ids->count, error);
+    bool good = session_problem(error, g.sampler, &problem) &&
+                begin_text(g.sampler, ids->ids, ids->count, false, error) &&
+                generation_run(&g, ids->ids, ids->count, error);
     interrupt_end();
     if (good && g.stop == STOP_INTERRUPT) good = error_set(error, ERROR_INTERRUPTED, "interrupted");
     if (good && g.stop != STOP_LENGTH)
         good = error_set(error, ERROR_FILE, "a text of %d tokens ended early: %s", GOLDEN_TOKENS,
                          stop_reason_name(g.stop));
     out->logits = g.logits_hash;
-    sampler_close(g.sampler);
+    limpid_sampler_close(g.sampler);
     generation_free(&g);
     return good;
 }

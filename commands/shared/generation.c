@@ -13,6 +13,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static bool show_token(Generation *g, const char *piece, size_t length, bool *fo
 }
 
 // The end of the text: what was held back for a stop text or for the rest of a character.
-static bool show_rest(Generation *g, Error *error) {
+bool generation_show_rest(Generation *g, Error *error) {
     const char *out = NULL;
     size_t count = 0;
     stop_text_flush(&g->stop_text, &out, &count);
@@ -66,8 +67,7 @@ static bool is_loop(Generation *g) {
     return found;
 }
 
-// Shows a token and adds it to the text. *ended: the text ends here, g->stop says why.
-static bool take_token(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
+bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error) {
     const Session *s = g->session;
     if (!g->ignore_eos && session_stops_at(s, id)) {
         g->stop = STOP_EOS;
@@ -94,14 +94,13 @@ static bool take_token(Generation *g, int32_t id, const float *logits, bool *end
     return true;
 }
 
-// Whether another token is wanted and fits; else g->stop says why not.
-static bool wants_more(Generation *g, const Decoder *d) {
+bool generation_goes_on(Generation *g, int left) {
     g->stop = STOP_LENGTH;
     if (g->ids.count == g->max_new || !output_good()) return false;
     g->stop = STOP_INTERRUPT;
     if (interrupt_asked()) return false;
     g->stop = STOP_CONTEXT;
-    return decoder_left(d) > 0;
+    return left > 0;
 }
 
 // The next token into *id, as limpid_sample would give it. *ended: the grammar allows none. False:
@@ -123,7 +122,8 @@ static bool next_token(Generation *g, Decoder *d, int *id, bool *ended, Error *e
 static bool decode(Generation *g, Decoder *d, Error *error) {
     size_t bytes = (size_t)g->session->config->vocab_size * sizeof(float);
     g->stop = STOP_LENGTH;
-    for (bool more = g->max_new > 0, ended = false; more; more = !ended && wants_more(g, d)) {
+    for (bool more = g->max_new > 0, ended = false; more;
+         more = !ended && generation_goes_on(g, decoder_left(d))) {
         Error cause = {0};
         int id = -1;
         bool good = next_token(g, d, &id, &ended, &cause);
@@ -140,7 +140,7 @@ static bool decode(Generation *g, Decoder *d, Error *error) {
         if (g->wants_hash) g->logits_hash = fnv1a(g->logits_hash, logits, bytes);
         if (!g->first_token_at) g->first_token_at = seconds_now();
         if (g->sampled && !g->sampled(g->context, id, logits, error)) return false;
-        if (!take_token(g, id, logits, &ended, error)) return false;
+        if (!generation_take(g, id, logits, &ended, error)) return false;
     }
     return true;
 }
@@ -173,6 +173,16 @@ static bool feed_prompt(Generation *g, const int32_t *prompt, size_t count, size
     return good;
 }
 
+void generation_begin(Generation *g, size_t prompt_tokens) {
+    g->stop_text.stops = g->stops;
+    g->logits_hash = FNV_START;
+    g->end_id = -1;
+    g->prompt_tokens = prompt_tokens;
+    g->stop = STOP_LENGTH;
+}
+
+// ---- drafts ----
+
 // The text that the drafts continue is now that of the cache. Returns the counts so far.
 static SpeculationCounts begin_drafts(Generation *g, int before, const int32_t *prompt,
                                       size_t count) {
@@ -189,36 +199,98 @@ static void end_drafts(Generation *g, const SpeculationCounts *before) {
     g->drafts.passes = now.passes - before->passes;
 }
 
-bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+// ---- where the context is full ----
+
+// The tokens that stay, of the prompt and the new ones.
+static bool choose_kept(const Generation *g, const int32_t *prompt, size_t count, IdList *kept,
+                        Error *error) {
+    const Session *s = g->session;
+    size_t half = (size_t)s->model->options.context / 2, all = count + g->ids.count;
+    size_t newest = half ? half : 1;
+    bool bos = newest > 1 && s->tokenizer && prompt[0] == tokenizer_bos(s->tokenizer);
+    kept->count = 0;
+    if (bos && !id_list_push(kept, prompt[0], error)) return false;
+    for (size_t i = all - newest + bos; i < all; i++)
+        if (!id_list_push(kept, i < count ? prompt[i] : g->ids.ids[i - count], error)) return false;
+    return true;
+}
+
+// Reads them in place of all that the cache and the sampler have. Ctrl-C: true, with g->stop.
+static bool shift_context(Generation *g, const int32_t *prompt, size_t count, IdList *kept,
+                          Error *error) {
+    Error cause = {0};
+    if (!choose_kept(g, prompt, count, kept, error)) return false;
+    kv_cache_reset(&g->session->model->cache, 0);
+    // A grammar goes on with the whole text: it is the model that reads less of it.
+    sampler_reset(g->sampler->sampler);
+    for (size_t i = 0; i < kept->count; i++)
+        sampler_accept(g->sampler->sampler, kept->ids[i]);
+    if (g->speculation) speculation_text(g->speculation, 0, kept->ids, (int)kept->count);
+    g->n_shifts++;
+    g->kept = kept->count;
+    Batch batch = {.n = (int)kept->count, .tokens = kept->ids};
+    if (session_forward(g->session, &batch, &cause)) return true;
+    if (cause.code != ERROR_INTERRUPTED) return error_copy(error, &cause);
+    g->stop = STOP_INTERRUPT;
+    return true;
+}
+
+// The text, behind a prompt in the cache; a decoder lasts until the context is full.
+static bool decode_text(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+    IdList kept = {0};
+    bool good = true, more = true;
+    while (good && more) {
+        Decoder decoder = {0};
+        DecoderOptions options = {.sampler = g->sampler->sampler,
+                                  .max_tokens = g->max_new - g->ids.count,
+                                  .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
+                                  .recompute = !g->no_cache ? NULL
+                                               : kept.count ? kept.ids
+                                                            : prompt,
+                                  .speculation = g->speculation};
+        good = decoder_begin(&decoder, g->session->model, &options, error) &&
+               decode(g, &decoder, error);
+        decoder_end(&decoder);
+        more = g->stop == STOP_CONTEXT && g->shifts;
+        if (good && more) good = shift_context(g, prompt, count, &kept, error);
+        more = more && g->stop != STOP_INTERRUPT;
+    }
+    id_list_free(&kept);
+    return good;
+}
+
+// The prompt into the cache. *read: all of it, before Ctrl-C. False: as generation_run.
+static bool read_prompt(Generation *g, const int32_t *prompt, size_t count, bool *read,
+                        Error *error) {
     Model *model = g->session->model;
-    Decoder decoder = {0};
-    DecoderOptions options = {.sampler = g->sampler->sampler,
-                              .max_tokens = g->max_new,
-                              .wants_logits = g->wants_hash || g->wants_logits || g->sampled,
-                              .recompute = g->no_cache ? prompt : NULL,
-                              .speculation = g->speculation};
-    g->stop_text.stops = g->stops;
-    g->logits_hash = FNV_START;
-    g->end_id = -1;
-    g->prompt_tokens = count;
-    int before = kv_cache_length(&model->cache, 0), room = model->options.context - before;
-    if (!session_check_room("the prompt", count, room, error)) return false;
+    int room = model->options.context - kv_cache_length(&model->cache, 0);
+    size_t fed = 0, left = count - g->cached;
+    assert(g->cached < count);
+    if (!session_check_room("the prompt", left, room, error)) return false;
     double started = seconds_now();
-    size_t fed = 0;
-    if (!feed_prompt(g, prompt, count, &fed, error)) return false;
+    if (!feed_prompt(g, prompt + g->cached, left, &fed, error)) return false;
     g->prompt_seconds = seconds_now() - started;
+    *read = fed == left;
+    return true;
+}
+
+bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error) {
+    bool read = false;
+    generation_begin(g, count);
+    int before = kv_cache_length(&g->session->model->cache, 0) - (int)g->cached;
+    if (!read_prompt(g, prompt, count, &read, error)) return false;
     g->stop = STOP_INTERRUPT;
     // Ctrl-C during the prompt: there is no text.
-    if (fed < count) return true;
+    if (!read) return true;
+    if (g->was_read && !g->was_read(g->context, error)) return false;
     SpeculationCounts drafts = begin_drafts(g, before, prompt, count);
     if (g->begin) g->begin(g->context);
     if (g->catch_interrupt) interrupt_begin();
-    bool good = decoder_begin(&decoder, model, &options, error) && decode(g, &decoder, error);
-    decoder_end(&decoder);
+    bool good = decode_text(g, prompt, count, error);
     end_drafts(g, &drafts);
     g->decode_seconds = g->first_token_at ? seconds_now() - g->first_token_at : 0;
     // After a failure the text so far is shown too.
-    return show_rest(g, good ? error : NULL) && good;
+    return generation_show_rest(g, good ? error : NULL) && good;
 }
 
 void generation_free(Generation *g) {
@@ -228,7 +300,7 @@ void generation_free(Generation *g) {
 }
 
 double prompt_rate(const Generation *g) {
-    return g->prompt_seconds > 0 ? (double)g->prompt_tokens / g->prompt_seconds : NAN;
+    return g->prompt_seconds > 0 ? (double)(g->prompt_tokens - g->cached) / g->prompt_seconds : NAN;
 }
 
 // The prompt's pass gives the first token, so there is one pass fewer than sampled tokens.

@@ -42,11 +42,15 @@ typedef struct Generation {
     bool whole_characters;     // bytes of a character that the text's end has cut are left out
     bool catch_interrupt;      // from the first token on; before it Ctrl-C ends the program at once
     const uint64_t *told_seed; // printed with the statistics; NULL: it is not
+    bool shifts;               // where the context is full the oldest tokens leave it
+    size_t cached;             // tokens of the prompt that are in the cache already, not all
     bool first; // the first new token begins a text: SPM kinds drop its leading space
     // The logits after prompt token `index`, for each but the last; NULL: not wanted. Then up to
     // the model's max_logit_rows tokens are read at a time.
     void (*read)(void *context, size_t index, const float *logits);
-    // Called once, when the model has read the whole prompt; NULL: not wanted.
+    // Called once, when the model has read the whole prompt: first the one that may fail, which
+    // ends the run; NULL: not wanted.
+    bool (*was_read)(void *context, Error *error);
     void (*begin)(void *context);
     // Every new token of `length` bytes before any of its text is shown, with the logits as for
     // `token`; NULL: not wanted.
@@ -67,6 +71,7 @@ typedef struct Generation {
     int32_t end_id;       // STOP_EOS: the token that ended the text; else -1
     uint64_t logits_hash; // FNV-1a of all rows of logits that tokens were sampled from
     size_t prompt_tokens;
+    size_t n_shifts, kept;    // how often tokens have left; how many stayed each time
     SpeculationCounts drafts; // of this text
     double prompt_seconds, decode_seconds;
     double first_token_at; // seconds_now of the first token; 0: there was none
@@ -76,9 +81,25 @@ typedef struct Generation {
     uint32_t repeated[LOOP_TOKENS]; // newest tokens equal to those LOOP_TOKENS + i before them
 } Generation;
 
-// Appends the prompt to what the cache holds, then generates. False: exit code 2 (prompt and
-// context in the message), 4, 5, 6, 7. Ctrl-C is no error but a StopReason.
+// With `shifts` a full context is emptied but for BOS, where the text begins with it, and the
+// newest tokens, half of the context in all. They are read again as a text of their own: what
+// follows has the bits of a run whose prompt they are.
+//
+// Appends the prompt, from `cached` on, to what the cache holds, then generates. False: exit code 2
+// (prompt and context in the message), 4, 5, 6, 7. Ctrl-C is no error but a StopReason.
 bool generation_run(Generation *g, const int32_t *prompt, size_t count, Error *error);
+
+// The steps of it, for who runs several texts side by side (commands/prompts/): between the first
+// and the last of them tokens are sampled and taken, one by one; at the end what was held back of
+// the text is shown.
+void generation_begin(Generation *g, size_t prompt_tokens);
+// Adds a sampled token to the text. *ended: the text ends here, g->stop says why. False: exit code
+// 2 (the grammar has no such text) or 5.
+bool generation_take(Generation *g, int32_t id, const float *logits, bool *ended, Error *error);
+// Whether another token is wanted, and fits a context with room for `left`; else g->stop says why
+// not.
+bool generation_goes_on(Generation *g, int left);
+bool generation_show_rest(Generation *g, Error *error); // false: exit code 5
 void generation_free(Generation *g);
 
 const char *stop_reason_name(StopReason reason); // "eos", "length", ...

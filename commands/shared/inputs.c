@@ -62,8 +62,15 @@ static bool add_model(FileSet *inputs, const char *path, Error *error) {
 
 bool inputs_find(FileSet *inputs, const Options *o, Error *error) {
     // Standard input is added too: it may be redirected from the file that the output names.
-    const char *const FILES[] = {o->file,        o->ids_file,   o->kl,   o->grammar,
-                                 o->json_schema, o->importance, o->check};
+    const char *const FILES[] = {o->file,
+                                 o->ids_file,
+                                 o->kl,
+                                 o->grammar,
+                                 o->json_schema,
+                                 o->importance,
+                                 o->check,
+                                 o->cache_read_only ? o->cache : NULL,
+                                 o->prompts && strcmp(o->prompts, "-") ? o->prompts : NULL};
     bool good = add_model(inputs, o->model, error) && add_model(inputs, o->tokenizer, error) &&
                 add_model(inputs, o->draft, error) &&
                 file_set_add_open(inputs, STDIN_FILENO, error) &&
@@ -79,10 +86,11 @@ static bool is_typed_chat(const Options *o, CommandBit command) {
 }
 
 void sandbox_begin(const Options *o, CommandBit command) {
-    const char *const NAMED[] = {
-        o->out, o->svg, o->png, o->html, o->record, o->save_logits, o->transcript,
-        // A typed chat names its files as it goes: /save, the history.
-        is_typed_chat(o, command) ? "/" : NULL, command == FOR_CONVERT ? o->other : NULL};
+    const char *const NAMED[] = {o->out, o->svg, o->png, o->html, o->record, o->save_logits,
+                                 o->transcript, o->cache, o->session,
+                                 // A typed chat names its files as it goes: /save, the history.
+                                 is_typed_chat(o, command) ? "/" : NULL,
+                                 command == FOR_CONVERT ? o->other : NULL};
     SandboxOutputs outputs = {.directories = command == FOR_CONVERT};
     char what[100];
     for (size_t i = 0; i < sizeof NAMED / sizeof *NAMED; i++)

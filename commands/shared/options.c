@@ -311,7 +311,7 @@ static bool take_words(Options *options, Walk *w, Error *error) {
     bool named = option_given(options, OPTION_MODEL);
     if (!named && w->n_words)
         *(w->command == FOR_MASK ? &options->pattern : &options->model) = w->words[taken++];
-    else if (!named && !(w->command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY)))
+    else if (!named && !(w->command & (FOR_DIFF | FOR_CONVERT | FOR_MASK | FOR_REPLAY | FOR_MERGE)))
         options->model = BUILTIN_NAME;
     if (taken < w->n_words && w->command & (FOR_DIFF | FOR_CONVERT | FOR_VIEW))
         options->other = w->words[taken++];
@@ -320,6 +320,7 @@ static bool take_words(Options *options, Walk *w, Error *error) {
                      w->words[taken],
                      w->command == FOR_MASK     ? "pattern"
                      : w->command == FOR_REPLAY ? "recording"
+                                                : w->command == FOR_MERGE  ? "file of answers"
                                                 : "model",
                      w->command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
 }

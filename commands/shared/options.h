@@ -31,6 +31,7 @@ typedef enum CommandBit {
     FOR_MASK = 65536,
     FOR_REPLAY = 131072,
     FOR_VIEW = 262144,
+    FOR_MERGE = 524288,
 } CommandBit;
 
 typedef enum OptionId {
@@ -146,6 +147,10 @@ typedef enum OptionId {
     OPTION_MAX_MEMORY,
     OPTION_MEASURE,
     OPTION_RECORD,
+    OPTION_PROMPTS,
+    OPTION_PARALLEL,
+    OPTION_RESUME,
+    OPTION_SHARD,
     OPTION_SPECULATE,
     OPTION_DRAFT,
     OPTION_DRAFT_TOKENS,
@@ -157,6 +162,9 @@ typedef enum OptionId {
     OPTION_NO_HISTORY,
     OPTION_OVERFLOW,
     OPTION_TRANSCRIPT,
+    OPTION_CACHE,
+    OPTION_SESSION,
+    OPTION_CACHE_READ_ONLY,
     OPTION_FORCE,
     OPTION_NO_SANDBOX,
     OPTION_JSON,
@@ -185,6 +193,9 @@ typedef struct TextList { // borrowed from argv
 
 typedef enum Mode { MODE_GENERATE, MODE_CHAT } Mode;
 typedef enum Color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER, COLOR_SURPRISE } Color;
+// What happens where the context is full: the text ends; its oldest tokens leave, and the others
+// are read again; or from the beginning no token sees more than the first few and the newest.
+typedef enum Overflow { OVERFLOW_STOP, OVERFLOW_SHIFT, OVERFLOW_SINKS } Overflow;
 typedef enum BenchOnly { BENCH_PREFILL, BENCH_DECODE, BENCH_BOTH } BenchOnly;
 
 // Every field has its default; `given` says which options were on the command line. Texts are
@@ -207,8 +218,8 @@ typedef struct Options {
     uint64_t seed;
     int64_t steps, max_tokens, context, logprobs;
     int mode, kv, precision, color; // Mode, KvType, Precision, Color
-    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet, verbose,
-        help;
+    bool ignore_eos, no_cache, ids, special, keep_newline, json, csv, markdown, golden, quiet,
+        verbose, help;
 
     IntegerList threads; // bench: several
     int64_t window, stride, windows;
@@ -251,10 +262,14 @@ typedef struct Options {
     bool bidirectional;
     const char *layers; // view
 
-    bool no_history;                     // chat
-    int overflow;                        // chat: 0: stop, 1: shift
-    const char *transcript;              // chat
-    const char *record;                  // generate
+    bool no_history;                  // chat
+    int overflow;                     // generate, chat: Overflow
+    const char *transcript, *session; // chat
+    const char *record, *cache;       // generate
+    bool cache_read_only;
+    const char *prompts, *shard; // generate
+    int64_t parallel;
+    bool resume;
     int speculate;                       // 0: off, 1: lookup
     const char *draft;                   // a model
     int64_t draft_tokens;                // 0: measured
@@ -262,9 +277,9 @@ typedef struct Options {
     int64_t prompt_rows, at;
     bool any_model;
 
-    int type;            // convert, cost, bench: an index of OPTION_DTYPES; convert: or behind them, a mix
-    int head_type;       // convert: an index of OPTION_DTYPES
-    int64_t bin_version; // convert: 0, 1, 2
+    int type; // convert, cost, bench: an index of OPTION_DTYPES; convert: or behind them, a mix
+    int head_type;                  // convert: an index of OPTION_DTYPES
+    int64_t bin_version;            // convert: 0, 1, 2
     TextList tensor_types;          // convert: PATTERN=TYPE
     const char *importance, *check; // convert: files of text
     bool force;                     // replace files that are there

@@ -67,20 +67,6 @@ bool recorded_if_given(OptionId id) {
 
 // ---- the model's digest ----
 
-// FNV-1a waits for a multiplication after every byte. Eight hashes, one for each byte of a word, do
-// not wait for each other, and are faster than a disk.
-static void hash_bytes(uint64_t lanes[8], const uint8_t *bytes, size_t count) {
-    size_t whole = count & ~(size_t)7;
-    uint64_t h[8]; // in registers: `bytes` may alias `lanes`
-    memcpy(h, lanes, sizeof h);
-    for (size_t i = 0; i < whole; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            h[j] = fnv1a(h[j], bytes + i + j, 1);
-    for (size_t i = whole; i < count; i++)
-        h[i - whole] = fnv1a(h[i - whole], bytes + i, 1);
-    memcpy(lanes, h, sizeof h);
-}
-
 // What a scaling leaves out is 0. Lists of factors count too.
 static void hash_rope(uint64_t lanes[8], const RopeConfig *r, int rope_dim) {
     const float *const lists[] = {r->divisors, r->long_factor, r->short_factor};
@@ -91,10 +77,9 @@ static void hash_rope(uint64_t lanes[8], const RopeConfig *r, int rope_dim) {
                  (double)r->low_freq_factor, (double)r->high_freq_factor, (double)r->beta_fast,
                  (double)r->beta_slow, (double)r->mscale, (double)r->mscale_all_dim,
                  (double)r->attention_factor, r->no_truncate, r->original_max_seq_len);
-    hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+    fnv1a_lanes(lanes, text, (size_t)length);
     for (int i = 0; i < 3; i++)
-        if (lists[i])
-            hash_bytes(lanes, (const uint8_t *)lists[i], (size_t)rope_dim / 2 * sizeof(float));
+        if (lists[i]) fnv1a_lanes(lanes, lists[i], (size_t)rope_dim / 2 * sizeof(float));
 }
 
 // As text, since a struct has padding.
@@ -105,28 +90,28 @@ static void hash_config(uint64_t lanes[8], const Config *c) {
         c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
         c->max_seq_len, c->rope_dim, (double)c->norm_eps, c->activation, c->position,
         (double)c->embedding_scale, (double)c->attention_scale, (double)c->logit_softcap);
-    hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+    fnv1a_lanes(lanes, text, (size_t)length);
     length = snprintf(text, sizeof text, "%.9g %.9g %.9g %d %.9g", (double)c->score_softcap,
                       (double)c->residual_scale, (double)c->logit_divisor, c->parallel_residual,
                       (double)c->rope.query_growth);
-    hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+    fnv1a_lanes(lanes, text, (size_t)length);
     hash_rope(lanes, &c->rope, c->rope_dim);
     hash_rope(lanes, &c->rope_local, c->rope_dim);
     for (int l = 0; l < c->n_layers; l++) {
         const LayerConfig *layer = &c->layers[l];
         length = snprintf(text, sizeof text, "%d %d %d ", layer->window, layer->no_rope,
                           layer->local_rope);
-        hash_bytes(lanes, (const uint8_t *)text, (size_t)length);
+        fnv1a_lanes(lanes, text, (size_t)length);
     }
 }
 
 // Name, type and shape come first, so that tensors cannot change places.
 static void hash_tensor(uint64_t lanes[8], const TensorPlan *t) {
-    hash_bytes(lanes, (const uint8_t *)t->name, strlen(t->name));
-    hash_bytes(lanes, (const uint8_t *)&t->dtype, sizeof t->dtype);
-    hash_bytes(lanes, (const uint8_t *)t->shape, t->n_dims * sizeof *t->shape);
-    hash_bytes(lanes, t->data, t->bytes);
-    if (t->scales) hash_bytes(lanes, t->scales, plan_elements(t) / t->group_size * sizeof(float));
+    fnv1a_lanes(lanes, t->name, strlen(t->name));
+    fnv1a_lanes(lanes, &t->dtype, sizeof t->dtype);
+    fnv1a_lanes(lanes, t->shape, t->n_dims * sizeof *t->shape);
+    fnv1a_lanes(lanes, t->data, t->bytes);
+    if (t->scales) fnv1a_lanes(lanes, t->scales, plan_elements(t) / t->group_size * sizeof(float));
 }
 
 bool model_digest(char out[FNV_HEX], const Session *s, Error *error) {
@@ -135,15 +120,14 @@ bool model_digest(char out[FNV_HEX], const Session *s, Error *error) {
     const TensorPlan *tensors = checkpoint_tensors(s->checkpoint, &count);
     Progress progress;
     progress_begin(&progress, "digest", s->options->quiet);
-    for (size_t j = 0; j < 8; j++)
-        lanes[j] = FNV_START + j; // else equal bytes would give equal lanes
+    fnv1a_lanes_begin(lanes);
     hash_config(lanes, s->config);
     for (size_t i = 0; i < count; i++) {
         hash_tensor(lanes, &tensors[i]);
         progress_update(&progress, (double)(i + 1) / (double)count);
     }
     progress_end(&progress);
-    snprintf(out, FNV_HEX, "%016" PRIx64, fnv1a(FNV_START, lanes, sizeof lanes));
+    snprintf(out, FNV_HEX, "%016" PRIx64, fnv1a_lanes_end(lanes));
     return session_result(s, true, error);
 }
 
@@ -276,6 +260,18 @@ static void put_token(Buffer *b, const RecordedToken *t) {
                      (double)t->other_logit, t->other_probability);
 }
 
+void recording_put_options(Buffer *b, const Options *o, OptionId without) {
+    const char *between = "{";
+    for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
+        OptionId id = RECORDED_OPTIONS[i];
+        if (id == without || (recorded_if_given(id) && !option_given(o, id))) continue;
+        buffer_print(b, "%s", between);
+        put_option(b, recorded_option(id), o);
+        between = ",";
+    }
+    buffer_print(b, "}");
+}
+
 static void put_recording(Buffer *b, const Recording *r) {
     buffer_print(b, "{\"format\":\"%s\",\"limpid\":\"%s\",\n\"device\":", RECORDING_FORMAT,
                  r->version);
@@ -284,13 +280,8 @@ static void put_recording(Buffer *b, const Recording *r) {
     put_text(b, r->options.model);
     buffer_print(b, ",\"digest\":\"%s\",\"vocab_size\":%d},\n\"options\":", r->digest,
                  r->vocab_size);
-    for (size_t i = 0; RECORDED_OPTIONS[i] != OPTION_COUNT; i++) {
-        OptionId id = RECORDED_OPTIONS[i];
-        if (recorded_if_given(id) && !option_given(&r->options, id)) continue;
-        buffer_print(b, i ? "," : "{");
-        put_option(b, recorded_option(id), &r->options);
-    }
-    buffer_print(b, "},\n\"prompt_ids\":[");
+    recording_put_options(b, &r->options, OPTION_COUNT);
+    buffer_print(b, ",\n\"prompt_ids\":[");
     for (size_t i = 0; i < r->prompt.count; i++)
         buffer_print(b, "%s%d", i ? "," : "", (int)r->prompt.ids[i]);
     buffer_print(b, "],\n\"tokens\":[");

@@ -133,7 +133,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
         .kv = LIMPID_KV_F32 + (int)o->kv,
         .max_rows = wanted->max_rows,
         .max_logit_rows = wanted->max_logit_rows,
-        .pattern = o->pattern,
+        .pattern = *s->sinks ? s->sinks : o->pattern,
         .stop = interrupt_flag(),
         .progress = progress_update,
         .user = &progress,
@@ -225,6 +225,20 @@ bool session_check_context(const Session *s, Error *error) {
         return true;
     return error_set(error, ERROR_USAGE, "-c: got %" PRId64 ", the model's context is %d",
                      o->context, s->config->max_seq_len);
+}
+
+// Attention sinks: Xiao et al. 2023, arXiv 2309.17453. There positions are those in the cache; here
+// they are those in the text, so that no key is changed once it is in the cache.
+bool session_use_sinks(Session *s, int context, Error *error) {
+    if (s->options->pattern)
+        return error_set(error, ERROR_USAGE,
+                         "--context-overflow sinks is a pattern itself, and excludes --pattern");
+    if (context <= SESSION_SINKS)
+        return error_set(error, ERROR_USAGE, "--context-overflow sinks: got -c %d, wanted over %d",
+                         context, SESSION_SINKS);
+    snprintf(s->sinks, sizeof s->sinks, "global:%d+window:%d", SESSION_SINKS,
+             context - SESSION_SINKS);
+    return true;
 }
 
 bool session_check_room(const char *what, size_t count, int64_t room, Error *error) {

@@ -25,6 +25,7 @@ typedef struct Session {
     Model *model;
     limpid_grammar *grammar;      // of --grammar or --json-schema, or NULL
     Interventions *interventions; // of --ablate, --patch and --steer, or NULL
+    char sinks[48];               // the pattern of session_use_sinks, or ""
 } Session;
 
 typedef struct SessionModel {
@@ -84,6 +85,12 @@ bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fe
 
 // Exit code 2 where -c asks for more positions than the model has.
 bool session_check_context(const Session *session, Error *error);
+// --context-overflow sinks: from here on no token sees more than SESSION_SINKS tokens of the
+// beginning and the newest, `context` in all: a KeyPattern, which hides nothing from the first
+// `context` tokens. False: exit code 2, beside --pattern and for a context of SESSION_SINKS or
+// fewer.
+enum { SESSION_SINKS = 4 };
+bool session_use_sinks(Session *session, int context, Error *error);
 // Exit code 2 where `what` ("the prompt") has more tokens than the context has room for.
 bool session_check_room(const char *what, size_t count, int64_t room, Error *error);
 

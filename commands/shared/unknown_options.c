@@ -32,7 +32,7 @@ static const ForeignOption FOREIGN[] = {
     {"-hf|-hfr|--hf-repo|-hff|--hf-file|-mu|--model-url", EVERYWHERE, FOREIGN_VALUE,
      "limpid downloads nothing; fetch the file and give its path (scripts/get_model fetches some)"},
     {"-np|--parallel", EVERYWHERE, FOREIGN_VALUE,
-     "one text at a time; `run bench --batch N` measures several"},
+     "texts side by side are `run generate --prompts FILE --parallel N`"},
     {"--no-mmap|--mmap|--mlock", 0, FOREIGN_FLAG,
      "weights are packed in memory, and the file is not mapped after loading"},
     {"-b|--batch-size|-ub|--ubatch-size", 0, FOREIGN_VALUE,
@@ -64,7 +64,8 @@ static const ForeignOption FOREIGN[] = {
      FOREIGN_VALUE, "limpid does not have that sampler (run generate --help lists those it has)"},
     {"--extra-eos-token", EVERYWHERE, FOREIGN_VALUE, "a text that ends the output is --stop TEXT"},
     {"--prompt-cache|--prompt-cache-file", EVERYWHERE, FOREIGN_VALUE,
-     "limpid keeps no cache between runs; `run chat` keeps it between messages"},
+     "a prompt is kept by `run generate --cache FILE`, a conversation by `run chat --session "
+     "FILE`"},
     {"--kv-bits|--kv-group-size|--quantized-kv-start", EVERYWHERE, FOREIGN_VALUE,
      "the type of the cache is --kv f32, f16 or bf16"},
     {"--lora|--adapter-path", EVERYWHERE, FOREIGN_VALUE,
@@ -88,11 +89,14 @@ static bool is_one_of(const char *word, const char *names) {
     }
 }
 
-// An option of another program has the name of a short one of this command: ours is meant.
+// An option of another program has the name of one of this command: ours is meant.
 static bool is_own(const char *word, CommandBit command) {
-    if (strlen(word) != 2) return false;
-    for (const OptionRow *row = option_rows(); row->name; row++)
-        if (row->short_name == word[1] && row->commands & command) return true;
+    bool is_short = strlen(word) == 2, is_long = !strncmp(word, "--", 2) && word[2];
+    for (const OptionRow *row = option_rows(); row->name; row++) {
+        if (!(row->commands & command)) continue;
+        if (is_short && row->short_name == word[1]) return true;
+        if (is_long && is_one_of(word + 2, row->name)) return true;
+    }
     return false;
 }
 

@@ -87,9 +87,9 @@ double device_read_rate(Device *device, size_t bytes) {
     LimitRun run = {.device = device, .part = bytes / threads / PART_BYTES * PART_BYTES};
     double work = (double)(run.part * threads);
     run.read = kernels->read_linear;
-    double linear = host_rate(run_limit, &run, work);
+    double linear = host_rate(run_limit, &run, work, !device->pool);
     run.read = kernels->read_streams;
-    return fmax(linear, host_rate(run_limit, &run, work));
+    return fmax(linear, host_rate(run_limit, &run, work, !device->pool));
 }
 
 // ---- arithmetic ----
@@ -98,7 +98,7 @@ double device_peak_rate(Device *device, PeakKind kind) {
     const PeakLoop *loop = &device->kernels->limits->peaks[kind];
     if (!device_ok(device) || !loop->run) return 0.0;
     LimitRun run = {.device = device, .peak = loop->run};
-    return host_rate(run_limit, &run, loop->operations * device->info.threads);
+    return host_rate(run_limit, &run, loop->operations * device->info.threads, !device->pool);
 }
 
 Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {

@@ -36,7 +36,7 @@ double device_read_rate(Device *device, size_t bytes) {
     ReadRun run = {.count = bytes / sizeof(uint64_t) + 1};
     run.words = device_alloc(device, run.count * sizeof(uint64_t));
     if (!run.words) return 0.0;
-    double rate = host_rate(read_words, &run, (double)run.count * sizeof *run.words);
+    double rate = host_rate(read_words, &run, (double)run.count * sizeof *run.words, true);
     device_free(device, (void *)run.words);
     return rate;
 }
@@ -94,7 +94,7 @@ double device_peak_rate(Device *device, PeakKind kind) {
     static HostRun *const RUNS[PEAK_COUNT] = {
         [PEAK_FLOAT32] = sum_float32, [PEAK_FLOAT64] = sum_float64, [PEAK_INT16] = sum_integers};
     if (device->error.code || !RUNS[kind]) return 0.0;
-    return host_rate(RUNS[kind], NULL, 2.0 * COUNT);
+    return host_rate(RUNS[kind], NULL, 2.0 * COUNT, true);
 }
 
 Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n) {

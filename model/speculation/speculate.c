@@ -82,9 +82,12 @@ int speculation_length(const Speculation *s) {
 
 // ---- does it pay? ----
 
-// One half before anything is known.
-static double rate_of(const Rate *rate) {
-    return (rate->hits + 1.0) / (rate->tries + 2.0);
+// Before anything is known: more for a longer match. That counts as much as BELIEF drafts.
+static double rate_now(const Speculation *s) {
+    const double BELIEF = 4, SHORTEST = 0.2, STEP = 0.08, OF_A_MODEL = 0.6;
+    const Rate *rate = &s->rates[s->kind];
+    double before = s->options.draft ? OF_A_MODEL : SHORTEST + STEP * s->kind;
+    return (rate->hits + BELIEF * before) / (rate->tries + BELIEF);
 }
 
 static void rate_count(Rate *rate, bool hit) {
@@ -115,7 +118,7 @@ void speculation_measure(Speculation *s, int rows, double seconds) {
 static int best_count(const Speculation *s, int most) {
     const double MARGIN = 1.05;
     double row = s->measured_row ? s->row : s->single / 4; // a guess that lets it be tried
-    double rate = rate_of(&s->rates[s->kind]), kept = 1, tokens = 1, best = MARGIN / s->single;
+    double rate = rate_now(s), kept = 1, tokens = 1, best = MARGIN / s->single;
     int count = 0;
     for (int k = 1; k <= most; k++) {
         kept *= rate;

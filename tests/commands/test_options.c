@@ -11,9 +11,10 @@
 
 enum { MAX_ARGUMENTS = 24 };
 
-static const char *const NAMES[] = {
-    "generate", "chat", "bench", "perplexity", "tokenize", "inspect",   "selftest", "convert",
-    "trace",    "diff", "lens",  "cost",       "mask",     "attention", "replay",   "view"};
+static const char *const NAMES[] = {"generate", "chat",     "bench",   "perplexity", "tokenize",
+                                    "inspect",  "selftest", "convert", "trace",      "diff",
+                                    "lens",     "cost",     "mask",    "attention",  "replay",
+                                    "view",     "merge"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 // Parses the words of `line` (separated by |) for a command.

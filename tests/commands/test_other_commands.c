@@ -43,6 +43,29 @@ Test(other_commands, inspect_says_what_is_there) {
     test_run_free(&r);
 }
 
+static void check_inspected(const char *model, const char *line, const char *json) {
+    TestRun r = program("inspect|%s", test_reference_model(model));
+    check_status(&r, 0);
+    CHECK(strstr(r.out, line), "%s: %s", model, r.out);
+    test_run_free(&r);
+    r = program("inspect|%s|--json", test_reference_model(model));
+    check_status(&r, 0);
+    CHECK(strstr(r.out, json), "%s: %s", model, r.out);
+    test_run_free(&r);
+}
+
+// What is multiplied, divided, bent or added elsewhere than usual; and where llama.cpp differs.
+Test(other_commands, inspect_names_what_a_family_does_beside_the_usual) {
+    check_inspected("granite", "\nresidual     blocks add 0.", "\"residual_scale\":0.");
+    check_inspected("granite", "\nlogits       divided by ", "\"logit_divisor\":");
+    check_inspected("gemma2", "\nscore cap    ", "\"score_softcap\":");
+    check_inspected("ministral3", "\nqueries      times 1 + 0.", "\"query_growth\":0.");
+    check_inspected("gpt_neox", "\nresidual     both blocks read the same input",
+                    "\"parallel_residual\":true");
+    check_inspected("gpt_neox", "llama.cpp has the tanh form of GELU",
+                    "\"activation\":\"gelu (erf)\"");
+}
+
 // The model's context is 512 tokens, so that --seq 512 is all of it.
 Test(other_commands, inspect_and_cost_say_the_same_of_the_memory) {
     char cost[4000], value[4000], wanted[80];

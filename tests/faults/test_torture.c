@@ -91,6 +91,61 @@ Test(torture, memory_and_files_of_tokenize) {
     WALK("files", 4, "tokenize", fault_gguf(), "-i", "a b a");
 }
 
+// A file that is read and replaced; each walk leaves one, or none, for the next.
+static void cache_through(const char *kind, int other) {
+    char path[300];
+    snprintf(path, sizeof path, "%s", test_temporary("prompt.kv"));
+    WALK(kind, other, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "2", "--prompt-ids", "1,3,4", "--ids", "--cache", path, "--force");
+    TestRun run = program("generate|%s|-q|--prompt-ids|1,3|--ids|--cache|%s", fault_gguf(), path);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+    WALK(kind, other, "generate", fault_gguf(), "--quiet", "-t", "0", "-j", "1", "--max-tokens",
+         "2", "--prompt-ids", "1,4,3,4", "--ids", "--cache", path, "--precision", "a8", "--force");
+}
+
+Test(torture, memory_of_a_prompt_cache) {
+    cache_through("memory", 0);
+}
+
+enum { LONG_CONTEXT = 32768 }; // has room for all of these runs
+
+// The first run begins the file, the others go on with it: no two of them print the same.
+static void session_through(const char *kind, int other) {
+    char line[800], path[300], model[300];
+    const char *argv[24] = {TEST_RUN};
+    size_t size;
+    GgufFile *file = gguf_tiny_llama();
+    need_fault_json("inspect", fault_directory());
+    snprintf(path, sizeof path, "%s", test_temporary("session.kv"));
+    snprintf(model, sizeof model, "%s", test_temporary("long.gguf"));
+    gguf_set_u32(file, "llama.context_length", LONG_CONTEXT);
+    uint8_t *bytes = gguf_write(file, &size);
+    test_write_file(model, bytes, size);
+    free(bytes);
+    gguf_file_free(file);
+    snprintf(line, sizeof line,
+             "chat %s --template llama2 -c %d -t 0 -j 1 -q --max-tokens 2 "
+             "-i a --session %s",
+             model, LONG_CONTEXT, path);
+    int words = 1;
+    for (char *word = strtok(line, " "); word; word = strtok(NULL, " "))
+        argv[words++] = word;
+    walk_through(&(Walk){.kind = kind, .argv = argv, .other_code = other, .varies = true});
+}
+
+Test(torture, memory_of_a_session) {
+    session_through("memory", 0);
+}
+
+Test(torture, files_of_a_session) {
+    session_through("files", 4);
+}
+
+Test(torture, files_of_a_prompt_cache) {
+    cache_through("files", 4);
+}
+
 static void llama2c_through(const char *kind, int other) {
     BinShape shape = bin_shape_tiny(0, true);
     size_t size;

@@ -31,6 +31,23 @@ static const char *const BASES[] = {
     "\"long_factor\":[1,2],\"short_factor\":[1,1]},\"original_max_position_embeddings\":32}",
     "{" SIZES "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1,1,0,1,1,1],"
     "\"use_sliding_window\":false,\"temperature\":0.6,\"top_k\":20}",
+    "{" SIZES "\"model_type\":\"gemma2\",\"attn_logit_softcapping\":50.0,"
+    "\"final_logit_softcapping\":30.0,\"query_pre_attn_scalar\":256,\"sliding_window\":8,\"head_"
+    "dim\":"
+    "16}",
+    "{" SIZES "\"model_type\":\"granitemoehybrid\",\"num_local_experts\":0,"
+    "\"shared_intermediate_size\":96,\"layer_types\":[\"attention\",\"attention\",\"attention\","
+    "\"attention\",\"attention\",\"attention\",\"full_attention\"],\"position_embedding_type\":"
+    "\"rope\",\"embedding_multiplier\":12,\"attention_multiplier\":0.1,\"residual_multiplier\":0.2,"
+    "\"logits_scaling\":8,\"normalization_function\":\"rmsnorm\"}",
+    "{\"model_type\":\"mistral3\",\"text_config\":{" SIZES "\"model_type\":\"ministral3\","
+    "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":16,\"mscale\":1,\"mscale_all_dim\":1,"
+    "\"original_max_position_embeddings\":16,\"llama_4_scaling_beta\":0.1}}}",
+    "{" SIZES "\"model_type\":\"gpt_neox\",\"rotary_pct\":0.25,\"rotary_emb_base\":10000,"
+    "\"layer_norm_eps\":1e-5,\"use_parallel_residual\":true}",
+    "{" SIZES "\"model_type\":\"hunyuan_v1_dense\",\"use_qk_norm\":true,\"norm_type\":\"rms\","
+    "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":1000,\"factor\":1}}",
+    "{" SIZES "\"model_type\":\"exaone4\",\"sliding_window\":4,\"sliding_window_pattern\":4}",
     ("{\"model_type\":\"gpt2\",\"n_embd\":12,\"n_layer\":2,\"n_head\":3,\"n_positions\":9,"
      "\"vocab_size\":7,\"n_inner\":null,\"scale_attn_by_inverse_layer_idx\":true}"),
 };

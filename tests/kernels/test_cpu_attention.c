@@ -249,7 +249,7 @@ Test(cpu_attention, decodes_sequences_of_unequal_lengths) {
     enum { SEQUENCES = 5, LENGTH = 2100 };
     static const int32_t LAST[SEQUENCES] = {2, LENGTH - 1, 255, 256, 700};
     static const int32_t NUMBERS[SEQUENCES] = {0, 1, 2, 3, 4};
-    Setup setup = {6, 2, 64, LENGTH, 0, SEQUENCES, KV_F16, {0}};
+    Setup setup = {6, 2, 64, LENGTH, 0, SEQUENCES, KV_F16, {0}, 0};
     Inputs in = inputs_make(&setup, 11);
     size_t total = SEQUENCES * LENGTH;
     int32_t *positions = malloc(2 * total * sizeof *positions), *sequences = positions + total;

@@ -202,7 +202,8 @@ Test(library_page, has_every_option_of_generate) {
     char *missing = shell(
         TEST_RUN " --options | awk -F '\t' '$1 == \"generate\" && $2 ~ /^--/ { print $2 }' | "
                  "grep -vxe '--temperature\\|--n*-*predict\\|--mirostat-eta\\|--mirostat-tau\\|"
-                 "--grammar-file\\|--json-schema-file\\|--system-prompt' | while read -r name; do "
+                 "--grammar-file\\|--json-schema-file\\|--system-prompt\\|--model-draft\\|--draft-"
+                 "model' | while read -r name; do "
                  "grep -qe \"\\`$name\\`\" docs/library.md || echo \"$name\"; done; " TEST_RUN
                  " --options | grep -c '^generate.--mirostat.0'");
     CHECK_STRING(missing, "1\n"); // which shows that there is a list

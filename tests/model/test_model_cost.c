@@ -105,6 +105,14 @@ static const struct {
     {"gemma3-270m", 32768, 108527616},
     {"gemma3-1b", 32768, 145752064},
     {"llama-65b", 2048, 5368709120},
+    {"pythia-1b", 1, 131072},
+    {"gemma2-2b", 1, 106496},
+    {"gemma2-2b", 8192, 654311424}, // 13 layers keep 4,096
+    {"granite3.3-2b", 1, 81920},
+    {"exaone4-1.2b", 1, 61440},
+    {"ernie4.5-0.3b", 1, 18432},
+    {"phi4-mini", 1, 131072},
+    {"olmo3-7b", 1, 524288},
 };
 
 Test(model_cost, caches_of_published_models_are_the_known_ones) {
@@ -119,9 +127,14 @@ Test(model_cost, caches_of_published_models_are_the_known_ones) {
 static const struct {
     const char *name;
     double parameters;
-} SIZES[] = {{"gpt2", 124439808},       {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
-             {"gpt2-xl", 1557611200},   {"distilgpt2", 81912576},   {"llama2-7b", 6738415616},
-             {"llama3-8b", 8030261248}, {"smollm2-135m", 134515008}};
+} SIZES[] = {
+    {"gpt2", 124439808},          {"gpt2-medium", 354823168},   {"gpt2-large", 774030080},
+    {"gpt2-xl", 1557611200},      {"distilgpt2", 81912576},     {"llama2-7b", 6738415616},
+    {"llama3-8b", 8030261248},    {"smollm2-135m", 134515008},  {"pythia-70m", 70426624},
+    {"pythia-160m", 162322944},   {"pythia-1b", 1011781632},    {"pythia-1.4b", 1414647808},
+    {"gemma2-2b", 2614341888},    {"gemma2-9b", 9241705984},    {"granite3.3-2b", 2533539840},
+    {"exaone4-1.2b", 1279391488}, {"ernie4.5-0.3b", 360748032}, {"phi4-mini", 3836021760},
+    {"olmo3-7b", 7298011136}};
 
 Test(model_cost, published_models_have_their_parameters) {
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {

@@ -73,9 +73,9 @@ Test(random_model, opens_and_runs_in_every_type) {
 }
 
 Test(random_model, opens_and_runs_in_every_family) {
-    static const char *const FAMILIES[] = {"qwen2",   "qwen3",    "gemma3",  "olmo2",
-                                           "exaone4", "ernie4_5", "arcee",   "smollm3",
-                                           "phi3",    "gpt2",     "nanochat"};
+    static const char *const FAMILIES[] = {"qwen2",    "qwen3",  "gemma3",  "olmo2", "exaone4",
+                                           "ernie4_5", "arcee",  "smollm3", "phi3",  "gpt2",
+                                           "nanochat", "gemma2", "granite"};
     for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
         check_model(FAMILIES[i], DTYPE_Q8_0);
 }

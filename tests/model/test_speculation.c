@@ -426,3 +426,16 @@ Test(speculation, is_off_where_drafts_are_wrong_and_on_again_where_they_are_righ
     CHECK(passes > 380, "%d", passes);
     speculation_close(s);
 }
+
+// Before any draft was verified.
+Test(speculation, a_short_match_has_to_prove_itself_and_a_long_one_is_tried) {
+    static const int32_t SHORT[] = {1, 2, 3, 1}, LONG[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6};
+    int32_t out[SPECULATION_MAX];
+    Speculation *s = measured(1.0, 5, 2.2); // 0.3 for each row more
+    speculation_text(s, 0, SHORT, 4);
+    CHECK_INT(speculation_propose(s, NULL, out, SPECULATION_MAX), 0);
+    speculation_text(s, 0, LONG, 13);
+    CHECK(speculation_propose(s, NULL, out, SPECULATION_MAX) > 0);
+    CHECK_INT(out[0], 7);
+    speculation_close(s);
+}

@@ -1,0 +1,297 @@
+// The file of answers. It grows by whole lines, so that whatever ends a run leaves a file whose
+// whole lines are answers: --resume drops what is behind the last newline and goes on from there.
+// The answers have the order of the prompts, so the file is the same for any --parallel, and what
+// is missing is its end.
+#include "base/json.h"
+#include "base/text.h"
+#include "commands/commands.h"
+#include "commands/prompts/prompts.h"
+#include "commands/shared/inputs.h"
+#include "commands/shared/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static const double SYNC_SECONDS = 5;
+static const char SHARD_KEY[] = ",\"shard\":\"";
+static const char END_KEY[] = "{\"end\":true,";
+
+static bool fail(const Answers *a, Error *error) {
+    return error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "%s: %s", a->path,
+                     strerror(errno));
+}
+
+static bool no_memory(const Answers *a, Error *error) {
+    return error_set(error, ERROR_MEMORY, "%s: no memory for a line", a->path);
+}
+
+// ---- the first line ----
+
+static void put_path(Buffer *b, const char *key, const char *path) {
+    if (!path) return;
+    buffer_print(b, ",\"%s\":", key);
+    buffer_quote(b, path, strlen(path));
+}
+
+// What decides the answers: all but the number of threads and of texts side by side.
+static bool make_header(Answers *a, const Session *s, const Shard *shard, Error *error) {
+    char digest[FNV_HEX];
+    Buffer *b = &a->header;
+    if (!model_digest(digest, s, error)) return false;
+    buffer_print(b, "{\"limpid\":\"%s\",\"version\":\"%s\",\"model\":\"%s\",\"options\":",
+                 ANSWERS_FORMAT, LIMPID_VERSION, digest);
+    recording_put_options(b, s->options, OPTION_THREADS);
+    put_path(b, "system", s->options->system);
+    put_path(b, "template", s->options->chat_template);
+    put_path(b, "grammar", s->options->grammar);
+    put_path(b, "json_schema", s->options->json_schema);
+    if (shard->count > 1) buffer_print(b, "%s%d/%d\"", SHARD_KEY, shard->index, shard->count);
+    buffer_print(b, "}\n");
+    return !b->failed || no_memory(a, error);
+}
+
+bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error) {
+    static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
+    json_t *root = json_parse(line->bytes, line->length, &LIMITS, error);
+    const char *format = json_string_value(json_object_get(root, "limpid"));
+    const char *shard = json_string_value(json_object_get(root, "shard"));
+    bool good = root && format && !strcmp(format, ANSWERS_FORMAT);
+    size_t length = line->length;
+    *index = 0;
+    *count = 1;
+    if (good && shard) {
+        // The text is the writer's, so that the key stands at the end.
+        uint64_t i = 0, n = 0;
+        size_t digits = decimal_take(shard, strlen(shard), &i), behind = strlen(shard) + 2;
+        size_t key = sizeof SHARD_KEY - 1;
+        good = digits && shard[digits] == '/' && parse_unsigned(&n, shard + digits + 1) && i < n &&
+               n <= INT32_MAX && length > key + behind &&
+               !memcmp(line->bytes + length - behind - key, SHARD_KEY, key);
+        *index = (int)i;
+        *count = (int)n;
+        length -= good ? behind + key : 0;
+    } else if (good) {
+        length--; // the bracket
+    }
+    json_decref(root);
+    if (!good) return error_set(error, ERROR_FILE, "is not a file of answers (%s)", ANSWERS_FORMAT);
+    buffer_put(common, line->bytes, length);
+    buffer_print(common, "}\n");
+    return !common->failed || error_set(error, ERROR_MEMORY, "no memory for a line");
+}
+
+const char *answers_difference(const Buffer *a, const Buffer *b) {
+    static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
+    static const struct {
+        const char *key, *what;
+    } KEYS[] = {{"version", "another version of limpid"}, {"model", "another model"}};
+    const char *found = "other options";
+    json_t *first = json_parse((const char *)a->bytes, a->size, &LIMITS, NULL);
+    json_t *second = json_parse((const char *)b->bytes, b->size, &LIMITS, NULL);
+    for (size_t i = sizeof KEYS / sizeof *KEYS; i-- && first && second;)
+        if (!json_equal(json_object_get(first, KEYS[i].key), json_object_get(second, KEYS[i].key)))
+            found = KEYS[i].what;
+    json_decref(first);
+    json_decref(second);
+    return found;
+}
+
+// The first line of the file that is there is the one that this run would write.
+static bool check_header(const Answers *a, const Line *there, Error *error) {
+    Buffer theirs = {0}, ours = {0};
+    int index[2], count[2];
+    Line own = {.bytes = (const char *)a->header.bytes, .length = a->header.size - 1};
+    bool good = answers_read_header(there, &theirs, &index[0], &count[0], error) &&
+                answers_read_header(&own, &ours, &index[1], &count[1], error);
+    if (good && (index[0] != index[1] || count[0] != count[1]))
+        good = error_set(error, ERROR_FILE, "has shard %d of %d, this run is %d of %d", index[0],
+                         count[0], index[1], count[1]);
+    if (good && (ours.size != theirs.size || memcmp(ours.bytes, theirs.bytes, ours.size) != 0))
+        good = error_set(error, ERROR_FILE, "the answers there are of %s",
+                         answers_difference(&ours, &theirs));
+    buffer_free(&theirs);
+    buffer_free(&ours);
+    return good || error_prefix(error, a->path);
+}
+
+// ---- opening ----
+
+// A line of its own: nothing of it stays where it could not be written whole.
+static bool append(Answers *a, const Buffer *line, Error *error) {
+    if (line->failed) return no_memory(a, error);
+    if (!write_whole(a->file, line->bytes, line->size)) {
+        fail(a, error);
+        if (ftruncate(a->file, (off_t)a->size)) errno = 0;
+        return false;
+    }
+    a->size += line->size;
+    return true;
+}
+
+static bool cut_to_size(Answers *a, Error *error) {
+    a->keeping = false;
+    line_reader_free(&a->kept);
+    return !ftruncate(a->file, (off_t)a->size) || fail(a, error);
+}
+
+// The first line of what is there, or a new file where there is none.
+static bool begin_kept(Answers *a, Error *error) {
+    Line line;
+    bool ended = false;
+    a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
+    if (!line_next(&a->kept, &line, &ended, error)) return false;
+    a->keeping = !ended && !line.cut;
+    if (!a->keeping) return cut_to_size(a, error) && append(a, &a->header, error);
+    if (!check_header(a, &line, error)) return false;
+    a->size = a->kept.read;
+    return true;
+}
+
+static bool open_file(Answers *a, const Options *o, Error *error) {
+    int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
+    OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = o->force || o->resume};
+    if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error)) return false;
+    a->file = open(a->path, flags | (out.force ? 0 : O_EXCL), 0666);
+    if (a->file < 0) return fail(a, error);
+    if (!flock(a->file, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
+    return error_set(error, ERROR_IO, "%s: another run is writing it", a->path);
+}
+
+bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error) {
+    const Options *o = s->options;
+    *a = (Answers){.file = -1, .digest = FNV_START, .synced = seconds_now()};
+    a->path = shard_path(o->out, shard->index, shard->count, error);
+    if (!a->path || !make_header(a, s, shard, error) || !open_file(a, o, error)) return false;
+    if (o->resume) return begin_kept(a, error);
+    return cut_to_size(a, error) && append(a, &a->header, error);
+}
+
+bool answers_next_kept(Answers *a, Buffer *id, bool *there, Error *error) {
+    Line line;
+    bool ended = false, failed = false;
+    *there = false;
+    if (!a->keeping) return true;
+    if (!line_next(&a->kept, &line, &ended, error)) return false;
+    if (ended || line.cut || answer_is_end(&line)) return cut_to_size(a, error);
+    if (!answer_id(id, &failed, &line, error)) {
+        char place[40];
+        snprintf(place, sizeof place, "line %zu", a->kept.line);
+        error_prefix(error, place);
+        return error_prefix(error, a->path);
+    }
+    // The digest is over the lines with their newlines.
+    a->digest = fnv1a(fnv1a(a->digest, line.bytes, line.length), "\n", 1);
+    a->size = a->kept.read;
+    a->count++;
+    a->errors += failed;
+    *there = true;
+    return true;
+}
+
+// ---- answers ----
+
+static void put_text(JsonWriter *w, const Session *s, const Sample *sample) {
+    char hash[FNV_HEX];
+    snprintf(hash, sizeof hash, "%016" PRIx64, sample->logits_hash);
+    if (s->tokenizer)
+        writer_text(w, "text", sample->text.size ? (const char *)sample->text.bytes : "",
+                    sample->text.size);
+    else
+        writer_string(w, "text", NULL);
+    writer_ids(w, "ids", sample->ids.ids, sample->ids.count);
+    writer_string(w, "stop", stop_reason_name(sample->stop));
+    writer_number(w, "logprob", sample->logprob);
+    writer_string(w, "logits_hash", hash);
+}
+
+static void put_score(JsonWriter *w, const Sample *sample) {
+    char hash[FNV_HEX];
+    snprintf(hash, sizeof hash, "%016" PRIx64, sample->logits_hash);
+    writer_ids(w, "ids", sample->ids.ids, sample->ids.count);
+    writer_number(w, "logprob", sample->logprob);
+    writer_begin(w, "logprobs", '[');
+    for (size_t i = 0; i < sample->ids.count; i++)
+        writer_number(w, NULL, sample->logprobs[i]);
+    writer_end(w, ']');
+    writer_bool(w, "greedy", sample->greedy);
+    writer_string(w, "logits_hash", hash);
+}
+
+static void put_samples(JsonWriter *w, const Session *s, const Request *r) {
+    writer_begin(w, "samples", '[');
+    for (size_t i = 0; i < r->n_samples; i++) {
+        char seed[24];
+        snprintf(seed, sizeof seed, "%" PRIu64, r->samples[i].seed);
+        writer_begin(w, NULL, '{');
+        writer_string(w, "seed", seed);
+        put_text(w, s, &r->samples[i]);
+        writer_end(w, '}');
+    }
+    writer_end(w, ']');
+}
+
+static void put_answer(Buffer *line, const Session *s, const Request *r) {
+    JsonWriter w = {.out = line, .comma = true};
+    buffer_print(line, "{\"id\":");
+    buffer_put(line, r->id.bytes, r->id.size);
+    if (r->error.code) {
+        writer_integer(&w, "line", (int64_t)r->line);
+        writer_string(&w, "error", r->error.message);
+    } else if (r->scores) {
+        put_score(&w, &r->samples[0]);
+    } else if (r->has_samples) {
+        put_samples(&w, s, r);
+    } else {
+        put_text(&w, s, &r->samples[0]);
+    }
+    if (!r->error.code) writer_integer(&w, "prompt_tokens", (int64_t)r->prompt);
+    buffer_print(line, "}\n");
+}
+
+static bool sync_file(Answers *a, Error *error) {
+    a->synced = seconds_now();
+    // What cannot be synced is a device or a pipe that the user named.
+    return !fdatasync(a->file) || errno == EINVAL || errno == EROFS || fail(a, error);
+}
+
+bool answers_put(Answers *a, const Session *s, const Request *r, Error *error) {
+    a->line.size = 0;
+    put_answer(&a->line, s, r);
+    if (!append(a, &a->line, error)) return false;
+    a->digest = fnv1a(a->digest, a->line.bytes, a->line.size);
+    a->count++;
+    a->errors += r->error.code != 0;
+    return seconds_now() - a->synced < SYNC_SECONDS || sync_file(a, error);
+}
+
+// ---- the end ----
+
+bool answer_is_end(const Line *line) {
+    return line->length >= sizeof END_KEY - 1 && !memcmp(line->bytes, END_KEY, sizeof END_KEY - 1);
+}
+
+void answers_put_end(Buffer *line, size_t count) {
+    buffer_print(line, "%s\"answers\":%zu}\n", END_KEY, count);
+}
+
+bool answers_finish(Answers *a, Error *error) {
+    a->line.size = 0;
+    answers_put_end(&a->line, a->count);
+    return append(a, &a->line, error) && sync_file(a, error);
+}
+
+void answers_close(Answers *a) {
+    if (a->file >= 0) close(a->file);
+    line_reader_free(&a->kept);
+    file_set_free(&a->inputs);
+    buffer_free(&a->header);
+    buffer_free(&a->line);
+    free(a->path);
+    *a = (Answers){.file = -1};
+}

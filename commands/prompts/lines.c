@@ -1,0 +1,92 @@
+// Lines of a file or a pipe, one at a time. Memory holds the longest line, and no line is longer
+// than the limit: the rest of it is passed over.
+#include "commands/prompts/prompts.h"
+#include "commands/shared/interrupt.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_ROOM = 65536 };
+
+// Room for more bytes: what was given goes, then the buffer doubles, up to one byte over the limit.
+static bool make_room(LineReader *r, Error *error) {
+    if (r->from) {
+        memmove(r->bytes, r->bytes + r->from, r->to - r->from);
+        r->to -= r->from;
+        r->from = 0;
+    }
+    if (r->to < r->room) return true;
+    size_t room = r->room ? 2 * r->room : FIRST_ROOM;
+    if (room > r->most + 1) room = r->most + 1;
+    char *grown = realloc(r->bytes, room);
+    if (!grown) return error_set(error, ERROR_MEMORY, "%s: no memory for a line", r->path);
+    r->bytes = grown;
+    r->room = room;
+    return true;
+}
+
+static bool fill(LineReader *r, Error *error) {
+    if (!make_room(r, error)) return false;
+    ssize_t got;
+    do
+        got = read(r->file, r->bytes + r->to, r->room - r->to);
+    while (got < 0 && errno == EINTR && !interrupt_asked());
+    if (got < 0 && errno == EINTR) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    if (got < 0) return error_set(error, ERROR_IO, "%s: %s", r->path, strerror(errno));
+    r->at_end = !got;
+    r->to += (size_t)got;
+    return true;
+}
+
+// Passes over what is left of a line that is too long.
+static bool skip_rest(LineReader *r, bool *cut, Error *error) {
+    for (;;) {
+        char *end = memchr(r->bytes + r->from, '\n', r->to - r->from);
+        size_t n = end ? (size_t)(end - r->bytes) + 1 - r->from : r->to - r->from;
+        r->from += n;
+        r->read += n;
+        *cut = !end;
+        if (end || r->at_end) return true;
+        if (!fill(r, error)) return false;
+    }
+}
+
+bool line_next(LineReader *r, Line *line, bool *ended, Error *error) {
+    size_t seen = 0;
+    *line = (Line){0};
+    for (;;) {
+        char *end =
+            r->bytes ? memchr(r->bytes + r->from + seen, '\n', r->to - r->from - seen) : NULL;
+        seen = end ? (size_t)(end - r->bytes) - r->from : r->to - r->from;
+        line->too_long = seen > r->most;
+        line->cut = !end;
+        if (end || r->at_end || line->too_long) break;
+        if (!fill(r, error)) return false;
+    }
+    *ended = !seen && line->cut && !line->too_long;
+    if (*ended) return true;
+    line->bytes = r->bytes + r->from;
+    line->length = seen;
+    r->line++;
+    size_t taken = seen + !line->cut;
+    r->from += taken;
+    r->read += taken;
+    if (!line->too_long) return true;
+    // The bytes move, and all that is said of such a line is its number.
+    line->bytes = "";
+    line->length = 0;
+    return !line->cut || skip_rest(r, &line->cut, error);
+}
+
+void line_reader_free(LineReader *r) {
+    free(r->bytes);
+    r->bytes = NULL;
+}
+
+bool line_is_blank(const Line *line) {
+    for (size_t i = 0; i < line->length; i++)
+        if (!memchr(" \t\r", line->bytes[i], 3)) return false;
+    return !line->too_long;
+}

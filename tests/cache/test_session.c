@@ -1,0 +1,222 @@
+// chat --session: a conversation in several runs is the one of a single run, token for token and
+// bit for bit, whatever comes between.
+#include "base/error.h"
+#include "commands/cache/cache_file.h"
+#include "tests/support/program.h"
+
+#include <unistd.h>
+
+#define CHAT "chat|%s|--template|llama2|-q|-t|0|--max-tokens|9"
+
+static char path_of[4][300];
+static char *session_path(int which, const char *name) {
+    snprintf(path_of[which], sizeof path_of[which], "%s", test_temporary(name));
+    return path_of[which];
+}
+
+// One message in a run of its own.
+static void say(const char *path, const char *message, const char *more) {
+    TestRun run = program(CHAT "|--session|%s|-i|%s%s", small_model(), path, message, more);
+    check_status(&run, 0);
+    test_run_free(&run);
+}
+
+// Messages, a line each, in one run.
+static void say_all(const char *path, const char *lines, const char *more) {
+    char line[1000];
+    snprintf(line, sizeof line, CHAT "|--session|%s%s", small_model(), path, more);
+    TestRun run = program_input(line, lines, strlen(lines));
+    check_status(&run, 0);
+    test_run_free(&run);
+}
+
+static void check_equal_files(const char *a, const char *b) {
+    size_t a_size, b_size;
+    char *first = test_read_file(a, &a_size), *second = test_read_file(b, &b_size);
+    CHECK(a_size == b_size && !memcmp(first, second, a_size), "%s and %s differ (%zu, %zu bytes)",
+          a, b, a_size, b_size);
+    free(first);
+    free(second);
+}
+
+// The whole file: text, ids, keys and values.
+Test(session, of_three_runs_is_that_of_one) {
+    static const char *const WAYS[] = {"|--precision|f32|--kv|f32", "|--precision|a16|--kv|f16",
+                                       "|--precision|a8|--kv|bf16", "|--repeat-penalty|1.3",
+                                       "|-y|Be brief."};
+    for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
+        char *parts = session_path(0, test_text("parts%zu", i));
+        say(parts, "Lily had a cat", WAYS[i]);
+        say(parts, "The dog ran", WAYS[i]);
+        say(parts, "And then", i == 4 ? "" : WAYS[i]); // its system message is in the file
+        char *whole = session_path(1, test_text("whole%zu", i));
+        say_all(whole, "Lily had a cat\nThe dog ran\nAnd then\n", WAYS[i]);
+        check_equal_files(parts, whole);
+    }
+}
+
+// Its tokens are read again by the other precision: the cache is that of a run which computed them.
+Test(session, in_another_precision_is_computed_again_from_its_ids) {
+    char *path = session_path(0, "precision");
+    char ids[4000] = "";
+    CacheFile file = {0};
+    Error error = {0};
+    say(path, "Lily had a cat", "");
+    TestRun run = program(CHAT "|--session|%s|-i|The dog ran|--precision|a8", small_model(), path);
+    check_status(&run, 0);
+    test_run_free(&run);
+    CHECK(cache_file_open(&file, path, &error), "%s", error.message);
+    CHECK_STRING(file.key.values[3], "a8");
+    for (int i = 0, used = 0; i < file.cached; i++)
+        used += snprintf(ids + used, sizeof ids - (size_t)used, "%s%d", i ? "," : "",
+                         (int)file.ids.ids[i]);
+    char *other = session_path(1, "computed");
+    run = program("generate|%s|-q|--prompt-ids|%s|--ids|--max-tokens|1|--precision|a8|--cache|%s",
+                  small_model(), ids, other);
+    check_status(&run, 0);
+    test_run_free(&run);
+    // The bytes of the parts, without their checksums, which are over the header too.
+    CacheFile computed;
+    size_t size, other_size;
+    CHECK(cache_file_open(&computed, other, &error), "%s", error.message);
+    char *bytes = test_read_file(path, &size), *wanted = test_read_file(other, &other_size);
+    CHECK(computed.cached == file.cached && computed.part_bytes == file.part_bytes, "other sizes");
+    for (size_t i = 0; i < file.n_parts; i++) {
+        size_t at = i * (file.part_bytes + 8);
+        CHECK(!memcmp(bytes + file.parts_at + at, wanted + computed.parts_at + at, file.part_bytes),
+              "part %zu", i);
+    }
+    free(bytes);
+    free(wanted);
+    cache_file_close(&file);
+    cache_file_close(&computed);
+}
+
+// Behind the header, which has a checksum of its own: the tokens are there, the bytes are the same.
+Test(session, with_a_damaged_cache_is_computed_again) {
+    char *path = session_path(0, "damaged"), *whole = session_path(1, "undamaged");
+    size_t size;
+    say(path, "Lily had a cat", "");
+    char *bytes = test_read_file(path, &size);
+    bytes[size - 100] ^= 4;
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun run =
+        program("chat|%s|--template|llama2|-t|0|--max-tokens|9|--session|%s|-i|The dog ran",
+                small_model(), path);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "it is damaged; its "), "%s", run.err);
+    test_run_free(&run);
+    say_all(whole, "Lily had a cat\nThe dog ran\n", "");
+    check_equal_files(path, whole);
+}
+
+Test(session, says_what_it_goes_on_with) {
+    char *path = session_path(0, "said");
+    const char *line = "chat|%s|--template|llama2|-t|0|--max-tokens|4|--session|%s|-i|a b%s";
+    const char *const MORE[][2] = {
+        {"", ": a new conversation\n"},
+        {"", " tokens of the conversation from "},
+        {"|--kv|f32", " was made with cache type f16, this run has f32: its "},
+        {"|-y|Be brief.", ": 3 exchanges, which the model will read again\n"},
+        {"|-c|20|--context-overflow|shift", "which the model will read again\n"},
+    };
+    for (size_t i = 0; i < sizeof MORE / sizeof *MORE; i++) {
+        TestRun run = program(line, small_model(), path, MORE[i][0]);
+        CHECK(strstr(run.err, MORE[i][1]), "%s: %s", MORE[i][0], run.err);
+        test_run_free(&run);
+    }
+}
+
+// /undo, /clear, /load and a system message in the second run; each file is one that goes on.
+Test(session, goes_on_after_commands) {
+    static const char *const COMMANDS[] = {"/undo\n", "/clear\n", "/system Be brief.\n", "/retry\n",
+                                           "/stats\n"};
+    static const int TURNS[] = {2, 1, 3, 3, 3}; // with another message behind it
+    setenv("TERM", "dumb", 1);
+    for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {
+        char line[1000];
+        char *path = session_path(0, test_text("command%zu", i));
+        say_all(path, "Lily had a cat\nThe dog ran\n", "");
+        const TypedKeys keys[] = {{"> ", COMMANDS[i]}, {"> ", "And then\n"}, {"> ", "/exit\n"}};
+        snprintf(line, sizeof line, CHAT "|--session|%s", small_model(), path);
+        TestRun run = program_typed(line, keys, 3);
+        CHECK(run.status == 0, "%s: exit %d, %s", COMMANDS[i], run.status, run.out);
+        test_run_free(&run);
+        CacheFile file;
+        Error error = {0};
+        CHECK(cache_file_open(&file, path, &error), "%s", error.message);
+        int turns = 0;
+        for (size_t c = 0; c + 7 < file.text.length; c++)
+            turns += !memcmp(file.text.text + c, "\"user\"", 6);
+        CHECK(turns == TURNS[i], "%s: %d turns", COMMANDS[i], turns);
+        CHECK(file.cached > 0 && file.ids.count - (size_t)file.cached <= 1, "%s: %d of %zu cached",
+              COMMANDS[i], file.cached, file.ids.count);
+        cache_file_close(&file);
+        say(path, "More", "");
+    }
+}
+
+// A conversation that begins as the one before it computes what is new alone, with the same bits.
+Test(session, takes_the_beginning_of_the_cache_after_clear) {
+    char line[1000];
+    char *path = session_path(0, "cleared"), *fresh = session_path(1, "fresh");
+    setenv("TERM", "dumb", 1);
+    const TypedKeys keys[] = {{"> ", "Lily had a cat\n"},
+                              {"> ", "/clear\n"},
+                              {"> ", "Lily had a dog\n"},
+                              {"> ", "/exit\n"}};
+    snprintf(line, sizeof line, CHAT "|-y|Be brief.|--session|%s", small_model(), path);
+    TestRun run = program_typed(line, keys, 4);
+    CHECK(run.status == 0, "exit %d: %s", run.status, run.out);
+    test_run_free(&run);
+    say(fresh, "Lily had a dog", "|-y|Be brief.");
+    check_equal_files(path, fresh);
+}
+
+Test(session, goes_on_where_the_context_is_full) {
+    char *path = session_path(0, "full");
+    for (int i = 0; i < 8; i++)
+        say(path, "Lily had a cat", "|-c|48|--context-overflow|shift");
+    for (int i = 0; i < 8; i++)
+        say(path, "Lily had a cat", "|-c|48|--context-overflow|sinks|--force");
+}
+
+Test(session, no_other_file_is_lost) {
+    char *path = session_path(0, "other");
+    test_write_file(path, "a text that is longer than the header of a cache file", 53);
+    TestRun run = program(CHAT "|-i|a|--session|%s|--force", small_model(), path);
+    check_refused(&run, ERROR_FILE, "not a cache file of limpid");
+    run = program(CHAT "|-i|a|--session|%s", small_model(), "weights/builtin.gguf");
+    check_refused(&run, ERROR_FILE, "not a cache file of limpid");
+    run = program(CHAT "|-i|a|--session|%s", small_model(), "/nowhere/at/all");
+    check_refused(&run, ERROR_IO, "No such file");
+    run = program(CHAT "|-i|a|--session|%s|--transcript|%s", small_model(), "/tmp/a", "/tmp/a");
+    check_refused(&run, ERROR_USAGE, "name one file");
+    // A cache of generate has no conversation.
+    char *cache = session_path(1, "cache");
+    run = program("generate|%s|-q|--prompt-ids|1,3|--ids|--max-tokens|1|--cache|%s", small_model(),
+                  cache);
+    check_status(&run, 0);
+    test_run_free(&run);
+    run = program(CHAT "|-i|a|--session|%s", small_model(), cache);
+    check_refused(&run, ERROR_FILE, "");
+}
+
+// Ctrl-C twice is exit code 130, and the conversation is kept all the same.
+Test(session, is_kept_where_ctrl_c_ends_it) {
+    static const TypedKeys KEYS[] = {
+        {"\x1b[?2004h> ", "The dog ran\n"}, {"\x1b[?2004h> ", "\x03"}, {"\x1b[?2004h> ", "\x03"}};
+    char line[1000];
+    if (!TEST_EDIT) SKIP("this build has no line editor (EDIT=0)");
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    char *path = session_path(0, "ended"), *whole = session_path(1, "whole");
+    say(path, "Lily had a cat", "");
+    snprintf(line, sizeof line, CHAT "|--no-history|--session|%s", small_model(), path);
+    TestRun run = program_typed(line, KEYS, 3);
+    CHECK(run.status == 130, "exit %d: %s", run.status, run.out);
+    test_run_free(&run);
+    say_all(whole, "Lily had a cat\nThe dog ran\n", "");
+    check_equal_files(path, whole);
+}

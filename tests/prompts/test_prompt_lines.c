@@ -1,0 +1,159 @@
+// Lines of prompts that nobody vouches for: each is answered, or its answer says what is wrong, and
+// the lines around it have their answers.
+#include "tests/support/program.h"
+
+#include <jansson.h>
+
+// Runs lines and gives back the answers, each with its newline. The caller frees them.
+static char *answers_to(const char *lines, size_t size) {
+    char prompts[300], out[300];
+    snprintf(prompts, sizeof prompts, "%s", test_temporary("prompts"));
+    snprintf(out, sizeof out, "%s", test_temporary("out"));
+    test_write_file(prompts, lines, size);
+    TestRun run = program("generate|%s|--prompts|%s|--out|%s|--force|-q|-c|64|--max-tokens|2|-t|0",
+                          small_model(), prompts, out);
+    check_status(&run, 0);
+    CHECK_INT((int)run.err_size, 0);
+    test_run_free(&run);
+    return test_read_file(out, &size);
+}
+
+static int count_lines(const char *text) {
+    int count = 0;
+    for (; *text; text++)
+        count += *text == '\n';
+    return count;
+}
+
+// A line between two good ones: it is answered by an error that has `because`.
+static void check_error_of(const char *line, size_t size, const char *because) {
+    static const char GOOD[] = "{\"id\":\"%s\",\"prompt\":\"a\"}\n";
+    char *all = malloc(size + 200);
+    size_t length = (size_t)snprintf(all, 100, GOOD, "before");
+    memcpy(all + length, line, size);
+    length += size;
+    all[length++] = '\n';
+    length += (size_t)snprintf(all + length, 100, GOOD, "after");
+    char *text = answers_to(all, length);
+    CHECK_INT(count_lines(text), 5);
+    char *at = strchr(strchr(text, '\n') + 1, '\n') + 1; // behind the first answer
+    json_t *answer = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+    const char *message = json_string_value(json_object_get(answer, "error"));
+    CHECK(message && strstr(message, because), "got \"%.200s\", wanted \"%s\"", at, because);
+    CHECK_INT((int)json_integer_value(json_object_get(answer, "line")), 2);
+    CHECK(strstr(at, "\"after\",\"text\"") && strstr(text, "\"before\",\"text\""), "%s", text);
+    json_decref(answer);
+    free(text);
+    free(all);
+}
+
+#define WRONG(line_, because_) check_error_of(line_, sizeof(line_) - 1, because_)
+
+Test(prompt_lines, what_is_no_object_is_answered_by_an_error) {
+    WRONG("nothing", "invalid JSON");
+    WRONG("{\"prompt\":\"a\"", "invalid JSON");
+    WRONG("{\"prompt\":\"a\"} {}", "invalid JSON");
+    WRONG("[1,2]", "wanted an object, got an array");
+    WRONG("\"a\"", "invalid JSON");
+    WRONG("{\"prompt\":\"a\0b\"}", "NUL");
+    WRONG("{\"prompt\":\"a\\u0000b\"}", "invalid JSON");
+    WRONG("{\"prompt\":\"\xff\xfe\"}", "invalid JSON");
+    WRONG("{\"prompt\":\"\\ud800\"}", "invalid JSON");
+    WRONG("{\"prompt\":\"a\",\"prompt\":\"b\"}", "invalid JSON");
+}
+
+Test(prompt_lines, wrong_types_and_ranges_are_named) {
+    WRONG("{\"prompt\":5}", "\"prompt\": wanted a text, got an integer");
+    WRONG("{\"prompt\":\"a\",\"max_tokens\":-1}", "\"max_tokens\"");
+    WRONG("{\"prompt\":\"a\",\"max_tokens\":1.5}", "wanted an integer, got a real number");
+    WRONG("{\"prompt\":\"a\",\"max_tokens\":99999999999999}", "wanted an integer 0 ..");
+    WRONG("{\"prompt\":\"a\",\"max_tokens\":999999999999999999999999}", "invalid JSON");
+    WRONG("{\"prompt\":\"a\",\"temperature\":\"hot\"}", "wanted a number, got a string");
+    WRONG("{\"prompt\":\"a\",\"temperature\":-1}", "\"temperature\"");
+    WRONG("{\"prompt\":\"a\",\"top_p\":1e300}", "\"top_p\"");
+    WRONG("{\"prompt\":\"a\",\"seed\":-3}", "\"seed\"");
+    WRONG("{\"prompt\":\"a\",\"seed\":true}", "\"seed\": wanted an integer, got true");
+    WRONG("{\"prompt\":\"a\",\"stop\":[\"\"]}", "the text is empty");
+    WRONG("{\"prompt\":\"a\",\"stop\":[1]}", "\"stop\": wanted texts");
+    WRONG("{\"prompt\":\"a\",\"samples\":0}", "\"samples\": wanted 1 ..");
+    WRONG("{\"prompt\":\"a\",\"samples\":1000000}", "\"samples\": wanted 1 ..");
+    WRONG("{\"prompt\":\"a\",\"prompt_ids\":[1]}", "wanted one of");
+    WRONG("{\"id\":3}", "wanted one of");
+    WRONG("{\"prompt_ids\":[]}", "there are none");
+    WRONG("{\"prompt_ids\":[1,-1]}", "id -1 is not below");
+    WRONG("{\"prompt_ids\":[4000000000]}", "is not below the vocabulary size");
+    WRONG("{\"prompt_ids\":[1.0]}", "wanted integers, got a real number");
+    WRONG("{\"prompt_ids\":\"1,2\"}", "wanted an array of ids");
+    WRONG("{\"promt\":\"a\"}", "\"promt\" is no key");
+    WRONG("{\"id\":1.5,\"prompt\":\"a\"}", "\"id\": wanted a text or an integer");
+    WRONG("{\"id\":null,\"prompt\":\"a\"}", "\"id\": wanted a text or an integer");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"\"}", "there is nothing to score");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"continuation_ids\":[1]}", "wanted one of");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"samples\":2}", "does not go with");
+    WRONG("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "no known chat format");
+    WRONG("{\"messages\":[{\"role\":\"wizard\",\"content\":\"a\"}]}", "got the role \"wizard\"");
+    WRONG("{\"messages\":[]}", "wanted an array");
+    WRONG("{\"messages\":[7]}", "message 0");
+}
+
+Test(prompt_lines, a_prompt_longer_than_the_context_is_an_error_of_its_line) {
+    char line[1000] = "{\"prompt\":\"";
+    for (int i = 0; i < 150; i++)
+        memcpy(line + 11 + 4 * i, "dog ", 5);
+    strcat(line, "\"}");
+    check_error_of(line, strlen(line), "the context room for 64");
+}
+
+Test(prompt_lines, a_line_beyond_the_limit_is_passed_over) {
+    size_t size = (16 << 20) + 5000000;
+    char *line = malloc(size);
+    memset(line, 'x', size);
+    check_error_of(line, size, "a line of more than 16777216 bytes");
+    free(line);
+}
+
+Test(prompt_lines, deep_brackets_and_many_values_are_an_error_of_their_line) {
+    enum { MANY = 3000000 };
+    char *line = malloc(MANY);
+    memset(line, '[', MANY);
+    check_error_of(line, MANY, "nested deeper");
+    memset(line, ',', MANY);
+    line[0] = '[';
+    check_error_of(line, MANY, "JSON with more than");
+    free(line);
+}
+
+Test(prompt_lines, an_id_that_stands_twice_is_answered_once) {
+    static const char LINES[] = "{\"id\":\"1\",\"prompt\":\"a\"}\n{\"id\":1,\"prompt\":\"a\"}\n"
+                                "{\"id\":\"1\",\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n"
+                                "{\"id\":4,\"prompt\":\"d\"}\n";
+    char *text = answers_to(LINES, sizeof LINES - 1);
+    CHECK_INT(count_lines(text), 7);
+    CHECK(strstr(text, "{\"id\":null,\"line\":3,\"error\":\"\\\"id\\\": \\\"1\\\" stands on"), "%s",
+          text);
+    CHECK(strstr(text, "{\"id\":4,\"text\""), "%s", text);
+    CHECK(strstr(text, "{\"id\":null,\"line\":5,\"error\":\"\\\"id\\\": 4 stands on"), "%s", text);
+    free(text);
+}
+
+Test(prompt_lines, empty_files_blank_lines_and_a_missing_newline_are_fine) {
+    char *text = answers_to("", 0);
+    CHECK_INT(count_lines(text), 2);
+    CHECK(strstr(text, "{\"end\":true,\"answers\":0}"), "%s", text);
+    free(text);
+    static const char LINES[] = "\n  \r\n\t\n{\"prompt\":\"a\"}\r\n\n{\"prompt\":\"b\"}";
+    text = answers_to(LINES, sizeof LINES - 1);
+    CHECK_INT(count_lines(text), 4);
+    CHECK(strstr(text, "{\"id\":4,\"text\"") && strstr(text, "{\"id\":6,\"text\""), "%s", text);
+    free(text);
+}
+
+// What a line says in characters that JSON escapes comes back the same.
+Test(prompt_lines, ids_keep_their_characters) {
+    static const char LINES[] = "{\"id\":\"<\\\"\\\\ \\u00e9\\u2028\\n\",\"prompt\":\"a\"}\n";
+    char *text = answers_to(LINES, sizeof LINES - 1), *at = strchr(text, '\n') + 1;
+    json_t *answer = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+    CHECK_STRING(json_string_value(json_object_get(answer, "id")), "<\"\\ \xc3\xa9\xe2\x80\xa8\n");
+    json_decref(answer);
+    free(text);
+}

@@ -1,0 +1,229 @@
+// generate --resume: whatever ended a run, the next ones finish the file, and it is byte for byte
+// the file of a run that nothing ended.
+#include "base/hash.h"
+#include "tests/support/program.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PROMPTS = TEST_SANITIZED ? 30 : 200 };
+
+typedef struct Files {
+    char prompts[300], whole[300], out[300];
+    char *wanted; // the bytes of `whole`, owned
+    size_t size;
+} Files;
+
+static void write_prompts(const char *path, int n) {
+    FILE *file = fopen(path, "w");
+    CHECK(file, "no %s", path);
+    for (int i = 0; i < n; i++)
+        fprintf(file,
+                i % 10 == 9 ? "{\"id\":%d,\"promt\":\"a\"}\n"
+                            : "{\"id\":%d,\"prompt\":\"Once upon a time there was a\","
+                              "\"max_tokens\":40,\"seed\":%d}\n",
+                i, i);
+    fclose(file);
+}
+
+static TestRun run_to(const char *prompts, const char *out, const char *options) {
+    return program("generate|%s|--prompts|%s|--out|%s|--ignore-eos|-q%s", small_model(), prompts,
+                   out, options);
+}
+
+static void run_well(const char *prompts, const char *out, const char *options) {
+    TestRun run = run_to(prompts, out, options);
+    check_status(&run, 0);
+    test_run_free(&run);
+}
+
+static Files files_open(void) {
+    Files f = {0};
+    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary("prompts"));
+    snprintf(f.whole, sizeof f.whole, "%s", test_temporary("whole"));
+    snprintf(f.out, sizeof f.out, "%s", test_temporary("out"));
+    write_prompts(f.prompts, PROMPTS);
+    run_well(f.prompts, f.whole, "");
+    f.wanted = test_read_file(f.whole, &f.size);
+    return f;
+}
+
+static void check_whole(const Files *f) {
+    size_t size = 0;
+    char *got = test_read_file(f->out, &size);
+    CHECK(size == f->size && !memcmp(got, f->wanted, size), "%zu bytes, wanted %zu", size, f->size);
+    free(got);
+}
+
+// The bytes that are there are the first of those wanted, up to the last newline.
+static size_t check_beginning(const Files *f) {
+    size_t size = 0;
+    if (access(f->out, R_OK)) return 0;
+    char *got = test_read_file(f->out, &size);
+    CHECK(size <= f->size && !memcmp(got, f->wanted, size), "%zu bytes differ", size);
+    free(got);
+    return size;
+}
+
+// Starts a run and kills it after so many microseconds. True: it was faster.
+static bool run_and_kill(const Files *f, useconds_t after) {
+    const char *const argv[] = {TEST_RUN, "generate",   small_model(), "--prompts",    f->prompts,
+                                "--out",  f->out,       "--resume",    "-q",           "-j",
+                                "1",      "--parallel", "3",           "--ignore-eos", NULL};
+    pid_t child = fork();
+    int status = 0;
+    CHECK(child >= 0, "no process");
+    if (!child) {
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    usleep(after);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status) || !WEXITSTATUS(status), "status %d", status);
+    return !WIFSIGNALED(status);
+}
+
+Test(prompts_resume, a_run_killed_at_random_moments_is_finished_with_every_id_once) {
+    Files f = files_open();
+    uint64_t state = 21;
+    int kills = 0;
+    for (bool done = false; !done && kills < 400; kills += !done) {
+        // Longer and longer, so that it ends on a slow machine too.
+        done =
+            run_and_kill(&f, (useconds_t)(splitmix64(&state) % 100000) + 5000 * (useconds_t)kills);
+        check_beginning(&f);
+    }
+    CHECK(kills > 2, "it was never killed");
+    check_whole(&f);
+    free(f.wanted);
+}
+
+Test(prompts_resume, a_file_cut_anywhere_is_finished) {
+    Files f = files_open();
+    uint64_t state = 5;
+    for (int i = 0; i < (TEST_SANITIZED ? 4 : 16); i++) {
+        size_t cut = i < 3 ? (size_t)i * 100 : i == 3 ? f.size - 1 : splitmix64(&state) % f.size;
+        test_write_file(f.out, f.wanted, cut);
+        run_well(f.prompts, f.out, i % 2 ? "|--resume|--parallel|1" : "|--resume");
+        check_whole(&f);
+    }
+    run_well(f.prompts, f.out, "|--resume"); // nothing is left to do
+    check_whole(&f);
+    free(f.wanted);
+}
+
+Test(prompts_resume, without_a_file_it_begins_one) {
+    Files f = files_open();
+    run_well(f.prompts, f.out, "|--resume");
+    check_whole(&f);
+    free(f.wanted);
+}
+
+Test(prompts_resume, prompts_that_were_added_are_answered) {
+    Files f = files_open();
+    char half[300];
+    snprintf(half, sizeof half, "%s", test_temporary("half"));
+    write_prompts(half, PROMPTS / 2);
+    run_well(half, f.out, "");
+    run_well(f.prompts, f.out, "|--resume");
+    check_whole(&f);
+    free(f.wanted);
+}
+
+// The line of answers that did not fit is not there in part.
+Test(prompts_resume, a_full_disk_is_one_line_and_leaves_whole_answers) {
+    Files f = files_open();
+    char script[1200];
+    snprintf(script, sizeof script,
+             "ulimit -f 12; exec $RUN generate $MODEL --prompts %s --out %s --ignore-eos -q",
+             f.prompts, f.out);
+    TestRun run = program_shell(script);
+    check_refused(&run, 4, "File too large");
+    size_t size = check_beginning(&f);
+    CHECK(size > 4096 && f.wanted[size - 1] == '\n', "%zu bytes", size);
+    run_well(f.prompts, f.out, "|--resume");
+    check_whole(&f);
+    free(f.wanted);
+}
+
+Test(prompts_resume, ctrl_c_keeps_what_is_answered) {
+    Files f = files_open();
+    char line[1000];
+    snprintf(line, sizeof line,
+             "generate|%s|--prompts|%s|--out|%s|--ignore-eos|-j|1|--parallel|1|-v", small_model(),
+             f.prompts, f.out);
+    TestRun run = program_interrupted(line, "cache");
+    CHECK_INT(run.status, 128 + SIGINT);
+    test_run_free(&run);
+    check_beginning(&f);
+    run_well(f.prompts, f.out, "|--resume");
+    check_whole(&f);
+    free(f.wanted);
+}
+
+// ---- what is refused ----
+
+static void check_kept(const Files *f, const char *options, int status, const char *because) {
+    test_write_file(f->out, f->wanted, f->size / 2);
+    TestRun run = run_to(f->prompts, f->out, options);
+    check_refused(&run, status, because);
+    CHECK_INT((int)check_beginning(f), (int)(f->size / 2));
+}
+
+Test(prompts_resume, answers_of_other_options_are_kept_and_refused) {
+    Files f = files_open();
+    check_kept(&f, "|--resume|-t|0.5", 3, "the answers there are of other options");
+    check_kept(&f, "|--resume|--seed|9", 3, "other options");
+    check_kept(&f, "|--resume|--precision|a8", 3, "other options");
+    free(f.wanted);
+}
+
+Test(prompts_resume, answers_of_another_model_are_refused) {
+    Files f = files_open();
+    char other[300];
+    snprintf(other, sizeof other, "%s", test_temporary("other.gguf"));
+    TestRun run = program("convert|%s|%s|--type|f16|-q", small_model(), other);
+    check_status(&run, 0);
+    test_run_free(&run);
+    run = program("generate|%s|--prompts|%s|--out|%s|--ignore-eos|-q|--resume", other, f.prompts,
+                  f.whole);
+    check_refused(&run, 3, "the answers there are of another model");
+    free(f.wanted);
+}
+
+Test(prompts_resume, answers_of_other_prompts_are_refused) {
+    Files f = files_open();
+    test_write_file(f.out, f.wanted, f.size);
+    FILE *file = fopen(f.prompts, "w");
+    fprintf(file, "{\"id\":0,\"prompt\":\"a\"}\n{\"id\":77,\"prompt\":\"b\"}\n");
+    fclose(file);
+    TestRun run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "answer 2 has the id 1, and");
+    CHECK_INT((int)check_beginning(&f), (int)f.size);
+    test_write_file(f.prompts, "{\"id\":0,\"prompt\":\"a\"}\n", 22);
+    run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "has no line there");
+    free(f.wanted);
+}
+
+Test(prompts_resume, what_is_no_file_of_answers_is_refused) {
+    Files f = files_open();
+    test_write_file(f.out, "a text\nthat is somebody's\n", 26);
+    TestRun run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "invalid JSON");
+    test_write_file(f.out, "{\"a\":1}\n", 8);
+    run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "is not a file of answers");
+    char *header_end = memchr(f.wanted, '\n', f.size);
+    size_t header = (size_t)(header_end - f.wanted) + 1;
+    char *bytes = malloc(f.size + 10);
+    memcpy(bytes, f.wanted, header);
+    memcpy(bytes + header, "\0\0\0\n", 4);
+    test_write_file(f.out, bytes, header + 4);
+    run = run_to(f.prompts, f.out, "|--resume");
+    check_refused(&run, 3, "line 2");
+    free(bytes);
+    free(f.wanted);
+}
