@@ -79,9 +79,10 @@ int main(int argc, char **argv) {
     if (output_guard(&error)) run(argc, argv, &error);
     output_close(&error);
     bool interrupted = error.code == ERROR_INTERRUPTED;
-    if (error.code && !interrupted && ranks_tell(&error))
+    bool tells = ranks_tell(&error);
+    if (error.code && !interrupted && tells)
         fprintf(stderr, "%s: %s\n", program_name(), error.message);
     ranks_end(&error);
     if (interrupted) interrupt_raise();
-    return (int)error.code;
+    return tells ? (int)error.code : 0;
 }

@@ -59,8 +59,9 @@ bool ranks_run(const Command *command, const Options *options, Error *error);
 // Whether this process is one of several, before they have met.
 bool ranks_started(void);
 
-// Whether this process is to print that line. What is wrong with the words is told once, by rank
-// 0, since all ranks have the same.
+// Whether this process is to print that line and end with its code. What is wrong with the words
+// is told once, by rank 0, since all ranks have the same; mpirun would end rank 0 when another rank
+// ends with a code.
 bool ranks_tell(const Error *error);
 
 // After the last line has been printed: this rank is done. After a failure of a rank all end.
