@@ -14,7 +14,7 @@
 #include "commands/cache/cache_file.h"
 #include "base/bytes.h"
 #include "commands/commands.h"
-#include "model/transport.h"
+#include "base/transport.h"
 
 #include <errno.h>
 #include <stdio.h>
