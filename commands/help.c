@@ -368,14 +368,14 @@ static const char COST_HELP[] =
     "      --savings         what the cache saves, and sharing keys and values\n"
     "      --intensity       FLOP per byte of each product, for 1 to 4096 tokens\n"
     "      --sweep           prompts of 1, 2, 4 .. tokens, and where attention\n"
-    "                        outgrows the matrices; --csv --svg FILE --png FILE --force\n"
+    "                        outgrows the matrices; --csv --svg FILE --png FILE\n"
     "      --max-memory 4G   the longest context that fits, by type and cache\n"
     "      --ranks N         over N processes; or --layers-per-rank 9,21\n"
     "      --measure         runs it: what was counted beside what was predicted\n"
     "                        (--seq 32); exit status 1: a count is another\n"
     "      --json            one object: flops_per_token, weight_bytes_per_token,\n"
     "                        kv_bytes_per_token, peak_memory_bytes, operations ..\n"
-    "  -j N  --kv f32|f16|bf16  --precision f32|a16|a8  --pattern P  -q\n";
+    "  -j N  --kv f32|f16|bf16  --precision f32|a16|a8  --pattern P  -q --force\n";
 
 // In the order of --help. Columns: name, its bit in the option table, function, summary, help text.
 static const Command COMMANDS[] = {
