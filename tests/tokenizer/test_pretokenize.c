@@ -250,6 +250,46 @@ Test(pretokenize, published_patterns_are_found_and_others_are_not) {
     CHECK_INT(split_pattern_find(""), -1);
 }
 
+// What a pattern matches of each character, alone: all of it, or the pattern does not cover.
+static bool matches_every_character(const char *regex) {
+    int code;
+    PCRE2_SIZE offset;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED,
+                                         PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
+    CHECK(compiled);
+    pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+    bool all = true;
+    for (uint32_t c = 0; c < 0x110000 && all; c++) {
+        if (c >= 0xd800 && c < 0xe000) continue;
+        char text[8];
+        size_t n = utf8_encode(text, c);
+        all = pcre2_match(compiled, (PCRE2_SPTR)text, n, 0, PCRE2_NO_UTF_CHECK, match, NULL) > 0 &&
+              pcre2_get_ovector_pointer(match)[1] == n;
+    }
+    pcre2_match_data_free(match);
+    pcre2_code_free(compiled);
+    return all;
+}
+
+Test(pretokenize, patterns_that_cover_match_every_character) {
+    static const char *const NAMES[] = {"gpt2",     "llama3", "qwen2",         "tekken",
+                                        "nanochat", "gpt-4o", "hunyuan-dense", "default"};
+    int covering = 0;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        SplitRule rule;
+        CHECK(split_rule_find(&rule, NULL, NAMES[i], NULL));
+        for (int p = 0; p < rule.n_passes; p++) {
+            bool covers = split_pattern_covers(rule.passes[p]);
+            CHECK(covers == matches_every_character(split_pattern_regex(rule.passes[p])), "%s %d",
+                  NAMES[i], p);
+            covering += covers;
+        }
+    }
+    CHECK_INT(covering, 7); // GPT-2's also in "default"
+    CHECK(!split_pattern_covers(-1));
+}
+
 // ---- normalisation form C ----
 
 static void check_nfc(const char *text, const char *wanted) {

@@ -114,6 +114,12 @@ const char *split_pattern_regex(int pattern) {
     return patterns[pattern];
 }
 
+// Those that end in \s+ and have a part for letters, one for numbers and one for everything else.
+bool split_pattern_covers(int pattern) {
+    return pattern == GPT2 || pattern == LLAMA3 || pattern == QWEN2 || pattern == NANOCHAT ||
+           pattern == TEKKEN || pattern == GPT4O;
+}
+
 // A name of limpid's or one of the aliases; the list of these ends with NULL.
 static bool is_named(const NamedRule *rule, const char *name) {
     if (!strcmp(rule->name, name)) return true;
