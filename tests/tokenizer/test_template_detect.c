@@ -68,9 +68,10 @@ Test(template_detect, every_name_is_listed_and_found) {
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         const ChatTemplate *chat = &CHAT_TEMPLATES[i];
         CHECK(chat_template_by_name(chat_template_name(chat)) == chat);
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "",
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? " " : "",
                  chat->name);
     }
     CHECK_STRING(chat_template_names(), names);
+    CHECK(strlen(names) + 60 < ERROR_MESSAGE_SIZE); // --template: got "...", wanted one of ...
     CHECK(!chat_template_by_name("jinja"));
 }

@@ -42,13 +42,14 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
     return chat_template->name;
 }
 
-// A constant for help texts; test_template_detect.c compares it with the table.
+// A constant for messages; test_template_detect.c compares it with the table.
 const char *chat_template_names(void) {
-    return "chatml, smollm2, qwen2.5, qwen3, qwen3-nothink, smollm3, smollm3-nothink, llama2, "
-           "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
-           "mistral-v7-tekken, gemma, phi3, olmo2, nanochat, granite, granite3, granite4, olmo3, "
-           "olmo3-think, olmo3.1, exaone4, exaone4-think, hunyuan, hunyuan-7b, ernie4.5, "
-           "ministral3-reasoning, phi4-mini";
+    return "chatml smollm2 qwen2.5 qwen3 qwen3-nothink smollm3 smollm3-nothink llama2 llama3 "
+           "llama3.1 "
+           "llama3.2 mistral-v1 mistral-v3 mistral-tekken mistral-v7 mistral-v7-tekken gemma phi3 "
+           "olmo2 nanochat granite granite3 granite4 olmo3 olmo3-think olmo3.1 exaone4 "
+           "exaone4-think "
+           "hunyuan hunyuan-7b ernie4.5 ministral3-reasoning phi4-mini";
 }
 
 // Matches if the template contains all of `text`. The first matching row decides.
