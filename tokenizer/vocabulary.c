@@ -103,11 +103,18 @@ void vocabulary_add_stop(Tokenizer *t, int id) {
     t->stops[t->n_stops++] = id;
 }
 
+// With fullwidth lines (U+FF5C) and U+2581.
+#define HUNYUAN_END                                                                                \
+    "<\xef\xbd\x9chy_place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81"                            \
+    "2\xef\xbd\x9c>"
+
 // `known`: names of end tokens, which many files leave unmarked.
 void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {
-    static const char *const known[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
-                                        "<|end|>",         "<end_of_turn>", "<|endoftext|>",
-                                        "<|end_of_text|>", "</s>"};
+    static const char *const known[] = {
+        "<|eot_id|>",        "<|eom_id|>",    "<|im_end|>",          "<|end|>",
+        "<end_of_turn>",     "<|endoftext|>", "<|end_of_text|>",     "</s>",
+        "<|assistant_end|>", "[|endofturn|]", "<|end_of_sentence|>", "<|eos|>",
+        HUNYUAN_END};
     t->bos_id = v->bos_id >= 0 && (size_t)v->bos_id < t->n_tokens ? v->bos_id : -1;
     t->adds_bos = t->bos_id >= 0 && (v->add_bos >= 0 ? v->add_bos : adds_bos);
     vocabulary_add_stop(t, v->eos_id);

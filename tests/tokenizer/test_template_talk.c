@@ -68,6 +68,25 @@ Test(template_talk, a_missing_control_token_is_named) {
     }
 }
 
+// A file may leave its own end token unnamed: the end of an answer in each format is known.
+Test(template_talk, the_end_of_an_answer_is_a_stop_token) {
+    Tokenizer *t = open_all();
+    int32_t stops[32];
+    size_t n = tokenizer_stops(t, stops, 32);
+    CHECK(n <= 32);
+    for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
+        const char *begin = strchr(CHAT_TEMPLATES[i].after[CHAT_ASSISTANT], '{');
+        CHECK(begin, "%s", CHAT_TEMPLATES[i].name);
+        char end[64] = "";
+        memcpy(end, begin + 1, strcspn(begin + 1, "}"));
+        size_t at = 0;
+        while (at < n && stops[at] != tokenizer_find(t, end))
+            at++;
+        CHECK(at < n, "%s does not stop at %s", CHAT_TEMPLATES[i].name, end);
+    }
+    tokenizer_close(t);
+}
+
 // ---- conversations ----
 
 // The mode chosen by the system message applies to every later message.
