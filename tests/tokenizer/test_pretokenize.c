@@ -218,6 +218,18 @@ Test(pretokenize, names_of_gguf_files_are_known) {
     CHECK(llama3.ignore_merges && llama3.adds_bos && !dbrx.ignore_merges && !dbrx.adds_bos);
 }
 
+// A rule is written under a name that reads back the same rule.
+Test(pretokenize, names_in_a_written_gguf_read_back_the_same) {
+    static const char *const NAMES[] = {"gpt-2",  "olmo",     "smollm", "llama-bpe",
+                                        "dbrx",   "qwen2",    "tekken", "hunyuan-dense",
+                                        "gpt-4o", "nanochat", "default"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        SplitRule rule;
+        CHECK(split_rule_find(&rule, NULL, NAMES[i], NULL));
+        CHECK_STRING(split_rule_gguf_name(&rule, rule.ignore_merges), NAMES[i]);
+    }
+}
+
 Test(pretokenize, an_unknown_name_lists_the_known_ones) {
     Error error = {0};
     SplitRule rule;
