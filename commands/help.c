@@ -368,7 +368,7 @@ static const char COST_HELP[] =
     "      --savings         what the cache saves, and sharing keys and values\n"
     "      --intensity       FLOP per byte of each product, for 1 to 4096 tokens\n"
     "      --sweep           prompts of 1, 2, 4 .. tokens, and where attention\n"
-    "                        outgrows the matrices; --csv --svg FILE --png FILE --force\n"
+    "                        outgrows the rest; --csv --svg FILE --png FILE --force\n"
     "      --max-memory 4G   the longest context that fits, by type and cache\n"
     "      --ranks N         over N processes; or --layers-per-rank 9,21\n"
     "      --measure         runs it: what was counted beside what was predicted\n"
