@@ -416,16 +416,6 @@ static bool generate_text(Session *s, const IdList *prompt, size_t max_new, File
     return good;
 }
 
-static bool check_color(const Options *o, Error *error) {
-    if (o->color != COLOR_SURPRISE) return true;
-    if (o->mode == MODE_CHAT)
-        return error_set(error, ERROR_USAGE, "--color surprise is of generate, not of chat");
-    if (o->ids || o->json || option_given(o, OPTION_LOGPROBS))
-        return error_set(error, ERROR_USAGE,
-                         "--color surprise colours text, not --ids, --json and --logprobs");
-    return true;
-}
-
 // Rows of logits that are kept of a pass: with --color surprise several of the prompt, to read it
 // faster.
 static int logit_rows(const Session *s, size_t prompt, const Drafting *drafting) {
@@ -447,7 +437,7 @@ static bool check_prompts(const Options *o, Error *error) {
 
 // What goes with no other option, before anything is opened.
 static bool check_options(const Options *o, Error *error) {
-    if (!check_prompts(o, error) || !check_color(o, error) || !sampling_check(o, error) ||
+    if (!check_prompts(o, error) || !surprise_check(o, error) || !sampling_check(o, error) ||
         !drafting_check(o, error) || !prompt_cache_check(o, error))
         return false;
     if (!o->record) return true;

@@ -5,7 +5,8 @@
 #include "kernels/limits.h"
 
 // ---- limits.c: what the device can do at most, sampled in the same run as the model and
-// interleaved with it, so that a slow minute is slow for both ----
+// interleaved with it, so that a slow minute of the memory is slow for both (one thread is measured
+// without what other programs take of its processor: kernels/limits.h) ----
 
 enum { LIMIT_MAX_ROUNDS = 64 };
 

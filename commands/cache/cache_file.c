@@ -13,8 +13,8 @@
 // memory is taken.
 #include "commands/cache/cache_file.h"
 #include "base/bytes.h"
-#include "base/transport.h"
 #include "commands/commands.h"
+#include "base/transport.h"
 
 #include <errno.h>
 #include <stdio.h>

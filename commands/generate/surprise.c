@@ -112,3 +112,13 @@ void surprise_free(Surprise *s) {
     utf8_stream_free(&s->characters);
     *s = (Surprise){0};
 }
+
+bool surprise_check(const Options *o, Error *error) {
+    if (o->color != COLOR_SURPRISE) return true;
+    if (o->mode == MODE_CHAT)
+        return error_set(error, ERROR_USAGE, "--color surprise is of generate, not of chat");
+    if (o->ids || o->json || option_given(o, OPTION_LOGPROBS))
+        return error_set(error, ERROR_USAGE,
+                         "--color surprise colours text, not --ids, --json and --logprobs");
+    return true;
+}

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "commands/shared/options.h"
 #include "pictures/picture.h"
 #include "tokenizer/tokenizer.h"
 
@@ -33,6 +34,9 @@ typedef struct Surprise {
     double bits;           // the sum over the tokens with a prediction
     size_t tokens;         // and their number
 } Surprise;
+
+// What --color surprise does not go with. False: exit code 2.
+bool surprise_check(const Options *options, Error *error);
 
 double surprise_bits(const Surprise *surprise, const float *logits, int32_t id);
 

@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct GoldenRun {
@@ -221,13 +222,16 @@ static bool check_options(const Options *o, Error *error) {
 }
 
 bool golden_command(const Options *o, Error *error) {
-    GoldenRun run = {0};
     if (!check_options(o, error)) return false;
     if (o->markdown) {
         golden_print_page();
         return true;
     }
-    if (!file_sum(run.sha256, o->model, error)) return false;
-    run.model = golden_find(run.sha256);
-    return run_file(&run, o, error) && conclude(&run, o, error);
+    GoldenRun *run = calloc(1, sizeof *run);
+    if (!run) return error_set(error, ERROR_MEMORY, "no memory for the results");
+    bool good = file_sum(run->sha256, o->model, error);
+    if (good) run->model = golden_find(run->sha256);
+    good = good && run_file(run, o, error) && conclude(run, o, error);
+    free(run);
+    return good;
 }

@@ -54,11 +54,13 @@ Test(library_files, export_the_functions_of_the_header_and_nothing_else) {
 
 // Constants with pointers are relocated and then read-only. What can be written: the table of
 // mapping_guard, which the library does not call; what is made once for the process, the key of
-// hash tables and jansson's allocator (base/hash.c, base/json.c); and names of the compiler's.
+// hash tables and jansson's allocator (base/hash.c, base/json.c); what the processes of a program
+// under MPI know of each other, `here` of model/ranks.c, which one process alone does not touch;
+// and names of the compiler's.
 Test(library_files, have_no_variables_of_their_own) {
     need_plain_build();
     static const char KNOWN[] =
-        " allocate_before installed key_made page_bytes previous process_key "
+        " allocate_before here installed key_made page_bytes previous process_key "
         "release_before slots ";
     char *variables = shell("objdump -t " TEST_BUILD "/liblimpid.so.0 | awk '/ O \\.(bss|data)\t/ "
                             "{ print \" \" $NF \" \" }' | grep -v ' _\\| DW\\| completed'");

@@ -266,6 +266,9 @@ Test(prompts, a_line_is_answered_as_generate_answers_its_options) {
     check_line("{\"prompt\":\"caf\\u00e9 \\ud83d\\ude00\",\"max_tokens\":6}",
                "|--precision|a8|--kv|bf16",
                "-i|caf\xc3\xa9 \xf0\x9f\x98\x80|--max-tokens|6|--precision|a8|--kv|bf16|-s|1");
+    // up to the end of the context, and the token that needs no place in it
+    check_line("{\"prompt_ids\":[1,403,407],\"max_tokens\":400}", "|--ignore-eos",
+               "--prompt-ids|1,403,407|--max-tokens|400|--ignore-eos|-s|1");
     check_line("{\"prompt\":\"A\",\"max_tokens\":20}", "|--pattern|local:4|-t|0|--logit-bias|5:+1",
                "-i|A|--max-tokens|20|--pattern|local:4|-t|0|--logit-bias|5:+1");
 }

@@ -235,41 +235,47 @@ ALWAYS_INLINE F32x16 add_outliers(F32x16 acc, const DType dtype, const uint8_t *
 
 // ---- one type ----
 
-// One function for each type, whose cases are the sizes of blocks: a register cannot be indexed, so
-// each size has sums of its own. Sizes beyond BLOCK_ROWS are left out.
-#define ROWS(rows)                                                                                 \
-    case rows:                                                                                     \
-        if (rows > BLOCK_ROWS) break;                                                              \
+// One function for each type and size of block: a register cannot be indexed, so each size has sums
+// of its own. Sizes beyond BLOCK_ROWS are left out.
+typedef void Dot(F32x16 *acc, const uint8_t *panel, size_t n_cells, const InputBlock *x);
+
+#define DOT(name, dtype, rows)                                                                     \
+    static __attribute__((noinline)) void name(F32x16 *acc, const uint8_t *panel, size_t n_cells,  \
+                                               const InputBlock *x) {                              \
+        if (rows > BLOCK_ROWS) return;                                                             \
         if (x->quads && input_form(dtype, rows, true) == INPUT_QUADS)                              \
             dot_panel(acc, dtype, INPUT_QUADS, rows, panel, n_cells, x);                           \
         else                                                                                       \
             dot_panel(acc, dtype, input_form(dtype, rows, false), rows, panel, n_cells, x);        \
-        break
+    }
 
-ALWAYS_INLINE void project_panel(const DType dtype, const PanelWork *work, size_t p) {
+ALWAYS_INLINE void project_type(const DType dtype, Dot *const *dots, const PanelWork *work) {
     const size_t n_cells = work->matrix->cols / CELL_COLS;
-    const uint8_t *panel = work->matrix->panels + p * work->matrix->panel_bytes;
+    const uint8_t *panel = work->matrix->panels + work->first_panel * work->matrix->panel_bytes;
     F32x16 acc[MAX_BLOCK_ROWS];
-    for (size_t b = 0; b < work->n_blocks; b++) {
-        const InputBlock *x = work->blocks + b;
-        switch (x->n) {
-            ROWS(1);
-            ROWS(2);
-            ROWS(3);
-            ROWS(4);
-            ROWS(6);
-            ROWS(8);
+    for (size_t p = work->first_panel; p < work->end_panel; p++) {
+        for (size_t b = 0; b < work->n_blocks; b++) {
+            const InputBlock *x = work->blocks + b;
+            dots[x->n](acc, panel, n_cells, x);
+            for (int t = 0; t < x->n; t++)
+                acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
+            store_rows(work, p, x, acc);
         }
-        for (int t = 0; t < x->n; t++)
-            acc[t] = add_outliers(acc[t], dtype, panel, n_cells, x->outliers + t * OUTLIERS);
-        store_rows(work, p, x, acc);
+        panel += work->matrix->panel_bytes;
     }
 }
 
 #define OF_TYPE(name, dtype)                                                                       \
+    DOT(name##_1, dtype, 1)                                                                        \
+    DOT(name##_2, dtype, 2)                                                                        \
+    DOT(name##_3, dtype, 3)                                                                        \
+    DOT(name##_4, dtype, 4)                                                                        \
+    DOT(name##_6, dtype, 6)                                                                        \
+    DOT(name##_8, dtype, 8)                                                                        \
     static __attribute__((noinline)) void name(const PanelWork *work) {                            \
-        for (size_t p = work->first_panel; p < work->end_panel; p++)                               \
-            project_panel(dtype, work, p);                                                         \
+        static Dot *const DOTS[] = {NULL, name##_1, name##_2, name##_3, name##_4,                  \
+                                    NULL, name##_6, NULL,     name##_8};                           \
+        project_type(dtype, DOTS, work);                                                           \
     }
 OF_TYPE(project_q4_0, DTYPE_Q4_0)
 OF_TYPE(project_q4_1, DTYPE_Q4_1)
