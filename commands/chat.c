@@ -35,7 +35,7 @@ static bool find_format(Chat *chat, Error *error) {
     chat->format = name ? chat_template_by_name(name) : own;
     chat->is_base = !own;
     if (!chat->format && name)
-        return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s", name,
+        return error_set(error, ERROR_USAGE, "--template: got \"%.20s\", wanted one of %s", name,
                          chat_template_names());
     if (!chat->format && builtin_is_meant(checkpoint_path(s->checkpoint)))
         return error_set(

@@ -60,7 +60,7 @@ static bool check_options(const Options *o, Error *error) {
     if (!o->out)
         return error_set(error, ERROR_USAGE, "--prompts FILE wants --out FILE for the answers");
     if (o->chat_template && !chat_template_by_name(o->chat_template))
-        return error_set(error, ERROR_USAGE, "--template: got \"%.60s\", wanted one of %s",
+        return error_set(error, ERROR_USAGE, "--template: got \"%.20s\", wanted one of %s",
                          o->chat_template, chat_template_names());
     return !o->resume || !o->force ||
            error_set(error, ERROR_USAGE, "--resume keeps what --force replaces: give one of them");

@@ -9,10 +9,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 
-enum { N_PATTERNS = 8 };
+enum { N_PATTERNS = 10 };
 
-static const char *const NAMES[N_PATTERNS] = {"gpt2",   "smollm",   "llama3",  "dbrx",
-                                              "tekken", "nanochat", "default", "qwen2"};
+static const char *const NAMES[N_PATTERNS] = {"gpt2",          "smollm",   "llama3",  "dbrx",
+                                              "tekken",        "nanochat", "default", "gpt-4o",
+                                              "hunyuan-dense", "qwen2"};
 static const char *const MERGES[] = {
     "a b", "a a", "aa aa", "\xc4\xa0 \xc4\xa0", "\xc4\xa0 a", "\xc4\x8a \xc4\x8a",
     "1 1", "' s", NULL};

@@ -10,10 +10,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 
-static const char *const FORMATS[] = {"chatml",     "smollm2",    "qwen2.5",        "qwen3",
-                                      "smollm3",    "llama2",     "llama3.2",       "llama3",
-                                      "mistral-v1", "mistral-v3", "mistral-tekken", "mistral-v7",
-                                      "gemma",      "phi3",       "olmo2",          "nanochat"};
+static const char *const FORMATS[] = {
+    "chatml", "smollm2",    "qwen2.5",    "qwen3",          "smollm3",     "llama2", "llama3.2",
+    "llama3", "mistral-v1", "mistral-v3", "mistral-tekken", "mistral-v7",  "gemma",  "phi3",
+    "olmo2",  "nanochat",   "granite3",   "granite4",       "olmo3-think", "exaone4"};
 static const char *const CONTROLS[] = {"<s>",
                                        "</s>",
                                        "<|im_start|>",
@@ -39,7 +39,14 @@ static const char *const CONTROLS[] = {"<s>",
                                        "<|user_start|>",
                                        "<|user_end|>",
                                        "<|assistant_start|>",
-                                       "<|assistant_end|>"};
+                                       "<|assistant_end|>",
+                                       "<|start_of_role|>",
+                                       "<|end_of_role|>",
+                                       "<|end_of_text|>",
+                                       "[|system|]",
+                                       "[|user|]",
+                                       "[|assistant|]",
+                                       "[|endofturn|]"};
 enum { N_FORMATS = sizeof FORMATS / sizeof *FORMATS, FIRST_CONTROL = 256, MOST_MESSAGES = 8 };
 
 static Tokenizer *make_tokenizer(void) {

@@ -93,6 +93,38 @@ Test(pretokenize, tekken_splits_at_a_change_of_case) {
     check_split("tekken", "fooBarBAZ x/y/", "[foo][Bar][BAZ][ x][/y][/]");
 }
 
+// As PyPI's tokenizers 0.23 splits with the published patterns (Phi-4-mini; Hunyuan dense).
+Test(pretokenize, gpt_4o_keeps_a_suffix_with_its_word) {
+    check_split("gpt-4o", "I'LL don't 12345", "[I'LL][ don't][ ][123][45]");
+    check_split("gpt-4o", "fooBarBAZ x/y/", "[foo][Bar][BAZ][ x][/y][/]");
+    check_split("gpt-4o", "a \n\n  b!\n", "[a][ \n\n][ ][ b][!\n]");
+    check_split("gpt-4o",
+                "\xc3\xa9t\xc3\xa9's \xe6\x97\xa5\xe6\x9c\xac \xc3\x89"
+                "COLE",
+                "[\xc3\xa9t\xc3\xa9's][ \xe6\x97\xa5\xe6\x9c\xac][ \xc3\x89"
+                "COLE]");
+}
+
+Test(pretokenize, hunyuan_isolates_digits_and_chinese_first) {
+    check_split("hunyuan-dense", "12345 .word  a=b", "[123][45][ .][word][ ][ a][=b]");
+    check_split("hunyuan-dense",
+                "\xe6\x88\x91\xe6\x83\xb3\xe5\x9c\xa8"
+                "apple\xe5\xb7\xa5"
+                "1314\xe5\xa4\xa9\xef\xbd\x9e",
+                "[\xe6\x88\x91\xe6\x83\xb3\xe5\x9c\xa8][apple][\xe5\xb7\xa5]"
+                "[131][4][\xe5\xa4\xa9][\xef\xbd\x9e]");
+    check_split("hunyuan-dense", "\xe3\x81\xb2\xe3\x82\x89\xe3\x82\xab\xe6\xbc\xa2 x",
+                "[\xe3\x81\xb2\xe3\x82\x89\xe3\x82\xab\xe6\xbc\xa2][ x]");
+    check_split("hunyuan-dense", "don't e\xcc\x81te!\r\n\n x",
+                "[don]['t][ e\xcc\x81te][!\r\n\n][ x]");
+    check_split("hunyuan-dense", "a  \n b  ", "[a][  \n][ b][  ]");
+}
+
+Test(pretokenize, gpt_neox_composes) {
+    check_split("olmo", "e\xcc\x81 it's 12", "[\xc3\xa9][ it]['s][ 12]");
+    check_split("exaone4", "e\xcc\x81 it's", "[e][\xcc\x81][ it]['s]");
+}
+
 Test(pretokenize, white_space_is_the_unicode_list) {
     // U+0085, U+00A0, U+3000 are spaces; U+180E, U+200B, U+001C are not.
     check_split("gpt2", "a\xc2\x85\xc2\xa0\xe3\x80\x80", "[a][\xc2\x85\xc2\xa0\xe3\x80\x80]");
@@ -146,17 +178,35 @@ Test(pretokenize, nul_is_a_byte_like_others) {
 }
 
 Test(pretokenize, names_of_gguf_files_are_known) {
-    static const char *const pairs[][2] = {{"gpt-2", "gpt2"},       {"phi-2", "gpt2"},
-                                           {"olmo", "gpt2"},        {"mpt", "gpt2"},
-                                           {"jais", "gpt2"},        {"smollm", "smollm"},
-                                           {"starcoder", "smollm"}, {"refact", "smollm"},
-                                           {"command-r", "smollm"}, {"codeshell", "smollm"},
-                                           {"llama-bpe", "llama3"}, {"llama3", "llama3"},
-                                           {"llama-v3", "llama3"},  {"falcon3", "llama3"},
-                                           {"pixtral", "llama3"},   {"lfm2", "llama3"},
-                                           {"dbrx", "llama3"},      {"smaug-bpe", "llama3"},
-                                           {"qwen2", "qwen2"},      {"deepseek-r1-qwen", "qwen2"},
-                                           {"stablelm2", "qwen2"},  {"default", "default"}};
+    static const char *const pairs[][2] = {{"gpt-2", "gpt2"},
+                                           {"phi-2", "gpt2"},
+                                           {"olmo", "gpt2"},
+                                           {"mpt", "gpt2"},
+                                           {"jais", "gpt2"},
+                                           {"smollm", "smollm"},
+                                           {"starcoder", "smollm"},
+                                           {"refact", "smollm"},
+                                           {"command-r", "smollm"},
+                                           {"codeshell", "smollm"},
+                                           {"llama-bpe", "llama3"},
+                                           {"llama3", "llama3"},
+                                           {"llama-v3", "llama3"},
+                                           {"falcon3", "llama3"},
+                                           {"pixtral", "llama3"},
+                                           {"lfm2", "llama3"},
+                                           {"dbrx", "llama3"},
+                                           {"smaug-bpe", "llama3"},
+                                           {"qwen2", "qwen2"},
+                                           {"deepseek-r1-qwen", "qwen2"},
+                                           {"stablelm2", "qwen2"},
+                                           {"default", "default"},
+                                           {"exaone4", "gpt2"},
+                                           {"granite-docling", "gpt2"},
+                                           {"exaone", "smollm"},
+                                           {"gpt-4o", "gpt-4o"},
+                                           {"hunyuan-dense", "hunyuan-dense"},
+                                           {"deepseek-v3", "hunyuan-dense"},
+                                           {"tekken", "tekken"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         SplitRule rule;
         CHECK(split_rule_find(&rule, NULL, pairs[i][0], NULL), "%s", pairs[i][0]);
@@ -175,7 +225,8 @@ Test(pretokenize, an_unknown_name_lists_the_known_ones) {
     CHECK_INT(error.code, ERROR_FILE);
     CHECK_STRING(error.message,
                  "tokenizer.ggml.pre: unknown pre-tokenizer \"qwen35\\x0a\" (known: gpt2, "
-                 "smollm, llama3, dbrx, qwen2, tekken, nanochat, default)");
+                 "olmo, smollm, llama3, dbrx, qwen2, tekken, gpt-4o, hunyuan-dense, nanochat, "
+                 "default)");
     error = (Error){0};
     CHECK(!split_rule_find(&rule, "nosuch", "gpt2", &error));
     CHECK_INT(error.code, ERROR_USAGE);
@@ -185,8 +236,58 @@ Test(pretokenize, an_unknown_name_lists_the_known_ones) {
 Test(pretokenize, published_patterns_are_found_and_others_are_not) {
     CHECK(split_pattern_find("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
                              "\\s+(?!\\S)|\\s+") >= 0);
+    CHECK(split_pattern_find(
+              "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}"
+              "\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|"
+              "\\s+(?!\\S)|\\s+") >= 0);
+    CHECK(
+        split_pattern_find(
+            "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}"
+            "\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}"
+            "\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}"
+            "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+") >= 0);
     CHECK_INT(split_pattern_find("(a+)+$"), -1);
     CHECK_INT(split_pattern_find(""), -1);
+}
+
+// What a pattern matches of each character, alone: all of it, or the pattern does not cover.
+static bool matches_every_character(const char *regex) {
+    int code;
+    PCRE2_SIZE offset;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED,
+                                         PCRE2_UTF | PCRE2_UCP, &code, &offset, NULL);
+    CHECK(compiled);
+    pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+    bool all = true;
+    for (uint32_t c = 0; c < 0x110000 && all; c++) {
+        if (c >= 0xd800 && c < 0xe000) continue;
+        char text[8];
+        size_t n = utf8_encode(text, c);
+        all = pcre2_match(compiled, (PCRE2_SPTR)text, n, 0, PCRE2_NO_UTF_CHECK, match, NULL) > 0 &&
+              pcre2_get_ovector_pointer(match)[1] == n;
+    }
+    pcre2_match_data_free(match);
+    pcre2_code_free(compiled);
+    return all;
+}
+
+Test(pretokenize, patterns_that_cover_match_every_character) {
+    static const char *const NAMES[] = {"gpt2",     "llama3", "qwen2",         "tekken",
+                                        "nanochat", "gpt-4o", "hunyuan-dense", "default"};
+    int covering = 0;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        SplitRule rule;
+        CHECK(split_rule_find(&rule, NULL, NAMES[i], NULL));
+        for (int p = 0; p < rule.n_passes; p++) {
+            bool covers = split_pattern_covers(rule.passes[p]);
+            CHECK(covers == matches_every_character(split_pattern_regex(rule.passes[p])), "%s %d",
+                  NAMES[i], p);
+            covering += covers;
+        }
+    }
+    CHECK_INT(covering, 7); // GPT-2's also in "default"
+    CHECK(!split_pattern_covers(-1));
 }
 
 // ---- normalisation form C ----
@@ -236,7 +337,8 @@ static bool count_bytes(void *context, const char *word, size_t length, Error *e
 static void *split_long_runs(void *unused) {
     static const char *const units[] = {"a",   " ",    "\n", "1",  "\xe4\xb8\x96", "!",
                                         " \n", "\xff", "'",  "\t", "e\xcc\x81",    "A"};
-    static const char *const names[] = {"gpt2", "smollm", "llama3", "qwen2", "tekken", "default"};
+    static const char *const names[] = {"gpt2",   "smollm",  "llama3", "qwen2",
+                                        "tekken", "default", "gpt-4o", "hunyuan-dense"};
     enum { SIZE = 1 << 18 };
     (void)unused;
     char *text = malloc(SIZE + 8);

@@ -208,7 +208,7 @@ static const Row ROWS[] = {
 enum { N_ROWS = sizeof ROWS / sizeof *ROWS };
 
 Test(template, renders_what_the_published_programs_print) {
-    Tokenizer *t = byte_tokenizer(false, UINT32_MAX, false);
+    Tokenizer *t = byte_tokenizer(false, UINT64_MAX, false);
     for (size_t i = 0; i < N_ROWS; i++)
         talk_check(ROWS[i].name, t, ROWS[i].talk, ROWS[i].wanted);
     tokenizer_close(t);

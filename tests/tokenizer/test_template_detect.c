@@ -10,7 +10,7 @@ static void check_detected(Tokenizer *t, const char *text, const char *family, c
 }
 
 Test(template_detect, is_known_by_what_its_program_contains) {
-    Tokenizer *t = byte_tokenizer(false, UINT32_MAX, false),
+    Tokenizer *t = byte_tokenizer(false, UINT64_MAX, false),
               *plain = byte_tokenizer(true, 0, false);
     check_detected(t, "{{'<|im_start|>' + role}} {{ content }}", "qwen3", "chatml");
     check_detected(t, "<|im_start|> You are a helpful AI assistant named SmolLM, trained", "",
@@ -40,7 +40,7 @@ Test(template_detect, is_known_by_what_its_program_contains) {
 
 Test(template_detect, without_a_program_the_special_tokens_tell) {
     static const struct {
-        uint32_t markers;
+        uint64_t markers;
         const char *family, *wanted;
     } CASES[] = {{0x3, "llama", "chatml"},
                  {0x3, "qwen3", "qwen3"},
@@ -68,9 +68,10 @@ Test(template_detect, every_name_is_listed_and_found) {
     for (size_t i = 0; i < CHAT_TEMPLATE_COUNT; i++) {
         const ChatTemplate *chat = &CHAT_TEMPLATES[i];
         CHECK(chat_template_by_name(chat_template_name(chat)) == chat);
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "",
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? " " : "",
                  chat->name);
     }
     CHECK_STRING(chat_template_names(), names);
+    CHECK(strlen(names) + 60 < ERROR_MESSAGE_SIZE); // --template: got "...", wanted one of ...
     CHECK(!chat_template_by_name("jinja"));
 }

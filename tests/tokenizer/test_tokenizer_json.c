@@ -445,6 +445,36 @@ Test(tokenizer_json, takes_four_patterns_and_the_bytes_last) {
     CHECK_CHANGES(BYTE_LEVEL, rows);
 }
 
+#define SPLIT(regex, behavior)                                                                     \
+    SEQUENCE "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"}," behavior "}," BYTES
+#define GPT2_REGEX                                                                                 \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| "                                            \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+"
+
+// The matches alone are the text where they are all of it, and only there.
+Test(tokenizer_json, keeps_the_matches_of_a_pattern_that_covers) {
+    static const Change rows[] = {
+        {STEPS, SPLIT(GPT2_REGEX, "\"behavior\":\"Isolated\",\"invert\":false"), NULL},
+        {STEPS, SPLIT(GPT2_REGEX, "\"behavior\":\"Removed\",\"invert\":true"), NULL},
+        {STEPS, SPLIT(GPT2_REGEX, "\"behavior\":\"Removed\",\"invert\":false"),
+         "Split behavior \"Removed\""},
+        {STEPS, SPLIT(GPT2_REGEX, "\"behavior\":\"MergedWithNext\",\"invert\":true"),
+         "Split option \"invert\""},
+        {STEPS, SPLIT("\\\\p{N}", "\"behavior\":\"Removed\",\"invert\":true"),
+         "Split option \"invert\""},
+        {STEPS, SPLIT("(a+)+$", "\"behavior\":\"Removed\",\"invert\":true"),
+         "Split option \"invert\""},
+    };
+    CHECK_CHANGES(BYTE_LEVEL, rows);
+    char *text = replaced(BYTE_LEVEL, STEPS, rows[1].to);
+    Tokenizer *t = open_good(text);
+    CHECK_STRING(tokenizer_description(t), "byte-level BPE, pattern gpt2");
+    test_check_ids(t, "abcab", false, IDS(4, 3));
+    test_check_ids(t, "ab1c", false, IDS(3, 2));
+    tokenizer_close(t);
+    free(text);
+}
+
 #define META_STEP "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE "\""
 #define PLAIN_SPACES                                                                               \
     "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},"                                            \

@@ -104,15 +104,18 @@ static bool add_pass(const Part *part, int pattern) {
     return true;
 }
 
+// "Removed" with "invert" keeps the matches alone, as in Granite 4's file. It is "Isolated" where
+// the matches are all of the text.
 static bool read_split(const Part *part, const json_t *step) {
-    if (json_is_true(json_object_get(step, "invert")))
-        return refuse(part, "Split option", "invert");
-    // Gemma splits at spaces, but its normalizer has replaced them all: the step has no effect.
-    if (!strcmp(pattern_of(step, "String"), " ") && part->out->options.spaces) return true;
     const char *regex = pattern_of(step, "Regex");
     int pattern = split_pattern_find(regex);
+    bool inverted = json_is_true(json_object_get(step, "invert"));
+    bool kept = inverted && is_text(step, "behavior", "Removed") && split_pattern_covers(pattern);
+    if (inverted && !kept) return refuse(part, "Split option", "invert");
+    // Gemma splits at spaces, but its normalizer has replaced them all: the step has no effect.
+    if (!strcmp(pattern_of(step, "String"), " ") && part->out->options.spaces) return true;
     if (pattern < 0) return refuse(part, "pattern", regex);
-    if (!is_text(step, "behavior", "Isolated"))
+    if (!kept && !is_text(step, "behavior", "Isolated"))
         return refuse(part, "Split behavior", text_of(step, "behavior"));
     return add_pass(part, pattern);
 }

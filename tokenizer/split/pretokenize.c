@@ -56,7 +56,7 @@ static void expand_white_space(char *out, size_t size, const char *regex) {
 
 // NULL: out of memory.
 static pcre2_code *compile(int pattern) {
-    char expanded[1024];
+    char expanded[2048];
     int code;
     PCRE2_SIZE offset;
     expand_white_space(expanded, sizeof expanded, split_pattern_regex(pattern));

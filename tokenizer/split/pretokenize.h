@@ -38,6 +38,9 @@ int split_pattern_find(const char *regex);
 // The pattern as published.
 const char *split_pattern_regex(int pattern);
 
+// Whether each character of any text is in a match, so that the matches alone are the text.
+bool split_pattern_covers(int pattern);
+
 // Finds a rule by name: `asked` (from the user) or, if that is NULL, `name` (from the file). Names
 // are "gpt2", "smollm", "llama3", ..., and the other values of tokenizer.ggml.pre. False: unknown;
 // exit code 2 (asked) or 3, the message has the value and the known names.

@@ -20,6 +20,10 @@ enum {
     TEKKEN,
     PUNCTUATION, // PUNCTUATION and THREE_DIGITS are passes of llama.cpp's "default"
     THREE_DIGITS,
+    GPT4O,
+    UP_TO_3_DIGITS, // UP_TO_3_DIGITS, CJK and HUNYUAN are passes of Hunyuan's and DeepSeek V3's
+    CJK,
+    HUNYUAN,
     N_PATTERNS
 };
 
@@ -44,21 +48,37 @@ static const char *const patterns[N_PATTERNS] = {
                "]+[" LOWER "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|" SPACES,
     [PUNCTUATION] = "[\\p{P}\\$\\+<=>\\^~\\|]+",
     [THREE_DIGITS] = "[0-9][0-9][0-9]",
+    [GPT4O] = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" SUFFIXES
+              "?|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*" SUFFIXES
+              "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|" SPACES,
+    [UP_TO_3_DIGITS] = "\\p{N}{1,3}",
+    // U+4E00 to U+9FA5, Hiragana, Katakana.
+    [CJK] = "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+",
+    // The line ends in it are the characters themselves.
+    [HUNYUAN] =
+        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+        "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|" SPACES,
 };
 
 typedef struct NamedRule {
     const char *name;
     bool alias_in_gguf;     // llama.cpp's name is aliases[0]; otherwise it is `name`
-    const char *aliases[6]; // other values of tokenizer.ggml.pre with this rule
+    const char *aliases[8]; // other values of tokenizer.ggml.pre with this rule
     SplitRule rule;
 } NamedRule;
 
 // split_rule_name takes the first row with the same passes.
 static const NamedRule rules[] = {
-    {"gpt2", true, {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, {.passes = {GPT2}, .n_passes = 1}},
+    {"gpt2",
+     true,
+     {"gpt-2", "phi-2", "jais", "exaone4", "granite-docling"},
+     {.passes = {GPT2}, .n_passes = 1}},
+    // GPT-NeoX, of which Pythia, OLMo 1 and MPT are. Its tokenizer.json has NFC, llama.cpp does
+    // not.
+    {"olmo", false, {"mpt"}, {.passes = {GPT2}, .n_passes = 1, .nfc = true}},
     {"smollm",
      false,
-     {"starcoder", "refact", "command-r", "codeshell"},
+     {"starcoder", "refact", "command-r", "codeshell", "exaone"},
      {.passes = {DIGIT, GPT2}, .n_passes = 2}},
     {"llama3",
      true,
@@ -73,6 +93,11 @@ static const NamedRule rules[] = {
      false,
      {0},
      {.passes = {TEKKEN}, .n_passes = 1, .ignore_merges = true, .adds_bos = true}},
+    {"gpt-4o", false, {0}, {.passes = {GPT4O}, .n_passes = 1}},
+    {"hunyuan-dense",
+     false,
+     {"deepseek-v3"},
+     {.passes = {UP_TO_3_DIGITS, CJK, HUNYUAN}, .n_passes = 3}},
     {"nanochat", false, {0}, {.passes = {NANOCHAT}, .n_passes = 1, .adds_bos = true}},
     {"default", false, {0}, {.passes = {PUNCTUATION, GPT2, DIGITS, THREE_DIGITS}, .n_passes = 4}},
 };
@@ -89,6 +114,12 @@ const char *split_pattern_regex(int pattern) {
     return patterns[pattern];
 }
 
+// Those that end in \s+ and have a part for letters, one for numbers and one for everything else.
+bool split_pattern_covers(int pattern) {
+    return pattern == GPT2 || pattern == LLAMA3 || pattern == QWEN2 || pattern == NANOCHAT ||
+           pattern == TEKKEN || pattern == GPT4O;
+}
+
 // A name of limpid's or one of the aliases; the list of these ends with NULL.
 static bool is_named(const NamedRule *rule, const char *name) {
     if (!strcmp(rule->name, name)) return true;
@@ -99,7 +130,7 @@ static bool is_named(const NamedRule *rule, const char *name) {
 
 bool split_rule_find(SplitRule *rule, const char *asked, const char *name, Error *error) {
     if (asked) name = asked;
-    char known[160] = "", shown[64];
+    char known[240] = "", shown[64];
     for (size_t i = 0, at = 0; i < N_RULES; i++) {
         if (is_named(&rules[i], name)) {
             *rule = rules[i].rule;

@@ -42,11 +42,14 @@ const char *chat_template_name(const ChatTemplate *chat_template) {
     return chat_template->name;
 }
 
-// A constant for help texts; test_template_detect.c compares it with the table.
+// A constant for messages; test_template_detect.c compares it with the table.
 const char *chat_template_names(void) {
-    return "chatml, smollm2, qwen2.5, qwen3, qwen3-nothink, smollm3, smollm3-nothink, llama2, "
-           "llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-tekken, mistral-v7, "
-           "mistral-v7-tekken, gemma, phi3, olmo2, nanochat";
+    return "chatml smollm2 qwen2.5 qwen3 qwen3-nothink smollm3 smollm3-nothink llama2 llama3 "
+           "llama3.1 "
+           "llama3.2 mistral-v1 mistral-v3 mistral-tekken mistral-v7 mistral-v7-tekken gemma phi3 "
+           "olmo2 nanochat granite granite3 granite4 olmo3 olmo3-think olmo3.1 exaone4 "
+           "exaone4-think "
+           "hunyuan hunyuan-7b ernie4.5 ministral3-reasoning phi4-mini";
 }
 
 // Matches if the template contains all of `text`. The first matching row decides.
@@ -60,6 +63,10 @@ static const Sign TEXT_SIGNS[] = {
     {{"<|im_start|>", "Reasoning Mode", "SmolLM"}, "smollm3"},
     {{"<|im_start|>", "named SmolLM"}, "smollm2"},
     {{"<|im_start|>", "You are Qwen, created by Alibaba Cloud"}, "qwen2.5"},
+    // 3.1 Think and 32B Think differ from olmo3-think in the default message alone.
+    {{"<|im_start|>", "<functions></functions>", "<think>"}, "olmo3-think"},
+    {{"<|im_start|>", "<functions></functions>", "You are Olmo, a helpful AI"}, "olmo3.1"},
+    {{"<|im_start|>", "<functions></functions>"}, "olmo3"},
     {{"<|im_start|>", "</think>"}, "qwen3"},
     {{"<|im_start|>"}, "chatml"},
     {{"<|start_header_id|>", "Cutting Knowledge Date", "strftime_now"}, "llama3.2"},
@@ -67,7 +74,17 @@ static const Sign TEXT_SIGNS[] = {
     {{"<|start_header_id|>"}, "llama3"},
     {{"<start_of_turn>"}, "gemma"},
     {{"<|user_start|>"}, "nanochat"},
+    // Files of 4.0 that have a default message and do not use it are like those without one.
+    {{"<|start_of_role|>", "+ ns.default_system_message +"}, "granite4"},
+    {{"<|start_of_role|>", "You are Granite, developed by IBM", "strftime_now"}, "granite3"},
+    {{"<|start_of_role|>"}, "granite"},
+    {{"[|assistant|]", "[|endofturn|]", "[|tool|]"}, "exaone4"},
+    {{"<\xef\xbd\x9chy_User\xef\xbd\x9c>", "<\xef\xbd\x9chy_Assistant\xef\xbd\x9c>"}, "hunyuan"},
+    {{"<|startoftext|>", "<|extra_0|>", "<|extra_4|>"}, "hunyuan-7b"},
+    {{"\"Assistant: \" + message[\"content\"] + sep_token"}, "ernie4.5"},
+    {{"<|/tool|>", "<|end|>"}, "phi4-mini"},
     {{"<|user|>", "<|end|>"}, "phi3"},
+    {{"[INST]", "# HOW YOU SHOULD THINK AND ANSWER", "[THINK]"}, "ministral3-reasoning"},
     {{"{{ bos_token }}", "'<|user|>\\n' + message['content'] + '\\n'", "<|assistant|>"}, "olmo2"},
     {{"[INST]", "<<SYS>>"}, "llama2"},
 };
@@ -85,11 +102,20 @@ static const TokenSign TOKEN_SIGNS[] = {
     {{"<|im_start|>", "<|im_end|>"}, "qwen2", "qwen2.5"},
     {{"<|im_start|>", "<|im_end|>"}, "smollm3", "smollm3"},
     {{"<|im_start|>", "<|im_end|>"}, "olmo2", "olmo2"}, // has these tokens but does not use them
+    {{"<|im_start|>", "<|im_end|>"}, "olmo3", "olmo3"},
     {{"<|im_start|>", "<|im_end|>"}, NULL, "chatml"},
     {{"<|start_header_id|>", "<|eom_id|>"}, NULL, "llama3.1"},
     {{"<|start_header_id|>", "<|eot_id|>"}, NULL, "llama3"},
     {{"<start_of_turn>", "<end_of_turn>"}, NULL, "gemma"},
     {{"<|user_start|>", "<|assistant_start|>"}, NULL, "nanochat"},
+    {{"<|start_of_role|>", "<|end_of_role|>"}, NULL, "granite"},
+    {{"[|assistant|]", "[|endofturn|]"}, NULL, "exaone4"},
+    {{"<\xef\xbd\x9chy_User\xef\xbd\x9c>", "<\xef\xbd\x9chy_Assistant\xef\xbd\x9c>"},
+     NULL,
+     "hunyuan"},
+    {{"<|extra_0|>", "<|extra_4|>"}, "hunyuan", "hunyuan-7b"},
+    {{"<|begin_of_sentence|>", "<|end_of_sentence|>"}, "ernie4_5", "ernie4.5"},
+    {{"<|/tool|>", "<|end|>"}, NULL, "phi4-mini"},
     {{"<|user|>", "<|end|>"}, NULL, "phi3"},
 };
 

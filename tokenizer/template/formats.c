@@ -6,7 +6,8 @@
 //     begin | before[system] text after[system] | before[user] text after[user] |
 //           before[assistant] text after[assistant] | ... | prompt
 //
-// Fields that a row leaves out are empty: no beginning, no default system message, no rules.
+// A default system message may have placeholders too. Fields that a row leaves out are empty: no
+// beginning, no default system message, no rules.
 #include "tokenizer/template/formats.h"
 
 // ChatML, which SmolLM and Qwen use with small differences.
@@ -47,6 +48,40 @@ static const char SMOLLM3_THINKER[] =
     "section, systematically present the final solution that you deem correct. The Solution "
     "section should be logical, accurate, and concise and detail necessary steps needed to reach "
     "the conclusion.";
+
+// Ministral 3's, as the published template has it.
+static const char MINISTRAL_THINKER[] =
+    "# HOW YOU SHOULD THINK AND ANSWER\n\nFirst draft your thinking process (inner monologue) "
+    "until "
+    "you arrive at a response. Format your response using Markdown, and use LaTeX for any "
+    "mathematical equations. Write both your thoughts and the response in the same language as the "
+    "input.\n\nYour thinking process must follow the template below:{?[THINK]}Your thoughts or/and "
+    "draft, like working through an exercise on scratch paper. Be as casual and as long as you "
+    "want "
+    "until you are confident to generate the response to the user.{?[/THINK]}Here, provide a "
+    "self-contained response.";
+
+// Granite: the name of a role between two tokens.
+#define ROLE(name) "{<|start_of_role|>}" name "{<|end_of_role|>}"
+#define ROLE_BEFORE                                                                                \
+    { ROLE("system"), ROLE("user"), ROLE("assistant") }
+#define ROLE_AFTER                                                                                 \
+    { "{<|end_of_text|>}\n", "{<|end_of_text|>}\n", "{<|end_of_text|>}\n" }
+
+// EXAONE 4. Every answer in the history has an empty thought.
+#define EXAONE_THOUGHT NO_THOUGHT "\n"
+#define EXAONE_BEFORE                                                                              \
+    { "{[|system|]}\n", "{[|user|]}\n", "{[|assistant|]}\n" EXAONE_THOUGHT }
+#define EXAONE_AFTER                                                                               \
+    { "{[|endofturn|]}\n", "{[|endofturn|]}\n", "{[|endofturn|]}\n" }
+
+// OLMo 3 says in the system message that there are no functions to call.
+#define NO_FUNCTIONS                                                                               \
+    "You do not currently have access to any functions. {?<functions>}{?</functions>}"
+
+// Hunyuan's tokens have a fullwidth vertical line (U+FF5C), some U+2581 between words.
+#define HY(name) "{<\xef\xbd\x9chy_" name "\xef\xbd\x9c>}"
+#define HY_HOLDER(number) HY("place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81" number)
 
 const ChatTemplate CHAT_TEMPLATES[] = {
     {
@@ -211,6 +246,111 @@ const ChatTemplate CHAT_TEMPLATES[] = {
         .prompt = "{<|assistant_start|>}",
         .system = SYSTEM_IN_FIRST_USER,
         .rules = RULE_ALTERNATE,
+    },
+    {
+        // 3.0, and 4.1 and later files of 4.0: no default message.
+        .name = "granite",
+        .before = ROLE_BEFORE,
+        .after = ROLE_AFTER,
+        .prompt = ROLE("assistant"),
+        .rules = RULE_SKIP_EMPTY_SYSTEM,
+    },
+    {
+        .name = "granite3", // 3.1 to 3.3
+        .before = ROLE_BEFORE,
+        .after = ROLE_AFTER,
+        .prompt = ROLE("assistant"),
+        .default_system = "Knowledge Cutoff Date: April 2024.\nToday's Date: {=month date}.\n"
+                          "You are Granite, developed by IBM. You are a helpful AI assistant.",
+    },
+    {
+        .name = "granite4", // the first files of 4.0
+        .before = ROLE_BEFORE,
+        .after = ROLE_AFTER,
+        .prompt = ROLE("assistant"),
+        .default_system = "You are a helpful assistant. Please ensure responses are professional, "
+                          "accurate, and safe.",
+        .rules = RULE_DEFAULT_IF_EMPTY,
+    },
+    {
+        .name = "olmo3", // 3 Instruct
+        .before = IM_BEFORE,
+        .after = IM_AFTER,
+        .prompt = IM_TURN("assistant"),
+        .default_system = "You are a helpful function-calling AI assistant. " NO_FUNCTIONS,
+    },
+    {
+        // 3 Think. The same sentence follows every system message; the thought is part of the
+        // answer.
+        .name = "olmo3-think",
+        .before = IM_BEFORE,
+        .after = {" " NO_FUNCTIONS IM_END, IM_END, IM_END},
+        .prompt = IM_TURN("assistant") "{?<think>}",
+        .default_system = "You are OLMo, a helpful function-calling AI assistant built by Ai2. "
+                          "Your date cutoff is November 2024, and your model weights are available "
+                          "at https://huggingface.co/allenai.",
+    },
+    {
+        .name = "olmo3.1", // 3.1 Instruct
+        .before = IM_BEFORE,
+        .after = IM_AFTER,
+        .prompt = IM_TURN("assistant"),
+        .default_system = "You are Olmo, a helpful AI assistant built by Ai2. Your date cutoff is "
+                          "December 2024, and your model weights are available at "
+                          "https://huggingface.co/allenai. " NO_FUNCTIONS,
+    },
+    {
+        // As published without an argument: it answers at once.
+        .name = "exaone4",
+        .before = EXAONE_BEFORE,
+        .after = EXAONE_AFTER,
+        .prompt = "{[|assistant|]}\n" EXAONE_THOUGHT,
+        .rules = RULE_DROP_THOUGHTS | RULE_TRIM_THOUGHTFUL,
+    },
+    {
+        .name = "exaone4-think", // enable_thinking=True
+        .before = EXAONE_BEFORE,
+        .after = EXAONE_AFTER,
+        .prompt = "{[|assistant|]}\n{?<think>}\n",
+        .rules = RULE_DROP_THOUGHTS | RULE_TRIM_THOUGHTFUL,
+    },
+    {
+        .name = "hunyuan", // dense, 0.5B to 4B
+        .begin = HY("begin\xe2\x96\x81of\xe2\x96\x81sentence"),
+        .before = {"", HY("User"), HY("Assistant")},
+        .after = {HY_HOLDER("3"), "", HY_HOLDER("2")},
+        .prompt = HY("Assistant"),
+        .rules = RULE_SKIP_EMPTY_SYSTEM,
+    },
+    {
+        .name = "hunyuan-7b", // the format of the large ones
+        .before = {"", "{<|startoftext|>}", ""},
+        .after = {"{<|extra_4|>}", "{<|extra_0|>}", "{<|eos|>}"},
+        .system = SYSTEM_IN_FIRST_USER,
+        .rules = RULE_SKIP_EMPTY_SYSTEM,
+    },
+    {
+        // The roles are plain text, and nothing but a newline ends a message of the user.
+        .name = "ernie4.5",
+        .begin = "{<|begin_of_sentence|>}",
+        .before = {"", "User: ", "Assistant: "},
+        .after = {"\n", "\n", "{<|end_of_sentence|>}"},
+        .prompt = "Assistant: ",
+    },
+    {
+        // Ministral 3 Reasoning. Ministral 3 Instruct is mistral-v7-tekken.
+        .name = "ministral3-reasoning",
+        .begin = "{<s>}",
+        .before = {"{[SYSTEM_PROMPT]}", "{[INST]}", ""},
+        .after = {"{[/SYSTEM_PROMPT]}", "{[/INST]}", "{</s>}"},
+        .default_system = MINISTRAL_THINKER,
+        .rules = RULE_ALTERNATE,
+    },
+    {
+        .name = "phi4-mini", // phi3's tokens without its newlines
+        .before = {"{<|system|>}", "{<|user|>}", "{<|assistant|>}"},
+        .after = {"{<|end|>}", "{<|end|>}", "{<|end|>}"},
+        .prompt = "{<|assistant|>}",
     },
 };
 

@@ -21,11 +21,13 @@ enum {
     RULE_DROP_NEWLINES = 1 << 6,    // of an assistant message, remove newlines at the start
     RULE_THINK_FLAGS = 1 << 7,      // SmolLM3: /think and /no_think in the system message
     RULE_TOKEN_EATS_SPACE = 1 << 8, // with an SPM vocabulary, no white space after a control token
+    RULE_TRIM_THOUGHTFUL = 1 << 9, // where </think> was dropped, remove white space around the rest
+    RULE_DEFAULT_IF_EMPTY = 1 << 10, // an empty system message is as good as none
 };
 
 // Placeholders in the strings: {name} is the control token of that name, which the vocabulary must
-// have; {?name} is that token, or the same text if there is none; {=date} and {=short date} are
-// today's date; {=bos} is BOS if the tokenizer adds one. The rest is plain text.
+// have; {?name} is that token, or the same text if there is none; {=date}, {=short date} and
+// {=month date} are today's date; {=bos} is BOS if the tokenizer adds one. The rest is plain text.
 struct ChatTemplate {
     const char *name;
     const char *begin;          // once, before everything

@@ -78,9 +78,10 @@ static void put_token(Renderer *r, int id) {
     if (!r->failed && !id_list_push(r->ids, id, r->error)) r->failed = true;
 }
 
-// "26 July 2024" or "26 Jul 2024". If SOURCE_DATE_EPOCH is set, it is the time, so that a run can
-// be reproduced (reproducible-builds.org).
-static void put_date(Renderer *r, bool whole_month) {
+// `name`: "=date" 26 July 2024, "=short date" 26 Jul 2024, "=month date" July 26, 2024. If
+// SOURCE_DATE_EPOCH is set, it is the time, so that a run can be reproduced
+// (reproducible-builds.org).
+static void put_date(Renderer *r, const char *name) {
     static const char *const MONTHS[] = {"January",   "February", "March",    "April",
                                          "May",       "June",     "July",     "August",
                                          "September", "October",  "November", "December"};
@@ -91,8 +92,13 @@ static void put_date(Renderer *r, bool whole_month) {
     struct tm date;
     if (!(fixed ? gmtime_r(&now, &date) : localtime_r(&now, &date))) return;
     char out[64];
-    snprintf(out, sizeof out, "%02d %.*s %ld", date.tm_mday, whole_month ? 9 : 3,
-             MONTHS[date.tm_mon], 1900L + date.tm_year);
+    const char *month = MONTHS[date.tm_mon];
+    long year = 1900L + date.tm_year;
+    if (!strcmp(name, "=month date"))
+        snprintf(out, sizeof out, "%s %02d, %ld", month, date.tm_mday, year);
+    else
+        snprintf(out, sizeof out, "%02d %.*s %ld", date.tm_mday, strcmp(name, "=date") ? 3 : 9,
+                 month, year);
     put_string(r, out);
 }
 
@@ -108,7 +114,7 @@ static void put_placeholder(Renderer *r, const char *name, size_t length) {
         int bos = tokenizer_adds_bos(r->tokenizer) ? tokenizer_bos(r->tokenizer) : -1;
         if (bos >= 0) put_token(r, bos);
     } else if (spelling[0] == '=') {
-        put_date(r, !strcmp(spelling, "=date"));
+        put_date(r, spelling);
     } else {
         int id = tokenizer_find(r->tokenizer, spelling + optional);
         if (id >= 0)
@@ -186,7 +192,8 @@ static TextSpan answer_text(const ChatTemplate *format, TextSpan span) {
         for (; span.length && *span.text == '\n'; span.length--)
             span.text++;
     }
-    bool trim = format->rules & (RULE_TRIM | RULE_TRIM_ANSWER);
+    bool trim = (format->rules & (RULE_TRIM | RULE_TRIM_ANSWER)) ||
+                (thought && (format->rules & RULE_TRIM_THOUGHTFUL));
     return trim ? trim_end(trim_start(span)) : span;
 }
 
@@ -251,23 +258,22 @@ static void put_smollm3_system(Renderer *r, TextSpan given) {
 }
 
 // `given`: the conversation's system message, or NULL.
+//
+// The default message is part of the format: it may have placeholders, and no rule changes it.
 static void put_system_turn(Renderer *r, const TextSpan *given) {
     const ChatTemplate *f = r->format;
-    TextSpan text = {"", 0};
-    if (given)
-        text = *given;
-    else if (f->default_system)
-        text = (TextSpan){f->default_system, strlen(f->default_system)};
-    else
-        return;
+    if (given && !given->length && (f->rules & RULE_DEFAULT_IF_EMPTY)) given = NULL;
+    if (!given && !f->default_system) return;
     if (f->rules & RULE_THINK_FLAGS) {
         put_smollm3_system(r, given ? *given : (TextSpan){"", 0});
         return;
     }
+    TextSpan text = given ? *given : (TextSpan){"", 0};
     if (f->rules & RULE_TRIM_SYSTEM) text = trim_end(trim_start(text));
-    if (!text.length && (f->rules & RULE_SKIP_EMPTY_SYSTEM)) return;
+    if (given && !text.length && (f->rules & RULE_SKIP_EMPTY_SYSTEM)) return;
     put_format(r, f->before[CHAT_SYSTEM]);
     put(r, text.text, text.length);
+    if (!given) put_format(r, f->default_system);
     put_format(r, f->after[CHAT_SYSTEM]);
 }
 
@@ -299,6 +305,7 @@ bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *to
     Renderer r = {.format = chat_template, .tokenizer = tokenizer, .ids = ids, .error = error};
     TextSpan system = {messages[0].text, messages[0].length};
     bool has_system = messages[0].role == CHAT_SYSTEM;
+    bool kept = has_system && (system.length || !(r.format->rules & RULE_SKIP_EMPTY_SYSTEM));
     put_format(&r, r.format->begin);
     if (r.format->system == SYSTEM_TURN) put_system_turn(&r, has_system ? &system : NULL);
     for (size_t i = has_system; i < count; i++) {
@@ -314,7 +321,7 @@ bool chat_template_render(const ChatTemplate *chat_template, const Tokenizer *to
         bool here = r.format->system == SYSTEM_IN_FIRST_USER  ? i == has_system
                     : r.format->system == SYSTEM_IN_LAST_USER ? i == count - 1
                                                               : false;
-        put_user(&r, here && has_system ? &system : NULL, text);
+        put_user(&r, here && kept ? &system : NULL, text);
     }
     put_format(&r, r.format->prompt);
     return renderer_end(&r);

@@ -25,7 +25,7 @@ typedef struct ChatMessage {
 // One of chat_template_names; NULL where the name is unknown.
 const ChatTemplate *chat_template_by_name(const char *name);
 const char *chat_template_name(const ChatTemplate *chat_template);
-const char *chat_template_names(void); // "chatml, smollm2, ..." for messages
+const char *chat_template_names(void); // "chatml smollm2 ..." for messages
 
 // The format of a model: from its template text if it has one, else from its special tokens and
 // family. NULL: no known chat format.

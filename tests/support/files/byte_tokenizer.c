@@ -2,6 +2,9 @@
 
 #include "tests/test.h"
 
+#define HY(name) "<\xef\xbd\x9chy_" name "\xef\xbd\x9c>"
+#define HY_HOLDER(number) HY("place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81" number)
+
 static const char *const MARKERS[BYTE_MARKERS] = {"<|im_start|>",
                                                   "<|im_end|>",
                                                   "<|begin_of_text|>",
@@ -24,14 +27,35 @@ static const char *const MARKERS[BYTE_MARKERS] = {"<|im_start|>",
                                                   "<|assistant_end|>",
                                                   "<|endoftext|>",
                                                   "[SYSTEM_PROMPT]",
-                                                  "[/SYSTEM_PROMPT]"};
+                                                  "[/SYSTEM_PROMPT]",
+                                                  "<|start_of_role|>",
+                                                  "<|end_of_role|>",
+                                                  "<|end_of_text|>",
+                                                  "[|system|]",
+                                                  "[|user|]",
+                                                  "[|assistant|]",
+                                                  "[|endofturn|]",
+                                                  HY("begin\xe2\x96\x81of\xe2\x96\x81sentence"),
+                                                  HY("User"),
+                                                  HY("Assistant"),
+                                                  HY_HOLDER("2"),
+                                                  HY_HOLDER("3"),
+                                                  "<|startoftext|>",
+                                                  "<|extra_4|>",
+                                                  "<|extra_0|>",
+                                                  "<|eos|>",
+                                                  "<|begin_of_sentence|>",
+                                                  "<|end_of_sentence|>",
+                                                  "<|/tool|>",
+                                                  "[THINK]",
+                                                  "[/THINK]"};
 enum { N_TOKENS = 3 + 256 + 3 + BYTE_MARKERS };
 
 const char *byte_tokenizer_marker(size_t i) {
     return MARKERS[i];
 }
 
-Tokenizer *byte_tokenizer(bool prefix, uint32_t markers, bool adds_bos) {
+Tokenizer *byte_tokenizer(bool prefix, uint64_t markers, bool adds_bos) {
     static char bytes[256][8];
     TextSpan tokens[N_TOKENS] = {{"<unk>", 5}, {"<s>", 3}, {"</s>", 4}};
     uint8_t types[N_TOKENS] = {TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_CONTROL};

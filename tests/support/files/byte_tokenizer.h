@@ -4,12 +4,12 @@
 
 #include "tokenizer/tokenizer.h"
 
-enum { BYTE_MARKERS = 23 };
+enum { BYTE_MARKERS = 44 };
 const char *byte_tokenizer_marker(size_t i);
 
 // `markers`: a bit for each marker that the vocabulary has. `prefix`: it sets a space before a
 // text.
-Tokenizer *byte_tokenizer(bool prefix, uint32_t markers, bool adds_bos);
+Tokenizer *byte_tokenizer(bool prefix, uint64_t markers, bool adds_bos);
 
 // The ids as text, control tokens as they are spelt. Borrowed until the next call but one.
 const char *byte_tokenizer_text(Tokenizer *tokenizer, const IdList *ids);
