@@ -405,10 +405,10 @@ FUZZ_SUPPORT := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/fuzz/fuzz_% tests
                   tests/support/files/gguf_writer.c tests/support/files/made_vocabulary.c)
 $(FUZZERS): $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
-	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 $(MUTATORS): $(BUILD)/tests/fuzz/%.so: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/afl.o $(FUZZ_SUPPORT) $(BUILD)/objects.a
 	$(call say,LINK)
-	$(Q)$(CC) -shared -Wl,-Bsymbolic $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) -shared -Wl,-Bsymbolic $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 # fuzz_program calls the program's main.
 $(BUILD)/tests/fuzz/fuzz_program $(BUILD)/tests/fuzz/fuzz_program.so: $(BUILD)/tests/fuzz/main.o
 $(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches

@@ -106,6 +106,14 @@ LIMPID_API const float *limpid_logits(const limpid_context *context, int i);
 LIMPID_API int limpid_length(const limpid_context *context, int sequence);
 LIMPID_API bool limpid_truncate(limpid_context *context, int sequence, int length);
 LIMPID_API bool limpid_copy(limpid_context *context, int to, int from);
+// What a sequence holds, as bytes for a context of the same model and options: limpid_save fills
+// limpid_state_size of them; `length` is the sequence's when they were saved. The ids are not in
+// it.
+LIMPID_API size_t limpid_state_size(const limpid_context *context, int length); // 0: too long
+LIMPID_API bool limpid_save(const limpid_context *context, int sequence, void *bytes,
+                            limpid_error *error);
+LIMPID_API bool limpid_restore(limpid_context *context, int sequence, int length, const void *bytes,
+                               size_t size, limpid_error *error);
 
 // GBNF or a JSON schema (docs/grammar.md); the text is not needed afterwards. What ends a text is
 // allowed where the grammar has it as it is; LIMPID_ENDLESS: the ids of limpid_ends end none.

@@ -241,8 +241,9 @@ static bool merge_all(Merge *m, const Options *o, Error *error) {
     if (!find_parts(m, o->model, &known, error) || !open_parts(m, o->model, known, error) ||
         !walk(m, error) || !write_merged(m, o, known, error))
         return false;
-    output_print("%zu answers, %zu of them errors, from %d file%s; digest %016" PRIx64 "\n",
-                 m->answers, m->errors, m->count, m->count == 1 ? "" : "s", m->digest);
+    output_print("%zu answer%s, %zu of them errors, from %d file%s; digest %016" PRIx64 "\n",
+                 m->answers, m->answers == 1 ? "" : "s", m->errors, m->count,
+                 m->count == 1 ? "" : "s", m->digest);
     return true;
 }
 

@@ -112,3 +112,48 @@ bool limpid_copy(limpid_context *c, int to, int from) {
     kv_cache_copy(&c->run->cache, to, from);
     return true;
 }
+
+// ---- snapshots ----
+
+size_t limpid_state_size(const limpid_context *c, int length) {
+    const KvCache *cache = &c->run->cache;
+    if (length < 0 || length > c->run->options.context) return 0;
+    return (size_t)kv_cache_parts(cache) * kv_cache_part_bytes(cache, length);
+}
+
+bool limpid_save(const limpid_context *c, int sequence, void *bytes, limpid_error *error) {
+    Error cause = {0};
+    const KvCache *cache = &c->run->cache;
+    int length = limpid_length(c, sequence);
+    bool good = length >= 0 || error_set(&cause, ERROR_USAGE, "no sequence %d", sequence);
+    size_t each = good ? kv_cache_part_bytes(cache, length) : 0;
+    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
+        good = kv_cache_save(cache, sequence, i, length, (char *)bytes + (size_t)i * each, &cause);
+    return library_result(error, good, &cause);
+}
+
+static bool check_state(const limpid_context *c, int sequence, int length, size_t size,
+                        Error *error) {
+    size_t wanted = limpid_state_size(c, length);
+    if (limpid_length(c, sequence) < 0)
+        return error_set(error, ERROR_USAGE, "no sequence %d", sequence);
+    if (length < 0 || length > c->run->options.context)
+        return error_set(error, ERROR_USAGE, "a state of %d tokens; the context has %d", length,
+                         c->run->options.context);
+    if (size == wanted) return true;
+    return error_set(error, ERROR_USAGE, "a state of %d tokens has %zu bytes here, got %zu", length,
+                     wanted, size);
+}
+
+bool limpid_restore(limpid_context *c, int sequence, int length, const void *bytes, size_t size,
+                    limpid_error *error) {
+    Error cause = {0};
+    KvCache *cache = &c->run->cache;
+    bool good = check_state(c, sequence, length, size, &cause);
+    size_t each = good ? kv_cache_part_bytes(cache, length) : 0;
+    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
+        kv_cache_restore(cache, sequence, i, (const char *)bytes + (size_t)i * each, length,
+                         length);
+    good = good && kv_cache_restored(cache, sequence, length, &cause);
+    return library_result(error, good, &cause);
+}

@@ -168,7 +168,7 @@ static bool check_biases(const SamplerOptions *o, int vocab_size, Error *error) 
     for (size_t i = 0; i < o->n_biases; i++) {
         const LogitBias *b = &o->biases[i];
         if (b->token < 0 || b->token >= vocab_size)
-            return error_set(error, ERROR_USAGE, "--logit-bias: wanted a token 0 to %d, got %d",
+            return error_set(error, ERROR_USAGE, "logit-bias: wanted a token 0 to %d, got %d",
                              vocab_size - 1, (int)b->token);
         if (b->bias != -INFINITY && !check_range("logit-bias", b->bias, -1e6f, 1e6f, error))
             return false;

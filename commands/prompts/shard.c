@@ -7,6 +7,7 @@
 //
 // An array of jobs that each start several tasks has tasks times jobs shards.
 #include "base/text.h"
+#include "base/transport.h"
 #include "commands/prompts/prompts.h"
 
 #include <stdio.h>
@@ -49,7 +50,8 @@ static bool read_rank(int64_t out[2], const char **source, Error *error) {
     bool there = false;
     // The script of a batch job is process 0 of the tasks that it has not started.
     bool script = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
-    for (int i = 0; i < 3 - script; i++) {
+    // Processes that share the layers of a model are one.
+    for (int i = 0; i < 3 - script && transport_count() == 1; i++) {
         if (!read_pair(PAIRS[i][0], PAIRS[i][1], out, &there, error)) return false;
         if (!there) continue;
         *source = PAIRS[i][0];

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 
 static bool has_ranks(const Command *command, const Options *o) {
+    // Processes share the lines of a file of prompts, unless their layers are shared by name.
+    if (o->prompts && !o->layers_per_rank.count) return false;
     return (command->bit & (FOR_GENERATE | FOR_PERPLEXITY)) != 0 ? o->mode == MODE_GENERATE
                                                                  : command->bit == FOR_BENCH;
 }

@@ -328,8 +328,9 @@ static void print_drafts(const Generation *g) {
         note("drafts: none was worth its time");
         return;
     }
-    note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " passes",
-         c->accepted, c->drafted, 100.0 * (double)c->accepted / (double)c->drafted, c->passes);
+    note("drafts: %" PRIu64 " of %" PRIu64 " accepted (%.0f %%), in %" PRIu64 " pass%s",
+         c->accepted, c->drafted, 100.0 * (double)c->accepted / (double)c->drafted, c->passes,
+         c->passes == 1 ? "" : "es");
 }
 
 // One line, which fits a window of 80 columns up to the seed, and one for drafts.

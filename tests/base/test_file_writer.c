@@ -27,7 +27,7 @@ static FileWriter *begin(const char *path, uint64_t size, Error *error) {
     return file_writer_open(&(OutputFile){.path = path, .force = true}, size, error);
 }
 
-static void write_whole(const char *path, const char *text) {
+static void write_text(const char *path, const char *text) {
     Error error = {0};
     FileWriter *file = begin(path, strlen(text), &error);
     CHECK(file, "%s", error.message);
@@ -101,7 +101,7 @@ Test(file_writer, the_old_file_stays_until_finish_and_keeps_its_mode) {
     char *path = inside(directory, "out");
     struct stat status;
     Error error = {0};
-    write_whole(path, "old");
+    write_text(path, "old");
     CHECK_INT(chmod(path, 0640), 0);
     FileWriter *file = begin(path, 3, &error);
     CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
@@ -119,7 +119,7 @@ Test(file_writer, new_files_follow_the_umask) {
     char *path = inside(directory, "out");
     struct stat status;
     mode_t before = umask(027);
-    write_whole(path, "x");
+    write_text(path, "x");
     umask(before);
     CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0640, "mode %o", status.st_mode);
     free(path);
@@ -129,9 +129,9 @@ Test(file_writer, writes_through_a_link) {
     const char *directory = fresh("links");
     char *path = inside(directory, "link"), *target = inside(directory, "target");
     struct stat status;
-    write_whole(target, "old");
+    write_text(target, "old");
     CHECK_INT(symlink("target", path), 0);
-    write_whole(path, "new");
+    write_text(path, "new");
     check_content(target, "new");
     CHECK(!lstat(path, &status) && S_ISLNK(status.st_mode), "the link is gone");
     free(path);
@@ -173,7 +173,7 @@ Test(file_writer, a_name_as_long_as_names_may_be) {
     char name[256] = "";
     memset(name, 'n', 255);
     char *path = inside(directory, name);
-    write_whole(path, "x");
+    write_text(path, "x");
     check_content(path, "x");
     free(path);
 }
@@ -246,13 +246,13 @@ static void check_kept(const OutputFile *out, const char *because) {
 Test(file_writer, what_is_there_is_replaced_only_with_force) {
     const char *directory = fresh("force");
     char *path = inside(directory, "out"), *soft = inside(directory, "soft");
-    write_whole(path, "old");
+    write_text(path, "old");
     CHECK_INT(symlink("out", soft), 0);
     check_kept(&(OutputFile){.path = path}, "is there already; --force replaces it");
     check_kept(&(OutputFile){.path = soft}, "is there already; --force replaces it");
     check_content(path, "old");
     CHECK(output_file_check(&(OutputFile){.path = path, .force = true}, NULL));
-    write_whole(path, "new");
+    write_text(path, "new");
     check_content(path, "new");
     free(path), free(soft);
 }
@@ -262,8 +262,8 @@ Test(file_writer, an_input_is_not_replaced_under_any_name) {
     char *path = inside(directory, "in"), *soft = inside(directory, "soft");
     char *hard = inside(directory, "hard"), *other = inside(directory, "other");
     FileSet inputs = {0};
-    write_whole(path, "input");
-    write_whole(other, "other");
+    write_text(path, "input");
+    write_text(other, "other");
     CHECK(!symlink("in", soft) && !link(path, hard));
     CHECK(file_set_add(&inputs, soft, NULL) && file_set_add(&inputs, "no such file", NULL));
     CHECK_INT(inputs.count, 1);
@@ -285,7 +285,7 @@ Test(file_writer, a_file_that_appears_meanwhile_is_kept) {
     char *path = inside(directory, "out"), *input = inside(directory, "in");
     FileSet inputs = {0};
     Error error = {0};
-    write_whole(input, "input");
+    write_text(input, "input");
     CHECK(file_set_add(&inputs, input, NULL));
     FileWriter *file = file_writer_open(&(OutputFile){.path = path}, 3, &error);
     CHECK(file && file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
@@ -319,7 +319,7 @@ Test(file_writer, what_a_killed_run_left_is_removed) {
     test_write_file(theirs, "theirs", 6);
     int lock = open(locked, O_RDONLY);
     CHECK(lock >= 0 && !flock(lock, LOCK_EX));
-    write_whole(path, "new");
+    write_text(path, "new");
     CHECK(access(left, F_OK) && !access(locked, F_OK) && !access(theirs, F_OK), "others");
     CHECK_INT(test_entries(directory), 3);
     close(lock);

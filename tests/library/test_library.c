@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { CONTEXT = 64 };
@@ -222,6 +223,31 @@ Test(library, sequences_of_one_batch_do_not_see_each_other_and_can_be_copied) {
     CHECK(row_hash(&o, 0) == alone);
     CHECK_INT(limpid_length(o.context, 1), n);
     test_opened_close(&o);
+}
+
+// Saved in one context and put back into another, a sequence goes on with the bits it had.
+Test(library, saves_and_restores_a_sequence) {
+    limpid_error error = {0};
+    Opened o = test_opened(NULL), other = test_opened(NULL);
+    test_eval(&o, &(limpid_batch){.n = o.n - 1, .tokens = o.ids});
+    size_t size = limpid_state_size(o.context, o.n - 1);
+    char *state = malloc(size);
+    CHECK(size && state && limpid_state_size(o.context, 1 << 20) == 0, "%zu bytes", size);
+    CHECK(limpid_save(o.context, 0, state, &error), "%s", error.message);
+    test_eval(&o, &(limpid_batch){.n = 1, .tokens = o.ids + o.n - 1});
+    CHECK(limpid_restore(other.context, 0, o.n - 1, state, size, &error), "%s", error.message);
+    CHECK_INT(limpid_length(other.context, 0), o.n - 1);
+    test_eval(&other, &(limpid_batch){.n = 1, .tokens = o.ids + o.n - 1});
+    CHECK(row_hash(&o, 0) == row_hash(&other, 0), "other bits");
+    CHECK(!limpid_save(o.context, 1, state, &error) && error.code == 2, "%d", error.code);
+    CHECK(!limpid_restore(other.context, 1, o.n - 1, state, size, &error), "sequence 1");
+    CHECK(!limpid_restore(other.context, 0, o.n - 1, state, size - 1, &error), "a byte less");
+    CHECK(!limpid_restore(other.context, 0, -1, state, size, &error), "length -1");
+    CHECK(!limpid_restore(other.context, 0, 1 << 20, state, size, &error), "too long");
+    CHECK_INT(limpid_length(other.context, 0), o.n); // as it was
+    free(state);
+    test_opened_close(&o);
+    test_opened_close(&other);
 }
 
 // ---- stages ----

@@ -456,11 +456,11 @@ Test(sampler, options_out_of_range_are_named) {
     o = sampler_defaults();
     o.n_biases = 1;
     o.biases = &(LogitBias){VOCAB, 1.0f};
-    check_refused(o, "--logit-bias: wanted a token 0 to 5, got 6");
+    check_refused(o, "logit-bias: wanted a token 0 to 5, got 6");
     o.biases = &(LogitBias){1, INFINITY};
-    check_refused(o, "--logit-bias: wanted -1e+06 to 1e+06, got inf");
+    check_refused(o, "logit-bias: wanted -1e+06 to 1e+06, got inf");
     o.biases = &(LogitBias){1, NAN};
-    check_refused(o, "--logit-bias: wanted -1e+06 to 1e+06, got nan");
+    check_refused(o, "logit-bias: wanted -1e+06 to 1e+06, got nan");
 }
 
 // Extremes inside the ranges stay finite and choose something.

@@ -121,6 +121,25 @@ Test(ranks, give_the_perplexity_of_one_process) {
     check_same("perplexity -f README.md --windows 1 --window 200 --stride 100", 3, 3);
 }
 
+// Sequences are copied and begun anew in the caches of all ranks.
+Test(ranks, answer_a_file_of_prompts_as_one_process) {
+    need_mpirun();
+    need_builtin();
+    char *to = strdup(test_temporary("ranks")), script[2000];
+    snprintf(script, sizeof script,
+             "mkdir -p %s; cd %s; p=$OLDPWD/$RUN; for i in 1 2 3 4 5 6; do echo "
+             "'{\"id\":\"'$i'\",\"prompt\":\"Once upon '$i'\",\"max_tokens\":12,\"samples\":2}'; "
+             "done >in; w='--prompts in -t 0.8 -s 1 -q -j 1'; $p $w --out one </dev/null && " MPIRUN
+             "-n 3 $p $w --out three --layers-per-rank 2,3,1 </dev/null && cmp one three && wc -l "
+             "<three",
+             to, to);
+    TestRun run = program_shell(script);
+    CHECK(run.status == 0, "%s%s", run.out, run.err);
+    CHECK(atoi(run.out) >= 6, "%s", run.out);
+    test_run_free(&run);
+    free(to);
+}
+
 Test(ranks, are_measured_by_bench) {
     need_mpirun();
     need_builtin();
