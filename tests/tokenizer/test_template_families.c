@@ -1,7 +1,9 @@
 // Chat formats of the families of 2025: Granite, OLMo 3, EXAONE 4, Hunyuan, ERNIE 4.5, Ministral 3
-// and Phi-4-mini. Expected texts were printed by the published Jinja templates without their
-// branches for tools and documents, rendered with jinja2 3.1.6 as in test_template.c, on 3 February
-// 2025. OLMo 3's is 3.1's with the older default message; Hunyuan's keeps answers whole.
+// and Phi-4-mini. Expected texts were printed by public copies of the published Jinja templates,
+// without their branches for tools and documents, with jinja2 3.1.6 as in test_template.c, on 3
+// February 2025. Three templates were put together: granite is granite4's without its default
+// message, olmo3 is olmo3.1's with the older message, and hunyuan follows descriptions of the
+// format (it keeps answers whole).
 #include "tests/support/talks.h"
 
 static const Talk SYS = {{SAY(CHAT_SYSTEM, " Be brief. "), SAY(CHAT_USER, "Hi")}};
