@@ -77,7 +77,7 @@ static bool read_header(Part *part, Buffer *common, int *index, int *count, Erro
     Line line;
     bool ended = false;
     if (!line_next(&part->reader, &line, &ended, error)) return false;
-    if (ended || line.cut) {
+    if (ended || answers_header_is_cut(&line)) {
         error_set(error, ERROR_FILE, "has no answers yet");
         return error_prefix(error, part->path);
     }

@@ -179,6 +179,8 @@ void answers_close(Answers *answers); // zeroed with file -1 is fine
 
 bool answer_is_end(const Line *line);
 void answers_put_end(Buffer *line, size_t count);
+// Whether a first line is the beginning of what a run writes there, up to where it was killed.
+bool answers_header_is_cut(const Line *line);
 // *common: the first line as a file of all shards has it. False: exit code 3 or 5.
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error);
 // What differs between two first lines, for a message: "another model", "other options", ...

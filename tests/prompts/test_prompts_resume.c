@@ -208,21 +208,48 @@ Test(prompts_resume, answers_of_other_prompts_are_refused) {
     free(f.wanted);
 }
 
+// A file of somebody else's stays as it is.
+static void check_foreign(const Files *f, const char *bytes) {
+    size_t size = 0;
+    test_write_file(f->out, bytes, strlen(bytes));
+    TestRun run = run_to(f->prompts, f->out, "|--resume");
+    check_refused(&run, 3, "is not a file of answers");
+    char *left = test_read_file(f->out, &size);
+    CHECK(size == strlen(bytes) && !memcmp(left, bytes, size), "got \"%.*s\"", (int)size, left);
+    free(left);
+}
+
+Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run_began_it) {
+    static const char *const FOREIGN[] = {"{\"name\":\"my-app\"}", "x", "{\"limpid\":\"limpid-x",
+                                          "{\"limpid\":1}", "\xff"};
+    Files f = files_open();
+    for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
+        check_foreign(&f, FOREIGN[i]);
+    size_t size = (64 << 20) + 7; // longer than a line of answers may be
+    char *large = malloc(size + 1);
+    memset(large, 'x', size);
+    large[size] = '\0';
+    check_foreign(&f, large);
+    free(large);
+    for (size_t cut = 0; cut < 40; cut += 13) { // the empty file too
+        test_write_file(f.out, f.wanted, cut);
+        run_well(f.prompts, f.out, "|--resume");
+        check_whole(&f);
+    }
+    free(f.wanted);
+}
+
 Test(prompts_resume, what_is_no_file_of_answers_is_refused) {
     Files f = files_open();
-    test_write_file(f.out, "a text\nthat is somebody's\n", 26);
-    TestRun run = run_to(f.prompts, f.out, "|--resume");
-    check_refused(&run, 3, "invalid JSON");
-    test_write_file(f.out, "{\"a\":1}\n", 8);
-    run = run_to(f.prompts, f.out, "|--resume");
-    check_refused(&run, 3, "is not a file of answers");
+    check_foreign(&f, "a text\nthat is somebody's\n");
+    check_foreign(&f, "{\"a\":1}\n");
     char *header_end = memchr(f.wanted, '\n', f.size);
     size_t header = (size_t)(header_end - f.wanted) + 1;
     char *bytes = malloc(f.size + 10);
     memcpy(bytes, f.wanted, header);
     memcpy(bytes + header, "\0\0\0\n", 4);
     test_write_file(f.out, bytes, header + 4);
-    run = run_to(f.prompts, f.out, "|--resume");
+    TestRun run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "line 2");
     free(bytes);
     free(f.wanted);
