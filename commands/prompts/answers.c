@@ -181,14 +181,14 @@ bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error
     return cut_to_size(a, error) && append(a, &a->header, error);
 }
 
-bool answers_next_kept(Answers *a, Buffer *id, bool *there, Error *error) {
+bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {
     Line line;
-    bool ended = false, failed = false;
+    bool ended = false;
     *there = false;
     if (!a->keeping) return true;
     if (!line_next(&a->kept, &line, &ended, error)) return false;
     if (ended || line.cut || answer_is_end(&line)) return cut_to_size(a, error);
-    if (!answer_id(id, &failed, &line, error)) {
+    if (!answer_key(key, &line, error)) {
         char place[40];
         snprintf(place, sizeof place, "line %zu", a->kept.line);
         error_prefix(error, place);
@@ -198,7 +198,7 @@ bool answers_next_kept(Answers *a, Buffer *id, bool *there, Error *error) {
     a->digest = fnv1a(fnv1a(a->digest, line.bytes, line.length), "\n", 1);
     a->size = a->kept.read;
     a->count++;
-    a->errors += failed;
+    a->errors += key->failed;
     *there = true;
     return true;
 }
@@ -260,6 +260,7 @@ static void put_answer(Buffer *line, const Session *s, const Request *r) {
         put_text(&w, s, &r->samples[0]);
     }
     if (!r->error.code) writer_integer(&w, "prompt_tokens", (int64_t)r->prompt);
+    writer_string(&w, "line_hash", r->line_hash);
     buffer_print(line, "}\n");
 }
 

@@ -99,16 +99,19 @@ bool request_id(Buffer *id, const Line *line, size_t number, IdSet *ids, Error *
     return end_id(id, &cause, error);
 }
 
-bool answer_id(Buffer *id, bool *failed, const Line *line, Error *error) {
+bool answer_key(AnswerKey *key, const Line *line, Error *error) {
+    *key = (AnswerKey){0};
     json_t *root = parse_line(line, &ANSWER_LIMITS, error);
     const json_t *value = json_object_get(root, "id");
+    const char *hash = json_string_value(json_object_get(root, "line_hash"));
     bool good = root;
-    *failed = root && json_object_get(root, "error");
+    key->failed = root && json_object_get(root, "error");
+    if (hash) snprintf(key->line_hash, FNV_HEX, "%s", hash);
     if (good && json_is_null(value))
-        buffer_print(id, "null");
+        buffer_print(&key->id, "null");
     else if (good)
-        good = put_id(id, value, error);
-    if (good && id->failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
+        good = put_id(&key->id, value, error);
+    if (good && key->id.failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
     json_decref(root);
     return good;
 }
@@ -367,6 +370,7 @@ Request *request_read(const Line *line, size_t number, const Session *s, IdSet *
     }
     Error cause = {0};
     r->line = number;
+    line_hash(r->line_hash, line);
     r->options = *s->options;
     json_t *root = parse_line(line, &LIMITS, &r->error);
     if (root && find_id(&r->id, root, number, ids, &r->error)) read_all(r, root, s, &r->error);

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "tests/support/program.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -193,16 +194,60 @@ Test(prompts_resume, answers_of_another_model_are_refused) {
     free(f.wanted);
 }
 
+// Replaces the first `from` in the prompts by `to`, and what is there stays and is refused.
+static void check_edited(const Files *f, const char *from, const char *to, const char *because) {
+    size_t size = 0;
+    char *lines = test_read_file(f->prompts, &size), *at = strstr(lines, from);
+    CHECK(at && strlen(from) == strlen(to), "no %s", from);
+    memcpy(at, to, strlen(to));
+    test_write_file(f->prompts, lines, size);
+    check_kept(f, "|--resume", 3, because);
+    memcpy(at, from, strlen(from));
+    test_write_file(f->prompts, lines, size);
+    free(lines);
+}
+
+Test(prompts_resume, a_prompt_that_was_edited_behind_its_answer_is_refused_by_its_id) {
+    Files f = files_open();
+    check_edited(&f, "upon", "UPON", "the prompt with the id 0 is not the one that was answered");
+    check_edited(&f, "\"seed\":3", "\"seed\":4", "the id 3 is not");
+    check_edited(&f, "\"promt\"", "\"prom_\"", "(line 10 of ");
+    check_edited(&f, "\"seed\":3", "\"seed\":4", "--force begins anew");
+    // A line that has no answer yet may change.
+    char last[40];
+    snprintf(last, sizeof last, "\"seed\":%d}", PROMPTS - 2);
+    size_t size = 0;
+    char *lines = test_read_file(f.prompts, &size), *at = strstr(lines, last);
+    CHECK(at, "no %s", last);
+    memcpy(at, "\"sEed\"", 6);
+    test_write_file(f.prompts, lines, size);
+    test_write_file(f.out, f.wanted, f.size / 2);
+    run_well(f.prompts, f.out, "|--resume");
+    free(lines);
+    // FNV-1a 64 of the bytes of the line, without its newline.
+    static const char LINE[] = "{\"prompt\":\"a\",\"max_tokens\":0}";
+    char wanted[60];
+    snprintf(wanted, sizeof wanted, "\"line_hash\":\"%016" PRIx64 "\"}",
+             fnv1a(FNV_START, LINE, sizeof LINE - 1));
+    test_write_file(f.prompts, LINE, sizeof LINE - 1);
+    run_well(f.prompts, f.out, "|--force");
+    char *answers = test_read_file(f.out, &size);
+    CHECK(strstr(answers, wanted), "no %s in %s", wanted, answers);
+    free(answers);
+    free(f.wanted);
+}
+
 Test(prompts_resume, answers_of_other_prompts_are_refused) {
     Files f = files_open();
     test_write_file(f.out, f.wanted, f.size);
-    FILE *file = fopen(f.prompts, "w");
-    fprintf(file, "{\"id\":0,\"prompt\":\"a\"}\n{\"id\":77,\"prompt\":\"b\"}\n");
+    write_prompts(f.prompts, 1);
+    FILE *file = fopen(f.prompts, "a");
+    fprintf(file, "{\"id\":77,\"prompt\":\"b\"}\n");
     fclose(file);
     TestRun run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "answer 2 has the id 1, and");
     CHECK_INT((int)check_beginning(&f), (int)f.size);
-    test_write_file(f.prompts, "{\"id\":0,\"prompt\":\"a\"}\n", 22);
+    write_prompts(f.prompts, 1);
     run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "has no line there");
     free(f.wanted);
