@@ -79,7 +79,7 @@ static json_t *parse_line(const Line *line, const JsonLimits *limits, Error *err
     }
     json_t *root = json_parse(line->bytes, line->length, limits, error);
     if (!root || json_is_object(root)) return root;
-    wrong_kind("the line", "an object", root, error);
+    error_set(error, ERROR_FILE, "wanted an object, got %s", json_kind(root));
     json_decref(root);
     return NULL;
 }
@@ -137,14 +137,15 @@ static bool number_text(char out[40], const json_t *value, const char *key, Opti
 static bool read_options(Request *r, const json_t *root, Error *error) {
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const char *key = OPTIONS[i].key;
-        const OptionRow *row = recorded_option(OPTIONS[i].id);
+        OptionRow row = *recorded_option(OPTIONS[i].id);
         const json_t *value = json_object_get(root, key);
         char text[40];
         Error cause = {0};
         if (!value) continue;
-        if (!number_text(text, value, key, row->kind, error)) return false;
-        r->options.given[row->id] = true;
-        if (option_store(&r->options, row, text, &cause)) continue;
+        if (!number_text(text, value, key, row.kind, error)) return false;
+        r->options.given[row.id] = true;
+        row.name = row.meaning = NULL; // of the command line
+        if (option_store(&r->options, &row, text, &cause)) continue;
         return error_set(error, ERROR_FILE, "\"%s\": %s", key, cause.message);
     }
     return true;
@@ -313,8 +314,9 @@ static bool read_continuation(Request *r, const json_t *root, const Session *s, 
     if (text && ids)
         return error_set(error, ERROR_FILE,
                          "wanted one of \"continuation\" and \"continuation_ids\"");
-    if (r->has_samples)
-        return error_set(error, ERROR_FILE, "\"samples\" does not go with a continuation");
+    if (r->has_samples || json_object_get(root, "max_tokens"))
+        return error_set(error, ERROR_FILE, "\"%s\" does not go with a continuation",
+                         r->has_samples ? "samples" : "max_tokens");
     if (text && !json_is_string(text)) return wrong_kind("continuation", "a text", text, error);
     bool good = ids      ? read_ids(&r->ids, ids, "continuation_ids", s, error)
                 : prompt ? encode_joined(r, prompt, text, s, error)
