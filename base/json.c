@@ -187,7 +187,11 @@ static json_t *load_text(const JsonText *text, Error *error) {
         error_set(error, ERROR_MEMORY, "out of memory for JSON");
     } else if (!root) {
         size_t position = text->offset + (size_t)(cause.position > 0 ? cause.position : 0);
-        error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %s", position, cause.text);
+        // "... without JSON_ALLOW_NUL" is said to programmers
+        const char *hint = strstr(cause.text, " without JSON_");
+        int length = (int)(hint ? (size_t)(hint - cause.text) : strlen(cause.text));
+        error_set(error, ERROR_FILE, "offset %zu: invalid JSON: %.*s", position, length,
+                  cause.text);
     }
     free(reserve.bytes);
     reserve = (Reserve){0};

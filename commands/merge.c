@@ -77,7 +77,7 @@ static bool read_header(Part *part, Buffer *common, int *index, int *count, Erro
     Line line;
     bool ended = false;
     if (!line_next(&part->reader, &line, &ended, error)) return false;
-    if (ended || line.cut) {
+    if (ended || answers_header_is_cut(&line)) {
         error_set(error, ERROR_FILE, "has no answers yet");
         return error_prefix(error, part->path);
     }
@@ -148,19 +148,20 @@ static bool put(Merge *m, const void *bytes, size_t size, Error *error) {
 
 // An answer: its id is new. Those of lines without one are null.
 static bool take_answer(Merge *m, const Part *part, const Line *line, Error *error) {
-    Buffer id = {0};
-    bool failed = false, is_new = true;
-    bool good = answer_id(&id, &failed, line, error) || error_prefix(error, part->path);
-    if (good && (id.size != 4 || memcmp(id.bytes, "null", 4) != 0))
-        good = id_set_add(&m->ids, id.bytes, id.size, &is_new, error);
+    AnswerKey key;
+    bool is_new = true;
+    bool good = answer_key(&key, line, error) || error_prefix(error, part->path);
+    const Buffer *id = &key.id;
+    if (good && (id->size != 4 || memcmp(id->bytes, "null", 4) != 0))
+        good = id_set_add(&m->ids, id->bytes, id->size, &is_new, error);
     if (good && !is_new)
-        good =
-            error_set(error, ERROR_FILE, "%s: line %zu: the id %.*s stands twice", part->path,
-                      part->reader.line, id.size < 80 ? (int)id.size : 80, (const char *)id.bytes);
-    buffer_free(&id);
+        good = error_set(error, ERROR_FILE, "%s: line %zu: the id %.*s stands twice", part->path,
+                         part->reader.line, id->size < 80 ? (int)id->size : 80,
+                         (const char *)id->bytes);
+    buffer_free(&key.id);
     m->digest = fnv1a(fnv1a(m->digest, line->bytes, line->length), "\n", 1);
     m->answers++;
-    m->errors += failed;
+    m->errors += key.failed;
     return good && put(m, line->bytes, line->length, error) && put(m, "\n", 1, error);
 }
 

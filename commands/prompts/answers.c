@@ -20,6 +20,7 @@
 
 static const double SYNC_SECONDS = 5;
 static const char SHARD_KEY[] = ",\"shard\":\"";
+static const char BEGINNING[] = "{\"limpid\":\"limpid-answers";
 static const char END_KEY[] = "{\"end\":true,";
 
 static bool fail(const Answers *a, Error *error) {
@@ -56,9 +57,15 @@ static bool make_header(Answers *a, const Session *s, const Shard *shard, Error 
     return !b->failed || no_memory(a, error);
 }
 
+bool answers_header_is_cut(const Line *line) {
+    size_t most = sizeof BEGINNING - 1, length = line->length < most ? line->length : most;
+    return line->cut && !line->too_long && !memcmp(line->bytes, BEGINNING, length);
+}
+
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error) {
     static const JsonLimits LIMITS = {.bytes = 1 << 20, .values = 1 << 12};
-    json_t *root = json_parse(line->bytes, line->length, &LIMITS, error);
+    Error cause = {0};
+    json_t *root = json_parse(line->bytes, line->length, &LIMITS, &cause);
     const char *format = json_string_value(json_object_get(root, "limpid"));
     const char *shard = json_string_value(json_object_get(root, "shard"));
     bool good = root && format && !strcmp(format, ANSWERS_FORMAT);
@@ -80,6 +87,7 @@ bool answers_read_header(const Line *line, Buffer *common, int *index, int *coun
         length--; // the bracket
     }
     json_decref(root);
+    if (cause.code == ERROR_MEMORY) return error_copy(error, &cause);
     if (!good) return error_set(error, ERROR_FILE, "is not a file of answers (%s)", ANSWERS_FORMAT);
     buffer_put(common, line->bytes, length);
     buffer_print(common, "}\n");
@@ -140,13 +148,14 @@ static bool cut_to_size(Answers *a, Error *error) {
     return !ftruncate(a->file, (off_t)a->size) || fail(a, error);
 }
 
-// The first line of what is there, or a new file where there is none.
+// The first line of what is there, or a new file where there is none. A first line without its
+// newline is dropped only where a run of ours began it: the file may be anybody's.
 static bool begin_kept(Answers *a, Error *error) {
     Line line;
     bool ended = false;
     a->kept = (LineReader){.file = a->file, .most = LIMIT_ANSWER_LINE, .path = a->path};
     if (!line_next(&a->kept, &line, &ended, error)) return false;
-    a->keeping = !ended && !line.cut;
+    a->keeping = !ended && !answers_header_is_cut(&line);
     if (!a->keeping) return cut_to_size(a, error) && append(a, &a->header, error);
     if (!check_header(a, &line, error)) return false;
     a->size = a->kept.read;
@@ -172,14 +181,14 @@ bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error
     return cut_to_size(a, error) && append(a, &a->header, error);
 }
 
-bool answers_next_kept(Answers *a, Buffer *id, bool *there, Error *error) {
+bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {
     Line line;
-    bool ended = false, failed = false;
+    bool ended = false;
     *there = false;
     if (!a->keeping) return true;
     if (!line_next(&a->kept, &line, &ended, error)) return false;
     if (ended || line.cut || answer_is_end(&line)) return cut_to_size(a, error);
-    if (!answer_id(id, &failed, &line, error)) {
+    if (!answer_key(key, &line, error)) {
         char place[40];
         snprintf(place, sizeof place, "line %zu", a->kept.line);
         error_prefix(error, place);
@@ -189,7 +198,7 @@ bool answers_next_kept(Answers *a, Buffer *id, bool *there, Error *error) {
     a->digest = fnv1a(fnv1a(a->digest, line.bytes, line.length), "\n", 1);
     a->size = a->kept.read;
     a->count++;
-    a->errors += failed;
+    a->errors += key->failed;
     *there = true;
     return true;
 }
@@ -251,6 +260,7 @@ static void put_answer(Buffer *line, const Session *s, const Request *r) {
         put_text(&w, s, &r->samples[0]);
     }
     if (!r->error.code) writer_integer(&w, "prompt_tokens", (int64_t)r->prompt);
+    writer_string(&w, "line_hash", r->line_hash);
     buffer_print(line, "}\n");
 }
 

@@ -4,6 +4,8 @@
 #include "commands/shared/interrupt.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,6 +85,10 @@ bool line_next(LineReader *r, Line *line, bool *ended, Error *error) {
 void line_reader_free(LineReader *r) {
     free(r->bytes);
     r->bytes = NULL;
+}
+
+void line_hash(char out[FNV_HEX], const Line *line) {
+    snprintf(out, FNV_HEX, "%016" PRIx64, fnv1a(FNV_START, line->bytes, line->length));
 }
 
 bool line_is_blank(const Line *line) {

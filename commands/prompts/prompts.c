@@ -59,6 +59,8 @@ static bool check_options(const Options *o, Error *error) {
                                               : "--color surprise");
     if (!o->out)
         return error_set(error, ERROR_USAGE, "--prompts FILE wants --out FILE for the answers");
+    if (!strcmp(o->out, "-"))
+        return error_set(error, ERROR_USAGE, "--out -: answers go to a file, which --resume reads");
     if (o->chat_template && !chat_template_by_name(o->chat_template))
         return error_set(error, ERROR_USAGE, "--template: got \"%.20s\", wanted one of %s",
                          o->chat_template, chat_template_names());
@@ -167,27 +169,40 @@ static bool next_own_line(Run *run, Line *line, bool *ended, Error *error) {
     }
 }
 
+// The next line is the one that this answer is of: its id, and every byte of it.
+static bool check_kept(Run *run, const AnswerKey *kept, Error *error) {
+    Buffer id = {0};
+    Line line;
+    char hash[FNV_HEX] = "";
+    bool ended = false;
+    int shown = kept->id.size < 80 ? (int)kept->id.size : 80;
+    if (!next_own_line(run, &line, &ended, error)) return false;
+    if (!ended) line_hash(hash, &line);
+    bool good = ended || request_id(&id, &line, run->lines.line, &run->ids, error);
+    bool same = !ended && id.size == kept->id.size && !memcmp(id.bytes, kept->id.bytes, id.size);
+    buffer_free(&id);
+    if (good && !same)
+        return error_set(error, ERROR_FILE,
+                         "%s: answer %zu has the id %.*s, and %s %s there: other prompts",
+                         run->answers.path, run->answers.count, shown, (const char *)kept->id.bytes,
+                         run->lines.path, ended ? "has no line" : "has another id");
+    if (good && strcmp(hash, kept->line_hash) != 0)
+        return error_set(error, ERROR_FILE,
+                         "%s: the prompt with the id %.*s is not the one that was answered "
+                         "(line %zu of %s was edited; --force begins anew)",
+                         run->answers.path, shown, (const char *)kept->id.bytes, run->lines.line,
+                         run->lines.path);
+    return good;
+}
+
 // --resume: passes over the lines that have their answers.
 static bool pass_kept(Run *run, Error *error) {
     bool there = true, good = true;
     while (good && there && !interrupt_asked()) {
-        Buffer kept = {0}, id = {0};
-        Line line;
-        bool ended = false;
-        good = answers_next_kept(&run->answers, &kept, &there, error);
-        if (good && there) {
-            good = next_own_line(run, &line, &ended, error) &&
-                   (ended || request_id(&id, &line, run->lines.line, &run->ids, error));
-            bool same = !ended && id.size == kept.size && !memcmp(id.bytes, kept.bytes, id.size);
-            if (good && !same)
-                good = error_set(error, ERROR_FILE,
-                                 "%s: answer %zu has the id %.*s, and %s %s there: other prompts",
-                                 run->answers.path, run->answers.count,
-                                 kept.size < 80 ? (int)kept.size : 80, (const char *)kept.bytes,
-                                 run->lines.path, ended ? "has no line" : "has another id");
-        }
-        buffer_free(&kept);
-        buffer_free(&id);
+        AnswerKey kept = {0};
+        good = answers_next_kept(&run->answers, &kept, &there, error) &&
+               (!there || check_kept(run, &kept, error));
+        buffer_free(&kept.id);
     }
     return good;
 }

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "commands/shared/generation.h"
 #include "commands/shared/recording.h"
 
@@ -72,7 +73,8 @@ typedef struct Sample {
 } Sample;
 
 typedef struct Request {
-    size_t line;     // of the file, from 1
+    size_t line; // of the file, from 1
+    char line_hash[FNV_HEX];
     Buffer id;       // as JSON; "null" where it has none that can be used
     Options options; // of the command line, with what the line says in their place
     Arena arena;     // of the texts in `options`
@@ -93,8 +95,20 @@ void request_free(Request *request); // NULL is fine
 
 // Only the line's id, as JSON, as request_read finds it. False: exit code 5.
 bool request_id(Buffer *id, const Line *line, size_t number, IdSet *ids, Error *error);
-// The "id" of an answer; *failed: it holds an error. False: exit code 3 (no answer) or 5.
-bool answer_id(Buffer *id, bool *failed, const Line *line, Error *error);
+
+// What a line of answers says of its prompt.
+typedef struct AnswerKey {
+    Buffer id;               // as JSON; owned
+    char line_hash[FNV_HEX]; // empty: none
+    bool failed;             // it holds an error
+} AnswerKey;
+
+// False: exit code 3 (no answer) or 5. *key is zeroed first, and to be freed in either case.
+bool answer_key(AnswerKey *key, const Line *line, Error *error);
+
+// FNV-1a 64 of the line's bytes, in hexadecimal digits: on --resume it is the line that was
+// answered.
+void line_hash(char out[FNV_HEX], const Line *line);
 
 // Whether a line says nothing: blanks alone. It counts for the numbers of lines, and has no answer.
 bool line_is_blank(const Line *line);
@@ -149,7 +163,7 @@ char *shard_path(const char *path, int index, int count, Error *error);
 // A file: one line that says what made it, an answer a line, and one line at the end.
 //
 //   {"limpid":"limpid-answers 1","version":..,"model":..,"options":{..},"shard":"0/4"}
-//   {"id":"a","text":..}
+//   {"id":"a","text":..,"line_hash":..}
 //   {"end":true,"answers":1}
 typedef struct Answers {
     int file; // -1: closed
@@ -167,9 +181,9 @@ typedef struct Answers {
 // Opens it: new, or with --resume what is there. A file that another model, other options or
 // another version made is refused. False: exit code 2, 3, 4 or 5.
 bool answers_open(Answers *answers, const Session *session, const Shard *shard, Error *error);
-// --resume: the id of the next answer that is there. *there false: there is none, the file is cut
+// --resume: the next answer that is there. *there false: there is none, the file is cut
 // behind the last whole one, and answers_put goes on. These: false with exit code 3, 4 or 5.
-bool answers_next_kept(Answers *answers, Buffer *id, bool *there, Error *error);
+bool answers_next_kept(Answers *answers, AnswerKey *key, bool *there, Error *error);
 bool answers_put(Answers *answers, const Session *session, const Request *request, Error *error);
 // The last line, and all of it on the disk. False: exit code 4 or 5.
 bool answers_finish(Answers *answers, Error *error);
@@ -179,6 +193,8 @@ void answers_close(Answers *answers); // zeroed with file -1 is fine
 
 bool answer_is_end(const Line *line);
 void answers_put_end(Buffer *line, size_t count);
+// Whether a first line is the beginning of what a run writes there, up to where it was killed.
+bool answers_header_is_cut(const Line *line);
 // *common: the first line as a file of all shards has it. False: exit code 3 or 5.
 bool answers_read_header(const Line *line, Buffer *common, int *index, int *count, Error *error);
 // What differs between two first lines, for a message: "another model", "other options", ...

@@ -79,7 +79,7 @@ static json_t *parse_line(const Line *line, const JsonLimits *limits, Error *err
     }
     json_t *root = json_parse(line->bytes, line->length, limits, error);
     if (!root || json_is_object(root)) return root;
-    wrong_kind("the line", "an object", root, error);
+    error_set(error, ERROR_FILE, "wanted an object, got %s", json_kind(root));
     json_decref(root);
     return NULL;
 }
@@ -99,16 +99,19 @@ bool request_id(Buffer *id, const Line *line, size_t number, IdSet *ids, Error *
     return end_id(id, &cause, error);
 }
 
-bool answer_id(Buffer *id, bool *failed, const Line *line, Error *error) {
+bool answer_key(AnswerKey *key, const Line *line, Error *error) {
+    *key = (AnswerKey){0};
     json_t *root = parse_line(line, &ANSWER_LIMITS, error);
     const json_t *value = json_object_get(root, "id");
+    const char *hash = json_string_value(json_object_get(root, "line_hash"));
     bool good = root;
-    *failed = root && json_object_get(root, "error");
+    key->failed = root && json_object_get(root, "error");
+    if (hash) snprintf(key->line_hash, FNV_HEX, "%s", hash);
     if (good && json_is_null(value))
-        buffer_print(id, "null");
+        buffer_print(&key->id, "null");
     else if (good)
-        good = put_id(id, value, error);
-    if (good && id->failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
+        good = put_id(&key->id, value, error);
+    if (good && key->id.failed) good = error_set(error, ERROR_MEMORY, "no memory for an id");
     json_decref(root);
     return good;
 }
@@ -134,14 +137,15 @@ static bool number_text(char out[40], const json_t *value, const char *key, Opti
 static bool read_options(Request *r, const json_t *root, Error *error) {
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const char *key = OPTIONS[i].key;
-        const OptionRow *row = recorded_option(OPTIONS[i].id);
+        OptionRow row = *recorded_option(OPTIONS[i].id);
         const json_t *value = json_object_get(root, key);
         char text[40];
         Error cause = {0};
         if (!value) continue;
-        if (!number_text(text, value, key, row->kind, error)) return false;
-        r->options.given[row->id] = true;
-        if (option_store(&r->options, row, text, &cause)) continue;
+        if (!number_text(text, value, key, row.kind, error)) return false;
+        r->options.given[row.id] = true;
+        row.name = row.meaning = NULL; // of the command line
+        if (option_store(&r->options, &row, text, &cause)) continue;
         return error_set(error, ERROR_FILE, "\"%s\": %s", key, cause.message);
     }
     return true;
@@ -310,8 +314,9 @@ static bool read_continuation(Request *r, const json_t *root, const Session *s, 
     if (text && ids)
         return error_set(error, ERROR_FILE,
                          "wanted one of \"continuation\" and \"continuation_ids\"");
-    if (r->has_samples)
-        return error_set(error, ERROR_FILE, "\"samples\" does not go with a continuation");
+    if (r->has_samples || json_object_get(root, "max_tokens"))
+        return error_set(error, ERROR_FILE, "\"%s\" does not go with a continuation",
+                         r->has_samples ? "samples" : "max_tokens");
     if (text && !json_is_string(text)) return wrong_kind("continuation", "a text", text, error);
     bool good = ids      ? read_ids(&r->ids, ids, "continuation_ids", s, error)
                 : prompt ? encode_joined(r, prompt, text, s, error)
@@ -367,6 +372,7 @@ Request *request_read(const Line *line, size_t number, const Session *s, IdSet *
     }
     Error cause = {0};
     r->line = number;
+    line_hash(r->line_hash, line);
     r->options = *s->options;
     json_t *root = parse_line(line, &LIMITS, &r->error);
     if (root && find_id(&r->id, root, number, ids, &r->error)) read_all(r, root, s, &r->error);

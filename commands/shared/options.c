@@ -69,12 +69,14 @@ bool parse_choice(int *out, const char *choices, const char *text) {
     }
 }
 
-// "-p" if the option has a short name, else "--min-p".
+// "-p: " if the option has a short name, else "--min-p: "; nothing where the row has no name.
 static void spell(char out[40], const OptionRow *row) {
-    if (row->short_name)
-        snprintf(out, 40, "-%c", row->short_name);
+    if (!row->name)
+        *out = '\0';
+    else if (row->short_name)
+        snprintf(out, 40, "-%c: ", row->short_name);
     else
-        snprintf(out, 40, "--%s", row->name);
+        snprintf(out, 40, "--%s: ", row->name);
 }
 
 // The message for a malformed value: the flag, the value, what is wanted. False.
@@ -92,7 +94,7 @@ static bool refuse_value(const OptionRow *row, const char *text, Error *error) {
                  row->kind == KIND_LIST ? "up to 16 integers, separated by commas," : "an integer",
                  row->low, row->high);
     }
-    return error_set(error, ERROR_USAGE, "%s: got \"%.80s\", wanted %s%s%s", flag, text, wanted,
+    return error_set(error, ERROR_USAGE, "%sgot \"%.80s\", wanted %s%s%s", flag, text, wanted,
                      row->meaning ? "; " : "", row->meaning ? row->meaning : "");
 }
 
@@ -320,7 +322,7 @@ static bool take_words(Options *options, Walk *w, Error *error) {
                      w->words[taken],
                      w->command == FOR_MASK     ? "pattern"
                      : w->command == FOR_REPLAY ? "recording"
-                                                : w->command == FOR_MERGE  ? "file of answers"
+                     : w->command == FOR_MERGE  ? "file of answers"
                                                 : "model",
                      w->command & (FOR_GENERATE | FOR_CHAT) ? "; the prompt is -i TEXT" : "");
 }

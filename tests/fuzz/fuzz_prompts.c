@@ -42,14 +42,15 @@ static bool read_line(const char *bytes, size_t size) {
     Request *r = request_read(&line, 7, &session, &sets[0], &error);
     if (!r || error.code || !request_id(&id, &line, 7, &sets[1], &error)) abort();
     if (id.size != r->id.size || memcmp(id.bytes, r->id.bytes, id.size) != 0) abort();
-    bool good = !r->error.code, failed;
+    bool good = !r->error.code;
+    AnswerKey key;
     if (good) check_request(r);
-    id.size = 0;
-    answer_id(&id, &failed, &line, NULL);
+    answer_key(&key, &line, NULL);
     int index, count;
     if (answers_read_header(&line, &common, &index, &count, NULL) && index >= count) abort();
     request_free(r);
     buffer_free(&id);
+    buffer_free(&key.id);
     buffer_free(&common);
     id_set_free(&sets[0]);
     id_set_free(&sets[1]);

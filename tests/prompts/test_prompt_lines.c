@@ -47,6 +47,32 @@ static void check_error_of(const char *line, size_t size, const char *because) {
     free(all);
 }
 
+// The message is this, and nothing that only the command line has stands behind it.
+static void check_whole_error_of(const char *line, const char *message) {
+    char wanted[200];
+    size_t size = 0;
+    char *text = answers_to(line, strlen(line)), *at = strstr(text, "\"error\":");
+    json_t *whole = json_string(message);
+    char *quoted = json_dumps(whole, JSON_ENCODE_ANY);
+    size = (size_t)snprintf(wanted, sizeof wanted, "\"error\":%s,", quoted);
+    CHECK(at && !strncmp(at, wanted, size), "got %s, wanted %s", at, wanted);
+    free(quoted);
+    json_decref(whole);
+    free(text);
+}
+
+Test(prompt_lines, messages_are_of_the_line_and_not_of_the_command_line) {
+    check_whole_error_of("[]", "wanted an object, got an array");
+    check_whole_error_of("{\"prompt\":\"a\",\"seed\":-3}",
+                         "\"seed\": got \"-3\", wanted an integer 0 .. 2^64-1");
+    check_whole_error_of("{\"prompt\":\"a\",\"temperature\":-1}",
+                         "\"temperature\": got \"-1\", wanted a number 0 .. 1e+06");
+    check_whole_error_of("{\"prompt\":\"a\",\"max_tokens\":-1}",
+                         "\"max_tokens\": got \"-1\", wanted an integer 0 .. 1073741824");
+    check_whole_error_of("{\"prompt\":\"a\\u0000b\"}",
+                         "offset 20: invalid JSON: \\u0000 is not allowed");
+}
+
 #define WRONG(line_, because_) check_error_of(line_, sizeof(line_) - 1, because_)
 
 Test(prompt_lines, what_is_no_object_is_answered_by_an_error) {
@@ -89,7 +115,12 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
     WRONG("{\"id\":null,\"prompt\":\"a\"}", "\"id\": wanted a text or an integer");
     WRONG("{\"prompt\":\"a\",\"continuation\":\"\"}", "there is nothing to score");
     WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"continuation_ids\":[1]}", "wanted one of");
-    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"samples\":2}", "does not go with");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"samples\":2}",
+          "\"samples\" does not go with a continuation");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"max_tokens\":0}",
+          "\"max_tokens\" does not go with a continuation");
+    WRONG("{\"prompt\":\"a\",\"continuation_ids\":[1],\"max_tokens\":5}",
+          "\"max_tokens\" does not go with a continuation");
     WRONG("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "no known chat format");
     WRONG("{\"messages\":[{\"role\":\"wizard\",\"content\":\"a\"}]}", "got the role \"wizard\"");
     WRONG("{\"messages\":[]}", "wanted an array");

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "tests/support/program.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -193,36 +194,107 @@ Test(prompts_resume, answers_of_another_model_are_refused) {
     free(f.wanted);
 }
 
+// Replaces the first `from` in the prompts by `to`, and what is there stays and is refused.
+static void check_edited(const Files *f, const char *from, const char *to, const char *because) {
+    size_t size = 0;
+    char *lines = test_read_file(f->prompts, &size), *at = strstr(lines, from);
+    CHECK(at && strlen(from) == strlen(to), "no %s", from);
+    memcpy(at, to, strlen(to));
+    test_write_file(f->prompts, lines, size);
+    check_kept(f, "|--resume", 3, because);
+    memcpy(at, from, strlen(from));
+    test_write_file(f->prompts, lines, size);
+    free(lines);
+}
+
+Test(prompts_resume, a_prompt_that_was_edited_behind_its_answer_is_refused_by_its_id) {
+    Files f = files_open();
+    check_edited(&f, "upon", "UPON", "the prompt with the id 0 is not the one that was answered");
+    check_edited(&f, "\"seed\":3", "\"seed\":4", "the id 3 is not");
+    check_edited(&f, "\"promt\"", "\"prom_\"", "(line 10 of ");
+    check_edited(&f, "\"seed\":3", "\"seed\":4", "--force begins anew");
+    // A line that has no answer yet may change.
+    char last[40];
+    snprintf(last, sizeof last, "\"seed\":%d}", PROMPTS - 2);
+    size_t size = 0;
+    char *lines = test_read_file(f.prompts, &size), *at = strstr(lines, last);
+    CHECK(at, "no %s", last);
+    memcpy(at, "\"sEed\"", 6);
+    test_write_file(f.prompts, lines, size);
+    test_write_file(f.out, f.wanted, f.size / 2);
+    run_well(f.prompts, f.out, "|--resume");
+    free(lines);
+    // FNV-1a 64 of the bytes of the line, without its newline.
+    static const char LINE[] = "{\"prompt\":\"a\",\"max_tokens\":0}";
+    char wanted[60];
+    snprintf(wanted, sizeof wanted, "\"line_hash\":\"%016" PRIx64 "\"}",
+             fnv1a(FNV_START, LINE, sizeof LINE - 1));
+    test_write_file(f.prompts, LINE, sizeof LINE - 1);
+    run_well(f.prompts, f.out, "|--force");
+    char *answers = test_read_file(f.out, &size);
+    CHECK(strstr(answers, wanted), "no %s in %s", wanted, answers);
+    free(answers);
+    free(f.wanted);
+}
+
 Test(prompts_resume, answers_of_other_prompts_are_refused) {
     Files f = files_open();
     test_write_file(f.out, f.wanted, f.size);
-    FILE *file = fopen(f.prompts, "w");
-    fprintf(file, "{\"id\":0,\"prompt\":\"a\"}\n{\"id\":77,\"prompt\":\"b\"}\n");
+    write_prompts(f.prompts, 1);
+    FILE *file = fopen(f.prompts, "a");
+    fprintf(file, "{\"id\":77,\"prompt\":\"b\"}\n");
     fclose(file);
     TestRun run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "answer 2 has the id 1, and");
     CHECK_INT((int)check_beginning(&f), (int)f.size);
-    test_write_file(f.prompts, "{\"id\":0,\"prompt\":\"a\"}\n", 22);
+    write_prompts(f.prompts, 1);
     run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "has no line there");
     free(f.wanted);
 }
 
+// A file of somebody else's stays as it is.
+static void check_foreign(const Files *f, const char *bytes) {
+    size_t size = 0;
+    test_write_file(f->out, bytes, strlen(bytes));
+    TestRun run = run_to(f->prompts, f->out, "|--resume");
+    check_refused(&run, 3, "is not a file of answers");
+    char *left = test_read_file(f->out, &size);
+    CHECK(size == strlen(bytes) && !memcmp(left, bytes, size), "got \"%.*s\"", (int)size, left);
+    free(left);
+}
+
+Test(prompts_resume, a_file_of_one_line_without_its_newline_is_kept_unless_a_run_began_it) {
+    static const char *const FOREIGN[] = {"{\"name\":\"my-app\"}", "x", "{\"limpid\":\"limpid-x",
+                                          "{\"limpid\":1}", "\xff"};
+    Files f = files_open();
+    for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
+        check_foreign(&f, FOREIGN[i]);
+    size_t size = (64 << 20) + 7; // longer than a line of answers may be
+    char *large = malloc(size + 1);
+    memset(large, 'x', size);
+    large[size] = '\0';
+    check_foreign(&f, large);
+    free(large);
+    for (size_t cut = 0; cut < 40; cut += 13) { // the empty file too
+        test_write_file(f.out, f.wanted, cut);
+        run_well(f.prompts, f.out, "|--resume");
+        check_whole(&f);
+    }
+    free(f.wanted);
+}
+
 Test(prompts_resume, what_is_no_file_of_answers_is_refused) {
     Files f = files_open();
-    test_write_file(f.out, "a text\nthat is somebody's\n", 26);
-    TestRun run = run_to(f.prompts, f.out, "|--resume");
-    check_refused(&run, 3, "invalid JSON");
-    test_write_file(f.out, "{\"a\":1}\n", 8);
-    run = run_to(f.prompts, f.out, "|--resume");
-    check_refused(&run, 3, "is not a file of answers");
+    check_foreign(&f, "a text\nthat is somebody's\n");
+    check_foreign(&f, "{\"a\":1}\n");
     char *header_end = memchr(f.wanted, '\n', f.size);
     size_t header = (size_t)(header_end - f.wanted) + 1;
     char *bytes = malloc(f.size + 10);
     memcpy(bytes, f.wanted, header);
     memcpy(bytes + header, "\0\0\0\n", 4);
     test_write_file(f.out, bytes, header + 4);
-    run = run_to(f.prompts, f.out, "|--resume");
+    TestRun run = run_to(f.prompts, f.out, "|--resume");
     check_refused(&run, 3, "line 2");
     free(bytes);
     free(f.wanted);

@@ -262,4 +262,9 @@ Test(shards, merge_never_writes_over_its_inputs_nor_what_is_there) {
     check_refused(&run, 2, "merge wants one of the files");
     run = program("merge|%s", f.prompts);
     check_refused(&run, 3, "is not a file of answers");
+    run = program("merge|%s", small_model());
+    check_refused(&run, 3, "is not a file of answers");
+    test_write_file(f.merged, "{}", 2); // without a newline
+    run = program("merge|%s", f.merged);
+    check_refused(&run, 3, "is not a file of answers");
 }
