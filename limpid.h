@@ -10,7 +10,12 @@
 // What can fail returns NULL, false or -1, and then fills `error` (NULL: nobody asks). Nothing is
 // printed, no signal is handled, nothing is kept outside the handles: several models may run in
 // several threads at once, a model with all that was opened of it in one thread at a time. Samplers
-// are closed before their context and grammar, these before their model; NULL is fine.
+// are closed before their context and grammar, these before their model; closing NULL does nothing.
+//
+// A handle that is NULL, and any other NULL where something is needed, is an error of code 2
+// ("model is NULL: see the error of limpid_open") or, of a function without `error`, what it
+// returns where there is nothing. So the lines above may run unchecked: each behind one that
+// failed fails too, and overwrites `error`, which is why a program checks each or has several.
 #ifndef LIMPID_H
 #define LIMPID_H
 #include <stdbool.h>
@@ -79,7 +84,9 @@ typedef struct limpid_options {
     int max_rows;        // tokens computed together; 0: 512
     int max_logit_rows;  // rows of logits from one limpid_eval; 0: 1
     const char *pattern; // keys that a token sees, "local:64+global:4"; NULL: as the model has it
-    const int *stop;     // NULL, or what ends a limpid_eval early while it is not 0
+    // NULL, or what ends a limpid_eval early while it is not 0. It is read by relaxed atomic loads;
+    // another thread sets it by an atomic store, a signal handler also as a sig_atomic_t (an int).
+    const int *stop;
     void (*progress)(void *user, double share); // NULL, or of loading: 0 .. 1
     void *user;
 } limpid_options;

@@ -67,7 +67,8 @@ limpid_context *limpid_context_open(limpid_model *model, const limpid_options *o
                                     limpid_error *error) {
     static const limpid_options DEFAULTS = {0};
     Error cause = {0};
-    limpid_context *c = calloc(1, sizeof *c);
+    bool given = model_given(model, &cause);
+    limpid_context *c = given ? calloc(1, sizeof *c) : NULL;
     if (c) c->model = model;
     bool good = c ? open_run(c, options ? options : &DEFAULTS, &cause)
                   : error_set(&cause, ERROR_MEMORY, "no memory for a context");
@@ -84,20 +85,27 @@ void limpid_context_close(limpid_context *c) {
 
 // ---- passes ----
 
+static bool eval(limpid_context *c, const limpid_batch *batch, Error *error) {
+    if (!context_given(c, error) || !library_given(batch, "batch", NULL, error) ||
+        (batch->n > 0 && !library_given(batch->tokens, "tokens", NULL, error)))
+        return false;
+    Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
+    return model_forward(c->run, &rows, error);
+}
+
 bool limpid_eval(limpid_context *c, const limpid_batch *batch, limpid_error *error) {
     Error cause = {0};
-    Batch rows = {batch->n, batch->tokens, batch->positions, batch->sequences, batch->wants_logits};
-    return library_result(error, model_forward(c->run, &rows, &cause), &cause);
+    return library_result(error, eval(c, batch, &cause), &cause);
 }
 
 const float *limpid_logits(const limpid_context *c, int i) {
-    return i >= 0 && i < c->run->n_host_rows ? model_logits(c->run, i) : NULL;
+    return c && i >= 0 && i < c->run->n_host_rows ? model_logits(c->run, i) : NULL;
 }
 
 // ---- the cache ----
 
 int limpid_length(const limpid_context *c, int sequence) {
-    bool there = sequence >= 0 && sequence < c->run->options.n_sequences;
+    bool there = c && sequence >= 0 && sequence < c->run->options.n_sequences;
     return there ? kv_cache_length(&c->run->cache, sequence) : -1;
 }
 
@@ -116,20 +124,26 @@ bool limpid_copy(limpid_context *c, int to, int from) {
 // ---- snapshots ----
 
 size_t limpid_state_size(const limpid_context *c, int length) {
+    if (!c || length < 0 || length > c->run->options.context) return 0;
     const KvCache *cache = &c->run->cache;
-    if (length < 0 || length > c->run->options.context) return 0;
     return (size_t)kv_cache_parts(cache) * kv_cache_part_bytes(cache, length);
+}
+
+static bool save(const limpid_context *c, int sequence, void *bytes, Error *error) {
+    if (!context_given(c, error)) return false;
+    const KvCache *cache = &c->run->cache;
+    int length = limpid_length(c, sequence);
+    if (length < 0) return error_set(error, ERROR_USAGE, "no sequence %d", sequence);
+    size_t each = kv_cache_part_bytes(cache, length);
+    bool good = !each || library_given(bytes, "bytes", NULL, error);
+    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
+        good = kv_cache_save(cache, sequence, i, length, (char *)bytes + (size_t)i * each, error);
+    return good;
 }
 
 bool limpid_save(const limpid_context *c, int sequence, void *bytes, limpid_error *error) {
     Error cause = {0};
-    const KvCache *cache = &c->run->cache;
-    int length = limpid_length(c, sequence);
-    bool good = length >= 0 || error_set(&cause, ERROR_USAGE, "no sequence %d", sequence);
-    size_t each = good ? kv_cache_part_bytes(cache, length) : 0;
-    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
-        good = kv_cache_save(cache, sequence, i, length, (char *)bytes + (size_t)i * each, &cause);
-    return library_result(error, good, &cause);
+    return library_result(error, save(c, sequence, bytes, &cause), &cause);
 }
 
 static bool check_state(const limpid_context *c, int sequence, int length, size_t size,
@@ -145,15 +159,21 @@ static bool check_state(const limpid_context *c, int sequence, int length, size_
                      wanted, size);
 }
 
+static bool restore(limpid_context *c, int sequence, int length, const void *bytes, size_t size,
+                    Error *error) {
+    if (!context_given(c, error) || !check_state(c, sequence, length, size, error) ||
+        (size && !library_given(bytes, "bytes", NULL, error)))
+        return false;
+    KvCache *cache = &c->run->cache;
+    size_t each = kv_cache_part_bytes(cache, length);
+    for (int i = 0; each && i < kv_cache_parts(cache); i++)
+        kv_cache_restore(cache, sequence, i, (const char *)bytes + (size_t)i * each, length,
+                         length);
+    return kv_cache_restored(cache, sequence, length, error);
+}
+
 bool limpid_restore(limpid_context *c, int sequence, int length, const void *bytes, size_t size,
                     limpid_error *error) {
     Error cause = {0};
-    KvCache *cache = &c->run->cache;
-    bool good = check_state(c, sequence, length, size, &cause);
-    size_t each = good ? kv_cache_part_bytes(cache, length) : 0;
-    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
-        kv_cache_restore(cache, sequence, i, (const char *)bytes + (size_t)i * each, length,
-                         length);
-    good = good && kv_cache_restored(cache, sequence, length, &cause);
-    return library_result(error, good, &cause);
+    return library_result(error, restore(c, sequence, length, bytes, size, &cause), &cause);
 }

@@ -28,6 +28,18 @@ bool library_result(limpid_error *error, bool good, const Error *cause) {
     return good;
 }
 
+bool library_given(const void *given, const char *name, const char *from, Error *error) {
+    if (given) return true;
+    return from ? error_set(error, ERROR_USAGE, "%s is NULL: see the error of %s", name, from)
+                : error_set(error, ERROR_USAGE, "%s is NULL", name);
+}
+
+bool library_id(int32_t id, int vocab_size, Error *error) {
+    if (id >= 0 && id < vocab_size) return true;
+    return error_set(error, ERROR_USAGE, "token id %d is not below the vocabulary size %d", (int)id,
+                     vocab_size);
+}
+
 // ---- which tokenizer ----
 
 bool is_llama2c(const Checkpoint *checkpoint) {
@@ -125,7 +137,7 @@ static bool open_tokenizer(limpid_model *m, const char *path, Error *error) {
 // ---- opening ----
 
 bool limpid_ends(const limpid_model *m, int32_t id) {
-    for (size_t i = 0; i < m->n_stops; i++)
+    for (size_t i = 0; m && i < m->n_stops; i++)
         if (m->stops[i] == id) return true;
     return false;
 }
@@ -167,7 +179,7 @@ static limpid_model *model_new(Error *cause) {
 
 limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error *error) {
     Error cause = {0};
-    limpid_model *m = model_new(&cause);
+    limpid_model *m = library_given(path, "path", NULL, &cause) ? model_new(&cause) : NULL;
     bool opened = m && checkpoint_open(&m->checkpoint, path, &cause);
     return complete(m, opened, tokenizer, &cause, error);
 }
@@ -175,7 +187,7 @@ limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error 
 limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tokenizer,
                                  limpid_error *error) {
     Error cause = {0};
-    limpid_model *m = model_new(&cause);
+    limpid_model *m = library_given(bytes, "bytes", NULL, &cause) ? model_new(&cause) : NULL;
     bool opened = m && checkpoint_open_memory(&m->checkpoint, "memory", bytes, size, &cause);
     return complete(m, opened, tokenizer, &cause, error);
 }
@@ -188,6 +200,7 @@ void limpid_close(limpid_model *m) {
 }
 
 limpid_info limpid_describe(const limpid_model *m) {
+    if (!m) return (limpid_info){.bos = -1};
     const Config *c = m->config;
     const Tokenizer *tokenizer = m->own.tokenizer;
     const ChatTemplate *chat = chat_format(m->checkpoint, tokenizer);

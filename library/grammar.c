@@ -129,7 +129,7 @@ static bool open_grammar(limpid_grammar *g, int flags, const char *text, size_t 
 limpid_grammar *limpid_grammar_open(limpid_model *m, int flags, const char *text, size_t length,
                                     limpid_error *error) {
     Error cause = {0};
-    limpid_grammar *g = calloc(1, sizeof *g);
+    limpid_grammar *g = model_given(m, &cause) ? calloc(1, sizeof *g) : NULL;
     if (g) g->model = m;
     bool good = g ? open_grammar(g, flags, text, length, &cause)
                   : error_set(&cause, ERROR_MEMORY, "no memory for a grammar");

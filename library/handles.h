@@ -60,6 +60,20 @@ struct limpid_sampler {
 // Returns good.
 bool library_result(limpid_error *error, bool good, const Error *cause);
 
+// Refuses a NULL of the caller's, with exit code 2. `from`: the function whose error says why it
+// is NULL; NULL: there is none.
+bool library_given(const void *given, const char *name, const char *from, Error *error);
+static inline bool model_given(const limpid_model *m, Error *error) {
+    return library_given(m, "model", "limpid_open", error);
+}
+static inline bool context_given(const limpid_context *c, Error *error) {
+    return library_given(c, "context", "limpid_context_open", error);
+}
+static inline bool sampler_given(const limpid_sampler *s, Error *error) {
+    return library_given(s, "sampler", "limpid_sampler_open", error);
+}
+bool library_id(int32_t id, int vocab_size, Error *error); // of the vocabulary; else exit code 2
+
 // ---- which tokenizer (file.c) ----
 
 // In this order: a vocabulary inside a GGUF or the built-in model; a tokenizer file; the tokenizer

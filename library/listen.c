@@ -48,7 +48,8 @@ bool limpid_listen(limpid_context *c, const char *stages, limpid_listener *liste
                    limpid_error *error) {
     Error cause = {0};
     uint32_t bits = 0;
-    if (!library_result(error, parse_stages(&bits, stages, &cause), &cause)) return false;
+    bool valid = context_given(c, &cause) && parse_stages(&bits, stages, &cause);
+    if (!library_result(error, valid, &cause)) return false;
     bool wants_weights = listener && bits >> STAGE_ATT_WEIGHTS & 1;
     c->listener = listener;
     c->user = user;

@@ -113,7 +113,7 @@ limpid_sampler *limpid_sampler_open(limpid_context *c, const limpid_sampling *sa
                                     limpid_error *error) {
     static const limpid_sampling GREEDY = {0};
     Error cause = {0};
-    limpid_sampler *s = calloc(1, sizeof *s);
+    limpid_sampler *s = context_given(c, &cause) ? calloc(1, sizeof *s) : NULL;
     bool good = s ? open_sampler(s, c, sampling ? sampling : &GREEDY, &cause)
                   : error_set(&cause, ERROR_MEMORY, "no memory for a sampler");
     if (library_result(error, good, &cause)) return s;
@@ -130,20 +130,14 @@ void limpid_sampler_close(limpid_sampler *s) {
 
 // ---- one text ----
 
-static bool check_id(const limpid_sampler *s, int32_t id, Error *error) {
-    if (id >= 0 && id < s->vocab_size) return true;
-    return error_set(error, ERROR_USAGE, "token id %d is not below the vocabulary size %d", (int)id,
-                     s->vocab_size);
-}
-
 bool limpid_sampler_begin(limpid_sampler *s, const int32_t *prompt, size_t n, int flags,
                           limpid_error *error) {
     Error cause = {0};
     bool good = !(flags & ~LIMPID_BEGIN) ||
                 error_set(&cause, ERROR_USAGE, "flags: got %d, wanted LIMPID_BEGIN or 0", flags);
-    good = good && check_list("prompt", prompt, n, SIZE_MAX, &cause);
+    good = good && sampler_given(s, &cause) && check_list("prompt", prompt, n, SIZE_MAX, &cause);
     for (size_t i = 0; good && i < n; i++)
-        good = check_id(s, prompt[i], &cause);
+        good = library_id(prompt[i], s->vocab_size, &cause);
     if (!library_result(error, good, &cause)) return false;
     for (size_t i = 0; i < n; i++)
         sampler_accept(s->sampler, prompt[i]);
@@ -166,9 +160,9 @@ int32_t limpid_sample(limpid_sampler *s, const float *logits, limpid_error *erro
     Error cause = {0};
     int32_t id = -1;
     bool ended;
-    if (!logits)
+    if (sampler_given(s, &cause) && !logits)
         error_set(&cause, ERROR_USAGE, "there are no logits to sample from");
-    else if (sampler_prepare(s, &ended, &cause))
+    else if (s && sampler_prepare(s, &ended, &cause))
         id = sampler_next(s->sampler, logits, &cause);
     bool good = id >= 0 && sampler_check(s, id, &cause);
     return library_result(error, good, &cause) ? id : -1;
@@ -176,14 +170,14 @@ int32_t limpid_sample(limpid_sampler *s, const float *logits, limpid_error *erro
 
 bool limpid_sampler_accept(limpid_sampler *s, int32_t id, limpid_error *error) {
     Error cause = {0};
-    bool good = check_id(s, id, &cause) &&
+    bool good = sampler_given(s, &cause) && library_id(id, s->vocab_size, &cause) &&
                 (!s->constraint.grammar || constraint_accept(&s->constraint, id, &cause));
     if (good) sampler_accept(s->sampler, id);
     return library_result(error, good, &cause);
 }
 
 bool limpid_sampler_forget(limpid_sampler *s, size_t n) {
-    if (n > (size_t)sampler_accepted(s->sampler)) return false;
+    if (!s || n > (size_t)sampler_accepted(s->sampler)) return false;
     sampler_forget(s->sampler, (int)n);
     if (s->constraint.grammar) constraint_forget(&s->constraint, n);
     return true;
@@ -192,12 +186,14 @@ bool limpid_sampler_forget(limpid_sampler *s, size_t n) {
 int limpid_sampler_ending(limpid_sampler *s, limpid_error *error) {
     Error cause = {0};
     bool complete = true, ended = false;
-    bool good = !s->constraint.grammar || (constraint_complete(&s->constraint, &complete, &cause) &&
-                                           (!complete || sampler_prepare(s, &ended, &cause)));
+    bool good =
+        sampler_given(s, &cause) &&
+        (!s->constraint.grammar || (constraint_complete(&s->constraint, &complete, &cause) &&
+                                    (!complete || sampler_prepare(s, &ended, &cause))));
     if (!library_result(error, good, &cause)) return -1;
     return ended ? LIMPID_MUST_END : complete ? LIMPID_MAY_END : LIMPID_GOES_ON;
 }
 
 float limpid_sampler_number(const limpid_sampler *s) {
-    return sampler_last_uniform(s->sampler);
+    return s ? sampler_last_uniform(s->sampler) : 0;
 }

@@ -37,19 +37,22 @@ static bool check_flags(int flags, Error *error) {
 }
 
 static bool check_tokenizer(const limpid_model *m, Error *error) {
-    return m->own.tokenizer || error_copy(error, &m->no_tokenizer);
+    return model_given(m, error) && (m->own.tokenizer || error_copy(error, &m->no_tokenizer));
 }
 
 // Copies what fits of `list` and frees it; how many there are, or -1.
 static int give_ids(IdList *list, bool good, int32_t *ids, size_t capacity, const Error *cause,
                     limpid_error *error) {
     Error many = {.code = ERROR_USAGE, .message = "more tokens than an int can count"};
-    size_t count = list->count;
+    Error no_room = {0};
+    size_t count = list->count, fits = count < capacity ? count : capacity;
     if (good && count > INT_MAX) {
         good = false;
         cause = &many;
+    } else if (good && fits && !library_given(ids, "ids", NULL, &no_room)) {
+        good = false;
+        cause = &no_room;
     }
-    size_t fits = count < capacity ? count : capacity;
     if (good && fits) memcpy(ids, list->ids, fits * sizeof *ids);
     id_list_free(list);
     return library_result(error, good, cause) ? (int)count : -1;
@@ -60,6 +63,7 @@ int limpid_tokenize(const limpid_model *m, const char *text, size_t length, int 
     Error cause = {0};
     IdList list = {0};
     bool good = check_flags(flags, &cause) && check_tokenizer(m, &cause) &&
+                (!length || library_given(text, "text", NULL, &cause)) &&
                 text_to_ids(m->own.tokenizer, &list, text, length, flags, &cause);
     return give_ids(&list, good, ids, capacity, &cause, error);
 }
@@ -68,9 +72,12 @@ int limpid_detokenize(limpid_model *m, const int32_t *ids, size_t count, int fla
                       size_t capacity, limpid_error *error) {
     Error cause = {0};
     size_t total = 0;
-    bool good = check_flags(flags, &cause) && check_tokenizer(m, &cause);
+    bool good = check_flags(flags, &cause) && check_tokenizer(m, &cause) &&
+                (!count || library_given(ids, "ids", NULL, &cause)) &&
+                (!capacity || library_given(text, "text", NULL, &cause));
     for (size_t i = 0; good && i < count; i++) {
         size_t length = 0;
+        if (!(good = library_id(ids[i], m->config->vocab_size, &cause))) break;
         const char *piece = text_piece(m->own.tokenizer, ids, i, flags & LIMPID_BEGIN,
                                        flags & LIMPID_SPECIAL, &length);
         size_t room = total < capacity ? capacity - total : 0;
@@ -86,16 +93,20 @@ int limpid_detokenize(limpid_model *m, const int32_t *ids, size_t count, int fla
 // ---- conversations ----
 
 static bool convert_message(ChatMessage *to, const limpid_message *from, Error *error) {
-    to->text = from->text ? from->text : "";
+    if (!library_given(from->role, "role", NULL, error) ||
+        !library_given(from->text, "text", NULL, error))
+        return false;
+    to->text = from->text;
     to->length = strlen(to->text);
     if (chat_role_by_name(&to->role, from->role)) return true;
     return error_set(error, ERROR_USAGE, "role: got \"%.60s\", wanted system, user or assistant",
-                     from->role ? from->role : "");
+                     from->role);
 }
 
 static bool render(const limpid_model *m, const limpid_message *messages, size_t count,
                    IdList *list, Error *error) {
-    if (!check_tokenizer(m, error)) return false;
+    if (!check_tokenizer(m, error) || (count && !library_given(messages, "messages", NULL, error)))
+        return false;
     const ChatTemplate *format = chat_format(m->checkpoint, m->own.tokenizer);
     if (!format)
         return error_set(error, ERROR_USAGE, "%s: no known chat format in this model",

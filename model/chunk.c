@@ -57,8 +57,8 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
         wanted += row_wants_logits(batch, i);
     }
     if (needed > m->options.context)
-        return error_set(error, ERROR_USAGE, "%d tokens do not fit the context of %d (-c sets it)",
-                         needed, m->options.context);
+        return error_set(error, ERROR_USAGE, "%d tokens do not fit the context of %d", needed,
+                         m->options.context);
     if (wanted > m->options.max_logit_rows)
         return error_set(error, ERROR_USAGE, "%d rows want logits, there is room for %d", wanted,
                          m->options.max_logit_rows);

@@ -41,7 +41,7 @@ static bool file_sum(char sum[SHA256_HEX], const char *path, Error *error) {
     if (is_directory(path))
         return error_set(error, ERROR_USAGE,
                          "%s is a directory: --golden takes one model file, .gguf or .bin", path);
-    if (!mapping_open(&file, path, error)) return false;
+    if (!mapping_open(&file, path, error)) return error_prefix(error, path);
     sha256_hex(sum, file.data, file.size);
     bool cut = mapping_damaged(&file);
     mapping_close(&file);

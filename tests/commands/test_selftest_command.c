@@ -209,6 +209,11 @@ Test(selftest_golden, public_file_has_them_from_its_path) {
     check_golden(path);
 }
 
+Test(selftest_golden, a_file_that_is_not_there_is_named) {
+    TestRun r = program("selftest|--golden|/nonexistent.gguf");
+    check_refused(&r, ERROR_IO, "/nonexistent.gguf: cannot open it");
+}
+
 Test(selftest_golden, large_models_have_the_bits_of_the_table) {
     if (REFERENCE) SKIP("plain loops take minutes");
     check_golden(test_model_file("SmolLM2-135M-Instruct.Q4_1.gguf"));

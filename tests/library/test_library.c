@@ -181,6 +181,14 @@ Test(library, a_conversation_is_in_the_models_own_format) {
     messages[1].role = "robot";
     CHECK_INT(limpid_chat(model, messages, 2, ids, TEST_MOST_IDS, &error), -1);
     CHECK_STRING(error.message, "role: got \"robot\", wanted system, user or assistant");
+    messages[1].role = NULL;
+    CHECK_INT(limpid_chat(model, messages, 2, ids, TEST_MOST_IDS, &error), -1);
+    CHECK_STRING(error.message, "role is NULL");
+    messages[0].text = NULL;
+    CHECK_INT(limpid_chat(model, messages, 2, ids, TEST_MOST_IDS, &error), -1);
+    CHECK_STRING(error.message, "text is NULL");
+    CHECK_INT(limpid_chat(model, NULL, 2, ids, TEST_MOST_IDS, &error), -1);
+    CHECK_STRING(error.message, "messages is NULL");
     limpid_close(model);
 }
 
@@ -372,7 +380,76 @@ Test(library, errors_are_returned_and_nothing_is_printed) {
     CHECK_INT(size.code, 2);
     CHECK_INT(unknown.code, 2);
     CHECK_INT(far.code, 2);
+    CHECK_STRING(far.message, "9 tokens do not fit the context of 8");
     CHECK_INT(row.code, 2);
+}
+
+// Every call of the example at the top of limpid.h behind a limpid_open that failed.
+static void check_null(bool refused, const limpid_error *error, const char *message) {
+    CHECK(refused, "accepted: %s", message);
+    CHECK_INT(error->code, 2);
+    CHECK_STRING(error->message, message);
+}
+#define CHECK_NULL(refused, message)                                                               \
+    do {                                                                                           \
+        limpid_error error = {0};                                                                  \
+        check_null(refused, &error, message);                                                      \
+    } while (0)
+
+Test(library, a_handle_that_is_null_is_an_error) {
+    static const char MODEL[] = "model is NULL: see the error of limpid_open";
+    static const char CONTEXT_[] = "context is NULL: see the error of limpid_context_open";
+    static const char SAMPLER[] = "sampler is NULL: see the error of limpid_sampler_open";
+    int32_t ids[4] = {1};
+    char bytes[4];
+    CHECK_NULL(!limpid_context_open(NULL, NULL, &error), MODEL);
+    CHECK_NULL(limpid_tokenize(NULL, "a", 1, 0, ids, 4, &error) == -1, MODEL);
+    CHECK_NULL(limpid_detokenize(NULL, ids, 1, 0, bytes, 4, &error) == -1, MODEL);
+    CHECK_NULL(limpid_chat(NULL, NULL, 0, ids, 4, &error) == -1, MODEL);
+    CHECK_NULL(!limpid_grammar_open(NULL, LIMPID_GBNF, "root ::= \"a\"", 12, &error), MODEL);
+    CHECK_NULL(!limpid_sampler_open(NULL, NULL, &error), CONTEXT_);
+    CHECK_NULL(!limpid_eval(NULL, &(limpid_batch){.n = 1, .tokens = ids}, &error), CONTEXT_);
+    CHECK_NULL(!limpid_save(NULL, 0, bytes, &error), CONTEXT_);
+    CHECK_NULL(!limpid_restore(NULL, 0, 1, bytes, 4, &error), CONTEXT_);
+    CHECK_NULL(!limpid_listen(NULL, NULL, NULL, NULL, &error), CONTEXT_);
+    CHECK_NULL(!limpid_sampler_begin(NULL, ids, 1, 0, &error), SAMPLER);
+    CHECK_NULL(limpid_sample(NULL, (float[]){1}, &error) == -1, SAMPLER);
+    CHECK_NULL(!limpid_sampler_accept(NULL, 1, &error), SAMPLER);
+    CHECK_NULL(limpid_sampler_ending(NULL, &error) == -1, SAMPLER);
+    CHECK(!limpid_ends(NULL, 1) && limpid_describe(NULL).bos == -1 && !limpid_logits(NULL, 0));
+    CHECK(limpid_length(NULL, 0) == -1 && !limpid_truncate(NULL, 0, 0) && !limpid_copy(NULL, 0, 0));
+    CHECK(!limpid_state_size(NULL, 1) && !limpid_sampler_forget(NULL, 0) &&
+          limpid_sampler_number(NULL) == 0.0f);
+}
+
+Test(library, an_argument_that_is_null_is_an_error) {
+    int32_t ids[8];
+    Opened o = test_opened(NULL);
+    CHECK_NULL(!limpid_open(NULL, NULL, &error), "path is NULL");
+    CHECK_NULL(!limpid_open_memory(NULL, 9, NULL, &error), "bytes is NULL");
+    CHECK_NULL(limpid_tokenize(o.model, NULL, 5, 0, ids, 8, &error) == -1, "text is NULL");
+    CHECK_NULL(limpid_tokenize(o.model, "a", 1, 0, NULL, 8, &error) == -1, "ids is NULL");
+    CHECK_NULL(limpid_detokenize(o.model, NULL, 1, 0, NULL, 0, &error) == -1, "ids is NULL");
+    CHECK_NULL(limpid_detokenize(o.model, o.ids, 1, 0, NULL, 1, &error) == -1, "text is NULL");
+    CHECK_NULL(!limpid_eval(o.context, NULL, &error), "batch is NULL");
+    CHECK_NULL(!limpid_eval(o.context, &(limpid_batch){.n = 1}, &error), "tokens is NULL");
+    test_eval(&o, &(limpid_batch){.n = 2, .tokens = o.ids});
+    CHECK_NULL(!limpid_save(o.context, 0, NULL, &error), "bytes is NULL");
+    CHECK_NULL(!limpid_restore(o.context, 0, 2, NULL, limpid_state_size(o.context, 2), &error),
+               "bytes is NULL");
+    CHECK_INT(limpid_tokenize(o.model, NULL, 0, 0, NULL, 0, NULL), 0); // no text at all
+    test_opened_close(&o);
+}
+
+Test(library, an_id_outside_the_vocabulary_has_no_bytes) {
+    limpid_error error = {0};
+    Opened o = test_opened(NULL);
+    int32_t ids[] = {o.ids[0], o.info.vocab_size, -1};
+    CHECK_INT(limpid_detokenize(o.model, ids, 2, 0, NULL, 0, &error), -1);
+    CHECK_INT(error.code, 2);
+    CHECK(strstr(error.message, "is not below the vocabulary size"), "%s", error.message);
+    CHECK_INT(limpid_detokenize(o.model, ids + 2, 1, 0, NULL, 0, NULL), -1);
+    test_opened_close(&o);
 }
 
 Test(library, no_signal_is_handled) {

@@ -35,7 +35,7 @@ Test(model_limits, refuses_what_does_not_fit) {
     check_refused(model, &(Batch){.n = 1, .tokens = &above}, 2,
                   "token 101 at row 0 is not in the vocabulary of 101");
     check_refused(model, &(Batch){.n = 21, .tokens = IDS}, 2,
-                  "21 tokens do not fit the context of 20 (-c sets it)");
+                  "21 tokens do not fit the context of 20");
     check_refused(model, &(Batch){.n = 1, .tokens = IDS, .sequences = &two}, 2,
                   "sequence 2 at row 0: the cache has 2");
     check_refused(model, &(Batch){.n = 1, .tokens = IDS, .positions = &far}, 2,
@@ -48,7 +48,7 @@ Test(model_limits, refuses_what_does_not_fit) {
     CHECK_INT(kv_cache_length(&model->cache, 0), 0); // unchanged
     tiny_model_forward(model, &(Batch){.n = 20, .tokens = IDS});
     check_refused(model, &(Batch){.n = 1, .tokens = IDS}, 2,
-                  "21 tokens do not fit the context of 20 (-c sets it)");
+                  "21 tokens do not fit the context of 20");
     model_close(model);
     tiny_model_close(tiny);
 }
