@@ -208,7 +208,7 @@ bool chat_command(const Options *options, Error *error) {
         good = converse(&chat, error);
     line_editor_close(chat.editor);
     // Also after Ctrl-C or an error: what was said before is kept.
-    if (chat.opened) good = chat_session_save(&chat, good ? error : NULL) && good;
+    if (chat.opened) good = chat_session_save(&chat, !good, error) && good;
     chat_session_close(chat.saved);
     limpid_sampler_close(chat.sampler);
     drafting_close(chat.drafting);

@@ -95,11 +95,13 @@ bool cache_file_is_one(const char *path, bool *is_there, Error *error) {
     struct stat status;
     FileReader file;
     char magic[sizeof MAGIC] = "";
-    *is_there = !stat(path, &status);
-    if (!*is_there && errno == ENOENT) return true;
+    *is_there = false;
+    if (stat(path, &status) ? errno == ENOENT : S_ISREG(status.st_mode) && !status.st_size)
+        return true;
     bool good = file_reader_open(&file, path, error);
     if (!good) return error_prefix(error, path);
-    if (file.size >= PREFIX_BYTES) good = file_reader_get(&file, magic, 0, sizeof magic, error);
+    *is_there = true;
+    if (file.size >= sizeof MAGIC) good = file_reader_get(&file, magic, 0, sizeof magic, error);
     file_reader_close(&file);
     if (good && memcmp(magic, MAGIC, sizeof MAGIC) != 0)
         good = error_set(error, ERROR_FILE, "not a cache file of limpid");

@@ -48,8 +48,8 @@ typedef struct CacheFile { // zeroed: none is open
     size_t n_parts, part_bytes, parts_at;
 } CacheFile;
 
-// Whether the path has a file that begins as a cache file does, whatever follows. False: *is_cache
-// is false, and so it is where nothing is there. With `error`: exit code 3 or 4.
+// *is_there: the path has a file that begins as a cache file does, whatever follows; an empty file
+// is as good as none. False: exit code 3 (another file) or 4.
 bool cache_file_is_one(const char *path, bool *is_there, Error *error);
 
 // False: exit code 3 (no cache file, another version, damaged), 4 or 5; nothing is left to close.

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool prompt_cache_check(const Options *o, Error *error) {
     if (!o->cache) {
@@ -31,23 +32,33 @@ bool prompt_cache_check(const Options *o, Error *error) {
     return true;
 }
 
-// A file that cannot be used is an error, or with --force as good as none.
-static bool open_file(PromptCache *c, Error *error) {
+// A damaged file is an error, or with --force as good as none.
+static bool begin_damaged(PromptCache *c, const Error *problem, Error *error) {
     const Options *o = c->options;
-    Error problem = {0};
-    if (cache_file_open(&c->file, o->cache, &problem)) return true;
-    if (problem.code != ERROR_FILE || !o->force || o->cache_read_only)
-        return error_copy(error, &problem);
-    if (!o->quiet) note("%s; --force: it begins anew", problem.message);
+    if (problem->code != ERROR_FILE || o->cache_read_only) return error_copy(error, problem);
+    if (!o->force)
+        return error_set(error, ERROR_FILE, "%s; --force begins it anew", problem->message);
+    if (!o->quiet) note("%s; --force: it begins anew", problem->message);
     c->is_there = false;
     return true;
+}
+
+// A conversation is never replaced by a prompt.
+static bool open_file(PromptCache *c, Error *error) {
+    const char *path = c->options->cache;
+    Error problem = {0};
+    if (!cache_file_open(&c->file, path, &problem)) return begin_damaged(c, &problem, error);
+    if (!c->file.text.length) return true;
+    return error_set(error, ERROR_FILE,
+                     "%s: holds a conversation of chat --session, which --cache does not replace",
+                     path);
 }
 
 // What the file may be replaced by is known to be one of ours. Whether a new one can be written
 // there is tried before the work, since the file comes behind it.
 static bool open_output(PromptCache *c, Error *error) {
     const Options *o = c->options;
-    c->out = (OutputFile){.path = o->cache, .inputs = &c->inputs, .force = c->is_there};
+    c->out = (OutputFile){.path = o->cache, .inputs = &c->inputs, .force = !access(o->cache, F_OK)};
     if (!inputs_find(&c->inputs, o, error) || !inputs_check(&c->out, o, error)) return false;
     FileWriter *probe = file_writer_open(&c->out, 0, error);
     file_writer_close(probe);
@@ -111,9 +122,12 @@ bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt
         // The last token is always computed: its logits are what the text begins with.
         int wanted = (int)(common < prompt->count ? common : prompt->count - 1);
         int length = kv_cache_checkpoint(&s->model->cache, c->file.cached, wanted);
-        if (!cache_file_restore(&c->file, &s->model->cache, s->config->vocab_size, length, error))
-            return false;
-        c->used = (size_t)length;
+        Error problem = {0};
+        bool good = cache_file_restore(&c->file, &s->model->cache, s->config->vocab_size, length,
+                                       &problem);
+        if (!good && !begin_damaged(c, &problem, error)) return false;
+        c->used = good ? (size_t)length : 0;
+        c->holds_all = c->holds_all && good;
     }
     cache_file_close(&c->file);
     if (c->options->quiet) return true;

@@ -33,8 +33,8 @@ typedef struct PromptCache {
 bool prompt_cache_check(const Options *options, Error *error);
 
 // Reads the file where it is there, and tries whether it can be written. A file that is no cache
-// file is never replaced; with --force a damaged one is, and one that does not fit. False: exit
-// code 2, 3, 4 or 5.
+// file, or holds a conversation, is never replaced; with --force a damaged one is, and one that
+// does not fit. False: exit code 2, 3, 4 or 5.
 bool prompt_cache_open(PromptCache **cache, const Options *options, Error *error);
 bool prompt_cache_digest(PromptCache *cache, const Session *session, Error *error);
 

@@ -48,6 +48,8 @@ typedef struct Chat {
     bool has_system;
     Turn *turns; // (n_turns) owned
     size_t n_turns, capacity;
+    size_t left;      // the first of them, which have left the context
+    int left_context; // the size that it had when they did
 
     IdList ids;      // of the next message, with the tokens that come before it
     IdList accepted; // by the sampler: the conversation as the model has it
@@ -80,6 +82,9 @@ bool conversation_answer(Chat *chat, TextSpan message, StopReason *stop, Error *
 bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error); // false: code 5
 void conversation_undo(Chat *chat);  // forgets the last turn, if there is one
 void conversation_clear(Chat *chat); // forgets all of them, not the system message
+// Of a conversation that was read: what had left a smaller context, and fits into this one, is read
+// again. *more: something does. False: exit code 2 or 5.
+bool conversation_take_back(Chat *chat, bool *more, Error *error);
 void conversation_free(Chat *chat);
 
 // A sampler by the options as they are now, which has seen the conversation. False: exit code 2 or
@@ -100,9 +105,13 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
 
 // Appends the JSON object that /save writes; `digest` is model_digest's.
 void conversation_print(Buffer *out, const Chat *chat, const char *digest);
-// Such an object in place of the conversation so far, and the name of its format, "" where it has
-// none. False: exit code 3 or 5, and the conversation is as it was.
-bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+// What the object says of the run that wrote it; "": nothing.
+typedef struct ChatOrigin {
+    char format[64], model[200];
+} ChatOrigin;
+// Such an object in place of the conversation so far. False: exit code 3 or 5, and the conversation
+// is as it was.
+bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error);
 bool conversation_save(Chat *chat, const char *path, Error *error); // false: exit code 2, 4 or 5
 // In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
@@ -115,7 +124,7 @@ bool conversation_load(Chat *chat, const char *path, Error *error);
 // code 2, 3 (damaged, no such file of ours), 4, 5, 6 or 130.
 bool chat_session_open(Chat *chat, Error *error);
 bool chat_session_restore(Chat *chat, Error *error);
-bool chat_session_save(Chat *chat, Error *error);
+bool chat_session_save(Chat *chat, bool failed, Error *error); // failed: the run, before this
 void chat_session_close(ChatSession *session);
 
 // ---- what is typed ----

@@ -70,20 +70,15 @@ static void go_back(Chat *chat, const Turn *turn) {
 void conversation_undo(Chat *chat) {
     if (!chat->n_turns) return;
     Turn *last = &chat->turns[--chat->n_turns];
+    if (chat->left > chat->n_turns) chat->left = chat->n_turns;
     go_back(chat, last);
     turn_free(last);
 }
 
-static void drop_oldest(Chat *chat, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        turn_free(&chat->turns[i]);
-    chat->n_turns -= count;
-    memmove(chat->turns, chat->turns + count, chat->n_turns * sizeof *chat->turns);
-    begin_anew(chat);
-}
-
 void conversation_clear(Chat *chat) {
-    if (chat->n_turns) drop_oldest(chat, chat->n_turns);
+    while (chat->n_turns)
+        turn_free(&chat->turns[--chat->n_turns]);
+    chat->left = 0;
     begin_anew(chat);
 }
 
@@ -121,7 +116,7 @@ static bool render(Chat *chat, size_t from, TextSpan message, Error *error) {
 
 // ids = the tokens that the message appends to the cache.
 static bool encode_message(Chat *chat, TextSpan message, Error *error) {
-    if (!chat->begun) return render(chat, 0, message, error);
+    if (!chat->begun) return render(chat, chat->left, message, error);
     chat->ids.count = 0;
     if (chat->pending >= 0 && !id_list_push(&chat->ids, chat->pending, error)) return false;
     return chat_template_next(chat->format, chat->session.tokenizer, &chat->ids, message.text,
@@ -171,14 +166,15 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     return true;
 }
 
-// The oldest turns leave until the message and an answer of a quarter of the context fit. A message
-// that does not fit alone is refused, and nothing leaves.
+// The oldest turns are left out of the context until the message and an answer of a quarter of it
+// fit; the conversation keeps them. A message that does not fit alone is refused, and nothing
+// leaves.
 static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
-    size_t context = (size_t)chat->session.model->options.context, left = 0;
+    size_t context = (size_t)chat->session.model->options.context, left;
     size_t answer = max_new < context / 4 ? max_new : context / 4;
     *fits = chat->ids.count + answer <= (size_t)room_of(chat);
     if (*fits) return true;
-    for (left = chat->begun ? 0 : 1; left <= chat->n_turns; left++) {
+    for (left = chat->left + !chat->begun; left <= chat->n_turns; left++) {
         if (!render(chat, left, message, error)) return false;
         if (chat->ids.count + answer <= context) break;
     }
@@ -189,11 +185,30 @@ static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Erro
         return true;
     }
     if (left > chat->n_turns) left = chat->n_turns;
-    if (left == 1)
+    size_t leave = left - chat->left;
+    if (leave == 1)
         note("the context of %zu tokens is full: the oldest exchange left it", context);
-    else if (left)
-        note("the context of %zu tokens is full: the oldest %zu exchanges left it", context, left);
-    drop_oldest(chat, left);
+    else if (leave)
+        note("the context of %zu tokens is full: the oldest %zu exchanges left it", context, leave);
+    chat->left = left;
+    chat->left_context = (int)context;
+    begin_anew(chat);
+    return true;
+}
+
+// With room for a message and its answer, as above.
+bool conversation_take_back(Chat *chat, bool *more, Error *error) {
+    size_t context = (size_t)chat->session.model->options.context, left = 0;
+    *more = false;
+    if (!chat->left || context <= (size_t)chat->left_context) return true;
+    for (; left < chat->left; left++) {
+        if (!render(chat, left, (TextSpan){.text = ""}, error)) return false;
+        if (chat->ids.count + context / 4 <= context) break;
+    }
+    chat->left_context = (int)context;
+    *more = left < chat->left;
+    chat->left = left;
+    if (*more) begin_anew(chat);
     return true;
 }
 

@@ -12,8 +12,14 @@
 #include "commands/shared/output.h"
 #include "commands/shared/recording.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct ChatSession {
     CacheFile file; // until it is restored
@@ -22,6 +28,9 @@ struct ChatSession {
     char digest[FNV_HEX];
     CacheKey key;
     bool is_there;
+    bool is_new;    // the file was made, empty, to be locked
+    int lock;       // a descriptor of it; -1: none
+    size_t n_turns; // that were read from it
 };
 
 enum { KEY_MODEL = 2 };
@@ -32,19 +41,62 @@ static bool check_options(const Options *o, Error *error) {
     return error_set(error, ERROR_USAGE, "--session and --transcript name one file");
 }
 
+// The file at the path, locked until it is closed or the process ends; an empty one where there is
+// none. One that was replaced between the two calls is not the file of that name.
+static bool lock_file(ChatSession *s, const char *path, Error *error) {
+    struct stat mine, named;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        s->lock = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        s->is_new = s->lock >= 0;
+        if (s->lock < 0 && errno == EEXIST)
+            s->lock = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (s->lock < 0) return error_set(error, ERROR_IO, "%s: %s", path, strerror(errno));
+        // A file system without locks is as good.
+        bool taken = flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+        if (taken) return error_set(error, ERROR_IO, "%s: another run has it open", path);
+        if (!fstat(s->lock, &mine) && !stat(path, &named) && mine.st_ino == named.st_ino &&
+            mine.st_dev == named.st_dev)
+            return true;
+        close(s->lock);
+        s->lock = -1;
+    }
+    return error_set(error, ERROR_IO, "%s: other runs replace it", path);
+}
+
+// A prompt's file has no conversation. With --force a damaged one is as good as none.
+static bool read_file(ChatSession *s, const Options *o, Error *error) {
+    Error problem = {0};
+    if (!s->is_there) return true;
+    if (cache_file_open(&s->file, o->session, &problem)) {
+        if (s->file.text.length) return true;
+        return error_set(error, ERROR_FILE,
+                         "%s: holds a prompt of generate --cache, no conversation", o->session);
+    }
+    if (problem.code != ERROR_FILE) return error_copy(error, &problem);
+    if (!o->force)
+        return error_set(error, ERROR_FILE, "%s; --force begins it anew", problem.message);
+    if (!o->quiet) note("%s; --force: it begins anew", problem.message);
+    s->is_there = false;
+    return true;
+}
+
 bool chat_session_open(Chat *chat, Error *error) {
     const Options *o = &chat->options;
     if (!o->session) return true;
     ChatSession *s = chat->saved = calloc(1, sizeof *s);
     if (!s) return error_set(error, ERROR_MEMORY, "no memory for --session");
+    s->lock = -1;
     if (!check_options(o, error) || !cache_file_is_one(o->session, &s->is_there, error))
         return false;
-    s->out = (OutputFile){.path = o->session, .inputs = &s->inputs, .force = s->is_there};
-    if (!inputs_find(&s->inputs, o, error) || !inputs_check(&s->out, o, error)) return false;
+    s->out =
+        (OutputFile){.path = o->session, .inputs = &s->inputs, .force = !access(o->session, F_OK)};
+    if (!inputs_find(&s->inputs, o, error) || !inputs_check(&s->out, o, error) ||
+        !lock_file(s, o->session, error) || !cache_file_is_one(o->session, &s->is_there, error))
+        return false;
+    s->out.force = true; // the file of this name is locked
     FileWriter *probe = file_writer_open(&s->out, 0, error);
     file_writer_close(probe);
-    return probe && (!s->is_there || cache_file_open(&s->file, o->session, error)) &&
-           model_digest(s->digest, &chat->session, error);
+    return probe && read_file(s, o, error) && model_digest(s->digest, &chat->session, error);
 }
 
 // ---- going on ----
@@ -57,10 +109,32 @@ static int difference(const ChatSession *s) {
 }
 
 // Whether the tokens of the file are the conversation: of this model, as this run would have them.
-static bool has_tokens(const Chat *chat, const char *format) {
+// Else `why` says what differs.
+typedef struct Difference {
+    bool other_system, more; // more: exchanges that had left a smaller context fit into this one
+    char why[400];
+} Difference;
+
+static bool has_tokens(const Chat *chat, const ChatOrigin *origin, Difference *d) {
     const ChatSession *s = chat->saved;
-    return s->file.ids.count && !strcmp(s->file.key.values[KEY_MODEL], s->digest) &&
-           !strcmp(format, chat_template_name(chat->format));
+    const char *format = chat_template_name(chat->format);
+    int context = chat->session.model->options.context;
+    d->why[0] = '\0';
+    if (strcmp(s->file.key.values[KEY_MODEL], s->digest) != 0)
+        snprintf(d->why, sizeof d->why, "the session is of another model: %s", origin->model);
+    else if (strcmp(origin->format, format) != 0)
+        snprintf(d->why, sizeof d->why, "the session has the chat format %s, this run %s",
+                 origin->format, format);
+    else if (d->other_system)
+        snprintf(d->why, sizeof d->why, "the session has another system message than -y");
+    else if (s->file.cached > context)
+        snprintf(d->why, sizeof d->why, "the session has %d tokens, the context room for %d",
+                 s->file.cached, context);
+    else if (d->more)
+        snprintf(d->why, sizeof d->why, "the context has room for more of it");
+    else
+        return s->file.ids.count;
+    return false;
 }
 
 // An answer that was cut off has one token that is not in the cache yet.
@@ -127,9 +201,15 @@ static bool set_system(Chat *chat, bool *other, Error *error) {
     return !*other || conversation_set_system(chat, system, length, error);
 }
 
+static void say_read_again(const Chat *chat, const char *why) {
+    size_t n = chat->n_turns - chat->left;
+    note("%s: %s%s%zu exchange%s, which the model will read again", chat->saved->file.path, why,
+         *why ? "; " : "", n, n == 1 ? "" : "s");
+}
+
 bool chat_session_restore(Chat *chat, Error *error) {
     ChatSession *s = chat->saved;
-    char format[64] = "";
+    ChatOrigin origin;
     if (!s) return true;
     cache_key_of(&s->key, &chat->session, s->digest);
     if (!s->is_there) {
@@ -137,17 +217,17 @@ bool chat_session_restore(Chat *chat, Error *error) {
         return true;
     }
     TextSpan text = s->file.text;
-    bool other = false;
-    if (!conversation_read(chat, text.text, text.length, format, sizeof format, error))
+    Difference d = {0};
+    if (!conversation_read(chat, text.text, text.length, &origin, error))
         return error_prefix(error, s->file.path);
-    if (!set_system(chat, &other, error)) return false;
-    bool fits = s->file.cached <= chat->session.model->options.context;
-    bool good = true, begun = !other && fits && has_tokens(chat, format);
+    s->n_turns = chat->n_turns;
+    if (!set_system(chat, &d.other_system, error) || !conversation_take_back(chat, &d.more, error))
+        return false;
+    bool good = true, begun = has_tokens(chat, &origin, &d);
     if (begun)
         good = fill_cache(chat, error);
     else if (chat->n_turns && !chat->options.quiet)
-        note("%s: %zu exchange%s, which the model will read again", s->file.path, chat->n_turns,
-             chat->n_turns == 1 ? "" : "s");
+        say_read_again(chat, d.why);
     chat->begun = begun;
     Speculation *drafts = drafting_speculation(chat->drafting);
     if (begun && good && drafts)
@@ -166,10 +246,14 @@ static int tokens_in_cache(const Chat *chat) {
     return chat->begun && (size_t)length + pending == chat->accepted.count ? length : 0;
 }
 
-bool chat_session_save(Chat *chat, Error *error) {
+// After a failure the file is written where something was said before it, and what hinders that is
+// said here: `error` has the failure.
+bool chat_session_save(Chat *chat, bool failed, Error *error) {
     ChatSession *s = chat->saved;
     Buffer text = {0};
+    Error problem = {0};
     if (!s || (!chat->n_turns && !s->is_there)) return true;
+    if (failed && !chat->typed && chat->n_turns == s->n_turns) return true;
     conversation_print(&text, chat, s->digest);
     int cached = tokens_in_cache(chat);
     CacheContent content = {.key = &s->key,
@@ -178,16 +262,25 @@ bool chat_session_save(Chat *chat, Error *error) {
                             .cached = cached,
                             .text = {(const char *)text.bytes, text.size},
                             .cache = &chat->session.model->cache};
-    bool good = !text.failed || error_set(error, ERROR_MEMORY, "no memory for the conversation");
-    good = good && cache_file_write(&s->out, &content, error);
+    bool good = !text.failed || error_set(&problem, ERROR_MEMORY, "no memory for the conversation");
+    good = good && cache_file_write(&s->out, &content, &problem);
     buffer_free(&text);
-    if (good && !chat->options.quiet) note("the conversation is kept in %s", chat->options.session);
-    return good;
+    s->is_new = s->is_new && !good;
+    if (good && !chat->options.quiet)
+        note("%s is kept in %s", failed ? "what was said before" : "the conversation",
+             chat->options.session);
+    if (good) return true;
+    if (!failed) return error_copy(error, &problem);
+    note("the conversation is lost: %s", problem.message);
+    return false;
 }
 
 void chat_session_close(ChatSession *s) {
     if (!s) return;
     cache_file_close(&s->file);
+    // While it is locked. An empty file says nothing that its absence does not.
+    if (s->is_new) unlink(s->out.path);
+    if (s->lock >= 0) close(s->lock);
     file_set_free(&s->inputs);
     free(s);
 }

@@ -55,6 +55,8 @@ void conversation_print(Buffer *b, const Chat *chat, const char *digest) {
     buffer_print(b, ",\"digest\":\"%s\"},\n\"template\":\"%s\",\n", digest,
                  chat_template_name(chat->format));
     put_messages(b, chat);
+    if (chat->left)
+        buffer_print(b, ",\n\"left\":%zu,\"left_context\":%d", chat->left, chat->left_context);
     // The tokens in the order in which the model saw them; none where they are to be read anew.
     buffer_print(b, ",\n\"ids\":[");
     for (size_t i = 0; chat->begun && i < chat->accepted.count; i++)
@@ -114,9 +116,9 @@ bool transcript_add(const Chat *chat, const char *role, const void *text, size_t
 enum { MOST_BYTES = 64 << 20 };
 
 #ifdef WITHOUT_JSON
-bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error) {
-    (void)chat, (void)bytes, (void)size, (void)format, (void)room;
+    (void)chat, (void)bytes, (void)size, (void)origin;
     return error_set(error, ERROR_FILE,
                      "a conversation is JSON, and this program was built without jansson");
 }
@@ -159,16 +161,40 @@ static bool read_messages(Chat *chat, const json_t *root, Error *error) {
     return !user.text || error_set(error, ERROR_FILE, "the last message has no answer");
 }
 
+// How many exchanges had left a context, and of which size. False: exit code 3.
+static bool read_left(Chat *chat, const json_t *root, Error *error) {
+    int left = 0;
+    if (!json_read_int(root, "left", &left, error) ||
+        !json_read_int(root, "left_context", &chat->left_context, error))
+        return false;
+    if (left < 0 || (size_t)left > chat->n_turns || chat->left_context < 0)
+        return error_set(error, ERROR_FILE, "left is %d of %zu exchanges, of a context of %d", left,
+                         chat->n_turns, chat->left_context);
+    chat->left = (size_t)left;
+    return true;
+}
+
+static bool read_origin(ChatOrigin *origin, const json_t *root, Error *error) {
+    const char *format = NULL, *path = NULL;
+    const json_t *model = NULL;
+    *origin = (ChatOrigin){0};
+    if (!json_read_string(root, "template", &format, error) ||
+        !json_read_object(root, "model", &model, error) ||
+        (model && !json_read_string(model, "path", &path, error)))
+        return false;
+    if (format) snprintf(origin->format, sizeof origin->format, "%s", format);
+    if (path) escape_bytes(origin->model, sizeof origin->model, path, strlen(path));
+    return true;
+}
+
 // Read beside the conversation, which is then exchanged.
-bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format, size_t room,
+bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error) {
     static const JsonLimits LIMITS = {.bytes = MOST_BYTES, .values = 1 << 22};
     Chat read = {.session = chat->session, .format = chat->format};
-    const char *name = NULL;
     json_t *root = json_parse(bytes, size, &LIMITS, error);
-    bool good = root && json_read_string(root, "template", &name, error) &&
-                read_messages(&read, root, error);
-    if (good) snprintf(format, room, "%s", name ? name : "");
+    bool good = root && read_origin(origin, root, error) && read_messages(&read, root, error) &&
+                read_left(&read, root, error);
     json_decref(root);
     if (!good) {
         conversation_free(&read);
@@ -180,6 +206,8 @@ bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format,
     chat->turns = read.turns;
     chat->n_turns = read.n_turns;
     chat->capacity = read.capacity;
+    chat->left = read.left;
+    chat->left_context = read.left_context;
     chat->system = read.system;
     chat->has_system = read.has_system;
     chat->format = read.format;
@@ -193,9 +221,11 @@ bool conversation_read(Chat *chat, const void *bytes, size_t size, char *format,
 
 bool conversation_load(Chat *chat, const char *path, Error *error) {
     FileCopy copy;
-    char format[2];
+    ChatOrigin origin;
+    bool more = false;
     if (!file_copy_open(&copy, path, MOST_BYTES, error)) return error_prefix(error, path);
-    bool good = conversation_read(chat, copy.bytes, copy.size, format, sizeof format, error);
+    bool good = conversation_read(chat, copy.bytes, copy.size, &origin, error);
     file_copy_close(&copy);
-    return good || error_prefix(error, path);
+    if (!good) return error_prefix(error, path);
+    return conversation_take_back(chat, &more, error);
 }

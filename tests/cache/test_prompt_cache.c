@@ -133,8 +133,11 @@ Test(prompt_cache, is_never_put_in_place_of_another_file) {
     test_write_file(path, "a text that is longer than a header of a cache file", 51);
     check_kept(path, "", ERROR_FILE, "not a cache file of limpid");
     check_kept(path, "|--force", ERROR_FILE, "not a cache file of limpid");
-    test_write_file(path, "", 0);
-    check_kept(path, "|--force", ERROR_FILE, "the file is empty");
+    // An empty file is as good as none.
+    const char *empty = cache_path("empty.kv");
+    test_write_file(empty, "", 0);
+    check_same(IDS, "", empty, 0);
+    check_same(IDS, "", empty, 19);
     test_write_file(model, bytes, size);
     TestRun run = program("generate|%s|--prompt-ids|1,3|--ids|--cache|%s", model, model);
     check_refused(&run, ERROR_FILE, "not a cache file of limpid");
@@ -148,6 +151,32 @@ Test(prompt_cache, is_never_put_in_place_of_another_file) {
     run = program("generate|%s|--prompt-ids|1,3|--ids|--cache|%s", model, "/nowhere/at/all");
     check_refused(&run, ERROR_IO, "No such file or directory");
     free(bytes);
+}
+
+Test(prompt_cache, is_never_put_in_place_of_a_conversation) {
+    const char *path = cache_path("conversation.chat");
+    TestRun run = program("chat|%s|--template|llama2|-q|-t|0|--max-tokens|4|--session|%s|-i|a b",
+                          small_model(), path);
+    check_status(&run, 0);
+    test_run_free(&run);
+    check_kept(path, "", ERROR_FILE, "holds a conversation of chat --session");
+    check_kept(path, "|--force", ERROR_FILE, "holds a conversation of chat --session");
+}
+
+// In its header and in its last part, of which the second is found when the model is open.
+Test(prompt_cache, that_is_damaged_begins_anew_with_force) {
+    for (int i = 0; i < 3; i++) {
+        const char *path = cache_path(test_text("damaged%d.kv", i));
+        check_same(IDS, "", path, 0);
+        size_t size;
+        char *bytes = test_read_file(path, &size);
+        bytes[i ? size - 100 : 50] ^= 4;
+        test_write_file(path, bytes, i < 2 ? size : 20); // the last one is cut
+        free(bytes);
+        check_kept(path, "", ERROR_FILE, "--force begins it anew");
+        check_same(IDS, "|--force", path, 0);
+        check_same(IDS, "", path, 19);
+    }
 }
 
 Test(prompt_cache, goes_with_options_that_leave_the_model_alone) {

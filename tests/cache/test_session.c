@@ -118,14 +118,20 @@ Test(session, says_what_it_goes_on_with) {
         {"", ": a new conversation\n"},
         {"", " tokens of the conversation from "},
         {"|--kv|f32", " was made with cache type f16, this run has f32: its "},
-        {"|-y|Be brief.", ": 3 exchanges, which the model will read again\n"},
-        {"|-c|20|--context-overflow|shift", "which the model will read again\n"},
+        {"|-y|Be brief.", ": the session has another system message than -y; 3 exchanges, which "
+                          "the model will read again\n"},
+        {"|-c|20|--context-overflow|shift", " tokens, the context room for 20; 4 exchanges, which"},
     };
     for (size_t i = 0; i < sizeof MORE / sizeof *MORE; i++) {
         TestRun run = program(line, small_model(), path, MORE[i][0]);
         CHECK(strstr(run.err, MORE[i][1]), "%s: %s", MORE[i][0], run.err);
         test_run_free(&run);
     }
+    TestRun run = program("chat|%s|--template|mistral-v1|-t|0|--max-tokens|4|--session|%s|-i|a",
+                          small_model(), path);
+    CHECK(strstr(run.err, ": the session has the chat format llama2, this run mistral-v1; "), "%s",
+          run.err);
+    test_run_free(&run);
 }
 
 // /undo, /clear, /load and a system message in the second run; each file is one that goes on.
@@ -200,7 +206,116 @@ Test(session, no_other_file_is_lost) {
     check_status(&run, 0);
     test_run_free(&run);
     run = program(CHAT "|-i|a|--session|%s", small_model(), cache);
-    check_refused(&run, ERROR_FILE, "");
+    check_refused(&run, ERROR_FILE, "holds a prompt of generate --cache, no conversation");
+    run = program(CHAT "|-i|a|--session|%s|--force", small_model(), cache);
+    check_refused(&run, ERROR_FILE, "holds a prompt of generate --cache, no conversation");
+}
+
+Test(session, of_another_model_says_so) {
+    char *path = session_path(0, "of-another");
+    size_t size;
+    char *bytes = test_read_file(small_model(), &size), *other = session_path(1, "another.gguf");
+    bytes[size - 100] ^= 1;
+    test_write_file(other, bytes, size);
+    free(bytes);
+    say(path, "Lily had a cat", "");
+    TestRun run =
+        program("chat|%s|--template|llama2|-t|0|--max-tokens|4|--session|%s|-i|a", other, path);
+    CHECK(strstr(run.err, test_text(": the session is of another model: %s; 1 exchange, which",
+                                    small_model())),
+          "%s", run.err);
+    test_run_free(&run);
+}
+
+// How often the file's conversation has a text.
+static int count_of(const char *path, const char *text) {
+    CacheFile file;
+    Error error = {0};
+    CHECK(cache_file_open(&file, path, &error), "%s", error.message);
+    int count = 0;
+    for (size_t i = 0, n = strlen(text); i + n <= file.text.length; i++)
+        count += !memcmp(file.text.text + i, text, n);
+    cache_file_close(&file);
+    return count;
+}
+
+Test(session, keeps_what_has_left_the_context) {
+    static const char *const MESSAGES[] = {"Lily had a cat", "The dog ran", "And then", "Tom"};
+    char *path = session_path(0, "left"), *whole = session_path(1, "left-whole");
+    const char *small = "|-c|48|--context-overflow|shift";
+    for (int i = 0; i < 4; i++)
+        say(path, MESSAGES[i], small);
+    say_all(whole, "Lily had a cat\nThe dog ran\nAnd then\nTom\n", small);
+    check_equal_files(path, whole);
+    CHECK_INT(count_of(path, "\"left\":"), 1);
+    for (int i = 0; i < 4; i++)
+        CHECK(count_of(path, MESSAGES[i]) == 1, "%s is not in it", MESSAGES[i]);
+    // A larger context reads them again: the tokens are those of a conversation that never was
+    // in a small one.
+    TestRun run = program("chat|%s|--template|llama2|-t|0|--max-tokens|9|--session|%s|-i|Again|"
+                          "-c|200",
+                          small_model(), path);
+    check_status(&run, 0);
+    CHECK(strstr(run.err, "the context has room for more of it; 4 exchanges, which"), "%s",
+          run.err);
+    test_run_free(&run);
+    CHECK_INT(count_of(path, "\"left\":"), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(count_of(path, MESSAGES[i]) == 1, "%s is not in it", MESSAGES[i]);
+}
+
+// The second run is refused while the first has the file open, be it new or not; and a run that
+// was refused, or said nothing, leaves no file.
+Test(session, is_of_one_run_at_a_time) {
+    static const char COMMAND[] =
+        "(echo Lily; sleep 3) | $RUN chat $MODEL --template llama2 -q -t 0 "
+        "--max-tokens 4 --session %s >/dev/null & sleep 1; $RUN chat $MODEL --template llama2 -q "
+        "-t 0 --max-tokens 4 --session %s -i Tom; status=$?; wait; exit $status";
+    char *path = session_path(0, "locked");
+    for (int i = 0; i < 2; i++) {
+        TestRun run = program_shell(test_text(COMMAND, path, path));
+        check_refused(&run, ERROR_IO, "another run has it open");
+        CHECK_INT(count_of(path, "\"content\":\"Lily\""), i + 1);
+    }
+    char *unused = session_path(1, "unused");
+    say_all(unused, "", "");
+    CHECK(access(unused, F_OK), "there is a file");
+    TestRun run = program(CHAT "|-c|4|--session|%s|-i|Lily had a cat", small_model(), unused);
+    check_refused(&run, ERROR_USAGE, "the message");
+    CHECK(access(unused, F_OK), "there is a file");
+}
+
+Test(session, that_is_empty_is_new_and_a_damaged_one_begins_anew_with_force) {
+    char *path = session_path(0, "begins");
+    size_t size;
+    test_write_file(path, "", 0);
+    say(path, "Lily had a cat", "");
+    char *bytes = test_read_file(path, &size);
+    bytes[50] ^= 4;
+    test_write_file(path, bytes, size);
+    free(bytes);
+    TestRun run = program(CHAT "|-i|a|--session|%s", small_model(), path);
+    check_refused(&run, ERROR_FILE, "damaged; --force begins it anew");
+    say(path, "Tom", "|--force");
+    CHECK_INT(count_of(path, "Lily"), 0);
+    CHECK_INT(count_of(path, "Tom"), 1);
+}
+
+// A message that is lost is not said to be kept.
+Test(session, is_not_kept_where_the_first_message_is_refused) {
+    char *path = session_path(0, "refused");
+    size_t size, after_size;
+    say(path, "Lily had a cat", "");
+    char *before = test_read_file(path, &size);
+    TestRun run =
+        program("chat|%s|--template|llama2|-t|0|-c|12|--session|%s|-i|Tom", small_model(), path);
+    check_status(&run, ERROR_USAGE);
+    CHECK(!strstr(run.err, "kept"), "%s", run.err);
+    test_run_free(&run);
+    char *after = test_read_file(path, &after_size);
+    CHECK(size == after_size && !memcmp(before, after, size), "it was written");
+    free(before);
+    free(after);
 }
 
 // Ctrl-C twice is exit code 130, and the conversation is kept all the same.
