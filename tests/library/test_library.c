@@ -384,7 +384,6 @@ Test(library, errors_are_returned_and_nothing_is_printed) {
     CHECK_INT(row.code, 2);
 }
 
-// Every call of the example at the top of limpid.h behind a limpid_open that failed.
 static void check_null(bool refused, const limpid_error *error, const char *message) {
     CHECK(refused, "accepted: %s", message);
     CHECK_INT(error->code, 2);
@@ -396,6 +395,7 @@ static void check_null(bool refused, const limpid_error *error, const char *mess
         check_null(refused, &error, message);                                                      \
     } while (0)
 
+// So the example at the top of limpid.h comes to its end where limpid_open fails.
 Test(library, a_handle_that_is_null_is_an_error) {
     static const char MODEL[] = "model is NULL: see the error of limpid_open";
     static const char CONTEXT_[] = "context is NULL: see the error of limpid_context_open";
