@@ -114,7 +114,7 @@ Test(overflow, steps_of_zero_do_not_end_a_context_that_shifts) {
                               small_model(), i ? "|--max-tokens|90|--ignore-eos" : "");
         check_status(&run, 0);
         json_value(stop, run.out, "stop");
-        CHECK_STRING(stop, i ? "length" : "eos");
+        CHECK_STRING(stop, i ? "\"length\"" : "\"eos\"");
         json_value(stop, run.out, "context_shifts");
         CHECK(atoi(stop) > 1, "%s shifts", stop);
         test_run_free(&run);
