@@ -199,7 +199,9 @@ static bool plan_length(Session *s, size_t prompt, size_t *max_new, int *context
         return false;
     int64_t count = o->max_tokens;
     if (option_given(o, OPTION_STEPS)) {
-        int64_t steps = o->steps ? o->steps : limit + 1; // more than fit: the context ends the text
+        // 0: more than fit, so that the context ends the text; one that shifts has no end.
+        int64_t all = o->overflow == OVERFLOW_SHIFT ? INT64_MAX / 2 : limit + 1;
+        int64_t steps = o->steps ? o->steps : all;
         int64_t after_prompt = steps + 1 - (int64_t)prompt;
         if (!option_given(o, OPTION_MAX_TOKENS) || after_prompt < count) count = after_prompt;
     }

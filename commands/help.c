@@ -26,7 +26,7 @@ static const char GENERATE_HELP[] =
     "      --xtc-probability P  --dry-multiplier M  --mirostat 2 (docs/laboratory.md)\n"
     "  -z, --tokenizer FILE  -m generate|chat  -y, --system TEXT  --keep-newline\n"
     "  -j, --threads N  -c, --ctx-size N  --kv f32|f16|bf16  --precision f32|a16|a8\n"
-    "      --cache FILE: keeps a prompt (docs/cache.md)  --no-cache  --special tokens\n"
+    "      --cache FILE --cache-read-only (docs/cache.md) --no-cache --special tokens\n"
     "      --pattern local:64+global:4 (run mask --help)  --record FILE (run replay)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2 (docs/laboratory.md)\n"
     "      --speculate lookup | --draft MODEL   the same text, sooner\n"

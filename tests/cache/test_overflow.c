@@ -105,6 +105,22 @@ Test(overflow, the_smallest_contexts_go_on_too) {
     }
 }
 
+// A context that shifts has no end, so -n 0 ends with the model's own end or --max-tokens.
+Test(overflow, steps_of_zero_do_not_end_a_context_that_shifts) {
+    char stop[4000];
+    for (int i = 0; i < 2; i++) {
+        TestRun run = program("generate|%s|-s|4|-t|1|--prompt-ids|1|--json|-n|0|-c|40|"
+                              "--context-overflow|shift%s",
+                              small_model(), i ? "|--max-tokens|90|--ignore-eos" : "");
+        check_status(&run, 0);
+        json_value(stop, run.out, "stop");
+        CHECK_STRING(stop, i ? "\"length\"" : "\"eos\"");
+        json_value(stop, run.out, "context_shifts");
+        CHECK(atoi(stop) > 1, "%s shifts", stop);
+        test_run_free(&run);
+    }
+}
+
 // The hash of all logits is that of the pattern, in a context with room for all.
 Test(overflow, sinks_are_a_pattern_from_the_full_context_on) {
     char with[4000], pattern[4000], none[4000];
