@@ -115,8 +115,8 @@ static void session_through(const char *kind, int other) {
     char line[800], path[300], model[300];
     const char *argv[24] = {TEST_RUN};
     size_t size;
-    GgufFile *file = gguf_tiny_llama();
     need_fault_json("inspect", fault_directory());
+    GgufFile *file = gguf_tiny_llama();
     snprintf(path, sizeof path, "%s", test_temporary("session.kv"));
     snprintf(model, sizeof model, "%s", test_temporary("long.gguf"));
     gguf_set_u32(file, "llama.context_length", LONG_CONTEXT);
