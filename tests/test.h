@@ -129,6 +129,8 @@ void test_write_file(const char *path, const void *bytes, size_t size);
 // A path inside a fresh temporary directory that is removed at exit. The same name gives the same
 // file.
 const char *test_temporary(const char *name);
+// The same, where no other test of the program has put a file of that name.
+const char *test_temporary_new(const char *name);
 
 // How many entries a directory has besides . and ..
 int test_entries(const char *directory);

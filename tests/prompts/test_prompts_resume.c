@@ -41,9 +41,9 @@ static void run_well(const char *prompts, const char *out, const char *options) 
 
 static Files files_open(void) {
     Files f = {0};
-    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary("prompts"));
-    snprintf(f.whole, sizeof f.whole, "%s", test_temporary("whole"));
-    snprintf(f.out, sizeof f.out, "%s", test_temporary("out"));
+    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary_new("prompts"));
+    snprintf(f.whole, sizeof f.whole, "%s", test_temporary_new("whole"));
+    snprintf(f.out, sizeof f.out, "%s", test_temporary_new("out"));
     write_prompts(f.prompts, PROMPTS);
     run_well(f.prompts, f.whole, "");
     f.wanted = test_read_file(f.whole, &f.size);
@@ -125,7 +125,7 @@ Test(prompts_resume, without_a_file_it_begins_one) {
 Test(prompts_resume, prompts_that_were_added_are_answered) {
     Files f = files_open();
     char half[300];
-    snprintf(half, sizeof half, "%s", test_temporary("half"));
+    snprintf(half, sizeof half, "%s", test_temporary_new("half"));
     write_prompts(half, PROMPTS / 2);
     run_well(half, f.out, "");
     run_well(f.prompts, f.out, "|--resume");
@@ -184,7 +184,7 @@ Test(prompts_resume, answers_of_other_options_are_kept_and_refused) {
 Test(prompts_resume, answers_of_another_model_are_refused) {
     Files f = files_open();
     char other[300];
-    snprintf(other, sizeof other, "%s", test_temporary("other.gguf"));
+    snprintf(other, sizeof other, "%s", test_temporary_new("other.gguf"));
     TestRun run = program("convert|%s|%s|--type|f16|-q", small_model(), other);
     check_status(&run, 0);
     test_run_free(&run);

@@ -35,10 +35,10 @@ static void run_well(const Files *f, const char *out, const char *options) {
 
 static Files files_open(void) {
     Files f = {0};
-    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary("prompts"));
-    snprintf(f.whole, sizeof f.whole, "%s", test_temporary("whole"));
-    snprintf(f.out, sizeof f.out, "%s", test_temporary("out.jsonl"));
-    snprintf(f.merged, sizeof f.merged, "%s", test_temporary("merged"));
+    snprintf(f.prompts, sizeof f.prompts, "%s", test_temporary_new("prompts"));
+    snprintf(f.whole, sizeof f.whole, "%s", test_temporary_new("whole"));
+    snprintf(f.out, sizeof f.out, "%s", test_temporary_new("out.jsonl"));
+    snprintf(f.merged, sizeof f.merged, "%s", test_temporary_new("merged"));
     write_prompts(f.prompts);
     run_well(&f, f.whole, "|--force");
     return f;

@@ -127,6 +127,11 @@ const char *test_temporary(const char *name) {
     return kept_text("%s/%s", temporary_directory, name);
 }
 
+const char *test_temporary_new(const char *name) {
+    static int count;
+    return test_temporary(test_text("%d-%s", count++, name));
+}
+
 int test_entries(const char *directory) {
     DIR *open_directory = opendir(directory);
     int count = 0;
