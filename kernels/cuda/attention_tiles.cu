@@ -359,8 +359,8 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
 }
 
 bool fits_tiles(const Device *device, const KvShape *cache, int n) {
-    return n >= PROMPT_ROWS && device->precision != PRECISION_F32 && cache->type == KV_F16 &&
-           cache->head_dim % 8 == 0 && cache->head_dim <= 256;
+    return n >= PROMPT_ROWS && !device->switches.notiles && device->precision != PRECISION_F32 &&
+           cache->type == KV_F16 && cache->head_dim % 8 == 0 && cache->head_dim <= 256;
 }
 
 void run_tiles(Device *device, const AttentionOperation *op) {

@@ -46,6 +46,11 @@ bool launch_check(Device *device, cudaError_t error, const char *kernel, dim3 gr
     return cuda_check(device, error, kernel, sizes);
 }
 
+void launch_wait(Device *device, const char *name, dim3 grid, unsigned threads) {
+    if (!device_ok(device)) return;
+    launch_check(device, cudaStreamSynchronize(device->stream), name, grid, threads);
+}
+
 // 0 where it cannot be had.
 static int version(cudaError_t (*get)(int *)) {
     int value = 0;
@@ -111,6 +116,7 @@ static void describe(Device *device, const cudaDeviceProp *p) {
              device->name, p->major, p->minor, p->multiProcessorCount,
              attribute(cudaDevAttrClockRate) / 1000, attribute(cudaDevAttrMemoryClockRate) / 1000,
              attribute(cudaDevAttrGlobalMemoryBusWidth), driver / 1000, driver % 1000 / 10);
+    switches_describe(&device->switches, device->info.description, sizeof device->info.description);
 }
 
 // Queried in place of all kernels, which are compiled for the same architectures.
@@ -132,7 +138,7 @@ static bool find_code(Device *device, const cudaDeviceProp *p) {
     }
     cudaFuncAttributes code = {};
     if (!CUDA_CHECK(device, cudaFuncGetAttributes(&code, probe_kernel))) return false;
-    device->programmatic = p->major >= 9 && code.ptxVersion >= 90;
+    device->programmatic = p->major >= 9 && code.ptxVersion >= 90 && !device->switches.nopdl;
     return true;
 }
 
@@ -144,7 +150,9 @@ Device *device_open(int threads, Precision precision) {
     DeviceInfo *info = &device->info;
     snprintf(info->description, sizeof info->description, "cuda, no GPU");
     info->threads = 1;
-    info->pipeline_depth = PIPELINE_DEPTH; // batch_invariant: not where prompts use other kernels
+    if (!switches_read(device)) return device;
+    // batch_invariant: not where prompts use other kernels.
+    info->pipeline_depth = device->switches.nofeed ? 0 : PIPELINE_DEPTH;
     cudaDeviceProp properties;
     if (!find_gpu(device) || !CUDA_CHECK(device, cudaSetDevice(0)) ||
         !CUDA_CHECK(device, cudaGetDeviceProperties(&properties, 0)))

@@ -39,6 +39,11 @@ struct QuantisedRows {
     Outlier *outliers;  // (n, OUTLIERS)
 };
 
+// What LIMPID_CUDA turns off (switches.cu).
+struct Switches {
+    bool nograph, nofuse, nopdl, noprefetch, notiles, noblas, nofew, nofeed, sync;
+};
+
 // From this number of rows on a pass is a prompt and not a batch of decoding sequences: matrix
 // products go to cuBLASLt, attention to the tensor cores. More than the 32 rows of a recorded
 // decode step, which give the same bits in any batch. For products this is estimated: unpacking
@@ -55,6 +60,7 @@ struct Device {
     Error error;   // the first failure; operations do nothing after it
     char name[80]; // the GPU's; empty until it is known
     DeviceInfo info;
+    Switches switches;
     Allocation *allocations;
     cudaStream_t stream;
     Staging staging;
@@ -109,6 +115,14 @@ void staging_end(Device *device);
 bool sends_open(Device *device);
 void sends_close(Device *device);
 
+// The switches of this process; false where it names one that there is not. The second appends them
+// to a text that has `size` bytes.
+bool switches_read(Device *device);
+void switches_describe(const Switches *switches, char *text, size_t size);
+
+// With the switch `sync`: waits for what was just launched, and fails under its name.
+void launch_wait(Device *device, const char *name, dim3 grid, unsigned threads);
+
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.
 template <class... Wanted, class... Given>
@@ -126,6 +140,7 @@ void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Want
     config.numAttrs = overlaps && device->programmatic;
     launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
                  name, grid, threads);
+    if (device->switches.sync) launch_wait(device, name, grid, threads);
 }
 #define LAUNCH(device, kernel, grid, threads, ...)                                                 \
     launch(device, #kernel, false, kernel, grid, threads, __VA_ARGS__)

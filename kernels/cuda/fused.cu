@@ -18,8 +18,8 @@
 #include "kernels/cuda/steps.h"
 
 // All matrices of the call in one launch for few rows.
-static bool fits_one_launch(ProjectWork *work, const ProjectOperation *op) {
-    return project_work(work, op, 0) == op->count && fits_few(work->n);
+static bool fits_one_launch(const Device *device, ProjectWork *work, const ProjectOperation *op) {
+    return project_work(device, work, op, 0) == op->count && fits_few(device, work->n);
 }
 
 // Blocks of a launch run in no order: each may read x and the norm's output until the last one
@@ -112,7 +112,7 @@ static size_t fuse_project(Device *device, const Operation *operations, size_t c
     size_t at = count > 1 && operations[0].kind == OPERATION_NORM ? 1 : 0;
     ProjectWork work = {};
     if (operations[at].kind != OPERATION_PROJECT ||
-        !fits_one_launch(&work, &operations[at].project) ||
+        !fits_one_launch(device, &work, &operations[at].project) ||
         (at && !add_norm(&work, &operations[0].norm)))
         return 0;
     const Operation *rest = operations + ++at;

@@ -73,7 +73,7 @@ Operation operation_of(OperationKind kind) {
 // A fused pattern takes several operations, any other takes one.
 static void run_all(Device *device, const Operation *operations, size_t count) {
     for (size_t i = 0, taken; i < count && device_ok(device); i += taken) {
-        taken = run_fused(device, operations + i, count - i);
+        taken = device->switches.nofuse ? 0 : run_fused(device, operations + i, count - i);
         if (taken) continue;
         OPERATIONS[operations[i].kind](device, operations + i);
         taken = 1;
@@ -193,7 +193,7 @@ void device_end(Device *device) {
     if (device_ok(device) && r->count) {
         int positions = rounded_positions(r->shape.max_position + 1);
         Graph *g = NULL;
-        if (r->shape.n > GRAPH_ROWS || r->interrupted) {
+        if (r->shape.n > GRAPH_ROWS || r->interrupted || device->switches.nograph) {
             clock_begin(device);
             run_all(device, r->operations, r->count);
         } else {

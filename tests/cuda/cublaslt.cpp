@@ -6,20 +6,20 @@
 #include <cmath>
 #include <cstring>
 
-struct EmulatorBlas {
+struct cublasLtContext {
     int unused;
 };
-struct EmulatorBlasOperation {
+struct cublasLtMatmulDescOpaque_t {
     cublasComputeType_t compute;
     cudaDataType_t scale;
     cublasOperation_t transpose_a;
 };
-struct EmulatorBlasLayout {
+struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType_t type;
     uint64_t rows, cols;
     int64_t ld;
 };
-struct EmulatorBlasPreference {
+struct cublasLtMatmulPreferenceOpaque_t {
     uint64_t workspace;
     uint32_t alignments[4]; // of a, b, c, d
 };
@@ -153,7 +153,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-    return create(handle, EmulatorBlas{0});
+    return create(handle, cublasLtContext{0});
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return destroy(handle);
@@ -161,7 +161,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
                                         cublasComputeType_t compute, cudaDataType_t scale) {
-    return create(operation, EmulatorBlasOperation{compute, scale, CUBLAS_OP_N});
+    return create(operation, cublasLtMatmulDescOpaque_t{compute, scale, CUBLAS_OP_N});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
     return destroy(operation);
@@ -180,14 +180,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
                                           uint64_t rows, uint64_t cols, int64_t ld) {
-    return create(layout, EmulatorBlasLayout{type, rows, cols, ld});
+    return create(layout, cublasLtMatrixLayoutOpaque_t{type, rows, cols, ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
     return destroy(layout);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-    return create(preference, EmulatorBlasPreference{0, {256, 256, 256, 256}});
+    return create(preference, cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}});
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
     return destroy(preference);
@@ -245,8 +245,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     const void *pointers[] = {a, b, c, d};
     for (int i = 0; i < 4; i++)
         if (!aligned(pointers[i], choice.alignments[i])) return CUBLAS_STATUS_INVALID_VALUE;
-    EmulatorBlasOperation op = *operation;
-    EmulatorBlasLayout la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout;
+    cublasLtMatmulDescOpaque_t op = *operation;
+    cublasLtMatrixLayoutOpaque_t la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout;
     if (!fit(&op, &la, &lb, &lc, &ld) || choice.m != ld.rows || choice.n != ld.cols ||
         choice.k != lb.rows || choice.type != (uint64_t)la.type ||
         choice.workspace > workspace_bytes || (choice.workspace && !workspace) || c != d)

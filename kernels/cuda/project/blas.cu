@@ -6,7 +6,11 @@
 #include "base/clock.h"
 #include "kernels/cuda/device.h"
 
+#if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
+#else
+#include "kernels/cuda/project/cublaslt.h"
+#endif
 #include <stdio.h>
 #include <string.h>
 
@@ -161,7 +165,7 @@ void blas_reserve(Device *device) {
 
 bool blas_ready(Device *device) {
     Blas *b = device->blas;
-    if (!device_ok(device) || !b) return false;
+    if (!device_ok(device) || !b || device->switches.noblas) return false;
     if (b->state == BLAS_UNOPENED) b->state = blas_open(device);
     return b->state == BLAS_OPEN && device_ok(device);
 }
@@ -318,6 +322,7 @@ void blas_product(Device *device, const BlasProduct *product) {
     Plan *plan = find_plan(device, product);
     if (plan && multiply(device, product, plan, &plan->algorithm))
         plan->last_used = ++device->blas->products;
+    if (device->switches.sync) launch_wait(device, "cublasLtMatmul", dim3(1), 0);
 }
 
 // ---- measuring ----

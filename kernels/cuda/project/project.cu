@@ -14,17 +14,18 @@
 // Whether one launch for n rows can take both types.
 // The kernels for few rows branch on the type for each row of weights (project_few.cu); the others
 // are compiled for one type.
-static bool go_together(int n, DType a, DType b) {
-    return a == b || (fits_few(n) && is_quantised(a) == is_quantised(b));
+static bool go_together(const Device *device, int n, DType a, DType b) {
+    return a == b || (fits_few(device, n) && is_quantised(a) == is_quantised(b));
 }
 
-int project_work(ProjectWork *work, const ProjectOperation *op, int first) {
+int project_work(const Device *device, ProjectWork *work, const ProjectOperation *op, int first) {
     DType dtype = op->projections[first].weight->planes.dtype;
     work->count = 0, work->n = op->n, work->x = op->x;
+    work->nothing_ahead = device->switches.noprefetch;
     int i = first;
     for (; i < op->count; i++) {
         const Projection *p = &op->projections[i];
-        if (!go_together(op->n, dtype, p->weight->planes.dtype)) break;
+        if (!go_together(device, op->n, dtype, p->weight->planes.dtype)) break;
         int at = work->count++;
         work->weights[at] = p->weight->planes;
         work->out[at] = p->out;
@@ -41,8 +42,8 @@ void run_project(Device *device, const Operation *operation) {
     if (by_blas) blas_split(device, op->x, op->n, op->projections[0].weight->planes.cols);
     for (int i = 0, end; i < op->count; i = end) {
         ProjectWork work = {};
-        end = project_work(&work, op, i);
-        if (fits_few(op->n)) {
+        end = project_work(device, &work, op, i);
+        if (fits_few(device, op->n)) {
             launch_few(device, &work);
             continue;
         }

@@ -21,6 +21,7 @@ struct ProjectWork {
     const float *bias[MAX_PROJECTIONS];
     unsigned first_row[MAX_PROJECTIONS + 1]; // of each matrix in the list of all rows
     int count, n;
+    bool nothing_ahead; // nothing is read ahead of the wait for earlier kernels
     const float *x;
     QuantisedRows z; // of x, where the launch does not make them itself
 
@@ -39,11 +40,11 @@ struct ProjectWork {
 enum { MAX_HEAD_COUNTERS = 1024 };
 
 // Fills the matrices from `first` on that one launch can take: returns the one after them.
-int project_work(ProjectWork *work, const ProjectOperation *op, int first);
+int project_work(const Device *device, ProjectWork *work, const ProjectOperation *op, int first);
 
 // Launches: for few rows of x (fits_few), which go in groups; and for any number, of matrices of
 // one type, `work->z` made by quantise_rows.
-bool fits_few(int n);
+bool fits_few(const Device *device, int n);
 unsigned few_groups(int n);
 void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);

@@ -271,7 +271,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    if (first + warp < rows) prefetch_first_row(work, first + warp);
+    if (first + warp < rows && !work.nothing_ahead) prefetch_first_row(work, first + warp);
     wait_for_earlier_kernels();
     Memory<M> &memory = block_memory<Memory<M>>();
     Group group = group_of_block<N>(work);
@@ -291,8 +291,8 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
 
 // ---- choosing ----
 
-bool fits_few(int n) {
-    return n <= MAX_FEW;
+bool fits_few(const Device *device, int n) {
+    return n <= MAX_FEW && !device->switches.nofew;
 }
 
 unsigned few_groups(int n) {
