@@ -351,6 +351,11 @@ endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call link_test,$(t),$(TEST_LIBS))))
 $(foreach t,$(PROGRAM_SOURCES),$(eval $(call link_test,$(t))))
 
+# What scripts/check_gpu asks of the GPU itself.
+$(BUILD)/tests/gpu_%: $(BUILD)/scripts/gpu/%.o $(BUILD)/objects.a
+	$(call say,LINK)
+	$(Q)$(CC) $(HARDENED_LINK) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(BUILD)/tests/test_fidelity: | $(BUILD)/tests/fidelity $(BUILD)/run
 
 $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run

@@ -267,9 +267,10 @@ static int run_case(const TestCase *test) {
     return result;
 }
 
-// argv[1]: only tests whose "suite/name" contains it; those that follow: and none that contains
-// one.
+// argv[1]: only tests whose "suite/name" contains it, or "=suite/name": that one; those that follow:
+// and none that contains one.
 static bool is_chosen(const char *name, int argc, char **argv) {
+    if (argc > 1 && argv[1][0] == '=') return !strcmp(name, argv[1] + 1);
     for (int i = 2; i < argc; i++)
         if (strstr(name, argv[i])) return false;
     return argc < 2 || strstr(name, argv[1]);
