@@ -382,7 +382,7 @@ Test(prompts, options_that_do_not_go_together_are_refused) {
     check_refused(&run, 2, "--prompts FILE wants --out FILE");
     run = program("generate|--out|x");
     check_refused(&run, 2, "--out goes with --prompts");
-    run = program("generate|--prompts|x|--out|-");
+    run = program("generate|--prompts|-|--out|-");
     check_refused(&run, 2, "-: a file is written here, not standard output");
     run = program("generate|--prompts|x|--out|y|-i|z");
     check_refused(&run, 2, "--prompts does not go with --prompt");
