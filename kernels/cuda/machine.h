@@ -50,6 +50,18 @@ static __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
+// Counts this block at *counter and returns the number before. What the thread has written, or has
+// seen behind a barrier of its block, is visible to those that count later; it sees what those
+// before it wrote.
+static __device__ __forceinline__ unsigned arrive(unsigned *counter) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+}
+
 // Loads the cache line of `p` into L2 before it is needed.
 static __device__ __forceinline__ void prefetch(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
