@@ -72,10 +72,9 @@ struct Device {
     QuantisedRows quantised;   // (max_rows, max_cols)
     unsigned *head_counters;   // (MAX_HEAD_COUNTERS) of rows of a head that are projected
     SampleScratch *sampling;   // sample.cu
-    float *attention_scratch;  // partial sums of attention over long caches
-    size_t attention_scratch_floats;
-    unsigned *attention_counters; // of splits that have ended; 0 between launches
-    int32_t *sent;                // (SEND_SLOTS) pinned: what device_send sends, feedback.cu
+    float *attention_scratch;  // parts of attention over long caches, then their counters
+    size_t attention_floats, attention_counters;
+    int32_t *sent; // (SEND_SLOTS) pinned: what device_send sends, feedback.cu
     cudaEvent_t arrived[SEND_SLOTS];
 };
 
