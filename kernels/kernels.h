@@ -253,9 +253,9 @@ void softcap(Device *device, float *x, size_t count, float cap);
 //   top_k      the first top_k in order (0: all)
 //   top_p      the shortest prefix in order with (double)sum >= (double)top_p * total (1: all)
 //   min_p      those with (double)w >= (double)min_p * 2^40 (0: all)
-//   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0): the shortest
-//              prefix by rising |-log p - H|, ties in order, with sum >= typical_p * total (1:
-//              all); Meister et al. 2022, arXiv 2202.00666
+//   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0; log_double of
+//              precision.h): the shortest prefix by rising |-log p - H|, ties in order, with
+//              sum >= typical_p * total (1: all); Meister et al. 2022, arXiv 2202.00666
 //   xtc        of those with (double)w >= (double)xtc * total only the last in order (0: all); the
 //              others leave, "exclude top choices" as in llama.cpp
 // At least one token always stays. Then out[i] is the first kept t by rising id with
