@@ -108,6 +108,9 @@ void staging_end(Device *device);
 bool sends_open(Device *device);
 void sends_close(Device *device);
 
+// Milliseconds between two events, the second of which is waited for; false after a failure.
+bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms);
+
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.
 template <class... Wanted, class... Given>
