@@ -70,6 +70,11 @@ void device_free(Device *device, void *memory); // NULL is fine
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes);
 void device_download(Device *device, void *to_host, const void *from, size_t bytes);
 
+// Host memory for what is downloaded at every step: copies into it take a GPU less time than into
+// any other. Not zeroed; NULL after a failure. Free it before the device is closed.
+void *device_host_alloc(Device *device, size_t bytes);
+void device_host_free(Device *device, void *memory); // NULL is fine
+
 // A host matrix in the backend's own layout; it lives until device_close. The host's bytes are not
 // needed afterwards, unless DeviceInfo says that the backend borrows them. NULL after a failure.
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);

@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) sorted_kernel(SampleWor
     TypicalMemory &m = block_memory<TypicalMemory>();
     wait_for_earlier_kernels();
     Row r = row_of_block(work);
-    if (!r.samples) return;
+    if (!r.samples) return give_answer(work, r);
     Candidate *c = work.scratch.candidates;
     size_t room = list_candidates(m, r, c);
     if (cuts_typical(work)) cut_typical(m, c, room, work.rule.typical_p);
@@ -134,7 +134,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) sorted_kernel(SampleWor
     size_t chosen = 0;
     while (sum <= target)
         sum += c[++chosen].weight;
-    work.out[0] = id_of_key(c[chosen].key);
+    give_token(work, id_of_key(c[chosen].key));
 }
 
 void sample_sorted(Device *device, const SampleWork *work) {
