@@ -26,7 +26,8 @@ template <int DIM> struct TileMemory {
 };
 
 struct TileWork {
-    AttentionOperation op;
+    AttentionOperation op; // out NULL: nothing reads the floats
+    InputParts to;         // of the product that follows; a row is a row of out
     KvLayer kv;
     int group, n_queries; // query heads per key-value head; rows times group
 };
@@ -311,6 +312,15 @@ static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, 
 
 // ---- the kernel ----
 
+static __device__ __forceinline__ void store_pair(const TileWork &w, size_t at, float a, float b) {
+    if (w.op.out) w.op.out[at] = a, w.op.out[at + 1] = b;
+    for (int p = 0; p < MAX_PARTS; p++) {
+        if (!w.to.parts[p]) continue;
+        unsigned low = take_part(a), high = take_part(b);
+        *(unsigned *)(w.to.parts[p] + at) = low | high << 16;
+    }
+}
+
 template <int DIM>
 static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, const TileWork &w) {
     int dim = w.op.shape.head_dim;
@@ -318,13 +328,12 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
     for (int r = 0; r < 2; r++) {
         float sum = quad_sum(s.sums[r]);
         if (!s.q[r]) continue;
-        float *out = w.op.out + (s.q[r] - w.op.q);
+        size_t first = (size_t)(s.q[r] - w.op.q);
         UNROLL
-        for (int n = 0; n < DIM / 8; n++)
-            for (int e = 0; e < 2; e++) {
-                int c = 8 * n + threadIdx.x % 4 * 2 + e;
-                if (c < dim) out[c] = s.out[n][2 * r + e] / sum;
-            }
+        for (int n = 0; n < DIM / 8; n++) {
+            int c = 8 * n + threadIdx.x % 4 * 2; // dim is a multiple of 8
+            if (c < dim) store_pair(w, first + c, s.out[n][2 * r] / sum, s.out[n][2 * r + 1] / sum);
+        }
     }
 }
 
@@ -364,8 +373,15 @@ bool fits_tiles(const Device *device, const KvShape *cache, int n) {
 }
 
 void run_tiles(Device *device, const AttentionOperation *op) {
+    run_tiles_parts(device, op, InputParts{}, true);
+}
+
+// Heads are multiples of 8 channels, so a row of parts is as long as one of out.
+void run_tiles_parts(Device *device, const AttentionOperation *op, const InputParts &to,
+                     bool keep) {
     TileWork w = {};
-    w.op = *op;
+    w.op = *op, w.to = to;
+    if (!keep) w.op.out = NULL;
     w.kv = kv_layer(&op->view);
     w.group = op->shape.n_heads / op->shape.n_kv_heads;
     w.n_queries = op->rows.n * w.group;

@@ -104,6 +104,90 @@ Test(cuda_recording, a_replay_is_one_launch) {
     tiny_model_close(tiny);
 }
 
+// ---- a prompt ----
+
+// Kernels and products of a prompt in one pass: embed, so many per layer, the residual of the last
+// layer, whose product may still be read, and the head for one row.
+static void check_prompt(DType dtype, Precision precision, int kernels, int products) {
+    enum { ROWS = 66 };
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.max_seq_len = ROWS;
+    shape.dtype = dtype;
+    TinyModel *tiny = tiny_model_open(&shape);
+    Model *model = tiny_model_run(
+        tiny, (ModelOptions){.precision = precision, .kv_type = KV_F16, .max_rows = ROWS});
+    int32_t tokens[ROWS] = {1, 2, 3};
+    long before = emulator_kernels(), multiplied = emulator_cublas_products();
+    tiny_model_forward(model, &(Batch){.n = ROWS, .tokens = tokens});
+    CHECK(emulator_kernels() - before == 1 + kernels * shape.n_layers + 1 + 1,
+          "%s, precision %d: %ld kernels", dtype_info(dtype)->name, (int)precision,
+          emulator_kernels() - before);
+    CHECK_INT(emulator_cublas_products() - multiplied, products * shape.n_layers);
+    model_close(model);
+    tiny_model_close(tiny);
+}
+
+// Norm, queries and keys, attention, norm, activation; with two parts of x the halves of sums are
+// joined: of q, k and v at once, and of gate and up one after another, since there is room for 128
+// columns; what is not stored as bf16 is unpacked seven times.
+Test(cuda_recording, a_layer_of_a_prompt_is_five_kernels_and_its_products) {
+    check_prompt(DTYPE_BF16, PRECISION_A8, 5, 7);
+    check_prompt(DTYPE_BF16, PRECISION_A16, 5 + 5, 7);
+    check_prompt(DTYPE_Q8_0, PRECISION_A8, 5 + 7, 7);
+    check_prompt(DTYPE_Q8_0, PRECISION_A16, 5 + 5 + 7, 14);
+}
+
+// What follows a norm and its product over 64 rows, named by what it reads again.
+typedef enum Reader { READS_NOTHING, READS_NORM, READS_PRODUCT } Reader;
+
+enum { READ_ROWS = 64, READ_WIDTH = 64, READ_FLOATS = READ_ROWS * READ_WIDTH };
+
+// x, its norm, its product, the residual stream; then one of the two is read once more. Malloced.
+static float *floats_of_prompt(Device *device, const float *before, const float *weight,
+                               const DeviceMatrix *matrix, Reader reader, bool recorded) {
+    float *floats = upload_floats(device, before, 6 * READ_FLOATS);
+    float *x = floats, *normed = x + READ_FLOATS, *out = normed + READ_FLOATS;
+    float *residual = out + READ_FLOATS, *a = residual + READ_FLOATS, *b = a + READ_FLOATS;
+    if (recorded) device_begin(device, &(PassShape){.n = READ_ROWS, .max_position = 0});
+    rmsnorm(device, normed, x, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    project(device, normed, READ_ROWS, &(Projection){out, matrix, NULL}, 1);
+    add(device, residual, out, READ_FLOATS);
+    if (reader == READS_NORM) add(device, a, normed, READ_FLOATS);
+    if (reader == READS_PRODUCT) add(device, a, out, READ_FLOATS);
+    // Both are overwritten, so nothing reads them after the pass.
+    rmsnorm(device, normed, b, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    rmsnorm(device, out, b, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    if (recorded) device_end(device);
+    float *behind = fetch(device, floats, 6 * READ_FLOATS);
+    device_free(device, floats);
+    return behind;
+}
+
+Test(cuda_recording, floats_that_are_read_again_are_written) {
+    Device *device = test_device(1, PRECISION_A16);
+    TestRandom random = {12};
+    Matrix host = random_matrix(&random, DTYPE_BF16, READ_WIDTH, READ_WIDTH);
+    DeviceMatrix *matrix = device_matrix(device, &host);
+    device_reserve(device, READ_ROWS);
+    float *before = random_floats(&random, 6 * READ_FLOATS, 1.0f),
+          *weight = upload_floats(device, before, READ_WIDTH);
+    static const int KERNELS[] = {1 + 1 + 2, 1 + 1 + 1 + 2, 1 + 1 + 1 + 1 + 2};
+    for (Reader reader = READS_NOTHING; reader <= READS_PRODUCT; reader++) {
+        float *one = floats_of_prompt(device, before, weight, matrix, reader, false);
+        long kernels = emulator_kernels();
+        float *fused = floats_of_prompt(device, before, weight, matrix, reader, true);
+        CHECK_INT(emulator_kernels() - kernels, KERNELS[reader]);
+        for (int i = 0; i < 6 * READ_FLOATS; i++)
+            CHECK(one[i] == fused[i], "reader %d: float %d is %.9g, one by one %.9g", (int)reader,
+                  i, (double)fused[i], (double)one[i]);
+        free(one), free(fused);
+    }
+    device_free(device, weight);
+    random_matrix_free(&host);
+    free(before);
+    test_device_close(device);
+}
+
 // ---- the full pieces of a prompt ----
 
 enum { PIECE = 64, MOST_PIECES = 9 };
