@@ -2,6 +2,7 @@
 #include "tests/cuda/emulator.h"
 
 #include "tests/cuda/fibers.h"
+#include "tests/cuda/schedule.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -150,9 +151,12 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
     if (!threads || threads > emulator::MAX_THREADS || !grid.x || !grid.y || !grid.z ||
         grid.y > 65535 || grid.z > 65535 || config->dynamicSmemBytes)
         return cudaErrorInvalidValue;
+    bool overlaps = config->numAttrs &&
+                    config->attrs->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                    config->attrs->val.programmaticStreamSerializationAllowed;
     return enqueue(config->stream, [=] {
         kernels++;
-        emulator::run_grid(grid, size, body);
+        emulator::run_grid(grid, size, overlaps, body);
     });
 }
 
@@ -234,11 +238,22 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     return cudaSuccess;
 }
 
-static cudaError_t allocate(void **memory, size_t bytes) {
+// By the stream, and not by a kernel.
+template <class Store> static void store(void *to, Store action) {
+    emulator::watched_memory_open(to);
+    action();
+    emulator::watched_memory_close(to);
+}
+
+static cudaError_t allocate(void **memory, size_t bytes, bool watched) {
     cudaError_t error;
     if (fails(&error)) return error;
-    if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
-    memset(*memory, 0xff, bytes);
+    if (watched)
+        *memory = emulator::watched_memory_take(bytes);
+    else if (posix_memalign(memory, 256, bytes))
+        *memory = nullptr;
+    if (!*memory) return cudaErrorMemoryAllocation;
+    store(*memory, [=] { memset(*memory, 0xff, bytes); });
     live_objects++;
     return cudaSuccess;
 }
@@ -253,36 +268,40 @@ cudaError_t cudaFreeHost(void *memory) {
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    cudaError_t error = allocate(memory, bytes);
+    cudaError_t error = allocate(memory, bytes, false);
     if (error == cudaSuccess) pinned[*memory] = bytes;
     return error;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     if (memory_used + bytes > memory_bytes) return cudaErrorMemoryAllocation;
-    cudaError_t error = allocate(memory, bytes);
+    cudaError_t error = allocate(memory, bytes, emulator::schedule() >= emulator::SIDE_BY_SIDE);
     if (error == cudaSuccess) memory_used += memory_blocks[*memory] = bytes;
     return error;
 }
 
 cudaError_t cudaFree(void *memory) {
+    run_pending();
     memory_used -= memory_blocks[memory];
     memory_blocks.erase(memory);
-    return cudaFreeHost(memory);
+    if (!emulator::watched_memory_give(memory)) return cudaFreeHost(memory);
+    live_objects--;
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    return enqueue(stream, [=] { memset(memory, value, bytes); });
+    return enqueue(stream, [=] { store(memory, [=] { memset(memory, value, bytes); }); });
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    enqueue(stream, [=] { memmove(to, from, bytes); });
-    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) run_pending();
+    enqueue(stream, [=] { store(to, [=] { memmove(to, from, bytes); }); });
+    bool waits = kind == cudaMemcpyDeviceToHost && !is_pinned(to);
+    if (waits && !(stream && stream->capturing)) run_pending();
     return cudaSuccess;
 }
 

@@ -36,7 +36,9 @@ static inline uint16_t half_bits(float f) {
     return float_to_half(f);
 }
 
-static inline void wait_for_earlier_kernels() {}
+static inline void wait_for_earlier_kernels() {
+    emulator::wait_for_earlier_kernels();
+}
 static inline void let_next_kernel_start() {}
 static inline void prefetch(const void *) {}
 static inline unsigned arrive(unsigned *counter) {
