@@ -12,7 +12,8 @@
 //   notiles     attention of prompts without the tensor cores (attention_tiles.cu)
 //   noblas      products of prompts by our own kernels, cuBLASLt is not opened
 //   nofew       the kernels for many rows (project_many.cu) in place of those for few
-//   nofeed      the host reads each sampled token before it begins another pass
+//   nofeed      the host copies each sampled token before it begins another pass; no kernel writes
+//               to the host's memory (feedback.cu)
 //   sync        waits behind every launch, and names the kernel that failed; has nograph in it
 //
 // All but notiles and noblas leave every bit as it is.

@@ -60,7 +60,7 @@ part_name() { # SWITCH
     notiles) say "attention on the tensor cores (kernels/cuda/attention_tiles.cu)" ;;
     noblas) say "products by cuBLASLt (kernels/cuda/project/blas.cu)" ;;
     nofew) say "products of few rows (kernels/cuda/project/project_few.cu)" ;;
-    nofeed) say "passes begun before the host has read the token (kernels/cuda/feedback.cu)" ;;
+    nofeed) say "sampled tokens on their way to the host and to the next pass (kernels/cuda/feedback.cu)" ;;
     sync) say "something that is not waited for: it is right only where the host waits behind every launch" ;;
     esac
 }

@@ -1,5 +1,5 @@
 // LIMPID_CUDA: each switch turns its part off, and leaves the numbers as they are.
-#include "model/model.h"
+#include "model/decoder.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/device.h"
 #include "tests/support/files/tiny_model.h"
@@ -12,12 +12,32 @@ typedef struct Seen {
     float prompt[VOCABULARY], step[VOCABULARY]; // logits of the last row
     long kernels, calls;                        // of the last step
     long products;                              // of cuBLASLt, for the prompt
+    int32_t sampled[STEPS];                     // then, on the device
     int depth;
     char description[224];
 } Seen;
 
 static void keep(float *logits, const Model *model) {
     memcpy(logits, model_logits(model, 0), (size_t)model->config.vocab_size * sizeof *logits);
+}
+
+// Tokens that are drawn and fed on the device.
+static void draw(Model *model, int32_t sampled[STEPS]) {
+    Error error = {0};
+    SamplerOptions options = sampler_defaults();
+    options.rule.temperature = 1.0f;
+    Sampler *sampler = sampler_open(model->device, model->config.vocab_size, 10, &options, &error);
+    Decoder decoder;
+    CHECK(sampler &&
+              decoder_begin(&decoder, model,
+                            &(DecoderOptions){.sampler = sampler, .max_tokens = STEPS + 1}, &error),
+          "%s", error.message);
+    for (int i = 0; i < STEPS; i++) {
+        sampled[i] = decoder_next(&decoder, &error);
+        CHECK(sampled[i] >= 0, "%s", error.message);
+    }
+    decoder_end(&decoder);
+    sampler_close(sampler);
 }
 
 static Seen run(const TinyModel *tiny, const char *switches) {
@@ -41,6 +61,7 @@ static Seen run(const TinyModel *tiny, const char *switches) {
         seen.kernels = emulator_kernels() - kernels;
     }
     keep(seen.step, model);
+    draw(model, seen.sampled);
     const DeviceInfo *info = device_info(model->device);
     seen.depth = info->pipeline_depth;
     snprintf(seen.description, sizeof seen.description, "%s", info->description);
@@ -70,6 +91,9 @@ Test(cuda_switches, those_of_a_step_leave_every_bit_as_it_is) {
         Seen seen = run(tiny, NAMES[i]);
         check_bits(seen.step, all.step, tiny->config.vocab_size, NAMES[i]);
         check_bits(seen.prompt, all.prompt, tiny->config.vocab_size, NAMES[i]);
+        for (int t = 0; t < STEPS; t++)
+            CHECK(seen.sampled[t] == all.sampled[t], "%s: token %d is %d, with all on %d", NAMES[i],
+                  t, seen.sampled[t], all.sampled[t]);
     }
     tiny_model_close(tiny);
 }
