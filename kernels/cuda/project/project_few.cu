@@ -189,7 +189,7 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
             __syncthreads(); // no thread still reads the last slice
             // Only block 0 of a group writes the norm's output to global memory, while it takes x
             // for the first time.
-            take(memory, work, group, slice, digits_of(M), first && !blockIdx.x);
+            take<M>(memory, work, group, slice, first && !blockIdx.x);
             __syncthreads();
         }
         if (has_row) add_slice<M, N, R>(acc, w, row, memory, slice, group.n);
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     Memory<M> &memory = block_memory<Memory<M>>();
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
-    collect_outliers(memory, work, group);
+    collect_outliers<M>(memory, work, group);
     // The next kernel may start now: it prefetches its weights and then waits for this one to end.
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
@@ -315,6 +315,8 @@ template <InputForm M> static void launch_form(Device *device, const ProjectWork
 
 void launch_few(Device *device, const ProjectWork *work) {
     bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
+    assert(!eights ||
+           (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
     if (!is_quantised(work->weights[0].dtype))
         (eights ? launch_form<FLOAT_VECTOR> : launch_form<FLOAT_SCALAR>)(device, *work);
     else if (device->precision == PRECISION_F32)

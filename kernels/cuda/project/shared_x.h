@@ -105,56 +105,116 @@ static __device__ void compute_factors(FewShared &shared, const ProjectWork &wor
     __syncthreads();
 }
 
-// Element j of row i of the group after the norm; `keep`: it is written to norm_out too.
-static __device__ __forceinline__ float normed(const ProjectWork &work, const FewShared &shared,
-                                               const Group &group, size_t i, size_t j, bool keep) {
-    size_t at = (group.first + i) * work.weights[0].cols + j;
-    float x = work.x[at];
-    if (!work.norm_weight) return x;
-    float y = x * shared.factors[i] * work.norm_weight[j];
-    if (keep) work.norm_out[at] = y;
-    return y;
-}
-
-// A slice of x into shared memory, by all threads of the block.
-static __device__ void take(FewFloats &memory, const ProjectWork &work, const Group &group,
-                            const ColumnSlice &slice, int digits, bool keep) {
-    (void)digits;
-    for (size_t i = 0; i < (size_t)group.n; i++)
-        for (size_t j = slice.first + threadIdx.x; j < slice.end; j += PROJECT_THREADS)
-            memory.x[i * slice.stride + swizzle_float(j - slice.first)] =
-                normed(work, memory.shared, group, i, j, keep);
-}
-
 static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int digits) {
     return QuantisedRows{digits == 1 ? NULL : memory.high, memory.low, memory.scales, memory.sums,
                          memory.outliers};
 }
 
-// x as float32 needs no outliers.
-static __device__ void collect_outliers(FewFloats &memory, const ProjectWork &work,
-                                        const Group &group) {
-    (void)memory, (void)work, (void)group;
+// Row i of the group, after the norm where there is one before the product.
+struct InputRow {
+    const float *x, *weight; // weight NULL: no norm
+    float factor;
+    struct Loaded {
+        float4 x, weight;
+    };
+    __device__ __forceinline__ Loaded load(unsigned j) const {
+        Loaded loaded = {};
+        loaded.x = *(const float4 *)(x + j);
+        if (weight) loaded.weight = *(const float4 *)(weight + j);
+        return loaded;
+    }
+    __device__ __forceinline__ float4 value(const Loaded &loaded) const {
+        const float4 &v = loaded.x, &w = loaded.weight;
+        if (!weight) return v;
+        return float4{v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z,
+                      v.w * factor * w.w};
+    }
+};
+
+static __device__ __forceinline__ InputRow input_row(const ProjectWork &work,
+                                                     const FewShared &shared, const Group &group,
+                                                     size_t i) {
+    return InputRow{work.x + (group.first + i) * work.weights[0].cols, work.norm_weight,
+                    work.norm_weight ? shared.factors[i] : 1.0f};
 }
 
-// Over whole rows, whatever the slices are: outliers are defined by row.
-static __device__ void collect_outliers(FewIntegers &memory, const ProjectWork &work,
-                                        const Group &group) {
-    find_outliers(
-        memory.outliers, memory.keys, (size_t)group.n, work.weights[0].cols,
-        [&](size_t i, size_t j) { return normed(work, memory.shared, group, i, j, false); });
+// Where row i of the group goes in norm_out; NULL: it is not kept.
+static __device__ __forceinline__ float *kept_row(const ProjectWork &work, const Group &group,
+                                                  size_t i, bool keep) {
+    if (!keep || !work.norm_weight) return NULL;
+    return work.norm_out + (group.first + i) * work.weights[0].cols;
 }
 
-// The same as integers: a warp has 32 neighbouring columns, which are one group.
-static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Group &group,
-                            const ColumnSlice &slice, int digits, bool keep) {
-    QuantisedRows z = rows_of(memory, digits);
-    int levels = digits == 1 ? A8_LEVELS : A16_LEVELS;
-    for (size_t i = 0; i < (size_t)group.n; i++)
+// A slice of x into shared memory, by all threads of the block. `keep`: what the norm gives is
+// written to norm_out too.
+static __device__ __forceinline__ void take_quads(FewFloats &memory, const ProjectWork &work,
+                                                  const Group &group, const ColumnSlice &slice,
+                                                  bool keep) {
+    unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *to = memory.x + i * slice.stride, *kept = kept_row(work, group, i, keep);
+        for_quads(input_row(work, memory.shared, group, i), first, end,
+                  [&](const float4 &x, unsigned j, bool is_inside) {
+                      if (!is_inside) return;
+                      *(float4 *)(to + swizzle_float(j - first)) = x;
+                      if (kept) *(float4 *)(kept + j) = x;
+                  });
+    }
+}
+
+// The same where rows are no multiple of four columns.
+static __device__ __forceinline__ void take_scalars(FewFloats &memory, const ProjectWork &work,
+                                                    const Group &group, const ColumnSlice &slice,
+                                                    bool keep) {
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *to = memory.x + i * slice.stride, *kept = kept_row(work, group, i, keep);
+        InputRow row = input_row(work, memory.shared, group, i);
         for (size_t j = slice.first + threadIdx.x; j < slice.end; j += PROJECT_THREADS) {
-            size_t at = i * slice.stride + (j - slice.first); // whole warps
-            float x = normed(work, memory.shared, group, i, j, keep);
-            if (is_outlier(memory.outliers + i * OUTLIERS, j)) x = 0.0f;
-            quantise_group(z, x, at, at / CHUNK, levels);
+            float x = row.weight ? row.x[j] * row.factor * row.weight[j] : row.x[j];
+            to[swizzle_float(j - slice.first)] = x;
+            if (kept) kept[j] = x;
         }
+    }
+}
+
+// And as integers. Outliers are defined by row, so collect_outliers has come before.
+template <int DIGITS>
+static __device__ __forceinline__ void take_integers(FewIntegers &memory, const ProjectWork &work,
+                                                     const Group &group, const ColumnSlice &slice,
+                                                     bool keep) {
+    constexpr int LEVELS = DIGITS == 1 ? A8_LEVELS : A16_LEVELS;
+    QuantisedRows z = rows_of(memory, DIGITS);
+    unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *kept = kept_row(work, group, i, keep);
+        OutlierColumns taken = outlier_columns(memory.outliers + i * OUTLIERS);
+        for_quads(input_row(work, memory.shared, group, i), first, end,
+                  [&](const float4 &x, unsigned j, bool is_inside) {
+                      size_t at = i * slice.stride + (j - first);
+                      quantise_quad(z, x, j, taken, at, LEVELS, is_inside);
+                      if (kept && is_inside) *(float4 *)(kept + j) = x;
+                  });
+    }
+}
+
+template <InputForm M>
+static __device__ __forceinline__ void take(Memory<M> &memory, const ProjectWork &work,
+                                            const Group &group, const ColumnSlice &slice,
+                                            bool keep) {
+    if constexpr (M == FLOAT_SCALAR)
+        take_scalars(memory, work, group, slice, keep);
+    else if constexpr (digits_of(M) != 0)
+        take_integers<digits_of(M)>(memory, work, group, slice, keep);
+    else
+        take_quads(memory, work, group, slice, keep);
+}
+
+// Over whole rows, whatever the slices are. x as float32 needs no outliers.
+template <InputForm M>
+static __device__ __forceinline__ void collect_outliers(Memory<M> &memory, const ProjectWork &work,
+                                                        const Group &group) {
+    if constexpr (digits_of(M) != 0)
+        find_outliers(memory.outliers, memory.keys, (unsigned)group.n,
+                      (unsigned)work.weights[0].cols,
+                      [&](unsigned i) { return input_row(work, memory.shared, group, i); });
 }
