@@ -251,13 +251,45 @@ static __device__ void finish_head(const ProjectWork &work, const Group &group, 
         norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
 }
 
-// Weights are not written by any kernel, so their load need not wait for the one before. 32 lanes
-// ask for a line of 128 bytes each: the first 4 KiB of the row at most.
-static __device__ __forceinline__ void prefetch_first_row(const ProjectWork &work, unsigned at) {
-    int p = matrix_of_row(work, at);
+// ---- before the kernel before this one has ended ----
+//
+// No kernel writes weights, so asking for them need not wait. What is not asked for here is a miss
+// to memory behind the wait, one after another: the planes of the first row, of both matrices where
+// they are a pair, biases, and the weights of norms.
+
+// Of `bytes` from p on the line of 128 bytes that is thread `at`'s, if there is one. The last byte
+// may be in a line of its own, since the first need not begin one.
+static __device__ __forceinline__ void prefetch_line(const void *p, size_t bytes, unsigned at) {
+    size_t line = 128, offset = at * line;
+    if (!p || !bytes || offset >= bytes + line - 1) return;
+    prefetch((const uint8_t *)p + (offset < bytes ? offset : bytes - 1));
+}
+
+// By a warp: the first 4 KiB of each plane at most.
+static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, size_t row) {
     const Planes &w = work.weights[p];
-    size_t row_bytes = w.row_bytes, lane = threadIdx.x % WARP * 128;
-    if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
+    const uint8_t *const planes[] = {w.low, w.high, w.scales, w.supers};
+    unsigned lane = threadIdx.x % WARP;
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        prefetch_line(planes[i] + row * w.row_bytes[i], w.row_bytes[i], lane);
+    if (!lane && work.bias[p]) prefetch(work.bias[p] + row);
+}
+
+// `at`: the warp's first row, if it has one.
+static __device__ __forceinline__ void prefetch_weights(const ProjectWork &work, unsigned at,
+                                                        bool has_row) {
+    size_t norm_bytes = work.weights[0].cols * sizeof(float);
+    prefetch_line(work.norm_weight, norm_bytes, threadIdx.x); // the first 32 KiB at most
+    if (work.epilogue == EPILOGUE_HEADS) {
+        size_t head_bytes = (size_t)work.heads.kv.head_dim * sizeof(float);
+        prefetch_line(work.heads.q.norm_weight, head_bytes, threadIdx.x);
+        prefetch_line(work.heads.k.norm_weight, head_bytes, threadIdx.x);
+    }
+    if (!has_row) return;
+    int p = matrix_of_row(work, at);
+    prefetch_row(work, p, at - work.first_row[p]);
+    if (work.epilogue == EPILOGUE_ACTIVATE) prefetch_row(work, 1, at);
 }
 
 // Rows of weights that the blocks walk over: a row of gate and of up count as one.
@@ -271,7 +303,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    if (first + warp < rows) prefetch_first_row(work, first + warp);
+    prefetch_weights(work, first + warp, first + warp < rows);
     wait_for_earlier_kernels();
     Memory<M> &memory = block_memory<Memory<M>>();
     Group group = group_of_block<N>(work);
