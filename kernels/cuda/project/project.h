@@ -34,7 +34,7 @@ struct ProjectWork {
     Epilogue epilogue;
     ActivationKind activation;
     HeadsWork heads;   // EPILOGUE_HEADS
-    unsigned *arrived; // (heads of q, k and v, few_groups(n)) blocks of rows that are done: 0
+    unsigned *arrived; // (heads of q, k and v, few_groups) blocks of rows that are done: 0
                        // between launches
 };
 
@@ -46,7 +46,7 @@ int project_work(ProjectWork *work, const ProjectOperation *op, int first);
 // Launches: for few rows of x (fits_few), which go in groups; and for any number, of matrices of
 // one type, `work->z` made by quantise_rows.
 bool fits_few(int n);
-unsigned few_groups(int n);
+unsigned few_groups(const Device *device, const ProjectWork *work);
 void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);

@@ -10,9 +10,9 @@
 // x in the same form.
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
-// before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
-// grids of fewer blocks walk the weights side by side, so that the L2 cache has for the others
-// what one of them has loaded.
+// before the kernel before this one has ended. Blocks take up to eight rows of x, as many as fit.
+// For more, several grids of fewer blocks walk the weights side by side, so that the L2 cache has
+// for the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
@@ -39,7 +39,7 @@ static __device__ __forceinline__ size_t clamp_index(size_t i, size_t last) {
 // loaded again.
 template <DType D, InputForm M, int N, int R>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  Memory<M> &memory, const ColumnSlice &slice,
+                                                  Memory<M, N> &memory, const ColumnSlice &slice,
                                                   int n) {
     // Two loads of 16 bytes per lane in flight from the low planes: of two chunks of nibbles, of
     // one chunk of bytes, or (R 2) of one chunk of nibbles from each matrix.
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
 // Float weights, eight columns at a time.
 template <DType D, int N, int R>
 static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Planes *w, size_t row,
-                                                   const FewFloats &memory,
+                                                   const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     // Eight float32 are two loads, eight 16-bit elements one.
     constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Pla
 // One at a time, where the number of columns is no multiple of 8.
 template <DType D, int N, int R>
 static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Planes *w, size_t row,
-                                                   const FewFloats &memory,
+                                                   const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     for (size_t col = slice.first + threadIdx.x % WARP; col < slice.end; col += WARP)
         UNROLL
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Pla
 template <DType D, InputForm M, int N, int R>
 // Outliers belong to whole rows of x, so they are added once, and last (precision.h).
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
-                                                    Memory<M> &memory, const ColumnSlice &slice,
+                                                    Memory<M, N> &memory, const ColumnSlice &slice,
                                                     int n) {
     bool is_last = slice.end == w->cols;
     OutlierProduct met[R] = {};
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Pl
 // What is in shared memory of x, times the same columns of R matrices of one type.
 template <InputForm M, int N, int R>
 static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Planes *w, size_t row,
-                                                 Memory<M> &memory, const ColumnSlice &slice,
+                                                 Memory<M, N> &memory, const ColumnSlice &slice,
                                                  int n) {
     with_type(w->dtype, [&](auto type) {
         if constexpr (!accepts(M, type.value))
@@ -173,15 +173,14 @@ static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Plane
 template <InputForm M, int N, int R>
 static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
                                                 const Group &group, const Planes *w, size_t row,
-                                                bool has_row, Memory<M> &memory, bool first) {
-    constexpr size_t ROOM = digits_of(M) ? FEW_INTEGERS : FEW_FLOATS;
+                                                bool has_row, Memory<M, N> &memory, bool first) {
     size_t cols = work.weights[0].cols;
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
     for (int i = 0; i < N; i++)
         acc[r][i] = 0.0f;
-    ColumnSlice slice = first_slice(cols, group.n, ROOM);
+    ColumnSlice slice = first_slice(cols, group.n, Memory<M, N>::ROOM);
     for (; slice.first < cols; slice = slice_after(slice, cols)) {
         // Where all columns fit, x is taken once and serves all rows that the block walks over.
         // Else each row of weights makes all slices pass through shared memory again.
@@ -189,7 +188,7 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
             __syncthreads(); // no thread still reads the last slice
             // Only block 0 of a group writes the norm's output to global memory, while it takes x
             // for the first time.
-            take<M>(memory, work, group, slice, first && !blockIdx.x);
+            take<M, N>(memory, work, group, slice, first && !blockIdx.x);
             __syncthreads();
         }
         if (has_row) add_slice<M, N, R>(acc, w, row, memory, slice, group.n);
@@ -204,7 +203,7 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
 // up and gate are the first and the second matrix, as model/ projects them; of one type.
 template <InputForm M, int N>
 static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
-                                                 size_t row, bool has_row, Memory<M> &memory,
+                                                 size_t row, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     float acc[2][N];
     dot_rows<M, N, 2>(acc, work, group, work.weights, row, has_row, memory, first);
@@ -222,7 +221,7 @@ static __device__ __forceinline__ void gated_row(const ProjectWork &work, const 
 
 template <InputForm M, int N>
 static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
-                                                 unsigned at, bool has_row, Memory<M> &memory,
+                                                 unsigned at, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     int p = matrix_of_row(work, at);
     size_t row = at - work.first_row[p];
@@ -305,10 +304,10 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
     prefetch_weights(work, first + warp, first + warp < rows);
     wait_for_earlier_kernels();
-    Memory<M> &memory = block_memory<Memory<M>>();
+    Memory<M, N> &memory = block_memory<Memory<M, N>>();
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
-    collect_outliers<M>(memory, work, group);
+    collect_outliers<M, N>(memory, work, group);
     // The next kernel may start now: it prefetches its weights and then waits for this one to end.
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
@@ -327,13 +326,27 @@ bool fits_few(int n) {
     return n <= MAX_FEW;
 }
 
-unsigned few_groups(int n) {
-    return blocks_for((size_t)n, GROUP_ROWS);
+static InputForm form_of(const Device *device, const ProjectWork *work) {
+    if (!is_quantised(work->weights[0].dtype))
+        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
+    if (device->precision == PRECISION_F32) return DEQUANTISED;
+    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
+}
+
+// Groups of rows that fit in shared memory whole: x is then taken once, while in slices it is taken
+// again for every eight rows of weights. Each group reads all weights from L2: with rows as long
+// that fewer than LEAST of them fit, slices read less.
+unsigned few_groups(const Device *device, const ProjectWork *work) {
+    bool integers = digits_of(form_of(device, work)) != 0;
+    size_t room = integers ? integer_room(work->n) : float_room(work->n), least = integers ? 2 : 3;
+    size_t fit = room / ((work->weights[0].cols + CHUNK - 1) / CHUNK * CHUNK);
+    if (fit < least || fit > GROUP_ROWS) fit = GROUP_ROWS;
+    return blocks_for((size_t)work->n, fit);
 }
 
 template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
     unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
-    unsigned groups = few_groups(work.n);
+    unsigned groups = few_groups(device, &work);
     // As many blocks as run at once, in all groups together; each walks on to its next rows.
     unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
     if (!most) most = 1;
@@ -346,15 +359,12 @@ template <InputForm M> static void launch_form(Device *device, const ProjectWork
 }
 
 void launch_few(Device *device, const ProjectWork *work) {
-    bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
-    assert(!eights ||
+    typedef void LaunchForm(Device * device, const ProjectWork &work);
+    static LaunchForm *const FORMS[] = {launch_form<FLOAT_SCALAR>, launch_form<FLOAT_VECTOR>,
+                                        launch_form<DEQUANTISED>, launch_form<ONE_DIGIT>,
+                                        launch_form<TWO_DIGITS>};
+    InputForm form = form_of(device, work);
+    assert(form == FLOAT_SCALAR ||
            (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
-    if (!is_quantised(work->weights[0].dtype))
-        (eights ? launch_form<FLOAT_VECTOR> : launch_form<FLOAT_SCALAR>)(device, *work);
-    else if (device->precision == PRECISION_F32)
-        launch_form<DEQUANTISED>(device, *work);
-    else if (device->precision == PRECISION_A8)
-        launch_form<ONE_DIGIT>(device, *work);
-    else
-        launch_form<TWO_DIGITS>(device, *work);
+    FORMS[form](device, *work);
 }

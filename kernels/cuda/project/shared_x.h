@@ -5,10 +5,20 @@
 #include "kernels/cuda/project/project.h"
 #include "kernels/cuda/steps.h"
 
-// 8,192 floats are 32 KiB; 12,288 integers of two digits with their scales and sums 28.5 KiB. A
-// kernel may declare 48 KiB of shared memory.
-enum { GROUP_ROWS = 8 };                          // rows of x of a block at most
-enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows together
+enum { GROUP_ROWS = 8 }; // rows of x of a block at most
+
+// Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
+// memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
+// with several (blocks_per_processor).
+//
+//     floats     32 KiB for one row, 46 KiB for several
+//     integers   of two digits, with their scales and sums: 28.5 KiB, 45.1 KiB
+constexpr size_t float_room(int n) {
+    return n == 1 ? 8192 : 11776;
+}
+constexpr size_t integer_room(int n) {
+    return n == 1 ? 12288 : 19456;
+}
 
 // In which form weights are multiplied by x; what shared memory holds follows from it.
 enum InputForm {
@@ -32,21 +42,27 @@ struct FewShared {
     bool last;                 // no other block works on the head
 };
 
-struct FewFloats {
-    alignas(16) float x[FEW_FLOATS];
+template <int N> struct FewFloats {
+    static constexpr size_t ROOM = float_room(N);
+    alignas(16) float x[ROOM];
     FewShared shared;
 };
 
-struct FewIntegers {
-    alignas(16) int8_t low[FEW_INTEGERS], high[FEW_INTEGERS];
-    float scales[FEW_INTEGERS / CHUNK];
-    int2 sums[FEW_INTEGERS / CHUNK];
+template <int N> struct FewIntegers {
+    static constexpr size_t ROOM = integer_room(N);
+    alignas(16) int8_t low[ROOM], high[ROOM];
+    float scales[ROOM / CHUNK];
+    int2 sums[ROOM / CHUNK];
     Outlier outliers[GROUP_ROWS * OUTLIERS];
     OutlierKeys keys[GROUP_ROWS];
     FewShared shared;
 };
 
-template <InputForm M> using Memory = std::conditional_t<digits_of(M) != 0, FewIntegers, FewFloats>;
+template <InputForm M, int N>
+using Memory = std::conditional_t<digits_of(M) != 0, FewIntegers<N>, FewFloats<N>>;
+static_assert(sizeof(FewFloats<GROUP_ROWS>) <= 48 << 10 &&
+                  sizeof(FewIntegers<GROUP_ROWS>) <= 48 << 10,
+              "what a kernel may declare");
 
 // ---- which part of x ----
 
@@ -56,10 +72,12 @@ struct Group {
     int n;
 };
 
+// The rows in as many runs as the grid has groups, all but the last equally long.
 template <int N> static __device__ __forceinline__ Group group_of_block(const ProjectWork &work) {
     if (N == 1) return Group{0, 1};
-    int first = (int)blockIdx.y * GROUP_ROWS, left = work.n - first;
-    return Group{(size_t)first, left < GROUP_ROWS ? left : GROUP_ROWS};
+    int groups = (int)gridDim.y, most = (work.n + groups - 1) / groups;
+    int first = (int)blockIdx.y * most, left = work.n - first;
+    return Group{(size_t)first, left < most ? left : most};
 }
 
 // Columns first .. end of x are in shared memory, `stride` of them per row: all columns, or as many
@@ -105,7 +123,8 @@ static __device__ void compute_factors(FewShared &shared, const ProjectWork &wor
     __syncthreads();
 }
 
-static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int digits) {
+template <int N>
+static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers<N> &memory, int digits) {
     return QuantisedRows{digits == 1 ? NULL : memory.high, memory.low, memory.scales, memory.sums,
                          memory.outliers};
 }
@@ -147,7 +166,8 @@ static __device__ __forceinline__ float *kept_row(const ProjectWork &work, const
 
 // A slice of x into shared memory, by all threads of the block. `keep`: what the norm gives is
 // written to norm_out too.
-static __device__ __forceinline__ void take_quads(FewFloats &memory, const ProjectWork &work,
+template <int N>
+static __device__ __forceinline__ void take_quads(FewFloats<N> &memory, const ProjectWork &work,
                                                   const Group &group, const ColumnSlice &slice,
                                                   bool keep) {
     unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
@@ -163,7 +183,8 @@ static __device__ __forceinline__ void take_quads(FewFloats &memory, const Proje
 }
 
 // The same where rows are no multiple of four columns.
-static __device__ __forceinline__ void take_scalars(FewFloats &memory, const ProjectWork &work,
+template <int N>
+static __device__ __forceinline__ void take_scalars(FewFloats<N> &memory, const ProjectWork &work,
                                                     const Group &group, const ColumnSlice &slice,
                                                     bool keep) {
     for (size_t i = 0; i < (size_t)group.n; i++) {
@@ -178,10 +199,10 @@ static __device__ __forceinline__ void take_scalars(FewFloats &memory, const Pro
 }
 
 // And as integers. Outliers are defined by row, so collect_outliers has come before.
-template <int DIGITS>
-static __device__ __forceinline__ void take_integers(FewIntegers &memory, const ProjectWork &work,
-                                                     const Group &group, const ColumnSlice &slice,
-                                                     bool keep) {
+template <int DIGITS, int N>
+static __device__ __forceinline__ void take_integers(FewIntegers<N> &memory,
+                                                     const ProjectWork &work, const Group &group,
+                                                     const ColumnSlice &slice, bool keep) {
     constexpr int LEVELS = DIGITS == 1 ? A8_LEVELS : A16_LEVELS;
     QuantisedRows z = rows_of(memory, DIGITS);
     unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
@@ -197,8 +218,8 @@ static __device__ __forceinline__ void take_integers(FewIntegers &memory, const 
     }
 }
 
-template <InputForm M>
-static __device__ __forceinline__ void take(Memory<M> &memory, const ProjectWork &work,
+template <InputForm M, int N>
+static __device__ __forceinline__ void take(Memory<M, N> &memory, const ProjectWork &work,
                                             const Group &group, const ColumnSlice &slice,
                                             bool keep) {
     if constexpr (M == FLOAT_SCALAR)
@@ -210,9 +231,9 @@ static __device__ __forceinline__ void take(Memory<M> &memory, const ProjectWork
 }
 
 // Over whole rows, whatever the slices are. x as float32 needs no outliers.
-template <InputForm M>
-static __device__ __forceinline__ void collect_outliers(Memory<M> &memory, const ProjectWork &work,
-                                                        const Group &group) {
+template <InputForm M, int N>
+static __device__ __forceinline__ void
+collect_outliers(Memory<M, N> &memory, const ProjectWork &work, const Group &group) {
     if constexpr (digits_of(M) != 0)
         find_outliers(memory.outliers, memory.keys, (unsigned)group.n,
                       (unsigned)work.weights[0].cols,
