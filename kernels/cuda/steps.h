@@ -31,14 +31,16 @@ enum { NORM_THREADS = 256, NORM_LOADS = 8 }; // of the block; of a thread, in fl
 static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
                                                     float eps, float *parts) {
     float squares = 0.0f;
-    for (size_t j = threadIdx.x; j < dim; j += NORM_LOADS * NORM_THREADS) {
+    unsigned count = (unsigned)dim;
+    for (unsigned j = threadIdx.x; j < count; j += NORM_LOADS * NORM_THREADS) {
+        const float *own = x + j; // so that the offsets of the loads are constants
         float v[NORM_LOADS];
         UNROLL
-        for (size_t s = 0; s < NORM_LOADS; s++) // past the end the first one again: no branch
-            v[s] = x[j + s * NORM_THREADS < dim ? j + s * NORM_THREADS : j];
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            v[s] = j + s * NORM_THREADS < count ? own[s * NORM_THREADS] : 0.0f;
         UNROLL
-        for (size_t s = 0; s < NORM_LOADS; s++)
-            if (j + s * NORM_THREADS < dim) squares = fmaf(v[s] - mean, v[s] - mean, squares);
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            if (j + s * NORM_THREADS < count) squares = fmaf(v[s] - mean, v[s] - mean, squares);
     }
     squares = block_sum<NORM_THREADS>(squares, parts);
     return 1.0f / sqrtf(squares / (float)dim + eps);

@@ -77,7 +77,7 @@ struct Planes {
     size_t rows, cols;
     size_t stride; // float types: elements from row to row
     const uint8_t *low, *high, *scales, *supers;
-    size_t row_bytes[4]; // of these planes
+    unsigned row_bytes[4]; // of these planes
 };
 
 struct DeviceMatrix {

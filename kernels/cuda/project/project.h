@@ -115,7 +115,7 @@ static __device__ __forceinline__ void for_quads(const Row &row, unsigned first,
         UNROLL
         for (unsigned s = 0; s < QUADS; s++) {
             unsigned j = start + s * STEP + lane;
-            loaded[s] = row.load(j < end ? j : end - QUAD);
+            loaded[s] = row.load(j < end ? j : end - QUAD); // no branch: it would wait
         }
         UNROLL
         for (unsigned s = 0; s < QUADS; s++) {

@@ -19,13 +19,21 @@
 
 enum { MAX_FEW = 32 }; // rows of x
 
-// Loads of 16 bytes in flight per lane: with 32 warps per processor some 64 KiB, where an H100
-// needs about 20 KiB to keep its memory busy.
-enum { LOADS = 4 };
+// Loads of 16 bytes in flight per lane. With 24 warps on a processor FULL are 48 KiB, where an H100
+// needs about 20 KiB to keep its memory busy. A matrix with so few rows that a processor gets one
+// or two blocks has SPARSE: as many bytes from fewer warps. What is added, and in which order, is
+// the same, so the choice may depend on the GPU.
+enum Loads { FULL = 4, SPARSE = 8 };
 
-// Sums of several rows take registers: then fewer blocks fit.
-constexpr unsigned blocks_per_processor(int n) {
-    return n == 1 ? 3 : 2;
+// More loads, and sums of several rows, take registers: then fewer blocks fit.
+constexpr unsigned blocks_per_processor(int n, Loads loads) {
+    return n == 1 && loads == FULL ? 3 : 2;
+}
+
+// Decoding with float weights leaves registers for two blocks of the next kernel, so that its
+// prefetches begin before this one ends.
+constexpr unsigned blocks_that_fit(InputForm m, int n, Loads loads) {
+    return m == FLOAT_VECTOR && n == 1 && loads == FULL ? 5 : blocks_per_processor(n, loads);
 }
 
 // ---- a row of weights, of R matrices at once ----
@@ -37,13 +45,13 @@ static __device__ __forceinline__ size_t clamp_index(size_t i, size_t last) {
 // Chunks of 32 columns; all loads of the lane are issued before the first result is used. None of
 // them is conditional, since a branch would wait for the first one: past the end the last chunk is
 // loaded again.
-template <DType D, InputForm M, int N, int R>
+template <DType D, InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
                                                   Memory<M, N> &memory, const ColumnSlice &slice,
                                                   int n) {
-    // Two loads of 16 bytes per lane in flight from the low planes: of two chunks of nibbles, of
-    // one chunk of bytes, or (R 2) of one chunk of nibbles from each matrix.
-    constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
+    // Unpacking takes registers: half of the loads, of two chunks of nibbles, of one chunk of
+    // bytes, or (R 2) of one chunk of nibbles from each matrix. With SPARSE four chunks of either.
+    constexpr int STEPS = L == SPARSE ? 4 / R : layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
     size_t chunks = w->cols / CHUNK, before = slice.first / CHUNK, end = slice.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
         Chunk<D> chunk[R][STEPS];
@@ -78,12 +86,12 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
 }
 
 // Float weights, eight columns at a time.
-template <DType D, int N, int R>
+template <DType D, int N, int R, Loads L>
 static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Planes *w, size_t row,
                                                    const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     // Eight float32 are two loads, eight 16-bit elements one.
-    constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
+    constexpr int STEPS = L / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
          col += STEPS * STEP) {
@@ -131,9 +139,9 @@ static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Pla
     }
 }
 
-// With the last slice the outliers are added.
-template <DType D, InputForm M, int N, int R>
-// Outliers belong to whole rows of x, so they are added once, and last (precision.h).
+// Outliers belong to whole rows of x, so they are added once, with the last slice, and last
+// (precision.h).
+template <DType D, InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
                                                     Memory<M, N> &memory, const ColumnSlice &slice,
                                                     int n) {
@@ -142,14 +150,14 @@ static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Pl
     UNROLL
     for (int r = 0; r < R; r++)
         if (is_last) met[r] = load_outlier<D>(w[r], row, memory.outliers, n);
-    add_chunks<D, M, N, R>(acc, w, row, memory, slice, n);
+    add_chunks<D, M, N, R, L>(acc, w, row, memory, slice, n);
     UNROLL
     for (int r = 0; r < R; r++)
         if (is_last) add_outlier<D, N>(acc[r], met[r], n);
 }
 
 // What is in shared memory of x, times the same columns of R matrices of one type.
-template <InputForm M, int N, int R>
+template <InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Planes *w, size_t row,
                                                  Memory<M, N> &memory, const ColumnSlice &slice,
                                                  int n) {
@@ -159,18 +167,18 @@ static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Plane
         else if constexpr (M == FLOAT_SCALAR)
             add_scalars<type.value, N, R>(acc, w, row, memory, slice, n);
         else if constexpr (M == FLOAT_VECTOR)
-            add_vectors<type.value, N, R>(acc, w, row, memory, slice, n);
+            add_vectors<type.value, N, R, L>(acc, w, row, memory, slice, n);
         else if constexpr (digits_of(M) != 0)
-            add_integers<type.value, M, N, R>(acc, w, row, memory, slice, n);
+            add_integers<type.value, M, N, R, L>(acc, w, row, memory, slice, n);
         else
-            add_chunks<type.value, M, N, R>(acc, w, row, memory, slice, n);
+            add_chunks<type.value, M, N, R, L>(acc, w, row, memory, slice, n);
     });
 }
 
 // Row `row` of R matrices from w on, times all rows of the group: sums of whole warps. All threads
 // of the block come here, also those without a row, since x passes through shared memory in slices;
 // `first`: for the first time, so that nothing of x is there yet.
-template <InputForm M, int N, int R>
+template <InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
                                                 const Group &group, const Planes *w, size_t row,
                                                 bool has_row, Memory<M, N> &memory, bool first) {
@@ -191,7 +199,7 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
             take<M, N>(memory, work, group, slice, first && !blockIdx.x);
             __syncthreads();
         }
-        if (has_row) add_slice<M, N, R>(acc, w, row, memory, slice, group.n);
+        if (has_row) add_slice<M, N, R, L>(acc, w, row, memory, slice, group.n);
     }
     UNROLL
     for (int r = 0; r < R; r++)
@@ -201,12 +209,12 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
 }
 
 // up and gate are the first and the second matrix, as model/ projects them; of one type.
-template <InputForm M, int N>
+template <InputForm M, int N, Loads L>
 static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
                                                  size_t row, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     float acc[2][N];
-    dot_rows<M, N, 2>(acc, work, group, work.weights, row, has_row, memory, first);
+    dot_rows<M, N, 2, L>(acc, work, group, work.weights, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
@@ -219,14 +227,14 @@ static __device__ __forceinline__ void gated_row(const ProjectWork &work, const 
     }
 }
 
-template <InputForm M, int N>
+template <InputForm M, int N, Loads L>
 static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
                                                  unsigned at, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     int p = matrix_of_row(work, at);
     size_t row = at - work.first_row[p];
     float acc[1][N];
-    dot_rows<M, N, 1>(acc, work, group, work.weights + p, row, has_row, memory, first);
+    dot_rows<M, N, 1, L>(acc, work, group, work.weights + p, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
@@ -258,37 +266,42 @@ static __device__ void finish_head(const ProjectWork &work, const Group &group, 
 
 // Of `bytes` from p on the line of 128 bytes that is thread `at`'s, if there is one. The last byte
 // may be in a line of its own, since the first need not begin one.
-static __device__ __forceinline__ void prefetch_line(const void *p, size_t bytes, unsigned at) {
-    size_t line = 128, offset = at * line;
-    if (!p || !bytes || offset >= bytes + line - 1) return;
-    prefetch((const uint8_t *)p + (offset < bytes ? offset : bytes - 1));
+static __device__ __forceinline__ void prefetch_line(const void *p, unsigned bytes, unsigned at) {
+    unsigned offset = at * 128;
+    if (bytes && offset < bytes + 127)
+        prefetch((const uint8_t *)p + (offset < bytes ? offset : bytes - 1));
 }
 
-// By a warp: the first 4 KiB of each plane at most.
-static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, size_t row) {
+// By a warp: the first 4 KiB of each plane at most, or 8 where there are few blocks.
+template <Loads L>
+static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, unsigned row) {
     const Planes &w = work.weights[p];
     const uint8_t *const planes[] = {w.low, w.high, w.scales, w.supers};
     unsigned lane = threadIdx.x % WARP;
     UNROLL
     for (int i = 0; i < 4; i++)
-        prefetch_line(planes[i] + row * w.row_bytes[i], w.row_bytes[i], lane);
+        UNROLL
+    for (unsigned k = 0; k < L / FULL; k++)
+        prefetch_line(planes[i] + (size_t)row * w.row_bytes[i], w.row_bytes[i], lane + k * WARP);
     if (!lane && work.bias[p]) prefetch(work.bias[p] + row);
 }
 
 // `at`: the warp's first row, if it has one.
+template <Loads L>
 static __device__ __forceinline__ void prefetch_weights(const ProjectWork &work, unsigned at,
                                                         bool has_row) {
-    size_t norm_bytes = work.weights[0].cols * sizeof(float);
-    prefetch_line(work.norm_weight, norm_bytes, threadIdx.x); // the first 32 KiB at most
-    if (work.epilogue == EPILOGUE_HEADS) {
-        size_t head_bytes = (size_t)work.heads.kv.head_dim * sizeof(float);
-        prefetch_line(work.heads.q.norm_weight, head_bytes, threadIdx.x);
-        prefetch_line(work.heads.k.norm_weight, head_bytes, threadIdx.x);
+    unsigned thread = threadIdx.x, float_bytes = (unsigned)sizeof(float);
+    if (work.norm_weight) // the first 32 KiB at most
+        prefetch_line(work.norm_weight, (unsigned)work.weights[0].cols * float_bytes, thread);
+    if (work.epilogue == EPILOGUE_HEADS && work.heads.q.norm_weight) {
+        unsigned head_bytes = (unsigned)work.heads.kv.head_dim * float_bytes;
+        prefetch_line(work.heads.q.norm_weight, head_bytes, thread);
+        prefetch_line(work.heads.k.norm_weight, head_bytes, thread);
     }
     if (!has_row) return;
     int p = matrix_of_row(work, at);
-    prefetch_row(work, p, at - work.first_row[p]);
-    if (work.epilogue == EPILOGUE_ACTIVATE) prefetch_row(work, 1, at);
+    prefetch_row<L>(work, p, at - work.first_row[p]);
+    if (work.epilogue == EPILOGUE_ACTIVATE) prefetch_row<L>(work, 1, at);
 }
 
 // Rows of weights that the blocks walk over: a row of gate and of up count as one.
@@ -297,12 +310,12 @@ static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
 }
 
 // Grid: a walk over the rows of weights; groups of rows of x.
-template <InputForm M, int N>
-static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
+template <InputForm M, int N, Loads L>
+static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_that_fit(M, N, L))
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    prefetch_weights(work, first + warp, first + warp < rows);
+    prefetch_weights<L>(work, first + warp, first + warp < rows);
     wait_for_earlier_kernels();
     Memory<M, N> &memory = block_memory<Memory<M, N>>();
     Group group = group_of_block<N>(work);
@@ -312,10 +325,10 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
-        if (work.epilogue == EPILOGUE_ACTIVATE)
-            gated_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+        if (L == FULL && work.epilogue == EPILOGUE_ACTIVATE)
+            gated_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
         else
-            plain_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+            plain_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
         if (work.epilogue == EPILOGUE_HEADS) finish_head(work, group, at, memory.shared);
     }
 }
@@ -344,18 +357,27 @@ unsigned few_groups(const Device *device, const ProjectWork *work) {
     return blocks_for((size_t)work->n, fit);
 }
 
-template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
-    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
-    unsigned groups = few_groups(device, &work);
-    // As many blocks as run at once, in all groups together; each walks on to its next rows.
-    unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
+// As many blocks as run at once, in all groups together; each walks on to its next rows.
+template <InputForm M, int N, Loads L>
+static void launch_kernel(Device *device, const ProjectWork &work, unsigned blocks,
+                          unsigned groups) {
+    unsigned most = (unsigned)device->n_processors * blocks_per_processor(N, L) / groups;
     if (!most) most = 1;
     dim3 grid(blocks < most ? blocks : most, groups);
-    // One row of x has a kernel of its own: fewer registers, so a third block fits on a processor.
-    if (work.n == 1)
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, 1>), grid, PROJECT_THREADS, work);
+    LAUNCH_OVERLAPPED(device, (project_few_kernel<M, N, L>), grid, PROJECT_THREADS, work);
+}
+
+// One row of x has kernels of its own: fewer registers, so a third block fits on a processor.
+template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
+    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
+    constexpr Loads FEW_BLOCKS = M == FLOAT_SCALAR ? FULL : SPARSE;
+    unsigned few = (unsigned)device->n_processors * blocks_per_processor(1, SPARSE);
+    if (work.n > 1)
+        launch_kernel<M, GROUP_ROWS, FULL>(device, work, blocks, few_groups(device, &work));
+    else if (blocks > few || work.epilogue == EPILOGUE_ACTIVATE)
+        launch_kernel<M, 1, FULL>(device, work, blocks, 1);
     else
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, GROUP_ROWS>), grid, PROJECT_THREADS, work);
+        launch_kernel<M, 1, FEW_BLOCKS>(device, work, blocks, 1);
 }
 
 void launch_few(Device *device, const ProjectWork *work) {
