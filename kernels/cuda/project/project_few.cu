@@ -23,7 +23,10 @@ enum { MAX_FEW = 32 }; // rows of x
 // needs about 20 KiB to keep its memory busy. A matrix with so few rows that a processor gets one
 // or two blocks has SPARSE: as many bytes from fewer warps. What is added, and in which order, is
 // the same, so the choice may depend on the GPU.
-enum Loads { FULL = 4, SPARSE = 8 };
+enum Loads { FULL, SPARSE };
+DEVICE_FUNCTION constexpr int loads_of(Loads loads) {
+    return loads == FULL ? 4 : 8;
+}
 
 // More loads, and sums of several rows, take registers: then fewer blocks fit.
 constexpr unsigned blocks_per_processor(int n, Loads loads) {
@@ -91,7 +94,7 @@ static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Pla
                                                    const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     // Eight float32 are two loads, eight 16-bit elements one.
-    constexpr int STEPS = L / (D == DTYPE_F32 ? 2 : 1) / R;
+    constexpr int STEPS = loads_of(L) / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
          col += STEPS * STEP) {
@@ -277,11 +280,12 @@ template <Loads L>
 static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, unsigned row) {
     const Planes &w = work.weights[p];
     const uint8_t *const planes[] = {w.low, w.high, w.scales, w.supers};
+    constexpr unsigned LINES = L == FULL ? 1 : 2; // of a lane
     unsigned lane = threadIdx.x % WARP;
     UNROLL
     for (int i = 0; i < 4; i++)
         UNROLL
-    for (unsigned k = 0; k < L / FULL; k++)
+    for (unsigned k = 0; k < LINES; k++)
         prefetch_line(planes[i] + (size_t)row * w.row_bytes[i], w.row_bytes[i], lane + k * WARP);
     if (!lane && work.bias[p]) prefetch(work.bias[p] + row);
 }
