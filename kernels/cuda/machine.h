@@ -50,6 +50,24 @@ static __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
+// Counts this block at *counter and returns the number before. What the thread has written, or has
+// seen behind a barrier of its block, is visible to those that count later; it sees what those
+// before it wrote.
+static __device__ __forceinline__ unsigned arrive(unsigned *counter) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+}
+
+// A word of the host's pinned memory, which a GPU addresses as the host does (unified addressing).
+// 64 bits travel as one, so the host finds either all of it or nothing.
+static __device__ __forceinline__ void store_for_host(uint64_t *p, uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
 // Loads the cache line of `p` into L2 before it is needed.
 static __device__ __forceinline__ void prefetch(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));

@@ -36,9 +36,17 @@ static inline uint16_t half_bits(float f) {
     return float_to_half(f);
 }
 
-static inline void wait_for_earlier_kernels() {}
+static inline void wait_for_earlier_kernels() {
+    emulator::wait_for_earlier_kernels();
+}
 static inline void let_next_kernel_start() {}
 static inline void prefetch(const void *) {}
+static inline unsigned arrive(unsigned *counter) {
+    return atomicAdd(counter, 1u);
+}
+static inline void store_for_host(uint64_t *p, uint64_t value) {
+    emulator::store_for_host(p, value);
+}
 static inline int4 load_stream(const void *p) {
     return *(const int4 *)p;
 }
