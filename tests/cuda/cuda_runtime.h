@@ -149,6 +149,7 @@ typedef enum cudaError {
     cudaErrorCallRequiresNewerDriver = 36,
     cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,
+    cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;
 
@@ -222,6 +223,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -245,6 +247,9 @@ bool call_fails(cudaError_t *error);
 void count_objects(long more);
 void run_in(cudaStream_t stream, std::function<void()> work);
 void finish(); // all that was given to a stream
+
+// A kernel's store to the host: ends the program where the memory is not pinned.
+void store_for_host(uint64_t *p, uint64_t value);
 
 // The loader's: cublaslt.cpp has what there is to open.
 void *library_open(const char *path);

@@ -47,6 +47,12 @@ void run_pending() {
         pending.front()();
 }
 
+void run_next() {
+    std::function<void()> work = pending.front();
+    pending.pop_front();
+    work();
+}
+
 template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
     if (stream && stream->capturing)
         stream->capturing->nodes.push_back(work);
@@ -57,7 +63,9 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
     return cudaSuccess;
 }
 
-// Memory of cudaMallocHost may be copied from and to later; other memory of the host may not.
+// Memory of cudaMallocHost. A copy to any other memory of the host has been made when the call
+// returns. One from there may have been, or may be made when the stream gets there: here it is as
+// late as all other work.
 std::map<const void *, size_t> pinned;
 
 bool is_pinned(const void *p) {
@@ -120,6 +128,15 @@ void emulator::count_objects(long more) {
 
 void emulator::finish() {
     run_pending();
+}
+
+// What a GPU answers with a fault of its memory.
+void emulator::store_for_host(uint64_t *p, uint64_t value) {
+    if (!is_pinned(p)) {
+        fprintf(stderr, "emulator: a kernel writes to %p, which is no pinned memory\n", (void *)p);
+        abort();
+    }
+    *p = value;
 }
 
 void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
@@ -283,9 +300,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     cudaError_t error;
     if (fails(&error)) return error;
     enqueue(stream, [=] { store(to, [=] { memmove(to, from, bytes); }); });
-    const void *host = kind == cudaMemcpyHostToDevice ? from : to;
-    if (kind != cudaMemcpyDeviceToDevice && !is_pinned(host) && !(stream && stream->capturing))
-        run_pending();
+    bool waits = kind == cudaMemcpyDeviceToHost && !is_pinned(to);
+    if (waits && !(stream && stream->capturing)) run_pending();
     return cudaSuccess;
 }
 
@@ -321,6 +337,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+// The next piece of work has ended each time a host asks that goes on waiting.
+cudaError_t cudaStreamQuery(cudaStream_t) {
+    cudaError_t error;
+    if (fails(&error)) return error;
+    if (pending.empty()) return cudaSuccess;
+    run_next();
+    return cudaErrorNotReady;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
     return create(event);
 }
@@ -352,11 +377,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t error;
     if (fails(&error)) return error;
-    while (event->happened < event->recorded) { // and no further than that
-        std::function<void()> work = pending.front();
-        pending.pop_front();
-        work();
-    }
+    while (event->happened < event->recorded) // and no further than that
+        run_next();
     return cudaSuccess;
 }
 
