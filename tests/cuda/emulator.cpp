@@ -136,6 +136,7 @@ void emulator::store_for_host(uint64_t *p, uint64_t value) {
         fprintf(stderr, "emulator: a kernel writes to %p, which is no pinned memory\n", (void *)p);
         abort();
     }
+    if (has_to_wait()) die("a store for the host before wait_for_earlier_kernels");
     *p = value;
 }
 
