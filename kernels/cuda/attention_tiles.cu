@@ -177,6 +177,7 @@ template <int DIM>
 static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Run &run, int from,
                                  int count) {
     constexpr int EIGHTS = DIM / 8;
+    int slot = kv_slot(w.kv.slots, from); // of the first; what a run sees is no longer than a ring
     __syncthreads(); // no thread still reads the last tile
     for (int i = threadIdx.x; i < KEYS<DIM> / 2 * EIGHTS; i += THREADS) {
         int pair = i / EIGHTS, c = i % EIGHTS * 8;
@@ -185,7 +186,8 @@ static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Ru
             int4 key = {};
             int p = from + 2 * pair + r;
             if (c < w.kv.head_dim && reads_key(w, run, p)) {
-                size_t at = kv_index(w.kv, run.sequence, blockIdx.y, p) + c;
+                int key_slot = kv_slot_behind(w.kv.slots, slot, p - from);
+                size_t at = slot_index(w.kv, run.sequence, blockIdx.y, key_slot) + c;
                 key = *(const int4 *)((const uint16_t *)w.kv.keys + at);
                 values[r] = *(const int4 *)((const uint16_t *)w.kv.values + at);
             }
