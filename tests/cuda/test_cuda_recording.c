@@ -365,7 +365,7 @@ Test(cuda_recording, graphs_are_dropped_with_the_memory_that_they_use) {
     Rows rows[2];
     for (int i = 0; i < 2; i++) {
         int32_t last = i ? 599 : 99, zero = 0;
-        kv[i] = kv_open(device, &(KvShape){1, 1, 1, 8, last + 1, KV_F16});
+        kv[i] = kv_open(device, &(KvShape){1, 1, 1, 8, last + 1, KV_F16, NULL, 0});
         rows[i] = test_rows(device, 1, NULL, &last, &zero);
     }
     attend(device, kv[0], 99, rows, q, out);
