@@ -2,6 +2,7 @@
 #include "tests/cuda/emulator.h"
 
 #include "tests/cuda/fibers.h"
+#include "tests/ptx/interpreter.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -55,6 +56,9 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
         work();
     return cudaSuccess;
 }
+
+// All that was allocated, by where it begins: what a kernel may access.
+std::map<uintptr_t, size_t> allocated;
 
 // Memory of cudaMallocHost may be copied from and to later; other memory of the host may not.
 std::map<const void *, size_t> pinned;
@@ -125,7 +129,8 @@ void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
     enqueue(stream, work);
 }
 
-cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body) {
+cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body,
+                             const void *kernel, const std::vector<std::string> &arguments) {
     cudaError_t error;
     if (fails(&error)) return error;
     dim3 grid = config->gridDim, size = config->blockDim;
@@ -135,7 +140,10 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
         return cudaErrorInvalidValue;
     return enqueue(config->stream, [=] {
         kernels++;
-        emulator::run_grid(grid, size, body);
+        if (ptx::enabled())
+            ptx::launch(kernel, arguments, {grid.x, grid.y, grid.z}, {size.x, size.y, size.z});
+        else
+            emulator::run_grid(grid, size, body);
     });
 }
 
@@ -217,11 +225,20 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     return cudaSuccess;
 }
 
+bool emulator::memory_at(uint64_t address, uint64_t *begin, uint64_t *end) {
+    auto after = allocated.upper_bound((uintptr_t)address);
+    if (after == allocated.begin()) return false;
+    --after;
+    *begin = after->first, *end = after->first + after->second;
+    return address < *end;
+}
+
 static cudaError_t allocate(void **memory, size_t bytes) {
     cudaError_t error;
     if (fails(&error)) return error;
     if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
     memset(*memory, 0xff, bytes);
+    allocated[(uintptr_t)*memory] = bytes;
     live_objects++;
     return cudaSuccess;
 }
@@ -231,6 +248,7 @@ cudaError_t cudaFreeHost(void *memory) {
     run_pending();
     live_objects -= memory != nullptr;
     pinned.erase(memory);
+    allocated.erase((uintptr_t)memory);
     free(memory);
     return cudaSuccess;
 }
