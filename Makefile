@@ -127,7 +127,7 @@ NVCC ?= $(CUDA_HOME)/bin/nvcc
 NVCC_FLAGS ?= -O3
 # In rising order. Code of one major version runs on later GPUs of that version alone; all others find
 # PTX: the last one's, with all that is new in it, or the first one's (Jetsons take no other code).
-GPU_ARCHS ?= 80 89 90 100
+GPU_ARCHS ?= 80 89 90 100 120
 GPU_PTX := $(sort $(firstword $(GPU_ARCHS)) $(lastword $(GPU_ARCHS)))
 GPU_CODE := $(foreach a,$(GPU_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
             $(foreach a,$(GPU_PTX),-gencode arch=compute_$(a),code=compute_$(a)) \
@@ -227,7 +227,7 @@ TEST_FLAGS += -DTEST_BACKEND='"$(BACKEND)"' -DTEST_RUN='"$(BUILD)/run"' -DTEST_B
 Q := $(if $(V),,@)
 say = $(Q)$(if $(V),:,printf '  %-4s %s\n' $(1) $@)
 
-.PHONY: all lib examples run test check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers always
+.PHONY: all lib examples run test check fidelity core aarch64 exhaustive debug install deb format clean programs tests list-tests fuzzers cubins always
 all: $(BUILD)/run
 	@ln -sfn $(BUILD)/run run
 
@@ -285,10 +285,23 @@ $(BUILD)/ptx/%.ptx: %.cu $(wildcard base/*.h weights/*.h kernels/*.h) $(call roo
 	$(call say,PTX)
 	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -O3 -lineinfo -fmad=false -arch=compute_$(PTX_ARCH) -ptx -o $@ $<
 else
+NVCC_COMPILE = $(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false $(GPU_CODE) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -c -o $@ $<
+	$(Q)$(NVCC_COMPILE) $(GPU_CODE) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -c -o $@ $<
+
+# Machine code for one GPU alone, and what ptxas says of its registers: what tests/sass reads: of the kernels that
+# a decoded token runs. Those of prompts would take ptxas another two minutes.
+SASS_ARCH ?= 90
+CUBINS := $(patsubst %.cu,$(BUILD)/%.cubin,$(filter-out %/limits.cu %/device.cu %blas.cu %/project_many.cu %/attention_tiles.cu,\
+            $(shell grep -l __global__ $(CU_SOURCES))))
+cubins: $(CUBINS)
+$(BUILD)/%.cubin: %.cu $(BUILD)/switches
+	@mkdir -p $(@D)
+	$(call say,SASS)
+	$(Q)$(NVCC_COMPILE) -gencode arch=compute_$(SASS_ARCH),code=sm_$(SASS_ARCH) --resource-usage -MF $@.d -cubin -o $@ $< \
+	    2>$(@:.cubin=.usage) || { cat $(@:.cubin=.usage) >&2; rm -f $@; false; }
 endif
 
 $(BUILD)/weights/embedded.o: weights/embedded.S weights/builtin.gguf

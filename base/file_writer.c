@@ -76,6 +76,9 @@ static bool resolve(FileWriter *file, const OutputFile *out, mode_t *mode, Error
     file->inputs = out->inputs;
     file->force = out->force;
     if (!file->path || !file->target) return false;
+    if (!strcmp(out->path, "-"))
+        return error_set(error, ERROR_USAGE,
+                         "-: a file is written here, not standard output (./- is a file named so)");
     if (lstat(file->target, &status)) return errno == ENOENT || fail(file, error, "look at it");
     if (S_ISLNK(status.st_mode)) {
         char *whole = realpath(file->target, NULL);

@@ -33,8 +33,9 @@ typedef struct OutputFile {
 
 // Whether the file may be put there. A symbolic link is followed: the file that it leads to is what
 // is checked and replaced, and the link stays; one that leads nowhere is refused. False, with the
-// path in the message: exit code 2 where it is one of `inputs`, or is there without `force`; 4
-// where it is no regular file, or cannot be looked at; 5.
+// path in the message: exit code 2 where it is one of `inputs`, or is there without `force`, or is
+// "-", which people write for standard output; 4 where it is no regular file, or cannot be looked
+// at; 5.
 bool output_file_check(const OutputFile *out, Error *error);
 
 // Begins a file of `size` bytes and reserves space for it where the file system can. NULL: as

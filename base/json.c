@@ -240,7 +240,7 @@ static bool member_end(JsonMembers *m, size_t *end, size_t *longest_word, Error 
         *longest_word = scan.longest_word;
         if (scan.depth == 1 && !scan.in_string && (c == ',' || c == '}' || c == ']')) return true;
         if (!scan_byte(&scan, c, i, m->limits, error)) return false;
-        if (i - m->pos > m->limits->bytes)
+        if (i - m->pos >= m->limits->bytes)
             return error_set(error, ERROR_FILE, "offset %zu: more than %zu bytes in one member",
                              m->pos, m->limits->bytes);
     }

@@ -6,6 +6,7 @@
 #include "kernels/limits.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The operating system decides about the host's memory.
@@ -34,6 +35,17 @@ void parts_alloc(Device *device, const MemoryPart *parts, size_t count) {
 // Nothing is recorded, so there is nothing to wait for.
 void device_sync(Device *device) {
     (void)device;
+}
+
+// Host memory is the device's own.
+void *device_host_alloc(Device *device, size_t bytes) {
+    (void)device;
+    return malloc(bytes ? bytes : 1);
+}
+
+void device_host_free(Device *device, void *memory) {
+    (void)device;
+    free(memory);
 }
 
 // ---- tokens that stay on the device ----

@@ -70,6 +70,11 @@ void device_free(Device *device, void *memory); // NULL is fine
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes);
 void device_download(Device *device, void *to_host, const void *from, size_t bytes);
 
+// Host memory for what is downloaded at every step: copies into it take a GPU less time than into
+// any other. Not zeroed; NULL after a failure. Free it before the device is closed.
+void *device_host_alloc(Device *device, size_t bytes);
+void device_host_free(Device *device, void *memory); // NULL is fine
+
 // A host matrix in the backend's own layout; it lives until device_close. The host's bytes are not
 // needed afterwards, unless DeviceInfo says that the backend borrows them. NULL after a failure.
 DeviceMatrix *device_matrix(Device *device, const Matrix *matrix);
@@ -253,9 +258,9 @@ void softcap(Device *device, float *x, size_t count, float cap);
 //   top_k      the first top_k in order (0: all)
 //   top_p      the shortest prefix in order with (double)sum >= (double)top_p * total (1: all)
 //   min_p      those with (double)w >= (double)min_p * 2^40 (0: all)
-//   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0): the shortest
-//              prefix by rising |-log p - H|, ties in order, with sum >= typical_p * total (1:
-//              all); Meister et al. 2022, arXiv 2202.00666
+//   typical_p  with p = w / total and H = -sum p log p (double, in order, w > 0; log_double of
+//              precision.h): the shortest prefix by rising |-log p - H|, ties in order, with
+//              sum >= typical_p * total (1: all); Meister et al. 2022, arXiv 2202.00666
 //   xtc        of those with (double)w >= (double)xtc * total only the last in order (0: all); the
 //              others leave, "exclude top choices" as in llama.cpp
 // At least one token always stays. Then out[i] is the first kept t by rising id with

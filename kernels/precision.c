@@ -2,6 +2,7 @@
 #include "kernels/precision.h"
 
 #include "kernels/exp_float.h"
+#include "kernels/log_double.h"
 #include "weights/quant.h"
 
 #include <float.h>
@@ -85,4 +86,8 @@ void activation_quantise(int16_t *z, float *scales, int32_t *sums, Outlier *outl
 
 float exp_float(float x) {
     return exp_float_inline(x);
+}
+
+double log_double(double x) {
+    return log_double_inline(x);
 }

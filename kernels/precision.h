@@ -65,3 +65,9 @@ void activation_quantise(int16_t *z, float *scales, int32_t *sums, Outlier *outl
 //   0 below -87, +infinity above 88, NaN stays NaN;   else with n = rint(x * log2(e)),
 //   r = x - n ln 2 in two steps: (1 + r + r^2 P(r)) 2^n, P of degree 5 (Cephes), all by fmaf.
 float exp_float(float x);
+
+// ln x within 1.5 units in the last place, the same bits everywhere: what typical_p is defined by.
+//   -infinity of 0, NaN of what is below, infinity and NaN stay;   else x = m 2^k with m in
+//   sqrt(1/2) .. sqrt(2), f = m - 1, s = f / (2 + f):
+//   k ln 2 + f - s (f - R),   R = 2/3 s^2 + 2/5 s^4 + .. + 2/21 s^20, in double without fma.
+double log_double(double x);

@@ -35,7 +35,7 @@ static bool open_host_side(Model *m) {
     Chunk *p = &m->chunk;
     HostMemory memory = host_memory(&m->config, &m->options);
     size_t rows = (size_t)m->options.max_rows;
-    m->host_logits = malloc(memory.logits);
+    m->host_logits = device_host_alloc(m->device, memory.logits);
     m->lengths_before = calloc(1, memory.lengths);
     p->tokens = calloc(1, memory.chunk);
     if (!m->host_logits || !m->lengths_before || !p->tokens) return false;
@@ -157,9 +157,9 @@ void model_close(Model *m) {
     if (!m) return;
     if (m->ranked) ranks_close();
     if (m->device) kv_cache_free(&m->cache);
+    if (m->device) device_host_free(m->device, m->host_logits);
     device_close(m->device); // frees all device memory
     free(m->layers);
-    free(m->host_logits);
     free(m->host_stage);
     free(m->lengths_before);
     free(m->chunk.tokens);

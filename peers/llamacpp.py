@@ -4,9 +4,13 @@
     build/peers/llamacpp-native/bin/python peers/llamacpp.py MODEL --threads 2 --decode 32
     ... peers/llamacpp.py MODEL --threads 2 --prefill 512
     ... peers/llamacpp.py MODEL --threads 2 --decode 32 --depth 2048
+    ... peers/llamacpp.py MODEL --threads 2 --continue 6403,29 --decode 200 [--lookup 10]
     ... peers/llamacpp.py --about
 
 Prints one line of JSON: "decode" and "prefill" in tokens per second (medians of --repetitions).
+
+--continue takes the ids of a prompt and decodes greedily behind them; --lookup N verifies up to N tokens a
+pass, which the package's own LlamaPromptLookupDecoding finds in the prompt and the text so far.
 
 It measures as llama.cpp's own llama-bench does: pseudo-random token ids, an untimed warm-up, batches
 of 2048 and micro-batches of 512, a cache in f16 that is no longer than needed. Prefill is one call
@@ -26,10 +30,11 @@ import time
 import numpy as np
 import llama_cpp
 from llama_cpp import llama_cpp as lib
+from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
 FLASH = {"auto": -1, "off": 0, "on": 1}
 TYPES = {"f32": 0, "f16": 1}
-CELLS, BATCH, MICRO_BATCH, WARM_UP = 256, 2048, 512, 64
+CELLS, BATCH, MICRO_BATCH, WARM_UP, MOST_GUESSES = 256, 2048, 512, 64, 15
 
 
 def fail(message):
@@ -71,21 +76,47 @@ class Peer:
     def ids(self, n):
         return [int(i) for i in self.rng.integers(0, self.vocab_size, n)]
 
-    def feed(self, ids, position, last):
-        """One call: ids at positions from `position` on; logits of the last of them where wanted."""
+    def feed(self, ids, position, wanted):
+        """One call: ids at positions from `position` on; logits of the last `wanted` of them."""
         b = self.batch
         b.n_tokens = len(ids)
         for i, token in enumerate(ids):
             b.token[i], b.pos[i], b.n_seq_id[i], b.seq_id[i][0] = token, position + i, 1, 0
-            b.logits[i] = last and i == len(ids) - 1
+            b.logits[i] = i >= len(ids) - wanted
         if lib.llama_decode(self.context, b):
             fail("llama_decode failed")
 
     def prompt(self, ids, position):
         for begin in range(0, len(ids), self.n_batch):
             part = ids[begin:begin + self.n_batch]
-            self.feed(part, position + begin, begin + len(part) == len(ids))
+            self.feed(part, position + begin, 1 if begin + len(part) == len(ids) else 0)
         lib.llama_synchronize(self.context)
+
+    def greedy(self, i):
+        """The most probable token by row i of the last call."""
+        logits = lib.llama_get_logits_ith(self.context, i)
+        return int(np.ctypeslib.as_array(logits, (self.vocab_size,)).argmax())
+
+    def go_on(self, ids, n, lookup):
+        """Tokens per second of n tokens behind ids, with up to `lookup` guesses a pass; passes; guesses that held."""
+        guess = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else lambda _: []
+        self.prompt(ids, 0)
+        text, passes, held = ids + [self.greedy(-1)], 0, 0
+        begin, end = time.perf_counter(), len(ids) + n
+        while len(text) < end:
+            most = min(end - len(text), MOST_GUESSES)
+            guesses = [int(i) for i in guess(np.array(text, np.intc))][:most]
+            position = len(text) - 1
+            self.feed([text[-1]] + guesses, position, 1 + len(guesses))
+            passes += 1
+            for i in range(1 + len(guesses)):
+                text.append(self.greedy(i))
+                if i == len(guesses) or text[-1] != guesses[i]:
+                    break
+                held += 1
+            lib.llama_memory_seq_rm(lib.llama_get_memory(self.context), 0, len(text) - 1, -1)
+        seconds = time.perf_counter() - begin
+        return {"continue": (len(text) - len(ids) - 1) / seconds, "passes": passes, "accepted": held}
 
     def fill(self, depth):
         """Fills the cache and saves its state."""
@@ -135,6 +166,8 @@ def main():
     p.add_argument("--decode", type=int, default=0, metavar="N", help="tokens of a repetition")
     p.add_argument("--prefill", type=int, default=0, metavar="N", help="tokens of a prompt")
     p.add_argument("--depth", type=int, default=0, help="tokens in the cache before")
+    p.add_argument("--continue", dest="ids", metavar="ID,..", help="decode greedily behind these ids")
+    p.add_argument("--lookup", type=int, default=0, metavar="N", help="--continue: guesses of a pass")
     p.add_argument("--repetitions", type=int, default=1)
     p.add_argument("--flash", choices=FLASH, default="auto", help="flash attention")
     p.add_argument("--cache", choices=TYPES, default="f16")
@@ -146,6 +179,10 @@ def main():
         return print(json.dumps(about()))
     if not args.model or not (args.decode or args.prefill):
         p.error("wanted MODEL and --decode or --prefill")
+    if args.ids:
+        ids = [int(i) for i in args.ids.split(",")]
+        peer = Peer(args, len(ids) + args.decode + MOST_GUESSES + 1)
+        return print(json.dumps(about() | peer.go_on(ids, args.decode, args.lookup)))
     peer = Peer(args, args.depth + max(args.decode, args.prefill, WARM_UP) + 1)
     if args.depth:
         peer.fill(args.depth)

@@ -59,8 +59,6 @@ static bool check_options(const Options *o, Error *error) {
                                               : "--color surprise");
     if (!o->out)
         return error_set(error, ERROR_USAGE, "--prompts FILE wants --out FILE for the answers");
-    if (!strcmp(o->out, "-"))
-        return error_set(error, ERROR_USAGE, "--out -: answers go to a file, which --resume reads");
     if (o->chat_template && !chat_template_by_name(o->chat_template))
         return error_set(error, ERROR_USAGE, "--template: got \"%.20s\", wanted one of %s",
                          o->chat_template, chat_template_names());

@@ -233,11 +233,11 @@ static size_t cut_typical(struct SampleScratch *s, size_t n, float typical_p) {
     double total = (double)total_weight(s->kept, n), entropy = 0, wanted = typical_p * total;
     for (size_t i = 0; i < n; i++) {
         double p = (double)s->kept[i].weight / total;
-        if (p > 0) entropy -= p * log(p);
+        if (p > 0) entropy -= p * log_double(p);
     }
     for (size_t i = 0; i < n; i++) {
         double p = (double)s->kept[i].weight / total;
-        double surprise = p > 0 ? fabs(-log(p) - entropy) : INFINITY;
+        double surprise = p > 0 ? fabs(-log_double(p) - entropy) : INFINITY;
         memcpy(&s->kept[i].key, &surprise, sizeof surprise); // not negative: the bits rise with it
     }
     sort(s, n, 8);

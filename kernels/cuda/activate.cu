@@ -13,6 +13,41 @@ static __global__ void activate_kernel(ActivateOperation op) {
     op.gate[i] = activation(op.gate[i], op.kind) * (op.up ? op.up[i] : 1.0f);
 }
 
+// N neighbours, loaded or stored as one.
+template <int N> struct alignas(sizeof(float) * N) NeighbourFloats { float v[N]; };
+template <int N> struct alignas(sizeof(uint16_t) * N) NeighbourParts { uint16_t v[N]; };
+
+// An activation whose result is a product's input: N neighbours of a row per thread.
+struct ActivatePartsWork {
+    ActivateOperation op;
+    InputParts to;
+    float *out;           // gate; NULL where nothing reads the floats
+    size_t cols;          // of a row
+    unsigned rows, units; // units of N columns per row of `to`
+};
+
+template <int N> static __global__ void activate_parts_kernel(ActivatePartsWork w) {
+    unsigned at = blockIdx.x * THREADS + threadIdx.x;
+    if (at >= w.rows * w.units) return;
+    size_t row = at / w.units, col = (size_t)(at % w.units) * N, from = row * w.cols + col;
+    NeighbourFloats<N> x = {};
+    wait_for_earlier_kernels();
+    if (col < w.cols) { // zeros beyond
+        x = *(const NeighbourFloats<N> *)(w.op.gate + from);
+        NeighbourFloats<N> up = w.op.up ? *(const NeighbourFloats<N> *)(w.op.up + from) : x;
+        for (int i = 0; i < N; i++)
+            x.v[i] = activation(x.v[i], w.op.kind) * (w.op.up ? up.v[i] : 1.0f);
+        if (w.out) *(NeighbourFloats<N> *)(w.out + from) = x;
+    }
+    for (int p = 0; p < MAX_PARTS; p++) {
+        if (!w.to.parts[p]) continue;
+        NeighbourParts<N> part;
+        for (int i = 0; i < N; i++)
+            part.v[i] = take_part(x.v[i]);
+        *(NeighbourParts<N> *)(w.to.parts[p] + row * w.to.stride + col) = part;
+    }
+}
+
 static __global__ void add_kernel(AddOperation op) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= op.count) return;
@@ -37,6 +72,19 @@ static __global__ void softcap_kernel(SoftcapOperation op) {
 void run_activate(Device *device, const Operation *operation) {
     const ActivateOperation *op = &operation->activate;
     LAUNCH(device, activate_kernel, blocks_for(op->count, THREADS), THREADS, *op);
+}
+
+void launch_activate_parts(Device *device, const ActivateOperation *op, size_t cols,
+                           const InputParts &to, bool keep) {
+    ActivatePartsWork w = {*op, to, keep ? op->gate : NULL, cols, (unsigned)(op->count / cols), 0};
+    // Four floats at a time where all rows begin at multiples of 16 bytes.
+    bool fours = cols % 4 == 0 && ((uintptr_t)op->gate | (uintptr_t)op->up) % 16 == 0;
+    w.units = (unsigned)to.stride / (fours ? 4 : 1);
+    unsigned blocks = blocks_for((size_t)w.rows * w.units, THREADS);
+    if (fours)
+        LAUNCH(device, activate_parts_kernel<4>, blocks, THREADS, w);
+    else
+        LAUNCH(device, activate_parts_kernel<1>, blocks, THREADS, w);
 }
 
 void run_add(Device *device, const Operation *operation) {

@@ -1,9 +1,8 @@
 // Grouped-query attention over the cache, split along it: a block takes SPLIT positions of one
 // key-value head for up to HEADS of its query heads, so that keys and values are read once for all
-// of them; the partial sums of the splits are joined by the last block to finish.
+// of them; the partial sums of the splits are joined as attention_join.h says.
 //
 //   split s of row i, head h:   m = max score,  l = sum e^(score - m),  a = sum e^(score - m) v
-//   joined, in order of s:      M = max m;  out = sum a e^(m - M) / sum l e^(m - M)
 //
 // Which splits a row has depends on its position and on the pattern alone, so its result is the
 // same in any batch. Keys that the pattern hides are not read; a split of nothing else has l = 0.
@@ -11,14 +10,20 @@
 // A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
 // at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
 // of 64 channels in one load, two of 128.
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
 extern "C" {
 #include "kernels/limits.h"
 }
 
-enum { SPLIT = 64, HEADS = 8, THREADS = 128, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
+enum {
+    SPLIT = 64,
+    HEADS = JOIN_HEADS,
+    THREADS = JOIN_THREADS,
+    WARPS = THREADS / WARP,
+    MAX_HEAD_DIM = 1024
+};
 enum {
     CHANNELS = 8,
     AT_ONCE = 4
@@ -37,17 +42,15 @@ template <int DIM> struct AttentionMemory {
     float scores[HEADS][SPLIT];
     float parts[WARPS][Lanes<DIM>::WIDTH]; // of the warps' sums of values
     float largest[HEADS], sums[HEADS];
-    bool last; // the other splits of this row have ended
+    JoinMemory join;
 };
 
 struct AttentionWork {
     AttentionOperation op;
     KvLayer kv;
-    int first_row, splits; // of this launch
+    int first_row;         // of this launch
     int head_tiles, group; // query heads per key-value head, and tiles of HEADS of them
-    float *partial;        // (rows, n_heads, splits, head_dim)
-    float *largest, *sums; // (rows, n_heads, splits)
-    unsigned *arrived;     // (rows, n_kv_heads x head_tiles), 0 before and after
+    Parts parts;
 };
 
 // Of one block.
@@ -76,6 +79,12 @@ static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     t.end = split + 1 < t.n_splits ? (split + 1) * SPLIT : t.position + 1;
     t.sees = first_seen(reach, t.first) < t.end;
     return t;
+}
+
+// Of the tile's first head and split `split`, as an index into the sums of the parts.
+static __device__ __forceinline__ size_t part_of(const AttentionWork &w, const Tile &t, int split) {
+    size_t head = (size_t)blockIdx.z * w.op.shape.n_heads + t.head;
+    return head * w.parts.splits + split;
 }
 
 template <int DIM>
@@ -219,7 +228,7 @@ static __device__ __forceinline__ void store_values(AttentionMemory<DIM> &memory
     }
     __syncthreads();
     size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
-    size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits + blockIdx.x;
+    size_t part = part_of(w, t, blockIdx.x) + (size_t)h * w.parts.splits;
     for (int j = threadIdx.x; j < WIDTH && pass * WIDTH + j < dim; j += THREADS) {
         float sum = memory.parts[0][j];
         for (int i = 1; i < WARPS; i++)
@@ -227,10 +236,10 @@ static __device__ __forceinline__ void store_values(AttentionMemory<DIM> &memory
         if (t.first_split + 1 == t.n_splits)
             w.op.out[head * dim + pass * WIDTH + j] = sum / memory.sums[h];
         else
-            w.partial[part * dim + pass * WIDTH + j] = sum;
+            w.parts.sums_of_values[part * w.parts.stride + pass * WIDTH + j] = sum;
     }
     if (!pass && !threadIdx.x && t.first_split + 1 < t.n_splits)
-        w.largest[part] = memory.largest[h], w.sums[part] = memory.sums[h];
+        w.parts.largest[part] = memory.largest[h], w.parts.sums[part] = memory.sums[h];
     __syncthreads();
 }
 
@@ -262,33 +271,26 @@ static __device__ void weigh_values(AttentionMemory<DIM> &memory, const Attentio
         if (h < t.n_heads) store_values<DIM>(memory, w, t, h, pass, acc[h]);
 }
 
-// A split without visible keys; its row has others.
+// A split without visible keys; its row has others. Zeros, so that the join need not look which
+// parts there are.
 static __device__ void store_nothing(const AttentionWork &w, const Tile &t) {
-    size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head) * w.splits + blockIdx.x;
-    for (int h = threadIdx.x; h < t.n_heads; h += THREADS)
-        w.largest[part + h * w.splits] = -INFINITY, w.sums[part + h * w.splits] = 0.0f;
+    const Parts &parts = w.parts;
+    for (int h = 0; h < t.n_heads; h++) {
+        size_t part = part_of(w, t, blockIdx.x) + (size_t)h * parts.splits;
+        for (int j = threadIdx.x; j < parts.stride; j += THREADS)
+            parts.sums_of_values[part * parts.stride + j] = 0.0f;
+        if (!threadIdx.x) parts.largest[part] = -INFINITY, parts.sums[part] = 0.0f;
+    }
 }
 
-static __device__ void join_splits(const AttentionWork &w, const Tile &t) {
-    int dim = w.op.shape.head_dim;
-    for (int h = 0; h < t.n_heads; h++) {
-        size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
-        size_t part = ((size_t)blockIdx.z * w.op.shape.n_heads + t.head + h) * w.splits;
-        float largest = -INFINITY, sum = 0.0f;
-        for (int s = t.first_split; s < t.n_splits; s++)
-            largest = fmaxf(largest, w.largest[part + s]);
-        for (int s = t.first_split; s < t.n_splits; s++)
-            if (w.largest[part + s] != -INFINITY || isnan(w.sums[part + s]))
-                sum = fmaf(w.sums[part + s], expf(w.largest[part + s] - largest), sum);
-        for (int j = threadIdx.x; j < dim; j += THREADS) {
-            float acc = 0.0f;
-            for (int s = t.first_split; s < t.n_splits; s++)
-                if (w.largest[part + s] != -INFINITY || isnan(w.sums[part + s]))
-                    acc = fmaf(w.partial[(part + s) * dim + j], expf(w.largest[part + s] - largest),
-                               acc);
-            w.op.out[head * dim + j] = acc / sum;
-        }
-    }
+static __device__ __forceinline__ void join_splits(JoinMemory &memory, const AttentionWork &w,
+                                                   const Tile &t) {
+    int dim = w.op.shape.head_dim, first = t.first_split;
+    float *out = w.op.out + ((size_t)t.row * w.op.shape.n_heads + t.head) * dim;
+    unsigned *arrived =
+        w.parts.arrived + ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * groups_of(w.parts.splits);
+    join_parts(memory, w.parts, part_of(w, t, first), t.n_heads, (int)blockIdx.x - first,
+               t.n_splits - first, arrived, out, dim);
 }
 
 // Grid: splits, tiles of heads, rows.
@@ -308,9 +310,7 @@ static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork
     } else {
         store_nothing(w, t);
     }
-    unsigned *counter = w.arrived + blockIdx.z * gridDim.y + blockIdx.y;
-    int count = t.n_splits - t.first_split;
-    if (count > 1 && arrives_last(counter, (unsigned)count, memory.last)) join_splits(w, t);
+    if (t.first_split + 1 < t.n_splits) join_splits(memory.join, w, t);
 }
 
 // For a listener: the softmax itself, one block per row and query head, three plain passes.
@@ -364,32 +364,47 @@ static __global__ void stored_weights_kernel(AttentionOperation op, KvLayer kv, 
 
 // ---- scratch ----
 
-enum { SCRATCH_ROWS = 64, MAX_TILES = 1024 }; // rows of long caches per launch; counters per row
+enum { SCRATCH_ROWS = 64 }; // rows of long caches per launch
 
-static constexpr size_t COUNTER_BYTES = SCRATCH_ROWS * MAX_TILES * sizeof(unsigned);
+static int tiles_of(int n_heads, int n_kv_heads) {
+    return n_kv_heads * (int)blocks_for((size_t)(n_heads / n_kv_heads), HEADS);
+}
 
-// Floats of partial sums that attention over such a cache may need at once.
-static size_t partial_floats(const KvShape *cache, int n_heads) {
+// What the parts of attention over such a cache take: nothing where no row has two splits.
+struct PartsRoom {
+    size_t floats, counters;
+};
+
+static PartsRoom parts_room(const KvShape *cache, int n_heads) {
     size_t splits = blocks_for((size_t)cache->max_seq_len, SPLIT);
-    if (splits == 1) return 0;
-    return SCRATCH_ROWS * (size_t)n_heads * splits * ((size_t)cache->head_dim + 2);
+    if (splits == 1) return PartsRoom{};
+    size_t parts = SCRATCH_ROWS * (size_t)n_heads * splits;
+    size_t tiles = (size_t)tiles_of(n_heads, cache->n_kv_heads);
+    return PartsRoom{parts * ((size_t)part_stride(cache->head_dim) + 2),
+                     SCRATCH_ROWS * tiles * (size_t)groups_of((int)splits)};
+}
+
+static size_t room_bytes(const PartsRoom &room) {
+    return room.floats * sizeof(float) + room.counters * sizeof(unsigned);
 }
 
 size_t attention_bytes(const MemoryPlan *plan) {
-    return COUNTER_BYTES + partial_floats(&plan->cache, plan->n_heads) * sizeof(float);
+    return room_bytes(parts_room(&plan->cache, plan->n_heads));
 }
 
-// Made by the first attention, before anything is captured.
+// Made by the first attention, before anything is captured. Counters are behind the floats of the
+// largest cache so far, so that they are 0 whatever lies before them.
 static bool reserve_scratch(Device *device, const KvView *view, const AttentionShape *shape) {
-    size_t wanted = partial_floats(&view->kv->shape, shape->n_heads);
-    if (!device->attention_counters)
-        device->attention_counters = (unsigned *)device_alloc(device, COUNTER_BYTES);
-    if (wanted > device->attention_scratch_floats) {
-        recording_forget(device->recording); // graphs would write to what is freed here
-        device_free(device, device->attention_scratch);
-        device->attention_scratch = (float *)device_alloc(device, wanted * sizeof(float));
-        device->attention_scratch_floats = wanted;
-    }
+    PartsRoom wanted = parts_room(&view->kv->shape, shape->n_heads);
+    if (wanted.floats <= device->attention_floats && wanted.counters <= device->attention_counters)
+        return device_ok(device);
+    if (wanted.floats < device->attention_floats) wanted.floats = device->attention_floats;
+    if (wanted.counters < device->attention_counters) wanted.counters = device->attention_counters;
+    recording_forget(device->recording); // graphs would write to what is freed here
+    device_free(device, device->attention_scratch);
+    device->attention_scratch = (float *)device_alloc(device, room_bytes(wanted));
+    device->attention_floats = wanted.floats;
+    device->attention_counters = wanted.counters;
     return device_ok(device);
 }
 
@@ -412,18 +427,19 @@ static void run_splits(Device *device, const AttentionOperation *op) {
     w.kv = kv_layer(&op->view);
     w.group = op->shape.n_heads / op->shape.n_kv_heads;
     w.head_tiles = (w.group + HEADS - 1) / HEADS;
-    w.splits = (int)blocks_for((size_t)pass_positions(device, w.kv.max_seq_len), SPLIT);
-    size_t parts = (size_t)SCRATCH_ROWS * (size_t)op->shape.n_heads * (size_t)w.splits;
-    w.partial = device->attention_scratch;
-    if (w.partial) { // else no row has two splits
-        w.largest = w.partial + parts * (size_t)op->shape.head_dim;
-        w.sums = w.largest + parts;
+    w.parts.splits = (int)blocks_for((size_t)pass_positions(device, w.kv.max_seq_len), SPLIT);
+    w.parts.stride = part_stride(op->shape.head_dim);
+    size_t parts = (size_t)SCRATCH_ROWS * (size_t)op->shape.n_heads * (size_t)w.parts.splits;
+    if (device->attention_scratch) { // else no row has two splits
+        w.parts.sums_of_values = device->attention_scratch;
+        w.parts.largest = w.parts.sums_of_values + parts * (size_t)w.parts.stride;
+        w.parts.sums = w.parts.largest + parts;
+        w.parts.arrived = (unsigned *)(device->attention_scratch + device->attention_floats);
     }
-    w.arrived = device->attention_counters;
-    unsigned tiles = (unsigned)(op->shape.n_kv_heads * w.head_tiles);
+    unsigned tiles = (unsigned)tiles_of(op->shape.n_heads, op->shape.n_kv_heads);
     for (int n; w.first_row < op->rows.n; w.first_row += n) {
         n = op->rows.n - w.first_row < SCRATCH_ROWS ? op->rows.n - w.first_row : SCRATCH_ROWS;
-        dim3 grid((unsigned)w.splits, tiles, (unsigned)n);
+        dim3 grid((unsigned)w.parts.splits, tiles, (unsigned)n);
         if (w.kv.type == KV_F32) launch_splits<DTYPE_F32>(device, grid, w);
         if (w.kv.type == KV_F16) launch_splits<DTYPE_F16>(device, grid, w);
         if (w.kv.type == KV_BF16) launch_splits<DTYPE_BF16>(device, grid, w);

@@ -10,6 +10,12 @@
 // tensor cores multiply exactly. q (scaled to 1 .. 2 by a power of two) and p are each the sum of
 // two f16 values, within 2^-22 of the largest: two products, and the accuracy of float32. With an
 // f32 cache or precision f32 attention.cu does the work. Not yet measured on a GPU.
+//
+// Keys and values have a buffer each, filled by copies that no register passes: while one is
+// multiplied the other is on its way.
+//
+//   keys:     arrive | q k^T, softmax    | arrive ..       of the next tile
+//   values:          | on their way      | p v             | on their way ..
 #include "kernels/cuda/steps.h"
 
 enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
@@ -19,14 +25,14 @@ enum { PAD = 8 }; // elements between rows in shared memory: no two lanes of a l
 template <int DIM> constexpr int KEYS = DIM > 128 ? 32 : 64;
 
 template <int DIM> struct TileMemory {
-    alignas(16) uint16_t keys[KEYS<DIM>][DIM + PAD];
-    alignas(16) unsigned values[KEYS<DIM> / 2][DIM + PAD]; // keys 2 i and 2 i + 1 to a word
-    int positions[QUERIES], sequences[QUERIES];            // -1: no such query
+    alignas(16) uint16_t keys[KEYS<DIM>][DIM + PAD], values[KEYS<DIM>][DIM + PAD];
+    int positions[QUERIES], sequences[QUERIES]; // -1: no such query
     int nonfinite_tile; // the last one, as the block counts them, with a value that is not finite
 };
 
 struct TileWork {
-    AttentionOperation op;
+    AttentionOperation op; // out NULL: nothing reads the floats
+    InputParts to;         // of the product that follows; a row is a row of out
     KvLayer kv;
     int group, n_queries; // query heads per key-value head; rows times group
 };
@@ -36,12 +42,17 @@ struct Run {
     int first, end; // queries of the tile
     int sequence, last_key;
     KeyReach reach; // of all of them: what the lowest position sees, and all after it
+    const uint16_t *keys, *values; // of position 0
 };
+
+// Whether a lane has registers for its part of the queries; else they are loaded for every tile.
+template <int DIM> constexpr bool KEEPS_QUERIES = DIM <= 128;
 
 // What a lane keeps of its two queries, i and i + 8 of its warp's 16 (multiply_halves).
 template <int DIM> struct QueryState {
     const float *q[2]; // NULL past the end
     float up[2], scale[2];
+    unsigned high[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4], low[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4];
     float largest[2], sums[2]; // of this lane's keys, until the end
     float out[DIM / 8][4];
 };
@@ -68,32 +79,6 @@ static __device__ __forceinline__ float power_for(float largest) {
     return largest;
 }
 
-static __device__ __forceinline__ int queries_before(int tile) {
-    return tile * QUERIES;
-}
-
-template <int DIM>
-static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const TileWork &w,
-                                                    int tile) {
-    int lane = threadIdx.x % WARP, dim = w.op.shape.head_dim;
-    for (int r = 0; r < 2; r++) {
-        int query = queries_before(tile) + threadIdx.x / WARP * WARP_QUERIES + lane / 4 + 8 * r;
-        size_t head =
-            (size_t)(query / w.group) * w.op.shape.n_heads + blockIdx.y * w.group + query % w.group;
-        s.q[r] = query < w.n_queries ? w.op.q + head * dim : NULL;
-        float largest = 0.0f;
-        for (int c = lane % 4; s.q[r] && c < dim; c += 4)
-            largest = fmaxf(largest, fabsf(s.q[r][c]));
-        s.up[r] = power_for(quad_max(largest));
-        s.scale[r] = w.op.shape.scale / s.up[r];
-        s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
-    }
-    UNROLL
-    for (int n = 0; n < DIM / 8; n++)
-        for (int e = 0; e < 4; e++)
-            s.out[n][e] = 0.0f;
-}
-
 // a and b as sums of two f16 values each: `high` packs the nearest ones, `low` the remainders.
 static __device__ __forceinline__ void split_pair(unsigned &high, unsigned &low, float a, float b) {
     uint16_t a_high = half_bits(a), b_high = half_bits(b);
@@ -114,6 +99,37 @@ static __device__ __forceinline__ void load_queries(unsigned (&high)[4], unsigne
     }
 }
 
+static __device__ __forceinline__ int queries_before(int tile) {
+    return tile * QUERIES;
+}
+
+template <int DIM>
+static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const TileWork &w,
+                                                    int tile) {
+    int lane = threadIdx.x % WARP, dim = w.op.shape.head_dim;
+    for (int r = 0; r < 2; r++) {
+        int query = queries_before(tile) + threadIdx.x / WARP * WARP_QUERIES + lane / 4 + 8 * r;
+        size_t head =
+            (size_t)(query / w.group) * w.op.shape.n_heads + blockIdx.y * w.group + query % w.group;
+        s.q[r] = query < w.n_queries ? w.op.q + head * dim : NULL;
+        float largest = 0.0f;
+        for (int c = lane % 4; s.q[r] && c < dim; c += 4)
+            largest = fmaxf(largest, fabsf(s.q[r][c]));
+        s.up[r] = power_for(quad_max(largest));
+        s.scale[r] = w.op.shape.scale / s.up[r];
+        s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
+    }
+    if constexpr (KEEPS_QUERIES<DIM>) {
+        UNROLL
+        for (int k = 0; k < DIM / 16; k++)
+            load_queries<DIM>(s.high[k], s.low[k], s, k, dim);
+    }
+    UNROLL
+    for (int n = 0; n < DIM / 8; n++)
+        for (int e = 0; e < 4; e++)
+            s.out[n][e] = 0.0f;
+}
+
 // ---- runs and tiles ----
 
 template <int DIM>
@@ -130,7 +146,7 @@ static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int
 // Every thread walks the same list.
 template <int DIM>
 static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int first) {
-    Run run = {first, first, m.sequences[first], -1, {}};
+    Run run = {first, first, m.sequences[first], -1, {}, NULL, NULL};
     int lowest = m.positions[first];
     for (; run.end < QUERIES && m.sequences[run.end] == run.sequence; run.end++) {
         int position = m.positions[run.end];
@@ -139,6 +155,9 @@ static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int 
     }
     run.reach = key_reach(&w.op.shape.pattern, lowest);
     run.reach.last = run.last_key;
+    size_t head = kv_index(w.kv, run.sequence, blockIdx.y, 0);
+    run.keys = (const uint16_t *)w.kv.keys + head;
+    run.values = (const uint16_t *)w.kv.values + head;
     return run;
 }
 
@@ -147,11 +166,12 @@ static __device__ __forceinline__ bool reads_key(const TileWork &w, const Run &r
     return p <= run.last_key && (!w.op.shape.pattern.n_parts || first_seen(run.reach, p) == p);
 }
 
+// The exponent of a half that is not finite is all ones: one more carries into its sign.
 static __device__ __forceinline__ bool has_nonfinite_half(int4 v) {
-    bool found = false;
+    unsigned carries = 0;
     for (int word : {v.x, v.y, v.z, v.w})
-        found |= (word & 0x7c00) == 0x7c00 || (word & 0x7c000000) == 0x7c000000;
-    return found;
+        carries |= ((unsigned)word & 0x7c007c00u) + 0x04000400u;
+    return carries & 0x80008000u;
 }
 
 // f16 values that are not finite become 0: a weight of 0 times one of them would be NaN.
@@ -161,41 +181,33 @@ static __device__ __forceinline__ int without_nonfinite(int word) {
     return word;
 }
 
-// Eight channels of two keys: word c holds channel c of both.
-static __device__ __forceinline__ void store_pairs(unsigned *to, int4 a, int4 b) {
-    const int first[4] = {a.x, a.y, a.z, a.w}, second[4] = {b.x, b.y, b.z, b.w};
-    for (int i = 0; i < 4; i++) {
-        unsigned x = (unsigned)without_nonfinite(first[i]),
-                 y = (unsigned)without_nonfinite(second[i]);
-        to[2 * i] = (x & 0xffff) | y << 16;
-        to[2 * i + 1] = x >> 16 | (y & 0xffff0000u);
+// Eight channels of one key, or value, at a time; each thread has the same ones in every tile.
+template <int DIM> constexpr int EIGHTS = DIM / 8;
+
+template <int DIM> using TileRows = uint16_t[KEYS<DIM>][DIM + PAD];
+
+// Asks for the rows `from` on; zeros for those that are not read. No thread still reads `to`.
+template <int DIM>
+static __device__ __forceinline__ void copy_tile(TileRows<DIM> &to, const uint16_t *rows,
+                                                 const TileWork &w, const Run &run, int from) {
+    for (int i = threadIdx.x; i < KEYS<DIM> * EIGHTS<DIM>; i += THREADS) {
+        int row = i / EIGHTS<DIM>, c = i % EIGHTS<DIM> * 8, p = from + row;
+        bool wanted = c < w.kv.head_dim && reads_key(w, run, p);
+        copy_async(&to[row][c], wanted ? rows + (size_t)p * w.kv.head_dim + c : rows, wanted);
     }
 }
 
-// Keys `from` on, zeros for those that are not read; tile number `count` of the block.
+// What this thread has copied of the values of tile number `count`: finite, or noted.
 template <int DIM>
-static __device__ void load_tile(TileMemory<DIM> &m, const TileWork &w, const Run &run, int from,
-                                 int count) {
-    constexpr int EIGHTS = DIM / 8;
-    __syncthreads(); // no thread still reads the last tile
-    for (int i = threadIdx.x; i < KEYS<DIM> / 2 * EIGHTS; i += THREADS) {
-        int pair = i / EIGHTS, c = i % EIGHTS * 8;
-        int4 values[2] = {};
-        for (int r = 0; r < 2; r++) {
-            int4 key = {};
-            int p = from + 2 * pair + r;
-            if (c < w.kv.head_dim && reads_key(w, run, p)) {
-                size_t at = kv_index(w.kv, run.sequence, blockIdx.y, p) + c;
-                key = *(const int4 *)((const uint16_t *)w.kv.keys + at);
-                values[r] = *(const int4 *)((const uint16_t *)w.kv.values + at);
-            }
-            *(int4 *)&m.keys[2 * pair + r][c] = key;
-        }
-        store_pairs(&m.values[pair][c], values[0], values[1]);
-        if (has_nonfinite_half(values[0]) || has_nonfinite_half(values[1]))
-            m.nonfinite_tile = count;
+static __device__ __forceinline__ void check_values(TileMemory<DIM> &m, int count) {
+    for (int i = threadIdx.x; i < KEYS<DIM> * EIGHTS<DIM>; i += THREADS) {
+        int4 *eight = (int4 *)&m.values[i / EIGHTS<DIM>][i % EIGHTS<DIM> * 8];
+        int4 v = *eight;
+        if (!has_nonfinite_half(v)) continue;
+        *eight = int4{without_nonfinite(v.x), without_nonfinite(v.y), without_nonfinite(v.z),
+                      without_nonfinite(v.w)};
+        m.nonfinite_tile = count;
     }
-    __syncthreads();
 }
 
 // ---- one tile ----
@@ -212,13 +224,21 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
     UNROLL
     for (int k = 0; k < DIM / 16; k++) {
         unsigned high[4], low[4];
-        load_queries<DIM>(high, low, s, k, dim);
+        if constexpr (KEEPS_QUERIES<DIM>)
+            for (int i = 0; i < 4; i++)
+                high[i] = s.high[k][i], low[i] = s.low[k][i];
+        else
+            load_queries<DIM>(high, low, s, k, dim);
         UNROLL
-        for (int n = 0; n < KEYS<DIM> / 8; n++) {
-            const uint16_t *key = &m.keys[8 * n + lane / 4][16 * k + lane % 4 * 2];
-            unsigned b0 = *(const unsigned *)key, b1 = *(const unsigned *)(key + 8);
-            multiply_halves(scores[n], low, b0, b1);
-            multiply_halves(scores[n], high, b0, b1);
+        for (int n = 0; n < KEYS<DIM> / 8; n += 2) {
+            // Keys 8 n .., then 8 n + 8 ..; of each channels 16 k .., then 16 k + 8 ..
+            unsigned b[4];
+            load_matrices(b, &m.keys[8 * n + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
+            UNROLL
+            for (int i = 0; i < 2; i++) {
+                multiply_halves(scores[n + i], low, b[2 * i], b[2 * i + 1]);
+                multiply_halves(scores[n + i], high, b[2 * i], b[2 * i + 1]);
+            }
         }
     }
 }
@@ -280,11 +300,16 @@ static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const Tile
             split_pair(high[i], low[i], pair[0], pair[1]);
         }
         UNROLL
-        for (int n = 0; n < DIM / 8; n++) {
-            unsigned b0 = m.values[8 * k + lane % 4][8 * n + lane / 4];
-            unsigned b1 = m.values[8 * k + 4 + lane % 4][8 * n + lane / 4];
-            multiply_halves(s.out[n], low, b0, b1);
-            multiply_halves(s.out[n], high, b0, b1);
+        for (int n = 0; n < DIM / 8; n += 2) {
+            // Keys 16 k .., then 16 k + 8 ..; of channels 8 n .., then of 8 n + 8 ..
+            unsigned b[4];
+            load_matrices_transposed(
+                b, &m.values[16 * k + lane / 8 % 2 * 8 + lane % 8][8 * n + lane / 16 * 8]);
+            UNROLL
+            for (int i = 0; i < 2; i++) {
+                multiply_halves(s.out[n + i], low, b[2 * i], b[2 * i + 1]);
+                multiply_halves(s.out[n + i], high, b[2 * i], b[2 * i + 1]);
+            }
         }
     }
 }
@@ -311,6 +336,15 @@ static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, 
 
 // ---- the kernel ----
 
+static __device__ __forceinline__ void store_pair(const TileWork &w, size_t at, float a, float b) {
+    if (w.op.out) w.op.out[at] = a, w.op.out[at + 1] = b;
+    for (int p = 0; p < MAX_PARTS; p++) {
+        if (!w.to.parts[p]) continue;
+        unsigned low = take_part(a), high = take_part(b);
+        *(unsigned *)(w.to.parts[p] + at) = low | high << 16;
+    }
+}
+
 template <int DIM>
 static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, const TileWork &w) {
     int dim = w.op.shape.head_dim;
@@ -318,13 +352,41 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
     for (int r = 0; r < 2; r++) {
         float sum = quad_sum(s.sums[r]);
         if (!s.q[r]) continue;
-        float *out = w.op.out + (s.q[r] - w.op.q);
+        size_t first = (size_t)(s.q[r] - w.op.q);
         UNROLL
-        for (int n = 0; n < DIM / 8; n++)
-            for (int e = 0; e < 2; e++) {
-                int c = 8 * n + threadIdx.x % 4 * 2 + e;
-                if (c < dim) out[c] = s.out[n][2 * r + e] / sum;
-            }
+        for (int n = 0; n < DIM / 8; n++) {
+            int c = 8 * n + threadIdx.x % 4 * 2; // dim is a multiple of 8
+            if (c < dim) store_pair(w, first + c, s.out[n][2 * r] / sum, s.out[n][2 * r + 1] / sum);
+        }
+    }
+}
+
+// The tiles of a run, whose first keys are on their way; `count` tiles were before them.
+template <int DIM>
+static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWork &w,
+                                                QueryState<DIM> &s, const Run &run, int &count) {
+    int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
+    int positions[2], query = mine + threadIdx.x % WARP / 4;
+    for (int r = 0; r < 2; r++, query += 8)
+        positions[r] = query >= run.first && query < run.end ? m.positions[query] : -1;
+    bool idle = run.end <= mine || run.first >= mine + WARP_QUERIES;
+    for (int from = first_seen(run.reach, 0), next; from <= run.last_key; from = next, count++) {
+        float scores[KEYS<DIM> / 8][4];
+        wait_for_copies();
+        __syncthreads(); // the keys are there, and no thread still reads the last values
+        copy_tile<DIM>(m.values, run.values, w, run, from);
+        if (!idle) {
+            score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
+            weigh_scores<DIM>(scores, s, w.op.shape, positions, from);
+        }
+        wait_for_copies();
+        check_values<DIM>(m, count);
+        __syncthreads(); // the values are there, and no thread still reads the keys
+        next = first_seen(run.reach, from + KEYS<DIM>);
+        if (next <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, run, next);
+        if (idle) continue;
+        add_values<DIM>(s, m, scores);
+        if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, run, positions, from);
     }
 }
 
@@ -332,27 +394,15 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
 template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kernel(TileWork w) {
     TileMemory<DIM> &m = block_memory<TileMemory<DIM>>();
     int tile = (int)gridDim.x - 1 - (int)blockIdx.x, count = 0;
-    int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
     wait_for_earlier_kernels();
-    QueryState<DIM> s;
-    open_queries<DIM>(s, w, tile);
     note_positions<DIM>(m, w, tile);
+    QueryState<DIM> s;
     for (int first = 0; first < QUERIES && m.sequences[first] >= 0;) {
         Run run = next_run<DIM>(m, w, first);
-        int positions[2], query = mine + threadIdx.x % WARP / 4;
-        for (int r = 0; r < 2; r++, query += 8)
-            positions[r] = query >= run.first && query < run.end ? m.positions[query] : -1;
-        bool idle = run.end <= mine || run.first >= mine + WARP_QUERIES;
-        for (int from = first_seen(run.reach, 0); from <= run.last_key;
-             from = first_seen(run.reach, from + KEYS<DIM>), count++) {
-            load_tile<DIM>(m, w, run, from, count);
-            if (idle) continue;
-            float scores[KEYS<DIM> / 8][4];
-            score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
-            weigh_scores<DIM>(scores, s, w.op.shape, positions, from);
-            add_values<DIM>(s, m, scores);
-            if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, run, positions, from);
-        }
+        int from = first_seen(run.reach, 0);
+        if (from <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, run, from);
+        if (!first) open_queries<DIM>(s, w, tile); // while the first keys arrive
+        walk_run<DIM>(m, w, s, run, count);
         first = run.end;
     }
     store_queries<DIM>(s, w);
@@ -364,8 +414,15 @@ bool fits_tiles(const Device *device, const KvShape *cache, int n) {
 }
 
 void run_tiles(Device *device, const AttentionOperation *op) {
+    run_tiles_parts(device, op, InputParts{}, true);
+}
+
+// Heads are multiples of 8 channels, so a row of parts is as long as one of out.
+void run_tiles_parts(Device *device, const AttentionOperation *op, const InputParts &to,
+                     bool keep) {
     TileWork w = {};
-    w.op = *op;
+    w.op = *op, w.to = to;
+    if (!keep) w.op.out = NULL;
     w.kv = kv_layer(&op->view);
     w.group = op->shape.n_heads / op->shape.n_kv_heads;
     w.n_queries = op->rows.n * w.group;

@@ -45,15 +45,17 @@ template <int N> static __device__ __forceinline__ float block_max(float v, floa
 // Called by each of `count` blocks after its threads have written their part to global memory.
 // Returns true to all threads of the block that calls last: it sees the parts of all blocks, and
 // the counter is 0 again.
+//
+// One thread speaks for the block: the barrier before it orders the writes of all of them before
+// its release, and its acquire is before their reads through the barrier behind it. So the fence is
+// paid once a block and not twice a warp.
 static __device__ __forceinline__ bool arrives_last(unsigned *counter, unsigned count, bool &last) {
-    __threadfence();
     __syncthreads();
     if (!threadIdx.x) {
-        last = atomicAdd(counter, 1u) == count - 1;
+        last = arrive(counter) == count - 1;
         // No block of this launch counts any more, so the next launch finds 0.
         if (last) *counter = 0;
     }
     __syncthreads();
-    __threadfence();
     return last;
 }

@@ -83,16 +83,30 @@ static bool find_gpu(Device *device) {
 
 // ---- opening ----
 
-static bool open_staging(Device *device) {
-    Staging *staging = &device->staging;
+static bool open_halves(Device *device, Halves *halves, size_t bytes) {
     for (int i = 0; i < 2; i++) {
-        if (!BYTES_CHECK(device, cudaMallocHost((void **)&staging->halves[i], STAGING_BYTES),
-                         STAGING_BYTES) ||
+        if (!BYTES_CHECK(device, cudaMallocHost((void **)&halves->halves[i], bytes), bytes) ||
             !CUDA_CHECK(device,
-                        cudaEventCreateWithFlags(&staging->copied[i], cudaEventDisableTiming)))
+                        cudaEventCreateWithFlags(&halves->copied[i], cudaEventDisableTiming)))
             return false;
     }
     return true;
+}
+
+static void close_halves(Halves *halves) {
+    for (int i = 0; i < 2; i++) {
+        if (halves->copied[i]) cudaEventDestroy(halves->copied[i]);
+        cudaFreeHost(halves->halves[i]);
+    }
+}
+
+// To the other half, once the copies out of it have ended.
+static bool next_half(Device *device, Halves *halves) {
+    if (!CUDA_CHECK(device, cudaEventRecord(halves->copied[halves->current], device->stream)))
+        return false;
+    halves->used = 0;
+    halves->current ^= 1;
+    return CUDA_CHECK(device, cudaEventSynchronize(halves->copied[halves->current]));
 }
 
 static int attribute(cudaDeviceAttr which) {
@@ -152,7 +166,8 @@ Device *device_open(int threads, Precision precision) {
     snprintf(device->name, sizeof device->name, "%.79s", properties.name);
     if (!find_code(device, &properties) ||
         !CUDA_CHECK(device, cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) ||
-        !open_staging(device) || !sends_open(device))
+        !open_halves(device, &device->staging, STAGING_BYTES) ||
+        !open_halves(device, &device->uploads, UPLOAD_BYTES) || !sends_open(device))
         return device;
     device->n_processors = properties.multiProcessorCount;
     device->recording = recording_open(device);
@@ -162,11 +177,14 @@ Device *device_open(int threads, Precision precision) {
 
 // Freeing and destroying, here and elsewhere, is the one thing that is not checked: nothing could
 // be done about it, and what a program has read was waited for and checked before.
+static void release_memory(void *memory, Place place) {
+    if (place == ON_HOST) free(memory);
+    if (place == PINNED) cudaFreeHost(memory);
+    if (place == ON_GPU) cudaFree(memory);
+}
+
 static void release(Allocation *a) {
-    if (a->on_host)
-        free(a->memory);
-    else
-        cudaFree(a->memory);
+    release_memory(a->memory, a->place);
     free(a);
 }
 
@@ -180,10 +198,8 @@ void device_close(Device *device) {
         next = a->next;
         release(a);
     }
-    for (int i = 0; i < 2; i++) {
-        if (device->staging.copied[i]) cudaEventDestroy(device->staging.copied[i]);
-        cudaFreeHost(device->staging.halves[i]);
-    }
+    close_halves(&device->staging);
+    close_halves(&device->uploads);
     sends_close(device);
     if (device->stream) cudaStreamDestroy(device->stream);
     free(device);
@@ -199,14 +215,13 @@ const DeviceInfo *device_info(const Device *device) {
 
 // ---- memory ----
 
-static void *keep(Device *device, void *memory, size_t bytes, bool on_host) {
+static void *keep(Device *device, void *memory, size_t bytes, Place place) {
     Allocation *a = memory ? (Allocation *)malloc(sizeof *a) : NULL;
     if (!a) {
-        if (memory && on_host) free(memory);
-        if (memory && !on_host) cudaFree(memory);
+        if (memory) release_memory(memory, place);
         return NULL;
     }
-    *a = Allocation{device->allocations, memory, on_host ? 0 : bytes, on_host};
+    *a = Allocation{device->allocations, memory, place == ON_GPU ? bytes : 0, place};
     device->taken += a->bytes;
     device->allocations = a;
     return memory;
@@ -225,13 +240,29 @@ static void forget(Device *device, void *memory) {
 
 void *host_alloc(Device *device, size_t bytes) {
     if (!device_ok(device)) return NULL;
-    void *memory = keep(device, calloc(1, bytes ? bytes : 1), bytes, true);
+    void *memory = keep(device, calloc(1, bytes ? bytes : 1), bytes, ON_HOST);
     if (!memory) device_fail(device, ERROR_MEMORY, "no memory for %zu bytes", bytes);
     return memory;
 }
 
 void host_free(Device *device, void *memory) {
     if (memory) forget(device, memory);
+}
+
+// Pinned memory cannot be swapped out: more than this stays pageable, and copies to it take longer.
+static constexpr size_t MOST_PINNED = (size_t)64 << 20;
+
+void *device_host_alloc(Device *device, size_t bytes) {
+    void *memory = NULL;
+    if (bytes > MOST_PINNED || !device_ok(device)) return host_alloc(device, bytes);
+    if (!BYTES_CHECK(device, cudaMallocHost(&memory, bytes ? bytes : 1), bytes)) return NULL;
+    if (!keep(device, memory, bytes, PINNED))
+        device_fail(device, ERROR_MEMORY, "no memory for a list entry");
+    return device_ok(device) ? memory : NULL;
+}
+
+void device_host_free(Device *device, void *memory) {
+    host_free(device, memory);
 }
 
 // Both in the larger unit that leaves something of the first.
@@ -293,7 +324,7 @@ void *device_alloc(Device *device, size_t bytes) {
     }
     void *memory = NULL;
     if (!BYTES_CHECK(device, cudaMalloc(&memory, bytes ? bytes : 1), bytes)) return NULL;
-    if (!keep(device, memory, bytes, false)) {
+    if (!keep(device, memory, bytes, ON_GPU)) {
         device_fail(device, ERROR_MEMORY, "no memory for a list entry");
         return NULL;
     }
@@ -306,16 +337,27 @@ void *device_alloc(Device *device, size_t bytes) {
 void device_free(Device *device, void *memory) {
     if (!memory) return;
     CUDA_CHECK(device, cudaStreamSynchronize(device->stream)); // a kernel may still use it
+    device->sends.drawn = NULL;
     forget(device, memory);
 }
 
+// Through pinned memory: a copy out of any other may or may not have left it on return, and the
+// caller is about to use it again.
 void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
-    if (!device_ok(device) || !bytes) return;
-    device_sync(device); // what is recorded came before
-    // Pageable memory: the copy has left the host's bytes when this returns.
-    BYTES_CHECK(device,
-                cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, device->stream),
-                bytes);
+    Halves *h = &device->uploads;
+    const uint8_t *from = (const uint8_t *)from_host;
+    uint8_t *at = (uint8_t *)to;
+    device_sync(device);        // what is recorded came before
+    device->sends.drawn = NULL; // what was drawn may be what is written over
+    for (size_t n; bytes && device_ok(device); from += n, at += n, bytes -= n) {
+        if (h->used == UPLOAD_BYTES && !next_half(device, h)) return;
+        n = bytes < UPLOAD_BYTES - h->used ? bytes : UPLOAD_BYTES - h->used;
+        uint8_t *pinned = h->halves[h->current] + h->used;
+        memcpy(pinned, from, n);
+        h->used += n;
+        BYTES_CHECK(device, cudaMemcpyAsync(at, pinned, n, cudaMemcpyHostToDevice, device->stream),
+                    n);
+    }
 }
 
 void device_download(Device *device, void *to_host, const void *from, size_t bytes) {
@@ -345,17 +387,14 @@ bool staging_begin(Device *device, void *to) {
 // Sends the current half and switches to the other one, once its last copy has ended.
 static void staging_send(Device *device) {
     Staging *s = &device->staging;
-    if (!s->used) return;
-    if (!BYTES_CHECK(device,
-                     cudaMemcpyAsync(s->to, s->halves[s->current], s->used, cudaMemcpyHostToDevice,
-                                     device->stream),
-                     s->used) ||
-        !CUDA_CHECK(device, cudaEventRecord(s->copied[s->current], device->stream)))
-        return;
-    s->to += s->used;
-    s->used = 0;
-    s->current ^= 1;
-    CUDA_CHECK(device, cudaEventSynchronize(s->copied[s->current]));
+    size_t bytes = s->used;
+    if (!bytes) return;
+    if (BYTES_CHECK(device,
+                    cudaMemcpyAsync(s->to, s->halves[s->current], bytes, cudaMemcpyHostToDevice,
+                                    device->stream),
+                    bytes) &&
+        next_half(device, s))
+        s->to += bytes;
 }
 
 uint8_t *staging_take(Device *device, size_t bytes) {

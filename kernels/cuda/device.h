@@ -13,22 +13,31 @@ extern "C" {
 #include "kernels/cuda/operations.h"
 
 // One piece of memory that belongs to the device, on the GPU or on the host.
+enum Place { ON_GPU, ON_HOST, PINNED };
 struct Allocation {
     Allocation *next;
     void *memory;
     size_t bytes; // of the GPU's memory
-    bool on_host;
+    Place place;
 };
 
-// The pinned memory through which weights travel: one half is filled while the other is copied.
-struct Staging {
+// Pinned memory through which the host's bytes travel: one half is filled while the other is
+// copied.
+struct Halves {
     uint8_t *halves[2];
-    cudaEvent_t copied[2]; // the copy out of a half has ended
+    cudaEvent_t copied[2]; // the copies out of a half have ended
     size_t used;           // bytes in the current half
-    uint8_t *to;           // where on the GPU they go
     int current;
 };
+
+// That of weights.
+struct Staging : Halves {
+    uint8_t *to; // where on the GPU they go
+};
 constexpr size_t STAGING_BYTES = 4 << 20; // of a half
+
+// And of device_upload: hundreds of passes' tokens, positions and sequences fit into a half.
+constexpr size_t UPLOAD_BYTES = 1 << 20;
 
 // The activations of a call as integers (precision.h), for n rows.
 //   z = 256 high + low: two signed bytes, so that a GPU multiplies four of them at once.
@@ -50,6 +59,22 @@ enum { PROMPT_ROWS = 64 };
 // a token; a depth above 1 absorbs delays of the host.
 enum { PIPELINE_DEPTH = 3 };
 
+// A token on its way to the host (feedback.cu): where a kernel writes it, and as which draw.
+struct Sent {
+    uint64_t *word; // pinned; NULL: the host does not want it
+    uint32_t number;
+};
+struct Sends {
+    uint64_t *words;        // (SEND_SLOTS + 1), owned
+    Sent slots[SEND_SLOTS]; // what device_send has sent
+    Sent next;              // the last draw, not yet in a slot
+    const int32_t *drawn;   // where that draw is on the GPU; NULL: written to since, or sent
+};
+
+static __device__ __forceinline__ void send_token(const Sent &sent, int32_t token) {
+    if (sent.word) store_for_host(sent.word, (uint64_t)sent.number << 32 | (uint32_t)token);
+}
+
 struct Device {
     Precision precision;
     Error error;   // the first failure; operations do nothing after it
@@ -58,6 +83,7 @@ struct Device {
     Allocation *allocations;
     cudaStream_t stream;
     Staging staging;
+    Halves uploads;
     size_t planned;                   // bytes of the matrices told to device_plan_matrix
     size_t taken;                     // bytes of the allocations on the device
     size_t max_cols, max_matrix_rows; // of all matrices so far
@@ -72,11 +98,9 @@ struct Device {
     QuantisedRows quantised;   // (max_rows, max_cols)
     unsigned *head_counters;   // (MAX_HEAD_COUNTERS) of rows of a head that are projected
     SampleScratch *sampling;   // sample.cu
-    float *attention_scratch;  // partial sums of attention over long caches
-    size_t attention_scratch_floats;
-    unsigned *attention_counters; // of splits that have ended; 0 between launches
-    int32_t *sent;                // (SEND_SLOTS) pinned: what device_send sends, feedback.cu
-    cudaEvent_t arrived[SEND_SLOTS];
+    float *attention_scratch;  // parts of attention over long caches, then their counters
+    size_t attention_floats, attention_counters;
+    Sends sends;
 };
 
 static inline bool device_ok(const Device *device) {
@@ -108,6 +132,12 @@ void staging_end(Device *device);
 // What device_send needs, made with the device.
 bool sends_open(Device *device);
 void sends_close(Device *device);
+
+// For a kernel that draws tokens into `out`: where it sends the first of them.
+Sent sends_draw(Device *device, const int32_t *out);
+
+// Milliseconds between two events, the second of which is waited for; false after a failure.
+bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms);
 
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.

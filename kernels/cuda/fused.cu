@@ -138,7 +138,7 @@ static size_t fuse_norm_add(Device *device, const Operation *operations, size_t 
 
 // In this order: the first pattern that fits takes its operations.
 typedef size_t Fuse(Device *device, const Operation *operations, size_t count);
-static Fuse *const PATTERNS[] = {fuse_project, fuse_norm_and_rotate_qk, fuse_norm_add};
+static Fuse *const PATTERNS[] = {fuse_project, fuse_norm_and_rotate_qk, fuse_norm_add, fuse_prompt};
 
 size_t run_fused(Device *device, const Operation *operations, size_t count) {
     for (Fuse *fuse : PATTERNS) {

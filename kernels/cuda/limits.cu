@@ -22,7 +22,7 @@ enum {
     READ_BLOCKS = 8,
     LOADS_IN_FLIGHT = 8,
     READ_PASSES = 5,
-    PRODUCT_RUNS = 10
+    PRODUCT_RUNS = 50
 };
 constexpr size_t LEAST_BYTES = 1 << 20,
                  BEYOND_CACHE = 16; // sizes of the L2 cache that a buffer has
@@ -54,8 +54,7 @@ static __global__ void read_kernel(const int4 *memory, size_t count, int *never)
     if (sum) *never = sum;
 }
 
-// Milliseconds between two events, the second of which is waited for.
-static bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms) {
+bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms) {
     float value = 0.0f;
     bool good = CUDA_CHECK(device, cudaEventSynchronize(end)) &&
                 CUDA_CHECK(device, cudaEventElapsedTime(&value, begin, end));
@@ -133,8 +132,7 @@ static double rate_of_products(Device *device) {
     for (int edge = 64;; edge *= 2) {
         double seconds = device_product_seconds(device, edge, edge, edge);
         if (seconds <= 0.0) return 0.0; // there is no library
-        if (edge == LARGEST || seconds >= LONG_ENOUGH)
-            return 2.0 * edge * edge * edge / seconds;
+        if (edge == LARGEST || seconds >= LONG_ENOUGH) return 2.0 * edge * edge * edge / seconds;
     }
 }
 

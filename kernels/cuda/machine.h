@@ -50,6 +50,24 @@ static __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
+// Counts this block at *counter and returns the number before. What the thread has written, or has
+// seen behind a barrier of its block, is visible to those that count later; it sees what those
+// before it wrote.
+static __device__ __forceinline__ unsigned arrive(unsigned *counter) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+}
+
+// A word of the host's pinned memory, which a GPU addresses as the host does (unified addressing).
+// 64 bits travel as one, so the host finds either all of it or nothing.
+static __device__ __forceinline__ void store_for_host(uint64_t *p, uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
 // Loads the cache line of `p` into L2 before it is needed.
 static __device__ __forceinline__ void prefetch(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
@@ -74,6 +92,35 @@ static __device__ __forceinline__ void multiply_halves(float (&d)[4], const unsi
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 by 8 matrices of halves from shared memory, one a word: lane l gives the address of row l
+// % 8 of matrix l / 8, 16 bytes. It gets columns j and j + 1 of row i, in the terms above;
+// transposed: rows j and j + 1 of column i.
+static __device__ __forceinline__ void load_matrices(unsigned (&m)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void load_matrices_transposed(unsigned (&m)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+// 16 bytes of global memory to shared memory, through no register; zeros where they are not wanted,
+// and nothing is read. They are there behind wait_for_copies for the thread that asked, for others
+// behind a barrier after it.
+static __device__ __forceinline__ void copy_async(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(wanted ? 16 : 0)
+                 : "memory");
+}
+static __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // A shared library opened at run time, and its functions by name. It is never unmapped: a library

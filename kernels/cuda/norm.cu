@@ -7,7 +7,7 @@ struct NormMemory {
 
 // Thirty-two or so additions in float32 per thread and five butterflies: the error is that of a
 // pairwise sum.
-static __global__ void norm_kernel(NormOperation op, float *residual) {
+static __global__ void norm_kernel(NormOperation op, float *residual, InputParts parts) {
     NormMemory &memory = block_memory<NormMemory>();
     size_t dim = (size_t)op.dim, row = blockIdx.x * dim;
     const float *x = op.x + row;
@@ -27,15 +27,24 @@ static __global__ void norm_kernel(NormOperation op, float *residual) {
     for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS) {
         float y = (x[j] - mean) * inverse * op.weight[j];
         if (op.bias) y += op.bias[j];
-        op.out[row + j] = y;
+        if (op.out) op.out[row + j] = y;
         if (residual) residual[row + j] += y;
+        store_input(parts, blockIdx.x * parts.stride + j, y);
     }
+    for (size_t j = dim + threadIdx.x; j < parts.stride; j += NORM_THREADS)
+        store_input(parts, blockIdx.x * parts.stride + j, 0.0f);
 }
 
 // With `residual` it is two operations in one launch: the norm behind a block, and its addition
 // (fused.cu).
 void launch_norm(Device *device, const NormOperation *op, float *residual) {
-    LAUNCH(device, norm_kernel, op->n, NORM_THREADS, *op, residual);
+    LAUNCH(device, norm_kernel, op->n, NORM_THREADS, *op, residual, InputParts{});
+}
+
+void launch_norm_parts(Device *device, const NormOperation *op, const InputParts &to, bool keep) {
+    NormOperation norm = *op;
+    if (!keep) norm.out = NULL;
+    LAUNCH(device, norm_kernel, norm.n, NORM_THREADS, norm, (float *)NULL, to);
 }
 
 void run_norm(Device *device, const Operation *operation) {

@@ -158,6 +158,14 @@ void run_tiles(Device *device, const AttentionOperation *op);
 // where none does.
 size_t run_fused(Device *device, const Operation *operations, size_t count);
 
+// The same for a prompt: what comes before and after products of cuBLASLt (fused_prompts.cu). A row
+// of PATTERNS.
+size_t fuse_prompt(Device *device, const Operation *operations, size_t count);
+
+// By cuBLASLt; the input's parts are made already (blas_input, or blas_split). `residual` not NULL:
+// the one result is added to it, and what is in its own place afterwards has no meaning.
+void project_by_blas(Device *device, const ProjectOperation *op, float *residual);
+
 // ---- recording.cu: what has been recorded since device_begin, and the graphs of earlier passes
 // ----
 

@@ -1,34 +1,47 @@
 // Between device_begin and device_end operations are recorded and run at the end. So neighbours can
 // be fused into one kernel (fused.cu), and a decode step, which is the same list every time, is one
 // launch: a CUDA graph, kept for each list and each power of two of positions. Tokens and positions
-// are in GPU memory, so a replay needs no new arguments.
+// are in GPU memory, so a replay needs no new arguments. A long prompt goes in pieces of max_rows
+// rows, which are the same list too: the first is run one launch at a time, the second is captured,
+// all others are replayed.
 #include "kernels/cuda/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Passes with more rows take so long that launching one kernel at a time costs little.
+// A pass of so many rows is a decode step, which will come again: it is captured at once. With more
+// rows only a pass of max_rows can be expected again.
 enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16 };
 
 // A list of operations as it was captured, and the executable graph made from it.
 struct Graph {
     Operation *operations; // owned
     size_t count;
-    // What the capture was made for: the grids of attention are sized by it, all other grids by the
-    // operations themselves.
+    // What the capture was made for: the grids of attention by splits are sized by it, all other
+    // grids by the operations themselves. 0: no operation asked (pass_positions), so the graph is
+    // good for any.
     int positions;
     cudaGraphExec_t instance;
     uint64_t last_used;
+};
+
+// A full piece of a prompt that was run without a graph: the next one is compared with it.
+struct Piece {
+    Operation *operations; // owned, (room)
+    size_t count, room;
+    int positions; // as a Graph's
 };
 
 struct Recording {
     bool active;
     PassShape shape;
     bool interrupted;      // synchronised before its end: the rest is not captured
+    bool asked;            // pass_positions was called
     Operation *operations; // (room)
     size_t count, room;
     Graph graphs[MAX_GRAPHS];
     int n_graphs;
+    Piece piece;
     uint64_t passes;
 };
 
@@ -60,7 +73,9 @@ void recording_close(Recording *recording) {
     if (!recording) return;
     recording_forget(recording);
     free(recording->operations);
+    free(recording->piece.operations);
     recording->operations = NULL;
+    recording->piece = Piece{};
 }
 
 Operation operation_of(OperationKind kind) {
@@ -80,17 +95,20 @@ static void run_all(Device *device, const Operation *operations, size_t count) {
     }
 }
 
-static bool make_room(Device *device, Recording *r) {
-    if (r->count < r->room) return true;
+// Makes a list longer; false after a failure.
+static bool make_room(Device *device, Operation **operations, size_t *room, size_t wanted) {
+    if (wanted <= *room) return true;
     // A pass has about fifteen operations for each layer, so the array seldom grows.
-    size_t room = r->room ? 2 * r->room : 1024;
-    Operation *larger = (Operation *)realloc((void *)r->operations, room * sizeof *larger);
+    size_t more = *room ? *room : 1024;
+    while (more < wanted)
+        more *= 2;
+    Operation *larger = (Operation *)realloc((void *)*operations, more * sizeof *larger);
     if (!larger) {
-        device_fail(device, ERROR_MEMORY, "no memory to record %zu operations", room);
+        device_fail(device, ERROR_MEMORY, "no memory to record %zu operations", more);
         return false;
     }
-    r->operations = larger;
-    r->room = room;
+    *operations = larger;
+    *room = more;
     return true;
 }
 
@@ -100,7 +118,7 @@ void perform(Device *device, const Operation *operation) {
     // What is recorded is a copy of the arguments: the caller may reuse its structs at once.
     if (!r->active)
         run_all(device, operation, 1);
-    else if (make_room(device, r))
+    else if (make_room(device, &r->operations, &r->room, r->count + 1))
         memcpy((void *)&r->operations[r->count++], operation, sizeof *operation);
 }
 
@@ -113,8 +131,9 @@ static int rounded_positions(int positions) {
 }
 
 int pass_positions(const Device *device, int max_seq_len) {
-    const Recording *r = device->recording;
+    Recording *r = device->recording;
     if (!r->active) return max_seq_len;
+    r->asked = true;
     int positions = rounded_positions(r->shape.max_position + 1);
     return positions < max_seq_len ? positions : max_seq_len;
 }
@@ -140,13 +159,19 @@ void device_sync(Device *device) {
     r->interrupted = true;
 }
 
-// memcmp of all arguments: a list is the same if every pointer and every number is.
+// Whether the recorded operations are that list, in a pass of so many positions. memcmp of all
+// arguments: a list is the same if every pointer and every number is.
+static bool is_recorded(const Recording *r, int positions, const Operation *operations,
+                        size_t count, int positions_of_list) {
+    return (!positions_of_list || positions_of_list == positions) && count == r->count &&
+           !memcmp((const void *)operations, (const void *)r->operations,
+                   count * sizeof *operations);
+}
+
 static Graph *find_graph(Recording *r, int positions) {
     for (int i = 0; i < r->n_graphs; i++) {
         Graph *g = &r->graphs[i];
-        if (g->positions == positions && g->count == r->count &&
-            !memcmp((void *)g->operations, (void *)r->operations, g->count * sizeof *g->operations))
-            return g;
+        if (is_recorded(r, positions, g->operations, g->count, g->positions)) return g;
     }
     return NULL;
 }
@@ -167,6 +192,7 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
     if (!CUDA_CHECK(device,
                     cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal)))
         return NULL;
+    r->asked = false;
     run_all(device, r->operations, r->count);
     // The capture is ended also after a failure: until then the stream would take no other work.
     bool ended = CUDA_CHECK(device, cudaStreamEndCapture(device->stream, &captured));
@@ -180,11 +206,37 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
         else if (CUDA_CHECK(device, cudaGraphInstantiate(&g->instance, captured, 0))) {
             memcpy((void *)g->operations, (void *)r->operations, bytes);
             g->count = r->count;
-            g->positions = positions;
+            g->positions = r->asked ? positions : 0;
         }
     }
     if (captured) cudaGraphDestroy(captured);
     return device_ok(device) ? g : NULL;
+}
+
+// Runs the operations one launch at a time; of a full piece it remembers which they were.
+static void run_plainly(Device *device, Recording *r, int positions, bool is_piece) {
+    clock_begin(device);
+    r->asked = false;
+    run_all(device, r->operations, r->count);
+    Piece *p = &r->piece;
+    if (!is_piece || !make_room(device, &p->operations, &p->room, r->count)) return;
+    memcpy((void *)p->operations, (void *)r->operations, r->count * sizeof *p->operations);
+    p->count = r->count;
+    p->positions = r->asked ? positions : 0;
+}
+
+// The graph of the recorded pass, captured now if it is worth it; NULL where it is not, or after a
+// failure. A capture costs about as much as two passes' launches, and calls of libraries are only
+// known to be harmless in it when they were made before: so of prompts only what comes a second
+// time is captured.
+static Graph *graph_of_pass(Device *device, Recording *r, int positions, bool is_piece) {
+    bool is_step = r->shape.n <= GRAPH_ROWS;
+    if (r->interrupted || (!is_step && !is_piece)) return NULL;
+    Graph *g = find_graph(r, positions);
+    const Piece *p = &r->piece;
+    if (g || (!is_step && !is_recorded(r, positions, p->operations, p->count, p->positions)))
+        return g;
+    return capture_graph(device, r, positions);
 }
 
 void device_end(Device *device) {
@@ -192,16 +244,14 @@ void device_end(Device *device) {
     if (!r) return;
     if (device_ok(device) && r->count) {
         int positions = rounded_positions(r->shape.max_position + 1);
-        Graph *g = NULL;
-        if (r->shape.n > GRAPH_ROWS || r->interrupted) {
+        bool is_piece = r->shape.n > GRAPH_ROWS && r->shape.n == device->max_rows;
+        Graph *g = graph_of_pass(device, r, positions, is_piece);
+        if (g) {
             clock_begin(device);
-            run_all(device, r->operations, r->count);
-        } else {
-            g = find_graph(r, positions);
-            if (!g) g = capture_graph(device, r, positions);
-            clock_begin(device);
-            if (g && CUDA_CHECK(device, cudaGraphLaunch(g->instance, device->stream)))
+            if (CUDA_CHECK(device, cudaGraphLaunch(g->instance, device->stream)))
                 g->last_used = ++r->passes;
+        } else if (device_ok(device)) {
+            run_plainly(device, r, positions, is_piece && !r->interrupted);
         }
         clock_end(device);
     }

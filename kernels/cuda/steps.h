@@ -1,6 +1,6 @@
 // The steps that a plain kernel and a fused one share, so that both give the same bits: activation,
-// the factor of a norm, rotation, the cache's elements; and all that happens to queries, keys and
-// values between their projection and attention.
+// the factor of a norm, rotation, the cache's elements, the parts of a product's input; and all
+// that happens to queries, keys and values between their projection and attention.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -36,6 +36,36 @@ static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, 
     squares = block_sum<NORM_THREADS>(squares, parts);
     return 1.0f / sqrtf(squares / (float)dim + eps);
 }
+
+// ---- the input of a prompt's product, as bf16 (project_blas.cu) ----
+
+// A float is the sum of its parts: the nearest bf16 value, and the nearest to what is left.
+enum { MAX_PARTS = 2 };
+
+// What is left after one part more, which is returned. The difference is exact.
+static __device__ __forceinline__ uint16_t take_part(float &left) {
+    uint16_t part = bf16_bits(left);
+    left -= bf16_value(part);
+    return part;
+}
+
+struct InputParts {
+    uint16_t *parts[MAX_PARTS]; // (n, stride); NULL: not wanted
+    size_t stride;              // the columns rounded up to a multiple of 8; zeros beyond them
+};
+
+static __device__ __forceinline__ void store_input(const InputParts &to, size_t at, float x) {
+    for (int p = 0; p < MAX_PARTS; p++)
+        if (to.parts[p]) to.parts[p][at] = take_part(x);
+}
+
+// Where the parts of x (n, cols) belong; and operations that write them there. With `keep` they
+// write their floats too.
+InputParts blas_input(const Device *device, int n, size_t cols);
+void launch_norm_parts(Device *device, const NormOperation *op, const InputParts &to, bool keep);
+void launch_activate_parts(Device *device, const ActivateOperation *op, size_t cols,
+                           const InputParts &to, bool keep);
+void run_tiles_parts(Device *device, const AttentionOperation *op, const InputParts &to, bool keep);
 
 // ---- rotary positions ----
 

@@ -89,11 +89,11 @@ static size_t cut_typical(Candidate *c, size_t count, float typical_p) {
     double total = (double)total_weight(c, count), entropy = 0.0;
     for (size_t i = 0; i < count; i++) {
         double p = (double)c[i].weight / total;
-        if (p > 0.0) entropy -= p * log(p);
+        if (p > 0.0) entropy -= p * log_double(p);
     }
     for (size_t i = 0; i < count; i++) {
         double p = (double)c[i].weight / total;
-        c[i].surprise = p > 0.0 ? fabs(-log(p) - entropy) : INFINITY;
+        c[i].surprise = p > 0.0 ? fabs(-log_double(p) - entropy) : INFINITY;
     }
     sort(c, count, by_surprise);
     return prefix_with(c, count, typical_p);

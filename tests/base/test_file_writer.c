@@ -257,6 +257,11 @@ Test(file_writer, what_is_there_is_replaced_only_with_force) {
     free(path), free(soft);
 }
 
+Test(file_writer, a_dash_is_refused_with_or_without_force) {
+    check_kept(&(OutputFile){.path = "-"}, "not standard output");
+    check_kept(&(OutputFile){.path = "-", .force = true}, "./- is a file named so");
+}
+
 Test(file_writer, an_input_is_not_replaced_under_any_name) {
     const char *directory = fresh("inputs");
     char *path = inside(directory, "in"), *soft = inside(directory, "soft");

@@ -5,8 +5,13 @@
 // (fibers.cpp). Mistakes of a kernel are found, not simulated: reading or writing past device
 // memory (AddressSanitizer), shared memory read before it is set (it is full of NaN), a barrier
 // that not every thread reaches, a shuffle whose mask names a lane that is not there, a missing
-// barrier (five orders of running the threads: EMULATOR_SCHEDULE=0..4). What a wrong kernel would
-// do faster or slower is not seen here, and blocks never run at the same time.
+// barrier (five orders of running the threads: EMULATOR_SCHEDULE=0..4).
+//
+// From EMULATOR_SCHEDULE=5 on several blocks of a kernel run side by side (fibers.cpp), so a block
+// that takes what another has not finished is seen; and a kernel launched to overlap the one before
+// it may, until it waits for that one, read only what no kernel writes, and store nothing
+// (hidden_memory.cpp). Not modelled: stores that become visible late or out of order, so a missing
+// __threadfence; threads of a warp out of step between two shuffles; speed.
 //
 // Only what kernels/cuda uses is here, under the runtime's own names.
 #pragma once
@@ -54,6 +59,14 @@ struct Place { // of the thread that is running
     dim3 block_size, grid_size;
 };
 extern Place place;
+
+extern bool side_by_side; // several blocks run
+void switch_now(const char *where);
+void wait_for_earlier_kernels();
+// Other threads and blocks may run here.
+static inline void may_switch(const char *where) {
+    if (side_by_side) switch_now(where);
+}
 
 void sync_block(const char *where);
 void sync_warp(const char *where);
@@ -117,11 +130,15 @@ template <class T> T __ldg(const T *p) {
     return *p;
 }
 template <class T> T atomicAdd(T *p, T v) {
+    emulator::may_switch("atomicAdd");
     T before = *p;
     *p = before + v;
+    emulator::may_switch("atomicAdd");
     return before;
 }
-static inline void __threadfence() {}
+static inline void __threadfence() {
+    emulator::may_switch("__threadfence");
+}
 
 // ---- the host's side ----
 
@@ -134,6 +151,7 @@ typedef enum cudaError {
     cudaErrorCallRequiresNewerDriver = 36,
     cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,
+    cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;
 
@@ -207,6 +225,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -239,6 +258,9 @@ void finish(); // all that was given to a stream
 
 // The allocation that has this address, of the GPU or pinned; false: none.
 bool memory_at(uint64_t address, uint64_t *begin, uint64_t *end);
+
+// A kernel's store to the host: ends the program where the memory is not pinned.
+void store_for_host(uint64_t *p, uint64_t value);
 
 // The loader's: cublaslt.cpp has what there is to open.
 void *library_open(const char *path);

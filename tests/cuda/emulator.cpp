@@ -2,6 +2,7 @@
 #include "tests/cuda/emulator.h"
 
 #include "tests/cuda/fibers.h"
+#include "tests/cuda/schedule.h"
 #include "tests/ptx/interpreter.h"
 
 #include <cstdio>
@@ -47,6 +48,12 @@ void run_pending() {
         pending.front()();
 }
 
+void run_next() {
+    std::function<void()> work = pending.front();
+    pending.pop_front();
+    work();
+}
+
 template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
     if (stream && stream->capturing)
         stream->capturing->nodes.push_back(work);
@@ -60,7 +67,9 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
 // All that was allocated, by where it begins: what a kernel may access.
 std::map<uintptr_t, size_t> allocated;
 
-// Memory of cudaMallocHost may be copied from and to later; other memory of the host may not.
+// Memory of cudaMallocHost. A copy to any other memory of the host has been made when the call
+// returns. One from there may have been, or may be made when the stream gets there: here it is as
+// late as all other work.
 std::map<const void *, size_t> pinned;
 
 bool is_pinned(const void *p) {
@@ -125,6 +134,15 @@ void emulator::finish() {
     run_pending();
 }
 
+// What a GPU answers with a fault of its memory.
+void emulator::store_for_host(uint64_t *p, uint64_t value) {
+    if (!is_pinned(p)) {
+        fprintf(stderr, "emulator: a kernel writes to %p, which is no pinned memory\n", (void *)p);
+        abort();
+    }
+    *p = value;
+}
+
 void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
     enqueue(stream, work);
 }
@@ -138,12 +156,15 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
     if (!threads || threads > emulator::MAX_THREADS || !grid.x || !grid.y || !grid.z ||
         grid.y > 65535 || grid.z > 65535 || config->dynamicSmemBytes)
         return cudaErrorInvalidValue;
+    bool overlaps = config->numAttrs &&
+                    config->attrs->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                    config->attrs->val.programmaticStreamSerializationAllowed;
     return enqueue(config->stream, [=] {
         kernels++;
         if (ptx::enabled())
             ptx::launch(kernel, arguments, {grid.x, grid.y, grid.z}, {size.x, size.y, size.z});
         else
-            emulator::run_grid(grid, size, body);
+            emulator::run_grid(grid, size, overlaps, body);
     });
 }
 
@@ -233,11 +254,22 @@ bool emulator::memory_at(uint64_t address, uint64_t *begin, uint64_t *end) {
     return address < *end;
 }
 
-static cudaError_t allocate(void **memory, size_t bytes) {
+// By the stream, and not by a kernel.
+template <class Store> static void store(void *to, Store action) {
+    emulator::watched_memory_open(to);
+    action();
+    emulator::watched_memory_close(to);
+}
+
+static cudaError_t allocate(void **memory, size_t bytes, bool watched) {
     cudaError_t error;
     if (fails(&error)) return error;
-    if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
-    memset(*memory, 0xff, bytes);
+    if (watched)
+        *memory = emulator::watched_memory_take(bytes);
+    else if (posix_memalign(memory, 256, bytes))
+        *memory = nullptr;
+    if (!*memory) return cudaErrorMemoryAllocation;
+    store(*memory, [=] { memset(*memory, 0xff, bytes); });
     allocated[(uintptr_t)*memory] = bytes;
     live_objects++;
     return cudaSuccess;
@@ -254,38 +286,41 @@ cudaError_t cudaFreeHost(void *memory) {
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes) {
-    cudaError_t error = allocate(memory, bytes);
+    cudaError_t error = allocate(memory, bytes, false);
     if (error == cudaSuccess) pinned[*memory] = bytes;
     return error;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     if (memory_used + bytes > memory_bytes) return cudaErrorMemoryAllocation;
-    cudaError_t error = allocate(memory, bytes);
+    cudaError_t error = allocate(memory, bytes, emulator::schedule() >= emulator::SIDE_BY_SIDE);
     if (error == cudaSuccess) memory_used += memory_blocks[*memory] = bytes;
     return error;
 }
 
 cudaError_t cudaFree(void *memory) {
+    run_pending();
     memory_used -= memory_blocks[memory];
     memory_blocks.erase(memory);
-    return cudaFreeHost(memory);
+    allocated.erase((uintptr_t)memory);
+    if (!emulator::watched_memory_give(memory)) return cudaFreeHost(memory);
+    live_objects--;
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    return enqueue(stream, [=] { memset(memory, value, bytes); });
+    return enqueue(stream, [=] { store(memory, [=] { memset(memory, value, bytes); }); });
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    enqueue(stream, [=] { memmove(to, from, bytes); });
-    const void *host = kind == cudaMemcpyHostToDevice ? from : to;
-    if (kind != cudaMemcpyDeviceToDevice && !is_pinned(host) && !(stream && stream->capturing))
-        run_pending();
+    enqueue(stream, [=] { store(to, [=] { memmove(to, from, bytes); }); });
+    bool waits = kind == cudaMemcpyDeviceToHost && !is_pinned(to);
+    if (waits && !(stream && stream->capturing)) run_pending();
     return cudaSuccess;
 }
 
@@ -321,6 +356,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+// The next piece of work has ended each time a host asks that goes on waiting.
+cudaError_t cudaStreamQuery(cudaStream_t) {
+    cudaError_t error;
+    if (fails(&error)) return error;
+    if (pending.empty()) return cudaSuccess;
+    run_next();
+    return cudaErrorNotReady;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
     return create(event);
 }
@@ -352,11 +396,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t error;
     if (fails(&error)) return error;
-    while (event->happened < event->recorded) { // and no further than that
-        std::function<void()> work = pending.front();
-        pending.pop_front();
-        work();
-    }
+    while (event->happened < event->recorded) // and no further than that
+        run_next();
     return cudaSuccess;
 }
 

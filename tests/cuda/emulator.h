@@ -41,6 +41,9 @@ void emulator_machine(int driver, int gpus, int capability);
 // Whether AddressSanitizer watches the kernels.
 int emulator_watches_addresses(void);
 
+// How the threads of a kernel are run: EMULATOR_SCHEDULE, read at every launch and allocation, is 0
+// to 4 for one block after another, and any number above for several side by side (fibers.cpp).
+
 // Runs a kernel with a mistake (broken.cu) over out[64].
 typedef enum BrokenKernel {
     BROKEN_DIVERGENT_BARRIER,
@@ -51,6 +54,22 @@ typedef enum BrokenKernel {
     BROKEN_PAST_SHARED,
 } BrokenKernel;
 void emulator_run_broken(BrokenKernel kind, float *out);
+
+// Runs kernels that meet others of their kind, or other blocks (broken_meetings.cu): with a
+// mistake, or the sound one that differs by the mistake alone. out[64] is then full of
+// MEETING_RESULT where nothing went wrong.
+typedef enum Meeting {
+    MEET_LOAD_BEFORE_WAIT,          // of what the kernel before stores
+    MEET_LOAD_BEFORE_WAIT_IN_CHAIN, // of what the kernel before that one stores
+    MEET_STORE_BEFORE_WAIT,         // into what the kernel before loads
+    MEET_WITHOUT_WAIT,              // so the kernel after it would wait for too little
+    MEET_SOUND_WAIT,                // weights before the wait, the rest after it
+    MEET_WITHOUT_COUNTER,           // sums of other blocks are taken whether they are there or not
+    MEET_EARLY_COUNT,               // counted as there before all threads have stored
+    MEET_SOUND_COUNT,
+} Meeting;
+#define MEETING_RESULT 4.0f
+void emulator_run_meeting(Meeting kind, float *out);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,13 @@
-// The threads of a block as fibers: barriers, shuffles, shared memory, and in which order they run.
+// The threads of blocks as fibers: barriers, shuffles, shared memory, and in which order they run.
+// Where several blocks run side by side (schedule.h), they switch at every atomic, fence and
+// barrier, and when a thread ends.
+//
+// Memory is sequentially consistent: what a thread has stored, all threads see at once. So a
+// missing __threadfence is not found here, but a counter that counts too early is.
 #include "tests/cuda/fibers.h"
 
 #include "tests/cuda/emulator.h"
+#include "tests/cuda/schedule.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -40,13 +46,18 @@ extern "C" int emulator_watches_addresses(void) {
 namespace emulator {
 
 Place place;
+bool side_by_side;
 
 namespace {
 
-enum Wait { READY, AT_BARRIER, AT_SHUFFLE, DONE };
+enum Wait { READY, AT_BARRIER, AT_SHUFFLE, AT_EARLIER_KERNELS, DONE };
 
 constexpr unsigned WARP = 32;
 constexpr size_t MAX_BLOCK_MEMORY = 227 << 10; // sm_90
+
+// Side by side: at most so many blocks, as long as they have no more fibers than two of the
+// largest.
+constexpr unsigned MAX_BLOCKS = 4, MAX_FIBERS = 2 * MAX_THREADS;
 
 // Stacks do not begin at multiples of a power of two: all of their tops would compete for the same
 // sets of the CPU's caches. Of a fiber that has ended only the first frames are still poisoned.
@@ -68,6 +79,7 @@ struct Fiber {
     uint3 thread;
     unsigned lane, warp, exchanges;
     Wait wait;
+    bool sees_others; // what kernels write: it has waited for the earlier ones, or need not
     const char *where;
 };
 
@@ -78,41 +90,58 @@ struct Warp {
     uint64_t slots[2][WARP]; // two, since a fast lane may already be at the next exchange
 };
 
+// Where the order of running stands. It goes group by group, and over a group again and again until
+// none of its fibers can run.
+struct Walk {
+    size_t begin, end, at; // of the current group, within the order
+    bool ran;              // a fiber, since the group was last at its beginning
+    bool advanced;         // a fiber has run since the walk was last at the first group
+};
+
 struct Block {
+    uint3 at; // in the grid
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
-    unsigned live, arrived;
+    Walk walk;
+    unsigned live, arrived, waiting; // the last: for earlier kernels
     void *memory;
     size_t memory_bytes;
 };
 
-// Where the order of running stands. It goes group by group, and over a group again and again until
-// none of its fibers can run.
-struct Walk {
-    std::vector<unsigned> order; // of all threads
-    size_t group;                // all threads, or a warp
-    size_t begin, end, at;       // of the current group, within the order
-    bool ran;                    // a fiber, since the group was last at its beginning
-    bool advanced;               // a fiber has run since the walk was last at the first group
+// The kernel that runs.
+struct Kernel {
+    const std::function<void()> *body;
+    bool overlaps, waited; // launched to overlap; a thread of it has waited
+    ThreadOrder order;
+    unsigned stay; // blocks side by side: at one barrier or end in so many the next block is drawn
 };
 
-Block block;
-Walk walk;
+Kernel kernel;
+std::vector<Block> blocks; // those that run
+Block *block;              // of them, that of the fiber that runs
+Block *held;               // of them, one that waits until no other can go on
 Fiber *current;
 Context scheduler;
-const std::function<void()> *kernel;
 char *stacks;
+} // namespace
 
-[[noreturn]] void die(const char *why) {
+void die(const char *why) {
+    if (block) place.block = block->at;
     fprintf(stderr, "emulator: block (%u,%u,%u): %s\n", place.block.x, place.block.y, place.block.z,
             why);
     unsigned told = 0;
-    for (const Fiber &f : block.fibers)
+    if (has_to_wait()) // then it is this thread's doing
+        fprintf(stderr, "  by thread (%u,%u,%u)\n", place.thread.x, place.thread.y, place.thread.z);
+    for (size_t i = 0; block && !has_to_wait() && i < block->fibers.size(); i++) {
+        const Fiber &f = block->fibers[i];
         if (f.wait != DONE && told++ < 8)
             fprintf(stderr, "  thread (%u,%u,%u) is at %s\n", f.thread.x, f.thread.y, f.thread.z,
                     f.where);
+    }
     abort();
 }
+
+namespace {
 
 #ifdef __x86_64__
 extern "C" void emulator_switch(void **save, void *to);
@@ -136,71 +165,112 @@ void change(Context *from, Context *to) {
 #endif
 }
 
-void walk_to(size_t begin) {
-    size_t end = begin + walk.group;
-    walk.begin = walk.at = begin;
-    walk.end = end < walk.order.size() ? end : walk.order.size();
-    walk.ran = false;
+void walk_to(Block &b, size_t begin) {
+    size_t end = begin + kernel.order.group;
+    b.walk.begin = b.walk.at = begin;
+    b.walk.end = end < kernel.order.threads.size() ? end : kernel.order.threads.size();
+    b.walk.ran = false;
 }
 
-// nullptr: no fiber can run.
-Fiber *next_ready() {
+Fiber *next_in_walk(Block &b) {
+    Walk &walk = b.walk;
     for (;;) {
         while (walk.at < walk.end) {
-            Fiber &f = block.fibers[walk.order[walk.at++]];
+            Fiber &f = b.fibers[kernel.order.threads[walk.at++]];
             if (f.wait != READY) continue;
             walk.ran = walk.advanced = true;
             return &f;
         }
         if (walk.ran) {
-            walk_to(walk.begin);
-        } else if (walk.end < walk.order.size()) {
-            walk_to(walk.end);
+            walk_to(b, walk.begin);
+        } else if (walk.end < kernel.order.threads.size()) {
+            walk_to(b, walk.end);
         } else {
             if (!walk.advanced) return nullptr;
             walk.advanced = false;
-            walk_to(0);
+            walk_to(b, 0);
         }
     }
 }
 
+// The earlier kernels have ended.
+void end_waiting(Block &b) {
+    b.waiting = 0;
+    for (Fiber &f : b.fibers)
+        if (f.wait == AT_EARLIER_KERNELS) f.wait = READY, f.sees_others = true;
+}
+
+// nullptr: no fiber of the block can run. All that the block can do before it waits for earlier
+// kernels it does first.
+Fiber *next_of(Block &b) {
+    Fiber *next = next_in_walk(b);
+    if (next || !b.waiting) return next;
+    end_waiting(b);
+    b.walk.advanced = true;
+    return next_in_walk(b);
+}
+
+// Of the block that runs, or of the first that has one, from a block drawn on; of the one
+// held back only where no other has one.
+Fiber *next_ready(bool any_block) {
+    size_t first = (size_t)(block - blocks.data()), n = blocks.size();
+    if (any_block) first = draw((unsigned)n);
+    for (size_t i = 0; i < 2 * n; i++) {
+        Block &b = blocks[(first + i) % n];
+        if (i == n) held = nullptr;
+        Fiber *next = b.live && &b != held ? next_of(b) : nullptr;
+        if (!next) continue;
+        block = &b;
+        return next;
+    }
+    return nullptr;
+}
+
 // To the next fiber that can run; to run_grid where none can.
-void run_next(Context *from) {
-    Fiber *next = next_ready();
+void run_next(Context *from, bool any_block) {
+    Fiber *next = next_ready(any_block);
     current = next;
-    if (next) place.thread = next->thread;
-    change(from, next ? &next->context : &scheduler);
+    if (next) place.thread = next->thread, place.block = block->at;
+    if (kernel.overlaps) hide_memory(next && !next->sees_others);
+    Context *to = next ? &next->context : &scheduler;
+    if (to != from) change(from, to);
+}
+
+// In some kernels a block often makes room for others, in some seldom.
+bool leaves() {
+    return side_by_side && !draw(kernel.stay);
 }
 
 void wait_here(Wait what) {
     current->wait = what;
-    run_next(&current->context);
+    run_next(&current->context, what == AT_BARRIER && leaves());
 }
 
 void open_barrier() {
-    block.arrived = 0;
-    for (Fiber &f : block.fibers)
+    block->arrived = 0;
+    for (Fiber &f : block->fibers)
         if (f.wait == AT_BARRIER) f.wait = READY;
 }
 
 void open_warp(unsigned id) {
-    block.warps[id].arrived = 0;
-    block.warps[id].wanted = 0;
-    for (size_t i = id * WARP; i < block.fibers.size() && i < (id + 1) * WARP; i++)
-        if (block.fibers[i].wait == AT_SHUFFLE) block.fibers[i].wait = READY;
+    block->warps[id].arrived = 0;
+    block->warps[id].wanted = 0;
+    for (size_t i = id * WARP; i < block->fibers.size() && i < (id + 1) * WARP; i++)
+        if (block->fibers[i].wait == AT_SHUFFLE) block->fibers[i].wait = READY;
 }
 
 // Where a fiber begins. A thread that has returned no longer counts at barriers.
 void thread_main() {
-    (*kernel)();
+    (*kernel.body)();
     Fiber *me = current;
-    Warp &warp = block.warps[me->warp];
+    Warp &warp = block->warps[me->warp];
     me->wait = DONE;
     if (warp.wanted >> me->lane & 1) die("a lane returns that a shuffle's mask names");
     warp.lanes &= ~(1u << me->lane);
-    if (--block.live && block.arrived == block.live) open_barrier();
+    if (--block->live && block->arrived == block->live) open_barrier();
     if (--warp.live && warp.arrived == warp.live) open_warp(me->warp);
-    run_next(&me->context);
+    if (!block->live) change(&me->context, &scheduler); // which starts another block
+    run_next(&me->context, leaves());
     __builtin_unreachable();
 }
 
@@ -224,90 +294,123 @@ void start(Fiber &f) {
 #endif
 }
 
-void set_up_block(unsigned n, dim3 size) {
-    block.live = n;
-    block.arrived = 0;
-    block.warps.assign((n + WARP - 1) / WARP, Warp{});
+void set_up_block(Block &b, uint3 at, unsigned n, dim3 size) {
+    b.at = at;
+    b.live = n;
+    b.arrived = b.waiting = 0;
+    b.fibers.assign(n, Fiber{});
+    b.warps.assign((n + WARP - 1) / WARP, Warp{});
+    char *own = stacks + (size_t)(&b - blocks.data()) * n * STACK_BYTES;
     for (unsigned i = 0; i < n; i++) {
-        Fiber &f = block.fibers[i];
-        f = Fiber{};
-        f.stack = stacks + i * STACK_BYTES;
+        Fiber &f = b.fibers[i];
+        f.stack = own + i * STACK_BYTES;
         f.thread = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
         f.lane = i % WARP;
         f.warp = i / WARP;
+        f.sees_others = !kernel.overlaps;
         f.where = "its start";
-        block.warps[f.warp].live++;
-        block.warps[f.warp].lanes |= 1u << f.lane;
+        b.warps[f.warp].live++;
+        b.warps[f.warp].lanes |= 1u << f.lane;
         start(f);
     }
-    if (block.memory) memset(block.memory, 0xff, block.memory_bytes); // NaN
+    b.walk = Walk{};
+    walk_to(b, 0);
+    if (b.memory) memset(b.memory, 0xff, b.memory_bytes); // NaN
 }
 
-int schedule() { // 0 up, 1 down, 2 shuffled threads; 3 up, 4 down: one warp as far as it can go
-    const char *text = getenv("EMULATOR_SCHEDULE");
-    return text ? atoi(text) : 0;
-}
-
-std::vector<unsigned> thread_order(unsigned n, int kind) {
-    std::vector<unsigned> order(n);
-    uint64_t random = 88172645463325252ull;
-    for (unsigned i = 0; i < n; i++)
-        order[i] = kind == 1 || kind == 4 ? n - 1 - i : i;
-    for (unsigned i = n - 1; kind == 2 && i; i--) {
-        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-        std::swap(order[i], order[random % (i + 1)]);
+// Gives every place that is free to the next block; false where no block is left.
+bool set_up_blocks(const BlockOrder &order, uint64_t *started, dim3 size) {
+    bool live = false;
+    for (Block &b : blocks) {
+        if (!b.live && *started < order.count)
+            set_up_block(b, order.at((*started)++), size.x * size.y * size.z, size);
+        live |= b.live != 0;
     }
-    return order;
+    return live;
 }
 
-// Blocks of a GPU start in no order. Here they go row by row; or from the last one, column by
-// column.
-uint3 block_at(uint64_t b, dim3 grid, int kind) {
-    if (kind != 1 && kind != 4)
-        return {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
-                (unsigned)(b / grid.x / grid.y)};
-    b = (uint64_t)grid.x * grid.y * grid.z - 1 - b;
-    return {(unsigned)(b / grid.z / grid.y), (unsigned)(b / grid.z % grid.y),
-            (unsigned)(b % grid.z)};
+unsigned live_blocks() {
+    unsigned count = 0;
+    for (const Block &b : blocks)
+        count += b.live != 0;
+    return count;
+}
+
+// Until a block has ended.
+void run_blocks() {
+    unsigned before = live_blocks();
+    for (Block &b : blocks)
+        if (b.live) block = &b;
+    run_next(&scheduler, side_by_side);
+    if (kernel.overlaps) hide_memory(false);
+    current = nullptr;
+    if (live_blocks() == before) die("a barrier that not every thread reaches");
 }
 
 } // namespace
 
-void run_grid(dim3 grid, dim3 size, const std::function<void()> &body) {
+void run_grid(dim3 grid, dim3 size, bool overlaps, const std::function<void()> &body) {
     unsigned n = size.x * size.y * size.z;
     int kind = schedule();
-    walk.order = thread_order(n, kind);
-    walk.group = kind < 3 ? n : WARP;
+    side_by_side = kind >= SIDE_BY_SIDE;
+    kernel.body = &body;
+    kernel.overlaps = overlaps && side_by_side;
+    kernel.waited = false;
+    kernel.order = thread_order(n, kind);
+    kernel.stay = 2u << 4 * draw(3);
+    held = nullptr;
+    BlockOrder order(grid, kind);
+    uint64_t places = !side_by_side ? 1 : MAX_FIBERS / n < MAX_BLOCKS ? MAX_FIBERS / n : MAX_BLOCKS;
+    blocks.resize(order.count < places ? order.count : places);
     if (!stacks)
-        stacks = (char *)mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+        stacks = (char *)mmap(nullptr, MAX_FIBERS * STACK_BYTES, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    block.fibers.assign(n, Fiber{});
-    kernel = &body;
     place.grid_size = grid;
     place.block_size = size;
-    for (uint64_t b = 0; b < (uint64_t)grid.x * grid.y * grid.z; b++) {
-        place.block = block_at(b, grid, kind);
-        set_up_block(n, size);
-        walk_to(0);
-        run_next(&scheduler);
-        if (block.live) die("a barrier that not every thread reaches");
+    for (uint64_t started = 0; set_up_blocks(order, &started, size);)
+        run_blocks();
+    if (kernel.overlaps && !kernel.waited)
+        die("launched to overlap the kernel before it, for which no thread waits");
+    for (Block &b : blocks) {
+        free(b.memory);
+        b.memory = nullptr;
     }
-    free(block.memory);
-    block.memory = nullptr;
-    current = nullptr;
+    block = nullptr;
+}
+
+// At an atomic or a fence: the thread goes on, the next is drawn, or the block falls far behind.
+void switch_now(const char *where) {
+    unsigned drawn = draw(8);
+    if (!current || drawn < 3) return;
+    if (!held && drawn > 4) held = block;
+    current->where = where;
+    run_next(&current->context, true);
+}
+
+void wait_for_earlier_kernels() {
+    kernel.waited = true;
+    if (current->sees_others) return;
+    current->where = "wait_for_earlier_kernels";
+    block->waiting++;
+    wait_here(AT_EARLIER_KERNELS);
+}
+
+bool has_to_wait() {
+    return current && !current->sees_others;
 }
 
 void sync_block(const char *where) {
     current->where = where;
-    if (++block.arrived == block.live) {
+    if (++block->arrived == block->live) {
         open_barrier();
+        if (leaves()) run_next(&current->context, true);
         return;
     }
     wait_here(AT_BARRIER);
 }
 
 void sync_warp(const char *where) {
-    Warp &warp = block.warps[current->warp];
+    Warp &warp = block->warps[current->warp];
     current->where = where;
     if (++warp.arrived == warp.live) {
         open_warp(current->warp);
@@ -321,7 +424,7 @@ unsigned lane() {
 }
 
 uint64_t exchange(uint64_t value, unsigned from, unsigned mask, const char *where) {
-    Warp &warp = block.warps[current->warp];
+    Warp &warp = block->warps[current->warp];
     current->where = where;
     if (!(mask >> current->lane & 1)) die("a shuffle by a lane that its mask leaves out");
     if (mask & ~warp.lanes) die("a shuffle whose mask names a lane that has returned");
@@ -334,12 +437,12 @@ uint64_t exchange(uint64_t value, unsigned from, unsigned mask, const char *wher
 
 const uint64_t *exchange_all(uint64_t value, const char *where) {
     exchange(value, current->lane, 0xffffffffu, where);
-    return block.warps[current->warp].slots[(current->exchanges - 1) % 2];
+    return block->warps[current->warp].slots[(current->exchanges - 1) % 2];
 }
 
 unsigned ballot(bool predicate, unsigned mask, const char *where) {
     exchange(predicate, current->lane, mask, where);
-    const Warp &warp = block.warps[current->warp];
+    const Warp &warp = block->warps[current->warp];
     const uint64_t *slots = warp.slots[(current->exchanges - 1) % 2];
     unsigned bits = 0;
     for (unsigned i = 0; i < WARP; i++)
@@ -350,13 +453,13 @@ unsigned ballot(bool predicate, unsigned mask, const char *where) {
 // Exactly as large as asked for, so that AddressSanitizer sees who goes past it.
 void *block_memory(size_t bytes) {
     if (bytes > MAX_BLOCK_MEMORY) die("more shared memory than a block can have");
-    if (!block.memory) {
-        if (posix_memalign(&block.memory, 16, bytes)) die("no memory");
-        block.memory_bytes = bytes;
-        memset(block.memory, 0xff, bytes);
+    if (!block->memory) {
+        if (posix_memalign(&block->memory, 16, bytes)) die("no memory");
+        block->memory_bytes = bytes;
+        memset(block->memory, 0xff, bytes);
     }
-    if (block.memory_bytes != bytes) die("two kinds of shared memory in one kernel");
-    return block.memory;
+    if (block->memory_bytes != bytes) die("two kinds of shared memory in one kernel");
+    return block->memory;
 }
 
 } // namespace emulator

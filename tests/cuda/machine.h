@@ -2,10 +2,13 @@
 // loops. The include path chooses between the two.
 #pragma once
 
+#include <array>
 #include <cuda_runtime.h>
+#include <map>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <vector>
 
 extern "C" {
 #include "weights/quant.h"
@@ -33,9 +36,17 @@ static inline uint16_t half_bits(float f) {
     return float_to_half(f);
 }
 
-static inline void wait_for_earlier_kernels() {}
+static inline void wait_for_earlier_kernels() {
+    emulator::wait_for_earlier_kernels();
+}
 static inline void let_next_kernel_start() {}
 static inline void prefetch(const void *) {}
+static inline unsigned arrive(unsigned *counter) {
+    return atomicAdd(counter, 1u);
+}
+static inline void store_for_host(uint64_t *p, uint64_t value) {
+    emulator::store_for_host(p, value);
+}
 static inline int4 load_stream(const void *p) {
     return *(const int4 *)p;
 }
@@ -61,6 +72,44 @@ static inline void multiply_halves(float (&d)[4], const unsigned (&a)[4], unsign
         }
     }
     emulator::sync_warp("multiply_halves");
+}
+
+static inline void load_matrices(unsigned (&m)[4], const void *row) {
+    const uint64_t *rows = emulator::exchange_all((uintptr_t)row, "load_matrices");
+    unsigned i = emulator::lane() / 4, j = emulator::lane() % 4 * 2;
+    for (unsigned k = 0; k < 4; k++) {
+        const uint16_t *of = (const uint16_t *)rows[8 * k + i];
+        m[k] = of[j] | (unsigned)of[j + 1] << 16;
+    }
+}
+static inline void load_matrices_transposed(unsigned (&m)[4], const void *row) {
+    const uint64_t *rows = emulator::exchange_all((uintptr_t)row, "load_matrices_transposed");
+    unsigned i = emulator::lane() / 4, j = emulator::lane() % 4 * 2;
+    for (unsigned k = 0; k < 4; k++) {
+        const uint16_t *first = (const uint16_t *)rows[8 * k + j];
+        const uint16_t *second = (const uint16_t *)rows[8 * k + j + 1];
+        m[k] = first[i] | (unsigned)second[i] << 16;
+    }
+}
+
+// As late as possible: until the thread waits there are NaNs where it copies to.
+struct AsyncCopy {
+    void *to;
+    const void *from; // NULL: zeros
+};
+static inline std::vector<AsyncCopy> &async_copies() { // of the thread that is running
+    static std::map<std::array<unsigned, 4>, std::vector<AsyncCopy>> of_threads;
+    return of_threads[{threadIdx.x, blockIdx.x, blockIdx.y, blockIdx.z}];
+}
+static inline void copy_async(void *to, const void *from, bool wanted) {
+    memset(to, 0xff, 16);
+    async_copies().push_back({to, wanted ? from : nullptr});
+}
+static inline void wait_for_copies() {
+    std::vector<AsyncCopy> &copies = async_copies();
+    for (const AsyncCopy &copy : copies)
+        copy.from ? memcpy(copy.to, copy.from, 16) : memset(copy.to, 0, 16);
+    copies.clear();
 }
 
 static inline void *library_open(const char *path) {

@@ -7,20 +7,27 @@
 #include <unistd.h>
 
 // Runs the kernel in a child, whose complaint goes to /dev/null: true where it did not end well.
-static bool dies(BrokenKernel kernel) {
+static bool child_dies(void (*run)(int kernel, float *out), int kernel) {
     fflush(NULL);
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     if (!child) {
         if (!freopen("/dev/null", "w", stderr)) _exit(0);
         float *out = malloc(64 * sizeof *out);
-        emulator_run_broken(kernel, out);
+        run(kernel, out);
         free(out);
         _exit(0);
     }
     int status = 0;
     waitpid(child, &status, 0);
     return status != 0;
+}
+
+static void run_broken(int kernel, float *out) {
+    emulator_run_broken((BrokenKernel)kernel, out);
+}
+static bool dies(BrokenKernel kernel) {
+    return child_dies(run_broken, (int)kernel);
 }
 
 Test(cuda_emulator, finds_barriers_that_not_every_thread_reaches) {
@@ -54,4 +61,76 @@ Test(cuda_emulator, finds_accesses_past_the_end) {
     if (!emulator_watches_addresses()) SKIP("the kernels are built without AddressSanitizer");
     CHECK(dies(BROKEN_PAST_THE_END));
     CHECK(dies(BROKEN_PAST_SHARED));
+}
+
+// ---- kernels that overlap, and blocks that meet ----
+
+static void use_schedule(int schedule) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", schedule);
+    setenv("EMULATOR_SCHEDULE", text, 1);
+}
+
+static void run_meeting(int kind, float *out) {
+    emulator_run_meeting((Meeting)kind, out);
+}
+
+// Whether all of the result is what it should be.
+static bool is_right(Meeting kind, int schedule) {
+    float out[64];
+    use_schedule(schedule);
+    emulator_run_meeting(kind, out);
+    unsetenv("EMULATOR_SCHEDULE");
+    bool right = true;
+    for (int i = 0; i < 64; i++)
+        right &= out[i] == MEETING_RESULT;
+    return right;
+}
+
+static bool dies_side_by_side(Meeting kind) {
+    use_schedule(5);
+    bool died = child_dies(run_meeting, (int)kind);
+    unsetenv("EMULATOR_SCHEDULE");
+    return died;
+}
+
+// One block after another, and one kernel after another, every mistake stays unseen: so it is the
+// new schedules that find it.
+Test(cuda_emulator, runs_one_kernel_after_another_unless_told_otherwise) {
+    CHECK(is_right(MEET_LOAD_BEFORE_WAIT, 0) && is_right(MEET_LOAD_BEFORE_WAIT_IN_CHAIN, 0));
+    CHECK(is_right(MEET_STORE_BEFORE_WAIT, 0) && is_right(MEET_WITHOUT_WAIT, 0));
+    CHECK(is_right(MEET_WITHOUT_COUNTER, 0) && is_right(MEET_EARLY_COUNT, 0));
+    CHECK(is_right(MEET_EARLY_COUNT, 4));
+}
+
+Test(cuda_emulator, finds_loads_before_the_wait_for_earlier_kernels) {
+    CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT));
+    CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT_IN_CHAIN));
+}
+
+Test(cuda_emulator, finds_stores_before_the_wait_for_earlier_kernels) {
+    CHECK(dies_side_by_side(MEET_STORE_BEFORE_WAIT));
+}
+
+Test(cuda_emulator, finds_kernels_that_overlap_and_never_wait) {
+    CHECK(dies_side_by_side(MEET_WITHOUT_WAIT));
+}
+
+// How many of twenty schedules of blocks side by side give another result.
+static int times_wrong(Meeting kind) {
+    int wrong = 0;
+    for (int schedule = 5; schedule < 25; schedule++)
+        wrong += !is_right(kind, schedule);
+    return wrong;
+}
+
+Test(cuda_emulator, shows_blocks_that_take_what_is_not_there_yet) {
+    int without = times_wrong(MEET_WITHOUT_COUNTER), early = times_wrong(MEET_EARLY_COUNT);
+    CHECK(without >= 5, "without a counter: %d of 20 schedules show it", without);
+    CHECK(early >= 3, "counted too early: %d of 20 schedules show it", early);
+}
+
+Test(cuda_emulator, accepts_weights_before_the_wait_and_blocks_that_count) {
+    CHECK(times_wrong(MEET_SOUND_WAIT) == 0);
+    CHECK(times_wrong(MEET_SOUND_COUNT) == 0);
 }

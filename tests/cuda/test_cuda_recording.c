@@ -12,6 +12,10 @@ static Model *open_model(const TinyModel *tiny) {
     return tiny_model_run(tiny, (ModelOptions){.precision = PRECISION_A16, .kv_type = KV_BF16});
 }
 
+static void look(void *context, const Model *model, const Stage *stage) {
+    (void)context, (void)model, (void)stage;
+}
+
 static void step(Model *model, int32_t token) {
     tiny_model_forward(model, &(Batch){.n = 1, .tokens = &token});
 }
@@ -97,6 +101,177 @@ Test(cuda_recording, a_replay_is_one_launch) {
     step(model, 3);
     CHECK(emulator_calls() <= 6, "%ld host calls", emulator_calls());
     model_close(model);
+    tiny_model_close(tiny);
+}
+
+// ---- a prompt ----
+
+// Kernels and products of a prompt in one pass: embed, so many per layer, the residual of the last
+// layer, whose product may still be read, and the head for one row.
+static void check_prompt(DType dtype, Precision precision, int kernels, int products) {
+    enum { ROWS = 66 };
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.max_seq_len = ROWS;
+    shape.dtype = dtype;
+    TinyModel *tiny = tiny_model_open(&shape);
+    Model *model = tiny_model_run(
+        tiny, (ModelOptions){.precision = precision, .kv_type = KV_F16, .max_rows = ROWS});
+    int32_t tokens[ROWS] = {1, 2, 3};
+    long before = emulator_kernels(), multiplied = emulator_cublas_products();
+    tiny_model_forward(model, &(Batch){.n = ROWS, .tokens = tokens});
+    CHECK(emulator_kernels() - before == 1 + kernels * shape.n_layers + 1 + 1,
+          "%s, precision %d: %ld kernels", dtype_info(dtype)->name, (int)precision,
+          emulator_kernels() - before);
+    CHECK_INT(emulator_cublas_products() - multiplied, products * shape.n_layers);
+    model_close(model);
+    tiny_model_close(tiny);
+}
+
+// Norm, queries and keys, attention, norm, activation; with two parts of x the halves of sums are
+// joined: of q, k and v at once, and of gate and up one after another, since there is room for 128
+// columns; what is not stored as bf16 is unpacked seven times.
+Test(cuda_recording, a_layer_of_a_prompt_is_five_kernels_and_its_products) {
+    check_prompt(DTYPE_BF16, PRECISION_A8, 5, 7);
+    check_prompt(DTYPE_BF16, PRECISION_A16, 5 + 5, 7);
+    check_prompt(DTYPE_Q8_0, PRECISION_A8, 5 + 7, 7);
+    check_prompt(DTYPE_Q8_0, PRECISION_A16, 5 + 5 + 7, 14);
+}
+
+// What follows a norm and its product over 64 rows, named by what it reads again.
+typedef enum Reader { READS_NOTHING, READS_NORM, READS_PRODUCT } Reader;
+
+enum { READ_ROWS = 64, READ_WIDTH = 64, READ_FLOATS = READ_ROWS * READ_WIDTH };
+
+// x, its norm, its product, the residual stream; then one of the two is read once more. Malloced.
+static float *floats_of_prompt(Device *device, const float *before, const float *weight,
+                               const DeviceMatrix *matrix, Reader reader, bool recorded) {
+    float *floats = upload_floats(device, before, 6 * READ_FLOATS);
+    float *x = floats, *normed = x + READ_FLOATS, *out = normed + READ_FLOATS;
+    float *residual = out + READ_FLOATS, *a = residual + READ_FLOATS, *b = a + READ_FLOATS;
+    if (recorded) device_begin(device, &(PassShape){.n = READ_ROWS, .max_position = 0});
+    rmsnorm(device, normed, x, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    project(device, normed, READ_ROWS, &(Projection){out, matrix, NULL}, 1);
+    add(device, residual, out, READ_FLOATS);
+    if (reader == READS_NORM) add(device, a, normed, READ_FLOATS);
+    if (reader == READS_PRODUCT) add(device, a, out, READ_FLOATS);
+    // Both are overwritten, so nothing reads them after the pass.
+    rmsnorm(device, normed, b, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    rmsnorm(device, out, b, weight, READ_ROWS, READ_WIDTH, 1e-5f);
+    if (recorded) device_end(device);
+    float *behind = fetch(device, floats, 6 * READ_FLOATS);
+    device_free(device, floats);
+    return behind;
+}
+
+Test(cuda_recording, floats_that_are_read_again_are_written) {
+    Device *device = test_device(1, PRECISION_A16);
+    TestRandom random = {12};
+    Matrix host = random_matrix(&random, DTYPE_BF16, READ_WIDTH, READ_WIDTH);
+    DeviceMatrix *matrix = device_matrix(device, &host);
+    device_reserve(device, READ_ROWS);
+    float *before = random_floats(&random, 6 * READ_FLOATS, 1.0f),
+          *weight = upload_floats(device, before, READ_WIDTH);
+    static const int KERNELS[] = {1 + 1 + 2, 1 + 1 + 1 + 2, 1 + 1 + 1 + 1 + 2};
+    for (Reader reader = READS_NOTHING; reader <= READS_PRODUCT; reader++) {
+        float *one = floats_of_prompt(device, before, weight, matrix, reader, false);
+        long kernels = emulator_kernels();
+        float *fused = floats_of_prompt(device, before, weight, matrix, reader, true);
+        CHECK_INT(emulator_kernels() - kernels, KERNELS[reader]);
+        for (int i = 0; i < 6 * READ_FLOATS; i++)
+            CHECK(one[i] == fused[i], "reader %d: float %d is %.9g, one by one %.9g", (int)reader,
+                  i, (double)fused[i], (double)one[i]);
+        free(one), free(fused);
+    }
+    device_free(device, weight);
+    random_matrix_free(&host);
+    free(before);
+    test_device_close(device);
+}
+
+// ---- the full pieces of a prompt ----
+
+enum { PIECE = 64, MOST_PIECES = 9 };
+
+// So many full pieces in one call; *calls: the host calls it takes. Logits malloced. With `plain`
+// every operation runs by itself.
+static float *logits_of_pieces(const TinyModel *tiny, ModelOptions options, int pieces, bool plain,
+                               long *calls) {
+    int32_t tokens[PIECE * MOST_PIECES];
+    size_t bytes = (size_t)tiny->config.vocab_size * sizeof(float);
+    Error error = {0};
+    for (int i = 0; i < PIECE * pieces; i++)
+        tokens[i] = (7 * i + 3) % tiny->config.vocab_size;
+    options.max_rows = PIECE;
+    Model *model = tiny_model_run(tiny, options);
+    if (plain) CHECK(model_listen(model, look, NULL, false, &error), "%s", error.message);
+    emulator_fail_call(0, 0);
+    tiny_model_forward(model, &(Batch){.n = PIECE * pieces, .tokens = tokens});
+    *calls = emulator_calls();
+    float *logits = malloc(bytes);
+    CHECK(logits, "memory");
+    memcpy(logits, model_logits(model, 0), bytes);
+    model_close(model);
+    return logits;
+}
+
+static TinyModel *open_for_pieces(DType dtype) {
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.n_layers = 2;
+    shape.max_seq_len = PIECE * MOST_PIECES;
+    shape.dtype = dtype;
+    return tiny_model_open(&shape);
+}
+
+// The last piece has logits and is launched; of the others the first is too, the second is
+// captured, and what is more costs one launch beside the tokens, positions and sequences.
+Test(cuda_recording, full_pieces_of_a_prompt_are_replayed) {
+    static const DType TYPES[] = {DTYPE_BF16, DTYPE_Q8_0};
+    for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++) {
+        TinyModel *tiny = open_for_pieces(TYPES[t]);
+        ModelOptions options = {.precision = PRECISION_A8, .kv_type = KV_F16};
+        long calls[7] = {0}, other;
+        for (int pieces = 2; pieces <= 6; pieces++) {
+            float *logits = logits_of_pieces(tiny, options, pieces, false, calls + pieces);
+            float *plain = logits_of_pieces(tiny, options, pieces, true, &other);
+            for (int i = 0; i < tiny->config.vocab_size; i++)
+                CHECK(logits[i] == plain[i], "%d pieces, token %d: %.9g, one by one %.9g", pieces,
+                      i, (double)logits[i], (double)plain[i]);
+            free(logits), free(plain);
+        }
+        long launched = calls[3] - calls[2], replayed = calls[5] - calls[4];
+        CHECK(launched > 20, "the second piece has but %ld host calls", launched);
+        CHECK(replayed <= 7, "%ld host calls for a piece that was captured", replayed);
+        CHECK_INT(calls[6] - calls[5], replayed);
+        tiny_model_close(tiny);
+    }
+}
+
+// Over an f32 cache attention goes by splits, and its grids are sized by the positions, rounded to
+// 256 and 512: pieces 1 to 4 have one graph, 5 to 8 another.
+Test(cuda_recording, and_again_for_each_power_of_two_of_positions_where_grids_depend_on_them) {
+    TinyModel *tiny = open_for_pieces(DTYPE_BF16);
+    ModelOptions options = {.precision = PRECISION_A16, .kv_type = KV_F32};
+    long calls[MOST_PIECES + 1] = {0}, other;
+    for (int pieces = 4; pieces <= MOST_PIECES; pieces++) {
+        float *logits = logits_of_pieces(tiny, options, pieces, false, calls + pieces);
+        if (pieces == MOST_PIECES) {
+            float *plain = logits_of_pieces(tiny, options, pieces, true, &other);
+            for (int i = 0; i < tiny->config.vocab_size; i++)
+                CHECK(logits[i] == plain[i], "token %d: %.9g, one by one %.9g", i,
+                      (double)logits[i], (double)plain[i]);
+            free(plain);
+        }
+        free(logits);
+    }
+    // One more piece before the last: the fourth, replayed; the fifth, launched; the sixth,
+    // captured; the seventh and the eighth, replayed.
+    long more[MOST_PIECES + 1];
+    for (int pieces = 5; pieces <= MOST_PIECES; pieces++)
+        more[pieces] = calls[pieces] - calls[pieces - 1];
+    CHECK(more[5] <= 7 && more[8] <= 7 && more[9] <= 7, "%ld, %ld, %ld host calls for a replay",
+          more[5], more[8], more[9]);
+    CHECK(more[6] > 20 && more[7] > 20, "%ld and %ld host calls for new positions", more[6],
+          more[7]);
     tiny_model_close(tiny);
 }
 
@@ -211,10 +386,6 @@ Test(cuda_recording, graphs_are_dropped_with_the_memory_that_they_use) {
 
 // ---- faults ----
 
-static void look(void *context, const Model *model, const Stage *stage) {
-    (void)context, (void)model, (void)stage;
-}
-
 // Tokens that are sampled and fed on the device.
 static bool try_decoder(Model *model, Error *error) {
     SamplerOptions rule = sampler_defaults();
@@ -263,25 +434,50 @@ static bool try_all(const TinyModel *tiny, long *calls, Error *error) {
     return done;
 }
 
-Test(cuda_recording, every_host_call_fails_once) {
-    TinyShape shape = tiny_shape_of_blocks();
-    shape.n_layers = 1;
-    TinyModel *tiny = tiny_model_open(&shape);
+// Four full pieces: launched, captured, replayed, and one with logits. They are too short for
+// cuBLASLt.
+enum { SHORT_PIECE = 33, SHORT_PIECES = 4 * SHORT_PIECE };
+
+static bool try_pieces(const TinyModel *tiny, long *calls, Error *error) {
+    int32_t tokens[SHORT_PIECES];
+    ModelOptions options = {.precision = PRECISION_A16, .max_rows = SHORT_PIECE};
+    Model *model = model_open(&tiny->config, &tiny->weights, &options, error);
+    for (int i = 0; i < SHORT_PIECES; i++)
+        tokens[i] = i % tiny->config.vocab_size;
+    bool done = model && model_forward(model, &(Batch){.n = SHORT_PIECES, .tokens = tokens}, error);
+    *calls = emulator_calls();
+    model_close(model);
+    return done;
+}
+
+typedef bool Try(const TinyModel *tiny, long *calls, Error *error);
+
+static void check_faults(const TinyModel *tiny, Try *try, const char *what) {
     Error error = {0};
     long calls, made;
     emulator_fail_call(0, 0);
-    CHECK(try_all(tiny, &calls, &error), "%s", error.message);
-    CHECK(calls > 50, "only %ld host calls", calls);
+    CHECK(try(tiny, &calls, &error), "%s: %s", what, error.message);
+    CHECK(calls > 50, "%s: only %ld host calls", what, calls);
     for (long i = 1; i <= calls; i++) {
         static const int ERRORS[] = {2, 719}; // out of memory, a failed launch
         error = (Error){0};
         emulator_fail_call(i, ERRORS[i % 2]);
-        bool done = try_all(tiny, &made, &error);
-        CHECK(!done && error.code == ERROR_DEVICE, "call %ld: %d %s", i, error.code, error.message);
+        bool done = try(tiny, &made, &error);
+        CHECK(!done && error.code == ERROR_DEVICE, "%s, call %ld: %d %s", what, i, error.code,
+              error.message);
         CHECK(strstr(error.message, "GPU: cuda") || strstr(error.message, "_kernel"),
-              "call %ld: %s", i, error.message);
+              "%s, call %ld: %s", what, i, error.message);
         CHECK_INT(emulator_live_objects(), 0);
     }
     emulator_fail_call(0, 0);
+}
+
+Test(cuda_recording, every_host_call_fails_once) {
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.n_layers = 1;
+    shape.max_seq_len = SHORT_PIECES;
+    TinyModel *tiny = tiny_model_open(&shape);
+    check_faults(tiny, try_all, "steps");
+    check_faults(tiny, try_pieces, "pieces");
     tiny_model_close(tiny);
 }

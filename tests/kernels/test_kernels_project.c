@@ -126,7 +126,7 @@ Test(project, a8_is_within_half_a_step_of_double) {
 
 // Every type beside the next but one and the next but four, both of which are of all kinds.
 Test(project, matrices_of_two_types_in_one_call) {
-    static const int COUNTS[] = {1, 3, 17, 40};
+    static const int COUNTS[] = {1, 3, 17, 70};
     for (size_t p = 0; p < 3; p++)
         for (DType dtype = 0; dtype < DTYPE_COUNT; dtype++)
             for (int i = 0; i < 4; i++) {
@@ -208,8 +208,10 @@ static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, size_t 
 
 // One row at a time, any number together, one thread or three: the same bits.
 static void check_bits(DType dtype, size_t rows, size_t cols) {
-    enum { MOST = 37 };
-    static const int ALL[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, MOST}, SOME[] = {1, 5, 9, 31};
+    // On either side of the counts at which kernels/cpu changes its way.
+    enum { MOST = EMULATED(37, 70) };
+    static const int ALL[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 25, 31, 49, 64, MOST};
+    static const int SOME[] = {1, 5, 9, 31};
     const int *counts = EMULATED(SOME, ALL);
     size_t n_counts = EMULATED(sizeof SOME, sizeof ALL) / sizeof *ALL;
     for (int p = 0; p < 3; p++) {

@@ -382,8 +382,8 @@ Test(prompts, options_that_do_not_go_together_are_refused) {
     check_refused(&run, 2, "--prompts FILE wants --out FILE");
     run = program("generate|--out|x");
     check_refused(&run, 2, "--out goes with --prompts");
-    run = program("generate|--prompts|x|--out|-");
-    check_refused(&run, 2, "--out -: answers go to a file");
+    run = program("generate|--prompts|-|--out|-");
+    check_refused(&run, 2, "-: a file is written here, not standard output");
     run = program("generate|--prompts|x|--out|y|-i|z");
     check_refused(&run, 2, "--prompts does not go with --prompt");
     run = program("generate|--prompts|x|--out|y|--resume|--force");

@@ -107,10 +107,13 @@ void walk_through(Walk *walk) {
     CHECK(calls > 0, "nothing to walk through");
     // A call that is interrupted for ever is made for ever.
     int ways = strcmp(walk->kind, "again") ? 2 : 1;
-    for (long at = 1; at <= calls; at++)
+    // Thousands of calls are mostly those of one loop: behind the first ones about so many more.
+    enum { FIRST = 600, MORE = 600 };
+    long step = getenv("LIMPID_ALL_FAULTS") ? 1 : (calls - FIRST) / MORE + 1, tried = 0;
+    for (long at = 1; at <= calls; at += at < FIRST ? 1 : step, tried++)
         for (int for_ever = 0; for_ever < ways; for_ever++)
             check_fault(walk, at, for_ever);
-    fprintf(stderr, "%ld %s calls of %s\n", calls, walk->kind, walk->argv[1]);
+    fprintf(stderr, "%ld of %ld %s calls of %s\n", tried, calls, walk->kind, walk->argv[1]);
     test_run_free(&walk->wanted);
 }
 

@@ -37,8 +37,9 @@ typedef struct Walk {
     TestRun wanted;    // the undisturbed run, filled in
 } Walk;
 
-// Lets each call of that kind fail, once alone and once with all later ones. Every run must print
-// what it prints without faults; or end with the right exit code and one error line, after a
+// Lets each call of that kind fail, once alone and once with all later ones; of some thousands the
+// first and a part of the others, without LIMPID_ALL_FAULTS in the environment. Every run must
+// print what it prints without faults; or end with the right exit code and one error line, after a
 // beginning of the usual output.
 void walk_through(Walk *walk);
 

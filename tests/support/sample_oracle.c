@@ -42,11 +42,11 @@ static int keep_typical(Token *tokens, int n, float share) {
     double sum = (double)total(tokens, n), entropy = 0.0;
     for (int i = 0; i < n; i++) {
         double p = (double)tokens[i].weight / sum;
-        if (p > 0.0) entropy -= p * log(p);
+        if (p > 0.0) entropy -= p * log_double(p);
     }
     for (int i = 0; i < n; i++) {
         double p = (double)tokens[i].weight / sum;
-        tokens[i].key = p > 0.0 ? fabs(-log(p) - entropy) : INFINITY;
+        tokens[i].key = p > 0.0 ? fabs(-log_double(p) - entropy) : INFINITY;
     }
     return sort_and_cut(tokens, n, share);
 }

@@ -15,6 +15,15 @@
 // 2^-8 and 2^-16 of the largest |x| of a group, for its smaller elements too; only outliers are
 // not. That comes to about the same, and tensor cores for int8 cannot have a scale per 32. a16 does
 // promise float weights float32; there two parts of x fall short of it and halve the work of three.
+//
+// Both parts of x are the rows of one product, so that w is read once and small matrices have twice
+// the tiles to share among the processors:
+//
+//   x (2 n, k):      xh           sums (2 n, m):  wh xh
+//                    xl                           wh xl, then + wl xh where w has two parts
+//
+// and out is the lower half plus the upper one: the smallest products are added first, so that they
+// are not lost one by one against the large one. wl xl is left out.
 #include "kernels/cuda/project/blas.h"
 
 #include "kernels/cuda/project/dot.h"
@@ -26,12 +35,15 @@
 constexpr size_t UNPACKED_BYTES = 32 << 20;
 enum { SLICE_ROWS = 64, THREADS = 256 }; // a slice has a multiple of so many rows
 
-enum { MAX_PARTS = 2 };
+// Sums at a time, which should still be in the L2 cache too: 4,096 columns for 512 rows.
+constexpr size_t SUMS_BYTES = 16 << 20;
 
 struct BlasScratch {
-    uint16_t *x[MAX_PARTS]; // bf16 (max_rows, max_cols rounded up to a multiple of 8)
-    uint8_t *weights;       // all parts of a slice
+    uint16_t *x;      // bf16 (parts, n, columns rounded up to a multiple of 8)
+    uint8_t *weights; // all parts of a slice
     size_t weight_bytes;
+    float *sums; // (2, n, columns of some slices); NULL where x has one part
+    size_t sums_floats;
 };
 
 // ---- unpacking ----
@@ -56,10 +68,8 @@ static __device__ __forceinline__ void store_parts(const UnpackWork &work, size_
     memcpy(left, values, sizeof left);
     for (int p = 0; p < PARTS; p++) {
         alignas(16) uint16_t part[8];
-        for (int j = 0; j < 8; j++) {
-            part[j] = bf16_bits(left[j]);
-            left[j] -= bf16_value(part[j]); // exact
-        }
+        for (int j = 0; j < 8; j++)
+            part[j] = take_part(left[j]);
         *(int4 *)((uint16_t *)work.to[p] + at) = *(const int4 *)part;
     }
 }
@@ -169,14 +179,14 @@ static size_t part_bytes(int parts) { // of one element of one part
     return parts ? sizeof(uint16_t) : sizeof(float);
 }
 
-// As many rows from `first` on as there is room to unpack; all of them where cuBLASLt reads them as
-// stored.
-static RowSlice next_slice(Device *device, const Planes &w, size_t first, int parts) {
+// At most `most` rows from `first` on, and no more than there is room to unpack; as stored where
+// cuBLASLt reads them so.
+static RowSlice next_slice(Device *device, const Planes &w, size_t first, size_t most, int parts) {
     RowSlice slice = {};
     slice.first = first;
-    slice.rows = w.rows - first;
+    slice.rows = w.rows - first < most ? w.rows - first : most;
     if (is_blas_operand(device, w.dtype)) {
-        slice.parts[0] = w.low;
+        slice.parts[0] = w.low + first * w.row_bytes;
         slice.stride = w.stride;
         return slice;
     }
@@ -195,67 +205,189 @@ static RowSlice next_slice(Device *device, const Planes &w, size_t first, int pa
     return slice;
 }
 
-// All products of one slice, the smallest first.
-static void multiply_slice(Device *device, const ProjectWork *work, int p, const RowSlice &slice,
-                           Parts parts) {
-    size_t rows = work->weights[p].rows, cols = work->weights[p].cols;
+// One matrix of a call, and what becomes of it. residual not NULL: the sums and the bias are added
+// to it, and what is in out afterwards has no meaning.
+struct BlasMatrix {
+    const Planes *w;
+    float *out;
+    const float *bias;
+    float *residual;
+};
+
+// The product of a slice and x (n, cols), as far as all matrices have it in common.
+static BlasProduct product_of(const Planes &w, const RowSlice &slice, int n, Parts parts) {
     BlasProduct product = {};
     product.type = parts.weights ? BLAS_BF16 : BLAS_F32;
-    product.m = (int)slice.rows, product.n = work->n;
-    product.k = (int)(parts.weights ? round_up_8(cols) : cols);
+    product.w = slice.parts[0];
+    product.m = (int)slice.rows, product.n = n;
+    product.k = (int)(parts.weights ? round_up_8(w.cols) : w.cols);
     product.w_stride = slice.stride;
     product.x_stride = (size_t)product.k;
-    product.out = work->out[p] + slice.first;
-    product.out_stride = rows;
-    if (!parts.weights) {
-        product.w = slice.parts[0], product.x = work->x;
-        blas_product(device, &product);
-        return;
-    }
-    // Part 0 is the large one: i + (order - i) is how small a product is. The smallest are added
-    // first, so that they are not lost one by one against the large one. wl xl, of order 2, is left
-    // out.
-    for (int order = parts.x - 1; order >= 0; order--) {
-        for (int i = 0; i <= order && i < parts.weights;
-             i++) { // part i of w by part order - i of x
-            product.w = slice.parts[i];
-            product.x = device->blas_scratch->x[order - i];
-            blas_product(device, &product);
-            product.adds = true;
-        }
-    }
+    return product;
 }
 
-// The loop of multiply_slice, counted.
-int blas_products(const Device *device, DType dtype) {
-    Parts parts = parts_of(device, dtype);
-    int products = 0;
-    for (int order = 0; order < parts.x; order++)
-        products += order + 1 < parts.weights ? order + 1 : parts.weights;
-    return products;
-}
-
-static __global__ void bias_kernel(float *out, const float *bias, size_t rows, size_t count) {
+// out += bias; or residual += out + bias.
+static __global__ void bias_kernel(float *out, const float *bias, float *residual, size_t rows,
+                                   size_t count) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     wait_for_earlier_kernels();
-    out[i] += bias[i % rows];
+    float sum = out[i] + bias[i % rows];
+    if (residual)
+        residual[i] += sum;
+    else
+        out[i] = sum;
+}
+
+// Where x has one part, or is float32. Without a bias the residual stream is C and D: the bits of
+// a product and an addition, since a sum meets it whole.
+static void multiply_once(Device *device, const BlasMatrix &matrix, const float *x, int n,
+                          Parts parts) {
+    const Planes &w = *matrix.w;
+    bool adds = matrix.residual && !matrix.bias;
+    for (size_t first = 0; first < w.rows && device_ok(device);) {
+        RowSlice slice = next_slice(device, w, first, w.rows, parts.weights);
+        BlasProduct product = product_of(w, slice, n, parts);
+        product.x = parts.x ? (const void *)device->blas_scratch->x : x;
+        product.out = (adds ? matrix.residual : matrix.out) + first;
+        product.out_stride = w.rows;
+        product.adds = adds;
+        blas_product(device, &product);
+        first += slice.rows;
+    }
+    size_t count = (size_t)n * w.rows;
+    if (matrix.bias)
+        LAUNCH(device, bias_kernel, blocks_for(count, THREADS), THREADS, matrix.out, matrix.bias,
+               matrix.residual, w.rows, count);
+}
+
+// ---- both parts of x as the rows of one product ----
+
+// A slice whose sums wait to be joined. All in floats; the lower half is `half` behind the upper.
+struct SumsOfSlice {
+    const float *sums, *bias; // (2, n, stride); (columns) or NULL
+    float *out;               // of the slice's first column
+    size_t half, stride, out_stride;
+    bool adds; // to what is in out
+};
+
+struct JoinWork {
+    SumsOfSlice slices[MAX_PROJECTIONS];
+    unsigned first_column[MAX_PROJECTIONS + 1]; // of each slice, in the list of all columns
+    int count;
+    size_t used; // floats of the room for sums
+};
+
+// One thread per column of a slice. Grid: rows of x, columns.
+static __global__ void __launch_bounds__(THREADS) join_kernel(JoinWork w) {
+    unsigned at = blockIdx.y * THREADS + threadIdx.x;
+    if (at >= w.first_column[w.count]) return;
+    int p = 0;
+    while (p + 1 < w.count && at >= w.first_column[p + 1])
+        p++;
+    const SumsOfSlice &s = w.slices[p];
+    size_t column = at - w.first_column[p], from = blockIdx.x * s.stride + column;
+    float *out = s.out + blockIdx.x * s.out_stride + column;
+    wait_for_earlier_kernels();
+    float sum = s.sums[from + s.half] + s.sums[from];
+    if (s.bias) sum += s.bias[column];
+    *out = s.adds ? *out + sum : sum;
+}
+
+// Joins what waits, so that its room is free again.
+static void join(Device *device, JoinWork *work, int n) {
+    if (work->count)
+        LAUNCH(device, join_kernel,
+               dim3((unsigned)n, blocks_for(work->first_column[work->count], THREADS)), THREADS,
+               *work);
+    *work = JoinWork{};
+}
+
+static void multiply_stacked_slice(Device *device, JoinWork *work, const BlasMatrix &matrix, int n,
+                                   const RowSlice &slice, Parts parts) {
+    const BlasScratch *s = device->blas_scratch;
+    SumsOfSlice *sums = &work->slices[work->count++];
+    float *upper = s->sums + work->used;
+    sums->stride = round_up_8(slice.rows);
+    sums->half = (size_t)n * sums->stride;
+    sums->sums = upper;
+    sums->bias = matrix.bias ? matrix.bias + slice.first : NULL;
+    sums->out = (matrix.residual ? matrix.residual : matrix.out) + slice.first;
+    sums->out_stride = matrix.w->rows;
+    sums->adds = matrix.residual != NULL;
+    work->used += 2 * sums->half;
+    work->first_column[work->count] = work->first_column[work->count - 1] + (unsigned)slice.rows;
+
+    BlasProduct product = product_of(*matrix.w, slice, 2 * n, parts);
+    product.x = s->x;
+    product.out = upper, product.out_stride = sums->stride;
+    blas_product(device, &product);
+    if (parts.weights == 1) return;
+    product.w = slice.parts[1], product.n = n;
+    product.out = upper + sums->half, product.adds = true;
+    blas_product(device, &product);
+}
+
+// A matrix in one slice where there is room, else in as many as it takes.
+static void multiply_stacked(Device *device, JoinWork *work, const BlasMatrix &matrix, int n,
+                             Parts parts) {
+    size_t rows = matrix.w->rows, floats = device->blas_scratch->sums_floats;
+    for (size_t first = 0; first < rows && device_ok(device);) {
+        size_t room = (floats - work->used) / (2 * (size_t)n), wanted = round_up_8(rows - first);
+        if (work->count && (room < wanted || work->count == MAX_PROJECTIONS)) {
+            join(device, work, n);
+            continue;
+        }
+        if (room < wanted) room = room / SLICE_ROWS * SLICE_ROWS;
+        RowSlice slice = next_slice(device, *matrix.w, first, room, parts.weights);
+        multiply_stacked_slice(device, work, matrix, n, slice, parts);
+        first += slice.rows;
+    }
+}
+
+// ---- the call ----
+
+static void multiply_all(Device *device, const BlasMatrix *matrices, int count, const float *x,
+                         int n) {
+    JoinWork work = {};
+    for (int p = 0; p < count && device_ok(device); p++) {
+        Parts parts = parts_of(device, matrices[p].w->dtype);
+        if (parts.x == 2)
+            multiply_stacked(device, &work, matrices[p], n, parts);
+        else
+            multiply_once(device, matrices[p], x, n, parts);
+    }
+    join(device, &work, n);
 }
 
 void launch_blas(Device *device, const ProjectWork *work) {
-    Parts parts = parts_of(device, work->weights[0].dtype);
-    for (int p = 0; p < work->count; p++) {
-        const Planes &w = work->weights[p];
-        for (size_t first = 0; first < w.rows && device_ok(device);) {
-            RowSlice slice = next_slice(device, w, first, parts.weights);
-            multiply_slice(device, work, p, slice, parts);
-            first += slice.rows;
-        }
-        size_t count = (size_t)work->n * w.rows;
-        if (work->bias[p])
-            LAUNCH(device, bias_kernel, blocks_for(count, THREADS), THREADS, work->out[p],
-                   work->bias[p], w.rows, count);
+    BlasMatrix matrices[MAX_PROJECTIONS] = {};
+    for (int p = 0; p < work->count; p++)
+        matrices[p] = BlasMatrix{&work->weights[p], work->out[p], work->bias[p], NULL};
+    multiply_all(device, matrices, work->count, work->x, work->n);
+}
+
+void project_by_blas(Device *device, const ProjectOperation *op, float *residual) {
+    BlasMatrix matrices[MAX_PROJECTIONS] = {};
+    for (int p = 0; p < op->count; p++) {
+        const Projection *to = &op->projections[p];
+        matrices[p] = BlasMatrix{&to->weight->planes, to->out, to->bias, residual};
     }
+    multiply_all(device, matrices, op->count, op->x, op->n);
+}
+
+// Counted as products of n rows: one of 2 n rows is as much work as two.
+int blas_products(const Device *device, DType dtype) {
+    Parts parts = parts_of(device, dtype);
+    return parts.x ? parts.x + parts.weights - 1 : 0;
+}
+
+InputParts blas_input(const Device *device, int n, size_t cols) {
+    InputParts to = {};
+    to.stride = round_up_8(cols);
+    to.parts[0] = device->blas_scratch->x;
+    if (device->precision == PRECISION_A16) to.parts[1] = to.parts[0] + (size_t)n * to.stride;
+    return to;
 }
 
 void blas_split(Device *device, const float *x, int n, size_t cols) {
@@ -264,9 +396,9 @@ void blas_split(Device *device, const float *x, int n, size_t cols) {
     from.dtype = DTYPE_F32;
     from.rows = (size_t)n, from.cols = from.stride = cols;
     from.low = (const uint8_t *)x;
-    void *to[MAX_PARTS] = {device->blas_scratch->x[0], device->blas_scratch->x[1]};
-    unpack(device, from, 0, (size_t)n, to, round_up_8(cols),
-           device->precision == PRECISION_A8 ? 1 : 2);
+    InputParts input = blas_input(device, n, cols);
+    void *to[MAX_PARTS] = {input.parts[0], input.parts[1]};
+    unpack(device, from, 0, (size_t)n, to, input.stride, input.parts[1] ? 2 : 1);
 }
 
 // blas_ready opens the library, so it is asked only for a prompt.
@@ -291,9 +423,19 @@ static size_t part_bytes(const Device *device, int max_rows) {
     return (size_t)max_rows * round_up_8(device->max_cols) * sizeof(uint16_t);
 }
 
+// Room for the sums of SUMS_BYTES, or of the largest matrix; and for at least one slice.
+static size_t sums_floats(const Device *device, int max_rows) {
+    if (parts_of_x(device) < 2) return 0;
+    size_t each = 2 * (size_t)max_rows, most = SUMS_BYTES / sizeof(float) / each;
+    size_t columns = round_up_8(device->max_matrix_rows);
+    if (columns > most) columns = most;
+    // Slices are cut to a multiple of SLICE_ROWS.
+    return each * ((columns + SLICE_ROWS - 1) / SLICE_ROWS * SLICE_ROWS);
+}
+
 size_t project_blas_bytes(const Device *device, int max_rows) {
     if (max_rows < PROMPT_ROWS) return 0;
-    return blas_bytes() + slice_bytes(device) +
+    return blas_bytes() + slice_bytes(device) + sums_floats(device, max_rows) * sizeof(float) +
            (size_t)parts_of_x(device) * part_bytes(device, max_rows);
 }
 
@@ -304,7 +446,10 @@ void project_blas_reserve(Device *device) {
     if (!s) return;
     s->weight_bytes = slice_bytes(device);
     if (s->weight_bytes) s->weights = (uint8_t *)device_alloc(device, s->weight_bytes);
-    for (int p = 0; p < parts_of_x(device); p++)
-        s->x[p] = (uint16_t *)device_alloc(device, part_bytes(device, device->max_rows));
+    s->sums_floats = sums_floats(device, device->max_rows);
+    if (s->sums_floats) s->sums = (float *)device_alloc(device, s->sums_floats * sizeof(float));
+    if (parts_of_x(device))
+        s->x = (uint16_t *)device_alloc(device, (size_t)parts_of_x(device) *
+                                                    part_bytes(device, device->max_rows));
     if (device_ok(device)) device->blas_scratch = s;
 }

@@ -32,8 +32,8 @@ static __device__ void find_run(CategoricalMemory &m, const unsigned long long *
 }
 
 // A thread takes neighbouring ids of the run, so that threads are in the order of ids.
-static __device__ void find_token(CategoricalMemory &m, const Row &r, int begin, int end,
-                                  int32_t *out) {
+static __device__ void find_token(CategoricalMemory &m, const SampleWork &work, const Row &r,
+                                  int begin, int end) {
     // The run is walked twice: once for the sum of each thread, then by one thread for the token.
     // Weights are computed again, since keeping them would take a row of 64-bit numbers.
     int each = (end - begin + SAMPLE_THREADS - 1) / SAMPLE_THREADS;
@@ -47,7 +47,7 @@ static __device__ void find_token(CategoricalMemory &m, const Row &r, int begin,
     for (int t = from; t < to; t++) {
         sum += kept_weight(r, t);
         if (sum <= m.target) continue;
-        *out = t;
+        give_token(work, t);
         return;
     }
 }
@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) categorical_kernel(Samp
     wait_for_earlier_kernels();
     let_next_kernel_start();
     Row r = row_of_block(work);
-    if (!r.samples) return;
+    if (!r.samples) return give_answer(work, r);
     // Within the run threads are interleaved here, so that they read neighbouring logits: a sum of
     // integers does not depend on the order.
     int each = (r.vocab_size + (int)gridDim.x - 1) / (int)gridDim.x;
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) categorical_kernel(Samp
     find_run(m, shares, work.uniform[blockIdx.y]);
     begin = m.run * each;
     int end = begin + each < r.vocab_size ? begin + each : r.vocab_size;
-    find_token(m, r, begin, end, work.out + blockIdx.y);
+    find_token(m, work, r, begin, end);
 }
 
 void sample_categorical(Device *device, const SampleWork *work, unsigned rows, unsigned blocks) {

@@ -25,7 +25,8 @@ struct ArgmaxMemory {
 // Grid: shares of the row, rows. The last block of a row has the answer; +infinity is no
 // answer, and neither is a NaN.
 static __global__ void __launch_bounds__(SAMPLE_THREADS)
-    argmax_kernel(int32_t *out, const float *logits, int vocab_size, SampleScratch scratch) {
+    argmax_kernel(int32_t *out, const float *logits, int vocab_size, SampleScratch scratch,
+                  Sent sent) {
     ArgmaxMemory &m = block_memory<ArgmaxMemory>();
     wait_for_earlier_kernels();
     let_next_kernel_start();
@@ -45,7 +46,9 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS)
     }
     if (threadIdx.x) return;
     int best = key == NO_NUMBER ? -1 : id_of_key(key);
-    out[blockIdx.y] = best >= 0 && row[best] == INFINITY ? -1 : best;
+    if (best >= 0 && row[best] == INFINITY) best = -1;
+    out[blockIdx.y] = best;
+    if (!blockIdx.y) send_token(sent, best);
 }
 
 // ---- scratch: parts with the largest alignment first ----
@@ -96,15 +99,17 @@ static unsigned blocks_of_row(const Device *device, int vocab_size) {
     return blocks < (unsigned)SAMPLE_BLOCKS ? blocks : (unsigned)SAMPLE_BLOCKS;
 }
 
-static void launch_argmax(Device *device, int32_t *out, const float *logits, int n,
-                          int vocab_size) {
+// sent: of the first row, where this is the whole answer.
+static void launch_argmax(Device *device, int32_t *out, const float *logits, int n, int vocab_size,
+                          Sent sent) {
     SampleScratch scratch = {};
     if (device->sampling) scratch = *device->sampling;
     unsigned blocks = blocks_of_row(device, vocab_size);
     for (int i = 0, rows; i < n; i += rows) {
         rows = n - i < ARGMAX_ROWS ? n - i : ARGMAX_ROWS;
         LAUNCH_OVERLAPPED(device, argmax_kernel, dim3(blocks, (unsigned)rows), SAMPLE_THREADS,
-                          out + i, logits + (size_t)i * vocab_size, vocab_size, scratch);
+                          out + i, logits + (size_t)i * vocab_size, vocab_size, scratch,
+                          i ? Sent{} : sent);
     }
 }
 
@@ -117,16 +122,19 @@ void sample(Device *device, int32_t *out, const float *logits, int n, int vocab_
                     device->max_matrix_rows, vocab_size);
         return;
     }
-    launch_argmax(device, out, logits, n, vocab_size);
-    if (rule->temperature == 0.0f) return;
+    bool greedy = rule->temperature == 0.0f;
+    Sent sent = sends_draw(device, out);
+    launch_argmax(device, out, logits, n, vocab_size, greedy ? sent : Sent{});
+    if (greedy) return;
     bool sorted =
         rule->typical_p < 1.0f || rule->xtc > 0.0f; // its candidates take several rows' room
     unsigned blocks = blocks_of_row(device, vocab_size);
     for (int i = 0, rows; i < n; i += rows) {
         rows = sorted ? 1 : n - i < SAMPLE_ROWS ? n - i : SAMPLE_ROWS;
-        SampleWork work = {out + i,     logits + (size_t)i * vocab_size,
-                           vocab_size,  *rule,
-                           uniform + i, *device->sampling};
+        SampleWork work = {out + i,          logits + (size_t)i * vocab_size,
+                           vocab_size,       *rule,
+                           uniform + i,      *device->sampling,
+                           i ? Sent{} : sent};
         find_cuts(device, &work, (unsigned)rows, blocks);
         if (sorted)
             sample_sorted(device, &work);

@@ -54,6 +54,7 @@ struct SampleWork {
     SampleRule rule;
     const float *uniform; // (rows)
     SampleScratch scratch;
+    Sent sent; // the first row's token, with the launch that has it
 };
 
 static DEVICE_FUNCTION inline bool cuts_tokens(const SampleWork &work) {
@@ -118,6 +119,17 @@ static __device__ __forceinline__ Row row_of_block(const SampleWork &work) {
     r.cut = work.scratch.cuts + blockIdx.y;
     if (cuts_tokens(work) || cuts_weight(work)) r.least = r.cut->least;
     return r;
+}
+
+// By one thread: the row's token, to the GPU and, of the first row, to the host.
+static __device__ __forceinline__ void give_token(const SampleWork &work, int32_t token) {
+    work.out[blockIdx.y] = token;
+    if (!blockIdx.y) send_token(work.sent, token);
+}
+
+// Of a row that has its answer on the GPU already.
+static __device__ __forceinline__ void give_answer(const SampleWork &work, const Row &r) {
+    if (!blockIdx.x && !blockIdx.y && !threadIdx.x) send_token(work.sent, r.best);
 }
 
 static __device__ __forceinline__ unsigned long long weight_of(const Row &r, float logit) {

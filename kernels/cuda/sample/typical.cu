@@ -3,6 +3,7 @@
 // but the last of the likeliest away. One block does both, since they are off by default. Tokens of
 // weight 0 are left out: they are last in order and are never sampled.
 #include "kernels/cuda/sample/sample.h"
+#include "kernels/log_double.h"
 
 enum Order { BY_KEY, BY_SURPRISE, BY_ID };
 
@@ -68,7 +69,7 @@ static __device__ void find_surprises(TypicalMemory &m, Candidate *c) {
     double total = (double)m.sum;
     for (size_t i = threadIdx.x; i < m.count; i += SAMPLE_THREADS) {
         double p = (double)c[i].weight / total;
-        c[i].surprise = p * log(p);
+        c[i].surprise = p * log_double_inline(p);
     }
     __syncthreads();
     if (!threadIdx.x) { // in order, as the definition says
@@ -79,7 +80,7 @@ static __device__ void find_surprises(TypicalMemory &m, Candidate *c) {
     }
     __syncthreads();
     for (size_t i = threadIdx.x; i < m.count; i += SAMPLE_THREADS)
-        c[i].surprise = fabs(-log((double)c[i].weight / total) - m.entropy);
+        c[i].surprise = fabs(-log_double_inline((double)c[i].weight / total) - m.entropy);
     __syncthreads();
 }
 
@@ -118,7 +119,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) sorted_kernel(SampleWor
     TypicalMemory &m = block_memory<TypicalMemory>();
     wait_for_earlier_kernels();
     Row r = row_of_block(work);
-    if (!r.samples) return;
+    if (!r.samples) return give_answer(work, r);
     Candidate *c = work.scratch.candidates;
     size_t room = list_candidates(m, r, c);
     if (cuts_typical(work)) cut_typical(m, c, room, work.rule.typical_p);
@@ -133,7 +134,7 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) sorted_kernel(SampleWor
     size_t chosen = 0;
     while (sum <= target)
         sum += c[++chosen].weight;
-    work.out[0] = id_of_key(c[chosen].key);
+    give_token(work, id_of_key(c[chosen].key));
 }
 
 void sample_sorted(Device *device, const SampleWork *work) {

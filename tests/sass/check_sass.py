@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""Holds the machine code of the CUDA kernels against budgets.txt.
+
+    make BACKEND=cuda VARIANT=sass cubins
+    tests/sass/check_sass.py [--table | --json] [--budgets FILE] [FOLDER | FILE.cubin ..]
+
+The folder is build/cuda-sass where none is named. --table prints what was read, as Markdown, --json for
+gpu_estimate.py; both check nothing.
+Exit status 1 where a check fails; 2 where there is nothing to check. For each kernel
+
+- it has a row in the table, and at most that row's registers and bytes of spills;
+- where it may start before the kernel before it has ended (LAUNCH_OVERLAPPED, or it waits), every way from its start
+  meets the wait before any access to global memory but prefetches, and but as many loads of what no kernel
+  writes (LDG .CONSTANT) as its row allows;
+
+and for each row of a loop, that the kernel has such a loop, and that in it
+
+- at least so many 16-byte loads (of the join of splits: loads) are in flight;
+- at most so many instructions are spent on 32 weights, or on 32 activations that become integers.
+
+Registers and spills are what ptxas said (FILE.usage); all else is read off the listing of nvdisasm.
+"""
+import fnmatch
+import glob
+import json
+import os
+import re
+import sys
+from dataclasses import asdict, dataclass
+
+from sass import disassemble, find_disassembler, floats_of_loop, counts, read_kernels, short_name, weights_of_loop
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+os.chdir(HERE + "/../..")
+MOST_SPILLED = 40
+# Where loops are looked for: what a decoded token spends its time in. A row of x; heads of 64 and of 128.
+HOT = ("project_few_kernel<*,1,*>", "project_few_kernel<*,1>",
+       "attention_kernel<BF16,64>", "attention_kernel<BF16,128>")
+
+
+@dataclass
+class Loop:
+    kernel: str
+    kind: str          # type of weights, keys, values, join, quantise, mma
+    instructions: int
+    in_flight: int
+    per_group: float   # 0: it has no groups
+    in_flight_bytes: int = 0  # of loads of any width
+
+
+@dataclass
+class Read:
+    """What one kernel shows."""
+    name: str
+    registers: int
+    spilled: int
+    instructions: int
+    early: list        # accesses before the wait
+    waits: bool
+    prefetches: int
+    loops: list
+    fences: int = 0    # of the whole device: MEMBAR.SC.GPU
+    to_host: int = 0   # stores that the host sees while the kernel runs
+
+
+# ---- reading ----
+
+def usage_path(cubin):
+    return cubin.removesuffix("cubin") + "usage"
+
+
+def usage_of(path):
+    """{kernel: (registers, bytes of spill stores and loads)} of what ptxas printed."""
+    found, name, spilled = {}, None, 0
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if match := re.search(r"Compiling entry function '(\S+)'", line):
+                name = short_name(match.group(1))
+            elif match := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+                spilled = int(match.group(1)) + int(match.group(2))
+            elif (match := re.search(r"Used (\d+) registers", line)) and name:
+                found[name] = (int(match.group(1)), spilled)
+                name = None
+    return found
+
+
+def digits_of(name):
+    return 2 if "TWO_DIGITS" in name else 1
+
+
+def loop_of(kernel, span, earlier):
+    """The loop at `span`, or None where it is none of those that the table speaks of."""
+    body = kernel.body(span)
+    count, name = counts(body), kernel.name
+    wide = sum(x.name == "LDG" and x.width() == 16 for x in body)
+    stream = any(".NA" in x.op for x in body if x.name == "LDG")  # load_stream: weights
+    kind, groups, least = None, 0, 16
+    if count["BAR"]:  # of the block: around one of the others
+        return None
+    if count["IDP"] and stream:
+        groups = count["IDP"] / (8 * digits_of(name))
+        kind = weights_of_loop(body, groups) or "unknown"
+    elif stream and count["FFMA"]:
+        kind = floats_of_loop(body) if "FLOAT_VECTOR" in name else None
+    elif name.startswith("project_few_kernel") and count["STS"] and count["LDG"]:
+        least = 1
+        groups = count["F2I"] + count["FRND"]
+        kind = "quantise" if count["SHFL"] and groups else "take"
+    elif name.startswith("attention_kernel") and count["FFMA"]:
+        kind = ("keys", "values", "join")[min(2, sum(e.kind in ("keys", "values") for e in earlier))]
+        least = 16 if wide else 1
+    if not kind:
+        return None
+    return Loop(name, kind, len(body), kernel.loads_in_flight(span, least), len(body) / groups if groups else 0,
+                kernel.bytes_in_flight(span))
+
+
+def read_kernel(kernel, usage):
+    early, waits = kernel.before_wait()
+    loops = []
+    if any(fnmatch.fnmatchcase(kernel.name, pattern) for pattern in HOT):
+        for span in kernel.loops(lambda x: x.name in ("LDG", "F2I", "IDP")):
+            if loop := loop_of(kernel, span, loops):
+                loops.append(loop)
+    registers, spilled = usage.get(kernel.name, (0, 0))
+    return Read(kernel.name, registers, spilled, len(kernel.instructions), early, waits,
+                kernel.prefetches_before_wait(), loops, sum(x.op.startswith("MEMBAR.SC") for x in kernel.instructions),
+                sum(x.name.startswith("ST") and x.op.endswith(".SYS") for x in kernel.instructions))
+
+
+def read_cubins(paths):
+    kernels = []
+    for path in paths:
+        usage = usage_of(usage_path(path))
+        kernels += [read_kernel(k, usage) for k in read_kernels(disassemble(path))]
+    return kernels
+
+
+def overlapped():
+    """Kernels that the sources launch so that they may start before the one before them has ended."""
+    found = set()
+    for path in glob.glob("kernels/cuda/**/*.cu", recursive=True):
+        with open(path, encoding="utf-8") as file:
+            found.update(re.findall(r"LAUNCH_OVERLAPPED\(\w+,\s*\(?(\w+)", file.read()))
+    return found
+
+
+# ---- the table ----
+
+@dataclass
+class KernelRow:
+    pattern: str
+    registers: int
+    early: int = 0
+    spilled: int = MOST_SPILLED
+
+
+@dataclass
+class LoopRow:
+    pattern: str
+    kind: str
+    in_flight: int
+    per_group: float = 0  # 0: any
+
+
+def read_budgets(path):
+    kernels, loops = [], []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            if words[0] == "kernel" and 3 <= len(words) <= 5:
+                kernels.append(KernelRow(words[1], *map(int, words[2:])))
+            elif words[0] == "loop" and 4 <= len(words) <= 5:
+                loops.append(LoopRow(words[1], words[2], int(words[3]), *map(float, words[4:])))
+            else:
+                sys.exit(f"{path}:{number}: neither a kernel nor a loop: {line.strip()}")
+    return kernels, loops
+
+
+# ---- checking ----
+
+def matches(name, pattern):
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def check_usage(name, registers, spilled, row):
+    if not 0 < registers <= row.registers:
+        yield f"{name}: {registers} registers, at most {row.registers}"
+    if spilled > row.spilled:
+        yield f"{name}: {spilled} bytes of spills, at most {row.spilled}"
+
+
+def check_kernel(kernel, rows, may_overlap):
+    """Violations of one kernel's row."""
+    row = next((r for r in rows if matches(kernel.name, r.pattern)), None)
+    if not row:
+        yield f"{kernel.name}: it has no row in the table"
+        return
+    yield from check_usage(kernel.name, kernel.registers, kernel.spilled, row)
+    if any(loop.kind == "unknown" for loop in kernel.loops):
+        yield f"{kernel.name}: a loop over quantised weights loads what no type loads"
+    base = kernel.name.partition("<")[0]
+    if base in may_overlap and not kernel.waits:
+        yield f"{kernel.name}: it may overlap the kernel before it, and waits for none"
+    if kernel.waits:
+        steady = [x for x in kernel.early if x.name == "LDG" and "CONSTANT" in x.op]
+        for x in kernel.early:
+            if x not in steady:
+                yield f"{kernel.name}: {x.op} at {x.address:#x} may run before the wait for earlier kernels"
+        if len(steady) > row.early:
+            yield f"{kernel.name}: {len(steady)} loads before the wait, at most {row.early}"
+
+
+def check_loops(row, kernels):
+    """Violations of one row of a loop."""
+    found = [loop for k in kernels if matches(k.name, row.pattern) for loop in k.loops if loop.kind == row.kind]
+    if not found:
+        yield f"{row.pattern}: no loop {row.kind} was found"
+    for loop in found:
+        if loop.in_flight < row.in_flight:
+            yield f"{loop.kernel}, {loop.kind}: {loop.in_flight} loads in flight, at least {row.in_flight}"
+        if row.per_group and loop.per_group > row.per_group:
+            yield (f"{loop.kernel}, {loop.kind}: {loop.per_group:.0f} instructions for a group of 32, "
+                   f"at most {row.per_group:.0f}")
+
+
+def check(kernels, rows, loop_rows, may_overlap=()):
+    """(number of checks, violations)."""
+    violations = [v for k in kernels for v in check_kernel(k, rows, may_overlap)]
+    violations += [v for row in loop_rows for v in check_loops(row, kernels)]
+    violations += [f"{row.pattern}: a row for no kernel" for row in rows
+                   if not any(matches(k.name, row.pattern) for k in kernels)]
+    return len(kernels) + len(loop_rows), violations
+
+
+def check_usages(paths, rows):
+    """What ptxas said alone: (number of checks, violations)."""
+    said = {name: used for path in paths for name, used in usage_of(usage_path(path)).items()}
+    violations = []
+    for name, (registers, spilled) in said.items():
+        row = next((r for r in rows if matches(name, r.pattern)), KernelRow(name, 0))
+        violations += check_usage(name, registers, spilled, row)
+    return len(said), violations
+
+
+# ---- output ----
+
+def print_table(kernels):
+    print("| kernel | instructions | registers | spilled | prefetches, loads before the wait | loop (instructions) "
+          "| loads in flight | per group |")
+    print("|---|---|---|---|---|---|---|---|")
+    for k in sorted(kernels, key=lambda k: k.name):
+        before = f"{k.prefetches}, {len(k.early)}" if k.waits else "no wait"
+        head = f"| `{k.name}` | {k.instructions} | {k.registers} | {k.spilled} | {before} |"
+        for loop in k.loops or [None]:
+            if loop:
+                group = f"{loop.per_group:.0f}" if loop.per_group else ""
+                print(f"{head} {loop.kind} ({loop.instructions}) | {loop.in_flight} | {group} |")
+            else:
+                print(f"{head} | | |")
+            head = "| | | | | |"
+
+
+def cubins_of(arguments):
+    paths = []
+    for argument in arguments or ["build/cuda-sass"]:
+        found = glob.glob(f"{argument}/**/*.cubin", recursive=True)
+        paths += [argument] if argument.endswith(".cubin") else sorted(found)
+    return paths
+
+
+def main(arguments):
+    budgets = f"{HERE}/budgets.txt"
+    if "--budgets" in arguments:
+        at = arguments.index("--budgets")
+        budgets = arguments[at + 1]
+        del arguments[at:at + 2]
+    paths = cubins_of([a for a in arguments if a not in ("--table", "--json")])
+    if not paths:
+        print("no .cubin: make BACKEND=cuda VARIANT=sass cubins")
+        return 2
+    if not find_disassembler():
+        print("SKIPPED: no nvdisasm on this machine (NVDISASM, CUDA_HOME or PATH): of the machine code only registers "
+              "and spills were looked at")
+        return report(*check_usages(paths, read_budgets(budgets)[0]))
+    kernels = read_cubins(paths)
+    if "--table" in arguments:
+        print_table(kernels)
+        return 0
+    if "--json" in arguments:
+        print(json.dumps([{**asdict(k), "early": len(k.early)} for k in kernels], indent=1))
+        return 0
+    return report(*check(kernels, *read_budgets(budgets), overlapped()))
+
+
+def report(checks, violations):
+    print(*violations, sep="\n", end="\n" if violations else "")
+    print(f"plain: {max(0, checks - len(violations))} passed, {len(violations)} failed, 0 skipped")
+    return bool(violations)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
