@@ -241,9 +241,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
 
 namespace emulator {
 // Runs every block of the grid, or keeps it for the graph that the stream is capturing. With
-// LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same arguments.
-cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body,
-                   const void *kernel, const std::vector<std::string> &arguments);
+// LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same
+// arguments.
+cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body, const void *kernel,
+                   const std::vector<std::string> &arguments);
 
 template <class T> std::string bytes_of(const T &argument) {
     return std::string((const char *)&argument, sizeof argument);
