@@ -141,6 +141,7 @@ Test(project, columns_that_fill_no_vector) {
     for (size_t p = 0; p < 3; p++)
         for (size_t i = 0; i < sizeof COLS / sizeof *COLS; i++) {
             check_type(PRECISIONS[p], DTYPE_F32, 7, COLS[i]);
+            check_rows(PRECISIONS[p], DTYPE_F32, 1, 7, COLS[i]); // which has a kernel of its own
             check_type(PRECISIONS[p], DTYPE_F16, 7, COLS[i]);
             check_type(PRECISIONS[p], DTYPE_BF16, 7, COLS[i]);
             check_type(PRECISIONS[p], DTYPE_Q8_GROUP, 7, COLS[i]);
