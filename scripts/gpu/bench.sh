@@ -29,7 +29,7 @@ run_bench() { # NAME MODEL SECONDS option...
         say "$model $name"
     else
         rm -f "$to.part"
-        fail "bench-$model-$name" "bench $model $name: $(status_text $status)" "$log"
+        fail "bench-$model-$name" "bench $model $name: $(status_text $status): $(last_line "$log")" "$log"
     fi
     return $status
 }
@@ -99,10 +99,10 @@ part_calibration() {
     local shape type
     [ "$emulated" -eq 1 ] && { skipped "calibration: an emulation has no times"; return; }
     program_step calibrate 30 "calibration" "$gpu/tests/gpu_calibrate" &&
-        grep -P '^[^#]*\t' "$out/logs/calibrate.log" >"$out/calibration.tsv"
+        awk -F'\t' 'NF == 3' "$out/logs/calibrate.log" >"$out/calibration.tsv"
     for shape in 0.6b 1b; do
         for type in "${TYPES[@]}"; do calibrate_model $shape "$type"; done
     done
-    cat "$out"/logs/kernels-*.log 2>/dev/null | grep -P '^[0-9.]+b-' >"$out/kernels.tsv"
+    cat "$out"/logs/kernels-*.log 2>/dev/null | awk -F'\t' 'NF == 5' >"$out/kernels.tsv"
     profile_layer
 }

@@ -39,7 +39,7 @@ write_models() {
 }
 
 run_make() { # ID make-argument...
-    limited 400 make -k -j"$(nproc)" "${CORE[@]}" "${@:2}" >"$out/logs/$1.log" 2>&1 ||
+    limited 900 make -k -j"$(nproc)" "${CORE[@]}" "${@:2}" >"$out/logs/$1.log" 2>&1 ||
         { fail "$1" "$1: $(status_text $?)" "$out/logs/$1.log"; return 1; }
     passed "$1"
 }
@@ -51,15 +51,15 @@ build_gpu() {
     run_make build-gpu BACKEND=cuda EMULATED="$emulated" "${make_cuda[@]}" ${arch:+GPU_ARCHS="$arch"} all "${tests[@]}"
 }
 
+can_build() { [ "$built" -eq 0 ] && command -v make >/dev/null && command -v gcc >/dev/null; }
+
 # Every start calls make: where nothing has changed it takes a second.
 part_build() {
     local writing
-    if [ "$built" -eq 0 ] && command -v make gcc >/dev/null; then
-        run_make build-cpu all "$cpu/tests/random_model"
-    fi
+    if can_build; then run_make build-cpu all "$cpu/tests/random_model"; fi
     write_models &
     writing=$!
-    if [ "$built" -eq 0 ] && command -v make gcc >/dev/null && [ -n "$nvcc$(((emulated)) && echo 1)" ]; then build_gpu; fi
+    if can_build && [ -n "$nvcc" -o "$emulated" -eq 1 ]; then build_gpu; fi
     wait "$writing"
     if limited 60 "$gpu/run" --version >"$out/version.txt" 2>"$out/logs/version.log"; then
         passed start

@@ -63,8 +63,8 @@ static void run(bool overlaps, void (*kernel)(Wanted...), unsigned blocks, unsig
 // ---- an empty kernel: the gap between two ----
 
 static __global__ void empty_kernel() {
-    wait_for_earlier_kernels();
     let_next_kernel_start();
+    wait_for_earlier_kernels();
 }
 
 static void empty_kernels(bool overlaps) {

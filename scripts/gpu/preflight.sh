@@ -91,6 +91,10 @@ find_gpu() {
     else
         found GPU "$said"
     fi
+    # Of a GPU for one process alone a second one is told that it is busy.
+    case $(timeout 20 nvidia-smi --query-gpu=compute_mode --format=csv,noheader 2>/dev/null | head -n 1) in
+    *[Ee]xclusive*) jobs=1 && lacking "compute mode" exclusive "nothing: one process at a time, which takes minutes more" ;;
+    esac
 }
 
 find_space() {
