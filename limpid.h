@@ -89,6 +89,7 @@ typedef struct limpid_options {
     const int *stop;
     void (*progress)(void *user, double share); // NULL, or of loading: 0 .. 1
     void *user;
+    bool full_cache; // layers with a window keep every token, not only what the window still sees
 } limpid_options;
 // Loads the weights. options NULL: all 0. Sequences share the weights, contexts do not.
 LIMPID_API limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
@@ -109,8 +110,11 @@ LIMPID_API bool limpid_eval(limpid_context *context, const limpid_batch *batch,
 LIMPID_API const float *limpid_logits(const limpid_context *context, int i);
 
 // The cache: tokens in a sequence (-1: no such sequence), the first `length` of them kept, one
-// sequence made equal to another. False: there is no such sequence or length.
+// sequence made equal to another. False: there is no such sequence or length, or layers with a
+// window have lost what it needs: limpid_rewinds is the least length but 0 that they can go back to
+// (0: any). As many as max_rows tokens can always be taken back.
 LIMPID_API int limpid_length(const limpid_context *context, int sequence);
+LIMPID_API int limpid_rewinds(const limpid_context *context, int sequence);
 LIMPID_API bool limpid_truncate(limpid_context *context, int sequence, int length);
 LIMPID_API bool limpid_copy(limpid_context *context, int to, int from);
 // What a sequence holds, as bytes for a context of the same model and options: limpid_save fills

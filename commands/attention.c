@@ -274,9 +274,11 @@ bool attention_command(const Options *o, Error *error) {
         check_position(o, tokens.count, error);
     int n = (int)tokens.count;
     int rows = good ? session_rows(tokens.count, (size_t)s.config->n_heads * tokens.count) : 0;
-    good = good && session_open_model(&s, &(SessionModel){.context = n, .max_rows = rows}, error) &&
-           session_intervene(&s, tokens.ids, tokens.count, error) &&
-           run(&s, &files, &tokens, error);
+    good =
+        good &&
+        session_open_model(&s, &(SessionModel){.context = n, .max_rows = rows, .full_cache = true},
+                           error) &&
+        session_intervene(&s, tokens.ids, tokens.count, error) && run(&s, &files, &tokens, error);
     id_list_free(&tokens);
     picture_files_free(&files);
     session_close(&s);

@@ -69,8 +69,7 @@ static bool pass(Bench *b, int batch, int start, int count, Error *error) {
 // Brings the first `batch` sequences to `depth` tokens.
 static bool set_depth(Bench *b, int batch, int depth, Error *error) {
     KvCache *cache = &b->session.model->cache;
-    int length = kv_cache_length(cache, 0);
-    if (length > depth) kv_cache_truncate(cache, 0, depth);
+    int length = kv_cache_go_back(cache, 0, depth);
     if (length < depth && !pass(b, 1, length, depth - length, error)) return false;
     for (int q = 1; q < batch; q++)
         kv_cache_copy(cache, q, 0);

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "kernels/key_pattern.h"
+#include "kernels/kv_shape.h"
 #include "weights/matrix.h"
 
 #include <stdbool.h>
@@ -95,14 +96,6 @@ typedef struct Rows {
 
 // ---- the cache ----
 
-typedef enum KvType { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT } KvType;
-
-typedef struct KvShape {
-    int n_layers, n_sequences, n_kv_heads, head_dim;
-    int max_seq_len; // positions per sequence
-    KvType type;
-} KvShape;
-
 // The keys and values of all layers and sequences, in the backend's own layout, zeroed. NULL after
 // a failure. KvView names one layer of it.
 Kv *kv_open(Device *device, const KvShape *shape);
@@ -115,22 +108,29 @@ typedef struct KvView {
 } KvView;
 
 // cache[sequences[i], positions[i]] = k[i], v[i];   k, v (n, n_kv_heads, head_dim).
-// Positions are below max_seq_len: the caller has checked.
+// Positions are below max_seq_len: the caller has checked. In a ring this takes the slot of the
+// position kv_slots before.
 void kv_write(Device *device, const KvView *view, const float *k, const float *v, const Rows *rows);
 
-// Positions 0 .. count-1 of sequence `from`, in every layer, become those of sequence `to`.
+// Positions 0 .. count-1 of sequence `from`, in every layer, become those of sequence `to`; in a
+// ring those that it holds.
 void kv_copy(Device *device, Kv *kv, int to, int from, int count);
 
 // Host k[head_dim], v[head_dim] = one cached key and value (either may be NULL).
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host);
 
-// Host keys and values (count, head_dim) = positions 0 .. count-1 of one head, and back. They are
-// elements of the cache's type, in the same order in every backend, so nothing is rounded.
-void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
-             void *keys_host, void *values_host);
-void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
-                const void *keys_host, const void *values_host);
+// Positions of one head: first .. end - 1, no more than the layer has slots.
+typedef struct KvSpan {
+    int sequence, kv_head, first, end;
+} KvSpan;
+
+// Host keys and values (end - first, head_dim) = those positions, and back. They are elements of
+// the cache's type, in the same order in every backend, so nothing is rounded.
+void kv_save(Device *device, const KvView *view, const KvSpan *span, void *keys_host,
+             void *values_host);
+void kv_restore(Device *device, const KvView *view, const KvSpan *span, const void *keys_host,
+                const void *values_host);
 
 // ---- memory that will be needed ----
 
@@ -218,7 +218,7 @@ void rope(Device *device, float *x, int n_heads, int head_dim, const RopeTable *
 //   s[i,h,t] = scale q[i,h] . k[t,g];   with a cap   cap tanh(scale q[i,h] . k[t,g] / cap)
 // out, q (n, n_heads, head_dim); row i sees the keys of its own sequence at the positions that
 // key_visible(pattern, positions[i], t) names, its own among them (kv_write came first); what is at
-// the others has no influence, NaN neither.
+// the others has no influence, NaN neither. In a ring the pattern's window is the layer's or less.
 // weights_out (n, n_heads, max_seq_len): the softmax, 0 where a key is not seen; or NULL.
 typedef struct AttentionShape {
     int n_heads, n_kv_heads, head_dim;

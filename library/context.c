@@ -47,6 +47,7 @@ static ModelOptions model_options(const limpid_options *o, const Config *config)
         .progress = o->progress,
         .progress_context = o->user,
         .stop = o->stop,
+        .full_cache = o->full_cache,
     };
 }
 
@@ -109,8 +110,15 @@ int limpid_length(const limpid_context *c, int sequence) {
     return there ? kv_cache_length(&c->run->cache, sequence) : -1;
 }
 
+int limpid_rewinds(const limpid_context *c, int sequence) {
+    int length = limpid_length(c, sequence);
+    return length < 0 ? -1 : kv_cache_lowest(&c->run->cache, sequence, length);
+}
+
 bool limpid_truncate(limpid_context *c, int sequence, int length) {
-    if (length < 0 || length > limpid_length(c, sequence)) return false;
+    if (length < 0 || length > limpid_length(c, sequence) ||
+        (length && length < limpid_rewinds(c, sequence)))
+        return false;
     kv_cache_truncate(&c->run->cache, sequence, length);
     return true;
 }
@@ -122,11 +130,22 @@ bool limpid_copy(limpid_context *c, int to, int from) {
 }
 
 // ---- snapshots ----
+//
+// The parts, of as many positions as the length alone says; behind them, where some layer is a
+// ring, the least length that the sequence can be cut to (u32): it may have lost more than that.
+
+static KvSnapshot snapshot_of(const limpid_context *c, int length) {
+    return (KvSnapshot){length, kv_cache_lowest(&c->run->cache, -1, length)};
+}
+
+static size_t trailer_bytes(const limpid_context *c) {
+    return kv_cache_rings(&c->run->cache) ? sizeof(uint32_t) : 0;
+}
 
 size_t limpid_state_size(const limpid_context *c, int length) {
     if (!c || length < 0 || length > c->run->options.context) return 0;
-    const KvCache *cache = &c->run->cache;
-    return (size_t)kv_cache_parts(cache) * kv_cache_part_bytes(cache, length);
+    KvSnapshot all = snapshot_of(c, length);
+    return length ? kv_cache_bytes(&c->run->cache, &all) + trailer_bytes(c) : 0;
 }
 
 static bool save(const limpid_context *c, int sequence, void *bytes, Error *error) {
@@ -134,10 +153,15 @@ static bool save(const limpid_context *c, int sequence, void *bytes, Error *erro
     const KvCache *cache = &c->run->cache;
     int length = limpid_length(c, sequence);
     if (length < 0) return error_set(error, ERROR_USAGE, "no sequence %d", sequence);
-    size_t each = kv_cache_part_bytes(cache, length);
-    bool good = !each || library_given(bytes, "bytes", NULL, error);
-    for (int i = 0; good && each && i < kv_cache_parts(cache); i++)
-        good = kv_cache_save(cache, sequence, i, length, (char *)bytes + (size_t)i * each, error);
+    char *at = bytes;
+    KvSnapshot all = snapshot_of(c, length);
+    bool good = !length || library_given(bytes, "bytes", NULL, error);
+    for (int i = 0; good && length && i < kv_cache_parts(cache); i++) {
+        good = kv_cache_save(cache, sequence, i, &all, at, error);
+        at += kv_cache_part_bytes(cache, i, &all);
+    }
+    uint32_t lowest = (uint32_t)kv_cache_lowest(cache, sequence, length);
+    if (good && length) memcpy(at, &lowest, trailer_bytes(c));
     return good;
 }
 
@@ -165,11 +189,19 @@ static bool restore(limpid_context *c, int sequence, int length, const void *byt
         (size && !library_given(bytes, "bytes", NULL, error)))
         return false;
     KvCache *cache = &c->run->cache;
-    size_t each = kv_cache_part_bytes(cache, length);
-    for (int i = 0; each && i < kv_cache_parts(cache); i++)
-        kv_cache_restore(cache, sequence, i, (const char *)bytes + (size_t)i * each, length,
-                         length);
-    return kv_cache_restored(cache, sequence, length, error);
+    const char *at = bytes;
+    KvSnapshot all = snapshot_of(c, length);
+    uint32_t lowest = 0;
+    if (length) memcpy(&lowest, at + size - trailer_bytes(c), trailer_bytes(c));
+    if (lowest > (uint32_t)length)
+        return error_set(error, ERROR_USAGE, "bytes that limpid_save has not written: %u of %d",
+                         (unsigned)lowest, length);
+    for (int i = 0; length && i < kv_cache_parts(cache); i++) {
+        kv_cache_restore(cache, sequence, i, at, &all, length);
+        at += kv_cache_part_bytes(cache, i, &all);
+    }
+    if ((int)lowest > all.lowest) all.lowest = (int)lowest;
+    return kv_cache_restored(cache, sequence, &all, length, error);
 }
 
 bool limpid_restore(limpid_context *c, int sequence, int length, const void *bytes, size_t size,

@@ -26,7 +26,8 @@ static bool row_wants_logits(const Batch *batch, int i) {
 }
 
 // Checks token, sequence and position of row i; lengths[] are those after the rows before it. A
-// position beyond the length would leave a gap of keys that were never written.
+// position beyond the length would leave a gap of keys that were never written; one far before it
+// would need keys that layers with a window have no more.
 static bool check_row(const Model *m, const Batch *batch, int i, const int *lengths, Error *error) {
     int sequence = row_sequence(batch, i), token = batch->tokens[i];
     if (token < 0 || token >= m->config.vocab_size)
@@ -40,7 +41,21 @@ static bool check_row(const Model *m, const Batch *batch, int i, const int *leng
         return error_set(error, ERROR_USAGE,
                          "position %d at row %d: sequence %d holds %d and continues there",
                          position, i, sequence, lengths[sequence]);
+    if (position && position < m->lowest_planned[sequence])
+        return error_set(error, ERROR_USAGE,
+                         "position %d at row %d: layers with a window hold no more of sequence %d "
+                         "than what %d and later positions see; 0 begins it anew",
+                         position, i, sequence, m->lowest_planned[sequence]);
     return true;
+}
+
+// Row i takes its place: how far the rings can go back behind it.
+static void plan_row(const Model *m, int sequence, int position) {
+    int *lowest = &m->lowest_planned[sequence];
+    int behind = kv_cache_lowest(&m->cache, -1, position + 1);
+    m->lengths_planned[sequence] = position + 1;
+    if (!position) *lowest = 0;
+    if (behind > *lowest) *lowest = behind;
 }
 
 // Goes through the whole batch as the passes will, over a copy of the lengths: a batch that is
@@ -49,11 +64,12 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
     int *lengths = m->lengths_planned, needed = 0, wanted = 0;
     if (batch->n < 1) return error_set(error, ERROR_USAGE, "a batch of %d rows", batch->n);
     memcpy(lengths, m->cache.lengths, (size_t)m->options.n_sequences * sizeof *lengths);
+    memcpy(m->lowest_planned, m->cache.lowest, (size_t)m->options.n_sequences * sizeof *lengths);
     for (int i = 0; i < batch->n; i++) {
         if (!check_row(m, batch, i, lengths, error)) return false;
-        int length = row_position(batch, i, lengths) + 1;
-        lengths[row_sequence(batch, i)] = length;
-        if (length > needed) needed = length;
+        int position = row_position(batch, i, lengths);
+        if (position >= needed) needed = position + 1;
+        plan_row(m, row_sequence(batch, i), position);
         wanted += row_wants_logits(batch, i);
     }
     if (needed > m->options.context)
@@ -68,12 +84,13 @@ bool check_model_batch(Model *m, const Batch *batch, Error *error) {
 // Rows behind the old length are forgotten by restoring the length alone. A row that was written at
 // an earlier position has overwritten the keys there, so its sequence now ends before it.
 void forget_batch(Model *m, const Batch *batch) {
-    int *lengths = m->cache.lengths;
+    int *lengths = m->lengths_planned;
     memcpy(lengths, m->lengths_before, (size_t)m->options.n_sequences * sizeof *lengths);
     for (int i = 0; i < batch->n; i++) {
         int sequence = row_sequence(batch, i), position = row_position(batch, i, lengths);
         if (position < lengths[sequence]) lengths[sequence] = position;
     }
+    kv_cache_return(&m->cache, lengths);
     m->n_logit_rows = m->n_host_rows = 0;
 }
 

@@ -245,11 +245,21 @@ const float *decoder_logits(const Decoder *d) {
     return model_logits(d->model, d->row);
 }
 
+// Whether the cache can be cut to where it was n tokens before (discard_passes).
+static bool can_rewind(const Decoder *d, int n) {
+    const KvCache *cache = &d->model->cache;
+    bool all = n == d->taken && !d->given; // the last token of the prompt too
+    int known = tokens_known(d) - n + all, wanted = known > 1 ? known - 1 : 0;
+    int length = kv_cache_length(cache, 0) - (d->passes + all - wanted);
+    return d->text || !length || length >= kv_cache_lowest(cache, 0, length);
+}
+
 // Where no token is left, the logits of the prompt are gone: its last token becomes the first one
 // that is fed, as if it had been options.first.
-void decoder_rewind(Decoder *d, int n, int32_t last) {
+bool decoder_rewind(Decoder *d, int n, int32_t last) {
     Model *m = d->model;
     assert(n >= 0 && n <= d->taken && d->options.n_sequences == 1);
+    if (!can_rewind(d, n)) return false;
     if (n == d->taken && !d->given) {
         d->given = 1;
         d->start--;
@@ -265,9 +275,10 @@ void decoder_rewind(Decoder *d, int n, int32_t last) {
     d->sampled = d->taken;
     d->last = last;
     if (d->options.sampler) sampler_rewind(d->options.sampler, n);
-    if (d->stepwise) return;
+    if (d->stepwise) return true;
     device_upload(m->device, m->scratch.sampled, &last, sizeof last);
     forward_sampled_begin(m, 1);
+    return true;
 }
 
 void decoder_end(Decoder *d) {

@@ -87,8 +87,8 @@ const float *decoder_logits(const Decoder *d);
 // is batch-invariant. The generator goes back too, and mirostat's state with it (to that behind the
 // token that was there, where `last` is another); who called sampler_accept calls sampler_forget.
 // For one sequence, between two calls of decoder_next. With n > 0 there are no logits until the
-// next.
-void decoder_rewind(Decoder *d, int n, int32_t last);
+// next. False, with nothing changed: layers with a window have lost what that position sees.
+bool decoder_rewind(Decoder *d, int n, int32_t last);
 
 // Discards speculative passes: the cache is as if each token but the last taken had been fed, and
 // no other. A zeroed decoder is fine.

@@ -56,13 +56,11 @@ bool find_nonfinite_stage(Model *m, const Batch *batch, Error *error) {
     Listener *listener = m->listener;
     void *context = m->listener_context;
     bool attention_weights = m->att_weights;
-    if (model_listen(m, find_culprit, &found, false, error)) {
-        // The second run starts from the cache of before. An intervention
-        // acts again; the caller's listener is put back after it.
-        memcpy(m->cache.lengths, m->lengths_before,
-               (size_t)m->options.n_sequences * sizeof *m->lengths_before);
+    // The second run starts from the cache of before, if layers with a window still have it. An
+    // intervention acts again; the caller's listener is put back after it.
+    if (kv_cache_return(&m->cache, m->lengths_before) &&
+        model_listen(m, find_culprit, &found, false, error))
         forward_batch(m, batch);
-    }
     model_listen(m, listener, context, attention_weights, error);
     m->n_logit_rows = m->n_host_rows = 0;
     if (!found.first) return error_set(error, ERROR_NONFINITE, "a logit is not a finite number");

@@ -15,7 +15,10 @@
 
 bool kv_cache_init(KvCache *cache, Device *device, const KvShape *shape, Error *error) {
     *cache = (KvCache){.device = device, .shape = *shape};
-    cache->lengths = calloc((size_t)shape->n_sequences, sizeof *cache->lengths);
+    cache->windows = shape->windows;
+    cache->n_windows = shape->windows ? shape->n_layers : 0;
+    cache->lengths = calloc(2 * (size_t)shape->n_sequences, sizeof *cache->lengths);
+    if (cache->lengths) cache->lowest = cache->lengths + shape->n_sequences;
     cache->kv = cache->lengths ? kv_open(device, shape) : NULL;
     if (cache->kv) return true;
     char wanted[160];
@@ -46,12 +49,54 @@ void kv_cache_reset(KvCache *cache, int sequence) {
 
 void kv_cache_truncate(KvCache *cache, int sequence, int length) {
     assert(length >= 0 && length <= kv_cache_length(cache, sequence));
+    assert(!length || length >= cache->lowest[sequence]);
     cache->lengths[sequence] = length;
+    if (!length) cache->lowest[sequence] = 0;
 }
 
 void kv_cache_write(KvCache *cache, int sequence, int position) {
-    assert(position <= kv_cache_length(cache, sequence) && position < cache->shape.max_seq_len);
+    assert(position < cache->shape.max_seq_len);
+    kv_cache_truncate(cache, sequence, position);
     cache->lengths[sequence] = position + 1;
+    cache->lowest[sequence] = kv_cache_lowest(cache, sequence, position + 1);
+}
+
+// What the rings have lost: the header has the formula.
+int kv_cache_lowest(const KvCache *cache, int sequence, int length) {
+    int lowest = sequence < 0 ? 0 : cache->lowest[sequence];
+    KvShape all = cache->shape;
+    if (!all.windows) return lowest; // all layers have all positions
+    all.windows = cache->windows;
+    for (int l = 0; l < cache->n_windows; l++) {
+        int slots = kv_slots(&all, l), least = length - 1 - (slots - all.windows[l]);
+        if (length > slots && least > lowest) lowest = least;
+    }
+    return lowest;
+}
+
+bool kv_cache_rings(const KvCache *cache) {
+    return kv_cache_lowest(cache, -1, cache->shape.max_seq_len) > 0;
+}
+
+bool kv_cache_return(KvCache *cache, const int *lengths) {
+    bool good = true;
+    for (int q = 0; q < cache->shape.n_sequences; q++) {
+        bool lost = lengths[q] < cache->lowest[q];
+        good &= !lost || !lengths[q];
+        cache->lengths[q] = lost ? 0 : lengths[q];
+        if (!cache->lengths[q]) cache->lowest[q] = 0;
+    }
+    return good;
+}
+
+// Of a layer with a window: the first key that a query at `lowest` sees.
+static int first_needed(const KvCache *cache, int layer, int lowest) {
+    int window = cache->windows && lowest ? cache->windows[layer] : 0;
+    return window && lowest >= window ? lowest - window + 1 : 0;
+}
+
+int kv_cache_first(const KvCache *cache, int layer, int sequence) {
+    return first_needed(cache, layer, cache->lowest[sequence]);
 }
 
 void kv_cache_copy(KvCache *cache, int to, int from) {
@@ -62,31 +107,45 @@ void kv_cache_copy(KvCache *cache, int to, int from) {
     if (cache->ranked) ranks_copy(to, from, count);
     kv_copy(cache->device, cache->kv, to, from, count);
     cache->lengths[to] = count;
+    cache->lowest[to] = cache->lowest[from];
 }
 
 // ---- snapshots ----
 //
-//   part of layer l after n tokens:   head 0: keys (n, head_dim), values (n, head_dim)
+//   part of layer l after n tokens:   head 0: keys (n - f, head_dim), values (n - f, head_dim)
 //                                     head 1: ...
 //
-// A head's keys of the first m < n tokens are the beginning of its keys.
+// Position f is the first that a query at the snapshot's lowest length sees: 0 without a window. A
+// head's keys of the first m < n tokens are the beginning of its keys.
 
 int kv_cache_parts(const KvCache *cache) {
     return cache->shape.n_layers;
 }
 
 // Keys of a head, or values.
-static size_t run_bytes(const KvShape *s, int length) {
-    return (size_t)length * (size_t)s->head_dim * kv_element_bytes(s->type);
+static size_t run_bytes(const KvShape *s, int count) {
+    return (size_t)count * (size_t)s->head_dim * kv_element_bytes(s->type);
 }
 
-size_t kv_cache_part_bytes(const KvCache *cache, int length) {
-    return 2 * (size_t)cache->shape.n_kv_heads * run_bytes(&cache->shape, length);
+static size_t snapshot_run(const KvCache *cache, int part, const KvSnapshot *of) {
+    return run_bytes(&cache->shape, of->length - first_needed(cache, part, of->lowest));
 }
 
-int kv_cache_checkpoint(const KvCache *cache, int saved, int wanted) {
-    int most = cache->shape.max_seq_len < saved ? cache->shape.max_seq_len : saved;
-    return wanted < most ? wanted : most;
+size_t kv_cache_part_bytes(const KvCache *cache, int part, const KvSnapshot *of) {
+    return 2 * (size_t)cache->shape.n_kv_heads * snapshot_run(cache, part, of);
+}
+
+size_t kv_cache_bytes(const KvCache *cache, const KvSnapshot *of) {
+    size_t bytes = 0;
+    for (int i = 0; i < kv_cache_parts(cache); i++)
+        bytes += kv_cache_part_bytes(cache, i, of);
+    return bytes;
+}
+
+int kv_cache_checkpoint(const KvCache *cache, const KvSnapshot *saved, int wanted) {
+    int most = cache->shape.max_seq_len < saved->length ? cache->shape.max_seq_len : saved->length;
+    int length = wanted < most ? wanted : most;
+    return length < saved->lowest ? 0 : length;
 }
 
 // The device's failure as an Error; true where there is none.
@@ -95,38 +154,48 @@ static bool device_good(const KvCache *cache, Error *error) {
     return !failure->code || error_copy(error, failure);
 }
 
-bool kv_cache_save(const KvCache *cache, int sequence, int part, int length, void *out,
+bool kv_cache_save(const KvCache *cache, int sequence, int part, const KvSnapshot *as, void *out,
                    Error *error) {
-    assert(length <= kv_cache_length(cache, sequence));
-    size_t run = run_bytes(&cache->shape, length);
+    assert(as->length <= kv_cache_length(cache, sequence));
+    size_t run = snapshot_run(cache, part, as);
+    int first = first_needed(cache, part, as->lowest);
     for (int h = 0; h < cache->shape.n_kv_heads; h++) {
         char *keys = (char *)out + 2 * (size_t)h * run;
-        kv_save(cache->device, &(KvView){cache->kv, part}, sequence, h, length, keys, keys + run);
+        KvSpan span = {sequence, h, first, as->length};
+        kv_save(cache->device, &(KvView){cache->kv, part}, &span, keys, keys + run);
     }
     return device_good(cache, error);
 }
 
-void kv_cache_restore(KvCache *cache, int sequence, int part, const void *bytes, int saved,
-                      int length) {
+// The snapshot may have more of a layer than a ring of this cache.
+void kv_cache_restore(KvCache *cache, int sequence, int part, const void *bytes,
+                      const KvSnapshot *saved, int length) {
     assert(length <= kv_cache_checkpoint(cache, saved, length));
-    size_t run = run_bytes(&cache->shape, saved);
+    size_t run = snapshot_run(cache, part, saved);
+    int begin = first_needed(cache, part, saved->lowest), slots = kv_slots(&cache->shape, part);
+    int first = length - slots > begin ? length - slots : begin;
+    size_t skipped = run_bytes(&cache->shape, first - begin);
     kv_cache_reset(cache, sequence);
     for (int h = 0; h < cache->shape.n_kv_heads; h++) {
-        const char *keys = (const char *)bytes + 2 * (size_t)h * run;
-        kv_restore(cache->device, &(KvView){cache->kv, part}, sequence, h, length, keys,
-                   keys + run);
+        const char *keys = (const char *)bytes + 2 * (size_t)h * run + skipped;
+        KvSpan span = {sequence, h, first, length};
+        kv_restore(cache->device, &(KvView){cache->kv, part}, &span, keys, keys + run);
     }
 }
 
-bool kv_cache_restored(KvCache *cache, int sequence, int length, Error *error) {
+bool kv_cache_restored(KvCache *cache, int sequence, const KvSnapshot *saved, int length,
+                       Error *error) {
     if (!device_good(cache, error)) return false;
     assert(length >= 0 && length <= cache->shape.max_seq_len);
     cache->lengths[sequence] = length;
+    cache->lowest[sequence] = length ? saved->lowest : 0;
+    cache->lowest[sequence] = kv_cache_lowest(cache, sequence, length);
     return true;
 }
 
 int kv_cache_go_back(KvCache *cache, int sequence, int length) {
-    int checkpoint = kv_cache_checkpoint(cache, kv_cache_length(cache, sequence), length);
+    KvSnapshot now = {kv_cache_length(cache, sequence), cache->lowest[sequence]};
+    int checkpoint = kv_cache_checkpoint(cache, &now, length);
     kv_cache_truncate(cache, sequence, checkpoint);
     return checkpoint;
 }

@@ -22,9 +22,11 @@ ModelOptions model_defaults(const Config *config, const ModelOptions *options) {
     return o;
 }
 
-// Of the layers that are here. All have one shape: layers with a window keep all positions too.
-static KvShape cache_shape(const Config *c, const ModelOptions *o) {
-    return (KvShape){.n_layers = o->layers.end - o->layers.first,
+// Of the layers that are here.
+static KvShape cache_shape(const Config *c, const ModelOptions *o, const int *windows) {
+    return (KvShape){.windows = o->full_cache ? NULL : windows,
+                     .max_rows = o->max_rows,
+                     .n_layers = o->layers.end - o->layers.first,
                      .n_sequences = o->n_sequences,
                      .n_kv_heads = c->n_kv_heads,
                      .head_dim = c->head_dim,
@@ -99,7 +101,7 @@ HostMemory host_memory(const Config *c, const ModelOptions *o) {
     return (HostMemory){.stream = sent * (size_t)c->dim * sizeof(float),
                         .rows = 3 * sent * sizeof(int32_t),
                         .logits = logits_bytes(c, o),
-                        .lengths = 2 * (size_t)o->n_sequences * sizeof(int),
+                        .lengths = 3 * (size_t)o->n_sequences * sizeof(int),
                         .chunk = 7 * (size_t)o->max_rows * sizeof(int32_t),
                         .layers = (size_t)c->n_layers * sizeof(DeviceLayer)};
 }
@@ -111,9 +113,20 @@ MemoryPlan memory_plan(const Model *m, const ModelOptions *o) {
     ScratchPart parts[SCRATCH_PARTS];
     return (MemoryPlan){.bytes = m->weight_bytes.vectors + scratch_parts(parts, c, o) +
                                  logits_bytes(c, o) + all_ropes_bytes(c, o),
-                        .cache = cache_shape(c, o),
+                        .cache = cache_shape(c, o, m->windows + o->layers.first),
                         .n_heads = c->n_heads,
                         .max_rows = o->max_rows};
+}
+
+double model_cache_bytes(const Config *c, const ModelOptions *options) {
+    ModelOptions o = model_defaults(c, options);
+    double bytes = 0;
+    for (int l = 0; l < c->n_layers; l++) {
+        o.layers = (LayerRange){l, l + 1};
+        KvShape layer = cache_shape(c, &o, &c->layers[l].window);
+        bytes += (double)kv_bytes(&layer);
+    }
+    return bytes;
 }
 
 ModelMemory model_memory(const Model *m, const ModelOptions *options) {

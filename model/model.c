@@ -40,6 +40,7 @@ static bool open_host_side(Model *m) {
     p->tokens = calloc(1, memory.chunk);
     if (!m->host_logits || !m->lengths_before || !p->tokens) return false;
     m->lengths_planned = m->lengths_before + m->options.n_sequences;
+    m->lowest_planned = m->lengths_planned + m->options.n_sequences;
     p->positions = p->tokens + rows;
     p->sequences = p->positions + rows;
     p->logit_tokens = p->sequences + rows;
@@ -117,6 +118,8 @@ static bool model_fill(Model *m, const Weights *weights, Error *error) {
     if (device_error(m->device)->code) return open_failed(m, error);
     // The cache comes first: a user learns that it does not fit before a long upload.
     if (!kv_cache_init(&m->cache, m->device, &plan.cache, error)) return false;
+    m->cache.windows = m->windows;
+    m->cache.n_windows = m->config.n_layers;
     if (!open_scratch(m) || !open_host_side(m) || !open_ropes(m)) return open_failed(m, error);
     if (!model_upload(m, weights, error)) return false;
     device_reserve(m->device, o->max_rows);
@@ -133,6 +136,8 @@ static Model *model_make(Opening *opening, const Config *config, const Weights *
         return NULL;
     }
     m->config = *config;
+    for (int l = 0; l < config->n_layers; l++)
+        m->windows[l] = config->layers[l].window;
     m->options = model_defaults(config, options);
     if (opening(m, weights, error)) return m;
     model_close(m);

@@ -41,11 +41,13 @@ typedef struct ModelOptions {
     // it dequantises the weights once per chunk; on a host the results do not depend on it. 0:
     // min(512, context), but at least one for every sequence.
     int max_rows;
-    int max_logit_rows;                            // rows of logits kept from one call; 0: 1
+    int max_logit_rows; // rows of logits kept from one call; 0: 1
+    bool full_cache;    // layers with a window keep all positions, which some look back at
     void (*progress)(void *context, double share); // loading, 0 .. 1; may be NULL
     void *progress_context;
     // NULL, or what ends a model_forward or a Decoder early while it is not 0: exit code 130, and
-    // the cache as it was. A signal handler may set it.
+    // the cache as it was; a sequence is empty where a batch of more than max_rows rows has taken
+    // what a window sees of it. A signal handler may set it.
     const int *stop;
     // The layers of this process (model/ranks.h); end 0: all. With the first layer go the
     // embeddings, with the last one the final norm and the head.
@@ -98,7 +100,8 @@ typedef struct WeightBytes {
 
 struct Model {
     Config config;
-    ModelOptions options; // with the defaults filled in
+    int windows[LIMIT_LAYERS]; // those of config.layers, for the cache
+    ModelOptions options;      // with the defaults filled in
     WeightBytes weight_bytes;
     Device *device;
     DeviceMatrix *token_embedding, *position_embedding, *head; // head may be token_embedding
@@ -112,10 +115,11 @@ struct Model {
     bool ranked;        // other processes have the other layers (ranks.h). Then:
     float *host_stream; // (max_rows, dim) the residual stream, to or from them
     int32_t *host_rows; // (3, max_rows) positions, sequences and rows that want logits
-    int n_logit_rows;                      // rows of scratch.logits that are filled
-    int n_host_rows;                       // of these, rows that are in host_logits
-    float *host_logits;                    // (max_logit_rows, vocab_size)
-    int *lengths_before, *lengths_planned; // (n_sequences) of the cache, around one model_forward
+    int n_logit_rows;   // rows of scratch.logits that are filled
+    int n_host_rows;    // of these, rows that are in host_logits
+    float *host_logits; // (max_logit_rows, vocab_size)
+    // (n_sequences) of the cache, around one model_forward
+    int *lengths_before, *lengths_planned, *lowest_planned;
     KeyPattern pattern; // of every layer, within its own window; zeroed hides nothing. May be set
                         // between two passes.
     Listener *listener; // NULL: none is attached
@@ -136,8 +140,9 @@ void model_close(Model *model); // NULL is fine
 
 // Runs a batch of any length, in chunks of max_rows; logits of the rows that want them are kept (at
 // most max_logit_rows, checked). Tokens, positions and sequences are checked: exit code 2 with both
-// numbers when a position does not fit the context. False also on a device failure (6) and where a
-// logit is not finite (7, naming the first stage that holds NaN or infinity).
+// numbers when a position does not fit the context, or is one that layers with a window cannot go
+// back to (kv_cache.h). False also on a device failure (6) and where a logit is not finite (7,
+// naming the first stage that holds NaN or infinity).
 bool model_forward(Model *model, const Batch *batch, Error *error);
 
 // Logits (vocab_size) of the i-th row that wanted them in the last model_forward, or of the i-th
@@ -198,6 +203,10 @@ typedef struct ModelMemory {
 // Of a model that is open or planned, with these options. Threads and precision are the model's.
 ModelMemory model_memory(const Model *model, const ModelOptions *options);
 double model_memory_device(const ModelMemory *memory);
+
+// ModelMemory.cache where no model is open; without what attention needs besides.
+double model_cache_bytes(const Config *config, const ModelOptions *options);
+
 double model_memory_peak(const ModelMemory *memory); // all of it: on a GPU two memories
 
 // ---- which keys a query sees ----

@@ -104,7 +104,7 @@ static const Block *add_block(Table *t, int heads, int kv_heads, int batch, int 
         b->wv = matrix(t, 2, kv_dim, DIM);
         b->wo = matrix(t, 3, DIM, DIM);
     }
-    b->kv = kv_open(t->device, &(KvShape){1, batch, kv_heads, head_dim, positions, t->kv});
+    b->kv = kv_open(t->device, &(KvShape){1, batch, kv_heads, head_dim, positions, t->kv, NULL, 0});
     return b;
 }
 

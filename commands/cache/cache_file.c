@@ -1,10 +1,11 @@
 // The file, little-endian; docs/cache.md says the same in words:
 //
-//   "limpidkv"  version 1  parts  header bytes  bytes of a part  ids  cached
-//    8 bytes    u32        u32    u64           u64              u32  u32
+//   "limpidkv"  version 2  parts  header bytes  bytes of all parts  ids  cached  lowest  0
+//    8 bytes    u32        u32    u64           u64                 u32  u32     u32     u32
 //   7 strings of the key, each with its u64 length; the ids, i32 each; the text with its length
 //   u64 checksum of all before it                                    <- "header bytes" end here
-//   part 0, u64 checksum; part 1, ...           (kv_cache_save has what is in a part)
+//   part 0, u64 checksum; part 1, ...           (kv_cache_save has what is in a part, of which
+//   layers with a window have fewer positions: what a length of `lowest` needs)
 //
 // The checksum of a part is also over its number and the header's checksum, so that parts of two
 // files do not make a third, even where one is written over the other while it is read.
@@ -13,8 +14,8 @@
 // memory is taken.
 #include "commands/cache/cache_file.h"
 #include "base/bytes.h"
-#include "commands/commands.h"
 #include "base/transport.h"
+#include "commands/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 
 static const char MAGIC[8] = {'l', 'i', 'm', 'p', 'i', 'd', 'k', 'v'};
-enum { VERSION = 1, PREFIX_BYTES = 40, CHECKSUM_BYTES = 8 };
+enum { VERSION = 2, PREFIX_BYTES = 48, CHECKSUM_BYTES = 8 };
 
 static uint64_t part_checksum(const uint8_t *part, size_t bytes, uint64_t header, size_t i) {
     const uint64_t all[] = {fnv1a_wide(part, bytes), header, i};
@@ -110,8 +111,8 @@ bool cache_file_is_one(const char *path, bool *is_there, Error *error) {
 
 // What the first PREFIX_BYTES say.
 typedef struct Prefix {
-    uint64_t header_bytes, part_bytes;
-    uint32_t n_parts, n_ids, cached;
+    uint64_t header_bytes, parts_bytes; // of all parts, their checksums too
+    uint32_t n_parts, n_ids, cached, lowest;
 } Prefix;
 
 static bool check_prefix(Bytes *in, Prefix *p, size_t file_bytes) {
@@ -119,9 +120,11 @@ static bool check_prefix(Bytes *in, Prefix *p, size_t file_bytes) {
     uint32_t version = bytes_u32(in, "version");
     p->n_parts = bytes_u32(in, "number of parts");
     p->header_bytes = bytes_u64(in, "header bytes");
-    p->part_bytes = bytes_u64(in, "bytes of a part");
+    p->parts_bytes = bytes_u64(in, "bytes of all parts");
     p->n_ids = bytes_u32(in, "number of ids");
     p->cached = bytes_u32(in, "number of cached ids");
+    p->lowest = bytes_u32(in, "least length");
+    uint32_t zero = bytes_u32(in, "zero");
     if (in->failed) return false;
     if (memcmp(magic, MAGIC, sizeof MAGIC) != 0)
         return bytes_fail(in, 0, "not a cache file of limpid");
@@ -130,18 +133,20 @@ static bool check_prefix(Bytes *in, Prefix *p, size_t file_bytes) {
     if (p->n_ids > LIMIT_CONTEXT || p->cached > p->n_ids)
         return bytes_fail(in, 32, "%u ids, %u of them cached, wanted at most %d",
                           (unsigned)p->n_ids, (unsigned)p->cached, LIMIT_CONTEXT);
-    if (p->n_parts > LIMIT_LAYERS || !p->n_parts != !p->cached || !p->part_bytes != !p->cached)
+    if (p->lowest > p->cached || zero)
+        return bytes_fail(in, 40, "a least length of %u for %u cached ids, and %u, wanted 0",
+                          (unsigned)p->lowest, (unsigned)p->cached, (unsigned)zero);
+    if (p->n_parts > LIMIT_LAYERS || !p->n_parts != !p->cached || !p->parts_bytes != !p->cached)
         return bytes_fail(in, 12, "%u parts for %u cached ids", (unsigned)p->n_parts,
                           (unsigned)p->cached);
     if (p->header_bytes < PREFIX_BYTES + CHECKSUM_BYTES || p->header_bytes > LIMIT_METADATA ||
         p->header_bytes > file_bytes)
         return bytes_fail(in, 16, "a header of %llu bytes in a file of %zu",
                           (unsigned long long)p->header_bytes, file_bytes);
-    uint64_t part, parts, all;
-    if (!add_ok(p->part_bytes, CHECKSUM_BYTES, &part) || !mul_ok(part, p->n_parts, &parts) ||
-        !add_ok(parts, p->header_bytes, &all) || all != file_bytes)
+    uint64_t all;
+    if (!add_ok(p->parts_bytes, p->header_bytes, &all) || all != file_bytes)
         return bytes_fail(in, 24, "%u parts of %llu bytes do not make a file of %zu",
-                          (unsigned)p->n_parts, (unsigned long long)p->part_bytes, file_bytes);
+                          (unsigned)p->n_parts, (unsigned long long)p->parts_bytes, file_bytes);
     return true;
 }
 
@@ -183,8 +188,9 @@ static bool read_header(CacheFile *f, const Prefix *p, Error *error) {
     if (bytes_left(&in))
         return bytes_fail(&in, in.pos, "%zu bytes behind the text", bytes_left(&in));
     f->cached = (int)p->cached;
+    f->lowest = (int)p->lowest;
     f->n_parts = p->n_parts;
-    f->part_bytes = (size_t)p->part_bytes;
+    f->parts_bytes = (size_t)p->parts_bytes;
     f->parts_at = (size_t)p->header_bytes;
     return true;
 }
@@ -215,24 +221,41 @@ bool cache_file_open(CacheFile *f, const char *path, Error *error) {
     return error_prefix(error, path);
 }
 
-// One part through `part`, which has room for it and its checksum.
-static bool restore_part(CacheFile *f, KvCache *cache, size_t i, uint8_t *part, int length,
+// One part at *at through `part`, which has room for it and its checksum.
+static bool restore_part(CacheFile *f, KvCache *cache, int i, size_t *at, uint8_t *part, int length,
                          Error *error) {
-    size_t each = f->part_bytes + CHECKSUM_BYTES;
-    if (!file_reader_get(&f->file, part, f->parts_at + i * each, each, error)) return false;
+    KvSnapshot saved = {f->cached, f->lowest};
+    size_t bytes = kv_cache_part_bytes(cache, i, &saved);
+    if (!file_reader_get(&f->file, part, *at, bytes + CHECKSUM_BYTES, error)) return false;
     uint64_t header = load_u64(f->header + f->parts_at - CHECKSUM_BYTES);
-    if (load_u64(part + f->part_bytes) != part_checksum(part, f->part_bytes, header, i))
-        return error_set(error, ERROR_FILE, "part %zu: the checksum is another: it is damaged", i);
-    kv_cache_restore(cache, 0, (int)i, part, f->cached, length);
+    if (load_u64(part + bytes) != part_checksum(part, bytes, header, (size_t)i))
+        return error_set(error, ERROR_FILE, "part %d: the checksum is another: it is damaged", i);
+    kv_cache_restore(cache, 0, i, part, &saved, length);
+    *at += bytes + CHECKSUM_BYTES;
     return true;
+}
+
+// Of the largest part and its checksum, behind each other; of all of them.
+typedef struct PartSizes {
+    size_t largest, all;
+} PartSizes;
+
+static PartSizes part_sizes(const KvCache *cache, const KvSnapshot *of) {
+    PartSizes sizes = {0};
+    for (int i = 0; i < kv_cache_parts(cache); i++) {
+        size_t bytes = kv_cache_part_bytes(cache, i, of) + CHECKSUM_BYTES;
+        sizes.all += bytes;
+        if (bytes > sizes.largest) sizes.largest = bytes;
+    }
+    return sizes;
 }
 
 static bool check_fit(const CacheFile *f, const KvCache *cache, int vocab_size, Error *error) {
     size_t parts = (size_t)kv_cache_parts(cache);
-    size_t bytes = kv_cache_part_bytes(cache, f->cached);
-    if (f->n_parts != parts || f->part_bytes != bytes)
+    PartSizes sizes = part_sizes(cache, &(KvSnapshot){f->cached, f->lowest});
+    if (f->n_parts != parts || f->parts_bytes != sizes.all)
         return error_set(error, ERROR_FILE, "%zu parts of %zu bytes, wanted %zu of %zu", f->n_parts,
-                         f->part_bytes, parts, bytes);
+                         f->parts_bytes, parts, sizes.all);
     for (size_t i = 0; i < f->ids.count; i++)
         if (f->ids.ids[i] >= vocab_size)
             return error_set(error, ERROR_FILE, "token id %d is not below the vocabulary size %d",
@@ -245,14 +268,16 @@ bool cache_file_restore(CacheFile *f, KvCache *cache, int vocab_size, int length
     bool good = !f->cached || check_fit(f, cache, vocab_size, error);
     if (!good) return error_prefix(error, f->path);
     if (!length) return true;
-    uint8_t *part = malloc(f->part_bytes + CHECKSUM_BYTES);
-    if (!part) good = error_set(error, ERROR_MEMORY, "no memory for %zu bytes", f->part_bytes);
-    for (size_t i = 0; good && i < f->n_parts; i++)
-        good = restore_part(f, cache, i, part, length, error);
+    KvSnapshot saved = {f->cached, f->lowest};
+    size_t largest = part_sizes(cache, &saved).largest, at = f->parts_at;
+    uint8_t *part = malloc(largest);
+    if (!part) good = error_set(error, ERROR_MEMORY, "no memory for %zu bytes", largest);
+    for (int i = 0; good && i < kv_cache_parts(cache); i++)
+        good = restore_part(f, cache, i, &at, part, length, error);
     free(part);
     good = good && file_reader_finish(&f->file, error);
     if (!good) return error_prefix(error, f->path);
-    return kv_cache_restored(cache, 0, length, error);
+    return kv_cache_restored(cache, 0, &saved, length, error);
 }
 
 void cache_file_close(CacheFile *f) {
@@ -264,7 +289,11 @@ void cache_file_close(CacheFile *f) {
 
 // ---- writing ----
 
-static void put_header(Buffer *b, const CacheContent *c, size_t n_parts, size_t part_bytes) {
+static KvSnapshot snapshot_of(const CacheContent *c) {
+    return (KvSnapshot){c->cached, c->cached ? kv_cache_lowest(c->cache, 0, c->cached) : 0};
+}
+
+static void put_header(Buffer *b, const CacheContent *c, size_t n_parts, size_t parts_bytes) {
     uint64_t size = PREFIX_BYTES + c->n_ids * sizeof(int32_t) + 8 + c->text.length + CHECKSUM_BYTES;
     for (int i = 0; i < CACHE_KEYS; i++)
         size += 8 + strlen(c->key->values[i]);
@@ -272,9 +301,11 @@ static void put_header(Buffer *b, const CacheContent *c, size_t n_parts, size_t 
     buffer_u32(b, VERSION);
     buffer_u32(b, (uint32_t)n_parts);
     buffer_u64(b, size);
-    buffer_u64(b, part_bytes);
+    buffer_u64(b, parts_bytes);
     buffer_u32(b, (uint32_t)c->n_ids);
     buffer_u32(b, (uint32_t)c->cached);
+    buffer_u32(b, (uint32_t)snapshot_of(c).lowest);
+    buffer_u32(b, 0);
     for (int i = 0; i < CACHE_KEYS; i++) {
         buffer_u64(b, strlen(c->key->values[i]));
         buffer_put(b, c->key->values[i], strlen(c->key->values[i]));
@@ -288,11 +319,13 @@ static void put_header(Buffer *b, const CacheContent *c, size_t n_parts, size_t 
 
 // Each part through `part`, behind the header.
 static bool put_parts(FileWriter *file, const CacheContent *c, const Buffer *header, uint8_t *part,
-                      size_t bytes, Error *error) {
+                      Error *error) {
     uint64_t of_header = load_u64(header->bytes + header->size - CHECKSUM_BYTES);
-    size_t at = header->size;
+    size_t at = header->size, bytes;
+    KvSnapshot as = snapshot_of(c);
     for (int i = 0; i < kv_cache_parts(c->cache); i++, at += bytes + CHECKSUM_BYTES) {
-        if (!kv_cache_save(c->cache, 0, i, c->cached, part, error)) return false;
+        bytes = kv_cache_part_bytes(c->cache, i, &as);
+        if (!kv_cache_save(c->cache, 0, i, &as, part, error)) return false;
         uint64_t checksum = part_checksum(part, bytes, of_header, (size_t)i);
         if (!file_writer_put(file, at, part, bytes, error) ||
             !file_writer_put(file, at + bytes, &checksum, sizeof checksum, error))
@@ -304,15 +337,17 @@ static bool put_parts(FileWriter *file, const CacheContent *c, const Buffer *hea
 bool cache_file_write(const OutputFile *out, const CacheContent *c, Error *error) {
     Buffer header = {0};
     size_t n_parts = c->cached ? (size_t)kv_cache_parts(c->cache) : 0;
-    size_t bytes = c->cached ? kv_cache_part_bytes(c->cache, c->cached) : 0;
-    put_header(&header, c, n_parts, bytes);
-    uint8_t *part = malloc(bytes + 1);
+    KvSnapshot as = snapshot_of(c);
+    PartSizes sizes = {0};
+    if (c->cached) sizes = part_sizes(c->cache, &as);
+    put_header(&header, c, n_parts, sizes.all);
+    uint8_t *part = malloc(sizes.largest + 1);
     bool good =
         (part && !header.failed) || error_set(error, ERROR_MEMORY, "no memory for the cache file");
     FileWriter *file = NULL;
-    if (good) file = file_writer_open(out, header.size + n_parts * (bytes + CHECKSUM_BYTES), error);
+    if (good) file = file_writer_open(out, header.size + sizes.all, error);
     good = file && file_writer_put(file, 0, header.bytes, header.size, error) &&
-           (!n_parts || put_parts(file, c, &header, part, bytes, error)) &&
+           (!n_parts || put_parts(file, c, &header, part, error)) &&
            file_writer_finish(file, error);
     file_writer_close(file);
     free(part);

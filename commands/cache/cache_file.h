@@ -5,8 +5,8 @@
 //     CacheFile file;
 //     if (!cache_file_open(&file, path, &error)) ...           // ids, text and key are checked
 //     if (!cache_key_equal(&file.key, &key, &which)) ...       // of another model or precision
-//     int length = kv_cache_checkpoint(&model->cache, file.cached, wanted);
-//     good = cache_file_restore(&file, &model->cache, vocab_size, length, &error);
+//     int length = kv_cache_checkpoint(&model->cache, &(KvSnapshot){file.cached, file.lowest},
+//     wanted); good = cache_file_restore(&file, &model->cache, vocab_size, length, &error);
 //     cache_file_close(&file);
 //
 // It is read as any file that nobody vouches for: copied, checked, then used. A checksum tells
@@ -40,12 +40,13 @@ typedef struct CacheFile { // zeroed: none is open
     const char *path;      // borrowed
     CacheKey key;
     IdList ids;    // the tokens of the text
-    int cached;    // the first of them, whose state is in the file
+    int cached;    // the first of them, whose state is in the file,
+    int lowest;    // and the least length but 0 that it can be restored at; 0: any
     TextSpan text; // what else belongs to it: chat's conversation; inside `header`
     // internal
     FileReader file;
     uint8_t *header; // owned
-    size_t n_parts, part_bytes, parts_at;
+    size_t n_parts, parts_bytes, parts_at;
 } CacheFile;
 
 // *is_there: the path has a file that begins as a cache file does, whatever follows; an empty file

@@ -108,6 +108,14 @@ static bool check_key(PromptCache *c, bool *fits, Error *error) {
     return true;
 }
 
+// A common beginning that is in the file, and cannot be used.
+static void say_lost(const PromptCache *c, int wanted, int length) {
+    if (c->options->quiet || length == wanted) return;
+    note("%s: %d of its %d tokens would do, but layers with a window keep what its last ones see: "
+         "the prompt is computed from its beginning",
+         c->options->cache, wanted, c->file.cached);
+}
+
 bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt, Error *error) {
     if (!c) return true;
     bool fits = false;
@@ -121,10 +129,12 @@ bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt
         c->holds_all = common == prompt->count;
         // The last token is always computed: its logits are what the text begins with.
         int wanted = (int)(common < prompt->count ? common : prompt->count - 1);
-        int length = kv_cache_checkpoint(&s->model->cache, c->file.cached, wanted);
+        KvSnapshot saved = {c->file.cached, c->file.lowest};
+        int length = kv_cache_checkpoint(&s->model->cache, &saved, wanted);
+        say_lost(c, wanted, length);
         Error problem = {0};
-        bool good = cache_file_restore(&c->file, &s->model->cache, s->config->vocab_size, length,
-                                       &problem);
+        bool good =
+            cache_file_restore(&c->file, &s->model->cache, s->config->vocab_size, length, &problem);
         if (!good && !begin_damaged(c, &problem, error)) return false;
         c->used = good ? (size_t)length : 0;
         c->holds_all = c->holds_all && good;

@@ -55,13 +55,15 @@ bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error) 
     return push_turn(chat, &turn, error);
 }
 
-// The cache and the sampler as they were before the turn, or, where that is not known, all anew.
+// The cache and the sampler as they were before the turn, or, where that is not known or layers
+// with a window have lost it, all anew.
 static void go_back(Chat *chat, const Turn *turn) {
-    if (!chat->begun || turn->start <= 0) {
+    KvCache *cache = &chat->session.model->cache;
+    if (!chat->begun || turn->start <= 0 || turn->start < kv_cache_lowest(cache, 0, turn->start)) {
         begin_anew(chat);
         return;
     }
-    kv_cache_truncate(&chat->session.model->cache, 0, turn->start);
+    kv_cache_truncate(cache, 0, turn->start);
     limpid_sampler_forget(chat->sampler, chat->accepted.count - turn->accepted);
     chat->accepted.count = turn->accepted;
     chat->pending = turn->pending;
@@ -309,7 +311,10 @@ static size_t reuse_beginning(Chat *chat) {
     if (most > chat->ids.count - 1) most = chat->ids.count - 1; // the logits of the last are wanted
     while (n < most && chat->ids.ids[n] == chat->accepted.ids[n])
         n++;
-    return (size_t)kv_cache_go_back(cache, 0, (int)n);
+    size_t left = (size_t)kv_cache_go_back(cache, 0, (int)n);
+    if (left < n && !chat->options.quiet)
+        note("layers with a window no longer have what this needs: %zu tokens are read again", n);
+    return left;
 }
 
 // Before a message: *cached of its tokens are in the cache, and no others of the conversation where

@@ -88,10 +88,10 @@ static bool open_lines(Run *run, Error *error) {
 // ---- how many side by side ----
 
 static double cache_bytes(const Session *s, int n) {
-    const Config *c = s->config;
-    KvShape shape = {c->n_layers,           n, c->n_kv_heads, c->head_dim, (int)s->options->context,
-                     (KvType)s->options->kv};
-    return (double)kv_bytes(&shape);
+    return model_cache_bytes(s->config, &(ModelOptions){.context = (int)s->options->context,
+                                                        .n_sequences = n,
+                                                        .max_rows = n + PROMPT_ROWS,
+                                                        .kv_type = (KvType)s->options->kv});
 }
 
 // By --parallel, else eight, or fewer where their caches would take more than a quarter of the

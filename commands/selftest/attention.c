@@ -92,7 +92,7 @@ static bool ungrouped_open(Ungrouped *u, Subject *s, const Stages *stages, Error
     u->out = malloc(rows * q * sizeof *u->out);
     bool good = positions && u->k && u->v && u->out;
     if (good) {
-        KvShape shape = {1, 1, c->n_heads, c->head_dim, s->n, s->options.kv_type};
+        KvShape shape = {1, 1, c->n_heads, c->head_dim, s->n, s->options.kv_type, NULL, 0};
         for (int t = 0; t < s->n; t++)
             positions[t] = t;
         int32_t *at = upload_integers(d, positions, n), *zeros = device_alloc(d, n * sizeof *zeros);
@@ -175,7 +175,10 @@ bool check_repeat_kv(Subject *s, Finding *f, Error *error) {
     }
     Stages stages = {0};
     Ungrouped u = {0};
-    bool good = stages_collect(&stages, s, error) && ungrouped_open(&u, s, &stages, error);
+    bool rings = kv_cache_rings(&s->model->cache); // which have lost keys of the first queries
+    s->options.full_cache = true;
+    bool good = (!rings || subject_reopen(s, NULL, error)) && stages_collect(&stages, s, error) &&
+                ungrouped_open(&u, s, &stages, error);
     for (int l = 0; good && l < c->n_layers; l++) {
         const float *heads = stages.layers[l].head_out;
         size_t q_dim = (size_t)c->q_dim, count = (size_t)stages.n * q_dim;
@@ -190,5 +193,6 @@ bool check_repeat_kv(Subject *s, Finding *f, Error *error) {
     }
     ungrouped_close(&u);
     stages_free(&stages);
-    return good;
+    s->options.full_cache = false;
+    return good && (!rings || subject_reopen(s, NULL, error));
 }

@@ -137,8 +137,8 @@ bool check_truncate(Subject *s, Finding *f, Error *error) {
     reset_cache(s);
     if (!subject_feed(s, NULL, &(Feed){0, 0, s->n, s->n}, error) || !feed_others(s, error))
         return false;
-    kv_cache_truncate(&s->model->cache, 0, half);
-    if (!subject_feed(s, f, &(Feed){0, half, s->n, 1}, error)) return false;
+    int left = kv_cache_go_back(&s->model->cache, 0, half);
+    if (!subject_feed(s, f, &(Feed){0, left, s->n, 1}, error)) return false;
     subject_progress(s, 0.5);
     // Then from an empty cache: stale keys behind the end must not be read.
     kv_cache_truncate(&s->model->cache, 0, 0);
@@ -154,8 +154,8 @@ bool check_copy(Subject *s, Finding *f, Error *error) {
     if (!feed_others(s, error)) return false; // only the original is extended
     if (!subject_feed(s, f, &(Feed){1, half, s->n, 1}, error)) return false;
     subject_progress(s, 0.5);
-    kv_cache_truncate(&s->model->cache, 0, half); // and the copy has not changed it
-    return subject_feed(s, f, &(Feed){0, half, s->n, s->n}, error);
+    int left = kv_cache_go_back(&s->model->cache, 0, half); // and the copy has not changed it
+    return subject_feed(s, f, &(Feed){0, left, s->n, s->n}, error);
 }
 
 // The first three quarters in one call, the rest token by token.

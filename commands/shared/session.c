@@ -133,6 +133,7 @@ bool session_open_model(Session *s, const SessionModel *wanted, Error *error) {
         .kv = LIMPID_KV_F32 + (int)o->kv,
         .max_rows = wanted->max_rows,
         .max_logit_rows = wanted->max_logit_rows,
+        .full_cache = wanted->full_cache,
         .pattern = *s->sinks ? s->sinks : o->pattern,
         .stop = interrupt_flag(),
         .progress = progress_update,

@@ -34,6 +34,7 @@ typedef struct SessionModel {
     int n_sequences;    // 0: 1
     int max_rows;       // 0: the default
     int max_logit_rows; // 0: 1
+    bool full_cache;    // as in ModelOptions
 } SessionModel;
 
 // Opens the model file that the options name, and its tokenizer where it has one. The tokenizer is
@@ -79,8 +80,8 @@ int session_feed_rows(const Session *session);
 // limpid_eval with session_result.
 bool session_forward(const Session *session, const Batch *batch, Error *error);
 
-// Appends `count` tokens to sequence 0, session_feed_rows of them in each session_forward. Between two of
-// these Ctrl-C is seen: then the result is true with *fed < count.
+// Appends `count` tokens to sequence 0, session_feed_rows of them in each session_forward. Between
+// two of these Ctrl-C is seen: then the result is true with *fed < count.
 bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fed, Error *error);
 
 // Exit code 2 where -c asks for more positions than the model has.

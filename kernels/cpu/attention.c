@@ -20,7 +20,7 @@ enum { WAVE_STATES = 16 }; // full states per thread for single chunks
 typedef struct AttentionWork {
     const AttentionKernels *kernels;
     Kv *kv;
-    int layer;
+    KvLayer layer;
     float *out;     // (n, n_heads, head_dim)
     const float *q; // (n, n_heads, head_dim)
     const Rows *rows;
@@ -71,7 +71,8 @@ static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int e
     float *scratch = kv->scratch + (size_t)thread * kv->scratch_thread;
     int sequence = rows->sequences[row], n = 0, first = row;
     pass->kv = kv;
-    pass->region = kv_region(kv, w->layer, sequence, head / w->group);
+    pass->layer = w->layer;
+    pass->region = kv_region(kv, &w->layer, sequence, head / w->group);
     pass->sparse = w->shape->pattern.n_parts;
     pass->scale = w->shape->scale;
     pass->cap = w->shape->cap;
@@ -131,11 +132,12 @@ static void take_chunk(const AttentionWork *w, AttentionPass *pass, int chunk, i
     const Kv *kv = w->kv;
     pass->next_keys = pass->next_values = NULL; // of the chunk before
     if (next_chunk >= 0 && pass->n_queries <= FEW_QUERIES && !pass->sparse) {
-        size_t position = (size_t)next_chunk * ATTENTION_CHUNK;
+        // Where a ring begins anew inside the chunk, what is behind its end is fetched in vain.
+        size_t slot = (size_t)kv_slot(w->layer.slots, next_chunk * ATTENTION_CHUNK);
         pass->next_keys =
-            pass->region + kv_key_index(position, (size_t)kv->shape.head_dim) * kv->element;
+            pass->region + kv_key_index(slot, (size_t)kv->shape.head_dim) * kv->element;
         pass->next_values =
-            pass->region + kv->values_offset + position * kv->value_dim * kv->element;
+            pass->region + w->layer.values_offset + slot * kv->value_dim * kv->element;
     }
     w->kernels->chunk(pass, chunk, state);
 }
@@ -285,14 +287,15 @@ static void weigh_values(const AttentionWork *w, size_t item) {
     int row = (int)(item / n_heads), head = (int)(item % n_heads) / w->group;
     int last = w->rows->positions[row];
     const unsigned char *values =
-        kv_region(kv, w->layer, w->rows->sequences[row], head) + kv->values_offset;
+        kv_region(kv, &w->layer, w->rows->sequences[row], head) + w->layer.values_offset;
     const float *weights = w->weights_out + item * (size_t)kv->shape.max_seq_len;
     float *out = w->out + item * head_dim;
     for (size_t j = 0; j < head_dim; j++)
         out[j] = 0;
     for (int t = 0; t <= last; t++) {
         if (!key_visible(&w->shape->pattern, last, t)) continue;
-        const unsigned char *v = values + (size_t)t * kv->value_dim * kv->element;
+        size_t slot = (size_t)kv_slot(w->layer.slots, t);
+        const unsigned char *v = values + slot * kv->value_dim * kv->element;
         for (size_t j = 0; j < head_dim; j++)
             out[j] += weights[t] * kv_element(kv, v, j);
     }
@@ -308,7 +311,7 @@ static AttentionWork work_of(const Device *device, float *out, const float *q, c
                              const Rows *rows, const AttentionShape *shape, float *weights_out) {
     return (AttentionWork){.kernels = device->kernels->rows->attention,
                            .kv = view->kv,
-                           .layer = view->layer,
+                           .layer = kv_layer(view->kv, view->layer),
                            .out = out,
                            .q = q,
                            .rows = rows,

@@ -21,6 +21,7 @@ typedef struct AttentionState {
 // sparse the runs of reach[i] among them.
 typedef struct AttentionPass {
     const Kv *kv;
+    KvLayer layer;
     const unsigned char *region;
     float scale, cap;
     int n_queries;
@@ -35,9 +36,9 @@ typedef struct AttentionPass {
 } AttentionPass;
 
 struct AttentionKernels {
-    // One key and value (head_dim) to their place in a region.
-    void (*write)(const Kv *kv, unsigned char *region, size_t position, const float *k,
-                  const float *v);
+    // One key and value (head_dim) to their slot among the keys and values of a region.
+    void (*write)(const Kv *kv, unsigned char *keys, unsigned char *values, size_t slot,
+                  const float *k, const float *v);
     // Fills pass->packed; once, before the other two.
     void (*pack)(const AttentionPass *pass);
     // scores[i][t] = scale q_i . k_t, bent towards the cap, for the positions t of chunk c, in

@@ -12,22 +12,48 @@
 // there from then on. A larger one than this stays on small pages and grows as it is filled.
 enum { LARGE_PAGES_UP_TO = 512 << 20 };
 
+// The regions of a layer; false where one does not fit in memory's address range.
+static bool layer_layout(KvLayer *layer, const Kv *kv, int l) {
+    size_t head_dim = (size_t)kv->shape.head_dim, keys, values;
+    *layer = (KvLayer){.slots = kv_slots(&kv->shape, l)};
+    size_t slots = (size_t)kv_tiles(layer) * KV_TILE;
+    if (__builtin_mul_overflow(slots, head_dim * kv->element, &keys)) return false;
+    if (__builtin_mul_overflow(slots, kv->value_dim * kv->element, &values)) return false;
+    layer->values_offset = (keys + 63) / 64 * 64;
+    layer->region_bytes = (layer->values_offset + values + 63) / 64 * 64;
+    return layer->region_bytes >= values && layer->values_offset >= keys;
+}
+
+// The bytes of the regions of layers 0 .. n - 1; false where they are more than can be counted.
+static bool layers_bytes(const Kv *kv, int n, size_t *bytes) {
+    size_t regions = (size_t)kv->shape.n_sequences * (size_t)kv->shape.n_kv_heads;
+    *bytes = 0;
+    for (int l = 0; l < n; l++) {
+        KvLayer layer;
+        size_t of_layer;
+        if (!layer_layout(&layer, kv, l) ||
+            __builtin_mul_overflow(layer.region_bytes, regions, &of_layer) ||
+            __builtin_add_overflow(*bytes, of_layer, bytes))
+            return false;
+    }
+    return true;
+}
+
 // The sizes of a cache; false where they do not fit in memory's address range.
 static bool kv_layout(Kv *kv, size_t *bytes) {
     const KvShape *s = &kv->shape;
-    size_t positions = ((size_t)s->max_seq_len + KV_TILE - 1) / KV_TILE * KV_TILE;
-    size_t head_dim = (size_t)s->head_dim, keys, values;
     kv->element = kv_element_bytes(s->type);
-    kv->value_dim = (head_dim + 15) / 16 * 16;
-    if (__builtin_mul_overflow(positions, head_dim * kv->element, &keys)) return false;
-    if (__builtin_mul_overflow(positions, kv->value_dim * kv->element, &values)) return false;
-    kv->values_offset = (keys + 63) / 64 * 64;
-    kv->region_bytes = (kv->values_offset + values + 63) / 64 * 64;
-    if (kv->region_bytes < values || kv->values_offset < keys) return false;
-    *bytes = kv->region_bytes;
-    return !__builtin_mul_overflow(*bytes, (size_t)s->n_layers, bytes) &&
-           !__builtin_mul_overflow(*bytes, (size_t)s->n_sequences, bytes) &&
-           !__builtin_mul_overflow(*bytes, (size_t)s->n_kv_heads, bytes);
+    kv->value_dim = ((size_t)s->head_dim + 15) / 16 * 16;
+    return layers_bytes(kv, s->n_layers, bytes);
+}
+
+KvLayer kv_layer(const Kv *kv, int l) {
+    KvLayer layer;
+    size_t before;
+    layers_bytes(kv, l, &before); // kv_open has seen that all of them can be counted
+    layer_layout(&layer, kv, l);
+    layer.memory = kv->memory + before;
+    return layer;
 }
 
 size_t kv_bytes(const KvShape *shape) {
@@ -69,7 +95,8 @@ void kv_close(Device *device, Kv *kv) {
 
 typedef struct WriteWork {
     const AttentionKernels *kernels;
-    const KvView *view;
+    const Kv *kv;
+    KvLayer layer;
     const float *k, *v; // (n, n_kv_heads, head_dim)
     const Rows *rows;
 } WriteWork;
@@ -77,13 +104,15 @@ typedef struct WriteWork {
 // Items are KV heads: no two threads write to one tile.
 static void write_task(void *context, size_t begin, size_t end, int thread) {
     const WriteWork *w = context;
-    const Kv *kv = w->view->kv;
+    const Kv *kv = w->kv;
     size_t n_heads = (size_t)kv->shape.n_kv_heads, head_dim = (size_t)kv->shape.head_dim;
     for (size_t h = begin; h < end; h++) {
         for (int i = 0; i < w->rows->n; i++) {
-            unsigned char *region = kv_region(kv, w->view->layer, w->rows->sequences[i], (int)h);
+            unsigned char *region = kv_region(kv, &w->layer, w->rows->sequences[i], (int)h);
             size_t row = ((size_t)i * n_heads + h) * head_dim;
-            w->kernels->write(kv, region, (size_t)w->rows->positions[i], w->k + row, w->v + row);
+            size_t slot = (size_t)kv_slot(w->layer.slots, w->rows->positions[i]);
+            w->kernels->write(kv, region, region + w->layer.values_offset, slot, w->k + row,
+                              w->v + row);
         }
     }
     (void)thread;
@@ -92,20 +121,22 @@ static void write_task(void *context, size_t begin, size_t end, int thread) {
 void kv_write(Device *device, const KvView *view, const float *k, const float *v,
               const Rows *rows) {
     if (!device_ok(device)) return;
-    WriteWork work = {device->kernels->rows->attention, view, k, v, rows};
+    KvLayer layer = kv_layer(view->kv, view->layer);
+    WriteWork work = {device->kernels->rows->attention, view->kv, layer, k, v, rows};
     const KvShape *shape = &view->kv->shape;
     device_run(device, write_task, &work, (size_t)shape->n_kv_heads,
                work_chunk(4 * (size_t)rows->n * (size_t)shape->head_dim));
 }
 
-// Positions 0 .. count-1 of one region into another: whole tiles, then single lanes.
-static void copy_region(const Kv *kv, unsigned char *to, const unsigned char *from, size_t count) {
-    size_t head_dim = (size_t)kv->shape.head_dim;
-    memcpy(to + kv->values_offset, from + kv->values_offset, count * kv->value_dim * kv->element);
+// Slots 0 .. count-1 of one region into another: whole tiles, then single lanes.
+static void copy_region(const Kv *kv, const KvLayer *layer, unsigned char *to,
+                        const unsigned char *from, size_t count) {
+    size_t head_dim = (size_t)kv->shape.head_dim, values = layer->values_offset;
+    memcpy(to + values, from + values, count * kv->value_dim * kv->element);
     size_t whole = count / KV_TILE * KV_TILE;
     memcpy(to, from, whole * head_dim * kv->element);
-    for (size_t position = whole; position < count; position++) {
-        size_t key = kv_key_index(position, head_dim);
+    for (size_t slot = whole; slot < count; slot++) {
+        size_t key = kv_key_index(slot, head_dim);
         for (size_t j = 0; j < head_dim; j++) {
             size_t at = (key + j * KV_TILE) * kv->element;
             memcpy(to + at, from + at, kv->element);
@@ -113,66 +144,73 @@ static void copy_region(const Kv *kv, unsigned char *to, const unsigned char *fr
     }
 }
 
+// As many slots as there are positions, or a whole ring.
 void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     if (!device_ok(device) || to == from) return;
-    for (int layer = 0; layer < kv->shape.n_layers; layer++)
+    for (int l = 0; l < kv->shape.n_layers; l++) {
+        KvLayer layer = kv_layer(kv, l);
+        size_t slots = (size_t)(count < layer.slots ? count : layer.slots);
         for (int h = 0; h < kv->shape.n_kv_heads; h++)
-            copy_region(kv, kv_region(kv, layer, to, h), kv_region(kv, layer, from, h),
-                        (size_t)count);
+            copy_region(kv, &layer, kv_region(kv, &layer, to, h), kv_region(kv, &layer, from, h),
+                        slots);
+    }
 }
 
 void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int position,
              float *k_host, float *v_host) {
     if (!device_ok(device)) return;
     const Kv *kv = view->kv;
-    const unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
-    size_t head_dim = (size_t)kv->shape.head_dim, at = (size_t)position;
+    KvLayer layer = kv_layer(kv, view->layer);
+    const unsigned char *keys = kv_region(kv, &layer, sequence, kv_head);
+    const unsigned char *values = keys + layer.values_offset;
+    size_t head_dim = (size_t)kv->shape.head_dim, at = (size_t)kv_slot(layer.slots, position);
     for (size_t j = 0; j < head_dim; j++) {
-        if (k_host) k_host[j] = kv_element(kv, region, kv_key_index(at, head_dim) + j * KV_TILE);
-        if (v_host) v_host[j] = kv_element(kv, region + kv->values_offset, at * kv->value_dim + j);
+        if (k_host) k_host[j] = kv_element(kv, keys, kv_key_index(at, head_dim) + j * KV_TILE);
+        if (v_host) v_host[j] = kv_element(kv, values, at * kv->value_dim + j);
     }
 }
 
-// Channel j of position t: of the keys in the cache, and of keys on the host.
-typedef struct KeyPlaces {
-    size_t in_cache, on_host; // bytes
-} KeyPlaces;
+// Where a position is in the cache and on the host: channel 0 of its key, and its value.
+typedef struct Places {
+    unsigned char *key, *value;
+    size_t on_host; // bytes
+} Places;
 
-static KeyPlaces key_places(const Kv *kv, size_t t, size_t j) {
-    size_t head_dim = (size_t)kv->shape.head_dim;
-    return (KeyPlaces){(kv_key_index(t, head_dim) + j * KV_TILE) * kv->element,
-                       (t * head_dim + j) * kv->element};
+static Places places_of(const Kv *kv, const KvLayer *layer, const KvSpan *span, int position) {
+    unsigned char *region = kv_region(kv, layer, span->sequence, span->kv_head);
+    size_t head_dim = (size_t)kv->shape.head_dim, slot = (size_t)kv_slot(layer->slots, position);
+    return (Places){region + kv_key_index(slot, head_dim) * kv->element,
+                    region + layer->values_offset + slot * kv->value_dim * kv->element,
+                    (size_t)(position - span->first) * head_dim * kv->element};
 }
 
-void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
-             void *keys_host, void *values_host) {
+void kv_save(Device *device, const KvView *view, const KvSpan *span, void *keys_host,
+             void *values_host) {
     if (!device_ok(device)) return;
     const Kv *kv = view->kv;
-    const unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
-    size_t head_dim = (size_t)kv->shape.head_dim, row = head_dim * kv->element;
-    unsigned char *keys = keys_host, *values = values_host;
-    for (size_t t = 0; t < (size_t)count; t++) {
-        memcpy(values + t * row, region + kv->values_offset + t * kv->value_dim * kv->element, row);
-        for (size_t j = 0; j < head_dim; j++) {
-            KeyPlaces at = key_places(kv, t, j);
-            memcpy(keys + at.on_host, region + at.in_cache, kv->element);
-        }
+    KvLayer layer = kv_layer(kv, view->layer);
+    size_t head_dim = (size_t)kv->shape.head_dim, size = kv->element;
+    for (int t = span->first; t < span->end; t++) {
+        Places at = places_of(kv, &layer, span, t);
+        memcpy((unsigned char *)values_host + at.on_host, at.value, head_dim * size);
+        for (size_t j = 0; j < head_dim; j++)
+            memcpy((unsigned char *)keys_host + at.on_host + j * size, at.key + j * KV_TILE * size,
+                   size);
     }
 }
 
 // The channels behind head_dim that fill up value_dim are zeros from kv_open on.
-void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
-                const void *keys_host, const void *values_host) {
+void kv_restore(Device *device, const KvView *view, const KvSpan *span, const void *keys_host,
+                const void *values_host) {
     if (!device_ok(device)) return;
     const Kv *kv = view->kv;
-    unsigned char *region = kv_region(kv, view->layer, sequence, kv_head);
-    size_t head_dim = (size_t)kv->shape.head_dim, row = head_dim * kv->element;
-    const unsigned char *keys = keys_host, *values = values_host;
-    for (size_t t = 0; t < (size_t)count; t++) {
-        memcpy(region + kv->values_offset + t * kv->value_dim * kv->element, values + t * row, row);
-        for (size_t j = 0; j < head_dim; j++) {
-            KeyPlaces at = key_places(kv, t, j);
-            memcpy(region + at.in_cache, keys + at.on_host, kv->element);
-        }
+    KvLayer layer = kv_layer(kv, view->layer);
+    size_t head_dim = (size_t)kv->shape.head_dim, size = kv->element;
+    for (int t = span->first; t < span->end; t++) {
+        Places at = places_of(kv, &layer, span, t);
+        memcpy(at.value, (const unsigned char *)values_host + at.on_host, head_dim * size);
+        for (size_t j = 0; j < head_dim; j++)
+            memcpy(at.key + j * KV_TILE * size,
+                   (const unsigned char *)keys_host + at.on_host + j * size, size);
     }
 }

@@ -59,6 +59,7 @@ struct Tile {
     int kv_head, head, n_heads;  // first query head, and how many
     int first_split, n_splits;   // of the row: those from the first on have keys to see
     int first, end;              // positions of this block
+    int slot;                    // of the first
     bool sees;                   // one of them at least
 };
 
@@ -77,6 +78,7 @@ static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     t.n_splits = t.position / SPLIT + 1;
     t.first = split == t.first_split ? visible : split * SPLIT;
     t.end = split + 1 < t.n_splits ? (split + 1) * SPLIT : t.position + 1;
+    t.slot = kv_slot(w.kv.slots, t.first);
     t.sees = first_seen(reach, t.first) < t.end;
     return t;
 }
@@ -140,9 +142,11 @@ static __device__ __forceinline__ void load_positions(Eight<D> (&x)[AT_ONCE], bo
     for (int u = 0; u < AT_ONCE; u++) {
         int p = from + u * Lanes<DIM>::STEP;
         seen[u] = p < t.end && key_visible(&w.op.shape.pattern, t.position, p);
-        if (seen[u])
-            x[u] = load_channels<D>(array, kv_index(w.kv, t.sequence, t.kv_head, p), channel,
-                                    w.op.shape.head_dim);
+        if (!seen[u]) continue;
+        // What a row sees is no longer than a ring, so that this goes round once at most.
+        int slot = kv_slot_behind(w.kv.slots, t.slot, p - t.first);
+        x[u] = load_channels<D>(array, slot_index(w.kv, t.sequence, t.kv_head, slot), channel,
+                                w.op.shape.head_dim);
     }
 }
 

@@ -190,10 +190,12 @@ template <int DIM> using TileRows = uint16_t[KEYS<DIM>][DIM + PAD];
 template <int DIM>
 static __device__ __forceinline__ void copy_tile(TileRows<DIM> &to, const uint16_t *rows,
                                                  const TileWork &w, const Run &run, int from) {
+    int first = kv_slot(w.kv.slots, from); // what a run sees is no longer than a ring
     for (int i = threadIdx.x; i < KEYS<DIM> * EIGHTS<DIM>; i += THREADS) {
-        int row = i / EIGHTS<DIM>, c = i % EIGHTS<DIM> * 8, p = from + row;
-        bool wanted = c < w.kv.head_dim && reads_key(w, run, p);
-        copy_async(&to[row][c], wanted ? rows + (size_t)p * w.kv.head_dim + c : rows, wanted);
+        int row = i / EIGHTS<DIM>, c = i % EIGHTS<DIM> * 8;
+        int slot = kv_slot_behind(w.kv.slots, first, row);
+        bool wanted = c < w.kv.head_dim && reads_key(w, run, from + row);
+        copy_async(&to[row][c], wanted ? rows + (size_t)slot * w.kv.head_dim + c : rows, wanted);
     }
 }
 

@@ -3,18 +3,21 @@
 
 #include <string.h>
 
-// Elements of one layer's keys.
-static size_t layer_elements(const KvShape *s) {
-    return (size_t)s->n_sequences * (size_t)s->n_kv_heads * (size_t)s->max_seq_len *
-           (size_t)s->head_dim;
+// Where a head's slots begin, in elements.
+static size_t head_index(const KvShape *s, int layer, int sequence, int kv_head) {
+    size_t heads = (size_t)s->n_sequences * (size_t)s->n_kv_heads;
+    size_t head = (size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head;
+    size_t slots = kv_slots_before(s, layer) * heads + head * (size_t)kv_slots(s, layer);
+    return slots * (size_t)s->head_dim;
 }
 
 // SIZE_MAX where that is more than can be counted.
 size_t kv_bytes(const KvShape *s) {
-    const int factors[] = {s->n_layers, s->n_sequences, s->n_kv_heads, s->max_seq_len, s->head_dim};
-    size_t bytes = 2 * kv_element_bytes(s->type);
+    const size_t factors[] = {2 * kv_element_bytes(s->type), (size_t)s->n_sequences,
+                              (size_t)s->n_kv_heads, (size_t)s->head_dim};
+    size_t bytes = kv_slots_before(s, s->n_layers);
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
-        if (__builtin_mul_overflow(bytes, (size_t)factors[i], &bytes)) return SIZE_MAX;
+        if (__builtin_mul_overflow(bytes, factors[i], &bytes)) return SIZE_MAX;
     return bytes;
 }
 
@@ -41,13 +44,14 @@ void kv_close(Device *device, Kv *kv) {
 
 KvLayer kv_layer(const KvView *view) {
     const KvShape *s = &view->kv->shape;
-    size_t offset = (size_t)view->layer * layer_elements(s) * kv_element_bytes(s->type);
+    size_t offset = head_index(s, view->layer, 0, 0) * kv_element_bytes(s->type);
     return KvLayer{(char *)view->kv->keys + offset,
                    (char *)view->kv->values + offset,
                    s->type,
                    s->n_kv_heads,
                    s->max_seq_len,
-                   s->head_dim};
+                   s->head_dim,
+                   kv_slots(s, view->layer)};
 }
 
 // A block per row and head.
@@ -81,21 +85,19 @@ void kv_write(Device *device, const KvView *view, const float *k, const float *v
     perform(device, &operation);
 }
 
-// A head's first `count` positions are one run of bytes.
+// The first slots of a head are one run of bytes: as many as there are positions, or a whole ring.
 void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     device_sync(device);
     if (!device_ok(device) || !count || to == from) return;
     const KvShape *s = &kv->shape;
-    size_t size = kv_element_bytes(s->type),
-           head = (size_t)s->max_seq_len * (size_t)s->head_dim * size;
-    size_t bytes = (size_t)count * (size_t)s->head_dim * size;
+    size_t size = kv_element_bytes(s->type);
     // Of the layout in steps.h each (layer, sequence, kv head) is one run, so a copy for each of
     // them.
     for (int l = 0; l < s->n_layers; l++) {
+        int slots = kv_slots(s, l);
+        size_t bytes = (size_t)(count < slots ? count : slots) * (size_t)s->head_dim * size;
         for (int g = 0; g < s->n_kv_heads; g++) {
-            size_t heads = (size_t)s->n_kv_heads, row = (size_t)l * (size_t)s->n_sequences;
-            size_t a = ((row + (size_t)to) * heads + (size_t)g) * head;
-            size_t b = ((row + (size_t)from) * heads + (size_t)g) * head;
+            size_t a = head_index(s, l, to, g) * size, b = head_index(s, l, from, g) * size;
             for (void *array : {kv->keys, kv->values})
                 BYTES_CHECK(device,
                             cudaMemcpyAsync((char *)array + a, (char *)array + b, bytes,
@@ -105,16 +107,19 @@ void kv_copy(Device *device, Kv *kv, int to, int from, int count) {
     }
 }
 
+// Bytes from the start of the cache's keys to that of a position; its value is as far from the
+// first value.
+static size_t key_offset(const KvView *view, int sequence, int kv_head, int position) {
+    const KvShape *s = &view->kv->shape;
+    size_t slot = (size_t)kv_slot(kv_slots(s, view->layer), position);
+    size_t index = head_index(s, view->layer, sequence, kv_head) + slot * (size_t)s->head_dim;
+    return index * kv_element_bytes(s->type);
+}
+
 static void read_vector(Device *device, const KvView *view, const void *array, int sequence,
                         int kv_head, int position, float *out) {
     const KvShape *s = &view->kv->shape;
-    KvLayer kv = kv_layer(view);
-    size_t index =
-        ((size_t)sequence * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len +
-        (size_t)position;
-    // `array` says which of the two is meant; the address of the layer comes from kv_layer.
-    const char *layer = array == view->kv->keys ? (char *)kv.keys : (char *)kv.values;
-    const char *from = layer + index * (size_t)s->head_dim * kv_element_bytes(s->type);
+    const char *from = (const char *)array + key_offset(view, sequence, kv_head, position);
     device_download(device, out, from, (size_t)s->head_dim * kv_element_bytes(s->type));
     if (!device_ok(device) || s->type == KV_F32) return;
     for (int j = s->head_dim - 1; j >= 0; j--) { // in place, from the end: 16 bits become 32
@@ -130,28 +135,30 @@ void kv_read(Device *device, const KvView *view, int sequence, int kv_head, int 
     if (v_host) read_vector(device, view, view->kv->values, sequence, kv_head, position, v_host);
 }
 
-// A head's run of keys in device memory; its values are as far from the first value.
-static size_t head_offset(const KvView *view, int sequence, int kv_head) {
+// Neighbouring slots at once: two runs where a ring begins anew inside the span.
+void kv_save(Device *device, const KvView *view, const KvSpan *span, void *keys_host,
+             void *values_host) {
     const KvShape *s = &view->kv->shape;
-    size_t row = (size_t)view->layer * (size_t)s->n_sequences + (size_t)sequence;
-    return (row * (size_t)s->n_kv_heads + (size_t)kv_head) * (size_t)s->max_seq_len *
-           (size_t)s->head_dim * kv_element_bytes(s->type);
+    size_t row = (size_t)s->head_dim * kv_element_bytes(s->type);
+    for (int at = span->first, n; at < span->end; at += n) {
+        size_t from = key_offset(view, span->sequence, span->kv_head, at);
+        size_t to = (size_t)(at - span->first) * row;
+        n = kv_run(kv_slots(s, view->layer), at, span->end);
+        device_download(device, (char *)keys_host + to, (char *)view->kv->keys + from, n * row);
+        device_download(device, (char *)values_host + to, (char *)view->kv->values + from, n * row);
+    }
 }
 
-static size_t run_bytes(const KvShape *s, int count) {
-    return (size_t)count * (size_t)s->head_dim * kv_element_bytes(s->type);
-}
-
-void kv_save(Device *device, const KvView *view, int sequence, int kv_head, int count,
-             void *keys_host, void *values_host) {
-    size_t at = head_offset(view, sequence, kv_head), bytes = run_bytes(&view->kv->shape, count);
-    device_download(device, keys_host, (char *)view->kv->keys + at, bytes);
-    device_download(device, values_host, (char *)view->kv->values + at, bytes);
-}
-
-void kv_restore(Device *device, const KvView *view, int sequence, int kv_head, int count,
-                const void *keys_host, const void *values_host) {
-    size_t at = head_offset(view, sequence, kv_head), bytes = run_bytes(&view->kv->shape, count);
-    device_upload(device, (char *)view->kv->keys + at, keys_host, bytes);
-    device_upload(device, (char *)view->kv->values + at, values_host, bytes);
+void kv_restore(Device *device, const KvView *view, const KvSpan *span, const void *keys_host,
+                const void *values_host) {
+    const KvShape *s = &view->kv->shape;
+    size_t row = (size_t)s->head_dim * kv_element_bytes(s->type);
+    for (int at = span->first, n; at < span->end; at += n) {
+        size_t to = key_offset(view, span->sequence, span->kv_head, at);
+        size_t from = (size_t)(at - span->first) * row;
+        n = kv_run(kv_slots(s, view->layer), at, span->end);
+        device_upload(device, (char *)view->kv->keys + to, (const char *)keys_host + from, n * row);
+        device_upload(device, (char *)view->kv->values + to, (const char *)values_host + from,
+                      n * row);
+    }
 }

@@ -25,14 +25,23 @@ static __device__ __forceinline__ float bend(float x, float cap) {
 
 // ---- norm: the sum of squares of a row ----
 
-enum { NORM_THREADS = 256 }; // of the block
+enum { NORM_THREADS = 256, NORM_LOADS = 8 }; // of the block; of a thread, in flight
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of x[dim]; every thread has it.
 static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
                                                     float eps, float *parts) {
     float squares = 0.0f;
-    for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS)
-        squares = fmaf(x[j] - mean, x[j] - mean, squares);
+    unsigned count = (unsigned)dim;
+    for (unsigned j = threadIdx.x; j < count; j += NORM_LOADS * NORM_THREADS) {
+        const float *own = x + j; // so that the offsets of the loads are constants
+        float v[NORM_LOADS];
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            v[s] = j + s * NORM_THREADS < count ? own[s * NORM_THREADS] : 0.0f;
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            if (j + s * NORM_THREADS < count) squares = fmaf(v[s] - mean, v[s] - mean, squares);
+    }
     squares = block_sum<NORM_THREADS>(squares, parts);
     return 1.0f / sqrtf(squares / (float)dim + eps);
 }
@@ -77,13 +86,14 @@ static __device__ __forceinline__ void rotate_pair(float *first, float *second, 
 
 // ---- the cache ----
 //
-//   keys, values: [layer][sequence][kv head][position][head_dim]   float32, half or bf16
+//   keys, values: [layer][sequence][kv head][slot][head_dim]   float32, half or bf16
 
 // One layer of it, as a kernel is given it.
 struct KvLayer {
     void *keys, *values;
     KvType type;
     int n_kv_heads, max_seq_len, head_dim;
+    int slots; // a position is in slot kv_slot (kernels/kv_shape.h)
 };
 
 struct Kv {
@@ -93,11 +103,18 @@ struct Kv {
 
 KvLayer kv_layer(const KvView *view);
 
-// Index of the first element of one cached key or value of the layer.
+// Index of the first element of one slot of the layer.
+static __device__ __forceinline__ size_t slot_index(const KvLayer &kv, int sequence, int kv_head,
+                                                    int slot) {
+    size_t head = (size_t)sequence * kv.n_kv_heads + kv_head;
+    return (head * kv.slots + slot) * kv.head_dim;
+}
+
+// Of one cached key or value. Loops over positions go by slot_index and kv_slot_behind, which needs
+// no division.
 static __device__ __forceinline__ size_t kv_index(const KvLayer &kv, int sequence, int kv_head,
                                                   int position) {
-    size_t head = (size_t)sequence * kv.n_kv_heads + kv_head;
-    return (head * kv.max_seq_len + position) * kv.head_dim;
+    return slot_index(kv, sequence, kv_head, kv_slot(kv.slots, position));
 }
 
 static __device__ __forceinline__ float kv_element(const KvLayer &kv, const void *array,

@@ -43,7 +43,8 @@ struct DeviceMatrix {
 
 struct Kv {
     KvShape shape;
-    void *keys, *values; // [layer][sequence][kv head][position][head_dim]
+    void *keys, *values; // [layer][sequence][kv head][slot][head_dim]
+    size_t *first_slots; // (n_layers) kv_slots_before
     float *scores;       // (max_seq_len) scratch of attention: one query against all keys
     double *sums;        // (head_dim) scratch of attention: the weighted sum of values
     float *vector;       // (head_dim) one narrow vector in float32

@@ -36,7 +36,7 @@ static void follow(Draft *d, const int32_t *text, int count) {
         d->followed++;
     if (d->followed > count - 1) d->followed = count - 1;
     d->n_ahead = 0;
-    kv_cache_truncate(&d->model->cache, 0, d->followed);
+    d->followed = kv_cache_go_back(&d->model->cache, 0, d->followed);
 }
 
 // From the logits of the pass just run; -1: the device failed.

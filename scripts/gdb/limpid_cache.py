@@ -4,7 +4,7 @@ import math
 import gdb
 
 from limpid_commands import Command, in_range, number, usage
-from limpid_program import (STAGES, cached_pairs, in_pass, layer_at_hand, model, rows_at_hand, spelling,
+from limpid_program import (STAGES, cached_pairs, call, in_pass, layer_at_hand, model, rows_at_hand, spelling,
                             stage_at_hand, tensor, tokens_by_position)
 
 MOST_LINES, BAR = 32, 20
@@ -66,10 +66,13 @@ class Kv(Command):
             raise gdb.GdbError("layer %d has no keys yet: limpid next att_heads %d" % (layer, layer))
         dtype = str(m["options"]["kv_type"]).replace("KV_", "")
         print("layer %d, KV head %d: %d of %d positions, %s" % (layer, head, count, int(m["options"]["context"]), dtype))
-        if position is not None:
-            self.print_one(m, layer, head, in_range("position", position, count))
+        held = int(call("int kv_cache_first(void*,int,int)", m["cache"].address, layer, 0))
+        if position is None:
+            self.print_all(m, layer, head, held, count)
+        elif position < held:
+            raise gdb.GdbError("position %d: this layer has a window, and keeps %d .. %d" % (position, held, count - 1))
         else:
-            self.print_all(m, layer, head, count)
+            self.print_one(m, layer, head, in_range("position", position, count))
 
     def print_one(self, m, layer, head, position):
         token = tokens_by_position(m).get(position)
@@ -78,10 +81,12 @@ class Kv(Command):
         print_numbers("key", key)
         print_numbers("value", value)
 
-    def print_all(self, m, layer, head, count):
-        first, tokens = max(0, count - MOST_LINES), tokens_by_position(m)
-        if first:
-            print("... positions 0 .. %d; print one with limpid kv %d %d POS" % (first - 1, layer, head))
+    def print_all(self, m, layer, head, held, count):
+        first, tokens = max(held, count - MOST_LINES), tokens_by_position(m)
+        if held:
+            print("positions 0 .. %d: no more kept, the layer has a window" % (held - 1))
+        if first > held:
+            print("... positions %d .. %d; print one with limpid kv %d %d POS" % (held, first - 1, layer, head))
         for position, (key, value) in enumerate(cached_pairs(m, layer, head, range(first, count)), first):
             token = tokens.get(position)
             print("position %-4d key length %-10.6g value length %-10.6g%s" % (

@@ -152,7 +152,8 @@ class Text:
         if taken not in recorder.records:
             raise gdb.GdbError("token %d was taken before these commands were loaded: begin with `run`" % taken)
         last, ids = self.token_before(taken), self.generation["ids"]
-        call("void decoder_rewind(void*,int,int)", self.decoder, count, last)
+        if not call("_Bool decoder_rewind(void*,int,int)", self.decoder, count, last):
+            raise gdb.GdbError("%d tokens back: layers with a window have lost what that position sees" % count)
         call("_Bool limpid_sampler_forget(void*,unsigned long)", self.generation["sampler"], count)
         check_device(model())
         write_number(ids["count"], int(ids["count"]) - count)
@@ -218,7 +219,7 @@ class SetToken(Command):
             sampled = int(call("int decoder_next(void*,void*)", d, error))
             if sampled < 0:
                 raise gdb.GdbError(error["message"].string())
-            call("void decoder_rewind(void*,int,int)", d, 0, token)
+            call("_Bool decoder_rewind(void*,int,int)", d, 0, token)
         check_device(model())
         gdb.newest_frame().select()
         gdb.execute("return (int)%d" % token, to_string=True)

@@ -57,10 +57,10 @@ static bool read_cache(const char *path, uint64_t *print, Error *error) {
         cache_file_close(&file);
     }
     for (int i = 0; good && i < N_PARTS; i++) {
-        int length = kv_cache_length(&model->cache, 0);
-        size_t bytes = kv_cache_part_bytes(&model->cache, length);
+        KvSnapshot as = {.length = kv_cache_length(&model->cache, 0)};
+        size_t bytes = kv_cache_part_bytes(&model->cache, i, &as);
         void *part = malloc(bytes);
-        good = kv_cache_save(&model->cache, 0, i, length, part, error);
+        good = kv_cache_save(&model->cache, 0, i, &as, part, error);
         *print = fnv1a(*print, part, bytes);
         free(part);
     }
@@ -138,29 +138,31 @@ static void check_number(Content content, size_t at, int bytes, uint64_t value,
 
 Test(cache_file, every_number_is_checked_before_it_is_used) {
     Content content = written("d.kv", 5, "");
-    size_t key = 40, ids = key;
+    size_t key = 48, ids = key;
     for (int i = 0; i < CACHE_KEYS; i++)
         ids += 8 + strlen(KEY.values[i]);
     check_number(content, 0, 1, 'L', "not a cache file");
-    check_number(content, 8, 4, 2, "version 2, wanted 1");
-    check_number(content, 8, 4, 0, "version 0, wanted 1");
+    check_number(content, 8, 4, 1, "version 1, wanted 2");
+    check_number(content, 8, 4, 0, "version 0, wanted 2");
     check_number(content, 12, 4, 3, "3 parts of");
     check_number(content, 12, 4, 0, "0 parts for 10 cached ids");
     check_number(content, 12, 4, 0xffffffff, "4294967295 parts for");
     check_number(content, 16, 8, 0, "a header of 0 bytes");
-    check_number(content, 16, 8, 47, "a header of 47 bytes");
-    check_number(content, 16, 8, 48, "do not make a file");
+    check_number(content, 16, 8, 55, "a header of 55 bytes");
+    check_number(content, 16, 8, 56, "do not make a file");
     check_number(content, 16, 8, content.size + 1, "a header of");
     check_number(content, 16, 8, UINT64_MAX, "a header of 18446744073709551615 bytes");
     check_number(content, 24, 8, 0, "2 parts for 10 cached ids");
     check_number(content, 24, 8, UINT64_MAX, "2 parts of 18446744073709551615 bytes");
-    check_number(content, 24, 8, (UINT64_MAX >> 1) - 7, "do not make a file"); // the product wraps
+    check_number(content, 24, 8, (UINT64_MAX >> 1) - 7, "do not make a file");
     check_number(content, 32, 4, 0xffffffff, "4294967295 ids");
     check_number(content, 32, 4, TOKENS + 1, "truncated");
     check_number(content, 32, 4, TOKENS - 1, "text");
     check_number(content, 36, 4, TOKENS + 1, "11 ids, 12 of them cached");
     check_number(content, 36, 4, TOKENS, "parts of");
     check_number(content, 36, 4, 0, "2 parts for 0 cached ids");
+    check_number(content, 40, 4, TOKENS, "a least length of 11 for 10 cached ids");
+    check_number(content, 44, 4, 1, "a least length of 0 for 10 cached ids, and 1, wanted 0");
     check_number(content, key, 8, UINT64_MAX, "truncated: limpid");
     check_number(content, key, 8, 200, "truncated");
     check_number(content, key, 8, 6, "backend");

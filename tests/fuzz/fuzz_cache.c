@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 
 // Two layers of a head of four channels, a context of five.
-static const KvShape SHAPE = {2, 1, 1, 4, 5, KV_F16};
+static const int WINDOWS[] = {0, 2};
+static const KvShape SHAPE = {2, 1, 1, 4, 5, KV_F16, WINDOWS, 1};
 enum { VOCAB = 16, TOKENS = 4, HEADER_AT = 16 };
 static const CacheKey KEY = {
     {"0.1.0", "cpu", "0123456789abcdef", "a16", "f16", "causal", "the model's own"}};
@@ -33,8 +34,9 @@ static bool reads(const void *bytes, size_t size) {
     bool good = cache_file_open(&file, fuzz_file(0, bytes, size), &error);
     if (good) {
         if (file.cached < 0 || (size_t)file.cached > file.ids.count) abort();
+        if (file.lowest < 0 || file.lowest > file.cached) abort();
         if (file.text.length > size) abort();
-        int length = kv_cache_checkpoint(&cache, file.cached, TOKENS);
+        int length = kv_cache_checkpoint(&cache, &(KvSnapshot){file.cached, file.lowest}, TOKENS);
         good = cache_file_restore(&file, &cache, VOCAB, length, &error);
         if (kv_cache_length(&cache, 0) != (good ? length : 0)) abort();
         for (size_t i = 0; good && file.cached && i < file.ids.count; i++)
@@ -57,10 +59,10 @@ static void make_right(uint8_t *file, size_t size) {
 
 // Numbers of the prefix, the strings of the key, the ids, the text.
 static bool walk(Layout *layout, const uint8_t *file, size_t size) {
-    static const size_t NUMBERS[] = {8, 12, 16, 24, 32, 36, 40};
-    size_t at = 40;
-    if (size < 48 || memcmp(file, "limpidkv", 8) != 0) return false;
-    for (int i = 0; i < 6; i++)
+    static const size_t NUMBERS[] = {8, 12, 16, 24, 32, 36, 40, 44, 48};
+    size_t at = 48;
+    if (size < 56 || memcmp(file, "limpidkv", 8) != 0) return false;
+    for (int i = 0; i < 8; i++)
         layout_add(layout, (Span){NUMBERS[i], NUMBERS[i + 1], SPAN_NUMBER, 0, 0, 0});
     for (int i = 0; i < CACHE_KEYS && size - at >= 8; i++) {
         uint64_t length = load_u64(file + at);

@@ -65,7 +65,7 @@ static Device *open_isa(const char *isa, int threads) {
 }
 
 static KvShape kv_shape_of(const Setup *s) {
-    return (KvShape){2, s->n_sequences, s->n_kv_heads, s->head_dim, s->length, s->type};
+    return (KvShape){2, s->n_sequences, s->n_kv_heads, s->head_dim, s->length, s->type, NULL, 0};
 }
 
 // Rows positions[i] of sequences[i]: written to the cache, then attended to, in one call each.

@@ -71,8 +71,8 @@ static void scene_open_at(Scene *s, Case c, int threads, Precision precision) {
         s->v[i] = kv_widen(c.type, kv_narrow(c.type, s->v[i]));
     }
     // A layer before and after, and one position to spare.
-    s->kv = kv_open(s->device,
-                    &(KvShape){3, SEQUENCES, c.n_kv_heads, c.head_dim, c.n_keys + 1, c.type});
+    s->kv = kv_open(s->device, &(KvShape){3, SEQUENCES, c.n_kv_heads, c.head_dim, c.n_keys + 1,
+                                          c.type, NULL, 0});
     CHECK(s->kv, "%s", device_error(s->device)->message);
     device_reserve(s->device, 1024);
     for (int i = 0; i < SEQUENCES; i++)
@@ -340,7 +340,7 @@ Test(attention, sees_what_windows_and_patterns_show) {
 // One head of one dimension, scale 1: scores q k = ln 1, ln 2, ln 5 -> weights 1/8, 2/8, 5/8.
 Test(attention, three_keys_by_hand) {
     Device *device = test_device(1, PRECISION_F32);
-    Kv *kv = kv_open(device, &(KvShape){1, 1, 1, 1, 3, KV_F32});
+    Kv *kv = kv_open(device, &(KvShape){1, 1, 1, 1, 3, KV_F32, NULL, 0});
     device_reserve(device, 3);
     Rows rows = test_rows(device, 3, NULL, NULL, NULL);
     float k[] = {0.0f, logf(2.0f), logf(5.0f)}, v[] = {8.0f, 16.0f, 24.0f}, ones[] = {1, 1, 1};

@@ -15,7 +15,7 @@ typedef struct Long {
 } Long;
 
 static void long_restore(const Long *l, const float *values) {
-    kv_restore(l->device, &(KvView){l->kv, 0}, 0, 0, KEYS, l->keys, values);
+    kv_restore(l->device, &(KvView){l->kv, 0}, &(KvSpan){0, 0, 0, KEYS}, l->keys, values);
     CHECK(!device_error(l->device)->code, "%s", device_error(l->device)->message);
 }
 
@@ -30,7 +30,7 @@ static Long long_open(int head_dim) {
     l.q = random_floats(&random, (size_t)(HEADS * head_dim), 1.0f);
     for (size_t i = 0; i < count; i++)
         l.keys[i] *= 0.5f + (float)(i / (size_t)(997 * head_dim) % 7) * 0.25f;
-    l.kv = kv_open(l.device, &(KvShape){1, 1, 1, head_dim, KEYS, KV_F32});
+    l.kv = kv_open(l.device, &(KvShape){1, 1, 1, head_dim, KEYS, KV_F32, NULL, 0});
     device_reserve(l.device, ROWS);
     long_restore(&l, l.values);
     return l;

@@ -21,7 +21,7 @@ static void cache_open(Cache *c, int head_dim, KvType type) {
     TestRandom random = {(uint64_t)head_dim};
     size_t rows = SEQUENCES * POSITIONS, count = rows * HEADS * (size_t)head_dim;
     int32_t positions[SEQUENCES * POSITIONS], sequences[SEQUENCES * POSITIONS];
-    KvShape shape = {LAYERS, SEQUENCES, HEADS, head_dim, POSITIONS, type};
+    KvShape shape = {LAYERS, SEQUENCES, HEADS, head_dim, POSITIONS, type, NULL, 0};
     *c = (Cache){.device = test_device(1, PRECISION_F32), .head_dim = (size_t)head_dim};
     c->kv = kv_open(c->device, &shape);
     CHECK(c->kv, "%s", device_error(c->device)->message);
@@ -110,7 +110,7 @@ Test(kv, restores_what_it_saved_and_no_more) {
         for (int layer = 1; layer < LAYERS; layer++)
             for (int h = 0; h < HEADS; h++) {
                 KvView view = {c.kv, layer};
-                kv_save(c.device, &view, 0, h, POSITIONS, saved, saved + bytes);
+                kv_save(c.device, &view, &(KvSpan){0, h, 0, POSITIONS}, saved, saved + bytes);
                 for (int t = 0; t < POSITIONS * (int)c.head_dim; t++) {
                     size_t from = place(&c, 0, t / (int)c.head_dim, h) + (size_t)t % c.head_dim;
                     float wanted = (layer == 1 ? c.k : c.v)[from], got = 0;
@@ -123,7 +123,7 @@ Test(kv, restores_what_it_saved_and_no_more) {
                     }
                     CHECK(got == wanted, "element %d is %g, not %g", t, got, wanted);
                 }
-                kv_restore(c.device, &view, 1, h, count, saved, saved + bytes);
+                kv_restore(c.device, &view, &(KvSpan){1, h, 0, count}, saved, saved + bytes);
             }
         free(saved);
         for (int t = 0; t < POSITIONS; t++)
@@ -136,7 +136,7 @@ Test(kv, restores_what_it_saved_and_no_more) {
 }
 
 Test(kv, says_what_it_takes) {
-    KvShape shape = {2, 3, 4, 64, 100, KV_F32};
+    KvShape shape = {2, 3, 4, 64, 100, KV_F32, NULL, 0};
     CHECK(kv_bytes(&shape) >= 2u * 2 * 3 * 4 * 64 * 100 * 4, "%zu", kv_bytes(&shape));
     size_t full = kv_bytes(&shape);
     for (shape.type = KV_F16; shape.type <= KV_BF16; shape.type++)
@@ -166,7 +166,7 @@ Test(kv, rounds_to_bf16_as_it_should) {
     for (int i = 0; i < N; i++)
         wide[i] = NUMBERS[i].written;
     Device *device = test_device(1, PRECISION_F32);
-    KvView view = {kv_open(device, &(KvShape){1, 1, 1, N, 1, KV_BF16}), 0};
+    KvView view = {kv_open(device, &(KvShape){1, 1, 1, N, 1, KV_BF16, NULL, 0}), 0};
     Rows row = test_rows(device, 1, NULL, NULL, NULL);
     float *memory = upload_floats(device, wide, N);
     kv_write(device, &view, memory, memory, &row);
@@ -181,8 +181,9 @@ Test(kv, rounds_to_bf16_as_it_should) {
 }
 
 Test(kv, refuses_a_size_beyond_memory) {
-    static const KvShape SHAPES[] = {{1024, 1 << 20, 8, 128, 1 << 22, KV_F32}, // 2^65 bytes
-                                     {1 << 20, 1 << 20, 1 << 20, 1 << 10, 1 << 30, KV_F32}};
+    static const KvShape SHAPES[] = {
+        {1024, 1 << 20, 8, 128, 1 << 22, KV_F32, NULL, 0}, // 2^65 bytes
+        {1 << 20, 1 << 20, 1 << 20, 1 << 10, 1 << 30, KV_F32, NULL, 0}};
     for (int i = 0; i < 2; i++) {
         CHECK(kv_bytes(&SHAPES[i]) == SIZE_MAX, "%zu", kv_bytes(&SHAPES[i]));
         Device *device = test_device(1, PRECISION_F32);

@@ -7,7 +7,7 @@ enum { WIDTH = 4, MOST = 8 };
 static void attend(float out[WIDTH], const float *q, const float *k, const float *v, int n,
                    float scale) {
     Device *device = test_device(1, PRECISION_F32);
-    Kv *kv = kv_open(device, &(KvShape){1, 1, 1, WIDTH, n, KV_F32});
+    Kv *kv = kv_open(device, &(KvShape){1, 1, 1, WIDTH, n, KV_F32, NULL, 0});
     device_reserve(device, n);
     KvView view = {kv, 0};
     Rows rows = test_rows(device, n, NULL, NULL, NULL);

@@ -4,7 +4,7 @@
 #include "tests/support/device.h"
 #include "tests/support/files/tiny_model.h"
 
-static const KvShape SHAPE = {2, 3, 2, 8, 20, KV_F16};
+static const KvShape SHAPE = {2, 3, 2, 8, 20, KV_F16, NULL, 0};
 
 Test(kv_cache, starts_empty_and_keeps_lengths_apart) {
     Device *device = test_device(1, PRECISION_F32);
@@ -68,7 +68,7 @@ Test(kv_cache, names_the_bytes_it_wanted) {
     Device *device = test_device(1, PRECISION_F32);
     KvCache cache;
     Error error = {0};
-    KvShape huge = {1024, 1024, 8, 128, 1 << 22, KV_F32}; // 2^55 bytes
+    KvShape huge = {1024, 1024, 8, 128, 1 << 22, KV_F32, NULL, 0}; // 2^55 bytes
     CHECK(!kv_cache_init(&cache, device, &huge, &error), "that much memory?");
     CHECK_INT(error.code, test_memory_error());
     CHECK(strstr(error.message, "1024 sequences of 4194304 positions"), "%s", error.message);
@@ -80,30 +80,32 @@ Test(kv_cache, names_the_bytes_it_wanted) {
 
 enum { TOKENS = 37, CONTEXT = 50 };
 
-typedef struct Snapshot {
+typedef struct Parts {
     int n_parts;
     void *parts[8]; // owned
-} Snapshot;
+} Parts;
 
-static Snapshot save(const KvCache *cache, int sequence, int length) {
-    Snapshot s = {.n_parts = kv_cache_parts(cache)};
+static Parts save(const KvCache *cache, int sequence, int length) {
+    Parts s = {.n_parts = kv_cache_parts(cache)};
     Error error = {0};
     for (int i = 0; i < s.n_parts; i++) {
-        s.parts[i] = malloc(kv_cache_part_bytes(cache, length));
-        CHECK(kv_cache_save(cache, sequence, i, length, s.parts[i], &error), "%s", error.message);
+        KvSnapshot as = {.length = length};
+        s.parts[i] = malloc(kv_cache_part_bytes(cache, i, &as));
+        CHECK(kv_cache_save(cache, sequence, i, &as, s.parts[i], &error), "%s", error.message);
     }
     return s;
 }
 
-static void restore(KvCache *cache, int sequence, const Snapshot *s, int saved, int length) {
+static void restore(KvCache *cache, int sequence, const Parts *s, int saved, int length) {
     Error error = {0};
+    KvSnapshot of = {.length = saved};
     for (int i = 0; i < s->n_parts; i++)
-        kv_cache_restore(cache, sequence, i, s->parts[i], saved, length);
-    CHECK(kv_cache_restored(cache, sequence, length, &error), "%s", error.message);
+        kv_cache_restore(cache, sequence, i, s->parts[i], &of, length);
+    CHECK(kv_cache_restored(cache, sequence, &of, length, &error), "%s", error.message);
     CHECK_INT(kv_cache_length(cache, sequence), length);
 }
 
-static void snapshot_free(Snapshot *s) {
+static void snapshot_free(Parts *s) {
     for (int i = 0; i < s->n_parts; i++)
         free(s->parts[i]);
 }
@@ -130,7 +132,7 @@ static void goes_on(const TinyModel *tiny, Precision precision, KvType type) {
         ids[i] = (7 * i + 3) % tiny->config.vocab_size;
     for (int i = 0; i < TOKENS; i++)
         tiny_model_forward(whole, &(Batch){.n = 1, .tokens = ids + i});
-    Snapshot all = save(&whole->cache, 0, TOKENS), some = save(&whole->cache, 0, 20);
+    Parts all = save(&whole->cache, 0, TOKENS), some = save(&whole->cache, 0, 20);
     const int lengths[] = {0, 1, 15, 16, 20, TOKENS - 1};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         Model *other = tiny_model_run(tiny, options);
@@ -162,10 +164,12 @@ Test(snapshots, are_cut_at_any_checkpoint_that_fits) {
     Error error = {0};
     CHECK(kv_cache_init(&cache, device, &SHAPE, &error), "%s", error.message);
     CHECK_INT(kv_cache_parts(&cache), 2);
-    CHECK_INT(kv_cache_part_bytes(&cache, 5), 5 * 2 * 2 * 8 * 2); // keys, values; heads; half
-    CHECK_INT(kv_cache_checkpoint(&cache, 12, 7), 7);
-    CHECK_INT(kv_cache_checkpoint(&cache, 12, 15), 12);
-    CHECK_INT(kv_cache_checkpoint(&cache, 30, 40), 20); // the context of this cache
+    KvSnapshot five = {.length = 5}, twelve = {.length = 12}, thirty = {.length = 30};
+    CHECK_INT(kv_cache_part_bytes(&cache, 0, &five),
+              5 * 2 * 2 * 8 * 2); // keys, values; heads; half
+    CHECK_INT(kv_cache_checkpoint(&cache, &twelve, 7), 7);
+    CHECK_INT(kv_cache_checkpoint(&cache, &twelve, 15), 12);
+    CHECK_INT(kv_cache_checkpoint(&cache, &thirty, 40), 20); // the context of this cache
     for (int p = 0; p < 9; p++)
         kv_cache_write(&cache, 2, p);
     CHECK_INT(kv_cache_go_back(&cache, 2, 12), 9);

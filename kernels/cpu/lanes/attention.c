@@ -47,22 +47,22 @@ INLINE void narrow_lanes(uint16_t *p, F32x16 x, KvType type) {
 
 // ---- writing ----
 
-static void write_one(const Kv *kv, unsigned char *region, size_t position, const float *k,
-                      const float *v) {
-    size_t head_dim = (size_t)kv->shape.head_dim, key = kv_key_index(position, head_dim);
-    size_t value = position * kv->value_dim;
+static void write_one(const Kv *kv, unsigned char *keys_at, unsigned char *values_at, size_t slot,
+                      const float *k, const float *v) {
+    size_t head_dim = (size_t)kv->shape.head_dim, key = kv_key_index(slot, head_dim);
+    size_t value = slot * kv->value_dim;
     for (size_t j = 0; j < head_dim; j += KV_TILE) {
         size_t count = head_dim - j < KV_TILE ? head_dim - j : KV_TILE;
         F32x16 x = f32_load_part(v + j, count); // 0 in the padding
         if (kv->shape.type != KV_F32) {
-            uint16_t lanes[KV_TILE], *keys = (uint16_t *)region + key + j * KV_TILE;
-            narrow_lanes((uint16_t *)(region + kv->values_offset) + value + j, x, kv->shape.type);
+            uint16_t lanes[KV_TILE], *keys = (uint16_t *)keys_at + key + j * KV_TILE;
+            narrow_lanes((uint16_t *)values_at + value + j, x, kv->shape.type);
             narrow_lanes(lanes, f32_load_part(k + j, count), kv->shape.type);
             for (size_t i = 0; i < count; i++)
                 keys[i * KV_TILE] = lanes[i];
         } else {
-            float *keys = (float *)region + key + j * KV_TILE;
-            f32_store((float *)(region + kv->values_offset) + value + j, x);
+            float *keys = (float *)keys_at + key + j * KV_TILE;
+            f32_store((float *)values_at + value + j, x);
             for (size_t i = 0; i < count; i++)
                 keys[i * KV_TILE] = k[j + i];
         }
@@ -94,7 +94,8 @@ typedef struct ScoreWork {
     const AttentionPass *pass;
     float *scores;             // (queries, ATTENTION_CHUNK)
     const float *q;            // (head_dim, queries), packed
-    int begin, end;            // tiles, counted from position 0
+    int begin, end;            // tiles, counted from position 0; one after another in the cache:
+    const unsigned char *keys; // of tile `begin`
     const unsigned char *next; // the keys of the next chunk, to be fetched meanwhile, or NULL
 } ScoreWork;
 
@@ -113,7 +114,7 @@ INLINE void score_tiles(const ScoreWork *w, int first, const KvType type, const 
                         const int tiles) {
     int head_dim = w->pass->kv->shape.head_dim;
     size_t tile = (size_t)head_dim * KV_TILE, tile_bytes = tile * w->pass->kv->element;
-    const unsigned char *keys = w->pass->region + (size_t)first * tile_bytes, *next = keys;
+    const unsigned char *keys = w->keys + (size_t)(first - w->begin) * tile_bytes, *next = keys;
     size_t line = (size_t)tiles * KV_TILE * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
     size_t step = w->next ? line : 0; // 0: fetches the same keys again, cheaper than a branch
     if (w->next) next = w->next + (size_t)(first % (ATTENTION_CHUNK / KV_TILE)) * tile_bytes;
@@ -218,10 +219,15 @@ static void hide_others(const AttentionPass *pass, int i, int chunk) {
     hide(scores, done, tile_begin(done + KV_TILE - 1));
 }
 
-// All queries with the tiles begin .. end - 1, counted from position 0.
+// All queries with the tiles begin .. end - 1, counted from position 0; of a ring that begins anew
+// among them, those before that and those after it.
 static void score_all(const AttentionPass *pass, int begin, int end) {
-    ScoreWork work = {.pass = pass, .q = pass->packed, .begin = begin, .end = end};
-    int n, head_dim = pass->kv->shape.head_dim;
+    int n, head_dim = pass->kv->shape.head_dim, tiles = kv_tiles(&pass->layer);
+    size_t tile_bytes = (size_t)head_dim * KV_TILE * pass->kv->element;
+    ScoreWork work = {.pass = pass, .q = pass->packed, .begin = begin};
+    work.end = begin + kv_run(tiles, begin, end);
+    work.keys = pass->region + (size_t)kv_slot(tiles, begin) * tile_bytes;
+    if (work.end < end) score_all(pass, work.end, end);
     for (int i = 0; i < pass->n_queries; i += n, work.q += n * head_dim) {
         work.scores = pass->scores + i * ATTENTION_CHUNK;
         work.next = i == 0 ? pass->next_keys : NULL;
@@ -283,6 +289,7 @@ typedef struct ValueWork {
     const float *weights;      // (queries, ATTENTION_CHUNK)
     Span span;                 // the positions
     const unsigned char *next; // the values of the next chunk, to be fetched meanwhile, or NULL
+    int slot;                  // of the first; the others follow it
 } ValueWork;
 
 // `vectors` vectors of 16 channels from `channel` on, for n queries.
@@ -290,7 +297,8 @@ INLINE void add_values(const ValueWork *w, size_t channel, const KvType type, co
                        const int vectors) {
     const Kv *kv = w->pass->kv;
     size_t value_dim = kv->value_dim, first = (size_t)w->span.lo;
-    const unsigned char *values = w->pass->region + kv->values_offset + channel * kv->element;
+    const unsigned char *values = w->pass->region + w->pass->layer.values_offset +
+                                  ((size_t)w->slot * value_dim + channel) * kv->element;
     // Each position fetches its share of the next chunk.
     size_t step = w->next ? (size_t)vectors * 16 * kv->element : 0;
     const unsigned char *next = values;
@@ -302,7 +310,7 @@ INLINE void add_values(const ValueWork *w, size_t channel, const KvType type, co
         for (int c = 0; c < vectors; c++)
             sum[i][c] = f32_load(out + (size_t)i * value_dim + c * 16);
     const float *e = w->weights + first % ATTENTION_CHUNK;
-    for (size_t t = first; t <= (size_t)w->span.hi; t++, e++) {
+    for (size_t t = 0; t <= (size_t)w->span.hi - first; t++, e++) {
         F32x16 v[MOST_VECTORS];
         fetch(next, step);
         next += step;
@@ -340,12 +348,18 @@ INLINE void value_queries(const ValueWork *w, int n, const KvType type) {
     }
 }
 
-static void add_span(const ValueWork *w, int n) {
-    if (w->span.lo > w->span.hi) return;
-    switch (w->pass->kv->shape.type) {
-    case KV_F16: value_queries(w, n, KV_F16); break;
-    case KV_BF16: value_queries(w, n, KV_BF16); break;
-    default: value_queries(w, n, KV_F32);
+// In one run of slots, or in two where a ring begins anew.
+static void add_span(const ValueWork *all, int n) {
+    int slots = all->pass->layer.slots;
+    ValueWork w = *all;
+    for (int t = all->span.lo; t <= all->span.hi; t = w.span.hi + 1) {
+        w.span = (Span){t, t + kv_run(slots, t, all->span.hi + 1) - 1};
+        w.slot = kv_slot(slots, t);
+        switch (w.pass->kv->shape.type) {
+        case KV_F16: value_queries(&w, n, KV_F16); break;
+        case KV_BF16: value_queries(&w, n, KV_BF16); break;
+        default: value_queries(&w, n, KV_F32);
+        }
     }
 }
 
@@ -380,8 +394,11 @@ static void sum_values(const AttentionPass *pass, int chunk, float *out, int fir
         Span all = common_span(pass, first, n, from, end);
         for (int i = 0; i < n; i++)
             add_alone(pass, first + i, out + (size_t)i * value_dim, from, all.lo);
-        ValueWork shared = {pass, out, pass->scores + first * ATTENTION_CHUNK, all,
-                            first == 0 ? pass->next_values : NULL};
+        ValueWork shared = {.pass = pass,
+                            .out = out,
+                            .weights = pass->scores + first * ATTENTION_CHUNK,
+                            .span = all,
+                            .next = first == 0 ? pass->next_values : NULL};
         add_span(&shared, n);
         from = all.hi + 1;
     }
