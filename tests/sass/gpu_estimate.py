@@ -173,7 +173,7 @@ def print_attention(readings, names):
 
 def kinds_of(kernel):
     there = {loop["kind"] for loop in kernel["loops"]}
-    return [kind for kind in ("take", "outliers", "quantise", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "keys", "values", "join")
+    return [kind for kind in ("take", "outliers", "quantise", "BF16", "Q8_0", "Q4_0", "keys", "values", "join")
             if kind in there]
 
 
@@ -188,14 +188,13 @@ def shown(kernel, kind):
 
 
 def print_code(readings, names):
-    print("| kernel | of it |" + "".join(f" {name} |" for name in names) + "\n|---|---|" + "---|" * len(names))
+    print("| kernel | what of it |" + "".join(f" {name} |" for name in names) + "\n|---|---|" + "---|" * len(names))
     for kernel in readings[-1]:
         base = kernel["name"].replace(",FULL>", ">")
         if kernel["name"] not in SHOWN and base not in SHOWN:
             continue
         same = [next((k for k in r if k["name"] in (base, kernel["name"])), None) for r in readings]
         rows = [("registers, bytes spilled", lambda k: f"{k['registers']}, {k['spilled']}"),
-                ("instructions", lambda k: k["instructions"]),
                 ("prefetches before the wait", lambda k: k["prefetches"]),
                 ("fences (MEMBAR.SC)", lambda k: k["fences"])]
         rows += [(f"loop {kind}", lambda k, kind=kind: shown(k, kind)) for kind in kinds_of(kernel)]
