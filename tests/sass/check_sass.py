@@ -41,7 +41,7 @@ HOT = ("project_few_kernel<*,1,*>", "project_few_kernel<*,1>",
 @dataclass
 class Loop:
     kernel: str
-    kind: str          # type of weights, keys, values, join, quantise, mma
+    kind: str          # type of weights; take, outliers, quantise: of x; keys, values, join: of attention
     instructions: int
     in_flight: int
     per_group: float   # 0: it has no groups
@@ -106,6 +106,9 @@ def loop_of(kernel, span, earlier):
         least = 1
         groups = count["SHFL"] * 4 / 6  # quantise_quad: six shuffles for four groups of 32
         kind = "quantise" if groups else "take"
+    elif name.startswith("project_few_kernel") and count["SEL"] >= 8 and count["LDG"]:
+        kind, least = "outliers", 1
+        groups = kernel.bytes_in_flight(span) / 8  # a float of x and one of the norm's weights
     elif name.startswith("attention_kernel") and count["FFMA"]:
         kind = ("keys", "values", "join")[min(2, sum(e.kind in ("keys", "values") for e in earlier))]
         least = 16 if wide else 1

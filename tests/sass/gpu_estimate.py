@@ -2,11 +2,12 @@
 """Estimates the time of one decoded token on an H100, from what check_sass.py read of the machine code.
 
     tests/sass/check_sass.py --json build/cuda-sass >now.json
-    tests/sass/gpu_estimate.py [--kernels] [BEFORE.json] NOW.json
+    tests/sass/gpu_estimate.py [--kernels | --code] [BEFORE.json] NOW.json
 
 No GPU was asked: constants are those of data sheets and of published measurements, the rest is arithmetic, and
 +-25 % is what may be expected of it. One row per model and type of weights, Markdown; --kernels: also each kernel of
-a layer, in microseconds. A short context, one row of x, a16, five kernels a layer in a graph, each beginning before
+a layer, in microseconds; --code: what was read, and no time. tests/sass/before.json is what 4a9e1fb had, before the
+kernels of decoding were changed for their latency. A short context, one row of x, a16, five kernels a layer in a graph, each beginning before
 the one before it has ended:
 
     gap       until the kernel's blocks have met the wait
@@ -34,6 +35,9 @@ SHAPES = {
     "1B": (2048, 8192, 16, 32, 8, 64, 128256),
     "3B": (3072, 8192, 28, 24, 8, 128, 128256),
 }
+SHOWN = ("project_few_kernel<FLOAT_VECTOR,1>", "project_few_kernel<TWO_DIGITS,1>",
+         "project_few_kernel<FLOAT_VECTOR,1,SPARSE>", "project_few_kernel<TWO_DIGITS,1,SPARSE>",
+         "attention_kernel<BF16,128>")
 DEPTHS = (1024, 4096, 16384)
 BYTES = {"BF16": 2.0, "Q8_0": 34 / 32, "Q4_0": 18 / 32}
 
@@ -78,11 +82,13 @@ def prologue(code, kernel, kind, cols, normed, resident):
     per_warp = cols / (32 * WARPS)  # groups of 32
     quantise = min(code.loops(kernel, "quantise"), key=lambda loop: loop["per_group"])
     groups = quantise["instructions"] / quantise["per_group"]  # in one round
-    warps = resident * WARPS / SCHEDULERS
-    # find_outliers: 21 instructions for 32 numbers in rounds as long as these; before it read four columns a lane, 30.
-    outliers = ceil(per_warp / max(4, groups)) * cold + per_warp * (21 if groups > 4 else 30) * warps / CLOCK + 0.3
+    warps = resident * WARPS / SCHEDULERS  # of which only one can issue at a time
+    search = min(code.loops(kernel, "outliers"), key=lambda loop: loop["per_group"])
+    at_once = search["instructions"] / search["per_group"]
+    outliers = ceil(per_warp / at_once) * cold + per_warp * search["per_group"] * warps / CLOCK + 0.3
     rounds = ceil(per_warp / groups)
-    return time + outliers + rounds * max(ROUND_LATENCY, quantise["instructions"] * warps / CLOCK)
+    in_round = quantise["per_group"] * min(groups, per_warp)  # instructions: warps skip what is past the end
+    return time + outliers + rounds * max(ROUND_LATENCY, in_round * warps / CLOCK)
 
 
 def stream(code, kernel, kind, rows, cols, pair, resident):
@@ -165,14 +171,49 @@ def print_attention(readings, names):
                                        for r in readings for p in DEPTHS))
 
 
+def kinds_of(kernel):
+    there = {loop["kind"] for loop in kernel["loops"]}
+    return [kind for kind in ("take", "outliers", "quantise", "BF16", "Q8_0", "Q4_0", "keys", "values", "join")
+            if kind in there]
+
+
+def shown(kernel, kind):
+    """Loads in flight, and instructions for 32 numbers, of the loops of a kind: the least and the most."""
+    loops = [loop for loop in kernel["loops"] if loop["kind"] == kind]
+    if not loops:
+        return "none"
+    text = f"{min(loop['in_flight'] for loop in loops)} in flight"
+    groups = max(loop["per_group"] for loop in loops)
+    return text + (f", {groups:.0f} instructions" if groups else "")
+
+
+def print_code(readings, names):
+    print("| kernel | what of it |" + "".join(f" {name} |" for name in names) + "\n|---|---|" + "---|" * len(names))
+    for kernel in readings[-1]:
+        base = kernel["name"].replace(",FULL>", ">")
+        if kernel["name"] not in SHOWN and base not in SHOWN:
+            continue
+        same = [next((k for k in r if k["name"] in (base, kernel["name"])), None) for r in readings]
+        rows = [("registers, bytes spilled", lambda k: f"{k['registers']}, {k['spilled']}"),
+                ("prefetches before the wait", lambda k: k["prefetches"]),
+                ("fences (MEMBAR.SC)", lambda k: k["fences"])]
+        rows += [(f"loop {kind}", lambda k, kind=kind: shown(k, kind)) for kind in kinds_of(kernel)]
+        for number, (what, read) in enumerate(rows):
+            print(f"| {'' if number else '`' + kernel['name'] + '`'} | {what} |" +
+                  "".join(f" {read(k) if k else '-'} |" for k in same))
+
+
 def main(arguments):
     detailed = "--kernels" in arguments
-    paths = [a for a in arguments if a != "--kernels"]
+    paths = [a for a in arguments if a not in ("--kernels", "--code")]
     if not 1 <= len(paths) <= 2:
         print(__doc__, file=sys.stderr)
         return 2
     readings = [load(path) for path in paths]
     names = ["before", "now"][-len(paths):]
+    if "--code" in arguments:
+        print_code(readings, names)
+        return 0
     print("| model | MB a token | ideal us |" + "".join(f" {name}, us | of read bandwidth |" for name in names))
     print("|---|---|---|" + "---|---|" * len(paths))
     for shape in SHAPES:
