@@ -119,7 +119,7 @@ CU_SOURCES := $(call room,kernels/cuda,cu)
 SOURCES := $(filter-out kernels/host.c,$(SOURCES))
 LIBS += -lstdc++
 ifeq ($(EMULATED),1)
-CXX_SOURCES += $(wildcard tests/cuda/*.cpp)
+CXX_SOURCES += $(wildcard tests/cuda/*.cpp tests/ptx/*.cpp)
 CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
 CUDA_HOME ?= /usr/local/cuda
@@ -145,7 +145,7 @@ ifneq ($(BACKEND),cpu)
 TEST_SOURCES := $(filter-out tests/kernels/test_cpu_%.c,$(TEST_SOURCES))
 endif
 ifneq ($(BACKEND)$(EMULATED),cuda1)
-TEST_SOURCES := $(filter-out tests/cuda/%,$(TEST_SOURCES))
+TEST_SOURCES := $(filter-out tests/cuda/% tests/ptx/%,$(TEST_SOURCES))
 endif
 ifeq ($(JSON),1)
 TEST_SOURCES := $(filter-out %/test_without_json.c,$(TEST_SOURCES))
@@ -269,6 +269,21 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 	$(call say,EMU)
 	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(CFLAGS) $(KERNEL_FLAGS) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda $(KERNEL_FLAGS)
+# The interpreter of PTX: of all code here the one that a wider vector unit helps most.
+$(BUILD)/tests/ptx/%.o: REQUIRED_CXX += -Itests/cuda -ffp-contract=off -fno-strict-aliasing -ftree-vectorize \
+                        $(if $(filter x86_64,$(MACHINE)),-march=native)
+
+# nvcc's PTX of every kernel, which LIMPID_PTX=$(BUILD)/ptx runs in place of the emulator's own.
+CUDA_HOME ?= /usr/local/cuda
+NVCC ?= $(CUDA_HOME)/bin/nvcc
+PTX_ARCH ?= 90
+PTX := $(patsubst %.cu,$(BUILD)/ptx/%.ptx,$(call room,kernels/cuda,cu))
+.PHONY: ptx
+ptx: $(PTX)
+$(BUILD)/ptx/%.ptx: %.cu $(wildcard base/*.h weights/*.h kernels/*.h) $(call room,kernels/cuda,h)
+	@mkdir -p $(@D)
+	$(call say,PTX)
+	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -O3 -lineinfo -fmad=false -arch=compute_$(PTX_ARCH) -ptx -o $@ $<
 else
 NVCC_COMPILE = $(NVCC) -std=c++17 -I. -Ikernels/cuda -MMD -MP $(NVCC_FLAGS) -lineinfo -fmad=false
 $(BUILD)/%.o: %.cu $(BUILD)/switches

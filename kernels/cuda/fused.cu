@@ -79,9 +79,9 @@ static size_t add_residual(ProjectWork *work, const Operation *operations, size_
 }
 
 // Whether q, k and v are the three matrices, with heads of whole blocks of rows.
-static bool are_q_k_v(const ProjectWork *work, const HeadsWork *heads) {
+static bool are_q_k_v(const Device *device, const ProjectWork *work, const HeadsWork *heads) {
     size_t head_dim = (size_t)heads->kv.head_dim, kv_rows = head_dim * (size_t)heads->k.n_heads;
-    size_t counters = work->first_row[3] / head_dim * few_groups(work->n);
+    size_t counters = work->first_row[3] / head_dim * few_groups(device, work);
     return work->n == heads->rows.n && head_dim % ROWS_PER_BLOCK == 0 &&
            counters <= MAX_HEAD_COUNTERS && work->out[0] == heads->q.x &&
            work->out[1] == heads->k.x && work->out[2] == heads->v &&
@@ -90,20 +90,21 @@ static bool are_q_k_v(const ProjectWork *work, const HeadsWork *heads) {
 }
 
 // Norms and rotation of queries and keys, and the write to the cache.
-static size_t add_norm_and_rotate(ProjectWork *work, const Operation *operations, size_t count,
-                                  unsigned *counters) {
+static size_t add_norm_and_rotate(const Device *device, ProjectWork *work,
+                                  const Operation *operations, size_t count) {
     HeadsWork *heads = &work->heads;
-    size_t taken =
-        work->count == 3 && counters ? match_norm_and_rotate_qk(heads, operations, count) : 0;
+    size_t taken = work->count == 3 && device->head_counters
+                       ? match_norm_and_rotate_qk(heads, operations, count)
+                       : 0;
     if (!taken) return 0;
     if (taken == 1 && operations->kv_write.k == work->out[1]) { // neither norms nor rotation
         heads->q.x = work->out[0], heads->k.x = work->out[1];
         heads->q.n_heads = (int)(work->weights[0].rows / (size_t)heads->kv.head_dim);
         heads->k.n_heads = heads->kv.n_kv_heads;
     }
-    if (!are_q_k_v(work, heads)) return 0;
+    if (!are_q_k_v(device, work, heads)) return 0;
     work->epilogue = EPILOGUE_HEADS;
-    work->arrived = counters;
+    work->arrived = device->head_counters;
     return taken;
 }
 
@@ -118,7 +119,7 @@ static size_t fuse_project(Device *device, const Operation *operations, size_t c
     const Operation *rest = operations + ++at;
     size_t more = add_activation(&work, rest, count - at);
     if (!more) more = add_residual(&work, rest, count - at);
-    if (!more) more = add_norm_and_rotate(&work, rest, count - at, device->head_counters);
+    if (!more) more = add_norm_and_rotate(device, &work, rest, count - at);
     launch_few(device, &work);
     return at + more;
 }

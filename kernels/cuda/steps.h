@@ -25,14 +25,23 @@ static __device__ __forceinline__ float bend(float x, float cap) {
 
 // ---- norm: the sum of squares of a row ----
 
-enum { NORM_THREADS = 256 }; // of the block
+enum { NORM_THREADS = 256, NORM_LOADS = 8 }; // of the block; of a thread, in flight
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of x[dim]; every thread has it.
 static __device__ __forceinline__ float norm_factor(const float *x, size_t dim, float mean,
                                                     float eps, float *parts) {
     float squares = 0.0f;
-    for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS)
-        squares = fmaf(x[j] - mean, x[j] - mean, squares);
+    unsigned count = (unsigned)dim;
+    for (unsigned j = threadIdx.x; j < count; j += NORM_LOADS * NORM_THREADS) {
+        const float *own = x + j; // so that the offsets of the loads are constants
+        float v[NORM_LOADS];
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            v[s] = j + s * NORM_THREADS < count ? own[s * NORM_THREADS] : 0.0f;
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++)
+            if (j + s * NORM_THREADS < count) squares = fmaf(v[s] - mean, v[s] - mean, squares);
+    }
     squares = block_sum<NORM_THREADS>(squares, parts);
     return 1.0f / sqrtf(squares / (float)dim + eps);
 }

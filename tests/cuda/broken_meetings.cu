@@ -30,6 +30,24 @@ static __global__ void early_store(float *x) {
     wait_for_earlier_kernels();
 }
 
+// The copy may begin at once, although it is waited for late.
+struct CopyMemory {
+    alignas(16) float x[COUNT];
+};
+static __global__ void early_copy(float *out, const float *x) {
+    CopyMemory &memory = block_memory<CopyMemory>();
+    if (threadIdx.x < COUNT / 4) copy_async(memory.x + 4 * threadIdx.x, x + 4 * threadIdx.x, true);
+    wait_for_earlier_kernels();
+    wait_for_copies();
+    __syncthreads();
+    out[threadIdx.x] = memory.x[threadIdx.x];
+}
+
+static __global__ void early_tell(uint64_t *host) {
+    store_for_host(host, 1);
+    wait_for_earlier_kernels();
+}
+
 static __global__ void without_wait() {}
 
 // The next kernel may start before this one has waited for the one before it.
@@ -60,6 +78,13 @@ static float *new_floats(float value) {
     return memory;
 }
 
+static void tell_the_host() {
+    uint64_t *host = nullptr;
+    if (cudaMallocHost((void **)&host, sizeof *host) != cudaSuccess) abort();
+    overlap(early_tell, host);
+    cudaFreeHost(host);
+}
+
 static void run_overlapping(Meeting kind, float *x, float *more, float *out) {
     float *weights = new_floats(2.0f);
     overlap(add_one, more, x);
@@ -67,6 +92,8 @@ static void run_overlapping(Meeting kind, float *x, float *more, float *out) {
     case MEET_LOAD_BEFORE_WAIT_IN_CHAIN: overlap(pass_on, out); [[fallthrough]];
     case MEET_LOAD_BEFORE_WAIT: overlap(early_load, out, more, weights); break;
     case MEET_STORE_BEFORE_WAIT: overlap(early_store, x); break;
+    case MEET_COPY_BEFORE_WAIT: overlap(early_copy, out, more); break;
+    case MEET_TELL_BEFORE_WAIT: tell_the_host(); break;
     case MEET_WITHOUT_WAIT: overlap(without_wait); break;
     default: break;
     }

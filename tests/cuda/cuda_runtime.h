@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 // ---- qualifiers and vector types ----
 
@@ -238,8 +240,15 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
 
 namespace emulator {
-// Runs every block of the grid, or keeps it for the graph that the stream is capturing.
-cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body);
+// Runs every block of the grid, or keeps it for the graph that the stream is capturing. With
+// LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same
+// arguments.
+cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body, const void *kernel,
+                   const std::vector<std::string> &arguments);
+
+template <class T> std::string bytes_of(const T &argument) {
+    return std::string((const char *)&argument, sizeof argument);
+}
 
 // For stand-ins of other libraries: whether a test makes this call fail, what exists and is not yet
 // freed, and work that runs now or with the graph that the stream is capturing.
@@ -247,6 +256,9 @@ bool call_fails(cudaError_t *error);
 void count_objects(long more);
 void run_in(cudaStream_t stream, std::function<void()> work);
 void finish(); // all that was given to a stream
+
+// The allocation that has this address, of the GPU or pinned; false: none.
+bool memory_at(uint64_t address, uint64_t *begin, uint64_t *end);
 
 // A kernel's store to the host: ends the program where the memory is not pinned.
 void store_for_host(uint64_t *p, uint64_t value);
@@ -261,5 +273,7 @@ template <class... Wanted, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Wanted...),
                                Given &&...arguments) {
     // Arguments are copied at the call, as the runtime does.
-    return emulator::launch(config, std::bind(kernel, static_cast<Wanted>(arguments)...));
+    return emulator::launch(config, std::bind(kernel, static_cast<Wanted>(arguments)...),
+                            (const void *)kernel,
+                            {emulator::bytes_of<Wanted>(static_cast<Wanted>(arguments))...});
 }

@@ -3,6 +3,7 @@
 
 #include "tests/cuda/fibers.h"
 #include "tests/cuda/schedule.h"
+#include "tests/ptx/interpreter.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +63,9 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
         work();
     return cudaSuccess;
 }
+
+// All that was allocated, by where it begins: what a kernel may access.
+std::map<uintptr_t, size_t> allocated;
 
 // Memory of cudaMallocHost. A copy to any other memory of the host has been made when the call
 // returns. One from there may have been, or may be made when the stream gets there: here it is as
@@ -136,6 +140,7 @@ void emulator::store_for_host(uint64_t *p, uint64_t value) {
         fprintf(stderr, "emulator: a kernel writes to %p, which is no pinned memory\n", (void *)p);
         abort();
     }
+    if (has_to_wait()) die("a store for the host before wait_for_earlier_kernels");
     *p = value;
 }
 
@@ -143,7 +148,8 @@ void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
     enqueue(stream, work);
 }
 
-cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body) {
+cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body,
+                             const void *kernel, const std::vector<std::string> &arguments) {
     cudaError_t error;
     if (fails(&error)) return error;
     dim3 grid = config->gridDim, size = config->blockDim;
@@ -156,7 +162,10 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
                     config->attrs->val.programmaticStreamSerializationAllowed;
     return enqueue(config->stream, [=] {
         kernels++;
-        emulator::run_grid(grid, size, overlaps, body);
+        if (ptx::enabled())
+            ptx::launch(kernel, arguments, {grid.x, grid.y, grid.z}, {size.x, size.y, size.z});
+        else
+            emulator::run_grid(grid, size, overlaps, body);
     });
 }
 
@@ -238,6 +247,14 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     return cudaSuccess;
 }
 
+bool emulator::memory_at(uint64_t address, uint64_t *begin, uint64_t *end) {
+    auto after = allocated.upper_bound((uintptr_t)address);
+    if (after == allocated.begin()) return false;
+    --after;
+    *begin = after->first, *end = after->first + after->second;
+    return address < *end;
+}
+
 // By the stream, and not by a kernel.
 template <class Store> static void store(void *to, Store action) {
     emulator::watched_memory_open(to);
@@ -254,6 +271,7 @@ static cudaError_t allocate(void **memory, size_t bytes, bool watched) {
         *memory = nullptr;
     if (!*memory) return cudaErrorMemoryAllocation;
     store(*memory, [=] { memset(*memory, 0xff, bytes); });
+    allocated[(uintptr_t)*memory] = bytes;
     live_objects++;
     return cudaSuccess;
 }
@@ -263,6 +281,7 @@ cudaError_t cudaFreeHost(void *memory) {
     run_pending();
     live_objects -= memory != nullptr;
     pinned.erase(memory);
+    allocated.erase((uintptr_t)memory);
     free(memory);
     return cudaSuccess;
 }
@@ -284,6 +303,7 @@ cudaError_t cudaFree(void *memory) {
     run_pending();
     memory_used -= memory_blocks[memory];
     memory_blocks.erase(memory);
+    allocated.erase((uintptr_t)memory);
     if (!emulator::watched_memory_give(memory)) return cudaFreeHost(memory);
     live_objects--;
     return cudaSuccess;

@@ -62,10 +62,12 @@ typedef enum Meeting {
     MEET_LOAD_BEFORE_WAIT,          // of what the kernel before stores
     MEET_LOAD_BEFORE_WAIT_IN_CHAIN, // of what the kernel before that one stores
     MEET_STORE_BEFORE_WAIT,         // into what the kernel before loads
-    MEET_WITHOUT_WAIT,              // so the kernel after it would wait for too little
-    MEET_SOUND_WAIT,                // weights before the wait, the rest after it
-    MEET_WITHOUT_COUNTER,           // sums of other blocks are taken whether they are there or not
-    MEET_EARLY_COUNT,               // counted as there before all threads have stored
+    MEET_COPY_BEFORE_WAIT, // asynchronous, to shared memory, of what the kernel before stores
+    MEET_TELL_BEFORE_WAIT, // the host
+    MEET_WITHOUT_WAIT,     // so the kernel after it would wait for too little
+    MEET_SOUND_WAIT,       // weights before the wait, the rest after it
+    MEET_WITHOUT_COUNTER,  // sums of other blocks are taken whether they are there or not
+    MEET_EARLY_COUNT,      // counted as there before all threads have stored
     MEET_SOUND_COUNT,
 } Meeting;
 #define MEETING_RESULT 4.0f

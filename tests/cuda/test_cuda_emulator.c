@@ -99,6 +99,7 @@ static bool dies_side_by_side(Meeting kind) {
 Test(cuda_emulator, runs_one_kernel_after_another_unless_told_otherwise) {
     CHECK(is_right(MEET_LOAD_BEFORE_WAIT, 0) && is_right(MEET_LOAD_BEFORE_WAIT_IN_CHAIN, 0));
     CHECK(is_right(MEET_STORE_BEFORE_WAIT, 0) && is_right(MEET_WITHOUT_WAIT, 0));
+    CHECK(is_right(MEET_COPY_BEFORE_WAIT, 0) && is_right(MEET_TELL_BEFORE_WAIT, 0));
     CHECK(is_right(MEET_WITHOUT_COUNTER, 0) && is_right(MEET_EARLY_COUNT, 0));
     CHECK(is_right(MEET_EARLY_COUNT, 4));
 }
@@ -106,10 +107,12 @@ Test(cuda_emulator, runs_one_kernel_after_another_unless_told_otherwise) {
 Test(cuda_emulator, finds_loads_before_the_wait_for_earlier_kernels) {
     CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT));
     CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT_IN_CHAIN));
+    CHECK(dies_side_by_side(MEET_COPY_BEFORE_WAIT));
 }
 
 Test(cuda_emulator, finds_stores_before_the_wait_for_earlier_kernels) {
     CHECK(dies_side_by_side(MEET_STORE_BEFORE_WAIT));
+    CHECK(dies_side_by_side(MEET_TELL_BEFORE_WAIT));
 }
 
 Test(cuda_emulator, finds_kernels_that_overlap_and_never_wait) {

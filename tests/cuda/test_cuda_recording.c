@@ -192,26 +192,50 @@ Test(cuda_recording, floats_that_are_read_again_are_written) {
 
 enum { PIECE = 64, MOST_PIECES = 9 };
 
-// So many full pieces in one call; *calls: the host calls it takes. Logits malloced. With `plain`
-// every operation runs by itself.
+// So many full pieces, the last with logits, which are returned, malloced; calls[i]: the host calls
+// of piece i. With `plain` every operation runs by itself.
 static float *logits_of_pieces(const TinyModel *tiny, ModelOptions options, int pieces, bool plain,
-                               long *calls) {
-    int32_t tokens[PIECE * MOST_PIECES];
+                               long calls[MOST_PIECES]) {
     size_t bytes = (size_t)tiny->config.vocab_size * sizeof(float);
     Error error = {0};
-    for (int i = 0; i < PIECE * pieces; i++)
-        tokens[i] = (7 * i + 3) % tiny->config.vocab_size;
     options.max_rows = PIECE;
     Model *model = tiny_model_run(tiny, options);
     if (plain) CHECK(model_listen(model, look, NULL, false, &error), "%s", error.message);
-    emulator_fail_call(0, 0);
-    tiny_model_forward(model, &(Batch){.n = PIECE * pieces, .tokens = tokens});
-    *calls = emulator_calls();
+    for (int p = 0; p < pieces; p++) {
+        int32_t tokens[PIECE];
+        bool wants_logits[PIECE] = {false};
+        for (int i = 0; i < PIECE; i++)
+            tokens[i] = (7 * (p * PIECE + i) + 3) % tiny->config.vocab_size;
+        wants_logits[PIECE - 1] = p == pieces - 1;
+        emulator_fail_call(0, 0);
+        tiny_model_forward(model,
+                           &(Batch){.n = PIECE, .tokens = tokens, .wants_logits = wants_logits});
+        calls[p] = emulator_calls();
+    }
     float *logits = malloc(bytes);
     CHECK(logits, "memory");
     memcpy(logits, model_logits(model, 0), bytes);
     model_close(model);
     return logits;
+}
+
+static void check_pieces(const TinyModel *tiny, ModelOptions options, int pieces,
+                         long calls[MOST_PIECES]) {
+    long others[MOST_PIECES];
+    float *logits = logits_of_pieces(tiny, options, pieces, false, calls);
+    float *plain = logits_of_pieces(tiny, options, pieces, true, others);
+    for (int i = 0; i < tiny->config.vocab_size; i++)
+        CHECK(logits[i] == plain[i], "token %d: %.9g, one by one %.9g", i, (double)logits[i],
+              (double)plain[i]);
+    free(logits), free(plain);
+}
+
+enum { CALLS_OF_REPLAY = 7, CALLS_OF_LAUNCHES = 20 }; // at most; at least
+
+static void check_calls(const long *calls, const char *wanted) {
+    for (int p = 0; wanted[p]; p++)
+        CHECK(wanted[p] == 'r' ? calls[p] <= CALLS_OF_REPLAY : calls[p] >= CALLS_OF_LAUNCHES,
+              "piece %d of %s: %ld host calls", p, wanted, calls[p]);
 }
 
 static TinyModel *open_for_pieces(DType dtype) {
@@ -222,56 +246,28 @@ static TinyModel *open_for_pieces(DType dtype) {
     return tiny_model_open(&shape);
 }
 
-// The last piece has logits and is launched; of the others the first is too, the second is
-// captured, and what is more costs one launch beside the tokens, positions and sequences.
+// l: launched one at a time; c: captured; r: replayed, one launch beside the tokens, positions and
+// sequences. The last piece has logits, so it is another list.
 Test(cuda_recording, full_pieces_of_a_prompt_are_replayed) {
     static const DType TYPES[] = {DTYPE_BF16, DTYPE_Q8_0};
     for (size_t t = 0; t < sizeof TYPES / sizeof *TYPES; t++) {
         TinyModel *tiny = open_for_pieces(TYPES[t]);
         ModelOptions options = {.precision = PRECISION_A8, .kv_type = KV_F16};
-        long calls[7] = {0}, other;
-        for (int pieces = 2; pieces <= 6; pieces++) {
-            float *logits = logits_of_pieces(tiny, options, pieces, false, calls + pieces);
-            float *plain = logits_of_pieces(tiny, options, pieces, true, &other);
-            for (int i = 0; i < tiny->config.vocab_size; i++)
-                CHECK(logits[i] == plain[i], "%d pieces, token %d: %.9g, one by one %.9g", pieces,
-                      i, (double)logits[i], (double)plain[i]);
-            free(logits), free(plain);
-        }
-        long launched = calls[3] - calls[2], replayed = calls[5] - calls[4];
-        CHECK(launched > 20, "the second piece has but %ld host calls", launched);
-        CHECK(replayed <= 7, "%ld host calls for a piece that was captured", replayed);
-        CHECK_INT(calls[6] - calls[5], replayed);
+        long calls[MOST_PIECES];
+        check_pieces(tiny, options, 6, calls);
+        check_calls(calls, "lcrrrl");
         tiny_model_close(tiny);
     }
 }
 
 // Over an f32 cache attention goes by splits, and its grids are sized by the positions, rounded to
-// 256 and 512: pieces 1 to 4 have one graph, 5 to 8 another.
+// 256 and 512: four pieces each.
 Test(cuda_recording, and_again_for_each_power_of_two_of_positions_where_grids_depend_on_them) {
     TinyModel *tiny = open_for_pieces(DTYPE_BF16);
     ModelOptions options = {.precision = PRECISION_A16, .kv_type = KV_F32};
-    long calls[MOST_PIECES + 1] = {0}, other;
-    for (int pieces = 4; pieces <= MOST_PIECES; pieces++) {
-        float *logits = logits_of_pieces(tiny, options, pieces, false, calls + pieces);
-        if (pieces == MOST_PIECES) {
-            float *plain = logits_of_pieces(tiny, options, pieces, true, &other);
-            for (int i = 0; i < tiny->config.vocab_size; i++)
-                CHECK(logits[i] == plain[i], "token %d: %.9g, one by one %.9g", i,
-                      (double)logits[i], (double)plain[i]);
-            free(plain);
-        }
-        free(logits);
-    }
-    // One more piece before the last: the fourth, replayed; the fifth, launched; the sixth,
-    // captured; the seventh and the eighth, replayed.
-    long more[MOST_PIECES + 1];
-    for (int pieces = 5; pieces <= MOST_PIECES; pieces++)
-        more[pieces] = calls[pieces] - calls[pieces - 1];
-    CHECK(more[5] <= 7 && more[8] <= 7 && more[9] <= 7, "%ld, %ld, %ld host calls for a replay",
-          more[5], more[8], more[9]);
-    CHECK(more[6] > 20 && more[7] > 20, "%ld and %ld host calls for new positions", more[6],
-          more[7]);
+    long calls[MOST_PIECES];
+    check_pieces(tiny, options, MOST_PIECES, calls);
+    check_calls(calls, "lcrrlcrrl");
     tiny_model_close(tiny);
 }
 

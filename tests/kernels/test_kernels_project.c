@@ -141,6 +141,7 @@ Test(project, columns_that_fill_no_vector) {
     for (size_t p = 0; p < 3; p++)
         for (size_t i = 0; i < sizeof COLS / sizeof *COLS; i++) {
             check_type(PRECISIONS[p], DTYPE_F32, 7, COLS[i]);
+            check_rows(PRECISIONS[p], DTYPE_F32, 1, 7, COLS[i]); // which has a kernel of its own
             check_type(PRECISIONS[p], DTYPE_F16, 7, COLS[i]);
             check_type(PRECISIONS[p], DTYPE_BF16, 7, COLS[i]);
             check_type(PRECISIONS[p], DTYPE_Q8_GROUP, 7, COLS[i]);
@@ -153,7 +154,7 @@ Test(project, wide_rows) {
     for (size_t p = 0; p < 3; p++)
         for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
             for (int n = 1; n <= 8; n += n == 1 ? 2 : 5)
-                check_rows(PRECISIONS[p], TYPES[i], n, 5, EMULATED(n == 1 ? 13312 : 4608, 13312));
+                check_rows(PRECISIONS[p], TYPES[i], n, 5, EMULATED(n < 8 ? 13312 : 4608, 13312));
     for (size_t cols = 8200; cols <= 8201; cols++)
         check_rows(PRECISION_A16, DTYPE_BF16, 3, 50, cols);
     check_two(PRECISION_A16, DTYPE_Q4_K, DTYPE_Q8_0, 20, 5, 4096);
@@ -206,6 +207,71 @@ static float *project_rows(Device *device, DeviceMatrix *m, size_t rows, size_t 
     return got;
 }
 
+// ---- the integers themselves ----
+
+// A row of x: most groups random; one with ties between two integers, one of zeros, one whose scale
+// would be subnormal, one with a single number. Two elements are far above all others, and equal.
+static void fill_row(float *x, TestRandom *random, size_t cols, int levels) {
+    for (size_t k = 0; k < cols; k++) {
+        size_t group = k / ACTIVATION_GROUP % 6, at = k % ACTIVATION_GROUP;
+        float step = at ? ((float)at * 3.0f - 50.5f) * 0x1p-4f : (float)levels * 0x1p-4f;
+        x[k] = group == 1   ? step // d is 2^-4
+               : group == 2 ? 0.0f
+               : group == 3 ? (float)at * 1e-41f
+               : group == 4 ? (at == 9 ? -0.7f : 0.0f)
+                            : (float)test_random(random) * 0x1p-63f - 1.0f;
+    }
+    x[7] = -9000.0f, x[cols - 3] = 9000.0f;
+}
+
+// The unit matrix in Q8_0: column k of x comes out as z d, which is rounded once.
+static void check_integers(Precision precision, size_t cols, int n) {
+    TestRandom random = {cols * 64 + (uint64_t)n};
+    int levels = precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    uint8_t *blocks = calloc(cols * cols / 32, 34);
+    float *x = random_floats(&random, (size_t)n * cols, 1.0f), *scales = calloc(cols, sizeof *x);
+    int16_t *z = calloc(cols, sizeof *z);
+    int32_t *sums = calloc(cols, sizeof *sums);
+    CHECK(blocks && scales && z && sums, "no memory");
+    for (size_t r = 0; r < cols; r++) {
+        uint8_t *block = blocks + (r * cols + r) / 32 * 34;
+        block[1] = 0x3c; // half 0x3c00 = 1
+        block[2 + r % 32] = 1;
+    }
+    Device *device = test_device(1, precision);
+    Matrix m = {.dtype = DTYPE_Q8_0, .rows = cols, .cols = cols, .data = blocks};
+    DeviceMatrix *dm = device_matrix(device, &m);
+    device_reserve(device, n);
+    for (int i = 0; i < n; i++)
+        fill_row(x + (size_t)i * cols, &random, cols, levels);
+    float *got = project_rows(device, dm, cols, cols, x, n);
+    for (int i = 0; i < n; i++) {
+        const float *row = x + (size_t)i * cols;
+        Outlier outliers[OUTLIERS];
+        activation_quantise(z, scales, sums, outliers, row, cols, levels);
+        for (size_t k = 0; k < cols; k++) {
+            bool out = k == outliers[0].column || k == outliers[1].column;
+            float wanted = out ? row[k] : (float)z[k] * scales[k / ACTIVATION_GROUP];
+            CHECK(got[(size_t)i * cols + k] == wanted,
+                  "%s, row %d of %d, column %zu: %.9g, not %.9g", precision_name(precision), i, n,
+                  k, (double)got[(size_t)i * cols + k], (double)wanted);
+        }
+    }
+    test_device_close(device);
+    free(got), free(x), free(scales), free(z), free(sums), free(blocks);
+}
+
+// Alone, in a batch, and in so many rows that a GPU quantises them in a kernel of its own; columns
+// that fill a warp's loads and that do not.
+Test(project, activations_become_the_integers_of_precision_h) {
+    static const int COUNTS[] = {1, 3, 40};
+    for (int i = 0; i < 3; i++)
+        for (size_t cols = 32; cols <= EMULATED(224, 1248); cols += EMULATED(96, 64)) {
+            check_integers(PRECISION_A16, cols, COUNTS[i]);
+            check_integers(PRECISION_A8, cols, COUNTS[i]);
+        }
+}
+
 // One row at a time, any number together, one thread or three: the same bits.
 static void check_bits(DType dtype, size_t rows, size_t cols) {
     // On either side of the counts at which kernels/cpu changes its way.
@@ -243,6 +309,12 @@ Test(project, rows_and_threads_do_not_change_a_bit) {
         check_bits(dtype, EMULATED(19, 45), 256);
     check_bits(DTYPE_BF16, 3, 8456);
     check_bits(DTYPE_Q4_0, 3, 12352);
+    // A GPU cuts a batch into groups of rows where not all fit in shared memory at once, and has
+    // more loads in flight where a matrix has few rows.
+    check_bits(DTYPE_BF16, 3, 2560);
+    check_bits(DTYPE_Q8_0, 3, 4608);
+    check_bits(DTYPE_F16, 50, 1288);
+    check_bits(DTYPE_Q4_1, 50, 1056);
 }
 
 // The activations' scale group says NaN for a row with infinity or NaN in it, and for no other row.

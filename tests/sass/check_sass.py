@@ -104,8 +104,8 @@ def loop_of(kernel, span, earlier):
         kind = floats_of_loop(body) if "FLOAT_VECTOR" in name else None
     elif name.startswith("project_few_kernel") and count["STS"] and count["LDG"]:
         least = 1
-        groups = count["F2I"] + count["FRND"]
-        kind = "quantise" if count["SHFL"] and groups else "take"
+        groups = count["SHFL"] * 4 / 6  # quantise_quad: six shuffles for four groups of 32
+        kind = "quantise" if groups else "take"
     elif name.startswith("attention_kernel") and count["FFMA"]:
         kind = ("keys", "values", "join")[min(2, sum(e.kind in ("keys", "values") for e in earlier))]
         least = 16 if wide else 1

@@ -79,7 +79,8 @@ def prologue(code, kernel, kind, cols, normed, resident):
     quantise = min(code.loops(kernel, "quantise"), key=lambda loop: loop["per_group"])
     groups = quantise["instructions"] / quantise["per_group"]  # in one round
     warps = resident * WARPS / SCHEDULERS
-    outliers = ceil(per_warp / 4) * cold + per_warp * 30 * warps / CLOCK + 0.3
+    # find_outliers: 21 instructions for 32 numbers in rounds as long as these; before it read four columns a lane, 30.
+    outliers = ceil(per_warp / max(4, groups)) * cold + per_warp * (21 if groups > 4 else 30) * warps / CLOCK + 0.3
     rounds = ceil(per_warp / groups)
     return time + outliers + rounds * max(ROUND_LATENCY, quantise["instructions"] * warps / CLOCK)
 

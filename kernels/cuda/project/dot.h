@@ -110,7 +110,7 @@ static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<
 // else one at a time: a bfloat16 matrix and its float32 copy give the same bits.
 enum { FLOAT_LOAD = 8 };
 static inline bool whole_loads(const Planes &w, const float *x) {
-    return w.cols % FLOAT_LOAD == 0 && (uintptr_t)x % 16 == 0;
+    return w.cols % FLOAT_LOAD == 0 && is_aligned(x);
 }
 
 // Eight elements of one row as they are stored, from `col` on: loaded, not yet decoded.

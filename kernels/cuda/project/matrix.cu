@@ -67,9 +67,10 @@ static PlaneSizes lay_out(Planes *planes, const Matrix *matrix) {
     planes->dtype = shape.dtype;
     planes->rows = matrix->rows;
     planes->cols = matrix->cols;
-    planes->row_bytes = shape.row_units * unit[0];
+    for (int p = 0; p < N_PLANES; p++)
+        planes->row_bytes[p] = (unsigned)(shape.row_units * unit[p]);
     if (!layout_of(shape.dtype).low_bits)
-        planes->stride = planes->row_bytes / (shape.dtype == DTYPE_F32 ? 4 : 2);
+        planes->stride = planes->row_bytes[0] / (shape.dtype == DTYPE_F32 ? 4 : 2);
     return PlaneSizes{padded(shape.units * unit[0]), padded(shape.units * unit[1]),
                       padded(shape.units * unit[2]), padded(shape.units * unit[3])};
 }

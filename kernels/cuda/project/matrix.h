@@ -75,9 +75,9 @@ enum { CHUNK = 32, SUPER_CHUNKS = 8 };
 struct Planes {
     DType dtype;
     size_t rows, cols;
-    size_t stride;    // float types: elements from row to row
-    size_t row_bytes; // of the low plane
+    size_t stride; // float types: elements from row to row
     const uint8_t *low, *high, *scales, *supers;
+    unsigned row_bytes[4]; // of these planes
 };
 
 struct DeviceMatrix {

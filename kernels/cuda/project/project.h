@@ -4,6 +4,8 @@
 #include "kernels/cuda/project/matrix.h"
 #include "kernels/cuda/steps.h"
 
+#include <assert.h>
+
 enum { ROWS_PER_BLOCK = 8, PROJECT_THREADS = ROWS_PER_BLOCK * WARP }; // as many as NORM_THREADS
 
 // What becomes of a sum W x.
@@ -32,7 +34,7 @@ struct ProjectWork {
     Epilogue epilogue;
     ActivationKind activation;
     HeadsWork heads;   // EPILOGUE_HEADS
-    unsigned *arrived; // (heads of q, k and v, few_groups(n)) blocks of rows that are done: 0
+    unsigned *arrived; // (heads of q, k and v, few_groups) blocks of rows that are done: 0
                        // between launches
 };
 
@@ -44,7 +46,7 @@ int project_work(ProjectWork *work, const ProjectOperation *op, int first);
 // Launches: for few rows of x (fits_few), which go in groups; and for any number, of matrices of
 // one type, `work->z` made by quantise_rows.
 bool fits_few(int n);
-unsigned few_groups(int n);
+unsigned few_groups(const Device *device, const ProjectWork *work);
 void launch_few(Device *device, const ProjectWork *work);
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
@@ -76,30 +78,107 @@ static __device__ __forceinline__ size_t swizzle_digit(size_t at) {
     return at ^ (at >> 3 & 16);
 }
 
-// ---- outliers (precision.h) ----
+// ---- reading rows of x ----
+//
+// Four columns at a time, and several of those loads before the first one is waited for: what is
+// done to x before the products is otherwise a chain of latencies.
 
-// A key for each element of a row: larger for larger |x|, and among equals for the lower column. 0
-// for elements that cannot be outliers: 0.0, NaN, infinity.
-static __device__ __forceinline__ uint64_t outlier_key(float x, size_t column) {
+enum { QUAD = 4, QUADS = 4 }; // columns of a load; loads of a thread in flight
+
+static inline bool is_aligned(const float *x) {
+    return (uintptr_t)x % sizeof(float4) == 0; // NULL is
+}
+
+// A row of x as it is.
+struct PlainRow {
+    const float *x; // on 16 bytes
+    typedef float4 Loaded;
+    __device__ __forceinline__ Loaded load(unsigned j) const {
+        return *(const float4 *)(x + j);
+    }
+    __device__ __forceinline__ float4 value(const Loaded &loaded) const {
+        return loaded;
+    }
+};
+
+// use(columns j .. j + 3 of the row, j, is_inside) for every fourth j of first .. end - 1, both
+// multiples of 4, by all threads of a block; a lane has rising columns. Warps are whole in `use`:
+// lanes past the end come with the last four columns again, and is_inside false.
+template <class Row, class Use>
+static __device__ __forceinline__ void for_quads(const Row &row, unsigned first, unsigned end,
+                                                 const Use &use) {
+    constexpr unsigned STEP = PROJECT_THREADS * QUAD;
+    unsigned lane = threadIdx.x % WARP * QUAD;
+    for (unsigned start = first + threadIdx.x / WARP * WARP * QUAD; start < end;
+         start += QUADS * STEP) {
+        typename Row::Loaded loaded[QUADS];
+        UNROLL
+        for (unsigned s = 0; s < QUADS; s++) {
+            unsigned j = start + s * STEP + lane;
+            loaded[s] = row.load(j < end ? j : end - QUAD); // no branch: it would wait
+        }
+        UNROLL
+        for (unsigned s = 0; s < QUADS; s++) {
+            unsigned j = start + s * STEP + lane;
+            if (j - lane >= end) continue; // the whole warp; and no `break`, so that loops unroll
+            use(row.value(loaded[s]), j, j < end);
+        }
+    }
+}
+
+static __device__ __forceinline__ uint32_t bits_of(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    uint32_t size = bits & 0x7fffffffu, rest = ~((uint32_t)column << 1 | bits >> 31);
-    return size && size < 0x7f800000u ? (uint64_t)size << 32 | rest : 0;
+    return bits;
+}
+
+static __device__ __forceinline__ float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+enum : uint32_t { SIZE_BITS = 0x7fffffffu, INFINITE = 0x7f800000u }; // of |x|; NaNs are above it
+
+// ---- outliers (precision.h) ----
+
+// The OUTLIERS largest |x| that a lane has met. Bits of |x| compare as the numbers do.
+struct Largest {
+    uint32_t size[OUTLIERS], place[OUTLIERS]; // bits of |x|, 0: none yet; column << 1 | sign
+};
+
+// Columns rise, so among equals the lower one stays. Neither 0.0 nor what is not finite can be an
+// outlier.
+static __device__ __forceinline__ void meet(Largest &largest, float x, uint32_t column) {
+    static_assert(OUTLIERS == 2, "they stand in line");
+    uint32_t bits = bits_of(x), size = bits & SIZE_BITS;
+    uint32_t place = (uint32_t)(((uint64_t)column << 32 | bits) >> 31);
+    if (size >= INFINITE) size = 0;
+    bool is_first = size > largest.size[0], is_second = size > largest.size[1];
+    largest.place[1] = is_first ? largest.place[0] : is_second ? place : largest.place[1];
+    largest.size[1] = is_first ? largest.size[0] : is_second ? size : largest.size[1];
+    largest.place[0] = is_first ? place : largest.place[0];
+    largest.size[0] = is_first ? size : largest.size[0];
+}
+
+// A key for an element: larger for larger |x|, and among equals for the lower column. 0: none.
+static __device__ __forceinline__ uint64_t outlier_key(const Largest &largest, int o) {
+    uint32_t size = largest.size[o];
+    return size ? (uint64_t)size << 32 | (uint32_t)~largest.place[o] : 0;
 }
 
 static __device__ __forceinline__ Outlier outlier_of(uint64_t key) {
     Outlier outlier = {0, 0.0f};
     if (!key) return outlier;
-    uint32_t rest = ~(uint32_t)key, bits = (uint32_t)(key >> 32) | rest << 31;
-    outlier.column = rest >> 1;
-    memcpy(&outlier.x, &bits, sizeof bits);
+    uint32_t place = ~(uint32_t)key;
+    outlier.column = place >> 1;
+    outlier.x = float_of((uint32_t)(key >> 32) | place << 31);
     return outlier;
 }
 
 // The OUTLIERS largest keys of all lanes, in order, for every lane. Each lane's own keys are in
 // order; no two keys but 0 are equal.
 static __device__ __forceinline__ void warp_outliers(uint64_t (&keys)[OUTLIERS]) {
-    static_assert(OUTLIERS == 2, "they stand in line");
     uint64_t first = warp_largest(keys[0]);
     uint64_t second = warp_largest(keys[0] == first ? keys[1] : keys[0]);
     keys[0] = first, keys[1] = second;
@@ -109,21 +188,24 @@ static __device__ __forceinline__ void warp_outliers(uint64_t (&keys)[OUTLIERS])
 constexpr unsigned OUTLIER_KEYS = PROJECT_THREADS / WARP * OUTLIERS;
 typedef uint64_t OutlierKeys[OUTLIER_KEYS];
 
-// outliers (n, OUTLIERS) of n rows, x(i, j) for j < cols, by all threads of a block, which all see
-// them afterwards. Both arrays are shared memory; n is at most the number of warps.
-template <class X>
+// outliers (n, OUTLIERS) of n rows, row_of(i) of them with `cols` columns, by all threads of a
+// block, which all see them afterwards. Both arrays are shared memory; n is at most the number of
+// warps.
+template <class RowOf>
 static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierKeys *shared,
-                                                     size_t n, size_t cols, const X &x) {
+                                                     unsigned n, unsigned cols,
+                                                     const RowOf &row_of) {
     static_assert(OUTLIER_KEYS <= (unsigned)WARP, "a lane for each");
     unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t keys[OUTLIERS] = {0, 0};
-        for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) {
-            uint64_t key = outlier_key(x(i, j), j);
-            bool is_first = key > keys[0];
-            if (is_first || key > keys[1]) keys[1] = is_first ? keys[0] : key;
-            if (is_first) keys[0] = key;
-        }
+    for (unsigned i = 0; i < n; i++) {
+        Largest largest = {};
+        for_quads(row_of(i), 0, cols, [&](const float4 &x, unsigned j, bool is_inside) {
+            const float four[QUAD] = {x.x, x.y, x.z, x.w};
+            UNROLL
+            for (unsigned b = 0; b < QUAD; b++)
+                meet(largest, is_inside ? four[b] : 0.0f, j + b);
+        });
+        uint64_t keys[OUTLIERS] = {outlier_key(largest, 0), outlier_key(largest, 1)};
         warp_outliers(keys);
         if (lane < OUTLIERS) shared[i][warp * OUTLIERS + lane] = lane ? keys[1] : keys[0];
     }
@@ -137,32 +219,64 @@ static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierK
     __syncthreads();
 }
 
-static __device__ __forceinline__ bool is_outlier(const Outlier *outliers, size_t j) {
-    bool left = false;
-    for (int o = 0; o < OUTLIERS; o++)
-        left |= outliers[o].column == j && outliers[o].x != 0.0f;
-    return left;
-}
-
 // ---- activations as integers ----
 
-// One group of 32 activations as integers (precision.h), by the 32 lanes of a warp. `at`: of
-// this lane's number; `group`: of the group.
-static __device__ __forceinline__ void quantise_group(const QuantisedRows &out, float value,
-                                                      size_t at, size_t group, int levels) {
-    float amax = warp_max(fabsf(value));
-    bool finite = !__ballot_sync(ALL_LANES, !isfinite(value));
-    float d = finite ? amax / (float)levels : NAN;
+// A row of x on its way to integers: from which columns its outliers were taken.
+struct OutlierColumns {
+    uint32_t columns[OUTLIERS]; // UINT32_MAX: none
+};
+
+static __device__ __forceinline__ OutlierColumns outlier_columns(const Outlier *outliers) {
+    OutlierColumns taken;
+    UNROLL
+    for (int o = 0; o < OUTLIERS; o++)
+        taken.columns[o] = outliers[o].x != 0.0f ? outliers[o].column : UINT32_MAX;
+    return taken;
+}
+
+// Four of the 32 activations of a group as integers (precision.h), by eight neighbouring lanes of a
+// whole warp. `x`: columns j .. j + 3 of their row; `at`: of the first integer; `is_stored`: false
+// for lanes that come along for the shuffles alone.
+static __device__ __forceinline__ void quantise_quad(const QuantisedRows &out, const float4 &x,
+                                                     unsigned j, const OutlierColumns &taken,
+                                                     size_t at, int levels, bool is_stored) {
+    float four[QUAD] = {x.x, x.y, x.z, x.w};
+    uint32_t size = 0;
+    UNROLL
+    for (unsigned b = 0; b < QUAD; b++) {
+        if (taken.columns[0] == j + b || taken.columns[1] == j + b) four[b] = 0.0f;
+        uint32_t own = bits_of(four[b]) & SIZE_BITS;
+        size = own > size ? own : size;
+    }
+    UNROLL
+    for (int lanes = 4; lanes; lanes /= 2) {
+        uint32_t other = __shfl_xor_sync(ALL_LANES, size, lanes);
+        size = other > size ? other : size;
+    }
+    bool is_finite = size < INFINITE;
+    float d = is_finite ? float_of(size) / (float)levels : NAN;
     bool usable = d >= 1.17549435e-38f; // FLT_MIN; false for NaN too
-    int z = usable ? (int)rintf(value * (1.0f / d)) : 0;
-    int low = (int)(int8_t)(z & 255), sum = z;
+    float inverse = usable ? 1.0f / d : 0.0f;
+    // Adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the lower bits:
+    //     z + 0x4b400000 = .. | high, less one where low is negative | low
+    constexpr uint32_t ROUNDED = 0x4b400000u;
+    uint32_t low = 0, high = 0, sum = 0;
+    UNROLL
+    for (unsigned b = 0; b < QUAD; b++) {
+        uint32_t z = bits_of(four[b] * inverse + 12582912.0f);
+        low |= (z & 255) << 8 * b;
+        high |= ((z + 128) >> 8 & 255) << 8 * b;
+        sum += z - ROUNDED;
+    }
+    if (!is_finite) low = high = sum = 0;
+    sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+    sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+    uint32_t other = __shfl_xor_sync(ALL_LANES, sum, 4);
+    if (!is_stored) return;
     size_t index = swizzle_digit(at);
-    out.low[index] = (int8_t)low;
-    if (out.high) out.high[index] = (int8_t)((z - low) / 256);
-    for (int bits = 8; bits; bits /= 2)
-        sum += __shfl_xor_sync(ALL_LANES, sum, bits);
-    int other = __shfl_xor_sync(ALL_LANES, sum, 16);
-    if (threadIdx.x % WARP) return;
-    out.scales[group] = usable || !finite ? d : 0.0f;
-    out.sums[group] = int2{sum, other};
+    *(uint32_t *)(out.low + index) = low;
+    if (out.high) *(uint32_t *)(out.high + index) = high;
+    if (at % CHUNK) return;
+    out.scales[at / CHUNK] = usable || !is_finite ? d : 0.0f;
+    out.sums[at / CHUNK] = int2{(int)sum, (int)other};
 }

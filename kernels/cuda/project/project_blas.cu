@@ -186,7 +186,7 @@ static RowSlice next_slice(Device *device, const Planes &w, size_t first, size_t
     slice.first = first;
     slice.rows = w.rows - first < most ? w.rows - first : most;
     if (is_blas_operand(device, w.dtype)) {
-        slice.parts[0] = w.low + first * w.row_bytes;
+        slice.parts[0] = w.low + first * w.row_bytes[0];
         slice.stride = w.stride;
         return slice;
     }

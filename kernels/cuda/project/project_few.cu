@@ -10,22 +10,33 @@
 // x in the same form.
 //
 // A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
-// before the kernel before this one has ended. Blocks take up to eight rows of x. For more, several
-// grids of fewer blocks walk the weights side by side, so that the L2 cache has for the others
-// what one of them has loaded.
+// before the kernel before this one has ended. Blocks take up to eight rows of x, as many as fit.
+// For more, several grids of fewer blocks walk the weights side by side, so that the L2 cache has
+// for the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
 enum { MAX_FEW = 32 }; // rows of x
 
-// Loads of 16 bytes in flight per lane: with 32 warps per processor some 64 KiB, where an H100
-// needs about 20 KiB to keep its memory busy.
-enum { LOADS = 4 };
+// Loads of 16 bytes in flight per lane. With 24 warps on a processor FULL are 48 KiB, where an H100
+// needs about 20 KiB to keep its memory busy. A matrix with so few rows that a processor gets one
+// or two blocks has SPARSE: as many bytes from fewer warps. What is added, and in which order, is
+// the same, so the choice may depend on the GPU.
+enum Loads { FULL, SPARSE };
+DEVICE_FUNCTION constexpr int loads_of(Loads loads) {
+    return loads == FULL ? 4 : 8;
+}
 
-// Sums of several rows take registers: then fewer blocks fit.
-constexpr unsigned blocks_per_processor(int n) {
-    return n == 1 ? 3 : 2;
+// More loads, and sums of several rows, take registers: then fewer blocks fit.
+constexpr unsigned blocks_per_processor(int n, Loads loads) {
+    return n == 1 && loads == FULL ? 3 : 2;
+}
+
+// Decoding with float weights leaves registers for two blocks of the next kernel, so that its
+// prefetches begin before this one ends.
+constexpr unsigned blocks_that_fit(InputForm m, int n, Loads loads) {
+    return m == FLOAT_VECTOR && n == 1 && loads == FULL ? 5 : blocks_per_processor(n, loads);
 }
 
 // ---- a row of weights, of R matrices at once ----
@@ -37,13 +48,13 @@ static __device__ __forceinline__ size_t clamp_index(size_t i, size_t last) {
 // Chunks of 32 columns; all loads of the lane are issued before the first result is used. None of
 // them is conditional, since a branch would wait for the first one: past the end the last chunk is
 // loaded again.
-template <DType D, InputForm M, int N, int R>
+template <DType D, InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Planes *w, size_t row,
-                                                  Memory<M> &memory, const ColumnSlice &slice,
+                                                  Memory<M, N> &memory, const ColumnSlice &slice,
                                                   int n) {
-    // Two loads of 16 bytes per lane in flight from the low planes: of two chunks of nibbles, of
-    // one chunk of bytes, or (R 2) of one chunk of nibbles from each matrix.
-    constexpr int STEPS = layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
+    // Unpacking takes registers: half of the loads, of two chunks of nibbles, of one chunk of
+    // bytes, or (R 2) of one chunk of nibbles from each matrix. With SPARSE four chunks of either.
+    constexpr int STEPS = L == SPARSE ? 4 / R : layout_of(D).low_bits == 8 || R == 2 ? 1 : 2;
     size_t chunks = w->cols / CHUNK, before = slice.first / CHUNK, end = slice.end / CHUNK;
     for (size_t c = before + threadIdx.x % WARP; c < end; c += STEPS * WARP) {
         Chunk<D> chunk[R][STEPS];
@@ -78,12 +89,12 @@ static __device__ __forceinline__ void add_chunks(float (&acc)[R][N], const Plan
 }
 
 // Float weights, eight columns at a time.
-template <DType D, int N, int R>
+template <DType D, int N, int R, Loads L>
 static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Planes *w, size_t row,
-                                                   const FewFloats &memory,
+                                                   const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     // Eight float32 are two loads, eight 16-bit elements one.
-    constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
+    constexpr int STEPS = loads_of(L) / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
          col += STEPS * STEP) {
@@ -115,7 +126,7 @@ static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Pla
 // One at a time, where the number of columns is no multiple of 8.
 template <DType D, int N, int R>
 static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Planes *w, size_t row,
-                                                   const FewFloats &memory,
+                                                   const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     for (size_t col = slice.first + threadIdx.x % WARP; col < slice.end; col += WARP)
         UNROLL
@@ -131,27 +142,27 @@ static __device__ __forceinline__ void add_scalars(float (&acc)[R][N], const Pla
     }
 }
 
-// With the last slice the outliers are added.
-template <DType D, InputForm M, int N, int R>
-// Outliers belong to whole rows of x, so they are added once, and last (precision.h).
+// Outliers belong to whole rows of x, so they are added once, with the last slice, and last
+// (precision.h).
+template <DType D, InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_integers(float (&acc)[R][N], const Planes *w, size_t row,
-                                                    Memory<M> &memory, const ColumnSlice &slice,
+                                                    Memory<M, N> &memory, const ColumnSlice &slice,
                                                     int n) {
     bool is_last = slice.end == w->cols;
     OutlierProduct met[R] = {};
     UNROLL
     for (int r = 0; r < R; r++)
         if (is_last) met[r] = load_outlier<D>(w[r], row, memory.outliers, n);
-    add_chunks<D, M, N, R>(acc, w, row, memory, slice, n);
+    add_chunks<D, M, N, R, L>(acc, w, row, memory, slice, n);
     UNROLL
     for (int r = 0; r < R; r++)
         if (is_last) add_outlier<D, N>(acc[r], met[r], n);
 }
 
 // What is in shared memory of x, times the same columns of R matrices of one type.
-template <InputForm M, int N, int R>
+template <InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Planes *w, size_t row,
-                                                 Memory<M> &memory, const ColumnSlice &slice,
+                                                 Memory<M, N> &memory, const ColumnSlice &slice,
                                                  int n) {
     with_type(w->dtype, [&](auto type) {
         if constexpr (!accepts(M, type.value))
@@ -159,29 +170,28 @@ static __device__ __forceinline__ void add_slice(float (&acc)[R][N], const Plane
         else if constexpr (M == FLOAT_SCALAR)
             add_scalars<type.value, N, R>(acc, w, row, memory, slice, n);
         else if constexpr (M == FLOAT_VECTOR)
-            add_vectors<type.value, N, R>(acc, w, row, memory, slice, n);
+            add_vectors<type.value, N, R, L>(acc, w, row, memory, slice, n);
         else if constexpr (digits_of(M) != 0)
-            add_integers<type.value, M, N, R>(acc, w, row, memory, slice, n);
+            add_integers<type.value, M, N, R, L>(acc, w, row, memory, slice, n);
         else
-            add_chunks<type.value, M, N, R>(acc, w, row, memory, slice, n);
+            add_chunks<type.value, M, N, R, L>(acc, w, row, memory, slice, n);
     });
 }
 
 // Row `row` of R matrices from w on, times all rows of the group: sums of whole warps. All threads
 // of the block come here, also those without a row, since x passes through shared memory in slices;
 // `first`: for the first time, so that nothing of x is there yet.
-template <InputForm M, int N, int R>
+template <InputForm M, int N, int R, Loads L>
 static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const ProjectWork &work,
                                                 const Group &group, const Planes *w, size_t row,
-                                                bool has_row, Memory<M> &memory, bool first) {
-    constexpr size_t ROOM = digits_of(M) ? FEW_INTEGERS : FEW_FLOATS;
+                                                bool has_row, Memory<M, N> &memory, bool first) {
     size_t cols = work.weights[0].cols;
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
     for (int i = 0; i < N; i++)
         acc[r][i] = 0.0f;
-    ColumnSlice slice = first_slice(cols, group.n, ROOM);
+    ColumnSlice slice = first_slice(cols, group.n, Memory<M, N>::ROOM);
     for (; slice.first < cols; slice = slice_after(slice, cols)) {
         // Where all columns fit, x is taken once and serves all rows that the block walks over.
         // Else each row of weights makes all slices pass through shared memory again.
@@ -189,10 +199,10 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
             __syncthreads(); // no thread still reads the last slice
             // Only block 0 of a group writes the norm's output to global memory, while it takes x
             // for the first time.
-            take(memory, work, group, slice, digits_of(M), first && !blockIdx.x);
+            take<M, N>(memory, work, group, slice, first && !blockIdx.x);
             __syncthreads();
         }
-        if (has_row) add_slice<M, N, R>(acc, w, row, memory, slice, group.n);
+        if (has_row) add_slice<M, N, R, L>(acc, w, row, memory, slice, group.n);
     }
     UNROLL
     for (int r = 0; r < R; r++)
@@ -202,12 +212,12 @@ static __device__ __forceinline__ void dot_rows(float (&acc)[R][N], const Projec
 }
 
 // up and gate are the first and the second matrix, as model/ projects them; of one type.
-template <InputForm M, int N>
+template <InputForm M, int N, Loads L>
 static __device__ __forceinline__ void gated_row(const ProjectWork &work, const Group &group,
-                                                 size_t row, bool has_row, Memory<M> &memory,
+                                                 size_t row, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     float acc[2][N];
-    dot_rows<M, N, 2>(acc, work, group, work.weights, row, has_row, memory, first);
+    dot_rows<M, N, 2, L>(acc, work, group, work.weights, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
@@ -220,14 +230,14 @@ static __device__ __forceinline__ void gated_row(const ProjectWork &work, const 
     }
 }
 
-template <InputForm M, int N>
+template <InputForm M, int N, Loads L>
 static __device__ __forceinline__ void plain_row(const ProjectWork &work, const Group &group,
-                                                 unsigned at, bool has_row, Memory<M> &memory,
+                                                 unsigned at, bool has_row, Memory<M, N> &memory,
                                                  bool first) {
     int p = matrix_of_row(work, at);
     size_t row = at - work.first_row[p];
     float acc[1][N];
-    dot_rows<M, N, 1>(acc, work, group, work.weights + p, row, has_row, memory, first);
+    dot_rows<M, N, 1, L>(acc, work, group, work.weights + p, row, has_row, memory, first);
     if (!has_row || threadIdx.x % WARP) return;
     UNROLL
     for (int i = 0; i < N; i++) {
@@ -251,13 +261,51 @@ static __device__ void finish_head(const ProjectWork &work, const Group &group, 
         norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
 }
 
-// Weights are not written by any kernel, so their load need not wait for the one before. 32 lanes
-// ask for a line of 128 bytes each: the first 4 KiB of the row at most.
-static __device__ __forceinline__ void prefetch_first_row(const ProjectWork &work, unsigned at) {
-    int p = matrix_of_row(work, at);
+// ---- before the kernel before this one has ended ----
+//
+// No kernel writes weights, so asking for them need not wait. What is not asked for here is a miss
+// to memory behind the wait, one after another: the planes of the first row, of both matrices where
+// they are a pair, biases, and the weights of norms.
+
+// Of `bytes` from p on the line of 128 bytes that is thread `at`'s, if there is one. The last byte
+// may be in a line of its own, since the first need not begin one.
+static __device__ __forceinline__ void prefetch_line(const void *p, unsigned bytes, unsigned at) {
+    unsigned offset = at * 128;
+    if (bytes && offset < bytes + 127)
+        prefetch((const uint8_t *)p + (offset < bytes ? offset : bytes - 1));
+}
+
+// By a warp: the first 4 KiB of each plane at most, or 8 where there are few blocks.
+template <Loads L>
+static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, unsigned row) {
     const Planes &w = work.weights[p];
-    size_t row_bytes = w.row_bytes, lane = threadIdx.x % WARP * 128;
-    if (lane < row_bytes) prefetch(w.low + (at - work.first_row[p]) * row_bytes + lane);
+    const uint8_t *const planes[] = {w.low, w.high, w.scales, w.supers};
+    constexpr unsigned LINES = L == FULL ? 1 : 2; // of a lane
+    unsigned lane = threadIdx.x % WARP;
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        UNROLL
+    for (unsigned k = 0; k < LINES; k++)
+        prefetch_line(planes[i] + (size_t)row * w.row_bytes[i], w.row_bytes[i], lane + k * WARP);
+    if (!lane && work.bias[p]) prefetch(work.bias[p] + row);
+}
+
+// `at`: the warp's first row, if it has one.
+template <Loads L>
+static __device__ __forceinline__ void prefetch_weights(const ProjectWork &work, unsigned at,
+                                                        bool has_row) {
+    unsigned thread = threadIdx.x, float_bytes = (unsigned)sizeof(float);
+    if (work.norm_weight) // the first 32 KiB at most
+        prefetch_line(work.norm_weight, (unsigned)work.weights[0].cols * float_bytes, thread);
+    if (work.epilogue == EPILOGUE_HEADS && work.heads.q.norm_weight) {
+        unsigned head_bytes = (unsigned)work.heads.kv.head_dim * float_bytes;
+        prefetch_line(work.heads.q.norm_weight, head_bytes, thread);
+        prefetch_line(work.heads.k.norm_weight, head_bytes, thread);
+    }
+    if (!has_row) return;
+    int p = matrix_of_row(work, at);
+    prefetch_row<L>(work, p, at - work.first_row[p]);
+    if (work.epilogue == EPILOGUE_ACTIVATE) prefetch_row<L>(work, 1, at);
 }
 
 // Rows of weights that the blocks walk over: a row of gate and of up count as one.
@@ -266,25 +314,25 @@ static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
 }
 
 // Grid: a walk over the rows of weights; groups of rows of x.
-template <InputForm M, int N>
-static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N))
+template <InputForm M, int N, Loads L>
+static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_that_fit(M, N, L))
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    if (first + warp < rows) prefetch_first_row(work, first + warp);
+    prefetch_weights<L>(work, first + warp, first + warp < rows);
     wait_for_earlier_kernels();
-    Memory<M> &memory = block_memory<Memory<M>>();
+    Memory<M, N> &memory = block_memory<Memory<M, N>>();
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
-    collect_outliers(memory, work, group);
+    collect_outliers<M, N>(memory, work, group);
     // The next kernel may start now: it prefetches its weights and then waits for this one to end.
     let_next_kernel_start();
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
-        if (work.epilogue == EPILOGUE_ACTIVATE)
-            gated_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+        if (L == FULL && work.epilogue == EPILOGUE_ACTIVATE)
+            gated_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
         else
-            plain_row<M, N>(work, group, at + warp, has_row, memory, at == first);
+            plain_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
         if (work.epilogue == EPILOGUE_HEADS) finish_head(work, group, at, memory.shared);
     }
 }
@@ -295,32 +343,54 @@ bool fits_few(int n) {
     return n <= MAX_FEW;
 }
 
-unsigned few_groups(int n) {
-    return blocks_for((size_t)n, GROUP_ROWS);
+static InputForm form_of(const Device *device, const ProjectWork *work) {
+    if (!is_quantised(work->weights[0].dtype))
+        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
+    if (device->precision == PRECISION_F32) return DEQUANTISED;
+    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
 }
 
-template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
-    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
-    unsigned groups = few_groups(work.n);
-    // As many blocks as run at once, in all groups together; each walks on to its next rows.
-    unsigned most = (unsigned)device->n_processors * blocks_per_processor(work.n) / groups;
+// Groups of rows that fit in shared memory whole: x is then taken once, while in slices it is taken
+// again for every eight rows of weights. Each group reads all weights from L2: with rows as long
+// that fewer than LEAST of them fit, slices read less.
+unsigned few_groups(const Device *device, const ProjectWork *work) {
+    bool integers = digits_of(form_of(device, work)) != 0;
+    size_t room = integers ? integer_room(work->n) : float_room(work->n), least = integers ? 2 : 3;
+    size_t fit = room / ((work->weights[0].cols + CHUNK - 1) / CHUNK * CHUNK);
+    if (fit < least || fit > GROUP_ROWS) fit = GROUP_ROWS;
+    return blocks_for((size_t)work->n, fit);
+}
+
+// As many blocks as run at once, in all groups together; each walks on to its next rows.
+template <InputForm M, int N, Loads L>
+static void launch_kernel(Device *device, const ProjectWork &work, unsigned blocks,
+                          unsigned groups) {
+    unsigned most = (unsigned)device->n_processors * blocks_per_processor(N, L) / groups;
     if (!most) most = 1;
     dim3 grid(blocks < most ? blocks : most, groups);
-    // One row of x has a kernel of its own: fewer registers, so a third block fits on a processor.
-    if (work.n == 1)
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, 1>), grid, PROJECT_THREADS, work);
+    LAUNCH_OVERLAPPED(device, (project_few_kernel<M, N, L>), grid, PROJECT_THREADS, work);
+}
+
+// One row of x has kernels of its own: fewer registers, so a third block fits on a processor.
+template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
+    unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
+    constexpr Loads FEW_BLOCKS = M == FLOAT_SCALAR ? FULL : SPARSE;
+    unsigned few = (unsigned)device->n_processors * blocks_per_processor(1, SPARSE);
+    if (work.n > 1)
+        launch_kernel<M, GROUP_ROWS, FULL>(device, work, blocks, few_groups(device, &work));
+    else if (blocks > few || work.epilogue == EPILOGUE_ACTIVATE)
+        launch_kernel<M, 1, FULL>(device, work, blocks, 1);
     else
-        LAUNCH_OVERLAPPED(device, (project_few_kernel<M, GROUP_ROWS>), grid, PROJECT_THREADS, work);
+        launch_kernel<M, 1, FEW_BLOCKS>(device, work, blocks, 1);
 }
 
 void launch_few(Device *device, const ProjectWork *work) {
-    bool eights = work->weights[0].cols % FLOAT_LOAD == 0;
-    if (!is_quantised(work->weights[0].dtype))
-        (eights ? launch_form<FLOAT_VECTOR> : launch_form<FLOAT_SCALAR>)(device, *work);
-    else if (device->precision == PRECISION_F32)
-        launch_form<DEQUANTISED>(device, *work);
-    else if (device->precision == PRECISION_A8)
-        launch_form<ONE_DIGIT>(device, *work);
-    else
-        launch_form<TWO_DIGITS>(device, *work);
+    typedef void LaunchForm(Device * device, const ProjectWork &work);
+    static LaunchForm *const FORMS[] = {launch_form<FLOAT_SCALAR>, launch_form<FLOAT_VECTOR>,
+                                        launch_form<DEQUANTISED>, launch_form<ONE_DIGIT>,
+                                        launch_form<TWO_DIGITS>};
+    InputForm form = form_of(device, work);
+    assert(form == FLOAT_SCALAR ||
+           (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
+    FORMS[form](device, *work);
 }

@@ -13,23 +13,24 @@ struct QuantiseShared {
     OutlierKeys keys[1];
 };
 
-// One block per row of x: its outliers, then a warp per group of 32.
+// One block per row of x: its outliers, then its integers.
 static __global__ void __launch_bounds__(PROJECT_THREADS)
     quantise_kernel(QuantisedRows out, const float *x, size_t cols, int levels) {
     QuantiseShared &shared = block_memory<QuantiseShared>();
     size_t before = blockIdx.x * cols;
     wait_for_earlier_kernels();
-    find_outliers(shared.outliers, shared.keys, 1, cols,
-                  [&](size_t, size_t j) { return x[before + j]; });
+    PlainRow row = {x + before};
+    find_outliers(shared.outliers, shared.keys, 1, (unsigned)cols, [&](unsigned) { return row; });
     if (threadIdx.x < OUTLIERS)
         out.outliers[blockIdx.x * OUTLIERS + threadIdx.x] = shared.outliers[threadIdx.x];
-    for (size_t j = threadIdx.x; j < cols; j += PROJECT_THREADS) { // cols is a multiple of 32
-        float value = is_outlier(shared.outliers, j) ? 0.0f : x[before + j];
-        quantise_group(out, value, before + j, (before + j) / CHUNK, levels);
-    }
+    OutlierColumns taken = outlier_columns(shared.outliers);
+    for_quads(row, 0, (unsigned)cols, [&](const float4 &four, unsigned j, bool is_inside) {
+        quantise_quad(out, four, j, taken, before + j, levels, is_inside);
+    });
 }
 
 void quantise_rows(Device *device, const float *x, int n, size_t cols) {
+    assert(is_aligned(x) && cols % CHUNK == 0);
     int levels = device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
     LAUNCH(device, quantise_kernel, (unsigned)n, PROJECT_THREADS, device->quantised, x, cols,
            levels);

@@ -5,10 +5,20 @@
 #include "kernels/cuda/project/project.h"
 #include "kernels/cuda/steps.h"
 
-// 8,192 floats are 32 KiB; 12,288 integers of two digits with their scales and sums 28.5 KiB. A
-// kernel may declare 48 KiB of shared memory.
-enum { GROUP_ROWS = 8 };                          // rows of x of a block at most
-enum { FEW_FLOATS = 8192, FEW_INTEGERS = 12288 }; // of x at once, all rows together
+enum { GROUP_ROWS = 8 }; // rows of x of a block at most
+
+// Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
+// memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
+// with several (blocks_per_processor).
+//
+//     floats     32 KiB for one row, 46 KiB for several
+//     integers   of two digits, with their scales and sums: 28.5 KiB, 45.1 KiB
+constexpr size_t float_room(int n) {
+    return n == 1 ? 8192 : 11776;
+}
+constexpr size_t integer_room(int n) {
+    return n == 1 ? 12288 : 19456;
+}
 
 // In which form weights are multiplied by x; what shared memory holds follows from it.
 enum InputForm {
@@ -32,21 +42,27 @@ struct FewShared {
     bool last;                 // no other block works on the head
 };
 
-struct FewFloats {
-    alignas(16) float x[FEW_FLOATS];
+template <int N> struct FewFloats {
+    static constexpr size_t ROOM = float_room(N);
+    alignas(16) float x[ROOM];
     FewShared shared;
 };
 
-struct FewIntegers {
-    alignas(16) int8_t low[FEW_INTEGERS], high[FEW_INTEGERS];
-    float scales[FEW_INTEGERS / CHUNK];
-    int2 sums[FEW_INTEGERS / CHUNK];
+template <int N> struct FewIntegers {
+    static constexpr size_t ROOM = integer_room(N);
+    alignas(16) int8_t low[ROOM], high[ROOM];
+    float scales[ROOM / CHUNK];
+    int2 sums[ROOM / CHUNK];
     Outlier outliers[GROUP_ROWS * OUTLIERS];
     OutlierKeys keys[GROUP_ROWS];
     FewShared shared;
 };
 
-template <InputForm M> using Memory = std::conditional_t<digits_of(M) != 0, FewIntegers, FewFloats>;
+template <InputForm M, int N>
+using Memory = std::conditional_t<digits_of(M) != 0, FewIntegers<N>, FewFloats<N>>;
+static_assert(sizeof(FewFloats<GROUP_ROWS>) <= 48 << 10 &&
+                  sizeof(FewIntegers<GROUP_ROWS>) <= 48 << 10,
+              "what a kernel may declare");
 
 // ---- which part of x ----
 
@@ -56,10 +72,12 @@ struct Group {
     int n;
 };
 
+// The rows in as many runs as the grid has groups, all but the last equally long.
 template <int N> static __device__ __forceinline__ Group group_of_block(const ProjectWork &work) {
     if (N == 1) return Group{0, 1};
-    int first = (int)blockIdx.y * GROUP_ROWS, left = work.n - first;
-    return Group{(size_t)first, left < GROUP_ROWS ? left : GROUP_ROWS};
+    int groups = (int)gridDim.y, most = (work.n + groups - 1) / groups;
+    int first = (int)blockIdx.y * most, left = work.n - first;
+    return Group{(size_t)first, left < most ? left : most};
 }
 
 // Columns first .. end of x are in shared memory, `stride` of them per row: all columns, or as many
@@ -105,56 +123,119 @@ static __device__ void compute_factors(FewShared &shared, const ProjectWork &wor
     __syncthreads();
 }
 
-// Element j of row i of the group after the norm; `keep`: it is written to norm_out too.
-static __device__ __forceinline__ float normed(const ProjectWork &work, const FewShared &shared,
-                                               const Group &group, size_t i, size_t j, bool keep) {
-    size_t at = (group.first + i) * work.weights[0].cols + j;
-    float x = work.x[at];
-    if (!work.norm_weight) return x;
-    float y = x * shared.factors[i] * work.norm_weight[j];
-    if (keep) work.norm_out[at] = y;
-    return y;
-}
-
-// A slice of x into shared memory, by all threads of the block.
-static __device__ void take(FewFloats &memory, const ProjectWork &work, const Group &group,
-                            const ColumnSlice &slice, int digits, bool keep) {
-    (void)digits;
-    for (size_t i = 0; i < (size_t)group.n; i++)
-        for (size_t j = slice.first + threadIdx.x; j < slice.end; j += PROJECT_THREADS)
-            memory.x[i * slice.stride + swizzle_float(j - slice.first)] =
-                normed(work, memory.shared, group, i, j, keep);
-}
-
-static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers &memory, int digits) {
+template <int N>
+static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers<N> &memory, int digits) {
     return QuantisedRows{digits == 1 ? NULL : memory.high, memory.low, memory.scales, memory.sums,
                          memory.outliers};
 }
 
-// x as float32 needs no outliers.
-static __device__ void collect_outliers(FewFloats &memory, const ProjectWork &work,
-                                        const Group &group) {
-    (void)memory, (void)work, (void)group;
+// Row i of the group, after the norm where there is one before the product.
+struct InputRow {
+    const float *x, *weight; // weight NULL: no norm
+    float factor;
+    struct Loaded {
+        float4 x, weight;
+    };
+    __device__ __forceinline__ Loaded load(unsigned j) const {
+        Loaded loaded = {};
+        loaded.x = *(const float4 *)(x + j);
+        if (weight) loaded.weight = *(const float4 *)(weight + j);
+        return loaded;
+    }
+    __device__ __forceinline__ float4 value(const Loaded &loaded) const {
+        const float4 &v = loaded.x, &w = loaded.weight;
+        if (!weight) return v;
+        return float4{v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z,
+                      v.w * factor * w.w};
+    }
+};
+
+static __device__ __forceinline__ InputRow input_row(const ProjectWork &work,
+                                                     const FewShared &shared, const Group &group,
+                                                     size_t i) {
+    return InputRow{work.x + (group.first + i) * work.weights[0].cols, work.norm_weight,
+                    work.norm_weight ? shared.factors[i] : 1.0f};
 }
 
-// Over whole rows, whatever the slices are: outliers are defined by row.
-static __device__ void collect_outliers(FewIntegers &memory, const ProjectWork &work,
-                                        const Group &group) {
-    find_outliers(
-        memory.outliers, memory.keys, (size_t)group.n, work.weights[0].cols,
-        [&](size_t i, size_t j) { return normed(work, memory.shared, group, i, j, false); });
+// Where row i of the group goes in norm_out; NULL: it is not kept.
+static __device__ __forceinline__ float *kept_row(const ProjectWork &work, const Group &group,
+                                                  size_t i, bool keep) {
+    if (!keep || !work.norm_weight) return NULL;
+    return work.norm_out + (group.first + i) * work.weights[0].cols;
 }
 
-// The same as integers: a warp has 32 neighbouring columns, which are one group.
-static __device__ void take(FewIntegers &memory, const ProjectWork &work, const Group &group,
-                            const ColumnSlice &slice, int digits, bool keep) {
-    QuantisedRows z = rows_of(memory, digits);
-    int levels = digits == 1 ? A8_LEVELS : A16_LEVELS;
-    for (size_t i = 0; i < (size_t)group.n; i++)
+// A slice of x into shared memory, by all threads of the block. `keep`: what the norm gives is
+// written to norm_out too.
+template <int N>
+static __device__ __forceinline__ void take_quads(FewFloats<N> &memory, const ProjectWork &work,
+                                                  const Group &group, const ColumnSlice &slice,
+                                                  bool keep) {
+    unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *to = memory.x + i * slice.stride, *kept = kept_row(work, group, i, keep);
+        for_quads(input_row(work, memory.shared, group, i), first, end,
+                  [&](const float4 &x, unsigned j, bool is_inside) {
+                      if (!is_inside) return;
+                      *(float4 *)(to + swizzle_float(j - first)) = x;
+                      if (kept) *(float4 *)(kept + j) = x;
+                  });
+    }
+}
+
+// The same where rows are no multiple of four columns.
+template <int N>
+static __device__ __forceinline__ void take_scalars(FewFloats<N> &memory, const ProjectWork &work,
+                                                    const Group &group, const ColumnSlice &slice,
+                                                    bool keep) {
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *to = memory.x + i * slice.stride, *kept = kept_row(work, group, i, keep);
+        InputRow row = input_row(work, memory.shared, group, i);
         for (size_t j = slice.first + threadIdx.x; j < slice.end; j += PROJECT_THREADS) {
-            size_t at = i * slice.stride + (j - slice.first); // whole warps
-            float x = normed(work, memory.shared, group, i, j, keep);
-            if (is_outlier(memory.outliers + i * OUTLIERS, j)) x = 0.0f;
-            quantise_group(z, x, at, at / CHUNK, levels);
+            float x = row.weight ? row.x[j] * row.factor * row.weight[j] : row.x[j];
+            to[swizzle_float(j - slice.first)] = x;
+            if (kept) kept[j] = x;
         }
+    }
+}
+
+// And as integers. Outliers are defined by row, so collect_outliers has come before.
+template <int DIGITS, int N>
+static __device__ __forceinline__ void take_integers(FewIntegers<N> &memory,
+                                                     const ProjectWork &work, const Group &group,
+                                                     const ColumnSlice &slice, bool keep) {
+    constexpr int LEVELS = DIGITS == 1 ? A8_LEVELS : A16_LEVELS;
+    QuantisedRows z = rows_of(memory, DIGITS);
+    unsigned first = (unsigned)slice.first, end = (unsigned)slice.end;
+    for (size_t i = 0; i < (size_t)group.n; i++) {
+        float *kept = kept_row(work, group, i, keep);
+        OutlierColumns taken = outlier_columns(memory.outliers + i * OUTLIERS);
+        for_quads(input_row(work, memory.shared, group, i), first, end,
+                  [&](const float4 &x, unsigned j, bool is_inside) {
+                      size_t at = i * slice.stride + (j - first);
+                      quantise_quad(z, x, j, taken, at, LEVELS, is_inside);
+                      if (kept && is_inside) *(float4 *)(kept + j) = x;
+                  });
+    }
+}
+
+template <InputForm M, int N>
+static __device__ __forceinline__ void take(Memory<M, N> &memory, const ProjectWork &work,
+                                            const Group &group, const ColumnSlice &slice,
+                                            bool keep) {
+    if constexpr (M == FLOAT_SCALAR)
+        take_scalars(memory, work, group, slice, keep);
+    else if constexpr (digits_of(M) != 0)
+        take_integers<digits_of(M)>(memory, work, group, slice, keep);
+    else
+        take_quads(memory, work, group, slice, keep);
+}
+
+// Over whole rows, whatever the slices are. x as float32 needs no outliers.
+template <InputForm M, int N>
+static __device__ __forceinline__ void
+collect_outliers(Memory<M, N> &memory, const ProjectWork &work, const Group &group) {
+    if constexpr (digits_of(M) != 0)
+        find_outliers(memory.outliers, memory.keys, (unsigned)group.n,
+                      (unsigned)work.weights[0].cols,
+                      [&](unsigned i) { return input_row(work, memory.shared, group, i); });
 }

@@ -1,0 +1,312 @@
+// The lanes of a warp run in lockstep. Where a branch divides them, the group at the lowest address
+// runs and the others wait, so that they meet again where their ways join; at the latest at an
+// instruction that needs them all. Barriers stop whole warps; blocks run one after another.
+#include "tests/ptx/interpreter.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+namespace ptx {
+
+void fail(const Warp &w, const Instruction &i, unsigned lane, const char *format, ...) {
+    char message[300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    unsigned thread = w.number * LANES + lane;
+    const Place &size = w.block->size, &at = w.block->at;
+    auto file = w.kernel->module->files.find(i.source_file);
+    fprintf(
+        stderr,
+        "ptx: kernel %s, thread (%u,%u,%u) of block (%u,%u,%u): %s\n  %s:%u: %s\n  from %s:%u\n",
+        w.kernel->name.c_str(), thread % size.x, thread / size.x % size.y, thread / size.x / size.y,
+        at.x, at.y, at.z, message, w.kernel->module->path.c_str(), i.line, i.text.c_str(),
+        file == w.kernel->module->files.end() ? "no file" : file->second.c_str(), i.source_line);
+    fflush(stderr);
+    abort();
+}
+
+namespace {
+
+unsigned first_lane(uint32_t lanes) {
+    return (unsigned)__builtin_ctz(lanes);
+}
+
+// ---- groups of lanes ----
+
+// Joins the groups at this instruction; then the lowest that can run is the one that does.
+void meet(Warp &w) {
+    for (size_t k = 0; k < w.others.size();) {
+        if (w.others[k].pc != w.pc) {
+            k++;
+            continue;
+        }
+        w.lanes |= w.others[k].lanes;
+        w.others[k] = w.others.back();
+        w.others.pop_back();
+    }
+    Group *lowest = nullptr;
+    for (Group &g : w.others)
+        if (!g.waits && g.pc < w.pc && (!lowest || g.pc < lowest->pc)) lowest = &g;
+    if (!lowest) return;
+    Group mine = {w.pc, w.lanes, false};
+    w.pc = lowest->pc, w.lanes = lowest->lanes;
+    *lowest = mine;
+}
+
+// The running group has ended, or waits: another one. false: there is none, or none that can run.
+bool run_another(Warp &w) {
+    Group *lowest = nullptr;
+    for (Group &g : w.others)
+        if (!g.waits && (!lowest || g.pc < lowest->pc)) lowest = &g;
+    w.lanes = 0;
+    if (!lowest) return false;
+    w.pc = lowest->pc, w.lanes = lowest->lanes;
+    *lowest = w.others.back();
+    w.others.pop_back();
+    return true;
+}
+
+// The lanes that wait are in `others`; none of them will ever be joined.
+[[noreturn]] void fail_waiting(const Warp &w) {
+    for (const Group &o : w.others)
+        fprintf(stderr, "  lanes %08x wait at line %u of the PTX\n", o.lanes,
+                w.kernel->code[o.pc].line);
+    const Group &g = w.others[0];
+    fail(w, w.kernel->code[g.pc], first_lane(g.lanes), "waits for lanes that never come");
+}
+
+void wait_for_others(Warp &w) {
+    w.others.push_back({w.pc, w.lanes, true});
+    if (!run_another(w)) fail_waiting(w);
+}
+
+// ---- undefined values ----
+
+void check_defined(const Warp &w, const Instruction &i, const Operand &o, uint32_t lanes) {
+    if (o.kind != Operand::REGISTER) return;
+    uint32_t undefined = lanes & ~w.defined[o.number];
+    if (undefined) fail(w, i, first_lane(undefined), "a register is read that was never set");
+}
+
+uint32_t defined_lanes(const Warp &w, const Operand &o) {
+    return o.kind == Operand::REGISTER ? w.defined[o.number] : ALL;
+}
+
+// A move, or a selection by sources[2].
+uint32_t defined_copies(const Warp &w, const Instruction &i, uint32_t lanes) {
+    uint32_t defined = defined_lanes(w, i.sources[0]);
+    if (i.sources.size() == 3) {
+        check_defined(w, i, i.sources[2], lanes);
+        uint32_t first = *values<uint32_t>(w, i.sources[2]);
+        return (first & defined) | (~first & defined_lanes(w, i.sources[1]));
+    }
+    for (const Operand &o : i.sources) // parts of a word
+        defined &= defined_lanes(w, o);
+    return defined;
+}
+
+// Which lanes of the results are set afterwards.
+uint32_t check_sources(const Warp &w, const Instruction &i, uint32_t lanes) {
+    if (i.copies) return defined_copies(w, i, lanes);
+    for (const Operand &o : i.sources)
+        check_defined(w, i, o, lanes);
+    return ALL;
+}
+
+void execute(Warp &w, const Instruction &i, uint32_t lanes) {
+    uint32_t defined = check_sources(w, i, lanes);
+    i.run(w, i, lanes);
+    for (const Operand &o : i.results)
+        if (o.kind == Operand::REGISTER)
+            w.defined[o.number] = (w.defined[o.number] & ~lanes) | (defined & lanes);
+}
+
+// ---- control ----
+
+void branch(Warp &w, const Instruction &i, uint32_t taken) {
+    if (taken == w.lanes) {
+        w.pc = i.target;
+        return;
+    }
+    if (taken) {
+        w.others.push_back({i.target, taken, false});
+        w.lanes &= ~taken;
+    }
+    w.pc++;
+}
+
+void leave(Warp &w, uint32_t lanes) {
+    w.live &= ~lanes;
+    w.lanes &= ~lanes;
+    w.pc++;
+    if (!w.lanes && !run_another(w) && !w.others.empty()) fail_waiting(w);
+}
+
+// false: the group waits, another one runs.
+bool collective(Warp &w, const Instruction &i, uint32_t lanes) {
+    uint32_t members = ALL;
+    if (i.members.kind != Operand::NONE) {
+        check_defined(w, i, i.members, lanes);
+        unsigned first = first_lane(lanes);
+        members = values<uint32_t>(w, i.members)[first];
+        each(lanes, [&](unsigned l) {
+            if (values<uint32_t>(w, i.members)[l] != members) fail(w, i, l, "another mask");
+            if (!(members >> l & 1)) fail(w, i, l, "the mask 0x%x leaves it out", members);
+        });
+    }
+    if (members & ~w.live) fail(w, i, first_lane(lanes), "a lane of 0x%x has returned", members);
+    if (members & ~lanes) {
+        wait_for_others(w);
+        return false;
+    }
+    execute(w, i, lanes);
+    return true;
+}
+
+// One instruction; false: the warp is at a barrier.
+bool step(Warp &w) {
+    const Instruction &i = w.kernel->code[w.pc];
+    uint32_t lanes = w.lanes;
+    if (i.guard.kind != Operand::NONE) {
+        check_defined(w, i, i.guard, lanes);
+        uint32_t yes = *values<uint32_t>(w, i.guard);
+        lanes &= i.guard_negated ? ~yes : yes;
+    }
+    i.executed = i.executed || lanes;
+    switch (i.control) {
+    case Control::NONE:
+        if (lanes) execute(w, i, lanes);
+        w.pc++;
+        return true;
+    case Control::BRANCH: branch(w, i, lanes); return true;
+    case Control::EXIT:
+        if (lanes)
+            leave(w, lanes);
+        else
+            w.pc++;
+        return true;
+    case Control::COLLECTIVE:
+        if (!lanes || collective(w, i, lanes)) w.pc++;
+        return true;
+    case Control::BARRIER:
+        if (!lanes) {
+            w.pc++;
+            return true;
+        }
+        if (lanes != w.live) { // all lanes of a warp arrive together
+            wait_for_others(w);
+            return true;
+        }
+        w.at_barrier = true;
+        return false;
+    }
+    return true;
+}
+
+void run_warp(Warp &w) {
+    while (w.live) {
+        if (!w.others.empty()) meet(w);
+        if (!step(w)) return;
+    }
+}
+
+// ---- blocks ----
+
+uint32_t special_value(const Warp &w, const std::string &name, unsigned lane) {
+    const Block &b = *w.block;
+    unsigned thread = w.number * LANES + lane;
+    if (name == "%laneid") return lane;
+    if (name == "%warpid") return w.number;
+    Place tid = {thread % b.size.x, thread / b.size.x % b.size.y, thread / b.size.x / b.size.y};
+    const Place &of = name[1] == 't'        ? tid
+                      : name[1] == 'c'      ? b.at
+                      : !name.find("%ntid") ? b.size
+                                            : b.grid;
+    return name.back() == 'x' ? of.x : name.back() == 'y' ? of.y : of.z;
+}
+
+void start_warp(Warp &w, unsigned threads) {
+    const Kernel &kernel = *w.kernel;
+    unsigned here = threads - w.number * LANES;
+    w.live = w.lanes = here >= LANES ? ALL : (1u << here) - 1;
+    w.pc = 0;
+    w.others.clear();
+    w.copies.clear();
+    w.at_barrier = false;
+    memset(w.copy_groups, 0, sizeof w.copy_groups);
+    memset(w.defined, 0, kernel.register_count * sizeof *w.defined);
+    if (kernel.local_bytes) memset(w.local, 0xff, LANES * kernel.local_bytes);
+    for (const auto &[name, at] : kernel.special) {
+        w.defined[at.number] = ALL;
+        for (unsigned l = 0; l < LANES; l++)
+            values<uint32_t>(w, at)[l] = special_value(w, name, l);
+    }
+}
+
+uint32_t barrier_of(const Warp &w) {
+    return values<uint32_t>(w, w.kernel->code[w.pc].sources[0])[0];
+}
+
+// All warps that have not ended are at a barrier: on they go.
+void open_barrier(std::vector<Warp> &warps) {
+    const Warp *first = nullptr;
+    for (Warp &w : warps) {
+        if (!w.live) continue;
+        if (!first) first = &w;
+        if (barrier_of(w) != barrier_of(*first))
+            fail(w, w.kernel->code[w.pc], first_lane(w.live), "warps are at different barriers");
+    }
+    for (Warp &w : warps) {
+        if (!w.live) continue;
+        w.at_barrier = false;
+        w.pc++;
+    }
+}
+
+void run_block(std::vector<Warp> &warps, Block &block, unsigned threads) {
+    memset(block.shared, 0xff, block.shared_bytes); // NaN
+    for (Warp &w : warps)
+        start_warp(w, threads);
+    for (bool live = true; live;) {
+        live = false;
+        for (Warp &w : warps) {
+            run_warp(w);
+            live |= w.live != 0;
+        }
+        if (live) open_barrier(warps);
+    }
+}
+
+} // namespace
+
+void run_grid(Kernel &kernel, Place grid, Place size) {
+    parse(kernel);
+    for (const Instruction &i : kernel.code)
+        i.block_begin = 1, i.block_end = 0;
+    unsigned threads = size.x * size.y * size.z, n = (threads + LANES - 1) / LANES;
+    auto lines = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
+    size_t registers = lines(kernel.register_bytes), local = lines(LANES * kernel.local_bytes);
+    // Aligned: the block's shared memory, then of each warp registers and local memory.
+    size_t each_warp = registers + local + lines(kernel.register_count * sizeof(uint32_t));
+    uint8_t *memory = (uint8_t *)aligned_alloc(64, lines(kernel.shared_bytes) + n * each_warp + 64);
+    if (!memory) abort();
+    Block block = {{}, size, grid, memory, kernel.shared_bytes};
+    std::vector<Warp> warps(n);
+    for (unsigned k = 0; k < n; k++) {
+        Warp &w = warps[k];
+        w.kernel = &kernel, w.block = &block, w.number = k;
+        w.registers = memory + lines(kernel.shared_bytes) + k * each_warp;
+        w.local = w.registers + registers;
+        w.defined = (uint32_t *)(w.local + local);
+    }
+    for (block.at.z = 0; block.at.z < grid.z; block.at.z++)
+        for (block.at.y = 0; block.at.y < grid.y; block.at.y++)
+            for (block.at.x = 0; block.at.x < grid.x; block.at.x++)
+                run_block(warps, block, threads);
+    free(memory);
+}
+
+} // namespace ptx
