@@ -1,5 +1,7 @@
-// The commands with a model of layers with a window, and texts that are longer than its rings: what
-// they have lost is computed again, and said; the numbers are those of a run without the past.
+// The commands and the library with a model of layers with a window, and texts that are longer than
+// its rings: what they have lost is computed again, and said; the numbers are those of a run
+// without the past.
+#include "limpid.h"
 #include "tests/support/program.h"
 
 #include <unistd.h>
@@ -132,4 +134,92 @@ Test(ring_commands, a_message_that_is_taken_back_behind_the_ring_is_answered_as_
     CHECK_INT(answers_of(answers, "ring.jsonl"), 3);
     CHECK_STRING(answers[2], answers[1]);
     test_run_free(&r);
+}
+
+// ---- the library ----
+
+enum { LONG = 700, ROWS = 32, RING_ROWS = 48 }; // 8 and 32, in whole tiles of 16
+
+typedef struct Library {
+    limpid_model *model;
+    limpid_context *context;
+    int vocab_size;
+} Library;
+
+static Library library_open(const char *path, bool full_cache) {
+    limpid_error error = {0};
+    limpid_options options = {.context = 1000, .max_rows = ROWS, .full_cache = full_cache};
+    Library l = {.model = limpid_open(path, NULL, &error)};
+    CHECK(l.model, "%s", error.message);
+    l.context = limpid_context_open(l.model, &options, &error);
+    CHECK(l.context, "%s", error.message);
+    l.vocab_size = limpid_describe(l.model).vocab_size;
+    return l;
+}
+
+static void library_close(Library *l) {
+    limpid_context_close(l->context);
+    limpid_close(l->model);
+}
+
+// Tokens first .. LONG - 1 of a text; the logits of the last one are `wanted`, or become it.
+static void library_feed(Library *l, int first, float *wanted, bool compare) {
+    int32_t ids[LONG];
+    limpid_error error = {0};
+    for (int i = 0; i < LONG; i++)
+        ids[i] = 3 + (7 * i + i / 11) % (l->vocab_size - 3);
+    for (int i = first, n; i < LONG; i += n) { // passes that end where others do
+        n = ROWS - i % ROWS < LONG - i ? ROWS - i % ROWS : LONG - i;
+        CHECK(limpid_eval(l->context, &(limpid_batch){.n = n, .tokens = ids + i}, &error), "%s",
+              error.message);
+    }
+    size_t bytes = (size_t)l->vocab_size * sizeof *wanted;
+    const float *logits = limpid_logits(l->context, 0);
+    if (compare)
+        CHECK(!memcmp(logits, wanted, bytes), "from token %d on", first);
+    else
+        memcpy(wanted, logits, bytes);
+}
+
+Test(ring_commands, the_library_says_how_far_back_it_can_go) {
+    float wanted[300];
+    limpid_error error = {0};
+    const char *path = window_model();
+    Library l = library_open(path, false), full = library_open(path, true);
+    int lowest = LONG - 1 - (RING_ROWS - 8);
+    library_feed(&full, 0, wanted, false);
+    library_feed(&l, 0, wanted, true);
+    CHECK_INT(limpid_rewinds(full.context, 0), 0);
+    CHECK_INT(limpid_rewinds(l.context, 0), lowest);
+    CHECK(!limpid_truncate(l.context, 0, lowest - 1), "lost");
+    CHECK_INT(limpid_length(l.context, 0), LONG);
+    int32_t id = 5, position = 40;
+    CHECK(!limpid_eval(l.context, &(limpid_batch){.n = 1, .tokens = &id, .positions = &position},
+                       &error),
+          "lost");
+    CHECK(strstr(error.message, "layers with a window"), "%s", error.message);
+    CHECK(limpid_truncate(l.context, 0, lowest) && limpid_truncate(full.context, 0, 64), "held");
+    library_feed(&l, lowest, wanted, true);
+    library_feed(&full, 64, wanted, true);
+
+    // Saved and restored: as many bytes as are said, and as far back as before.
+    size_t size = limpid_state_size(l.context, LONG);
+    // Keys and values of a head of 32 channels in 16 bits; 5 rings and a layer of all; a number.
+    CHECK_INT(size, 2 * 32 * 2 * (5 * RING_ROWS + LONG) + 4);
+    char *state = malloc(size);
+    Library other = library_open(path, false);
+    CHECK(limpid_save(l.context, 0, state, &error), "%s", error.message);
+    CHECK(limpid_restore(other.context, 0, LONG, state, size, &error), "%s", error.message);
+    CHECK_INT(limpid_rewinds(other.context, 0), lowest);
+    CHECK(!limpid_truncate(other.context, 0, lowest - 1), "lost");
+    CHECK(limpid_truncate(other.context, 0, lowest), "held");
+    library_feed(&other, lowest, wanted, true);
+    CHECK(limpid_truncate(other.context, 0, 0), "begun anew");
+    library_feed(&other, 0, wanted, true);
+    memset(state + size - 4, 0xff, 4);
+    CHECK(!limpid_restore(other.context, 0, LONG, state, size, &error), "not ours");
+    free(state);
+    library_close(&l);
+    library_close(&full);
+    library_close(&other);
 }
