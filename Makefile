@@ -390,7 +390,7 @@ $(BUILD)/tests/test_examples: | lib examples $(BUILD)/run
 
 # These run the program as a child process.
 $(addprefix $(BUILD)/tests/test_,commands ranks constrained line_editor conversation containers other_commands streams signals resource_limits json_output perplexity real_models \
-    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command prompt_cache overflow session \
+    convert convert_outputs convert_metadata hardening outputs trace trace_names diff diff_models builtin_command prompt_cache overflow ring_commands session \
     prompts prompt_lines prompts_resume prompts_faults shards \
     library library_sampling completion cuda_device cuda_switches cost lens mask interventions replay view page $(patsubst tests/gdb/test_%.c,%,$(wildcard tests/gdb/*.c))): | $(BUILD)/run
 
@@ -429,7 +429,7 @@ $(TINY_MODELS): scripts/make_tiny_models.py scripts/reference_numpy.py scripts/t
 $(addprefix $(BUILD)/tests/test_,tiny_models diff_models unknown_keys convert trace trace_names \
     families selftest_command convert_kills cost view): | $(TINY_MODELS) $(BUILD)/run
 
-$(BUILD)/tests/test_random_model $(BUILD)/tests/test_diff_models: | $(BUILD)/tests/random_model
+$(addprefix $(BUILD)/tests/test_,random_model diff_models ring_commands): | $(BUILD)/tests/random_model
 $(BUILD)/tests/test_teach_stories: | $(BUILD)/run $(BUILD)/tests/teach_stories
 $(BUILD)/tests/test_sample_stories: | $(BUILD)/run $(BUILD)/tests/sample_stories
 

@@ -118,17 +118,6 @@ MemoryPlan memory_plan(const Model *m, const ModelOptions *o) {
                         .max_rows = o->max_rows};
 }
 
-double model_cache_bytes(const Config *c, const ModelOptions *options) {
-    ModelOptions o = model_defaults(c, options);
-    double bytes = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        o.layers = (LayerRange){l, l + 1};
-        KvShape layer = cache_shape(c, &o, &c->layers[l].window);
-        bytes += (double)kv_bytes(&layer);
-    }
-    return bytes;
-}
-
 ModelMemory model_memory(const Model *m, const ModelOptions *options) {
     const Config *c = &m->config;
     ModelOptions o = model_defaults(c, options);

@@ -204,9 +204,6 @@ typedef struct ModelMemory {
 ModelMemory model_memory(const Model *model, const ModelOptions *options);
 double model_memory_device(const ModelMemory *memory);
 
-// ModelMemory.cache where no model is open; without what attention needs besides.
-double model_cache_bytes(const Config *config, const ModelOptions *options);
-
 double model_memory_peak(const ModelMemory *memory); // all of it: on a GPU two memories
 
 // ---- which keys a query sees ----

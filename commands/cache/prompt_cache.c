@@ -111,9 +111,10 @@ static bool check_key(PromptCache *c, bool *fits, Error *error) {
 // A common beginning that is in the file, and cannot be used.
 static void say_lost(const PromptCache *c, int wanted, int length) {
     if (c->options->quiet || length == wanted) return;
-    note("%s: %d of its %d tokens would do, but layers with a window keep what its last ones see: "
-         "the prompt is computed from its beginning",
-         c->options->cache, wanted, c->file.cached);
+    note(
+        "%s: begins with the first %d tokens of the prompt, which is computed all the same: layers "
+        "with a window keep only what tokens from %d on see",
+        c->options->cache, wanted, c->file.lowest);
 }
 
 bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt, Error *error) {

@@ -88,10 +88,14 @@ static bool open_lines(Run *run, Error *error) {
 // ---- how many side by side ----
 
 static double cache_bytes(const Session *s, int n) {
-    return model_cache_bytes(s->config, &(ModelOptions){.context = (int)s->options->context,
-                                                        .n_sequences = n,
-                                                        .max_rows = n + PROMPT_ROWS,
-                                                        .kv_type = (KvType)s->options->kv});
+    const Config *c = s->config;
+    KvShape shape = {.n_layers = c->n_layers,
+                     .n_sequences = n,
+                     .n_kv_heads = c->n_kv_heads,
+                     .head_dim = c->head_dim,
+                     .max_seq_len = (int)s->options->context,
+                     .type = (KvType)s->options->kv};
+    return (double)kv_bytes(&shape);
 }
 
 // By --parallel, else eight, or fewer where their caches would take more than a quarter of the
@@ -132,6 +136,7 @@ static bool open_run(Run *run, Error *error) {
     if (!choose_parallel(s, &n, error) || !answers_open(&run->answers, s, &run->shard, error))
         return false;
     SessionModel wanted = {.context = (int)o->context,
+                           .full_cache = true, // beginnings of any length are shared
                            .n_sequences = n,
                            .max_rows = n + PROMPT_ROWS,
                            .max_logit_rows = n + SCORE_ROWS};

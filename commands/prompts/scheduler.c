@@ -118,12 +118,6 @@ static size_t common(const Slot *slot, size_t count, const Request *r) {
     return n;
 }
 
-// The same of a slot with `count` ids cached, where layers with a window still have what follows.
-static size_t usable(const Scheduler *s, int i, size_t count, const Request *r) {
-    size_t n = common(&s->slots[i], count, r);
-    return n < (size_t)kv_cache_lowest(cache_of(s), i, (int)count) ? 0 : n;
-}
-
 // The slot whose cached ids share most with the request. *soon: what one shares once its prompt is
 // read, if that is more.
 static int best_source(const Scheduler *s, const Request *r, size_t *shared, size_t *soon) {
@@ -131,8 +125,8 @@ static int best_source(const Scheduler *s, const Request *r, size_t *shared, siz
     *shared = *soon = 0;
     for (int i = 0; i < s->n; i++) {
         const Slot *slot = &s->slots[i];
-        size_t now = usable(s, i, cached(s, i), r);
-        size_t later = slot->request ? usable(s, i, slot->until, r) : now;
+        size_t now = common(slot, cached(s, i), r);
+        size_t later = slot->request ? common(slot, slot->until, r) : now;
         // Of equals a free one, whose keys stay where they are.
         if (now > *shared || (now == *shared && best >= 0 && !slot->request)) {
             *shared = now;

@@ -113,6 +113,9 @@ static const struct {
     {"ernie4.5-0.3b", 1, 18432},
     {"phi4-mini", 1, 131072},
     {"olmo3-7b", 1, 524288},
+    {"ministral3-3b", 1, 106496}, // 26 layers, 8 heads of 128
+    {"granite4-350m", 1, 28672},  // 28 of 4 x 64
+    {"granite4-1b", 1, 81920},    // 40 of 4 x 128
 };
 
 Test(model_cost, caches_of_published_models_are_the_known_ones) {
@@ -134,7 +137,11 @@ static const struct {
     {"pythia-160m", 162322944},   {"pythia-1b", 1011781632},    {"pythia-1.4b", 1414647808},
     {"gemma2-2b", 2614341888},    {"gemma2-9b", 9241705984},    {"granite3.3-2b", 2533539840},
     {"exaone4-1.2b", 1279391488}, {"ernie4.5-0.3b", 360748032}, {"phi4-mini", 3836021760},
-    {"olmo3-7b", 7298011136}};
+    {"olmo3-7b", 7298011136},
+    // Cards: 3.4 B of text beside 0.4 B of vision; 350 M; 1.6 B. Embedding, layers, final norm:
+    {"ministral3-3b", 131072. * 3072 + 26 * 116398080. + 3072},
+    {"granite4-350m", 100352. * 1024 + 28 * 8914944. + 1024},
+    {"granite4-1b", 100352. * 2048 + 40 * 35655680. + 2048}};
 
 Test(model_cost, published_models_have_their_parameters) {
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
