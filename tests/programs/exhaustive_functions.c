@@ -140,11 +140,17 @@ static void instruction_sets(Range r, Tally *t) {
 
 // What a cache gets: 16 values of one position, as attention's kernel writes them.
 static void cached(const CpuKernels *isa, KvType type, const float *x, uint16_t *to) {
-    Kv kv = {.shape = {1, 1, 1, 16, 16, type}, .element = 2, .value_dim = 16};
-    unsigned char region[2 * 16 * 16 * sizeof(uint16_t)];
-    kv.values_offset = sizeof region / 2;
-    isa->rows->attention->write(&kv, region, 0, x, x);
-    memcpy(to, region + kv.values_offset, 16 * sizeof *to);
+    Kv kv = {.shape = {.n_layers = 1,
+                       .n_sequences = 1,
+                       .n_kv_heads = 1,
+                       .head_dim = 16,
+                       .max_seq_len = 16,
+                       .type = type},
+             .element = 2,
+             .value_dim = 16};
+    unsigned char keys[16 * 16 * sizeof(uint16_t)], values[sizeof keys];
+    isa->rows->attention->write(&kv, keys, values, 0, x, x);
+    memcpy(to, values, 16 * sizeof *to);
 }
 
 static void cache_types(Range r, Tally *t) {
