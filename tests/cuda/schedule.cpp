@@ -43,8 +43,8 @@ ThreadOrder thread_order(unsigned n, int kind) {
     return order;
 }
 
-BlockOrder::BlockOrder(dim3 grid, int kind)
-    : grid(grid), kind(kind), count((uint64_t)grid.x * grid.y * grid.z), first(0), step(1) {
+BlockOrder::BlockOrder(dim3 blocks, int order)
+    : grid(blocks), kind(order), count((uint64_t)grid.x * grid.y * grid.z), first(0), step(1) {
     if (kind < SIDE_BY_SIDE) return;
     first = draw(1u << 31) % count;
     do
