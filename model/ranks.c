@@ -222,7 +222,8 @@ static bool allocate(Model *m, Error *error) {
 Model *ranks_opened(Model *m, Error *error) {
     bool good = allocate(m, error);
     if (!is_first()) {
-        transport_send(0, TAG_ANSWER, good ? &(Error){0} : error, sizeof *error);
+        const Error none = {0};
+        transport_send(0, TAG_ANSWER, good ? &none : error, sizeof none);
         return m;
     }
     good = hear_answers(error) && good;

@@ -124,7 +124,7 @@ static bool makes_input(const Device *device, const Operation *operation,
                         const ProjectOperation *project) {
     const AttentionOperation *attention = &operation->attention;
     switch (operation->kind) {
-    case OPERATION_NORM: break;
+    case OPERATION_NORM:
     case OPERATION_ACTIVATE: break;
     case OPERATION_ATTENTION:
         if (attention->naive || attention->weights_out ||

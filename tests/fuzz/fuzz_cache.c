@@ -1,5 +1,6 @@
 // generate --cache, chat --session: any file is read into a cache whole, or refused with one error.
-// Exercises: commands/cache/cache_file.c model/kv_cache.c base/
+// Exercises: commands/cache/cache_file.c model/kv_cache.c kernels/kv_shape.h kernels/reference/kv.c
+// base/
 #include "base/bytes.h"
 #include "commands/cache/cache_file.h"
 #include "tests/fuzz/file.h"
