@@ -27,7 +27,7 @@ static void make_model(const char *type, const char *path) {
                           "--vocab",
                           "512",
                           "--ctx",
-                          "64",
+                          "96",
                           "--type",
                           type,
                           path,

@@ -309,6 +309,7 @@ Test(passes, and_with_odd_sizes_and_several_types) {
     TinyShape shape = tiny_shape();
     shape.max_seq_len = 2 * PROMPT;
     shape.n_layers = 1;
+    shape.dim = 41, shape.hidden_dim = 70;
     shape.dtype = DTYPE_BF16;
     TinyModel *tiny = tiny_model_open(&shape);
     for (Precision p = PRECISION_F32; p <= PRECISION_A8; p++)
