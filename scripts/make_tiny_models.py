@@ -125,6 +125,7 @@ def granitemoehybrid(**changes):
     return decoder("granitemoehybrid", "GraniteMoeHybridForCausalLM", **{
         "embedding_multiplier": 2.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7,
         "logits_scaling": 0.5, "position_embedding_type": "rope", "num_local_experts": 0,
+        "mamba_n_heads": 2,  # of layers that it has not; transformers wants a divisor of 2 dim
         "shared_intermediate_size": HIDDEN, "intermediate_size": 8,
         "layer_types": 2 * ["attention"], **changes})
 

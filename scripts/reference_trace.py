@@ -31,15 +31,23 @@ import tensor_files
 STAGES = ("embed_tokens", "drop", "input_layernorm", "post_attention_layernorm",
           "pre_feedforward_layernorm", "post_feedforward_layernorm", "ln_1", "ln_2", "ln_f", "norm",
           "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "query_layernorm", "key_layernorm", "o_proj", "c_proj", "c_fc", "gate_proj",
-          "up_proj", "down_proj", "fc1", "fc2", "lm_head")
+          "up_proj", "down_proj", "fc1", "fc2", "lm_head", "output_linear", "embed_in", "dense",
+          "dense_h_to_4h", "dense_4h_to_h", "final_layer_norm")
+# Their output has several stages side by side.
+FUSED = {"c_attn": ("q", "k", "v"), "qkv_proj": ("q", "k", "v"), "query_key_value": ("q", "k", "v"),
+         "gate_up_proj": ("gate", "up"), "input_linear": ("gate", "up")}
 LAYERS = ("layers", "h")
 # The input of these is a stage as well.
 INPUTS = {"self_attn.o_proj": "self_attn.heads", "attn.c_proj": "attn.heads",
-          "mlp.down_proj": "mlp.activated", "mlp.c_proj": "mlp.activated", "mlp.fc2": "mlp.activated"}
+          "mlp.down_proj": "mlp.activated", "mlp.c_proj": "mlp.activated", "mlp.fc2": "mlp.activated",
+          "attention.dense": "attention.heads", "mlp.dense_4h_to_h": "mlp.activated",
+          "shared_mlp.output_linear": "shared_mlp.activated"}
 # The residual stream between the blocks is the input of the second norm, or of the MLP without one.
-SECOND = {"gemma3_text": "pre_feedforward_layernorm", "olmo2": "mlp", "olmo3": "mlp", "exaone4": "mlp",
-          "gpt2": "ln_2"}
+SECOND = {"gemma2": "pre_feedforward_layernorm", "gemma3_text": "pre_feedforward_layernorm",
+          "olmo2": "mlp", "olmo3": "mlp", "exaone4": "mlp", "gpt2": "ln_2"}
 HEADS_FIRST = ("gemma3_text", "nanochat", "exaone4", "hunyuan_v1_dense")  # their QK norms see (heads, T, head_dim)
+QK_NORMS = ("q_norm", "k_norm", "query_layernorm", "key_layernorm")
+QK_TURNED = ("q_proj", "k_proj", "q_rotated", "k_rotated")
 
 
 class Recorder:
@@ -49,17 +57,24 @@ class Recorder:
         self.config = model.config.get_text_config()
         self.family = self.config.model_type
         self.tensors, self.attention = {}, None
+        self.parallel = getattr(self.config, "use_parallel_residual", False)
         for name, module in model.named_modules():
             # In multimodal Gemma 3 the text model is one level deeper.
             self.hook(name.replace("model.language_model.", "model."), module)
-        self.hook_rope(sys.modules[type(model).__module__])
+        modeling = sys.modules[type(model).__module__]
+        self.hook_rope(modeling)
+        self.hook_growth(modeling)
 
     def keep(self, name, values):
         self.tensors[name] = values.detach().float().numpy().copy()
 
     def keep_rows(self, name, values):
         """(1, T, width) or (1, T, heads, head_dim) -> (T, width)."""
-        self.keep(name, values[0].reshape(values.shape[1], -1))
+        values = values[0].reshape(values.shape[1], -1)
+        if self.family == "ernie4_5" and name.endswith(QK_TURNED):  # pairs side by side -> halves
+            pairs = values.reshape(len(values), -1, self.head_dim() // 2, 2)
+            values = pairs.swapaxes(2, 3).reshape(len(values), -1)
+        self.keep(name, values)
 
     def hook(self, name, module):
         parts = name.split(".")
@@ -67,20 +82,26 @@ class Recorder:
         if pair in INPUTS:
             module.register_forward_pre_hook(
                 lambda _, args: self.enter_last_matrix(name[:-len(pair)], INPUTS[pair], args[0]))
-        if last == SECOND.get(self.family, "post_attention_layernorm"):
+        if last == SECOND.get(self.family, "post_attention_layernorm") and not self.parallel:
             module.register_forward_pre_hook(
                 lambda _, args: self.keep_rows(name[:-len(last)] + "attn_residual", args[0]))
-        if last in ("self_attn", "attn"):
+        if last in ("self_attn", "attn", "attention"):
             module.register_forward_pre_hook(lambda *_: setattr(self, "attention", name))
             module.register_forward_hook(
                 lambda _, args, out: self.keep(name + ".attn_weights", out[1][0]))
         if last in STAGES:
             module.register_forward_hook(lambda _, args, out: self.leave(name, last, out))
-        if last in ("c_attn", "qkv_proj", "gate_up_proj"):
+        if last in FUSED:
             module.register_forward_hook(lambda _, args, out: self.split(name, last, out))
         if len(parts) > 1 and parts[-2] in LAYERS:
+            module.register_forward_pre_hook(lambda _, args: self.enter_layer(name, args[0]))
             module.register_forward_hook(
                 lambda _, args, out: self.keep_rows(name, out[0] if isinstance(out, tuple) else out))
+
+    def enter_layer(self, name, values):
+        if name == "model.layers.0" and self.family.startswith("granite"):
+            self.keep_rows("model.embed_tokens", values)  # the module's output times a multiplier
+        self.entered = values
 
     def enter_last_matrix(self, at, stage, values):
         if stage.endswith("heads"):  # the weights are computed before, but their hook runs later
@@ -90,20 +111,30 @@ class Recorder:
     def leave(self, name, last, out):
         if last == "norm" and self.family == "nanochat" and "model.embed_norm" not in self.tensors:
             name = "model.embed_norm"  # the same module, called before and after the layers
-        if last in ("q_norm", "k_norm") and self.family in HEADS_FIRST:
+        if last in QK_NORMS and self.family in HEADS_FIRST:
             out = out.transpose(1, 2)
         self.keep_rows(name, out)
+        factor = getattr(self.config, "residual_multiplier", 1)
+        if factor != 1 and last in ("o_proj", "down_proj", "output_linear"):
+            self.keep_rows(name[:-len(last)] + "scaled", factor * out)
+        if last == "dense" and self.parallel:  # no module sees this sum
+            self.keep_rows(name[:-len("attention.dense")] + "attn_residual", self.entered + out)
+
+    def head_dim(self):
+        c = self.config
+        return getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
 
     def split(self, name, last, out):
         c = self.config
-        if last == "gate_up_proj":
-            parts, widths = ("gate", "up"), [c.intermediate_size] * 2
+        kv_heads = getattr(c, "num_key_value_heads", c.num_attention_heads)
+        widths = [self.head_dim() * n for n in (c.num_attention_heads, kv_heads, kv_heads)]
+        if last == "query_key_value":  # of one head after another
+            parts = out.reshape(*out.shape[:2], -1, 3, self.head_dim()).unbind(3)
+        elif len(FUSED[last]) == 2:
+            parts = out.chunk(2, -1)
         else:
-            head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-            kv_heads = getattr(c, "num_key_value_heads", c.num_attention_heads)
-            parts = ("q", "k", "v")
-            widths = [head_dim * n for n in (c.num_attention_heads, kv_heads, kv_heads)]
-        for part, values in zip(parts, torch.split(out, widths, -1)):
+            parts = torch.split(out, widths, -1)
+        for part, values in zip(FUSED[last], parts):
             self.keep_rows(f"{name}.{part}", values)
 
     def hook_rope(self, modeling):
@@ -118,11 +149,24 @@ class Recorder:
             return q, k
         modeling.apply_rotary_pos_emb = watched
 
+    def hook_growth(self, modeling):
+        """Ministral 3: what the queries are multiplied with after RoPE counts to that stage."""
+        growth = getattr(modeling, "get_llama_4_attn_scale", None)
+        if not growth:
+            return
+
+        def watched(*args, **kwargs):
+            factors = growth(*args, **kwargs)  # (1, 1, T, 1)
+            self.tensors[self.attention + ".q_rotated"] *= factors[0, 0].numpy()
+            return factors
+        modeling.get_llama_4_attn_scale = watched
+
     def run(self, model, ids):
         self.tensors = {"input_ids": np.array(ids)}
         with torch.no_grad():
             logits = model(torch.tensor([ids]), use_cache=False).logits
-        if getattr(self.config, "final_logit_softcapping", None):
+        c = self.config
+        if getattr(c, "final_logit_softcapping", None) or getattr(c, "logits_scaling", 1) != 1:
             self.keep_rows("logits", logits)
         return self.tensors
 
@@ -134,7 +178,7 @@ class Recorder:
             hidden_dim=getattr(c, "intermediate_size", getattr(c, "n_inner", None))
             or 4 * c.hidden_size,
             n_kv_heads=getattr(c, "num_key_value_heads", heads), vocab_size=c.vocab_size,
-            head_dim=getattr(c, "head_dim", None) or c.hidden_size // heads)
+            head_dim=self.head_dim())
 
 
 def open_model(directory, gguf):

@@ -547,7 +547,7 @@ Test(hf_config, ranges_end_where_they_end) {
         {OF("nanochat", "\"final_logit_softcapping\":0,"), NULL},
         {OF("gemma3_text", "\"query_pre_attn_scalar\":0,"), "0 is not positive"},
         {OF("gemma3_text", "\"query_pre_attn_scalar\":0.5,"), NULL},
-        {FROM("0"), NULL}, // as good as absent
+        {FROM("0"), "wanted 1 .. 4194304, got 0"}, // transformers would divide by it
         {FROM("1"), NULL},
         {FROM("-1"), "wanted 1 .. 4194304, got -1"},
         {FROM("4194304"), NULL},
@@ -944,6 +944,11 @@ Test(hf_config, new_keys_have_ranges_and_families) {
          "\"residual_multiplier\" is not supported in LlamaForCausalLM"},
         {OF("llama", "\"residual_multiplier\":1.0,"), NULL},
         {OF("granite", "\"residual_multiplier\":0,"), "0 is not positive"},
+        {OF("granite", "\"residual_multiplier\":-0.5,"), "-0.5 is not positive"},
+        {OF("granite", "\"residual_multiplier\":NaN,"), "JSON"},
+        {OF("granite", "\"embedding_multiplier\":0,"), "0 is not positive"},
+        {OF("granite", "\"attention_multiplier\":0,"), "0 is not positive"},
+        {OF("granite", "\"attention_multiplier\":-1,"), "-1 is not positive"},
         {OF("granite", "\"logits_scaling\":0,"), "0 is not positive"},
         {OF("granite", "\"logits_scaling\":-8,"), "-8 is not positive"},
         {OF("granite", "\"embedding_multiplier\":-1,"), "-1 is not positive"},
@@ -957,6 +962,11 @@ Test(hf_config, new_keys_have_ranges_and_families) {
         {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":-0.1},"),
          "-0.1 is negative"},
         {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":0},"), NULL},
+        {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":0.1,"
+                          "\"original_max_position_embeddings\":0},"),
+         "\"original_max_position_embeddings\": wanted 1"},
+        {OF("phi3", "\"original_max_position_embeddings\":0,"),
+         "\"original_max_position_embeddings\": wanted 1"},
         {OF("llama", "\"rotary_pct\":0.25,"),
          "\"rotary_pct\" is not supported in LlamaForCausalLM"},
         {OF("granite", "\"position_embedding_type\":\"nope\","),
@@ -965,7 +975,16 @@ Test(hf_config, new_keys_have_ranges_and_families) {
         {OF("gpt_neox", "\"attention_bias\":false,"), "\"attention_bias\": false"},
         {OF("gpt_neox", "\"rotary_pct\":0,"), "wanted 0 .. 1, got 0"},
         {OF("gpt_neox", "\"rotary_pct\":1.5,"), "wanted 0 .. 1, got 1.5"},
+        {OF("gpt_neox", "\"rotary_pct\":-0.25,"), "wanted 0 .. 1, got -0.25"},
+        {OF("gpt_neox", "\"layer_norm_eps\":1e99,"), "\"layer_norm_eps\""},
+        {OF("gpt_neox", "\"use_parallel_residual\":1,"), "\"use_parallel_residual\""},
         {HYBRID(ATTENTION_LAYERS), NULL},
+        {OF("granitemoehybrid",
+            "\"num_local_experts\":0," ATTENTION_LAYERS "\"shared_intermediate_size\":-40,"),
+         "\"shared_intermediate_size\": wanted 1 .. 4194304, got -40"},
+        {OF("granitemoehybrid",
+            "\"num_local_experts\":0," ATTENTION_LAYERS "\"shared_intermediate_size\":0,"),
+         "\"shared_intermediate_size\": wanted 1 .. 4194304, got 0"},
         {HYBRID(""), "\"layer_types\"[0]: only attention is supported"},
         {HYBRID("\"layer_types\":[\"attention\",\"mamba\",\"attention\",\"attention\"],"),
          "\"layer_types\"[1]: only attention is supported"},
@@ -973,6 +992,17 @@ Test(hf_config, new_keys_have_ranges_and_families) {
          "\"num_local_experts\" is missing"},
         {OF("granitemoehybrid", "\"num_local_experts\":8,"),
          "\"num_local_experts\" is not supported"},
+        {OF("granitemoehybrid",
+            "\"shared_intermediate_size\":40,\"num_local_experts\":null," ATTENTION_LAYERS),
+         "\"num_local_experts\" is missing"},
+        {OF("granitemoehybrid", "\"num_local_experts\":-1,"), "\"num_local_experts\""},
+        {HYBRID("\"layer_types\":[\"attention\",\"attention\"],"), "wanted 4 entries, got 2"},
+        {HYBRID("\"layer_types\":[\"attention\",\"attention\",\"attention\",\"attention\","
+                "\"mamba\"],"),
+         "wanted 4 entries, got 5"},
+        {HYBRID(ATTENTION_LAYERS "\"position_embedding_type\":\"learned\","),
+         "wanted \"rope\" or \"nope\", got \"learned\""},
+        {HYBRID(ATTENTION_LAYERS "\"position_embedding_type\":\"nope\","), NULL},
         {OF("granite", "\"normalization_function\":\"rmsnorm\","), NULL},
         {OF("granite", "\"normalization_function\":\"layernorm\","), "\"normalization_function\""},
     };
@@ -982,6 +1012,32 @@ Test(hf_config, new_keys_have_ranges_and_families) {
         else
             config_of(EDGES[i].text);
     }
+}
+
+// The file is read; what is in it is out of range.
+static void check_out_of_range(const char *text, const char *message) {
+    Config config = config_of(text);
+    Error error = {0};
+    CHECK(!config_finish(&config, &error), "accepted: %s", text);
+    CHECK_INT(error.code, ERROR_FILE);
+    CHECK(strstr(error.message, message), "%s\n  not in: %s", message, error.message);
+}
+
+Test(hf_config, new_numbers_have_the_ranges_of_a_config) {
+    static const Bad EDGES[] = {
+        {OF("granite", "\"residual_multiplier\":1e30,"), "residual_scale: got 1e+30"},
+        {OF("granite", "\"logits_scaling\":1e30,"), "logit_divisor: got 1e+30"},
+        {OF("granite", "\"embedding_multiplier\":1e30,"), "embedding_scale: got 1e+30"},
+        {OF("gemma2", "\"attn_logit_softcapping\":1e30,"), "score_softcap: got 1e+30"},
+        {OF("ministral3", "\"rope_parameters\":{\"llama_4_scaling_beta\":1e30},"),
+         "query_growth: got 1e+30"},
+        {OF("gpt_neox", "\"rotary_emb_base\":0,"), "rope theta: got 0"},
+        {OF("gpt_neox", "\"rotary_emb_base\":-1e4,"), "rope theta: got -10000"},
+        {OF("gpt_neox", "\"rotary_emb_base\":1e30,"), "rope theta: got 1e+30"},
+        {OF("gpt_neox", "\"layer_norm_eps\":-1,"), "norm_eps: got -1"},
+    };
+    for (size_t i = 0; i < sizeof EDGES / sizeof *EDGES; i++)
+        check_out_of_range(EDGES[i].text, EDGES[i].message);
 }
 
 // All keys of tencent's 7B model, without numbers that matter.

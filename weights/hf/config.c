@@ -217,8 +217,15 @@ static bool read_form(Config *config, const HfFamily *family, const json_t *text
     if (!json_read_string(text, "position_embedding_type", &positions, error) ||
         !json_read_array(text, "layer_types", &types, error))
         return false;
-    if (!json_object_get(text, "num_local_experts"))
+    if (!json_is_integer(json_object_get(text, "num_local_experts"))) // the class has 8
         return error_set(error, ERROR_FILE, "\"num_local_experts\" is missing");
+    if (strcmp(positions, "rope") != 0 && strcmp(positions, "nope") != 0)
+        return error_set(error, ERROR_FILE,
+                         "\"position_embedding_type\": wanted \"rope\" or \"nope\", got \"%s\"",
+                         positions);
+    if (types && json_array_size(types) != (size_t)config->n_layers)
+        return error_set(error, ERROR_FILE, "\"layer_types\": wanted %d entries, got %zu",
+                         config->n_layers, json_array_size(types));
     for (int l = 0; l < config->n_layers && l < LIMIT_LAYERS; l++) {
         const char *type = json_string_value(json_array_get(types, (size_t)l));
         if (!type || (strcmp(type, "attention") != 0 && strcmp(type, "full_attention") != 0))

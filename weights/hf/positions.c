@@ -39,6 +39,22 @@ static bool read_rope_type(RopeConfig *rope, const json_t *dict, Error *error) {
     return error_set(error, ERROR_FILE, "\"rope_type\": unknown kind \"%s\"", name);
 }
 
+static const char ORIGINAL[] = "original_max_position_embeddings";
+
+static bool check_original(int length, Error *error) {
+    return (length >= 1 && length <= LIMIT_CONTEXT) ||
+           error_set(error, ERROR_FILE, "\"%s\": wanted 1 .. %d, got %d", ORIGINAL, LIMIT_CONTEXT,
+                     length);
+}
+
+// What the scaling stretches from. Absent or null leaves the field; 0 is no other word for that.
+static bool read_original(RopeConfig *rope, const json_t *object, Error *error) {
+    const json_t *value = json_object_get(object, ORIGINAL);
+    return !value || json_is_null(value) ||
+           (json_read_int(object, ORIGINAL, &rope->original_max_seq_len, error) &&
+            check_original(rope->original_max_seq_len, error));
+}
+
 // A number that is absent or null leaves its field as it is: 0, "not given", or the family's theta.
 // One that is given has to be positive.
 static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error) {
@@ -68,8 +84,7 @@ static bool read_rope_numbers(RopeConfig *rope, const json_t *dict, Error *error
     bool truncate = true;
     if (!json_read_bool(dict, "truncate", &truncate, error)) return false;
     rope->no_truncate = !truncate;
-    return json_read_int(dict, "original_max_position_embeddings", &rope->original_max_seq_len,
-                         error);
+    return read_original(rope, dict, error);
 }
 
 // Ministral 3; 0 is none, as in transformers.
@@ -139,10 +154,7 @@ static bool check_rope(RopeConfig *rope, const Config *config, const HfFamily *f
     if (!rope->original_max_seq_len)
         rope->original_max_seq_len =
             family->original_context ? family->original_context : config->max_seq_len;
-    if (rope->original_max_seq_len < 1 || rope->original_max_seq_len > LIMIT_CONTEXT)
-        return error_set(error, ERROR_FILE,
-                         "\"original_max_position_embeddings\": wanted 1 .. %d, got %d",
-                         LIMIT_CONTEXT, rope->original_max_seq_len);
+    if (!check_original(rope->original_max_seq_len, error)) return false;
     if (rope->beta_fast == 0) rope->beta_fast = 32;
     if (rope->beta_slow == 0) rope->beta_slow = 1;
     // Dynamic NTK stretches from max_position_embeddings, whatever the dictionary says.
@@ -170,10 +182,7 @@ static bool read_rope(RopeConfig *rope, Config *config, const HfFamily *family, 
                  !read_rope_numbers(rope, dict, error) || !read_growth(rope, family, dict, error) ||
                  !read_alpha(rope, family, config->head_dim, dict, error)))
         return false;
-    if (!json_read_int(top, "original_max_position_embeddings", &rope->original_max_seq_len,
-                       error) ||
-        !check_rope(rope, config, family, error))
-        return false;
+    if (!read_original(rope, top, error) || !check_rope(rope, config, family, error)) return false;
     if (rope->scaling != ROPE_LONGROPE) return true;
     return read_factors(&rope->long_factor, dict, "long_factor", config->rope_dim, arena, error) &&
            read_factors(&rope->short_factor, dict, "short_factor", config->rope_dim, arena, error);
