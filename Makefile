@@ -153,7 +153,7 @@ endif
 ifneq ($(MPI),1)
 TEST_SOURCES := $(filter-out tests/ranks/%,$(TEST_SOURCES))
 endif
-NOT_IN_CORE := $(patsubst %,\%/test_%.c,json families safetensors hf_config hf_families hf_checkpoint \
+NOT_IN_CORE := $(patsubst %,\%/test_%.c,json json_suite families safetensors hf_config hf_families hf_checkpoint \
                  reference_models tiny_models unknown_keys template_ids pretokenize byte_bpe \
                  byte_bpe_any_text collisions peak_memory tokenizer_json tokenizer_files \
                  tokenizer_vectors json_output \

@@ -46,10 +46,18 @@ typedef struct AddedToken {
 
 // The mutable part, apart so that encoding takes a const Tokenizer. One thread at a time.
 typedef struct TokenizerWork {
-    uint64_t steps; // of the merge loop, for tokenizer_steps
-    char *piece;    // (piece_capacity) bytes of the token decoded last
+    uint64_t steps;   // of the merge loop, for tokenizer_steps
+    bool has_dropped; // a byte, since it has no token; the first is `dropped`
+    uint8_t dropped;
+    char *piece; // (piece_capacity) bytes of the token decoded last
     size_t piece_capacity;
 } TokenizerWork;
+
+// A byte of the text is left out: the first one is kept for tokenizer_dropped.
+static inline void drop_byte(TokenizerWork *work, uint8_t byte) {
+    if (!work->has_dropped) work->dropped = byte;
+    work->has_dropped = true;
+}
 
 struct Tokenizer {
     const TokenizerKind *kind;

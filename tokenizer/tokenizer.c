@@ -101,6 +101,10 @@ const char *tokenizer_description(const Tokenizer *t) {
     return t->description;
 }
 
+int tokenizer_dropped(const Tokenizer *t) {
+    return t->work->has_dropped ? t->work->dropped : -1;
+}
+
 uint64_t tokenizer_steps(const Tokenizer *t) {
     return t->work->steps;
 }

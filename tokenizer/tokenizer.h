@@ -62,6 +62,10 @@ bool tokenizer_adds_bos(const Tokenizer *tokenizer); // a prompt of this model b
 size_t tokenizer_stops(const Tokenizer *tokenizer, int32_t *out, size_t capacity);
 const char *tokenizer_description(const Tokenizer *tokenizer); // "byte-level BPE, pattern llama3"
 
+// The first byte that was left out of a text since the tokenizer was opened, because the vocabulary
+// has no token for it; -1: none.
+int tokenizer_dropped(const Tokenizer *tokenizer);
+
 // Steps of the merge loop since the tokenizer was opened; a test of O(n log n) reads it.
 uint64_t tokenizer_steps(const Tokenizer *tokenizer);
 

@@ -131,8 +131,8 @@ void scheduler_add(Scheduler *scheduler, Request *request);
 bool scheduler_wants(const Scheduler *scheduler); // it has room for another request
 bool scheduler_busy(const Scheduler *scheduler);  // something is not answered yet
 
-// One forward pass and what follows from it. False: exit code 4, 5, 6, 7 or 130. What a single line
-// is to blame for is in request->error.
+// One forward pass and what follows from it. False: exit code 4, 5, 6 or 130. What a single line is
+// to blame for, numbers that are not finite too, is in request->error.
 bool scheduler_step(Scheduler *scheduler, Error *error);
 
 typedef struct SchedulerCounts {

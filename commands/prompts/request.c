@@ -305,6 +305,19 @@ static bool encode_joined(Request *r, const json_t *prompt, const json_t *contin
     return good;
 }
 
+// What decides how a text is sampled: nothing is, where a continuation is scored.
+static bool check_scored_keys(const json_t *root, Error *error) {
+    static const char *const KEYS[] = {"samples", "stop"};
+    const char *found = NULL;
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (json_object_get(root, OPTIONS[i].key)) found = OPTIONS[i].key;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+        if (json_object_get(root, KEYS[i])) found = KEYS[i];
+    return !found ||
+           error_set(error, ERROR_FILE,
+                     "\"%s\" does not go with a continuation, which is not sampled", found);
+}
+
 static bool read_continuation(Request *r, const json_t *root, const Session *s, Error *error) {
     const json_t *text = json_object_get(root, "continuation");
     const json_t *ids = json_object_get(root, "continuation_ids");
@@ -314,9 +327,7 @@ static bool read_continuation(Request *r, const json_t *root, const Session *s, 
     if (text && ids)
         return error_set(error, ERROR_FILE,
                          "wanted one of \"continuation\" and \"continuation_ids\"");
-    if (r->has_samples || json_object_get(root, "max_tokens"))
-        return error_set(error, ERROR_FILE, "\"%s\" does not go with a continuation",
-                         r->has_samples ? "samples" : "max_tokens");
+    if (!check_scored_keys(root, error)) return false;
     if (text && !json_is_string(text)) return wrong_kind("continuation", "a text", text, error);
     bool good = ids      ? read_ids(&r->ids, ids, "continuation_ids", s, error)
                 : prompt ? encode_joined(r, prompt, text, s, error)

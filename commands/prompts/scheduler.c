@@ -28,7 +28,9 @@ typedef struct Slot {
     uint64_t began; // the order in which prompts are read
     Session session;
     Generation generation; // session, sampler and stops of this text
-    int n_logits;          // rows of the pass that gave logits, from first_logits on
+    size_t before;         // cached ids before the pass
+    int n_rows;            // of the pass
+    int n_logits;          // those that gave logits, from first_logits on
     int first_logits;
     bool ended;
 } Slot;
@@ -161,7 +163,9 @@ static void collect(void *context, const char *bytes, size_t length) {
 
 // What is to blame on the line is its answer; else false.
 static bool blame(Request *r, const Error *cause, Error *error) {
-    if (cause->code != ERROR_USAGE && cause->code != ERROR_FILE) return error_copy(error, cause);
+    bool of_line =
+        cause->code == ERROR_USAGE || cause->code == ERROR_FILE || cause->code == ERROR_NONFINITE;
+    if (!of_line) return error_copy(error, cause);
     if (!r->error.code) r->error = *cause;
     return true;
 }
@@ -267,7 +271,7 @@ static bool reads_prompt(const Scheduler *s, int i) {
 static int add_rows(Scheduler *s, int i, int most) {
     Slot *slot = &s->slots[i];
     int most_logits = s->session->model->options.max_logit_rows, n = 0;
-    size_t at = cached(s, i);
+    size_t at = slot->before = cached(s, i);
     slot->n_logits = 0;
     slot->first_logits = s->n_logit_rows;
     for (; n < most && at < slot->until; n++, at++) {
@@ -279,6 +283,7 @@ static int add_rows(Scheduler *s, int i, int most) {
         s->n_logit_rows += wants;
         slot->n_logits += wants;
     }
+    slot->n_rows = n;
     return n;
 }
 
@@ -298,7 +303,7 @@ static int next_reader(const Scheduler *s, uint64_t after, bool any) {
 static void plan_pass(Scheduler *s) {
     s->n_rows = s->n_logit_rows = 0;
     for (int i = 0; i < s->n; i++) {
-        s->slots[i].n_logits = 0;
+        s->slots[i].n_rows = s->slots[i].n_logits = 0;
         if (s->slots[i].request && !reads_prompt(s, i)) add_rows(s, i, 1);
     }
     int left = PROMPT_ROWS;
@@ -445,16 +450,47 @@ bool scheduler_busy(const Scheduler *s) {
     return busy;
 }
 
-bool scheduler_step(Scheduler *s, Error *error) {
-    if (!begin_waiting(s, error)) return false;
-    plan_pass(s);
-    if (!s->n_rows) return true;
+// The planned rows.
+static bool run_pass(Scheduler *s, Error *error) {
     Batch batch = {.n = s->n_rows,
                    .tokens = s->tokens,
                    .sequences = s->sequences,
                    .wants_logits = s->wants_logits};
     s->counts.passes++;
     return session_forward(s->session, &batch, error) && take_logits(s, error);
+}
+
+// A number of the pass is not finite: each text's rows once more by themselves, whose bits are the
+// same, so that only the line whose numbers they are has an error for an answer.
+static bool run_each(Scheduler *s, Error *error) {
+    for (int i = 0; i < s->n; i++) {
+        s->slots[i].n_logits = 0;
+        if (s->slots[i].n_rows) kv_cache_go_back(cache_of(s), i, (int)s->slots[i].before);
+    }
+    for (int i = 0; i < s->n; i++) {
+        Slot *slot = &s->slots[i];
+        Error cause = {0};
+        if (!slot->n_rows) continue;
+        s->n_rows = s->n_logit_rows = 0;
+        add_rows(s, i, slot->n_rows);
+        bool good = run_pass(s, &cause);
+        slot->n_logits = 0; // they are taken
+        if (good) continue;
+        if (!slot->request || !blame(slot->request, &cause, error))
+            return error_copy(error, &cause);
+        kv_cache_go_back(cache_of(s), i, (int)slot->before);
+        if (!end_text(slot, error)) return false;
+    }
+    return true;
+}
+
+bool scheduler_step(Scheduler *s, Error *error) {
+    Error cause = {0};
+    if (!begin_waiting(s, error)) return false;
+    plan_pass(s);
+    if (!s->n_rows || run_pass(s, &cause)) return true;
+    if (cause.code != ERROR_NONFINITE) return error_copy(error, &cause);
+    return run_each(s, error);
 }
 
 SchedulerCounts scheduler_counts(const Scheduler *s) {

@@ -158,7 +158,7 @@ void text_note_encoding(const Text *text, const char *what, const Options *o) {
     for (size_t i = 0, n; i < text->length && !o->quiet; i += n) {
         n = utf8_decode(text->bytes + i, text->length - i, &c);
         if (n) continue;
-        note("%s is not UTF-8 (byte %zu is 0x%02x): its bytes are taken as they are", what, i,
+        note("%s is not UTF-8 (byte %zu is 0x%02x): it is encoded all the same", what, i,
              (unsigned char)text->bytes[i]);
         return;
     }
@@ -172,8 +172,8 @@ bool text_encode(IdList *ids, const Session *s, bool is_prompt, const TextLimit 
     if (!session_need_tokenizer(s, error) || !read(&text, s->options, limit, error)) return false;
     text_note_encoding(&text, is_prompt ? "the prompt" : "the text", s->options);
     // A prompt of nothing begins with BOS, a text of nothing is none.
-    int flags = (is_prompt || text.length ? LIMPID_BEGIN : 0) |
-                (s->options->special ? LIMPID_SPECIAL : 0);
+    int flags =
+        (is_prompt || text.length ? LIMPID_BEGIN : 0) | (s->options->special ? LIMPID_SPECIAL : 0);
     bool good = text_to_ids(s->tokenizer, ids, text.bytes, text.length, flags, error);
     *length = text.length;
     text_free(&text);

@@ -160,7 +160,17 @@ void session_close_model(Session *s) {
     s->model = NULL;
 }
 
+// Bytes without a token are left out of a text, as the reference does; whoever gave it should know.
+static void note_dropped(const Session *s) {
+    int byte = s->tokenizer && !s->options->quiet ? tokenizer_dropped(s->tokenizer) : -1;
+    if (byte >= 0)
+        note("bytes that have no token in this vocabulary were left out of the text: the first is "
+             "0x%02x",
+             byte);
+}
+
 void session_close(Session *s) {
+    note_dropped(s);
     session_close_model(s);
     interventions_close(s->interventions);
     limpid_grammar_close(s->grammar);

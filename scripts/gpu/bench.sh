@@ -29,7 +29,7 @@ run_bench() { # NAME MODEL SECONDS option...
         say "$model $name"
     else
         rm -f "$to.part"
-        fail "bench-$model-$name" "bench $model $name: $(status_text $status): $(last_line "$log")" "$log"
+        fail "bench-$model-$name" "bench $model $name: $(end_text $status "$log")" "$log"
     fi
     return $status
 }

@@ -40,7 +40,7 @@ write_models() {
 
 run_make() { # ID make-argument...
     limited 900 make -k -j"$(nproc)" "${CORE[@]}" "${@:2}" >"$out/logs/$1.log" 2>&1 ||
-        { fail "$1" "$1: $(status_text $?)" "$out/logs/$1.log"; return 1; }
+        { fail "$1" "$1: $(end_text $? "$out/logs/$1.log")" "$out/logs/$1.log"; return 1; }
     passed "$1"
 }
 
@@ -64,7 +64,7 @@ part_build() {
     if limited 60 "$gpu/run" --version >"$out/version.txt" 2>"$out/logs/version.log"; then
         passed start
     else
-        fail start "$gpu/run does not start: $(status_text $?)" "$out/logs/version.log"
+        fail start "$gpu/run does not start: $(end_text $? "$out/logs/version.log")" "$out/logs/version.log"
         return 1
     fi
 }

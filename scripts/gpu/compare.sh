@@ -28,6 +28,7 @@ compare_model() { # NAME FILE PROMPT BUDGET option...
     trace_both "$file" "$c" --prompt-ids "$prompt" "$@" || return
     on_cpu diff "$c".{cpu,gpu}.safetensors -q --all "${budget[@]}" >"$c.txt"
     status=$?
+    sed -i '/^The first/s/ in A, \(.*\) in B\([;,]\)/ on the CPU, \1 on the GPU\2/' "$c.txt"
     on_cpu diff "$c".{cpu,gpu}.safetensors -q --json "${budget[@]}" >"$c.json"
     if [ $status -eq 0 ]; then
         trace_both "$file" "$c" --prompt-ids "$prompt" -n "$greedy" --only lm_head --only logits "$@" || return
@@ -63,6 +64,18 @@ gap_at() { # FILE LINE ID
     }'
 }
 
+whose_text() { # of which file
+    case $1 in
+    host) say "the one that the host samples" ;;
+    traced) say "the one of a trace" ;;
+    cpu) say "the CPU's" ;;
+    esac
+}
+
+gap_text() { # GAP
+    if [ "$1" = 9 ]; then say "where one has a token that is not among the two best"; else say "where the two best are $1 apart"; fi
+}
+
 ids_of() { sed 's/^{"id":\([0-9]*\).*/\1/' "$1"; } # lines of --logprobs
 
 run_texts() { # FILE PROMPT T option...: T.gpu, T.host.all, T.cpu.all, T.trace
@@ -79,7 +92,7 @@ run_texts() { # FILE PROMPT T option...: T.gpu, T.host.all, T.cpu.all, T.trace
 # sampled on the GPU. The ids must be the same where the host samples them, and with a listener at
 # every stage; they may differ from the CPU's where its choice was not clear.
 compare_texts() { # NAME FILE PROMPT option...
-    local name=$1 file=$2 prompt=$3 t=$out/compare/$1.$BASHPID who at gap line choice wrong=""
+    local name=$1 file=$2 prompt=$3 t=$out/compare/$1.$BASHPID who at gap line choice other wrong=""
     run_texts "$file" "$prompt" "$t" "${@:4}" || { rm -f "$t".*; return 1; }
     for who in host cpu; do ids_of "$t.$who.all" >"$t.$who"; done
     traced_ids "$t.trace" "$prompt" "$greedy" >"$t.traced"
@@ -88,11 +101,13 @@ compare_texts() { # NAME FILE PROMPT option...
     for who in host traced cpu; do
         at=$(first_difference "$t.gpu" "$t.$who") gap=0
         if [ "$at" -ne 0 ]; then
-            choice=$t.host.all
+            # Logits: of that text's own program where it has them. The other text's token among them.
+            choice=$t.host.all other=$t.gpu
             [ $who != cpu ] || choice=$t.cpu.all
-            gap=$(gap_at "$choice" "$at" "$([ $who = cpu ] && sed -n "${at}p" "$t.gpu" || sed -n "${at}p" "$t.$who")")
+            [ $who != traced ] || other=$t.traced
+            gap=$(gap_at "$choice" "$at" "$(sed -n "${at}p" "$other")")
             [ $who != host ] && awk -v gap="$gap" -v clear=$CLEAR_GAP 'BEGIN { exit !(gap <= clear) }' ||
-                wrong=${wrong:-"sampled on the GPU, and $who: they differ at token $at, the two best $gap apart"}
+                wrong=${wrong:-"the text sampled on the GPU and $(whose_text $who) differ at token $at, $(gap_text "$gap")"}
         fi
         line+="	$at	$gap"
     done

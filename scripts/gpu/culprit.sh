@@ -29,7 +29,7 @@ is_right_with() { # SWITCHES: of $what, $limit and $command
         if declare -F "${command[0]}" >/dev/null; then "${command[@]}"; else limited "$limit" "${command[@]}"; fi
     ) >"$log" 2>&1
     status=$?
-    [ $status -eq 0 ] || said="WRONG: $(status_text $status): $(last_line "$log" | tr -d '\t')"
+    [ $status -eq 0 ] || said="WRONG: $(end_text $status "$log" | tr -d '\t')"
     printf '%s\t%s\t%s\n' "$what" "$1" "$said" >>"$out/culprit.tsv"
     return $status
 }

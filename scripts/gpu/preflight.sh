@@ -41,7 +41,9 @@ find_nvcc() {
         lacking nvcc none "install the CUDA toolkit 13 (or set CUDA_HOME), or bring a build: --built GPU CPU"
         return
     fi
-    cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+    # A script of that name may lie elsewhere than the toolkit, which the compiler knows.
+    cuda=$(timeout 20 "$nvcc" --dryrun -c -x cu /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p' | head -n 1)
+    cuda=$(readlink -f "${cuda:-$(dirname "$(readlink -f "$nvcc")")/..}")
     found nvcc "$nvcc, $("$nvcc" --version 2>/dev/null | sed -n 's/.*\(release [0-9.]*\).*/\1/p')"
 }
 

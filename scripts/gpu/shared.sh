@@ -88,12 +88,20 @@ run_program() { # ID SECONDS WHAT COMMAND...
     local status log=$out/logs/$1.log
     limited "$2" "${@:4}" >"$log" 2>&1
     status=$?
-    [ $status -eq 0 ] || fail "$1" "$3: $(status_text $status): $(last_line "$log")" "$log"
+    [ $status -eq 0 ] || fail "$1" "$3: $(end_text $status "$log")" "$log"
     return $status
 }
 
 # What a log says last: of a test that failed, without its counts.
 last_line() { grep -vE '^(plain|FAILED [a-z_]*/)' "$1" | tail -n 1 | cut -c1-300; }
+
+# How a program ended and the line of its log that says why: the first error of a compiler, or the last line.
+end_text() { # STATUS LOG
+    local why
+    why=$(grep -m 1 -E 'error *:|undefined reference' "$2" | cut -c1-300)
+    why=${why:-$(last_line "$2")}
+    say "$(status_text "$1")${why:+: $why}"
+}
 
 # A function as a step, which prints on its last line what is wrong.
 check_step() { # ID WHAT FUNCTION...

@@ -1,7 +1,7 @@
 // What limpid's readers make of many files, for comparison with other programs' readers:
 // scripts/differential runs it.
 //
-//     differential safetensors|gguf|json [--contents] <LIST
+//     differential safetensors|gguf [--contents] <LIST
 //     differential tokenizer TEXTS [--contents] <LIST
 //
 // LIST has a path a line, and each gets a line: "accepted SHA-256", the sum of its contents as
@@ -11,7 +11,6 @@
 // Two formats have two of them, a tab between: of a GGUF the first is about keys and tensors,
 // whether limpid can run the model or not, the second about the model's sizes and vocabulary; of a
 // tokenizer the first is about tokens and ids, the second about the text that the ids stand for.
-#include "base/json.h"
 #include "base/hash.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/container.h"
@@ -200,19 +199,6 @@ static bool read_tokenizer(Buffer *out, const char *path, Error *error) {
     return good;
 }
 
-// ---- any JSON ----
-
-static bool read_json(Buffer *out, const char *path, Error *error) {
-    FileCopy copy;
-    (void)out;
-    if (!file_copy_open(&copy, path, LIMIT_METADATA, error)) return false;
-    json_t *root = json_parse((const char *)copy.bytes, copy.size, &JSON_CONFIG_LIMITS, error);
-    bool good = root;
-    json_decref(root);
-    file_copy_close(&copy);
-    return good;
-}
-
 // ---- the list ----
 
 static const struct {
@@ -222,7 +208,6 @@ static const struct {
     {"safetensors", read_safetensors},
     {"gguf", read_gguf},
     {"tokenizer", read_tokenizer},
-    {"json", read_json},
 };
 
 static void print_verdict(bool accepted, const Buffer *contents, const Error *error,
@@ -269,7 +254,7 @@ static bool load_texts(const char *path) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: differential safetensors|gguf|json [--contents] <LIST\n"
+    fprintf(stderr, "usage: differential safetensors|gguf [--contents] <LIST\n"
                     "       differential tokenizer TEXTS [--contents] <LIST\n");
     return ERROR_USAGE;
 }

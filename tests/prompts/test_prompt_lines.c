@@ -1,21 +1,27 @@
 // Lines of prompts that nobody vouches for: each is answered, or its answer says what is wrong, and
 // the lines around it have their answers.
+#include "tests/support/files/gguf_writer.h"
 #include "tests/support/program.h"
 
 #include <jansson.h>
+#include <math.h>
 
 // Runs lines and gives back the answers, each with its newline. The caller frees them.
-static char *answers_to(const char *lines, size_t size) {
+static char *answers_of(const char *model, const char *lines, size_t size) {
     char prompts[300], out[300];
     snprintf(prompts, sizeof prompts, "%s", test_temporary("prompts"));
     snprintf(out, sizeof out, "%s", test_temporary("out"));
     test_write_file(prompts, lines, size);
     TestRun run = program("generate|%s|--prompts|%s|--out|%s|--force|-q|-c|64|--max-tokens|2|-t|0",
-                          small_model(), prompts, out);
+                          model, prompts, out);
     check_status(&run, 0);
     CHECK_INT((int)run.err_size, 0);
     test_run_free(&run);
     return test_read_file(out, &size);
+}
+
+static char *answers_to(const char *lines, size_t size) {
+    return answers_of(small_model(), lines, size);
 }
 
 static int count_lines(const char *text) {
@@ -121,6 +127,10 @@ Test(prompt_lines, wrong_types_and_ranges_are_named) {
           "\"max_tokens\" does not go with a continuation");
     WRONG("{\"prompt\":\"a\",\"continuation_ids\":[1],\"max_tokens\":5}",
           "\"max_tokens\" does not go with a continuation");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"temperature\":0}",
+          "\"temperature\" does not go with a continuation");
+    WRONG("{\"prompt\":\"a\",\"continuation\":\"b\",\"stop\":[\".\"]}",
+          "\"stop\" does not go with a continuation");
     WRONG("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "no known chat format");
     WRONG("{\"messages\":[{\"role\":\"wizard\",\"content\":\"a\"}]}", "got the role \"wizard\"");
     WRONG("{\"messages\":[]}", "wanted an array");
@@ -187,4 +197,61 @@ Test(prompt_lines, ids_keep_their_characters) {
     CHECK_STRING(json_string_value(json_object_get(answer, "id")), "<\"\\ \xc3\xa9\xe2\x80\xa8\n");
     json_decref(answer);
     free(text);
+}
+
+// ---- numbers that are not finite ----
+
+// A model whose embedding of token 5 holds NaN. Its head is a matrix of its own, so that only texts
+// with that token have it among their numbers, and never samples it: its row is 0.
+static const char *model_with_nan(void) {
+    size_t size = 0;
+    float nan = NAN;
+    GgufFile *file = gguf_tiny_llama();
+    const GgufTensor *embedding = gguf_find_tensor(file, "token_embd.weight");
+    size_t row = (size_t)embedding->dims[0] * sizeof nan;
+    gguf_add_tensor(file, "output.weight", DTYPE_F32, embedding->dims[0], embedding->dims[1]);
+    memset(gguf_find_tensor(file, "output.weight")->data + 5 * row, 0, row);
+    memcpy(gguf_find_tensor(file, "token_embd.weight")->data + 5 * row, &nan, sizeof nan);
+    uint8_t *bytes = gguf_write(file, &size);
+    gguf_file_free(file);
+    const char *path = test_temporary("nan.gguf");
+    test_write_file(path, bytes, size);
+    free(bytes);
+    return path;
+}
+
+// The beginnings are shared, the texts side by side: what is not finite is one text's own.
+Test(prompt_lines, a_number_that_is_not_finite_is_an_error_of_its_line_alone) {
+    static const char GOOD[] = "{\"id\":\"a\",\"prompt_ids\":[1,4,6,4,4,6,4,6,4,4]}\n"
+                               "{\"id\":\"b\",\"prompt_ids\":[1,4,6,4,4,6,4,6,4,6,3]}\n"
+                               "{\"id\":\"c\",\"prompt_ids\":[1,6],\"continuation_ids\":[4,4]}\n";
+    static const char BAD[] = "{\"id\":\"x\",\"prompt_ids\":[1,4,6,4,4,6,4,6,4,5,4]}\n"
+                              "{\"id\":\"y\",\"prompt_ids\":[1,6],\"continuation_ids\":[5,4]}\n"
+                              "{\"id\":\"z\",\"prompt_ids\":[5],\"samples\":3}\n";
+    char lines[1000], path[300];
+    snprintf(path, sizeof path, "%s", model_with_nan());
+    snprintf(lines, sizeof lines, "%.*s%s%s", (int)(strchr(GOOD, '\n') + 1 - GOOD), GOOD, BAD,
+             strchr(GOOD, '\n') + 1);
+    char *alone = answers_of(path, GOOD, sizeof GOOD - 1), *at = strchr(alone, '\n') + 1;
+    char *all = answers_of(path, lines, strlen(lines));
+    CHECK_INT(count_lines(alone), 5);
+    CHECK_INT(count_lines(all), 8);
+    for (int i = 0; i < 3; i++) {
+        char *end = strchr(at, '\n') + 1, kept = *end;
+        *end = '\0';
+        CHECK(strstr(all, at) && strstr(at, "logits_hash"), "no %s in %s", at, all);
+        *end = kept;
+        at = end;
+    }
+    static const int POSITIONS[] = {9, 2, 0};
+    for (int i = 0; i < 3; i++) {
+        char wanted[200];
+        snprintf(wanted, sizeof wanted,
+                 "{\"id\":\"%c\",\"line\":%d,\"error\":\"the model's numbers are not finite: first "
+                 "embedding at position %d holds nan\"",
+                 'x' + i, i + 2, POSITIONS[i]);
+        CHECK(strstr(all, wanted), "no %s in %s", wanted, all);
+    }
+    free(alone);
+    free(all);
 }

@@ -35,7 +35,7 @@ static const char *kernel_text(const char *body) {
 }
 
 typedef struct Words {
-    uint32_t in[LANES][IN], out[LANES][OUT];
+    _Alignas(16) uint32_t in[LANES][IN], out[LANES][OUT];
 } Words;
 
 static void run(const char *body, Words *words, unsigned threads) {

@@ -146,6 +146,35 @@ class TheTable(unittest.TestCase):
         self.assertIn("gone: a row for no kernel", self.violations([read()], rows))
 
 
+class WithoutADisassembler(unittest.TestCase):
+    """What ptxas said is checked all the same, and the rest is said to be skipped."""
+
+    def check(self, registers, spilled):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/k.usage", "w", encoding="utf-8") as usage:
+                usage.write("Compiling entry function 'k' for 'sm_90'\n"
+                            f"    0 bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads\n"
+                            f"Used {registers} registers, used 1 barriers\n")
+            with open(f"{folder}/k.cubin", "w", encoding="utf-8"):
+                pass
+            with open(f"{folder}/budgets", "w", encoding="utf-8") as rows:
+                rows.write("kernel k 40\nloop k Q8_0 4\n")
+            nothing = {**os.environ, "NVDISASM": "", "CUDA_HOME": folder, "PATH": folder}
+            done = subprocess.run([sys.executable, check_sass.__file__, "--budgets", f"{folder}/budgets", folder],
+                                  env=nothing, stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+
+    def test_registers_and_spills_are_checked(self):
+        status, said = self.check(40, 40)
+        self.assertEqual(status, 0)
+        self.assertIn("SKIPPED: no nvdisasm", said)
+        self.assertIn("plain: 1 passed, 0 failed, 1 skipped", said)
+        for registers, spilled, words in ((41, 40, "41 registers, at most 40"), (40, 44, "44 bytes of spills, at most 40")):
+            status, said = self.check(registers, spilled)
+            self.assertEqual(status, 1)
+            self.assertIn(words, said)
+
+
 class Names(unittest.TestCase):
     def test_are_those_of_the_sources(self):
         for symbol, name in (("_Z18project_few_kernelIL9InputForm3ELi1EEv11ProjectWork",
@@ -254,7 +283,7 @@ def main():
     failed = len(result.failures) + len(result.errors)
     for _, why in result.skipped:
         print(f"SKIPPED: {why}")
-    print(f"plain: {result.testsRun - failed} passed, {failed} failed, 0 skipped")
+    print(f"plain: {result.testsRun - failed} passed, {failed} failed, {len(result.skipped)} skipped")
     return failed != 0
 
 

@@ -76,7 +76,11 @@ Test(byte_bpe, drops_a_byte_that_the_vocabulary_lacks) {
     made_vocabulary(&made, "gpt2", (const char *const[]){"a b", NULL});
     made.tokens[0xff] = (TextSpan){"zz", 2};
     Tokenizer *t = test_open_vocabulary(&made.vocabulary);
+    CHECK_INT(tokenizer_dropped(t), -1);
+    test_check_ids(t, "xyz", false, IDS('x', 'y', 'z'));
+    CHECK_INT(tokenizer_dropped(t), -1);
     test_check_ids(t, "x\xff", false, IDS('x'));
+    CHECK_INT(tokenizer_dropped(t), 0xff);
     test_check_ids(t, "\xff", false, (const int[]){-1});
     tokenizer_close(t);
 }

@@ -121,6 +121,12 @@ typedef struct Encoding {
     IdList *ids;
 } Encoding;
 
+static void note_dropped(const Tokenizer *t, const char *word, size_t length) {
+    const ByteBpe *bpe = t->state;
+    for (size_t i = 0; i < length; i++)
+        if (bpe->byte_ids[(uint8_t)word[i]] < 0) drop_byte(t->work, (uint8_t)word[i]);
+}
+
 // A WordVisitor. A word that is a token needs no merging where ignore_merges is set.
 static bool encode_word(void *context, const char *word, size_t length, Error *error) {
     const Encoding *encoding = context;
@@ -132,6 +138,7 @@ static bool encode_word(void *context, const char *word, size_t length, Error *e
         int32_t id = vocabulary_find(t, bpe->spelling, spelling_length);
         if (id >= 0 && t->types[id] == TOKEN_NORMAL) return id_list_push(encoding->ids, id, error);
     }
+    if (count < length) note_dropped(t, word, length);
     if (!count) return true;
     if (!merge_symbols(bpe->symbols, count, bpe->rule, bpe->rule_context, &t->work->steps, error))
         return false;

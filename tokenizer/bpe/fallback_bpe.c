@@ -81,9 +81,13 @@ static bool bytes_are_tokens(const FallbackBpe *bpe, const char *text, size_t le
 }
 
 // Neighbours are fused where the option is set. Without an unknown token the character is dropped.
-static void add_unknown(const FallbackBpe *bpe, Word *word, size_t start, size_t length) {
+static void add_unknown(const Tokenizer *t, Word *word, size_t start, size_t length) {
+    const FallbackBpe *bpe = t->state;
     int32_t unk = bpe->options.unk_id;
-    if (unk < 0) return;
+    if (unk < 0) {
+        drop_byte(t->work, (uint8_t)word->text[start]);
+        return;
+    }
     Symbol *last = word->count ? &word->symbols[word->count - 1] : NULL;
     bool touches = last && last->id == unk && (size_t)last->start + last->length == start;
     if (bpe->options.fuse_unk && touches)
@@ -105,7 +109,7 @@ static void split_characters(const Tokenizer *t, const FallbackBpe *bpe, Word *w
             for (size_t i = at; i < at + n; i++)
                 add_symbol(word, i, 1, bpe->byte_ids[(uint8_t)word->text[i]]);
         else
-            add_unknown(bpe, word, at, n);
+            add_unknown(t, word, at, n);
     }
 }
 
