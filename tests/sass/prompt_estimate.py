@@ -6,9 +6,9 @@ were fused (GPU step C).
 
 No GPU was asked: constants are those of gpu_estimate.py, of a data sheet, of one published measurement, or assumed; the
 rest is arithmetic, and +-30 % is what may be expected of it. One row per model and precision, Markdown; --kernels:
-the kernels of one layer instead, in microseconds. A share is that of cuBLASLt's products in the whole prompt. Before is
-4a9e1fb. Launches and bytes are counted from these
-functions, in the order of a layer:
+the kernels of one layer instead, in microseconds. A share is that of cuBLASLt's products in the whole prompt; FLOP/s
+are those of the weights, each counted once, as a share of cuBLASLt's rate with large matrices. Before is 4a9e1fb.
+Launches and bytes are counted from these functions, in the order of a layer:
 
     launch_norm_parts     norm.cu                norm, and x as bf16 parts       before: run_norm, blas_split
     multiply_once         project_blas.cu        products with one part of x     before: multiply_slice
@@ -232,10 +232,18 @@ def prompt(model, length, replayed=True):
     return [sum(values) for values in zip(*passes)]
 
 
+def least(model, length):
+    """All weights of the layers by all rows, once, at the rate of large matrices: microseconds."""
+    q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    weights = model.layers * model.dim * (2 * q + 2 * kv + 3 * model.hidden)
+    return 2 * weights * length / (PEAK * SHARE_OF_PEAK)
+
+
 # ---- tables ----
 
 def print_prompts():
-    columns = [f"{length}: {column}" for length in LENGTHS for column in ("before, us", "share", "now, us", "share")]
+    columns = [f"{length}: {column}" for length in LENGTHS
+               for column in ("before, us", "share", "now, us", "share", "FLOP/s")]
     print("| model | launches of a layer: before, now | " + " | ".join(columns) + " | 512, the first prompt, us |")
     print("|---|---|" + "---|" * (len(columns) + 1))
     for shape in SHAPES:
@@ -246,6 +254,7 @@ def print_prompts():
                 for model in models:
                     us, products, _ = prompt(model, length)
                     cells += [f"{us:.0f}", f"{100 * products / us:.0f} %"]
+                cells.append(f"{100 * least(models[1], length) / us:.0f} %")
             print("| " + " | ".join(cells) + f" | {prompt(models[1], PIECE, False)[0]:.0f} |")
 
 

@@ -227,6 +227,13 @@ class Prompts(unittest.TestCase):
         tiles = prompt_estimate.tiles_of_blocks(self.model("0.6B", "BF16", "a8", True), 512, 0)
         self.assertEqual((len(tiles), sum(tiles), max(tiles)), (16, 72, 8))
 
+    def test_the_least_time_counts_each_weight_once(self):
+        # 0.6B: 28 layers of 15.73 M weights (q and o 2,048, k and v 1,024 columns), 512 rows.
+        weights = 28 * 1024 * (2 * 2048 + 2 * 1024 + 3 * 3072)
+        self.assertEqual(weights, 440_401_920)
+        self.assertAlmostEqual(prompt_estimate.least(self.model("0.6B", "BF16", "a8", True), 512),
+                               2 * 440.401920 * 512 / 741.75, places=3)
+
     def test_of_the_first_prompt_only_the_pieces_between_are_replayed(self):
         model = self.model("1B", "BF16", "a8", True)
         pass_of = lambda start, graph: prompt_estimate.time_of_pass(model, 512, start, start == 1024, graph)[0]
