@@ -2,11 +2,11 @@
 """Estimates the time of a prompt on an H100, and the share of its matrix products in it, before and after prompts
 were fused (GPU step C).
 
-    tests/sass/prompt_estimate.py [--kernels]
+    tests/sass/prompt_estimate.py [--kernels | --code attention_tiles.cubin]
 
 No GPU was asked: constants are those of gpu_estimate.py, of a data sheet, of one published measurement, or assumed; the
 rest is arithmetic, and +-30 % is what may be expected of it. One row per model and precision, Markdown; --kernels:
-the kernels of one layer instead, in microseconds. A share is that of cuBLASLt's products in the whole prompt; FLOP/s
+the kernels of one layer instead, in microseconds; --code: what TILE_CODE has of the tiles of attention. A share is that of cuBLASLt's products in the whole prompt; FLOP/s
 are those of the weights, each counted once, as a share of cuBLASLt's rate with large matrices. Before is 4a9e1fb.
 Launches and bytes are counted from these functions, in the order of a layer:
 
@@ -21,10 +21,12 @@ Launches and bytes are counted from these functions, in the order of a layer:
     graph_of_pass         recording.cu           full pieces as graphs           before: one launch at a time
 """
 import sys
+from collections import deque
 from dataclasses import dataclass
 from math import ceil
 
 from gpu_estimate import BYTES, CLOCK, GAP, L2_HIT, L2_READ, MISS, NORM_FACTOR, PROCESSORS, READ, SHAPES
+from sass import disassemble, read_kernels
 
 PEAK = 989e6            # FLOP a microsecond of bf16, dense, by the data sheet
 # What cuBLASLt is taken to reach of it: cuBLAS's 741 TFLOP/s at 6,144 cubed, on an H100 SXM, as published with
@@ -43,11 +45,11 @@ UNPACKED, SUMS = 32 << 20, 16 << 20      # UNPACKED_BYTES, SUMS_BYTES
 SLICE_ROWS, MAX_PROJECTIONS = 64, 3
 QUERIES = KEYS = 64                      # of a tile of attention
 # Of one tile and warp, read off the machine code of tiles_kernel for sm_90 (nvcc 13.0), by head_dim: instructions on
-# the way that a causal layer takes, which are the shortest way past every HMMA and copy of the loop over tiles, and
-# the rounds of its inner loops; tensor instructions of these; and loads one after another, which nothing hides.
+# the way that a causal layer takes (tile_instructions; before by hand in the same way); tensor instructions of these;
+# and loads one after another, which nothing hides.
 TILE_CODE = {
     "before": {64: (1756, 128, 2), 128: (2736, 256, 4)},
-    "now": {64: (1307, 128, 0), 128: (1900, 256, 0)},
+    "now": {64: (1307, 128, 0), 128: (1899, 256, 0)},
 }
 TENSOR_CYCLES = 6.5     # of one m16n8k16: mma.sync is assumed to reach 62 % of the rate of wgmma
 ALONE = 2.0             # cycles an instruction of a warp that has a scheduler for itself, assumed
@@ -239,6 +241,51 @@ def least(model, length):
     return 2 * weights * length / (PEAK * SHARE_OF_PEAK)
 
 
+# ---- machine code ----
+
+def shortest(kernel, places):
+    """Instructions on the shortest way through `places`, indices in this order, and back to the first."""
+    after, total = kernel.successors(), 0
+    for start, end in zip(places, places[1:] + places[:1]):
+        far, todo = {}, deque([(start, 0)])
+        while end not in far:
+            at, steps = todo.popleft()
+            for to in after[at]:
+                if to not in far:
+                    far[to] = steps + 1
+                    todo.append((to, steps + 1))
+        total += far[end]
+    return total
+
+
+def tile_instructions(kernel, head_dim):
+    """Of the loop over tiles the shortest way past all that every tile needs: a layer without window, pattern or cap,
+    and a tile that is seen whole. The loop that checks values for numbers that are not finite (check_values) is
+    counted by its rounds, the loop that copies by a pattern not at all."""
+    every = kernel.instructions
+    needed = [i for i, x in enumerate(every) if x.name == "HMMA"]
+    around = [s for s in kernel.spans() if s[0] <= needed[0] and needed[-1] <= s[1]]
+    first, last = min(around, key=lambda s: s[1] - s[0])
+    copies = kernel.loops(lambda x: x.name == "LDGSTS")
+    is_alone = lambda i: not any(a <= i <= b for a, b in copies if (a, b) != (first, last) and b - a < last - first)
+    places = [i for i in range(first, last + 1)
+              if every[i].name in ("HMMA", "BAR") or every[i].name == "LDGSTS" and is_alone(i)]
+    checks = kernel.loops(lambda x: x.op == "LDS.128")
+    check = min((s for s in checks if first <= s[0] and s[1] <= last), key=lambda s: s[1] - s[0])
+    loads = [i for i in range(check[0], check[1] + 1) if every[i].op == "LDS.128"]
+    rounds = KEYS * head_dim // 8 // 128 // len(loads)
+    return shortest(kernel, places) + rounds * shortest(kernel, loads)
+
+
+def print_code(path):
+    print("| kernel | instructions of a tile | of these tensor |\n|---|---|---|")
+    for kernel in read_kernels(disassemble(path)):
+        head_dim = int(kernel.name.rpartition("<")[2].rstrip(">"))
+        if head_dim in TILE_CODE["now"]:  # heads of 256 keep no queries in registers
+            tensor = sum(x.name == "HMMA" for x in kernel.instructions)
+            print(f"| `{kernel.name}` | {tile_instructions(kernel, head_dim)} | {tensor} |")
+
+
 # ---- tables ----
 
 def print_prompts():
@@ -272,11 +319,13 @@ def print_kernels():
 
 
 def main(arguments):
-    if arguments not in ([], ["--kernels"]):
+    if arguments[:1] == ["--code"] and len(arguments) == 2:
+        print_code(arguments[1])
+    elif arguments == ["--kernels"]:
+        print_kernels()
+    elif arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    if arguments:
-        print_kernels()
     else:
         print_prompts()
     return 0
