@@ -181,29 +181,45 @@ static __device__ __forceinline__ int without_nonfinite(int word) {
     return word;
 }
 
-// Eight channels of one key, or value, at a time; each thread has the same ones in every tile.
+// A thread copies the same eight channels of every ROW_STEP-th key, or value, of a tile.
 template <int DIM> constexpr int EIGHTS = DIM / 8;
+template <int DIM> constexpr int ROW_STEP = THREADS / EIGHTS<DIM>;
 
 template <int DIM> using TileRows = uint16_t[KEYS<DIM>][DIM + PAD];
+
+// Asks for the row at `slot`, or for zeros.
+static __device__ __forceinline__ void copy_row(uint16_t *to, const uint16_t *rows, unsigned slot,
+                                                unsigned head_dim, bool wanted) {
+    copy_async(to, wanted ? rows + (size_t)slot * head_dim : rows, wanted);
+}
 
 // Asks for the rows `from` on; zeros for those that are not read. No thread still reads `to`.
 template <int DIM>
 static __device__ __forceinline__ void copy_tile(TileRows<DIM> &to, const uint16_t *rows,
                                                  const TileWork &w, const Run &run, int from) {
-    int first = kv_slot(w.kv.slots, from); // what a run sees is no longer than a ring
-    for (int i = threadIdx.x; i < KEYS<DIM> * EIGHTS<DIM>; i += THREADS) {
-        int row = i / EIGHTS<DIM>, c = i % EIGHTS<DIM> * 8;
-        int slot = kv_slot_behind(w.kv.slots, first, row);
-        bool wanted = c < w.kv.head_dim && reads_key(w, run, from + row);
-        copy_async(&to[row][c], wanted ? rows + (size_t)slot * w.kv.head_dim + c : rows, wanted);
+    int c = threadIdx.x % EIGHTS<DIM> * 8, mine = threadIdx.x / EIGHTS<DIM>, dim = w.kv.head_dim;
+    int first = kv_slot(w.kv.slots, from);           // what a run sees is no longer than a ring
+    int end = c < dim ? run.last_key + 1 - from : 0; // of the rows that are wanted
+    if (c < dim) rows += c;
+    if (!w.op.shape.pattern.n_parts) { // the common case: few instructions a row, so unrolled
+        UNROLL
+        for (int i = 0; i < KEYS<DIM> / ROW_STEP<DIM>; i++) {
+            int row = mine + i * ROW_STEP<DIM>;
+            copy_row(&to[row][c], rows, kv_slot_behind(w.kv.slots, first, row), dim, row < end);
+        }
+        return;
     }
+    NO_UNROLL // a pattern is much code
+    for (int row = mine; row < KEYS<DIM>; row += ROW_STEP<DIM>)
+        copy_row(&to[row][c], rows, kv_slot_behind(w.kv.slots, first, row), dim,
+                 row < end && first_seen(run.reach, from + row) == from + row);
 }
 
 // What this thread has copied of the values of tile number `count`: finite, or noted.
 template <int DIM>
 static __device__ __forceinline__ void check_values(TileMemory<DIM> &m, int count) {
-    for (int i = threadIdx.x; i < KEYS<DIM> * EIGHTS<DIM>; i += THREADS) {
-        int4 *eight = (int4 *)&m.values[i / EIGHTS<DIM>][i % EIGHTS<DIM> * 8];
+    for (int row = threadIdx.x / EIGHTS<DIM>; row < KEYS<DIM>; row += ROW_STEP<DIM>) {
+        int4 *eight = (int4 *)&m.values[row][threadIdx.x % EIGHTS<DIM> * 8];
         int4 v = *eight;
         if (!has_nonfinite_half(v)) continue;
         *eight = int4{without_nonfinite(v.x), without_nonfinite(v.y), without_nonfinite(v.z),
@@ -363,16 +379,17 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
     }
 }
 
-// The tiles of a run, whose first keys are on their way; `count` tiles were before them.
+// The tiles of a run, from the first key on, which is on its way; `count` tiles were before them.
 template <int DIM>
 static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWork &w,
-                                                QueryState<DIM> &s, const Run &run, int &count) {
+                                                QueryState<DIM> &s, const Run &run, int from,
+                                                int &count) {
     int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
     int positions[2], query = mine + threadIdx.x % WARP / 4;
     for (int r = 0; r < 2; r++, query += 8)
         positions[r] = query >= run.first && query < run.end ? m.positions[query] : -1;
     bool idle = run.end <= mine || run.first >= mine + WARP_QUERIES;
-    for (int from = first_seen(run.reach, 0), next; from <= run.last_key; from = next, count++) {
+    for (int next; from <= run.last_key; from = next, count++) {
         float scores[KEYS<DIM> / 8][4];
         wait_for_copies();
         __syncthreads(); // the keys are there, and no thread still reads the last values
@@ -404,7 +421,7 @@ template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kerne
         int from = first_seen(run.reach, 0);
         if (from <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, run, from);
         if (!first) open_queries<DIM>(s, w, tile); // while the first keys arrive
-        walk_run<DIM>(m, w, s, run, count);
+        walk_run<DIM>(m, w, s, run, from, count);
         first = run.end;
     }
     store_queries<DIM>(s, w);

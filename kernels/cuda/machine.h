@@ -18,6 +18,7 @@ enum { WARP = 32 };
 // Before a loop whose index selects registers. The emulator leaves it out: clang would unroll too,
 // and compile for minutes.
 #define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
 
 // The block's shared memory: a kernel uses one struct of it.
 template <class T> static __device__ __forceinline__ T &block_memory() {

@@ -18,6 +18,7 @@ enum { WARP = 32 };
 #define ALL_LANES 0xffffffffu
 #define DEVICE_FUNCTION
 #define UNROLL
+#define NO_UNROLL
 
 template <class T> static inline T &block_memory() {
     return *(T *)emulator::block_memory(sizeof(T));
