@@ -103,7 +103,9 @@ typedef struct limpid_batch {
     const int32_t *sequences; // (n) or NULL: all 0
     const bool *wants_logits; // (n) or NULL: the last row alone
 } limpid_batch;
-// Computes the rows and adds them to the cache. False: the cache is as it was, unless code is 6, 7.
+// Computes the rows and adds them to the cache. False: the cache is as it was, unless the code is
+// 6, 7, or 130: then limpid_length says what each sequence has left. A batch of at most max_rows
+// rows that continue their sequences leaves all of it.
 LIMPID_API bool limpid_eval(limpid_context *context, const limpid_batch *batch,
                             limpid_error *error);
 // (vocab_size) of the i-th row that wanted them, borrowed until the next limpid_eval; or NULL.

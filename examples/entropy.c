@@ -38,15 +38,15 @@ int main(int argc, char **argv) {
     limpid_error error = {0};
     limpid_context *context = NULL;
     limpid_model *model = limpid_open(path, NULL, &error);
-    int n =
-        model ? limpid_tokenize(model, prompt, strlen(prompt), LIMPID_BEGIN, ids, MOST, &error) : 0;
-    if (n > MOST) n = MOST;
+    int n = model ? limpid_tokenize(model, prompt, strlen(prompt), LIMPID_BEGIN, ids, MOST, &error)
+                  : -1;
+    if (n > MOST) n = MOST; // the beginning of a longer prompt
     limpid_options options = {.context = n, .max_rows = n};
     if (n > 0) context = limpid_context_open(model, &options, &error);
     if (context) printf("layer, then the entropy of each head in bits; %d tokens\n", n);
     bool good = context && limpid_listen(context, "att_weights", print_entropies, NULL, &error) &&
                 limpid_eval(context, &(limpid_batch){.n = n, .tokens = ids}, &error);
-    if (!good) fprintf(stderr, "entropy: %s\n", error.message);
+    if (!good) fprintf(stderr, "entropy: %s\n", n ? error.message : "the prompt has no tokens");
     limpid_context_close(context);
     limpid_close(model);
     return !good;

@@ -48,7 +48,10 @@ int main(int argc, char **argv) {
     limpid_batch batch = {.n = n, .tokens = ids};
     if (n >= 0 && n <= PROMPT) fputs(prompt, stdout);
     bool good = n >= 0 && n <= PROMPT && generate(model, context, sampler, batch, &error);
-    if (!good) fprintf(stderr, "generate: %s\n", n > PROMPT ? "a long prompt" : error.message);
+    if (n > PROMPT)
+        fprintf(stderr, "generate: a prompt of %d tokens (at most %d)\n", n, PROMPT);
+    else if (!good)
+        fprintf(stderr, "generate: %s\n", error.message);
     limpid_sampler_close(sampler);
     limpid_context_close(context);
     limpid_close(model);

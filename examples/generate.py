@@ -78,6 +78,8 @@ def main(path, prompt):
     check(context, not context)
     text, ids = prompt.encode(), numpy.zeros(1024, numpy.int32)
     n = LIMPID.limpid_tokenize(model, text, len(text), BEGIN, ids.ctypes.data, len(ids), ERROR)
+    if n > len(ids):
+        sys.exit(f"generate.py: a prompt of {n} tokens (at most {len(ids)})")
     ids = check(ids[:n], n < 0)
     for _ in range(TOKENS):
         logits = evaluate(context, ids, LIMPID.limpid_describe(model).vocab_size)

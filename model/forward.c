@@ -120,6 +120,7 @@ static void attention_block(Model *m, int l, const Rows *rows) {
     attend(m, l, rows);
     Projection o = to(s->branch, &w->wo);
     project(m->device, s->att_heads, rows->n, &o, 1);
+    // Before x changes: the feed-forward block reads what attention has read.
     if (m->config.parallel_residual) norm(m, s->x_norm, s->x, &w->ffn_norm, rows->n);
     add_branch(m, l, STAGE_ATT_PROJECTED, &w->att_post_norm, rows->n);
 }

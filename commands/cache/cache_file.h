@@ -5,8 +5,9 @@
 //     CacheFile file;
 //     if (!cache_file_open(&file, path, &error)) ...           // ids, text and key are checked
 //     if (!cache_key_equal(&file.key, &key, &which)) ...       // of another model or precision
-//     int length = kv_cache_checkpoint(&model->cache, &(KvSnapshot){file.cached, file.lowest},
-//     wanted); good = cache_file_restore(&file, &model->cache, vocab_size, length, &error);
+//     KvSnapshot saved = {file.cached, file.lowest};
+//     int length = kv_cache_checkpoint(&model->cache, &saved, wanted);
+//     good = cache_file_restore(&file, &model->cache, vocab_size, length, &error);
 //     cache_file_close(&file);
 //
 // It is read as any file that nobody vouches for: copied, checked, then used. A checksum tells

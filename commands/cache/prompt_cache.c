@@ -112,8 +112,8 @@ static bool check_key(PromptCache *c, bool *fits, Error *error) {
 static void say_lost(const PromptCache *c, int wanted, int length) {
     if (c->options->quiet || length == wanted) return;
     note(
-        "%s: begins with the first %d tokens of the prompt, which is computed all the same: layers "
-        "with a window keep only what tokens from %d on see",
+        "%s: has the same first %d tokens, but of layers with a window only what tokens from %d on "
+        "see: they are computed again",
         c->options->cache, wanted, c->file.lowest);
 }
 

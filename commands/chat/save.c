@@ -3,6 +3,7 @@
 #include "commands/chat/chat.h"
 
 #include "base/file_reader.h"
+#include "commands/cache/cache_file.h"
 #include "commands/commands.h"
 #include "commands/shared/inputs.h"
 #include "commands/shared/output.h"
@@ -219,10 +220,21 @@ bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *o
 }
 #endif
 
+// A conversation of --session is no JSON, and is not said to be broken JSON.
+static bool check_kind(const char *path, Error *error) {
+    Error other = {0};
+    bool is_session = false;
+    if (!cache_file_is_one(path, &is_session, &other) || !is_session) return true;
+    return error_set(
+        error, ERROR_FILE,
+        "%s: is a binary file, as chat --session writes it; /load reads what /save wrote", path);
+}
+
 bool conversation_load(Chat *chat, const char *path, Error *error) {
     FileCopy copy;
     ChatOrigin origin;
     bool more = false;
+    if (!check_kind(path, error)) return false;
     if (!file_copy_open(&copy, path, MOST_BYTES, error)) return error_prefix(error, path);
     bool good = conversation_read(chat, copy.bytes, copy.size, &origin, error);
     file_copy_close(&copy);

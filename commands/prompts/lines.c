@@ -31,11 +31,12 @@ static bool make_room(LineReader *r, Error *error) {
 
 static bool fill(LineReader *r, Error *error) {
     if (!make_room(r, error)) return false;
-    ssize_t got;
-    do
+    // A device like /dev/zero is read without a pause, in which a signal would show as EINTR.
+    ssize_t got = -1;
+    do {
+        if (interrupt_asked()) return error_set(error, ERROR_INTERRUPTED, "interrupted");
         got = read(r->file, r->bytes + r->to, r->room - r->to);
-    while (got < 0 && errno == EINTR && !interrupt_asked());
-    if (got < 0 && errno == EINTR) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    } while (got < 0 && errno == EINTR);
     if (got < 0) return error_set(error, ERROR_IO, "%s: %s", r->path, strerror(errno));
     r->at_end = !got;
     r->to += (size_t)got;

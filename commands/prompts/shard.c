@@ -1,9 +1,10 @@
 // Which lines this process answers: told by --shard, else by what started it. Nothing is linked:
 // the launchers leave rank and size in the environment.
 //
-//   mpirun           OMPI_COMM_WORLD_RANK, _SIZE         mpiexec (MPICH, Intel)   PMI_RANK,
-//   PMI_SIZE srun             SLURM_PROCID, SLURM_NTASKS          sbatch --array
-//   SLURM_ARRAY_TASK_ID, ...
+//   mpirun                    OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE
+//   mpiexec (MPICH, Intel)    PMI_RANK, PMI_SIZE
+//   srun                      SLURM_PROCID, SLURM_NTASKS
+//   sbatch --array            SLURM_ARRAY_TASK_ID, ...
 //
 // An array of jobs that each start several tasks has tasks times jobs shards.
 #include "base/text.h"

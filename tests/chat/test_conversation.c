@@ -100,6 +100,16 @@ Test(conversation, what_was_saved_is_loaded_again) {
     test_run_free(&r);
 }
 
+Test(conversation, a_file_of_a_session_is_not_loaded_and_is_named) {
+    char a[700];
+    test_write_file(test_temporary("kept.chat"), "limpidkv\2\0\0\0", 12);
+    const TypedKeys keys[] = {command(a, "/load %s\n", "kept.chat"), {"> ", "\x04"}};
+    TestRun r = chat_typed(small_model(), "", keys, COUNT(keys));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK(strstr(r.out, "--session"), "%s", r.out);
+    test_run_free(&r);
+}
+
 Test(conversation, outputs_are_checked_as_others_are) {
     static const char *const FILES[] = {"|--transcript|weights/builtin.gguf",
                                         "|--transcript|weights/builtin.gguf|--force"};
