@@ -23,9 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+using Switch = bool Switches::*;
+
 static const struct {
     const char *name;
-    bool Switches::*field;
+    Switch field;
 } SWITCHES[] = {
     {"nograph", &Switches::nograph}, {"nofuse", &Switches::nofuse},
     {"nopdl", &Switches::nopdl},     {"noprefetch", &Switches::noprefetch},

@@ -6,8 +6,9 @@ were fused (GPU step C).
 
 No GPU was asked: constants are those of gpu_estimate.py, of a data sheet, of one published measurement, or assumed; the
 rest is arithmetic, and +-30 % is what may be expected of it. One row per model and precision, Markdown; --kernels:
-the kernels of one layer instead, in microseconds; --code: what TILE_CODE has of the tiles of attention. A share is that of cuBLASLt's products in the whole prompt; FLOP/s
-are those of the weights, each counted once, as a share of cuBLASLt's rate with large matrices. Before is 4a9e1fb.
+the kernels of one layer instead, in microseconds; --code: what TILE_CODE has of the tiles of attention. A share is that
+of cuBLASLt's products in the whole prompt; FLOP/s are those of the weights, each counted once, as a share of cuBLASLt's
+rate with large matrices. Before is 4a9e1fb.
 Launches and bytes are counted from these functions, in the order of a layer:
 
     launch_norm_parts     norm.cu                norm, and x as bf16 parts       before: run_norm, blas_split
