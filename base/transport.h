@@ -40,6 +40,11 @@ int transport_count(void); // of processes: 1 before transport_begin, and where 
 // in transport_error.
 void transport_send(int to, TransportTag tag, const void *bytes, size_t count);
 
+// Lets messages on their way go on, and does not wait. MPI copies a large one in parts, and only while
+// it is called: who computes for long between two sends calls this in between, else the receiver
+// waits until the computing is over.
+void transport_progress(void);
+
 // Waits for a message of this size. `patient`: as long as it takes, else LIMPID_RANK_SECONDS, or
 // 300. False: a failure, exit code 6.
 bool transport_receive(int from, TransportTag tag, void *out, size_t count, bool patient);

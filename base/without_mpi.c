@@ -30,6 +30,9 @@ void transport_send(int to, TransportTag tag, const void *bytes, size_t count) {
     assert(false);
 }
 
+void transport_progress(void) {
+}
+
 bool transport_receive(int from, TransportTag tag, void *out, size_t count, bool patient) {
     (void)from, (void)tag, (void)out, (void)count, (void)patient;
     return false;

@@ -198,6 +198,7 @@ static void forward_chunk(Model *m) {
     for (int l = layers.first; l < layers.end; l++) {
         attention_block(m, l, &rows);
         ffn_block(m, l, &rows);
+        if (m->ranked) transport_progress(); // the chunk before this one reaches the next rank
     }
     if (layers.end == m->config.n_layers && m->chunk.n_logit_rows) forward_logits(m);
 }

@@ -67,6 +67,17 @@ Test(ranks, have_the_chunks_of_a_long_prompt_under_way_together) {
     check_same("--prompt-ids \"$(seq -s , 3 402)\" --max-tokens 5 -t 0 --json", 2, 4);
 }
 
+// Else the next rank has a chunk only after the last one is computed.
+Test(ranks, pass_large_messages_on_while_they_compute) {
+    need_mpirun();
+    char script[500];
+    snprintf(script, sizeof script, MPIRUN "-n 2 " TEST_BUILD "/tests/large_message %s",
+             test_temporary_new("arrived"));
+    TestRun run = program_shell(script);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+
 Test(ranks, may_have_any_number_of_layers) {
     need_mpirun();
     need_builtin();
