@@ -48,6 +48,49 @@ Test(byte_bpe, merges_the_lowest_rank_first_and_the_leftmost_of_equals) {
     tokenizer_close(t);
 }
 
+// (left, right) by rank -> id 256 + rank, as the strings below spell them.
+static const int LONG_MERGES[][2] = {{'b', 'c'}, {'a', 'b'}, {'a', 256}, {'a', 'a'},
+                                     {259, 259}, {257, 258}, {'c', 260}};
+
+// The definition of BPE, in as many rounds over the word as it has merges. Returns the number of
+// ids.
+static int merge_by_rounds(int *ids, int n) {
+    enum { RANKS = sizeof LONG_MERGES / sizeof *LONG_MERGES };
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (int i = 0; i + 1 < n; i++) {
+            if (ids[i] != LONG_MERGES[rank][0] || ids[i + 1] != LONG_MERGES[rank][1]) continue;
+            ids[i] = 256 + rank;
+            for (int k = i + 1; k + 1 < n; k++)
+                ids[k] = ids[k + 1];
+            n--;
+            rank = -1; // a lower rank may have become possible
+            break;
+        }
+    }
+    ids[n] = -1;
+    return n;
+}
+
+Test(byte_bpe, merges_words_of_any_length_as_rounds_over_them_do) {
+    MadeVocabulary made;
+    made_vocabulary(
+        &made, "gpt2",
+        (const char *const[]){"b c", "a b", "a bc", "a a", "aa aa", "ab abc", "c aaaa", NULL});
+    Tokenizer *t = test_open_vocabulary(&made.vocabulary);
+    unsigned random = 1;
+    for (int length = 1; length <= 130; length++) {
+        char word[131] = {0};
+        int ids[131];
+        for (int i = 0; i < length; i++) {
+            random = random * 1103515245u + 12345u;
+            ids[i] = word[i] = "aaabbc"[(random >> 16) % 6];
+        }
+        CHECK(merge_by_rounds(ids, length) > 0);
+        test_check_ids(t, word, false, ids);
+    }
+    tokenizer_close(t);
+}
+
 Test(byte_bpe, never_merges_across_words) {
     MadeVocabulary made;
     made_vocabulary(&made, "gpt2", (const char *const[]){"a \xc4\xa0", "\xc4\xa0 a", NULL});

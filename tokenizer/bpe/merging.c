@@ -7,15 +7,21 @@
 //                    push (th e)            pairs with the new symbol on either side
 //     .. until the heap is empty
 //
+// The pairs of a long text would make a heap that no cache holds. Those of its first symbols are
+// all known before the first merge, so they are sorted once instead (by radix, in linear time) and
+// read front to back; the heap holds the pairs that merges make. The least of all is the less of
+// the two fronts.
+//
 // Finding stale pairs when they are popped costs less than removing them from the heap. Every
 // symbol is merged into another at most once, so n symbols push fewer than 3 n pairs: O(n log n)
 // for any text, where a search for the best pair in each round would be O(n^2).
 #include "tokenizer/bpe/merges.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-// SMALL pairs are kept on the stack: nearly all words are short.
-enum { NONE = 0xffffffff, SMALL = 64, CHILDREN = 4 };
+// Pairs of up to SMALL symbols are kept on the stack: nearly all words are short.
+enum { NONE = 0xffffffff, SMALL = 32, CHILDREN = 4, DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
 typedef struct Pair {
     uint64_t order; // priority << 32 | index of the left symbol: the least is merged first
@@ -66,22 +72,34 @@ static Pair heap_pop(Heap *heap) {
     return best;
 }
 
+// Pairs in rising order, read front to back.
+typedef struct Run {
+    const Pair *next, *end;
+} Run;
+
 typedef struct Merging {
     Symbol *symbols;
     Heap heap;
+    Run first; // of a long text: the pairs of its first symbols
     MergeRule rule;
     const void *context;
 } Merging;
 
-// Queues the pair of two neighbours, if it can be merged.
-static void queue_pair(Merging *m, uint32_t left, uint32_t right) {
-    if (left == NONE || right == NONE) return;
+// The pair of two neighbours. False: it cannot be merged.
+static bool find_pair(Merging *m, uint32_t left, uint32_t right, Pair *pair) {
     const Symbol *l = &m->symbols[left], *r = &m->symbols[right];
-    Pair pair = {.end = r->start + r->length};
     uint32_t priority;
     m->heap.steps++;
-    if (!m->rule(m->context, l, r, &priority, &pair.id)) return;
-    pair.order = (uint64_t)priority << 32 | left;
+    if (!m->rule(m->context, l, r, &priority, &pair->id)) return false;
+    pair->order = (uint64_t)priority << 32 | left;
+    pair->end = r->start + r->length;
+    return true;
+}
+
+// Queues the pair of two neighbours, if it can be merged.
+static void queue_pair(Merging *m, uint32_t left, uint32_t right) {
+    Pair pair;
+    if (left == NONE || right == NONE || !find_pair(m, left, right, &pair)) return;
     heap_push(&m->heap, pair);
 }
 
@@ -103,25 +121,86 @@ static void merge_pair(Merging *m, const Pair *pair) {
     queue_pair(m, at, left->next);
 }
 
-bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *context,
-                   uint64_t *steps, Error *error) {
-    Pair small[SMALL];
-    // A merge removes one pair and queues at most two; there are fewer merges than symbols.
-    size_t capacity = 2 * count;
-    Merging m = {.symbols = symbols, .rule = rule, .context = context};
-    m.heap.pairs = capacity <= SMALL ? small : malloc(capacity * sizeof(Pair));
-    if (!m.heap.pairs) return error_set(error, ERROR_MEMORY, "out of memory for a long word");
+// One pass of a radix sort by the priorities' DIGIT_BITS from bit `shift` on; stable. False where
+// all have the same digit: `out` is not written.
+static bool sort_by_digit(Pair *out, const Pair *in, size_t n, int shift) {
+    uint32_t ends[DIGITS] = {0}; // n < 2^32
+    for (size_t i = 0; i < n; i++)
+        ends[in[i].order >> shift & (DIGITS - 1)]++;
+    if (n && ends[in[0].order >> shift & (DIGITS - 1)] == n) return false;
+    for (size_t digit = 1; digit < DIGITS; digit++)
+        ends[digit] += ends[digit - 1];
+    for (size_t i = n; i-- > 0;)
+        out[--ends[in[i].order >> shift & (DIGITS - 1)]] = in[i];
+    return true;
+}
+
+// Sorts n pairs whose indices rise; only their priorities are compared, since the sort is stable.
+// `room` is for as many pairs again.
+static void sort_pairs(Pair *pairs, Pair *room, size_t n, uint64_t *steps) {
+    Pair *from = pairs, *to = room;
+    for (int shift = 32; shift < 64; shift += DIGIT_BITS) {
+        if (!sort_by_digit(to, from, n, shift)) continue;
+        Pair *sorted = to;
+        to = from;
+        from = sorted;
+        *steps += n;
+    }
+    if (from != pairs) memcpy(pairs, from, n * sizeof *pairs);
+}
+
+// The pairs of the symbols as they are before any merge, in `room`, which has space for them twice.
+static void sort_first_pairs(Merging *m, Pair *room, size_t count) {
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < count; i++)
+        n += find_pair(m, (uint32_t)i, (uint32_t)i + 1, &room[n]);
+    sort_pairs(room, room + count, n, &m->heap.steps);
+    m->first = (Run){room, room + n};
+}
+
+// The least of all pairs. False: there is none.
+static bool take_least(Merging *m, Pair *pair) {
+    bool heaped = m->heap.count, sorted = m->first.next < m->first.end;
+    if (!heaped && !sorted) return false;
+    if (sorted && (!heaped || m->first.next->order < m->heap.pairs[0].order))
+        *pair = *m->first.next++;
+    else
+        *pair = heap_pop(&m->heap);
+    return true;
+}
+
+static void link_symbols(Symbol *symbols, size_t count) {
     for (size_t i = 0; i < count; i++) {
         symbols[i].previous = i ? (uint32_t)i - 1 : NONE;
         symbols[i].next = i + 1 < count ? (uint32_t)i + 1 : NONE;
     }
-    for (size_t i = 0; i + 1 < count; i++)
-        queue_pair(&m, (uint32_t)i, (uint32_t)i + 1);
-    while (m.heap.count) {
-        Pair pair = heap_pop(&m.heap);
-        merge_pair(&m, &pair);
+}
+
+static void merge_all(Merging *m) {
+    Pair pair;
+    while (take_least(m, &pair))
+        merge_pair(m, &pair);
+}
+
+bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *context,
+                   uint64_t *steps, Error *error) {
+    Pair small[2 * SMALL];
+    Merging m = {.symbols = symbols, .rule = rule, .context = context};
+    link_symbols(symbols, count);
+    // A merge removes one pair and queues at most two; there are fewer merges than symbols.
+    m.heap.pairs = small;
+    if (count > SMALL) {
+        Pair *room = malloc(3 * count * sizeof(Pair));
+        if (!room) return error_set(error, ERROR_MEMORY, "out of memory for a long word");
+        sort_first_pairs(&m, room, count);
+        m.heap.pairs = room + count;
+        merge_all(&m);
+        free(room);
+    } else {
+        for (size_t i = 0; i + 1 < count; i++)
+            queue_pair(&m, (uint32_t)i, (uint32_t)i + 1);
+        merge_all(&m);
     }
     *steps += m.heap.steps;
-    if (m.heap.pairs != small) free(m.heap.pairs);
     return true;
 }
