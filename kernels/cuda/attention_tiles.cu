@@ -229,6 +229,9 @@ static __device__ __forceinline__ void check_values(TileMemory<DIM> &m, int coun
 }
 
 // ---- one tile ----
+//
+// The tensor cores, and loads of their matrices, want all lanes of a warp in step, and behind a
+// branch on a key's pattern or a query's row a GPU does not promise that: hence __syncwarp.
 
 template <int DIM>
 static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8][4],
@@ -247,6 +250,7 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
                 high[i] = s.high[k][i], low[i] = s.low[k][i];
         else
             load_queries<DIM>(high, low, s, k, dim);
+        if (!KEEPS_QUERIES<DIM> || !k) __syncwarp();
         UNROLL
         for (int n = 0; n < KEYS<DIM> / 8; n += 2) {
             // Keys 8 n .., then 8 n + 8 ..; of each channels 16 k .., then 16 k + 8 ..
@@ -310,6 +314,7 @@ template <int DIM>
 static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const TileMemory<DIM> &m,
                                                   const float (&weights)[KEYS<DIM> / 8][4]) {
     int lane = threadIdx.x % WARP;
+    __syncwarp();
     UNROLL
     for (int k = 0; k < KEYS<DIM> / 16; k++) {
         unsigned high[4], low[4];

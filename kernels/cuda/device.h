@@ -96,6 +96,7 @@ struct Device {
     size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;
     bool programmatic; // a kernel can start before the one before it has ended
+    bool loading;      // launches load their kernels' code and do no more
 
     Recording *recording;
     Blas *blas;                // blas.cu
@@ -153,12 +154,20 @@ Sent sends_draw(Device *device, const int32_t *out);
 // Milliseconds between two events, the second of which is waited for; false after a failure.
 bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms);
 
+// The driver loads a kernel's code when it is first used, which may wait for the GPU and allocate:
+// what a stream that is being captured does not allow. This does it before (recording.cu).
+void kernel_load(Device *device, const char *name, const void *kernel);
+
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.
 template <class... Wanted, class... Given>
 void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Wanted...), dim3 grid,
             unsigned threads, Given... arguments) {
     if (!device_ok(device)) return;
+    if (device->loading) {
+        kernel_load(device, name, (const void *)kernel);
+        return;
+    }
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

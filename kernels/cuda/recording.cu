@@ -11,7 +11,8 @@
 
 // A pass of so many rows is a decode step, which will come again: it is captured at once. With more
 // rows only a pass of max_rows can be expected again.
-enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16 };
+// And so many kernels are known to be loaded: more than there are.
+enum { GRAPH_ROWS = 32, MAX_GRAPHS = 16, MAX_LOADED = 256 };
 
 // A list of operations as it was captured, and the executable graph made from it.
 struct Graph {
@@ -42,6 +43,8 @@ struct Recording {
     Graph graphs[MAX_GRAPHS];
     int n_graphs;
     Piece piece;
+    const void *loaded[MAX_LOADED]; // kernels whose code is on the GPU
+    int n_loaded;
     uint64_t passes;
 };
 
@@ -186,11 +189,29 @@ static Graph *graph_slot(Recording *r) {
     return oldest;
 }
 
-// Captures the recorded operations and keeps the graph; NULL after a failure.
+void kernel_load(Device *device, const char *name, const void *kernel) {
+    Recording *r = device->recording;
+    for (int i = 0; i < r->n_loaded; i++)
+        if (r->loaded[i] == kernel) return;
+    cudaFuncAttributes attributes; // asking for them loads the code
+    if (cuda_check(device, cudaFuncGetAttributes(&attributes, kernel), name) &&
+        r->n_loaded < MAX_LOADED)
+        r->loaded[r->n_loaded++] = kernel;
+}
+
+// The code of all kernels that the recorded operations launch.
+static void load_kernels(Device *device, const Recording *r) {
+    device->loading = true;
+    run_all(device, r->operations, r->count);
+    device->loading = false;
+}
+
+// Captures the recorded operations and keeps the graph; NULL after a failure. Relaxed: a library
+// that allocates is not refused. There is one stream, so that nothing else could get into the graph.
 static Graph *capture_graph(Device *device, Recording *r, int positions) {
     cudaGraph_t captured = NULL;
     if (!CUDA_CHECK(device,
-                    cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal)))
+                    cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeRelaxed)))
         return NULL;
     r->asked = false;
     run_all(device, r->operations, r->count);
@@ -236,7 +257,8 @@ static Graph *graph_of_pass(Device *device, Recording *r, int positions, bool is
     const Piece *p = &r->piece;
     if (g || (!is_step && !is_recorded(r, positions, p->operations, p->count, p->positions)))
         return g;
-    return capture_graph(device, r, positions);
+    if (is_step) load_kernels(device, r); // a piece has run before
+    return device_ok(device) ? capture_graph(device, r, positions) : NULL;
 }
 
 void device_end(Device *device) {

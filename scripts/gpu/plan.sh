@@ -13,7 +13,7 @@ estimates() {
     cases=$(list_cases | wc -l)
     small=$(list_comparisons | wc -l)
     say "build 12 $(nproc) 90" # 16 processors: ptxas alone takes half a minute for project_few.cu
-    say "probes 12 4 5"
+    say "probes 14 4 5"
     say "texts 12 1 10"
     say "cases $cases $jobs $((cases * 2 / jobs + 2))"
     say "bench $models 1 $((models * 6))"

@@ -298,6 +298,70 @@ static void probe_pinned() {
     }
 }
 
+// A kernel's own store into the host's memory, seen while the kernel still runs: as tokens travel.
+static __global__ void tell_kernel(uint64_t *word, uint64_t value) {
+    wait_for_earlier_kernels();
+    store_for_host(word, value);
+}
+
+static void probe_mapped() {
+    enum { LOOKS = 1 << 28 }; // some seconds
+    uint64_t *word = nullptr;
+    MUST(cudaMallocHost((void **)&word, sizeof *word));
+    *word = 0;
+    for (uint64_t i = 1; i <= 50; i++) {
+        uint64_t wanted = i << 32 | (i * 977), seen = 0;
+        run(true, tell_kernel, dim3(1), 1, word, wanted);
+        for (int look = 0; look < LOOKS && seen != wanted; look++) {
+            seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+            if (look % 4096 == 4095 && cudaStreamQuery(stream) == cudaSuccess)
+                seen = __atomic_load_n(word, __ATOMIC_ACQUIRE), look = LOOKS - 1;
+        }
+        if (seen != wanted)
+            wrong("the host has %016llx, not what kernel %d stored", (unsigned long long)seen,
+                  (int)i);
+    }
+}
+
+// Rows of shared memory that were filled by asynchronous copies, every fifth with zeros, as the four
+// matrices of a tensor core, and transposed.
+struct MatrixMemory {
+    alignas(16) uint16_t rows[32][8];
+};
+static __global__ void matrix_kernel(const uint16_t *from, unsigned *out) {
+    MatrixMemory &m = block_memory<MatrixMemory>();
+    int lane = (int)threadIdx.x;
+    copy_async(m.rows[lane], from + lane * 8, lane % 5 != 0);
+    wait_for_copies();
+    __syncthreads();
+    unsigned plain[4], transposed[4];
+    load_matrices(plain, m.rows[lane]);
+    load_matrices_transposed(transposed, m.rows[lane]);
+    for (int i = 0; i < 4; i++)
+        out[i * WARP + lane] = plain[i], out[(4 + i) * WARP + lane] = transposed[i];
+}
+
+static void probe_matrices() {
+    uint16_t sent[32 * 8], *from = device_array<uint16_t>(32 * 8);
+    unsigned got[8 * WARP], *out = device_array<unsigned>(8 * WARP);
+    for (int i = 0; i < 32 * 8; i++)
+        sent[i] = (uint16_t)(i * 257 + 1);
+    to_device(from, sent, 32 * 8);
+    run(false, matrix_kernel, dim3(1), WARP, from, out);
+    to_host(got, out, 8 * WARP);
+    auto element = [&](int row, int col) -> unsigned {
+        return row % 5 ? sent[row * 8 + col] : 0u;
+    };
+    for (int at = 0; at < 4 * WARP; at++) {
+        int matrix = at / WARP, i = at % WARP / 4, j = at % 4 * 2, row = 8 * matrix;
+        unsigned plain = element(row + i, j) | element(row + i, j + 1) << 16;
+        unsigned transposed = element(row + j, i) | element(row + j + 1, i) << 16;
+        if (got[at] != plain || got[4 * WARP + at] != transposed)
+            wrong("matrix %d, lane %d: %08x and transposed %08x, not %08x and %08x", matrix,
+                  at % WARP, got[at], got[4 * WARP + at], plain, transposed);
+    }
+}
+
 // ---- order ----
 
 // Each block checks what another block of the kernel before has left, then leaves its own.
@@ -333,6 +397,12 @@ static void probe_pdl() {
     check_order(true);
 }
 
+// As recording.cu does before a capture: the driver loads code when it is first asked for.
+static void load_code(const void *kernel) {
+    cudaFuncAttributes attributes;
+    MUST(cudaFuncGetAttributes(&attributes, kernel));
+}
+
 // The same out of a CUDA graph, replayed: two kernels that undo each other's numbers.
 static void probe_graph() {
     enum { BLOCKS = 200, REPLAYS = 20 };
@@ -340,7 +410,8 @@ static void probe_graph() {
     int32_t steps = -1, *cell = device_array<int32_t>(1);
     cudaGraph_t graph;
     cudaGraphExec_t instance;
-    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    load_code((const void *)order_kernel), load_code((const void *)count_kernel);
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     chain(true, cells, 1, 1, errors);
     chain(true, cells, 2, 1, errors);
     run(true, count_kernel, dim3(1), 1, cell);
@@ -394,7 +465,8 @@ static const struct {
     {"memory", probe_memory}, {"tile", probe_tile},   {"shuffles", probe_shuffles},
     {"redux", probe_redux},   {"dp4a", probe_dp4a},   {"halves", probe_halves},
     {"pinned", probe_pinned}, {"order", probe_order}, {"pdl", probe_pdl},
-    {"graph", probe_graph},   {"join", probe_join},
+    {"graph", probe_graph},   {"join", probe_join},   {"mapped", probe_mapped},
+    {"matrices", probe_matrices},
 };
 
 static void open_gpu() {

@@ -153,6 +153,7 @@ typedef enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
 } cudaError_t;
 
 typedef enum cudaMemcpyKind {
@@ -202,7 +203,7 @@ typedef struct cudaLaunchConfig_t {
 } cudaLaunchConfig_t;
 
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
-typedef enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 } cudaStreamCaptureMode;
+typedef enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 } cudaStreamCaptureMode;
 
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
@@ -213,7 +214,10 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)());
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel);
+static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)()) {
+    return cudaFuncGetAttributes(attributes, (const void *)kernel);
+}
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
@@ -240,7 +244,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
 
 namespace emulator {
-// Runs every block of the grid, or keeps it for the graph that the stream is capturing. With
+// Runs every block of the grid, or keeps it for the graph that the stream is capturing, which it
+// does not where the kernel was neither launched nor asked about before: its code would be loaded. With
 // LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same
 // arguments.
 cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body, const void *kernel,

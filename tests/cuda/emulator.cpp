@@ -11,6 +11,7 @@
 #include <ctime>
 #include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -63,6 +64,9 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
         work();
     return cudaSuccess;
 }
+
+// Kernels whose code the driver has loaded.
+std::set<const void *> loaded;
 
 // All that was allocated, by where it begins: what a kernel may access.
 std::map<uintptr_t, size_t> allocated;
@@ -157,6 +161,9 @@ cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<voi
     if (!threads || threads > emulator::MAX_THREADS || !grid.x || !grid.y || !grid.z ||
         grid.y > 65535 || grid.z > 65535 || config->dynamicSmemBytes)
         return cudaErrorInvalidValue;
+    bool is_new = loaded.insert(kernel).second;
+    if (is_new && config->stream && config->stream->capturing)
+        return cudaErrorStreamCaptureUnsupported;
     bool overlaps = config->numAttrs &&
                     config->attrs->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                     config->attrs->val.programmaticStreamSerializationAllowed;
@@ -226,9 +233,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     return cudaSuccess;
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)()) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel) {
     cudaError_t error;
     if (fails(&error)) return error;
+    loaded.insert(kernel);
     attributes->ptxVersion = capability;
     return cudaSuccess;
 }

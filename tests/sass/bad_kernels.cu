@@ -72,6 +72,43 @@ extern "C" __global__ void no_wait(float *out, const int4 *w, const float *x, in
     out[threadIdx.x] = dot<4>(w, x, count);
 }
 
+// The last of the blocks adds up what all have stored: with the counter of machine.h, and with one
+// that orders nothing.
+template <bool FENCED>
+static __device__ __forceinline__ void meet(float *out, unsigned *counter, const float *x) {
+    __shared__ bool last;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (!threadIdx.x) {
+        unsigned before;
+        if (FENCED)
+            asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                         : "=r"(before)
+                         : "l"(counter)
+                         : "memory");
+        else
+            before = atomicAdd(counter, 1u);
+        last = before == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last) out[threadIdx.x] += out[blockDim.x + threadIdx.x];
+}
+extern "C" __global__ void fenced(float *out, const int4 *w, const float *x, int count) {
+    wait();
+    meet<true>(out, (unsigned *)w, x);
+}
+extern "C" __global__ void unfenced(float *out, const int4 *w, const float *x, int count) {
+    wait();
+    meet<false>(out, (unsigned *)w, x);
+}
+
+// The compiler is told that nothing writes to x.
+extern "C" __global__ void incoherent(float *out, const int4 *w, const float *__restrict__ x,
+                                      int count) {
+    wait();
+    out[threadIdx.x] = x[threadIdx.x] + x[count];
+}
+
 // 2048 threads a processor leave 32 registers, and 64 sums are alive at once.
 extern "C" __global__ void __launch_bounds__(1024, 2)
     spills(float *out, const int4 *w, const float *x, int count) {

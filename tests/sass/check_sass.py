@@ -13,6 +13,11 @@ Exit status 1 where a check fails; 2 where there is nothing to check. For each k
   meets the wait before any access to global memory but prefetches, and but as many loads of what no kernel
   writes (LDG .CONSTANT) as its row allows;
 
+- none of its loads but load_stream's may find old lines in a cache (LDG .CONSTANT): the compiler uses them where it
+  believes that no kernel writes there;
+- where it has a row `meets`, blocks count themselves with a fence before the counter, and read what the others wrote
+  past their L1 cache: only that makes the last of them see it;
+
 and for each row of a loop, that the kernel has such a loop, and that in it
 
 - at least so many 16-byte loads (of the join of splits: loads) are in flight;
@@ -61,6 +66,8 @@ class Read:
     loops: list
     fences: int = 0    # of the whole device: MEMBAR.SC.GPU
     to_host: int = 0   # stores that the host sees while the kernel runs
+    arrivals: int = 0  # counters by which blocks meet
+    incoherent: int = 0
 
 
 # ---- reading ----
@@ -128,7 +135,8 @@ def read_kernel(kernel, usage):
     registers, spilled = usage.get(kernel.name, (0, 0))
     return Read(kernel.name, registers, spilled, len(kernel.instructions), early, waits,
                 kernel.prefetches_before_wait(), loops, sum(x.op.startswith("MEMBAR.SC") for x in kernel.instructions),
-                sum(x.name.startswith("ST") and x.op.endswith(".SYS") for x in kernel.instructions))
+                sum(x.name.startswith("ST") and x.op.endswith(".SYS") for x in kernel.instructions),
+                kernel.arrivals(), len(kernel.incoherent()))
 
 
 def read_cubins(paths):
@@ -166,8 +174,13 @@ class LoopRow:
     per_group: float = 0  # 0: any
 
 
+@dataclass
+class MeetsRow:
+    pattern: str
+
+
 def read_budgets(path):
-    kernels, loops = [], []
+    kernels, loops, meets = [], [], []
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
@@ -177,9 +190,11 @@ def read_budgets(path):
                 kernels.append(KernelRow(words[1], *map(int, words[2:])))
             elif words[0] == "loop" and 4 <= len(words) <= 5:
                 loops.append(LoopRow(words[1], words[2], int(words[3]), *map(float, words[4:])))
+            elif words[0] == "meets" and len(words) == 2:
+                meets.append(MeetsRow(words[1]))
             else:
-                sys.exit(f"{path}:{number}: neither a kernel nor a loop: {line.strip()}")
-    return kernels, loops
+                sys.exit(f"{path}:{number}: neither a kernel, a loop nor a meeting: {line.strip()}")
+    return kernels, loops, meets
 
 
 # ---- checking ----
@@ -204,6 +219,8 @@ def check_kernel(kernel, rows, may_overlap):
     yield from check_usage(kernel.name, kernel.registers, kernel.spilled, row)
     if any(loop.kind == "unknown" for loop in kernel.loops):
         yield f"{kernel.name}: a loop over quantised weights loads what no type loads"
+    if kernel.incoherent:
+        yield f"{kernel.name}: {kernel.incoherent} loads of what a kernel may write are not coherent"
     base = kernel.name.partition("<")[0]
     if base in may_overlap and not kernel.waits:
         yield f"{kernel.name}: it may overlap the kernel before it, and waits for none"
@@ -229,13 +246,24 @@ def check_loops(row, kernels):
                    f"at most {row.per_group:.0f}")
 
 
-def check(kernels, rows, loop_rows, may_overlap=()):
+def check_meeting(row, kernels):
+    """Violations of one row of a meeting."""
+    found = [k for k in kernels if matches(k.name, row.pattern)]
+    if not found:
+        yield f"{row.pattern}: no kernel whose blocks meet was found"
+    for kernel in found:
+        if not kernel.arrivals:
+            yield f"{kernel.name}: no counter with a fence before it and an emptied L1 cache behind it"
+
+
+def check(kernels, rows, loop_rows, meets=(), may_overlap=()):
     """(number of checks, violations)."""
     violations = [v for k in kernels for v in check_kernel(k, rows, may_overlap)]
     violations += [v for row in loop_rows for v in check_loops(row, kernels)]
+    violations += [v for row in meets for v in check_meeting(row, kernels)]
     violations += [f"{row.pattern}: a row for no kernel" for row in rows
                    if not any(matches(k.name, row.pattern) for k in kernels)]
-    return len(kernels) + len(loop_rows), violations
+    return len(kernels) + len(loop_rows) + len(meets), violations
 
 
 def check_usages(paths, rows):
@@ -285,10 +313,10 @@ def main(arguments):
         print("no .cubin: make BACKEND=cuda VARIANT=sass cubins")
         return 2
     if not find_disassembler():
-        rows, loop_rows = read_budgets(budgets)
+        rows, loop_rows, meets = read_budgets(budgets)
         print("SKIPPED: no nvdisasm on this machine (NVDISASM, CUDA_HOME or PATH): registers and spills are checked; "
-              "loads in flight, instructions for 32 numbers and what runs before the wait are not")
-        return report(*check_usages(paths, rows), skipped=len(loop_rows))
+              "loads in flight, instructions for 32 numbers, what runs before the wait and fences are not")
+        return report(*check_usages(paths, rows), skipped=len(loop_rows) + len(meets))
     kernels = read_cubins(paths)
     if "--table" in arguments:
         print_table(kernels)
@@ -296,7 +324,7 @@ def main(arguments):
     if "--json" in arguments:
         print(json.dumps([{**asdict(k), "early": len(k.early)} for k in kernels], indent=1))
         return 0
-    return report(*check(kernels, *read_budgets(budgets), overlapped()))
+    return report(*check(kernels, *read_budgets(budgets), may_overlap=overlapped()))
 
 
 def report(checks, violations, skipped=0):

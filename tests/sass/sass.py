@@ -170,6 +170,20 @@ class Kernel:
     def bytes_in_flight(self, span):
         return max((sum(x.width() for x in flight) for flight in self.flights(span, 1)), default=0)
 
+    def arrivals(self):
+        """Counters by which blocks meet: atomic additions of the whole device, with a fence right before them that
+        makes what the block has written visible, and none of its old lines left in L1 right behind them."""
+        found = 0
+        for i, x in enumerate(self.instructions):
+            fenced = any(y.name == "MEMBAR" for y in self.instructions[max(0, i - 4):i])
+            emptied = any(y.op == "CCTL.IVALL" for y in self.instructions[i + 1:i + 4])
+            found += x.name in ("ATOM", "ATOMG") and ".GPU" in x.op and fenced and emptied
+        return found
+
+    def incoherent(self):
+        """Loads that may find old lines (.CONSTANT) but those of load_stream (.NA), which are of weights alone."""
+        return [x for x in self.instructions if x.name == "LDG" and ".CONSTANT" in x.op and ".NA" not in x.op]
+
     def prefetches_before_wait(self):
         """Lines asked for by CCTL.PF2 before the first wait."""
         count = 0

@@ -125,6 +125,8 @@ static __global__ void __launch_bounds__(THREADS) unpack_kernel(UnpackWork work,
     }
 }
 
+// Never overlapped: x is read past what keeps caches coherent too (load_stream), and a launch of
+// its own is what makes an earlier kernel's x visible to such loads.
 template <DType D> static void launch_unpack(Device *device, const UnpackWork &work, int parts) {
     unsigned blocks = blocks_for((size_t)work.rows * work.units, THREADS);
     size_t bytes = work.from.stride * (D == DTYPE_F32 ? 4 : 2);
