@@ -207,11 +207,11 @@ static void load_kernels(Device *device, const Recording *r) {
 }
 
 // Captures the recorded operations and keeps the graph; NULL after a failure. Relaxed: a library
-// that allocates is not refused. There is one stream, so that nothing else could get into the graph.
+// that allocates is not refused. There is one stream, so that nothing else could get into the
+// graph.
 static Graph *capture_graph(Device *device, Recording *r, int positions) {
     cudaGraph_t captured = NULL;
-    if (!CUDA_CHECK(device,
-                    cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeRelaxed)))
+    if (!CUDA_CHECK(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeRelaxed)))
         return NULL;
     r->asked = false;
     run_all(device, r->operations, r->count);

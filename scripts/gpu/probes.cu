@@ -323,8 +323,8 @@ static void probe_mapped() {
     }
 }
 
-// Rows of shared memory that were filled by asynchronous copies, every fifth with zeros, as the four
-// matrices of a tensor core, and transposed.
+// Rows of shared memory that were filled by asynchronous copies, every fifth with zeros, as the
+// four matrices of a tensor core, and transposed.
 struct MatrixMemory {
     alignas(16) uint16_t rows[32][8];
 };
@@ -349,9 +349,7 @@ static void probe_matrices() {
     to_device(from, sent, 32 * 8);
     run(false, matrix_kernel, dim3(1), WARP, from, out);
     to_host(got, out, 8 * WARP);
-    auto element = [&](int row, int col) -> unsigned {
-        return row % 5 ? sent[row * 8 + col] : 0u;
-    };
+    auto element = [&](int row, int col) -> unsigned { return row % 5 ? sent[row * 8 + col] : 0u; };
     for (int at = 0; at < 4 * WARP; at++) {
         int matrix = at / WARP, i = at % WARP / 4, j = at % 4 * 2, row = 8 * matrix;
         unsigned plain = element(row + i, j) | element(row + i, j + 1) << 16;
@@ -462,10 +460,10 @@ static const struct {
     const char *name;
     void (*run)();
 } PROBES[] = {
-    {"memory", probe_memory}, {"tile", probe_tile},   {"shuffles", probe_shuffles},
-    {"redux", probe_redux},   {"dp4a", probe_dp4a},   {"halves", probe_halves},
-    {"pinned", probe_pinned}, {"order", probe_order}, {"pdl", probe_pdl},
-    {"graph", probe_graph},   {"join", probe_join},   {"mapped", probe_mapped},
+    {"memory", probe_memory},     {"tile", probe_tile},   {"shuffles", probe_shuffles},
+    {"redux", probe_redux},       {"dp4a", probe_dp4a},   {"halves", probe_halves},
+    {"pinned", probe_pinned},     {"order", probe_order}, {"pdl", probe_pdl},
+    {"graph", probe_graph},       {"join", probe_join},   {"mapped", probe_mapped},
     {"matrices", probe_matrices},
 };
 

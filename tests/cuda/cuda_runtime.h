@@ -245,8 +245,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
 
 namespace emulator {
 // Runs every block of the grid, or keeps it for the graph that the stream is capturing, which it
-// does not where the kernel was neither launched nor asked about before: its code would be loaded. With
-// LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same
+// does not where the kernel was neither launched nor asked about before: its code would be loaded.
+// With LIMPID_PTX the kernel of that name in nvcc's PTX runs instead (tests/ptx), with the same
 // arguments.
 cudaError_t launch(const cudaLaunchConfig_t *config, std::function<void()> body, const void *kernel,
                    const std::vector<std::string> &arguments);
