@@ -39,6 +39,32 @@ Test(sentencepiece, every_length_but_whole_messages_is_refused) { // T01
     CHECK(strstr(error.message, "offset 0: no pieces"), "%s", error.message);
 }
 
+Test(sentencepiece, any_byte_changed_is_a_vocabulary_or_an_error) {
+    ModelWriter w = model_small();
+    size_t taken = 0, refused = 0;
+    for (size_t at = 0; at < w.size; at++) {
+        uint8_t old = w.bytes[at];
+        for (int value = 0; value < 256; value++) {
+            Error error = {0};
+            IdList ids = {0};
+            w.bytes[at] = (uint8_t)value;
+            Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
+            CHECK(t ? !error.code : error.code == ERROR_FILE, "byte %zu is %d: %s", at, value,
+                  error.message);
+            bool good = t && tokenizer_encode(t, &ids, "abba a", 6, true, &error);
+            CHECK(good == !error.code, "byte %zu is %d: %s", at, value, error.message);
+            for (size_t i = 0; i < ids.count; i++)
+                CHECK(ids.ids[i] >= 0 && ids.ids[i] < tokenizer_size(t), "id %d", ids.ids[i]);
+            taken += t != NULL, refused += !t;
+            id_list_free(&ids);
+            tokenizer_close(t);
+        }
+        w.bytes[at] = old;
+    }
+    CHECK(taken && refused, "%zu taken, %zu refused", taken, refused);
+    model_writer_free(&w);
+}
+
 Test(sentencepiece, protobuf_that_is_none_is_refused) { // T02
     ModelWriter w = model_small();
     model_raw(&w, "\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12);

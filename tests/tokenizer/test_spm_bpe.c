@@ -1,5 +1,6 @@
 // SPM-BPE on vocabularies made in the test: merges worked by hand, ids compared with the
 // sentencepiece library on random models, steps counted, and long texts on a small stack.
+#include "base/text.h"
 #include "tests/support/files/long_texts.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
@@ -321,6 +322,11 @@ Test(spm_bpe, decoding_gives_the_bytes_back) {
         for (int b = 0; b < 256; b++)
             check_round_trip(t, (char[]){(char)a, (char)b}, 2);
         check_round_trip(t, (char[]){(char)a}, 1);
+    }
+    for (uint32_t c = 0; c < 0x110000; c += TEST_SANITIZED ? 7 : 1) {
+        char text[4];
+        bool surrogate = c >= 0xd800 && c < 0xe000;
+        if (!surrogate && c != 0x2581) check_round_trip(t, text, utf8_encode(text, c));
     }
     TestRandom random = {4};
     for (int i = 0; i < 3000; i++) {

@@ -130,6 +130,26 @@ Test(tokenizer_bin, every_length_but_the_right_one_is_refused) { // L08
     check_refused(&bin, 11, "truncated: score wants 4 bytes, 1 are left");
 }
 
+Test(tokenizer_bin, any_byte_changed_is_a_vocabulary_or_an_error) {
+    Bin bin = small_bin();
+    size_t taken = 0, refused = 0;
+    for (size_t at = 0; at < bin.size; at++) {
+        uint8_t old = bin.bytes[at];
+        for (int value = 0; value < 256; value++) {
+            Error error = {0};
+            bin.bytes[at] = (uint8_t)value;
+            Tokenizer *t = open_bytes(bin.bytes, bin.size, 11, &error);
+            CHECK(t ? !error.code : error.code == ERROR_FILE, "byte %zu is %d: %s", at, value,
+                  error.message);
+            if (t) ids_of(t, "ab !"); // any of them, none of which fails
+            taken += t != NULL, refused += !t;
+            tokenizer_close(t);
+        }
+        bin.bytes[at] = old;
+    }
+    CHECK(taken && refused, "%zu taken, %zu refused", taken, refused);
+}
+
 Test(tokenizer_bin, the_longest_token_of_the_header_is_not_trusted) { // L09
     static const uint32_t SAID[] = {0, 1, UINT32_MAX, INT32_MAX};
     for (int i = 0; i < 4; i++) {

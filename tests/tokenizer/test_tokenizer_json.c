@@ -600,6 +600,33 @@ Test(tokenizer_json, is_refused_at_every_cut) {
     check_cuts("cut.json", FALLBACK, strlen(FALLBACK));
 }
 
+// The bytes that mean something to JSON, and some that do not.
+static void check_changed_bytes(const char *text) {
+    static const char VALUES[] = "\0\1\x1b \"\\{}[],:-019aeu\x7f\x80\xc3\xff";
+    char *changed = strdup(text);
+    size_t size = strlen(text), taken = 0, refused = 0;
+    for (size_t at = 0; at < size; at++) {
+        for (size_t v = 0; v < sizeof VALUES - 1; v++) {
+            Error error = {0};
+            changed[at] = VALUES[v];
+            Tokenizer *t = test_open_tokenizer_text("changed.json", changed, size, &error);
+            CHECK(t ? !error.code : error.code == ERROR_FILE, "byte %zu is %d: %s", at, VALUES[v],
+                  error.message);
+            if (t) test_pieces(t, "abcab <x>", true);
+            taken += t != NULL, refused += !t;
+            tokenizer_close(t);
+        }
+        changed[at] = text[at];
+    }
+    CHECK(taken && refused, "%zu taken, %zu refused", taken, refused);
+    free(changed);
+}
+
+Test(tokenizer_json, any_byte_changed_is_a_vocabulary_or_an_error) {
+    check_changed_bytes(BYTE_LEVEL);
+    check_changed_bytes(FALLBACK);
+}
+
 // Many small values take the most memory per byte of text.
 Test(tokenizer_json, memory_stays_within_eight_times_the_file) {
     if (TEST_SANITIZED) SKIP("sanitizers keep more memory than the program");

@@ -184,6 +184,33 @@ Test(llama2c, l01_every_length_but_the_right_one_is_refused) {
     }
 }
 
+// ---- L01: bytes ----
+
+// Fields decide whether a file is right, and a wrong one is refused by its name.
+Test(llama2c, any_byte_of_a_header_changed_is_a_result_or_an_error) {
+    for (size_t i = 0; i < N_VARIANTS; i++) {
+        size_t size, taken = 0, refused = 0;
+        char *file = tiny(&VARIANTS[i], &size);
+        for (size_t at = 0; at < (VARIANTS[i].version ? 256 : 28); at++) {
+            char old = file[at];
+            for (int value = 0; value < 256; value++) {
+                Error error;
+                file[at] = (char)value;
+                bool good = opens(file, size, &error);
+                CHECK(good ? !error.code
+                           : error.code == ERROR_FILE && !strncmp(error.message, "m.bin: ", 7),
+                      "%s, byte %zu is %d: %s", VARIANTS[i].name, at, value, error.message);
+                CHECK(good || (char)value != old, "%s as it was: %s", VARIANTS[i].name,
+                      error.message);
+                taken += good, refused += !good;
+            }
+            file[at] = old;
+        }
+        CHECK(taken && refused > taken / 100, "%zu taken, %zu refused", taken, refused);
+        free(file);
+    }
+}
+
 // ---- L02, L03, L06: fields ----
 
 static const char *const FIELD_NAMES[7] = {"dim",        "hidden_dim", "n_layers", "n_heads",
