@@ -1,5 +1,6 @@
 // Bad GGUF files: the corpus, every truncation, and files that are something else.
 #include "base/mapping.h"
+#include "tests/support/changed_bytes.h"
 #include "tests/support/files/gguf_corpus.h"
 #include "tests/test.h"
 
@@ -224,22 +225,17 @@ Test(gguf_hostile, G01_every_truncation_is_refused) {
     }
 }
 
-// Every byte of the header set to a few values: a result or one error, never a fault.
+static bool opens(const void *bytes, size_t size, Error *error) {
+    return open_bytes(bytes, size, error) == ERROR_NONE;
+}
+
 Test(gguf_hostile, changed_bytes_never_do_harm) {
-    static const uint8_t VALUES[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
+    static const char FEW[] = "\x00\x01\x7f\x80\xff";
     size_t size;
-    Error error;
     GgufFile *file = gguf_tiny_llama();
     uint8_t *bytes = gguf_write(file, &size);
     gguf_file_free(file);
-    for (size_t at = 0; at < size; at++) {
-        uint8_t old = bytes[at];
-        for (size_t v = 0; v < sizeof VALUES; v++) {
-            bytes[at] = VALUES[v];
-            open_bytes(bytes, size, &error);
-        }
-        bytes[at] = old;
-    }
+    check_changed_bytes(opens, bytes, size, size, TEST_SANITIZED ? FEW : NULL, sizeof FEW - 1);
     free(bytes);
 }
 
