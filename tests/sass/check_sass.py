@@ -13,7 +13,7 @@ Exit status 1 where a check fails; 2 where there is nothing to check. For each k
   meets the wait before any access to global memory but prefetches, and but as many loads of what no kernel
   writes (LDG .CONSTANT) as its row allows;
 
-- none of its loads but load_stream's may find old lines in a cache (LDG .CONSTANT): the compiler uses them where it
+- none of its loads but load_stream's may find stale cache lines (LDG .CONSTANT): the compiler uses them where it
   believes that no kernel writes there;
 - where it has a row `meets`, blocks count themselves with a fence before the counter, and read what the others wrote
   past their L1 cache: only that makes the last of them see it;

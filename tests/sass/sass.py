@@ -172,7 +172,7 @@ class Kernel:
 
     def arrivals(self):
         """Counters by which blocks meet: atomic additions of the whole device, with a fence right before them that
-        makes what the block has written visible, and none of its old lines left in L1 right behind them."""
+        makes what the block has written visible, and right behind them what invalidates the stale cache lines in L1."""
         found = 0
         for i, x in enumerate(self.instructions):
             fenced = any(y.name == "MEMBAR" for y in self.instructions[max(0, i - 4):i])
@@ -181,7 +181,7 @@ class Kernel:
         return found
 
     def incoherent(self):
-        """Loads that may find old lines (.CONSTANT) but those of load_stream (.NA), which are of weights alone."""
+        """Loads that may find stale cache lines (.CONSTANT) but those of load_stream (.NA), which are of weights alone."""
         return [x for x in self.instructions if x.name == "LDG" and ".CONSTANT" in x.op and ".NA" not in x.op]
 
     def prefetches_before_wait(self):
