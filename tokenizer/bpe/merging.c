@@ -9,8 +9,8 @@
 //
 // The pairs of a long text would make a heap that no cache holds. Those of its first symbols are
 // all known before the first merge, so they are sorted once instead (by radix, in linear time) and
-// read front to back; the heap holds the pairs that merges make. The pair to merge next is the front
-// of the sorted pairs or the top of the heap, whichever has the lower `order`.
+// read front to back; the heap holds the pairs that merges make. The pair to merge next is the
+// front of the sorted pairs or the top of the heap, whichever has the lower `order`.
 //
 // Finding stale pairs when they are popped costs less than removing them from the heap. Every
 // symbol is merged into another at most once, so n symbols push fewer than 3 n pairs: O(n log n)
