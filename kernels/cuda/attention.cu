@@ -7,9 +7,10 @@
 // Which splits a row has depends on its position and on the pattern alone, so its result is the
 // same in any batch. Keys that the pattern hides are not read; a split of nothing else has l = 0.
 //
-// A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits, and four positions
-// at a time; as many lanes stand side by side as a head needs, so that a warp takes four positions
-// of 64 channels in one load, two of 128.
+// A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits; as many lanes stand
+// side by side as a head needs, so that a warp takes four positions of 64 channels in one load, two
+// of 128. The eight warps of a block share its positions and its heads, so that what a warp has to do
+// one after another is little: at short contexts that is the time of the kernel.
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
@@ -19,15 +20,12 @@ extern "C" {
 
 enum {
     SPLIT = 64,
-    HEADS = JOIN_HEADS,
+    HEADS = 4, // of a block at most
     THREADS = JOIN_THREADS,
     WARPS = THREADS / WARP,
     MAX_HEAD_DIM = 1024
 };
-enum {
-    CHANNELS = 8,
-    AT_ONCE = 4
-}; // of a lane's load; positions whose loads are in flight together
+enum { CHANNELS = 8 }; // of a lane's load
 
 // For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
 template <int DIM> struct Lanes {
@@ -35,13 +33,15 @@ template <int DIM> struct Lanes {
     static constexpr int WIDTH = SIDE * CHANNELS;                  // channels that they load
     static constexpr int PASSES = DIM / WIDTH;                     // until a head is whole
     static constexpr int STEP = THREADS / SIDE;                    // positions that a block loads
+    // Of a thread, STEP apart: those whose loads are in flight together, and how often.
+    static constexpr int EACH = SPLIT / STEP, AT_ONCE = EACH < 4 ? EACH : 4;
+    static constexpr int BATCHES = EACH / AT_ONCE;
 };
 
-template <int DIM> struct AttentionMemory {
-    alignas(16) float q[HEADS][2][DIM / 2]; // scaled: of every eight channels four, and the others
-    float scores[HEADS][SPLIT];
-    float parts[WARPS][Lanes<DIM>::WIDTH]; // of the warps' sums of values
-    float largest[HEADS], sums[HEADS];
+template <int DIM, int H> struct AttentionMemory {
+    float scores[H][SPLIT];
+    alignas(16) float parts[WARPS][H][Lanes<DIM>::WIDTH]; // of the warps' sums of values
+    float largest[H], sums[H];
     JoinMemory join;
 };
 
@@ -63,6 +63,8 @@ struct Tile {
     bool sees;                   // one of them at least
 };
 
+// PLAIN: of all keys from the first that a window shows to the row's own, none is hidden.
+template <bool PLAIN>
 static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     Tile t;
     t.row = w.first_row + blockIdx.z;
@@ -72,14 +74,19 @@ static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     int in_group = blockIdx.y % w.head_tiles * HEADS;
     t.head = t.kv_head * w.group + in_group;
     t.n_heads = w.group - in_group < HEADS ? w.group - in_group : HEADS;
-    KeyReach reach = key_reach(&w.op.shape.pattern, t.position);
-    int visible = first_seen(reach, 0), split = (int)blockIdx.x;
+    KeyReach reach = {};
+    int window = w.op.shape.pattern.window, split = (int)blockIdx.x;
+    int visible = window && t.position >= window ? t.position - window + 1 : 0;
+    if (!PLAIN) {
+        reach = key_reach(&w.op.shape.pattern, t.position);
+        visible = first_seen(reach, 0);
+    }
     t.first_split = visible / SPLIT;
     t.n_splits = t.position / SPLIT + 1;
     t.first = split == t.first_split ? visible : split * SPLIT;
     t.end = split + 1 < t.n_splits ? (split + 1) * SPLIT : t.position + 1;
     t.slot = kv_slot(w.kv.slots, t.first);
-    t.sees = first_seen(reach, t.first) < t.end;
+    t.sees = PLAIN || first_seen(reach, t.first) < t.end;
     return t;
 }
 
@@ -89,17 +96,14 @@ static __device__ __forceinline__ size_t part_of(const AttentionWork &w, const T
     return head * w.parts.splits + split;
 }
 
-template <int DIM>
-static __device__ void load_queries(AttentionMemory<DIM> &memory, const AttentionWork &w,
-                                    const Tile &t) {
-    int dim = w.op.shape.head_dim;
-    const float *q = w.op.q + ((size_t)t.row * w.op.shape.n_heads + t.head) * dim;
-    for (int at = threadIdx.x; at < t.n_heads * DIM; at += THREADS) {
-        int h = at / DIM, j = at % DIM; // those past the end of the head are 0
-        float value = j < dim ? q[h * dim + j] * w.op.shape.scale : 0.0f;
-        memory.q[h][j / 4 % 2][j / 8 * 4 + j % 4] = value;
-    }
-    __syncthreads();
+// Eight elements from `index` on, a multiple of 8.
+template <DType D>
+static __device__ __forceinline__ Eight<D> load_whole(const void *array, size_t index) {
+    const int4 *from = (const int4 *)((const char *)array + index * (D == DTYPE_F32 ? 4 : 2));
+    Eight<D> x;
+    for (int i = 0; i < (D == DTYPE_F32 ? 2 : 1); i++)
+        x.bits[i] = from[i];
+    return x;
 }
 
 // Eight channels from `channel` on of what begins at `index`, 0 for those that the head does not
@@ -108,14 +112,8 @@ template <DType D>
 static __device__ __forceinline__ Eight<D> load_channels(const void *array, size_t index,
                                                          int channel, int dim) {
     constexpr int WORDS = D == DTYPE_F32 ? 8 : 4;
+    if (dim % CHANNELS == 0 && channel < dim) return load_whole<D>(array, index + (size_t)channel);
     Eight<D> x;
-    if (dim % CHANNELS == 0 && channel < dim) {
-        const int4 *from = (const int4 *)((const char *)array +
-                                          (index + (size_t)channel) * (D == DTYPE_F32 ? 4 : 2));
-        for (int i = 0; i < WORDS / 4; i++)
-            x.bits[i] = from[i];
-        return x;
-    }
     int words[WORDS];
     for (int i = 0; i < WORDS; i++)
         words[i] = 0;
@@ -133,50 +131,81 @@ static __device__ __forceinline__ Eight<D> load_channels(const void *array, size
     return x;
 }
 
-// Eight channels of AT_ONCE positions from `from` on, a block's step apart; seen: whether they are.
-template <DType D, int DIM>
-static __device__ __forceinline__ void load_positions(Eight<D> (&x)[AT_ONCE], bool (&seen)[AT_ONCE],
-                                                      const AttentionWork &w, const Tile &t,
-                                                      const void *array, int from, int channel) {
+// Eight channels of a query from `channel` on, scaled; 0 for those that the head does not have.
+template <bool PLAIN>
+static __device__ __forceinline__ void load_query(float (&q)[CHANNELS], const AttentionWork &w,
+                                                  const Tile &t, int h, int channel) {
+    int dim = w.op.shape.head_dim, head = t.head + (h < t.n_heads ? h : 0);
+    const float *from = w.op.q + ((size_t)t.row * w.op.shape.n_heads + head) * dim + channel;
+    if (PLAIN) {
+        const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
+        const float eight[CHANNELS] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        UNROLL
+        for (int i = 0; i < CHANNELS; i++)
+            q[i] = eight[i] * w.op.shape.scale;
+        return;
+    }
     UNROLL
-    for (int u = 0; u < AT_ONCE; u++) {
+    for (int i = 0; i < CHANNELS; i++)
+        q[i] = channel + i < dim ? from[i] * w.op.shape.scale : 0.0f;
+}
+
+// Eight channels of a batch's positions, from `from` on; seen: whether they are.
+// PLAIN: past the end the last position is loaded again, without a branch, which would wait.
+template <DType D, int DIM, bool PLAIN>
+static __device__ __forceinline__ void
+load_positions(Eight<D> (&x)[Lanes<DIM>::AT_ONCE], bool (&seen)[Lanes<DIM>::AT_ONCE],
+               const AttentionWork &w, const Tile &t, const void *array, int from, int channel) {
+    UNROLL
+    for (int u = 0; u < Lanes<DIM>::AT_ONCE; u++) {
         int p = from + u * Lanes<DIM>::STEP;
-        seen[u] = p < t.end && key_visible(&w.op.shape.pattern, t.position, p);
-        if (!seen[u]) continue;
+        seen[u] = p < t.end && (PLAIN || key_visible(&w.op.shape.pattern, t.position, p));
+        if (!PLAIN && !seen[u]) continue;
+        if (PLAIN && p >= t.end) p = t.end - 1;
         // What a row sees is no longer than a ring, so that this goes round once at most.
         int slot = kv_slot_behind(w.kv.slots, t.slot, p - t.first);
-        x[u] = load_channels<D>(array, slot_index(w.kv, t.sequence, t.kv_head, slot), channel,
-                                w.op.shape.head_dim);
+        size_t index = slot_index(w.kv, t.sequence, t.kv_head, slot);
+        x[u] = PLAIN ? load_whole<D>(array, index + (size_t)channel)
+                     : load_channels<D>(array, index, channel, w.op.shape.head_dim);
     }
 }
 
-// A few positions, all heads of the tile.
-template <DType D, int DIM>
+// The first position of a batch of this thread.
+template <int DIM> static __device__ __forceinline__ int own_position(const Tile &t, int batch) {
+    typedef Lanes<DIM> L;
+    return t.first + (int)threadIdx.x / L::SIDE + batch * L::AT_ONCE * L::STEP;
+}
+
+// A batch of positions, all heads of the tile.
+template <DType D, int DIM, int H, bool PLAIN>
 static __device__ __forceinline__ void
-score_positions(AttentionMemory<DIM> &memory, const AttentionWork &w, const Tile &t, int from) {
-    int lane = threadIdx.x % Lanes<DIM>::SIDE;
-    float dots[HEADS][AT_ONCE] = {};
+score_positions(AttentionMemory<DIM, H> &memory, const AttentionWork &w, const Tile &t, int from) {
+    constexpr int SIDE = Lanes<DIM>::SIDE, AT_ONCE = Lanes<DIM>::AT_ONCE;
+    int lane = threadIdx.x % SIDE;
+    float dots[H][AT_ONCE] = {};
     bool seen[AT_ONCE];
     for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++) {
         int channel = pass * Lanes<DIM>::WIDTH + lane * CHANNELS;
         Eight<D> keys[AT_ONCE];
-        load_positions<D, DIM>(keys, seen, w, t, w.kv.keys, from, channel);
+        load_positions<D, DIM, PLAIN>(keys, seen, w, t, w.kv.keys, from, channel);
         UNROLL
-        for (int h = 0; h < HEADS; h++) {
-            if (h >= t.n_heads) continue;
-            const float4 low = *(const float4 *)&memory.q[h][0][channel / 2];
-            const float4 high = *(const float4 *)&memory.q[h][1][channel / 2];
+        for (int h = 0; h < H; h++) {
+            float q[CHANNELS];
+            load_query<PLAIN>(q, w, t, h, channel);
             UNROLL
-            for (int u = 0; u < AT_ONCE; u++)
-                if (seen[u]) dots[h][u] = dot_eight<D>(dots[h][u], keys[u], low, high);
+            for (int u = 0; u < AT_ONCE; u++) {
+                if (!PLAIN && !seen[u]) continue;
+                UNROLL
+                for (int i = 0; i < CHANNELS; i++)
+                    dots[h][u] = fmaf(element_of<D>(keys[u], i), q[i], dots[h][u]);
+            }
         }
     }
     UNROLL
-    for (int h = 0; h < HEADS; h++) {
-        if (h >= t.n_heads) continue;
+    for (int h = 0; h < H; h++) {
         UNROLL
         for (int u = 0; u < AT_ONCE; u++) {
-            for (int bits = Lanes<DIM>::SIDE / 2; bits; bits /= 2)
+            for (int bits = SIDE / 2; bits; bits /= 2)
                 dots[h][u] += __shfl_xor_sync(ALL_LANES, dots[h][u], bits);
             int p = from + u * Lanes<DIM>::STEP;
             if (!lane && p < t.end)
@@ -186,28 +215,24 @@ score_positions(AttentionMemory<DIM> &memory, const AttentionWork &w, const Tile
     }
 }
 
-template <DType D, int DIM>
-static __device__ void score_keys(AttentionMemory<DIM> &memory, const AttentionWork &w,
-                                  const Tile &t) {
-    int mine = (int)threadIdx.x / Lanes<DIM>::SIDE;
-    for (int p = t.first; p < t.end; p += AT_ONCE * Lanes<DIM>::STEP)
-        score_positions<D, DIM>(memory, w, t, p + mine);
-    __syncthreads();
-}
-
 // NaN stays NaN: fmaxf would lose it, so sums carry it.
-template <int DIM>
-static __device__ void exponentials(AttentionMemory<DIM> &memory, const Tile &t) {
-    int lane = threadIdx.x % WARP, count = t.end - t.first;
-    for (int h = threadIdx.x / WARP; h < t.n_heads; h += THREADS / WARP) {
-        float largest = -INFINITY, sum = 0.0f;
-        for (int p = lane; p < count; p += WARP)
-            largest = fmaxf(largest, memory.scores[h][p]);
+template <int DIM, int H>
+static __device__ __forceinline__ void exponentials(AttentionMemory<DIM, H> &memory,
+                                                    const Tile &t) {
+    static_assert(H <= WARPS, "a warp for each head");
+    int lane = threadIdx.x % WARP, count = t.end - t.first, h = threadIdx.x / WARP;
+    if (h < t.n_heads) {
+        float largest = -INFINITY, sum = 0.0f, scores[SPLIT / WARP];
+        UNROLL
+        for (int i = 0; i < SPLIT / WARP; i++) {
+            scores[i] = lane + i * WARP < count ? memory.scores[h][lane + i * WARP] : -INFINITY;
+            largest = fmaxf(largest, scores[i]);
+        }
         largest = warp_max(largest);
-        for (int p = lane; p < count; p += WARP) {
-            float score = memory.scores[h][p];
-            float e = score == -INFINITY ? 0.0f : expf(score - largest);
-            memory.scores[h][p] = e;
+        UNROLL
+        for (int i = 0; i < SPLIT / WARP; i++) {
+            float e = scores[i] == -INFINITY ? 0.0f : expf(scores[i] - largest);
+            memory.scores[h][lane + i * WARP] = e; // 0 where there is no position
             sum += e;
         }
         sum = warp_sum(sum);
@@ -216,63 +241,92 @@ static __device__ void exponentials(AttentionMemory<DIM> &memory, const Tile &t)
     __syncthreads();
 }
 
-// The sums of one head over all lanes and warps, in one order; where the row has one split, that is
-// the result.
-template <int DIM>
-static __device__ __forceinline__ void store_values(AttentionMemory<DIM> &memory,
-                                                    const AttentionWork &w, const Tile &t, int h,
-                                                    int pass, float (&acc)[CHANNELS]) {
-    constexpr int SIDE = Lanes<DIM>::SIDE, WIDTH = Lanes<DIM>::WIDTH;
-    int dim = w.op.shape.head_dim, lane = threadIdx.x % WARP;
+template <DType D, int DIM, int H>
+static __device__ __forceinline__ void
+add_values(float (&acc)[H][CHANNELS], const AttentionMemory<DIM, H> &memory, const Tile &t,
+           const Eight<D> (&values)[Lanes<DIM>::AT_ONCE],
+           const bool (&seen)[Lanes<DIM>::AT_ONCE], int from) {
     UNROLL
-    for (int i = 0; i < CHANNELS; i++) {
-        for (int bits = SIDE; bits < WARP; bits *= 2)
-            acc[i] += __shfl_xor_sync(ALL_LANES, acc[i], bits);
-        if (lane < SIDE) memory.parts[threadIdx.x / WARP][lane * CHANNELS + i] = acc[i];
+    for (int u = 0; u < Lanes<DIM>::AT_ONCE; u++) {
+        int at = from + u * Lanes<DIM>::STEP - t.first;
+        UNROLL
+        for (int h = 0; h < H; h++) {
+            float e = seen[u] && h < t.n_heads ? memory.scores[h][at] : 0.0f;
+            if (e == 0.0f) continue; // times infinity it would be NaN
+            UNROLL
+            for (int i = 0; i < CHANNELS; i++)
+                acc[h][i] = fmaf(e, element_of<D>(values[u], i), acc[h][i]);
+        }
+    }
+}
+
+// The sums of all lanes and warps, in one order; where the row has one split, that is the result.
+template <int DIM, int H>
+static __device__ __forceinline__ void store_values(AttentionMemory<DIM, H> &memory,
+                                                    const AttentionWork &w, const Tile &t,
+                                                    int pass, float (&acc)[H][CHANNELS]) {
+    constexpr int SIDE = Lanes<DIM>::SIDE, WIDTH = Lanes<DIM>::WIDTH;
+    int dim = w.op.shape.head_dim, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    UNROLL
+    for (int h = 0; h < H; h++) {
+        UNROLL
+        for (int i = 0; i < CHANNELS; i++)
+            for (int bits = SIDE; bits < WARP; bits *= 2)
+                acc[h][i] += __shfl_xor_sync(ALL_LANES, acc[h][i], bits);
+        float *to = memory.parts[warp][h] + lane % SIDE * CHANNELS;
+        if (lane >= SIDE) continue;
+        *(float4 *)to = float4{acc[h][0], acc[h][1], acc[h][2], acc[h][3]};
+        *(float4 *)(to + 4) = float4{acc[h][4], acc[h][5], acc[h][6], acc[h][7]};
     }
     __syncthreads();
-    size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
-    size_t part = part_of(w, t, blockIdx.x) + (size_t)h * w.parts.splits;
-    for (int j = threadIdx.x; j < WIDTH && pass * WIDTH + j < dim; j += THREADS) {
-        float sum = memory.parts[0][j];
+    bool is_result = t.first_split + 1 == t.n_splits;
+    for (int at = threadIdx.x; at < t.n_heads * WIDTH; at += THREADS) {
+        int h = at / WIDTH, j = at % WIDTH, channel = pass * WIDTH + j;
+        if (channel >= dim) continue;
+        float sum = memory.parts[0][h][j];
+        UNROLL
         for (int i = 1; i < WARPS; i++)
-            sum += memory.parts[i][j];
-        if (t.first_split + 1 == t.n_splits)
-            w.op.out[head * dim + pass * WIDTH + j] = sum / memory.sums[h];
+            sum += memory.parts[i][h][j];
+        size_t head = (size_t)t.row * w.op.shape.n_heads + t.head + h;
+        size_t part = part_of(w, t, blockIdx.x) + (size_t)h * w.parts.splits;
+        if (is_result)
+            w.op.out[head * dim + channel] = sum / memory.sums[h];
         else
-            w.parts.sums_of_values[part * w.parts.stride + pass * WIDTH + j] = sum;
+            w.parts.sums_of_values[part * w.parts.stride + channel] = sum;
+        if (!pass && !j && !is_result)
+            w.parts.largest[part] = memory.largest[h], w.parts.sums[part] = memory.sums[h];
     }
-    if (!pass && !threadIdx.x && t.first_split + 1 < t.n_splits)
-        w.parts.largest[part] = memory.largest[h], w.parts.sums[part] = memory.sums[h];
     __syncthreads();
 }
 
-template <DType D, int DIM>
-static __device__ void weigh_values(AttentionMemory<DIM> &memory, const AttentionWork &w,
-                                    const Tile &t, int pass) {
-    constexpr int SIDE = Lanes<DIM>::SIDE, STEP = Lanes<DIM>::STEP;
-    int channel = pass * Lanes<DIM>::WIDTH + (int)threadIdx.x % SIDE * CHANNELS;
-    float acc[HEADS][CHANNELS] = {};
-    for (int from = t.first + (int)threadIdx.x / SIDE; from < t.end; from += AT_ONCE * STEP) {
-        Eight<D> values[AT_ONCE];
-        bool seen[AT_ONCE];
-        load_positions<D, DIM>(values, seen, w, t, w.kv.values, from, channel);
-        UNROLL
-        for (int u = 0; u < AT_ONCE; u++) {
-            if (!seen[u]) continue;
-            UNROLL
-            for (int h = 0; h < HEADS; h++) {
-                float e = h < t.n_heads ? memory.scores[h][from + u * STEP - t.first] : 0.0f;
-                if (e == 0.0f) continue; // times infinity it would be NaN
-                UNROLL
-                for (int i = 0; i < CHANNELS; i++)
-                    acc[h][i] = fmaf(e, element_of<D>(values[u], i), acc[h][i]);
-            }
+// What a block does of a split that has keys to see. Where few registers hold them, the values are
+// asked for together with the keys.
+template <DType D, int DIM, int H, bool PLAIN>
+static __device__ __forceinline__ void attend_split(AttentionMemory<DIM, H> &memory,
+                                                    const AttentionWork &w, const Tile &t) {
+    constexpr int AT_ONCE = Lanes<DIM>::AT_ONCE, BATCHES = Lanes<DIM>::BATCHES;
+    constexpr bool AHEAD = D != DTYPE_F32 && BATCHES == 1 && PLAIN;
+    int channel = (int)threadIdx.x % Lanes<DIM>::SIDE * CHANNELS;
+    Eight<D> values[AT_ONCE];
+    bool seen[AT_ONCE];
+    if (AHEAD)
+        load_positions<D, DIM, PLAIN>(values, seen, w, t, w.kv.values, own_position<DIM>(t, 0),
+                                      channel);
+    for (int batch = 0; batch < BATCHES; batch++)
+        score_positions<D, DIM, H, PLAIN>(memory, w, t, own_position<DIM>(t, batch));
+    __syncthreads();
+    exponentials<DIM, H>(memory, t);
+    for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++) {
+        float acc[H][CHANNELS] = {};
+        for (int batch = 0; batch < BATCHES; batch++) {
+            int from = own_position<DIM>(t, batch);
+            if (!AHEAD)
+                load_positions<D, DIM, PLAIN>(values, seen, w, t, w.kv.values, from,
+                                              pass * Lanes<DIM>::WIDTH + channel);
+            add_values<D, DIM, H>(acc, memory, t, values, seen, from);
         }
+        store_values<DIM, H>(memory, w, t, pass, acc);
     }
-    UNROLL
-    for (int h = 0; h < HEADS; h++)
-        if (h < t.n_heads) store_values<DIM>(memory, w, t, h, pass, acc[h]);
 }
 
 // A split without visible keys; its row has others. Zeros, so that the join need not look which
@@ -298,22 +352,17 @@ static __device__ __forceinline__ void join_splits(JoinMemory &memory, const Att
 }
 
 // Grid: splits, tiles of heads, rows.
-template <DType D, int DIM>
-static __global__ void __launch_bounds__(THREADS) attention_kernel(AttentionWork w) {
-    AttentionMemory<DIM> &memory = block_memory<AttentionMemory<DIM>>();
+template <DType D, int DIM, int H, bool PLAIN>
+static __global__ void __launch_bounds__(THREADS, 2) attention_kernel(AttentionWork w) {
+    AttentionMemory<DIM, H> &memory = block_memory<AttentionMemory<DIM, H>>();
     wait_for_earlier_kernels();
-    Tile t = tile_of_block(w);
     let_next_kernel_start();
+    Tile t = tile_of_block<PLAIN>(w);
     if ((int)blockIdx.x < t.first_split || (int)blockIdx.x >= t.n_splits) return;
-    if (t.sees) {
-        load_queries<DIM>(memory, w, t);
-        score_keys<D, DIM>(memory, w, t);
-        exponentials<DIM>(memory, t);
-        for (int pass = 0; pass < Lanes<DIM>::PASSES; pass++)
-            weigh_values<D, DIM>(memory, w, t, pass);
-    } else {
+    if (t.sees)
+        attend_split<D, DIM, H, PLAIN>(memory, w, t);
+    else
         store_nothing(w, t);
-    }
     if (t.first_split + 1 < t.n_splits) join_splits(memory.join, w, t);
 }
 
@@ -414,15 +463,29 @@ static bool reserve_scratch(Device *device, const KvView *view, const AttentionS
 
 // ---- the operation ----
 
+template <DType D, int DIM>
+static void launch_heads(Device *device, dim3 grid, const AttentionWork &w) {
+    if constexpr (DIM != MAX_HEAD_DIM) {
+        if (!w.op.shape.pattern.n_parts && w.op.shape.head_dim == DIM) {
+            if (w.group <= 2)
+                LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, 2, true>), grid, THREADS, w);
+            else
+                LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, HEADS, true>), grid, THREADS, w);
+            return;
+        }
+    }
+    LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, HEADS, false>), grid, THREADS, w);
+}
+
 template <DType D> static void launch_splits(Device *device, dim3 grid, const AttentionWork &w) {
     if (w.op.shape.head_dim <= 64)
-        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 64>), grid, THREADS, w);
+        launch_heads<D, 64>(device, grid, w);
     else if (w.op.shape.head_dim <= 128)
-        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 128>), grid, THREADS, w);
+        launch_heads<D, 128>(device, grid, w);
     else if (w.op.shape.head_dim <= 256)
-        LAUNCH_OVERLAPPED(device, (attention_kernel<D, 256>), grid, THREADS, w);
+        launch_heads<D, 256>(device, grid, w);
     else
-        LAUNCH_OVERLAPPED(device, (attention_kernel<D, MAX_HEAD_DIM>), grid, THREADS, w);
+        launch_heads<D, MAX_HEAD_DIM>(device, grid, w);
 }
 
 static void run_splits(Device *device, const AttentionOperation *op) {

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/device.h"
 
-enum { JOINED = 16, IN_FLIGHT = 8, JOIN_THREADS = 128, JOIN_HEADS = JOIN_THREADS / JOINED };
+enum { JOINED = 16, IN_FLIGHT = 8, JOIN_THREADS = 256, JOIN_HEADS = JOIN_THREADS / JOINED };
 
 // The parts of the rows and heads of a launch, and the counters of their groups.
 struct Parts {

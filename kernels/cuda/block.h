@@ -52,7 +52,7 @@ template <int N> static __device__ __forceinline__ float block_max(float v, floa
 static __device__ __forceinline__ bool arrives_last(unsigned *counter, unsigned count, bool &last) {
     __syncthreads();
     if (!threadIdx.x) {
-        last = arrive(counter) == count - 1;
+        last = arrive(counter, 1) == count - 1;
         // No block of this launch counts any more, so the next launch finds 0.
         if (last) *counter = 0;
     }

@@ -51,14 +51,14 @@ static __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
-// Counts this block at *counter and returns the number before. What the thread has written, or has
+// Adds `count` to *counter and returns the number before. What the thread has written, or has
 // seen behind a barrier of its block, is visible to those that count later; it sees what those
 // before it wrote.
-static __device__ __forceinline__ unsigned arrive(unsigned *counter) {
+static __device__ __forceinline__ unsigned arrive(unsigned *counter, unsigned count) {
     unsigned before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
                  : "=r"(before)
-                 : "l"(counter)
+                 : "l"(counter), "r"(count)
                  : "memory");
     return before;
 }

@@ -42,8 +42,8 @@ static inline void wait_for_earlier_kernels() {
 }
 static inline void let_next_kernel_start() {}
 static inline void prefetch(const void *) {}
-static inline unsigned arrive(unsigned *counter) {
-    return atomicAdd(counter, 1u);
+static inline unsigned arrive(unsigned *counter, unsigned count) {
+    return atomicAdd(counter, count);
 }
 static inline void store_for_host(uint64_t *p, uint64_t value) {
     emulator::store_for_host(p, value);

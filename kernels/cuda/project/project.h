@@ -23,7 +23,7 @@ struct ProjectWork {
     const float *bias[MAX_PROJECTIONS];
     unsigned first_row[MAX_PROJECTIONS + 1]; // of each matrix in the list of all rows
     int count, n;
-    bool nothing_ahead; // nothing is read ahead of the wait for earlier kernels
+    bool nothing_ahead; // no weights are read ahead of the wait for earlier kernels
     const float *x;
     QuantisedRows z; // of x, where the launch does not make them itself
 
@@ -49,6 +49,7 @@ int project_work(const Device *device, ProjectWork *work, const ProjectOperation
 bool fits_few(const Device *device, int n);
 unsigned few_groups(const Device *device, const ProjectWork *work);
 void launch_few(Device *device, const ProjectWork *work);
+bool launch_one(Device *device, const ProjectWork *work); // by launch_few; false: not launched
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
 
@@ -104,22 +105,23 @@ struct PlainRow {
 
 // use(columns j .. j + 3 of the row, j, is_inside) for every fourth j of first .. end - 1, both
 // multiples of 4, by all threads of a block; a lane has rising columns. Warps are whole in `use`:
-// lanes past the end come with the last four columns again, and is_inside false.
-template <class Row, class Use>
+// lanes past the end come with the last four columns again, and is_inside false. COUNT of a thread's
+// loads are in flight.
+template <unsigned COUNT = QUADS, class Row, class Use>
 static __device__ __forceinline__ void for_quads(const Row &row, unsigned first, unsigned end,
                                                  const Use &use) {
     constexpr unsigned STEP = PROJECT_THREADS * QUAD;
     unsigned lane = threadIdx.x % WARP * QUAD;
     for (unsigned start = first + threadIdx.x / WARP * WARP * QUAD; start < end;
-         start += QUADS * STEP) {
-        typename Row::Loaded loaded[QUADS];
+         start += COUNT * STEP) {
+        typename Row::Loaded loaded[COUNT];
         UNROLL
-        for (unsigned s = 0; s < QUADS; s++) {
+        for (unsigned s = 0; s < COUNT; s++) {
             unsigned j = start + s * STEP + lane;
             loaded[s] = row.load(j < end ? j : end - QUAD); // no branch: it would wait
         }
         UNROLL
-        for (unsigned s = 0; s < QUADS; s++) {
+        for (unsigned s = 0; s < COUNT; s++) {
             unsigned j = start + s * STEP + lane;
             if (j - lane >= end) continue; // the whole warp; and no `break`, so that loops unroll
             use(row.value(loaded[s]), j, j < end);

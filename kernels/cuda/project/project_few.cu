@@ -9,9 +9,9 @@
 // matrix at a time, so it branches on the type once, and a kernel has code for all types that meet
 // x in the same form.
 //
-// A grid of a few blocks per processor walks the rows of weights; the first of them is asked for
-// before the kernel before this one has ended. Blocks take up to eight rows of x, as many as fit.
-// For more, several grids of fewer blocks walk the weights side by side, so that the L2 cache has
+// A grid of a few blocks per processor walks the rows of weights. Blocks take up to eight rows of x,
+// as many as fit; one row and float weights have a kernel of their own (project_one.cu). For more,
+// several grids of fewer blocks walk the weights side by side, so that the L2 cache has
 // for the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
@@ -31,12 +31,6 @@ DEVICE_FUNCTION constexpr int loads_of(Loads loads) {
 // More loads, and sums of several rows, take registers: then fewer blocks fit.
 constexpr unsigned blocks_per_processor(int n, Loads loads) {
     return n == 1 && loads == FULL ? 3 : 2;
-}
-
-// Decoding with float weights leaves registers for two blocks of the next kernel, so that its
-// prefetches begin before this one ends.
-constexpr unsigned blocks_that_fit(InputForm m, int n, Loads loads) {
-    return m == FLOAT_VECTOR && n == 1 && loads == FULL ? 5 : blocks_per_processor(n, loads);
 }
 
 // ---- a row of weights, of R matrices at once ----
@@ -261,72 +255,18 @@ static __device__ void finish_head(const ProjectWork &work, const Group &group, 
         norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
 }
 
-// ---- before the kernel before this one has ended ----
-//
-// No kernel writes weights, so asking for them need not wait. What is not asked for here is a miss
-// to memory behind the wait, one after another: the planes of the first row, of both matrices where
-// they are a pair, biases, and the weights of norms.
-
-// Of `bytes` from p on the line of 128 bytes that is thread `at`'s, if there is one. The last byte
-// may be in a line of its own, since the first need not begin one.
-static __device__ __forceinline__ void prefetch_line(const void *p, unsigned bytes, unsigned at) {
-    unsigned offset = at * 128;
-    if (bytes && offset < bytes + 127)
-        prefetch((const uint8_t *)p + (offset < bytes ? offset : bytes - 1));
-}
-
-// By a warp: the first 4 KiB of each plane at most, or 8 where there are few blocks.
-template <Loads L>
-static __device__ __forceinline__ void prefetch_row(const ProjectWork &work, int p, unsigned row) {
-    const Planes &w = work.weights[p];
-    const uint8_t *const planes[] = {w.low, w.high, w.scales, w.supers};
-    constexpr unsigned LINES = L == FULL ? 1 : 2; // of a lane
-    unsigned lane = threadIdx.x % WARP;
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        UNROLL
-    for (unsigned k = 0; k < LINES; k++)
-        prefetch_line(planes[i] + (size_t)row * w.row_bytes[i], w.row_bytes[i], lane + k * WARP);
-    if (!lane && work.bias[p]) prefetch(work.bias[p] + row);
-}
-
-// `at`: the warp's first row, if it has one.
-template <Loads L>
-static __device__ __forceinline__ void prefetch_weights(const ProjectWork &work, unsigned at,
-                                                        bool has_row) {
-    unsigned thread = threadIdx.x, float_bytes = (unsigned)sizeof(float);
-    if (work.norm_weight) // the first 32 KiB at most
-        prefetch_line(work.norm_weight, (unsigned)work.weights[0].cols * float_bytes, thread);
-    if (work.epilogue == EPILOGUE_HEADS && work.heads.q.norm_weight) {
-        unsigned head_bytes = (unsigned)work.heads.kv.head_dim * float_bytes;
-        prefetch_line(work.heads.q.norm_weight, head_bytes, thread);
-        prefetch_line(work.heads.k.norm_weight, head_bytes, thread);
-    }
-    if (!has_row) return;
-    int p = matrix_of_row(work, at);
-    prefetch_row<L>(work, p, at - work.first_row[p]);
-    if (work.epilogue == EPILOGUE_ACTIVATE) prefetch_row<L>(work, 1, at);
-}
-
-// Rows of weights that the blocks walk over: a row of gate and of up count as one.
-static DEVICE_FUNCTION unsigned walked_rows(const ProjectWork &work) {
-    return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
-}
-
 // Grid: a walk over the rows of weights; groups of rows of x.
 template <InputForm M, int N, Loads L>
-static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_that_fit(M, N, L))
+static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N, L))
     project_few_kernel(ProjectWork work) {
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
-    if (!work.nothing_ahead) prefetch_weights<L>(work, first + warp, first + warp < rows);
     wait_for_earlier_kernels();
     Memory<M, N> &memory = block_memory<Memory<M, N>>();
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
     collect_outliers<M, N>(memory, work, group);
-    // The next kernel may start now: it prefetches its weights and then waits for this one to end.
-    let_next_kernel_start();
+    let_next_kernel_start(); // its blocks may take their places, and read weights ahead
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
         if (L == FULL && work.epilogue == EPILOGUE_ACTIVATE)
@@ -341,13 +281,6 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_that_fit(M, N, 
 
 bool fits_few(const Device *device, int n) {
     return n <= MAX_FEW && !device->switches.nofew;
-}
-
-static InputForm form_of(const Device *device, const ProjectWork *work) {
-    if (!is_quantised(work->weights[0].dtype))
-        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
-    if (device->precision == PRECISION_F32) return DEQUANTISED;
-    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
 }
 
 // Groups of rows that fit in shared memory whole: x is then taken once, while in slices it is taken
@@ -374,7 +307,7 @@ static void launch_kernel(Device *device, const ProjectWork &work, unsigned bloc
 // One row of x has kernels of its own: fewer registers, so a third block fits on a processor.
 template <InputForm M> static void launch_form(Device *device, const ProjectWork &work) {
     unsigned blocks = blocks_for(walked_rows(work), ROWS_PER_BLOCK);
-    constexpr Loads FEW_BLOCKS = M == FLOAT_SCALAR ? FULL : SPARSE;
+    constexpr Loads FEW_BLOCKS = digits_of(M) ? SPARSE : FULL;
     unsigned few = (unsigned)device->n_processors * blocks_per_processor(1, SPARSE);
     if (work.n > 1)
         launch_kernel<M, GROUP_ROWS, FULL>(device, work, blocks, few_groups(device, &work));
@@ -392,5 +325,6 @@ void launch_few(Device *device, const ProjectWork *work) {
     InputForm form = form_of(device, work);
     assert(form == FLOAT_SCALAR ||
            (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
+    if (form == FLOAT_VECTOR && launch_one(device, work)) return;
     FORMS[form](device, *work);
 }

@@ -2,7 +2,7 @@
 // as there is room for, after the norm, as float32 or as integers with their outliers.
 #pragma once
 
-#include "kernels/cuda/project/project.h"
+#include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
 
 enum { GROUP_ROWS = 8 }; // rows of x of a block at most
@@ -33,6 +33,18 @@ DEVICE_FUNCTION constexpr int digits_of(InputForm m) {
 }
 DEVICE_FUNCTION constexpr bool accepts(InputForm m, DType dtype) {
     return is_quantised(dtype) == (m >= DEQUANTISED);
+}
+
+static inline InputForm form_of(const Device *device, const ProjectWork *work) {
+    if (!is_quantised(work->weights[0].dtype))
+        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
+    if (device->precision == PRECISION_F32) return DEQUANTISED;
+    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
+}
+
+// Rows of weights that the blocks walk over: a row of gate and of up count as one.
+static DEVICE_FUNCTION inline unsigned walked_rows(const ProjectWork &work) {
+    return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
 }
 
 // Beside x: what the threads of a block tell each other.
@@ -129,6 +141,11 @@ static __device__ __forceinline__ QuantisedRows rows_of(FewIntegers<N> &memory, 
                          memory.outliers};
 }
 
+// Four columns behind a norm with these weights.
+static __device__ __forceinline__ float4 normed(const float4 &v, float factor, const float4 &w) {
+    return float4{v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w};
+}
+
 // Row i of the group, after the norm where there is one before the product.
 struct InputRow {
     const float *x, *weight; // weight NULL: no norm
@@ -143,10 +160,7 @@ struct InputRow {
         return loaded;
     }
     __device__ __forceinline__ float4 value(const Loaded &loaded) const {
-        const float4 &v = loaded.x, &w = loaded.weight;
-        if (!weight) return v;
-        return float4{v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z,
-                      v.w * factor * w.w};
+        return weight ? normed(loaded.x, factor, loaded.weight) : loaded.x;
     }
 };
 

@@ -1,0 +1,284 @@
+// project for one row of x and float weights, as a single sequence decodes. The time of such a product
+// is that of reading its weights, so memory must never wait for anything else:
+//
+//   every warp has two batches of loads of its own rows, in registers. While it multiplies the one,
+//     the other is on its way; a batch is asked for again as soon as it is used up, on over the ends
+//     of rows;
+//   both are asked for before the kernel before this one has ended: weights do not depend on it. The
+//     norm of x runs while they arrive;
+//   two blocks of a launch and two of the next one fit on a processor together, no more: so the
+//     blocks of the next launch, which come as soon as these have waited, are spread as evenly.
+//
+//   loads of a lane    0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 ..    of one row, then of the next
+//                      multiplied  arriving  asked for when 0 to 3 are used up
+//
+// Each block has an equal share of the rows, each of its warps every eighth of them. What is added,
+// and in which order, is as in project_few.cu, which has the same epilogues; rows of x that do not fit
+// in a block's shared memory are left to it.
+#include "kernels/cuda/project/dot.h"
+#include "kernels/cuda/project/shared_x.h"
+#include "kernels/cuda/steps.h"
+
+enum {
+    WARPS = PROJECT_THREADS / WARP,
+    BLOCKS = 2,        // of a launch on a processor
+    BATCH = 4,         // 16-byte loads; 64 KiB a processor are on their way in two of them
+    ROWS_AT_LEAST = 4, // of a block, so that one does not prepare x for nothing
+    HEADS_AT_ONCE = 8, // that a block counts its rows to
+};
+
+struct OneMemory {
+    FewFloats<1> floats;
+    bool last[HEADS_AT_ONCE]; // no other block works on that head
+};
+
+// ---- x in shared memory ----
+//
+// The weights of the norm are copied there too, behind x where half of the room is enough for it: no
+// kernel writes them, so the copy is under way while the kernel before this one ends.
+
+static constexpr unsigned NORM_ROOM = (unsigned)FewFloats<1>::ROOM / 2; // columns
+
+static __device__ __forceinline__ bool copies_norm(const ProjectWork &work) {
+    return work.norm_weight && work.weights[0].cols <= NORM_ROOM;
+}
+
+// By the threads that use them (for_quads).
+static __device__ __forceinline__ void copy_norm(OneMemory &memory, const ProjectWork &work) {
+    if (!copies_norm(work)) return;
+    for (unsigned j = threadIdx.x * QUAD; j < work.weights[0].cols; j += PROJECT_THREADS * QUAD)
+        copy_async(memory.floats.x + NORM_ROOM + j, work.norm_weight + j, true);
+}
+
+static __device__ __forceinline__ void copy_x(float *x, const ProjectWork &work) {
+    for (unsigned j = threadIdx.x * QUAD; j < work.weights[0].cols; j += PROJECT_THREADS * QUAD)
+        copy_async(x + swizzle_float(j), work.x + j, true);
+    wait_for_copies();
+}
+
+// The first block keeps what the norm gives.
+static __device__ __forceinline__ void norm_x(OneMemory &memory, const ProjectWork &work) {
+    Group group = {0, 1};
+    float *x = memory.floats.x;
+    unsigned cols = (unsigned)work.weights[0].cols;
+    compute_factors(memory.floats.shared, work, group, cols);
+    const float factor = memory.floats.shared.factors[0];
+    float *kept = kept_row(work, group, 0, !blockIdx.x);
+    const float *weight = copies_norm(work) ? x + NORM_ROOM : work.norm_weight;
+    wait_for_copies();
+    // Few loads at once: registers are full of weights.
+    for_quads<2>(PlainRow{work.x}, 0, cols, [&](const float4 &four, unsigned j, bool is_inside) {
+        if (!is_inside) return;
+        const float4 y = normed(four, factor, *(const float4 *)(weight + j));
+        *(float4 *)(x + swizzle_float(j)) = y;
+        if (kept) *(float4 *)(kept + j) = y;
+    });
+}
+
+// All threads see it afterwards.
+static __device__ __forceinline__ void take_x(OneMemory &memory, const ProjectWork &work) {
+    if (work.norm_weight)
+        norm_x(memory, work);
+    else
+        copy_x(memory.floats.x, work);
+    __syncthreads();
+}
+
+// ---- rows and loads in order ----
+
+// The rows of a warp, one after another: of up and gate, which count as one row, both.
+struct Line {
+    unsigned at, end; // in the list of all rows; of the block
+    int p;            // the matrix
+
+    __device__ __forceinline__ bool is_there() const {
+        return at < end;
+    }
+    __device__ __forceinline__ size_t row(const ProjectWork &work) const {
+        return at - (work.epilogue == EPILOGUE_ACTIVATE ? 0 : work.first_row[p]);
+    }
+    __device__ __forceinline__ void next(const ProjectWork &work) {
+        if (work.epilogue == EPILOGUE_ACTIVATE) {
+            at += p ? WARPS : 0, p ^= 1;
+            return;
+        }
+        at += WARPS;
+        while (p + 1 < work.count && at >= work.first_row[p + 1])
+            p++;
+    }
+};
+
+static __device__ __forceinline__ Line first_line(const ProjectWork &work, unsigned first,
+                                                  unsigned end) {
+    unsigned at = first + threadIdx.x / WARP;
+    bool is_pair = work.epilogue == EPILOGUE_ACTIVATE;
+    return Line{at, end, is_pair || at >= end ? 0 : matrix_of_row(work, at)};
+}
+
+// A batch of loads of a lane: eight columns each, a warp's step apart. A row is whole batches: past
+// its end its last columns are loaded again, so that no load is conditional.
+template <DType D> struct Batch {
+    static constexpr unsigned LOADS = BATCH / (D == DTYPE_F32 ? 2 : 1);
+    static constexpr unsigned STEP = WARP * FLOAT_LOAD;
+    Eight<D> eight[LOADS];
+};
+
+// Where the next batch is.
+template <DType D> struct Cursor {
+    Line line;
+    unsigned start; // its first column
+
+    __device__ __forceinline__ void load(Batch<D> &batch, const ProjectWork &work) {
+        if (!line.is_there()) return;
+        const Planes &w = work.weights[line.p];
+        unsigned last = (unsigned)w.cols - FLOAT_LOAD;
+        size_t row = line.row(work);
+        UNROLL
+        for (unsigned s = 0; s < Batch<D>::LOADS; s++) {
+            unsigned col = start + s * Batch<D>::STEP + threadIdx.x % WARP * FLOAT_LOAD;
+            batch.eight[s] = load_eight<D>(w, row, col < last ? col : last);
+        }
+        start += Batch<D>::LOADS * Batch<D>::STEP;
+        if (start <= last) return;
+        start = 0;
+        line.next(work);
+    }
+};
+
+// ---- what becomes of a sum ----
+
+// By lane 0. `residual`: what it is added to. `up`: what came of the row of up, at the one of gate.
+static __device__ __forceinline__ float store_sum(const ProjectWork &work, const Line &line,
+                                                  float sum, float residual, float up) {
+    if (threadIdx.x % WARP) return 0.0f;
+    size_t row = line.row(work);
+    if (work.bias[line.p]) sum += work.bias[line.p][row];
+    bool is_gate = work.epilogue == EPILOGUE_ACTIVATE && line.p;
+    work.out[line.p][row] = is_gate ? activation(sum, work.activation) * up : sum;
+    if (work.epilogue == EPILOGUE_ADD) work.residual[row] = residual + sum;
+    return sum;
+}
+
+// Counts the rows of this block to their heads. The block that completes a head finishes it: all of
+// its rows are in global memory.
+static __device__ void finish_heads(const ProjectWork &work, unsigned first, unsigned end,
+                                    OneMemory &memory) {
+    unsigned dim = (unsigned)work.heads.kv.head_dim, t = threadIdx.x;
+    for (unsigned head = first / dim; head * dim < end; head += HEADS_AT_ONCE) {
+        __syncthreads(); // the rows are stored, and no thread still reads `last`
+        if (t < HEADS_AT_ONCE) {
+            unsigned from = (head + t) * dim, to = from + dim;
+            unsigned stop = to < end ? to : end, begin = from > first ? from : first;
+            unsigned count = begin < stop ? stop - begin : 0;
+            bool last = count && arrive(work.arrived + head + t, count) == dim - count;
+            if (last) work.arrived[head + t] = 0; // no block counts to it any more
+            memory.last[t] = last;
+        }
+        __syncthreads();
+        for (unsigned i = 0; i < HEADS_AT_ONCE; i++)
+            if (memory.last[i])
+                norm_and_rotate_head(work.heads, 0, (int)(head + i), memory.floats.shared.parts);
+    }
+}
+
+// ---- products ----
+
+// What a warp has of the row that it multiplies.
+struct Sum {
+    Line line;
+    unsigned start;          // first column of the next batch
+    float acc, up, residual; // as store_sum wants them
+};
+
+template <DType D>
+static __device__ __forceinline__ void add_batch(Sum &sum, const OneMemory &memory,
+                                                 const ProjectWork &work, const Batch<D> &batch) {
+    const float *x = memory.floats.x;
+    const unsigned cols = (unsigned)work.weights[0].cols;
+    // What the sum is added to is loaded while the last batch of the row is multiplied.
+    bool ends = sum.start + Batch<D>::LOADS * Batch<D>::STEP >= cols;
+    if (ends && work.epilogue == EPILOGUE_ADD) sum.residual = work.residual[sum.line.row(work)];
+    UNROLL
+    for (unsigned s = 0; s < Batch<D>::LOADS; s++) {
+        unsigned col = sum.start + s * Batch<D>::STEP + threadIdx.x % WARP * FLOAT_LOAD;
+        if (col >= cols) continue; // and no `break`, so that the loop unrolls
+        sum.acc = dot_eight<D>(sum.acc, batch.eight[s], *(const float4 *)(x + swizzle_float(col)),
+                               *(const float4 *)(x + swizzle_float(col + 4)));
+    }
+}
+
+// Behind a batch: the end of the row, where it is one.
+template <DType D>
+static __device__ __forceinline__ void end_batch(Sum &sum, const ProjectWork &work) {
+    sum.start += Batch<D>::LOADS * Batch<D>::STEP;
+    if (sum.start < work.weights[0].cols) return;
+    sum.up = store_sum(work, sum.line, warp_sum(sum.acc), sum.residual, sum.up);
+    sum.line.next(work);
+    sum.acc = 0.0f, sum.start = 0;
+}
+
+// Two batches: the one that is multiplied, the other on its way.
+template <DType D> struct Batches {
+    Batch<D> a, b;
+    Cursor<D> next;
+
+    __device__ __forceinline__ void begin(const ProjectWork &work, const Line &line) {
+        next = Cursor<D>{line, 0};
+        next.load(a, work);
+        next.load(b, work);
+    }
+    __device__ __forceinline__ void multiply(Sum sum, const OneMemory &memory,
+                                             const ProjectWork &work) {
+        while (sum.line.is_there()) {
+            add_batch<D>(sum, memory, work, a);
+            next.load(a, work);
+            end_batch<D>(sum, work);
+            if (!sum.line.is_there()) return;
+            add_batch<D>(sum, memory, work, b);
+            next.load(b, work);
+            end_batch<D>(sum, work);
+        }
+    }
+};
+
+// Grid: equal shares of the rows of weights.
+template <DType D>
+static __global__ void __launch_bounds__(PROJECT_THREADS, 2 * BLOCKS)
+    project_one_kernel(ProjectWork work) {
+    OneMemory &memory = block_memory<OneMemory>();
+    unsigned rows = walked_rows(work);
+    unsigned first = (unsigned)((uint64_t)rows * blockIdx.x / gridDim.x);
+    unsigned end = (unsigned)((uint64_t)rows * (blockIdx.x + 1) / gridDim.x);
+    Line line = first_line(work, first, end);
+    Batches<D> batches;
+    if (!work.nothing_ahead) {
+        batches.begin(work, line);
+        copy_norm(memory, work);
+    }
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
+    if (work.nothing_ahead) {
+        batches.begin(work, line);
+        copy_norm(memory, work);
+    }
+    take_x(memory, work);
+    batches.multiply(Sum{line, 0, 0.0f, 0.0f, 0.0f}, memory, work);
+    if (work.epilogue == EPILOGUE_HEADS) finish_heads(work, first, end, memory);
+}
+
+bool launch_one(Device *device, const ProjectWork *work) {
+    const Planes *w = work->weights;
+    for (int p = 1; p < work->count; p++)
+        if (w[p].dtype != w[0].dtype) return false;
+    if (work->n != 1 || w[0].cols > FewFloats<1>::ROOM) return false;
+    unsigned most = (unsigned)device->n_processors * BLOCKS;
+    unsigned blocks = blocks_for(walked_rows(*work), ROWS_AT_LEAST);
+    if (blocks > most) blocks = most;
+    if (w[0].dtype == DTYPE_F32)
+        LAUNCH_OVERLAPPED(device, project_one_kernel<DTYPE_F32>, blocks, PROJECT_THREADS, *work);
+    else if (w[0].dtype == DTYPE_F16)
+        LAUNCH_OVERLAPPED(device, project_one_kernel<DTYPE_F16>, blocks, PROJECT_THREADS, *work);
+    else
+        LAUNCH_OVERLAPPED(device, project_one_kernel<DTYPE_BF16>, blocks, PROJECT_THREADS, *work);
+    return true;
+}
