@@ -272,6 +272,13 @@ Test(project, activations_become_the_integers_of_precision_h) {
         }
 }
 
+// So many rows together have the bits of one alone: any number, or as many as a GPU does not take
+// for a prompt, whose products a library makes in an order of its own.
+static size_t same_bits_up_to(const Device *device, size_t most) {
+    enum { NO_PROMPT = 37 };
+    return device_info(device)->batch_invariant || most < NO_PROMPT ? most : NO_PROMPT;
+}
+
 // One row at a time, any number together, one thread or three: the same bits.
 static void check_bits(DType dtype, size_t rows, size_t cols) {
     // On either side of the counts at which kernels/cpu changes its way.
@@ -288,9 +295,11 @@ static void check_bits(DType dtype, size_t rows, size_t cols) {
             Device *device = test_device(threads, PRECISIONS[p]);
             DeviceMatrix *dm = device_matrix(device, &m);
             device_reserve(device, MOST);
-            if (!wanted) wanted = project_rows(device, dm, rows, cols, x, MOST);
+            size_t most = same_bits_up_to(device, MOST);
+            if (!wanted) wanted = project_rows(device, dm, rows, cols, x, (int)most);
             for (size_t c = 0; c < n_counts; c++) {
-                size_t n = (size_t)counts[c], first = MOST - n;
+                size_t n = (size_t)counts[c], first = most - n;
+                if (n > most) continue;
                 float *got = project_rows(device, dm, rows, cols, x + first * cols, counts[c]);
                 CHECK(!memcmp(got, wanted + first * rows, sizeof(float) * rows * n),
                       "%s %s, %zu rows, %d threads", precision_name(PRECISIONS[p]),
