@@ -2,16 +2,15 @@
 """Holds the machine code of the CUDA kernels against budgets.txt.
 
     make BACKEND=cuda VARIANT=sass cubins
-    tests/sass/check_sass.py [--table | --json] [--budgets FILE] [FOLDER | FILE.cubin ..]
+    tests/sass/check_sass.py [--table] [--budgets FILE] [FOLDER | FILE.cubin ..]
 
-The folder is build/cuda-sass where none is named. --table prints what was read, as Markdown, --json for
-gpu_estimate.py; both check nothing.
+The folder is build/cuda-sass where none is named. --table prints what was read, as Markdown, and checks nothing.
 Exit status 1 where a check fails; 2 where there is nothing to check. For each kernel
 
 - it has a row in the table, and at most that row's registers and bytes of spills;
 - where it may start before the kernel before it has ended (LAUNCH_OVERLAPPED, or it waits), every way from its start
   meets the wait before any access to global memory but prefetches, and but as many loads of what no kernel
-  writes (LDG .CONSTANT) as its row allows;
+  writes (LDG .CONSTANT, or LDGSTS to shared memory) as its row allows;
 
 - none of its loads but load_stream's may find stale cache lines (LDG .CONSTANT): the compiler uses them where it
   believes that no kernel writes there;
@@ -27,11 +26,10 @@ Registers and spills are what ptxas said (FILE.usage); all else is read off the 
 """
 import fnmatch
 import glob
-import json
 import os
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sass import disassemble, find_disassembler, floats_of_loop, counts, read_kernels, short_name, weights_of_loop
 
@@ -39,14 +37,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 os.chdir(HERE + "/../..")
 MOST_SPILLED = 40
 # Where loops are looked for: what a decoded token spends its time in. A row of x; heads of 64 and of 128.
-HOT = ("project_few_kernel<*,1,*>", "project_few_kernel<*,1>",
-       "attention_kernel<BF16,64>", "attention_kernel<BF16,128>")
+HOT = ("project_few_kernel<*,1,*>", "project_one_kernel<*>", "attention_kernel<BF16,64,*>", "attention_kernel<BF16,128,*>")
+PLAIN = ("attention_kernel<*,1>",)  # all keys of a split are seen: it is no loop, but taken at once
 
 
 @dataclass
 class Loop:
     kernel: str
-    kind: str          # type of weights; take, outliers, quantise: of x; keys, values, join: of attention
+    kind: str          # type of weights; take, outliers, quantise: of x; keys, values, join: of attention; split: all of it
     instructions: int
     in_flight: int
     per_group: float   # 0: it has no groups
@@ -108,7 +106,7 @@ def loop_of(kernel, span, earlier):
         groups = count["IDP"] / (8 * digits_of(name))
         kind = weights_of_loop(body, groups) or "unknown"
     elif stream and count["FFMA"]:
-        kind = floats_of_loop(body) if "FLOAT_VECTOR" in name else None
+        kind = floats_of_loop(body) if "FLOAT_VECTOR" in name or name.startswith("project_one") else None
     elif name.startswith("project_few_kernel") and count["STS"] and count["LDG"]:
         least = 1
         groups = count["SHFL"] * 4 / 6  # quantise_quad: six shuffles for four groups of 32
@@ -116,6 +114,8 @@ def loop_of(kernel, span, earlier):
     elif name.startswith("project_few_kernel") and count["SEL"] >= 8 and count["LDG"]:
         kind, least = "outliers", 1
         groups = kernel.bytes_in_flight(span) / 8  # a float of x and one of the norm's weights
+    elif is_plain(name) and count["FFMA"]:
+        kind, least = "join", 16 if wide else 1
     elif name.startswith("attention_kernel") and count["FFMA"]:
         kind = ("keys", "values", "join")[min(2, sum(e.kind in ("keys", "values") for e in earlier))]
         least = 16 if wide else 1
@@ -125,9 +125,16 @@ def loop_of(kernel, span, earlier):
                 kernel.bytes_in_flight(span))
 
 
+def is_plain(name):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in PLAIN)
+
+
 def read_kernel(kernel, usage):
     early, waits = kernel.before_wait()
     loops = []
+    if is_plain(kernel.name):
+        whole = (0, len(kernel.instructions) - 1)
+        loops.append(Loop(kernel.name, "split", len(kernel.instructions), kernel.loads_in_flight(whole), 0))
     if any(fnmatch.fnmatchcase(kernel.name, pattern) for pattern in HOT):
         for span in kernel.loops(lambda x: x.name in ("LDG", "F2I", "IDP")):
             if loop := loop_of(kernel, span, loops):
@@ -225,7 +232,7 @@ def check_kernel(kernel, rows, may_overlap):
     if base in may_overlap and not kernel.waits:
         yield f"{kernel.name}: it may overlap the kernel before it, and waits for none"
     if kernel.waits:
-        steady = [x for x in kernel.early if x.name == "LDG" and "CONSTANT" in x.op]
+        steady = [x for x in kernel.early if x.name == "LDGSTS" or x.name == "LDG" and "CONSTANT" in x.op]
         for x in kernel.early:
             if x not in steady:
                 yield f"{kernel.name}: {x.op} at {x.address:#x} may run before the wait for earlier kernels"
@@ -308,7 +315,7 @@ def main(arguments):
         at = arguments.index("--budgets")
         budgets = arguments[at + 1]
         del arguments[at:at + 2]
-    paths = cubins_of([a for a in arguments if a not in ("--table", "--json")])
+    paths = cubins_of([a for a in arguments if a != "--table"])
     if not paths:
         print("no .cubin: make BACKEND=cuda VARIANT=sass cubins")
         return 2
@@ -320,9 +327,6 @@ def main(arguments):
     kernels = read_cubins(paths)
     if "--table" in arguments:
         print_table(kernels)
-        return 0
-    if "--json" in arguments:
-        print(json.dumps([{**asdict(k), "early": len(k.early)} for k in kernels], indent=1))
         return 0
     return report(*check(kernels, *read_budgets(budgets), may_overlap=overlapped()))
 

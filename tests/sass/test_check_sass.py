@@ -8,7 +8,6 @@ import tempfile
 import unittest
 
 import check_sass
-import prompt_estimate
 from check_sass import KernelRow, LoopRow, Loop, MeetsRow, Read, check, digits_of
 from sass import find_disassembler, read_kernels, short_name, weights_of_loop
 
@@ -179,66 +178,13 @@ class Names(unittest.TestCase):
     def test_are_those_of_the_sources(self):
         for symbol, name in (("_Z18project_few_kernelIL9InputForm3ELi1EEv11ProjectWork",
                               "project_few_kernel<ONE_DIGIT,1>"),
-                             ("_Z16attention_kernelIL5DType2ELi64EEv13AttentionWork", "attention_kernel<BF16,64>"),
+                             ("_Z16attention_kernelIL5DType2ELi64ELi2ELb1EEv13AttentionWork", "attention_kernel<BF16,64,2,1>"),
                              ("_Z11norm_kernel13NormOperationPf", "norm_kernel")):
             self.assertEqual(short_name(symbol), name)
         self.assertEqual(digits_of("project_few_kernel<TWO_DIGITS,1>"), 2)
 
     def test_of_overlapped_kernels_come_from_the_sources(self):
         self.assertLessEqual({"project_few_kernel", "attention_kernel", "argmax_kernel"}, check_sass.overlapped())
-
-
-class Prompts(unittest.TestCase):
-    """prompt_estimate.py, by hand."""
-
-    def model(self, shape, dtype, precision, fused):
-        return prompt_estimate.Model(shape, dtype, precision, fused)
-
-    def launches(self, *of):
-        return [len(prompt_estimate.layer(self.model(*of, fused), 512, 0)) for fused in (False, True)]
-
-    def test_a_product_of_one_block_a_processor_takes_one_wave(self):
-        # 33 x 4 blocks of 256 x 128: 2 * 256 * 128 * 1000 FLOP at 989e6 * 0.75 / 132 a microsecond, and 1.5.
-        self.assertAlmostEqual(prompt_estimate.product(33 * 256, 512, 1000).us, 11.663 + 1.5, places=3)
-
-    def test_a_product_is_no_faster_than_its_weights_are_read(self):
-        self.assertAlmostEqual(prompt_estimate.product(3_000_000, 64, 8).us, 48 / 3 + 1.5, places=3)
-
-    def test_an_addition_reads_twice_and_writes_once(self):
-        # 512 x 1024 floats: 6.29 MB through L2.
-        self.assertAlmostEqual(prompt_estimate.elementwise("add", 512 * 1024, 12).us, 6.291456 / 5.5, places=6)
-
-    def test_launches_of_a_layer_are_those_of_the_code(self):
-        # fused_prompts.cu has the list for a8 and BF16: 18, then 12. a16, before: each of seven products twice;
-        # now: joins behind q k v, o, up, gate and down, as 4,096 columns have room.
-        self.assertEqual(self.launches("0.6B", "BF16", "a8"), [18, 12])
-        self.assertEqual(self.launches("0.6B", "BF16", "a16"), [18 + 7, 12 + 5])
-        # Seven matrices are unpacked, and of two parts each there are three products before, two now.
-        self.assertEqual(self.launches("0.6B", "Q8_0", "a16"), [18 + 7 + 2 * 7, 12 + 5 + 7 + 7])
-        # 1B: 8,192 rows of up and gate are two slices each, and a join each.
-        self.assertEqual(self.launches("1B", "BF16", "a16"), [18 + 7, 12 + 2 + 7])
-
-    def test_slices_of_a_quantised_matrix_fit_32_mb(self):
-        # Rows of 3,072 columns and two parts have 12,288 bytes: 2,730 fit, and whole 64s are 2,688.
-        self.assertEqual(prompt_estimate.slice_rows(self.model("3B", "Q8_0", "a16", True), 8192, 3072, 8192), 2688)
-
-    def test_a_block_of_attention_walks_the_keys_before_its_last_row(self):
-        # Two heads a group: 32 rows a block, so 1, 1, 2, 2, .., 8, 8 tiles of 64 keys.
-        tiles = prompt_estimate.tiles_of_blocks(self.model("0.6B", "BF16", "a8", True), 512, 0)
-        self.assertEqual((len(tiles), sum(tiles), max(tiles)), (16, 72, 8))
-
-    def test_the_least_time_counts_each_weight_once(self):
-        # 0.6B: 28 layers of 15.73 M weights (q and o 2,048, k and v 1,024 columns), 512 rows.
-        weights = 28 * 1024 * (2 * 2048 + 2 * 1024 + 3 * 3072)
-        self.assertEqual(weights, 440_401_920)
-        self.assertAlmostEqual(prompt_estimate.least(self.model("0.6B", "BF16", "a8", True), 512),
-                               2 * 440.401920 * 512 / 741.75, places=3)
-
-    def test_of_the_first_prompt_only_the_pieces_between_are_replayed(self):
-        model = self.model("1B", "BF16", "a8", True)
-        pass_of = lambda start, graph: prompt_estimate.time_of_pass(model, 512, start, start == 1024, graph)[0]
-        self.assertEqual(prompt_estimate.prompt(model, 1536, False)[0],
-                         pass_of(0, False) + pass_of(512, True) + pass_of(1024, False))
 
 
 class Compiled(unittest.TestCase):
