@@ -83,6 +83,7 @@ static void write_config(JsonWriter *w, const Config *c) {
     writer_integer(w, "rope_less_layers", counts.rope_less);
     if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
     writer_number(w, "embedding_scale", (double)c->embedding_scale);
+    writer_number(w, "attention_scale", (double)c->layers[0].attention_scale);
     writer_number(w, "logit_softcap", (double)c->logit_softcap);
     writer_number(w, "logit_divisor", (double)c->logit_divisor);
     writer_number(w, "score_softcap", (double)c->score_softcap);
