@@ -54,6 +54,11 @@ LayerCounts count_layers(const Config *c) {
     return counts;
 }
 
+bool head_is_tied(const Session *s) {
+    const Weights *w = checkpoint_weights(s->checkpoint);
+    return w->head.data == w->token_embedding.data;
+}
+
 // ---- totals ----
 
 Totals inspect_totals(const Session *s) {
@@ -159,11 +164,14 @@ static void add_scales(Facts *f, const Config *c) {
     if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
 }
 
-static void add_config(Facts *f, const Config *c, KvType type) {
+static void add_config(Facts *f, const Session *s) {
+    const Config *c = s->config;
+    KvType type = (KvType)s->options->kv;
     FACT(f, "layers", "%d of dim %d, hidden %d", c->n_layers, c->dim, c->hidden_dim);
     FACT(f, "heads", "%d of %d channels, %d for keys and values: %.0f bytes a token (%s)",
          c->n_heads, c->head_dim, c->n_kv_heads, kv_needed_bytes(c, NULL, 1, type), kv_name(type));
-    FACT(f, "vocabulary", "%d", c->vocab_size);
+    FACT(f, "vocabulary", "%d, head %s", c->vocab_size,
+         head_is_tied(s) ? "tied to the embedding" : "of its own");
     if (largest_window(c))
         FACT(f, "context", "%d, window %d in %d of %d layers", c->max_seq_len, largest_window(c),
              count_layers(c).windowed, c->n_layers);
@@ -278,7 +286,7 @@ static void add_tokenizer(Facts *f, const Session *s) {
 void facts_collect(Facts *f, const Session *s) {
     _Static_assert(ABOUT_KEYS + 20 <= FACTS_MOST, "raise it");
     add_file(f, s);
-    add_config(f, s->config, (KvType)s->options->kv);
+    add_config(f, s);
     add_tokenizer(f, s);
     add_memory(f, s);
     add_warnings(f, s);
