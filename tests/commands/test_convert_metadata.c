@@ -63,6 +63,9 @@ Test(convert_metadata, rope_scalings_and_windows_there_and_back) {
         "\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":3,\"attention_factor\":1.07,"
         "\"beta_fast\":16,\"original_max_position_embeddings\":10}",
+        // No float32 times the formula's 1.2079442 is 1.5.
+        "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,\"attention_factor\":1.5,"
+        "\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":3,\"mscale\":1,"
         "\"mscale_all_dim\":1,\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"

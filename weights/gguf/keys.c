@@ -196,7 +196,8 @@ static bool put_windows(const Put *p) {
 // ---- rope ----
 
 // cos and sin are multiplied by (0.1 ln factor + 1) times this key. The nearest that comes back as
-// the factor meant, where the model's is not the formula's.
+// the factor meant, where the model's is not the formula's; where none does, a second key has the
+// factor itself, which llama.cpp does not read.
 static void put_yarn_factor(const Put *p, float wanted) {
     const RopeConfig *rope = &p->config->rope;
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
@@ -205,6 +206,7 @@ static void put_yarn_factor(const Put *p, float wanted) {
     if (factor * formula != wanted && up * formula == wanted) factor = up;
     if (factor * formula != wanted && down * formula == wanted) factor = down;
     real(p, ".rope.scaling.attn_factor", factor);
+    if (factor * formula != wanted) real(p, ".rope.scaling.yarn_attn_factor", wanted);
 }
 
 // mscale and mscale_all_dim have no keys: where they are equal their quotient is 1, which
