@@ -111,6 +111,25 @@ Test(convert_metadata, what_a_gguf_has_no_key_for_is_refused_and_goes_to_a_direc
     }
 }
 
+// OLMo 3 without a window still has layers that YaRN leaves alone. In a GGUF the window says which.
+Test(convert_metadata, a_second_rope_without_windows_is_refused) {
+    char *from = strdup(test_temporary("windows")), *to = strdup(test_temporary("windows.gguf"));
+    convert("%s|%s", test_reference_model("olmo3"), from);
+    size_t size;
+    char *config = hf_read(from, "config.json", &size), *at = strstr(config, "\"sliding_window\"");
+    CHECK(at, "%s", config);
+    char *changed = malloc(size + 40);
+    sprintf(changed, "%.*s\"sliding_window\":null%s", (int)(at - config), config,
+            at + strcspn(at, ",}"));
+    hf_write(from, "config.json", changed);
+    check_no_conversion("%s|%s|-q", from, to, ERROR_FILE, "which of its layers have a rope");
+    CHECK(!exists(to), "left behind");
+    free(config);
+    free(changed);
+    free(from);
+    free(to);
+}
+
 // ---- what goes along ----
 
 Test(convert_metadata, template_names_and_ids_go_along) {
