@@ -95,6 +95,10 @@ Test(convert_metadata, what_a_gguf_has_no_key_for_is_refused_and_goes_to_a_direc
         {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"mscale\":1,"
          "\"mscale_all_dim\":0.5}",
          "two mscales"},
+        {"\"rope_scaling\":{\"type\":\"longrope\",\"factor\":4,"
+         "\"original_max_position_embeddings\":10,\"long_factor\":[1,2,3,4,5,6,7,8],"
+         "\"short_factor\":[1,1,1,1,1,1,1,1]}",
+         "the model has \"rope_factors_long.weight\", which llama models"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         char *from = strdup(directory_with(test_text("only%zu", i), CASES[i].members));
