@@ -58,7 +58,8 @@ static bool print_text(const Session *s, const Facts *facts, Error *error) {
 
 // ---- JSON ----
 
-static void write_config(JsonWriter *w, const Config *c) {
+static void write_config(JsonWriter *w, const Session *s) {
+    const Config *c = s->config;
     LayerCounts counts = count_layers(c);
     writer_begin(w, "config", '{');
     writer_integer(w, "dim", c->dim);
@@ -68,6 +69,7 @@ static void write_config(JsonWriter *w, const Config *c) {
     writer_integer(w, "n_kv_heads", c->n_kv_heads);
     writer_integer(w, "head_dim", c->head_dim);
     writer_integer(w, "vocab_size", c->vocab_size);
+    writer_bool(w, "tied", head_is_tied(s));
     writer_integer(w, "max_seq_len", c->max_seq_len);
     writer_integer(w, "window", largest_window(c));
     writer_integer(w, "windowed_layers", counts.windowed);
@@ -83,6 +85,7 @@ static void write_config(JsonWriter *w, const Config *c) {
     writer_integer(w, "rope_less_layers", counts.rope_less);
     if (counts.local_rope) writer_number(w, "rope_theta_local", (double)c->rope_local.theta);
     writer_number(w, "embedding_scale", (double)c->embedding_scale);
+    writer_number(w, "attention_scale", (double)c->layers[0].attention_scale);
     writer_number(w, "logit_softcap", (double)c->logit_softcap);
     writer_number(w, "logit_divisor", (double)c->logit_divisor);
     writer_number(w, "score_softcap", (double)c->score_softcap);
@@ -166,7 +169,7 @@ static void print_json(const Session *s, const MemoryFigures *memory) {
         TextSpan text = checkpoint_about(s->checkpoint)[i];
         if (text.length) writer_text(&w, ABOUT_NAMES[i], text.text, text.length);
     }
-    write_config(&w, s->config);
+    write_config(&w, s);
     write_tokenizer(&w, s);
     writer_string(&w, "template", t ? chat_template_name(t) : NULL);
     write_tensors(&w, tensors, count);

@@ -24,6 +24,7 @@ static const Preset PRESETS[] = {
     {"gemma2-2b", "gemma2", 2304, 9216, 26, 8, 4, 256, 256000, 8192, 4096, 2, .tied = true, .one_theta = true},
     {"gemma2-9b", "gemma2", 3584, 14336, 42, 16, 8, 256, 256000, 8192, 4096, 2, .tied = true, .one_theta = true},
     {"ernie4.5-0.3b", "ernie4_5", 1024, 3072, 18, 16, 2, 128, 103424, 131072, .tied = true},
+    {"hunyuan-0.5b", "hunyuan_v1_dense", 1024, 3584, 24, 16, 8, 128, 120818, 262144, .tied = true},
     {"granite4-350m", "granitemoehybrid", 1024, 2048, 28, 16, 4, 64, 100352, 32768, .tied = true},
     {"granite4-1b", "granitemoehybrid", 2048, 4096, 40, 16, 4, 128, 100352, 131072, .tied = true},
     {"granite3.3-2b", "granite", 2048, 8192, 40, 32, 8, 64, 49159, 131072, .tied = true},

@@ -72,10 +72,12 @@ static int layer_of(const TensorName *row, const char *name, const char *prefix)
 
 // Decides between a warning and a refusal for a tensor that no row takes. It belongs to the model
 // if it is inside an existing layer, or in the one that would come next (the config then has too
-// few layers), or stands beside a tensor that is used. Anything else, such as the weights of an
-// image encoder, may be left out of a text model.
+// few layers), or stands beside a tensor that is used, or changes the frequencies of positions, as
+// rope_* in a GGUF. Anything else, such as the weights of an image encoder, may be left out of a
+// text model.
 bool tensor_name_belongs(const Checkpoint *c, const char *name, const char *prefix) {
     if (c->family->complete) return true;
+    if (c->naming == NAMES_GGUF && !strncmp(name, "rope_", 5)) return true;
     for (int i = 0; i < N_LISTS && c->family->tensors[c->naming][i]; i++) {
         for (const TensorName *row = c->family->tensors[c->naming][i]; row->pattern; row++) {
             if (!strchr(row->pattern, '#')) {

@@ -6,6 +6,7 @@
 #include "weights/quant.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ LayerCounts count_layers(const Config *c) {
         counts.rope_less += c->layers[l].no_rope;
     }
     return counts;
+}
+
+bool head_is_tied(const Session *s) {
+    const Weights *w = checkpoint_weights(s->checkpoint);
+    return w->head.data == w->token_embedding.data;
 }
 
 // ---- totals ----
@@ -131,6 +137,9 @@ static void add_positions(Facts *f, const Config *c) {
     fact_begin(f, "rope");
     buffer_print(&f->text, "theta %g, %d of %d channels, scaling %s", (double)c->rope.theta,
                  c->rope_dim, c->head_dim, scaling_name(c->rope.scaling));
+    if (c->rope.scaling == ROPE_YARN)
+        buffer_print(&f->text, ", %g times %d positions", (double)c->rope.factor,
+                     c->rope.original_max_seq_len);
     if (counts.local_rope)
         buffer_print(&f->text, "; theta %g in %d of %d layers", (double)c->rope_local.theta,
                      counts.local_rope, c->n_layers);
@@ -141,6 +150,9 @@ static void add_positions(Facts *f, const Config *c) {
 
 // What is multiplied, divided or bent beside norms and activations.
 static void add_scales(Facts *f, const Config *c) {
+    double scale = (double)c->layers[0].attention_scale;
+    if (c->embedding_scale != 1.0f) FACT(f, "embedding", "times %g", (double)c->embedding_scale);
+    if (fabs(scale * sqrt(c->head_dim) - 1.0) > 1e-6) FACT(f, "scores", "times %g", scale);
     if (c->parallel_residual) FACT(f, "residual", "both blocks read the same input");
     if (c->residual_scale != 1.0f)
         FACT(f, "residual", "blocks add %g times their output", (double)c->residual_scale);
@@ -152,11 +164,14 @@ static void add_scales(Facts *f, const Config *c) {
     if (c->logit_softcap != 0.0f) FACT(f, "softcap", "%g", (double)c->logit_softcap);
 }
 
-static void add_config(Facts *f, const Config *c, KvType type) {
+static void add_config(Facts *f, const Session *s) {
+    const Config *c = s->config;
+    KvType type = (KvType)s->options->kv;
     FACT(f, "layers", "%d of dim %d, hidden %d", c->n_layers, c->dim, c->hidden_dim);
     FACT(f, "heads", "%d of %d channels, %d for keys and values: %.0f bytes a token (%s)",
          c->n_heads, c->head_dim, c->n_kv_heads, kv_needed_bytes(c, NULL, 1, type), kv_name(type));
-    FACT(f, "vocabulary", "%d", c->vocab_size);
+    FACT(f, "vocabulary", "%d, head %s", c->vocab_size,
+         head_is_tied(s) ? "tied to the embedding" : "of its own");
     if (largest_window(c))
         FACT(f, "context", "%d, window %d in %d of %d layers", c->max_seq_len, largest_window(c),
              count_layers(c).windowed, c->n_layers);
@@ -223,6 +238,16 @@ static void add_memory(Facts *f, const Session *s) {
 
 // ---- warnings ----
 
+// llama.cpp computes YaRN's factor of cos and sin, and leaves out the one that config.json gives
+// (in a GGUF yarn_attn_factor). attention_factor is 0 where the two are equal.
+static void add_yarn_note(Facts *f, const RopeConfig *rope) {
+    if (rope->scaling != ROPE_YARN || rope->attention_factor <= 0.0f) return;
+    FACT(f, "note",
+         "cos and sin times %g, as in transformers; llama.cpp multiplies by another factor than "
+         "%g only where a GGUF has rope.scaling.attn_factor",
+         (double)rope->attention_factor, 1.0 + 0.1 * log((double)rope->factor));
+}
+
 static void add_warnings(Facts *f, const Session *s) {
     const Config *c = s->config;
     size_t unused = checkpoint_unused(s->checkpoint);
@@ -230,6 +255,7 @@ static void add_warnings(Facts *f, const Session *s) {
         FACT(f, "warning", "the container cannot say whether the model has a window");
     if (c->parallel_residual && c->activation == ACTIVATION_GELU_ERF)
         FACT(f, "note", "llama.cpp has the tanh form of GELU here; this is transformers' erf");
+    add_yarn_note(f, &c->rope);
     if (unused)
         FACT(f, "warning", "%zu tensors are not used, the first is %s", unused,
              checkpoint_unused_name(s->checkpoint, 0));
@@ -260,7 +286,7 @@ static void add_tokenizer(Facts *f, const Session *s) {
 void facts_collect(Facts *f, const Session *s) {
     _Static_assert(ABOUT_KEYS + 20 <= FACTS_MOST, "raise it");
     add_file(f, s);
-    add_config(f, s->config, (KvType)s->options->kv);
+    add_config(f, s);
     add_tokenizer(f, s);
     add_memory(f, s);
     add_warnings(f, s);

@@ -26,6 +26,8 @@ typedef struct LayerCounts {
 LayerCounts count_layers(const Config *config);
 int largest_window(const Config *config); // 0: no layer has one
 
+bool head_is_tied(const Session *session); // logits come from the embedding
+
 // NULL: no tokenizer, or no format that is known.
 const ChatTemplate *known_template(const Session *session);
 

@@ -63,6 +63,9 @@ Test(convert_metadata, rope_scalings_and_windows_there_and_back) {
         "\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":3,\"attention_factor\":1.07,"
         "\"beta_fast\":16,\"original_max_position_embeddings\":10}",
+        // No float32 times the formula's 1.2079442 is 1.5.
+        "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,\"attention_factor\":1.5,"
+        "\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":3,\"mscale\":1,"
         "\"mscale_all_dim\":1,\"original_max_position_embeddings\":10}",
         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
@@ -92,6 +95,10 @@ Test(convert_metadata, what_a_gguf_has_no_key_for_is_refused_and_goes_to_a_direc
         {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"mscale\":1,"
          "\"mscale_all_dim\":0.5}",
          "two mscales"},
+        {"\"rope_scaling\":{\"type\":\"longrope\",\"factor\":4,"
+         "\"original_max_position_embeddings\":10,\"long_factor\":[1,2,3,4,5,6,7,8],"
+         "\"short_factor\":[1,1,1,1,1,1,1,1]}",
+         "the model has \"rope_factors_long.weight\", which llama models"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         char *from = strdup(directory_with(test_text("only%zu", i), CASES[i].members));
@@ -106,6 +113,25 @@ Test(convert_metadata, what_a_gguf_has_no_key_for_is_refused_and_goes_to_a_direc
         free(to);
         free(hf);
     }
+}
+
+// OLMo 3 without a window still has layers that YaRN leaves alone. In a GGUF the window says which.
+Test(convert_metadata, a_second_rope_without_windows_is_refused) {
+    char *from = strdup(test_temporary("windows")), *to = strdup(test_temporary("windows.gguf"));
+    convert("%s|%s", test_reference_model("olmo3"), from);
+    size_t size;
+    char *config = hf_read(from, "config.json", &size), *at = strstr(config, "\"sliding_window\"");
+    CHECK(at, "%s", config);
+    char *changed = malloc(size + 40);
+    sprintf(changed, "%.*s\"sliding_window\":null%s", (int)(at - config), config,
+            at + strcspn(at, ",}"));
+    hf_write(from, "config.json", changed);
+    check_no_conversion("%s|%s|-q", from, to, ERROR_FILE, "which of its layers have a rope");
+    CHECK(!exists(to), "left behind");
+    free(config);
+    free(changed);
+    free(from);
+    free(to);
 }
 
 // ---- what goes along ----

@@ -59,12 +59,40 @@ static void check_inspected(const char *model, const char *line, const char *jso
 Test(other_commands, inspect_names_what_a_family_does_beside_the_usual) {
     check_inspected("granite", "\nresidual     blocks add 0.", "\"residual_scale\":0.");
     check_inspected("granite", "\nlogits       divided by ", "\"logit_divisor\":");
+    check_inspected("granite", ", head tied to the embedding\n", "\"tied\":true");
+    check_inspected("gpt_neox", ", head of its own\n", "\"tied\":false");
+    check_inspected("granite", "\nembedding    times ", "\"embedding_scale\":");
+    check_inspected("granite", "\nscores       times ", "\"attention_scale\":");
     check_inspected("gemma2", "\nscore cap    ", "\"score_softcap\":");
     check_inspected("ministral3", "\nqueries      times 1 + 0.", "\"query_growth\":0.");
     check_inspected("gpt_neox", "\nresidual     both blocks read the same input",
                     "\"parallel_residual\":true");
     check_inspected("gpt_neox", "llama.cpp has the tanh form of GELU",
                     "\"activation\":\"gelu (erf)\"");
+}
+
+// Of YaRN the factor of cos and sin, where it is not the formula's: 0.1 ln(8) + 1 = 1.20794.
+Test(other_commands, inspect_names_a_yarn_factor_that_llama_cpp_leaves_out) {
+    static const float FACTORS[] = {1.5f, 1.2079442f};
+    for (int i = 0; i < 2; i++) {
+        GgufFile *file = gguf_tiny_llama();
+        gguf_set_text(file, "llama.rope.scaling.type", "yarn");
+        gguf_set_f32(file, "llama.rope.scaling.factor", 8.0f);
+        gguf_set_u32(file, "llama.rope.scaling.original_context_length", 16);
+        gguf_set_f32(file, "llama.rope.scaling.yarn_attn_factor", FACTORS[i]);
+        size_t size;
+        uint8_t *bytes = gguf_write(file, &size);
+        gguf_file_free(file);
+        char *path = strdup(test_temporary("yarn.gguf"));
+        test_write_file(path, bytes, size);
+        free(bytes);
+        TestRun r = program("inspect|%s", path);
+        check_status(&r, 0);
+        CHECK(strstr(r.out, "scaling yarn, 8 times 16 positions\n"), "%s", r.out);
+        CHECK(!strstr(r.out, "cos and sin times 1.5") == (i == 1), "%s", r.out);
+        test_run_free(&r);
+        free(path);
+    }
 }
 
 // The model's context is 512 tokens, so that --seq 512 is all of it.

@@ -116,6 +116,7 @@ static const struct {
     {"ministral3-3b", 1, 106496}, // 26 layers, 8 heads of 128
     {"granite4-350m", 1, 28672},  // 28 of 4 x 64
     {"granite4-1b", 1, 81920},    // 40 of 4 x 128
+    {"hunyuan-0.5b", 1, 98304},   // 24 of 8 x 128
 };
 
 Test(model_cost, caches_of_published_models_are_the_known_ones) {
@@ -131,13 +132,35 @@ static const struct {
     const char *name;
     double parameters;
 } SIZES[] = {
-    {"gpt2", 124439808},          {"gpt2-medium", 354823168},   {"gpt2-large", 774030080},
-    {"gpt2-xl", 1557611200},      {"distilgpt2", 81912576},     {"llama2-7b", 6738415616},
-    {"llama3-8b", 8030261248},    {"smollm2-135m", 134515008},  {"pythia-70m", 70426624},
-    {"pythia-160m", 162322944},   {"pythia-1b", 1011781632},    {"pythia-1.4b", 1414647808},
-    {"gemma2-2b", 2614341888},    {"gemma2-9b", 9241705984},    {"granite3.3-2b", 2533539840},
-    {"exaone4-1.2b", 1279391488}, {"ernie4.5-0.3b", 360748032}, {"phi4-mini", 3836021760},
+    {"gpt2", 124439808},
+    {"gpt2-medium", 354823168},
+    {"gpt2-large", 774030080},
+    {"gpt2-xl", 1557611200},
+    {"distilgpt2", 81912576},
+    {"llama2-7b", 6738415616},
+    {"llama3-8b", 8030261248},
+    {"smollm2-135m", 134515008},
+    {"pythia-70m", 70426624},
+    {"pythia-160m", 162322944},
+    {"pythia-1b", 1011781632},
+    {"pythia-1.4b", 1414647808},
+    {"gemma2-2b", 2614341888},
+    {"gemma2-9b", 9241705984},
+    {"granite3.3-2b", 2533539840},
+    {"exaone4-1.2b", 1279391488},
+    {"ernie4.5-0.3b", 360748032},
+    {"phi4-mini", 3836021760},
     {"olmo3-7b", 7298011136},
+    {"stories15m", 15191712},
+    {"qwen3-0.6b", 596049920},
+    {"gemma3-270m", 268098176},
+    {"gemma3-1b", 999885952},
+    {"hunyuan-0.5b", 539010048},
+    {"llama3.2-1b", 1235814400},
+    {"llama-7b", 6738415616},
+    {"mistral-7b", 7241732096},
+    {"llama-65b", 65285660672},
+    {"llama2-70b", 68976648192},
     // Cards: 3.4 B of text beside 0.4 B of vision; 350 M; 1.6 B. Embedding, layers, final norm:
     {"ministral3-3b", 131072. * 3072 + 26 * 116398080. + 3072},
     {"granite4-350m", 100352. * 1024 + 28 * 8914944. + 1024},
@@ -149,6 +172,17 @@ Test(model_cost, published_models_have_their_parameters) {
         double count = parameter_count(o.planned, o.weights);
         CHECK(count == SIZES[i].parameters, "%s: %.0f", SIZES[i].name, count);
         close_outline(&o);
+    }
+}
+
+// Every name that `cost` knows is in the table above.
+Test(model_cost, each_preset_is_compared_with_its_published_size) {
+    const Preset *preset;
+    for (size_t p = 0; (preset = preset_at(p)); p++) {
+        size_t i = 0, count = sizeof SIZES / sizeof *SIZES;
+        while (i < count && strcmp(SIZES[i].name, preset->name) != 0)
+            i++;
+        CHECK(i < count, "%s", preset->name);
     }
 }
 

@@ -17,13 +17,18 @@ TestRun debugger(const char *script, const char *line) {
 
 void need_debugger(void) {
     if (TEST_SANITIZED) SKIP("a leak check cannot run under gdb");
-    TestRun r = debugger("break main\nrun\npython print('can ' + 'trace')", "--help");
+    TestRun r =
+        debugger("break main\nrun\npython print('can ' + 'trace')\n"
+                 "python gdb.parse_and_eval('(int)getpid()')\npython print('can ' + 'call')",
+                 "--help");
     bool there = r.status != 127, traces = strstr(r.out, "can trace");
-    bool named = strstr(r.out, "Breakpoint 1, main (argc=2");
+    bool named = strstr(r.out, "Breakpoint 1, main (argc=2"), calls = strstr(r.out, "can call");
     test_run_free(&r);
     if (!there) SKIP("no gdb on this machine");
     if (!traces) SKIP("gdb may not trace a program here");
     if (!named) SKIP("built without -g");
+    if (!calls)
+        SKIP("gdb cannot call functions of a program here: before version 14 it knows no AMX");
 }
 
 const char *debugged_line(void) {

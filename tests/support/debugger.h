@@ -7,7 +7,8 @@
 // The prompt of debugged_line: "Once upon a time" to the built-in model.
 #define DEBUGGED_IDS 1, 435, 462, 262, 410
 
-// Skips the test where gdb is absent, may not trace, or finds no names in the program.
+// Skips the test where gdb is absent, may not trace, finds no names in the program, or cannot call
+// its functions.
 void need_debugger(void);
 
 // gdb over a script, on the program with a command line (its words separated by blanks).

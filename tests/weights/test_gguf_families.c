@@ -422,6 +422,16 @@ Test(gguf_families, factors_that_are_not_right_are_refused) {
     config_of(file, "\"longrope\" is not supported");
 }
 
+// Whatever changes the frequencies of an architecture that has no row for it.
+Test(gguf_families, frequencies_that_would_be_left_out_are_refused) {
+    GgufFile *file = tiny("llama", 1, 4);
+    add_factors(file, "rope_factors_long.weight", 2, 2.0f);
+    config_of(file, "\"rope_factors_long.weight\" has no use in architecture \"llama\"");
+    file = phi(3, 3, 1.0f);
+    add_factors(file, "rope_freqs.weight", 3, 2.0f);
+    config_of(file, "\"rope_freqs.weight\" has no use in architecture \"phi3\"");
+}
+
 Test(gguf_families, gpt2_has_an_epsilon_of_another_name) {
     config_of(tiny("gpt2", 1, 4), "\"gpt2.attention.layer_norm_epsilon\": is missing");
 }

@@ -79,7 +79,7 @@ static bool read_sizes(const Gguf *g, Config *c, Error *error) {
 
 // 32 and 1 are the paper's beta_fast and beta_slow (arXiv 2309.00071), which most files leave out.
 // attn_factor multiplies the formula's factor of cos and sin; yarn_attn_factor is the factor, as
-// config.json has it.
+// config.json has it. Where the two agree but for rounding, the second is exact.
 static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
     float factor = 1.0f, extrapolation = 1.0f, whole = 0.0f;
     rope->scaling = ROPE_YARN;
@@ -96,7 +96,8 @@ static bool read_yarn(const Gguf *g, RopeConfig *rope, Error *error) {
                          (double)extrapolation);
     // RopeConfig holds the product; 0 is the formula.
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
-    rope->attention_factor = factor != 1.0f ? factor * formula : whole;
+    bool agree = fabsf(factor * formula - whole) <= 1e-6f * whole;
+    rope->attention_factor = factor != 1.0f && !agree ? factor * formula : whole;
     return true;
 }
 

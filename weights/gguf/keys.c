@@ -168,6 +168,15 @@ static bool put_local_rope(const Put *p, const GgufWindows *can, const bool *sli
     return true;
 }
 
+// Whether all layers rotate alike.
+static bool has_one_rope(const Config *c) {
+    bool local = false;
+    for (int l = 0; l < c->n_layers; l++)
+        local |= c->layers[l].local_rope;
+    return !local || (c->rope_local.theta == c->rope.theta && c->rope.scaling == ROPE_PLAIN &&
+                      c->rope_local.scaling == ROPE_PLAIN);
+}
+
 // slides: the model; implied: what the architecture says without a key. The pattern key is written
 // only where they differ and the architecture has one.
 static bool put_windows(const Put *p) {
@@ -183,7 +192,8 @@ static bool put_windows(const Put *p) {
         usual &= slides[l] == implied[l];
         all &= slides[l];
     }
-    if (!window) return true;
+    if (!window)
+        return has_one_rope(c) || cannot(p, "which of its layers have a rope of their own");
     if (!can.pattern && !all) return cannot(p, "windows in some of its layers");
     number(p, ".attention.sliding_window", window);
     KeyText text;
@@ -196,7 +206,8 @@ static bool put_windows(const Put *p) {
 // ---- rope ----
 
 // cos and sin are multiplied by (0.1 ln factor + 1) times this key. The nearest that comes back as
-// the factor meant, where the model's is not the formula's.
+// the factor meant, where the model's is not the formula's; where none does, a second key has the
+// factor itself, which llama.cpp does not read.
 static void put_yarn_factor(const Put *p, float wanted) {
     const RopeConfig *rope = &p->config->rope;
     float formula = rope->factor > 1.0f ? 0.1f * logf(rope->factor) + 1.0f : 1.0f;
@@ -205,6 +216,7 @@ static void put_yarn_factor(const Put *p, float wanted) {
     if (factor * formula != wanted && up * formula == wanted) factor = up;
     if (factor * formula != wanted && down * formula == wanted) factor = down;
     real(p, ".rope.scaling.attn_factor", factor);
+    if (factor * formula != wanted) real(p, ".rope.scaling.yarn_attn_factor", wanted);
 }
 
 // mscale and mscale_all_dim have no keys: where they are equal their quotient is 1, which

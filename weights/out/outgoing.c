@@ -117,10 +117,21 @@ static bool run_lists(Planning *p, int layer) {
     return all_done(p, layer);
 }
 
+static bool has_row(const Outgoing *out, const char *pattern) {
+    for (int i = 0; i < N_LISTS && out->family->tensors[out->naming][i]; i++)
+        for (const TensorName *row = out->family->tensors[out->naming][i]; row->pattern; row++)
+            if (!strcmp(row->pattern, pattern)) return true;
+    return false;
+}
+
 // Frequencies that a GGUF has as tensors and config.json as numbers.
 // `values` is borrowed until the tensor is written.
 static bool add_values(Outgoing *out, const char *name, const float *values, size_t count,
                        Error *error) {
+    if (!has_row(out, name))
+        return error_set(error, ERROR_FILE,
+                         "the model has \"%s\", which %s models of this container do not have",
+                         name, out->from->config.family);
     TensorPlan *tensor = &out->tensors[out->n];
     out->sources[out->n++] = (OutgoingSource){.values = values};
     *tensor = (TensorPlan){.name = name, .dtype = DTYPE_F32, .n_dims = 1, .shape = {count}};
