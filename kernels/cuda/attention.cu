@@ -7,10 +7,10 @@
 // Which splits a row has depends on its position and on the pattern alone, so its result is the
 // same in any batch. Keys that the pattern hides are not read; a split of nothing else has l = 0.
 //
-// A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits; as many lanes stand
-// side by side as a head needs, so that a warp takes four positions of 64 channels in one load, two
-// of 128. The eight warps of a block share its positions and its heads, so that what a warp has to do
-// one after another is little: at short contexts that is the time of the kernel.
+// A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits; as many lanes
+// stand side by side as a head needs, so that a warp takes four positions of 64 channels in one
+// load, two of 128. The eight warps of a block share its positions and its heads, so that what a
+// warp has to do one after another is little: at short contexts that is the time of the kernel.
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
@@ -64,8 +64,7 @@ struct Tile {
 };
 
 // PLAIN: of all keys from the first that a window shows to the row's own, none is hidden.
-template <bool PLAIN>
-static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
+template <bool PLAIN> static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     Tile t;
     t.row = w.first_row + blockIdx.z;
     t.position = w.op.rows.positions[t.row];
@@ -244,8 +243,8 @@ static __device__ __forceinline__ void exponentials(AttentionMemory<DIM, H> &mem
 template <DType D, int DIM, int H>
 static __device__ __forceinline__ void
 add_values(float (&acc)[H][CHANNELS], const AttentionMemory<DIM, H> &memory, const Tile &t,
-           const Eight<D> (&values)[Lanes<DIM>::AT_ONCE],
-           const bool (&seen)[Lanes<DIM>::AT_ONCE], int from) {
+           const Eight<D> (&values)[Lanes<DIM>::AT_ONCE], const bool (&seen)[Lanes<DIM>::AT_ONCE],
+           int from) {
     UNROLL
     for (int u = 0; u < Lanes<DIM>::AT_ONCE; u++) {
         int at = from + u * Lanes<DIM>::STEP - t.first;
@@ -263,8 +262,8 @@ add_values(float (&acc)[H][CHANNELS], const AttentionMemory<DIM, H> &memory, con
 // The sums of all lanes and warps, in one order; where the row has one split, that is the result.
 template <int DIM, int H>
 static __device__ __forceinline__ void store_values(AttentionMemory<DIM, H> &memory,
-                                                    const AttentionWork &w, const Tile &t,
-                                                    int pass, float (&acc)[H][CHANNELS]) {
+                                                    const AttentionWork &w, const Tile &t, int pass,
+                                                    float (&acc)[H][CHANNELS]) {
     constexpr int SIDE = Lanes<DIM>::SIDE, WIDTH = Lanes<DIM>::WIDTH;
     int dim = w.op.shape.head_dim, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     UNROLL
@@ -470,7 +469,8 @@ static void launch_heads(Device *device, dim3 grid, const AttentionWork &w) {
             if (w.group <= 2)
                 LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, 2, true>), grid, THREADS, w);
             else
-                LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, HEADS, true>), grid, THREADS, w);
+                LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, HEADS, true>), grid, THREADS,
+                                  w);
             return;
         }
     }

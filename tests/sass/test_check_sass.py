@@ -76,6 +76,21 @@ class ALoop(unittest.TestCase):
         self.assertEqual([len(k.body(span)) for span in k.loops()], [9])
 
 
+class AttentionWithoutHiddenKeys(unittest.TestCase):
+    """It is no loop: the loads of the whole kernel count."""
+
+    def in_flight(self, hides, *lines):
+        k = kernel(*lines, "EXIT", name=f"_Z16attention_kernelIL5DType2ELi64ELi2ELb{hides}EEv13AttentionWork")
+        return [(loop.kind, loop.in_flight) for loop in check_sass.read_kernel(k, {}).loops]
+
+    def test_its_loads_are_those_before_the_first_use(self):
+        self.assertEqual(self.in_flight(1, *LOADS, *USES), [("split", 4)])
+        self.assertEqual(self.in_flight(1, LOADS[0], USES[0], LOADS[1], LOADS[2], *USES[1:]), [("split", 2)])
+
+    def test_with_hidden_keys_only_loops_are_read(self):
+        self.assertEqual(self.in_flight(0, *LOADS, *USES), [])
+
+
 class TypeOfWeights(unittest.TestCase):
     def kind(self, *loads, mask=None, chunks=1):
         k, span = only_loop(*loads, *([f"LOP3.LUT R30, R4, {mask}, RZ, 0xc0, !PT"] if mask else []))
@@ -100,6 +115,12 @@ class TheWait(unittest.TestCase):
 
     def test_a_load_before_it_is_seen(self):
         self.assertEqual(self.early("LDG.E R4, desc[UR4][R2.64]", "ACQBULK", "EXIT"), ["LDG.E"])
+
+    def test_a_copy_to_shared_memory_before_it_counts_as_a_load(self):
+        k = kernel("LDGSTS.E.BYPASS.128 [R5], desc[UR4][R2.64]", "ACQBULK", "EXIT")
+        read = check_sass.read_kernel(k, {k.name: (40, 0)})
+        self.assertEqual(check([read], [KernelRow(k.name, 40)], [])[1], ["norm_kernel: 1 loads before the wait, at most 0"])
+        self.assertEqual(check([read], [KernelRow(k.name, 40, 1)], [])[1], [])
 
     def test_a_load_that_one_way_of_a_branch_reaches_is_seen(self):
         self.assertEqual(self.early("@P0 BRA `(.L_x_1)", "ACQBULK", ".L_x_1", "STG.E desc[UR4][R2.64], R4", "EXIT"),

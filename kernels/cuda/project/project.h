@@ -105,8 +105,8 @@ struct PlainRow {
 
 // use(columns j .. j + 3 of the row, j, is_inside) for every fourth j of first .. end - 1, both
 // multiples of 4, by all threads of a block; a lane has rising columns. Warps are whole in `use`:
-// lanes past the end come with the last four columns again, and is_inside false. COUNT of a thread's
-// loads are in flight.
+// lanes past the end come with the last four columns again, and is_inside false. COUNT of a
+// thread's loads are in flight.
 template <unsigned COUNT = QUADS, class Row, class Use>
 static __device__ __forceinline__ void for_quads(const Row &row, unsigned first, unsigned end,
                                                  const Use &use) {

@@ -9,10 +9,10 @@
 // matrix at a time, so it branches on the type once, and a kernel has code for all types that meet
 // x in the same form.
 //
-// A grid of a few blocks per processor walks the rows of weights. Blocks take up to eight rows of x,
-// as many as fit; one row and float weights have a kernel of their own (project_one.cu). For more,
-// several grids of fewer blocks walk the weights side by side, so that the L2 cache has
-// for the others what one of them has loaded.
+// A grid of a few blocks per processor walks the rows of weights. Blocks take up to eight rows of
+// x, as many as fit; one row and float weights have a kernel of their own (project_one.cu). For
+// more, several grids of fewer blocks walk the weights side by side, so that the L2 cache has for
+// the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"

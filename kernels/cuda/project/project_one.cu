@@ -1,27 +1,30 @@
-// project for one row of x and float weights, as a single sequence decodes. The time of such a product
-// is that of reading its weights, so memory must never wait for anything else:
+// project for one row of x and float weights, as a single sequence decodes. The time of such a
+// product is that of reading its weights, so memory must never wait for anything else:
 //
 //   every warp has two batches of loads of its own rows, in registers. While it multiplies the one,
-//     the other is on its way; a batch is asked for again as soon as it is used up, on over the ends
-//     of rows;
-//   both are asked for before the kernel before this one has ended: weights do not depend on it. The
+//     the other is on its way; a batch is asked for again as soon as it is used up, on over the
+//     ends of rows;
+//   both are asked for before the kernel before this one has ended: weights do not depend on it.
+//   The
 //     norm of x runs while they arrive;
-//   two blocks of a launch and two of the next one fit on a processor together, no more: so the
-//     blocks of the next launch, which come as soon as these have waited, are spread as evenly.
+//   a processor has two blocks of a launch and room for one of the next, which comes as soon as
+//   these
+//     have waited.
 //
 //   loads of a lane    0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 ..    of one row, then of the next
 //                      multiplied  arriving  asked for when 0 to 3 are used up
 //
 // Each block has an equal share of the rows, each of its warps every eighth of them. What is added,
-// and in which order, is as in project_few.cu, which has the same epilogues; rows of x that do not fit
-// in a block's shared memory are left to it.
+// and in which order, is as in project_few.cu, which has the same epilogues; rows of x that do not
+// fit in a block's shared memory are left to it.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
 enum {
     WARPS = PROJECT_THREADS / WARP,
-    BLOCKS = 2,        // of a launch on a processor
+    BLOCKS = 2,        // of a launch on a processor,
+    FITTING = 3,       // and as many as fit: fewer registers would spill
     BATCH = 4,         // 16-byte loads; 64 KiB a processor are on their way in two of them
     ROWS_AT_LEAST = 4, // of a block, so that one does not prepare x for nothing
     HEADS_AT_ONCE = 8, // that a block counts its rows to
@@ -34,8 +37,8 @@ struct OneMemory {
 
 // ---- x in shared memory ----
 //
-// The weights of the norm are copied there too, behind x where half of the room is enough for it: no
-// kernel writes them, so the copy is under way while the kernel before this one ends.
+// The weights of the norm are copied there too, behind x where half of the room is enough for it:
+// no kernel writes them, so the copy is under way while the kernel before this one ends.
 
 static constexpr unsigned NORM_ROOM = (unsigned)FewFloats<1>::ROOM / 2; // columns
 
@@ -243,7 +246,7 @@ template <DType D> struct Batches {
 
 // Grid: equal shares of the rows of weights.
 template <DType D>
-static __global__ void __launch_bounds__(PROJECT_THREADS, 2 * BLOCKS)
+static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     project_one_kernel(ProjectWork work) {
     OneMemory &memory = block_memory<OneMemory>();
     unsigned rows = walked_rows(work);
