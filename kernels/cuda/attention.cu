@@ -136,17 +136,17 @@ static __device__ __forceinline__ void load_query(float (&q)[CHANNELS], const At
                                                   const Tile &t, int h, int channel) {
     int dim = w.op.shape.head_dim, head = t.head + (h < t.n_heads ? h : 0);
     const float *from = w.op.q + ((size_t)t.row * w.op.shape.n_heads + head) * dim + channel;
-    if (PLAIN) {
+    if constexpr (PLAIN) {
         const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
         const float eight[CHANNELS] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         UNROLL
         for (int i = 0; i < CHANNELS; i++)
             q[i] = eight[i] * w.op.shape.scale;
-        return;
+    } else {
+        UNROLL
+        for (int i = 0; i < CHANNELS; i++)
+            q[i] = channel + i < dim ? from[i] * w.op.shape.scale : 0.0f;
     }
-    UNROLL
-    for (int i = 0; i < CHANNELS; i++)
-        q[i] = channel + i < dim ? from[i] * w.op.shape.scale : 0.0f;
 }
 
 // Eight channels of a batch's positions, from `from` on; seen: whether they are.

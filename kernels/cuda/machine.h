@@ -69,11 +69,6 @@ static __device__ __forceinline__ void store_for_host(uint64_t *p, uint64_t valu
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
-// Loads the cache line of `p` into L2 before it is needed.
-static __device__ __forceinline__ void prefetch(const void *p) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 // 16 bytes that are read once: they are not kept in the L1 cache.
 static __device__ __forceinline__ int4 load_stream(const void *p) {
     int4 v;

@@ -8,7 +8,7 @@
 //   nograph     every operation of a pass is launched, no CUDA graph is made or replayed
 //   nofuse      every operation is a kernel of its own (fused.cu)
 //   nopdl       a kernel starts when the one before it has ended, no programmatic launches
-//   noprefetch  nothing is read ahead of the wait for earlier kernels
+//   noprefetch  no weights are read ahead of the wait for earlier kernels
 //   notiles     attention of prompts without the tensor cores (attention_tiles.cu)
 //   noblas      products of prompts by our own kernels, cuBLASLt is not opened
 //   nofew       the kernels for many rows (project_many.cu) in place of those for few

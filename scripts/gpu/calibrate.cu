@@ -1,5 +1,5 @@
-// What single things take on this GPU: the constants by which the time of a decoded token is
-// estimated. For GPUs alone, since an emulation has no times.
+// What single things take on this GPU, of which the time of a decoded token is made. For GPUs alone,
+// since an emulation has no times.
 //
 //   calibrate       a line each: name, value, unit, with tabs between
 //

@@ -56,7 +56,7 @@ part_name() { # SWITCH
     nograph) say "CUDA graphs (kernels/cuda/recording.cu)" ;;
     nofuse) say "fused kernels (kernels/cuda/fused.cu)" ;;
     nopdl) say "programmatic launches (wait_for_earlier_kernels)" ;;
-    noprefetch) say "what is read ahead of the wait (project_few.cu)" ;;
+    noprefetch) say "what is read ahead of the wait (project_one.cu)" ;;
     notiles) say "attention on the tensor cores (kernels/cuda/attention_tiles.cu)" ;;
     noblas) say "products by cuBLASLt (kernels/cuda/project/blas.cu)" ;;
     nofew) say "products of few rows (kernels/cuda/project/project_few.cu)" ;;

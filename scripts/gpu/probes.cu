@@ -261,7 +261,6 @@ static void probe_halves() {
 
 static __global__ void copy_kernel(const int4 *from, int4 *to) {
     size_t i = (size_t)blockIdx.x * 256 + threadIdx.x;
-    prefetch(from + i);
     to[i] = load_stream(from + i);
 }
 

@@ -41,7 +41,6 @@ static inline void wait_for_earlier_kernels() {
     emulator::wait_for_earlier_kernels();
 }
 static inline void let_next_kernel_start() {}
-static inline void prefetch(const void *) {}
 static inline unsigned arrive(unsigned *counter, unsigned count) {
     return atomicAdd(counter, count);
 }

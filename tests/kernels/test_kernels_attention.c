@@ -263,10 +263,11 @@ Test(attention, equals_the_double_loops_over_a_long_text) {
     check_case((Case){2, 1, 64, 270, KV_BF16, CAUSAL});
 }
 
-// Many heads of a key, channels that fill no load, and heads wider than a warp takes at once.
+// Many heads of a key, channels that fill no load, heads wider than a warp takes at once, and the
+// usual widths with a few heads of a key.
 Test(attention, equals_the_double_loops_for_heads_of_any_size) {
-    static const int SHAPES[][3] = {{12, 1, 16}, {2, 1, 6},   {2, 2, 12}, {3, 1, 100},
-                                    {2, 1, 200}, {2, 1, 320}, {1, 1, 511}};
+    static const int SHAPES[][3] = {{12, 1, 16}, {2, 1, 6},   {2, 2, 12}, {3, 1, 100}, {2, 1, 200},
+                                    {2, 1, 320}, {1, 1, 511}, {6, 1, 64}, {4, 1, 128}, {3, 1, 256}};
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++)
         for (KvType type = KV_F32; type < KV_TYPE_COUNT; type++)
             check_case((Case){SHAPES[i][0], SHAPES[i][1], SHAPES[i][2], 70, type, CAUSAL});
