@@ -23,9 +23,9 @@ enum {
     HEADS = 4, // of a block at most
     THREADS = JOIN_THREADS,
     WARPS = THREADS / WARP,
+    CHANNELS = 8, // of a lane's load
     MAX_HEAD_DIM = 1024
 };
-enum { CHANNELS = 8 }; // of a lane's load
 
 // For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
 template <int DIM> struct Lanes {
@@ -358,60 +358,8 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_kernel(AttentionW
     let_next_kernel_start();
     Tile t = tile_of_block<PLAIN>(w);
     if ((int)blockIdx.x < t.first_split || (int)blockIdx.x >= t.n_splits) return;
-    if (t.sees)
-        attend_split<D, DIM, H, PLAIN>(memory, w, t);
-    else
-        store_nothing(w, t);
+    t.sees ? attend_split<D, DIM, H, PLAIN>(memory, w, t) : store_nothing(w, t);
     if (t.first_split + 1 < t.n_splits) join_splits(memory.join, w, t);
-}
-
-// For a listener: the softmax itself, one block per row and query head, three plain passes.
-struct WeightsMemory {
-    float parts[THREADS / WARP];
-};
-static __global__ void weights_kernel(AttentionOperation op, KvLayer kv, int group) {
-    WeightsMemory &memory = block_memory<WeightsMemory>();
-    int i = blockIdx.x, h = blockIdx.y, dim = op.shape.head_dim;
-    int position = op.rows.positions[i], sequence = op.rows.sequences[i];
-    const float *q = op.q + ((size_t)i * op.shape.n_heads + h) * dim;
-    float *out = op.weights_out + ((size_t)i * op.shape.n_heads + h) * kv.max_seq_len;
-    float largest = -INFINITY, sum = 0.0f;
-    for (int p = threadIdx.x; p < kv.max_seq_len; p += THREADS) {
-        out[p] = -INFINITY;
-        if (!key_visible(&op.shape.pattern, position, p)) continue;
-        size_t k = kv_index(kv, sequence, h / group, p);
-        float dot = 0.0f;
-        for (int j = 0; j < dim; j++)
-            dot = fmaf(q[j] * op.shape.scale, kv_element(kv, kv.keys, k + j), dot);
-        out[p] = dot = bend(dot, op.shape.cap);
-        largest = fmaxf(largest, dot);
-    }
-    largest = block_max<THREADS>(largest, memory.parts);
-    for (int p = threadIdx.x; p < kv.max_seq_len; p += THREADS) {
-        out[p] = out[p] == -INFINITY ? 0.0f : expf(out[p] - largest);
-        sum += out[p];
-    }
-    sum = block_sum<THREADS>(sum, memory.parts);
-    for (int p = threadIdx.x; p < kv.max_seq_len; p += THREADS)
-        out[p] /= sum;
-}
-
-// attention_naive: the stored softmax times the values. One block per row and query head, one
-// thread per channel.
-static __global__ void stored_weights_kernel(AttentionOperation op, KvLayer kv, int group) {
-    int i = blockIdx.x, h = blockIdx.y, dim = op.shape.head_dim;
-    int position = op.rows.positions[i], sequence = op.rows.sequences[i];
-    size_t row = (size_t)i * op.shape.n_heads + h;
-    const float *weights = op.weights_out + row * kv.max_seq_len;
-    for (int j = threadIdx.x; j < dim; j += THREADS) {
-        float sum = 0.0f;
-        for (int p = 0; p <= position; p++)
-            if (key_visible(&op.shape.pattern, position, p))
-                sum =
-                    fmaf(weights[p],
-                         kv_element(kv, kv.values, kv_index(kv, sequence, h / group, p) + j), sum);
-        op.out[row * dim + j] = sum;
-    }
 }
 
 // ---- scratch ----
@@ -515,15 +463,10 @@ static void run_splits(Device *device, const AttentionOperation *op) {
 
 void run_attention(Device *device, const Operation *operation) {
     const AttentionOperation *op = &operation->attention;
-    int group = op->shape.n_heads / op->shape.n_kv_heads;
-    dim3 heads((unsigned)op->rows.n, (unsigned)op->shape.n_heads);
     bool tiles = fits_tiles(device, &op->view.kv->shape, op->rows.n);
     if (!op->naive && tiles) run_tiles(device, op);
     if (!op->naive && !tiles) run_splits(device, op);
-    if (op->weights_out)
-        LAUNCH(device, weights_kernel, heads, THREADS, *op, kv_layer(&op->view), group);
-    if (op->naive)
-        LAUNCH(device, stored_weights_kernel, heads, THREADS, *op, kv_layer(&op->view), group);
+    if (op->weights_out) run_weights(device, op);
 }
 
 static void attend(Device *device, float *out, const float *q, const KvView *view, const Rows *rows,

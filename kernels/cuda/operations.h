@@ -152,6 +152,9 @@ void launch_norm(Device *device, const NormOperation *op, float *residual);
 bool fits_tiles(const Device *device, const KvShape *cache, int n);
 void run_tiles(Device *device, const AttentionOperation *op);
 
+// The softmax into weights_out, and with `naive` the result from it (attention_weights.cu).
+void run_weights(Device *device, const AttentionOperation *op);
+
 // ---- fused.cu ----
 
 // Runs the first operations of the list as one kernel where a pattern fits: how many it took, 0
