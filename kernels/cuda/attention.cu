@@ -9,8 +9,8 @@
 //
 // A lane takes eight channels of a key or value, 16 bytes of a cache in 16 bits; as many lanes
 // stand side by side as a head needs, so that a warp takes four positions of 64 channels in one
-// load, two of 128. The eight warps of a block share its positions and its heads, so that what a
-// warp has to do one after another is little: at short contexts that is the time of the kernel.
+// load, two of 128. The warps of a block divide its positions: at short contexts the time of the
+// kernel is what one warp does in sequence.
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
@@ -18,14 +18,9 @@ extern "C" {
 #include "kernels/limits.h"
 }
 
-enum {
-    SPLIT = 64,
-    HEADS = 4, // of a block at most
-    THREADS = JOIN_THREADS,
-    WARPS = THREADS / WARP,
-    CHANNELS = 8, // of a lane's load
-    MAX_HEAD_DIM = 1024
-};
+enum { SPLIT = 64, THREADS = JOIN_THREADS, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
+enum { HEADS = 4, CHANNELS = 8 }; // of a block at most; of a lane's load
+static_assert(HEADS <= JOIN_HEADS, "the join has room for them");
 
 // For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
 template <int DIM> struct Lanes {
@@ -63,7 +58,7 @@ struct Tile {
     bool sees;                   // one of them at least
 };
 
-// PLAIN: of all keys from the first that a window shows to the row's own, none is hidden.
+// PLAIN: heads have DIM channels, and of the keys that a window shows none is hidden.
 template <bool PLAIN> static __device__ __forceinline__ Tile tile_of_block(const AttentionWork &w) {
     Tile t;
     t.row = w.first_row + blockIdx.z;
@@ -358,7 +353,10 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_kernel(AttentionW
     let_next_kernel_start();
     Tile t = tile_of_block<PLAIN>(w);
     if ((int)blockIdx.x < t.first_split || (int)blockIdx.x >= t.n_splits) return;
-    t.sees ? attend_split<D, DIM, H, PLAIN>(memory, w, t) : store_nothing(w, t);
+    if (t.sees)
+        attend_split<D, DIM, H, PLAIN>(memory, w, t);
+    else
+        store_nothing(w, t);
     if (t.first_split + 1 < t.n_splits) join_splits(memory.join, w, t);
 }
 
@@ -413,7 +411,7 @@ static bool reserve_scratch(Device *device, const KvView *view, const AttentionS
 template <DType D, int DIM>
 static void launch_heads(Device *device, dim3 grid, const AttentionWork &w) {
     if constexpr (DIM != MAX_HEAD_DIM) {
-        if (!w.op.shape.pattern.n_parts && w.op.shape.head_dim == DIM) {
+        if (!w.op.shape.pattern.n_parts && w.op.shape.head_dim == DIM && is_aligned(w.op.q)) {
             if (w.group <= 2)
                 LAUNCH_OVERLAPPED(device, (attention_kernel<D, DIM, 2, true>), grid, THREADS, w);
             else

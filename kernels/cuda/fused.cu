@@ -4,12 +4,13 @@
 //
 // A layer of a Llama becomes five kernels:
 //
-//   rmsnorm, project q k v, (QK norms,) rope q, rope k, kv_write   1   project_few.cu, steps.h
+//   rmsnorm, project q k v, (QK norms,) rope q, rope k, kv_write   1   project_one.cu, steps.h
 //   attention                                                      2   attention.cu
-//   project o, add                                                 3   project_few.cu
-//   rmsnorm, project gate up, activate                             4   project_few.cu
-//   project down, add                                              5   project_few.cu
+//   project o, add                                                 3   project_one.cu
+//   rmsnorm, project gate up, activate                             4   project_one.cu
+//   project down, add                                              5   project_one.cu
 //
+// where project_few.cu stands for project_one.cu if weights are quantised or rows are several.
 // Norms behind a block (Gemma 3) are two more: norm and add. Where gate and up have different
 // types, the activation is a kernel of its own. Where some of q, k and v are quantised and others
 // are not, the norm before them and norm_and_rotate_qk.cu are kernels of their own.

@@ -141,7 +141,7 @@ static __device__ __forceinline__ int first_seen(const KeyReach &reach, int from
 //
 // Norms of single heads, rotation, keys and values into the cache. A block does one head of one
 // row: in a kernel of its own (norm_and_rotate_qk.cu), or at the end of the projection that
-// computed it (project_few.cu).
+// computed it (project_few.cu, project_one.cu).
 
 // What is done to the heads of q or k; n_heads 0: nothing.
 struct HeadWork {

@@ -137,7 +137,7 @@ Test(project, matrices_of_two_types_in_one_call) {
 }
 
 Test(project, columns_that_fill_no_vector) {
-    static const size_t COLS[] = {2, 15, 16, 17, 31, 33, 63, 100, 257};
+    static const size_t COLS[] = {2, 8, 15, 16, 17, 31, 33, 63, 100, 257};
     for (size_t p = 0; p < 3; p++)
         for (size_t i = 0; i < sizeof COLS / sizeof *COLS; i++) {
             check_type(PRECISIONS[p], DTYPE_F32, 7, COLS[i]);
@@ -323,6 +323,8 @@ Test(project, rows_and_threads_do_not_change_a_bit) {
     check_bits(DTYPE_BF16, 3, 2560);
     check_bits(DTYPE_Q8_0, 3, 4608);
     check_bits(DTYPE_F16, 50, 1288);
+    check_bits(DTYPE_BF16, 50, 1032);
+    check_bits(DTYPE_F32, 50, 520);
     check_bits(DTYPE_Q4_1, 50, 1056);
 }
 

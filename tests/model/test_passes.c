@@ -129,12 +129,17 @@ Test(passes, and_where_matrices_are_of_several_types) {
     }
 }
 
-// On a GPU x is read into shared memory in several steps.
+// On a GPU x is read into shared memory in several steps, and the weights of a norm have no room
+// there.
 Test(passes, and_where_rows_are_wide) {
     TinyShape shape = tiny_shape_of_blocks();
     shape.hidden_dim = 4224;
     shape.n_layers = 1;
     check_types(shape, NULL, "wide rows");
+    shape = tiny_shape_of_blocks();
+    shape.dim = 4128;
+    shape.n_layers = 1;
+    check_types(shape, NULL, "a wide norm");
 }
 
 static void change_half(Config *c) { // Phi 3: half of the channels rotate

@@ -77,7 +77,7 @@ class ALoop(unittest.TestCase):
 
 
 class AttentionWithoutHiddenKeys(unittest.TestCase):
-    """It is no loop: the loads of the whole kernel count."""
+    """It is no loop: the loads up to its first barrier count."""
 
     def in_flight(self, hides, *lines):
         k = kernel(*lines, "EXIT", name=f"_Z16attention_kernelIL5DType2ELi64ELi2ELb{hides}EEv13AttentionWork")
@@ -86,6 +86,9 @@ class AttentionWithoutHiddenKeys(unittest.TestCase):
     def test_its_loads_are_those_before_the_first_use(self):
         self.assertEqual(self.in_flight(1, *LOADS, *USES), [("split", 4)])
         self.assertEqual(self.in_flight(1, LOADS[0], USES[0], LOADS[1], LOADS[2], *USES[1:]), [("split", 2)])
+
+    def test_those_of_the_join_behind_a_barrier_do_not_count(self):
+        self.assertEqual(self.in_flight(1, LOADS[0], USES[0], "BAR.SYNC 0x0", *LOADS, *USES), [("split", 1)])
 
     def test_with_hidden_keys_only_loops_are_read(self):
         self.assertEqual(self.in_flight(0, *LOADS, *USES), [])
@@ -121,6 +124,11 @@ class TheWait(unittest.TestCase):
         read = check_sass.read_kernel(k, {k.name: (40, 0)})
         self.assertEqual(check([read], [KernelRow(k.name, 40)], [])[1], ["norm_kernel: 1 loads before the wait, at most 0"])
         self.assertEqual(check([read], [KernelRow(k.name, 40, 1)], [])[1], [])
+
+    def test_loads_that_a_kernel_is_for_must_be_before_it(self):
+        k = kernel("ACQBULK", LOADS[0], "EXIT")
+        self.assertEqual(check([check_sass.read_kernel(k, {k.name: (40, 0)})], [KernelRow(k.name, 40, 9)], [])[1],
+                         ["norm_kernel: 0 loads before the wait, where 9 are what it is for"])
 
     def test_a_load_that_one_way_of_a_branch_reaches_is_seen(self):
         self.assertEqual(self.early("@P0 BRA `(.L_x_1)", "ACQBULK", ".L_x_1", "STG.E desc[UR4][R2.64], R4", "EXIT"),

@@ -5,7 +5,8 @@
 // weights are multiplied by integer activations (precision.h): four products of signed bytes per
 // instruction, twice for the two digits of z.
 //
-//   few rows of x, up to 32 (project_few.cu): every block prepares its own copy of x, norm and
+//   few rows of x, up to 32 (project_few.cu; project_one.cu): every block prepares its own copy of
+//   x, norm and
 //     integers, in shared memory, and does its neighbours' work on the way out
 //   more rows (project_many.cu): x is prepared once, eight of its rows are multiplied at a time
 //   a prompt's (project_blas.cu): cuBLASLt multiplies, on the tensor cores

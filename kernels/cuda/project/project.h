@@ -27,7 +27,7 @@ struct ProjectWork {
     const float *x;
     QuantisedRows z; // of x, where the launch does not make them itself
 
-    // The launch for few rows (project_few.cu) may do its neighbours' work too.
+    // A launch for few rows (project_few.cu, project_one.cu) may do its neighbours' work too.
     const float *norm_weight; // not NULL: x goes through rmsnorm first,
     float norm_eps;
     float *norm_out; // and what comes out is kept here, (n, cols)
@@ -35,8 +35,8 @@ struct ProjectWork {
     Epilogue epilogue;
     ActivationKind activation;
     HeadsWork heads;   // EPILOGUE_HEADS
-    unsigned *arrived; // (heads of q, k and v, few_groups) blocks of rows that are done: 0
-                       // between launches
+    unsigned *arrived; // (heads of q, k and v, few_groups) what is done of each: runs of eight rows
+                       // (project_few.cu), or rows (project_one.cu); 0 between launches
 };
 
 enum { MAX_HEAD_COUNTERS = 1024 };

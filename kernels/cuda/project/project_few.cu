@@ -10,23 +10,21 @@
 // x in the same form.
 //
 // A grid of a few blocks per processor walks the rows of weights. Blocks take up to eight rows of
-// x, as many as fit; one row and float weights have a kernel of their own (project_one.cu). For
-// more, several grids of fewer blocks walk the weights side by side, so that the L2 cache has for
-// the others what one of them has loaded.
+// x, as many as fit; one row and float weights of one type have a kernel of their own
+// (project_one.cu). For more, several grids of fewer blocks walk the weights side by side, so that
+// the L2 cache has for the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
 enum { MAX_FEW = 32 }; // rows of x
 
-// Loads of 16 bytes in flight per lane. With 24 warps on a processor FULL are 48 KiB, where an H100
-// needs about 20 KiB to keep its memory busy. A matrix with so few rows that a processor gets one
-// or two blocks has SPARSE: as many bytes from fewer warps. What is added, and in which order, is
-// the same, so the choice may depend on the GPU.
+// Loads of 16 bytes in flight per lane of float weights. With 24 warps on a processor they are 48
+// KiB, where an H100 needs about 20 KiB to keep its memory busy. A quantised matrix with so few
+// rows that a processor gets one or two blocks has SPARSE: twice as many bytes from each warp. What
+// is added, and in which order, is the same, so the choice may depend on the GPU.
+enum { LOADS = 4 };
 enum Loads { FULL, SPARSE };
-DEVICE_FUNCTION constexpr int loads_of(Loads loads) {
-    return loads == FULL ? 4 : 8;
-}
 
 // More loads, and sums of several rows, take registers: then fewer blocks fit.
 constexpr unsigned blocks_per_processor(int n, Loads loads) {
@@ -88,7 +86,7 @@ static __device__ __forceinline__ void add_vectors(float (&acc)[R][N], const Pla
                                                    const FewFloats<N> &memory,
                                                    const ColumnSlice &slice, int n) {
     // Eight float32 are two loads, eight 16-bit elements one.
-    constexpr int STEPS = loads_of(L) / (D == DTYPE_F32 ? 2 : 1) / R;
+    constexpr int STEPS = LOADS / (D == DTYPE_F32 ? 2 : 1) / R;
     constexpr size_t STEP = WARP * FLOAT_LOAD;
     for (size_t col = slice.first + threadIdx.x % WARP * FLOAT_LOAD; col < slice.end;
          col += STEPS * STEP) {

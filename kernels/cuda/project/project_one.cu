@@ -5,28 +5,27 @@
 //     the other is on its way; a batch is asked for again as soon as it is used up, on over the
 //     ends of rows;
 //   both are asked for before the kernel before this one has ended: weights do not depend on it.
-//   The
-//     norm of x runs while they arrive;
+//     The norm of x runs while they arrive;
 //   a processor has two blocks of a launch and room for one of the next, which comes as soon as
-//   these
-//     have waited.
+//     these have waited.
 //
 //   loads of a lane    0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 ..    of one row, then of the next
 //                      multiplied  arriving  asked for when 0 to 3 are used up
 //
 // Each block has an equal share of the rows, each of its warps every eighth of them. What is added,
-// and in which order, is as in project_few.cu, which has the same epilogues; rows of x that do not
-// fit in a block's shared memory are left to it.
+// and in which order, is as in project_few.cu, which has the same epilogues. Left to it: matrices
+// of several types in one call, columns that are no multiple of 8, and rows of x that do not fit in
+// a block's shared memory.
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
 enum {
     WARPS = PROJECT_THREADS / WARP,
-    BLOCKS = 2,        // of a launch on a processor,
-    FITTING = 3,       // and as many as fit: fewer registers would spill
+    BLOCKS = 2,        // of a launch on a processor
+    FITTING = 3,       // blocks that fit there: 80 registers a thread. With fewer the kernel spills
     BATCH = 4,         // 16-byte loads; 64 KiB a processor are on their way in two of them
-    ROWS_AT_LEAST = 4, // of a block, so that one does not prepare x for nothing
+    ROWS_WANTED = 4,   // of a block, where there are processors enough
     HEADS_AT_ONCE = 8, // that a block counts its rows to
 };
 
@@ -90,7 +89,7 @@ static __device__ __forceinline__ void take_x(OneMemory &memory, const ProjectWo
 // ---- rows and loads in order ----
 
 // The rows of a warp, one after another: of up and gate, which count as one row, both.
-struct Line {
+struct RowWalk {
     unsigned at, end; // in the list of all rows; of the block
     int p;            // the matrix
 
@@ -111,11 +110,11 @@ struct Line {
     }
 };
 
-static __device__ __forceinline__ Line first_line(const ProjectWork &work, unsigned first,
-                                                  unsigned end) {
+static __device__ __forceinline__ RowWalk first_rows(const ProjectWork &work, unsigned first,
+                                                     unsigned end) {
     unsigned at = first + threadIdx.x / WARP;
     bool is_pair = work.epilogue == EPILOGUE_ACTIVATE;
-    return Line{at, end, is_pair || at >= end ? 0 : matrix_of_row(work, at)};
+    return RowWalk{at, end, is_pair || at >= end ? 0 : matrix_of_row(work, at)};
 }
 
 // A batch of loads of a lane: eight columns each, a warp's step apart. A row is whole batches: past
@@ -128,14 +127,14 @@ template <DType D> struct Batch {
 
 // Where the next batch is.
 template <DType D> struct Cursor {
-    Line line;
+    RowWalk walk;
     unsigned start; // its first column
 
     __device__ __forceinline__ void load(Batch<D> &batch, const ProjectWork &work) {
-        if (!line.is_there()) return;
-        const Planes &w = work.weights[line.p];
+        if (!walk.is_there()) return;
+        const Planes &w = work.weights[walk.p];
         unsigned last = (unsigned)w.cols - FLOAT_LOAD;
-        size_t row = line.row(work);
+        size_t row = walk.row(work);
         UNROLL
         for (unsigned s = 0; s < Batch<D>::LOADS; s++) {
             unsigned col = start + s * Batch<D>::STEP + threadIdx.x % WARP * FLOAT_LOAD;
@@ -144,20 +143,21 @@ template <DType D> struct Cursor {
         start += Batch<D>::LOADS * Batch<D>::STEP;
         if (start <= last) return;
         start = 0;
-        line.next(work);
+        walk.next(work);
     }
 };
 
 // ---- what becomes of a sum ----
 
-// By lane 0. `residual`: what it is added to. `up`: what came of the row of up, at the one of gate.
-static __device__ __forceinline__ float store_sum(const ProjectWork &work, const Line &line,
+// By lane 0. `residual`: what it is added to. `up`: the sum of the up row, when this is its gate
+// row.
+static __device__ __forceinline__ float store_sum(const ProjectWork &work, const RowWalk &walk,
                                                   float sum, float residual, float up) {
     if (threadIdx.x % WARP) return 0.0f;
-    size_t row = line.row(work);
-    if (work.bias[line.p]) sum += work.bias[line.p][row];
-    bool is_gate = work.epilogue == EPILOGUE_ACTIVATE && line.p;
-    work.out[line.p][row] = is_gate ? activation(sum, work.activation) * up : sum;
+    size_t row = walk.row(work);
+    if (work.bias[walk.p]) sum += work.bias[walk.p][row];
+    bool is_gate = work.epilogue == EPILOGUE_ACTIVATE && walk.p;
+    work.out[walk.p][row] = is_gate ? activation(sum, work.activation) * up : sum;
     if (work.epilogue == EPILOGUE_ADD) work.residual[row] = residual + sum;
     return sum;
 }
@@ -188,7 +188,7 @@ static __device__ void finish_heads(const ProjectWork &work, unsigned first, uns
 
 // What a warp has of the row that it multiplies.
 struct Sum {
-    Line line;
+    RowWalk walk;
     unsigned start;          // first column of the next batch
     float acc, up, residual; // as store_sum wants them
 };
@@ -200,7 +200,7 @@ static __device__ __forceinline__ void add_batch(Sum &sum, const OneMemory &memo
     const unsigned cols = (unsigned)work.weights[0].cols;
     // What the sum is added to is loaded while the last batch of the row is multiplied.
     bool ends = sum.start + Batch<D>::LOADS * Batch<D>::STEP >= cols;
-    if (ends && work.epilogue == EPILOGUE_ADD) sum.residual = work.residual[sum.line.row(work)];
+    if (ends && work.epilogue == EPILOGUE_ADD) sum.residual = work.residual[sum.walk.row(work)];
     UNROLL
     for (unsigned s = 0; s < Batch<D>::LOADS; s++) {
         unsigned col = sum.start + s * Batch<D>::STEP + threadIdx.x % WARP * FLOAT_LOAD;
@@ -215,8 +215,8 @@ template <DType D>
 static __device__ __forceinline__ void end_batch(Sum &sum, const ProjectWork &work) {
     sum.start += Batch<D>::LOADS * Batch<D>::STEP;
     if (sum.start < work.weights[0].cols) return;
-    sum.up = store_sum(work, sum.line, warp_sum(sum.acc), sum.residual, sum.up);
-    sum.line.next(work);
+    sum.up = store_sum(work, sum.walk, warp_sum(sum.acc), sum.residual, sum.up);
+    sum.walk.next(work);
     sum.acc = 0.0f, sum.start = 0;
 }
 
@@ -225,18 +225,18 @@ template <DType D> struct Batches {
     Batch<D> a, b;
     Cursor<D> next;
 
-    __device__ __forceinline__ void begin(const ProjectWork &work, const Line &line) {
-        next = Cursor<D>{line, 0};
+    __device__ __forceinline__ void begin(const ProjectWork &work, const RowWalk &walk) {
+        next = Cursor<D>{walk, 0};
         next.load(a, work);
         next.load(b, work);
     }
     __device__ __forceinline__ void multiply(Sum sum, const OneMemory &memory,
                                              const ProjectWork &work) {
-        while (sum.line.is_there()) {
+        while (sum.walk.is_there()) {
             add_batch<D>(sum, memory, work, a);
             next.load(a, work);
             end_batch<D>(sum, work);
-            if (!sum.line.is_there()) return;
+            if (!sum.walk.is_there()) return;
             add_batch<D>(sum, memory, work, b);
             next.load(b, work);
             end_batch<D>(sum, work);
@@ -252,20 +252,20 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     unsigned rows = walked_rows(work);
     unsigned first = (unsigned)((uint64_t)rows * blockIdx.x / gridDim.x);
     unsigned end = (unsigned)((uint64_t)rows * (blockIdx.x + 1) / gridDim.x);
-    Line line = first_line(work, first, end);
+    RowWalk walk = first_rows(work, first, end);
     Batches<D> batches;
     if (!work.nothing_ahead) {
-        batches.begin(work, line);
+        batches.begin(work, walk);
         copy_norm(memory, work);
     }
     wait_for_earlier_kernels();
     let_next_kernel_start();
     if (work.nothing_ahead) {
-        batches.begin(work, line);
+        batches.begin(work, walk);
         copy_norm(memory, work);
     }
     take_x(memory, work);
-    batches.multiply(Sum{line, 0, 0.0f, 0.0f, 0.0f}, memory, work);
+    batches.multiply(Sum{walk, 0, 0.0f, 0.0f, 0.0f}, memory, work);
     if (work.epilogue == EPILOGUE_HEADS) finish_heads(work, first, end, memory);
 }
 
@@ -275,7 +275,7 @@ bool launch_one(Device *device, const ProjectWork *work) {
         if (w[p].dtype != w[0].dtype) return false;
     if (work->n != 1 || w[0].cols > FewFloats<1>::ROOM) return false;
     unsigned most = (unsigned)device->n_processors * BLOCKS;
-    unsigned blocks = blocks_for(walked_rows(*work), ROWS_AT_LEAST);
+    unsigned blocks = blocks_for(walked_rows(*work), ROWS_WANTED);
     if (blocks > most) blocks = most;
     if (w[0].dtype == DTYPE_F32)
         LAUNCH_OVERLAPPED(device, project_one_kernel<DTYPE_F32>, blocks, PROJECT_THREADS, *work);

@@ -1,4 +1,4 @@
-// x as a block of project_few.cu has it in shared memory: up to eight rows, as many columns of them
+// x as a block for few rows has it in shared memory: up to eight rows, as many columns of them
 // as there is room for, after the norm, as float32 or as integers with their outliers.
 #pragma once
 
