@@ -20,7 +20,7 @@ extern "C" {
 
 enum { SPLIT = 64, THREADS = JOIN_THREADS, WARPS = THREADS / WARP, MAX_HEAD_DIM = 1024 };
 enum { HEADS = 4, CHANNELS = 8 }; // of a block at most; of a lane's load
-static_assert(HEADS <= JOIN_HEADS, "the join has room for them");
+static_assert((int)HEADS <= (int)JOIN_HEADS, "the join has room for them");
 
 // For heads of up to DIM channels: 64, 128, 256 or MAX_HEAD_DIM.
 template <int DIM> struct Lanes {
