@@ -23,7 +23,7 @@
 enum {
     WARPS = PROJECT_THREADS / WARP,
     BLOCKS = 2,        // of a launch on a processor
-    FITTING = 3,       // blocks that fit there: 80 registers a thread. With fewer the kernel spills
+    FITTING = 3,       // blocks that fit there; for a fourth the compiler would spill registers
     BATCH = 4,         // 16-byte loads; 64 KiB a processor are on their way in two of them
     ROWS_WANTED = 4,   // of a block, where there are processors enough
     HEADS_AT_ONCE = 8, // that a block counts its rows to
