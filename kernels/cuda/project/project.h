@@ -35,8 +35,8 @@ struct ProjectWork {
     Epilogue epilogue;
     ActivationKind activation;
     HeadsWork heads;   // EPILOGUE_HEADS
-    unsigned *arrived; // (heads of q, k and v, few_groups) what is done of each: runs of eight rows
-                       // (project_few.cu), or rows (project_one.cu); 0 between launches
+    unsigned *arrived; // (heads of q, k and v, few_groups) rows of each that are done: 0 between
+                       // launches
 };
 
 enum { MAX_HEAD_COUNTERS = 1024 };

@@ -241,18 +241,6 @@ static __device__ __forceinline__ void plain_row(const ProjectWork &work, const 
     }
 }
 
-// After the rows from `first` on: those of one head, since heads are whole blocks of rows.
-// A counter for each head and group. head_dim / ROWS_PER_BLOCK runs of rows make a head, and
-// whichever block ends the last of them finds all of its rows in global memory.
-static __device__ void finish_head(const ProjectWork &work, const Group &group, unsigned first,
-                                   FewShared &shared) {
-    unsigned head_dim = (unsigned)work.heads.kv.head_dim, head = first / head_dim;
-    unsigned *arrived = work.arrived + head * gridDim.y + blockIdx.y;
-    if (!arrives_last(arrived, head_dim / ROWS_PER_BLOCK, shared.last)) return;
-    for (int i = 0; i < group.n; i++)
-        norm_and_rotate_head(work.heads, (int)group.first + i, (int)head, shared.parts);
-}
-
 // Grid: a walk over the rows of weights; groups of rows of x.
 template <InputForm M, int N, Loads L>
 static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N, L))
@@ -271,7 +259,8 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
             gated_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
         else
             plain_row<M, N, L>(work, group, at + warp, has_row, memory, at == first);
-        if (work.epilogue == EPILOGUE_HEADS) finish_head(work, group, at, memory.shared);
+        if (work.epilogue == EPILOGUE_HEADS) // whose rows are whole runs of eight
+            finish_heads(work, group, at, at + ROWS_PER_BLOCK, memory.shared);
     }
 }
 

@@ -22,17 +22,13 @@
 
 enum {
     WARPS = PROJECT_THREADS / WARP,
-    BLOCKS = 2,        // of a launch on a processor
-    FITTING = 3,       // blocks that fit there; for a fourth the compiler would spill registers
-    BATCH = 4,         // 16-byte loads; 64 KiB a processor are on their way in two of them
-    ROWS_WANTED = 4,   // of a block, where there are processors enough
-    HEADS_AT_ONCE = 8, // that a block counts its rows to
+    BLOCKS = 2,      // of a launch on a processor
+    FITTING = 3,     // blocks that fit there; for a fourth the compiler would spill registers
+    BATCH = 4,       // 16-byte loads; 64 KiB a processor are on their way in two of them
+    ROWS_WANTED = 4, // of a block, where there are processors enough
 };
 
-struct OneMemory {
-    FewFloats<1> floats;
-    bool last[HEADS_AT_ONCE]; // no other block works on that head
-};
+typedef FewFloats<1> OneMemory;
 
 // ---- x in shared memory ----
 //
@@ -49,7 +45,7 @@ static __device__ __forceinline__ bool copies_norm(const ProjectWork &work) {
 static __device__ __forceinline__ void copy_norm(OneMemory &memory, const ProjectWork &work) {
     if (!copies_norm(work)) return;
     for (unsigned j = threadIdx.x * QUAD; j < work.weights[0].cols; j += PROJECT_THREADS * QUAD)
-        copy_async(memory.floats.x + NORM_ROOM + j, work.norm_weight + j, true);
+        copy_async(memory.x + NORM_ROOM + j, work.norm_weight + j, true);
 }
 
 static __device__ __forceinline__ void copy_x(float *x, const ProjectWork &work) {
@@ -61,10 +57,10 @@ static __device__ __forceinline__ void copy_x(float *x, const ProjectWork &work)
 // The first block keeps what the norm gives.
 static __device__ __forceinline__ void norm_x(OneMemory &memory, const ProjectWork &work) {
     Group group = {0, 1};
-    float *x = memory.floats.x;
+    float *x = memory.x;
     unsigned cols = (unsigned)work.weights[0].cols;
-    compute_factors(memory.floats.shared, work, group, cols);
-    const float factor = memory.floats.shared.factors[0];
+    compute_factors(memory.shared, work, group, cols);
+    const float factor = memory.shared.factors[0];
     float *kept = kept_row(work, group, 0, !blockIdx.x);
     const float *weight = copies_norm(work) ? x + NORM_ROOM : work.norm_weight;
     wait_for_copies();
@@ -82,7 +78,7 @@ static __device__ __forceinline__ void take_x(OneMemory &memory, const ProjectWo
     if (work.norm_weight)
         norm_x(memory, work);
     else
-        copy_x(memory.floats.x, work);
+        copy_x(memory.x, work);
     __syncthreads();
 }
 
@@ -162,28 +158,6 @@ static __device__ __forceinline__ float store_sum(const ProjectWork &work, const
     return sum;
 }
 
-// Counts the rows of this block to their heads. The block that completes a head finishes it: all of
-// its rows are in global memory.
-static __device__ void finish_heads(const ProjectWork &work, unsigned first, unsigned end,
-                                    OneMemory &memory) {
-    unsigned dim = (unsigned)work.heads.kv.head_dim, t = threadIdx.x;
-    for (unsigned head = first / dim; head * dim < end; head += HEADS_AT_ONCE) {
-        __syncthreads(); // the rows are stored, and no thread still reads `last`
-        if (t < HEADS_AT_ONCE) {
-            unsigned from = (head + t) * dim, to = from + dim;
-            unsigned stop = to < end ? to : end, begin = from > first ? from : first;
-            unsigned count = begin < stop ? stop - begin : 0;
-            bool last = count && arrive(work.arrived + head + t, count) == dim - count;
-            if (last) work.arrived[head + t] = 0; // no block counts to it any more
-            memory.last[t] = last;
-        }
-        __syncthreads();
-        for (unsigned i = 0; i < HEADS_AT_ONCE; i++)
-            if (memory.last[i])
-                norm_and_rotate_head(work.heads, 0, (int)(head + i), memory.floats.shared.parts);
-    }
-}
-
 // ---- products ----
 
 // What a warp has of the row that it multiplies.
@@ -196,7 +170,7 @@ struct Sum {
 template <DType D>
 static __device__ __forceinline__ void add_batch(Sum &sum, const OneMemory &memory,
                                                  const ProjectWork &work, const Batch<D> &batch) {
-    const float *x = memory.floats.x;
+    const float *x = memory.x;
     const unsigned cols = (unsigned)work.weights[0].cols;
     // What the sum is added to is loaded while the last batch of the row is multiplied.
     bool ends = sum.start + Batch<D>::LOADS * Batch<D>::STEP >= cols;
@@ -266,7 +240,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     }
     take_x(memory, work);
     batches.multiply(Sum{walk, 0, 0.0f, 0.0f, 0.0f}, memory, work);
-    if (work.epilogue == EPILOGUE_HEADS) finish_heads(work, first, end, memory);
+    if (work.epilogue == EPILOGUE_HEADS) finish_heads(work, Group{0, 1}, first, end, memory.shared);
 }
 
 bool launch_one(Device *device, const ProjectWork *work) {

@@ -5,7 +5,8 @@
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
 
-enum { GROUP_ROWS = 8 }; // rows of x of a block at most
+enum { GROUP_ROWS = 8 };    // rows of x of a block at most
+enum { HEADS_AT_ONCE = 8 }; // that a block counts its rows of weights to
 
 // Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
 // memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
@@ -51,7 +52,7 @@ static DEVICE_FUNCTION inline unsigned walked_rows(const ProjectWork &work) {
 struct FewShared {
     float parts[PROJECT_THREADS / WARP];
     float factors[GROUP_ROWS]; // of the norm, by row of x
-    bool last;                 // no other block works on the head
+    bool last[HEADS_AT_ONCE];  // no other block works on that head
 };
 
 template <int N> struct FewFloats {
@@ -252,4 +253,30 @@ collect_outliers(Memory<M, N> &memory, const ProjectWork &work, const Group &gro
         find_outliers(memory.outliers, memory.keys, (unsigned)group.n,
                       (unsigned)work.weights[0].cols,
                       [&](unsigned i) { return input_row(work, memory.shared, group, i); });
+}
+
+// ---- heads of q, k and v ----
+
+// Counts rows first .. end - 1 of weights, which this block has multiplied, to their heads. The
+// block that completes a head for a group finishes it: all of its rows are in global memory.
+static __device__ void finish_heads(const ProjectWork &work, const Group &group, unsigned first,
+                                    unsigned end, FewShared &shared) {
+    unsigned dim = (unsigned)work.heads.kv.head_dim, t = threadIdx.x;
+    for (unsigned head = first / dim; head * dim < end; head += HEADS_AT_ONCE) {
+        __syncthreads(); // the rows are stored, and no thread still reads `last`
+        if (t < HEADS_AT_ONCE) {
+            unsigned from = (head + t) * dim, to = from + dim;
+            unsigned stop = to < end ? to : end, begin = from > first ? from : first;
+            unsigned count = begin < stop ? stop - begin : 0;
+            unsigned *arrived = work.arrived + (head + t) * gridDim.y + blockIdx.y;
+            bool last = count && arrive(arrived, count) == dim - count;
+            if (last) *arrived = 0; // no block counts to it any more
+            shared.last[t] = last;
+        }
+        __syncthreads();
+        for (unsigned h = 0; h < HEADS_AT_ONCE; h++)
+            for (int i = 0; shared.last[h] && i < group.n; i++)
+                norm_and_rotate_head(work.heads, (int)group.first + i, (int)(head + h),
+                                     shared.parts);
+    }
 }
