@@ -37,6 +37,25 @@ struct TileWork {
     int group, n_queries; // query heads per key-value head; rows times group
 };
 
+// Which keys are seen, and what becomes of a score. PLAIN: all keys of a window, and nothing but
+// its scale, a positive one; of that a kernel is compiled by itself, since the code for all else
+// would not leave its loop in the instruction cache.
+struct Rules {
+    KeyPattern pattern;
+    float scale, cap;
+    bool bare; // rising scores are rising weights
+};
+
+static DEVICE_FUNCTION inline bool is_plain(const AttentionShape &shape) {
+    return !shape.pattern.n_parts && shape.cap <= 0.0f && shape.scale > 0.0f;
+}
+
+template <bool PLAIN>
+static __device__ __forceinline__ Rules rules_of(const AttentionShape &shape) {
+    if (PLAIN) return Rules{{shape.pattern.window, 0, {}}, shape.scale, 0.0f, true};
+    return Rules{shape.pattern, shape.scale, shape.cap, shape.cap <= 0.0f && shape.scale > 0.0f};
+}
+
 // Neighbouring queries of one sequence, and the keys that they see some of.
 struct Run {
     int first, end; // queries of the tile
@@ -50,7 +69,8 @@ template <int DIM> constexpr bool KEEPS_QUERIES = DIM <= 128;
 
 // What a lane keeps of its two queries, i and i + 8 of its warp's 16 (multiply_halves).
 template <int DIM> struct QueryState {
-    const float *q[2]; // NULL past the end
+    const float *q[2];
+    bool there[2]; // false past the end
     float up[2], scale[2];
     unsigned high[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4], low[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4];
     float largest[2], sums[2]; // of this lane's keys, until the end
@@ -87,47 +107,90 @@ static __device__ __forceinline__ void split_pair(unsigned &high, unsigned &low,
     low = a_low | (unsigned)b_low << 16;
 }
 
-// Channels 16 k .. 16 k + 15 of the warp's queries.
+// Of channels 16 k .. 16 k + 15 of the warp's queries those of the lane: two neighbours of either
+// query, then two of either eight channels on. No load is conditional, so that all are on their way
+// together.
+struct QueryPairs {
+    float a[4], b[4];
+};
 template <int DIM>
-static __device__ __forceinline__ void load_queries(unsigned (&high)[4], unsigned (&low)[4],
-                                                    const QueryState<DIM> &s, int k, int dim) {
+static __device__ __forceinline__ QueryPairs load_pairs(const QueryState<DIM> &s, int k, int dim) {
+    QueryPairs pairs;
+    UNROLL
     for (int i = 0; i < 4; i++) {
         int r = i % 2, c = 16 * k + threadIdx.x % 4 * 2 + i / 2 * 8;
-        float a = s.q[r] && c < dim ? s.q[r][c] * s.up[r] : 0.0f;
-        float b = s.q[r] && c < dim ? s.q[r][c + 1] * s.up[r] : 0.0f; // dim is even
-        split_pair(high[i], low[i], a, b);
+        bool there = s.there[r] && c < dim; // dim is even
+        const float *q = s.q[r] + (c < dim ? c : 0);
+        pairs.a[i] = there ? q[0] : 0.0f, pairs.b[i] = there ? q[1] : 0.0f;
     }
+    return pairs;
+}
+
+template <int DIM>
+static __device__ __forceinline__ void split_queries(unsigned (&high)[4], unsigned (&low)[4],
+                                                     const QueryState<DIM> &s,
+                                                     const QueryPairs &pairs) {
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        split_pair(high[i], low[i], pairs.a[i] * s.up[i % 2], pairs.b[i] * s.up[i % 2]);
 }
 
 static __device__ __forceinline__ int queries_before(int tile) {
     return tile * QUERIES;
 }
 
+// Of the quad of lanes that has the query together.
+template <int DIM>
+static __device__ __forceinline__ void scale_query(QueryState<DIM> &s, const Rules &rules, int r,
+                                                   float largest) {
+    s.up[r] = power_for(quad_max(largest));
+    s.scale[r] = rules.scale / s.up[r];
+    s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
+}
+
+static __device__ __forceinline__ void meet_pairs(float (&largest)[2], const QueryPairs &pairs) {
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        largest[i % 2] = fmaxf(largest[i % 2], fmaxf(fabsf(pairs.a[i]), fabsf(pairs.b[i])));
+}
+
 template <int DIM>
 static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const TileWork &w,
-                                                    int tile) {
+                                                    const Rules &rules, int tile) {
     int lane = threadIdx.x % WARP, dim = w.op.shape.head_dim;
+    UNROLL
     for (int r = 0; r < 2; r++) {
         int query = queries_before(tile) + threadIdx.x / WARP * WARP_QUERIES + lane / 4 + 8 * r;
+        s.there[r] = query < w.n_queries;
+        if (!s.there[r]) query = 0;
         size_t head =
             (size_t)(query / w.group) * w.op.shape.n_heads + blockIdx.y * w.group + query % w.group;
-        s.q[r] = query < w.n_queries ? w.op.q + head * dim : NULL;
-        float largest = 0.0f;
-        for (int c = lane % 4; s.q[r] && c < dim; c += 4)
-            largest = fmaxf(largest, fabsf(s.q[r][c]));
-        s.up[r] = power_for(quad_max(largest));
-        s.scale[r] = w.op.shape.scale / s.up[r];
-        s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
+        s.q[r] = w.op.q + head * dim;
     }
+    float largest[2] = {0.0f, 0.0f};
     if constexpr (KEEPS_QUERIES<DIM>) {
+        QueryPairs pairs[DIM / 16];
         UNROLL
         for (int k = 0; k < DIM / 16; k++)
-            load_queries<DIM>(s.high[k], s.low[k], s, k, dim);
+            pairs[k] = load_pairs<DIM>(s, k, dim);
+        UNROLL
+        for (int k = 0; k < DIM / 16; k++)
+            meet_pairs(largest, pairs[k]);
+        scale_query<DIM>(s, rules, 0, largest[0]), scale_query<DIM>(s, rules, 1, largest[1]);
+        UNROLL
+        for (int k = 0; k < DIM / 16; k++)
+            split_queries<DIM>(s.high[k], s.low[k], s, pairs[k]);
+    } else {
+        UNROLL
+        for (int k = 0; k < DIM / 16; k++)
+            meet_pairs(largest, load_pairs<DIM>(s, k, dim));
+        scale_query<DIM>(s, rules, 0, largest[0]), scale_query<DIM>(s, rules, 1, largest[1]);
     }
     UNROLL
     for (int n = 0; n < DIM / 8; n++)
-        for (int e = 0; e < 4; e++)
-            s.out[n][e] = 0.0f;
+        UNROLL
+    for (int e = 0; e < 4; e++)
+        s.out[n][e] = 0.0f;
 }
 
 // ---- runs and tiles ----
@@ -143,17 +206,32 @@ static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int
     __syncthreads();
 }
 
-// Every thread walks the same list.
+// Every warp finds it. first: a query that there is.
 template <int DIM>
-static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int first) {
-    Run run = {first, first, m.sequences[first], -1, {}, NULL, NULL};
-    int lowest = m.positions[first];
-    for (; run.end < QUERIES && m.sequences[run.end] == run.sequence; run.end++) {
-        int position = m.positions[run.end];
-        lowest = position < lowest ? position : lowest;
-        run.last_key = position > run.last_key ? position : run.last_key;
+static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, const Rules &rules,
+                               int first) {
+    static_assert(QUERIES == 2 * WARP, "two queries a lane");
+    Run run = {first, 0, m.sequences[first], -1, {}, NULL, NULL};
+    unsigned lane = threadIdx.x % WARP;
+    const int queries[2] = {(int)lane, (int)(WARP + lane)};
+    uint64_t same = 0;
+    UNROLL
+    for (int half = 0; half < 2; half++)
+        same |= (uint64_t)__ballot_sync(ALL_LANES, m.sequences[queries[half]] == run.sequence)
+                << half * WARP;
+    uint64_t others = ~same >> first; // bit 0: the query `first`, which is no other
+    run.end = others ? first + __ffsll((long long)others) - 1 : QUERIES;
+    uint64_t lowest = 0, highest = 0; // as the largest of what falls as positions rise
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        if (queries[half] < first || queries[half] >= run.end) continue;
+        uint64_t position = (uint64_t)m.positions[queries[half]];
+        uint64_t falling = ~position;
+        lowest = falling > lowest ? falling : lowest;
+        highest = position > highest ? position : highest;
     }
-    run.reach = key_reach(&w.op.shape.pattern, lowest);
+    run.last_key = (int)warp_largest(highest);
+    run.reach = key_reach(&rules.pattern, (int)~warp_largest(lowest));
     run.reach.last = run.last_key;
     size_t head = kv_index(w.kv, run.sequence, blockIdx.y, 0);
     run.keys = (const uint16_t *)w.kv.keys + head;
@@ -162,8 +240,8 @@ static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, int 
 }
 
 // Whether some query of the run may see key p; the others are not read.
-static __device__ __forceinline__ bool reads_key(const TileWork &w, const Run &run, int p) {
-    return p <= run.last_key && (!w.op.shape.pattern.n_parts || first_seen(run.reach, p) == p);
+static __device__ __forceinline__ bool reads_key(const Rules &rules, const Run &run, int p) {
+    return p <= run.last_key && (!rules.pattern.n_parts || first_seen(run.reach, p) == p);
 }
 
 // The exponent of a half that is not finite is all ones: one more carries into its sign.
@@ -196,12 +274,13 @@ static __device__ __forceinline__ void copy_row(uint16_t *to, const uint16_t *ro
 // Asks for the rows `from` on; zeros for those that are not read. No thread still reads `to`.
 template <int DIM>
 static __device__ __forceinline__ void copy_tile(TileRows<DIM> &to, const uint16_t *rows,
-                                                 const TileWork &w, const Run &run, int from) {
+                                                 const TileWork &w, const Rules &rules,
+                                                 const Run &run, int from) {
     int c = threadIdx.x % EIGHTS<DIM> * 8, mine = threadIdx.x / EIGHTS<DIM>, dim = w.kv.head_dim;
     int first = kv_slot(w.kv.slots, from);           // what a run sees is no longer than a ring
     int end = c < dim ? run.last_key + 1 - from : 0; // of the rows that are wanted
     if (c < dim) rows += c;
-    if (!w.op.shape.pattern.n_parts) { // the common case: few instructions a row, so unrolled
+    if (!rules.pattern.n_parts) { // the common case: few instructions a row, so unrolled
         UNROLL
         for (int i = 0; i < KEYS<DIM> / ROW_STEP<DIM>; i++) {
             int row = mine + i * ROW_STEP<DIM>;
@@ -233,6 +312,20 @@ static __device__ __forceinline__ void check_values(TileMemory<DIM> &m, int coun
 // The tensor cores, and loads of their matrices, want all lanes of a warp in step, and behind a
 // branch on a key's pattern or a query's row a GPU does not promise that: hence __syncwarp.
 
+// sums += (high + low) b for AT_ONCE neighbouring sums. Two products that add to the same sum wait
+// for each other, so others are between them.
+enum { AT_ONCE = 4 };
+static __device__ __forceinline__ void multiply_split(float (*sums)[4], const unsigned (&high)[4],
+                                                      const unsigned (&low)[4],
+                                                      const unsigned (&b)[AT_ONCE / 2][4]) {
+    UNROLL
+    for (int i = 0; i < AT_ONCE; i++)
+        multiply_halves(sums[i], low, b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]);
+    UNROLL
+    for (int i = 0; i < AT_ONCE; i++)
+        multiply_halves(sums[i], high, b[i / 2][i % 2 * 2], b[i / 2][i % 2 * 2 + 1]);
+}
+
 template <int DIM>
 static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8][4],
                                                   const TileMemory<DIM> &m,
@@ -249,18 +342,18 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
             for (int i = 0; i < 4; i++)
                 high[i] = s.high[k][i], low[i] = s.low[k][i];
         else
-            load_queries<DIM>(high, low, s, k, dim);
+            split_queries<DIM>(high, low, s, load_pairs<DIM>(s, k, dim));
         if (!KEEPS_QUERIES<DIM> || !k) __syncwarp();
         UNROLL
-        for (int n = 0; n < KEYS<DIM> / 8; n += 2) {
+        for (int n = 0; n < KEYS<DIM> / 8; n += AT_ONCE) {
             // Keys 8 n .., then 8 n + 8 ..; of each channels 16 k .., then 16 k + 8 ..
-            unsigned b[4];
-            load_matrices(b, &m.keys[8 * n + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
+            unsigned b[AT_ONCE / 2][4];
             UNROLL
-            for (int i = 0; i < 2; i++) {
-                multiply_halves(scores[n + i], low, b[2 * i], b[2 * i + 1]);
-                multiply_halves(scores[n + i], high, b[2 * i], b[2 * i + 1]);
-            }
+            for (int i = 0; i < AT_ONCE / 2; i++)
+                load_matrices(
+                    b[i],
+                    &m.keys[8 * n + 16 * i + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
+            multiply_split(&scores[n], high, low, b);
         }
     }
 }
@@ -273,41 +366,76 @@ static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int 
            (!pattern.window || position - from < pattern.window);
 }
 
-// Scores -> e^(score - largest); what was summed before is brought to the new largest. A NaN is no
-// largest, and makes the sum NaN.
+// Which of a lane's scores its queries see: bit 4 n + e. A loop, since the code for all of them
+// side by side would not fit in the instruction cache.
 template <int DIM>
-static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 8][4],
-                                                    QueryState<DIM> &s, const AttentionShape &shape,
-                                                    const int (&positions)[2], int from) {
-    float largest[2] = {s.largest[0], s.largest[1]}, base[2], factor[2];
-    const KeyPattern &pattern = shape.pattern;
-    const bool whole[2] = {sees_tile<DIM>(pattern, positions[0], from),
-                           sees_tile<DIM>(pattern, positions[1], from)};
+static __device__ __forceinline__ uint32_t seen_scores(const KeyPattern &pattern,
+                                                       const int (&positions)[2], int from) {
+    static_assert(KEYS<DIM> <= 64, "a bit for each of a lane's scores");
+    if (sees_tile<DIM>(pattern, positions[0], from) && sees_tile<DIM>(pattern, positions[1], from))
+        return ~0u;
+    uint32_t seen = 0;
+    NO_UNROLL
+    for (int i = 0; i < KEYS<DIM> / 2; i++) {
+        int key = from + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        seen |= (uint32_t)key_visible(&pattern, i & 2 ? positions[1] : positions[0], key) << i;
+    }
+    return seen;
+}
+
+// Brings scores to what e is raised to. Without a cap that is left to the power itself.
+template <int DIM>
+static __device__ __forceinline__ void cap_scores(float (&scores)[KEYS<DIM> / 8][4],
+                                                  const QueryState<DIM> &s, float cap) {
     UNROLL
     for (int n = 0; n < KEYS<DIM> / 8; n++)
-        for (int e = 0; e < 4; e++) {
-            int r = e / 2, key = from + 8 * n + threadIdx.x % 4 * 2 + e % 2;
-            bool seen = whole[r] || key_visible(&pattern, positions[r], key);
-            scores[n][e] = seen ? bend(scores[n][e] * s.scale[r], shape.cap) : -INFINITY;
-            largest[r] = fmaxf(largest[r], scores[n][e]);
-        }
+        UNROLL
+    for (int e = 0; e < 4; e++)
+        scores[n][e] = bend(scores[n][e] * s.scale[e / 2], cap);
+}
+
+// Scores -> e^(scale (score - largest)); what was summed before is brought to the new largest. A
+// NaN is no largest, and makes the sum NaN.
+template <int DIM>
+static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 8][4],
+                                                    QueryState<DIM> &s, const Rules &rules,
+                                                    const int (&positions)[2], int from) {
+    constexpr float LOG2_E = 1.44269504f;
+    uint32_t seen = seen_scores<DIM>(rules.pattern, positions, from);
+    if (!rules.bare) cap_scores<DIM>(scores, s, rules.cap);
+    if (seen != ~0u) {
+        UNROLL
+        for (int n = 0; n < KEYS<DIM> / 8; n++)
+            UNROLL
+        for (int e = 0; e < 4; e++)
+            if (!(seen >> (4 * n + e) & 1)) scores[n][e] = -INFINITY;
+    }
+    float factor[2], times[2], less[2]; // e^(scale (score - largest)) = 2^(times score - less)
+    UNROLL
     for (int r = 0; r < 2; r++) {
-        largest[r] = quad_max(largest[r]);
-        base[r] = largest[r] == -INFINITY ? 0.0f : largest[r];
-        factor[r] = expf(s.largest[r] - base[r]);
-        s.largest[r] = largest[r];
+        float largest = s.largest[r];
+        UNROLL
+        for (int n = 0; n < KEYS<DIM> / 8; n++)
+            largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+        largest = quad_max(largest);
+        times[r] = rules.bare ? s.scale[r] * LOG2_E : LOG2_E;
+        less[r] = largest == -INFINITY ? 0.0f : largest * times[r];
+        factor[r] = power_of_2(fmaf(s.largest[r], times[r], -less[r]));
+        s.largest[r] = largest;
         s.sums[r] *= factor[r];
     }
     UNROLL
     for (int n = 0; n < KEYS<DIM> / 8; n++)
-        for (int e = 0; e < 4; e++) {
-            scores[n][e] = expf(scores[n][e] - base[e / 2]);
-            s.sums[e / 2] += scores[n][e];
-        }
+        UNROLL
+    for (int e = 0; e < 4; e++) {
+        scores[n][e] = power_of_2(fmaf(scores[n][e], times[e / 2], -less[e / 2]));
+        s.sums[e / 2] += scores[n][e];
+    }
     UNROLL
     for (int n = 0; n < DIM / 8; n++)
-        for (int e = 0; e < 4; e++)
-            s.out[n][e] *= factor[e / 2];
+        UNROLL
+    for (int e = 0; e < 4; e++)
+        s.out[n][e] *= factor[e / 2];
 }
 
 template <int DIM>
@@ -323,16 +451,14 @@ static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const Tile
             split_pair(high[i], low[i], pair[0], pair[1]);
         }
         UNROLL
-        for (int n = 0; n < DIM / 8; n += 2) {
+        for (int n = 0; n < DIM / 8; n += AT_ONCE) {
             // Keys 16 k .., then 16 k + 8 ..; of channels 8 n .., then of 8 n + 8 ..
-            unsigned b[4];
-            load_matrices_transposed(
-                b, &m.values[16 * k + lane / 8 % 2 * 8 + lane % 8][8 * n + lane / 16 * 8]);
+            unsigned b[AT_ONCE / 2][4];
             UNROLL
-            for (int i = 0; i < 2; i++) {
-                multiply_halves(s.out[n + i], low, b[2 * i], b[2 * i + 1]);
-                multiply_halves(s.out[n + i], high, b[2 * i], b[2 * i + 1]);
-            }
+            for (int i = 0; i < AT_ONCE / 2; i++)
+                load_matrices_transposed(b[i], &m.values[16 * k + lane / 8 % 2 * 8 + lane % 8]
+                                                        [8 * n + 16 * i + lane / 16 * 8]);
+            multiply_split(&s.out[n], high, low, b);
         }
     }
 }
@@ -340,20 +466,22 @@ static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const Tile
 // Values that are not finite reach those queries that see them, and no others.
 template <int DIM>
 static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, const TileWork &w,
-                                                            const Run &run,
+                                                            const Rules &rules, const Run &run,
                                                             const int (&positions)[2], int from) {
     for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
-        if (!reads_key(w, run, p)) continue;
+        if (!reads_key(rules, run, p)) continue;
         const uint16_t *value =
             (const uint16_t *)w.kv.values + kv_index(w.kv, run.sequence, blockIdx.y, p);
+        const bool sees[2] = {key_visible(&rules.pattern, positions[0], p),
+                              key_visible(&rules.pattern, positions[1], p)};
         UNROLL
         for (int n = 0; n < DIM / 8; n++)
-            for (int e = 0; e < 4; e++) {
-                int c = 8 * n + threadIdx.x % 4 * 2 + e % 2;
-                if (c >= w.kv.head_dim || (value[c] & 0x7c00) != 0x7c00) continue;
-                if (key_visible(&w.op.shape.pattern, positions[e / 2], p))
-                    s.out[n][e] += half_value(value[c]);
-            }
+            UNROLL
+        for (int e = 0; e < 4; e++) {
+            int c = 8 * n + threadIdx.x % 4 * 2 + e % 2;
+            if (c >= w.kv.head_dim || (value[c] & 0x7c00) != 0x7c00) continue;
+            if (sees[e / 2]) s.out[n][e] += half_value(value[c]);
+        }
     }
 }
 
@@ -374,7 +502,7 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
     UNROLL
     for (int r = 0; r < 2; r++) {
         float sum = quad_sum(s.sums[r]);
-        if (!s.q[r]) continue;
+        if (!s.there[r]) continue;
         size_t first = (size_t)(s.q[r] - w.op.q);
         UNROLL
         for (int n = 0; n < DIM / 8; n++) {
@@ -387,8 +515,8 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
 // The tiles of a run, from the first key on, which is on its way; `count` tiles were before them.
 template <int DIM>
 static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWork &w,
-                                                QueryState<DIM> &s, const Run &run, int from,
-                                                int &count) {
+                                                const Rules &rules, QueryState<DIM> &s,
+                                                const Run &run, int from, int &count) {
     int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
     int positions[2], query = mine + threadIdx.x % WARP / 4;
     for (int r = 0; r < 2; r++, query += 8)
@@ -398,35 +526,37 @@ static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWo
         float scores[KEYS<DIM> / 8][4];
         wait_for_copies();
         __syncthreads(); // the keys are there, and no thread still reads the last values
-        copy_tile<DIM>(m.values, run.values, w, run, from);
+        copy_tile<DIM>(m.values, run.values, w, rules, run, from);
         if (!idle) {
             score_tile<DIM>(scores, m, s, w.op.shape.head_dim);
-            weigh_scores<DIM>(scores, s, w.op.shape, positions, from);
+            weigh_scores<DIM>(scores, s, rules, positions, from);
         }
         wait_for_copies();
         check_values<DIM>(m, count);
         __syncthreads(); // the values are there, and no thread still reads the keys
         next = first_seen(run.reach, from + KEYS<DIM>);
-        if (next <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, run, next);
+        if (next <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, rules, run, next);
         if (idle) continue;
         add_values<DIM>(s, m, scores);
-        if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, run, positions, from);
+        if (m.nonfinite_tile == count) add_nonfinite_values<DIM>(s, w, rules, run, positions, from);
     }
 }
 
 // Grid: tiles of queries, those with the most keys first; key-value heads.
-template <int DIM> static __global__ void __launch_bounds__(THREADS) tiles_kernel(TileWork w) {
+template <int DIM, bool PLAIN>
+static __global__ void __launch_bounds__(THREADS) tiles_kernel(TileWork w) {
+    const Rules rules = rules_of<PLAIN>(w.op.shape);
     TileMemory<DIM> &m = block_memory<TileMemory<DIM>>();
     int tile = (int)gridDim.x - 1 - (int)blockIdx.x, count = 0;
     wait_for_earlier_kernels();
-    note_positions<DIM>(m, w, tile);
     QueryState<DIM> s;
+    open_queries<DIM>(s, w, rules, tile);
+    note_positions<DIM>(m, w, tile);
     for (int first = 0; first < QUERIES && m.sequences[first] >= 0;) {
-        Run run = next_run<DIM>(m, w, first);
+        Run run = next_run<DIM>(m, w, rules, first);
         int from = first_seen(run.reach, 0);
-        if (from <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, run, from);
-        if (!first) open_queries<DIM>(s, w, tile); // while the first keys arrive
-        walk_run<DIM>(m, w, s, run, from, count);
+        if (from <= run.last_key) copy_tile<DIM>(m.keys, run.keys, w, rules, run, from);
+        walk_run<DIM>(m, w, rules, s, run, from, count);
         first = run.end;
     }
     store_queries<DIM>(s, w);
@@ -441,6 +571,13 @@ void run_tiles(Device *device, const AttentionOperation *op) {
     run_tiles_parts(device, op, InputParts{}, true);
 }
 
+template <int DIM> static void launch_tiles(Device *device, dim3 grid, const TileWork &w) {
+    if (is_plain(w.op.shape))
+        LAUNCH(device, (tiles_kernel<DIM, true>), grid, THREADS, w);
+    else
+        LAUNCH(device, (tiles_kernel<DIM, false>), grid, THREADS, w);
+}
+
 // Heads are multiples of 8 channels, so a row of parts is as long as one of out.
 void run_tiles_parts(Device *device, const AttentionOperation *op, const InputParts &to,
                      bool keep) {
@@ -452,9 +589,9 @@ void run_tiles_parts(Device *device, const AttentionOperation *op, const InputPa
     w.n_queries = op->rows.n * w.group;
     dim3 grid(blocks_for((size_t)w.n_queries, QUERIES), (unsigned)op->shape.n_kv_heads);
     if (op->shape.head_dim <= 64)
-        LAUNCH(device, tiles_kernel<64>, grid, THREADS, w);
+        launch_tiles<64>(device, grid, w);
     else if (op->shape.head_dim <= 128)
-        LAUNCH(device, tiles_kernel<128>, grid, THREADS, w);
+        launch_tiles<128>(device, grid, w);
     else
-        LAUNCH(device, tiles_kernel<256>, grid, THREADS, w);
+        launch_tiles<256>(device, grid, w);
 }

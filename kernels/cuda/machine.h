@@ -31,11 +31,23 @@ static __device__ __forceinline__ int dot4(int a, int b, int sum) {
     return __dp4a(a, b, sum);
 }
 
+// The lowest byte of each of four words.
+static __device__ __forceinline__ unsigned first_bytes(const unsigned (&w)[4]) {
+    return __byte_perm(__byte_perm(w[0], w[1], 0x0040), __byte_perm(w[2], w[3], 0x0040), 0x5410);
+}
+
 static __device__ __forceinline__ float half_value(uint16_t h) {
     return __half2float(__ushort_as_half(h));
 }
 static __device__ __forceinline__ uint16_t half_bits(float f) {
     return __half_as_ushort(__float2half_rn(f));
+}
+
+// 2^x, within two units of the last place; 0 where that is no normal number.
+static __device__ __forceinline__ float power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // Programmatic dependent launch. After the first call a kernel sees what earlier kernels wrote; the
@@ -76,6 +88,18 @@ static __device__ __forceinline__ int4 load_stream(const void *p) {
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(p));
     return v;
+}
+
+// Asks for `bytes` bytes to be brought to the L2 cache, by one instruction; at the ends less than
+// 16 bytes are left out.
+static __device__ __forceinline__ void prefetch(const uint8_t *p, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+    unsigned skip = (unsigned)(-(uintptr_t)p & 15);
+    if (bytes < skip + 16) return;
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p + skip),
+                 "r"((bytes - skip) & ~15u)
+                 : "memory");
+#endif
 }
 
 // d += a b of one warp on the tensor cores: a is 16 by 16 and b 16 by 8 f16 values, d is 16 by

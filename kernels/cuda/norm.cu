@@ -23,13 +23,25 @@ static __global__ void norm_kernel(NormOperation op, float *residual, InputParts
     }
     // block_sum has barriers before and after, so `parts` serves both sums.
     float inverse = norm_factor(x, dim, mean, op.eps, memory.parts);
-    // Each thread reads the elements that it writes, so out may be x.
-    for (size_t j = threadIdx.x; j < dim; j += NORM_THREADS) {
-        float y = (x[j] - mean) * inverse * op.weight[j];
-        if (op.bias) y += op.bias[j];
-        if (op.out) op.out[row + j] = y;
-        if (residual) residual[row + j] += y;
-        store_input(parts, blockIdx.x * parts.stride + j, y);
+    // Each thread reads the elements that it writes, so out may be x; several of them before it
+    // writes the first, so that their loads are on their way together.
+    for (size_t first = threadIdx.x; first < dim; first += NORM_LOADS * NORM_THREADS) {
+        float v[NORM_LOADS], weight[NORM_LOADS];
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++) {
+            size_t j = first + s * NORM_THREADS;
+            v[s] = j < dim ? x[j] : 0.0f, weight[s] = j < dim ? op.weight[j] : 0.0f;
+        }
+        UNROLL
+        for (unsigned s = 0; s < NORM_LOADS; s++) {
+            size_t j = first + s * NORM_THREADS;
+            if (j >= dim) continue; // and no `break`, so that the loop unrolls
+            float y = (v[s] - mean) * inverse * weight[s];
+            if (op.bias) y += op.bias[j];
+            if (op.out) op.out[row + j] = y;
+            if (residual) residual[row + j] += y;
+            store_input(parts, blockIdx.x * parts.stride + j, y);
+        }
     }
     for (size_t j = dim + threadIdx.x; j < parts.stride; j += NORM_THREADS)
         store_input(parts, blockIdx.x * parts.stride + j, 0.0f);

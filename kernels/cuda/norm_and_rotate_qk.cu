@@ -2,15 +2,17 @@
 // not run at the end of the projection (steps.h). And which lists of operations are these.
 #include "kernels/cuda/steps.h"
 
-struct HeadMemory {
-    float parts[NORM_THREADS / WARP];
-};
+enum { HEADS_PER_BLOCK = NORM_THREADS / WARP };
+
+static DEVICE_FUNCTION inline unsigned heads_of(const HeadsWork &w) {
+    return (unsigned)(w.q.n_heads + 2 * w.kv.n_kv_heads); // of q, of k and of v, in this order
+}
 
 // Grid: rows, heads.
 static __global__ void __launch_bounds__(NORM_THREADS) norm_and_rotate_kernel(HeadsWork w) {
-    HeadMemory &memory = block_memory<HeadMemory>();
+    unsigned head = blockIdx.y * HEADS_PER_BLOCK + threadIdx.x / WARP;
     wait_for_earlier_kernels();
-    norm_and_rotate_head(w, (int)blockIdx.x, (int)blockIdx.y, memory.parts);
+    if (head < heads_of(w)) norm_and_rotate_head(w, (int)blockIdx.x, (int)head);
 }
 
 // Two operations of a kind side by side: for queries and for keys.
@@ -74,10 +76,7 @@ size_t fuse_norm_and_rotate_qk(Device *device, const Operation *operations, size
     size_t taken = match_norm_and_rotate_qk(&w, operations, count);
     // The write alone is no gain over its own kernel.
     if (taken < 2) return 0;
-    // A block for each head of q, of k and of v, in this order (norm_and_rotate_head). Values are
-    // copied to the cache and nothing else.
-    unsigned heads = (unsigned)(w.q.n_heads + 2 * w.kv.n_kv_heads);
-    LAUNCH_OVERLAPPED(device, norm_and_rotate_kernel, dim3((unsigned)w.rows.n, heads), NORM_THREADS,
-                      w);
+    dim3 grid((unsigned)w.rows.n, blocks_for(heads_of(w), HEADS_PER_BLOCK));
+    LAUNCH_OVERLAPPED(device, norm_and_rotate_kernel, grid, NORM_THREADS, w);
     return taken;
 }

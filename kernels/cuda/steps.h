@@ -139,9 +139,9 @@ static __device__ __forceinline__ int first_seen(const KeyReach &reach, int from
 
 // ---- queries, keys and values behind their projection ----
 //
-// Norms of single heads, rotation, keys and values into the cache. A block does one head of one
-// row: in a kernel of its own (norm_and_rotate_qk.cu), or at the end of the projection that
-// computed it (project_few.cu, project_one.cu).
+// Norms of single heads, rotation, keys and values into the cache. A warp does one head of one row:
+// in a kernel of its own (norm_and_rotate_qk.cu), or at the end of the projection that computed it
+// (project_few.cu, project_one.cu).
 
 // What is done to the heads of q or k; n_heads 0: nothing.
 struct HeadWork {
@@ -168,36 +168,48 @@ size_t match_norm_and_rotate_qk(HeadsWork *work, const Operation *operations, si
 // A kernel for it. PATTERNS in fused.cu has it.
 size_t fuse_norm_and_rotate_qk(Device *device, const Operation *operations, size_t count);
 
-// ---- one head, by a block of NORM_THREADS ----
+// ---- one head, by a warp ----
 
-static __device__ __forceinline__ void norm_head(const HeadWork &w, float *x, int head_dim,
-                                                 float *parts) {
+// What norm_factor gives a block, added in the same order: the block's warps one after another, of
+// which those past the head would add 0.
+static __device__ __forceinline__ float head_factor(const float *x, int dim, float eps) {
+    float squares = 0.0f;
+    for (int part = 0; part < NORM_THREADS && part < dim; part += WARP) {
+        float own = 0.0f;
+        for (int j = part + threadIdx.x % WARP; j < dim; j += NORM_THREADS)
+            own = fmaf(x[j], x[j], own);
+        own = warp_sum(own);
+        squares = part ? squares + own : own;
+    }
+    return 1.0f / sqrtf(squares / (float)dim + eps);
+}
+
+static __device__ __forceinline__ void norm_head(const HeadWork &w, float *x, int head_dim) {
     if (!w.norm_weight) return;
-    float factor = norm_factor(x, (size_t)head_dim, 0.0f, w.norm_eps, parts);
-    for (int j = threadIdx.x; j < head_dim; j += NORM_THREADS)
+    float factor = head_factor(x, head_dim, w.norm_eps);
+    for (int j = threadIdx.x % WARP; j < head_dim; j += WARP)
         x[j] = x[j] * factor * w.norm_weight[j];
-    __syncthreads();
+    __syncwarp();
 }
 
 static __device__ __forceinline__ void rotate_head(const RopeTable &table, float *x, int position) {
     int half = table.rope_dim / 2;
-    for (int j = threadIdx.x; j < half; j += NORM_THREADS) {
+    for (int j = threadIdx.x % WARP; j < half; j += WARP) {
         size_t at = (size_t)position * half + j;
         rotate_pair(x + j, x + half + j, table.cos[at], table.sin[at]);
     }
-    __syncthreads();
+    __syncwarp();
 }
 
 static __device__ __forceinline__ void store_head(const HeadsWork &w, void *array, int i, int head,
                                                   const float *x) {
     size_t to = kv_index(w.kv, w.rows.sequences[i], head, w.rows.positions[i]);
-    for (int j = threadIdx.x; j < w.kv.head_dim; j += NORM_THREADS)
+    for (int j = threadIdx.x % WARP; j < w.kv.head_dim; j += WARP)
         kv_store(w.kv, array, to + j, x[j]);
 }
 
 // Row i; `head` counts through the heads of q, then of k, then of v.
-static __device__ __forceinline__ void norm_and_rotate_head(const HeadsWork &w, int i, int head,
-                                                            float *parts) {
+static __device__ __forceinline__ void norm_and_rotate_head(const HeadsWork &w, int i, int head) {
     int dim = w.kv.head_dim, n_kv_heads = w.kv.n_kv_heads;
     bool is_query = head < w.q.n_heads;
     const HeadWork &kind = is_query ? w.q : w.k;
@@ -208,8 +220,8 @@ static __device__ __forceinline__ void norm_and_rotate_head(const HeadsWork &w, 
         return;
     }
     float *x = kind.x + ((size_t)i * kind.n_heads + h) * dim;
-    if (!w.norm_after_rope) norm_head(kind, x, dim, parts);
+    if (!w.norm_after_rope) norm_head(kind, x, dim);
     rotate_head(w.table, x, w.rows.positions[i]);
-    if (w.norm_after_rope) norm_head(kind, x, dim, parts);
+    if (w.norm_after_rope) norm_head(kind, x, dim);
     if (!is_query) store_head(w, w.kv.keys, i, h, x);
 }

@@ -126,6 +126,9 @@ inline const dim3 &gridDim = emulator::place.grid_size;
 #define __ballot_sync(mask, predicate)                                                             \
     emulator::ballot(predicate, mask, "__ballot_sync " EMULATOR_HERE)
 
+static inline int __ffsll(long long v) {
+    return __builtin_ffsll(v);
+}
 template <class T> T __ldg(const T *p) {
     return *p;
 }

@@ -30,11 +30,19 @@ static inline int dot4(int a, int b, int sum) {
     return sum;
 }
 
+static inline unsigned first_bytes(const unsigned (&w)[4]) {
+    return (w[0] & 255) | (w[1] & 255) << 8 | (w[2] & 255) << 16 | w[3] << 24;
+}
+
 static inline float half_value(uint16_t h) {
     return half_to_float(h);
 }
 static inline uint16_t half_bits(float f) {
     return float_to_half(f);
+}
+
+static inline float power_of_2(float x) {
+    return exp2f(x);
 }
 
 static inline void wait_for_earlier_kernels() {
@@ -49,6 +57,12 @@ static inline void store_for_host(uint64_t *p, uint64_t value) {
 }
 static inline int4 load_stream(const void *p) {
     return *(const int4 *)p;
+}
+
+static inline void prefetch(const uint8_t *p, unsigned bytes) {
+    if (!bytes) return;
+    (void)*(const volatile uint8_t *)p; // is it there?
+    (void)*(const volatile uint8_t *)(p + bytes - 1);
 }
 
 // Every lane shows the others its twelve numbers; kernels/cuda/machine.h says which of them lies

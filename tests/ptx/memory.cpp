@@ -267,6 +267,16 @@ void copy(Warp &w, const Instruction &i, uint32_t lanes) {
     });
 }
 
+// Whole 16 bytes to the L2 cache: all there is to check is that they are there.
+void prefetch(Warp &w, const Instruction &i, uint32_t lanes) {
+    each(lanes, [&](unsigned l) {
+        uint64_t from = lane_address(w, i, l), bytes = lane_bits(w, i.sources[1], l);
+        if (!bytes || bytes % 16) fail(w, i, l, "%llu bytes", (unsigned long long)bytes);
+        locate(w, i, l, from, 16);
+        locate(w, i, l, from + bytes - 16, 16);
+    });
+}
+
 void commit_copies(Warp &w, const Instruction &, uint32_t lanes) {
     each(lanes, [&](unsigned l) { w.copy_groups[l]++; });
 }
@@ -289,6 +299,13 @@ void wait_for_copies(Warp &w, const Instruction &i, uint32_t lanes) {
 
 bool decode_copy(Kernel &kernel, Instruction &i, const Statement &s, const Words &words) {
     if (words.size() < 3 || words[1] != "async") return false;
+    if (words[2] == "bulk" && words.size() == 6 && words[3] == "prefetch") {
+        address(kernel, i, s.operands.at(0));
+        i.sources.push_back(operand(kernel, i, s.operands.at(1), 4));
+        i.space = Space::GLOBAL;
+        i.run = prefetch;
+        return true;
+    }
     if (words[2] == "commit_group") {
         i.run = commit_copies;
         return true;

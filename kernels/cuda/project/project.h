@@ -103,30 +103,45 @@ struct PlainRow {
     }
 };
 
-// use(columns j .. j + 3 of the row, j, is_inside) for every fourth j of first .. end - 1, both
-// multiples of 4, by all threads of a block; a lane has rising columns. Warps are whole in `use`:
-// lanes past the end come with the last four columns again, and is_inside false. COUNT of a
-// thread's loads are in flight.
+// use(quads, j, is_inside) of WIDTH columns from j on, for every WIDTHth j of first .. end - 1, by
+// all threads of a block; `first` and `end` are multiples of WIDTH; a lane has rising columns.
+// Warps are whole in `use`: lanes past the end come with the last columns again, and is_inside
+// false. COUNT loads of a thread are in flight.
+template <unsigned WIDTH, unsigned COUNT, class Row, class Use>
+static __device__ __forceinline__ void for_columns(const Row &row, unsigned first, unsigned end,
+                                                   const Use &use) {
+    constexpr unsigned STEP = PROJECT_THREADS * WIDTH, AT_ONCE = COUNT * QUAD / WIDTH;
+    unsigned lane = threadIdx.x % WARP * WIDTH;
+    for (unsigned start = first + threadIdx.x / WARP * WARP * WIDTH; start < end;
+         start += AT_ONCE * STEP) {
+        typename Row::Loaded loaded[AT_ONCE][WIDTH / QUAD];
+        UNROLL
+        for (unsigned s = 0; s < AT_ONCE; s++) {
+            unsigned j = start + s * STEP + lane;
+            UNROLL
+            for (unsigned q = 0; q < WIDTH / QUAD; q++) // no branch: it would wait
+                loaded[s][q] = row.load((j < end ? j : end - WIDTH) + q * QUAD);
+        }
+        UNROLL
+        for (unsigned s = 0; s < AT_ONCE; s++) {
+            unsigned j = start + s * STEP + lane;
+            if (j - lane >= end) continue; // the whole warp; and no `break`, so that loops unroll
+            float4 quads[WIDTH / QUAD];
+            UNROLL
+            for (unsigned q = 0; q < WIDTH / QUAD; q++)
+                quads[q] = row.value(loaded[s][q]);
+            use(quads, j, j < end);
+        }
+    }
+}
+
+// use(columns j .. j + 3, j, is_inside)
 template <unsigned COUNT = QUADS, class Row, class Use>
 static __device__ __forceinline__ void for_quads(const Row &row, unsigned first, unsigned end,
                                                  const Use &use) {
-    constexpr unsigned STEP = PROJECT_THREADS * QUAD;
-    unsigned lane = threadIdx.x % WARP * QUAD;
-    for (unsigned start = first + threadIdx.x / WARP * WARP * QUAD; start < end;
-         start += COUNT * STEP) {
-        typename Row::Loaded loaded[COUNT];
-        UNROLL
-        for (unsigned s = 0; s < COUNT; s++) {
-            unsigned j = start + s * STEP + lane;
-            loaded[s] = row.load(j < end ? j : end - QUAD); // no branch: it would wait
-        }
-        UNROLL
-        for (unsigned s = 0; s < COUNT; s++) {
-            unsigned j = start + s * STEP + lane;
-            if (j - lane >= end) continue; // the whole warp; and no `break`, so that loops unroll
-            use(row.value(loaded[s]), j, j < end);
-        }
-    }
+    for_columns<QUAD, COUNT>(
+        row, first, end,
+        [&](const float4(&quads)[1], unsigned j, bool is_inside) { use(quads[0], j, is_inside); });
 }
 
 static __device__ __forceinline__ uint32_t bits_of(float x) {
@@ -147,35 +162,57 @@ enum : uint32_t { SIZE_BITS = 0x7fffffffu, INFINITE = 0x7f800000u }; // of |x|; 
 
 // The OUTLIERS largest |x| that a lane has met. Bits of |x| compare as the numbers do.
 struct Largest {
-    uint32_t size[OUTLIERS], place[OUTLIERS]; // bits of |x|, 0: none yet; column << 1 | sign
+    uint32_t size[OUTLIERS], column[OUTLIERS]; // bits of |x|, 0: none yet
 };
 
-// Columns rise, so among equals the lower one stays. Neither 0.0 nor what is not finite can be an
-// outlier.
-static __device__ __forceinline__ void meet(Largest &largest, float x, uint32_t column) {
+// Columns rise, so among equals the lower one stays. 0 cannot be an outlier.
+static __device__ __forceinline__ void meet(Largest &largest, uint32_t size, uint32_t column) {
     static_assert(OUTLIERS == 2, "they stand in line");
-    uint32_t bits = bits_of(x), size = bits & SIZE_BITS;
-    uint32_t place = (uint32_t)(((uint64_t)column << 32 | bits) >> 31);
-    if (size >= INFINITE) size = 0;
     bool is_first = size > largest.size[0], is_second = size > largest.size[1];
-    largest.place[1] = is_first ? largest.place[0] : is_second ? place : largest.place[1];
-    largest.size[1] = is_first ? largest.size[0] : is_second ? size : largest.size[1];
-    largest.place[0] = is_first ? place : largest.place[0];
+    largest.column[1] = is_first ? largest.column[0] : is_second ? column : largest.column[1];
+    largest.column[0] = is_first ? column : largest.column[0];
+    uint32_t less = size < largest.size[0] ? size : largest.size[0];
+    largest.size[1] = less > largest.size[1] ? less : largest.size[1];
     largest.size[0] = is_first ? size : largest.size[0];
+}
+
+static __device__ __forceinline__ uint32_t most_of(const uint32_t *sizes, unsigned count) {
+    uint32_t most = sizes[0];
+    UNROLL
+    for (unsigned b = 1; b < count; b++)
+        most = sizes[b] > most ? sizes[b] : most;
+    return most;
+}
+
+static __device__ __forceinline__ void meet_quad(Largest &largest, const float4 &x,
+                                                 uint32_t column) {
+    uint32_t sizes[QUAD] = {bits_of(x.x) & SIZE_BITS, bits_of(x.y) & SIZE_BITS,
+                            bits_of(x.z) & SIZE_BITS, bits_of(x.w) & SIZE_BITS};
+    // What is not finite cannot be one.
+    if (most_of(sizes, QUAD) >= INFINITE) {
+        UNROLL
+        for (unsigned b = 0; b < QUAD; b++)
+            sizes[b] = sizes[b] >= INFINITE ? 0 : sizes[b];
+    }
+    UNROLL
+    for (unsigned b = 0; b < QUAD; b++)
+        meet(largest, sizes[b], column + b);
 }
 
 // A key for an element: larger for larger |x|, and among equals for the lower column. 0: none.
 static __device__ __forceinline__ uint64_t outlier_key(const Largest &largest, int o) {
     uint32_t size = largest.size[o];
-    return size ? (uint64_t)size << 32 | (uint32_t)~largest.place[o] : 0;
+    return size ? (uint64_t)size << 32 | (uint32_t)~largest.column[o] : 0;
 }
 
-static __device__ __forceinline__ Outlier outlier_of(uint64_t key) {
+template <class Row>
+static __device__ __forceinline__ Outlier outlier_of(const Row &row, uint64_t key) {
     Outlier outlier = {0, 0.0f};
     if (!key) return outlier;
-    uint32_t place = ~(uint32_t)key;
-    outlier.column = place >> 1;
-    outlier.x = float_of((uint32_t)(key >> 32) | place << 31);
+    outlier.column = ~(uint32_t)key;
+    unsigned among = outlier.column % QUAD;
+    const float4 quad = row.value(row.load(outlier.column - among));
+    outlier.x = among & 2 ? among & 1 ? quad.w : quad.z : among & 1 ? quad.y : quad.x;
     return outlier;
 }
 
@@ -203,10 +240,7 @@ static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierK
     for (unsigned i = 0; i < n; i++) {
         Largest largest = {};
         for_quads(row_of(i), 0, cols, [&](const float4 &x, unsigned j, bool is_inside) {
-            const float four[QUAD] = {x.x, x.y, x.z, x.w};
-            UNROLL
-            for (unsigned b = 0; b < QUAD; b++)
-                meet(largest, is_inside ? four[b] : 0.0f, j + b);
+            if (is_inside) meet_quad(largest, x, j);
         });
         uint64_t keys[OUTLIERS] = {outlier_key(largest, 0), outlier_key(largest, 1)};
         warp_outliers(keys);
@@ -217,7 +251,7 @@ static __device__ __forceinline__ void find_outliers(Outlier *outliers, OutlierK
         uint64_t keys[OUTLIERS] = {lane < OUTLIER_KEYS ? shared[warp][lane] : 0, 0};
         warp_outliers(keys);
         if (lane < OUTLIERS)
-            outliers[warp * OUTLIERS + lane] = outlier_of(lane ? keys[1] : keys[0]);
+            outliers[warp * OUTLIERS + lane] = outlier_of(row_of(warp), lane ? keys[1] : keys[0]);
     }
     __syncthreads();
 }
@@ -237,22 +271,31 @@ static __device__ __forceinline__ OutlierColumns outlier_columns(const Outlier *
     return taken;
 }
 
-// Four of the 32 activations of a group as integers (precision.h), by eight neighbouring lanes of a
-// whole warp. `x`: columns j .. j + 3 of their row; `at`: of the first integer; `is_stored`: false
-// for lanes that come along for the shuffles alone.
-static __device__ __forceinline__ void quantise_quad(const QuantisedRows &out, const float4 &x,
-                                                     unsigned j, const OutlierColumns &taken,
-                                                     size_t at, int levels, bool is_stored) {
-    float four[QUAD] = {x.x, x.y, x.z, x.w};
-    uint32_t size = 0;
+enum { EIGHT = 8 }; // columns of a lane
+
+// Eight of the 32 activations of a group as integers (precision.h), by four neighbouring lanes of a
+// whole warp. `quads`: columns j .. j + 7 of their row; `at`: of the first integer; `is_stored`:
+// false for lanes that come along for the shuffles alone.
+static __device__ __forceinline__ void quantise_eight(const QuantisedRows &out,
+                                                      const float4 (&quads)[2], unsigned j,
+                                                      const OutlierColumns &taken, size_t at,
+                                                      int levels, bool is_stored) {
+    float x[EIGHT] = {quads[0].x, quads[0].y, quads[0].z, quads[0].w,
+                      quads[1].x, quads[1].y, quads[1].z, quads[1].w};
     UNROLL
-    for (unsigned b = 0; b < QUAD; b++) {
-        if (taken.columns[0] == j + b || taken.columns[1] == j + b) four[b] = 0.0f;
-        uint32_t own = bits_of(four[b]) & SIZE_BITS;
-        size = own > size ? own : size;
+    for (unsigned o = 0; o < OUTLIERS; o++) {
+        if (taken.columns[o] - j >= EIGHT) continue; // below j too: it wraps around
+        UNROLL
+        for (unsigned b = 0; b < EIGHT; b++)
+            if (taken.columns[o] == j + b) x[b] = 0.0f;
     }
+    uint32_t sizes[EIGHT];
     UNROLL
-    for (int lanes = 4; lanes; lanes /= 2) {
+    for (unsigned b = 0; b < EIGHT; b++)
+        sizes[b] = bits_of(x[b]) & SIZE_BITS;
+    uint32_t size = most_of(sizes, EIGHT);
+    UNROLL
+    for (int lanes = 2; lanes; lanes /= 2) {
         uint32_t other = __shfl_xor_sync(ALL_LANES, size, lanes);
         size = other > size ? other : size;
     }
@@ -262,24 +305,41 @@ static __device__ __forceinline__ void quantise_quad(const QuantisedRows &out, c
     float inverse = usable ? 1.0f / d : 0.0f;
     // Adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the lower bits:
     //     z + 0x4b400000 = .. | high, less one where low is negative | low
-    constexpr uint32_t ROUNDED = 0x4b400000u;
-    uint32_t low = 0, high = 0, sum = 0;
+    uint32_t low[2], high[2];
     UNROLL
-    for (unsigned b = 0; b < QUAD; b++) {
-        uint32_t z = bits_of(four[b] * inverse + 12582912.0f);
-        low |= (z & 255) << 8 * b;
-        high |= ((z + 128) >> 8 & 255) << 8 * b;
-        sum += z - ROUNDED;
+    for (unsigned q = 0; q < 2; q++) {
+        uint32_t z[QUAD], above[QUAD];
+        UNROLL
+        for (unsigned b = 0; b < QUAD; b++) {
+            z[b] = bits_of(x[q * QUAD + b] * inverse + 12582912.0f);
+            above[b] = (z[b] + 128) >> 8;
+        }
+        low[q] = is_finite ? first_bytes(z) : 0;
+        high[q] = is_finite ? first_bytes(above) : 0;
     }
-    if (!is_finite) low = high = sum = 0;
+    constexpr int ONES = 0x01010101;
+    int sum = dot4((int)low[0], ONES, dot4((int)low[1], ONES, 0)) +
+              256 * dot4((int)high[0], ONES, dot4((int)high[1], ONES, 0));
     sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-    sum += __shfl_xor_sync(ALL_LANES, sum, 2);
-    uint32_t other = __shfl_xor_sync(ALL_LANES, sum, 4);
+    int other = __shfl_xor_sync(ALL_LANES, sum, 2);
     if (!is_stored) return;
     size_t index = swizzle_digit(at);
-    *(uint32_t *)(out.low + index) = low;
-    if (out.high) *(uint32_t *)(out.high + index) = high;
+    *(uint64_t *)(out.low + index) = low[0] | (uint64_t)low[1] << 32;
+    if (out.high) *(uint64_t *)(out.high + index) = high[0] | (uint64_t)high[1] << 32;
     if (at % CHUNK) return;
     out.scales[at / CHUNK] = usable || !is_finite ? d : 0.0f;
-    out.sums[at / CHUNK] = int2{(int)sum, (int)other};
+    out.sums[at / CHUNK] = int2{sum, other};
+}
+
+// Columns first .. end - 1 of a row, by all threads of a block, from integer `at` on. `also`: what
+// is done with each eight besides.
+template <class Row, class Also>
+static __device__ __forceinline__ void
+quantise_row(const QuantisedRows &out, const Row &row, unsigned first, unsigned end,
+             const OutlierColumns &taken, size_t at, int levels, const Also &also) {
+    for_columns<EIGHT, QUADS>(
+        row, first, end, [&](const float4(&quads)[2], unsigned j, bool is_inside) {
+            quantise_eight(out, quads, j, taken, at + (j - first), levels, is_inside);
+            if (is_inside) also(quads, j);
+        });
 }

@@ -248,11 +248,11 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, blocks_per_processor(N
     unsigned rows = walked_rows(work);
     unsigned first = blockIdx.x * ROWS_PER_BLOCK, warp = threadIdx.x / WARP;
     wait_for_earlier_kernels();
+    let_next_kernel_start(); // its blocks may take their places
     Memory<M, N> &memory = block_memory<Memory<M, N>>();
     Group group = group_of_block<N>(work);
     compute_factors(memory.shared, work, group, work.weights[0].cols);
     collect_outliers<M, N>(memory, work, group);
-    let_next_kernel_start(); // its blocks may take their places, and read weights ahead
     for (unsigned at = first; at < rows; at += gridDim.x * ROWS_PER_BLOCK) { // the block's
         bool has_row = at + warp < rows;
         if (L == FULL && work.epilogue == EPILOGUE_ACTIVATE)

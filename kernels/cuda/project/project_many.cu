@@ -24,9 +24,8 @@ static __global__ void __launch_bounds__(PROJECT_THREADS)
     if (threadIdx.x < OUTLIERS)
         out.outliers[blockIdx.x * OUTLIERS + threadIdx.x] = shared.outliers[threadIdx.x];
     OutlierColumns taken = outlier_columns(shared.outliers);
-    for_quads(row, 0, (unsigned)cols, [&](const float4 &four, unsigned j, bool is_inside) {
-        quantise_quad(out, four, j, taken, before + j, levels, is_inside);
-    });
+    quantise_row(out, row, 0, (unsigned)cols, taken, before, levels,
+                 [](const float4(&)[2], unsigned) {});
 }
 
 void quantise_rows(Device *device, const float *x, int n, size_t cols) {

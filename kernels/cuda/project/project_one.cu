@@ -143,6 +143,36 @@ template <DType D> struct Cursor {
     }
 };
 
+// ---- the first rows, to the L2 cache ----
+//
+// Registers hold two batches of a warp. Until x is there no more can be multiplied, but memory need
+// not be idle: what comes next is brought nearer.
+
+// Of all blocks together: a small part of the cache, so that it is still there when it is
+// multiplied. On an H200 8 MiB decode a 1B in BF16 as fast as 4 do; 16 and 32 are slower.
+enum { AHEAD = 8 << 20 };
+
+static __device__ __forceinline__ void prefetch_rows(const Planes &w, size_t row, unsigned count) {
+    prefetch(w.low + row * w.row_bytes[0], count * w.row_bytes[0]);
+}
+
+// Of the block's rows, first .. end - 1 in the list of all rows, the first. By one thread.
+static __device__ __forceinline__ void prefetch_share(const ProjectWork &work, unsigned first,
+                                                      unsigned end) {
+    if (threadIdx.x) return;
+    bool is_pair = work.epilogue == EPILOGUE_ACTIVATE;
+    unsigned rows = AHEAD / (gridDim.x * work.weights[0].row_bytes[0]) / (is_pair ? 2 : 1);
+    if (end - first > rows) end = first + rows;
+    for (int p = 0; is_pair && p < 2; p++)
+        prefetch_rows(work.weights[p], first, end - first);
+    while (!is_pair && first < end) {
+        int p = matrix_of_row(work, first);
+        unsigned stop = work.first_row[p + 1] < end ? work.first_row[p + 1] : end;
+        prefetch_rows(work.weights[p], first - work.first_row[p], stop - first);
+        first = stop;
+    }
+}
+
 // ---- what becomes of a sum ----
 
 // By lane 0. `residual`: what it is added to. `up`: the sum of the up row, when this is its gate
@@ -231,6 +261,7 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     if (!work.nothing_ahead) {
         batches.begin(work, walk);
         copy_norm(memory, work);
+        prefetch_share(work, first, end);
     }
     wait_for_earlier_kernels();
     let_next_kernel_start();

@@ -5,8 +5,8 @@
 #include "kernels/cuda/project/dot.h"
 #include "kernels/cuda/steps.h"
 
-enum { GROUP_ROWS = 8 };    // rows of x of a block at most
-enum { HEADS_AT_ONCE = 8 }; // that a block counts its rows of weights to
+enum { GROUP_ROWS = 8 };                         // rows of x of a block at most
+enum { HEADS_AT_ONCE = PROJECT_THREADS / WARP }; // that a block counts its rows of weights to
 
 // Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
 // memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
@@ -179,6 +179,11 @@ static __device__ __forceinline__ float *kept_row(const ProjectWork &work, const
     return work.norm_out + (group.first + i) * work.weights[0].cols;
 }
 
+static __device__ __forceinline__ void keep_eight(float *to, const float4 (&quads)[2]) {
+    *(float4 *)to = quads[0];
+    *(float4 *)(to + QUAD) = quads[1];
+}
+
 // A slice of x into shared memory, by all threads of the block. `keep`: what the norm gives is
 // written to norm_out too.
 template <int N>
@@ -224,12 +229,10 @@ static __device__ __forceinline__ void take_integers(FewIntegers<N> &memory,
     for (size_t i = 0; i < (size_t)group.n; i++) {
         float *kept = kept_row(work, group, i, keep);
         OutlierColumns taken = outlier_columns(memory.outliers + i * OUTLIERS);
-        for_quads(input_row(work, memory.shared, group, i), first, end,
-                  [&](const float4 &x, unsigned j, bool is_inside) {
-                      size_t at = i * slice.stride + (j - first);
-                      quantise_quad(z, x, j, taken, at, LEVELS, is_inside);
-                      if (kept && is_inside) *(float4 *)(kept + j) = x;
-                  });
+        quantise_row(z, input_row(work, memory.shared, group, i), first, end, taken,
+                     i * slice.stride, LEVELS, [&](const float4(&quads)[2], unsigned j) {
+                         if (kept) keep_eight(kept + j, quads);
+                     });
     }
 }
 
@@ -274,9 +277,8 @@ static __device__ void finish_heads(const ProjectWork &work, const Group &group,
             shared.last[t] = last;
         }
         __syncthreads();
-        for (unsigned h = 0; h < HEADS_AT_ONCE; h++)
-            for (int i = 0; shared.last[h] && i < group.n; i++)
-                norm_and_rotate_head(work.heads, (int)group.first + i, (int)(head + h),
-                                     shared.parts);
+        unsigned mine = t / WARP;
+        for (int i = 0; shared.last[mine] && i < group.n; i++)
+            norm_and_rotate_head(work.heads, (int)group.first + i, (int)(head + mine));
     }
 }
