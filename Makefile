@@ -292,9 +292,9 @@ $(BUILD)/%.o: %.cu $(BUILD)/switches
 	$(Q)$(NVCC_COMPILE) $(GPU_CODE) -Xcompiler -fPIC,-fvisibility=hidden,-Wall -c -o $@ $<
 
 # Machine code for one GPU alone, and what ptxas says of its registers: what tests/sass reads: of the kernels that
-# a decoded token runs. Those of prompts would take ptxas another two minutes.
+# a decoded token runs, and of attention of prompts. The products of prompts would take ptxas another minute.
 SASS_ARCH ?= 90
-CUBINS := $(patsubst %.cu,$(BUILD)/%.cubin,$(filter-out %/limits.cu %/device.cu %blas.cu %/project_many.cu %/attention_tiles.cu,\
+CUBINS := $(patsubst %.cu,$(BUILD)/%.cubin,$(filter-out %/limits.cu %/device.cu %blas.cu %/project_many.cu,\
             $(shell grep -l __global__ $(CU_SOURCES))))
 cubins: $(CUBINS)
 $(BUILD)/%.cubin: %.cu $(BUILD)/switches

@@ -109,7 +109,7 @@ def loop_of(kernel, span, earlier):
         kind = floats_of_loop(body) if "FLOAT_VECTOR" in name or name.startswith("project_one") else None
     elif name.startswith("project_few_kernel") and count["STS"] and count["LDG"]:
         least = 1
-        groups = count["SHFL"] * 4 / 6  # quantise_quad: six shuffles for four groups of 32
+        groups = count["SHFL"] * 8 / 4  # quantise_eight: four shuffles for eight groups of 32
         kind = "quantise" if groups else "take"
     elif name.startswith("project_few_kernel") and count["SEL"] >= 8 and count["LDG"]:
         kind, least = "outliers", 1
@@ -186,8 +186,14 @@ class MeetsRow:
     pattern: str
 
 
+@dataclass
+class SizeRow:
+    pattern: str
+    instructions: int
+
+
 def read_budgets(path):
-    kernels, loops, meets = [], [], []
+    kernels, loops, meets, sizes = [], [], [], []
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
@@ -199,9 +205,11 @@ def read_budgets(path):
                 loops.append(LoopRow(words[1], words[2], int(words[3]), *map(float, words[4:])))
             elif words[0] == "meets" and len(words) == 2:
                 meets.append(MeetsRow(words[1]))
+            elif words[0] == "size" and len(words) == 3:
+                sizes.append(SizeRow(words[1], int(words[2])))
             else:
-                sys.exit(f"{path}:{number}: neither a kernel, a loop nor a meeting: {line.strip()}")
-    return kernels, loops, meets
+                sys.exit(f"{path}:{number}: neither a kernel, a loop, a meeting nor a size: {line.strip()}")
+    return kernels, loops, meets, sizes
 
 
 # ---- checking ----
@@ -265,14 +273,25 @@ def check_meeting(row, kernels):
             yield f"{kernel.name}: no counter with a fence before it and an emptied L1 cache behind it"
 
 
-def check(kernels, rows, loop_rows, meets=(), may_overlap=()):
+def check_size(row, kernels):
+    """Violations of one row of a size."""
+    found = [k for k in kernels if matches(k.name, row.pattern)]
+    if not found:
+        yield f"{row.pattern}: no kernel of that name was found"
+    for kernel in found:
+        if kernel.instructions > row.instructions:
+            yield f"{kernel.name}: {kernel.instructions} instructions, at most {row.instructions}"
+
+
+def check(kernels, rows, loop_rows, meets=(), may_overlap=(), sizes=()):
     """(number of checks, violations)."""
     violations = [v for k in kernels for v in check_kernel(k, rows, may_overlap)]
     violations += [v for row in loop_rows for v in check_loops(row, kernels)]
     violations += [v for row in meets for v in check_meeting(row, kernels)]
+    violations += [v for row in sizes for v in check_size(row, kernels)]
     violations += [f"{row.pattern}: a row for no kernel" for row in rows
                    if not any(matches(k.name, row.pattern) for k in kernels)]
-    return len(kernels) + len(loop_rows) + len(meets), violations
+    return len(kernels) + len(loop_rows) + len(meets) + len(sizes), violations
 
 
 def check_usages(paths, rows):
@@ -322,15 +341,16 @@ def main(arguments):
         print("no .cubin: make BACKEND=cuda VARIANT=sass cubins")
         return 2
     if not find_disassembler():
-        rows, loop_rows, meets = read_budgets(budgets)
+        rows, loop_rows, meets, sizes = read_budgets(budgets)
         print("SKIPPED: no nvdisasm on this machine (NVDISASM, CUDA_HOME or PATH): registers and spills are checked; "
-              "loads in flight, instructions for 32 numbers, what runs before the wait and fences are not")
-        return report(*check_usages(paths, rows), skipped=len(loop_rows) + len(meets))
+              "loads in flight, instructions, what runs before the wait and fences are not")
+        return report(*check_usages(paths, rows), skipped=len(loop_rows) + len(meets) + len(sizes))
     kernels = read_cubins(paths)
     if "--table" in arguments:
         print_table(kernels)
         return 0
-    return report(*check(kernels, *read_budgets(budgets), may_overlap=overlapped()))
+    rows, loop_rows, meets, sizes = read_budgets(budgets)
+    return report(*check(kernels, rows, loop_rows, meets, overlapped(), sizes))
 
 
 def report(checks, violations, skipped=0):

@@ -185,12 +185,12 @@ class Kernel:
         return [x for x in self.instructions if x.name == "LDG" and ".CONSTANT" in x.op and ".NA" not in x.op]
 
     def prefetches_before_wait(self):
-        """Lines asked for by CCTL.PF2 before the first wait."""
+        """Instructions that ask for lines of the L2 cache (CCTL.PF2, UBLKPF) before the first wait."""
         count = 0
         for x in self.instructions:
             if x.name == "ACQBULK":
                 return count
-            count += x.name == "CCTL" and ".PF" in x.op
+            count += x.name == "UBLKPF" or (x.name == "CCTL" and ".PF" in x.op)
         return 0
 
 

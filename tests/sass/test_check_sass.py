@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import check_sass
-from check_sass import KernelRow, LoopRow, Loop, MeetsRow, Read, check, digits_of
+from check_sass import KernelRow, LoopRow, Loop, MeetsRow, Read, SizeRow, check, digits_of
 from sass import find_disassembler, read_kernels, short_name, weights_of_loop
 
 NVCC = os.environ.get("NVCC") or os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin/nvcc"
@@ -115,6 +115,7 @@ class TheWait(unittest.TestCase):
 
     def test_only_prefetches_before_it(self):
         self.assertEqual(self.early("CCTL.E.PF2 [R2]", "ACQBULK", "LDG.E R4, desc[UR4][R2.64]", "EXIT"), [])
+        self.assertEqual(self.early("UBLKPF.L2 [UR4], UR6", "ACQBULK", "LDG.E R4, desc[UR4][R2.64]", "EXIT"), [])
 
     def test_a_load_before_it_is_seen(self):
         self.assertEqual(self.early("LDG.E R4, desc[UR4][R2.64]", "ACQBULK", "EXIT"), ["LDG.E"])
@@ -168,6 +169,12 @@ class TheTable(unittest.TestCase):
                              ({"name": "other"}, "other: it has no row in the table")):
             with self.subTest(words):
                 self.assertIn(words, "\n".join(self.violations([read(**wrong)])))
+
+    def test_holds_a_size(self):
+        sized = lambda *sizes: check([read()], [KernelRow("k", 40)], [], sizes=sizes)[1]
+        self.assertEqual(sized(SizeRow("k", 9)), [])
+        self.assertEqual(sized(SizeRow("k", 8), SizeRow("gone", 9)),
+                         ["k: 9 instructions, at most 8", "gone: no kernel of that name was found"])
 
     def test_names_a_row_for_no_kernel(self):
         rows = (KernelRow("k", 40), KernelRow("gone", 9))
