@@ -612,6 +612,23 @@ Test(attention, of_a_prompt_sees_what_windows_and_patterns_show) {
         check_case_at((Case){EMULATED(2, 3), 1, 40, EMULATED(99, 133), KV_F16, PATTERNS[i]},
                       PRECISION_A16);
     check_case_at((Case){1, 1, 136, 90, KV_F16, WINDOW_OF(33)}, PRECISION_A16);
+    check_case_at((Case){1, 1, 128, 90, KV_F16, PART(PATTERN_STRIDED, 9)}, PRECISION_A16);
+    check_case_at((Case){1, 1, 136, 70, KV_F16, PART(PATTERN_LOCAL, 20)}, PRECISION_A16);
+}
+
+// A cap; and a scale below 0, with which the largest product is the least weight.
+Test(attention, of_a_prompt_bends_and_turns_scores) {
+    static const int HEAD_DIMS[] = {40, 128, 136};
+    for (size_t i = 0; i < sizeof HEAD_DIMS / sizeof *HEAD_DIMS; i++)
+        for (int turned = 0; turned < 2; turned++) {
+            Scene s;
+            scene_open_at(&s, (Case){2, 1, HEAD_DIMS[i], 70, KV_F16, WINDOW_OF(50)}, 2,
+                          PRECISION_A16);
+            s.shape.cap = turned ? 0.0f : 3.0f;
+            s.shape.scale *= turned ? -1.0f : 1.0f;
+            check_scene(&s, PRECISION_A16);
+            scene_close(&s);
+        }
 }
 
 // Rows of all sequences, one after another, and in runs; later positions first.
