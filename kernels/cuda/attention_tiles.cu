@@ -16,45 +16,15 @@
 //
 //   keys:     arrive | q k^T, softmax    | arrive ..       of the next tile
 //   values:          | on their way      | p v             | on their way ..
-#include "kernels/cuda/steps.h"
+#include "kernels/cuda/tile_queries.h"
 
-enum { QUERIES = 64, THREADS = 128, WARP_QUERIES = 16 };
 enum { PAD = 8 }; // elements between rows in shared memory: no two lanes of a load share a bank
-
-// Shared memory is 48 kB: long heads have short tiles.
-template <int DIM> constexpr int KEYS = DIM > 128 ? 32 : 64;
 
 template <int DIM> struct TileMemory {
     alignas(16) uint16_t keys[KEYS<DIM>][DIM + PAD], values[KEYS<DIM>][DIM + PAD];
     int positions[QUERIES], sequences[QUERIES]; // -1: no such query
     int nonfinite_tile; // the last one, as the block counts them, with a value that is not finite
 };
-
-struct TileWork {
-    AttentionOperation op; // out NULL: nothing reads the floats
-    InputParts to;         // of the product that follows; a row is a row of out
-    KvLayer kv;
-    int group, n_queries; // query heads per key-value head; rows times group
-};
-
-// Which keys are seen, and what becomes of a score. PLAIN: all keys of a window, and nothing but
-// its scale, a positive one; of that a kernel is compiled by itself, since the code for all else
-// would not leave its loop in the instruction cache.
-struct Rules {
-    KeyPattern pattern;
-    float scale, cap;
-    bool bare; // rising scores are rising weights
-};
-
-static DEVICE_FUNCTION inline bool is_plain(const AttentionShape &shape) {
-    return !shape.pattern.n_parts && shape.cap <= 0.0f && shape.scale > 0.0f;
-}
-
-template <bool PLAIN>
-static __device__ __forceinline__ Rules rules_of(const AttentionShape &shape) {
-    if (PLAIN) return Rules{{shape.pattern.window, 0, {}}, shape.scale, 0.0f, true};
-    return Rules{shape.pattern, shape.scale, shape.cap, shape.cap <= 0.0f && shape.scale > 0.0f};
-}
 
 // Neighbouring queries of one sequence, and the keys that they see some of.
 struct Run {
@@ -63,135 +33,6 @@ struct Run {
     KeyReach reach; // of all of them: what the lowest position sees, and all after it
     const uint16_t *keys, *values; // of position 0
 };
-
-// Whether a lane has registers for its part of the queries; else they are loaded for every tile.
-template <int DIM> constexpr bool KEEPS_QUERIES = DIM <= 128;
-
-// What a lane keeps of its two queries, i and i + 8 of its warp's 16 (multiply_halves).
-template <int DIM> struct QueryState {
-    const float *q[2];
-    bool there[2]; // false past the end
-    float up[2], scale[2];
-    unsigned high[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4], low[KEEPS_QUERIES<DIM> ? DIM / 16 : 1][4];
-    float largest[2], sums[2]; // of this lane's keys, until the end
-    float out[DIM / 8][4];
-};
-
-// ---- queries ----
-
-static __device__ __forceinline__ float quad_sum(float v) {
-    v += __shfl_xor_sync(ALL_LANES, v, 1);
-    return v + __shfl_xor_sync(ALL_LANES, v, 2);
-}
-static __device__ __forceinline__ float quad_max(float v) {
-    v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, 1));
-    return fmaxf(v, __shfl_xor_sync(ALL_LANES, v, 2));
-}
-
-// The power of two that brings `largest` to 1 .. 2; 1 where there is none.
-static __device__ __forceinline__ float power_for(float largest) {
-    uint32_t bits, exponent;
-    memcpy(&bits, &largest, sizeof bits);
-    exponent = bits >> 23;
-    if (exponent < 1 || exponent > 253) return 1.0f;
-    bits = (254 - exponent) << 23;
-    memcpy(&largest, &bits, sizeof bits);
-    return largest;
-}
-
-// a and b as sums of two f16 values each: `high` packs the nearest ones, `low` the remainders.
-static __device__ __forceinline__ void split_pair(unsigned &high, unsigned &low, float a, float b) {
-    uint16_t a_high = half_bits(a), b_high = half_bits(b);
-    uint16_t a_low = half_bits(a - half_value(a_high)), b_low = half_bits(b - half_value(b_high));
-    high = a_high | (unsigned)b_high << 16;
-    low = a_low | (unsigned)b_low << 16;
-}
-
-// Of channels 16 k .. 16 k + 15 of the warp's queries those of the lane: two neighbours of either
-// query, then two of either eight channels on. No load is conditional, so that all are on their way
-// together.
-struct QueryPairs {
-    float a[4], b[4];
-};
-template <int DIM>
-static __device__ __forceinline__ QueryPairs load_pairs(const QueryState<DIM> &s, int k, int dim) {
-    QueryPairs pairs;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        int r = i % 2, c = 16 * k + threadIdx.x % 4 * 2 + i / 2 * 8;
-        bool there = s.there[r] && c < dim; // dim is even
-        const float *q = s.q[r] + (c < dim ? c : 0);
-        pairs.a[i] = there ? q[0] : 0.0f, pairs.b[i] = there ? q[1] : 0.0f;
-    }
-    return pairs;
-}
-
-template <int DIM>
-static __device__ __forceinline__ void split_queries(unsigned (&high)[4], unsigned (&low)[4],
-                                                     const QueryState<DIM> &s,
-                                                     const QueryPairs &pairs) {
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        split_pair(high[i], low[i], pairs.a[i] * s.up[i % 2], pairs.b[i] * s.up[i % 2]);
-}
-
-static __device__ __forceinline__ int queries_before(int tile) {
-    return tile * QUERIES;
-}
-
-// Of the quad of lanes that has the query together.
-template <int DIM>
-static __device__ __forceinline__ void scale_query(QueryState<DIM> &s, const Rules &rules, int r,
-                                                   float largest) {
-    s.up[r] = power_for(quad_max(largest));
-    s.scale[r] = rules.scale / s.up[r];
-    s.largest[r] = -INFINITY, s.sums[r] = 0.0f;
-}
-
-static __device__ __forceinline__ void meet_pairs(float (&largest)[2], const QueryPairs &pairs) {
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        largest[i % 2] = fmaxf(largest[i % 2], fmaxf(fabsf(pairs.a[i]), fabsf(pairs.b[i])));
-}
-
-template <int DIM>
-static __device__ __forceinline__ void open_queries(QueryState<DIM> &s, const TileWork &w,
-                                                    const Rules &rules, int tile) {
-    int lane = threadIdx.x % WARP, dim = w.op.shape.head_dim;
-    UNROLL
-    for (int r = 0; r < 2; r++) {
-        int query = queries_before(tile) + threadIdx.x / WARP * WARP_QUERIES + lane / 4 + 8 * r;
-        s.there[r] = query < w.n_queries;
-        if (!s.there[r]) query = 0;
-        size_t head =
-            (size_t)(query / w.group) * w.op.shape.n_heads + blockIdx.y * w.group + query % w.group;
-        s.q[r] = w.op.q + head * dim;
-    }
-    float largest[2] = {0.0f, 0.0f};
-    if constexpr (KEEPS_QUERIES<DIM>) {
-        QueryPairs pairs[DIM / 16];
-        UNROLL
-        for (int k = 0; k < DIM / 16; k++)
-            pairs[k] = load_pairs<DIM>(s, k, dim);
-        UNROLL
-        for (int k = 0; k < DIM / 16; k++)
-            meet_pairs(largest, pairs[k]);
-        scale_query<DIM>(s, rules, 0, largest[0]), scale_query<DIM>(s, rules, 1, largest[1]);
-        UNROLL
-        for (int k = 0; k < DIM / 16; k++)
-            split_queries<DIM>(s.high[k], s.low[k], s, pairs[k]);
-    } else {
-        UNROLL
-        for (int k = 0; k < DIM / 16; k++)
-            meet_pairs(largest, load_pairs<DIM>(s, k, dim));
-        scale_query<DIM>(s, rules, 0, largest[0]), scale_query<DIM>(s, rules, 1, largest[1]);
-    }
-    UNROLL
-    for (int n = 0; n < DIM / 8; n++)
-        UNROLL
-    for (int e = 0; e < 4; e++)
-        s.out[n][e] = 0.0f;
-}
 
 // ---- runs and tiles ----
 
@@ -208,7 +49,7 @@ static __device__ void note_positions(TileMemory<DIM> &m, const TileWork &w, int
 
 // Every warp finds it. first: a query that there is.
 template <int DIM>
-static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, const Rules &rules,
+static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, const ScoreRules &rules,
                                int first) {
     static_assert(QUERIES == 2 * WARP, "two queries a lane");
     Run run = {first, 0, m.sequences[first], -1, {}, NULL, NULL};
@@ -240,7 +81,7 @@ static __device__ Run next_run(const TileMemory<DIM> &m, const TileWork &w, cons
 }
 
 // Whether some query of the run may see key p; the others are not read.
-static __device__ __forceinline__ bool reads_key(const Rules &rules, const Run &run, int p) {
+static __device__ __forceinline__ bool reads_key(const ScoreRules &rules, const Run &run, int p) {
     return p <= run.last_key && (!rules.pattern.n_parts || first_seen(run.reach, p) == p);
 }
 
@@ -274,7 +115,7 @@ static __device__ __forceinline__ void copy_row(uint16_t *to, const uint16_t *ro
 // Asks for the rows `from` on; zeros for those that are not read. No thread still reads `to`.
 template <int DIM>
 static __device__ __forceinline__ void copy_tile(TileRows<DIM> &to, const uint16_t *rows,
-                                                 const TileWork &w, const Rules &rules,
+                                                 const TileWork &w, const ScoreRules &rules,
                                                  const Run &run, int from) {
     int c = threadIdx.x % EIGHTS<DIM> * 8, mine = threadIdx.x / EIGHTS<DIM>, dim = w.kv.head_dim;
     int first = kv_slot(w.kv.slots, from);           // what a run sees is no longer than a ring
@@ -358,86 +199,6 @@ static __device__ __forceinline__ void score_tile(float (&scores)[KEYS<DIM> / 8]
     }
 }
 
-// Whether a query sees the whole tile, as most do: then no key is tested by itself.
-template <int DIM>
-static __device__ __forceinline__ bool sees_tile(const KeyPattern &pattern, int position,
-                                                 int from) {
-    return !pattern.n_parts && from + KEYS<DIM> - 1 <= position &&
-           (!pattern.window || position - from < pattern.window);
-}
-
-// Which of a lane's scores its queries see: bit 4 n + e. A loop, since the code for all of them
-// side by side would not fit in the instruction cache.
-template <int DIM>
-static __device__ __forceinline__ uint32_t seen_scores(const KeyPattern &pattern,
-                                                       const int (&positions)[2], int from) {
-    static_assert(KEYS<DIM> <= 64, "a bit for each of a lane's scores");
-    if (sees_tile<DIM>(pattern, positions[0], from) && sees_tile<DIM>(pattern, positions[1], from))
-        return ~0u;
-    uint32_t seen = 0;
-    NO_UNROLL
-    for (int i = 0; i < KEYS<DIM> / 2; i++) {
-        int key = from + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-        seen |= (uint32_t)key_visible(&pattern, i & 2 ? positions[1] : positions[0], key) << i;
-    }
-    return seen;
-}
-
-// Brings scores to what e is raised to. Without a cap that is left to the power itself.
-template <int DIM>
-static __device__ __forceinline__ void cap_scores(float (&scores)[KEYS<DIM> / 8][4],
-                                                  const QueryState<DIM> &s, float cap) {
-    UNROLL
-    for (int n = 0; n < KEYS<DIM> / 8; n++)
-        UNROLL
-    for (int e = 0; e < 4; e++)
-        scores[n][e] = bend(scores[n][e] * s.scale[e / 2], cap);
-}
-
-// Scores -> e^(scale (score - largest)); what was summed before is brought to the new largest. A
-// NaN is no largest, and makes the sum NaN.
-template <int DIM>
-static __device__ __forceinline__ void weigh_scores(float (&scores)[KEYS<DIM> / 8][4],
-                                                    QueryState<DIM> &s, const Rules &rules,
-                                                    const int (&positions)[2], int from) {
-    constexpr float LOG2_E = 1.44269504f;
-    uint32_t seen = seen_scores<DIM>(rules.pattern, positions, from);
-    if (!rules.bare) cap_scores<DIM>(scores, s, rules.cap);
-    if (seen != ~0u) {
-        UNROLL
-        for (int n = 0; n < KEYS<DIM> / 8; n++)
-            UNROLL
-        for (int e = 0; e < 4; e++)
-            if (!(seen >> (4 * n + e) & 1)) scores[n][e] = -INFINITY;
-    }
-    float factor[2], times[2], less[2]; // e^(scale (score - largest)) = 2^(times score - less)
-    UNROLL
-    for (int r = 0; r < 2; r++) {
-        float largest = s.largest[r];
-        UNROLL
-        for (int n = 0; n < KEYS<DIM> / 8; n++)
-            largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-        largest = quad_max(largest);
-        times[r] = rules.bare ? s.scale[r] * LOG2_E : LOG2_E;
-        less[r] = largest == -INFINITY ? 0.0f : largest * times[r];
-        factor[r] = power_of_2(fmaf(s.largest[r], times[r], -less[r]));
-        s.largest[r] = largest;
-        s.sums[r] *= factor[r];
-    }
-    UNROLL
-    for (int n = 0; n < KEYS<DIM> / 8; n++)
-        UNROLL
-    for (int e = 0; e < 4; e++) {
-        scores[n][e] = power_of_2(fmaf(scores[n][e], times[e / 2], -less[e / 2]));
-        s.sums[e / 2] += scores[n][e];
-    }
-    UNROLL
-    for (int n = 0; n < DIM / 8; n++)
-        UNROLL
-    for (int e = 0; e < 4; e++)
-        s.out[n][e] *= factor[e / 2];
-}
-
 template <int DIM>
 static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const TileMemory<DIM> &m,
                                                   const float (&weights)[KEYS<DIM> / 8][4]) {
@@ -466,7 +227,7 @@ static __device__ __forceinline__ void add_values(QueryState<DIM> &s, const Tile
 // Values that are not finite reach those queries that see them, and no others.
 template <int DIM>
 static __device__ __forceinline__ void add_nonfinite_values(QueryState<DIM> &s, const TileWork &w,
-                                                            const Rules &rules, const Run &run,
+                                                            const ScoreRules &rules, const Run &run,
                                                             const int (&positions)[2], int from) {
     for (int p = from; p < from + KEYS<DIM> && p <= run.last_key; p++) {
         if (!reads_key(rules, run, p)) continue;
@@ -515,7 +276,7 @@ static __device__ __forceinline__ void store_queries(const QueryState<DIM> &s, c
 // The tiles of a run, from the first key on, which is on its way; `count` tiles were before them.
 template <int DIM>
 static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWork &w,
-                                                const Rules &rules, QueryState<DIM> &s,
+                                                const ScoreRules &rules, QueryState<DIM> &s,
                                                 const Run &run, int from, int &count) {
     int mine = threadIdx.x / WARP * WARP_QUERIES; // of the warp
     int positions[2], query = mine + threadIdx.x % WARP / 4;
@@ -545,7 +306,7 @@ static __device__ __forceinline__ void walk_run(TileMemory<DIM> &m, const TileWo
 // Grid: tiles of queries, those with the most keys first; key-value heads.
 template <int DIM, bool PLAIN>
 static __global__ void __launch_bounds__(THREADS) tiles_kernel(TileWork w) {
-    const Rules rules = rules_of<PLAIN>(w.op.shape);
+    const ScoreRules rules = rules_of<PLAIN>(w.op.shape);
     TileMemory<DIM> &m = block_memory<TileMemory<DIM>>();
     int tile = (int)gridDim.x - 1 - (int)blockIdx.x, count = 0;
     wait_for_earlier_kernels();

@@ -43,7 +43,7 @@ static __device__ __forceinline__ uint16_t half_bits(float f) {
     return __half_as_ushort(__float2half_rn(f));
 }
 
-// 2^x, within two units of the last place; 0 where that is no normal number.
+// 2^x, within two units of the last place; what is below 2^-126 is 0.
 static __device__ __forceinline__ float power_of_2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -91,7 +91,7 @@ static __device__ __forceinline__ int4 load_stream(const void *p) {
 }
 
 // Asks for `bytes` bytes to be brought to the L2 cache, by one instruction; at the ends less than
-// 16 bytes are left out.
+// 16 bytes are left out. Before sm_90 there is no such instruction: nothing is done.
 static __device__ __forceinline__ void prefetch(const uint8_t *p, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
     unsigned skip = (unsigned)(-(uintptr_t)p & 15);

@@ -616,16 +616,39 @@ Test(attention, of_a_prompt_sees_what_windows_and_patterns_show) {
     check_case_at((Case){1, 1, 136, 70, KV_F16, PART(PATTERN_LOCAL, 20)}, PRECISION_A16);
 }
 
+// All keys are the same, with scores of some 200, and the values of the first half are 1, of the
+// others 0. A sum that is scaled anew for every tile, by a factor that is nearly 1, would weigh
+// early keys more than late ones, or less.
+Test(attention, of_a_prompt_weighs_early_and_late_keys_alike) {
+    enum { KEYS = 1024, DIM = 64 };
+    Scene s;
+    scene_open_at(&s, (Case){1, 1, DIM, KEYS, KV_F16, CAUSAL}, 2, PRECISION_A16);
+    for (size_t i = 0; i < (size_t)SEQUENCES * KEYS * DIM; i++) {
+        s.q[i] = 1.37f, s.k[i] = 1.23f;
+        s.v[i] = i / DIM % KEYS < KEYS / 2 ? 1.0f : 0.0f;
+    }
+    s.shape.scale = 1.9f;
+    int32_t sequences[PROMPT] = {0}, positions[PROMPT];
+    for (int i = 0; i < PROMPT; i++)
+        positions[i] = KEYS - PROMPT + i;
+    scene_write(&s, 0, 0);
+    float *got = scene_attend(&s, PROMPT, sequences, positions, NULL);
+    for (int i = 0; i < PROMPT; i++)
+        CHECK_NEAR(got[(size_t)i * DIM], 512.0 / (positions[i] + 1), 3e-6);
+    free(got);
+    scene_close(&s);
+}
+
 // A cap; and a scale below 0, with which the largest product is the least weight.
-Test(attention, of_a_prompt_bends_and_turns_scores) {
+Test(attention, of_a_prompt_caps_scores_and_takes_negative_scales) {
     static const int HEAD_DIMS[] = {40, 128, 136};
     for (size_t i = 0; i < sizeof HEAD_DIMS / sizeof *HEAD_DIMS; i++)
-        for (int turned = 0; turned < 2; turned++) {
+        for (int negative = 0; negative < 2; negative++) {
             Scene s;
             scene_open_at(&s, (Case){2, 1, HEAD_DIMS[i], 70, KV_F16, WINDOW_OF(50)}, 2,
                           PRECISION_A16);
-            s.shape.cap = turned ? 0.0f : 3.0f;
-            s.shape.scale *= turned ? -1.0f : 1.0f;
+            s.shape.cap = negative ? 0.0f : 3.0f;
+            s.shape.scale *= negative ? -1.0f : 1.0f;
             check_scene(&s, PRECISION_A16);
             scene_close(&s);
         }

@@ -87,6 +87,18 @@ Test(passes, and_with_norms_of_queries_and_keys) {
     check_types(shape, NULL, "full norms");
 }
 
+// A norm's sum is added in parts of 32 channels, of wider heads in more rounds than one.
+Test(passes, and_with_norms_of_wide_heads) {
+    static const int HEAD_DIMS[] = {96, 264};
+    TinyShape shape = tiny_shape_of_blocks();
+    shape.qk_norm = QK_NORM_PER_HEAD;
+    shape.n_layers = 1;
+    for (size_t i = 0; i < sizeof HEAD_DIMS / sizeof *HEAD_DIMS; i++) {
+        shape.head_dim = HEAD_DIMS[i];
+        check_types(shape, NULL, "norms of wide heads");
+    }
+}
+
 Test(passes, and_where_little_can_be_fused) {
     TinyShape shape = tiny_shape_of_blocks();
     shape.biases = shape.layer_norm = shape.plain_ffn = shape.learned = true;

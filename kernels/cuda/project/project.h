@@ -156,53 +156,56 @@ static __device__ __forceinline__ float float_of(uint32_t bits) {
     return x;
 }
 
-enum : uint32_t { SIZE_BITS = 0x7fffffffu, INFINITE = 0x7f800000u }; // of |x|; NaNs are above it
+enum : uint32_t {
+    MAGNITUDE_BITS = 0x7fffffffu,
+    INFINITE = 0x7f800000u
+}; // of |x|; NaNs are above it
 
 // ---- outliers (precision.h) ----
 
 // The OUTLIERS largest |x| that a lane has met. Bits of |x| compare as the numbers do.
 struct Largest {
-    uint32_t size[OUTLIERS], column[OUTLIERS]; // bits of |x|, 0: none yet
+    uint32_t magnitude[OUTLIERS], column[OUTLIERS]; // bits of |x|, 0: none yet
 };
 
 // Columns rise, so among equals the lower one stays. 0 cannot be an outlier.
-static __device__ __forceinline__ void meet(Largest &largest, uint32_t size, uint32_t column) {
+static __device__ __forceinline__ void meet(Largest &largest, uint32_t magnitude, uint32_t column) {
     static_assert(OUTLIERS == 2, "they stand in line");
-    bool is_first = size > largest.size[0], is_second = size > largest.size[1];
+    bool is_first = magnitude > largest.magnitude[0], is_second = magnitude > largest.magnitude[1];
     largest.column[1] = is_first ? largest.column[0] : is_second ? column : largest.column[1];
     largest.column[0] = is_first ? column : largest.column[0];
-    uint32_t less = size < largest.size[0] ? size : largest.size[0];
-    largest.size[1] = less > largest.size[1] ? less : largest.size[1];
-    largest.size[0] = is_first ? size : largest.size[0];
+    uint32_t less = magnitude < largest.magnitude[0] ? magnitude : largest.magnitude[0];
+    largest.magnitude[1] = less > largest.magnitude[1] ? less : largest.magnitude[1];
+    largest.magnitude[0] = is_first ? magnitude : largest.magnitude[0];
 }
 
-static __device__ __forceinline__ uint32_t most_of(const uint32_t *sizes, unsigned count) {
-    uint32_t most = sizes[0];
+static __device__ __forceinline__ uint32_t largest_of(const uint32_t *values, unsigned count) {
+    uint32_t largest = values[0];
     UNROLL
     for (unsigned b = 1; b < count; b++)
-        most = sizes[b] > most ? sizes[b] : most;
-    return most;
+        largest = values[b] > largest ? values[b] : largest;
+    return largest;
 }
 
 static __device__ __forceinline__ void meet_quad(Largest &largest, const float4 &x,
                                                  uint32_t column) {
-    uint32_t sizes[QUAD] = {bits_of(x.x) & SIZE_BITS, bits_of(x.y) & SIZE_BITS,
-                            bits_of(x.z) & SIZE_BITS, bits_of(x.w) & SIZE_BITS};
+    uint32_t magnitudes[QUAD] = {bits_of(x.x) & MAGNITUDE_BITS, bits_of(x.y) & MAGNITUDE_BITS,
+                                 bits_of(x.z) & MAGNITUDE_BITS, bits_of(x.w) & MAGNITUDE_BITS};
     // What is not finite cannot be one.
-    if (most_of(sizes, QUAD) >= INFINITE) {
+    if (largest_of(magnitudes, QUAD) >= INFINITE) {
         UNROLL
         for (unsigned b = 0; b < QUAD; b++)
-            sizes[b] = sizes[b] >= INFINITE ? 0 : sizes[b];
+            magnitudes[b] = magnitudes[b] >= INFINITE ? 0 : magnitudes[b];
     }
     UNROLL
     for (unsigned b = 0; b < QUAD; b++)
-        meet(largest, sizes[b], column + b);
+        meet(largest, magnitudes[b], column + b);
 }
 
 // A key for an element: larger for larger |x|, and among equals for the lower column. 0: none.
 static __device__ __forceinline__ uint64_t outlier_key(const Largest &largest, int o) {
-    uint32_t size = largest.size[o];
-    return size ? (uint64_t)size << 32 | (uint32_t)~largest.column[o] : 0;
+    uint32_t magnitude = largest.magnitude[o];
+    return magnitude ? (uint64_t)magnitude << 32 | (uint32_t)~largest.column[o] : 0;
 }
 
 template <class Row>
@@ -273,6 +276,59 @@ static __device__ __forceinline__ OutlierColumns outlier_columns(const Outlier *
 
 enum { EIGHT = 8 }; // columns of a lane
 
+static __device__ __forceinline__ void without_outliers(float (&x)[EIGHT], unsigned j,
+                                                        const OutlierColumns &taken) {
+    UNROLL
+    for (unsigned o = 0; o < OUTLIERS; o++) {
+        if (taken.columns[o] - j >= EIGHT) continue; // below j too: it wraps around
+        UNROLL
+        for (unsigned b = 0; b < EIGHT; b++)
+            if (taken.columns[o] == j + b) x[b] = 0.0f;
+    }
+}
+
+// The bits of the largest |x| of a group, whose four lanes all have it.
+static __device__ __forceinline__ uint32_t group_magnitude(const float (&x)[EIGHT]) {
+    uint32_t magnitudes[EIGHT];
+    UNROLL
+    for (unsigned b = 0; b < EIGHT; b++)
+        magnitudes[b] = bits_of(x[b]) & MAGNITUDE_BITS;
+    uint32_t largest = largest_of(magnitudes, EIGHT);
+    UNROLL
+    for (int lanes = 2; lanes; lanes /= 2) {
+        uint32_t other = __shfl_xor_sync(ALL_LANES, largest, lanes);
+        largest = other > largest ? other : largest;
+    }
+    return largest;
+}
+
+// The digits of eight integers, four to a word.
+struct Digits {
+    uint32_t low[2], high[2];
+};
+
+// Adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the lower bits:
+//     z + 0x4b400000 = .. | high, less one where low is negative | low
+static __device__ __forceinline__ Digits digits_of_eight(const float (&x)[EIGHT], float inverse) {
+    Digits digits;
+    UNROLL
+    for (unsigned q = 0; q < 2; q++) {
+        uint32_t z[QUAD], above[QUAD];
+        UNROLL
+        for (unsigned b = 0; b < QUAD; b++) {
+            z[b] = bits_of(x[q * QUAD + b] * inverse + 12582912.0f);
+            above[b] = (z[b] + 128) >> 8;
+        }
+        digits.low[q] = first_bytes(z), digits.high[q] = first_bytes(above);
+    }
+    return digits;
+}
+
+static __device__ __forceinline__ int sum_of_digits(const uint32_t (&words)[2]) {
+    constexpr int ONES = 0x01010101;
+    return dot4((int)words[0], ONES, dot4((int)words[1], ONES, 0));
+}
+
 // Eight of the 32 activations of a group as integers (precision.h), by four neighbouring lanes of a
 // whole warp. `quads`: columns j .. j + 7 of their row; `at`: of the first integer; `is_stored`:
 // false for lanes that come along for the shuffles alone.
@@ -282,50 +338,20 @@ static __device__ __forceinline__ void quantise_eight(const QuantisedRows &out,
                                                       int levels, bool is_stored) {
     float x[EIGHT] = {quads[0].x, quads[0].y, quads[0].z, quads[0].w,
                       quads[1].x, quads[1].y, quads[1].z, quads[1].w};
-    UNROLL
-    for (unsigned o = 0; o < OUTLIERS; o++) {
-        if (taken.columns[o] - j >= EIGHT) continue; // below j too: it wraps around
-        UNROLL
-        for (unsigned b = 0; b < EIGHT; b++)
-            if (taken.columns[o] == j + b) x[b] = 0.0f;
-    }
-    uint32_t sizes[EIGHT];
-    UNROLL
-    for (unsigned b = 0; b < EIGHT; b++)
-        sizes[b] = bits_of(x[b]) & SIZE_BITS;
-    uint32_t size = most_of(sizes, EIGHT);
-    UNROLL
-    for (int lanes = 2; lanes; lanes /= 2) {
-        uint32_t other = __shfl_xor_sync(ALL_LANES, size, lanes);
-        size = other > size ? other : size;
-    }
-    bool is_finite = size < INFINITE;
-    float d = is_finite ? float_of(size) / (float)levels : NAN;
+    without_outliers(x, j, taken);
+    uint32_t magnitude = group_magnitude(x);
+    bool is_finite = magnitude < INFINITE;
+    float d = is_finite ? float_of(magnitude) / (float)levels : NAN;
     bool usable = d >= 1.17549435e-38f; // FLT_MIN; false for NaN too
-    float inverse = usable ? 1.0f / d : 0.0f;
-    // Adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the lower bits:
-    //     z + 0x4b400000 = .. | high, less one where low is negative | low
-    uint32_t low[2], high[2];
-    UNROLL
-    for (unsigned q = 0; q < 2; q++) {
-        uint32_t z[QUAD], above[QUAD];
-        UNROLL
-        for (unsigned b = 0; b < QUAD; b++) {
-            z[b] = bits_of(x[q * QUAD + b] * inverse + 12582912.0f);
-            above[b] = (z[b] + 128) >> 8;
-        }
-        low[q] = is_finite ? first_bytes(z) : 0;
-        high[q] = is_finite ? first_bytes(above) : 0;
-    }
-    constexpr int ONES = 0x01010101;
-    int sum = dot4((int)low[0], ONES, dot4((int)low[1], ONES, 0)) +
-              256 * dot4((int)high[0], ONES, dot4((int)high[1], ONES, 0));
+    Digits digits = digits_of_eight(x, usable ? 1.0f / d : 0.0f);
+    if (!is_finite) digits = Digits{};
+    int sum = sum_of_digits(digits.low) + 256 * sum_of_digits(digits.high);
     sum += __shfl_xor_sync(ALL_LANES, sum, 1);
     int other = __shfl_xor_sync(ALL_LANES, sum, 2);
     if (!is_stored) return;
     size_t index = swizzle_digit(at);
-    *(uint64_t *)(out.low + index) = low[0] | (uint64_t)low[1] << 32;
-    if (out.high) *(uint64_t *)(out.high + index) = high[0] | (uint64_t)high[1] << 32;
+    *(uint64_t *)(out.low + index) = digits.low[0] | (uint64_t)digits.low[1] << 32;
+    if (out.high) *(uint64_t *)(out.high + index) = digits.high[0] | (uint64_t)digits.high[1] << 32;
     if (at % CHUNK) return;
     out.scales[at / CHUNK] = usable || !is_finite ? d : 0.0f;
     out.sums[at / CHUNK] = int2{sum, other};

@@ -145,11 +145,11 @@ template <DType D> struct Cursor {
 
 // ---- the first rows, to the L2 cache ----
 //
-// Registers hold two batches of a warp. Until x is there no more can be multiplied, but memory need
-// not be idle: what comes next is brought nearer.
+// A block's first rows are asked for once more, all by one instruction: registers ask for much of
+// them too, a few loads of each warp at a time. On an H200 `o` of a 1B in BF16 took 3.6 us with it
+// and 3.9 without.
 
-// Of all blocks together: a small part of the cache, so that it is still there when it is
-// multiplied. On an H200 8 MiB decode a 1B in BF16 as fast as 4 do; 16 and 32 are slower.
+// Of all blocks together. 4 MiB are as good on an H200, 16 and 32 slower.
 enum { AHEAD = 8 << 20 };
 
 static __device__ __forceinline__ void prefetch_rows(const Planes &w, size_t row, unsigned count) {
