@@ -93,8 +93,7 @@ static __device__ __forceinline__ QueryPairs load_pairs(const QueryState<DIM> &s
         int r = i % 2, c = 16 * k + threadIdx.x % 4 * 2 + i / 2 * 8;
         bool there = s.there[r] && c < dim; // dim is even
         const float *q = s.q[r] + (c < dim ? c : 0);
-        float a = q[0], b = q[1]; // what is there of another query or channel
-        pairs.a[i] = there ? a : 0.0f, pairs.b[i] = there ? b : 0.0f;
+        pairs.a[i] = there ? q[0] : 0.0f, pairs.b[i] = there ? q[1] : 0.0f;
     }
     return pairs;
 }
