@@ -192,7 +192,7 @@ static __device__ __forceinline__ uint32_t seen_scores(const KeyPattern &pattern
     return seen;
 }
 
-// Brings scores to what e is raised to. Without a cap that is left to the power itself.
+// Scales and caps scores. Without a cap the multiplier of weigh_scores scales them.
 template <int DIM>
 static __device__ __forceinline__ void cap_scores(float (&scores)[KEYS<DIM> / 8][4],
                                                   const QueryState<DIM> &s, float cap) {
