@@ -454,10 +454,13 @@ $(BUILD)/tests/fuzz/main.o: run.c $(BUILD)/switches
 	$(call say,CC)
 	$(Q)$(CC) $(REQUIRED) $(CFLAGS) -Dmain=limpid_main -Wno-missing-prototypes -c -o $@ $<
 # The mutators are no part of what is tested, and the kernels see sizes that were checked: with the counters of
-# a fuzzer most of a run would be theirs. The sanitizers stay.
+# a fuzzer most of a run would be theirs. The kernels keep the sanitizers; the mutators keep MemorySanitizer alone,
+# which has to see what they write.
 ifneq ($(findstring fuzzer-no-link,$(CFLAGS)),)
-$(addprefix $(BUILD)/tests/fuzz/,mutate.o walk.o) $(BUILD)/kernels/%.o: \
-    private override CFLAGS := $(subst -fsanitize=fuzzer-no-link$(comma),-O2 -fsanitize=,$(CFLAGS))
+WITHOUT_COUNTERS := $(subst -fsanitize=fuzzer-no-link$(comma),-O2 -fsanitize=,$(CFLAGS))
+$(BUILD)/kernels/%.o: private override CFLAGS := $(WITHOUT_COUNTERS)
+$(addprefix $(BUILD)/tests/fuzz/,mutate.o walk.o): private override CFLAGS := \
+    $(WITHOUT_COUNTERS) $(if $(findstring address,$(CFLAGS)),-fno-sanitize=all)
 endif
 fuzzers: $(FUZZERS)
 
