@@ -6,6 +6,9 @@
 //
 // A block is "open" while it is first in the list; what is left of it when the next one is opened
 // (at most a quarter) is not used again.
+//
+// AddressSanitizer sees each allocation by itself, as it sees those of malloc: what is behind its
+// last byte is poisoned, at least RED_ZONE bytes, and so is the free part of a block.
 #include "base/arena.h"
 #include "base/bytes.h"
 
@@ -13,7 +16,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 64, BLOCK_BYTES = 64 * 1024 };
+#if !defined(__has_feature)
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+enum { ALIGNMENT = 64, BLOCK_BYTES = 4 * 1024, RED_ZONE = 64 };
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+enum { ALIGNMENT = 64, BLOCK_BYTES = 64 * 1024, RED_ZONE = 0 };
+#endif
 
 typedef struct ArenaBlock {
     struct ArenaBlock *next;
@@ -34,18 +47,20 @@ static ArenaBlock *block_new(size_t size) {
     uintptr_t behind = (uintptr_t)(block + 1);
     block->bytes = (uint8_t *)((behind + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     block->size = size;
+    ASAN_POISON_MEMORY_REGION(block->bytes, size);
     if (size >= LARGE_PAGE) memory_large_pages(block, sizeof *block + ALIGNMENT + size);
     return block;
 }
 
 void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error) {
-    uint64_t bytes;
-    if (!mul_ok(count, size, &bytes) || !align_ok(bytes, ALIGNMENT, &bytes) ||
+    uint64_t asked, bytes;
+    if (!mul_ok(count, size, &asked) || !align_ok(asked, ALIGNMENT, &bytes) ||
         bytes > SIZE_MAX / 2) {
         error_set(error, ERROR_MEMORY, "out of memory: %llu elements of %zu bytes",
                   (unsigned long long)count, size);
         return NULL;
     }
+    bytes += RED_ZONE;
     ArenaBlock *block = arena->blocks;
     if (!block || bytes > block->size - block->used) {
         // Above a quarter of a block an allocation would waste too much of a shared one.
@@ -62,6 +77,7 @@ void *arena_alloc(Arena *arena, uint64_t count, size_t size, Error *error) {
     }
     void *at = block->bytes + block->used;
     block->used += (size_t)bytes;
+    ASAN_UNPOISON_MEMORY_REGION(at, (size_t)asked);
     return at;
 }
 

@@ -5,6 +5,9 @@
 #include "base/text.h"
 #include "tests/test.h"
 
+#if TEST_SANITIZED
+#include <sanitizer/asan_interface.h>
+#endif
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -108,6 +111,24 @@ Test(arena, pieces_are_zeroed_apart_and_aligned) {
         for (size_t j = 0; j < (i % 7 == 3 ? 40000 : i); j += 97)
             CHECK_INT(pieces[i][j], i % 251);
     arena_free(&arena);
+}
+
+// So that a reader that overruns one of its arrays by a byte is found, as one of malloc would be.
+Test(arena, address_sanitizer_sees_the_end_of_each_piece) {
+#if TEST_SANITIZED
+    Arena arena = {0};
+    for (size_t size = 0; size < 300; size += 7) {
+        uint8_t *piece = arena_alloc(&arena, size, 1, NULL);
+        CHECK(!__asan_region_is_poisoned(piece, size));
+        for (size_t i = 0; i < 64; i++)
+            CHECK(__asan_address_is_poisoned(piece + size + i));
+    }
+    uint8_t *of_its_own = arena_alloc(&arena, 100001, 1, NULL);
+    CHECK(__asan_region_is_poisoned(of_its_own, 100002) == of_its_own + 100001);
+    arena_free(&arena);
+#else
+    SKIP("not built with AddressSanitizer");
+#endif
 }
 
 Test(arena, sizes_that_overflow_are_no_memory) {
