@@ -174,6 +174,8 @@ PROGRAM_SOURCES := $(filter-out tests/programs/exhaustive_%.c,$(PROGRAM_SOURCES)
 endif
 PROGRAMS := $(foreach t,$(PROGRAM_SOURCES),$(BUILD)/tests/$(basename $(notdir $(t))))
 
+comma := ,
+
 # ---- flags: what the code needs, apart from the user's CFLAGS ----
 REQUIRED := -std=gnu11 -I. -MMD -MP -pthread -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno \
             -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wmissing-prototypes -Wpointer-arith -Wvla
@@ -209,6 +211,10 @@ ifneq ($(SANITIZED),)
 # A loop that is full of checks is not unrolled, of which clang warns.
 UNGUARDED += -Wno-pass-failed
 endif
+# Nor would all checks of a sanitizer be cheap there: clang compiles for minutes. What reads or writes beyond an
+# object is AddressSanitizer's to find; what they compute with stays checked.
+LEAN := $(if $(findstring undefined,$(CFLAGS)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size$(comma)bounds)
+$(BUILD)/weights/rounding/fit.o: private override CFLAGS += $(if $(LEAN),-O2 $(LEAN))
 STRICT := -Wconversion -Wsign-conversion
 $(BUILD)/weights/%.o $(BUILD)/tokenizer/%.o $(BUILD)/grammar/%.o: REQUIRED += $(STRICT)
 $(addprefix $(BUILD)/,tokenizer/without_libraries.o weights/checkpoint.o commands/replay.o commands/generate.o commands/merge.o commands/chat/save.o library/grammar.o): REQUIRED += $(ABSENT)
@@ -245,7 +251,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
@@ -396,7 +402,6 @@ $(addprefix $(BUILD)/tests/test_,commands ranks constrained line_editor conversa
 
 # tests/commands/test_selftest.c breaks these kernels, one at a time.
 BREAKABLE := attention rope rmsnorm project kv_write kv_copy device_matrix
-comma := ,
 $(BUILD)/tests/test_selftest: private LDFLAGS += $(BREAKABLE:%=-Wl$(comma)--wrap=%)
 
 # In these calls of a reader its file is rewritten: tests/support/files/rewriting.c.
@@ -488,7 +493,6 @@ GOALS ?= build/cpu-aarch64/run
 FIDELITY_BACKENDS ?= reference cpu cuda-emulated
 fidelity-build = build/$(1)$(if $(filter cuda-emulated,$(1)),,-release)
 fidelity-switches = BACKEND=$(1:-emulated=) EMULATED=$(if $(filter cuda-emulated,$(1)),1,0)
-comma := ,
 space := $() $()
 fidelity:
 	$(foreach b,$(FIDELITY_BACKENDS),$(MAKE) $(call fidelity-switches,$(b)) \

@@ -40,15 +40,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--rows", type=int, default=16, help=f"of {CONTEXT} tokens, in a step")
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=8, help=f"of {CONTEXT} tokens, in a step")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     torch.manual_seed(1)
     ids = read_ids(args.text, args.out)
     model = LlamaForCausalLM(LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=256, intermediate_size=768, num_hidden_layers=5, num_attention_heads=8,
-        num_key_value_heads=4, max_position_embeddings=CONTEXT, attention_dropout=0.1, tie_word_embeddings=False,
+        num_key_value_heads=4, max_position_embeddings=CONTEXT, tie_word_embeddings=False,
         bos_token_id=BOS, eos_token_id=EOS, architectures=["LlamaForCausalLM"]))
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
     begun, mean = time.monotonic(), None

@@ -150,7 +150,7 @@ Test(speculation_command, other_families_change_nothing_either) {
     char line[900], drafts[60];
     for (int i = 0; i < EMULATED(4, 48); i++) {
         snprintf(line, sizeof line,
-                 "%s|--prompt-ids|5,9,17,3,5,9,17,3,5,9|%s|--precision|%s|-s|%d|-c|60|-n|0|"
+                 "%s|--prompt-ids|5,9,17,3,5,9,17,3,5,9|%s|--precision|%s|-s|%d|-c|40|-n|0|"
                  "--ignore-eos",
                  test_reference_model(MODELS[i % 4]), WAYS[i / 4 % 4], PRECISIONS[i / 4 % 3], i);
         if (strstr(line, "logit-bias")) continue; // ids that these lack
