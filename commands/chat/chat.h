@@ -113,7 +113,8 @@ typedef struct ChatOrigin {
 // is as it was.
 bool conversation_read(Chat *chat, const void *bytes, size_t size, ChatOrigin *origin,
                        Error *error);
-bool conversation_save(Chat *chat, const char *path, Error *error); // false: exit code 2, 4 or 5
+// `force`: in place of a file that is there. False: exit code 2, 4 or 5.
+bool conversation_save(Chat *chat, const char *path, bool force, Error *error);
 // In place of the conversation so far. False: exit code 3, 4 or 5, and it is as it was.
 bool conversation_load(Chat *chat, const char *path, Error *error);
 

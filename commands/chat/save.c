@@ -65,11 +65,11 @@ void conversation_print(Buffer *b, const Chat *chat, const char *digest) {
     buffer_print(b, "]}\n");
 }
 
-bool conversation_save(Chat *chat, const char *path, Error *error) {
+bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
     char digest[FNV_HEX];
     Buffer b = {0};
     FileSet inputs = {0};
-    OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force};
+    OutputFile out = {.path = path, .inputs = &inputs, .force = force || chat->options.force};
     bool good = inputs_find(&inputs, &chat->options, error) &&
                 inputs_check(&out, &chat->options, error) &&
                 model_digest(digest, &chat->session, error);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Command {
     const char *name, *argument, *meaning; // argument: NULL where it takes none
@@ -42,10 +43,15 @@ static SlashResult set_system(Chat *chat, const char *argument, Buffer *message)
 static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
     Error error = {0};
     (void)message;
-    if (conversation_save(chat, argument, &error))
-        note("saved: %s", argument);
-    else
-        note("/save: %s", error.message);
+    static const char FORCE[] = "--force ";
+    bool force = !strncmp(argument, FORCE, strlen(FORCE));
+    const char *path = force ? argument + strlen(FORCE) : argument;
+    if (conversation_save(chat, path, force, &error)) {
+        note("saved: %s", path);
+    } else {
+        bool replaceable = error.code == ERROR_USAGE && !force && !access(path, F_OK);
+        note("/save: %s%s", error.message, replaceable ? " (/save --force FILE)" : "");
+    }
     return SLASH_DONE;
 }
 

@@ -130,6 +130,32 @@ Test(conversation, outputs_are_checked_as_others_are) {
     test_run_free(&r);
 }
 
+Test(conversation, a_file_that_is_there_is_saved_over_where_that_is_said) {
+    char asks[700], forces[700];
+    const TypedKeys refused[] = {
+        {"> ", "hello\n"}, command(asks, "/save %s\n", "there.json"), {"> ", "\x04"}};
+    const TypedKeys forced[] = {{"> ", "hello\n"},
+                                command(forces, "/save --force %s\n", "there.json"),
+                                {"> ", "/save --force weights/builtin.gguf\n"},
+                                {"> ", "\x04"}};
+    test_write_file(test_temporary("there.json"), "of the user", 11);
+    TestRun r = chat_typed(small_model(), "|--max-tokens|2", refused, COUNT(refused));
+    CHECK(strstr(r.out, "is there already"), "%s", r.out);
+    CHECK(strstr(r.out, "(/save --force FILE)"), "%s", r.out);
+    char *text = text_of("there.json");
+    CHECK(!strncmp(text, "of the user", 11), "%s", text);
+    free(text);
+    test_run_free(&r);
+    r = chat_typed(small_model(), "|--max-tokens|2", forced, COUNT(forced));
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    CHECK_INT(count_of(r.out, "run: saved: "), 1);
+    CHECK_INT(count_of(r.out, "run: /save: "), 1); // the model is an input, which nothing replaces
+    text = text_of("there.json");
+    CHECK(strstr(text, "\"content\":\"hello\""), "%s", text);
+    free(text);
+    test_run_free(&r);
+}
+
 Test(conversation, the_oldest_exchanges_leave_a_full_context) {
     TypedKeys keys[9];
     for (int i = 0; i < 8; i++)
