@@ -28,7 +28,7 @@ static size_t hash_frame(const Automaton *m, Frame f) {
 }
 
 static size_t hash_state(const Automaton *m, const uint64_t *places, size_t count, uint32_t ends) {
-    return keyed_hash(&m->key, places, count * sizeof *places) ^ ends;
+    return (size_t)keyed_hash(&m->key, places, count * sizeof *places) ^ ends;
 }
 
 // Twice the buckets, where half of them are in use.

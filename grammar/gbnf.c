@@ -262,7 +262,7 @@ static TextSpan take_name(Parser *p) {
 // The rule of this name, a new one where it is the first time.
 static bool find_rule(Parser *p, TextSpan name, uint32_t *rule) {
     Parsed *parsed = p->parsed;
-    size_t at = keyed_hash(&p->key, name.text, name.length) & (p->table_size - 1);
+    size_t at = (size_t)keyed_hash(&p->key, name.text, name.length) & (p->table_size - 1);
     for (; p->table[at]; at = (at + 1) & (p->table_size - 1)) {
         *rule = p->table[at] - 1;
         if (!span_compare(parsed->rules.at[*rule].name, name)) return true;

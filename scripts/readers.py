@@ -1,6 +1,6 @@
 """The readers of untrusted files: the source of each, and the test programs that read its format.
 
-Used by scripts/mutation and scripts/coverage. The tests make their files themselves, so that both
+Used by scripts/mutation, scripts/coverage and scripts/messages. The tests make their files themselves, so that both
 show the same in a plain clone.
 """
 import glob
@@ -61,6 +61,20 @@ def source_hash(reader):
         with open(path, "rb") as file:
             whole.update(path.encode() + b"\0" + file.read() + b"\0")
     return whole.hexdigest()[:12]
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def holder(lines, number):
+    """The function around a line."""
+    for line in reversed(lines[:number]):
+        found = re.match(r"[A-Za-z_].*?(\w+)\(", line)
+        if found:
+            return found[1]
+    return "-"
 
 
 def make(switches, *targets, dry=False):

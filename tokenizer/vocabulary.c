@@ -11,7 +11,7 @@
 
 // The bucket that holds the spelling, or the empty bucket where it would be inserted.
 static size_t bucket_of(const Tokenizer *t, const char *text, size_t length) {
-    size_t i = keyed_hash(&t->key, text, length) & (t->n_buckets - 1);
+    size_t i = (size_t)keyed_hash(&t->key, text, length) & (t->n_buckets - 1);
     for (; t->buckets[i]; i = (i + 1) & (t->n_buckets - 1)) {
         const TextSpan *spelling = &t->tokens[t->buckets[i] - 1];
         if (spelling->length == length && !memcmp(spelling->text, text, length)) break;

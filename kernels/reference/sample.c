@@ -133,9 +133,9 @@ static int sample_row(Candidate *c, const float *logits, int vocab_size, const S
     // on it, `uniform` of the way along, falls into one of them.
     sort(c, count, by_id);
     // A weight has up to 41 bits, their sum over a vocabulary some 18 more, `uniform` 24: the
-    // product needs more than 64.
-    unsigned __int128 total = (unsigned __int128)total_weight(c, count);
-    uint64_t target = (uint64_t)(total * (uint64_t)(uniform * 0x1p24f) >> 24), sum = 0;
+    // product needs more than 64, but that of the upper and that of the lower part do not.
+    uint64_t total = total_weight(c, count), share = (uint64_t)(uniform * 0x1p24f);
+    uint64_t target = (total >> 24) * share + ((total & 0xffffff) * share >> 24), sum = 0;
     size_t i = 0;
     while ((sum += c[i].weight) <= target)
         i++;

@@ -125,8 +125,9 @@ static void write_header(Buffer *out, const TensorWriter *w, const WriteTensor *
     buffer_print(out, "}");
     while (!out->failed && out->size % 8)
         buffer_print(out, " ");
+    uint64_t length = (uint64_t)out->size - 8;
     for (size_t i = 0; !out->failed && i < 8; i++)
-        out->bytes[i] = (uint8_t)((out->size - 8) >> (8 * i));
+        out->bytes[i] = (uint8_t)(length >> (8 * i));
 }
 
 static bool begin(TensorWriter *w, const OutputFile *out, const WriteTensor *tensors,
