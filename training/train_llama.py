@@ -9,6 +9,7 @@ stories, each followed by <|endoftext|>.
 """
 import argparse
 import os
+import sys
 import time
 
 import sentencepiece
@@ -43,7 +44,9 @@ def main():
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=8, help=f"of {CONTEXT} tokens, in a step")
     args = parser.parse_args()
-    os.makedirs(args.out, exist_ok=True)
+    if os.path.exists(args.out):
+        sys.exit(f"--out: {args.out} is there already")
+    os.makedirs(args.out)
     torch.manual_seed(1)
     ids = read_ids(args.text, args.out)
     model = LlamaForCausalLM(LlamaConfig(
