@@ -61,7 +61,7 @@ static inline bool device_ok(const Device *device) {
 }
 
 // Runs task(context, begin, end, thread) over the items 0 .. n_items - 1 on the active threads of
-// the device, `chunk` (>= 1) items at a time in rising order; returns when all are done. No more
+// the device, `chunk` (>= 1) items at a time in any order; returns when all are done. No more
 // than one chunk: on the caller's thread, without waking any other. Waking costs about a
 // microsecond, so a chunk is worth some microseconds. `thread` (0 .. threads - 1) names scratch,
 // never results.

@@ -105,7 +105,9 @@ Arithmetic project_arithmetic(Device *device, const DeviceMatrix *weight, int n)
     if (dtype_is_float(weight->dtype) || device->precision == PRECISION_F32)
         return (Arithmetic){PEAK_FLOAT32, 1};
     bool is_a8 = device->precision == PRECISION_A8;
-    switch (device->kernels->project->form(weight->dtype, n, is_a8)) {
+    const ProjectKernels *kernels = device->kernels->project;
+    int block_rows = n < kernels->block_rows ? n : kernels->block_rows; // of most blocks
+    switch (kernels->form(weight->dtype, n, block_rows, is_a8)) {
     case INPUT_QUADS: return (Arithmetic){PEAK_INT8, 1};
     // PEAK_INT8 counts one digit; with two each weight costs two multiplications.
     case INPUT_DIGITS: return (Arithmetic){PEAK_INT8, 2};

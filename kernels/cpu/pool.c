@@ -1,12 +1,16 @@
-// Persistent threads and one counter of chunks.
+// Persistent threads, each with a share of the chunks.
 //
-// A region of work is published by storing `chunks` = n_chunks << 32 | next. A thread takes chunk
-// `next` by compare-and-swap, and only then reads what the region is: while a taken chunk is not
-// done, the region cannot end, so the fields stay put. A thread that slept through a region finds
-// nothing to take, and no thread waited for it.
+// A region of work is published by storing the shares, end << 32 | next each, and adding its chunks
+// to `left`. A thread takes chunk `next` of its own share, or chunk `end` - 1 of another's, by
+// compare-and-swap, and only then reads what the region is: while a taken chunk is not done, the
+// region cannot end, so the fields stay put. A thread that slept through a region finds nothing to
+// take, and no thread waited for it.
 //
-//     run:     task, context ... ; chunks = n << 32 ; wake the sleepers ; work ; wait for done == n
-//     thread:  take a chunk -> task -> done + 1 ; none left: spin for a while ; sleep
+//     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
+//     thread:  take a chunk, left - 1 -> task -> done + 1 ; none left: spin for a while ; sleep
+//
+// So a thread goes through memory in one direction, as the hardware that fetches ahead likes it,
+// and the last chunks, where one thread is slower, are short.
 //
 // Spinning hands work over in some 0.1 us where waking costs 30 us, but on a busy machine it burns
 // the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
@@ -38,7 +42,7 @@ enum {
 
 struct Pool {
     // What is written often has a cache line of its own.
-    _Alignas(64) atomic_uint_fast64_t chunks; // n_chunks << 32 | next
+    _Alignas(64) atomic_int left; // chunks that nobody has taken
     _Alignas(64) atomic_uint done;
     _Alignas(64) atomic_uint wakes; // futex: threads sleep on it
     atomic_uint sleepers;
@@ -52,6 +56,7 @@ struct Pool {
 
     int n_threads, n_started; // the caller included; threads[1 ..]
     struct Worker {
+        _Alignas(64) atomic_uint_fast64_t share; // chunks: end << 32 | next
         Pool *pool;
         pthread_t thread;
         int index;
@@ -106,18 +111,31 @@ static void spin_paid(int64_t *budget) { // work came while we spun
 }
 
 static bool chunks_left(Pool *pool) {
-    uint64_t state = atomic_load(&pool->chunks);
-    return (uint32_t)state < state >> 32;
+    return atomic_load(&pool->left) > 0;
 }
 
-// The compare-and-swap may succeed on a state that a thread read in an earlier region, if a later
-// one has come to the same numbers. That is right too: the chunk taken is one of the later region,
-// whose fields are read only now.
-static bool take_chunk(Pool *pool, size_t *index) {
-    uint64_t state = atomic_load_explicit(&pool->chunks, memory_order_acquire);
-    while ((uint32_t)state < state >> 32) {
-        if (atomic_compare_exchange_weak(&pool->chunks, &state, state + 1)) {
-            *index = (uint32_t)state;
+// The compare-and-swap may succeed on numbers that a thread read in an earlier region, if a later
+// one has come to the same. That is right too: the chunk taken is one of the later region, whose
+// fields are read only now.
+static bool take_from(atomic_uint_fast64_t *share, bool is_own, size_t *index) {
+    uint64_t state = atomic_load_explicit(share, memory_order_acquire);
+    for (uint32_t next, end; next = (uint32_t)state, end = (uint32_t)(state >> 32), next < end;) {
+        uint64_t rest = is_own ? state + 1 : (uint64_t)(end - 1) << 32 | next;
+        if (atomic_compare_exchange_weak(share, &state, rest)) {
+            *index = is_own ? next : end - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+// From the own share first. `left` may be below 0 for a moment, when a chunk is taken before
+// pool_run has added it.
+static bool take_chunk(Pool *pool, int thread, size_t *index) {
+    for (int i = 0; i < pool->n_threads && chunks_left(pool); i++) {
+        struct Worker *worker = &pool->workers[(thread + i) % pool->n_threads];
+        if (take_from(&worker->share, i == 0, index)) {
+            atomic_fetch_sub(&pool->left, 1);
             return true;
         }
     }
@@ -128,7 +146,7 @@ static bool take_chunk(Pool *pool, size_t *index) {
 static bool work(Pool *pool, int thread) {
     bool any = false;
     size_t index;
-    while (take_chunk(pool, &index)) {
+    while (take_chunk(pool, thread, &index)) {
         size_t begin = index * pool->chunk, end = begin + pool->chunk;
         // Before the task: as soon as `done` reaches n_chunks the caller may overwrite the region.
         unsigned n_chunks = (unsigned)((pool->n_items + pool->chunk - 1) / pool->chunk);
@@ -144,7 +162,7 @@ static bool work(Pool *pool, int thread) {
 }
 
 // `wakes` is read before anything is looked at: a region published after that changes it, and
-// futex_wait returns at once. pool_run stores `chunks` and then reads `sleepers`; here it is the
+// futex_wait returns at once. pool_run adds to `left` and then reads `sleepers`; here it is the
 // reverse, so that not both can miss the other.
 static void sleep_for_work(Pool *pool) {
     unsigned seen = atomic_load(&pool->wakes);
@@ -192,7 +210,8 @@ Pool *pool_open(int n_threads) {
     pool->caller_budget = SPIN_MOST_NS;
     for (pool->n_started = 1; pool->n_started < n_threads; pool->n_started++) {
         struct Worker *worker = &pool->workers[pool->n_started];
-        *worker = (struct Worker){.pool = pool, .index = pool->n_started};
+        worker->pool = pool;
+        worker->index = pool->n_started;
         // The threads started so far find `quit` set, and are joined.
         int failed = start_thread(worker);
         if (failed) {
@@ -235,19 +254,23 @@ static void wait_until_done(Pool *pool, unsigned n_chunks) {
 
 void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t chunk) {
     size_t n_chunks = (n_items + chunk - 1) / chunk;
-    // The number of chunks has the upper 32 bits of `chunks`.
-    if (n_chunks > UINT32_MAX) {
-        chunk = n_items / UINT32_MAX + 1;
+    if (n_chunks > INT_MAX) {
+        chunk = n_items / INT_MAX + 1;
         n_chunks = (n_items + chunk - 1) / chunk;
     }
     // No chunk is left of the region before and all of its tasks have ended, so no thread reads
-    // these. The store to `chunks` publishes them, and `done` with them.
+    // these. The stores of the shares publish them, and `done` with them.
     pool->task = task;
     pool->context = context;
     pool->n_items = n_items;
     pool->chunk = chunk;
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    atomic_store(&pool->chunks, (uint64_t)n_chunks << 32);
+    uint64_t n_threads = (uint64_t)pool->n_threads, begin = 0, end;
+    for (uint64_t t = 0; begin < n_chunks; t++, begin = end) {
+        end = (n_chunks * (t + 1) + n_threads - 1) / n_threads;
+        atomic_store_explicit(&pool->workers[t].share, end << 32 | begin, memory_order_release);
+    }
+    atomic_fetch_add(&pool->left, (int)n_chunks);
     if (atomic_load(&pool->sleepers)) wake_threads(pool);
     work(pool, 0);
     wait_until_done(pool, (unsigned)n_chunks);

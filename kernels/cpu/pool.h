@@ -1,7 +1,8 @@
 // Threads that wait for work: a bounded spin, then sleep.
 //
-// One region of work at a time. The caller works too, as thread 0. Items are handed out in chunks
-// from one counter, so a thread that loses its processor holds up no more than one chunk.
+// One region of work at a time. The caller works too, as thread 0. Each thread has a share of the
+// items, which lie beside each other, and takes them in chunks; one that is done takes chunks of
+// the others, from the end, so a thread that loses its processor holds up no more than one chunk.
 #pragma once
 
 #include <stdbool.h>

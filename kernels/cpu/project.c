@@ -13,11 +13,12 @@
 enum {
     MOST_PROJECTIONS = 16,
     PARALLEL_BYTES = 192 * 1024, // less is done before another thread has joined
-    CHUNK_BYTES = 128 * 1024,    // contiguous memory per thread; with 16 KB, where two threads
-                                 // interleave, SmolLM2 decodes at 250 tokens/s instead of 380
+    CHUNK_BYTES = 64 * 1024,     // of weights that a thread takes at once
     CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
-    SEGMENT_ROWS = 96,           // a panel is unpacked once for so many input rows at least
-    ROWS_AT_MEMORY_SPEED = 4,    // input rows that multiply in the time that a weight is read
+    PREPARED_ROWS = 4,           // input rows that a thread prepares, of so many elements at least
+    PREPARED_AT_ONCE = 2048,
+    SEGMENT_ROWS = 96,        // a panel is unpacked once for so many input rows at least
+    ROWS_AT_MEMORY_SPEED = 4, // input rows that multiply in the time that a weight is read
 };
 
 struct ProjectScratch {
@@ -92,57 +93,6 @@ static int block_size(int left, int most) {
     return SIZES[i];
 }
 
-// Cuts n rows into blocks. Returns their number.
-static size_t cut_blocks(const Device *device, const float *x, int n, size_t cols) {
-    const struct ProjectScratch *s = device->project;
-    const ProjectKernels *kernels = device->kernels->project;
-    size_t count = 0;
-    for (int first = 0, size; first < n; first += size) {
-        size = block_size(n - first, kernels->block_rows);
-        size_t row = (size_t)first, cells = cols / CELL_COLS;
-        InputBlock *block = &s->blocks[count++];
-        *block = (InputBlock){.first = first, .n = size};
-        if (s->pairs) {
-            block->pairs = s->pairs + row * cells * 16;
-            block->scales = s->scales + row * cells * 4;
-            block->sums = s->sums + row * cells * 3;
-            block->digits =
-                s->digits && n <= kernels->direct_rows ? s->digits + row * cells * 16 : NULL;
-            block->quads = s->quads ? s->quads + row * cells * 8 : NULL;
-            block->outliers = s->outliers + row * OUTLIERS;
-        }
-        if (s->x) block->x = size == 1 ? x + row * cols : s->x + row * cols;
-    }
-    return count;
-}
-
-typedef struct Preparing {
-    const Device *device;
-    const float *x;
-    size_t cols;
-    bool integers, floats;
-} Preparing;
-
-static void prepare_task(void *context, size_t begin, size_t end, int thread) {
-    const Preparing *p = context;
-    const struct ProjectScratch *s = p->device->project;
-    int levels = p->device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
-    (void)thread;
-    for (size_t b = begin; b < end; b++) {
-        const InputBlock *block = &s->blocks[b];
-        size_t row = (size_t)block->first, n = (size_t)block->n;
-        const float *x = p->x + row * p->cols;
-        if (p->integers) p->device->kernels->project->quantise(block, x, p->cols, levels);
-        if (!p->floats || n == 1) continue;
-        float *to = s->x + row * p->cols;
-        for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < p->cols; k++)
-                to[k * n + i] = x[i * p->cols + k];
-    }
-}
-
-// ---- the list of work ----
-
 typedef struct WorkList {
     const Device *device;
     const Projection *projections;
@@ -152,6 +102,81 @@ typedef struct WorkList {
     size_t n_blocks, segment_blocks;
     int n; // rows of the call
 } WorkList;
+
+// The forms that the quantised matrices of the call take of a block: 1 << INPUT_WORDS and so on.
+static unsigned forms_of(const WorkList *list, int block_rows) {
+    const Device *device = list->device;
+    bool bytes = device->precision == PRECISION_A8;
+    unsigned forms = 0;
+    for (int i = 0; i < list->count; i++) {
+        DType dtype = list->projections[i].weight->dtype;
+        if (dtype_is_float(dtype)) continue;
+        forms |= 1u << device->kernels->project->form(dtype, list->n, block_rows, bytes);
+    }
+    return forms;
+}
+
+// Cuts the rows of the call into blocks. Returns their number.
+static size_t cut_blocks(const WorkList *list, size_t cols) {
+    const struct ProjectScratch *s = list->device->project;
+    size_t count = 0;
+    for (int first = 0, size; first < list->n; first += size) {
+        size = block_size(list->n - first, list->device->kernels->project->block_rows);
+        size_t row = (size_t)first, cells = cols / CELL_COLS;
+        InputBlock *block = &s->blocks[count++];
+        *block = (InputBlock){.first = first, .n = size};
+        if (s->pairs) {
+            unsigned forms = forms_of(list, size);
+            if (forms & 1u << INPUT_WORDS) block->pairs = s->pairs + row * cells * 16;
+            if (forms & 1u << INPUT_DIGITS) block->digits = s->digits + row * cells * 16;
+            if (forms & 1u << INPUT_QUADS) block->quads = s->quads + row * cells * 8;
+            block->scales = s->scales + row * cells * 4;
+            block->sums = s->sums + row * cells * 3;
+            block->outliers = s->outliers + row * OUTLIERS;
+        }
+        if (s->x) block->x = size == 1 ? list->x + row * cols : s->x + row * cols;
+    }
+    return count;
+}
+
+typedef struct Preparing {
+    Device *device;
+    const float *x;
+    size_t cols;
+    size_t parts; // of each block
+    bool integers, floats;
+} Preparing;
+
+// Items are up to PREPARED_ROWS rows of a block: so many of its integers fill cache lines.
+static void prepare_task(void *context, size_t begin, size_t end, int thread) {
+    const Preparing *p = context;
+    const struct ProjectScratch *s = p->device->project;
+    int levels = p->device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
+    (void)thread;
+    for (size_t item = begin; item < end; item++) {
+        const InputBlock *block = &s->blocks[item / p->parts];
+        size_t row = (size_t)block->first, n = (size_t)block->n;
+        size_t first = item % p->parts * PREPARED_ROWS;
+        size_t last = first + PREPARED_ROWS < n ? first + PREPARED_ROWS : n; // <= first: no row
+        const float *x = p->x + row * p->cols;
+        for (size_t i = first; i < last && p->integers; i++)
+            p->device->kernels->project->quantise(block, i, x + i * p->cols, p->cols, levels);
+        float *to = s->x + row * p->cols;
+        for (size_t i = first; i < last && p->floats && n > 1; i++)
+            for (size_t k = 0; k < p->cols; k++)
+                to[k * n + i] = x[i * p->cols + k];
+    }
+}
+
+static void prepare(Preparing *p, size_t n_blocks) {
+    const struct ProjectScratch *s = p->device->project;
+    // The first block is the largest.
+    p->parts = ((size_t)s->blocks->n + PREPARED_ROWS - 1) / PREPARED_ROWS;
+    size_t at_once = PREPARED_AT_ONCE / (PREPARED_ROWS * p->cols);
+    device_run(p->device, prepare_task, p, n_blocks * p->parts, at_once ? at_once : 1);
+}
+
+// ---- the list of work ----
 
 // Items of a matrix: panels, or strips of them where they are stored as strips.
 static size_t panels_per_item(const DeviceMatrix *m) {
@@ -214,10 +239,8 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         list.ends[i] = n_items += items_of(m);
         bytes += m->n_panels * m->panel_bytes;
     }
-    list.n_blocks = cut_blocks(device, x, n, cols);
-    if (preparing.integers || n > 1)
-        device_run(device, prepare_task, &preparing, list.n_blocks,
-                   n * cols < 16384 ? list.n_blocks : 1);
+    list.n_blocks = cut_blocks(&list, cols);
+    if (preparing.integers || n > 1) prepare(&preparing, list.n_blocks);
 
     size_t threads = (size_t)device->active_threads, segments = 1, chunk;
     size_t work = bytes * (1 + (size_t)n / ROWS_AT_MEMORY_SPEED);
@@ -226,7 +249,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         segments = n_items < chunks ? (chunks + n_items - 1) / n_items : 1;
         if (segments > most) segments = most ? most : 1;
         if (chunks > work / CHUNK_BYTES) chunks = work / CHUNK_BYTES;
-        if (chunks < threads) chunks = threads;
+        chunks = (chunks + threads - 1) / threads * threads; // as many for each, and one at least
         chunk = (n_items * segments + chunks - 1) / chunks;
     } else {
         chunk = n_items;

@@ -1,8 +1,9 @@
 // What lanes/project_quantised.c exports for each instruction set: input rows into the order of the
 // kernels, and panels times inputs.
 //
-// The input rows of a call are cut into blocks of at most TILE rows, and everything about a block
-// of n rows is stored with those n side by side, in the order in which the tile reads it.
+// The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows. The integers of a
+// block of n rows are stored by cells, of each cell by quarters of 8 columns, of each quarter row
+// by row: a kernel reads them in one stream, and they are written 16 bytes at a time.
 #pragma once
 
 #include "kernels/cpu/panels.h"
@@ -10,14 +11,15 @@
 
 enum { MAX_BLOCK_ROWS = 8 };
 
-// n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it.
+// n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it: that
+// quads are there says that the weights that can be are multiplied as bytes.
 typedef struct InputBlock {
-    int first, n;    // rows first .. first + n - 1 of the call
-    int32_t *pairs;  // (cells, 16, n): z[2j], z[2j + 1] as two int16
-    float *scales;   // (cells, 4, n): d, d * sum z over 32, d * sum z over each 16
-    int32_t *sums;   // (cells, 3, n): sum z over 32, over each 16
-    int32_t *digits; // (cells, 16, n), of a few rows: z as bytes; layout in lanes/inputs.c
-    int32_t *quads;  // (cells, 8, n), a8: z as bytes, four columns to each byte vector of panels.h
+    int first, n;      // rows first .. first + n - 1 of the call
+    int32_t *pairs;    // (cells, 4, n, 4): z[2j], z[2j + 1] as two int16
+    float *scales;     // (cells, n, 4): d, d * sum z over 32, d * sum z over each 16
+    int32_t *sums;     // (cells, n, 3): sum z over 32, over each 16
+    int32_t *digits;   // (cells, 4, n, 4), of a few rows: z as bytes; layout in lanes/inputs.c
+    int32_t *quads;    // (cells, 4, n, 2), a8: z as bytes
     Outlier *outliers; // (n, OUTLIERS)
     const float *x;    // (cols, n) float32
 } InputBlock;
@@ -44,9 +46,9 @@ typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS } InputForm;
 typedef struct ProjectKernels {
     int block_rows;  // largest block that `panels` takes
     int direct_rows; // most rows of a call that are multiplied without unpacking panels first
-    // What most blocks of a call of n rows are multiplied as; quads: a8.
-    InputForm (*form)(DType dtype, int n, bool quads);
-    // Fills what a block points to, but for x, from its rows x (n, cols) as precision.h says.
-    void (*quantise)(const InputBlock *block, const float *x, size_t cols, int levels);
+    // What a block of so many rows, of a call of n, is multiplied as; quads: a8.
+    InputForm (*form)(DType dtype, int n, int block_rows, bool quads);
+    // Fills what a block points to of one of its rows, but for x, from x (cols) as precision.h says.
+    void (*quantise)(const InputBlock *block, size_t row, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

@@ -223,12 +223,16 @@ static inline I16x32 i16_from_i8(const void *p) {
     return (I16x32){_mm256_cvtepi8_epi16(_mm_loadu_si128(v)),
                     _mm256_cvtepi8_epi16(_mm_loadu_si128(v + 1))};
 }
-// packus works in each half of a register by itself; the permutation puts the quarters in order:
-//    packus:   a 0..3 | b 0..3 | a 4..7 | b 4..7      0xd8: quarters 0, 2, 1, 3
-static inline void i16_from_i32(int16_t *p, I32x16 x) {
-    __m256i low = _mm256_set1_epi32(0xffff); // packus clamps, so take the low halves first
-    __m256i v = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
-    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(v, 0xd8));
+// 32 that fit. packs works in each half of a register by itself; the permutation puts the quarters
+// in order:
+//    packs:   a 0..3 | b 0..3 | a 4..7 | b 4..7      0xd8: quarters 0, 2, 1, 3
+static inline I16x32 i16_from_i32(I32x16 x, I32x16 y) {
+    return (I16x32){_mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8),
+                    _mm256_permute4x64_epi64(_mm256_packs_epi32(y.a, y.b), 0xd8)};
+}
+static inline I16x32 i16_pick_bytes(I16x32 x, const int8_t numbers[16]) {
+    __m256i pick = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)numbers));
+    return (I16x32){_mm256_shuffle_epi8(x.a, pick), _mm256_shuffle_epi8(x.b, pick)};
 }
 // The even int16 is the lower half of a lane: shifted up and, with its sign, down again.
 static inline I32x16 i16_even(I16x32 x) {

@@ -183,8 +183,15 @@ static inline void i16_store(void *p, I16x32 x) {
 static inline I16x32 i16_from_i8(const void *p) { // 32 bytes
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
 }
-static inline void i16_from_i32(int16_t *p, I32x16 x) { // the low halves, 16 of them
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
+// 32 that fit. packs takes a quarter of each in turn; the permutation puts those of `a` first.
+static inline I16x32 i16_from_i32(I32x16 a, I32x16 b) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
+                                    _mm512_packs_epi32(a, b));
+}
+// Each 16 bytes become those with these numbers of them; 0 where the number is negative.
+static inline I16x32 i16_pick_bytes(I16x32 a, const int8_t numbers[16]) {
+    __m128i pick = _mm_loadu_si128((const __m128i *)numbers);
+    return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(pick));
 }
 // The even or the odd ones, widened.
 // In each lane the even int16 is the lower half; it is shifted up and, with its sign, down again.

@@ -266,9 +266,21 @@ static inline I16x32 i16_from_i8(const void *p) {
     return (I16x32){vmovl_s8(vget_low_s8(low)), vmovl_high_s8(low), vmovl_s8(vget_low_s8(high)),
                     vmovl_high_s8(high)};
 }
-static inline void i16_from_i32(int16_t *p, I32x16 x) {
-    vst1q_s16(p, vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b)));
-    vst1q_s16(p + 8, vcombine_s16(vmovn_s32(x.c), vmovn_s32(x.d)));
+static inline int16x8_t simd_narrow(int32x4_t low, int32x4_t high) {
+    return vcombine_s16(vmovn_s32(low), vmovn_s32(high));
+}
+static inline I16x32 i16_from_i32(I32x16 x, I32x16 y) { // 32 that fit
+    return (I16x32){simd_narrow(x.a, x.b), simd_narrow(x.c, x.d), simd_narrow(y.a, y.b),
+                    simd_narrow(y.c, y.d)};
+}
+// TBL gives 0 where a number is beyond the 16 bytes, as a negative one is without its sign.
+static inline int16x8_t simd_pick_bytes(int16x8_t x, int8x16_t pick) {
+    return vreinterpretq_s16_s8(vqtbl1q_s8(vreinterpretq_s8_s16(x), vreinterpretq_u8_s8(pick)));
+}
+static inline I16x32 i16_pick_bytes(I16x32 x, const int8_t numbers[16]) {
+    int8x16_t pick = vld1q_s8(numbers);
+    return (I16x32){simd_pick_bytes(x.a, pick), simd_pick_bytes(x.b, pick),
+                    simd_pick_bytes(x.c, pick), simd_pick_bytes(x.d, pick)};
 }
 // The even int16 is the lower half of a lane: shifted up and, with its sign, down again.
 static inline I32x16 i16_even(I16x32 x) {

@@ -202,9 +202,15 @@ static inline I16x32 i16_from_i8(const void *p) {
     const int8_t *bytes = p;
     SIMD_LANES(I16x32, 32, bytes[i]);
 }
-static inline void i16_from_i32(int16_t *p, I32x16 x) {
-    for (int i = 0; i < 16; i++)
-        p[i] = (int16_t)x.v[i];
+static inline I16x32 i16_from_i32(I32x16 a, I32x16 b) {
+    SIMD_LANES(I16x32, 32, (int16_t)(i < 16 ? a.v[i] : b.v[i - 16]));
+}
+static inline I16x32 i16_pick_bytes(I16x32 a, const int8_t numbers[16]) {
+    uint8_t from[64], to[64];
+    memcpy(from, a.v, sizeof from);
+    for (int i = 0; i < 64; i++)
+        to[i] = numbers[i % 16] < 0 ? 0 : from[i / 16 * 16 + numbers[i % 16]];
+    return i16_load(to);
 }
 static inline I32x16 i16_even(I16x32 a) {
     SIMD_LANES(I32x16, 16, a.v[2 * i]);

@@ -42,7 +42,7 @@ static void quantise_with(const CpuKernels *isa, const float *x, int levels, int
     Outlier outliers[OUTLIERS];
     InputBlock block = {
         .n = 1, .pairs = pairs, .scales = of_cells, .sums = sums, .outliers = outliers};
-    isa->project->quantise(&block, x, 2 * CELL, levels);
+    isa->project->quantise(&block, 0, x, 2 * CELL, levels);
     memcpy(z, pairs, sizeof pairs);
     scales[0] = of_cells[0];
     scales[1] = of_cells[4];

@@ -1,18 +1,11 @@
 // The input rows of a projection as the kernels read them: integers with a scale per 32, as
-// precision.h says, the rows of a block side by side.
+// precision.h says, in the order of project_kernels.h.
 //
-//     pairs:   cell 0: j = 0: row 0 .. n-1 | j = 1: row 0 .. n-1 | ... j = 15   | cell 1 ...
+// A few rows are also stored as bytes, z = 256 h + l, for weights of less than 8 bits. A quarter of
+// a cell has the four columns of each of two byte vectors (panels.h), h before l:
 //
-// A few rows are also stored as bytes, z = 256 h + l, for weights of less than 8 bits: the four
-// columns of each byte vector (panels.h), two vectors side by side, h before l, each of them for
-// row 0 .. n-1:
-//
-//     digits:  v = 0: h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7) | v = 1: the same of 8 .. 15 |
-//     ...
-//
-// In a8, where z = l, the rows of a block as bytes in the same order:
-//
-//     quads:   cell 0: f = 0: l(0 4 1 5) of row 0 .. n-1 | f = 1: l(2 6 3 7) of row 0 .. n-1 | ...
+//     digits:  h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7)
+//     quads:   l(0 4 1 5) l(2 6 3 7)                           a8, where z = l
 #include "kernels/cpu/lanes/project.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/precision.h"
@@ -70,89 +63,84 @@ static void find_outliers(Outlier *outliers, float *largest, size_t stride, cons
 
 // ---- integers ----
 
-// 32 numbers as z, with their scale and the sums of both halves.
-typedef struct QuantisedCell {
-    int16_t z[CELL_COLS], high[CELL_COLS]; // high: h, in the lower byte
-    int32_t sums[2];
-    float d;
-} QuantisedCell;
+// Of a row: largest[stride * cell] becomes the scale d of the cell, and behind it stands 1 / d.
+// Sixteen cells at a time: sixteen divisions take as long as one.
+static void make_scales(float *largest, size_t stride, size_t cells, float levels) {
+    for (size_t first = 0; first < cells; first += 16, largest += 16 * stride) {
+        size_t count = cells - first < 16 ? cells - first : 16;
+        float x[16] = {0}, d[16], inverse[16];
+        for (size_t i = 0; i < count; i++)
+            x[i] = largest[i * stride];
+        F32x16 scale = f32_div(f32_load(x), f32_set(levels));
+        Mask16 none = f32_less(scale, f32_set(FLT_MIN));
+        f32_store(d, f32_choose(none, f32_zero(), scale));
+        f32_store(inverse, f32_choose(none, f32_zero(), f32_div(f32_set(1.0f), scale)));
+        for (size_t i = 0; i < count; i++) {
+            largest[i * stride] = d[i];
+            largest[i * stride + 1] = inverse[i];
+        }
+    }
+}
 
-static inline QuantisedCell quantise_cell(const float *x, float largest, float levels) {
-    QuantisedCell cell;
-    F32x16 a = f32_load(x), b = f32_load(x + 16), infinite = f32_set(INFINITY);
-    uint32_t finite =
-        mask_bits(f32_less(f32_abs(a), infinite)) & mask_bits(f32_less(f32_abs(b), infinite));
-    float d = largest / levels;
-    float inverse = d >= FLT_MIN ? 1.0f / d : 0.0f;
-    cell.d = d >= FLT_MIN ? d : 0.0f;
+// The digits of 32 z as bytes. Of z + 128 the upper byte is h = floor((z + 128) / 256); the lower
+// byte of z is that of l = z - 256 h. Each 16 bytes are eight z.
+static inline I16x32 digits_of(I16x32 z) {
+    static const int8_t HIGH[16] = {1,  9,  3,  11, 5,  13, 7,  15, // of z 0 4 1 5 2 6 3 7
+                                    -1, -1, -1, -1, -1, -1, -1, -1};
+    static const int8_t LOW[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 8, 2, 10, 4, 12, 6, 14};
+    return i16_or(i16_pick_bytes(i16_sub(z, i16_set(-128)), HIGH), i16_pick_bytes(z, LOW));
+}
+
+// Of each quarter of a row the last `count` of four words to where the block of n rows has them.
+static inline void put_quarters(int32_t *to, size_t n, size_t count, I16x32 row) {
+    int32_t words[16];
+    i16_store(words, row);
+    for (size_t q = 0; q < 4; q++)
+        memcpy(to + q * n * count, words + 4 * q + 4 - count, count * sizeof *to);
+}
+
+// One cell of a row of the block: its z, d and sums.
+static inline void quantise_cell(const InputBlock *block, size_t cell, size_t row, const float *x,
+                                 float d, float inverse) {
+    size_t n = (size_t)block->n;
+    F32x16 a = f32_load(x), b = f32_load(x + 16);
     I32x16 za = f32_to_i32(f32_mul(a, f32_set(inverse)));
     I32x16 zb = f32_to_i32(f32_mul(b, f32_set(inverse)));
-    // The whole group becomes NaN, as precision.h says.
-    if (finite != 0xffff) {
-        cell.d = NAN;
+    // 0 times what is not finite is NaN, and then the whole group becomes NaN, as precision.h says.
+    F32x16 zero = f32_fma(a, f32_zero(), f32_mul(b, f32_zero()));
+    if (mask_bits(f32_less(zero, f32_set(1.0f))) != 0xffff) {
+        d = NAN;
         za = zb = i32_zero();
     }
-    // h = floor((z + 128) / 256), so that z - 256 h is in -128 .. 127. Its lower byte is that of z.
-    const I32x16 half = i32_set(128); // l is in -128 .. 127
-    i16_from_i32(cell.z, za);
-    i16_from_i32(cell.z + 16, zb);
-    i16_from_i32(cell.high, i32_shift_right(i32_add(za, half), 8));
-    i16_from_i32(cell.high + 16, i32_shift_right(i32_add(zb, half), 8));
-    cell.sums[0] = i32_sum(za);
-    cell.sums[1] = i32_sum(zb);
-    return cell;
+    I16x32 z = i16_from_i32(za, zb);
+    if (block->pairs) put_quarters(block->pairs + 16 * n * cell + 4 * row, n, 4, z);
+    if (block->digits) put_quarters(block->digits + 16 * n * cell + 4 * row, n, 4, digits_of(z));
+    if (block->quads) put_quarters(block->quads + 8 * n * cell + 2 * row, n, 2, digits_of(z));
+    const int32_t sums[3] = {i32_sum(za) + i32_sum(zb), i32_sum(za), i32_sum(zb)};
+    memcpy(block->sums + 3 * (n * cell + row), sums, sizeof sums);
+    float *scales = block->scales + 4 * (n * cell + row);
+    scales[0] = d;
+    for (size_t i = 0; i < 3; i++)
+        scales[1 + i] = d * (float)sums[i];
 }
 
-// The lower bytes of words w[0 .. 7] in the order 0 4 1 5 2 6 3 7.
-static inline void join_bytes(int32_t *to, const int16_t *w) {
-    const uint64_t lower = 0x00ff00ff00ff00ff;
-    uint64_t a, b;
-    memcpy(&a, w, sizeof a);
-    memcpy(&b, w + 4, sizeof b);
-    //    a:  w0 -- w1 -- w2 -- w3 --        lower bytes, lowest address first
-    //    b:  w4 -- w5 -- w6 -- w7 --        shifted up by one byte and put between
-    a = (a & lower) | (b & lower) << 8;
-    memcpy(to, &a, sizeof a);
-}
-
-void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels) {
+void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,
+                            int levels) {
+    Outlier *outliers = block->outliers + row * OUTLIERS;
     size_t n = (size_t)block->n, cells = cols / CELL_COLS;
-    // Pairs are not needed where bytes are used, except for a single row of Q8.
-    bool with_pairs = n == 1 || !block->quads || !byte_sums_run(8);
-    for (size_t i = 0; i < n; i++, x += cols) {
-        Outlier *outliers = block->outliers + i * OUTLIERS;
-        // The place of each cell's scale holds its largest |x| until the scale is made from it.
-        find_outliers(outliers, block->scales + i, 4 * n, x, cells);
-        for (size_t c = 0; c < cells; c++) {
-            float rest[CELL_COLS], *scales = block->scales + 4 * c * n + i;
-            const float *left = without(rest, x, c, outliers, OUTLIERS);
-            QuantisedCell cell = quantise_cell(left, scales[0], (float)levels);
-            // All strides are n: the rows of a block lie side by side, so that a tile reads them in
-            // one stream.
-            int32_t *pairs = block->pairs + 16 * c * n + i;
-            for (size_t j = 0; j < 16 && with_pairs; j++)
-                memcpy(pairs + j * n, cell.z + 2 * j, sizeof *pairs);
-            scales[0] = cell.d;
-            scales[n] = cell.d * (float)(cell.sums[0] + cell.sums[1]);
-            scales[2 * n] = cell.d * (float)cell.sums[0];
-            scales[3 * n] = cell.d * (float)cell.sums[1];
-            int32_t *sums = block->sums + 3 * c * n + i;
-            sums[0] = cell.sums[0] + cell.sums[1];
-            sums[n] = cell.sums[0];
-            sums[2 * n] = cell.sums[1];
-            for (size_t v = 0; v < 4 && block->digits; v++) {
-                int32_t four[4];
-                join_bytes(four, cell.high + 8 * v);
-                join_bytes(four + 2, cell.z + 8 * v);
-                for (size_t k = 0; k < 4; k++)
-                    block->digits[(16 * c + 4 * v + k) * n + i] = four[k];
-            }
-            for (size_t v = 0; v < 4 && block->quads; v++) {
-                int32_t two[2];
-                join_bytes(two, cell.z + 8 * v);
-                block->quads[(8 * c + 2 * v) * n + i] = two[0];
-                block->quads[(8 * c + 2 * v + 1) * n + i] = two[1];
-            }
-        }
+    // The place of each cell's scale holds its largest |x| until the scale is made from it.
+    float *scales = block->scales + 4 * row;
+    find_outliers(outliers, scales, 4 * n, x, cells);
+    make_scales(scales, 4 * n, cells, (float)levels);
+    for (size_t c = 0; c < cells; c++)
+        quantise_cell(block, c, row, x + c * CELL_COLS, scales[4 * n * c], scales[4 * n * c + 1]);
+    // Once more the cells that have an outlier, unless they became NaN.
+    for (int o = 0; o < OUTLIERS; o++) {
+        float rest[CELL_COLS];
+        size_t c = outliers[o].column / CELL_COLS;
+        float d = scales[4 * n * c];
+        if (outliers[o].x == 0.0f || isnan(d)) continue;
+        quantise_cell(block, c, row, without(rest, x, c, outliers, OUTLIERS), d,
+                      d > 0.0f ? 1.0f / d : 0.0f);
     }
 }

@@ -38,7 +38,8 @@ ALWAYS_INLINE InputForm input_form(const DType dtype, const int n, const bool qu
     return !quads && !is_q8 && n <= DIGIT_ROWS ? INPUT_DIGITS : INPUT_WORDS;
 }
 
-void ISA_NAME(quantise_block)(const InputBlock *block, const float *x, size_t cols, int levels);
+void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,
+                            int levels);
 void ISA_NAME(project_float)(const PanelWork *work);
 void ISA_NAME(project_quantised)(const PanelWork *work);
 // Quantised panels times blocks of a few rows: straight from the packed panels.

@@ -54,14 +54,16 @@ ALWAYS_INLINE void dot_words(CellSums isum, const DType dtype, const int n, cons
             WordPair words = cell_words(dtype, planes, f);
             UNROLL(2)
             for (int half = 0; half < 2; half++) {
-                const int32_t *at = pairs + (word_of(f) + 2 * half) * n;
+                const int word = word_of(f) + 2 * half;
+                const int32_t *at = pairs + word / 4 * 4 * n + word % 4;
                 const int step = 2 * k + half, chain = step % chains;
                 I16x32 two = half ? words.high : words.low;
                 UNROLL(8)
                 for (int t = 0; t < n; t++)
                     // The first vector starts a sum, so it need not be set to zero.
-                    sums[chain][t] = step < chains ? i32_pairs(two, i16_pair(at + t))
-                                                   : i32_dot(sums[chain][t], two, i16_pair(at + t));
+                    sums[chain][t] = step < chains
+                                         ? i32_pairs(two, i16_pair(at + 4 * t))
+                                         : i32_dot(sums[chain][t], two, i16_pair(at + 4 * t));
             }
         }
         UNROLL(8)
@@ -89,12 +91,12 @@ ALWAYS_INLINE void dot_digits(CellSums isum, const DType dtype, const int n, con
         UNROLL(8)
         for (int f = first; f < first + run; f++) {
             // Four words for two byte vectors: h, h, l, l (lanes/inputs.c).
-            const int32_t *at = digits + (f / 2 * 4 + f % 2) * n;
+            const int32_t *at = digits + f / 2 * 4 * n + f % 2;
             I16x32 elements = cell_bytes(dtype, planes, f);
             UNROLL(8)
             for (int t = 0; t < n; t++) {
-                high[t] = byte_sums_add(high[t], elements, i16_pair(at + t));
-                low[t] = byte_sums_add(low[t], elements, i16_pair(at + 2 * n + t));
+                high[t] = byte_sums_add(high[t], elements, i16_pair(at + 4 * t));
+                low[t] = byte_sums_add(low[t], elements, i16_pair(at + 2 + 4 * t));
             }
         }
         UNROLL(8)
@@ -117,10 +119,11 @@ ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, cons
             sums[t] = byte_sums_zero();
         UNROLL(8)
         for (int f = first; f < first + run; f++) {
+            const int32_t *at = quads + f / 2 * 2 * n + f % 2;
             I16x32 elements = cell_bytes(dtype, planes, f);
             UNROLL(8)
             for (int t = 0; t < n; t++)
-                sums[t] = byte_sums_add(sums[t], elements, i16_pair(quads + f * n + t));
+                sums[t] = byte_sums_add(sums[t], elements, i16_pair(at + 2 * t));
         }
         UNROLL(8)
         for (int t = 0; t < n; t++) {
@@ -140,15 +143,16 @@ ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const
     // sum (q - centre) z = sum q z - centre * sum z: one subtraction for a group instead of one for
     // each vector of elements, and the integer is the same. A shift multiplies: all centres are
     // powers of two.
-    const int32_t *sum_z = sums + (groups == 1 ? 0 : 1 + g) * n;
+    const int32_t *sum_z = sums + (groups == 1 ? 0 : 1 + g);
     // scales[1 ..] are d * sum z of the cell and of its halves.
-    const float *offsets = scales + (groups == 1 ? 1 : 2 + g) * n;
+    const float *offsets = scales + (groups == 1 ? 1 : 2 + g);
     UNROLL(8)
     for (int t = 0; t < n; t++) {
         I32x16 sum = isum[t];
-        if (centre) sum = i32_sub(sum, i32_shift_left(i32_set(sum_z[t]), __builtin_ctz(centre)));
-        acc[t] = f32_fma(f32_from_i32(sum), f32_mul(w->s[g], f32_set(scales[t])), acc[t]);
-        if (format->affine) acc[t] = f32_fma(w->m[g], f32_set(offsets[t]), acc[t]);
+        if (centre)
+            sum = i32_sub(sum, i32_shift_left(i32_set(sum_z[3 * t]), __builtin_ctz(centre)));
+        acc[t] = f32_fma(f32_from_i32(sum), f32_mul(w->s[g], f32_set(scales[4 * t])), acc[t]);
+        if (format->affine) acc[t] = f32_fma(w->m[g], f32_set(offsets[4 * t]), acc[t]);
     }
 }
 

@@ -72,8 +72,8 @@ static void panels(const PanelWork *work) {
         ISA_NAME(project_quantised)(work);
 }
 
-static InputForm form_of(DType dtype, int n, bool quads) {
-    if (takes_direct(dtype, n)) return input_form(dtype, n < BLOCK_ROWS ? n : BLOCK_ROWS, quads);
+static InputForm form_of(DType dtype, int n, int block_rows, bool quads) {
+    if (takes_direct(dtype, n)) return input_form(dtype, block_rows, quads);
     return quads && byte_run(dtype) ? INPUT_QUADS : INPUT_WORDS;
 }
 
@@ -82,6 +82,6 @@ const ProjectKernels ISA_NAME(project_kernels) = {
     .block_rows = BLOCK_ROWS,
     .direct_rows = DIRECT_ROWS,
     .form = form_of,
-    .quantise = ISA_NAME(quantise_block),
+    .quantise = ISA_NAME(quantise_row),
     .panels = panels,
 };

@@ -103,14 +103,29 @@ ALWAYS_INLINE void add_group(F32x16 *sum, const I32x16 *isum, const int n, const
     *w_scales += 16;
     UNROLL(8)
     for (int t = 0; t < n; t++)
-        sum[t] = f32_fma(f32_from_i32(isum[t]), f32_mul(s, f32_set(scales[t])), sum[t]);
+        sum[t] = f32_fma(f32_from_i32(isum[t]), f32_mul(s, f32_set(scales[4 * t])), sum[t]);
     if (!affine) return;
     F32x16 m = f32_load(*w_scales);
-    const float *sums = scales + (groups == 1 ? 1 : 2 + g) * n;
+    const float *sums = scales + (groups == 1 ? 1 : 2 + g);
     *w_scales += 16;
     UNROLL(8)
     for (int t = 0; t < n; t++)
-        sum[t] = f32_fma(m, f32_set(sums[t]), sum[t]);
+        sum[t] = f32_fma(m, f32_set(sums[4 * t]), sum[t]);
+}
+
+// isum[t] gets the products of eight columns of a cell, or begins with them, which saves setting it
+// to zero.
+ALWAYS_INLINE void add_quarter(I32x16 *isum, const int n, const bool begins, const int16_t *words,
+                               const int32_t *pairs) {
+    UNROLL(4)
+    for (int j = 0; j < 4; j++) {
+        I16x32 w = i16_load(words + 32 * j);
+        UNROLL(8)
+        for (int t = 0; t < n; t++) {
+            I16x32 z = i16_pair(pairs + 4 * t + j);
+            isum[t] = begins && j == 0 ? i32_pairs(w, z) : i32_dot(isum[t], w, z);
+        }
+    }
 }
 
 // acc[t] for the n rows of a block, n a constant.
@@ -126,19 +141,10 @@ SPECIALISED void tile(F32x16 *acc, const int n, const int groups, const bool aff
         UNROLL(2)
         for (int g = 0; g < groups; g++) {
             I32x16 isum[MAX_BLOCK_ROWS];
-            I16x32 first = i16_load(w.words);
-            UNROLL(8)
-            for (int t = 0; t < n; t++)
-                // The first vector starts the sums, so they need not be set to zero.
-                isum[t] = i32_pairs(first, i16_pair(pairs + t));
-            w.words += 32, pairs += n;
-            UNROLL(5)
-            for (int j = 1; j < 16 / groups; j++, w.words += 32, pairs += n) {
-                I16x32 words = i16_load(w.words);
-                UNROLL(8)
-                for (int t = 0; t < n; t++)
-                    isum[t] = i32_dot(isum[t], words, i16_pair(pairs + t));
-            }
+            add_quarter(isum, n, true, w.words, pairs);
+            w.words += 128, pairs += 4 * n;
+            for (int quarter = 1; quarter < 4 / groups; quarter++, w.words += 128, pairs += 4 * n)
+                add_quarter(isum, n, false, w.words, pairs);
             add_group(sum, isum, n, groups, g, affine, &w_scales, scales);
         }
     }
@@ -181,15 +187,16 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
         UNROLL(2)
         for (int g = 0; g < groups; g++) {
             I32x16 isum[MAX_BLOCK_ROWS];
-            for (int first = 0; first < 8 / groups; first += run) {
+            for (int first = 0; first < 8 / groups; first += run, quads += run * n) {
                 ByteSums sums[MAX_BLOCK_ROWS];
                 UNROLL(8)
-                for (int f = 0; f < run; f++, w.words += 32, quads += n) {
+                for (int f = 0; f < run; f++, w.words += 32) {
+                    const int32_t *at = quads + f / 2 * 2 * n + f % 2;
                     I16x32 bytes = i16_load(w.words);
                     UNROLL(8)
                     for (int t = 0; t < n; t++)
                         sums[t] = byte_sums_add(f ? sums[t] : byte_sums_zero(), bytes,
-                                                i16_pair(quads + t));
+                                                i16_pair(at + 2 * t));
                 }
                 UNROLL(8)
                 for (int t = 0; t < n; t++) {
@@ -198,11 +205,11 @@ SPECIALISED void byte_tile(F32x16 *acc, const int n, const DType dtype, Unpacked
                 }
             }
             // All centres are powers of two, so a shift multiplies.
-            const int32_t *of_group = sum_z + (groups == 1 ? 0 : 1 + g) * n;
+            const int32_t *of_group = sum_z + (groups == 1 ? 0 : 1 + g);
             UNROLL(8)
             for (int t = 0; t < n && centre; t++)
-                isum[t] =
-                    i32_sub(isum[t], i32_shift_left(i32_set(of_group[t]), __builtin_ctz(centre)));
+                isum[t] = i32_sub(isum[t],
+                                  i32_shift_left(i32_set(of_group[3 * t]), __builtin_ctz(centre)));
             add_group(sum, isum, n, groups, g, format.affine, &w_scales, scales);
         }
     }
