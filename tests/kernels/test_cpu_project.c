@@ -6,8 +6,6 @@
 #include "tests/test.h"
 #include "weights/quant.h"
 
-#include <errno.h>
-
 // ---- a matrix with random contents ----
 
 typedef struct Sample {
@@ -462,26 +460,4 @@ Test(cpu_device, says_when_there_is_no_memory) {
     CHECK(device_alloc(device, SIZE_MAX - 8) == NULL, "got memory");
     CHECK_INT(device_error(device)->code, ERROR_MEMORY);
     device_close(device);
-}
-
-// Each item is counted once, whatever the threads do.
-static void count_items(void *context, size_t begin, size_t end, int thread) {
-    (void)thread;
-    for (size_t i = begin; i < end; i++)
-        ((int *)context)[i]++;
-}
-
-Test(cpu_pool, runs_every_item_once) {
-    static const int THREADS[] = {2, 3, 8};
-    for (int t = 0; t < 3; t++) {
-        Pool *pool = pool_open(THREADS[t]);
-        CHECK(pool != NULL, "no pool: %d", errno);
-        for (size_t n = 1; n < 300; n += 7) {
-            int counts[300] = {0};
-            pool_run(pool, count_items, counts, n, 1 + n % 5);
-            for (size_t i = 0; i < 300; i++)
-                CHECK_INT(counts[i], i < n);
-        }
-        pool_close(pool);
-    }
 }

@@ -31,7 +31,7 @@ static const float *without(float *rest, const float *x, size_t cell, const Outl
                             int count) {
     const float *from = x + cell * CELL_COLS;
     for (int o = 0; o < count; o++) {
-        if (outliers[o].x == 0.0f || outliers[o].column / CELL_COLS != cell) continue;
+        if (outliers[o].column / CELL_COLS != cell || outliers[o].x == 0.0f) continue;
         if (from != rest) memcpy(rest, from, CELL_COLS * sizeof *rest);
         from = rest;
         rest[outliers[o].column % CELL_COLS] = 0.0f;
@@ -132,15 +132,9 @@ void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x,
     float *scales = block->scales + 4 * row;
     find_outliers(outliers, scales, 4 * n, x, cells);
     make_scales(scales, 4 * n, cells, (float)levels);
-    for (size_t c = 0; c < cells; c++)
-        quantise_cell(block, c, row, x + c * CELL_COLS, scales[4 * n * c], scales[4 * n * c + 1]);
-    // Once more the cells that have an outlier, unless they became NaN.
-    for (int o = 0; o < OUTLIERS; o++) {
+    for (size_t c = 0; c < cells; c++) {
         float rest[CELL_COLS];
-        size_t c = outliers[o].column / CELL_COLS;
-        float d = scales[4 * n * c];
-        if (outliers[o].x == 0.0f || isnan(d)) continue;
-        quantise_cell(block, c, row, without(rest, x, c, outliers, OUTLIERS), d,
-                      d > 0.0f ? 1.0f / d : 0.0f);
+        quantise_cell(block, c, row, without(rest, x, c, outliers, OUTLIERS), scales[4 * n * c],
+                      scales[4 * n * c + 1]);
     }
 }
