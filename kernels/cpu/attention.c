@@ -95,8 +95,8 @@ static int fill_pass(AttentionPass *pass, const AttentionWork *w, int row, int e
 }
 
 // Pass number p, from one of its rows on. KV heads are outside, so that a region stays in the
-// cache; blocks of rows run backwards: the longest come first. Returns the row after those taken,
-// or 0 where the pass has no more.
+// cache; blocks of rows run backwards, so that the longest of a share come first. Returns the row
+// after those taken, or 0 where the pass has no more.
 static int next_rows(AttentionPass *pass, const AttentionWork *w, int p, int row, int thread) {
     int block = w->row_blocks - 1 - p % w->row_blocks, part = p / w->row_blocks;
     int head = part / w->head_parts * w->group, from = part % w->head_parts * w->pass_heads;

@@ -9,8 +9,8 @@
 //     run:     task, context ... ; shares ; left + n ; wake the sleepers ; work ; done == n ?
 //     thread:  take a chunk, left - 1 -> task -> done + 1 ; none left: spin for a while ; sleep
 //
-// So a thread goes through memory in one direction, as the hardware that fetches ahead likes it,
-// and the last chunks, where one thread is slower, are short.
+// So each thread reads its own share in one direction, as the hardware that fetches ahead likes it;
+// one that is done takes the far ends of the others' shares.
 //
 // Spinning hands work over in some 0.1 us where waking costs 30 us, but on a busy machine it burns
 // the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
@@ -54,7 +54,7 @@ struct Pool {
     size_t n_items, chunk;
     int64_t caller_budget; // of spin_on
 
-    int n_threads, n_started; // the caller included; threads[1 ..]
+    int n_threads, n_started; // the caller included: workers[0], which has no thread here
     struct Worker {
         _Alignas(64) atomic_uint_fast64_t share; // chunks: end << 32 | next
         Pool *pool;
@@ -118,15 +118,14 @@ static bool chunks_left(Pool *pool) {
 // one has come to the same. That is right too: the chunk taken is one of the later region, whose
 // fields are read only now.
 static bool take_from(atomic_uint_fast64_t *share, bool is_own, size_t *index) {
-    uint64_t state = atomic_load_explicit(share, memory_order_acquire);
-    for (uint32_t next, end; next = (uint32_t)state, end = (uint32_t)(state >> 32), next < end;) {
-        uint64_t rest = is_own ? state + 1 : (uint64_t)(end - 1) << 32 | next;
-        if (atomic_compare_exchange_weak(share, &state, rest)) {
-            *index = is_own ? next : end - 1;
-            return true;
-        }
-    }
-    return false;
+    uint64_t state = atomic_load_explicit(share, memory_order_acquire), rest;
+    do {
+        uint32_t next = (uint32_t)state, end = (uint32_t)(state >> 32);
+        if (next >= end) return false;
+        rest = is_own ? state + 1 : (uint64_t)(end - 1) << 32 | next;
+        *index = is_own ? next : end - 1;
+    } while (!atomic_compare_exchange_weak(share, &state, rest));
+    return true;
 }
 
 // From the own share first. `left` may be below 0 for a moment, when a chunk is taken before
@@ -171,19 +170,21 @@ static void sleep_for_work(Pool *pool) {
     atomic_fetch_sub(&pool->sleepers, 1);
 }
 
-// Spins until there is work, the budget is used up or the pool is closed. Only work that came
-// during the spin restores the budget.
+// Works where there is work; else spins until there is some, the budget is used up or the pool is
+// closed. Only work that came during the spin restores the budget.
 static void *worker_main(void *argument) {
     struct Worker *worker = argument;
     Pool *pool = worker->pool;
     int64_t budget = SPIN_MOST_NS;
     while (!atomic_load(&pool->quit)) {
         Spin spin = {0};
-        bool waiting = true;
-        while (!chunks_left(pool) && !atomic_load(&pool->quit) && waiting)
+        bool any = false, waiting = true;
+        while (!(any = work(pool, worker->index)) && waiting && !atomic_load(&pool->quit))
             waiting = spin_on(&spin, &budget);
-        if (!waiting) sleep_for_work(pool);
-        if (work(pool, worker->index) && waiting) spin_paid(&budget);
+        if (any && waiting) spin_paid(&budget);
+        if (any || waiting) continue;
+        sleep_for_work(pool);
+        work(pool, worker->index);
     }
     return NULL;
 }

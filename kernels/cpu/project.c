@@ -13,12 +13,12 @@
 enum {
     MOST_PROJECTIONS = 16,
     PARALLEL_BYTES = 192 * 1024, // less is done before another thread has joined
-    CHUNK_BYTES = 64 * 1024,     // of weights that a thread takes at once
+    CHUNK_BYTES = 64 * 1024,     // a thread takes so much at once, or more
     CHUNKS_PER_THREAD = 16,      // so that the last chunk does not keep the others waiting for long
-    PREPARED_ROWS = 4,           // input rows that a thread prepares, of so many elements at least
-    PREPARED_AT_ONCE = 2048,
-    SEGMENT_ROWS = 96,        // a panel is unpacked once for so many input rows at least
-    ROWS_AT_MEMORY_SPEED = 4, // input rows that multiply in the time that a weight is read
+    PREPARED_ROWS = 4,           // input rows that a thread prepares together
+    PREPARED_AT_ONCE = 2048,     // elements of them: some microseconds
+    SEGMENT_ROWS = 96,           // a panel is unpacked once for so many input rows at least
+    ROWS_AT_MEMORY_SPEED = 4,    // input rows that multiply in the time that a weight is read
 };
 
 struct ProjectScratch {
@@ -141,13 +141,13 @@ static size_t cut_blocks(const WorkList *list, size_t cols) {
 
 typedef struct Preparing {
     Device *device;
-    const float *x;
-    size_t cols;
-    size_t parts; // of each block
+    const float *x; // (n, cols)
+    size_t n, cols;
+    size_t parts, part_rows; // of each block, and of a part
     bool integers, floats;
 } Preparing;
 
-// Items are up to PREPARED_ROWS rows of a block: so many of its integers fill cache lines.
+// Items are parts of blocks, of up to PREPARED_ROWS rows.
 static void prepare_task(void *context, size_t begin, size_t end, int thread) {
     const Preparing *p = context;
     const struct ProjectScratch *s = p->device->project;
@@ -156,23 +156,24 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
     for (size_t item = begin; item < end; item++) {
         const InputBlock *block = &s->blocks[item / p->parts];
         size_t row = (size_t)block->first, n = (size_t)block->n;
-        size_t first = item % p->parts * PREPARED_ROWS;
-        size_t last = first + PREPARED_ROWS < n ? first + PREPARED_ROWS : n; // <= first: no row
+        size_t first = item % p->parts * p->part_rows;
+        size_t last = first + p->part_rows < n ? first + p->part_rows : n; // <= first: no row
         const float *x = p->x + row * p->cols;
         for (size_t i = first; i < last && p->integers; i++)
             p->device->kernels->project->quantise(block, i, x + i * p->cols, p->cols, levels);
-        float *to = s->x + row * p->cols;
         for (size_t i = first; i < last && p->floats && n > 1; i++)
             for (size_t k = 0; k < p->cols; k++)
-                to[k * n + i] = x[i * p->cols + k];
+                s->x[row * p->cols + k * n + i] = x[i * p->cols + k];
     }
 }
 
 static void prepare(Preparing *p, size_t n_blocks) {
-    const struct ProjectScratch *s = p->device->project;
-    // The first block is the largest.
-    p->parts = ((size_t)s->blocks->n + PREPARED_ROWS - 1) / PREPARED_ROWS;
-    size_t at_once = PREPARED_AT_ONCE / (PREPARED_ROWS * p->cols);
+    size_t most = (size_t)p->device->kernels->project->block_rows;
+    if (p->n < most) most = p->n;
+    // Integers of four rows mostly have cache lines of their own; floats of a block share them.
+    p->part_rows = p->floats ? most : PREPARED_ROWS;
+    p->parts = (most + p->part_rows - 1) / p->part_rows;
+    size_t at_once = PREPARED_AT_ONCE / (p->part_rows * p->cols);
     device_run(p->device, prepare_task, p, n_blocks * p->parts, at_once ? at_once : 1);
 }
 
@@ -230,7 +231,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
                          int count) {
     WorkList list = {.device = device, .projections = projections, .count = count, .x = x, .n = n};
     size_t cols = projections->weight->cols, n_items = 0, bytes = 0;
-    Preparing preparing = {.device = device, .x = x, .cols = cols};
+    Preparing preparing = {.device = device, .x = x, .n = (size_t)n, .cols = cols};
     for (int i = 0; i < count; i++) {
         const DeviceMatrix *m = projections[i].weight;
         bool floats = dtype_is_float(m->dtype) || device->precision == PRECISION_F32;
@@ -249,7 +250,7 @@ static void project_rows(Device *device, const float *x, int n, const Projection
         segments = n_items < chunks ? (chunks + n_items - 1) / n_items : 1;
         if (segments > most) segments = most ? most : 1;
         if (chunks > work / CHUNK_BYTES) chunks = work / CHUNK_BYTES;
-        chunks = (chunks + threads - 1) / threads * threads; // as many for each, and one at least
+        chunks = (chunks + threads - 1) / threads * threads; // one each at least
         chunk = (n_items * segments + chunks - 1) / chunks;
     } else {
         chunk = n_items;

@@ -3,7 +3,7 @@
 //
 // The input rows of a call are cut into blocks of at most MAX_BLOCK_ROWS rows. The integers of a
 // block of n rows are stored by cells, of each cell by quarters of 8 columns, of each quarter row
-// by row: a kernel reads them in one stream, and they are written 16 bytes at a time.
+// by row: a kernel reads them in one stream.
 #pragma once
 
 #include "kernels/cpu/panels.h"
@@ -11,8 +11,8 @@
 
 enum { MAX_BLOCK_ROWS = 8 };
 
-// n rows of x; cells = cols / 32. One form per kind of weight, NULL where no matrix needs it: that
-// quads are there says that the weights that can be are multiplied as bytes.
+// n rows of x; cells = cols / 32. Forms that no matrix of the call takes are NULL. Where quads are
+// there, types with byte sums are multiplied as bytes.
 typedef struct InputBlock {
     int first, n;      // rows first .. first + n - 1 of the call
     int32_t *pairs;    // (cells, 4, n, 4): z[2j], z[2j + 1] as two int16
@@ -48,7 +48,8 @@ typedef struct ProjectKernels {
     int direct_rows; // most rows of a call that are multiplied without unpacking panels first
     // What a block of so many rows, of a call of n, is multiplied as; quads: a8.
     InputForm (*form)(DType dtype, int n, int block_rows, bool quads);
-    // Fills what a block points to of one of its rows, but for x, from x (cols) as precision.h says.
+    // Fills what a block points to of one of its rows, but for x, from x (cols) as precision.h
+    // says.
     void (*quantise)(const InputBlock *block, size_t row, const float *x, size_t cols, int levels);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

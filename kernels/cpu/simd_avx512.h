@@ -188,7 +188,7 @@ static inline I16x32 i16_from_i32(I32x16 a, I32x16 b) {
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
                                     _mm512_packs_epi32(a, b));
 }
-// Each 16 bytes become those with these numbers of them; 0 where the number is negative.
+// Each 16 bytes become those with these numbers, 0 .. 15, of them; 0 where the number is negative.
 static inline I16x32 i16_pick_bytes(I16x32 a, const int8_t numbers[16]) {
     __m128i pick = _mm_loadu_si128((const __m128i *)numbers);
     return _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(pick));

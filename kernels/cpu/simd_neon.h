@@ -273,7 +273,7 @@ static inline I16x32 i16_from_i32(I32x16 x, I32x16 y) { // 32 that fit
     return (I16x32){simd_narrow(x.a, x.b), simd_narrow(x.c, x.d), simd_narrow(y.a, y.b),
                     simd_narrow(y.c, y.d)};
 }
-// TBL gives 0 where a number is beyond the 16 bytes, as a negative one is without its sign.
+// TBL gives 0 for numbers from 16 on; a negative one, read as unsigned, is such.
 static inline int16x8_t simd_pick_bytes(int16x8_t x, int8x16_t pick) {
     return vreinterpretq_s16_s8(vqtbl1q_s8(vreinterpretq_s8_s16(x), vreinterpretq_u8_s8(pick)));
 }

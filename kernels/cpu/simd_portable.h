@@ -1,5 +1,5 @@
 // The operations of simd.h in plain C, one loop over the lanes each: for any machine, and to read
-// what the other two headers do.
+// what the other headers do.
 #pragma once
 
 #include "weights/quant.h" // half_to_float, float_to_half

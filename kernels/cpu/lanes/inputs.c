@@ -1,8 +1,8 @@
 // The input rows of a projection as the kernels read them: integers with a scale per 32, as
 // precision.h says, in the order of project_kernels.h.
 //
-// A few rows are also stored as bytes, z = 256 h + l, for weights of less than 8 bits. A quarter of
-// a cell has the four columns of each of two byte vectors (panels.h), h before l:
+// As bytes, z = 256 h + l, a quarter of a cell has the four columns of each of two byte vectors
+// (panels.h), h before l:
 //
 //     digits:  h(0 4 1 5) h(2 6 3 7) l(0 4 1 5) l(2 6 3 7)
 //     quads:   l(0 4 1 5) l(2 6 3 7)                           a8, where z = l
@@ -91,10 +91,10 @@ static inline I16x32 digits_of(I16x32 z) {
     return i16_or(i16_pick_bytes(i16_sub(z, i16_set(-128)), HIGH), i16_pick_bytes(z, LOW));
 }
 
-// Of each quarter of a row the last `count` of four words to where the block of n rows has them.
-static inline void put_quarters(int32_t *to, size_t n, size_t count, I16x32 row) {
+// The last `count` of the four words of each quarter to their place in a block of n rows.
+static inline void put_quarters(int32_t *to, size_t n, size_t count, I16x32 cell) {
     int32_t words[16];
-    i16_store(words, row);
+    i16_store(words, cell);
     for (size_t q = 0; q < 4; q++)
         memcpy(to + q * n * count, words + 4 * q + 4 - count, count * sizeof *to);
 }

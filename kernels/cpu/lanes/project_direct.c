@@ -136,7 +136,7 @@ ALWAYS_INLINE void dot_quads(CellSums isum, const DType dtype, const int n, cons
 // ---- a panel ----
 
 // acc[t] gets group g of a cell: its integers times the scales of both sides and, in affine types,
-// m times the inputs' sum. scales (4, n) and sums (3, n) are the cell's.
+// m times the inputs' sum. scales (n, 4) and sums (n, 3) are the cell's.
 ALWAYS_INLINE void add_group(F32x16 *acc, const I32x16 *isum, const int n, const int groups,
                              const int g, const PanelFormat *format, const int centre,
                              const CellScales *w, const float *scales, const int32_t *sums) {

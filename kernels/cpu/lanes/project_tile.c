@@ -271,7 +271,7 @@ ALWAYS_INLINE Tile *tile_of(const DType dtype, const bool bytes) {
 SPECIALISED void tile_type(const DType dtype, const PanelWork *work, size_t p) {
     size_t n_cells = work->matrix->cols / CELL_COLS;
     const uint8_t *panel = work->matrix->panels + p * work->matrix->panel_bytes;
-    // All blocks of a call have the same forms, so the first one answers for all.
+    // A type that comes here takes the same form of every block, so the first answers for all.
     bool bytes = takes_bytes(dtype, work->blocks);
     Unpacked unpacked = unpacked_in(work->scratch, n_cells);
     if (bytes)
