@@ -1,6 +1,8 @@
 // The decoder's tokens are those of sampling and feeding one at a time, at every pipeline depth and
 // wherever the text ends, and the cache and the generator are the same afterwards.
 #include "model/decoder.h"
+
+#include "base/hash.h"
 #include "tests/support/files/tiny_model.h"
 #include "tests/test.h"
 
@@ -59,15 +61,42 @@ static void scene_close(Scene *s) {
     tiny_model_close(s->tiny);
 }
 
-// One token at a time: the last one is not fed.
-static void step_by_step(Scene *s, int32_t *tokens, int count) {
+// Tokens that were sampled, and what a scene is like behind them.
+typedef struct Text {
+    int32_t tokens[CONTEXT + 1];
+    int count, length; // of these; in the cache
+    float uniform;     // the generator's next number
+    uint64_t logits;   // a hash of those of the next token; 0 where the cache is full
+} Text;
+
+static void text_end(Scene *s, Text *text) {
+    text->length = kv_cache_length(&s->model->cache, 0);
+    text->uniform = sampler_uniform(s->sampler);
+    text->logits = 0;
+    if (text->length == CONTEXT) return;
+    tiny_model_forward(s->model, &(Batch){.n = 1, .tokens = IDS});
+    size_t bytes = (size_t)s->model->config.vocab_size * sizeof(float);
+    text->logits = fnv1a(FNV_START, model_logits(s->model, 0), bytes);
+}
+
+// One token at a time: the last one is not fed. With `instead` >= 0, token CHANGED is that one.
+enum { CHANGED = 4 };
+static Text step_changed(Scene *s, int count, int32_t instead) {
     Error error = {0};
+    Text text = {.count = count};
     for (int i = 0; i < count; i++) {
-        if (i) tiny_model_forward(s->model, &(Batch){.n = 1, .tokens = tokens + i - 1});
-        tokens[i] = sampler_next(s->sampler, model_logits(s->model, 0), &error);
-        CHECK(tokens[i] >= 0, "%s", error.message);
-        sampler_accept(s->sampler, tokens[i]);
+        if (i) tiny_model_forward(s->model, &(Batch){.n = 1, .tokens = text.tokens + i - 1});
+        text.tokens[i] = sampler_next(s->sampler, model_logits(s->model, 0), &error);
+        CHECK(text.tokens[i] >= 0, "%s", error.message);
+        if (i == CHANGED && instead >= 0) text.tokens[i] = instead;
+        sampler_accept(s->sampler, text.tokens[i]);
     }
+    text_end(s, &text);
+    return text;
+}
+
+static Text step_by_step(Scene *s, int count) {
+    return step_changed(s, count, -1);
 }
 
 static Decoder begin(Scene *s, DecoderOptions options) {
@@ -92,39 +121,49 @@ static void decode(Scene *s, int32_t *tokens, int count, DecoderOptions options,
     decoder_end(&d);
 }
 
-// Both scenes have sampled the same `count` tokens; what they do next is the same too.
-static void check_same(Scene *a, Scene *b, const int32_t *wanted, const int32_t *got, int count) {
-    for (int i = 0; i < count; i++)
-        CHECK(got[i] == wanted[i], "token %d: %d, not %d", i, (int)got[i], (int)wanted[i]);
-    CHECK_INT(kv_cache_length(&b->model->cache, 0), kv_cache_length(&a->model->cache, 0));
-    CHECK(sampler_uniform(a->sampler) == sampler_uniform(b->sampler), "the generator");
-    if (kv_cache_length(&a->model->cache, 0) == CONTEXT) return;
-    Batch next = {.n = 1, .tokens = IDS};
-    tiny_model_forward(a->model, &next), tiny_model_forward(b->model, &next);
-    size_t bytes = (size_t)a->model->config.vocab_size * sizeof(float);
-    CHECK(!memcmp(model_logits(a->model, 0), model_logits(b->model, 0), bytes), "the next logits");
+// The scene has sampled the tokens of `wanted`; what it does next is the same too.
+static void check_same(Scene *s, const Text *wanted, const int32_t *got) {
+    Text end;
+    for (int i = 0; i < wanted->count; i++)
+        CHECK(got[i] == wanted->tokens[i], "token %d: %d, not %d", i, got[i], wanted->tokens[i]);
+    text_end(s, &end);
+    CHECK_INT(end.length, wanted->length);
+    CHECK(end.uniform == wanted->uniform, "the generator");
+    CHECK(end.logits == wanted->logits, "the next logits");
 }
 
-static void check(const SampleRule *rule, int count, int most, int depth) {
-    int32_t wanted[CONTEXT + 1], got[CONTEXT + 1];
-    Scene a = scene_open(rule), b = scene_open(rule);
-    step_by_step(&a, wanted, count);
-    decode(&b, got, count, (DecoderOptions){.max_tokens = (size_t)most}, depth);
-    check_same(&a, &b, wanted, got, count);
-    scene_close(&a), scene_close(&b);
+static Text text_of(const SamplerOptions *options, int count) {
+    Scene s = scene_of(tiny_open(), options);
+    Text text = step_by_step(&s, count);
+    scene_close(&s);
+    return text;
+}
+
+static void check(const SampleRule *rule, const Text *wanted, int most, int depth) {
+    int32_t got[CONTEXT + 1];
+    Scene s = scene_open(rule);
+    decode(&s, got, wanted->count, (DecoderOptions){.max_tokens = (size_t)most}, depth);
+    check_same(&s, wanted, got);
+    scene_close(&s);
 }
 
 Test(decoder, tokens_are_those_of_single_steps) {
-    for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++)
+    for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
+        SamplerOptions options = plain(&RULES[r]);
+        Text wanted = text_of(&options, 12);
         for (int depth = -1; depth < SEND_SLOTS; depth += 2)
-            check(&RULES[r], 12, 100, depth);
+            check(&RULES[r], &wanted, 100, depth);
+    }
 }
 
 // After the first token, in the middle, with nothing left under way.
 Test(decoder, speculative_passes_are_discarded) {
     static const int COUNTS[][2] = {{1, 100}, {1, 1}, {2, 3}, {7, 8}, {9, 9}};
-    for (size_t i = 0; i < sizeof COUNTS / sizeof *COUNTS; i++)
-        check(&RULES[1], COUNTS[i][0], COUNTS[i][1], 5);
+    SamplerOptions options = plain(&RULES[1]);
+    for (size_t i = 0; i < sizeof COUNTS / sizeof *COUNTS; i++) {
+        Text wanted = text_of(&options, COUNTS[i][0]);
+        check(&RULES[1], &wanted, COUNTS[i][1], 5);
+    }
 }
 
 // The last token needs no place in the cache.
@@ -135,18 +174,20 @@ Test(decoder, ends_where_the_context_does) {
     decoder_end(&d);
     CHECK_INT(kv_cache_length(&s.model->cache, 0), PROMPT);
     scene_close(&s);
-    check(&GREEDY, CONTEXT - PROMPT + 1, 1000, 7);
-    check(&GREEDY, CONTEXT - PROMPT + 1, 1000, 0);
+    SamplerOptions options = plain(&GREEDY);
+    Text wanted = text_of(&options, CONTEXT - PROMPT + 1);
+    check(&GREEDY, &wanted, 1000, 7);
+    check(&GREEDY, &wanted, 1000, 0);
 }
 
 // More uniform numbers than are sent to the device at once, and one text after another.
 Test(decoder, continues_after_itself) {
-    int32_t wanted[CONTEXT], got[CONTEXT];
+    int32_t got[CONTEXT];
     Scene a = scene_open(&RULES[1]), b = scene_open(&RULES[1]);
-    for (int text = 0; text < 6; text++) {
-        step_by_step(&a, wanted, 20);
-        decode(&b, got, 20, (DecoderOptions){.max_tokens = 1000}, 2 * (text % 3));
-        check_same(&a, &b, wanted, got, 20);
+    for (int i = 0; i < 6; i++) {
+        Text wanted = step_by_step(&a, 20);
+        decode(&b, got, 20, (DecoderOptions){.max_tokens = 1000}, 2 * (i % 3));
+        check_same(&b, &wanted, got);
         kv_cache_truncate(&a.model->cache, 0, 7), kv_cache_truncate(&b.model->cache, 0, 7);
         sampler_reset(a.sampler), sampler_reset(b.sampler);
         tiny_model_forward(a.model, &(Batch){.n = 3, .tokens = IDS});
@@ -159,18 +200,17 @@ Test(decoder, continues_after_itself) {
 
 // Options of the sampler and of the decoder: the depth that it chooses is 0.
 static void check_stepwise(const SamplerOptions *sampler, const DecoderOptions *options) {
-    int32_t wanted[CONTEXT + 1], got[CONTEXT + 1];
+    int32_t got[CONTEXT + 1];
     enum { MOST = CONTEXT - PROMPT + 1 };
     for (int count = 1; count <= MOST; count += MOST - 1) {
-        TinyModel *tiny[] = {tiny_open(), tiny_open()};
-        Scene a = scene_of(tiny[0], sampler), b = scene_of(tiny[1], sampler);
-        step_by_step(&a, wanted, count);
-        Decoder d = begin(&b, *options);
+        Text wanted = text_of(sampler, count);
+        Scene s = scene_of(tiny_open(), sampler);
+        Decoder d = begin(&s, *options);
         CHECK_INT(d.depth, 0);
         decoder_end(&d);
-        decode(&b, got, count, *options, -1);
-        check_same(&a, &b, wanted, got, count);
-        scene_close(&a), scene_close(&b);
+        decode(&s, got, count, *options, -1);
+        check_same(&s, &wanted, got);
+        scene_close(&s);
     }
 }
 
@@ -220,20 +260,21 @@ static void listener(void *context, const Model *model, const Stage *stage) {
 
 // `rows`: of 8 passes for 9 tokens.
 static void check_seen(const int32_t *recompute, int rows) {
-    int32_t wanted[9], got[9];
+    int32_t got[9];
     Seen seen = {0};
     Error error = {0};
-    Scene a = scene_open(&RULES[1]), b = scene_open(&RULES[1]);
-    step_by_step(&a, wanted, 9);
-    CHECK(model_listen(b.model, listener, &seen, false, &error), "%s", error.message);
-    decode(&b, got, 9, (DecoderOptions){.max_tokens = 100, .recompute = recompute}, -1);
+    SamplerOptions options = plain(&RULES[1]);
+    Text wanted = text_of(&options, 9);
+    Scene s = scene_of(tiny_open(), &options);
+    CHECK(model_listen(s.model, listener, &seen, false, &error), "%s", error.message);
+    decode(&s, got, 9, (DecoderOptions){.max_tokens = 100, .recompute = recompute}, -1);
     CHECK_INT(seen.count, 8);
     CHECK_INT(seen.rows, rows);
     for (int i = 0; i < 8; i++)
-        CHECK_INT(seen.tokens[i], wanted[i]);
-    CHECK(model_listen(b.model, NULL, NULL, false, &error), "%s", error.message);
-    check_same(&a, &b, wanted, got, 9);
-    scene_close(&a), scene_close(&b);
+        CHECK_INT(seen.tokens[i], wanted.tokens[i]);
+    CHECK(model_listen(s.model, NULL, NULL, false, &error), "%s", error.message);
+    check_same(&s, &wanted, got);
+    scene_close(&s);
 }
 
 Test(decoder, a_listener_sees_every_pass) {
@@ -246,19 +287,7 @@ Test(decoder, without_the_cache_every_pass_runs_the_whole_text) {
 
 // ---- going back ----
 
-enum { WENT = 9, CHANGED = 4 }; // tokens before going back; of these the one that is changed
-
-// Token by token as step_by_step does, but token CHANGED is another one.
-static void step_changed(Scene *s, int32_t *tokens, int count, int32_t other) {
-    Error error = {0};
-    for (int i = 0; i < count; i++) {
-        if (i) tiny_model_forward(s->model, &(Batch){.n = 1, .tokens = tokens + i - 1});
-        tokens[i] = sampler_next(s->sampler, model_logits(s->model, 0), &error);
-        CHECK(tokens[i] >= 0, "%s", error.message);
-        if (i == CHANGED) tokens[i] = other;
-        sampler_accept(s->sampler, tokens[i]);
-    }
-}
+enum { WENT = 9, COUNT = 12 }; // tokens before going back; in all
 
 static void decode_more(Scene *s, Decoder *d, int32_t *tokens, int from, int to) {
     Error error = {0};
@@ -271,23 +300,22 @@ static void decode_more(Scene *s, Decoder *d, int32_t *tokens, int from, int to)
 
 // After WENT tokens n are taken back; then the text has the tokens, the cache and the generator of
 // one that never went on.
-static void check_rewound(const SamplerOptions *sampler, DecoderOptions options, int depth, int n) {
-    enum { COUNT = 12 };
-    int32_t wanted[COUNT], got[COUNT];
-    Scene a = scene_of(tiny_open(), sampler), b = scene_of(tiny_open(), sampler);
-    step_by_step(&a, wanted, COUNT);
+static void check_rewound_by(int n, const SamplerOptions *sampler, DecoderOptions options,
+                             int depth, const Text *wanted) {
+    int32_t got[COUNT];
+    Scene s = scene_of(tiny_open(), sampler);
     options.max_tokens = COUNT + 3;
-    Decoder d = begin(&b, options);
+    Decoder d = begin(&s, options);
     if (!d.stepwise) d.depth = depth;
-    decode_more(&b, &d, got, 0, WENT);
+    decode_more(&s, &d, got, 0, WENT);
     decoder_rewind(&d, n, n < WENT ? got[WENT - n - 1] : IDS[PROMPT - 1]);
-    sampler_forget(b.sampler, n);
+    sampler_forget(s.sampler, n);
     CHECK_INT(decoder_left(&d), COUNT + 3 - WENT + n);
     memset(got + WENT - n, 0xff, (size_t)n * sizeof *got);
-    decode_more(&b, &d, got, WENT - n, COUNT);
+    decode_more(&s, &d, got, WENT - n, COUNT);
     decoder_end(&d);
-    check_same(&a, &b, wanted, got, COUNT);
-    scene_close(&a), scene_close(&b);
+    check_same(&s, wanted, got);
+    scene_close(&s);
 }
 
 static bool batch_invariant(void) {
@@ -299,6 +327,13 @@ static bool batch_invariant(void) {
 
 // The prompt's last token alone has the bits that it has in the prompt only where the device is
 // batch-invariant.
+static void check_rewound(const SamplerOptions *sampler, DecoderOptions options, int depth) {
+    Text wanted = text_of(sampler, COUNT);
+    int most = batch_invariant() ? WENT : WENT - 1;
+    for (int n = 0; n <= most; n++)
+        check_rewound_by(n, sampler, options, depth, &wanted);
+}
+
 Test(decoder, rewound_it_gives_the_same_again) {
     SamplerOptions penalties = plain(&RULES[2]), few = plain(&RULES[1]);
     penalties.frequency_penalty = 0.3f;
@@ -306,38 +341,35 @@ Test(decoder, rewound_it_gives_the_same_again) {
     SamplerOptions follows = plain(&RULES[1]); // mirostat's state goes back too
     follows.mirostat_tau = 3.0f;
     few.repeat_last = 3; // tokens that left the window return
-    for (int n = 0; n <= (batch_invariant() ? WENT : WENT - 1); n++) {
-        for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
-            SamplerOptions options = plain(&RULES[r]);
-            check_rewound(&options, (DecoderOptions){0}, r ? 5 : 0, n);
-        }
-        check_rewound(&follows, (DecoderOptions){0}, 0, n);
-        check_rewound(&penalties, (DecoderOptions){0}, 0, n);
-        check_rewound(&few, (DecoderOptions){.recompute = IDS}, 0, n);
+    for (size_t r = 0; r < sizeof RULES / sizeof *RULES; r++) {
+        SamplerOptions options = plain(&RULES[r]);
+        check_rewound(&options, (DecoderOptions){0}, r ? 5 : 0);
     }
+    check_rewound(&follows, (DecoderOptions){0}, 0);
+    check_rewound(&penalties, (DecoderOptions){0}, 0);
+    check_rewound(&few, (DecoderOptions){.recompute = IDS}, 0);
 }
 
 // A changed token is that of a text that had it in the first place.
 Test(decoder, goes_on_from_another_token) {
-    enum { COUNT = 12 };
     SamplerOptions few = plain(&RULES[1]), sampled = few;
     few.repeat_penalty = 1.5f;
     few.repeat_last = 3;
     for (int depth = 0; depth < 3; depth++) {
-        int32_t wanted[COUNT], got[COUNT];
+        int32_t got[COUNT];
         const SamplerOptions *options = depth ? &sampled : &few;
         Scene a = scene_of(tiny_open(), options), b = scene_of(tiny_open(), options);
         Decoder d = begin(&b, (DecoderOptions){.max_tokens = 100});
         if (!d.stepwise) d.depth = 3 * depth;
         decode_more(&b, &d, got, 0, WENT);
         int32_t other = (got[CHANGED] + 5) % b.model->config.vocab_size;
-        step_changed(&a, wanted, COUNT, other);
+        Text wanted = step_changed(&a, COUNT, other);
         decoder_rewind(&d, WENT - CHANGED - 1, other);
         sampler_forget(b.sampler, WENT - CHANGED);
         sampler_accept(b.sampler, got[CHANGED] = other);
         decode_more(&b, &d, got, CHANGED + 1, COUNT);
         decoder_end(&d);
-        check_same(&a, &b, wanted, got, COUNT);
+        check_same(&b, &wanted, got);
         scene_close(&a), scene_close(&b);
     }
 }
@@ -346,15 +378,14 @@ Test(decoder, goes_on_from_another_token) {
 
 // A token's embedding is NaN: the error is that of model_forward, at every depth.
 Test(decoder, names_the_stage_that_is_not_finite) {
-    int32_t tokens[4], got;
-    Scene s = scene_open(&RULES[1]);
-    step_by_step(&s, tokens, 4);
-    scene_close(&s);
+    int32_t got;
+    SamplerOptions options = plain(&RULES[1]);
+    Text text = text_of(&options, 4);
+    const int32_t *tokens = text.tokens;
     for (int depth = 0; depth < SEND_SLOTS; depth += SEND_SLOTS - 1) {
         TinyModel *tiny = tiny_open();
         Matrix *table = &tiny->weights.token_embedding;
         ((float *)table->data)[(size_t)tokens[2] * table->cols] = NAN;
-        SamplerOptions options = plain(&RULES[1]);
         Scene a = scene_of(tiny, &options);
         Error wanted = {0}, error = {0};
         Decoder d = begin(&a, (DecoderOptions){.max_tokens = 100});
