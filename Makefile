@@ -161,7 +161,7 @@ NOT_IN_CORE := $(patsubst %,\%/test_%.c,json json_suite families safetensors hf_
                  convert_bin convert_quality \
                  convert_kills outputs trace trace_names diff diff_models fidelity perplexity real_models \
                  hf_shards builtin_command teach_stories bench png attention attention_rope cost lens \
-                 mask interventions replay view page breakers library_sampling prompts prompt_lines prompts_resume prompts_faults shards no_memory json_schema constrained session \
+                 mask interventions replay view page breakers library_sampling prompts prompt_lines prompts_resume prompts_faults shards no_memory json_schema constrained session refusals \
                  speculation_command)
 ifeq ($(JSON)$(PCRE2),00)
 TEST_SOURCES := $(filter-out $(NOT_IN_CORE),$(TEST_SOURCES))

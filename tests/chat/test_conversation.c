@@ -110,6 +110,38 @@ Test(conversation, a_file_of_a_session_is_not_loaded_and_is_named) {
     test_run_free(&r);
 }
 
+#define USER "{\"role\":\"user\",\"content\":\"a\"}"
+#define ASSISTANT "{\"role\":\"assistant\",\"content\":\"b\"}"
+
+// Each is told in one line, and the conversation goes on.
+Test(conversation, a_file_that_holds_none_is_not_loaded_and_says_why) {
+    static const char *const FILES[][2] = {
+        {"{}", "no messages in it"},
+        {"{\"messages\":[7]}", "message 0: wanted role and content, both texts"},
+        {"{\"messages\":[{\"role\":\"king\",\"content\":\"a\"}]}", "got the role \"king\""},
+        {"{\"messages\":[" ASSISTANT "]}", "message 0: wanted one of the user"},
+        {"{\"messages\":[" USER "," USER "]}", "message 1: wanted one of the assistant"},
+        {"{\"messages\":[" USER "]}", "the last message has no answer"},
+        {"{\"messages\":[" USER "," ASSISTANT "],\"left\":2}", "left is 2 of 1 exchanges"},
+    };
+    enum { N = COUNT(FILES) };
+    char lines[N][700];
+    TypedKeys keys[N + 1] = {[N] = {"> ", "\x04"}};
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d.json", i);
+        test_write_file(test_temporary(name), FILES[i][0], strlen(FILES[i][0]));
+        keys[i] = command(lines[i], "/load %s\n", name);
+    }
+    TestRun r = chat_typed(small_model(), "", keys, N + 1);
+    CHECK(r.status == 0, "exit %d: %s", r.status, r.out);
+    if (strstr(r.out, "without jansson")) SKIP("this build reads no JSON");
+    CHECK_INT(count_of(r.out, "run: /load: "), N);
+    for (int i = 0; i < N; i++)
+        CHECK(strstr(r.out, FILES[i][1]), "%s: %s", FILES[i][1], r.out);
+    test_run_free(&r);
+}
+
 Test(conversation, outputs_are_checked_as_others_are) {
     static const char *const FILES[] = {"|--transcript|weights/builtin.gguf",
                                         "|--transcript|weights/builtin.gguf|--force"};

@@ -73,6 +73,7 @@ static const char *const BAD[][2] = {
     {"", "wants a rule \"root\""},
     {"# nothing\n", "wants a rule \"root\""},
     {"x ::= \"a\"", "wants a rule \"root\""},
+    {"root ::= \"a\"{x}", "a repetition is {m}, {m,} or {m,n}"},
     {"root = \"a\"", "line 1: wanted ::= behind \"root\""},
     {"root ::= \"a\"\n\nroot ::= \"b\"", "line 3: rule \"root\" is defined twice"},
     {"root ::= x\n", "line 1: rule \"x\" is not defined"},
