@@ -132,7 +132,7 @@ static bool plan(CostRun *r, Error *error) {
     r->planned = model_plan(config, &r->weights, &r->model_options, error);
     if (!r->planned) return error_prefix(error, o->model);
     r->config = &r->planned->config;
-    if (seq > config_longest_context(config) && !o->quiet)
+    if (seq > config_longest_context(config) && !o->quiet && !o->measure) // which refuses it
         note("%" PRId64 " tokens: more than the model's context of %d", seq, config->max_seq_len);
     // Counts need no device: where there is none, its figures are unknown.
     if (!o->savings && !o->sweep && !o->max_memory && !o->measure && !wants_ranks(o))

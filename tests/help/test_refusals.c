@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "tests/support/program.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 
 typedef struct Refusal {
@@ -14,7 +15,7 @@ typedef struct Refusal {
 static void check_all(const Refusal *rows, size_t count) {
     const char *directory = test_temporary("refused");
     int wrong = 0;
-    CHECK_INT(mkdir(directory, 0700), 0);
+    CHECK(!mkdir(directory, 0700) || errno == EEXIST, "%s", directory);
     for (size_t i = 0; i < count; i++) {
         const char *script =
             test_text("D=%s; rm -rf $D/*; IN='-i ab -q -j 1'; %s", directory, rows[i].line);
@@ -42,6 +43,7 @@ Test(refusals, of_the_laboratory) {
         {"$RUN attention $MODEL --rope --csv --json", "--csv and --json: one of them", 0},
         {"$RUN attention $MODEL $IN --svg $D/a --png $D/a", "--svg and --png are the same file", 0},
         {"$RUN cost $MODEL --json --sweep", "--json is of the whole report and of --measure", 0},
+        {"$RUN cost $MODEL --measure --seq 512000", "--measure runs at most 512 tokens", 0},
         {"$RUN lens $MODEL $IN --patch layers.0.att_out=$D/none", "none: ", ERROR_IO},
         {"$RUN view $MODEL $IN", "--out FILE is needed: where to write the page", 0},
         {"$RUN view $MODEL $IN --out $D/v --budget f32", "--budget is of two traces", 0},
