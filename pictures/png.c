@@ -141,19 +141,20 @@ bool picture_png(Buffer *out, const Picture *picture, Error *error) {
 }
 
 // The library that libpng compresses with. Without header and checksum, as browsers' "deflate-raw".
-bool deflate_bytes(Buffer *out, const void *bytes, size_t size) {
+bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop) {
     z_stream z = {0};
     uint8_t chunk[2048];
     enum { RAW_WINDOW = -15, MEMORY = 9 };
     int state =
         deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, RAW_WINDOW, MEMORY, Z_DEFAULT_STRATEGY);
     if (state != Z_OK) return false;
-    // avail_in has 32 bits: the input goes in by pieces.
+    // Pieces that take some milliseconds each, for *stop; avail_in has 32 bits besides.
     const uint8_t *at = bytes;
-    for (size_t left = size; state == Z_OK;) {
+    enum { PIECE = 1 << 16 };
+    for (size_t left = size; state == Z_OK && !__atomic_load_n(stop, __ATOMIC_RELAXED);) {
         if (!z.avail_in && left) {
             z.next_in = (z_const Bytef *)at;
-            z.avail_in = left < 1 << 30 ? (uInt)left : 1 << 30;
+            z.avail_in = left < PIECE ? (uInt)left : PIECE;
             at += z.avail_in;
             left -= z.avail_in;
         }

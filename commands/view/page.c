@@ -4,6 +4,7 @@
 //   file     | template | <style> | template | core | template | scripts | template | blocks | .. |
 #include "commands/view/page.h"
 
+#include "commands/shared/interrupt.h"
 #include "pictures/page.h"
 #include "pictures/picture.h"
 
@@ -13,10 +14,10 @@
 
 // ---- blocks ----
 
-// 3 bytes as 4 characters (RFC 4648).
-static void put_base64(Buffer *out, const uint8_t *bytes, size_t size) {
+// 3 bytes as 4 characters (RFC 4648). False: interrupted.
+static bool put_base64(Buffer *out, const uint8_t *bytes, size_t size) {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < size; i += 3) {
+    for (size_t i = 0; i < size && !interrupt_asked(); i += 3) {
         size_t left = size - i;
         uint32_t group = (uint32_t)bytes[i] << 16;
         if (left > 1) group |= (uint32_t)bytes[i + 1] << 8;
@@ -26,6 +27,7 @@ static void put_base64(Buffer *out, const uint8_t *bytes, size_t size) {
         if (left > 2) text[3] = DIGITS[group & 63];
         buffer_put(out, text, sizeof text);
     }
+    return !interrupt_asked();
 }
 
 // The first bytes of all numbers, then all second ones, ...: exponents are alike and compress well,
@@ -37,14 +39,15 @@ static void split_planes(uint8_t *out, const uint8_t *bytes, size_t size, size_t
             out[b * count + i] = bytes[i * number + b];
 }
 
-static void put_block(Buffer *out, const char *name, const char *coding, int planes,
+static bool put_block(Buffer *out, const char *name, const char *coding, int planes,
                       const uint8_t *bytes, size_t size) {
     buffer_print(out,
                  "<script type=\"text/plain\" id=\"b-%s\" data-coding=\"%s\" "
                  "data-planes=\"%d\">",
                  name, coding, planes);
-    put_base64(out, bytes, size);
+    bool whole = put_base64(out, bytes, size);
     buffer_print(out, "</script>\n");
+    return whole;
 }
 
 bool page_block(Page *p, const char *name, const void *bytes, size_t size, int number,
@@ -52,13 +55,15 @@ bool page_block(Page *p, const char *name, const void *bytes, size_t size, int n
     Buffer packed = {0};
     uint8_t *planes = malloc(size ? size : 1);
     if (planes) split_planes(planes, bytes, size, (size_t)number);
-    if (planes && deflate_bytes(&packed, planes, size) && packed.size < size)
-        put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size);
-    else
-        put_block(&p->blocks, name, "plain", 1, bytes, size);
+    bool smaller = planes && deflate_bytes(&packed, planes, size, interrupt_flag()) &&
+                   packed.size < size;
+    bool whole = smaller
+                     ? put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size)
+                     : put_block(&p->blocks, name, "plain", 1, bytes, size);
     bool good = planes && !packed.failed && !p->blocks.failed;
     free(planes);
     buffer_free(&packed);
+    if (!whole) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     if (!good) return error_set(error, ERROR_MEMORY, "no memory for the block %s of a page", name);
     if (p->blocks.size <= PAGE_BYTES) return true;
     return error_set(error, ERROR_USAGE,

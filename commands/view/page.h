@@ -19,7 +19,7 @@ typedef struct Page {
 
 // Appends a block of little-endian numbers of `number` bytes (1, 2, 4 or 8), which divides `size`.
 // It is compressed where that makes it smaller and the program has zlib. False: exit code 2 (more
-// than PAGE_BYTES), 5.
+// than PAGE_BYTES), 5, 130 (interrupted: it looks for that every few milliseconds).
 bool page_block(Page *page, const char *name, const void *bytes, size_t size, int number,
                 Error *error);
 

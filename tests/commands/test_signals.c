@@ -1,5 +1,7 @@
 // Signals that end the program, stop it and let it go on, at moments of every kind of work: what
 // was written is whole, the terminal is as it was, and no signal but the first of a kind is needed.
+#include "commands/shared/interrupt.h"
+#include "commands/view/page.h"
 #include "tests/support/files/conversions.h"
 #include "tests/support/program.h"
 
@@ -133,6 +135,24 @@ Test(signals, stay_ignored) {
                               "sleep 0.02; kill -HUP $P; wait $P");
     CHECK(r.status == 0, "exit %d: %s", r.status, r.err);
     test_run_free(&r);
+}
+
+// Compression takes most of the time of a page: it ends with the block that it is in, unfinished.
+Test(signals, end_the_compression_of_a_page) {
+    enum { SIZE = 1 << 20 };
+    Error error = {0};
+    Page page = {0};
+    char *numbers = calloc(1, SIZE);
+    interrupt_begin();
+    CHECK(page_block(&page, "before", numbers, SIZE, 4, &error), "%s", error.message);
+    size_t before = page.blocks.size;
+    raise(SIGINT);
+    CHECK(!page_block(&page, "after", numbers, SIZE, 4, &error));
+    interrupt_end();
+    CHECK_INT(error.code, ERROR_INTERRUPTED);
+    CHECK(page.blocks.size - before < 1000, "%zu bytes more", page.blocks.size - before);
+    page_free(&page);
+    free(numbers);
 }
 
 // ---- what stops it for a while ----

@@ -94,3 +94,19 @@ Test(png, the_image_has_bounds) {
     CHECK(strstr(error.message, "2000 x 1 panels is larger than 8192 x 8192"), "%s", error.message);
     buffer_free(&file);
 }
+
+// A megabyte that does not compress: stopped, little of it is out.
+Test(png, deflate_ends_where_it_is_stopped) {
+    enum { SIZE = 1 << 20 };
+    static const int GO_ON = 0, STOP = 1;
+    uint8_t *noise = malloc(SIZE);
+    TestRandom random = {1};
+    for (size_t i = 0; i < SIZE; i++)
+        noise[i] = (uint8_t)test_random(&random);
+    Buffer whole = {0}, part = {0};
+    CHECK(deflate_bytes(&whole, noise, SIZE, &GO_ON) && whole.size >= SIZE);
+    CHECK(!deflate_bytes(&part, noise, SIZE, &STOP) && part.size < SIZE / 8, "%zu", part.size);
+    buffer_free(&whole);
+    buffer_free(&part);
+    free(noise);
+}
