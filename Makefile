@@ -44,9 +44,9 @@ JSON_SOURCES := base/json.c weights/out/hf.c \
                 $(wildcard tokenizer/files/*json*.c) $(wildcard grammar/json_*.c) commands/replay/read.c \
                 $(wildcard commands/prompts/*.c)
 PCRE2_SOURCES := tokenizer/split/pretokenize.c tokenizer/split/nfc.c
-TWINS := $(wildcard base/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
+TWINS := $(wildcard base/transport/without_*.c weights/without_*.c weights/*/without_*.c pictures/without_*.c commands/*/without_*.c)
 
-SOURCES := $(wildcard base/*.c pictures/*.c) $(foreach r,commands library weights tokenizer grammar,$(call room,$(r),c)) \
+SOURCES := $(wildcard pictures/*.c) $(foreach r,base commands library weights tokenizer grammar,$(call room,$(r),c)) \
            $(wildcard model/*.c model/*/*.c kernels/*.c kernels/$(BACKEND)/*.c)
 SOURCES := $(filter-out $(TWINS),$(SOURCES))
 LIBS := -lm -pthread
@@ -77,9 +77,9 @@ ifeq ($(MPI),1)
 MPICC ?= mpicc
 MPI_FLAGS := $(shell $(MPICC) --showme:compile)
 LIBS += $(shell $(MPICC) --showme:link)
-$(BUILD)/base/transport_mpi.o: REQUIRED += $(MPI_FLAGS)
+$(BUILD)/base/transport/mpi.o: REQUIRED += $(MPI_FLAGS)
 else
-SOURCES := $(filter-out base/transport_mpi.c,$(SOURCES)) base/without_mpi.c
+SOURCES := $(filter-out base/transport/mpi.c,$(SOURCES)) base/transport/without_mpi.c
 endif
 EMBEDDED := $(BUILD)/pictures/page.o
 ifeq ($(BUILTIN),1)
@@ -286,7 +286,7 @@ PTX_ARCH ?= 90
 PTX := $(patsubst %.cu,$(BUILD)/ptx/%.ptx,$(call room,kernels/cuda,cu))
 .PHONY: ptx
 ptx: $(PTX)
-$(BUILD)/ptx/%.ptx: %.cu $(wildcard base/*.h weights/*.h kernels/*.h) $(call room,kernels/cuda,h)
+$(BUILD)/ptx/%.ptx: %.cu $(call room,base,h) $(wildcard weights/*.h kernels/*.h) $(call room,kernels/cuda,h)
 	@mkdir -p $(@D)
 	$(call say,PTX)
 	$(Q)$(NVCC) -std=c++17 -I. -Ikernels/cuda -O3 -lineinfo -fmad=false -arch=compute_$(PTX_ARCH) -ptx -o $@ $<

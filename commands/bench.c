@@ -13,7 +13,7 @@
 // bench/report.c prints. --attention, --projections and --no-cache go their own ways:
 // bench/attention.c, bench/projections.c, bench/no_cache.c.
 #include "commands/bench/bench.h"
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "commands/commands.h"
 #include "commands/shared/output.h"
 #include "kernels/limits.h"

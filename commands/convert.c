@@ -32,6 +32,7 @@ typedef struct Conversion {
     SampleText calibration, sample; // of --importance, --check
     Importance importance;
     Outgoing out;
+    Encoder encoder;
     TensorWriter *file;
     uint64_t written, total; // bytes
     Progress progress;
@@ -57,15 +58,15 @@ static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error
     size_t row_bytes = outgoing_row_bytes(&c->out, i);
     uint64_t rows = outgoing_row_count(&c->out, i), first = 0;
     uint64_t chunk = row_bytes < CHUNK_BYTES ? CHUNK_BYTES / row_bytes : 1;
-    for (; first < rows && !interrupt_asked(); first += chunk) {
+    for (; first < rows; first += chunk) {
         if (chunk > rows - first) chunk = rows - first;
-        if (!outgoing_rows(&c->out, i, first, chunk, bytes, error) ||
+        if (!encoder_rows(&c->encoder, i, first, chunk, bytes, error) ||
             !put_rows(c, i, first, chunk, bytes, error))
             return false;
         c->written += chunk * row_bytes;
         progress_update(&c->progress, (double)c->written / (double)c->total);
     }
-    return not_interrupted(error);
+    return true;
 }
 
 // One buffer for all tensors: CHUNK_BYTES, or the longest row. session_result comes last, since a
@@ -78,6 +79,8 @@ static bool convert_tensors(Conversion *c, Error *error) {
     }
     uint8_t *bytes = malloc(room);
     bool good = bytes || error_set(error, ERROR_MEMORY, "out of memory: %zu bytes", room);
+    int threads = (int)c->session->options->threads.values[0];
+    good = good && encoder_open(&c->encoder, &c->out, threads, error);
     progress_begin(&c->progress, "converting", c->session->options->quiet);
     for (size_t i = 0; good && i < c->out.n; i++)
         good = convert_tensor(c, i, bytes, error);
@@ -229,6 +232,7 @@ static bool run(Conversion *c, Error *error) {
                                    [OUT_BIN] = NAMES_META,
                                    [OUT_FILE] = NAMES_HF,
                                    [OUT_DIRECTORY] = NAMES_HF};
+    c->types.type.stop = interrupt_flag();
     if (!outgoing_plan(&c->out, c->session->checkpoint, NAMES[c->place.kind], &c->types.type,
                        error))
         return error_prefix(error, checkpoint_path(c->session->checkpoint));

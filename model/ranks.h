@@ -16,7 +16,7 @@
 //     transport_end(error.code);
 #pragma once
 
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "model/model.h"
 
 enum {

@@ -14,7 +14,7 @@
 // memory is taken.
 #include "commands/cache/cache_file.h"
 #include "base/bytes.h"
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "commands/commands.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 // Parts of convert: the files of the output besides its tensors (files.c), the types that the user
-// asked for and what became of them (types.c), and what is measured over a text: which channels of
-// the weights matter (importance.c), and how far the output is from the model (check.c).
+// asked for and what became of them (types.c), the rows of its tensors (encode.c), and what is
+// measured over a text: which channels of the weights matter (importance.c), and how far the output
+// is from the model (check.c).
 #pragma once
 
 #include "base/directory_writer.h"
@@ -67,6 +68,23 @@ bool types_read(TypesWanted *wanted, const Options *options, OutKind kind, Error
 bool types_check(const TypesWanted *wanted, Error *error);
 // Notes: where a tensor could not keep its type or is rounded a second time. `name` is the model's.
 void types_tell(const Outgoing *out, OutKind kind, const char *name);
+
+// ---- encode.c ----
+
+typedef struct EncoderThread EncoderThread;
+
+typedef struct Encoder {
+    const Outgoing *out;
+    EncoderThread *threads; // (n)
+    int n;
+} Encoder;
+
+// `threads` 0: as many as this process may use. Its memory is that of `out`. False: exit code 5.
+bool encoder_open(Encoder *encoder, Outgoing *out, int threads, Error *error);
+
+// bytes = rows first .. first + count of a tensor, count > 0. As outgoing_rows.
+bool encoder_rows(Encoder *encoder, size_t tensor, uint64_t first, uint64_t count, uint8_t *bytes,
+                  Error *error);
 
 // ---- texts (check.c) ----
 

@@ -8,7 +8,7 @@
 //
 // An array of jobs that each start several tasks has tasks times jobs shards.
 #include "base/text.h"
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "commands/prompts/prompts.h"
 
 #include <stdio.h>

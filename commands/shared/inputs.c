@@ -4,7 +4,7 @@
 #include "base/mapping.h"
 #include "base/sandbox.h"
 #include "base/text.h"
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "commands/intervene/intervene.h"
 #include "commands/shared/output.h"
 #include "pictures/picture.h"

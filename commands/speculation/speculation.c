@@ -4,7 +4,7 @@
 // tokens, and the same bytes for each. How a text becomes ids is the session's alone.
 #include "commands/speculation/speculation.h"
 #include "base/text.h"
-#include "base/transport.h"
+#include "base/transport/transport.h"
 #include "commands/shared/output.h"
 #include "model/decoder.h"
 

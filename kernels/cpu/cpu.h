@@ -25,7 +25,7 @@ typedef struct PanelChunk PanelChunk; // panel_memory.c: a mapping for packed ma
 
 struct Device {
     Error error;
-    DeviceInfo info; // threads: 1 .. POOL_MAX_THREADS
+    DeviceInfo info; // threads: 1 .. PROCESSORS_MOST
     Precision precision;
     const CpuKernels *kernels;
     Pool *pool;         // owned; NULL with one thread or after a failure

@@ -58,9 +58,9 @@ Device *device_open(int threads, Precision precision) {
     device->info = (DeviceInfo){.threads = 1, .batch_invariant = true};
     device->active_threads = 1;
     choose_kernels(device);
-    if (threads <= 0) threads = pool_processors();
-    if (threads > POOL_MAX_THREADS)
-        device_fail(device, ERROR_DEVICE, "%d threads: at most %d", threads, POOL_MAX_THREADS);
+    if (threads <= 0) threads = processors_usable();
+    if (threads > PROCESSORS_MOST)
+        device_fail(device, ERROR_DEVICE, "%d threads: at most %d", threads, PROCESSORS_MOST);
     else if (threads > 1) {
         device->pool = pool_open(threads);
         if (device->pool)

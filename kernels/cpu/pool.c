@@ -16,17 +16,14 @@
 // the time slice that the work needs. So it is bounded, and a thread that notices a gap in the
 // clock (it was not running) spins less from then on.
 #include "kernels/cpu/pool.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -60,7 +57,7 @@ struct Pool {
         Pool *pool;
         pthread_t thread;
         int index;
-    } workers[POOL_MAX_THREADS];
+    } workers[PROCESSORS_MOST];
 };
 
 // Sleeps only while *word == value, which the kernel checks: a wake between the caller's last look
@@ -275,51 +272,4 @@ void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t 
     if (atomic_load(&pool->sleepers)) wake_threads(pool);
     work(pool, 0);
     wait_until_done(pool, (unsigned)n_chunks);
-}
-
-// Reads up to two numbers, separated by a space, that a file of the kernel begins with; returns how
-// many there are, -1 without the file.
-static int read_numbers(const char *path, uint64_t out[2]) {
-    char line[64];
-    FILE *file = fopen(path, "re");
-    if (!file) return -1;
-    const char *at = fgets(line, sizeof line, file);
-    fclose(file);
-    for (int count = 0; at; count++) {
-        size_t digits = count < 2 ? decimal_take(at, strlen(at), &out[count]) : 0;
-        if (!digits) return count;
-        at += digits + (at[digits] == ' ');
-    }
-    return 0;
-}
-
-// The quota of a cgroup (v2 or v1) in processors, rounded up; 0 where there is none.
-static int cgroup_processors(void) {
-    uint64_t v2[2], quota[2], period[2];
-    // v2: "quota period" in microseconds; without a limit "max period".
-    int count = read_numbers("/sys/fs/cgroup/cpu.max", v2);
-    // v1: without a limit the quota is -1, which is no number here.
-    if (count < 0 && read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota) == 1 &&
-        read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period) == 1) {
-        v2[0] = *quota;
-        v2[1] = *period;
-        count = 2;
-    }
-    if (count < 2 || !v2[1]) return 0;
-    uint64_t processors = v2[0] / v2[1] + (v2[0] % v2[1] > 0);
-    return processors < POOL_MAX_THREADS ? (int)processors : POOL_MAX_THREADS;
-}
-
-int pool_processors(void) {
-    // A container often sees all processors of the host, but may use fewer: threads beyond those
-    // would take each other's time slices.
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
-    if (count < 1) { // more processors than a cpu_set_t names
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        count = online > 0 ? (int)(online < POOL_MAX_THREADS ? online : POOL_MAX_THREADS) : 1;
-    }
-    int quota = cgroup_processors();
-    if (quota && quota < count) count = quota;
-    return count < POOL_MAX_THREADS ? count : POOL_MAX_THREADS;
 }

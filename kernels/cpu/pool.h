@@ -5,23 +5,21 @@
 // the others, from the end, so a thread that loses its processor holds up no more than one chunk.
 #pragma once
 
+#include "base/processors.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-
-enum { POOL_MAX_THREADS = 256 };
 
 typedef struct Pool Pool;
 typedef void PoolTask(void *context, size_t begin, size_t end, int thread);
 
-// Starts n_threads - 1 threads (n_threads >= 2). NULL with errno set when that fails.
+// Starts n_threads - 1 threads (2 <= n_threads <= PROCESSORS_MOST). NULL with errno set when that
+// fails.
 Pool *pool_open(int n_threads);
 void pool_close(Pool *pool); // NULL is fine
 
 // See device_run. Not to be called from inside a task.
 void pool_run(Pool *pool, PoolTask *task, void *context, size_t n_items, size_t chunk);
-
-// Processors that this process may use: its affinity, cut by the cgroup's CPU quota.
-int pool_processors(void);
 
 // ---- all threads or one (pass_threads.c) ----
 

@@ -411,6 +411,52 @@ Test(convert, a_llama2c_file_of_int8_groups_becomes_float32) {
     free(gguf);
 }
 
+// ---- threads ----
+
+static void convert_with(const char *type, int threads, const char *from, const char *to) {
+    convert(test_text("%%s|%%s|--type|%s|-j|%d|--force", type, threads), from, to);
+}
+
+static void check_same_file(const char *a, const char *b) {
+    size_t size, other_size;
+    char *bytes = test_read_file(a, &size), *other = test_read_file(b, &other_size);
+    CHECK(size == other_size && !memcmp(bytes, other, size), "%s, %s", a, b);
+    free(bytes);
+    free(other);
+}
+
+// Tensors are large enough to be shared: 256 x 256.
+Test(convert, every_number_of_threads_writes_the_same_bytes) {
+    static const char *const TYPES[] = {"f16", "q8_0", "q4_k"};
+    const char *from = superblock_model(),
+               *to[] = {test_temporary("1.gguf"), test_temporary("n.gguf")};
+    for (size_t t = 0; t < 3; t++) {
+        convert_with(TYPES[t], 1, from, to[0]);
+        for (int threads = 2; threads <= 7; threads += 5) {
+            convert_with(TYPES[t], threads, from, to[1]);
+            check_same_file(to[0], to[1]);
+        }
+    }
+}
+
+// Of two rows that cannot be written the error names the first, whichever thread is faster.
+Test(convert, the_first_row_that_fails_is_named) {
+    BinShape shape = bin_shape_blocks();
+    shape.dim = shape.hidden_dim = 256;
+    shape.vocab_size = 700;
+    size_t size, row_bytes = 256 * sizeof(float);
+    char *bin = bin_bytes(&size, &shape, 3);
+    const float nan = NAN;
+    memcpy(bin + bin_start(&shape) + 22 * row_bytes, &nan, sizeof nan);
+    memcpy(bin + bin_start(&shape) + 13 * row_bytes, &nan, sizeof nan);
+    const char *from = test_temporary("two-nans.bin"), *to = test_temporary("two-nans.gguf");
+    test_write_file(from, bin, size);
+    for (int i = 0; i < 10; i++)
+        check_no_conversion("%s|%s|--type|f16|-j|4|-q", from, to, ERROR_NONFINITE,
+                            "token_embd.weight\", row 13:");
+    free(bin);
+}
+
 // ---- numbers that do not fit ----
 
 static void check_number(float value, const char *type, int status) {

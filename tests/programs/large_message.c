@@ -2,9 +2,9 @@
 //
 //     mpirun -n 2 large_message FILE
 //
-// Rank 0 sends 4 MB to rank 1, which makes FILE when it has them. Exit code 1: not within 20 s, many
-// thousand times what the copy takes.
-#include "base/transport.h"
+// Rank 0 sends 4 MB to rank 1, which makes FILE when it has them. Exit code 1: not within 20 s,
+// many thousand times what the copy takes.
+#include "base/transport/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>

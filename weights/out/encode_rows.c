@@ -66,19 +66,24 @@ static const float *importance_of(const Outgoing *out, size_t i) {
     }
 }
 
+static bool goes_on(const Outgoing *out, Error *error) {
+    return !out->stop || !__atomic_load_n(out->stop, __ATOMIC_RELAXED) ||
+           error_set(error, ERROR_INTERRUPTED, "interrupted");
+}
+
 // Writes a row and reads it back: values out of the type's range read as infinity.
 //
-// out->weights and out->back are scratch. Q8_0 and Q4_0 have a half as their scale, which overflows
-// above 65504.
-static bool store_row(Outgoing *out, size_t i, uint64_t row, const float *values, size_t count,
-                      void *bytes, Error *error) {
+// Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
+static bool store_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t row,
+                      const float *values, size_t count, void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
+    if (!goes_on(out, error)) return false;
     if (!dtype_is_float(tensor->dtype))
-        quantise_importance(out->weights, values, importance_of(out, i), count);
-    quantise_searched(bytes, tensor->dtype, values, out->weights, count);
-    dequantise(out->back, tensor->dtype, bytes, count);
+        quantise_importance(scratch->weights, values, importance_of(out, i), count);
+    quantise_searched(bytes, tensor->dtype, values, scratch->weights, count);
+    dequantise(scratch->back, tensor->dtype, bytes, count);
     for (size_t at = 0; at < count; at++) {
-        if (isfinite(out->back[at]) && isfinite(values[at])) continue;
+        if (isfinite(scratch->back[at]) && isfinite(values[at])) continue;
         return error_set(error, ERROR_NONFINITE,
                          "tensor \"%s\", row %llu: %g is not a number that "
                          "%s can hold",
@@ -94,7 +99,8 @@ static bool is_by_heads(const Outgoing *out, const OutgoingSource *source) {
 }
 
 // Parts of a fused bias one after another. Gemma's norms lose the 1 that was added on reading.
-static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
+static bool vector_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, void *bytes,
+                       Error *error) {
     const OutgoingSource *source = &out->sources[i];
     const Config *c = &out->from->config;
     size_t count = 0;
@@ -105,10 +111,10 @@ static bool vector_row(Outgoing *out, size_t i, void *bytes, Error *error) {
         Matrix order = row_order(out, &view);
         float offset = out->family->norms_stored_minus_one[out->naming] && view.norm ? 1.0f : 0.0f;
         for (size_t row = 0; row < view.rows; row++, count++)
-            out->values[is_by_heads(out, source) ? by_heads_stored_row(c, count) : count] =
+            scratch->values[is_by_heads(out, source) ? by_heads_stored_row(c, count) : count] =
                 view.vector[model_row(&order, row)] - offset;
     }
-    return store_row(out, i, 0, out->values, count, bytes, error);
+    return store_row(out, scratch, i, 0, scratch->values, count, bytes, error);
 }
 
 // The matrix that stored row `*row` of a stack belongs to; *row becomes the model's row of it.
@@ -126,8 +132,8 @@ static const Matrix *find_part(const Outgoing *out, const OutgoingSource *source
     }
 }
 
-static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
-                        Error *error) {
+static bool matrix_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
+                        uint64_t count, uint8_t *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
     size_t row_bytes = outgoing_row_bytes(out, i);
     for (uint64_t stored = first; stored < first + count; stored++, bytes += row_bytes) {
@@ -140,8 +146,9 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
                    row_bytes);
             continue;
         }
-        matrix_row(out->values, from, row);
-        if (!store_row(out, i, stored, out->values, from->cols, bytes, error)) return false;
+        matrix_row(scratch->values, from, row);
+        if (!store_row(out, scratch, i, stored, scratch->values, from->cols, bytes, error))
+            return false;
     }
     return true;
 }
@@ -152,19 +159,19 @@ static bool matrix_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count,
 //
 // 256 elements at a time, so that the encoded column fits the stack. Each call reads every row of
 // the matrices again.
-static bool transposed_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, uint8_t *bytes,
-                            Error *error) {
+static bool transposed_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
+                            uint64_t count, uint8_t *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
     size_t width = (size_t)tensor->shape[1], size = dtype_row_bytes(tensor->dtype, 1);
     uint8_t column[sizeof(float) * 256];
     for (size_t stored = 0; stored < width; stored++) {
         size_t row = stored;
         const Matrix *from = find_part(out, &out->sources[i], &row);
-        matrix_row(out->values, from, row);
+        matrix_row(scratch->values, from, row);
         for (uint64_t at = 0; at < count;) {
             size_t n = count - at < 256 ? (size_t)(count - at) : 256;
-            if (!store_row(out, i, first + at, out->values + first + at, n, column, error))
-                return false;
+            const float *values = scratch->values + first + at;
+            if (!store_row(out, scratch, i, first + at, values, n, column, error)) return false;
             for (size_t c = 0; c < n; c++, at++)
                 memcpy(bytes + (at * width + stored) * size, column + c * size, size);
         }
@@ -172,11 +179,13 @@ static bool transposed_rows(Outgoing *out, size_t i, uint64_t first, uint64_t co
     return true;
 }
 
-bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
-                   Error *error) {
+bool outgoing_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
+                   uint64_t count, void *bytes, Error *error) {
     const OutgoingSource *source = &out->sources[i];
-    if (out->tensors[i].n_dims == 1) return vector_row(out, i, bytes, error);
+    if (!goes_on(out, error)) return false; // rows that are copied do not look
+    if (out->tensors[i].n_dims == 1) return vector_row(out, scratch, i, bytes, error);
     RoleView view = role_view(out->from, source->row->roles[0], source->layer);
-    return outgoing_is_transposed(out, &view) ? transposed_rows(out, i, first, count, bytes, error)
-                                              : matrix_rows(out, i, first, count, bytes, error);
+    return outgoing_is_transposed(out, &view)
+               ? transposed_rows(out, scratch, i, first, count, bytes, error)
+               : matrix_rows(out, scratch, i, first, count, bytes, error);
 }

@@ -187,8 +187,8 @@ static const Family *family_in(Naming naming, const Checkpoint *from, Error *err
 
 // The longest row that any matrix has, or that a vector is.
 //
-// One row at a time is converted, so this is all the memory that writing needs besides the plan.
-static bool make_scratch(Outgoing *out, Error *error) {
+// A thread converts one row at a time, so this is all the memory that it needs besides the plan.
+static uint64_t widest_row(const Outgoing *out) {
     uint64_t widest = 1;
     for (size_t i = 0; i < out->n; i++)
         for (int d = 0; d < 2; d++)
@@ -196,15 +196,23 @@ static bool make_scratch(Outgoing *out, Error *error) {
                 (out->tensors[i].n_dims == 1 || d == 1 || out->family->transposed[out->naming]) &&
                 out->tensors[i].shape[d] > widest)
                 widest = out->tensors[i].shape[d];
-    out->values = arena_alloc(&out->arena, widest, sizeof(float), error);
-    out->weights = out->values ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
-    out->back = out->weights ? arena_alloc(&out->arena, widest, sizeof(float), error) : NULL;
-    return out->back != NULL;
+    return widest;
+}
+
+bool outgoing_scratch(OutgoingScratch *scratch, Outgoing *out, Error *error) {
+    uint64_t widest = widest_row(out);
+    float **parts[] = {&scratch->values, &scratch->weights, &scratch->back};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i] = arena_alloc(&out->arena, widest, sizeof(float), error);
+        if (!*parts[i]) return false;
+    }
+    return true;
 }
 
 bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const OutgoingType *type,
                    Error *error) {
-    *out = (Outgoing){.from = from, .naming = naming, .importance = type->importance};
+    *out = (Outgoing){
+        .from = from, .naming = naming, .importance = type->importance, .stop = type->stop};
     out->family = family_in(naming, from, error);
     if (!out->family || !outgoing_check_type(naming, type, error)) return false;
     out->dtype = outgoing_common_type(out, type);
@@ -219,7 +227,7 @@ bool outgoing_plan(Outgoing *out, const Checkpoint *from, Naming naming, const O
     if (!out->tensors || !out->sources) return false;
     for (int layer = -1; layer < from->config.n_layers; layer++)
         if (!run_lists(&p, layer)) return false;
-    return add_frequencies(out, error) && make_scratch(out, error);
+    return add_frequencies(out, error);
 }
 
 void outgoing_free(Outgoing *out) {

@@ -4,7 +4,8 @@
 //     Outgoing out = {0};
 //     good = outgoing_plan(&out, checkpoint, NAMES_GGUF, &(OutgoingType){.given = true,
 //                          .dtype = DTYPE_Q8_0}, &error);
-//     ... outgoing_rows(&out, i, first, count, bytes, &error) ...
+//     good = good && outgoing_scratch(&scratch, &out, &error);
+//     ... outgoing_rows(&out, &scratch, i, first, count, bytes, &error) ...
 //     outgoing_free(&out);
 //
 // What is written is what `model/` computes with: where a tensor keeps its type its blocks are
@@ -45,6 +46,8 @@ typedef struct OutgoingType {
     OutgoingChoice *choices; // (n_choices) before all that; of those that match, the last
     size_t n_choices;
     const OutgoingImportance *importance; // borrowed until outgoing_free; NULL: none
+    const int
+        *stop; // NULL, or what ends outgoing_rows early while it is not 0; a signal may set it
 } OutgoingType;
 
 // Where a tensor comes from: the roles of a row of the table, or a list of numbers.
@@ -70,8 +73,13 @@ typedef struct Outgoing {
     size_t n_again; // quantised matrices that are quantised again, to another type
     DType again;    // the type that the first of them has now
     const OutgoingImportance *importance; // or NULL
-    float *values, *weights, *back;       // (widest row)
+    const int *stop;                      // or NULL
 } Outgoing;
+
+// What outgoing_rows needs beside the plan; each thread has its own. Lives until outgoing_free.
+typedef struct OutgoingScratch {
+    float *values, *weights, *back; // (widest row)
+} OutgoingScratch;
 
 // False: exit code 3 where the model has something that the container's form of its family cannot
 // hold, named; 2 where the type is not one of the container's; 5.
@@ -83,10 +91,13 @@ void outgoing_free(Outgoing *out);
 uint64_t outgoing_row_count(const Outgoing *out, size_t i);
 size_t outgoing_row_bytes(const Outgoing *out, size_t i);
 
-// bytes = rows first .. first + count. False: exit code 7 where a number is not finite or too large
-// for its type.
-bool outgoing_rows(Outgoing *out, size_t i, uint64_t first, uint64_t count, void *bytes,
-                   Error *error);
+bool outgoing_scratch(OutgoingScratch *scratch, Outgoing *out, Error *error); // false: exit code 5
+
+// bytes = rows first .. first + count. Several threads may do this at once, each with its scratch.
+// False: exit code 7 where a number is not finite or too large for its type, 130 where *stop was
+// set.
+bool outgoing_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
+                   uint64_t count, void *bytes, Error *error);
 
 // ---- types of the tensors (types.c) ----
 

@@ -5,7 +5,7 @@
 //             '-> waits; where the program was killed: one line, exit code 6, and mpirun ends all
 //
 // mpirun itself would end the job with the exit code of the signal, and with -q without a word.
-#include "base/transport.h"
+#include "base/transport/transport.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
-// In place of transport_mpi.c, in a program that was made without MPI: there is one process, the
+// In place of mpi.c, in a program that was made without MPI: there is one process, the
 // first and the last rank at once, and so nobody to send to. Which functions are called then:
 //
 //   transport_begin   nothing happens, however many processes mpirun has started: each is alone
 //   transport_count   1, by which ranks.c knows that all layers are here
 //   the others        never: they come after a count of more than one
-#include "base/transport.h"
+#include "base/transport/transport.h"
 
 #include <assert.h>
 
@@ -30,8 +30,7 @@ void transport_send(int to, TransportTag tag, const void *bytes, size_t count) {
     assert(false);
 }
 
-void transport_progress(void) {
-}
+void transport_progress(void) {}
 
 bool transport_receive(int from, TransportTag tag, void *out, size_t count, bool patient) {
     (void)from, (void)tag, (void)out, (void)count, (void)patient;

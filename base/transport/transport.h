@@ -1,5 +1,5 @@
 // Transport: messages between the processes of a model whose layers are on several (model/ranks.h).
-// transport_mpi.c sends them with MPI, in a program of `make MPI=1`; without_mpi.c has one process
+// mpi.c sends them with MPI, in a program of `make MPI=1`; without_mpi.c has one process
 // and no messages. Ranks know nothing of MPI, and the transport nothing of models.
 //
 //     if (!transport_begin(&error)) ...                    first of all: processes are made here
@@ -40,9 +40,9 @@ int transport_count(void); // of processes: 1 before transport_begin, and where 
 // in transport_error.
 void transport_send(int to, TransportTag tag, const void *bytes, size_t count);
 
-// Lets messages on their way go on, and does not wait. MPI copies a large one in parts, and only while
-// it is called: who computes for long between two sends calls this in between, else the receiver
-// waits until the computing is over.
+// Lets messages on their way go on, and does not wait. MPI copies a large one in parts, and only
+// while it is called: who computes for long between two sends calls this in between, else the
+// receiver waits until the computing is over.
 void transport_progress(void);
 
 // Waits for a message of this size. `patient`: as long as it takes, else LIMPID_RANK_SECONDS, or

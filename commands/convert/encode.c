@@ -1,0 +1,87 @@
+// Encodes rows of a tensor on several threads. A row does not depend on others, so the bytes are
+// the same for any number of them.
+//
+//   rows first .. first + count  ->  pieces of some rows, each taken by the thread that is free
+//
+// Threads are started for every chunk of a tensor, which costs them some tens of microseconds and a
+// chunk some tenths of a second. Where one does not start, the others do its share.
+#include "commands/convert/convert.h"
+
+#include "base/processors.h"
+
+#include <pthread.h>
+
+enum { PIECES = 16, SMALL_BYTES = 64 << 10 }; // pieces for each thread; what one thread does alone
+
+// The rows of one call.
+typedef struct Work {
+    const Outgoing *out;
+    size_t tensor;
+    uint64_t first, count, piece; // rows
+    uint8_t *bytes;
+    uint64_t next; // row that no thread has taken; atomic
+    bool failed;   // no more are to be taken; atomic
+} Work;
+
+struct EncoderThread {
+    pthread_t thread;
+    OutgoingScratch scratch;
+    Work *work;
+    uint64_t failed_at; // the row from which on the piece with this error is
+    Error error;
+};
+
+static void *encode(void *argument) {
+    EncoderThread *t = argument;
+    Work *w = t->work;
+    size_t row_bytes = outgoing_row_bytes(w->out, w->tensor);
+    while (!__atomic_load_n(&w->failed, __ATOMIC_RELAXED)) {
+        uint64_t at = __atomic_fetch_add(&w->next, w->piece, __ATOMIC_RELAXED);
+        if (at >= w->count) break;
+        uint64_t count = w->count - at < w->piece ? w->count - at : w->piece;
+        if (outgoing_rows(w->out, &t->scratch, w->tensor, w->first + at, count,
+                          w->bytes + at * row_bytes, &t->error))
+            continue;
+        t->failed_at = at;
+        __atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+// Pieces are taken in order, so every one before a piece that failed is done: of several errors the
+// one of the lowest row is that of one thread alone.
+static bool first_error(const Encoder *e, int n, Error *error) {
+    const EncoderThread *first = NULL;
+    for (const EncoderThread *t = e->threads; t < e->threads + n; t++)
+        if (t->error.code && (!first || t->failed_at < first->failed_at)) first = t;
+    return !first || error_copy(error, &first->error);
+}
+
+bool encoder_open(Encoder *e, Outgoing *out, int threads, Error *error) {
+    e->out = out;
+    e->n = threads ? threads : processors_usable();
+    e->threads = arena_alloc(&out->arena, (uint64_t)e->n, sizeof *e->threads, error);
+    if (!e->threads) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!outgoing_scratch(&e->threads[i].scratch, out, error)) return false;
+    return true;
+}
+
+bool encoder_rows(Encoder *e, size_t tensor, uint64_t first, uint64_t count, uint8_t *bytes,
+                  Error *error) {
+    Work work = {.out = e->out, .tensor = tensor, .first = first, .count = count, .bytes = bytes};
+    int n = count * outgoing_row_bytes(e->out, tensor) < SMALL_BYTES ? 1 : e->n, started = 1;
+    if ((uint64_t)n > count) n = (int)count;
+    work.piece = n > 1 ? (count - 1) / ((uint64_t)n * PIECES) + 1 : count;
+    for (int i = 0; i < n; i++) {
+        e->threads[i].work = &work;
+        e->threads[i].error = (Error){0};
+    }
+    while (started < n &&
+           !pthread_create(&e->threads[started].thread, NULL, encode, &e->threads[started]))
+        started++;
+    encode(&e->threads[0]);
+    for (int i = 1; i < started; i++)
+        pthread_join(e->threads[i].thread, NULL);
+    return first_error(e, started, error);
+}
