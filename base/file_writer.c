@@ -4,7 +4,7 @@
 //   file_writer_open    follow links -> may it be replaced? -> open the directory -> remove what
 //                       killed runs left -> open a file without a name -> reserve its size
 //   file_writer_put     pwrite
-//   file_writer_finish  fsync -> give it a temporary name -> close -> rename -> fsync the directory
+//   file_writer_finish  write back, fsync -> give it a temporary name -> close -> rename -> fsync the directory
 //
 // A file without a name cannot be renamed over another one, so it gets a temporary name first
 // (linkat), and only the rename replaces the target.
@@ -29,6 +29,7 @@ struct FileWriter {
     const char *target; // with links followed
     const FileSet *inputs;
     bool force;
+    const int *stop;
     int directory;  // where the target lies; -1: not open
     int descriptor; // -1: not open
     int lock;       // the same file, locked until it is in its place; -1: not open
@@ -44,6 +45,14 @@ static bool fail(const FileWriter *file, Error *error, const char *what) {
     error_set(error, errno == ENOMEM ? ERROR_MEMORY : ERROR_IO, "cannot %s: %s", what,
               strerror(errno));
     return error_prefix(error, file->path);
+}
+
+// How much is written between two looks at *stop: a disk takes some tens of milliseconds for it.
+enum { PIECE_BYTES = 4 << 20 };
+
+static bool goes_on(const FileWriter *file, Error *error) {
+    return !file->stop || !__atomic_load_n(file->stop, __ATOMIC_RELAXED) ||
+           error_set(error, ERROR_INTERRUPTED, "interrupted");
 }
 
 // ---- opening ----
@@ -235,6 +244,7 @@ FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error)
     mode_t mode = 0;
     file->directory = file->descriptor = file->lock = -1;
     file->size = size;
+    file->stop = out->stop;
     bool good = resolve(file, out, &mode, error) && open_directory(file, error);
     if (good) remove_leftovers(file);
     good = good && open_descriptor(file, error) && reserve(file, error);
@@ -256,7 +266,8 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
         return fail(file, error, "write behind the end");
     }
     while (bytes) {
-        size_t piece = bytes < SSIZE_MAX ? (size_t)bytes : SSIZE_MAX;
+        if (!goes_on(file, error)) return false;
+        size_t piece = bytes < PIECE_BYTES ? (size_t)bytes : PIECE_BYTES;
         ssize_t written = pwrite(file->descriptor, at, piece, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
         if (written == 0) errno = ENOSPC;
@@ -306,7 +317,21 @@ static bool put_in_place(FileWriter *file, Error *error) {
     return !file->linked || fail(file, error, "put it in its place");
 }
 
+// fsync may take seconds and cannot be stopped. So the bytes go to the disk in pieces before, which
+// leaves little for it. Where the file system cannot do that, fsync does it all.
+static bool write_back(FileWriter *file, Error *error) {
+    unsigned how =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    for (uint64_t at = 0; at < file->size; at += PIECE_BYTES) {
+        if (!goes_on(file, error)) return false;
+        if (!sync_file_range(file->descriptor, (off_t)at, PIECE_BYTES, how)) continue;
+        return (errno != EIO && errno != ENOSPC) || fail(file, error, "write it to the disk");
+    }
+    return true;
+}
+
 bool file_writer_finish(FileWriter *file, Error *error) {
+    if (!write_back(file, error)) return false;
     if (fsync(file->descriptor)) return fail(file, error, "write it to the disk");
     if (file->unnamed && !take_name(file, true, error)) return false;
     if (!close_descriptor(file, error) || !put_in_place(file, error)) return false;

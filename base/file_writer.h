@@ -29,6 +29,7 @@ typedef struct OutputFile {
     const char *shown;     // the path in messages; NULL: `path`
     const FileSet *inputs; // what this run reads, by any name; borrowed until close. NULL: nothing
     bool force;            // replace a file that is there
+    const int *stop;       // NULL, or what ends put and finish while it is not 0; signals may set it
 } OutputFile;
 
 // Whether the file may be put there. A symbolic link is followed: the file that it leads to is what
@@ -42,12 +43,12 @@ bool output_file_check(const OutputFile *out, Error *error);
 // output_file_check, and exit code 4 where there is no such directory or no space.
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error);
 
-// data[bytes] at `offset`, in any order, inside `size`. False: exit code 4.
+// data[bytes] at `offset`, in any order, inside `size`. False: exit code 4, or 130 (*stop).
 bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64_t bytes,
                      Error *error);
 
 // Syncs the file to disk and renames it to its path. Bytes never put are zeros. False: exit code 4,
-// or 2 where a file has appeared there that must not be replaced; the target is as it was.
+// 130, or 2 where a file has appeared there that must not be replaced; the target is as it was.
 bool file_writer_finish(FileWriter *file, Error *error);
 
 void file_writer_close(FileWriter *file); // NULL is fine

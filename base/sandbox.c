@@ -253,6 +253,7 @@ static const Call CALLS[] = {
     // outputs; Landlock says where
     PLAIN(pwrite64, OUTPUTS),
     PLAIN(fsync, OUTPUTS),
+    PLAIN(sync_file_range, OUTPUTS),
     PLAIN(fdatasync, OUTPUTS),
     PLAIN(ftruncate, OUTPUTS),
     PLAIN(fallocate, OUTPUTS),

@@ -89,14 +89,12 @@ static bool generate_token(Run *run, IdList *tokens, Error *error) {
     return id_list_push(tokens, next, error) && feed(run, tokens, fed, error);
 }
 
-// Ctrl-C is seen between passes and inside them; the file is then removed.
+// Ctrl-C is seen inside passes and while their stages are written; the file is then removed.
 static bool run_model(Run *run, IdList *tokens, Error *error) {
     progress_begin(&run->progress, "trace", run->file->session->options->quiet);
-    interrupt_begin();
     bool good = feed(run, tokens, 0, error);
     while (good && tokens->count < run->file->n_tokens)
         good = generate_token(run, tokens, error);
-    interrupt_end();
     progress_end(&run->progress);
     return good;
 }
@@ -132,9 +130,11 @@ static bool trace(Session *s, const OutputFile *out, IdList *tokens, size_t n_to
     TraceFile file = {.session = s, .place = out, .tokens = tokens, .n_tokens = n_tokens};
     Run run = {.file = &file};
     double started = seconds_now();
+    interrupt_begin();
     bool good = trace_file_plan(&file, error) && check_size(&file, error) &&
                 trace_file_open(&file, error) && run_model(&run, tokens, error) &&
                 trace_file_finish(&file, error);
+    interrupt_end();
     if (good) say_what_was_written(&file, seconds_now() - started);
     trace_file_close(&file);
     // A trace with NaN in it is complete, and still an error: exit code 7.
@@ -147,7 +147,8 @@ bool trace_command(const Options *options, Error *error) {
     IdList tokens = {0};
     size_t n_tokens = 0;
     FileSet inputs = {0};
-    OutputFile out = {.path = options->out, .inputs = &inputs, .force = options->force};
+    OutputFile out = {.path = options->out, .inputs = &inputs, .force = options->force,
+                      .stop = interrupt_flag()};
     bool good = check_prompt(options, error) && inputs_find(&inputs, options, error) &&
                 check_out(&out, options, error) && session_open(&s, options, error) &&
                 prompt_encode(&tokens, &s, error) &&

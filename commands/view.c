@@ -91,7 +91,8 @@ static bool view_model(const Options *o, const OutputFile *out, Error *error) {
 
 bool view_command(const Options *o, Error *error) {
     FileSet inputs = {0};
-    OutputFile out = {.path = o->out, .inputs = &inputs, .force = o->force};
+    OutputFile out = {
+        .path = o->out, .inputs = &inputs, .force = o->force, .stop = interrupt_flag()};
     bool good = inputs_find(&inputs, o, error) &&
                 (!o->other || file_set_add(&inputs, o->other, error)) && check_out(&out, o, error);
     good = good && (o->other || view_is_trace(o->model) ? view_traces(o, &out, error)

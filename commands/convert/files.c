@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "commands/convert/convert.h"
 #include "commands/shared/inputs.h"
+#include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/out/outgoing.h"
@@ -240,10 +241,13 @@ bool out_place_fill(OutPlace *place, const Session *s, const Outgoing *out,
 }
 
 bool out_place_tensors(OutPlace *place, OutputFile *out, Error *error) {
-    *out = (OutputFile){.path = place->tensors, .inputs = &place->inputs, .force = place->force};
+    *out = (OutputFile){.path = place->tensors,
+                        .inputs = &place->inputs,
+                        .force = place->force,
+                        .stop = interrupt_flag()};
     if (is_single(place)) return true;
     const char *path = directory_writer_file(place->writer, last_part(place->tensors), error);
-    *out = (OutputFile){.path = path, .shown = place->tensors};
+    *out = (OutputFile){.path = path, .shown = place->tensors, .stop = interrupt_flag()};
     return path;
 }
 

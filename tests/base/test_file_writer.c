@@ -330,3 +330,32 @@ Test(file_writer, what_a_killed_run_left_is_removed) {
     close(lock);
     free(path), free(left), free(locked), free(theirs);
 }
+
+static void check_stopped(bool good, Error *error) {
+    CHECK(!good && error->code == ERROR_INTERRUPTED, "%d: %s", error->code, error->message);
+    *error = (Error){0};
+}
+
+// *stop is seen by the next piece that is written, and on the way to the disk.
+Test(file_writer, a_stop_leaves_the_old_file) {
+    const char *directory = fresh("stopped");
+    char *path = inside(directory, "out");
+    int stop = 0;
+    Error error = {0};
+    write_text(path, "old");
+    for (int put = 0; put < 2; put++) {
+        FileWriter *file =
+            file_writer_open(&(OutputFile){.path = path, .force = true, .stop = &stop}, 3, &error);
+        CHECK(file, "%s", error.message);
+        stop = put;
+        if (put) check_stopped(file_writer_put(file, 0, "new", 3, &error), &error);
+        if (!put) CHECK(file_writer_put(file, 0, "new", 3, &error), "%s", error.message);
+        stop = 1;
+        check_stopped(file_writer_finish(file, &error), &error);
+        stop = 0;
+        file_writer_close(file);
+        check_content(path, "old");
+        CHECK_INT(test_entries(directory), 1);
+    }
+    free(path);
+}
