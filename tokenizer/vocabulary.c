@@ -104,9 +104,9 @@ void vocabulary_add_stop(Tokenizer *t, int id) {
 }
 
 // With fullwidth lines (U+FF5C) and U+2581.
-#define HUNYUAN_END                                                                                \
-    "<\xef\xbd\x9chy_place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81"                            \
-    "2\xef\xbd\x9c>"
+static const char HUNYUAN_END[] =
+    "<\xef\xbd\x9chy_place\xe2\x96\x81holder\xe2\x96\x81no\xe2\x96\x81"
+    "2\xef\xbd\x9c>";
 
 // `known`: names of end tokens, which many files leave unmarked.
 void vocabulary_set_ids(Tokenizer *t, const Vocabulary *v, bool adds_bos) {

@@ -245,6 +245,14 @@ Test(hf_checkpoint, s18_q_and_k_swapped_are_told_by_their_shapes) {
     hf_check_refused(directory, ERROR_FILE, "q_proj.weight");
 }
 
+Test(hf_checkpoint, a_git_lfs_pointer_in_place_of_the_weights_is_called_so) {
+    const char *directory = hf_tiny_model("pointer", true);
+    hf_write(directory, WEIGHTS,
+             "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n");
+    hf_check_refused(directory, ERROR_FILE,
+                     "model.safetensors: this is a Git LFS pointer, not the tensors");
+}
+
 Test(hf_checkpoint, s20_configs_that_are_none) {
     static const struct {
         const char *text, *message;
