@@ -10,7 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_ROOM = 65536 };
+enum {
+    FIRST_ROOM = 65536,
+    ENDLESS = 64, // times the limit: no text has a line like that, and /dev/zero no end
+};
 
 // Room for more bytes: what was given goes, then the buffer doubles, up to one byte over the limit.
 static bool make_room(LineReader *r, Error *error) {
@@ -43,9 +46,9 @@ static bool fill(LineReader *r, Error *error) {
     return true;
 }
 
-// Passes over what is left of a line that is too long.
+// Passes over what is left of a line that is too long. False: it does not seem to end.
 static bool skip_rest(LineReader *r, bool *cut, Error *error) {
-    for (;;) {
+    for (uint64_t begin = r->read; r->read - begin < (uint64_t)ENDLESS * r->most;) {
         char *end = memchr(r->bytes + r->from, '\n', r->to - r->from);
         size_t n = end ? (size_t)(end - r->bytes) + 1 - r->from : r->to - r->from;
         r->from += n;
@@ -54,6 +57,8 @@ static bool skip_rest(LineReader *r, bool *cut, Error *error) {
         if (end || r->at_end) return true;
         if (!fill(r, error)) return false;
     }
+    return error_set(error, ERROR_FILE, "%s: line %zu has no end: over %zu MB", r->path, r->line,
+                     ENDLESS * r->most >> 20);
 }
 
 bool line_next(LineReader *r, Line *line, bool *ended, Error *error) {

@@ -43,7 +43,7 @@ typedef struct Line {
     bool cut;      // the file ended before a newline
 } Line;
 
-// The next line; *ended: there is none. False: exit code 4 or 5.
+// The next line; *ended: there is none. False: exit code 3 (a line without an end), 4 or 5.
 bool line_next(LineReader *reader, Line *line, bool *ended, Error *error);
 void line_reader_free(LineReader *reader);
 

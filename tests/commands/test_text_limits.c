@@ -17,29 +17,39 @@ static size_t peak_bytes(void) {
     return (size_t)usage.ru_maxrss * 1024;
 }
 
-static void check_endless(const char *line, const char *because) {
+static void check_endless(const char *line, int status, const char *because) {
     TestRun r = program_input(line, NULL, 0);
-    check_refused(&r, ERROR_USAGE, because);
+    check_refused(&r, status, because);
 }
 
 Test(text_limits, an_endless_prompt_is_refused_while_it_is_read) {
     need_builtin();
     static const char WANTED[] = "/dev/zero: more than 1114112 bytes, the limit for a context of "
                                  "512 tokens (see --limits)";
-    check_endless("-f|/dev/zero", WANTED);
-    check_endless("chat|--template|llama2|-f|/dev/zero|-q", WANTED);
-    check_endless("trace|-f|/dev/zero|--out|/nonexistent/out", WANTED);
-    check_endless("-f|/dev/zero|-c|256", "more than 1081344 bytes, the limit for a context of 256");
+    check_endless("-f|/dev/zero", ERROR_USAGE, WANTED);
+    check_endless("chat|--template|llama2|-f|/dev/zero|-q", ERROR_USAGE, WANTED);
+    check_endless("trace|-f|/dev/zero|--out|/nonexistent/out", ERROR_USAGE, WANTED);
+    check_endless("-f|/dev/zero|-c|256", ERROR_USAGE,
+                  "more than 1081344 bytes, the limit for a context of 256");
     CHECK(TEST_SANITIZED || peak_bytes() < 48 << 20, "%zu bytes", peak_bytes());
+}
+
+// A line that is too long is passed over, and the next one is read: but not for ever.
+Test(text_limits, an_endless_line_of_prompts_or_answers_is_refused) {
+    need_builtin();
+    const char *out = test_temporary("answers.jsonl");
+    check_endless(test_text("generate|--prompts|/dev/zero|--out|%s|-q", out), ERROR_FILE,
+                  "/dev/zero: line 1 has no end: over 1024 MB");
+    check_endless("merge|/dev/zero", ERROR_FILE, "/dev/zero: line 1 has no end: over 4096 MB");
 }
 
 Test(text_limits, an_endless_text_is_refused_while_it_is_read) {
     need_builtin();
     static const char WANTED[] = "/dev/zero: more than 33554432 bytes (see --limits)";
-    check_endless("tokenize|-f|/dev/zero", WANTED);
-    check_endless("tokenize|--decode|-f|/dev/zero", WANTED);
-    check_endless("perplexity|-f|/dev/zero", WANTED);
-    check_endless("perplexity|--ids|/dev/zero", WANTED);
+    check_endless("tokenize|-f|/dev/zero", ERROR_USAGE, WANTED);
+    check_endless("tokenize|--decode|-f|/dev/zero", ERROR_USAGE, WANTED);
+    check_endless("perplexity|-f|/dev/zero", ERROR_USAGE, WANTED);
+    check_endless("perplexity|--ids|/dev/zero", ERROR_USAGE, WANTED);
     CHECK(TEST_SANITIZED || peak_bytes() < LIMIT_TEXT + (48 << 20), "%zu bytes", peak_bytes());
 }
 
