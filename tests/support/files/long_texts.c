@@ -99,6 +99,16 @@ static void check_linear(const Tokenizer *t, const char *unit) {
           whole);
 }
 
+// Prints how long a megabyte of the unit takes.
+static void tell_seconds(const Tokenizer *t, const char *unit) {
+    char *text = repeated(unit, SIZE), bytes[40] = "";
+    double seconds = encode_seconds(t, text, SIZE);
+    for (size_t i = 0; unit[i] && i < 12; i++)
+        snprintf(bytes + 3 * i, sizeof bytes - 3 * i, " %02x", (unsigned char)unit[i]);
+    fprintf(stderr, "%.3f s, a megabyte of%s\n", seconds, unit[0] ? bytes : " random bytes");
+    free(text);
+}
+
 void test_long_texts(Tokenizer *t) {
     static const char *const UNITS[] = {"a", " ", "\n", "\xe4\xb8\x96", "1", "!", "ab", "a ", ""};
     // Jamo alone and composing, marks in both orders, what special tokens begin with, white space
@@ -135,4 +145,9 @@ void test_long_texts(Tokenizer *t) {
         check_megabyte(t, UNITS[i]);
     for (size_t i = 0; i < sizeof MORE / sizeof *MORE; i++)
         check_linear(t, MORE[i]);
+    if (!getenv("LIMPID_LONG_TEXTS")) return;
+    for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS; i++)
+        tell_seconds(t, UNITS[i]);
+    for (size_t i = 0; i < sizeof MORE / sizeof *MORE; i++)
+        tell_seconds(t, MORE[i]);
 }
