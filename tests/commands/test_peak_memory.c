@@ -1,15 +1,17 @@
 // How much memory a file can make the program take: 32 MiB and twice its size; for a tokenizer.json
 // eight times, since jansson needs six, and for a .model four times, or 24 where the sentencepiece
-// library loads it. All files here are vocabularies of many short tokens, the most memory for a
-// byte.
+// library loads it. Most files here are vocabularies of many short tokens, the most memory for a
+// byte; headers have many tensors.
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "tests/support/files/gguf_writer.h"
+#include "tests/support/files/hf_directory.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/program.h"
 #include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { TOKENS = 200000, LENGTH = 12 };
 
@@ -23,18 +25,82 @@ static void need_plain_memory(void) {
     if (TEST_SANITIZED) SKIP("sanitizers take memory of their own");
 }
 
-// Opens the tokenizer of a file and checks the most memory that a child of this test has had.
+// Checks the most memory that a child of this test has had.
+static void check_memory(const char *name, size_t size, size_t factor) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    size_t peak = (size_t)usage.ru_maxrss * 1024, bound = (32u << 20) + factor * size;
+    CHECK(peak <= bound, "%s of %zu bytes: %zu bytes of memory, at most %zu", name, size, peak,
+          bound);
+}
+
+// Opens the tokenizer of a file.
 static void check_peak(const char *name, const void *bytes, size_t size, size_t factor) {
     const char *path = test_temporary(name);
     test_write_file(path, bytes, size);
     TestRun r = program("tokenize|-z|%s|-i|000000000001", path);
     check_status(&r, 0);
     test_run_free(&r);
-    struct rusage usage;
-    getrusage(RUSAGE_CHILDREN, &usage);
-    size_t peak = (size_t)usage.ru_maxrss * 1024, bound = (32u << 20) + factor * size;
-    CHECK(peak <= bound, "%s of %zu bytes: %zu bytes of memory, at most %zu", name, size, peak,
-          bound);
+    check_memory(name, size, factor);
+}
+
+// Ranks of three bytes each, in base64.
+Test(peak_memory, of_a_tiktoken_file) {
+    need_plain_memory();
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    Buffer b = {0};
+    for (unsigned i = 0; i < 256; i++)
+        buffer_print(&b, "%c%c== %u\n", DIGITS[i >> 2], DIGITS[(i & 3) << 4], i);
+    for (unsigned i = 256; i < TOKENS; i++)
+        buffer_print(&b, "%c%c%c%c %u\n", DIGITS[i >> 18 & 63], DIGITS[i >> 12 & 63],
+                     DIGITS[i >> 6 & 63], DIGITS[i & 63], i);
+    check_peak("vocabulary.tiktoken", b.bytes, b.size, 2);
+    buffer_free(&b);
+}
+
+// A trace of 65,536 tensors of one number each, compared with itself: a file that is opened twice.
+Test(peak_memory, of_a_safetensors_header) {
+    need_plain_memory();
+    enum { TENSORS = 65536 };
+    Buffer b = {0};
+    buffer_zeros(&b, 8);
+    for (int i = 0; i < TENSORS; i++)
+        buffer_print(&b,
+                     "%c\"layers.%d.o_proj\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":"
+                     "[%d,%d]}",
+                     i ? ',' : '{', i, 4 * i, 4 * i + 4);
+    buffer_print(&b, "}");
+    uint64_t length = b.size - 8;
+    memcpy(b.bytes, &length, sizeof length);
+    buffer_zeros(&b, 4 * (size_t)TENSORS);
+    const char *path = test_temporary("many.safetensors");
+    test_write_file(path, b.bytes, b.size);
+    TestRun r = program("diff|%s|%s|-q", path, path);
+    check_status(&r, 0);
+    test_run_free(&r);
+    check_memory("diff", 2 * b.size, 2);
+    buffer_free(&b);
+}
+
+// An index of 65,536 tensors in shards that are not there.
+Test(peak_memory, of_an_index_of_shards) {
+    need_plain_memory();
+    const char *directory = hf_tiny_model("peak", true);
+    char path[700];
+    Buffer b = {0};
+    buffer_print(&b, "{\"metadata\":{},\"weight_map\":{");
+    for (int i = 0; i < 65536; i++)
+        buffer_print(&b, "%s\"model.layers.%d.self_attn.q_proj.weight\":\"model-%d.safetensors\"",
+                     i ? "," : "", i, i % 400);
+    buffer_print(&b, "}}");
+    hf_path(path, directory, "model.safetensors");
+    unlink(path);
+    hf_path(path, directory, "model.safetensors.index.json");
+    test_write_file(path, b.bytes, b.size);
+    TestRun r = program("inspect|%s", directory);
+    check_refused(&r, ERROR_FILE, "model-");
+    check_memory("index", b.size, 2);
+    buffer_free(&b);
 }
 
 Test(peak_memory, of_a_tokenizer_bin) {
