@@ -326,6 +326,42 @@ Test(config, rope_turns_one_way_or_the_other) {
     free(c);
 }
 
+// The factor that YaRN's formula gives, 0.1 ln(8) + 1, is no factor of its own: 0. `kept` else.
+static void check_yarn_factor(float factor, float mscale, float given, bool kept) {
+    Config *c = sound();
+    Error error = {0};
+    c->rope = (RopeConfig){.theta = 1e4f,
+                           .sign = c->rope.sign,
+                           .scaling = ROPE_YARN,
+                           .factor = factor,
+                           .beta_fast = 32,
+                           .beta_slow = 1,
+                           .mscale = mscale,
+                           .attention_factor = given,
+                           .original_max_seq_len = 64};
+    CHECK(config_finish(c, &error), "%s", error.message);
+    CHECK_NEAR(c->rope.attention_factor, kept ? (double)given : 0, 0);
+    free(c);
+}
+
+Test(config, yarns_own_factor_is_recognised) {
+    check_yarn_factor(8, 0, 1.20794415f, false);
+    check_yarn_factor(8, 0, 1.208f, true);
+    check_yarn_factor(8, 1, 1.20794415f, true); // mscale makes another formula
+    check_yarn_factor(1, 0, 1, true);           // nothing is stretched
+}
+
+Test(config, queries_grow_from_a_context_of_one_token_on) {
+    for (int original = 0; original < 2; original++) {
+        Config *c = sound();
+        Error error = {0};
+        c->rope.query_growth = 0.1f;
+        c->rope.original_max_seq_len = original;
+        CHECK(config_finish(c, &error) == original, "%s", error.message);
+        free(c);
+    }
+}
+
 Test(config, longrope_needs_its_factors) {
     Config *c = sound();
     Error error = {0};

@@ -47,6 +47,39 @@ static void add_layer(GgufFile *file, const char *architecture, int l, uint64_t 
     add(file, l, "ffn_down.weight", HIDDEN, DIM);
 }
 
+// GPT-NeoX: every vector has a bias beside it, and q, k and v are one matrix.
+static GgufFile *neox(int n_layers, uint64_t head_dim) {
+    GgufFile *file = gguf_file_new();
+    static const char A[] = "gptneox";
+    static const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } PARTS[] = {{"attn_norm", DIM, 0}, {"attn_qkv", DIM, 3 * DIM}, {"attn_output", DIM, DIM},
+                 {"ffn_norm", DIM, 0},  {"ffn_up", DIM, HIDDEN},    {"ffn_down", HIDDEN, DIM}};
+    gguf_set_text(file, "general.architecture", A);
+    gguf_set_u32(file, key(A, "block_count"), (uint32_t)n_layers);
+    gguf_set_u32(file, key(A, "context_length"), 64);
+    gguf_set_u32(file, key(A, "embedding_length"), DIM);
+    gguf_set_u32(file, key(A, "feed_forward_length"), HIDDEN);
+    gguf_set_u32(file, key(A, "attention.head_count"), (uint32_t)(DIM / head_dim));
+    gguf_set_f32(file, key(A, "attention.layer_norm_epsilon"), 1e-5f);
+    gguf_set_u32(file, key(A, "rope.dimension_count"), (uint32_t)head_dim);
+    add(file, -1, "token_embd.weight", DIM, VOCAB);
+    add(file, -1, "output.weight", DIM, VOCAB);
+    add(file, -1, "output_norm.weight", DIM, 0);
+    add(file, -1, "output_norm.bias", DIM, 0);
+    for (int l = 0; l < n_layers; l++)
+        for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
+            uint64_t rows = PARTS[i].rows;
+            char bias[40];
+            snprintf(bias, sizeof bias, "%s.bias", PARTS[i].name);
+            add(file, l, bias, rows ? rows : PARTS[i].cols, 0);
+            snprintf(bias, sizeof bias, "%s.weight", PARTS[i].name);
+            add(file, l, bias, PARTS[i].cols, rows);
+        }
+    return file;
+}
+
 static GgufFile *tiny(const char *architecture, int n_layers, int head_dim) {
     GgufFile *file = gguf_file_new();
     gguf_set_text(file, "general.architecture", architecture);
@@ -200,6 +233,13 @@ Test(gguf_families, yarn_has_two_keys_for_its_factor) {
     file = olmo3(1);
     gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", 1.2079442f);
     CHECK_NEAR(config_of(file, NULL).rope.attention_factor, 0, 0); // the formula
+    // Both, which agree but for the last bit: then the whole one, as it stands. ln(1.2) / 10 + 1.
+    float whole = 2.0f * nextafterf(1.0182322f, 2);
+    file = olmo3(1);
+    gguf_set_f32(file, "olmo2.rope.scaling.factor", 1.2f);
+    gguf_set_f32(file, "olmo2.rope.scaling.attn_factor", 2.0f);
+    gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", whole);
+    CHECK_NEAR(config_of(file, NULL).rope.attention_factor, (double)whole, 0);
     file = olmo3(1);
     gguf_set_f32(file, "olmo2.rope.scaling.yarn_attn_factor", -1.5f);
     config_of(file, "rope attention_factor: got -1.5");
@@ -318,6 +358,32 @@ Test(gguf_families, gemma2_implies_windows_and_caps) {
     GgufFile *file = tiny("llama", 2, 4);
     gguf_set_bool(file, "llama.use_parallel_residual", true);
     config_of(file, "is not supported");
+}
+
+Test(gguf_families, gpt_neox_adds_both_halves_at_once_or_one_by_one) {
+    static const char KEY[] = "gptneox.use_parallel_residual";
+    CHECK(config_of(neox(2, 4), NULL).parallel_residual, "its files leave that out");
+    for (uint8_t parallel = 0; parallel < 2; parallel++) {
+        GgufFile *file = neox(2, 4);
+        gguf_set_bool(file, KEY, parallel);
+        CHECK_INT(config_of(file, NULL).parallel_residual, parallel);
+    }
+    GgufFile *file = neox(2, 4);
+    gguf_set_u32(file, KEY, 1);
+    config_of(file, KEY);
+}
+
+// A number of another type, where no other check would refuse the file.
+Test(gguf_families, keys_of_one_family_are_of_their_type) {
+    static const char *const KEYS[][2] = {{"gemma2", "attn_logit_softcapping"},
+                                          {"mistral3", "attention.temperature_scale"},
+                                          {"granite", "residual_scale"},
+                                          {"hunyuan-dense", "rope.scaling.alpha"}};
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        GgufFile *file = tiny(KEYS[i][0], 2, 4);
+        gguf_set_text(file, key(KEYS[i][0], KEYS[i][1]), "1");
+        config_of(file, KEYS[i][1]);
+    }
 }
 
 Test(gguf_families, afm_has_no_gate) {

@@ -853,6 +853,10 @@ Test(hf_config, hunyuans_alpha_makes_theta_larger_and_nothing_else) {
                                          "\"factor\":3},"));
     CHECK(c.rope.theta == 1e4f && c.rope.scaling == ROPE_LINEAR);
     static const char *const WRONG[] = {"0", "-1", "1e40", "\"x\"", "true"};
+    // The exponent would be 2 / 0; of 1 every power is 1.
+    check_refused(OF("hunyuan_v1_dense",
+                     "\"head_dim\":2,\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":1},"),
+                  "\"alpha\": 1 with a head_dim of 2");
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++)
         check_refused(test_text(OF("hunyuan_v1_dense",
                                    "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":%s},"),
@@ -904,6 +908,39 @@ Test(hf_config, gemma_2_caps_scores_and_logits) {
     c = config_of(
         OF("gemma2", "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,"));
     CHECK(c.score_softcap == 0 && c.logit_softcap == 0);
+    CHECK(config_of(OF("gemma2", "")).embedding_scale == 8, "sqrt(64)");
+    c = config_of(OF("gemma3_text", "\"final_logit_softcapping\":20,"));
+    CHECK(c.score_softcap == 0 && c.logit_softcap == 20 && c.embedding_scale == 8);
+}
+
+// Of 30 layers of Qwen2 those from max_window_layers on slide, which is 28 where no key says so.
+Test(hf_config, qwen_2_slides_from_the_28th_layer_on) {
+    static const char QWEN[] =
+        "{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":96,\"vocab_size\":100,"
+        "\"num_hidden_layers\":30,\"num_attention_heads\":4,\"max_position_embeddings\":128,"
+        "\"use_sliding_window\":true,\"sliding_window\":7}";
+    Config c = config_of(QWEN);
+    for (int l = 0; l < 30; l++)
+        CHECK_INT(c.layers[l].window, l < 28 ? 0 : 7);
+}
+
+// More layers than limpid holds: their types are not read beyond that, and the number is refused.
+Test(hf_config, granite_with_too_many_layers_is_refused) {
+    enum { LAYERS = 1025 };
+    static const char BEGIN[] =
+        "{\"model_type\":\"granitemoehybrid\",\"shared_intermediate_size\":40,"
+        "\"num_local_experts\":0,\"hidden_size\":64,\"intermediate_size\":96,\"vocab_size\":100,"
+        "\"num_attention_heads\":4,\"max_position_embeddings\":128,\"num_hidden_layers\":1025,"
+        "\"layer_types\":[";
+    static char text[sizeof BEGIN + 12 * LAYERS + 2];
+    strcpy(text, BEGIN);
+    for (int l = 0; l < LAYERS; l++)
+        strcat(text, l ? ",\"attention\"" : "\"attention\"");
+    strcat(text, "]}");
+    Read *read = read_text(text, strlen(text));
+    Error error = {0};
+    CHECK(!read->good || !config_finish(&read->config, &error), "accepted");
+    drop(read);
 }
 
 Test(hf_config, ministral_3_lets_queries_grow) {
