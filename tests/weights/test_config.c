@@ -302,6 +302,12 @@ Test(config, pairs_of_channels_rotate) {
     c->rope_dim = 3;
     CHECK(!config_finish(c, &error));
     CHECK_STRING(error.message, "rope_dim: got 3, wanted an even number");
+    c->rope_dim = 4;
+    c->rope.query_growth = 0.1f;
+    c->rope.original_max_seq_len = 64;
+    error = (Error){0};
+    CHECK(!config_finish(c, &error));
+    CHECK_STRING(error.message, "queries that grow with heads that turn in part");
     free(c);
 }
 

@@ -377,7 +377,11 @@ Test(gguf_families, gpt_neox_adds_both_halves_at_once_or_one_by_one) {
 Test(gguf_families, keys_of_one_family_are_of_their_type) {
     static const char *const KEYS[][2] = {{"gemma2", "attn_logit_softcapping"},
                                           {"mistral3", "attention.temperature_scale"},
+                                          {"mistral3", "rope.scaling.yarn_log_multiplier"},
+                                          {"granite", "embedding_scale"},
                                           {"granite", "residual_scale"},
+                                          {"granite", "logit_scale"},
+                                          {"granite", "rope.scaling.finetuned"},
                                           {"hunyuan-dense", "rope.scaling.alpha"}};
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         GgufFile *file = tiny(KEYS[i][0], 2, 4);

@@ -475,6 +475,9 @@ Test(hf_config, a_key_of_another_type_is_named) {
         {"gpt_neox", "rotary_emb_base"},
         {"gpt_neox", "layer_norm_eps"},
         {"gpt_neox", "use_parallel_residual"},
+        {"gpt_neox", "attention_bias"},
+        {"granitemoehybrid", "layer_types"},
+        {"olmo2", "use_qk_norm"},
     };
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         bool gpt2 = !strcmp(KEYS[i].family, "gpt2");
@@ -586,6 +589,10 @@ Test(hf_config, ranges_end_where_they_end) {
          "\"eos_token_id\": wanted an integer"},
         {OF("gemma3", "\"text_config\":{\"hidden_size\":64,\"odd\":1},"), "\"odd\" is no key"},
         {OF("llama", "\"text_config\":1,"), "\"text_config\": wanted an object"},
+        {OF("llama", "\"text_config\":{\"model_type\":1},"), "\"model_type\": wanted"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":1,\"vocab_size\":9,"
+         "\"num_hidden_layers\":1,\"num_attention_heads\":1,\"max_position_embeddings\":4194305}",
+         "got 4194305"},
         {OF("llama", "\"text_config\":{},"), NULL}, // of no use to it
         {"{\"architectures\":[\"BertModel\"],\"text_config\":{}}",
          "unsupported architecture \"BertModel\""},
