@@ -38,6 +38,60 @@ Test(torture_compound, of_what_looks_inside) {
     BOTH(NULL, "attention", fault_gguf(), TINY, "--svg", out, "--force");
 }
 
+// What another command reads.
+static void prepare(const char *const *argv) {
+    need_faults();
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+#define PREPARE(...) prepare((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
+
+Test(torture_compound, of_what_compares) {
+    char trace[300], out[300];
+    snprintf(trace, sizeof trace, "%s", test_temporary("trace.safetensors"));
+    snprintf(out, sizeof out, "%s", test_temporary("page.html"));
+    PREPARE("trace", fault_gguf(), TINY, "-o", trace, "--force");
+    BOTH(NULL, "mask", "local:2+global:1", "--seq", "8");
+    BOTH(NULL, "cost", fault_gguf(), "--machine", "a100", "--seq", "8", "-j", "1");
+    BOTH(NULL, "view", fault_gguf(), TINY, "-o", out, "--force");
+    need_fault_json("diff", trace);
+    BOTH(NULL, "diff", trace, trace, "-q");
+}
+
+Test(torture_compound, of_what_runs_again) {
+    char recording[300], prompts[300], answers[300];
+    static const char LINES[] = "{\"id\":\"a\",\"prompt_ids\":[1,3]}\n{\"id\":\"b\"}\n";
+    snprintf(recording, sizeof recording, "%s", test_temporary("recording.json"));
+    snprintf(prompts, sizeof prompts, "%s", test_temporary("prompts.jsonl"));
+    snprintf(answers, sizeof answers, "%s", test_temporary("answers.jsonl"));
+    test_write_file(prompts, LINES, sizeof LINES - 1);
+    PREPARE("generate", fault_gguf(), TINY, "-s", "1", "--max-tokens", "3", "--record", recording,
+            "--force");
+    need_fault_json("replay", recording);
+    PREPARE("generate", fault_gguf(), "--prompts", prompts, "--out", answers, "-t", "0",
+            "--max-tokens", "2", "-q", "--force");
+    BOTH(NULL, "replay", recording, "--quiet");
+    BOTH(NULL, "merge", answers);
+}
+
+// These print times.
+Test(torture_compound, of_what_measures) {
+    const char *const bench[] = {TEST_RUN, "bench",       fault_gguf(), "--pp", "2",
+                                 "--tg",   "2",           "-r",         "1",    "-j",
+                                 "1",      "--no-limits", NULL};
+    const char *const selftest[] = {TEST_RUN,  "selftest", fault_gguf(), "--prompt-ids",
+                                    "1,3,4,5", "-j",       "1",          NULL};
+    const char *const *const runs[] = {bench, selftest};
+    for (size_t i = 0; i < 2; i++)
+        for (int memory = 0; memory < 2; memory++)
+            walk_through(&(Walk){.kind = memory ? "memory" : "files",
+                                 .argv = runs[i],
+                                 .then = memory ? "files" : "memory",
+                                 .other_code = 4,
+                                 .varies = true});
+}
+
 Test(torture_compound, of_a_directory) {
     const char *directory = fault_directory();
     need_fault_json("inspect", directory);
