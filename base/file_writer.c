@@ -4,7 +4,8 @@
 //   file_writer_open    follow links -> may it be replaced? -> open the directory -> remove what
 //                       killed runs left -> open a file without a name -> reserve its size
 //   file_writer_put     pwrite
-//   file_writer_finish  write back, fsync -> give it a temporary name -> close -> rename -> fsync the directory
+//   file_writer_finish  write back, fsync -> give it a temporary name -> close -> rename
+//                       -> fsync the directory
 //
 // A file without a name cannot be renamed over another one, so it gets a temporary name first
 // (linkat), and only the rename replaces the target.
@@ -47,8 +48,8 @@ static bool fail(const FileWriter *file, Error *error, const char *what) {
     return error_prefix(error, file->path);
 }
 
-// How much is written between two looks at *stop: a disk takes some tens of milliseconds for it.
-enum { PIECE_BYTES = 4 << 20 };
+// Bytes between two looks at *stop: some tens of milliseconds of writing to a disk.
+enum { STRIDE = 4 << 20 };
 
 static bool goes_on(const FileWriter *file, Error *error) {
     return !file->stop || !__atomic_load_n(file->stop, __ATOMIC_RELAXED) ||
@@ -267,7 +268,7 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
     }
     while (bytes) {
         if (!goes_on(file, error)) return false;
-        size_t piece = bytes < PIECE_BYTES ? (size_t)bytes : PIECE_BYTES;
+        size_t piece = bytes < STRIDE ? (size_t)bytes : STRIDE;
         ssize_t written = pwrite(file->descriptor, at, piece, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
         if (written == 0) errno = ENOSPC;
@@ -317,17 +318,26 @@ static bool put_in_place(FileWriter *file, Error *error) {
     return !file->linked || fail(file, error, "put it in its place");
 }
 
-// fsync may take seconds and cannot be stopped. So the bytes go to the disk in pieces before, which
-// leaves little for it. Where the file system cannot do that, fsync does it all.
+// fsync may take seconds and cannot be stopped. So the bytes go to the disk before, one stride
+// after another, which leaves little for it; the disk has the next strides to do while one is
+// waited for. Where the file system cannot do that, fsync does it all. Any other error has to be
+// told here: the kernel reports it once, and fsync would succeed.
 static bool write_back(FileWriter *file, Error *error) {
-    unsigned how =
+    enum { AHEAD = 4 * STRIDE };
+    const unsigned wait =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    for (uint64_t at = 0; at < file->size; at += PIECE_BYTES) {
+    for (uint64_t begun = 0, at = 0; at < file->size; at += STRIDE) {
+        int failed = 0;
+        for (; !failed && begun < file->size && begun < at + AHEAD; begun += STRIDE)
+            failed = sync_file_range(file->descriptor, (off_t)begun, STRIDE, SYNC_FILE_RANGE_WRITE);
+        if (!failed) failed = sync_file_range(file->descriptor, (off_t)at, STRIDE, wait);
+        if (failed && (errno == ENOSYS || errno == EINVAL || errno == ESPIPE ||
+                       errno == EOPNOTSUPP || errno == EPERM))
+            return true;
+        if (failed) return fail(file, error, "write it to the disk");
         if (!goes_on(file, error)) return false;
-        if (!sync_file_range(file->descriptor, (off_t)at, PIECE_BYTES, how)) continue;
-        return (errno != EIO && errno != ENOSPC) || fail(file, error, "write it to the disk");
     }
-    return true;
+    return goes_on(file, error);
 }
 
 bool file_writer_finish(FileWriter *file, Error *error) {

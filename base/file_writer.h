@@ -29,7 +29,8 @@ typedef struct OutputFile {
     const char *shown;     // the path in messages; NULL: `path`
     const FileSet *inputs; // what this run reads, by any name; borrowed until close. NULL: nothing
     bool force;            // replace a file that is there
-    const int *stop;       // NULL, or what ends put and finish while it is not 0; signals may set it
+    // NULL, or what ends put and finish while it is not 0; a signal handler may set it.
+    const int *stop;
 } OutputFile;
 
 // Whether the file may be put there. A symbolic link is followed: the file that it leads to is what

@@ -1,9 +1,10 @@
-// How many threads of this process can run at once.
+// How many threads of this process can run at once, and what signals they get.
 #include "base/processors.h"
 
 #include "base/text.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,4 +55,18 @@ int processors_usable(void) {
     int quota = cgroup_processors();
     if (quota && quota < count) count = quota;
     return count < PROCESSORS_MOST ? count : PROCESSORS_MOST;
+}
+
+// Signals are for the threads of the program: a handler, or a thread that waits for one, may be
+// anybody's. A fault and a profiler's tick are for the thread that they happen in.
+int thread_start(pthread_t *thread, void *(*main)(void *), void *argument) {
+    static const int OWN[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        sigdelset(&blocked, OWN[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before); // the new thread inherits it
+    int failed = pthread_create(thread, NULL, main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
 }

@@ -60,7 +60,7 @@ static bool convert_tensor(Conversion *c, size_t i, uint8_t *bytes, Error *error
     uint64_t chunk = row_bytes < CHUNK_BYTES ? CHUNK_BYTES / row_bytes : 1;
     for (; first < rows; first += chunk) {
         if (chunk > rows - first) chunk = rows - first;
-        if (!encoder_rows(&c->encoder, i, first, chunk, bytes, error) ||
+        if (!encoder_rows(&c->encoder, i, first, (size_t)chunk, bytes, error) ||
             !put_rows(c, i, first, chunk, bytes, error))
             return false;
         c->written += chunk * row_bytes;

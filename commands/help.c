@@ -329,7 +329,7 @@ static const char CONVERT_HELP[] =
     "      --bin-version N   of a .bin: 0 (default), 1; 2: int8 groups (--type q8_0)\n"
     "      --force           replace OUT if it exists: in one step, a directory too,\n"
     "                        whose other files stay; never a file that is read\n"
-    "  -j, --threads N       default: all that this process may use; the same bytes\n"
+    "  -j, --threads N       default: all that this process may use\n"
     "  -z, --tokenizer FILE  the vocabulary, if the model has none; -q, --quiet\n"
     "If the types are kept, both files give the same logits, bit for bit.\n";
 

@@ -147,8 +147,8 @@ bool trace_command(const Options *options, Error *error) {
     IdList tokens = {0};
     size_t n_tokens = 0;
     FileSet inputs = {0};
-    OutputFile out = {.path = options->out, .inputs = &inputs, .force = options->force,
-                      .stop = interrupt_flag()};
+    OutputFile out = {
+        .path = options->out, .inputs = &inputs, .force = options->force, .stop = interrupt_flag()};
     bool good = check_prompt(options, error) && inputs_find(&inputs, options, error) &&
                 check_out(&out, options, error) && session_open(&s, options, error) &&
                 prompt_encode(&tokens, &s, error) &&

@@ -16,11 +16,13 @@ const Error *model_failure(const Model *m) {
 
 bool fetch_logits(Model *m, Error *error) {
     size_t count = (size_t)m->n_logit_rows * (size_t)m->config.vocab_size;
-    if (!model_stopped(m)) // a copy of a long prompt's logits takes a tenth of a second
+    // Read once: who set it may take it back. A copy of many logits takes a tenth of a second.
+    bool stopped = model_stopped(m);
+    if (!stopped)
         device_download(m->device, m->host_logits, m->scratch.logits, count * sizeof(float));
     const Error *failure = model_failure(m);
     if (failure->code) return error_copy(error, failure);
-    if (model_stopped(m)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
+    if (stopped || model_stopped(m)) return error_set(error, ERROR_INTERRUPTED, "interrupted");
     m->n_host_rows = m->n_logit_rows;
     return true;
 }

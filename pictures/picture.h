@@ -63,9 +63,9 @@ void picture_svg(Buffer *out, const Picture *picture);
 // False with exit code 2 in a program that was built without libpng: to say so before long work.
 bool picture_has_png(Error *error);
 
-// Appends `bytes` as a raw deflate stream (RFC 1951). False: the program was built without zlib, zlib
-// had no memory, or *stop, which a signal handler may set, is no longer 0; what `out` then holds is
-// no stream.
+// Appends `bytes` as a raw deflate stream (RFC 1951). False: the program was built without zlib,
+// zlib had no memory, or *stop is not 0, which a signal handler may set (`stop` is not NULL); what
+// `out` then holds is no stream.
 bool deflate_bytes(Buffer *out, const void *bytes, size_t size, const int *stop);
 
 // Appends a PNG file of the cells alone, without labels and titles, of at most 8192 x 8192 pixels:

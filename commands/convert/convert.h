@@ -79,11 +79,11 @@ typedef struct Encoder {
     int n;
 } Encoder;
 
-// `threads` 0: as many as this process may use. Its memory is that of `out`. False: exit code 5.
+// `threads` 0: as many as this process may use. Allocated in out->arena. False: exit code 5.
 bool encoder_open(Encoder *encoder, Outgoing *out, int threads, Error *error);
 
 // bytes = rows first .. first + count of a tensor, count > 0. As outgoing_rows.
-bool encoder_rows(Encoder *encoder, size_t tensor, uint64_t first, uint64_t count, uint8_t *bytes,
+bool encoder_rows(Encoder *encoder, size_t tensor, uint64_t first, size_t count, uint8_t *bytes,
                   Error *error);
 
 // ---- texts (check.c) ----

@@ -12,7 +12,7 @@
 
 enum {
     FIRST_ROOM = 65536,
-    ENDLESS = 64, // times the limit: no text has a line like that, and /dev/zero no end
+    ENDLESS = 64, // a line this many times the limit is refused: it is a device such as /dev/zero
 };
 
 // Room for more bytes: what was given goes, then the buffer doubles, up to one byte over the limit.
@@ -48,17 +48,19 @@ static bool fill(LineReader *r, Error *error) {
 
 // Passes over what is left of a line that is too long. False: it does not seem to end.
 static bool skip_rest(LineReader *r, bool *cut, Error *error) {
-    for (uint64_t begin = r->read; r->read - begin < (uint64_t)ENDLESS * r->most;) {
+    const uint64_t begin = r->read, most = (uint64_t)ENDLESS * r->most;
+    for (;;) {
         char *end = memchr(r->bytes + r->from, '\n', r->to - r->from);
         size_t n = end ? (size_t)(end - r->bytes) + 1 - r->from : r->to - r->from;
         r->from += n;
         r->read += n;
         *cut = !end;
         if (end || r->at_end) return true;
+        if (r->read - begin >= most)
+            return error_set(error, ERROR_FILE, "%s: line %zu has no end: over %" PRIu64 " MB",
+                             r->path, r->line, most >> 20);
         if (!fill(r, error)) return false;
     }
-    return error_set(error, ERROR_FILE, "%s: line %zu has no end: over %zu MB", r->path, r->line,
-                     ENDLESS * r->most >> 20);
 }
 
 bool line_next(LineReader *r, Line *line, bool *ended, Error *error) {

@@ -55,11 +55,10 @@ bool page_block(Page *p, const char *name, const void *bytes, size_t size, int n
     Buffer packed = {0};
     uint8_t *planes = malloc(size ? size : 1);
     if (planes) split_planes(planes, bytes, size, (size_t)number);
-    bool smaller = planes && deflate_bytes(&packed, planes, size, interrupt_flag()) &&
-                   packed.size < size;
-    bool whole = smaller
-                     ? put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size)
-                     : put_block(&p->blocks, name, "plain", 1, bytes, size);
+    bool smaller =
+        planes && deflate_bytes(&packed, planes, size, interrupt_flag()) && packed.size < size;
+    bool whole = smaller ? put_block(&p->blocks, name, "deflate", number, packed.bytes, packed.size)
+                         : put_block(&p->blocks, name, "plain", 1, bytes, size);
     bool good = planes && !packed.failed && !p->blocks.failed;
     free(planes);
     buffer_free(&packed);

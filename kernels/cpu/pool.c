@@ -186,20 +186,6 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-// Signals are for the threads of the program: a handler, or a thread that waits for one, may be
-// anybody's. A fault and a profiler's tick are for the thread that they happen in.
-static int start_thread(struct Worker *worker) {
-    static const int OWN[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
-        sigdelset(&blocked, OWN[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before); // the new thread inherits it
-    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 Pool *pool_open(int n_threads) {
     Pool *pool = aligned_alloc(_Alignof(Pool), sizeof *pool);
     if (!pool) return NULL;
@@ -211,7 +197,7 @@ Pool *pool_open(int n_threads) {
         worker->pool = pool;
         worker->index = pool->n_started;
         // The threads started so far find `quit` set, and are joined.
-        int failed = start_thread(worker);
+        int failed = thread_start(&worker->thread, worker_main, worker);
         if (failed) {
             pool_close(pool);
             errno = failed;

@@ -413,6 +413,13 @@ Test(convert, a_llama2c_file_of_int8_groups_becomes_float32) {
 
 // ---- threads ----
 
+static const char *wide_model(void) {
+    BinShape shape = bin_shape_blocks();
+    shape.dim = 256;
+    shape.hidden_dim = 1024;
+    return conversion_bin("wide.bin", &shape);
+}
+
 static void convert_with(const char *type, int threads, const char *from, const char *to) {
     convert(test_text("%%s|%%s|--type|%s|-j|%d|--force", type, threads), from, to);
 }
@@ -425,11 +432,10 @@ static void check_same_file(const char *a, const char *b) {
     free(other);
 }
 
-// Tensors are large enough to be shared: 256 x 256.
+// Tensors of 1024 x 256 are large enough to be shared.
 Test(convert, every_number_of_threads_writes_the_same_bytes) {
     static const char *const TYPES[] = {"f16", "q8_0", "q4_k"};
-    const char *from = superblock_model(),
-               *to[] = {test_temporary("1.gguf"), test_temporary("n.gguf")};
+    const char *from = wide_model(), *to[] = {test_temporary("1.gguf"), test_temporary("n.gguf")};
     for (size_t t = 0; t < 3; t++) {
         convert_with(TYPES[t], 1, from, to[0]);
         for (int threads = 2; threads <= 7; threads += 5) {
@@ -452,7 +458,7 @@ Test(convert, the_first_row_that_fails_is_named) {
     const char *from = test_temporary("two-nans.bin"), *to = test_temporary("two-nans.gguf");
     test_write_file(from, bin, size);
     for (int i = 0; i < 10; i++)
-        check_no_conversion("%s|%s|--type|f16|-j|4|-q", from, to, ERROR_NONFINITE,
+        check_no_conversion("%s|%s|--type|f16|--head-type|q8_0|-j|4|-q", from, to, ERROR_NONFINITE,
                             "token_embd.weight\", row 13:");
     free(bin);
 }

@@ -521,6 +521,17 @@ static void check_open(const void *bytes, size_t size, const char *message) {
     if (opened) safetensors_close(&file);
 }
 
+// The length of a header may begin as a byte order mark does: FE FF 01.
+Test(safetensors, a_length_is_no_byte_order_mark) {
+    enum { LENGTH = 0x1fffe };
+    static char file[8 + LENGTH];
+    static const char HEADER[] = "{\"__metadata__\":{\"a\":\"b\"}}";
+    memset(file, ' ', sizeof file);
+    memcpy(file, "\xfe\xff\1\0\0\0\0", 8);
+    memcpy(file + 8, HEADER, sizeof HEADER - 1);
+    check_open(file, sizeof file, NULL);
+}
+
 Test(safetensors, another_file_in_its_place_is_called_by_its_name) {
     static const char POINTER[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1";
     check_open(POINTER, sizeof POINTER - 1, "a Git LFS pointer, not the tensors");

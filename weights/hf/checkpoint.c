@@ -281,11 +281,8 @@ static bool map_shard(const Folder *folder, Shard *shard, Error *error) {
 // The header only. Sealed at once, since nothing but data of tensors is read later. A directory
 // that git cloned without LFS has a pointer here.
 static bool parse_shard(Checkpoint *checkpoint, Shard *shard, Error *error) {
-    enum { POINTER_BYTES = 64 }; // more than text_is_foreign looks at
     Error cause = {0};
-    size_t front = shard->file->size < POINTER_BYTES ? shard->file->size : POINTER_BYTES;
-    if (mapping_load(shard->file, front, &cause) &&
-        !text_is_foreign(shard->file->data, front, "tensors", &cause) &&
+    if (!safetensors_is_other(shard->file, &cause) &&
         safetensors_parse(&shard->tensors, &shard->count, bytes_of_file(shard->file, &cause),
                           &checkpoint->arena) &&
         mapping_seal(shard->file, &cause))

@@ -166,23 +166,28 @@ bool safetensors_parse(SafetensorsTensor **tensors, size_t *count, Bytes in, Are
 
 // ---- one plain file ----
 
-// Something else in place of the file. A header's length may spell any magic of another format, so
-// these are looked for only where it is no length.
+// A header's length may spell any magic of another format, so these are looked for only where it is
+// no length.
 static bool is_other(const uint8_t *data, size_t size, Error *error) {
+    if (size >= 8 && load_u64(data) <= LIMIT_JSON_HEADER) return false;
     if (text_is_foreign(data, size, "tensors", error)) return true;
-    if (size < 9 || load_u64(data) <= LIMIT_JSON_HEADER) return false;
+    if (size < 9) return false;
     if (!memcmp(data, "GGUF", 4))
         return !error_set(error, ERROR_FILE, "this is a GGUF model, wanted a safetensors file");
     return is_foreign(data, size, error);
 }
 
-bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
+bool safetensors_is_other(Mapping *file, Error *error) {
     enum { MAGIC_BYTES = 512 }; // that is_foreign looks at
+    size_t front = file->size < MAGIC_BYTES ? file->size : MAGIC_BYTES;
+    return !mapping_load(file, front, error) || is_other(file->data, front, error);
+}
+
+bool safetensors_open(SafetensorsFile *file, const char *path, Error *error) {
     SafetensorsHeader header = {0};
     *file = (SafetensorsFile){0};
     if (!mapping_open(&file->mapping, path, error)) return error_prefix(error, path);
-    size_t front = file->mapping.size < MAGIC_BYTES ? file->mapping.size : MAGIC_BYTES;
-    if (mapping_load(&file->mapping, front, error) && !is_other(file->mapping.data, front, error) &&
+    if (!safetensors_is_other(&file->mapping, error) &&
         parse_file(&header, bytes_of_file(&file->mapping, error), &file->arena) &&
         mapping_seal(&file->mapping, error)) {
         file->tensors = header.tensors;

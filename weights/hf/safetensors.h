@@ -41,6 +41,10 @@ typedef struct SafetensorsFile {
     size_t metadata; // of SafetensorsHeader
 } SafetensorsFile;
 
+// Whether something else is in place of the file: a Git LFS pointer, another format, an archive.
+// True, with its name in the message: exit code 3; or 4, 5 where it cannot be read.
+bool safetensors_is_other(Mapping *file, Error *error);
+
 // One plain file, without a config. False leaves nothing to close; the path is in front.
 bool safetensors_open(SafetensorsFile *file, const char *path, Error *error);
 void safetensors_close(SafetensorsFile *file);

@@ -179,6 +179,14 @@ static bool transposed_rows(const Outgoing *out, OutgoingScratch *scratch, size_
     return true;
 }
 
+bool outgoing_is_slow(const Outgoing *out, size_t i) {
+    const OutgoingSource *source = &out->sources[i];
+    const TensorPlan *tensor = &out->tensors[i];
+    if (tensor->n_dims == 1 || dtype_is_float(tensor->dtype)) return false;
+    RoleView view = role_view(out->from, source->row->roles[0], source->layer);
+    return view.matrix->dtype != tensor->dtype && !outgoing_is_transposed(out, &view);
+}
+
 bool outgoing_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
                    uint64_t count, void *bytes, Error *error) {
     const OutgoingSource *source = &out->sources[i];

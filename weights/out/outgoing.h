@@ -46,8 +46,8 @@ typedef struct OutgoingType {
     OutgoingChoice *choices; // (n_choices) before all that; of those that match, the last
     size_t n_choices;
     const OutgoingImportance *importance; // borrowed until outgoing_free; NULL: none
-    const int
-        *stop; // NULL, or what ends outgoing_rows early while it is not 0; a signal may set it
+    // NULL, or what ends outgoing_rows while it is not 0; a signal handler may set it.
+    const int *stop;
 } OutgoingType;
 
 // Where a tensor comes from: the roles of a row of the table, or a list of numbers.
@@ -76,7 +76,7 @@ typedef struct Outgoing {
     const int *stop;                      // or NULL
 } Outgoing;
 
-// What outgoing_rows needs beside the plan; each thread has its own. Lives until outgoing_free.
+// What outgoing_rows needs besides the plan; each thread has its own. Lives until outgoing_free.
 typedef struct OutgoingScratch {
     float *values, *weights, *back; // (widest row)
 } OutgoingScratch;
@@ -90,6 +90,10 @@ void outgoing_free(Outgoing *out);
 // Stored rows of tensor `i`: shape[0] of them, or 1 of a vector, each `outgoing_row_bytes` long.
 uint64_t outgoing_row_count(const Outgoing *out, size_t i);
 size_t outgoing_row_bytes(const Outgoing *out, size_t i);
+
+// Whether several threads are faster: rows are quantised, not copied. A transposed tensor's rows
+// are not shared, since each call reads every row of its matrices.
+bool outgoing_is_slow(const Outgoing *out, size_t i);
 
 bool outgoing_scratch(OutgoingScratch *scratch, Outgoing *out, Error *error); // false: exit code 5
 
