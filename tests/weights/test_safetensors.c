@@ -530,6 +530,7 @@ Test(safetensors, a_length_is_no_byte_order_mark) {
     memcpy(file, "\xfe\xff\1\0\0\0\0", 8);
     memcpy(file + 8, HEADER, sizeof HEADER - 1);
     check_open(file, sizeof file, NULL);
+    check_open(file, 8, "header wants 131070 bytes");
 }
 
 Test(safetensors, another_file_in_its_place_is_called_by_its_name) {
