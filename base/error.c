@@ -68,3 +68,8 @@ bool error_prefix(Error *error, const char *prefix) {
     *error = whole;
     return false;
 }
+
+bool not_stopped(const int *stop, Error *error) {
+    return !stop || !__atomic_load_n(stop, __ATOMIC_RELAXED) ||
+           error_set(error, ERROR_INTERRUPTED, "interrupted");
+}

@@ -37,6 +37,10 @@ typedef struct Error {
 bool error_set(Error *error, ErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// True while *stop is 0, or `stop` NULL; else false with ERROR_INTERRUPTED. A signal handler may
+// set it.
+bool not_stopped(const int *stop, Error *error);
+
 // Sets `error` to the failure in `cause`, by the rules of error_set. Returns false.
 bool error_copy(Error *error, const Error *cause);
 

@@ -51,11 +51,6 @@ static bool fail(const FileWriter *file, Error *error, const char *what) {
 // Bytes between two looks at *stop: some tens of milliseconds of writing to a disk.
 enum { STRIDE = 4 << 20 };
 
-static bool goes_on(const FileWriter *file, Error *error) {
-    return !file->stop || !__atomic_load_n(file->stop, __ATOMIC_RELAXED) ||
-           error_set(error, ERROR_INTERRUPTED, "interrupted");
-}
-
 // ---- opening ----
 
 bool refuse_input(const char *path, Error *error) {
@@ -267,7 +262,7 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
         return fail(file, error, "write behind the end");
     }
     while (bytes) {
-        if (!goes_on(file, error)) return false;
+        if (!not_stopped(file->stop, error)) return false;
         size_t piece = bytes < STRIDE ? (size_t)bytes : STRIDE;
         ssize_t written = pwrite(file->descriptor, at, piece, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
@@ -335,9 +330,9 @@ static bool write_back(FileWriter *file, Error *error) {
                        errno == EOPNOTSUPP || errno == EPERM))
             return true;
         if (failed) return fail(file, error, "write it to the disk");
-        if (!goes_on(file, error)) return false;
+        if (!not_stopped(file->stop, error)) return false;
     }
-    return goes_on(file, error);
+    return not_stopped(file->stop, error);
 }
 
 bool file_writer_finish(FileWriter *file, Error *error) {

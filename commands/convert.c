@@ -38,10 +38,6 @@ typedef struct Conversion {
     Progress progress;
 } Conversion;
 
-static bool not_interrupted(Error *error) {
-    return !interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted");
-}
-
 // ---- tensors ----
 
 static bool put_rows(Conversion *c, size_t i, uint64_t first, uint64_t count, const uint8_t *bytes,
@@ -245,7 +241,7 @@ static bool run(Conversion *c, Error *error) {
     }
     interrupt_begin(); // from the first file on, so that Ctrl-C leaves none
     bool good = open_output(c, error) && convert_tensors(c, error) &&
-                tensor_writer_finish(c->file, error) && not_interrupted(error) &&
+                tensor_writer_finish(c->file, error) && not_stopped(interrupt_flag(), error) &&
                 out_place_finish(&c->place, error);
     interrupt_end();
     if (good && !o->quiet) tell_result(c);

@@ -281,8 +281,7 @@ static bool begin_search(Automaton *m, Error *error) {
         memset(m->stamps, 0, m->seen_size * sizeof *m->stamps);
         m->stamp = 1;
     }
-    return !m->stop || !__atomic_load_n(m->stop, __ATOMIC_RELAXED) ||
-           error_set(error, ERROR_INTERRUPTED, "interrupted");
+    return not_stopped(m->stop, error);
 }
 
 // Each stack is looked at by itself, and ways that part in every step double them.

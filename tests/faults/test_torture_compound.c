@@ -38,15 +38,6 @@ Test(torture_compound, of_what_looks_inside) {
     BOTH(NULL, "attention", fault_gguf(), TINY, "--svg", out, "--force");
 }
 
-// What another command reads.
-static void prepare(const char *const *argv) {
-    need_faults();
-    TestRun run = test_run(argv, NULL, 0);
-    CHECK(run.status == 0, "%s", run.err);
-    test_run_free(&run);
-}
-#define PREPARE(...) prepare((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
-
 Test(torture_compound, of_what_compares) {
     char trace[300], out[300];
     snprintf(trace, sizeof trace, "%s", test_temporary("trace.safetensors"));

@@ -7,15 +7,6 @@
 
 #define TINY "--prompt-ids", "1,3,4", "-j", "1", "--quiet"
 
-// The model's own run, whose output another command reads.
-static void prepare(const char *const *argv) {
-    need_faults();
-    TestRun run = test_run(argv, NULL, 0);
-    CHECK(run.status == 0, "%s", run.err);
-    test_run_free(&run);
-}
-#define PREPARE(...) prepare((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
-
 // ---- attention, lens, mask, cost ----
 
 Test(torture_laboratory, memory_of_attention) {

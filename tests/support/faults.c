@@ -139,6 +139,13 @@ const char *fault_directory(void) {
 }
 
 // Some builds have no JSON reader.
+void prepare(const char *const *argv) {
+    need_faults();
+    TestRun run = test_run(argv, NULL, 0);
+    CHECK(run.status == 0, "%s", run.err);
+    test_run_free(&run);
+}
+
 void need_fault_json(const char *command, const char *path) {
     const char *const argv[] = {TEST_RUN, command, path, NULL};
     need_faults();

@@ -52,5 +52,9 @@ void walk_through(Walk *walk);
 // The smallest models, as temporary files: valid until the test ends.
 const char *fault_gguf(void);
 const char *fault_directory(void);
+// A run without faults that must succeed, for what it writes. Skips the test as need_faults does.
+void prepare(const char *const *argv);
+#define PREPARE(...) prepare((const char *const[]){TEST_RUN, __VA_ARGS__, NULL})
+
 // Skips the test where this build reads no JSON, as `command` of `path` shows.
 void need_fault_json(const char *command, const char *path);

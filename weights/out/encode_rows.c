@@ -66,18 +66,13 @@ static const float *importance_of(const Outgoing *out, size_t i) {
     }
 }
 
-static bool goes_on(const Outgoing *out, Error *error) {
-    return !out->stop || !__atomic_load_n(out->stop, __ATOMIC_RELAXED) ||
-           error_set(error, ERROR_INTERRUPTED, "interrupted");
-}
-
 // Writes a row and reads it back: values out of the type's range read as infinity.
 //
 // Q8_0 and Q4_0 have a half as their scale, which overflows above 65504.
 static bool store_row(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t row,
                       const float *values, size_t count, void *bytes, Error *error) {
     const TensorPlan *tensor = &out->tensors[i];
-    if (!goes_on(out, error)) return false;
+    if (!not_stopped(out->stop, error)) return false;
     if (!dtype_is_float(tensor->dtype))
         quantise_importance(scratch->weights, values, importance_of(out, i), count);
     quantise_searched(bytes, tensor->dtype, values, scratch->weights, count);
@@ -190,7 +185,7 @@ bool outgoing_is_slow(const Outgoing *out, size_t i) {
 bool outgoing_rows(const Outgoing *out, OutgoingScratch *scratch, size_t i, uint64_t first,
                    uint64_t count, void *bytes, Error *error) {
     const OutgoingSource *source = &out->sources[i];
-    if (!goes_on(out, error)) return false; // rows that are copied do not look
+    if (!not_stopped(out->stop, error)) return false; // rows that are copied do not look
     if (out->tensors[i].n_dims == 1) return vector_row(out, scratch, i, bytes, error);
     RoleView view = role_view(out->from, source->row->roles[0], source->layer);
     return outgoing_is_transposed(out, &view)
