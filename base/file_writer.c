@@ -313,10 +313,10 @@ static bool put_in_place(FileWriter *file, Error *error) {
     return !file->linked || fail(file, error, "put it in its place");
 }
 
-// fsync may take seconds and cannot be stopped. So the bytes go to the disk before, one stride
-// after another, which leaves little for it; the disk has the next strides to do while one is
-// waited for. Where the file system cannot do that, fsync does it all. Any other error has to be
-// told here: the kernel reports it once, and fsync would succeed.
+// fsync may take seconds and cannot be interrupted, so most bytes are written back before it,
+// STRIDE at a time, a few strides ahead of the one that is waited for. Where the file system cannot
+// do that, fsync writes all of them. Any other error has to be told here: the kernel reports an
+// error of the disk once, and fsync would then succeed.
 static bool write_back(FileWriter *file, Error *error) {
     enum { AHEAD = 4 * STRIDE };
     const unsigned wait =

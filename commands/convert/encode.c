@@ -11,7 +11,10 @@
 
 #include <assert.h>
 
-enum { RANGES = 16, SMALL_BYTES = 64 << 10 }; // for each thread; fewer bytes are for one thread
+enum {
+    RANGES = 16,           // for each thread, so that one that is slow holds up little
+    SMALL_BYTES = 64 << 10 // fewer are not worth starting threads for
+};
 
 // The rows of one call.
 typedef struct Work {
