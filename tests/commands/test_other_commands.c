@@ -59,7 +59,7 @@ static void check_inspected(const char *model, const char *line, const char *jso
 Test(other_commands, inspect_names_what_a_family_does_beside_the_usual) {
     check_inspected("granite", "\nresidual     blocks add 0.", "\"residual_scale\":0.");
     check_inspected("granite", "\nlogits       divided by ", "\"logit_divisor\":");
-    check_inspected("granite", ", head tied to the embedding\n", "\"tied\":true");
+    check_inspected("gemma2", ", head tied to the embedding\n", "\"tied\":true");
     check_inspected("gpt_neox", ", head of its own\n", "\"tied\":false");
     check_inspected("granite", "\nembedding    times ", "\"embedding_scale\":");
     check_inspected("granite", "\nscores       times ", "\"attention_scale\":");
