@@ -42,6 +42,24 @@ void spans_sort(TextSpan *spans, size_t count) {
     if (count) qsort(spans, count, sizeof *spans, spans_compare);
 }
 
+size_t span_common_prefix(TextSpan a, TextSpan b) {
+    size_t most = a.length < b.length ? a.length : b.length, i = 0;
+    while (i < most && a.text[i] == b.text[i])
+        i++;
+    return i;
+}
+
+static int compare_indices(const void *a, const void *b, void *context) {
+    const TextSpan *spans = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    int order = span_compare(spans[x], spans[y]);
+    return order ? order : (x > y) - (x < y);
+}
+
+void spans_sort_indices(uint32_t *indices, size_t count, const TextSpan *spans) {
+    if (count) qsort_r(indices, count, sizeof *indices, compare_indices, (void *)(uintptr_t)spans);
+}
+
 // The first of spans[low .. high) whose byte at `depth` is >= wanted. All share the bytes before
 // `depth`; one that ends there sorts first.
 static size_t lower_bound(const TextSpan *spans, size_t low, size_t high, size_t depth,

@@ -17,8 +17,11 @@ bool span_equals(TextSpan span, const char *text);
 
 bool ends_with(const char *text, const char *end);
 
-int span_compare(TextSpan a, TextSpan b); // as memcmp; a span sorts behind its beginnings
+int span_compare(TextSpan a, TextSpan b);          // as memcmp; a span sorts behind its beginnings
+size_t span_common_prefix(TextSpan a, TextSpan b); // in bytes
 void spans_sort(TextSpan *spans, size_t count);
+// Sorts indices of spans by what they stand for, those of equal spans by themselves.
+void spans_sort_indices(uint32_t *indices, size_t count, const TextSpan *spans);
 // The length of the longest of the sorted spans that text[0 .. length) begins with; 0: none.
 size_t spans_longest_prefix(const TextSpan *spans, size_t count, const char *text, size_t length);
 

@@ -4,30 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_tokens(const void *a, const void *b, void *context) {
-    const TextSpan *tokens = context;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    int order = span_compare(tokens[x], tokens[y]);
-    return order ? order : (x > y) - (x < y);
-}
-
-static size_t shared_bytes(TextSpan a, TextSpan b) {
-    size_t most = a.length < b.length ? a.length : b.length, i = 0;
-    while (i < most && a.text[i] == b.text[i])
-        i++;
-    return i;
-}
-
 // ids: those of all tokens with bytes, in their order. Returns the sum of their new bytes: the
 // nodes below the root.
 static size_t sort_tokens(Trie *t, const TextSpan *tokens) {
     size_t nodes = 0;
     for (size_t i = 0; i < t->n_tokens; i++)
         if (tokens[i].length) t->ids[t->n_ids++] = (uint32_t)i;
-    qsort_r(t->ids, t->n_ids, sizeof *t->ids, compare_tokens, (void *)(uintptr_t)tokens);
+    spans_sort_indices(t->ids, t->n_ids, tokens);
     for (size_t i = 0; i < t->n_ids; i++) {
         TextSpan token = tokens[t->ids[i]];
-        nodes += token.length - (i ? shared_bytes(tokens[t->ids[i - 1]], token) : 0);
+        nodes += token.length - (i ? span_common_prefix(tokens[t->ids[i - 1]], token) : 0);
         if (token.length > t->depth) t->depth = token.length;
     }
     return nodes;
@@ -41,7 +27,7 @@ static void add_nodes(Trie *t, const TextSpan *tokens, uint32_t *path) {
     t->n_nodes = 1;
     for (size_t i = 0; i < t->n_ids; i++) {
         TextSpan token = tokens[t->ids[i]];
-        size_t shared = i ? shared_bytes(tokens[t->ids[i - 1]], token) : 0;
+        size_t shared = i ? span_common_prefix(tokens[t->ids[i - 1]], token) : 0;
         for (; open > shared; open--)
             t->nodes[path[open]].skip = (uint32_t)t->n_nodes;
         for (; open < token.length; t->n_nodes++) {
