@@ -8,11 +8,10 @@
 # make lib                liblimpid.a, liblimpid.so.0 and limpid.pc, for limpid.h; make examples
 # make install PREFIX=    limpid, its manual page, completion and gdb commands, and the library; make deb
 # make MPI=1              layers over several processes, with Open MPI (docs/scale.md)
-# Switches: BUILTIN=0 without the built-in model, SENTENCEPIECE=0 without libsentencepiece, PNG=0 without
-#           libpng and zlib, EDIT=0 without libedit, CC=clang, CFLAGS=..., V=1 shows commands
+# Switches: BUILTIN=0 without the built-in model, PNG=0 without libpng and zlib, EDIT=0 without
+#           libedit, CC=clang, CFLAGS=..., V=1 shows commands
 BACKEND ?= cpu
 VARIANT ?= release
-SENTENCEPIECE ?= 1
 JSON ?= 1
 PCRE2 ?= 1
 PNG ?= 1
@@ -87,12 +86,6 @@ EMBEDDED += $(BUILD)/weights/embedded.o
 else
 ABSENT += -DWITHOUT_BUILTIN
 endif
-ifeq ($(SENTENCEPIECE),1)
-CXX_SOURCES := $(call room,tokenizer,cpp)
-LIBS += -lsentencepiece -lstdc++
-else
-ABSENT += -DWITHOUT_SENTENCEPIECE
-endif
 
 # kernels/cpu/lanes/*.c are compiled once per instruction set; the choice is made at start.
 ISAS := portable
@@ -119,7 +112,7 @@ CU_SOURCES := $(call room,kernels/cuda,cu)
 SOURCES := $(filter-out kernels/host.c,$(SOURCES))
 LIBS += -lstdc++
 ifeq ($(EMULATED),1)
-CXX_SOURCES += $(wildcard tests/cuda/*.cpp tests/ptx/*.cpp)
+CXX_SOURCES := $(wildcard tests/cuda/*.cpp tests/ptx/*.cpp)
 CU_SOURCES += $(wildcard tests/cuda/*.cu)
 else
 CUDA_HOME ?= /usr/local/cuda
@@ -200,10 +193,11 @@ endif
 ifeq ($(MACHINE),aarch64)
 HARDENED += -fno-tree-loop-vectorize
 endif
-# Paths and large structs are allocated. A sanitizer's frames are larger, and so are the inner loops', whose
-# registers a compiler may spill.
+# Paths and large structs are allocated. A sanitizer's frames are larger, and so are those of inner loops in
+# portable code, where a register of 16 floats is memory.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
 FRAMES := -Wframe-larger-than=4096
+FRAMES_portable := -Wframe-larger-than=16384
 endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
 UNGUARDED := -fno-stack-protector -U_FORTIFY_SOURCE
@@ -251,7 +245,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(FRAMES)) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
@@ -478,13 +472,13 @@ debug:
 	$(MAKE) BACKEND=reference VARIANT=debug CFLAGS='-O0 -g3'
 
 core:
-	$(MAKE) VARIANT=core SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 PLAIN=1
+	$(MAKE) VARIANT=core JSON=0 PCRE2=0 PNG=0 EDIT=0 PLAIN=1
 
 # For AArch64, on any machine with Debian's cross compiler: libc alone, static, so that qemu-user runs it as it
 # is (qemu-aarch64-static build/cpu-aarch64/run).
 aarch64:
 	$(MAKE) $(AARCH64) $(GOALS)
-AARCH64 := VARIANT=aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar SENTENCEPIECE=0 JSON=0 PCRE2=0 PNG=0 EDIT=0 \
+AARCH64 := VARIANT=aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar JSON=0 PCRE2=0 PNG=0 EDIT=0 \
            PLAIN=1 LDFLAGS='-static -no-pie'
 GOALS ?= build/cpu-aarch64/run
 

@@ -39,7 +39,9 @@ enum {
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
     LIMIT_METADATA = 256 << 20,    // bytes of a file's header, of a tokenizer: they are copied
-    LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model: its library takes 24 times as many
+    LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model; published ones have 5 million
+    LIMIT_PIECES = 1 << 19,        // of a .model; published ones have 262,144
+    LIMIT_NESTED_PIECES = 256,     // that begin with one another: each is tried at each byte
     // texts, in bytes
     LIMIT_TEXT = 32 << 20,        // of any input
     LIMIT_PROMPT = 1 << 20,       // of a prompt, and for each token of the context

@@ -5,7 +5,7 @@
 //     tokenizer_encode(tokenizer, &ids, text, length, false, &error);
 //     for (...) tokenizer_decode(tokenizer, &state, id, out, write) ...
 //
-// Algorithms and formats: sentencepiece .model (through libsentencepiece), SPM-BPE (GGUF "llama",
+// Algorithms and formats: SentencePiece .model (unigram and BPE), SPM-BPE (GGUF "llama",
 // tokenizer.bin, and the byte-fallback tokenizer.json of Gemma, Llama 2, Mistral), byte-level BPE
 // (GGUF "gpt2", tokenizer.json, vocab.json + merges.txt, the tiktoken text form).
 #pragma once

@@ -29,6 +29,8 @@ void help_limits(void) {
         {"bytes of a GGUF header, a tokenizer", LIMIT_METADATA},
         {"depth of JSON", LIMIT_JSON_DEPTH},
         {"bytes of a SentencePiece model", LIMIT_SENTENCEPIECE},
+        {"pieces of a SentencePiece model", LIMIT_PIECES},
+        {"pieces that begin with one another", LIMIT_NESTED_PIECES},
         {"bytes of a text", LIMIT_TEXT},
         {"bytes of a prompt", LIMIT_PROMPT},
         {"more for each token of the context", LIMIT_PROMPT_TOKEN},

@@ -1,14 +1,12 @@
 // How much memory a file can make the program take: 32 MiB and twice its size; for a tokenizer.json
-// eight times, since jansson needs six, and for a .model four times, or 24 where the sentencepiece
-// library loads it. Most files here are vocabularies of many short tokens, the most memory for a
-// byte; headers have many tensors.
+// eight times, since jansson needs six. Most files here are vocabularies of many short tokens, the
+// most memory for a byte; headers have many tensors.
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "tests/support/files/gguf_writer.h"
 #include "tests/support/files/hf_directory.h"
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/program.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -129,13 +127,28 @@ static void check_model(unsigned model_type, size_t factor) {
 
 Test(peak_memory, of_a_bpe_model) {
     need_plain_memory();
-    check_model(2, 4);
+    check_model(2, 2);
 }
 
 Test(peak_memory, of_a_unigram_model) {
     need_plain_memory();
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
-    check_model(1, 24);
+    check_model(1, 2);
+}
+
+// Seven bytes of the file each: three of text, no score and no type.
+Test(peak_memory, of_a_model_of_the_shortest_pieces) {
+    need_plain_memory();
+    for (unsigned type = 1; type <= 2; type++) {
+        ModelWriter w = {0};
+        model_usual_pieces(&w, false);
+        for (unsigned i = 0; i < LIMIT_PIECES - 3; i++) {
+            char piece[8] = {'\n', 5, '\n', 3, (char)(i >> 16), (char)(i >> 8), (char)i};
+            model_raw(&w, piece, 7);
+        }
+        model_trainer(&w, type, false);
+        check_peak("shortest.model", w.bytes, w.size, 2);
+        model_writer_free(&w);
+    }
 }
 
 Test(peak_memory, of_a_tokenizer_json) {
@@ -176,7 +189,7 @@ Test(peak_memory, of_a_vocabulary_in_a_gguf) {
     free(bytes);
 }
 
-// Larger ones are refused before the library sees them.
+// So that the bound holds for all that are read.
 Test(peak_memory, a_model_too_large_is_refused) {
     size_t size = LIMIT_SENTENCEPIECE + 1;
     char *bytes = calloc(1, size);

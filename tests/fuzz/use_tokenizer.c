@@ -8,7 +8,7 @@ void fuzz_use_tokenizer(Tokenizer *t, const char *text, size_t length) {
     for (int special = 0; special < 2; special++) {
         ids.count = 0;
         if (!tokenizer_encode(t, &ids, text, length, special, &error)) {
-            if (!error.code) abort(); // the sentencepiece library may refuse a text, and says why
+            if (!error.code) abort();
             break;
         }
         for (size_t i = 0; i < ids.count; i++) {

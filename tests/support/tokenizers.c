@@ -1,5 +1,6 @@
 #include "tests/support/tokenizers.h"
 
+#include "base/text.h"
 #include "tests/test.h"
 
 Tokenizer *test_open_tokenizer(const char *path, Error *error) {
@@ -47,4 +48,46 @@ void test_check_ids(Tokenizer *t, const char *text, bool special, const int *wan
               n < ids.count ? ids.ids[n] : -1, wanted[n]);
     CHECK(ids.count == n, "\"%s\": %zu ids, wanted %zu", text, ids.count, n);
     id_list_free(&ids);
+}
+
+// ---- decoding gives the text back ----
+
+static void check_round_trip(Tokenizer *t, const char *text, size_t length) {
+    Error error = {0};
+    IdList ids = {0};
+    CHECK(tokenizer_encode(t, &ids, text, length, false, &error));
+    size_t at = 0;
+    for (size_t i = 0; i < ids.count; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, ids.ids[i], i == 0, false, &n);
+        CHECK(n <= length - at && !memcmp(text + at, piece, n), "byte %zu of %zu", at, length);
+        at += n;
+    }
+    CHECK_INT(at, length);
+    id_list_free(&ids);
+}
+
+void test_gives_bytes_back(Tokenizer *t) {
+    for (int a = 0; a < 256; a++) {
+        for (int b = 0; b < 256; b++)
+            check_round_trip(t, (char[]){(char)a, (char)b}, 2);
+        check_round_trip(t, (char[]){(char)a}, 1);
+    }
+    for (uint32_t c = 0; c < 0x110000; c += TEST_SANITIZED ? 7 : 1) {
+        char text[4];
+        bool surrogate = c >= 0xd800 && c < 0xe000;
+        if (!surrogate && c != 0x2581) check_round_trip(t, text, utf8_encode(text, c));
+    }
+    TestRandom random = {4};
+    for (int i = 0; i < 3000; i++) {
+        char text[64];
+        size_t length = test_random(&random) % sizeof text;
+        for (size_t j = 0; j < length; j++) {
+            text[j] = (char)test_random(&random);
+            if (text[j] == '\x81') text[j] = ' ';
+        }
+        check_round_trip(t, text, length);
+    }
+    check_round_trip(t, "", 0);
+    check_round_trip(t, "   a\0b  ", 8);
 }

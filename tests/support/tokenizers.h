@@ -16,3 +16,7 @@ const char *test_pieces(const Tokenizer *tokenizer, const char *text, bool speci
 // Fails the test unless `text` has exactly these ids; wanted: -1 at the end.
 void test_check_ids(Tokenizer *tokenizer, const char *text, bool special, const int *wanted);
 #define IDS(...) ((const int[]){__VA_ARGS__, -1})
+
+// Of a vocabulary of SentencePiece with byte tokens: decoding gives back all bytes, pairs of bytes,
+// characters except U+2581, which decodes to a space, and random texts.
+void test_gives_bytes_back(Tokenizer *tokenizer);

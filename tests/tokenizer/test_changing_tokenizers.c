@@ -134,7 +134,7 @@ static void make_model(Made *m, unsigned type, int kind) {
     as_made(m, &w);
 }
 
-// Without the library, which parses the bytes again.
+// The parser alone.
 static bool read_model(const uint8_t *bytes, size_t size, Error *error) {
     SentencePieceModel model;
     bool good = sentencepiece_model_read(&model, bytes, size, error);
@@ -165,7 +165,7 @@ Test(changing_tokenizers, a_unigram_model) {
     check_model(1);
 }
 
-// The library follows this table without bounds checks.
+// A text is looked up in this table without bounds checks.
 Test(changing_tokenizers, a_model_with_a_charsmap) {
     static Made first, wild;
     size_t size;

@@ -1,9 +1,8 @@
-// The charsmap of a SentencePiece model, row T07 of the hostile corpus: a trie that the library
-// reads without bounds checks, so limpid checks it first.
+// The charsmap of a SentencePiece model, row T07 of the hostile corpus: a trie that is
+// read without bounds checks, once it has been checked.
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 
 // A model whose charsmap has `depth` nested rules a, aa, ... -> b, with `count` bytes changed.
@@ -24,7 +23,6 @@ static void map_refused(unsigned depth, size_t offset, uint32_t unit, const char
 }
 
 Test(charsmap, charsmaps_that_are_right_are_obeyed) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = with_charsmap(1, 0, NULL, 0, 0);
     Tokenizer *t = model_taken(&w);
     CHECK_STRING(test_pieces(t, "aab", false), "\xe2\x96\x81|b|b|b"); // a -> b
@@ -33,7 +31,7 @@ Test(charsmap, charsmaps_that_are_right_are_obeyed) {
     t = model_taken(&w);
     CHECK_STRING(test_pieces(t, "aaaab", false), "\xe2\x96\x81|b|b|b"); // aaa -> b, a -> b, b
     tokenizer_close(t);
-    w = with_charsmap(32, 0, NULL, 0, 0);
+    w = with_charsmap(33, 0, NULL, 0, 0);
     model_fine(&w);
     w = model_small();
     model_normalizer(&w, true, "", 0); // an empty one is none
@@ -41,8 +39,7 @@ Test(charsmap, charsmaps_that_are_right_are_obeyed) {
 }
 
 Test(charsmap, replacements_are_held_to_a_limit) {
-    size_t least = sentencepiece_available() ? 64 : 65; // no model of this kind without the library
-    for (size_t length = least; length <= 65; length++) {
+    for (size_t length = 64; length <= 65; length++) {
         char to[66] = "";
         memset(to, 'b', length);
         size_t size;
@@ -67,8 +64,6 @@ Test(charsmap, charsmaps_that_lead_astray_are_refused) {
         model_normalizer(&w, true, "\1\1\1", size);
         model_refused(&w, "charsmap: ");
     }
-    w = with_charsmap(33, 0, NULL, 0, 0);
-    model_refused(&w, "charsmap: more than 32 rules are prefixes of one another");
     w = with_charsmap(1, 0, NULL, 0, 2); // no texts
     model_refused(&w, "charsmap: a trie of 3072 bytes in 3072");
     w = with_charsmap(1, 0, NULL, 0, 1); // a text without a NUL
@@ -98,31 +93,55 @@ Test(charsmap, charsmaps_that_lead_astray_are_refused) {
     model_refused(&w, "charsmap: ");
 }
 
-// Units can be shared: b, c and then the second 'a' of a run of 32 make a path of 33 matches.
-Test(charsmap, shared_parts_of_a_charsmap_are_counted_on_every_path) {
+// Units can be shared: "bc" leads to where "a" does, the beginning of a run of 256. So there is a
+// path of 257 bytes, and no rule may have so many: a text is followed for 256.
+Test(charsmap, shared_parts_make_no_rule_longer) {
     size_t size;
-    uint8_t *map = charsmap_of_runs(33, "b", &size);
-    uint32_t last = 256 * 34, b = 256 ^ 'b', c = last ^ 'c';
-    uint32_t units[3] = {1u << 31, (b ^ last) << 10 | 1u << 8 | 'b',
-                         (c ^ 512) << 10 | 1u << 8 | 'c'};
-    memcpy(map + 4 + 4 * (size_t)((256 * 33) ^ 'a'), &units[0], 4); // the run ends at 32
+    uint8_t *map = charsmap_of_runs(257, "x", &size);
+    uint32_t last = 256 * 258, b = 256 ^ 'b', c = last ^ 'c';
+    uint32_t units[3] = {1u << 31, (b ^ last) << 10 | 'b', (c ^ 512) << 10 | 1u << 8 | 'c'};
+    memcpy(map + 4 + 4 * (size_t)((256 * 257) ^ 'a'), &units[0], 4); // the run ends at 256
     memcpy(map + 4 + 4 * (size_t)b, &units[1], 4);
-    ModelWriter w = model_small();
-    model_normalizer(&w, true, map, size);
-    if (sentencepiece_available())
-        model_fine(&w);
-    else
-        model_writer_free(&w);
     memcpy(map + 4 + 4 * (size_t)c, &units[2], 4);
-    w = model_small();
-    model_normalizer(&w, true, map, size);
+    ModelWriter w = model_small();
+    model_piece(&w, "x", 1, -3, 1);
+    model_normalizer(&w, false, map, size);
     free(map);
-    model_refused(&w, "charsmap: more than 32 rules are prefixes of one another");
+    Tokenizer *t = model_taken(&w);
+    char text[258] = "bc";
+    memset(text + 2, 'a', 255);
+    CHECK_STRING(test_pieces(t, text, false), "x|x"); // "bc" and 254 a, one a
+    tokenizer_close(t);
+}
+
+// "a" becomes the text that begins at the second byte of the replacements.
+Test(charsmap, a_replacement_may_begin_anywhere) {
+    size_t size;
+    uint8_t *map = charsmap_of_runs(1, "ab", &size);
+    memcpy(map + 4 + 4 * 512, &(uint32_t){1u << 31 | 1}, 4);
+    ModelWriter w = model_small();
+    model_normalizer(&w, false, map, size);
+    free(map);
+    Tokenizer *t = model_taken(&w);
+    CHECK_STRING(test_pieces(t, "aa", false), "b|b");
+    tokenizer_close(t);
+}
+
+// One block of units: the root, and no rule.
+Test(charsmap, the_smallest_trie_has_256_units) {
+    uint32_t units[1 + 256] = {4 * 256};
+    units[1] = 1u << 10;
+    for (size_t i = 2; i <= 256; i++)
+        units[i] = 1u << 31;
+    char map[sizeof units + 1] = "";
+    memcpy(map, units, sizeof units);
+    ModelWriter w = model_small();
+    model_normalizer(&w, true, map, sizeof map);
+    model_fine(&w);
 }
 
 // Below "a" and "b" are the same two rules: the second is no more than the first, on either way.
 Test(charsmap, two_ways_into_the_same_rules_are_fine) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     size_t size;
     uint8_t *map = charsmap_of_runs(2, "x", &size);
     uint32_t b = 256 ^ 'b', c = 512 ^ 'c';
@@ -139,7 +158,6 @@ Test(charsmap, two_ways_into_the_same_rules_are_fine) {
 }
 
 Test(charsmap, no_change_of_a_charsmap_harms) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     TestRandom random = {5};
     size_t taken = 0;
     for (int i = 0; i < 2000; i++) {
@@ -175,10 +193,8 @@ static void rule_of(unsigned depth, const char *cause) {
     free(map);
     if (cause)
         model_refused(&w, cause);
-    else if (sentencepiece_available())
-        model_fine(&w);
     else
-        model_writer_free(&w);
+        model_fine(&w);
 }
 
 Test(charsmap, rules_have_256_bytes_and_no_more) {

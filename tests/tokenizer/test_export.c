@@ -4,7 +4,6 @@
 #include "tests/support/files/sentencepiece_writer.h"
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
 
@@ -192,7 +191,6 @@ static void check_refused(Tokenizer *t, const char *because) {
 }
 
 Test(export, a_unigram_model_is_none_of_them) {
-    if (!sentencepiece_available()) SKIP("no libsentencepiece");
     Error error = {0};
     ModelWriter w = {0};
     model_usual_pieces(&w, false);

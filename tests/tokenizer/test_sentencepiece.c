@@ -5,7 +5,6 @@
 #include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/sentencepiece/sentencepiece.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 
 #define SPACE "\xe2\x96\x81" // U+2581
@@ -234,7 +233,7 @@ Test(sentencepiece, too_many_pieces_and_none_are_refused) { // T08
     SentencePieceModel model;
     Error error = {0};
     CHECK(!sentencepiece_model_read(&model, w.bytes, w.size, &error));
-    CHECK(strstr(error.message, "more than 4194304 pieces"), "%s", error.message);
+    CHECK(strstr(error.message, "more than 524288 pieces"), "%s", error.message);
     sentencepiece_model_free(&model);
     model_refused(&w, "10000000 bytes: too large for a SentencePiece model (at most 8388608)");
 }
@@ -251,10 +250,7 @@ Test(sentencepiece, only_unigram_and_bpe_are_known) { // T09
     Error error = {0};
     Tokenizer *t = sentencepiece_open_bytes(w.bytes, w.size, &error);
     model_writer_free(&w);
-    if (sentencepiece_available())
-        CHECK(t && strstr(tokenizer_description(t), "unigram"));
-    else
-        CHECK(!t && strstr(error.message, "use a GGUF or a tokenizer.json"), "%s", error.message);
+    CHECK(t && strstr(tokenizer_description(t), "unigram"), "%s", error.message);
     tokenizer_close(t);
 }
 
@@ -280,29 +276,68 @@ Test(sentencepiece, of_a_field_given_twice_the_last_counts) { // T10
     tokenizer_close(t);
 }
 
-Test(sentencepiece, user_defined_pieces_do_not_overrun_the_library) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
+// Any number of them may begin with one another, and one may hold a NUL.
+Test(sentencepiece, user_defined_pieces_are_found_in_full) {
     char text[81] = "";
     memset(text, 'u', 80);
-    for (size_t n = 64; n <= 65; n++) {
+    ModelWriter w = model_small();
+    for (size_t i = 1; i <= 70; i++)
+        model_piece(&w, text, i, 0, 4);
+    model_piece(&w, "u\0v", 3, 0, 4);
+    Tokenizer *t = model_taken(&w);
+    CHECK_INT(strlen(test_pieces(t, text, false)), 3 + 1 + 70 + 1 + 10);
+    IdList ids = {0};
+    Error error = {0};
+    CHECK(tokenizer_encode(t, &ids, "u\0v", 3, false, &error));
+    CHECK_INT(ids.count, 2);
+    CHECK_INT(ids.ids[1], 7 + 70);
+    id_list_free(&ids);
+    tokenizer_close(t);
+}
+
+// "cab" would be the best merge and the best sum, and the rule would make "cb" of "ca".
+Test(sentencepiece, user_defined_pieces_are_neither_merged_nor_normalised) {
+    for (unsigned type = 1; type <= 2; type++) {
         ModelWriter w = model_small();
-        for (size_t i = 1; i <= n; i++)
-            model_piece(&w, text, i, 0, 4);
-        if (n == 65) {
-            model_refused(&w, "more than 64 user-defined pieces are prefixes of one another");
-            continue;
-        }
+        size_t size;
+        uint8_t *charsmap = charsmap_of_runs(1, "b", &size);
+        model_piece(&w, "ca", 2, 0, 4);
+        model_piece(&w, "cab", 3, 9, 1);
+        model_trainer(&w, type, false);
+        model_normalizer(&w, false, charsmap, size);
+        free(charsmap);
         Tokenizer *t = model_taken(&w);
-        CHECK_INT(strlen(test_pieces(t, text, false)), 3 + 1 + 64 + 1 + 16);
+        CHECK_STRING(test_pieces(t, "cabaca", false), "ca|b|b|ca");
         tokenizer_close(t);
     }
-    ModelWriter w = model_small();
-    model_piece(&w, "u\0v", 3, 0, 4);
-    model_refused(&w, "piece 7: user-defined, contains a NUL");
+}
+
+// The library gives those of U+FFFD: then no decoding gives the byte back.
+Test(sentencepiece, a_byte_that_is_no_utf8_is_its_token) {
+    for (unsigned type = 1; type <= 2; type++) {
+        ModelWriter w = {0};
+        model_usual_pieces(&w, true);
+        model_piece(&w, "a", 1, -1, 1);
+        model_trainer(&w, type, true);
+        model_normalizer(&w, false, NULL, 0);
+        Tokenizer *t = model_taken(&w);
+        CHECK_STRING(test_pieces(t,
+                                 "\xff"
+                                 "aa\xe4\xb8",
+                                 false),
+                     "<0xFF>|a|a|<0xE4>|<0xB8>");
+        CHECK_STRING(test_pieces(t, "\xef\xbf\xbd", false), "<0xEF>|<0xBF>|<0xBD>");
+        tokenizer_close(t);
+        w = model_small(); // without byte tokens it is U+FFFD
+        model_piece(&w, "\xef\xbf\xbd", 3, -1, 1);
+        model_trainer(&w, type, false);
+        t = model_taken(&w);
+        CHECK_STRING(test_pieces(t, "\xff", false), SPACE "|\xef\xbf\xbd");
+        tokenizer_close(t);
+    }
 }
 
 Test(sentencepiece, user_defined_pieces_beside_one_another_are_fine) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = model_small();
     char text[3] = "u0"; // none of 74 is the beginning of another one
     for (; text[1] < 'z'; text[1]++)
@@ -363,10 +398,8 @@ Test(sentencepiece, bos_and_eos_are_the_pieces_that_the_file_names) {
     }
 }
 
-// Only a model whose normalizer does nothing but escape spaces is encoded without the library:
-// what else it may do is seen in the pieces.
+// What a normalizer may do is seen in the pieces.
 Test(sentencepiece, what_the_normalizer_says_is_followed) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     static const struct {
         uint32_t message, field;
         unsigned value;
@@ -394,8 +427,44 @@ Test(sentencepiece, what_the_normalizer_says_is_followed) {
     }
 }
 
+Test(sentencepiece, spaces_that_are_not_escaped_stay_spaces) {
+    for (unsigned type = 1; type <= 2; type++) {
+        ModelWriter w = model_small(), spec = {0};
+        model_piece(&w, " ", 1, -3, 1);
+        model_piece(&w, " a", 2, -1, 1);
+        model_trainer(&w, type, false);
+        model_number(&spec, 4, 1);
+        model_number(&spec, 5, 0);
+        model_bytes(&w, 3, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        Tokenizer *t = model_taken(&w);
+        CHECK_STRING(test_pieces(t, "a  a b ", false), " a| a| |b");
+        tokenizer_close(t);
+    }
+}
+
+// Not even the dummy prefix; nor does a text of which rules leave nothing.
+Test(sentencepiece, of_spaces_alone_nothing_is_left) {
+    for (unsigned type = 1; type <= 2; type++) {
+        ModelWriter w = model_small(), spec = {0};
+        size_t size;
+        uint8_t *charsmap = charsmap_of_runs(1, "", &size);
+        model_trainer(&w, type, false);
+        model_bytes(&spec, 2, charsmap, size);
+        model_number(&spec, 3, 1);
+        model_number(&spec, 4, 1);
+        model_bytes(&w, 3, spec.bytes, spec.size);
+        model_writer_free(&spec);
+        free(charsmap);
+        Tokenizer *t = model_taken(&w);
+        CHECK_STRING(test_pieces(t, "   ", false), "");
+        CHECK_STRING(test_pieces(t, " aa ", false), ""); // the prefix is a trailing space then
+        CHECK_STRING(test_pieces(t, " ab ", false), SPACE "|b");
+        tokenizer_close(t);
+    }
+}
+
 Test(sentencepiece, bos_and_eos_have_their_usual_names_in_a_unigram_model) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = model_small();
     model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
     Tokenizer *t = model_taken(&w);
@@ -407,9 +476,8 @@ Test(sentencepiece, bos_and_eos_have_their_usual_names_in_a_unigram_model) {
     tokenizer_close(t);
 }
 
-// Only the library does what the normalizer of such a model asks for, and a unigram model.
+// llama.cpp's vocabularies have no normalizer and are no unigram models.
 Test(sentencepiece, what_a_gguf_cannot_say_is_not_exported) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     for (int unigram = 0; unigram < 2; unigram++) {
         ModelWriter w = model_small(), spec = {0};
         if (unigram) model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
@@ -426,9 +494,8 @@ Test(sentencepiece, what_a_gguf_cannot_say_is_not_exported) {
     }
 }
 
-// The library splits a text at user-defined pieces, as llama.cpp does: a GGUF can say it.
+// llama.cpp splits a text at them too.
 Test(sentencepiece, user_defined_pieces_can_be_exported) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = model_small();
     model_piece(&w, "<mask>", 6, 0, 4);
     Tokenizer *t = model_taken(&w);
@@ -442,7 +509,6 @@ Test(sentencepiece, user_defined_pieces_can_be_exported) {
 
 // With byte pieces nothing is unknown: a run of anything has three ids a character.
 Test(sentencepiece, a_unigram_model_with_bytes_has_no_unknown_characters) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     ModelWriter w = {0};
     model_usual_pieces(&w, true);
     model_piece(&w, "a", 1, -1, 1);

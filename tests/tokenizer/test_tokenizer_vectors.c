@@ -2,7 +2,6 @@
 // One row per tokenizer.
 #include "base/hash.h"
 #include "tests/test.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
 
@@ -137,13 +136,11 @@ Test(tokenizer_vectors, llama2_tokenizer_bin) {
 }
 
 Test(tokenizer_vectors, sentencepiece_unigram) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     check_row(&(VectorRow){"tokenizers/sentencepiece/test_model.model",
                            "tokenizers/sentencepiece/sp_test_model_unigram1000.vectors.json"});
 }
 
 Test(tokenizer_vectors, sentencepiece_japanese) {
-    if (!sentencepiece_available()) SKIP("built without sentencepiece");
     check_row(&(VectorRow){"tokenizers/sentencepiece/test_ja_model.model",
                            "tokenizers/sentencepiece/sp_test_ja_model.vectors.json"});
 }

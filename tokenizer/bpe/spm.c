@@ -1,8 +1,10 @@
-// SentencePiece vocabularies: spaces, byte tokens, decoding, added tokens.
+// SentencePiece vocabularies: spaces, byte tokens, decoding, added tokens, unknown characters.
 //
 //     "▁the"     decodes to " the"; at the start of a text to "the"
 //     "<0x0A>"   a byte token, decodes to that byte
 #include "tokenizer/bpe/spm.h"
+
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,4 +93,62 @@ bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
     bool good = added_set(t, list, count, error);
     free(list);
     return good;
+}
+
+// ---- user-defined pieces ----
+
+bool piece_set_open(PieceSet *set, const Tokenizer *t, Error *error) {
+    size_t count = 0;
+    for (size_t i = 0; i < t->n_tokens; i++)
+        count += t->types[i] == TOKEN_USER_DEFINED;
+    *set = (PieceSet){.pieces = malloc((count + 1) * sizeof *set->pieces)};
+    if (!set->pieces) return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", count);
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        if (t->types[i] != TOKEN_USER_DEFINED) continue;
+        set->pieces[set->count++] = t->tokens[i];
+        set->begins[(uint8_t)*t->tokens[i].text] = true;
+    }
+    spans_sort(set->pieces, set->count);
+    return true;
+}
+
+void piece_set_close(PieceSet *set) {
+    free(set->pieces);
+    *set = (PieceSet){0};
+}
+
+size_t piece_set_longest(const PieceSet *set, const char *text, size_t length) {
+    if (!set->begins[(uint8_t)*text]) return 0;
+    return spans_longest_prefix(set->pieces, set->count, text, length);
+}
+
+// ---- output ----
+
+// The first byte token of each byte, and the first unknown token.
+void spm_unknown_set(SpmUnknown *unknown, const Tokenizer *t) {
+    memset(unknown, -1, sizeof *unknown);
+    for (size_t i = t->n_tokens; i-- > 0;) {
+        uint8_t byte;
+        if (t->types[i] == TOKEN_BYTE && spm_byte_spelling(t->tokens[i], &byte))
+            unknown->bytes[byte] = (int32_t)i;
+        if (t->types[i] == TOKEN_UNKNOWN) unknown->id = (int32_t)i;
+    }
+}
+
+// Byte fallback for each byte; without a byte token the unknown token, once for a run.
+static bool put_unknown(SpmOutput *out, const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        int32_t id = out->unknown->bytes[(uint8_t)text[i]];
+        bool unknown = id < 0;
+        if (unknown && !out->after_unknown) id = out->unknown->id;
+        out->after_unknown = unknown;
+        if (id >= 0 && !id_list_push(out->ids, id, out->error)) return false;
+    }
+    return true;
+}
+
+bool spm_put(SpmOutput *out, int32_t id, const char *text, size_t length) {
+    if (id < 0) return put_unknown(out, text, length);
+    out->after_unknown = false;
+    return id_list_push(out->ids, id, out->error);
 }

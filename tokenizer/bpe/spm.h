@@ -1,5 +1,6 @@
 // Tokenizers with SentencePiece vocabularies: what all of them share (spm.c), SPM-BPE, which merges
-// by score (spm_bpe.c), and BPE with byte fallback, which merges by rank (fallback_bpe.c).
+// by score (spm_bpe.c), and BPE with byte fallback, which merges by rank (fallback_bpe.c). Unigram
+// models and the normalizer of .model files are in sentencepiece/.
 #pragma once
 
 #include "tokenizer/bpe/merges.h"
@@ -18,7 +19,50 @@ const char *spm_piece(Tokenizer *tokenizer, int32_t id, bool first, size_t *leng
 // `user_defined`. In the text of a user-defined token U+2581 becomes a space.
 bool spm_added_tokens(Tokenizer *tokenizer, bool user_defined, Error *error);
 
+// The user-defined pieces, which are found in a text before all others. Borrows the tokenizer's
+// spellings.
+typedef struct PieceSet {
+    TextSpan *pieces; // (count) sorted; owned
+    size_t count;
+    bool begins[256]; // whether a piece begins with this byte
+} PieceSet;
+
+bool piece_set_open(PieceSet *set, const Tokenizer *tokenizer, Error *error); // false: exit code 5
+void piece_set_close(PieceSet *set);                                          // zeroed is fine
+// The length of the longest piece that text[0 .. length) begins with, `length` not 0; 0: none.
+size_t piece_set_longest(const PieceSet *set, const char *text, size_t length);
+
+// What stands for a text that is no piece: its bytes, or the unknown token.
+typedef struct SpmUnknown {
+    int32_t bytes[256]; // id of each byte's token, or -1
+    int32_t id;         // -1: none
+} SpmUnknown;
+
+// From the types of the tokenizer's tokens.
+void spm_unknown_set(SpmUnknown *unknown, const Tokenizer *tokenizer);
+
+typedef struct SpmOutput {
+    const SpmUnknown *unknown;
+    IdList *ids;
+    bool after_unknown; // the last id was unknown: a run of unknown characters is one token
+    Error *error;
+} SpmOutput;
+
+// Appends a token; id -1: what stands for text[length]. False: exit code 5.
+bool spm_put(SpmOutput *out, int32_t id, const char *text, size_t length);
+
 // ---- spm_bpe.c ----
+
+typedef struct SpmBpe SpmBpe;
+
+// Merges by the scores of the tokenizer's vocabulary, which is set already. `frozen`: pieces that
+// are never merged with others; borrowed; NULL: none. NULL: exit code 5.
+SpmBpe *spm_bpe_new(const Tokenizer *tokenizer, const PieceSet *frozen, Error *error);
+void spm_bpe_free(SpmBpe *spm); // NULL is fine
+
+// Puts out the ids of a normalised text. False: exit code 5.
+bool spm_bpe_encode(const SpmBpe *spm, const Tokenizer *tokenizer, SpmOutput *out, const char *text,
+                    size_t length);
 
 // SPM-BPE of a vocabulary of model "llama" (a GGUF's, or one from a tokenizer.bin). False: exit
 // code 3, 5.

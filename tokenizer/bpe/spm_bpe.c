@@ -7,7 +7,7 @@
 // unknown characters, and for pieces of type UNUSED, which may occur between merges but not in the
 // output.
 //
-//     normalise         " the cat" -> "▁the▁cat"
+//     normalise         " the cat" -> "▁the▁cat" (of a .model: sentencepiece/normalizer.c)
 //     word_end          cut where no piece reaches across: less to merge at a time
 //     split_characters  one symbol a character, id -1 where it is no token
 //     merge_symbols     with spm_rule: priority by score
@@ -25,16 +25,16 @@ typedef struct Range { // bytes of the normalised text
     uint32_t start, length;
 } Range;
 
-typedef struct SpmBpe {
-    int32_t bytes[256];     // id of each byte's token, or -1
-    int32_t unk_id;         // -1: none
+struct SpmBpe {
+    SpmUnknown unknown;     // for vocabularies that come without a .model
+    const PieceSet *frozen; // NULL: none
     size_t longest;         // bytes of the longest piece
     bool before_space[256]; // some piece has U+2581 directly after this byte
     // If there are pieces of type UNUSED, else NULL: the length of each piece's left half when the
     // pair was last a candidate, and a stack to split such pieces again.
     uint32_t *left_length; // (n_tokens)
     Range *pending;        // (longest + 1)
-} SpmBpe;
+};
 
 // Whether text can match this token: control, byte and unknown tokens never do.
 static bool matches_text(const Tokenizer *t, int32_t id) {
@@ -51,6 +51,7 @@ static int32_t find_piece(const Tokenizer *t, const char *text, size_t length) {
 // ---- merging ----
 
 typedef struct Segment { // the context of the MergeRule
+    const SpmBpe *spm;
     const Tokenizer *tokenizer;
     const char *text; // normalised
 } Segment;
@@ -65,15 +66,21 @@ static uint32_t priority_of(float score) {
     return bits >> 31 ? bits : ~(bits | 0x80000000u);
 }
 
+static bool is_frozen(const Segment *segment, const Symbol *symbol) {
+    return segment->spm->frozen && symbol->id >= 0 &&
+           segment->tokenizer->types[symbol->id] == TOKEN_USER_DEFINED;
+}
+
 // Two symbols may be merged where their text is a token, of any type that text matches. Where it is
 // UNUSED, the length of the left part is noted for put_unused, as the library notes the pair.
 static bool spm_rule(const void *context, const Symbol *left, const Symbol *right,
                      uint32_t *priority, int32_t *id) {
     const Segment *segment = context;
     const Tokenizer *t = segment->tokenizer;
-    const SpmBpe *spm = t->state;
+    const SpmBpe *spm = segment->spm;
     size_t length = (size_t)left->length + right->length;
-    if (length > spm->longest) return false;
+    if (length > spm->longest || is_frozen(segment, left) || is_frozen(segment, right))
+        return false;
     *id = find_piece(t, segment->text + left->start, length);
     if (*id < 0) return false;
     *priority = priority_of(t->scores ? t->scores[*id] : 0);
@@ -83,38 +90,12 @@ static bool spm_rule(const void *context, const Symbol *left, const Symbol *righ
 
 // ---- output ----
 
-typedef struct Output {
-    const Tokenizer *tokenizer;
-    IdList *ids;
-    bool after_unknown; // the last id was unknown: a run of unknown characters is one token
-    Error *error;
-} Output;
-
-// Byte fallback, or the unknown token.
-// Byte fallback for each byte; without a byte token the unknown token, once for a run.
-static bool put_unknown(Output *out, const char *text, size_t length) {
-    const SpmBpe *spm = out->tokenizer->state;
-    for (size_t i = 0; i < length; i++) {
-        int32_t id = spm->bytes[(uint8_t)text[i]];
-        bool unknown = id < 0;
-        if (unknown && !out->after_unknown) id = spm->unk_id;
-        out->after_unknown = unknown;
-        if (id >= 0 && !id_list_push(out->ids, id, out->error)) return false;
-    }
-    return true;
-}
-
-static bool put_piece(Output *out, int32_t id, const char *text, size_t length) {
-    if (id < 0) return put_unknown(out, text, length);
-    out->after_unknown = false;
-    return id_list_push(out->ids, id, out->error);
-}
-
 // Splits a piece of type UNUSED into the two that were merged, and these again, left to right;
 // right halves wait on the stack `pending`. Each half is shorter than its piece, so this ends.
-static bool put_unused(Output *out, int32_t id, const char *text, Range range) {
-    const Tokenizer *t = out->tokenizer;
-    const SpmBpe *spm = t->state;
+static bool put_unused(SpmOutput *out, const Segment *segment, int32_t id, Range range) {
+    const Tokenizer *t = segment->tokenizer;
+    const SpmBpe *spm = segment->spm;
+    const char *text = segment->text;
     size_t n_pending = 0;
     for (;;) {
         uint32_t left = id >= 0 && t->types[id] == TOKEN_UNUSED ? spm->left_length[id] : 0;
@@ -122,7 +103,7 @@ static bool put_unused(Output *out, int32_t id, const char *text, Range range) {
             spm->pending[n_pending++] = (Range){range.start + left, range.length - left};
             range.length = left;
         } else {
-            if (!put_piece(out, id, text + range.start, range.length)) return false;
+            if (!spm_put(out, id, text + range.start, range.length)) return false;
             if (!n_pending) return true;
             range = spm->pending[--n_pending];
         }
@@ -172,41 +153,45 @@ static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
     return longest;
 }
 
-// One symbol per character, and one per invalid byte.
-static size_t split_characters(const Tokenizer *t, Symbol *symbols, const char *text, size_t start,
-                               size_t end) {
+// One symbol per frozen piece, per character and per invalid byte.
+static size_t split_characters(const Segment *segment, Symbol *symbols, size_t start, size_t end) {
+    const PieceSet *frozen = segment->spm->frozen;
     size_t count = 0;
     for (size_t i = start; i < end;) {
+        const char *at = segment->text + i;
         uint32_t codepoint;
-        size_t n = utf8_decode(text + i, end - i, &codepoint);
+        size_t n = frozen ? piece_set_longest(frozen, at, end - i) : 0;
+        if (!n) n = utf8_decode(at, end - i, &codepoint);
         if (!n) n = 1;
-        symbols[count++] =
-            (Symbol){.start = (uint32_t)i, .length = (uint32_t)n, .id = find_piece(t, text + i, n)};
+        symbols[count++] = (Symbol){.start = (uint32_t)i,
+                                    .length = (uint32_t)n,
+                                    .id = find_piece(segment->tokenizer, at, n)};
         i += n;
     }
     return count;
 }
 
 // Merges the symbols of one word and puts out those that are left.
-static bool encode_word(Output *out, Symbol *symbols, size_t count, const char *text) {
-    const Tokenizer *t = out->tokenizer;
-    Segment segment = {t, text};
-    if (!merge_symbols(symbols, count, spm_rule, &segment, &t->work->steps, out->error))
+static bool encode_word(const Segment *segment, SpmOutput *out, Symbol *symbols, size_t count) {
+    const Tokenizer *t = segment->tokenizer;
+    if (!merge_symbols(symbols, count, spm_rule, segment, &t->work->steps, out->error))
         return false;
     // symbols[0] is never merged into another, so the list begins there.
     for (uint32_t i = 0; i < count; i = symbols[i].next) {
         const Symbol *s = &symbols[i];
         bool unused = s->id >= 0 && t->types[s->id] == TOKEN_UNUSED;
-        bool good = unused ? put_unused(out, s->id, text, (Range){s->start, s->length})
-                           : put_piece(out, s->id, text + s->start, s->length);
+        bool good = unused ? put_unused(out, segment, s->id, (Range){s->start, s->length})
+                           : spm_put(out, s->id, segment->text + s->start, s->length);
         if (!good) return false;
     }
     return true;
 }
 
-// False: exit code 5.
-static bool encode_normalised(Output *out, const char *text, size_t length) {
-    const SpmBpe *spm = out->tokenizer->state;
+bool spm_bpe_encode(const SpmBpe *spm, const Tokenizer *t, SpmOutput *out, const char *text,
+                    size_t length) {
+    if (length > UINT32_MAX - 2) // of Symbol
+        return error_set(out->error, ERROR_MEMORY, "a text of %zu bytes is too long", length);
+    Segment segment = {spm, t, text};
     size_t longest = longest_word(spm, text, length); // in bytes, so at least its characters
     Symbol *symbols = malloc((longest + 1) * sizeof *symbols);
     if (!symbols)
@@ -215,8 +200,8 @@ static bool encode_normalised(Output *out, const char *text, size_t length) {
     bool good = true;
     for (size_t start = 0, end; good && start < length; start = end) {
         end = word_end(spm, text, start, length);
-        size_t count = split_characters(out->tokenizer, symbols, text, start, end);
-        good = encode_word(out, symbols, count, text);
+        size_t count = split_characters(&segment, symbols, start, end);
+        good = encode_word(&segment, out, symbols, count);
     }
     free(symbols);
     return good;
@@ -226,24 +211,19 @@ static bool encode_normalised(Output *out, const char *text, size_t length) {
 static bool spm_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                        bool after_token, Error *error) {
     (void)after_token;
-    if (length > UINT32_MAX / SPM_SPACE_LENGTH - 2)
-        return error_set(error, ERROR_MEMORY, "a text of %zu bytes is too long", length);
-    char *normal = malloc((length + 1) * SPM_SPACE_LENGTH);
+    char *normal = calloc(length + 1, SPM_SPACE_LENGTH);
     if (!normal)
         return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
     size_t count = normalise(normal, text, length, t->prefixes_space);
-    Output out = {.tokenizer = t, .ids = ids, .error = error};
-    bool good = encode_normalised(&out, normal, count);
+    const SpmBpe *spm = t->state;
+    SpmOutput out = {.unknown = &spm->unknown, .ids = ids, .error = error};
+    bool good = spm_bpe_encode(spm, t, &out, normal, count);
     free(normal);
     return good;
 }
 
 static void spm_close(Tokenizer *t) {
-    SpmBpe *spm = t->state;
-    if (!spm) return;
-    free(spm->left_length);
-    free(spm->pending);
-    free(spm);
+    spm_bpe_free(t->state);
 }
 
 static bool spm_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
@@ -266,30 +246,42 @@ static void record_spaces(SpmBpe *spm, TextSpan spelling) {
     }
 }
 
-// One walk over the vocabulary: byte tokens, the unknown token, the longest piece, where spaces
-// follow.
-static bool open_state(Tokenizer *t, int unk_id, Error *error) {
-    SpmBpe *spm = t->state = calloc(1, sizeof *spm);
-    if (!spm) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+// For pieces of type UNUSED.
+static bool make_stack(SpmBpe *spm, size_t n_tokens) {
+    spm->left_length = calloc(n_tokens, sizeof *spm->left_length);
+    spm->pending = calloc(spm->longest + 1, sizeof *spm->pending);
+    return spm->left_length && spm->pending;
+}
+
+SpmBpe *spm_bpe_new(const Tokenizer *t, const PieceSet *frozen, Error *error) {
+    SpmBpe *spm = calloc(1, sizeof *spm);
     bool unused = false;
-    memset(spm->bytes, -1, sizeof spm->bytes);
-    spm->unk_id = -1;
-    for (size_t i = 0; i < t->n_tokens; i++) {
-        uint8_t byte;
-        if (t->types[i] == TOKEN_BYTE && spm_byte_spelling(t->tokens[i], &byte) &&
-            spm->bytes[byte] < 0)
-            spm->bytes[byte] = (int32_t)i;
-        if (t->types[i] == TOKEN_UNKNOWN && spm->unk_id < 0) spm->unk_id = (int32_t)i;
+    if (spm) {
+        spm->frozen = frozen;
+        spm_unknown_set(&spm->unknown, t);
+    }
+    for (size_t i = 0; spm && i < t->n_tokens; i++) {
         if (t->tokens[i].length > spm->longest) spm->longest = t->tokens[i].length;
         unused |= t->types[i] == TOKEN_UNUSED;
         if (matches_text(t, (int32_t)i)) record_spaces(spm, t->tokens[i]);
     }
-    if (unk_id >= 0 && (size_t)unk_id < t->n_tokens) spm->unk_id = unk_id;
-    if (!unused) return true;
-    spm->left_length = calloc(t->n_tokens, sizeof *spm->left_length);
-    spm->pending = calloc(spm->longest + 1, sizeof *spm->pending);
-    if (spm->left_length && spm->pending) return true;
-    return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    if (spm && (!unused || make_stack(spm, t->n_tokens))) return spm;
+    spm_bpe_free(spm);
+    error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    return NULL;
+}
+
+void spm_bpe_free(SpmBpe *spm) {
+    if (!spm) return;
+    free(spm->left_length);
+    free(spm->pending);
+    free(spm);
+}
+
+static bool open_state(Tokenizer *t, int unk_id, Error *error) {
+    SpmBpe *spm = t->state = spm_bpe_new(t, NULL, error);
+    if (spm && unk_id >= 0 && (size_t)unk_id < t->n_tokens) spm->unknown.id = unk_id;
+    return spm;
 }
 
 // Other formats than GGUF reach this too, so types and scores are checked again.

@@ -1,130 +1,74 @@
-// The tokenizer of a SentencePiece .model, unigram (Viterbi) or BPE. sentencepiece_check.c parses
-// the file, the library encodes, spm.c decodes. BPE models whose normalizer only escapes spaces are
-// encoded by spm_bpe.c, which gives the same ids (tests/tokenizer/test_sentencepiece_oracle.c) in a
-// quarter of the time and memory. It needs no library, but splits a text at user-defined pieces and
-// puts a space in front of what follows, which the library does not.
+// The tokenizer of a SentencePiece .model.
 //
-//     sentencepiece_open   read and check the file -> open_model
-//     open_model           BPE that only escapes spaces -> open_own (spm_bpe.c)
-//                          anything else                -> open_library
+//     sentencepiece_open   model_file.c parses and checks the file; open_model
+//     encode               normalizer.c, then unigram.c or spm_bpe.c; spm.c decodes
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
-#include "tokenizer/bpe/spm.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The library's status as an error: its own reasons are exit code 3.
-static bool report(SentencePieceStatus status, const char *reason, Error *error) {
-    if (status == SENTENCEPIECE_OK) return true;
-    if (status == SENTENCEPIECE_MEMORY)
-        return error_set(error, ERROR_MEMORY, "out of memory in sentencepiece");
-    return error_set(error, ERROR_FILE, "sentencepiece: %s", reason);
-}
-
-typedef struct Library {
-    SentencePiece *model;
+typedef struct SentencePiece {
     const char *unexportable; // why a GGUF cannot express this model; NULL: it can
-    KnownCharacters *known;   // NULL: byte fallback, so there are no unknown characters
-} Library;
+    PieceSet user_defined;
+    Normalizer normalizer;
+    SpmUnknown unknown;
+    SpmBpe *bpe; // NULL: `unigram`
+    Unigram unigram;
+} SentencePiece;
 
-// The ids of a text, appended. The array is the library's until its next call.
-static bool library_ids(const Library *library, IdList *ids, const char *text, size_t length,
-                        Error *error) {
-    const int *found;
-    size_t count;
-    char reason[SENTENCEPIECE_REASON_SIZE] = "";
-    SentencePieceStatus status =
-        sentencepiece_encode(library->model, text, length, &found, &count, reason);
-    if (!report(status, reason, error)) return false;
-    for (size_t i = 0; i < count; i++) {
-        if (!id_list_push(ids, found[i], error)) return false;
-    }
-    return true;
-}
-
-// Without byte fallback long runs of unknown characters are shortened first (unknown_runs.c).
-static bool library_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
-                           bool after_token, Error *error) {
+// A segment between added tokens is a text of its own, as in the library.
+static bool sentencepiece_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
+                                 bool after_token, Error *error) {
     (void)after_token;
-    const Library *library = t->state;
-    if (!library->known) return library_ids(library, ids, text, length, error);
-    char *shorter = malloc(length);
-    if (!shorter)
-        return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
-    size_t left = shorten_unknown_runs(shorter, text, length, library->known);
-    bool good = library_ids(library, ids, shorter, left, error);
-    free(shorter);
+    const SentencePiece *s = t->state;
+    SpmOutput out = {.unknown = &s->unknown, .ids = ids, .error = error};
+    Buffer normal = {0};
+    normalize(&s->normalizer, &normal, text, length);
+    const char *bytes = (const char *)normal.bytes;
+    bool good = normal.failed  ? error_set(error, ERROR_MEMORY,
+                                           "out of memory for a text of %zu bytes", length)
+                : !normal.size ? true
+                : s->bpe       ? spm_bpe_encode(s->bpe, t, &out, bytes, normal.size)
+                               : unigram_encode(&s->unigram, t, &out, bytes, normal.size);
+    buffer_free(&normal);
     return good;
 }
 
-static void library_close(Tokenizer *t) {
-    Library *library = t->state;
-    if (!library) return;
-    sentencepiece_free(library->model);
-    known_characters_free(library->known);
-    free(library);
+static void sentencepiece_close(Tokenizer *t) {
+    SentencePiece *s = t->state;
+    if (!s) return;
+    spm_bpe_free(s->bpe);
+    unigram_close(&s->unigram);
+    normalizer_close(&s->normalizer);
+    piece_set_close(&s->user_defined);
+    free(s);
 }
 
-static bool library_describe(const Tokenizer *t, Vocabulary *out, Arena *arena, Error *error) {
+static bool sentencepiece_describe(const Tokenizer *t, Vocabulary *out, Arena *arena,
+                                   Error *error) {
     (void)arena;
-    const Library *library = t->state;
+    const SentencePiece *s = t->state;
     out->model = "llama";
     out->add_space_prefix = t->prefixes_space;
-    return !library->unexportable || error_set(error, ERROR_FILE, "%s", library->unexportable);
+    return !s->unexportable || error_set(error, ERROR_FILE, "%s", s->unexportable);
 }
 
-static const TokenizerKind LIBRARY = {library_encode, spm_piece, library_close, library_describe};
+static const TokenizerKind SENTENCEPIECE = {sentencepiece_encode, spm_piece, sentencepiece_close,
+                                            sentencepiece_describe};
 
-// Whether the normalizer only escapes spaces, as spm_bpe.c does.
+// ---- opening ----
+
 static bool only_escapes_spaces(const SentencePieceModel *model) {
-    const Normalizer *n = &model->normalizer;
+    const NormalizerSpec *n = &model->normalizer;
     return !n->charsmap.length && !n->remove_extra_whitespaces && n->escape_whitespaces &&
            !model->space_is_suffix;
 }
 
-// The library's treatment of user-defined pieces differs from spm_bpe.c's (see above).
-static bool has_user_defined(const SentencePieceModel *model) {
-    return memchr(model->types, TOKEN_USER_DEFINED, model->n_pieces) != NULL;
-}
-
-// The number of pieces is compared, so that both parsers mean the same file.
-static bool load_library(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
-                         size_t size, Error *error) {
-    char reason[SENTENCEPIECE_REASON_SIZE] = "";
-    Library *library = t->state = calloc(1, sizeof *library);
-    t->kind = &LIBRARY;
-    if (!library) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
-    if (!report(sentencepiece_load(&library->model, bytes, size, reason), reason, error))
-        return false;
-    if (sentencepiece_size(library->model) != model->n_pieces)
-        return error_set(error, ERROR_FILE, "sentencepiece loaded %zu pieces, the file has %zu",
-                         sentencepiece_size(library->model), model->n_pieces);
-    library->unexportable = model->model_type != SENTENCEPIECE_BPE ? "it is a unigram model"
-                            : !only_escapes_spaces(model) ? "its normalizer changes the text"
-                                                          : NULL;
-    return true;
-}
-
-// The vocabulary is copied as well: spellings, types and ids are asked for without the library.
-static bool open_library(Tokenizer *t, const SentencePieceModel *model,
-                         const Vocabulary *vocabulary, const uint8_t *bytes, size_t size,
-                         Error *error) {
-    if (!load_library(t, model, bytes, size, error)) return false;
-    if (!vocabulary_copy(t, vocabulary, error)) return false;
-    Library *library = t->state;
-    if (!model->byte_fallback && !(library->known = known_characters(model, t, error)))
-        return false;
-    t->prefixes_space = vocabulary->add_space_prefix == 1;
-    vocabulary_set_ids(t, vocabulary, true);
-    return spm_added_tokens(t, false, error); // the library matches user-defined ones
-}
-
-// The library refuses equal pieces too.
-static bool open_own(Tokenizer *t, const Vocabulary *vocabulary, Error *error) {
-    if (!spm_bpe_open_vocabulary(t, vocabulary, error)) return false;
+// No model that was trained has one; of two equal pieces only one could be found.
+static bool check_pieces_differ(const Tokenizer *t, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         int32_t first = vocabulary_find(t, t->tokens[i].text, t->tokens[i].length);
         if (first != (int32_t)i)
@@ -132,6 +76,24 @@ static bool open_own(Tokenizer *t, const Vocabulary *vocabulary, Error *error) {
                              (int)first);
     }
     return true;
+}
+
+// Behind the vocabulary. User-defined pieces are found by the normalizer and by BPE.
+static bool open_state(Tokenizer *t, const SentencePieceModel *model, Error *error) {
+    SentencePiece *s = t->state = calloc(1, sizeof *s);
+    if (!s) return error_set(error, ERROR_MEMORY, "out of memory for a tokenizer");
+    bool bpe = model->model_type == SENTENCEPIECE_BPE;
+    s->unexportable = !bpe                          ? "it is a unigram model"
+                      : !only_escapes_spaces(model) ? "its normalizer changes the text"
+                                                    : NULL;
+    spm_unknown_set(&s->unknown, t);
+    if (!piece_set_open(&s->user_defined, t, error) ||
+        !normalizer_open(&s->normalizer, model, &s->user_defined, error) ||
+        !spm_added_tokens(t, false, error))
+        return false;
+    if (!bpe) return unigram_open(&s->unigram, t, error);
+    s->bpe = spm_bpe_new(t, &s->user_defined, error);
+    return s->bpe;
 }
 
 // The id of the control piece with this text; -1: there is none.
@@ -145,10 +107,8 @@ static int find_control(const SentencePieceModel *model, TextSpan piece) {
 }
 
 // The ids come from the texts in trainer_spec; its id fields are not needed then.
-static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint8_t *bytes,
-                       size_t size, Error *error) {
-    Vocabulary vocabulary = {.model = "llama",
-                             .n_tokens = model->n_pieces,
+static bool open_vocabulary(Tokenizer *t, const SentencePieceModel *model, Error *error) {
+    Vocabulary vocabulary = {.n_tokens = model->n_pieces,
                              .tokens = model->pieces,
                              .scores = model->scores,
                              .types = model->types,
@@ -159,18 +119,22 @@ static bool open_model(Tokenizer *t, const SentencePieceModel *model, const uint
                              .unk_id = -1,
                              .pad_id = find_control(model, model->pad_piece),
                              .add_bos = -1,
-                             .add_eos = -1,
-                             .add_space_prefix = model->normalizer.add_dummy_prefix};
+                             .add_eos = -1};
+    if (!vocabulary_copy(t, &vocabulary, error) || !check_pieces_differ(t, error)) return false;
+    t->prefixes_space = model->normalizer.add_dummy_prefix;
+    vocabulary_set_ids(t, &vocabulary, true);
+    return true;
+}
+
+static bool open_model(Tokenizer *t, SentencePieceModel *model, Error *error) {
+    if (!open_vocabulary(t, model, error)) return false;
+    sentencepiece_model_free(model); // copied: a trie takes their place in memory
+    t->kind = &SENTENCEPIECE;
+    if (!open_state(t, model, error)) return false;
     bool bpe = model->model_type == SENTENCEPIECE_BPE;
-    bool plain = only_escapes_spaces(model) && !has_user_defined(model);
-    // Without the library user-defined pieces are accepted all the same: better than no tokenizer.
-    bool own = bpe && (plain || (only_escapes_spaces(model) && !sentencepiece_available()));
-    bool good = own ? open_own(t, &vocabulary, error)
-                    : open_library(t, model, &vocabulary, bytes, size, error);
-    if (good)
-        snprintf(t->description, sizeof t->description, "SentencePiece %s, %zu tokens",
-                 bpe ? "BPE" : "unigram", t->n_tokens);
-    return good;
+    snprintf(t->description, sizeof t->description, "SentencePiece %s, %zu tokens",
+             bpe ? "BPE" : "unigram", t->n_tokens);
+    return true;
 }
 
 bool sentencepiece_open(Tokenizer *t, const uint8_t *bytes, size_t size, Error *error) {
@@ -180,8 +144,8 @@ bool sentencepiece_open(Tokenizer *t, const uint8_t *bytes, size_t size, Error *
                          "%zu bytes: too large for a SentencePiece model "
                          "(at most %d)",
                          size, LIMIT_SENTENCEPIECE);
-    bool good = sentencepiece_model_read(&model, bytes, size, error) &&
-                open_model(t, &model, bytes, size, error);
+    bool good =
+        sentencepiece_model_read(&model, bytes, size, error) && open_model(t, &model, error);
     sentencepiece_model_free(&model);
     return good;
 }

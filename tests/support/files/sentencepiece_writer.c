@@ -3,7 +3,6 @@
 #include "tests/test.h"
 #include "tokenizer/internal.h"
 #include "tokenizer/sentencepiece/sentencepiece.h"
-#include "tokenizer/sentencepiece/sentencepiece_c.h"
 
 void model_writer_free(ModelWriter *w) {
     free(w->bytes);
@@ -146,63 +145,123 @@ ModelWriter model_small(void) {
     return w;
 }
 
-// ---- the library as it is, beside the tokenizer that uses it ----
+// ---- random models ----
 
-typedef struct Oracle {
-    SentencePiece *library;
-    Tokenizer *tokenizer;
-} Oracle;
-
-static Oracle oracle_open(const void *model, size_t size) {
-    Oracle o;
-    Error error = {0};
-    char reason[SENTENCEPIECE_REASON_SIZE];
-    CHECK(sentencepiece_load(&o.library, model, size, reason) == SENTENCEPIECE_OK);
-    o.tokenizer = sentencepiece_open_bytes(model, size, &error);
-    CHECK(o.tokenizer, "%s", error.message);
-    return o;
+ModelWriter model_random(TestRandom *random, unsigned model_type, bool plain) {
+    static const char *const LETTERS[] = {"a", "b", "\xc3\xa9", "\xe2\x96\x81"};
+    ModelWriter w = {0}, spec = {0};
+    bool bytes = test_random(random) % 2;
+    char seen[64][24];
+    size_t n_seen = 0;
+    model_usual_pieces(&w, bytes);
+    for (int i = 0; i < 40; i++) {
+        char text[24] = "";
+        size_t letters = 1 + test_random(random) % (i < 4 ? 1 : 5);
+        for (size_t j = 0; j < letters; j++)
+            strcat(text, LETTERS[i < 4 ? (size_t)i : test_random(random) % 4]);
+        bool again = false;
+        for (size_t j = 0; j < n_seen; j++)
+            again |= !strcmp(seen[j], text);
+        if (again) continue;
+        strcpy(seen[n_seen++], text);
+        unsigned kind = (unsigned)(test_random(random) % 10);
+        bool defined = kind == 4 && !(plain && strchr(text, '\x81'));
+        model_piece(&w, text, strlen(text), -(float)(test_random(random) % 8),
+                    kind < 4  ? TOKEN_UNUSED
+                    : defined ? TOKEN_USER_DEFINED
+                              : TOKEN_NORMAL);
+    }
+    model_trainer(&w, model_type, bytes);
+    model_normalizer(&w, false, NULL, 0);
+    if (plain) return w;
+    if (test_random(random) % 2) { // aa -> b, so what is in front of a space may be a rule
+        size_t size;
+        uint8_t *charsmap = charsmap_of_runs(2, test_random(random) % 2 ? "b " : "b", &size);
+        model_bytes(&spec, 2, charsmap, size);
+        free(charsmap);
+    }
+    for (uint32_t field = 3; field <= 5; field++) // dummy prefix, extra white space, escapes
+        model_number(&spec, field, test_random(random) % 3 > 0);
+    model_bytes(&w, 3, spec.bytes, spec.size);
+    model_writer_free(&spec);
+    model_number(&spec, 24, test_random(random) % 4 == 0);
+    model_bytes(&w, 2, spec.bytes, spec.size);
+    model_writer_free(&spec);
+    return w;
 }
 
-static void oracle_close(const Oracle *o) {
-    tokenizer_close(o->tokenizer);
-    sentencepiece_free(o->library);
-}
+// ---- the library as an oracle ----
 
-static void check_text(const Oracle *o, const char *text, size_t length) {
-    Error error = {0};
+char *ids_of_lines(Tokenizer *t, const char *text, size_t size) {
+    char *out = malloc(12 * size + 1), *end = out;
     IdList ids = {0};
-    const int *wanted;
-    size_t count;
-    char reason[SENTENCEPIECE_REASON_SIZE];
-    CHECK(tokenizer_encode(o->tokenizer, &ids, text, length, false, &error));
-    CHECK(!sentencepiece_encode(o->library, text, length, &wanted, &count, reason));
-    CHECK_INT(ids.count, count);
-    for (size_t i = 0; i < count; i++)
-        CHECK_INT(ids.ids[i], wanted[i]);
+    Error error = {0};
+    for (size_t at = 0; at < size;) {
+        size_t length = (size_t)((char *)memchr(text + at, '\n', size - at) - (text + at));
+        ids.count = 0;
+        CHECK(tokenizer_encode(t, &ids, text + at, length, false, &error));
+        for (size_t i = 0; i < ids.count; i++)
+            end += sprintf(end, "%s%d", i ? " " : "", ids.ids[i]);
+        *end++ = '\n';
+        at += length + 1;
+    }
+    *end = '\0';
     id_list_free(&ids);
+    return out;
+}
+
+TestRun spm_encode(const void *model, size_t size, const char *text, size_t length) {
+    char option[700];
+    const char *path = test_temporary("oracle.model");
+    test_write_file(path, model, size);
+    snprintf(option, sizeof option, "--model=%s", path);
+    const char *argv[] = {"spm_encode", option, "--output_format=id", NULL};
+    TestRun run = test_run(argv, text, length);
+    if (run.status == 127) SKIP("no spm_encode on this machine");
+    CHECK(!run.status, "%s", run.err);
+    return run;
+}
+
+// Tells the first line that differs.
+static void compare_lines(const char *got, const char *wanted, const char *text) {
+    for (int line = 1; *got || *wanted; line++) {
+        size_t n = strcspn(got, "\n"), m = strcspn(wanted, "\n"), length = strcspn(text, "\n");
+        CHECK(n == m && !memcmp(got, wanted, n), "line %d, \"%.*s\": %.*s, wanted %.*s", line,
+              (int)length, text, (int)n, got, (int)m, wanted);
+        got += n + 1;
+        wanted += m + 1;
+        text += length + 1;
+    }
+}
+
+void same_as_spm_encode(Tokenizer *t, const void *model, size_t size, const char *text,
+                        size_t length) {
+    TestRun run = spm_encode(model, size, text, length);
+    char *ids = ids_of_lines(t, text, length);
+    compare_lines(ids, run.out, text);
+    free(ids);
+    test_run_free(&run);
 }
 
 void model_same_as_library(const void *model, size_t size, const char *const *units, size_t n_units,
                            size_t longest) {
-    enum { SIZE = 9000 };
-    Oracle o = oracle_open(model, size);
+    enum { LINE = 9000, LINES = TEST_SANITIZED ? 20 : 150 };
     TestRandom random = {7};
-    char text[SIZE + 100];
-    for (int round = 0; round < (TEST_SANITIZED ? 20 : 150); round++) {
-        size_t length = 0;
-        while (length < SIZE) {
+    char *text = malloc(LINES * (LINE + 100));
+    size_t length = 0;
+    for (int round = 0; round < LINES; round++) {
+        for (size_t start = length; length < start + LINE;) {
             const char *a = units[test_random(&random) % n_units];
             const char *b = units[test_random(&random) % n_units];
-            for (size_t n = test_random(&random) % longest; n && length < SIZE; n--)
+            for (size_t n = test_random(&random) % longest; n && length < start + LINE; n--)
                 length += (size_t)sprintf(text + length, "%s", n % 2 ? a : b);
         }
-        check_text(&o, text, length);
+        text[length++] = '\n';
     }
-    oracle_close(&o);
-}
-
-void model_same_text(const void *model, size_t size, const char *text, size_t length) {
-    Oracle o = oracle_open(model, size);
-    check_text(&o, text, length);
-    oracle_close(&o);
+    Error error = {0};
+    Tokenizer *t = sentencepiece_open_bytes(model, size, &error);
+    CHECK(t, "%s", error.message);
+    same_as_spm_encode(t, model, size, text, length);
+    tokenizer_close(t);
+    free(text);
 }

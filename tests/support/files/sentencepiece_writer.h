@@ -7,6 +7,7 @@
 //     model_writer_free(&w);
 #pragma once
 
+#include "tests/test.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct ModelWriter {
@@ -37,7 +38,7 @@ uint8_t *charsmap_of_runs(unsigned depth, const char *to, size_t *size);
 // Opens a model from bytes in memory; NULL where it is refused.
 Tokenizer *sentencepiece_open_bytes(const void *bytes, size_t size, Error *error);
 
-// A BPE model of "a", "b", "ab" and a space, which can be encoded without the library too.
+// A BPE model of "a", "b", "ab" and a space.
 ModelWriter model_small(void);
 
 // These open what `w` holds and free `w`. The test fails unless it is refused as a bad file for
@@ -46,9 +47,21 @@ void model_refused(ModelWriter *w, const char *cause);
 Tokenizer *model_taken(ModelWriter *w);
 void model_fine(ModelWriter *w); // taken, and closed again
 
-// Texts of runs of up to `longest` of two of the units after one another, in any order, have the
-// ids that the library alone gives them: limpid shortens what it gives the library. And so does
-// one text.
+// A model of some forty short pieces of three letters and U+2581: normal, unused and user-defined
+// ones, scores with ties, with and without bytes. plain: the normalizer only escapes spaces and no
+// user-defined piece has one; else it also has rules, prefixes and the rest at random.
+ModelWriter model_random(TestRandom *random, unsigned model_type, bool plain);
+
+// ---- the library as an oracle: Debian's spm_encode ----
+
+// The ids of every line of `text` as spm_encode prints them: from one tokenizer (malloced), and
+// from spm_encode itself. Every line ends with a newline. Skips the test where there is no
+// spm_encode.
+char *ids_of_lines(Tokenizer *t, const char *text, size_t size);
+TestRun spm_encode(const void *model, size_t size, const char *text, size_t length);
+// Fails the test unless they are the same.
+void same_as_spm_encode(Tokenizer *t, const void *model, size_t size, const char *text,
+                        size_t length);
+// The same with lines of runs of up to `longest` of two of the units after one another.
 void model_same_as_library(const void *model, size_t size, const char *const *units, size_t n_units,
                            size_t longest);
-void model_same_text(const void *model, size_t size, const char *text, size_t length);

@@ -1,8 +1,8 @@
-// Parses a SentencePiece .model (protobuf) and checks what the library relies on.
+// Parses a SentencePiece .model (protobuf) and checks it.
 //
 //     protobuf   a tag (field << 3 | wire type), then what the wire type says (enum below)
 //     messages   read_model -> read_piece, read_trainer_spec, read_normalizer_spec
-//     checks     types of pieces, user-defined pieces, charsmaps
+//     checks     types of pieces, charsmaps
 //
 // Unknown fields are passed over, as protobuf wants it.
 #include "tokenizer/sentencepiece/sentencepiece.h"
@@ -136,7 +136,7 @@ static bool read_trainer_spec(Bytes *in, SentencePieceModel *model) {
     return !in->failed;
 }
 
-static bool read_normalizer_spec(Bytes *in, Normalizer *normalizer) {
+static bool read_normalizer_spec(Bytes *in, NormalizerSpec *normalizer) {
     Field field;
     while (next_field(in, &field)) {
         if (field.number == 2) read_text(in, &field, &normalizer->charsmap, "charsmap");
@@ -175,8 +175,8 @@ static bool count_pieces(Bytes in, size_t *count) {
     *count = 0;
     while (next_field(&in, &field)) {
         if (field.number != 1) continue;
-        if (++*count > LIMIT_VOCAB)
-            return bytes_fail(&in, field.offset, "more than %d pieces", LIMIT_VOCAB);
+        if (++*count > LIMIT_PIECES)
+            return bytes_fail(&in, field.offset, "more than %d pieces", LIMIT_PIECES);
     }
     if (!in.failed && !*count) return bytes_fail(&in, 0, "no pieces");
     return !in.failed;
@@ -206,40 +206,6 @@ static bool check_types(const SentencePieceModel *m, Error *error) {
     return true;
 }
 
-static bool begins_with(TextSpan text, TextSpan start) {
-    return text.length >= start.length && !memcmp(text.text, start.text, start.length);
-}
-
-// The library matches user-defined pieces into an array of 64 without a bounds check: at most 64
-// may be prefixes of one another.
-static bool check_user_defined(const SentencePieceModel *m, Error *error) {
-    enum { LIBRARY_ROOM = 64 };
-    size_t count = 0, depth = 0;
-    TextSpan *pieces = malloc(m->n_pieces * sizeof *pieces), nested[LIBRARY_ROOM];
-    if (!pieces) return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", m->n_pieces);
-    bool good = true;
-    for (size_t i = 0; i < m->n_pieces; i++) {
-        if (m->types[i] != TOKEN_USER_DEFINED) continue;
-        if (memchr(m->pieces[i].text, '\0', m->pieces[i].length))
-            good = error_set(error, ERROR_FILE, "piece %zu: user-defined, contains a NUL", i);
-        pieces[count++] = m->pieces[i];
-    }
-    spans_sort(pieces, count);
-    // Sorted, so the pieces that are prefixes of this one are on a stack: `nested`.
-    for (size_t i = 0; good && i < count; i++) {
-        while (depth && !begins_with(pieces[i], nested[depth - 1]))
-            depth--;
-        if (depth == LIBRARY_ROOM)
-            good = error_set(error, ERROR_FILE,
-                             "more than %d user-defined pieces are prefixes of one another",
-                             LIBRARY_ROOM);
-        else
-            nested[depth++] = pieces[i];
-    }
-    free(pieces);
-    return good;
-}
-
 // The initial values are the defaults of the .proto.
 bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, size_t size,
                               Error *error) {
@@ -248,8 +214,8 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
         .bos_piece = {"<s>", 3},
         .eos_piece = {"</s>", 4},
         .pad_piece = {"<pad>", 5},
-        .normalizer = {{"", 0}, true, true, true, {false}},
-        .denormalizer = {{"", 0}, true, true, true, {false}},
+        .normalizer = {{"", 0}, true, true, true},
+        .denormalizer = {{"", 0}, true, true, true},
     };
     Bytes in = bytes_over(bytes, size, error);
     if (!count_pieces(in, &model->n_pieces)) return false;
@@ -262,14 +228,15 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
     if (model->model_type != SENTENCEPIECE_UNIGRAM && model->model_type != SENTENCEPIECE_BPE)
         return error_set(error, ERROR_FILE, "model_type %llu (known: 1 unigram, 2 BPE)",
                          (unsigned long long)model->model_type);
-    return check_types(model, error) && check_user_defined(model, error) &&
-           charsmap_check(model->normalizer.charsmap, model->normalizer.bytes, error) &&
-           charsmap_check(model->denormalizer.charsmap, model->denormalizer.bytes, error);
+    return check_types(model, error) && charsmap_check(model->normalizer.charsmap, error) &&
+           charsmap_check(model->denormalizer.charsmap, error);
 }
 
 void sentencepiece_model_free(SentencePieceModel *model) {
     free(model->pieces);
     free(model->scores);
     free(model->types);
-    *model = (SentencePieceModel){0};
+    model->pieces = NULL;
+    model->scores = NULL;
+    model->types = NULL;
 }

@@ -1,4 +1,4 @@
-// Checks a precompiled charsmap: the normalizer's rules that replace characters (mostly NFKC).
+// A precompiled charsmap: the normalizer's rules that replace characters (mostly NFKC).
 //
 //     uint32 size of the trie in bytes
 //     trie: units of 32 bits, a double array in the layout of Darts-clone
@@ -9,9 +9,9 @@
 //
 // From the unit at `pos`, base = pos ^ offset. The child for byte c is the unit at base ^ c, if
 // bits 31 and 7..0 of that unit equal c. If "has leaf" is set, a rule ends here, and the low 31
-// bits of the unit at base are the offset of its replacement among the texts. The library follows
-// this without bounds checks and has room for 32 matches. So every reachable unit is visited here:
-// all indices are inside, there is no cycle, and no path has more than 32 leaves.
+// bits of the unit at base are the offset of its replacement among the texts. A text is looked up
+// without bounds checks: so when a model is opened, every unit that can be reached is visited, and
+// all indices must be inside.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
@@ -20,12 +20,9 @@
 #include <string.h>
 
 enum {
-    LIBRARY_ROOM = 32, // matches at one position
-    LIMIT_RULE = 256,  // bytes of the text that a rule replaces: the depth of the trie
-    LIMIT_REPLACEMENT =
-        64, // bytes that replace it, so that a text does not grow for ever; NFKC: 33
-    LIMIT_CHARSMAP = 16 << 20, // bytes; NFKC with case folding takes 0.3 million
-    SMALLEST_TRIE = 256 * 4,   // one block of units
+    LIMIT_RULE = 256,        // bytes of the text that a rule replaces: the depth of the trie
+    LIMIT_REPLACEMENT = 64,  // bytes that replace it: a text must not grow without end; NFKC: 33
+    SMALLEST_TRIE = 256 * 4, // one block of units
 };
 
 static const uint32_t LABEL = 0x800000ff; // of a unit, with the bit that says "leaf"
@@ -35,18 +32,15 @@ typedef struct Trie {
     size_t n_units;
     const char *texts; // the replacements
     size_t texts_size;
-    uint8_t *leaves; // (n_units) 0: not visited, ON_PATH: on the current path, else 1 + the most
-                     // leaves on a path from this unit down
-    bool *bytes;     // (256) those that lead from some reachable unit to another
+    uint8_t *states; // (n_units) of the walk
     Error *error;
 } Trie;
 
-enum { ON_PATH = 255 };
+enum { NOT_VISITED, ON_PATH, VISITED }; // ON_PATH: between the root and where the walk is
 
 typedef struct Visit {
-    uint32_t pos;  // below LIMIT_CHARSMAP
+    uint32_t pos;
     uint16_t next; // next byte to try
-    uint8_t most;  // the most leaves on a path below
 } Visit;
 
 // Little-endian in the file, at any alignment.
@@ -61,7 +55,7 @@ static size_t base_of(const Trie *trie, size_t pos) {
 }
 
 static bool has_leaf(const Trie *trie, size_t pos) {
-    return pos && (unit_at(trie, pos) >> 8 & 1); // the library does not read the root's bit
+    return pos && (unit_at(trie, pos) >> 8 & 1); // Darts-clone does not read the root's bit
 }
 
 // Checks what following the unit at `pos` would read: all 256 units that its children may be at,
@@ -80,36 +74,23 @@ static bool enter(const Trie *trie, size_t pos, Visit *visit) {
         strnlen(trie->texts + text, trie->texts_size - text) > LIMIT_REPLACEMENT)
         return error_set(trie->error, ERROR_FILE, "charsmap: a replacement of more than %d bytes",
                          LIMIT_REPLACEMENT);
-    trie->leaves[pos] = ON_PATH;
+    trie->states[pos] = ON_PATH;
     *visit = (Visit){.pos = (uint32_t)pos};
     return true;
 }
 
 // The next child of a unit; false: there are no more.
-// Every byte that leads to a child is noted in trie->bytes for unknown_runs.c.
 static bool next_child(const Trie *trie, Visit *visit, size_t *child) {
     size_t base = base_of(trie, visit->pos);
     while (visit->next < 256) {
         uint32_t byte = visit->next++;
         *child = base ^ byte;
-        if ((unit_at(trie, *child) & LABEL) == byte) return trie->bytes[byte] = true;
+        if ((unit_at(trie, *child) & LABEL) == byte) return true;
     }
     return false;
 }
 
-// Called when all children are done: notes the most rules on any path from here down, the unit's
-// own included.
-static bool leave(const Trie *trie, const Visit *visit, Visit *parent) {
-    uint8_t most = (uint8_t)(visit->most + has_leaf(trie, visit->pos));
-    if (most > LIBRARY_ROOM)
-        return error_set(trie->error, ERROR_FILE,
-                         "charsmap: more than %d rules are prefixes of one another", LIBRARY_ROOM);
-    trie->leaves[visit->pos] = (uint8_t)(most + 1);
-    if (parent && most > parent->most) parent->most = most;
-    return true;
-}
-
-// Depth-first search without recursion. Units may be shared: each is entered once, its result kept.
+// Depth-first search without recursion. Units may be shared: each is entered once.
 //
 // stack[0 .. depth) is the current path; a child that is on it closes a cycle.
 static bool walk(const Trie *trie) {
@@ -119,13 +100,12 @@ static bool walk(const Trie *trie) {
     while (depth) {
         Visit *top = &stack[depth - 1];
         if (!next_child(trie, top, &child)) {
+            trie->states[top->pos] = VISITED;
             depth--;
-            if (!leave(trie, top, depth ? top - 1 : NULL)) return false;
-        } else if (trie->leaves[child] == ON_PATH) {
+        } else if (trie->states[child] == ON_PATH) {
             return error_set(trie->error, ERROR_FILE, "charsmap: a cycle through unit %zu", child);
-        } else if (trie->leaves[child]) {
-            uint8_t most = (uint8_t)(trie->leaves[child] - 1);
-            if (most > top->most) top->most = most;
+        } else if (trie->states[child] == VISITED) {
+            continue;
         } else if (depth > LIMIT_RULE) {
             return error_set(trie->error, ERROR_FILE, "charsmap: a rule of more than %d bytes",
                              LIMIT_RULE);
@@ -141,12 +121,13 @@ static Trie trie_of(TextSpan charsmap) {
                   .n_units = load_u32(charsmap.text) / 4};
 }
 
-// Follows the bytes of the text down the trie and remembers the last place where a rule ended.
+// Follows the bytes of the text down the trie and remembers the last place where a rule ended. Of
+// shared units a path can be longer than a rule may be.
 size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *gives) {
     if (!charsmap.length) return 0;
     Trie trie = trie_of(charsmap);
     size_t pos = 0, longest = 0;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length && i < LIMIT_RULE; i++) {
         uint8_t byte = (uint8_t)text[i];
         pos = base_of(&trie, pos) ^ byte;
         if ((unit_at(&trie, pos) & LABEL) != byte) break;
@@ -160,11 +141,10 @@ size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, Text
 }
 
 // The header first: sizes must fit, and the last text must end, so that strlen stays inside.
-bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error) {
+bool charsmap_check(TextSpan charsmap, Error *error) {
     if (!charsmap.length) return true;
-    if (charsmap.length < 4 || charsmap.length > LIMIT_CHARSMAP)
-        return error_set(error, ERROR_FILE, "charsmap: %zu bytes (wanted 4 to %d)", charsmap.length,
-                         LIMIT_CHARSMAP);
+    if (charsmap.length < 4)
+        return error_set(error, ERROR_FILE, "charsmap: %zu bytes (at least 4)", charsmap.length);
     uint32_t trie_size = load_u32(charsmap.text);
     size_t rest = charsmap.length - 4;
     if (trie_size % 4 || trie_size < SMALLEST_TRIE || trie_size >= rest)
@@ -176,11 +156,10 @@ bool charsmap_check(TextSpan charsmap, bool bytes[256], Error *error) {
                  .n_units = trie_size / 4,
                  .texts = charsmap.text + 4 + trie_size,
                  .texts_size = rest - trie_size,
-                 .leaves = calloc(trie_size / 4, 1),
-                 .bytes = bytes,
+                 .states = calloc(trie_size / 4, 1),
                  .error = error};
-    if (!trie.leaves) return error_set(error, ERROR_MEMORY, "out of memory for the charsmap");
+    if (!trie.states) return error_set(error, ERROR_MEMORY, "out of memory for the charsmap");
     bool good = walk(&trie);
-    free(trie.leaves);
+    free(trie.states);
     return good;
 }
