@@ -38,6 +38,18 @@ Test(charsmap, charsmaps_that_are_right_are_obeyed) {
     model_fine(&w);
 }
 
+// What stands behind the text is not read: "aa" would be a rule.
+Test(charsmap, rules_end_with_the_text) {
+    ModelWriter w = with_charsmap(2, 0, NULL, 0, 0);
+    Tokenizer *t = model_taken(&w);
+    IdList ids = {0};
+    Error error = {0};
+    CHECK(tokenizer_encode(t, &ids, "baa", 2, false, &error));
+    CHECK_INT(ids.count, 3); // U+2581, b, and b for a
+    id_list_free(&ids);
+    tokenizer_close(t);
+}
+
 Test(charsmap, replacements_are_held_to_a_limit) {
     for (size_t length = 64; length <= 65; length++) {
         char to[66] = "";
