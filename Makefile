@@ -193,10 +193,11 @@ endif
 ifeq ($(MACHINE),aarch64)
 HARDENED += -fno-tree-loop-vectorize
 endif
-# Paths and large structs are allocated. A sanitizer's frames are larger, and so are those of inner loops in
-# portable code, where a register of 16 floats is memory.
+# Paths and large structs are allocated. A sanitizer's frames are larger, and so are those of inner loops
+# where gcc is not to optimise them in full, or in portable code, where a register of 16 floats is memory.
 ifneq ($(if $(findstring -O0,$(CFLAGS)),,$(FORTIFY)),)
 FRAMES := -Wframe-larger-than=4096
+LOOP_FRAMES := $(if $(findstring -O3,$(CFLAGS)),$(FRAMES),-Wframe-larger-than=8192)
 FRAMES_portable := -Wframe-larger-than=16384
 endif
 # Inner loops: their sizes are checked before, and a check in each call would be time.
@@ -245,7 +246,7 @@ define compile_for
 $(BUILD)/%.$(1).o: %.c $(BUILD)/switches
 	@mkdir -p $$(@D)
 	$$(call say,CC)
-	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(FRAMES)) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
+	$$(Q)$$(CC) $$(REQUIRED) $$(UNGUARDED) $$(if $(filter portable,$(1)),$$(FRAMES_portable),$$(LOOP_FRAMES)) $$(CFLAGS) $$(LEAN) $$(FLAGS_$(1)) -DISA=$(1) -DISA_$(1)=1 -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call compile_for,$(isa))))
 
