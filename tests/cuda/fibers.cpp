@@ -16,13 +16,6 @@
 #include <ucontext.h>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define EMULATOR_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EMULATOR_ASAN 1
-#endif
-#endif
 #ifdef EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
 
