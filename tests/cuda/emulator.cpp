@@ -278,8 +278,8 @@ static cudaError_t allocate(void **memory, size_t bytes, bool watched) {
     else if (posix_memalign(memory, 256, bytes))
         *memory = nullptr;
     if (!*memory) return cudaErrorMemoryAllocation;
-    store(*memory, [=] { memset(*memory, 0xff, bytes); });
     allocated[(uintptr_t)*memory] = bytes;
+    store(*memory, [=] { emulator::fill(*memory, 0xff, bytes); });
     live_objects++;
     return cudaSuccess;
 }
@@ -320,7 +320,7 @@ cudaError_t cudaFree(void *memory) {
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
     cudaError_t error;
     if (fails(&error)) return error;
-    return enqueue(stream, [=] { store(memory, [=] { memset(memory, value, bytes); }); });
+    return enqueue(stream, [=] { store(memory, [=] { emulator::fill(memory, value, bytes); }); });
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,

@@ -17,6 +17,9 @@ void run_grid(dim3 grid, dim3 size, bool overlaps, const std::function<void()> &
 bool has_to_wait();
 [[noreturn]] void die(const char *why);
 
+// memset of memory that emulator.cpp allocated: fill.cpp.
+void fill(void *memory, int value, size_t bytes);
+
 // ---- device memory under a schedule of blocks side by side: hidden_memory.cpp ----
 
 void *watched_memory_take(size_t bytes); // nullptr: there is none
