@@ -282,6 +282,19 @@ void run_block(std::vector<Warp> &warps, Block &block, unsigned threads) {
 
 } // namespace
 
+// Kept from launch to launch: fresh pages cost more than most kernels. What a kernel sees of it,
+// each block sets anew.
+static uint8_t *memory_of_launch(size_t bytes) {
+    static uint8_t *memory;
+    static size_t most;
+    if (bytes <= most) return memory;
+    free(memory);
+    memory = (uint8_t *)aligned_alloc(64, bytes);
+    if (!memory) abort();
+    most = bytes;
+    return memory;
+}
+
 void run_grid(Kernel &kernel, Place grid, Place size) {
     parse(kernel);
     for (const Instruction &i : kernel.code)
@@ -291,8 +304,7 @@ void run_grid(Kernel &kernel, Place grid, Place size) {
     size_t registers = lines(kernel.register_bytes), local = lines(LANES * kernel.local_bytes);
     // Aligned: the block's shared memory, then of each warp registers and local memory.
     size_t each_warp = registers + local + lines(kernel.register_count * sizeof(uint32_t));
-    uint8_t *memory = (uint8_t *)aligned_alloc(64, lines(kernel.shared_bytes) + n * each_warp + 64);
-    if (!memory) abort();
+    uint8_t *memory = memory_of_launch(lines(kernel.shared_bytes) + n * each_warp + 64);
     Block block = {{}, size, grid, memory, kernel.shared_bytes};
     std::vector<Warp> warps(n);
     for (unsigned k = 0; k < n; k++) {
@@ -306,7 +318,6 @@ void run_grid(Kernel &kernel, Place grid, Place size) {
         for (block.at.y = 0; block.at.y < grid.y; block.at.y++)
             for (block.at.x = 0; block.at.x < grid.x; block.at.x++)
                 run_block(warps, block, threads);
-    free(memory);
 }
 
 } // namespace ptx
