@@ -265,16 +265,18 @@ Test(convert, rows_that_are_no_whole_blocks_are_halves) {
     checkpoint_close(c);
 }
 
-// Sixteen layers of one superblock a row.
-static const char *superblock_model(void) {
+// Of one superblock a row.
+static const char *superblock_model(int layers) {
     BinShape shape = bin_shape_blocks();
     shape.dim = shape.hidden_dim = 256;
-    shape.n_layers = 16;
+    shape.n_layers = layers;
     return conversion_bin("superblocks.bin", &shape);
 }
 
+// Sixteen layers show a type that is not the same in all of them; under a sanitizer, where the
+// search takes ten times as long, two reach the same code.
 Test(convert, rows_become_superblocks) {
-    char *from = strdup(superblock_model());
+    char *from = strdup(superblock_model(TEST_SANITIZED ? 2 : 16));
     check_type(from, "q2_k", DTYPE_Q2_K, DTYPE_Q8_0);
     check_type(from, "q3_k", DTYPE_Q3_K, DTYPE_Q8_0);
     check_type(from, "q4_k", DTYPE_Q4_K, DTYPE_Q8_0);
@@ -301,14 +303,14 @@ static void check_mix(const char *from, const char *type, DType wanted) {
 }
 
 Test(convert, a_mix_has_more_bits_where_they_matter) {
-    char *from = strdup(superblock_model());
+    char *from = strdup(superblock_model(16));
     check_mix(from, "q4_k_m", DTYPE_Q4_K);
     check_mix(from, "q5_k_m", DTYPE_Q5_K);
     free(from);
 }
 
 Test(convert, tensors_are_named_by_patterns_and_the_last_one_counts) {
-    char *from = strdup(superblock_model());
+    char *from = strdup(superblock_model(4));
     const char *to = test_temporary("named.gguf");
     convert("%s|%s|--type|q4_k|--tensor-type|*ffn*=q6_k|--tensor-type|blk.3.*=f16|--tensor-type|"
             "token_embd.weight=q5_0",
