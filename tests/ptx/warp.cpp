@@ -215,17 +215,21 @@ void run_warp(Warp &w) {
 
 // ---- blocks ----
 
-uint32_t special_value(const Warp &w, const std::string &name, unsigned lane) {
+// %tid.x and the like, of all lanes.
+void set_special(const Warp &w, const std::string &name, uint32_t *lanes) {
     const Block &b = *w.block;
-    unsigned thread = w.number * LANES + lane;
-    if (name == "%laneid") return lane;
-    if (name == "%warpid") return w.number;
-    Place tid = {thread % b.size.x, thread / b.size.x % b.size.y, thread / b.size.x / b.size.y};
-    const Place &of = name[1] == 't'        ? tid
-                      : name[1] == 'c'      ? b.at
-                      : !name.find("%ntid") ? b.size
-                                            : b.grid;
-    return name.back() == 'x' ? of.x : name.back() == 'y' ? of.y : of.z;
+    bool is_lane = name == "%laneid", is_warp = name == "%warpid", is_thread = name[1] == 't';
+    const Place &same = name[1] == 'c' ? b.at : !name.find("%ntid") ? b.size : b.grid;
+    for (unsigned l = 0; l < LANES; l++) {
+        unsigned thread = w.number * LANES + l;
+        Place tid = {thread % b.size.x, thread / b.size.x % b.size.y, thread / b.size.x / b.size.y};
+        const Place &of = is_thread ? tid : same;
+        lanes[l] = is_lane              ? l
+                   : is_warp            ? w.number
+                   : name.back() == 'x' ? of.x
+                   : name.back() == 'y' ? of.y
+                                        : of.z;
+    }
 }
 
 void start_warp(Warp &w, unsigned threads) {
@@ -241,8 +245,7 @@ void start_warp(Warp &w, unsigned threads) {
     if (kernel.local_bytes) memset(w.local, 0xff, LANES * kernel.local_bytes);
     for (const auto &[name, at] : kernel.special) {
         w.defined[at.number] = ALL;
-        for (unsigned l = 0; l < LANES; l++)
-            values<uint32_t>(w, at)[l] = special_value(w, name, l);
+        set_special(w, name, values<uint32_t>(w, at));
     }
 }
 
