@@ -265,17 +265,18 @@ $(BUILD)/%.o: %.c $(BUILD)/switches
 
 # Contraction and order are decided in the code, on a GPU too.
 ifeq ($(EMULATED),1)
+# fmaf is one instruction then, and no call.
+NATIVE := $(if $(filter x86_64,$(MACHINE)),-march=native)
 $(BUILD)/%.o: %.cu $(BUILD)/switches
 	@mkdir -p $(@D)
 	$(call say,EMU)
-	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(CFLAGS) $(KERNEL_FLAGS) -x c++ -c -o $@ $<
+	$(Q)$(CXX) $(REQUIRED_CXX) -Itests/cuda -ffp-contract=off -fno-strict-aliasing $(NATIVE) $(CFLAGS) $(KERNEL_FLAGS) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/%.o: REQUIRED_CXX += -Itests/cuda $(KERNEL_FLAGS)
 # Fibers switch at every shuffle and barrier, and touch no memory of a kernel: what is checked is the kernels.
 $(BUILD)/tests/cuda/fibers.o: REQUIRED_CXX += $(if $(findstring address,$(CFLAGS) $(KERNEL_FLAGS)),-DEMULATOR_ASAN)
 $(BUILD)/tests/cuda/fibers.o: private override CFLAGS += -fno-sanitize=all
 # The interpreter of PTX: of all code here the one that a wider vector unit helps most.
-$(BUILD)/tests/ptx/%.o: REQUIRED_CXX += -Itests/cuda -ffp-contract=off -fno-strict-aliasing -ftree-vectorize \
-                        $(if $(filter x86_64,$(MACHINE)),-march=native)
+$(BUILD)/tests/ptx/%.o: REQUIRED_CXX += -Itests/cuda -ffp-contract=off -fno-strict-aliasing -ftree-vectorize $(NATIVE)
 
 # nvcc's PTX of every kernel, which LIMPID_PTX=$(BUILD)/ptx runs in place of the emulator's own.
 CUDA_HOME ?= /usr/local/cuda
