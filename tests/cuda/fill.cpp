@@ -11,7 +11,7 @@ namespace emulator {
 
 namespace {
 
-constexpr size_t PAGE = 4096, CHUNK = 1 << 20;
+constexpr size_t CHUNK = 1 << 20; // a multiple of any page
 
 // A file of so many equal bytes, in memory; -1: the system has none.
 int open_chunk(int value) {
@@ -29,6 +29,7 @@ int open_chunk(int value) {
 // The same file over and over. A page is copied when something is stored there.
 void fill(void *memory, int value, size_t bytes) {
     static const int zeros = open_chunk(0), ones = open_chunk(0xff);
+    static const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     int file = !value ? zeros : value == 0xff ? ones : -1;
     char *at = (char *)memory, *end = at + bytes;
     uint64_t begin = 0, past = 0;
@@ -37,8 +38,8 @@ void fill(void *memory, int value, size_t bytes) {
         memset(memory, value, bytes);
         return;
     }
-    char *first = (char *)(((uintptr_t)at + PAGE - 1) / PAGE * PAGE),
-         *last = end - (uintptr_t)end % PAGE;
+    char *first = (char *)(((uintptr_t)at + page - 1) / page * page),
+         *last = end - (uintptr_t)end % page;
     memset(at, value, (size_t)(first - at));
     memset(last, value, (size_t)(end - last));
     for (; first < last; first += CHUNK) {
