@@ -41,7 +41,10 @@ enum {
     LIMIT_METADATA = 256 << 20,    // bytes of a file's header, of a tokenizer: they are copied
     LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model; published ones have 5 million
     LIMIT_PIECES = 1 << 19,        // of a .model; published ones have 262,144
-    LIMIT_NESTED_PIECES = 256,     // that begin with one another: each is tried at each byte
+    LIMIT_PIECE = 1024,            // bytes of a unigram or user-defined piece of it
+    LIMIT_TRIE_DEPTH = 256,        // nodes of their trie that are tried at each byte of a text
+    LIMIT_NORMALIZED = 96 << 20,   // bytes of a text when normalised, and at most
+    LIMIT_EXPANSION = 16,          // so many for each of its bytes; NFKC makes 33 of 3
     // texts, in bytes
     LIMIT_TEXT = 32 << 20,        // of any input
     LIMIT_PROMPT = 1 << 20,       // of a prompt, and for each token of the context

@@ -151,6 +151,32 @@ Test(peak_memory, of_a_model_of_the_shortest_pieces) {
     }
 }
 
+// Eight megabytes of text, words of which are emitted one after another: the program holds the
+// text, its normal form and the ids, but not the sums of all of it.
+Test(peak_memory, of_a_long_text_of_a_unigram_model) {
+    need_plain_memory();
+    enum { WORDS = 8 << 20 };
+    ModelWriter w = {0};
+    model_usual_pieces(&w, false);
+    model_piece(&w,
+                "\xe2\x96\x81"
+                "ab",
+                5, -1, 1);
+    model_trainer(&w, 1, false);
+    const char *model = test_temporary("words.model"), *path = test_temporary("words.txt");
+    test_write_file(model, w.bytes, w.size);
+    model_writer_free(&w);
+    char *text = malloc(WORDS);
+    for (size_t i = 0; i < WORDS; i++)
+        text[i] = " ab"[i % 3];
+    test_write_file(path, text, WORDS);
+    free(text);
+    TestRun r = program("tokenize|-z|%s|-f|%s", model, path);
+    check_status(&r, 0);
+    test_run_free(&r);
+    check_memory("words", WORDS, 8);
+}
+
 Test(peak_memory, of_a_tokenizer_json) {
     need_plain_memory();
     Buffer b = {0};

@@ -116,16 +116,16 @@ static void as_made(Made *m, ModelWriter *w) {
     model_writer_free(w);
 }
 
-// One piece of 6,000 bytes, or some hundred short ones, or pieces of other texts, or fewer.
+// One piece of 1,000 bytes, or many short ones, or pieces of other texts, or fewer.
 static void make_model(Made *m, unsigned type, int kind) {
     ModelWriter w = {0};
-    char text[6000];
+    char text[1000];
     memset(text, 'x', sizeof text);
     model_usual_pieces(&w, true);
     if (kind == 3) model_bytes(&w, 200, text, 33); // an unknown field as long as three pieces
     for (int i = 0; kind != 3 && i < 3; i++)
         model_piece(&w, &"abcab"[i + (kind == 2)], 1, -1.0f - (float)i, 1);
-    for (int i = 0; kind == 1 && i < 400; i++)
+    for (int i = 0; kind == 1 && i < 70; i++)
         model_piece(&w, (char[]){(char)('a' + i % 20), (char)('A' + i / 20)}, 2, -9.0f, 1);
     if (kind != 1) model_piece(&w, text, sizeof text, -9.0f, 1);
     model_piece(&w, "\xe2\x96\x81", 3, -5.0f, 1);

@@ -184,7 +184,6 @@ Test(sentencepiece_oracle, agrees_with_spm_encode_on_published_models) {
     check_same_as_library("tokenizers/sentencepiece/test_ja_model.model");
 }
 
-// A megabyte of newlines, which test_model.model lacks, takes the library 23 seconds.
 static void check_long_texts(const char *name) {
     Error error = {0};
     Tokenizer *t = test_open_tokenizer(test_data(name), &error);

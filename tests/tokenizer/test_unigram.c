@@ -51,7 +51,7 @@ Test(unigram, of_equal_sums_the_one_found_first_wins) {
 
 // Its score is the highest one for each byte, less 0.1; here 2 * 0 - 0.1, almost.
 Test(unigram, user_defined_pieces_win) {
-    check_pieces(PIECES({"x", -1, 1}, {"a", -0.01f, 1}, {"b", -0.01f, 1}, {"ab", -99, 4}), "xabx",
+    check_pieces(PIECES({"x", -1, 1}, {"a", -0.01f, 1}, {"b", -0.01f, 1}, {"ab", 50, 4}), "xabx",
                  "x|a|b|x"); // -0.02 against -0.1
     check_pieces(PIECES({"x", -1, 1}, {"a", -0.06f, 1}, {"b", -0.06f, 1}, {"ab", -99, 4}), "xabx",
                  "x|ab|x");
@@ -76,7 +76,8 @@ Test(unigram, an_unknown_character_is_dear_and_a_run_is_one_token) {
     check_pieces(pieces, "qab\xff\xe4\xb8\xad q", "<unk>|ab|<unk>");
     check_pieces(pieces, "bxxb", "bxx|<unk>");
     check_pieces(PIECES({"xy", 20.5f, 1}), "xy", "<unk>"); // 2 * 10.5 against 20.5
-    check_pieces(PIECES({"xy", 19.5f, 1}), "xy", "xy");    // 2 * 9.5 against 19.5
+    check_pieces(PIECES({"xy", 20.5f, 1}, {"q", -99, 4}), "xy", "<unk>");
+    check_pieces(PIECES({"xy", 19.5f, 1}), "xy", "xy"); // 2 * 9.5 against 19.5
     Tokenizer *t = open_pieces(pieces);
     char text[3001];
     memset(text, 'q', 3000);
@@ -139,20 +140,63 @@ Test(unigram, pieces_that_end_inside_a_character_lead_nowhere) {
                  "a|\xe4\xb8\xad|a|<unk>");
 }
 
-// At each byte of a text of a's all of them are tried.
-Test(unigram, pieces_that_begin_with_one_another_are_held_to_a_limit) {
-    char text[258] = "";
-    memset(text, 'a', 257);
-    for (size_t count = 256; count <= 257; count++) {
-        ModelWriter w = {0};
-        model_usual_pieces(&w, false);
-        for (size_t i = 1; i <= count; i++)
-            model_piece(&w, text, i, -1, 1);
-        model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
-        if (count == 256)
-            model_fine(&w);
-        else
-            model_refused(&w, "piece 259: begins with 257 pieces (at most 256)");
+// ---- limits: each node of a path is tried at each byte of a text ----
+
+// count pieces a^1 suffix, a^2 suffix ..., of this type.
+static ModelWriter model_of_runs(unsigned model_type, size_t count, const char *suffix,
+                                 unsigned type) {
+    char text[2000] = "";
+    ModelWriter w = {0};
+    model_usual_pieces(&w, false);
+    model_piece(&w, "x", 1, -1, 1);
+    for (size_t i = 1; i <= count; i++) {
+        memset(text, 'a', i);
+        strcpy(text + i, suffix);
+        model_piece(&w, text, strlen(text), -1, type);
+    }
+    model_trainer(&w, model_type, false);
+    return w;
+}
+
+Test(unigram, the_trie_of_pieces_has_a_limited_depth) {
+    static const struct {
+        unsigned model_type;
+        const char *suffix; // with one no piece begins with another
+        unsigned type;
+    } ROWS[] = {{1, "", 1}, {1, "b", 1}, {1, "b", 4}, {2, "", 4}, {2, "b", 4}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        // The root, a node for each a, and one for the b behind the last; of "b" alone there is
+        // none.
+        size_t most = 255;
+        ModelWriter w = model_of_runs(ROWS[i].model_type, most, ROWS[i].suffix, ROWS[i].type);
+        model_fine(&w);
+        w = model_of_runs(ROWS[i].model_type, most + 1, ROWS[i].suffix, ROWS[i].type);
+        model_refused(&w, "a trie of pieces 257 nodes deep (at most 256)");
+    }
+    ModelWriter w = model_of_runs(2, 300, "", 1); // BPE has no trie of normal pieces
+    model_fine(&w);
+}
+
+Test(unigram, pieces_are_at_most_1024_bytes_long) {
+    char text[1026];
+    memset(text, 'y', sizeof text);
+    for (unsigned row = 0; row < 3; row++) {
+        for (size_t length = 1024; length <= 1025; length++) {
+            ModelWriter w = model_of_runs(row == 1 ? 2 : 1, 1, "", 1);
+            model_piece(&w, text, length, -1, row ? 4 : 1);
+            if (length == 1024) {
+                Tokenizer *t = model_taken(&w);
+                IdList ids = {0};
+                Error error = {0};
+                CHECK(tokenizer_encode(t, &ids, text, 1024, false, &error));
+                CHECK_INT(ids.count, 2); // U+2581 is unknown
+                CHECK_INT(ids.ids[1], 5);
+                id_list_free(&ids);
+                tokenizer_close(t);
+            } else {
+                model_refused(&w, "piece 5: 1025 bytes long (at most 1024)");
+            }
+        }
     }
 }
 
@@ -220,6 +264,7 @@ Test(unigram, whatever_rules_give_has_the_ids_of_the_library) {
         model_usual_pieces(&w, false);
         model_piece(&w, "b", 1, -1, 1);
         model_piece(&w, "qu", 2, -2, 1);
+        model_piece(&w, SPM_SPACE, 3, -2, 1);
         model_trainer(&w, SENTENCEPIECE_UNIGRAM, false);
         model_bytes(&spec, 2, charsmap, size); // and remove_extra_whitespaces, by default
         model_bytes(&w, 3, spec.bytes, spec.size);
@@ -258,12 +303,12 @@ Test(unigram, the_trie_finds_each_piece_that_a_text_begins_with) {
     for (int round = 0; round < 400; round++) {
         char texts[PIECES][ROOM], text[ROOM];
         TextSpan pieces[PIECES];
-        uint32_t chosen[PIECES];
+        uint8_t types[PIECES];
         size_t count = 0, wanted = test_random(&random) % PIECES;
         unsigned letters = 1 + (unsigned)test_random(&random) % 4;
         for (size_t tries = 0; count < wanted && tries < 500; tries++) {
             pieces[count] = (TextSpan){texts[count], random_text(texts[count], &random, letters)};
-            chosen[count] = (uint32_t)count;
+            types[count] = TOKEN_NORMAL;
             size_t same = 0;
             while (span_compare(pieces[same], pieces[count]))
                 same++;
@@ -271,14 +316,16 @@ Test(unigram, the_trie_finds_each_piece_that_a_text_begins_with) {
         }
         PieceTrie trie;
         Error error = {0};
-        CHECK(piece_trie_open(&trie, pieces, chosen, count, &error));
+        Tokenizer t = {.n_tokens = count, .tokens = pieces, .types = types};
+        CHECK(piece_trie_open(&trie, &t, 1u << TOKEN_NORMAL, &error));
         CHECK(trie.n_nodes <= 2 * count + 1, "%zu nodes of %zu pieces", trie.n_nodes, count);
         for (int i = 0; i < 50; i++) {
             size_t length = random_text(text, &random, letters), longer = 0;
             uint32_t node = 0;
-            for (int32_t id = 0; id >= 0; longer = id < 0 ? 0 : pieces[id].length) {
+            for (int32_t id = 0; id >= 0; longer = id < 0 ? longer : pieces[id].length) {
                 id = piece_trie_next(&trie, &node, text, length);
                 CHECK_INT(id, next_of_all(pieces, count, longer, text, length));
+                if (id < 0) CHECK_INT(piece_trie_longest(&trie, text, length), longer);
             }
         }
         piece_trie_close(&trie);

@@ -190,7 +190,8 @@ bool merge_symbols(Symbol *symbols, size_t count, MergeRule rule, const void *co
     // A merge removes one pair and queues at most two; there are fewer merges than symbols.
     m.heap.pairs = small;
     if (count > SMALL) {
-        Pair *room = malloc(3 * count * sizeof(Pair));
+        bool fits = count <= SIZE_MAX / (3 * sizeof(Pair));
+        Pair *room = fits ? malloc(3 * count * sizeof(Pair)) : NULL;
         if (!room) return error_set(error, ERROR_MEMORY, "out of memory for a long word");
         sort_first_pairs(&m, room, count);
         m.heap.pairs = room + count;

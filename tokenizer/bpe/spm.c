@@ -4,8 +4,6 @@
 //     "<0x0A>"   a byte token, decodes to that byte
 #include "tokenizer/bpe/spm.h"
 
-#include "base/text.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,33 +91,6 @@ bool spm_added_tokens(Tokenizer *t, bool user_defined, Error *error) {
     bool good = added_set(t, list, count, error);
     free(list);
     return good;
-}
-
-// ---- user-defined pieces ----
-
-bool piece_set_open(PieceSet *set, const Tokenizer *t, Error *error) {
-    size_t count = 0;
-    for (size_t i = 0; i < t->n_tokens; i++)
-        count += t->types[i] == TOKEN_USER_DEFINED;
-    *set = (PieceSet){.pieces = malloc((count + 1) * sizeof *set->pieces)};
-    if (!set->pieces) return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", count);
-    for (size_t i = 0; i < t->n_tokens; i++) {
-        if (t->types[i] != TOKEN_USER_DEFINED) continue;
-        set->pieces[set->count++] = t->tokens[i];
-        set->begins[(uint8_t)*t->tokens[i].text] = true;
-    }
-    spans_sort(set->pieces, set->count);
-    return true;
-}
-
-void piece_set_close(PieceSet *set) {
-    free(set->pieces);
-    *set = (PieceSet){0};
-}
-
-size_t piece_set_longest(const PieceSet *set, const char *text, size_t length) {
-    if (!set->begins[(uint8_t)*text]) return 0;
-    return spans_longest_prefix(set->pieces, set->count, text, length);
 }
 
 // ---- output ----

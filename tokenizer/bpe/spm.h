@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tokenizer/bpe/merges.h"
+#include "tokenizer/bpe/piece_trie.h"
 
 // A space is spelt U+2581.
 #define SPM_SPACE "\xe2\x96\x81"
@@ -18,19 +19,6 @@ const char *spm_piece(Tokenizer *tokenizer, int32_t id, bool first, size_t *leng
 // Sets the added tokens from the vocabulary's types: control tokens, and user-defined ones if
 // `user_defined`. In the text of a user-defined token U+2581 becomes a space.
 bool spm_added_tokens(Tokenizer *tokenizer, bool user_defined, Error *error);
-
-// The user-defined pieces, which are found in a text before all others. Borrows the tokenizer's
-// spellings.
-typedef struct PieceSet {
-    TextSpan *pieces; // (count) sorted; owned
-    size_t count;
-    bool begins[256]; // whether a piece begins with this byte
-} PieceSet;
-
-bool piece_set_open(PieceSet *set, const Tokenizer *tokenizer, Error *error); // false: exit code 5
-void piece_set_close(PieceSet *set);                                          // zeroed is fine
-// The length of the longest piece that text[0 .. length) begins with, `length` not 0; 0: none.
-size_t piece_set_longest(const PieceSet *set, const char *text, size_t length);
 
 // What stands for a text that is no piece: its bytes, or the unknown token.
 typedef struct SpmUnknown {
@@ -55,12 +43,12 @@ bool spm_put(SpmOutput *out, int32_t id, const char *text, size_t length);
 
 typedef struct SpmBpe SpmBpe;
 
-// Merges by the scores of the tokenizer's vocabulary, which is set already. `frozen`: pieces that
-// are never merged with others; borrowed; NULL: none. NULL: exit code 5.
-SpmBpe *spm_bpe_new(const Tokenizer *tokenizer, const PieceSet *frozen, Error *error);
+// Merges by the scores of the tokenizer's vocabulary, which is set already. `frozen`: user-defined
+// pieces, never merged with others; borrowed; may be NULL. Returns NULL on failure: exit code 5.
+SpmBpe *spm_bpe_new(const Tokenizer *tokenizer, const PieceTrie *frozen, Error *error);
 void spm_bpe_free(SpmBpe *spm); // NULL is fine
 
-// Puts out the ids of a normalised text. False: exit code 5.
+// Appends the ids of a normalised text. False: exit code 5.
 bool spm_bpe_encode(const SpmBpe *spm, const Tokenizer *tokenizer, SpmOutput *out, const char *text,
                     size_t length);
 

@@ -11,7 +11,7 @@
 //     word_end          cut where no piece reaches across: less to merge at a time
 //     split_characters  one symbol a character, id -1 where it is no token
 //     merge_symbols     with spm_rule: priority by score
-//     put_piece         ids; byte fallback for what is no token; UNUSED pieces split again
+//     spm_put           ids; byte fallback for what is no token; UNUSED pieces split again
 #include "tokenizer/bpe/spm.h"
 
 #include "base/text.h"
@@ -26,10 +26,10 @@ typedef struct Range { // bytes of the normalised text
 } Range;
 
 struct SpmBpe {
-    SpmUnknown unknown;     // for vocabularies that come without a .model
-    const PieceSet *frozen; // NULL: none
-    size_t longest;         // bytes of the longest piece
-    bool before_space[256]; // some piece has U+2581 directly after this byte
+    SpmUnknown unknown;      // for vocabularies that come without a .model
+    const PieceTrie *frozen; // NULL: none
+    size_t longest;          // bytes of the longest piece
+    bool before_space[256];  // some piece has U+2581 directly after this byte
     // If there are pieces of type UNUSED, else NULL: the length of each piece's left half when the
     // pair was last a candidate, and a stack to split such pieces again.
     uint32_t *left_length; // (n_tokens)
@@ -72,7 +72,7 @@ static bool is_frozen(const Segment *segment, const Symbol *symbol) {
 }
 
 // Two symbols may be merged where their text is a token, of any type that text matches. Where it is
-// UNUSED, the length of the left part is noted for put_unused, as the library notes the pair.
+// UNUSED, the length of the left part is noted for put_unused, as sentencepiece notes the pair.
 static bool spm_rule(const void *context, const Symbol *left, const Symbol *right,
                      uint32_t *priority, int32_t *id) {
     const Segment *segment = context;
@@ -155,12 +155,12 @@ static size_t longest_word(const SpmBpe *spm, const char *text, size_t length) {
 
 // One symbol per frozen piece, per character and per invalid byte.
 static size_t split_characters(const Segment *segment, Symbol *symbols, size_t start, size_t end) {
-    const PieceSet *frozen = segment->spm->frozen;
+    const PieceTrie *frozen = segment->spm->frozen;
     size_t count = 0;
     for (size_t i = start; i < end;) {
         const char *at = segment->text + i;
         uint32_t codepoint;
-        size_t n = frozen ? piece_set_longest(frozen, at, end - i) : 0;
+        size_t n = frozen ? piece_trie_longest(frozen, at, end - i) : 0;
         if (!n) n = utf8_decode(at, end - i, &codepoint);
         if (!n) n = 1;
         symbols[count++] = (Symbol){.start = (uint32_t)i,
@@ -193,7 +193,8 @@ bool spm_bpe_encode(const SpmBpe *spm, const Tokenizer *t, SpmOutput *out, const
         return error_set(out->error, ERROR_MEMORY, "a text of %zu bytes is too long", length);
     Segment segment = {spm, t, text};
     size_t longest = longest_word(spm, text, length); // in bytes, so at least its characters
-    Symbol *symbols = malloc((longest + 1) * sizeof *symbols);
+    bool fits = longest < SIZE_MAX / sizeof(Symbol);
+    Symbol *symbols = fits ? malloc((longest + 1) * sizeof *symbols) : NULL;
     if (!symbols)
         return error_set(out->error, ERROR_MEMORY, "out of memory for a word of %zu bytes",
                          longest);
@@ -211,7 +212,7 @@ bool spm_bpe_encode(const SpmBpe *spm, const Tokenizer *t, SpmOutput *out, const
 static bool spm_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                        bool after_token, Error *error) {
     (void)after_token;
-    char *normal = calloc(length + 1, SPM_SPACE_LENGTH);
+    char *normal = calloc(length + 1, SPM_SPACE_LENGTH); // which checks the product
     if (!normal)
         return error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
     size_t count = normalise(normal, text, length, t->prefixes_space);
@@ -253,7 +254,7 @@ static bool make_stack(SpmBpe *spm, size_t n_tokens) {
     return spm->left_length && spm->pending;
 }
 
-SpmBpe *spm_bpe_new(const Tokenizer *t, const PieceSet *frozen, Error *error) {
+SpmBpe *spm_bpe_new(const Tokenizer *t, const PieceTrie *frozen, Error *error) {
     SpmBpe *spm = calloc(1, sizeof *spm);
     bool unused = false;
     if (spm) {

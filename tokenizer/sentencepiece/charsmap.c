@@ -121,9 +121,10 @@ static Trie trie_of(TextSpan charsmap) {
                   .n_units = load_u32(charsmap.text) / 4};
 }
 
-// Follows the bytes of the text down the trie and remembers the last place where a rule ended. Of
-// shared units a path can be longer than a rule may be.
-size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *gives) {
+// Follows the bytes of the text down the trie and remembers the last place where a rule ended.
+// Units may be shared, so a path can be longer than the walk has seen: it is followed for
+// LIMIT_RULE bytes.
+size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, TextSpan *replacement) {
     if (!charsmap.length) return 0;
     Trie trie = trie_of(charsmap);
     size_t pos = 0, longest = 0;
@@ -134,9 +135,9 @@ size_t charsmap_longest(TextSpan charsmap, const char *text, size_t length, Text
         if (!has_leaf(&trie, pos)) continue;
         longest = i + 1;
         size_t at = unit_at(&trie, base_of(&trie, pos)) & 0x7fffffff;
-        gives->text = (const char *)trie.units + 4 * trie.n_units + at;
+        replacement->text = (const char *)trie.units + 4 * trie.n_units + at;
     }
-    if (longest) gives->length = strlen(gives->text);
+    if (longest) replacement->length = strlen(replacement->text);
     return longest;
 }
 

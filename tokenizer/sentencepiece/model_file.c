@@ -2,13 +2,12 @@
 //
 //     protobuf   a tag (field << 3 | wire type), then what the wire type says (enum below)
 //     messages   read_model -> read_piece, read_trainer_spec, read_normalizer_spec
-//     checks     types of pieces, charsmaps
+//     checks     types of pieces, the charsmap
 //
 // Unknown fields are passed over, as protobuf wants it.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
 #include "base/bytes.h"
-#include "tokenizer/bpe/spm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -131,7 +130,6 @@ static bool read_trainer_spec(Bytes *in, SentencePieceModel *model) {
         if (field.number == 35) read_bool(in, &field, &model->byte_fallback, "byte_fallback");
         if (field.number == 46) read_text(in, &field, &model->bos_piece, "bos_piece");
         if (field.number == 47) read_text(in, &field, &model->eos_piece, "eos_piece");
-        if (field.number == 48) read_text(in, &field, &model->pad_piece, "pad_piece");
     }
     return !in->failed;
 }
@@ -154,14 +152,13 @@ static bool read_model(SentencePieceModel *model, Bytes in) {
     Field field;
     size_t piece = 0;
     while (next_field(&in, &field)) {
-        if (field.number > 5 || field.number == 4) continue;
+        if (field.number > 3) continue;
         if (!check_wire(&in, &field, WIRE_BYTES, "model")) return false;
         if (field.number == 1 && piece == model->n_pieces)
             return bytes_fail(&in, field.offset, "more than the %zu pieces counted", piece);
         bool good = field.number == 1   ? read_piece(&field.body, model, piece++)
                     : field.number == 2 ? read_trainer_spec(&field.body, model)
-                    : field.number == 3 ? read_normalizer_spec(&field.body, &model->normalizer)
-                                        : read_normalizer_spec(&field.body, &model->denormalizer);
+                                        : read_normalizer_spec(&field.body, &model->normalizer);
         if (!good) return false;
     }
     if (!in.failed && piece < model->n_pieces)
@@ -213,9 +210,7 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
         .model_type = SENTENCEPIECE_UNIGRAM,
         .bos_piece = {"<s>", 3},
         .eos_piece = {"</s>", 4},
-        .pad_piece = {"<pad>", 5},
         .normalizer = {{"", 0}, true, true, true},
-        .denormalizer = {{"", 0}, true, true, true},
     };
     Bytes in = bytes_over(bytes, size, error);
     if (!count_pieces(in, &model->n_pieces)) return false;
@@ -228,8 +223,7 @@ bool sentencepiece_model_read(SentencePieceModel *model, const uint8_t *bytes, s
     if (model->model_type != SENTENCEPIECE_UNIGRAM && model->model_type != SENTENCEPIECE_BPE)
         return error_set(error, ERROR_FILE, "model_type %llu (known: 1 unigram, 2 BPE)",
                          (unsigned long long)model->model_type);
-    return check_types(model, error) && charsmap_check(model->normalizer.charsmap, error) &&
-           charsmap_check(model->denormalizer.charsmap, error);
+    return check_types(model, error) && charsmap_check(model->normalizer.charsmap, error);
 }
 
 void sentencepiece_model_free(SentencePieceModel *model) {

@@ -6,6 +6,7 @@
 // Source: sentencepiece's normalizer.cc, version 0.1.97.
 #include "tokenizer/sentencepiece/sentencepiece.h"
 
+#include "base/bytes.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ typedef struct Step {
 // back, as from a GGUF of the same model; the library gives U+FFFD there too.
 static Step next_step(const Normalizer *n, const char *text, size_t length) {
     uint32_t codepoint;
-    Step step = {.length = piece_set_longest(n->user_defined, text, length)};
+    Step step = {.length = piece_trie_longest(n->user_defined, text, length)};
     step.gives = (TextSpan){text, step.length};
     if (step.length) return step;
     step.length = charsmap_longest(n->spec.charsmap, text, length, &step.gives);
@@ -56,7 +57,7 @@ static void put_escaped(const Normalizer *n, Buffer *out, TextSpan text) {
             buffer_put(out, text.text + i, 1);
 }
 
-// How much of the text is in front of the first step that gives more than one space.
+// How much of the text is in front of the first step that gives anything but one space.
 static size_t leading_spaces(const Normalizer *n, const char *text, size_t length) {
     size_t at = 0;
     for (Step step; at < length; at += step.length) {
@@ -66,19 +67,30 @@ static size_t leading_spaces(const Normalizer *n, const char *text, size_t lengt
     return at;
 }
 
+static size_t longest_normalized(size_t length) {
+    if (length >= LIMIT_NORMALIZED / LIMIT_EXPANSION) return LIMIT_NORMALIZED;
+    return length * LIMIT_EXPANSION + SPM_SPACE_LENGTH; // the dummy prefix
+}
+
 // With remove_extra_whitespaces what a step gives loses its leading spaces where a space is before
 // it. A step that gives nothing leaves that as it was.
-static void put_steps(const Normalizer *n, Buffer *out, const char *text, size_t length) {
+static bool put_steps(const Normalizer *n, Buffer *out, const char *text, size_t length,
+                      Error *error) {
     bool removes = n->spec.remove_extra_whitespaces, after_space = removes;
-    for (Step step; length; text += step.length, length -= step.length) {
-        step = next_step(n, text, length);
+    size_t most = longest_normalized(length), left = length;
+    for (Step step; left; text += step.length, left -= step.length) {
+        step = next_step(n, text, left);
         TextSpan gives = step.gives;
         for (; after_space && gives.length && *gives.text == ' '; gives.length--)
             gives.text++;
         if (!gives.length) continue;
         put_escaped(n, out, gives);
+        if (out->size > most)
+            return error_set(error, ERROR_FILE,
+                             "a text of %zu bytes has more than %zu when normalised", length, most);
         after_space = removes && gives.text[gives.length - 1] == ' ';
     }
+    return true;
 }
 
 static void remove_trailing_spaces(const Normalizer *n, Buffer *out) {
@@ -89,17 +101,19 @@ static void remove_trailing_spaces(const Normalizer *n, Buffer *out) {
 }
 
 // A text of spaces alone gives nothing, not even the dummy prefix.
-void normalize(const Normalizer *n, Buffer *out, const char *text, size_t length) {
+bool normalize(const Normalizer *n, Buffer *out, const char *text, size_t length, Error *error) {
     bool removes = n->spec.remove_extra_whitespaces;
     size_t at = removes ? leading_spaces(n, text, length) : 0;
-    if (at == length) return;
+    if (at == length) return true;
     if (n->spec.add_dummy_prefix && !n->space_is_suffix) put_space(n, out);
-    put_steps(n, out, text + at, length - at);
+    if (!put_steps(n, out, text + at, length - at, error)) return false;
     if (removes) remove_trailing_spaces(n, out);
     if (n->spec.add_dummy_prefix && n->space_is_suffix) put_space(n, out);
+    return !out->failed ||
+           error_set(error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
 }
 
-bool normalizer_open(Normalizer *n, const SentencePieceModel *model, const PieceSet *user_defined,
+bool normalizer_open(Normalizer *n, const SentencePieceModel *model, const PieceTrie *user_defined,
                      Error *error) {
     TextSpan charsmap = model->normalizer.charsmap;
     *n = (Normalizer){.spec = model->normalizer,

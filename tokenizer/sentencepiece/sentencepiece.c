@@ -12,27 +12,25 @@
 
 typedef struct SentencePiece {
     const char *unexportable; // why a GGUF cannot express this model; NULL: it can
-    PieceSet user_defined;
+    PieceTrie user_defined;
     Normalizer normalizer;
     SpmUnknown unknown;
     SpmBpe *bpe; // NULL: `unigram`
     Unigram unigram;
 } SentencePiece;
 
-// A segment between added tokens is a text of its own, as in the library.
+// A segment between control tokens is a text of its own.
 static bool sentencepiece_encode(const Tokenizer *t, IdList *ids, const char *text, size_t length,
                                  bool after_token, Error *error) {
     (void)after_token;
     const SentencePiece *s = t->state;
     SpmOutput out = {.unknown = &s->unknown, .ids = ids, .error = error};
     Buffer normal = {0};
-    normalize(&s->normalizer, &normal, text, length);
+    bool good = normalize(&s->normalizer, &normal, text, length, error);
     const char *bytes = (const char *)normal.bytes;
-    bool good = normal.failed  ? error_set(error, ERROR_MEMORY,
-                                           "out of memory for a text of %zu bytes", length)
-                : !normal.size ? true
-                : s->bpe       ? spm_bpe_encode(s->bpe, t, &out, bytes, normal.size)
-                               : unigram_encode(&s->unigram, t, &out, bytes, normal.size);
+    if (good && normal.size)
+        good = s->bpe ? spm_bpe_encode(s->bpe, t, &out, bytes, normal.size)
+                      : unigram_encode(&s->unigram, t, &out, bytes, normal.size);
     buffer_free(&normal);
     return good;
 }
@@ -43,7 +41,7 @@ static void sentencepiece_close(Tokenizer *t) {
     spm_bpe_free(s->bpe);
     unigram_close(&s->unigram);
     normalizer_close(&s->normalizer);
-    piece_set_close(&s->user_defined);
+    piece_trie_close(&s->user_defined);
     free(s);
 }
 
@@ -67,7 +65,7 @@ static bool only_escapes_spaces(const SentencePieceModel *model) {
            !model->space_is_suffix;
 }
 
-// No model that was trained has one; of two equal pieces only one could be found.
+// Of two equal pieces only one could be found. spm_train makes none.
 static bool check_pieces_differ(const Tokenizer *t, Error *error) {
     for (size_t i = 0; i < t->n_tokens; i++) {
         int32_t first = vocabulary_find(t, t->tokens[i].text, t->tokens[i].length);
@@ -87,7 +85,7 @@ static bool open_state(Tokenizer *t, const SentencePieceModel *model, Error *err
                       : !only_escapes_spaces(model) ? "its normalizer changes the text"
                                                     : NULL;
     spm_unknown_set(&s->unknown, t);
-    if (!piece_set_open(&s->user_defined, t, error) ||
+    if (!piece_trie_open(&s->user_defined, t, 1u << TOKEN_USER_DEFINED, error) ||
         !normalizer_open(&s->normalizer, model, &s->user_defined, error) ||
         !spm_added_tokens(t, false, error))
         return false;
@@ -117,7 +115,7 @@ static bool open_vocabulary(Tokenizer *t, const SentencePieceModel *model, Error
                              .eot_id = -1,
                              .eom_id = -1,
                              .unk_id = -1,
-                             .pad_id = find_control(model, model->pad_piece),
+                             .pad_id = -1,
                              .add_bos = -1,
                              .add_eos = -1};
     if (!vocabulary_copy(t, &vocabulary, error) || !check_pieces_differ(t, error)) return false;

@@ -4,7 +4,7 @@
 //
 //     best[e].score = max over the pieces [s, e) of the text of  best[s].score + score(piece)
 //
-// Where no piece reaches across a place, every way goes through it, so what is before is put out at
+// Where no piece reaches across a place, every way goes through it, so what is before is emitted at
 // once: `best` is as long as the longest stretch without such a place.
 //
 // Source: sentencepiece's unigram_model.cc, version 0.1.97, for the score of user-defined pieces
@@ -27,7 +27,7 @@ typedef struct Best {
 typedef struct Lattice {
     const char *text;
     size_t length;
-    size_t base;  // what is before is put out
+    size_t base;  // what is before has been emitted
     size_t reach; // the furthest end of a piece so far
     Best *best;   // (room) best[e - base], set up to `reach`
     size_t room;
@@ -43,8 +43,9 @@ static double score_of(const Unigram *u, const Tokenizer *t, int32_t id, size_t 
     return (double)highest - 0.1;
 }
 
-// Room for an end `length` bytes behind `at`, and no piece there yet. False: exit code 5, as below.
-static bool reach(Lattice *l, size_t at, size_t length) {
+// Room for a piece that ends `length` bytes behind `at`, the furthest one so far. False: exit code
+// 5, as below.
+static bool extend(Lattice *l, size_t at, size_t length) {
     size_t end = at + length;
     if (end - l->base >= l->room) {
         size_t room = 2 * (end - l->base) + 256, bytes;
@@ -63,7 +64,7 @@ static bool reach(Lattice *l, size_t at, size_t length) {
 
 // A piece text[at .. at + length), with the score of the whole way.
 static bool offer(Lattice *l, size_t at, size_t length, double score, int32_t id) {
-    if (at + length > l->reach && !reach(l, at, length)) return false;
+    if (at + length > l->reach && !extend(l, at, length)) return false;
     Best *best = &l->best[at + length - l->base];
     if (!best->length || score > (double)best->score)
         *best = (Best){(float)score, (uint32_t)length, id};
@@ -96,9 +97,9 @@ static bool offer_pieces(Lattice *l, const Unigram *u, const Tokenizer *t, size_
 
 // ---- the best way ----
 
-// Puts out what is between `base` and `end`. The way back from `end` is turned round first: then
+// Emits what is between `base` and `end`. The way back from `end` is turned round first: then
 // best[s] holds the piece that begins at s.
-static bool put_best(Lattice *l, SpmOutput *out, size_t end) {
+static bool emit_best(Lattice *l, SpmOutput *out, size_t end) {
     float score = l->best[end - l->base].score;
     Best last = l->best[end - l->base];
     for (size_t at = end; at > l->base;) {
@@ -121,42 +122,19 @@ static bool put_best(Lattice *l, SpmOutput *out, size_t end) {
 bool unigram_encode(const Unigram *u, const Tokenizer *t, SpmOutput *out, const char *text,
                     size_t length) {
     Lattice l = {.text = text, .length = length, .error = out->error};
-    bool good = reach(&l, 0, 0);
+    bool good = extend(&l, 0, 0);
     if (good) l.best[0] = (Best){0};
     for (size_t at = 0, character; good && at < length; at += character) {
         character = character_length(text + at, length - at);
-        if (at == l.reach) good = put_best(&l, out, at);
+        if (at == l.reach) good = emit_best(&l, out, at);
         good = good && offer_pieces(&l, u, t, at, character);
     }
-    good = good && put_best(&l, out, length);
+    good = good && emit_best(&l, out, length);
     free(l.best);
     return good;
 }
 
 // ---- opening ----
-
-// Those that text can match: normal and user-defined ones.
-static size_t choose_pieces(const Tokenizer *t, uint32_t *chosen) {
-    size_t count = 0;
-    for (size_t i = 0; i < t->n_tokens; i++)
-        if (t->types[i] == TOKEN_NORMAL || t->types[i] == TOKEN_USER_DEFINED)
-            chosen[count++] = (uint32_t)i;
-    return count;
-}
-
-// A text is read in as many steps a byte.
-static bool check_nested(const Unigram *u, const Tokenizer *t, Error *error) {
-    for (size_t i = 0; i < t->n_tokens; i++) {
-        uint32_t node = 0;
-        int nested = 0;
-        while (piece_trie_next(&u->trie, &node, t->tokens[i].text, t->tokens[i].length) >= 0)
-            nested++;
-        if (nested > LIMIT_NESTED_PIECES)
-            return error_set(error, ERROR_FILE, "piece %zu: begins with %d pieces (at most %d)", i,
-                             nested, LIMIT_NESTED_PIECES);
-    }
-    return true;
-}
 
 bool unigram_open(Unigram *u, const Tokenizer *t, Error *error) {
     float lowest = FLT_MAX;
@@ -167,13 +145,9 @@ bool unigram_open(Unigram *u, const Tokenizer *t, Error *error) {
         if (t->scores[i] > u->highest) u->highest = t->scores[i];
     }
     u->unknown = lowest - UNKNOWN_PENALTY;
-    uint32_t *chosen = malloc((t->n_tokens + 1) * sizeof *chosen);
-    if (!chosen) return error_set(error, ERROR_MEMORY, "out of memory for %zu pieces", t->n_tokens);
-    size_t count = choose_pieces(t, chosen);
-    bool good = count ? piece_trie_open(&u->trie, t->tokens, chosen, count, error)
-                      : error_set(error, ERROR_FILE, "no piece that a text can match");
-    free(chosen);
-    return good && check_nested(u, t, error);
+    if (!piece_trie_open(&u->trie, t, 1u << TOKEN_NORMAL | 1u << TOKEN_USER_DEFINED, error))
+        return false;
+    return u->trie.n_nodes > 1 || error_set(error, ERROR_FILE, "no piece that a text can match");
 }
 
 void unigram_close(Unigram *u) {
