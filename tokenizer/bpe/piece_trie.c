@@ -1,6 +1,6 @@
 // Sorted, the tokens that begin alike are neighbours: a node is a range of them, and its depth the
 // bytes that all of the range share. Its children are the ranges that share one byte more.
-#include "tokenizer/bpe/piece_trie.h"
+#include "tokenizer/bpe/spm.h"
 
 #include "base/text.h"
 
