@@ -95,7 +95,20 @@ Test(charsmap, a_text_that_rules_make_too_long_is_refused) {
         id_list_free(&ids);
         tokenizer_close(t);
     }
+    // A text of any length may have 96 MiB.
+    enum { LONG = 8 << 20 };
+    ModelWriter w = model_small();
+    model_normalizer(&w, true, map, size);
     free(map);
+    Tokenizer *t = model_taken(&w);
+    char *long_text = malloc(LONG);
+    memset(long_text, 'a', LONG);
+    IdList ids = {0};
+    Error error = {0};
+    CHECK(!tokenizer_encode(t, &ids, long_text, LONG, false, &error));
+    CHECK_STRING(error.message, "a text of 8388608 bytes has more than 100663296 when normalised");
+    free(long_text);
+    tokenizer_close(t);
 }
 
 Test(charsmap, charsmaps_that_lead_astray_are_refused) {
