@@ -92,6 +92,8 @@ Test(charsmap, a_text_that_rules_make_too_long_is_refused) {
         error.code = 0;
         memset(text, '?', 4);
         CHECK(tokenizer_encode(t, &ids, text, 5, false, &error)); // 3 + 4 + 64 of 83
+        memset(text, '?', 16);
+        CHECK(tokenizer_encode(t, &ids, text, 21, false, &error)); // 3 + 16 + 5 * 64 of 339
         id_list_free(&ids);
         tokenizer_close(t);
     }
