@@ -48,7 +48,7 @@ static double score_of(const Unigram *u, const Tokenizer *t, int32_t id, size_t 
 static bool extend(Lattice *l, size_t at, size_t length) {
     size_t end = at + length;
     if (end - l->base >= l->room) {
-        size_t room = 2 * (end - l->base) + 256, bytes;
+        size_t room = 2 * (end - l->base), bytes;
         bool fits = !__builtin_mul_overflow(room, sizeof *l->best, &bytes);
         Best *best = fits ? realloc(l->best, bytes) : NULL;
         if (!best)
@@ -121,9 +121,13 @@ static bool emit_best(Lattice *l, SpmOutput *out, size_t end) {
 // A place is every beginning of a character: pieces may end inside of one, and none goes on there.
 bool unigram_encode(const Unigram *u, const Tokenizer *t, SpmOutput *out, const char *text,
                     size_t length) {
-    Lattice l = {.text = text, .length = length, .error = out->error};
-    bool good = extend(&l, 0, 0);
-    if (good) l.best[0] = (Best){0};
+    enum { ROOM = 256 };
+    Lattice l = {.text = text, .length = length, .room = ROOM, .error = out->error};
+    l.best = malloc(ROOM * sizeof *l.best);
+    if (!l.best)
+        return error_set(out->error, ERROR_MEMORY, "out of memory for a text of %zu bytes", length);
+    l.best[0] = (Best){0};
+    bool good = true;
     for (size_t at = 0, character; good && at < length; at += character) {
         character = character_length(text + at, length - at);
         if (at == l.reach) good = emit_best(&l, out, at);
