@@ -159,16 +159,16 @@ static void unpack(Device *device, const Planes &from, size_t first, size_t rows
 // ---- products ----
 
 // How many bf16 parts weights and activations have; 0: they are float32.
-struct Parts {
+struct PartCounts {
     int weights, x;
 };
 
 // As the table above says.
-static Parts parts_of(const Device *device, DType dtype) {
-    if (device->precision == PRECISION_F32) return Parts{0, 0};
-    if (device->precision == PRECISION_A8) return Parts{1, 1};
-    if (dtype == DTYPE_F32) return Parts{0, 0};
-    return dtype == DTYPE_BF16 ? Parts{1, 2} : Parts{2, 2};
+static PartCounts parts_of(const Device *device, DType dtype) {
+    if (device->precision == PRECISION_F32) return PartCounts{0, 0};
+    if (device->precision == PRECISION_A8) return PartCounts{1, 1};
+    if (dtype == DTYPE_F32) return PartCounts{0, 0};
+    return dtype == DTYPE_BF16 ? PartCounts{1, 2} : PartCounts{2, 2};
 }
 
 // Some rows of a matrix as cuBLASLt takes them.
@@ -217,7 +217,7 @@ struct BlasMatrix {
 };
 
 // The product of a slice and x (n, cols), as far as all matrices have it in common.
-static BlasProduct product_of(const Planes &w, const RowSlice &slice, int n, Parts parts) {
+static BlasProduct product_of(const Planes &w, const RowSlice &slice, int n, PartCounts parts) {
     BlasProduct product = {};
     product.type = parts.weights ? BLAS_BF16 : BLAS_F32;
     product.w = slice.parts[0];
@@ -244,7 +244,7 @@ static __global__ void bias_kernel(float *out, const float *bias, float *residua
 // Where x has one part, or is float32. Without a bias the residual stream is C and D: the bits of
 // a product and an addition, since a sum meets it whole.
 static void multiply_once(Device *device, const BlasMatrix &matrix, const float *x, int n,
-                          Parts parts) {
+                          PartCounts parts) {
     const Planes &w = *matrix.w;
     bool adds = matrix.residual && !matrix.bias;
     for (size_t first = 0; first < w.rows && device_ok(device);) {
@@ -306,7 +306,7 @@ static void join(Device *device, JoinWork *work, int n) {
 }
 
 static void multiply_stacked_slice(Device *device, JoinWork *work, const BlasMatrix &matrix, int n,
-                                   const RowSlice &slice, Parts parts) {
+                                   const RowSlice &slice, PartCounts parts) {
     const BlasScratch *s = device->blas_scratch;
     SumsOfSlice *sums = &work->slices[work->count++];
     float *upper = s->sums + work->used;
@@ -332,7 +332,7 @@ static void multiply_stacked_slice(Device *device, JoinWork *work, const BlasMat
 
 // A matrix in one slice where there is room, else in as many as it takes.
 static void multiply_stacked(Device *device, JoinWork *work, const BlasMatrix &matrix, int n,
-                             Parts parts) {
+                             PartCounts parts) {
     size_t rows = matrix.w->rows, floats = device->blas_scratch->sums_floats;
     for (size_t first = 0; first < rows && device_ok(device);) {
         size_t room = (floats - work->used) / (2 * (size_t)n), wanted = round_up_8(rows - first);
@@ -353,7 +353,7 @@ static void multiply_all(Device *device, const BlasMatrix *matrices, int count, 
                          int n) {
     JoinWork work = {};
     for (int p = 0; p < count && device_ok(device); p++) {
-        Parts parts = parts_of(device, matrices[p].w->dtype);
+        PartCounts parts = parts_of(device, matrices[p].w->dtype);
         if (parts.x == 2)
             multiply_stacked(device, &work, matrices[p], n, parts);
         else
@@ -380,7 +380,7 @@ void project_by_blas(Device *device, const ProjectOperation *op, float *residual
 
 // Counted as products of n rows: one of 2 n rows is as much work as two.
 int blas_products(const Device *device, DType dtype) {
-    Parts parts = parts_of(device, dtype);
+    PartCounts parts = parts_of(device, dtype);
     return parts.x ? parts.x + parts.weights - 1 : 0;
 }
 
