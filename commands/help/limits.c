@@ -30,7 +30,7 @@ void help_limits(void) {
         {"depth of JSON", LIMIT_JSON_DEPTH},
         {"bytes of a SentencePiece model", LIMIT_SENTENCEPIECE},
         {"pieces of a SentencePiece model", LIMIT_PIECES},
-        {"bytes of a unigram, user-defined piece", LIMIT_PIECE},
+        {"bytes of a piece of a unigram model", LIMIT_PIECE},
         {"nodes of a path in their trie", LIMIT_TRIE_DEPTH},
         {"bytes of a text when normalised", LIMIT_NORMALIZED},
         {"and for each of its bytes", LIMIT_EXPANSION},
