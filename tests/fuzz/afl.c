@@ -11,10 +11,13 @@ enum { MOST_BYTES = 8192 }; // as -max_len of libFuzzer in scripts/fuzz
 int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
-void *afl_custom_init(void *afl, unsigned seed);
-size_t afl_custom_fuzz(void *context, uint8_t *data, size_t size, uint8_t **out, uint8_t *other,
-                       size_t other_size, size_t room);
-void afl_custom_deinit(void *context);
+
+// What afl-fuzz looks up by name; all else is hidden (-fvisibility=hidden).
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED void *afl_custom_init(void *afl, unsigned seed);
+EXPORTED size_t afl_custom_fuzz(void *context, uint8_t *data, size_t size, uint8_t **out,
+                                uint8_t *other, size_t other_size, size_t room);
+EXPORTED void afl_custom_deinit(void *context);
 
 typedef struct Shim {
     uint64_t random; // state
