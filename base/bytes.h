@@ -39,12 +39,12 @@ enum {
     LIMIT_JSON_HEADER = 100000000, // bytes, as the safetensors format says
     LIMIT_JSON_DEPTH = 64,
     LIMIT_METADATA = 256 << 20,    // bytes of a file's header, of a tokenizer: they are copied
-    LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model; published ones have 5 million
-    LIMIT_PIECES = 1 << 19,        // of a .model; published ones have 262,144
-    LIMIT_PIECE = 1024,            // bytes of a unigram or user-defined piece of it
-    LIMIT_TRIE_DEPTH = 256,        // nodes of their trie that are tried at each byte of a text
-    LIMIT_NORMALIZED = 96 << 20,   // bytes of a text when normalised, and at most
-    LIMIT_EXPANSION = 16,          // so many for each of its bytes; NFKC makes 33 of 3
+    LIMIT_SENTENCEPIECE = 8 << 20, // bytes of a .model; that of XLM-R has 5 million
+    LIMIT_PIECES = 1 << 19,        // of a .model; Gemma 3 has 262,144
+    LIMIT_PIECE = 1024,            // bytes of a piece, if it is user-defined or of a unigram model
+    LIMIT_TRIE_DEPTH = 256,        // nodes on a path in the trie of such pieces
+    LIMIT_NORMALISED = 96 << 20,   // bytes of a normalised text,
+    LIMIT_EXPANSION = 16,          // and for each byte of the text itself; NFKC: 11
     // texts, in bytes
     LIMIT_TEXT = 32 << 20,        // of any input
     LIMIT_PROMPT = 1 << 20,       // of a prompt, and for each token of the context

@@ -37,7 +37,8 @@ void tokenizer_close(Tokenizer *tokenizer); // NULL is fine
 
 // Appends the ids of `length` bytes of text (any bytes, NUL and invalid UTF-8 included); adds no
 // BOS or EOS. With `special`, control tokens written in the text become their ids; without, only
-// user-defined tokens do, as in the reference implementations. O(n log n). False: exit code 5.
+// user-defined tokens do, as in the reference implementations. O(n log n). False: exit code 3 (the
+// normalizer of a .model makes the text too long), 5.
 bool tokenizer_encode(const Tokenizer *tokenizer, IdList *ids, const char *text, size_t length,
                       bool special, Error *error);
 

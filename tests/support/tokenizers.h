@@ -17,6 +17,9 @@ const char *test_pieces(const Tokenizer *tokenizer, const char *text, bool speci
 void test_check_ids(Tokenizer *tokenizer, const char *text, bool special, const int *wanted);
 #define IDS(...) ((const int[]){__VA_ARGS__, -1})
 
+// Fails the test unless the ids decode to text[length].
+void test_decodes_to(Tokenizer *tokenizer, const IdList *ids, const char *text, size_t length);
+
 // Of a vocabulary of SentencePiece with byte tokens: decoding gives back all bytes, pairs of bytes,
 // characters except U+2581, which decodes to a space, and random texts.
 void test_gives_bytes_back(Tokenizer *tokenizer);

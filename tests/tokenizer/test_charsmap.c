@@ -86,7 +86,8 @@ Test(charsmap, a_text_that_rules_make_too_long_is_refused) {
         memset(text, '?', 3); // 3 and 64 bytes from four
         CHECK(!tokenizer_encode(t, &ids, text, sizeof text, false, &error));
         CHECK_INT(error.code, ERROR_FILE);
-        CHECK_STRING(error.message, "a text of 2000 bytes has more than 32003 when normalised");
+        CHECK_STRING(error.message,
+                     "a text of 2000 bytes has more than 32003 when normalised (--limits)");
         error.code = 0;
         CHECK(!tokenizer_encode(t, &ids, text, 4, false, &error)); // 3 + 3 + 64 of 67
         error.code = 0;
@@ -108,7 +109,8 @@ Test(charsmap, a_text_that_rules_make_too_long_is_refused) {
     IdList ids = {0};
     Error error = {0};
     CHECK(!tokenizer_encode(t, &ids, long_text, LONG, false, &error));
-    CHECK_STRING(error.message, "a text of 8388608 bytes has more than 100663296 when normalised");
+    CHECK_STRING(error.message,
+                 "a text of 8388608 bytes has more than 100663296 when normalised (--limits)");
     free(long_text);
     tokenizer_close(t);
 }

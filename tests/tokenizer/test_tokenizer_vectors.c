@@ -1,6 +1,7 @@
 // Ids from the reference libraries for difficult strings and whole texts: published golden outputs.
 // One row per tokenizer.
 #include "base/hash.h"
+#include "tests/support/tokenizers.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
@@ -47,18 +48,6 @@ static void check_ids(const int32_t *got, size_t count, const json_t *wanted, co
           json_array_size(wanted));
 }
 
-static void check_decoded(Tokenizer *t, const IdList *ids, const char *wanted) {
-    size_t at = 0, length = strlen(wanted);
-    for (size_t i = 0; i < ids->count; i++) {
-        size_t n;
-        const char *piece = tokenizer_piece(t, ids->ids[i], i == 0, false, &n);
-        CHECK(n <= length - at && !memcmp(wanted + at, piece, n), "decoding \"%s\", id %zu", wanted,
-              i);
-        at += n;
-    }
-    CHECK(at == length, "decoding \"%s\" gave %zu bytes", wanted, at);
-}
-
 static void check_strings(Tokenizer *t, const json_t *strings) {
     IdList ids = {0};
     for (size_t i = 0; i < json_array_size(strings); i++) {
@@ -67,7 +56,7 @@ static void check_strings(Tokenizer *t, const json_t *strings) {
         encode(t, &ids, json_string_value(text), json_string_length(text));
         check_ids(ids.ids, ids.count, json_object_get(entry, "ids"), json_string_value(text));
         const char *decoded = json_string_value(json_object_get(entry, "decoded"));
-        if (decoded) check_decoded(t, &ids, decoded);
+        if (decoded) test_decodes_to(t, &ids, decoded, strlen(decoded));
     }
     id_list_free(&ids);
 }

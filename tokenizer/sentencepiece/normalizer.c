@@ -18,8 +18,9 @@ typedef struct Step {
     TextSpan gives;
 } Step;
 
-// A byte that is no UTF-8 gives U+FFFD. Where byte tokens are it stays, so that decoding gives it
-// back, as from a GGUF of the same model; the library gives U+FFFD there too.
+// A byte that is no UTF-8 gives U+FFFD. In a model with byte tokens it stays as it is, so that
+// decoding gives it back, as with a GGUF of that model; the library makes U+FFFD of it all the
+// same.
 static Step next_step(const Normalizer *n, const char *text, size_t length) {
     uint32_t codepoint;
     Step step = {.length = piece_trie_longest(n->user_defined, text, length)};
@@ -67,8 +68,8 @@ static size_t leading_spaces(const Normalizer *n, const char *text, size_t lengt
     return at;
 }
 
-static size_t longest_normalized(size_t length) {
-    if (length >= LIMIT_NORMALIZED / LIMIT_EXPANSION) return LIMIT_NORMALIZED;
+static size_t longest_normalised(size_t length) {
+    if (length >= LIMIT_NORMALISED / LIMIT_EXPANSION) return LIMIT_NORMALISED;
     return length * LIMIT_EXPANSION + SPM_SPACE_LENGTH; // the dummy prefix
 }
 
@@ -77,7 +78,7 @@ static size_t longest_normalized(size_t length) {
 static bool put_steps(const Normalizer *n, Buffer *out, const char *text, size_t length,
                       Error *error) {
     bool removes = n->spec.remove_extra_whitespaces, after_space = removes;
-    size_t most = longest_normalized(length), left = length;
+    size_t most = longest_normalised(length), left = length;
     for (Step step; left; text += step.length, left -= step.length) {
         step = next_step(n, text, left);
         TextSpan gives = step.gives;
@@ -87,7 +88,8 @@ static bool put_steps(const Normalizer *n, Buffer *out, const char *text, size_t
         put_escaped(n, out, gives);
         if (out->size > most)
             return error_set(error, ERROR_FILE,
-                             "a text of %zu bytes has more than %zu when normalised", length, most);
+                             "a text of %zu bytes has more than %zu when normalised (--limits)",
+                             length, most);
         after_space = removes && gives.text[gives.length - 1] == ' ';
     }
     return true;
@@ -101,7 +103,8 @@ static void remove_trailing_spaces(const Normalizer *n, Buffer *out) {
 }
 
 // A text of spaces alone gives nothing, not even the dummy prefix.
-bool normalize(const Normalizer *n, Buffer *out, const char *text, size_t length, Error *error) {
+bool normalizer_apply(const Normalizer *n, Buffer *out, const char *text, size_t length,
+                      Error *error) {
     bool removes = n->spec.remove_extra_whitespaces;
     size_t at = removes ? leading_spaces(n, text, length) : 0;
     if (at == length) return true;

@@ -26,7 +26,7 @@ static bool sentencepiece_encode(const Tokenizer *t, IdList *ids, const char *te
     const SentencePiece *s = t->state;
     SpmOutput out = {.unknown = &s->unknown, .ids = ids, .error = error};
     Buffer normal = {0};
-    bool good = normalize(&s->normalizer, &normal, text, length, error);
+    bool good = normalizer_apply(&s->normalizer, &normal, text, length, error);
     const char *bytes = (const char *)normal.bytes;
     if (good && normal.size)
         good = s->bpe ? spm_bpe_encode(s->bpe, t, &out, bytes, normal.size)

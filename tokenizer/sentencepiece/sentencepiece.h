@@ -60,10 +60,10 @@ bool normalizer_open(Normalizer *normalizer, const SentencePieceModel *model,
                      const PieceTrie *user_defined, Error *error);
 void normalizer_close(Normalizer *normalizer); // zeroed is fine
 
-// Appends the normalised text[length] to `out`. False: exit code 3 (longer than LIMIT_NORMALIZED or
+// Appends the normalised text[length] to `out`. False: exit code 3 (longer than LIMIT_NORMALISED or
 // LIMIT_EXPANSION says), 5.
-bool normalize(const Normalizer *normalizer, Buffer *out, const char *text, size_t length,
-               Error *error);
+bool normalizer_apply(const Normalizer *normalizer, Buffer *out, const char *text, size_t length,
+                      Error *error);
 
 // ---- unigram.c ----
 
