@@ -152,7 +152,7 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
     const Preparing *p = context;
     const struct ProjectScratch *s = p->device->project;
     int levels = p->device->precision == PRECISION_A8 ? A8_LEVELS : A16_LEVELS;
-    (void)thread;
+    float *scratch = project_scratch_row(p->device, thread);
     for (size_t item = begin; item < end; item++) {
         const InputBlock *block = &s->blocks[item / p->parts];
         size_t row = (size_t)block->first, n = (size_t)block->n;
@@ -160,7 +160,8 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
         size_t last = first + p->part_rows < n ? first + p->part_rows : n; // <= first: no row
         const float *x = p->x + row * p->cols;
         for (size_t i = first; i < last && p->integers; i++)
-            p->device->kernels->project->quantise(block, i, x + i * p->cols, p->cols, levels);
+            p->device->kernels->project->quantise(block, i, x + i * p->cols, p->cols, levels,
+                                                   scratch);
         for (size_t i = first; i < last && p->floats && n > 1; i++)
             for (size_t k = 0; k < p->cols; k++)
                 s->x[row * p->cols + k * n + i] = x[i * p->cols + k];

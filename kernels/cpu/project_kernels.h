@@ -40,6 +40,10 @@ typedef struct PanelWork {
 // A panel unpacked: 16 rows of floats at most.
 #define PANEL_SCRATCH_BYTES(cols) ((size_t)(cols)*PANEL_ROWS * sizeof(float))
 
+// Floats that quantising a row takes: one for each cell, in whole vectors. A panel has room for
+// them.
+#define QUANTISE_SCRATCH(cols) (((cols) / CELL_COLS + 15) / 16 * 16)
+
 // What inputs are multiplied as (lanes/project_direct.c).
 typedef enum InputForm { INPUT_WORDS, INPUT_DIGITS, INPUT_QUADS } InputForm;
 
@@ -49,7 +53,8 @@ typedef struct ProjectKernels {
     // What a block of so many rows, of a call of n, is multiplied as; quads: a8.
     InputForm (*form)(DType dtype, int n, int block_rows, bool quads);
     // Fills what a block points to of one of its rows, but for x, from x (cols) as precision.h
-    // says.
-    void (*quantise)(const InputBlock *block, size_t row, const float *x, size_t cols, int levels);
+    // says. scratch: QUANTISE_SCRATCH(cols) floats.
+    void (*quantise)(const InputBlock *block, size_t row, const float *x, size_t cols, int levels,
+                     float *scratch);
     void (*panels)(const PanelWork *work);
 } ProjectKernels;

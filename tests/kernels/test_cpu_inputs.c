@@ -105,6 +105,7 @@ static void check_row(const InputBlock *block, int row, const float *x, int leve
 static void check_set(const CpuKernels *kernels, int n, int levels) {
     static float x[MAX_BLOCK_ROWS][COLS];
     static Forms forms;
+    float scratch[QUANTISE_SCRATCH(COLS)];
     TestRandom random = {(uint64_t)n};
     for (int kind = 0; kind < KINDS; kind++) {
         memset(&forms, 0x55, sizeof forms);
@@ -117,7 +118,7 @@ static void check_set(const CpuKernels *kernels, int n, int levels) {
                             .quads = levels == A8_LEVELS ? forms.quads : NULL};
         for (int row = 0; row < n; row++) {
             fill_row(x[row], (kind + row) % KINDS, &random);
-            kernels->project->quantise(&block, (size_t)row, x[row], COLS, levels);
+            kernels->project->quantise(&block, (size_t)row, x[row], COLS, levels, scratch);
         }
         for (int row = 0; row < n; row++) {
             char what[80];

@@ -38,11 +38,11 @@ static double group_error(const float *x, const int16_t *z, float d, int levels)
 static void quantise_with(const CpuKernels *isa, const float *x, int levels, int16_t *z,
                           float *scales) {
     int32_t pairs[2 * CELL / 2], sums[2 * 3];
-    float of_cells[2 * 4];
+    float of_cells[2 * 4], scratch[QUANTISE_SCRATCH(2 * CELL)];
     Outlier outliers[OUTLIERS];
     InputBlock block = {
         .n = 1, .pairs = pairs, .scales = of_cells, .sums = sums, .outliers = outliers};
-    isa->project->quantise(&block, 0, x, 2 * CELL, levels);
+    isa->project->quantise(&block, 0, x, 2 * CELL, levels, scratch);
     memcpy(z, pairs, sizeof pairs);
     scales[0] = of_cells[0];
     scales[1] = of_cells[4];

@@ -16,14 +16,33 @@
 
 // ---- outliers ----
 
-// The largest |x| of 32; what is not finite counts as 0.
-// f32_less is false for NaN too.
+// |x| of 16, 0 for what is not finite. f32_less is false for NaN too.
+static inline F32x16 magnitudes(const float *x) {
+    F32x16 a = f32_abs(f32_load(x));
+    return f32_choose(f32_less(a, f32_set(INFINITY)), a, f32_zero());
+}
+
+// The largest magnitude of a cell.
 static inline float cell_largest(const float *x) {
-    const F32x16 infinite = f32_set(INFINITY), zero = f32_zero();
-    F32x16 a = f32_abs(f32_load(x)), b = f32_abs(f32_load(x + 16));
-    a = f32_choose(f32_less(a, infinite), a, zero);
-    b = f32_choose(f32_less(b, infinite), b, zero);
-    return f32_largest(f32_max(a, b));
+    return f32_largest(f32_max(magnitudes(x), magnitudes(x + 16)));
+}
+
+// Bit i: lane i is not below `top`.
+static inline uint32_t not_below(F32x16 x, float top) {
+    return ~mask_bits(f32_less(x, f32_set(top))) & 0xffff;
+}
+
+// The first of `count` numbers, a multiple of 16, that none is above.
+static size_t first_largest(const float *x, size_t count) {
+    F32x16 most = f32_load(x);
+    for (size_t i = 16; i < count; i += 16)
+        most = f32_max(most, f32_load(x + i));
+    float top = f32_largest(most);
+    size_t first = 0;
+    uint32_t found;
+    while (!(found = not_below(f32_load(x + first), top)))
+        first += 16;
+    return first + (size_t)__builtin_ctz(found);
 }
 
 // The cell without the first `count` outliers: itself, or a copy in `rest` with zeros for them.
@@ -39,47 +58,47 @@ static const float *without(float *rest, const float *x, size_t cell, const Outl
     return from;
 }
 
-// outliers[OUTLIERS] of one row, and the largest |x| that each cell keeps: largest[cell * stride].
-// One pass over the row. After that only the cells that lost an outlier are looked at again, where
-// kernels/precision.c goes through the whole row for each.
-static void find_outliers(Outlier *outliers, float *largest, size_t stride, const float *x,
-                          size_t cells) {
+// outliers[OUTLIERS] of one row, and the largest magnitude that each cell keeps; `largest` is
+// filled up with zeros to a multiple of 16. One pass over the row. After that only the cells that
+// lost an outlier are looked at again, where kernels/precision.c goes through the whole row for
+// each.
+static void find_outliers(Outlier *outliers, float *largest, const float *x, size_t cells) {
+    size_t count = (cells + 15) / 16 * 16;
     for (size_t c = 0; c < cells; c++)
-        largest[c * stride] = cell_largest(x + c * CELL_COLS);
+        largest[c] = cell_largest(x + c * CELL_COLS);
+    memset(largest + cells, 0, (count - cells) * sizeof *largest);
     for (int o = 0; o < OUTLIERS; o++) {
         float rest[CELL_COLS];
-        size_t cell = 0, i = 0;
-        for (size_t c = 1; c < cells; c++)
-            // ">": among equals the first cell, and below the first column in it.
-            if (largest[c * stride] > largest[cell * stride]) cell = c;
+        // Among equals the first cell, and the first column in it.
+        size_t cell = first_largest(largest, count);
         const float *left = without(rest, x, cell, outliers, o);
-        while (i < CELL_COLS - 1 && fabsf(left[i]) != largest[cell * stride])
-            i++;
-        bool found = largest[cell * stride] > 0.0f;
+        uint32_t equal = not_below(magnitudes(left), largest[cell]) |
+                         not_below(magnitudes(left + 16), largest[cell]) << 16;
+        size_t i = (size_t)__builtin_ctz(equal);
+        bool found = largest[cell] > 0.0f;
         outliers[o] = found ? (Outlier){(uint32_t)(cell * CELL_COLS + i), left[i]} : (Outlier){0};
-        largest[cell * stride] = cell_largest(without(rest, x, cell, outliers, o + 1));
+        largest[cell] = cell_largest(without(rest, x, cell, outliers, o + 1));
     }
+}
+
+// Bit i: an outlier comes from cell first + i, of 16.
+static uint32_t cells_of(const Outlier *outliers, size_t first) {
+    uint32_t cells = 0;
+    for (int o = 0; o < OUTLIERS; o++) {
+        size_t cell = outliers[o].column / CELL_COLS;
+        if (outliers[o].x != 0.0f && cell / 16 == first / 16) cells |= 1u << cell % 16;
+    }
+    return cells;
 }
 
 // ---- integers ----
 
-// Of a row: largest[stride * cell] becomes the scale d of the cell, and behind it stands 1 / d.
-// Sixteen cells at a time: sixteen divisions take as long as one.
-static void make_scales(float *largest, size_t stride, size_t cells, float levels) {
-    for (size_t first = 0; first < cells; first += 16, largest += 16 * stride) {
-        size_t count = cells - first < 16 ? cells - first : 16;
-        float x[16] = {0}, d[16], inverse[16];
-        for (size_t i = 0; i < count; i++)
-            x[i] = largest[i * stride];
-        F32x16 scale = f32_div(f32_load(x), f32_set(levels));
-        Mask16 none = f32_less(scale, f32_set(FLT_MIN));
-        f32_store(d, f32_choose(none, f32_zero(), scale));
-        f32_store(inverse, f32_choose(none, f32_zero(), f32_div(f32_set(1.0f), scale)));
-        for (size_t i = 0; i < count; i++) {
-            largest[i * stride] = d[i];
-            largest[i * stride + 1] = inverse[i];
-        }
-    }
+// The scale d of 16 cells, and 1 / d. Sixteen divisions take as long as one.
+static void make_scales(float *d, float *inverse, const float *largest, float levels) {
+    F32x16 scale = f32_div(f32_load(largest), f32_set(levels));
+    Mask16 none = f32_less(scale, f32_set(FLT_MIN));
+    f32_store(d, f32_choose(none, f32_zero(), scale));
+    f32_store(inverse, f32_choose(none, f32_zero(), f32_div(f32_set(1.0f), scale)));
 }
 
 // The digits of 32 z as bytes. Of z + 128 the upper byte is h = floor((z + 128) / 256); the lower
@@ -116,25 +135,28 @@ static inline void quantise_cell(const InputBlock *block, size_t cell, size_t ro
     if (block->pairs) put_quarters(block->pairs + 16 * n * cell + 4 * row, n, 4, z);
     if (block->digits) put_quarters(block->digits + 16 * n * cell + 4 * row, n, 4, digits_of(z));
     if (block->quads) put_quarters(block->quads + 8 * n * cell + 2 * row, n, 2, digits_of(z));
-    const int32_t sums[3] = {i32_sum(za) + i32_sum(zb), i32_sum(za), i32_sum(zb)};
-    memcpy(block->sums + 3 * (n * cell + row), sums, sizeof sums);
+    // Stored one by one: an array on the stack, copied, is read while its stores are on their way.
+    int32_t low = i32_sum(za), high = i32_sum(zb), both = low + high;
+    int32_t *sums = block->sums + 3 * (n * cell + row);
     float *scales = block->scales + 4 * (n * cell + row);
+    sums[0] = both, sums[1] = low, sums[2] = high;
     scales[0] = d;
-    for (size_t i = 0; i < 3; i++)
-        scales[1 + i] = d * (float)sums[i];
+    scales[1] = d * (float)both, scales[2] = d * (float)low, scales[3] = d * (float)high;
 }
 
 void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,
-                            int levels) {
+                            int levels, float *scratch) {
     Outlier *outliers = block->outliers + row * OUTLIERS;
-    size_t n = (size_t)block->n, cells = cols / CELL_COLS;
-    // The place of each cell's scale holds its largest |x| until the scale is made from it.
-    float *scales = block->scales + 4 * row;
-    find_outliers(outliers, scales, 4 * n, x, cells);
-    make_scales(scales, 4 * n, cells, (float)levels);
-    for (size_t c = 0; c < cells; c++) {
-        float rest[CELL_COLS];
-        quantise_cell(block, c, row, without(rest, x, c, outliers, OUTLIERS), scales[4 * n * c],
-                      scales[4 * n * c + 1]);
+    size_t cells = cols / CELL_COLS;
+    find_outliers(outliers, scratch, x, cells);
+    for (size_t first = 0; first < cells; first += 16) {
+        float d[16], inverse[16], rest[CELL_COLS];
+        uint32_t lost = cells_of(outliers, first);
+        make_scales(d, inverse, scratch + first, (float)levels);
+        for (size_t i = 0; i < 16 && first + i < cells; i++) {
+            const float *from = x + (first + i) * CELL_COLS;
+            if (lost >> i & 1) from = without(rest, x, first + i, outliers, OUTLIERS);
+            quantise_cell(block, first + i, row, from, d[i], inverse[i]);
+        }
     }
 }

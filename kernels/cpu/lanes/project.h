@@ -39,7 +39,7 @@ ALWAYS_INLINE InputForm input_form(const DType dtype, const int n, const bool qu
 }
 
 void ISA_NAME(quantise_row)(const InputBlock *block, size_t row, const float *x, size_t cols,
-                            int levels);
+                            int levels, float *scratch);
 void ISA_NAME(project_float)(const PanelWork *work);
 void ISA_NAME(project_quantised)(const PanelWork *work);
 // Quantised panels times blocks of a few rows: straight from the packed panels.
