@@ -118,6 +118,10 @@ static void write_task(void *context, size_t begin, size_t end, int thread) {
     (void)thread;
 }
 
+// Multiply-adds that storing an element of a key and of a value takes as long as: the elements of a
+// key lie in different cache lines.
+enum { WRITE_COST = 64 };
+
 void kv_write(Device *device, const KvView *view, const float *k, const float *v,
               const Rows *rows) {
     if (!device_ok(device)) return;
@@ -125,7 +129,7 @@ void kv_write(Device *device, const KvView *view, const float *k, const float *v
     WriteWork work = {device->kernels->rows->attention, view->kv, layer, k, v, rows};
     const KvShape *shape = &view->kv->shape;
     device_run(device, write_task, &work, (size_t)shape->n_kv_heads,
-               work_chunk(4 * (size_t)rows->n * (size_t)shape->head_dim));
+               work_chunk(WRITE_COST * (size_t)rows->n * (size_t)shape->head_dim));
 }
 
 // Slots 0 .. count-1 of one region into another: whole tiles, then single lanes.
