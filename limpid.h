@@ -24,9 +24,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define LIMPID_API __attribute__((visibility("default")))
 #define LIMPID_VERSION "0.1.0"
-LIMPID_API const char *limpid_version(void); // of the library that is linked
+#pragma GCC visibility push(default) // these names alone leave the shared library
+const char *limpid_version(void);    // of the library that is linked
 
 typedef struct limpid_model limpid_model;     // a file: config, tokenizer, chat format
 typedef struct limpid_context limpid_context; // its weights at work, a cache of keys and values
@@ -41,17 +41,17 @@ typedef struct limpid_error {
 
 // A .gguf, .safetensors or llama2.c .bin file, a directory with them, or "builtin". `tokenizer`: a
 // file or directory of its own; NULL: the model's, which some models lack. Files stay mapped.
-LIMPID_API limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error *error);
+limpid_model *limpid_open(const char *path, const char *tokenizer, limpid_error *error);
 // The bytes of a GGUF or llama2.c file, borrowed until limpid_close.
-LIMPID_API limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tokenizer,
-                                            limpid_error *error);
-LIMPID_API void limpid_close(limpid_model *model);
+limpid_model *limpid_open_memory(const void *bytes, size_t size, const char *tokenizer,
+                                 limpid_error *error);
+void limpid_close(limpid_model *model);
 
 typedef struct limpid_info {
     const char *family, *tokenizer, *chat; // "llama", ..; NULL: has none. Borrowed from the model
     int vocab_size, max_context, dim, n_layers, n_heads, n_kv_heads, head_dim, bos; // bos -1: none
 } limpid_info;
-LIMPID_API limpid_info limpid_describe(const limpid_model *model);
+limpid_info limpid_describe(const limpid_model *model);
 
 // Text to ids and back. Both return how many ids or bytes there are, and write those that fit.
 enum {
@@ -59,20 +59,20 @@ enum {
                         // SPM vocabularies is dropped
     LIMPID_SPECIAL = 2, // control tokens: "<|im_end|>" is one, and is written
 };
-LIMPID_API int limpid_tokenize(const limpid_model *model, const char *text, size_t length,
-                               int flags, int32_t *ids, size_t capacity, limpid_error *error);
+int limpid_tokenize(const limpid_model *model, const char *text, size_t length, int flags,
+                    int32_t *ids, size_t capacity, limpid_error *error);
 // A character may be in two tokens: bytes, not terminated.
-LIMPID_API int limpid_detokenize(limpid_model *model, const int32_t *ids, size_t count, int flags,
-                                 char *text, size_t capacity, limpid_error *error);
-LIMPID_API bool limpid_ends(const limpid_model *model, int32_t id); // a text or an answer
+int limpid_detokenize(limpid_model *model, const int32_t *ids, size_t count, int flags, char *text,
+                      size_t capacity, limpid_error *error);
+bool limpid_ends(const limpid_model *model, int32_t id); // a text or an answer
 
 // The ids of a conversation in the model's format, with the beginning of an answer. `role`:
 // "system", "user" or "assistant". As limpid_tokenize.
 typedef struct limpid_message {
     const char *role, *text;
 } limpid_message;
-LIMPID_API int limpid_chat(const limpid_model *model, const limpid_message *messages, size_t count,
-                           int32_t *ids, size_t capacity, limpid_error *error);
+int limpid_chat(const limpid_model *model, const limpid_message *messages, size_t count,
+                int32_t *ids, size_t capacity, limpid_error *error);
 
 enum { LIMPID_F32 = 1, LIMPID_A16, LIMPID_A8 };            // what activations meet weights as
 enum { LIMPID_KV_F32 = 1, LIMPID_KV_F16, LIMPID_KV_BF16 }; // what the cache holds
@@ -92,9 +92,9 @@ typedef struct limpid_options {
     bool full_cache; // layers with a window keep every token, not only what the window still sees
 } limpid_options;
 // Loads the weights. options NULL: all 0. Sequences share the weights, contexts do not.
-LIMPID_API limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
-                                               limpid_error *error);
-LIMPID_API void limpid_context_close(limpid_context *context);
+limpid_context *limpid_context_open(limpid_model *model, const limpid_options *options,
+                                    limpid_error *error);
+void limpid_context_close(limpid_context *context);
 
 typedef struct limpid_batch {
     int n;
@@ -106,34 +106,32 @@ typedef struct limpid_batch {
 // Computes the rows and adds them to the cache. False: the cache is as it was, unless the code is
 // 6, 7, or 130: then limpid_length says what each sequence has left. A batch of at most max_rows
 // rows that continue their sequences leaves all of it.
-LIMPID_API bool limpid_eval(limpid_context *context, const limpid_batch *batch,
-                            limpid_error *error);
+bool limpid_eval(limpid_context *context, const limpid_batch *batch, limpid_error *error);
 // (vocab_size) of the i-th row that wanted them, borrowed until the next limpid_eval; or NULL.
-LIMPID_API const float *limpid_logits(const limpid_context *context, int i);
+const float *limpid_logits(const limpid_context *context, int i);
 
 // The cache: tokens in a sequence (-1: no such sequence), the first `length` of them kept, one
 // sequence made equal to another. False: there is no such sequence or length, or layers with a
 // window have lost what it needs: limpid_rewinds is the least length but 0 that they can go back to
 // (0: any). As many as max_rows tokens can always be taken back.
-LIMPID_API int limpid_length(const limpid_context *context, int sequence);
-LIMPID_API int limpid_rewinds(const limpid_context *context, int sequence);
-LIMPID_API bool limpid_truncate(limpid_context *context, int sequence, int length);
-LIMPID_API bool limpid_copy(limpid_context *context, int to, int from);
+int limpid_length(const limpid_context *context, int sequence);
+int limpid_rewinds(const limpid_context *context, int sequence);
+bool limpid_truncate(limpid_context *context, int sequence, int length);
+bool limpid_copy(limpid_context *context, int to, int from);
 // What a sequence holds, as bytes for a context of the same model and options: limpid_save fills
 // limpid_state_size of them; `length` is the sequence's when they were saved. The ids are not in
 // it.
-LIMPID_API size_t limpid_state_size(const limpid_context *context, int length); // 0: too long
-LIMPID_API bool limpid_save(const limpid_context *context, int sequence, void *bytes,
-                            limpid_error *error);
-LIMPID_API bool limpid_restore(limpid_context *context, int sequence, int length, const void *bytes,
-                               size_t size, limpid_error *error);
+size_t limpid_state_size(const limpid_context *context, int length); // 0: too long
+bool limpid_save(const limpid_context *context, int sequence, void *bytes, limpid_error *error);
+bool limpid_restore(limpid_context *context, int sequence, int length, const void *bytes,
+                    size_t size, limpid_error *error);
 
 // GBNF or a JSON schema (docs/grammar.md); the text is not needed afterwards. What ends a text is
 // allowed where the grammar has it as it is; LIMPID_ENDLESS: the ids of limpid_ends end none.
 enum { LIMPID_GBNF = 1, LIMPID_JSON_SCHEMA = 2, LIMPID_ENDLESS = 4 };
-LIMPID_API limpid_grammar *limpid_grammar_open(limpid_model *model, int flags, const char *text,
-                                               size_t length, limpid_error *error);
-LIMPID_API void limpid_grammar_close(limpid_grammar *grammar);
+limpid_grammar *limpid_grammar_open(limpid_model *model, int flags, const char *text, size_t length,
+                                    limpid_error *error);
+void limpid_grammar_close(limpid_grammar *grammar);
 
 typedef struct limpid_bias {
     int32_t id;
@@ -155,24 +153,24 @@ typedef struct limpid_sampling {                // all 0: the likeliest token
     size_t n_dry_breakers, n_biases, n_numbers;
     const limpid_grammar *grammar; // NULL: any text. It and numbers are borrowed, all else copied
 } limpid_sampling;
-LIMPID_API limpid_sampler *
-limpid_sampler_open(limpid_context *context, const limpid_sampling *sampling, limpid_error *error);
-LIMPID_API void limpid_sampler_close(limpid_sampler *sampler);
+limpid_sampler *limpid_sampler_open(limpid_context *context, const limpid_sampling *sampling,
+                                    limpid_error *error);
+void limpid_sampler_close(limpid_sampler *sampler);
 // A text begins behind these n tokens, which penalties count too: grammar and mirostat begin anew.
 // LIMPID_BEGIN: its first token has no leading space, as behind BOS alone. The first text of a
 // sampler needs this for penalties only.
-LIMPID_API bool limpid_sampler_begin(limpid_sampler *sampler, const int32_t *prompt, size_t n,
-                                     int flags, limpid_error *error);
-LIMPID_API int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error *error);
+bool limpid_sampler_begin(limpid_sampler *sampler, const int32_t *prompt, size_t n, int flags,
+                          limpid_error *error);
+int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error *error);
 // The next token of the text. False, and nothing has changed: among others, the grammar forbids it.
-LIMPID_API bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id, limpid_error *error);
+bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id, limpid_error *error);
 // Takes back the newest n tokens of prompt and text; numbers and mirostat go on. False: too many.
-LIMPID_API bool limpid_sampler_forget(limpid_sampler *sampler, size_t n);
+bool limpid_sampler_forget(limpid_sampler *sampler, size_t n);
 // Whether the grammar has the text as it is, and nothing else may follow. -1: an error.
 enum { LIMPID_GOES_ON, LIMPID_MAY_END, LIMPID_MUST_END };
-LIMPID_API int limpid_sampler_ending(limpid_sampler *sampler, limpid_error *error);
+int limpid_sampler_ending(limpid_sampler *sampler, limpid_error *error);
 // In [0, 1): what the last token was drawn with. 0: none yet.
-LIMPID_API float limpid_sampler_number(const limpid_sampler *sampler);
+float limpid_sampler_number(const limpid_sampler *sampler);
 
 // Intermediate results, as limpid_eval comes by them. All pointers are for the call only.
 typedef struct limpid_stage {
@@ -185,8 +183,9 @@ typedef struct limpid_stage {
 } limpid_stage;
 typedef bool limpid_listener(void *user, limpid_stage *stage); // true: it has changed the data
 // `stages`: their names with a space between; NULL: all but "att_weights". listener NULL: no more.
-LIMPID_API bool limpid_listen(limpid_context *context, const char *stages,
-                              limpid_listener *listener, void *user, limpid_error *error);
+bool limpid_listen(limpid_context *context, const char *stages, limpid_listener *listener,
+                   void *user, limpid_error *error);
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
