@@ -74,7 +74,7 @@ typedef struct limpid_message {
 int limpid_chat(const limpid_model *model, const limpid_message *messages, size_t count,
                 int32_t *ids, size_t capacity, limpid_error *error);
 
-enum { LIMPID_F32 = 1, LIMPID_A16, LIMPID_A8 };            // what activations meet weights as
+enum { LIMPID_F32 = 1, LIMPID_A16, LIMPID_A8 };            // activations: float32, int16, int8
 enum { LIMPID_KV_F32 = 1, LIMPID_KV_F16, LIMPID_KV_BF16 }; // what the cache holds
 typedef struct limpid_options {
     int context;         // tokens of a sequence; 0: the model's most, up to 4096
@@ -104,8 +104,8 @@ typedef struct limpid_batch {
     const bool *wants_logits; // (n) or NULL: the last row alone
 } limpid_batch;
 // Computes the rows and adds them to the cache. False: the cache is as it was, unless the code is
-// 6, 7, or 130: then limpid_length says what each sequence has left. A batch of at most max_rows
-// rows that continue their sequences leaves all of it.
+// 6, 7, or 130: then limpid_length says how many tokens each sequence still has. A batch of at most
+// max_rows rows that continue their sequences leaves all of it.
 bool limpid_eval(limpid_context *context, const limpid_batch *batch, limpid_error *error);
 // (vocab_size) of the i-th row that wanted them, borrowed until the next limpid_eval; or NULL.
 const float *limpid_logits(const limpid_context *context, int i);
@@ -127,7 +127,7 @@ bool limpid_restore(limpid_context *context, int sequence, int length, const voi
                     size_t size, limpid_error *error);
 
 // GBNF or a JSON schema (docs/grammar.md); the text is not needed afterwards. What ends a text is
-// allowed where the grammar has it as it is; LIMPID_ENDLESS: the ids of limpid_ends end none.
+// allowed where the grammar accepts the text so far. LIMPID_ENDLESS: such ids end none.
 enum { LIMPID_GBNF = 1, LIMPID_JSON_SCHEMA = 2, LIMPID_ENDLESS = 4 };
 limpid_grammar *limpid_grammar_open(limpid_model *model, int flags, const char *text, size_t length,
                                     limpid_error *error);
@@ -166,7 +166,7 @@ int32_t limpid_sample(limpid_sampler *sampler, const float *logits, limpid_error
 bool limpid_sampler_accept(limpid_sampler *sampler, int32_t id, limpid_error *error);
 // Takes back the newest n tokens of prompt and text; numbers and mirostat go on. False: too many.
 bool limpid_sampler_forget(limpid_sampler *sampler, size_t n);
-// Whether the grammar has the text as it is, and nothing else may follow. -1: an error.
+// Whether the grammar accepts the text so far, and whether anything may follow. -1: an error.
 enum { LIMPID_GOES_ON, LIMPID_MAY_END, LIMPID_MUST_END };
 int limpid_sampler_ending(limpid_sampler *sampler, limpid_error *error);
 // In [0, 1): what the last token was drawn with. 0: none yet.

@@ -33,8 +33,11 @@ static const Command *take_command(int *argc, char ***argv, Error *error) {
         return command_find("generate");
     const char *nearest = command_nearest(word);
     if (nearest)
-        error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file: did you mean %s?",
-                  word, nearest);
+        error_set(error, ERROR_USAGE,
+                  "\"%.200s\" is neither a command nor a file: did you mean %s?", word, nearest);
+    else if (strchr(word, ' ') && !strchr(word, '/'))
+        error_set(error, ERROR_USAGE,
+                  "\"%.200s\" is neither a command nor a file: a prompt is given by -i", word);
     else
         error_set(error, ERROR_IO, "\"%.200s\" is neither a command nor a file (see run --help)",
                   word);

@@ -49,7 +49,9 @@ bool file_writer_put(FileWriter *file, uint64_t offset, const void *data, uint64
                      Error *error);
 
 // Syncs the file to disk and renames it to its path. Bytes never put are zeros. False: exit code 4,
-// 130, or 2 where a file has appeared there that must not be replaced; the target is as it was.
+// 130, or 2 where a file has appeared there that must not be replaced; the target is as it was, but
+// where only syncing its directory failed: then the new file is in its place, and may be the old
+// one again after a crash of the machine.
 bool file_writer_finish(FileWriter *file, Error *error);
 
 void file_writer_close(FileWriter *file); // NULL is fine

@@ -11,7 +11,7 @@
 
 static const char GENERATE_HELP[] =
     "run [generate] [MODEL] [-i PROMPT] [options]    text from a prompt\n"
-    "    ./run models/SmolLM2.gguf -i 'Once upon a time' -t 0.8 -n 200\n"
+    "    ./run -i 'Once upon a time' -t 0.8 -n 200\n"
     "MODEL: a .gguf, .safetensors, .bin file or a directory; none: the built-in one\n"
     "  --prompts FILE --out FILE    many: JSON lines (docs/prompts.md); --parallel N\n"
     "      --resume: go on with FILE;  --shard I/N: lines I, I + N, ...; run merge\n"
@@ -86,7 +86,7 @@ static const char BENCH_HELP[] =
 
 static const char PERPLEXITY_HELP[] =
     "run perplexity MODEL -f FILE [options]        how well the model predicts a text\n"
-    "    ./run perplexity models/SmolLM2.gguf -f wiki.test.raw --window 1024\n"
+    "    ./run perplexity -f wiki.test.raw --window 1024\n"
     "\n"
     "Every token but the first is predicted exactly once. A window of --window tokens\n"
     "begins every --stride tokens, and scores the tokens that no earlier one scored.\n"
@@ -112,7 +112,7 @@ static const char PERPLEXITY_HELP[] =
 
 static const char TOKENIZE_HELP[] =
     "run tokenize MODEL|-z TOKENIZER [-i TEXT | -f FILE] [options]   text to ids\n"
-    "    ./run tokenize models/SmolLM2.gguf -i 'Hello world'\n"
+    "    ./run tokenize models/SmolLM2-135M-Instruct.Q4_1.gguf -i 'Hello world'\n"
     "    ./run tokenize -z tokenizer.model -i 'Hello world' --pieces\n"
     "\n"
     "Prints the ids of the whole input on one line, without BOS or EOS. The input is\n"
@@ -158,7 +158,7 @@ static const char SELFTEST_HELP[] =
 
 static const char TRACE_HELP[] =
     "run trace MODEL -i PROMPT --out FILE [options]       all intermediate values\n"
-    "    ./run trace models/SmolLM2.gguf -i 'Once upon a time' -o run.safetensors\n"
+    "    ./run trace -i 'Once upon a time' -o run.safetensors\n"
     "\n"
     "Writes every stage of every layer for every token, as float32, to a safetensors\n"
     "file. A stage has the name of its module in Hugging Face's model, whatever the\n"
@@ -179,7 +179,7 @@ static const char TRACE_HELP[] =
 
 static const char ATTENTION_HELP[] =
     "run attention MODEL -i PROMPT [options]         what each token attends to\n"
-    "    ./run attention models/SmolLM2.gguf -i 'The cat sat on its mat' --layer 3\n"
+    "    ./run attention -i 'The cat sat on its mat' --layer 3\n"
     "\n"
     "A picture: a row for each token, a column for each token that it sees. Without\n"
     "--layer and --head it is the mean over all heads of all layers.\n"
@@ -205,7 +205,7 @@ static const char ATTENTION_HELP[] =
 
 static const char LENS_HELP[] =
     "run lens MODEL -i PROMPT [options]              the prediction after every layer\n"
-    "    ./run lens models/SmolLM2.gguf -i 'The capital of France is'\n"
+    "    ./run lens -i 'The capital of France is'\n"
     "\n"
     "The residual stream after each half of each layer (attention, FFN) through the\n"
     "final norm and the head: the logit lens. A picture: positions x half-layers, the\n"
@@ -230,7 +230,7 @@ static const char LENS_HELP[] =
 static const char VIEW_HELP[] =
     "run view MODEL -i PROMPT --out PAGE.html [options]     one page of a whole run\n"
     "run view A.safetensors [B.safetensors] --out PAGE.html     of a trace, or of two\n"
-    "    ./run view models/SmolLM2.gguf -i 'The cat sat on the mat' -n 3 -o cat.html\n"
+    "    ./run view -i 'The cat sat on the mat' -n 3 -o cat.html\n"
     "\n"
     "One file for a browser, which needs no network: the tokens and how surprising\n"
     "each was, what every half of every layer would predict, all heads, how a layer\n"
@@ -310,7 +310,7 @@ static const char REPLAY_HELP[] =
 static const char CONVERT_HELP[] =
     "run convert MODEL OUT [options]                 another container, another type\n"
     "    ./run convert models/Qwen3-0.6B qwen3.gguf --type q8_0\n"
-    "    ./run convert models/SmolLM2.gguf smollm2-hf --type f16\n"
+    "    ./run convert models/SmolLM2-135M-Instruct.Q4_1.gguf smollm2-hf --type f16\n"
     "\n"
     "OUT is a name that ends in .gguf; or a directory, which gets model.safetensors,\n"
     "config.json and the tokenizer, as transformers reads them; or a name in\n"
@@ -355,7 +355,7 @@ static const char DIFF_HELP[] =
 
 static const char COST_HELP[] =
     "run cost MODEL|CONFIG.json|PRESET [options]    FLOPs, bytes and memory, counted\n"
-    "    ./run cost models/SmolLM2.gguf --seq 4096\n"
+    "    ./run cost models/SmolLM2-135M-Instruct.Q4_1.gguf --seq 4096\n"
     "    ./run cost llama-7b --machine a100 --intensity\n"
     "\n"
     "What one more token and a prompt compute and read, operation by operation, which\n"

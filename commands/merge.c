@@ -229,9 +229,12 @@ static bool write_merged(Merge *m, const Options *o, int known, Error *error) {
     close_parts(m);
     id_set_free(&m->ids);
     if (!output_file_check(&out, error)) return false;
-    m->out = file_writer_open(&out, m->size, error);
-    return m->out && open_parts(m, o->model, known, error) && walk(m, error) &&
-           file_writer_finish(m->out, error);
+    uint64_t size = m->size, digest = m->digest;
+    m->out = file_writer_open(&out, size, error);
+    if (!m->out || !open_parts(m, o->model, known, error) || !walk(m, error)) return false;
+    if (m->size != size || m->digest != digest)
+        return error_set(error, ERROR_IO, "the answers changed while they were read");
+    return file_writer_finish(m->out, error);
 }
 
 static bool merge_all(Merge *m, const Options *o, Error *error) {

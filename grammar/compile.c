@@ -41,17 +41,18 @@ bool grammar_add_edge(Grammar *g, uint8_t low, uint8_t high, uint32_t to, Error 
 
 // ---- sizes ----
 
-// Nodes of a copy, about; infinite where there is a loop or a call that stays one.
+// Nodes of a copy, about, and at least 1 for each part, since that much work it is; infinite where
+// there is a loop or a call that stays one.
 static double size_of(const Parsed *p, uint32_t index) {
     const Expr *e = &p->exprs.at[index];
     double size = 1;
     switch (e->kind) {
-    case EXPR_EMPTY: return 0;
-    case EXPR_LITERAL: return e->count;
+    case EXPR_EMPTY: return 1;
+    case EXPR_LITERAL: return e->count ? e->count : 1;
     case EXPR_CHARACTERS: return 1 + e->count;
     case EXPR_RULE: return p->rules.at[e->rule].size;
     case EXPR_REPEAT:
-        if (!e->most) return 0;
+        if (!e->most) return 1;
         return e->most == UNBOUNDED ? INFINITY : (1 + size_of(p, e->child)) * e->most;
     case EXPR_SEQUENCE:
     case EXPR_CHOICE:
@@ -149,7 +150,22 @@ static bool compile_copies(Compiler *c, const Expr *e, uint32_t next, uint32_t *
     return true;
 }
 
+// Whether it is nothing but the empty text, as far as is seen without following rules.
+static bool is_empty(const Parsed *p, uint32_t index) {
+    const Expr *e = &p->exprs.at[index];
+    bool empty = e->kind == EXPR_EMPTY || (e->kind == EXPR_LITERAL && !e->count);
+    if (e->kind == EXPR_REPEAT) return !e->most || is_empty(p, e->child);
+    if (e->kind != EXPR_SEQUENCE && e->kind != EXPR_CHOICE) return empty;
+    for (uint32_t part = e->child; part != NONE; part = p->exprs.at[part].next)
+        if (!is_empty(p, part)) return false;
+    return true;
+}
+
 static bool compile_repeat(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
+    if (is_empty(c->parsed, e->child)) {
+        *start = next;
+        return true;
+    }
     if (e->most == UNBOUNDED && e->least <= 1) return compile_loop(c, e, next, start);
     if (e->most <= 1 || (e->most != UNBOUNDED && size_of(c->parsed, e->child) * e->most <= 8))
         return compile_copies(c, e, next, start);

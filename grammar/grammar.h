@@ -2,7 +2,7 @@
 // JSON schema.
 //
 //     Grammar *grammar = grammar_parse(text, size, &error);
-//     Matcher *matcher = matcher_open(grammar, trie, &error);     // grammar/matcher.h
+//     Matcher *matcher = matcher_open(grammar, trie, stop, &error);   // grammar/matcher.h
 //     ...
 //     grammar_close(grammar);
 //

@@ -92,12 +92,30 @@ typedef struct Property {
 
 typedef ARRAY(Property) Properties;
 
-static bool is_required(const json_t *required, const char *name) {
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *other = json_string_value(json_array_get(required, i));
-        if (other && !strcmp(other, name)) return true;
+// An index of the names in the list `required`, whose entries the caller frees. Of a name that
+// stands twice one place is found.
+static bool index_required(Conversion *c, const json_t *required, NameIndex *index) {
+    size_t count = json_array_size(required);
+    NameEntry *entries = calloc(count + 1, sizeof *entries);
+    Error twice;
+    *index = (NameIndex){0};
+    if (!entries) return error_set(c->error, ERROR_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (!name) {
+            free(entries);
+            return schema_fail(c, "\"required\": wanted a list of names");
+        }
+        entries[i] = (NameEntry){{name, strlen(name)}, (uint32_t)i};
     }
-    return false;
+    (void)names_index(index, entries, count, "name", &twice);
+    return true;
+}
+
+static bool add_property(Conversion *c, Properties *list, Property property) {
+    if (!ARRAY_ROOM(list, c->error)) return false;
+    list->at[list->count++] = property;
+    return true;
 }
 
 // Those of `properties` in their order, then what is required besides.
@@ -107,27 +125,26 @@ static bool read_properties(Conversion *c, const json_t *schema, Properties *lis
     const json_t *others = json_object_get(schema, "additionalProperties");
     const char *name;
     json_t *value;
+    NameIndex index;
     if (properties && !json_is_object(properties))
         return schema_fail(c, "\"properties\": wanted an object");
     if (required && !json_is_array(required))
         return schema_fail(c, "\"required\": wanted a list of names");
+    if (!index_required(c, required, &index)) return false;
+    bool good = true;
     json_object_foreach((json_t *)(uintptr_t)properties, name, value) {
-        if (!ARRAY_ROOM(list, c->error)) return false;
-        list->at[list->count++] = (Property){name, value, is_required(required, name)};
+        good =
+            good && add_property(c, list, (Property){name, value, names_find(&index, name) >= 0});
     }
-    for (size_t i = 0; i < json_array_size(required); i++) {
+    for (size_t i = 0; good && i < json_array_size(required); i++) {
         name = json_string_value(json_array_get(required, i));
-        if (!name) return schema_fail(c, "\"required\": wanted a list of names");
-        bool known = json_object_get(properties, name);
-        for (size_t j = 0; !known && j < list->count; j++)
-            known = !strcmp(list->at[j].name, name);
-        if (known) continue;
-        if (json_is_false(others))
-            return schema_fail(c, "\"%.40s\" is required, and no property", name);
-        if (!ARRAY_ROOM(list, c->error)) return false;
-        list->at[list->count++] = (Property){name, others, true};
+        if (json_object_get(properties, name) || names_find(&index, name) != (int64_t)i) continue;
+        good = json_is_false(others)
+                   ? schema_fail(c, "\"%.40s\" is required, and no property", name)
+                   : add_property(c, list, (Property){name, others, true});
     }
-    return true;
+    free(index.entries);
+    return good;
 }
 
 static bool put_property(Conversion *c, const Property *p) {

@@ -54,6 +54,6 @@ bool put_number(Conversion *c, const json_t *schema);
 bool put_array(Conversion *c, const json_t *schema);
 bool put_object(Conversion *c, const json_t *schema);
 
-// json_one_of.c: no value is accepted by two of the schemas. False also where that is not seen;
-// a[0] and a[1] are the first two of that kind.
-bool schemas_exclude(const Conversion *c, const json_t *list, size_t *a, size_t *b);
+// json_one_of.c: no value is accepted by two of the schemas. False, with the first two that may
+// have one in common, also where it is not seen that they have none.
+bool schemas_exclude(Conversion *c, const json_t *list);

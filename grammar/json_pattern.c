@@ -62,9 +62,12 @@ static void put_character(Buffer *out, uint32_t code) {
     bytes[utf8_encode(bytes, code)] = '\0';
     Buffer json = {0};
     buffer_quote(&json, bytes, strlen(bytes));
-    snprintf(quoted, sizeof quoted, "%.*s", (int)json.size - 2, (const char *)json.bytes + 1);
-    if (json.failed) out->failed = true;
-    put_literal(out, quoted, strlen(quoted));
+    if (json.failed) {
+        out->failed = true;
+    } else {
+        snprintf(quoted, sizeof quoted, "%.*s", (int)json.size - 2, (const char *)json.bytes + 1);
+        put_literal(out, quoted, strlen(quoted));
+    }
     buffer_free(&json);
 }
 
@@ -98,7 +101,7 @@ static void put_range(Buffer *out, uint32_t low, uint32_t high) {
 // What is in a class: members for GBNF, and characters that JSON escapes.
 typedef struct Members {
     Buffer plain;
-    uint32_t escaped[64];
+    bool escaped[0x80]; // by their codes
     size_t n_escaped;
 } Members;
 
@@ -107,7 +110,8 @@ static bool is_hidden(uint32_t code) {
 }
 
 static void add_escaped(Members *m, uint32_t code) {
-    if (m->n_escaped < sizeof m->escaped / sizeof *m->escaped) m->escaped[m->n_escaped++] = code;
+    m->n_escaped += !m->escaped[code];
+    m->escaped[code] = true;
 }
 
 // Members as they stand; a range takes those characters that need no escape, and " and \ too.
@@ -148,9 +152,12 @@ static bool put_class(Pattern *p) {
     if (m.plain.size || inverted)
         buffer_print(out, "[%s%.*s%s]", inverted ? "^" : "", (int)m.plain.size,
                      m.plain.size ? (const char *)m.plain.bytes : "", inverted ? HIDDEN : "");
-    for (size_t i = 0; i < m.n_escaped; i++) {
-        if (i || m.plain.size) buffer_print(out, " | ");
-        put_character(out, m.escaped[i]);
+    bool first = !m.plain.size;
+    for (uint32_t code = 0; code < sizeof m.escaped; code++) {
+        if (!m.escaped[code]) continue;
+        buffer_print(out, first ? "" : " | ");
+        first = false;
+        put_character(out, code);
     }
     buffer_print(out, ")");
     buffer_free(&m.plain);

@@ -204,14 +204,12 @@ static bool put_values(Conversion *c, const json_t *schema) {
 
 static bool put_any(Conversion *c, const json_t *schema, const char *keyword) {
     const json_t *list = json_object_get(schema, keyword);
-    size_t a, b, count = json_array_size(list);
+    size_t count = json_array_size(list);
     if (!check_alone(c, schema, keyword, NULL)) return false;
     if (!count) return schema_fail(c, "\"%s\": wanted a list of schemas", keyword);
     if (!strcmp(keyword, "allOf") && count > 1)
         return schema_fail(c, "\"allOf\" of more than one schema is not supported");
-    if (!strcmp(keyword, "oneOf") && !schemas_exclude(c, list, &a, &b))
-        return schema_fail(
-            c, "\"oneOf\": schemas %zu and %zu may both accept a value (anyOf takes it)", a, b);
+    if (!strcmp(keyword, "oneOf") && !schemas_exclude(c, list)) return false;
     for (size_t i = 0; i < count; i++) {
         if (i) buffer_print(&c->out, " | ");
         if (!put_rule_at(c, json_array_get(list, i), keyword, i)) return false;
@@ -221,8 +219,8 @@ static bool put_any(Conversion *c, const json_t *schema, const char *keyword) {
 
 // ---- $ref ----
 
-// The next part of a JSON pointer, up to a slash: ~1 is a slash, ~0 a tilde. What is in a URI
-// besides may be %XX.
+// The next part of a JSON pointer, up to a slash or `size` - 1 bytes: ~1 is a slash, ~0 a tilde.
+// What is in a URI besides may be %XX.
 static size_t take_part(const char *at, char *out, size_t size) {
     size_t length = 0, used = 0;
     for (; at[used] && at[used] != '/' && length + 1 < size; used++) {
@@ -249,6 +247,7 @@ static const json_t *find_target(const Conversion *c, const char *reference) {
         char part[256];
         uint64_t index = 0;
         at += 1 + take_part(at + 1, part, sizeof part);
+        if (*at && *at != '/') return NULL; // longer than any name that is looked for
         size_t digits = decimal_take(part, strlen(part), &index);
         target = json_is_array(target) && digits == strlen(part) ? json_array_get(target, index)
                                                                  : json_object_get(target, part);

@@ -1,9 +1,8 @@
 // Which characters leave a state as it is: inside a string nearly all do. Where a token, and all
 // that begin like it, have no others, they need not be read.
 //
-//     [^"\\]*   at "hello":  h e l l o lead back to the state, and so does all below this node of
-//     the
-//               trie but what has a quote or a backslash
+//     [^"\\]*   at "hello":  h e l l o return to the state, and so does all below this node of
+//               the trie but what has a quote or a backslash
 #include "grammar/masks.h"
 
 // How the characters beyond ASCII begin in UTF-8; `rest` bytes 80 .. BF follow.

@@ -2,7 +2,7 @@
 //
 //     Checkpoint *checkpoint = NULL;
 //     if (!checkpoint_open(&checkpoint, "SmolLM2.gguf", &error)) ...
-//     model_open(&model, checkpoint_config(checkpoint), checkpoint_weights(checkpoint), ...);
+//     model = model_open(checkpoint_config(checkpoint), checkpoint_weights(checkpoint), ...);
 //
 // Accepted: a .gguf file (v2, v3), a .safetensors file or a directory with config.json and one or
 // more of them, a llama2.c .bin (v0, v1, v2). The content decides, not the name.

@@ -11,6 +11,7 @@
 #include "commands/shared/interrupt.h"
 #include "commands/shared/output.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ bool conversation_add(Chat *chat, TextSpan user, TextSpan answer, Error *error) 
     Turn turn = {.start = -1};
     buffer_put(&turn.user, user.text, user.length);
     buffer_put(&turn.answer, answer.text, answer.length);
-    begin_anew(chat);
+    if (chat->begun) begin_anew(chat); // else no turn has a place in the cache
     return push_turn(chat, &turn, error);
 }
 
@@ -168,25 +169,39 @@ static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     return true;
 }
 
+// The least `left` of low .. high with which message and conversation are at most `most` tokens;
+// high where there is none. ids are those of it. The more turns leave, the fewer tokens there are.
+static bool leave_turns(Chat *chat, size_t *left, size_t low, size_t high, TextSpan message,
+                        size_t most, Error *error) {
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (!render(chat, middle, message, error)) return false;
+        if (chat->ids.count <= most)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *left = low;
+    return render(chat, low, message, error);
+}
+
 // The oldest turns are left out of the context until the message and an answer of a quarter of it
 // fit; the conversation keeps them. A message that does not fit alone is refused, and nothing
 // leaves.
 static bool shift(Chat *chat, TextSpan message, size_t max_new, bool *fits, Error *error) {
-    size_t context = (size_t)chat->session.model->options.context, left;
+    size_t context = (size_t)chat->session.model->options.context, left = chat->left + !chat->begun;
     size_t answer = max_new < context / 4 ? max_new : context / 4;
     *fits = chat->ids.count + answer <= (size_t)room_of(chat);
     if (*fits) return true;
-    for (left = chat->left + !chat->begun; left <= chat->n_turns; left++) {
-        if (!render(chat, left, message, error)) return false;
-        if (chat->ids.count + answer <= context) break;
-    }
+    if (left > chat->n_turns) left = chat->n_turns;
+    if (!leave_turns(chat, &left, left, chat->n_turns, message, context - answer, error))
+        return false;
     *fits = chat->ids.count <= context;
     if (!*fits) {
         note("the message has %zu tokens, the context room for %zu: it was not sent",
              chat->ids.count, context);
         return true;
     }
-    if (left > chat->n_turns) left = chat->n_turns;
     size_t leave = left - chat->left;
     if (leave == 1)
         note("the context of %zu tokens is full: the oldest exchange left it", context);
@@ -203,10 +218,9 @@ bool conversation_take_back(Chat *chat, bool *more, Error *error) {
     size_t context = (size_t)chat->session.model->options.context, left = 0;
     *more = false;
     if (!chat->left || context <= (size_t)chat->left_context) return true;
-    for (; left < chat->left; left++) {
-        if (!render(chat, left, (TextSpan){.text = ""}, error)) return false;
-        if (chat->ids.count + context / 4 <= context) break;
-    }
+    if (!leave_turns(chat, &left, 0, chat->left, (TextSpan){.text = ""}, context - context / 4,
+                     error))
+        return false;
     chat->left_context = (int)context;
     *more = left < chat->left;
     chat->left = left;
@@ -268,6 +282,10 @@ static size_t most_tokens(const Chat *chat) {
     if (option_given(o, OPTION_MAX_TOKENS)) most = (size_t)o->max_tokens;
     if (!option_given(o, OPTION_STEPS) || !o->steps) return most;
     size_t steps = (size_t)o->steps + 1, left = steps > used ? steps - used : 0;
+    if (!left && !o->quiet)
+        note("-n %" PRId64 " counts the %zu tokens of the message too, as in llama2.c, so none is "
+             "new; --max-tokens %" PRId64 " counts those of the answer",
+             o->steps, used, o->steps);
     return left < most ? left : most;
 }
 

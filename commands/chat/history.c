@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,11 +74,12 @@ void history_load(const char *path, void (*each)(void *context, const char *text
     size_t size = 0;
     int file = open_history(path, O_RDWR);
     if (file < 0) return;
+    flock(file, LOCK_EX); // another chat appends before the cut or behind it
     char *bytes = read_end(file, &size);
     struct stat state;
-    if (bytes && !fstat(file, &state) && state.st_size > FILE_BYTES &&
-        write_whole(file, bytes, size) && ftruncate(file, (off_t)size))
-        size = 0;
+    bool cut = bytes && !fstat(file, &state) && state.st_size > FILE_BYTES;
+    // Where that fails some messages are there twice.
+    if (cut && write_whole(file, bytes, size) && ftruncate(file, (off_t)size)) errno = 0;
     close(file);
     for (size_t i = 0; bytes && i < size;) {
         const char *newline = memchr(bytes + i, '\n', size - i);
@@ -110,7 +112,7 @@ void history_append(const char *path, const char *text, size_t length) {
     make_directories(path);
     int file = line.failed ? -1 : open_history(path, O_WRONLY | O_APPEND | O_CREAT);
     if (file >= 0) {
-        // One write as a rule, so that the lines of two chats do not mix.
+        flock(file, LOCK_EX); // which closing ends
         write_whole(file, line.bytes, line.size);
         close(file);
     }

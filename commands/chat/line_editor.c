@@ -204,16 +204,18 @@ static unsigned char insert_paste(EditLine *libedit, wint_t key) {
     (void)key;
     LineEditor *e = NULL;
     WideText wide = {0};
-    wchar_t c;
+    wchar_t c, newest[END_LENGTH] = L"";
+    size_t count = 0;
     bool complete = false, good = true;
     el_wget(libedit, EL_CLIENTDATA, &e);
     while (good && !complete && el_wgetc(libedit, &c) == 1) {
-        if (wide.length > e->most + END_LENGTH) wide.length--;
-        good = push(&wide, c);
-        complete = wide.length >= END_LENGTH &&
-                   !wmemcmp(wide.text + wide.length - END_LENGTH, END, END_LENGTH);
+        count++;
+        wmemmove(newest, newest + 1, END_LENGTH - 1);
+        newest[END_LENGTH - 1] = c;
+        if (wide.length <= e->most + END_LENGTH) good = push(&wide, c);
+        complete = !wmemcmp(newest, END, END_LENGTH);
     }
-    if (complete) wide.length -= END_LENGTH;
+    if (complete && wide.length > count - END_LENGTH) wide.length = count - END_LENGTH;
     clean_paste(&wide);
     if (wide.length) el_winsertstr(libedit, wide.text);
     free(wide.text);
@@ -440,6 +442,5 @@ bool line_editor_read(LineEditor *e, const char *mark, Buffer *line, size_t most
     }
     if (line->failed) return error_set(error, ERROR_MEMORY, "no memory for the message");
     return line->size <= most ||
-           error_set(error, ERROR_USAGE, "the message has %zu bytes, the limit is %zu", line->size,
-                     most);
+           error_set(error, ERROR_USAGE, "the message has over %zu bytes, the limit", most);
 }

@@ -65,12 +65,23 @@ void conversation_print(Buffer *b, const Chat *chat, const char *digest) {
     buffer_print(b, "]}\n");
 }
 
+// What /save and --transcript may not replace: the model's files, the session, which is written at
+// the end, and the transcript, which grows.
+static bool inputs_of_chat(FileSet *inputs, const Options *o, Error *error) {
+    const char *const mine[] = {o->session, o->transcript};
+    if (!inputs_find(inputs, o, error)) return false;
+    for (int i = 0; i < 2; i++)
+        if (mine[i] && !access(mine[i], F_OK) && !file_set_add(inputs, mine[i], error))
+            return false;
+    return true;
+}
+
 bool conversation_save(Chat *chat, const char *path, bool force, Error *error) {
     char digest[FNV_HEX];
     Buffer b = {0};
     FileSet inputs = {0};
     OutputFile out = {.path = path, .inputs = &inputs, .force = force || chat->options.force};
-    bool good = inputs_find(&inputs, &chat->options, error) &&
+    bool good = inputs_of_chat(&inputs, &chat->options, error) &&
                 inputs_check(&out, &chat->options, error) &&
                 model_digest(digest, &chat->session, error);
     if (good) conversation_print(&b, chat, digest);
@@ -89,8 +100,9 @@ bool transcript_open(Chat *chat, Error *error) {
     if (!path) return true;
     FileSet inputs = {0};
     OutputFile out = {.path = path, .inputs = &inputs, .force = chat->options.force};
-    bool good =
-        inputs_find(&inputs, &chat->options, error) && inputs_check(&out, &chat->options, error);
+    bool good = inputs_find(&inputs, &chat->options, error) &&
+                (!chat->options.session || file_set_add(&inputs, chat->options.session, error)) &&
+                inputs_check(&out, &chat->options, error);
     file_set_free(&inputs);
     if (!good) return false;
     int new = chat->options.force ? O_TRUNC : O_EXCL;

@@ -177,8 +177,11 @@ bool answers_open(Answers *a, const Session *s, const Shard *shard, Error *error
     *a = (Answers){.file = -1, .digest = FNV_START, .synced = seconds_now()};
     a->path = shard_path(o->out, shard->index, shard->count, error);
     if (!a->path || !make_header(a, s, shard, error) || !open_file(a, o, error)) return false;
-    if (o->resume) return begin_kept(a, error);
-    return cut_to_size(a, error) && append(a, &a->header, error);
+    return !o->resume || begin_kept(a, error);
+}
+
+bool answers_begin(Answers *a, const Options *o, Error *error) {
+    return o->resume || (cut_to_size(a, error) && append(a, &a->header, error));
 }
 
 bool answers_next_kept(Answers *a, AnswerKey *key, bool *there, Error *error) {

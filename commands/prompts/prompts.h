@@ -179,8 +179,10 @@ typedef struct Answers {
 } Answers;
 
 // Opens it: new, or with --resume what is there. A file that another model, other options or
-// another version made is refused. False: exit code 2, 3, 4 or 5.
+// another version made is refused. What --force replaces is still whole then: answers_begin empties
+// it, once nothing else can fail. False: exit code 2, 3, 4 or 5.
 bool answers_open(Answers *answers, const Session *session, const Shard *shard, Error *error);
+bool answers_begin(Answers *answers, const Options *options, Error *error);
 // --resume: the next answer that is there. *there false: there is none, the file is cut
 // behind the last whole one, and answers_put goes on. These: false with exit code 3, 4 or 5.
 bool answers_next_kept(Answers *answers, AnswerKey *key, bool *there, Error *error);

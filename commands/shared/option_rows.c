@@ -14,10 +14,10 @@ enum {
     INPUT_COMMANDS = PROMPT_COMMANDS | FOR_PERPLEXITY,
     TOKENIZER_COMMANDS = MODEL_COMMANDS | FOR_TOKENIZE | FOR_INSPECT | FOR_CONVERT,
     ALL_COMMANDS = TOKENIZER_COMMANDS | FOR_DIFF | FOR_COST | FOR_MASK | FOR_REPLAY | FOR_MERGE,
-    INTERVENTION_COMMANDS = FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION |
-                            FOR_LENS | FOR_VIEW,
-    PATTERN_COMMANDS = TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION |
-                       FOR_LENS | FOR_COST | FOR_VIEW,
+    INTERVENTION_COMMANDS =
+        FOR_GENERATE | FOR_PERPLEXITY | FOR_TRACE | FOR_ATTENTION | FOR_LENS | FOR_VIEW,
+    PATTERN_COMMANDS =
+        TEXT_COMMANDS | FOR_BENCH | FOR_PERPLEXITY | FOR_ATTENTION | FOR_LENS | FOR_COST | FOR_VIEW,
 };
 const DType OPTION_DTYPES[N_OPTION_DTYPES] = {
     DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,
@@ -139,7 +139,7 @@ static const OptionRow ROWS[] = {
     {.id = OPTION_THREADS, .name = "threads", .short_name = 'j', .kind = KIND_LIST,
      .offset = FIELD(threads), .commands = MODEL_COMMANDS | FOR_COST | FOR_REPLAY | FOR_CONVERT,
      .high = 256,
-     .meaning = "0 is all that this process may use"},
+     .meaning = "0 is all that this process may use; bench alone takes several"},
     {.id = OPTION_CONTEXT, .name = "ctx-size", .short_name = 'c', .kind = KIND_INTEGER,
      .offset = FIELD(context), .commands = TEXT_COMMANDS, .low = 1, .high = 1 << 22,
      .meaning = "without it the model's own, in chat at most 4096"},

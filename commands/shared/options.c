@@ -10,6 +10,7 @@
 #include "weights/checkpoint.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,12 +231,15 @@ static bool take_option(Options *options, int code, CommandBit command, char **a
     options->given[row->id] = true;
     if (!option_store(options, row, optarg, error)) return false;
     // In other programs -t is the number of threads.
-    if (code == 't' && row->id == OPTION_TEMPERATURE && options->temperature > 2)
-        return error_set(error, ERROR_USAGE,
-                         "-t %.20s: -t is temperature; threads are -j %.20s (a temperature over 2 "
-                         "is --temp %.20s)",
-                         optarg, optarg, optarg);
-    return true;
+    double t = options->temperature;
+    if (code != 't' || row->id != OPTION_TEMPERATURE || t <= 2) return true;
+    char threads[24] = "";
+    if (t == floor(t)) snprintf(threads, sizeof threads, " %.0f", t);
+    return error_set(
+        error, ERROR_USAGE,
+        "-t %.20s: -t is temperature; threads are -j%s (a temperature over 2 is --temp "
+        "%.20s)",
+        optarg, threads, optarg);
 }
 
 // The command line as it is walked through.

@@ -1,8 +1,8 @@
 // Attention over the cache: how the work is cut and shared; lanes/attention.c does it.
 //
-// A pass is a few rows times the heads that share a KV head, at most 32 queries. The keys of a
-// query are cut into chunks of 256 at fixed positions; each chunk has a state (max, sum, out), and
-// states merge in rising order. So a row's bits depend on nothing but its own position:
+// A pass is a few rows times the heads that share a KV head, at most ATTENTION_QUERIES. The keys of
+// a query are cut into chunks of 256 at fixed positions; each chunk has a state (max, sum, out),
+// and states merge in rising order. So a row's bits depend on nothing but its own position:
 //   many passes   (a prompt, many sequences)   a thread walks all chunks of a pass and merges
 //   few passes    (one token, a long cache)    threads take single chunks, the caller merges
 // Passes are few, too, where one of them is so long that the other threads would wait for it: a
@@ -35,7 +35,8 @@ typedef struct AttentionWork {
 } AttentionWork;
 
 // ---- scratch ----
-// Per thread: packed queries (32, head_dim), scores (32, 256), two states. Then, for single chunks,
+// Per thread: packed queries (ATTENTION_QUERIES, head_dim), scores (ATTENTION_QUERIES,
+// ATTENTION_CHUNK), two states. Then, for single chunks,
 // a running state per pass and a state per pass and chunk.
 
 static size_t state_floats(size_t n_queries, size_t value_dim) {

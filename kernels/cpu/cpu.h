@@ -91,7 +91,8 @@ void panel_memory_close(Device *device); // all of it
 // Frees what measuring the limits took: limits.c.
 void limits_close(Device *device);
 
-// A thread's own row of at least max_cols floats, until the next project.
+// A thread's own row of at least max_cols floats, until the next project; so QUANTISE_SCRATCH of
+// any matrix fits.
 float *project_scratch_row(const Device *device, int thread);
 
 // The instruction sets in this program, best first, the last one portable; *count of them.

@@ -161,7 +161,7 @@ static void prepare_task(void *context, size_t begin, size_t end, int thread) {
         const float *x = p->x + row * p->cols;
         for (size_t i = first; i < last && p->integers; i++)
             p->device->kernels->project->quantise(block, i, x + i * p->cols, p->cols, levels,
-                                                   scratch);
+                                                  scratch);
         for (size_t i = first; i < last && p->floats && n > 1; i++)
             for (size_t k = 0; k < p->cols; k++)
                 s->x[row * p->cols + k * n + i] = x[i * p->cols + k];

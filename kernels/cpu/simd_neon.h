@@ -332,10 +332,9 @@ static inline I32x16 i32_dot(I32x16 acc, I16x32 x, I16x32 y) {
 // ---- bytes ----
 
 // Four products to an int32 lane, 64 bytes of each operand.
-//     neon      SMULL and SMULL2 give 16 products in int16, ADDP adds neighbours, SADALP adds two
-//     of
-//               those to a lane. Both factors are signed: numbers of up to 7 bits are what they
-//               were, and two products of them, at most 2 * 127 * 128, fit an int16.
+//     neon      SMULL and SMULL2 give 16 products in int16, ADDP adds neighbours, SADALP adds
+//               two of those to a lane. Both factors are signed: numbers of up to 7 bits are what
+//               they were, and two products of them, at most 2 * 127 * 128, fit an int16.
 //     dotprod   SDOT, signed too
 //     i8mm      USDOT: unsigned times signed, so 8 bits as well
 typedef I32x16 ByteSums;

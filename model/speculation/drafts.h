@@ -37,8 +37,7 @@ int lookup_find(const Lookup *lookup, int *next);
 // just written: a text that runs in a circle is continued for as long as wanted.
 void lookup_copy(const Lookup *lookup, int next, int32_t *out, int n);
 
-// ---- draft: a small model of the same vocabulary, with a cache that follows the text (draft.c)
-// ----
+// ---- draft: a small model of the same vocabulary, its cache following the text (draft.c) ----
 
 typedef struct Draft {
     Model *model;   // borrowed

@@ -1,9 +1,11 @@
 // Speculation: guesses of the next tokens of a text (drafts), which a Decoder verifies together in
 // one pass, and the measurement of whether that pays.
 //
-//     Speculation *s = speculation_open(&(SpeculationOptions){.vocab_size = v, .context = c},
-//     &error); speculation_text(s, 0, prompt, n);   // before decoder_begin, which gets
-//     .speculation = s SpeculationCounts counts = speculation_counts(s); speculation_close(s);
+//     SpeculationOptions options = {.vocab_size = v, .context = c};
+//     Speculation *s = speculation_open(&options, &error);
+//     speculation_text(s, 0, prompt, n);   // before decoder_begin, which gets .speculation = s
+//     SpeculationCounts counts = speculation_counts(s);
+//     speculation_close(s);
 //
 // It changes no result: a draft is kept where it is the token that the sampler takes from the
 // verified logits (model/decoder.h). Only the time differs, and with it how many drafts there are:

@@ -200,6 +200,18 @@ Test(session, no_other_file_is_lost) {
     check_refused(&run, ERROR_IO, "No such file");
     run = program(CHAT "|-i|a|--session|%s|--transcript|%s", small_model(), "/tmp/a", "/tmp/a");
     check_refused(&run, ERROR_USAGE, "name one file");
+    // By another name, or with /save: its bytes stay.
+    char *mine = session_path(2, "mine"), *link = strdup(test_temporary("link"));
+    run = program(CHAT "|-i|a|--session|%s", small_model(), mine);
+    check_status(&run, 0);
+    test_run_free(&run);
+    CHECK(!symlink(mine, link), "link");
+    run = program(CHAT "|-i|b|--session|%s|--transcript|%s|--force", small_model(), mine, link);
+    check_refused(&run, ERROR_USAGE, "is read by this run");
+    run = program(CHAT "|-i|a|--session|%s", small_model(), mine);
+    check_status(&run, 0);
+    test_run_free(&run);
+    free(link);
     // A cache of generate has no conversation.
     char *cache = session_path(1, "cache");
     run = program("generate|%s|-q|--prompt-ids|1,3|--ids|--max-tokens|1|--cache|%s", small_model(),

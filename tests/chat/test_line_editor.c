@@ -1,5 +1,6 @@
 // Messages typed at a terminal: what the keys mean is read in the history file, which has each
 // message as it was sent.
+#include "base/bytes.h"
 #include "tests/support/program.h"
 
 #include <sys/stat.h>
@@ -94,6 +95,22 @@ Test(line_editor, a_line_of_6000_characters_is_sent_whole) {
     CHECK(history && size == 6001 && !memcmp(history, wanted, 6001), "%zu bytes", size);
     free(history);
     test_run_free(&r);
+}
+
+// Its end is found behind what there is no room for.
+Test(line_editor, a_paste_beyond_the_limit_ends_and_is_not_sent) {
+    enum { SIZE = LIMIT_PROMPT + (1 << 17) };
+    char *paste = malloc(SIZE + 16);
+    strcpy(paste, "\x1b[200~");
+    memset(paste + 6, 'a', SIZE);
+    strcpy(paste + 6 + SIZE, "\x1b[201~");
+    const TypedKeys keys[] = {{MARK "> ", paste}, {"aaa", "\n"}, {MARK "> ", "\x04"}};
+    need_editor();
+    use_history("paste");
+    TestRun r = chat_typed("|-c|64", keys, 3);
+    CHECK(r.status == 0 && strstr(r.out, "the message has over "), "exit %d: %s", r.status, r.out);
+    test_run_free(&r);
+    free(paste);
 }
 
 Test(line_editor, the_history_is_there_in_the_next_session_for_its_owner_alone) {

@@ -175,6 +175,35 @@ Test(convert_metadata, template_names_and_ids_go_along) {
     free(back);
 }
 
+// A GGUF names three ids that end a text. Where a model has more, one that is left out would let
+// its texts go on.
+Test(convert_metadata, a_fourth_id_that_ends_a_text_is_refused) {
+    char *from = strdup(conversion_gguf("ends.gguf", gguf_tiny_llama()));
+    char *hf = strdup(test_temporary("ends")), *back = strdup(test_temporary("ends-back.gguf"));
+    convert("%s|%s", from, hf);
+    size_t size;
+    char *config = hf_read(hf, "config.json", &size), *at = strstr(config, "\"eos_token_id\"");
+    CHECK(at, "%s", config);
+    char *changed = malloc(size + 60);
+    for (int n = 3; n <= 4; n++) {
+        sprintf(changed, "%.*s\"eos_token_id\":[2,5,6%s]%s", (int)(at - config), config,
+                n == 4 ? ",7" : "", at + strcspn(at, ",}"));
+        hf_write(hf, "config.json", changed);
+        if (n == 3)
+            convert("%s|%s", hf, back);
+        else
+            check_no_conversion("%s|%s|-q|--force", hf, back, ERROR_FILE, "more than three ids");
+    }
+    Checkpoint *checkpoint = open_converted(back);
+    CHECK_INT(checkpoint_config(checkpoint)->n_eos_ids, 3);
+    checkpoint_close(checkpoint);
+    free(changed);
+    free(config);
+    free(from);
+    free(hf);
+    free(back);
+}
+
 // A vocabulary smaller than the embedding is filled up, as llama.cpp's converter does.
 Test(convert_metadata, rows_without_a_token_get_names) {
     const char *tokenizer = conversion_tokenizer_bin("words");

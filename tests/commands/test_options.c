@@ -342,6 +342,19 @@ static bool line_has(const char *text, const char *begin, const char *word) {
     return false;
 }
 
+// The options of generate and chat by their first names; the others are other programs'.
+Test(options, of_generate_and_chat_are_in_the_manual_page) {
+    char *text = read_source("docs/limpid.1");
+    OptionId last = (OptionId)-1;
+    for (const OptionRow *row = option_rows(); row->name; last = row->id, row++) {
+        char written[80];
+        snprintf(written, sizeof written, "--%s", row->name);
+        if (row->id != last && row->commands & (FOR_GENERATE | FOR_CHAT))
+            CHECK(strstr(text, written), "%s", written);
+    }
+    free(text);
+}
+
 // Every command is in the manual page, and every option in it exists.
 Test(options, the_manual_page_names_what_exists) {
     char *text = read_source("docs/limpid.1"), *debugger = strstr(text, ".SH DEBUGGER");

@@ -539,7 +539,11 @@ Test(streams, what_is_no_model_is_one_line) {
     TestRun r = program("%s", "/nonexistent");
     check_refused(&r, ERROR_IO, "\"/nonexistent\" is neither a command nor a file");
     r = program("%s", "bnech|model.gguf|--json");
-    check_refused(&r, ERROR_IO, "\"bnech\" is neither a command nor a file");
+    check_refused(&r, ERROR_USAGE,
+                  "\"bnech\" is neither a command nor a file: did you mean bench?");
+    r = program("%s", "Once upon a time");
+    check_refused(&r, ERROR_USAGE,
+                  "\"Once upon a time\" is neither a command nor a file: a prompt is given by -i");
     r = program("generate|%s", "/nonexistent");
     check_refused(&r, ERROR_IO, "/nonexistent: cannot open it");
     r = program("%s", "");

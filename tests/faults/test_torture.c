@@ -41,7 +41,8 @@ Test(torture, memory_of_a_json_schema) {
                                          "[",     "]",   "1",    "<0x0A>"};
     const char *schema = grammar_file(
         "a.json", "{\"anyOf\":[{\"enum\":[\"a\",1]},{\"type\":\"object\",\"properties\":{\"a\":{"
-                  "\"minLength\":2},\"b\":{\"$ref\":\"#\"}}},{\"items\":{\"maximum\":3,\"type\":"
+                  "\"minLength\":2},\"b\":{\"$ref\":\"#\"},\"c\":{\"pattern\":\"a\\\\n[b\\\"]\"}}},"
+                  "{\"items\":{\"maximum\":3,\"type\":"
                   "\"integer\"}},true]}");
     const char *model = test_temporary("brackets.gguf");
     GgufFile *file = gguf_tiny_llama();

@@ -180,6 +180,27 @@ Test(gbnf, has_131072_nodes_and_a_megabyte) {
     free(large);
 }
 
+// As often as it may be, an empty text is written out once: 16 million times 40,000 are no work.
+Test(gbnf, an_empty_text_is_repeated_in_no_time) {
+    static const char *const EMPTY[] = {"\"\"{16777216} ", "(\"a\"{0} \"\"){16777216} ",
+                                        "(\"\" | \"\"*){3,} "};
+    for (size_t i = 0; i < sizeof EMPTY / sizeof *EMPTY; i++) {
+        char *text = repeated("root ::= ", EMPTY[i], 40000, "\"b\"");
+        Grammar *grammar = parse(text);
+        bool complete;
+        CHECK(begins(grammar, "b", &complete) && complete, "%s", EMPTY[i]);
+        CHECK(!begins(grammar, "a", &complete), "%s", EMPTY[i]);
+        grammar_close(grammar);
+        free(text);
+    }
+    // A rule of 200,000 empty texts, called 100,000 times, is too much to be copied.
+    char *none = repeated("root ::= \"b\"\nnone ::= ", "\"\" ", 200000, "\nmany ::= ");
+    char *text = repeated(none, "none ", 70000, "");
+    grammar_close(parse(text));
+    free(text);
+    free(none);
+}
+
 // Rules that call the next one, in the order that takes the most rounds of every analysis.
 Test(gbnf, long_chains_of_rules_take_no_stack) {
     size_t size = 64 * LIMIT_GRAMMAR_RULES, at = 0;

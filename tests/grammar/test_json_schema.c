@@ -384,6 +384,57 @@ Test(json_schema, refuses_by_name_what_it_cannot_follow) {
     }
 }
 
+// `count` times `format` with 0, 1, .. and a comma between, in a text that the caller frees.
+static char *listed(const char *format, int first, int count) {
+    size_t size = (size_t)count * 24 + 1, at = 0;
+    char *text = malloc(size);
+    for (int i = 0; i < count; i++) {
+        if (i) text[at++] = ',';
+        at += (size_t)snprintf(text + at, size - at, format, first + i);
+    }
+    return text;
+}
+
+// What comparing each with each would take minutes for.
+Test(json_schema, long_lists_take_no_time_or_are_refused) {
+    enum { MANY = 30000 };
+    char *low = listed("%d", 0, MANY), *high = listed("%d", MANY, MANY);
+    char *names = listed("\"n%d\"", 0, MANY), *schemas = listed("{\"const\":%d}", 0, MANY);
+    size_t size = strlen(low) + strlen(high) + strlen(schemas) + 200;
+    char *schema = malloc(size);
+    Error error = {0};
+    snprintf(schema, size, "{\"oneOf\":[{\"enum\":[%s]},{\"enum\":[%s]}]}", low, high);
+    CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "two long lists");
+    CHECK(strstr(error.message, "too many schemas and constants"), "%s", error.message);
+    snprintf(schema, size, "{\"oneOf\":[%s]}", schemas);
+    CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "many schemas");
+    CHECK(strstr(error.message, "too many schemas and constants"), "%s", error.message);
+    snprintf(schema, size, "{\"required\":[%s,\"n7\"]}", names);
+    char *text = grammar_of_json_schema(schema, strlen(schema), &error);
+    CHECK(text, "%s", error.message);
+    const char *seventh = strstr(text, "n7\\\"");
+    CHECK(seventh && !strstr(seventh + 1, "n7\\\""), "n7 is there once");
+    CHECK(strstr(text, "n29999"), "the last name");
+    free(text);
+    free(schema);
+    free(schemas);
+    free(names);
+    free(high);
+    free(low);
+}
+
+// A part of a pointer that is longer than any is no shorter one.
+Test(json_schema, a_long_reference_is_not_cut) {
+    char name[257], schema[1200];
+    Error error = {0};
+    memset(name, 'a', 256);
+    name[256] = '\0';
+    snprintf(schema, sizeof schema,
+             "{\"$ref\":\"#/$defs/%s\",\"$defs\":{\"%.255s\":{\"type\":\"null\"}}}", name, name);
+    CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "taken");
+    CHECK(strstr(error.message, "there is no"), "%s", error.message);
+}
+
 // A schema that calls itself before it says anything, or without end.
 Test(json_schema, of_nothing_but_itself_has_no_text) {
     static const char *const SELF[] = {
@@ -415,6 +466,8 @@ static const struct {
     {"^\\D\\W\\S$", "^[^0-9][^a-zA-Z0-9_][^ ]$", "0a- "},
     {"^[!-~]{3}$", "^[!-~]{3}$", "a\"\\ "},
     {"^[\\s^a-]+$", "^[ ^a-]+$", "^a- "},
+    // More members than there are characters, and one behind them.
+    {"^[\x01-\x1f\x01-\x1f\x01-\x1f\"b]+$", "^[\x01-\x1f\"b]+$", "\"ab"},
     {"^$", "^$", "ab"},
 };
 

@@ -394,6 +394,25 @@ Test(prompts, options_that_do_not_go_together_are_refused) {
     check_refused(&run, 4, "directory");
 }
 
+// --force replaces answers once the run can begin, not before.
+Test(prompts, old_answers_stay_where_the_model_cannot_run) {
+    char prompts[300];
+    size_t before, after;
+    snprintf(prompts, sizeof prompts, "%s", test_temporary("before"));
+    write_prompts(prompts, 2, 1);
+    const char *out = answered(prompts, "stay", 2);
+    char *old = test_read_file(out, &before);
+    setenv("LIMPID_ISA", "none", 1);
+    TestRun run = program("generate|%s|--prompts|%s|--out|%s|--force", small_model(), prompts, out);
+    check_refused(&run, 6, "LIMPID_ISA=none");
+    unsetenv("LIMPID_ISA");
+    char *there = test_read_file(out, &after);
+    CHECK(before == after && before && !memcmp(old, there, before), "%zu bytes, %zu", before,
+          after);
+    free(old);
+    free(there);
+}
+
 Test(prompts, the_prompts_and_the_model_are_never_written_over) {
     char prompts[300];
     snprintf(prompts, sizeof prompts, "%s", test_temporary("prompts"));

@@ -122,7 +122,6 @@ bool merge_table_list(const MergeTable *table, const Tokenizer *t, const TextSpa
     return true;
 }
 
-//
 // A token that several merges yield has the score of the first, which is the highest.
 void merge_table_scores(const MergeTable *table, float *scores, size_t n_tokens) {
     for (size_t i = 0; i < table->n_buckets; i++) {

@@ -120,7 +120,6 @@ static bool read_split(const Part *part, const json_t *step) {
     return add_pass(part, pattern);
 }
 
-//
 // use_regex: the step splits with GPT-2's pattern first.
 static bool read_byte_level(const Part *part, const json_t *step) {
     bool prefix = true, regex = true; // the library's defaults

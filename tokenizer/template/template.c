@@ -1,7 +1,6 @@
 // Renders a conversation with a row of formats.c. The text between two control tokens, from the
-// format and from a message, is concatenated before it is encoded, since one token may span both
-// ("\n" +
-// "\n\nHi"). It is encoded with `special` off: control tokens come from the format only.
+// format and from a message, is concatenated before it is encoded, since one token may span both:
+// "\n" + "\n\nHi". It is encoded with `special` off: control tokens come from the format only.
 //
 //     chat_template_render   begin, system turn, messages, prompt
 //     put_format             a string of the format: plain text to put, {..} to put_placeholder

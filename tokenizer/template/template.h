@@ -2,7 +2,7 @@
 // program in a model file is never run: it is recognised, and formats.c has the same format as a
 // table row.
 //
-//     const ChatTemplate *t = chat_template_detect(tokenizer, &vocabulary->chat_template, family);
+//     const ChatTemplate *t = chat_template_detect(tokenizer, vocabulary->chat_template, family);
 //     chat_template_render(t, tokenizer, &ids, messages, count, &error);  // a conversation
 //     chat_template_next(t, tokenizer, &ids, text, length, &error);       // its next user message
 #pragma once

@@ -336,7 +336,7 @@ static void put_flag(GgufKeys *keys, const char *key, int flag) {
 }
 
 // Ids that end a text: the vocabulary's, and what the Config has besides.
-static void put_ids(const Put *p, const Vocabulary *v) {
+static bool put_ids(const Put *p, const Vocabulary *v) {
     const Config *c = p->config;
     int ends[3] = {v->eos_id, v->eot_id, v->eom_id};
     for (int i = 0; i < c->n_eos_ids; i++) {
@@ -347,7 +347,9 @@ static void put_ids(const Put *p, const Vocabulary *v) {
             known |= ends[j] == id;
             if (ends[j] < 0) free_place = j;
         }
-        if (!known && free_place >= 0) ends[free_place] = id;
+        if (known) continue;
+        if (free_place < 0) return cannot(p, "more than three ids that end a text");
+        ends[free_place] = id;
     }
     put_id(p->keys, "tokenizer.ggml.bos_token_id", v->bos_id >= 0 ? v->bos_id : c->bos_id);
     put_id(p->keys, "tokenizer.ggml.eos_token_id", ends[0]);
@@ -358,6 +360,7 @@ static void put_ids(const Put *p, const Vocabulary *v) {
     put_flag(p->keys, "tokenizer.ggml.add_bos_token", v->add_bos);
     put_flag(p->keys, "tokenizer.ggml.add_eos_token", v->add_eos);
     put_flag(p->keys, "tokenizer.ggml.add_space_prefix", v->add_space_prefix);
+    return true;
 }
 
 // The embedding may have more rows than there are tokens: they get names, as llama.cpp's converter
@@ -394,7 +397,7 @@ static bool put_vocabulary(const Put *p, const Vocabulary *v) {
     if (v->pre) gguf_put_text(p->keys, "tokenizer.ggml.pre", (TextSpan){v->pre, strlen(v->pre)});
     if (!put_tokens(p, v)) return false;
     if (v->merges) gguf_put_texts(p->keys, "tokenizer.ggml.merges", v->merges, v->n_merges);
-    put_ids(p, v);
+    if (!put_ids(p, v)) return false;
     if (v->chat_template.length)
         gguf_put_text(p->keys, "tokenizer.chat_template", v->chat_template);
     return true;
