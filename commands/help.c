@@ -29,6 +29,7 @@ static const char GENERATE_HELP[] =
     "      --cache FILE --cache-read-only (docs/cache.md) --no-cache --special tokens\n"
     "      --pattern local:64+global:4 (run mask --help)  --record FILE (run replay)\n"
     "      --ablate L3.H5,L2.ffn  --patch NAME=0  --steer FILE:2 (docs/laboratory.md)\n"
+    "      --ablate-to zero|mean  --force: replace files  --layers-per-rank 9,21\n"
     "      --speculate lookup | --draft MODEL   the same text, sooner\n"
     "for scripts (docs/scripting.md): --ids (new ids, one per line), --json (one\n"
     "  object), --logprobs N (a JSON line per token, with the N likeliest)\n"
@@ -72,7 +73,7 @@ static const char BENCH_HELP[] =
     "      --batch N,..                 sequences decoded in one batch (1)\n"
     "  -j, --threads N,..               (default: all that the process may use)\n"
     "  -r, --repetitions N              (5)\n"
-    "      --only prefill|decode   --no-limits\n"
+    "      --only prefill|decode   --no-limits  --layers-per-rank 9,21  -q, --quiet\n"
     "      --kv f32|f16|bf16  --precision f32|a16|a8\n"
     "      --pattern P                  an attention pattern (run mask --help)\n"
     "      --no-cache                   what the cache saves, for --gen tokens (100)\n"
@@ -98,8 +99,8 @@ static const char PERPLEXITY_HELP[] =
     "      --second-half     as llama.cpp: windows do not overlap, the second half\n"
     "                        of each is scored, and BOS replaces its first token\n"
     "      --windows N       only the first N windows;  --special: as in generate\n"
-    "      --ablate-each     a table: the loss without each head;  --ablate  --patch\n"
-    "                        --steer: see `run generate --help`\n"
+    "      --ablate-each     a table: the loss without each head (--all: all rows)\n"
+    "      --ablate, --ablate-to, --patch, --steer, --layers-per-rank: as in generate\n"
     "      --save-logits FILE  the logits of all scored tokens, 4 bytes each\n"
     "      --force           replace that file if it exists\n"
     "      --kl FILE         compare with saved logits: KL divergence (nats; mean,\n"
@@ -121,7 +122,8 @@ static const char TOKENIZE_HELP[] =
     "      --special    parse control tokens in the text, such as <|im_end|>\n"
     "      --lines      encode each input line by itself, one output line for each\n"
     "      --pieces     print a table: id, type, the vocabulary's spelling\n"
-    "      --decode     the reverse: the input is ids, the output is their text\n";
+    "      --decode     the reverse: the input is ids, the output is their text\n"
+    "  -z, --tokenizer FILE  -q, --quiet\n";
 
 static const char INSPECT_HELP[] =
     "run inspect MODEL [options]                     what is in a model file\n"
@@ -149,7 +151,8 @@ static const char SELFTEST_HELP[] =
     "  -i, --prompt TEXT | -f, --file FILE | --prompt-ids 1,403,407,261   at least 4\n"
     "                        tokens (default: a text of 24, or ids if there is no\n"
     "                        tokenizer). Sliding windows need a long prompt.\n"
-    "      --golden          instead: a public file's logits beside docs/golden.md\n"
+    "      --golden          instead: a public file's logits beside docs/golden.md;\n"
+    "                        --markdown: as rows of that page\n"
     "      --json            one object: checks (check, name, result, reason,\n"
     "                        same_bits, largest_difference, bound, values, layer,\n"
     "                        position, seconds), held, failed, does_not_apply\n"
