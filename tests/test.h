@@ -25,6 +25,7 @@
 #define TEST_EMULATED 0
 #endif
 #define EMULATED(emulated, elsewhere) (TEST_EMULATED ? (emulated) : (elsewhere))
+#define SANITIZED(sanitized, elsewhere) (TEST_SANITIZED ? (sanitized) : (elsewhere))
 
 #ifdef TEST_PLAIN
 

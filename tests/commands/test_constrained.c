@@ -37,7 +37,7 @@ static json_t *text_of(TestRun *run, const char *stop) {
 Test(constrained, two_hundred_seeds_all_parse) {
     const char *path = grammar_file("json.gbnf", JSON);
     size_t longest = 0;
-    for (int seed = 0; seed < EMULATED(4, 200); seed++) {
+    for (int seed = 0; seed < EMULATED(4, SANITIZED(40, 200)); seed++) {
         TestRun r = program("%s|-i|Once|--grammar|%s|-s|%d|-t|1.5|-p|1|--max-tokens|500|-q|"
                             "--json",
                             small_model(), path, seed);
@@ -58,7 +58,7 @@ Test(constrained, a_schema_is_followed_greedily_and_sampled) {
                        "\"minLength\":2,\"maxLength\":12},\"age\":{\"type\":\"integer\","
                        "\"minimum\":7,\"maximum\":123},\"kind\":{\"enum\":[\"cat\",\"dog\"]}},"
                        "\"required\":[\"name\",\"age\",\"kind\"]}");
-    for (int seed = 0; seed < EMULATED(2, 30); seed++) {
+    for (int seed = 0; seed < EMULATED(2, SANITIZED(10, 30)); seed++) {
         TestRun r = program("%s|-i|A pet:|--json-schema|%s|-s|%d|-t|%d|--max-tokens|300|-q|--json",
                             small_model(), path, seed, seed ? 2 : 0);
         json_t *text = text_of(&r, "grammar"), *name, *kind;

@@ -39,6 +39,7 @@ Test(documentation, the_recorded_conversation_is_one_of_this_program) {
         "grep -q \"$shown\" $o || { echo \"no $shown\"; cat $o; exit 1; }; done";
     char line[2000];
     if (!TEST_EDIT || strcmp(TEST_BACKEND, "cpu") != 0) SKIP("a CPU build with a line editor");
+    if (TEST_SANITIZED) SKIP("a sanitizer sees nothing in it that the tests of the chat do not");
     if (system("/usr/bin/python3 -c 'import pyte' 2>/dev/null")) SKIP("no pyte");
     snprintf(line, sizeof line, SCRIPT, test_temporary("chat.md"));
     check_shell(line);

@@ -231,19 +231,19 @@ static Case case_of(int i) {
 
 Test(speculation, changes_nothing_over_hundreds_of_prompts) {
     SpeculationCounts all = {0};
-    for (int i = 0; i < EMULATED(6, 360); i++) {
+    for (int i = 0; i < EMULATED(6, SANITIZED(120, 360)); i++) {
         Case c = case_of(i);
         SpeculationCounts counts = check_same(&c);
         all.drafted += counts.drafted;
         all.accepted += counts.accepted;
     }
     if (EMULATED(1, 0)) return; // that device is not batch-invariant
-    CHECK(all.accepted > 500 && all.drafted - all.accepted > 500, "%d of %d", (int)all.accepted,
-          (int)all.drafted);
+    CHECK(all.accepted > 500 && all.drafted - all.accepted > SANITIZED(150, 500), "%d of %d",
+          (int)all.accepted, (int)all.drafted);
 }
 
 Test(speculation, changes_nothing_where_the_context_ends) {
-    for (int i = 0; i < EMULATED(3, 45); i++) {
+    for (int i = 0; i < EMULATED(3, SANITIZED(15, 45)); i++) {
         Case c = case_of(i);
         c.most = 1000;
         check_same(&c);
@@ -254,7 +254,7 @@ Test(speculation, changes_nothing_where_the_context_ends) {
 
 // Measured, the drafts are others in each run; the text is not.
 Test(speculation, changes_nothing_where_it_is_measured) {
-    for (int i = 0; i < EMULATED(3, 60); i++) {
+    for (int i = 0; i < EMULATED(3, SANITIZED(20, 60)); i++) {
         Case c = case_of(i);
         c.fixed = 0;
         check_same(&c);
