@@ -105,6 +105,29 @@ bool output_file_check(const OutputFile *out, Error *error) {
     return good;
 }
 
+// The directory that a path leads to, and the name in it, owned. False: there is none.
+static bool place_of(const char *path, struct stat *directory, char **name) {
+    struct stat status;
+    bool is_link = !lstat(path, &status) && S_ISLNK(status.st_mode);
+    char *whole = is_link ? realpath(path, NULL) : strdup(path);
+    char *slash = whole ? strrchr(whole, '/') : NULL;
+    *name = whole ? strdup(slash ? slash + 1 : whole) : NULL;
+    if (slash) slash[slash == whole] = '\0';
+    bool good = *name && !stat(slash ? whole : ".", directory);
+    free(whole);
+    return good;
+}
+
+bool output_files_same(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    char *name_a = NULL, *name_b = NULL;
+    bool same = place_of(a, &of_a, &name_a) && place_of(b, &of_b, &name_b) &&
+                same_file(&of_a, &of_b) && !strcmp(name_a, name_b);
+    free(name_a);
+    free(name_b);
+    return same;
+}
+
 // Opens the directory of the target, relative to which all names are used from here on: if somebody
 // renames it, the file still arrives in the directory that was checked.
 static bool open_directory(FileWriter *file, Error *error) {

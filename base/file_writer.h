@@ -40,6 +40,10 @@ typedef struct OutputFile {
 // at; 5.
 bool output_file_check(const OutputFile *out, Error *error);
 
+// Whether two paths name one file to be written, which need not exist: links are followed, and
+// other ways to its directory are the same.
+bool output_files_same(const char *a, const char *b);
+
 // Begins a file of `size` bytes and reserves space for it where the file system can. NULL: as
 // output_file_check, and exit code 4 where there is no such directory or no space.
 FileWriter *file_writer_open(const OutputFile *out, uint64_t size, Error *error);

@@ -254,6 +254,7 @@ static bool call(Automaton *m, uint32_t index, uint32_t frame, Error *error) {
 static bool follow(Automaton *m, uint64_t place, Error *error) {
     uint32_t index = (uint32_t)place, frame = (uint32_t)(place >> 32);
     const Node *n = &m->grammar->nodes.at[index];
+    m->n_followed++;
     switch (n->kind) {
     case NODE_RETURN: return leave(m, frame, error);
     case NODE_SPLIT: return add(m, n->a, frame, error) && add(m, n->b, frame, error);

@@ -53,6 +53,7 @@ typedef struct Automaton {
     uint32_t *stamps;     // (seen_size) the search that it belongs to
     size_t seen_size, n_seen;
     uint32_t stamp, ends;
+    size_t n_followed; // places, in all
 } Automaton;
 
 // False: exit code 5. automaton_free takes a zeroed one.

@@ -162,7 +162,7 @@ static bool is_empty(const Parsed *p, uint32_t index) {
 }
 
 static bool compile_repeat(Compiler *c, const Expr *e, uint32_t next, uint32_t *start) {
-    if (is_empty(c->parsed, e->child)) {
+    if (!e->most || is_empty(c->parsed, e->child)) {
         *start = next;
         return true;
     }

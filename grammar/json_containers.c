@@ -97,7 +97,7 @@ typedef ARRAY(Property) Properties;
 static bool index_required(Conversion *c, const json_t *required, NameIndex *index) {
     size_t count = json_array_size(required);
     NameEntry *entries = calloc(count + 1, sizeof *entries);
-    Error twice;
+    Error twice = {0};
     *index = (NameIndex){0};
     if (!entries) return error_set(c->error, ERROR_MEMORY, "no memory for a grammar");
     for (size_t i = 0; i < count; i++) {

@@ -24,6 +24,7 @@ typedef struct Conversion {
     size_t table_size;
     HashKey key;
     Arena arena;
+    size_t compared;  // steps that telling the schemas of oneOf apart has taken
     const char *path; // of the schema that is being written
     Error *error;
 } Conversion;
@@ -36,8 +37,9 @@ bool schema_fail(Conversion *c, const char *format, ...) __attribute__((format(p
 bool put_rule_of(Conversion *c, const json_t *schema, const char *name, const char *index);
 bool put_rule_at(Conversion *c, const json_t *schema, const char *name, size_t index);
 
-// The schema itself, or what its $ref leads to; NULL: nowhere.
-const json_t *schema_behind(const Conversion *c, const json_t *schema);
+// The schema itself, or what its $ref leads to; NULL: nowhere. *steps: how many there were, or
+// more.
+const json_t *schema_behind(const Conversion *c, const json_t *schema, size_t *steps);
 
 // Appends bytes as a text of GBNF; a JSON string in one.
 void put_literal(Buffer *out, const char *bytes, size_t length);

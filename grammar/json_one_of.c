@@ -8,17 +8,12 @@
 enum { OF_NULL = 1, OF_BOOLEAN = 2, OF_NUMBER = 4, OF_STRING = 8, OF_ARRAY = 16, OF_OBJECT = 32 };
 enum { OF_ANY = 63 };
 
-// Steps that telling the schemas of one list apart may still take: some 100 ms of them.
-typedef struct Effort {
-    size_t left;
-} Effort;
-
+// Of a whole schema: some 100 ms.
 enum { MOST_STEPS = 1 << 21 };
 
-// False: there are none left.
-static bool spend(Effort *effort) {
-    effort->left -= effort->left > 0;
-    return effort->left;
+// A step of comparing. False: they are used up.
+static bool spend(Conversion *c) {
+    return ++c->compared < MOST_STEPS;
 }
 
 static int bit_of(const char *type) {
@@ -44,14 +39,14 @@ static const json_t *constant(const json_t *schema, size_t i) {
 }
 
 // The types that it may accept.
-static int types_of(Effort *effort, const json_t *schema) {
+static int types_of(Conversion *c, const json_t *schema) {
     const json_t *types = json_object_get(schema, "type");
     int bits = 0;
-    for (size_t i = 0; constant(schema, i) && spend(effort); i++)
+    for (size_t i = 0; constant(schema, i) && spend(c); i++)
         bits |= bit_of_value(constant(schema, i));
     if (bits) return bits;
     if (!json_is_array(types)) return bit_of(json_string_value(types));
-    for (size_t i = 0; i < json_array_size(types) && spend(effort); i++)
+    for (size_t i = 0; i < json_array_size(types) && spend(c); i++)
         bits |= bit_of(json_string_value(json_array_get(types, i)));
     return bits;
 }
@@ -65,17 +60,17 @@ static bool are_equal(const json_t *a, const json_t *b) {
     return json_equal(a, b);
 }
 
-static bool constants_exclude(Effort *effort, const json_t *a, const json_t *b) {
+static bool constants_exclude(Conversion *c, const json_t *a, const json_t *b) {
     if (!constant(a, 0) || !constant(b, 0)) return false;
     for (size_t i = 0; constant(a, i); i++)
         for (size_t j = 0; constant(b, j); j++)
-            if (!spend(effort) || are_equal(constant(a, i), constant(b, j))) return false;
+            if (!spend(c) || are_equal(constant(a, i), constant(b, j))) return false;
     return true;
 }
 
-static bool requires(Effort *effort, const json_t *schema, const char *name) {
+static bool requires(Conversion *c, const json_t *schema, const char *name) {
     const json_t *required = json_object_get(schema, "required");
-    for (size_t i = 0; i < json_array_size(required) && spend(effort); i++) {
+    for (size_t i = 0; i < json_array_size(required) && spend(c); i++) {
         const char *other = json_string_value(json_array_get(required, i));
         if (other && !strcmp(other, name)) return true;
     }
@@ -83,33 +78,32 @@ static bool requires(Effort *effort, const json_t *schema, const char *name) {
 }
 
 // Both are objects.
-static bool properties_exclude(Effort *effort, const json_t *a, const json_t *b) {
+static bool properties_exclude(Conversion *c, const json_t *a, const json_t *b) {
     const json_t *others = json_object_get(b, "properties");
     const char *name;
     json_t *value;
-    if (types_of(effort, a) != OF_OBJECT || types_of(effort, b) != OF_OBJECT) return false;
+    if (types_of(c, a) != OF_OBJECT || types_of(c, b) != OF_OBJECT) return false;
     json_object_foreach(json_object_get(a, "properties"), name, value) {
-        if (!spend(effort)) return false;
-        if (requires(effort, a, name) && requires(effort, b, name) &&
-            constants_exclude(effort, value, json_object_get(others, name)))
+        if (!spend(c)) return false;
+        if (requires(c, a, name) && requires(c, b, name) &&
+            constants_exclude(c, value, json_object_get(others, name)))
             return true;
     }
     return false;
 }
 
-static bool exclude(Effort *effort, const json_t *a, const json_t *b) {
-    return !(types_of(effort, a) & types_of(effort, b)) || constants_exclude(effort, a, b) ||
-           properties_exclude(effort, a, b);
+static bool exclude(Conversion *c, const json_t *a, const json_t *b) {
+    return !(types_of(c, a) & types_of(c, b)) || constants_exclude(c, a, b) ||
+           properties_exclude(c, a, b);
 }
 
 bool schemas_exclude(Conversion *c, const json_t *list) {
-    Effort effort = {MOST_STEPS};
     for (size_t i = 0; i < json_array_size(list); i++)
         for (size_t j = 0; j < i; j++) {
-            const json_t *a = schema_behind(c, json_array_get(list, j));
-            const json_t *b = schema_behind(c, json_array_get(list, i));
-            bool good = a && b && spend(&effort) && exclude(&effort, a, b);
-            if (!effort.left)
+            const json_t *a = schema_behind(c, json_array_get(list, j), &c->compared);
+            const json_t *b = schema_behind(c, json_array_get(list, i), &c->compared);
+            bool good = a && b && spend(c) && exclude(c, a, b);
+            if (c->compared >= MOST_STEPS)
                 return schema_fail(c, "\"oneOf\": too many schemas and constants to compare (anyOf "
                                       "takes them)");
             if (!good)

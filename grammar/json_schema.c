@@ -154,6 +154,8 @@ static bool check_alone(Conversion *c, const json_t *schema, const char *only, c
 
 // ---- enum and const ----
 
+enum { N_TYPES = 7 }; // null boolean integer number string array object
+
 static bool put_value(Conversion *c, const json_t *value) {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!text) return error_set(c->error, ERROR_MEMORY, "no memory for a schema");
@@ -191,6 +193,8 @@ static bool put_values(Conversion *c, const json_t *schema) {
     size_t count = one ? 1 : json_array_size(list), written = 0;
     if (!check_alone(c, schema, one ? "const" : "enum", "type")) return false;
     if (!one && !json_is_array(list)) return schema_fail(c, "\"enum\": wanted an array");
+    if (json_array_size(types) > N_TYPES)
+        return schema_fail(c, "\"type\": more than the %d there are", N_TYPES);
     for (size_t i = 0; i < count; i++) {
         const json_t *value = one ? one : json_array_get(list, i);
         if (!fits_types(value, types)) continue;
@@ -255,11 +259,13 @@ static const json_t *find_target(const Conversion *c, const char *reference) {
     return target;
 }
 
-const json_t *schema_behind(const Conversion *c, const json_t *schema) {
+const json_t *schema_behind(const Conversion *c, const json_t *schema, size_t *steps) {
     enum { MOST_STEPS = 16 };
     for (int i = 0; i < MOST_STEPS; i++) {
         const json_t *reference = json_object_get(schema, "$ref");
+        ++*steps;
         if (!reference) return schema;
+        *steps += json_string_length(reference) / 4;
         schema = find_target(c, json_string_value(reference));
     }
     return NULL;
@@ -326,6 +332,7 @@ static bool put_types(Conversion *c, const json_t *schema) {
     for (size_t i = 0; i < json_array_size(types); i++) {
         type = json_string_value(json_array_get(types, i));
         if (!type) return schema_fail(c, "\"type\": wanted a name or a list of them");
+        if (i >= N_TYPES) return schema_fail(c, "\"type\": more than the %d there are", N_TYPES);
         if (i) buffer_print(&c->out, " | ");
         if (!put_type(c, schema, type)) return false;
     }
@@ -363,6 +370,9 @@ static bool convert(Conversion *c) {
         buffer_print(&c->out, "r%zu ::= ", c->written);
         if (!put_schema(c, next.schema)) return false;
         buffer_print(&c->out, "\n");
+        if (c->out.size > LIMIT_GRAMMAR_BYTES)
+            return schema_fail(c, "the grammar of the schema has more than %d bytes",
+                               LIMIT_GRAMMAR_BYTES);
     }
     buffer_put(&c->out, "", 1);
     return !c->out.failed || error_set(c->error, ERROR_MEMORY, "no memory for a schema");

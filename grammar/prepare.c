@@ -9,20 +9,23 @@
 
 #include <stdlib.h>
 
-// In nodes of the trie; a move takes as long as that of many. Some 30 ms.
-enum { MOST_WORK = 6 << 20, WORK_OF_MOVE = 64 };
+// In nodes of the trie; a move and a place that is followed take as long as that of many. Some 30
+// ms.
+enum { MOST_WORK = 6 << 20, WORK_OF_MOVE = 64, WORK_OF_PLACE = 8 };
 
 typedef struct Search {
     Masks *masks;
-    ARRAY(uint32_t) todo; // states to try all bytes from
-    ARRAY(bool) known;    // state -> it is or was in `todo`
-    bool *returned;       // (nodes of the grammar) a frame of it was returned from
+    ARRAY(uint32_t) todo;  // states to try all bytes from
+    ARRAY(bool) known;     // state -> it is or was in `todo`
+    ARRAY(uint32_t) added; // states whose sets are still to be added
+    bool *returned;        // (nodes of the grammar) a frame of it was returned from
     size_t moves;
     Error *error;
 } Search;
 
 static bool is_over(const Search *s) {
-    return s->masks->n_read + s->moves * WORK_OF_MOVE > MOST_WORK;
+    size_t places = s->masks->automaton->n_followed * WORK_OF_PLACE;
+    return s->masks->n_read + places + s->moves * WORK_OF_MOVE > MOST_WORK;
 }
 
 static bool add_state(Search *s, uint32_t state) {
@@ -54,8 +57,13 @@ static bool find_behind(Search *s, uint32_t frame, uint32_t *state) {
     return automaton_frame(m, f, &frame, s->error) && automaton_return(m, frame, state, s->error);
 }
 
-// The sets of a state, and of those that its frames return to: the calls go as deep as the stack.
-static bool add_sets(Search *s, uint32_t state) {
+static bool add_later(Search *s, uint32_t state) {
+    if (!ARRAY_ROOM(&s->added, s->error)) return false;
+    s->added.at[s->added.count++] = state;
+    return true;
+}
+
+static bool add_sets_of(Search *s, uint32_t state) {
     Automaton *m = s->masks->automaton;
     size_t count;
     uint64_t *places = masks_places(m, state, &count, s->error);
@@ -66,9 +74,17 @@ static bool add_sets(Search *s, uint32_t state) {
         good = add_places(s, places + i, n);
         if (!good || frame == FRAME_BOTTOM || s->returned[node]) continue;
         s->returned[node] = true;
-        good = find_behind(s, frame, &behind) && add_sets(s, behind);
+        good = find_behind(s, frame, &behind) && add_later(s, behind);
     }
     free(places);
+    return good;
+}
+
+// The sets of a state, and of those that its frames return to: as many as the stack is deep.
+static bool add_sets(Search *s, uint32_t state) {
+    bool good = add_later(s, state);
+    while (good && s->added.count)
+        good = add_sets_of(s, s->added.at[--s->added.count]);
     return good;
 }
 
@@ -92,6 +108,7 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     for (size_t i = 0; good && i < s.todo.count && !is_over(&s); i++)
         good = try_bytes(&s, s.todo.at[i]);
     free(s.todo.at);
+    free(s.added.at);
     free(s.known.at);
     free(s.returned);
     // What is too ambiguous is an error where a text comes to it.

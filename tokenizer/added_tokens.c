@@ -83,20 +83,37 @@ bool added_from_types(Tokenizer *t, Error *error) {
     return good;
 }
 
-// Binary search: the first index in added[low .. high) whose byte at `depth` is >= wanted. All
-// entries of the range share the bytes before `depth`; an entry that ends at `depth` sorts first.
+// The byte of an entry at `depth`; -1: it ends there, and sorts first.
+static int byte_at(const AddedToken *added, size_t i, size_t depth) {
+    const TextSpan *text = &added[i].text;
+    return text->length > depth ? (uint8_t)text->text[depth] : -1;
+}
+
+// The first index in added[low .. high) whose byte at `depth` is >= wanted. All entries of the
+// range share the bytes before.
 static size_t lower_bound(const AddedToken *added, size_t low, size_t high, size_t depth,
                           int wanted) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const TextSpan *text = &added[middle].text;
-        int byte = text->length > depth ? (uint8_t)text->text[depth] : -1;
-        if (byte < wanted)
+        if (byte_at(added, middle, depth) < wanted)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+
+// added[*low .. *high) becomes its entries with `byte` at `depth`. Steps that double from either
+// end find where to search: mostly few entries go, or none, and then few are looked at.
+static void narrow(const AddedToken *added, size_t *low, size_t *high, size_t depth, int byte) {
+    size_t begin = *low, end = *high, step = 1;
+    for (; end - begin >= step && byte_at(added, begin + step - 1, depth) < byte; step *= 2)
+        begin += step;
+    *low = lower_bound(added, begin, end - begin < step ? end : begin + step - 1, depth, byte);
+    for (step = 1; end - *low >= step && byte_at(added, end - step, depth) > byte; step *= 2)
+        end -= step;
+    begin = end - *low < step ? *low : end - step + 1;
+    *high = lower_bound(added, begin, end, depth, byte + 1);
 }
 
 // Whether the token may match at text[at]. A control token written by a user is plain text unless
@@ -123,9 +140,7 @@ static const AddedToken *longest_at(const Tokenizer *t, const char *text, size_t
             low++;
         }
         if (at + depth == length) break;
-        uint8_t byte = (uint8_t)text[at + depth];
-        low = lower_bound(t->added, low, high, depth, byte);
-        high = lower_bound(t->added, low, high, depth, byte + 1);
+        narrow(t->added, &low, &high, depth, (uint8_t)text[at + depth]);
     }
     return best;
 }

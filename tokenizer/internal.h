@@ -14,7 +14,7 @@
 #include "base/hash.h"
 
 enum {
-    LIMIT_ADDED_BYTES = 1024, // of one added token; bounds the search at each byte of a text
+    LIMIT_ADDED_BYTES = 512, // of one added token; bounds the search at each byte of a text
     LIMIT_STOPS = 32,
 };
 

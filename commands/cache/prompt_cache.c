@@ -27,7 +27,7 @@ bool prompt_cache_check(const Options *o, Error *error) {
         return error_set(error, ERROR_USAGE,
                          "--cache excludes --color surprise, which needs the logits of every "
                          "token of the prompt");
-    if (o->record && !strcmp(o->record, o->cache))
+    if (o->record && output_files_same(o->record, o->cache))
         return error_set(error, ERROR_USAGE, "--cache and --record name one file");
     return true;
 }
@@ -151,14 +151,20 @@ bool prompt_cache_restore(PromptCache *c, const Session *s, const IdList *prompt
 
 bool prompt_cache_save(PromptCache *c, Error *error) {
     if (!c || c->options->cache_read_only || c->holds_all) return true;
-    return cache_file_write(&c->out,
-                            &(CacheContent){.key = &c->key,
-                                            .ids = c->prompt->ids,
-                                            .n_ids = c->prompt->count,
-                                            .cached = (int)c->prompt->count,
-                                            .text = {.text = ""},
-                                            .cache = &c->session->model->cache},
-                            error);
+    Error problem = {0};
+    bool good = cache_file_write(&c->out,
+                                 &(CacheContent){.key = &c->key,
+                                                 .ids = c->prompt->ids,
+                                                 .n_ids = c->prompt->count,
+                                                 .cached = (int)c->prompt->count,
+                                                 .text = {.text = ""},
+                                                 .cache = &c->session->model->cache},
+                                 &problem);
+    // Another run has made the file meanwhile: it stays, and this text has all that it needs.
+    if (good || problem.code != ERROR_USAGE) return good || error_copy(error, &problem);
+    if (!c->options->quiet)
+        note("%s: another run has written it meanwhile, which stays", c->options->cache);
+    return true;
 }
 
 void prompt_cache_close(PromptCache *c) {

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 // Of a longer file the end is read; one that is longer than FILE_BYTES is cut to that end.
@@ -36,6 +37,13 @@ static int open_history(const char *path, int flags) {
     if (file < 0 || (!fstat(file, &state) && S_ISREG(state.st_mode))) return file;
     close(file);
     return -1;
+}
+
+// Until the file is closed. A lock that stays is not worth waiting for: some 50 ms, then without.
+static void lock(int file) {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    for (int i = 0; i < 10 && flock(file, LOCK_EX | LOCK_NB); i++)
+        nanosleep(&pause, NULL);
 }
 
 // The last READ_BYTES from the beginning of a line, malloced, with their number; NULL: nothing.
@@ -74,7 +82,7 @@ void history_load(const char *path, void (*each)(void *context, const char *text
     size_t size = 0;
     int file = open_history(path, O_RDWR);
     if (file < 0) return;
-    flock(file, LOCK_EX); // another chat appends before the cut or behind it
+    lock(file); // another chat appends before the cut or behind it
     char *bytes = read_end(file, &size);
     struct stat state;
     bool cut = bytes && !fstat(file, &state) && state.st_size > FILE_BYTES;
@@ -112,7 +120,7 @@ void history_append(const char *path, const char *text, size_t length) {
     make_directories(path);
     int file = line.failed ? -1 : open_history(path, O_WRONLY | O_APPEND | O_CREAT);
     if (file >= 0) {
-        flock(file, LOCK_EX); // which closing ends
+        lock(file);
         write_whole(file, line.bytes, line.size);
         close(file);
     }

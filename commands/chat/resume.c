@@ -37,7 +37,7 @@ enum { KEY_MODEL = 2 };
 
 static bool check_options(const Options *o, Error *error) {
     if (!cache_file_possible("--session", error)) return false;
-    if (!o->transcript || strcmp(o->session, o->transcript) != 0) return true;
+    if (!o->transcript || !output_files_same(o->session, o->transcript)) return true;
     return error_set(error, ERROR_USAGE, "--session and --transcript name one file");
 }
 

@@ -157,7 +157,7 @@ bool out_place_check(OutPlace *place, const Options *o, Error *error) {
     place->force = o->force;
     find_set(place);
     if (!inputs_find(&place->inputs, o, error)) return false;
-    if (is_single(place)) return output_file_check(&file, error);
+    if (is_single(place)) return inputs_check(&file, o, error);
     return output_directory_check(&place->set, error) && check_source(place, o->model, error) &&
            check_others(place, error);
 }

@@ -166,7 +166,9 @@ static bool open_file(Answers *a, const Options *o, Error *error) {
     int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
     OutputFile out = {.path = a->path, .inputs = &a->inputs, .force = o->force || o->resume};
     if (!inputs_find(&a->inputs, o, error) || !inputs_check(&out, o, error)) return false;
-    a->file = open(a->path, flags | (out.force ? 0 : O_EXCL), 0666);
+    a->file = open(a->path, flags | O_EXCL, 0666);
+    a->made = a->file >= 0;
+    if (a->file < 0 && errno == EEXIST && out.force) a->file = open(a->path, flags, 0666);
     if (a->file < 0) return fail(a, error);
     if (!flock(a->file, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
     return error_set(error, ERROR_IO, "%s: another run is writing it", a->path);
@@ -300,6 +302,7 @@ bool answers_finish(Answers *a, Error *error) {
 }
 
 void answers_close(Answers *a) {
+    if (a->made && !a->size) unlink(a->path); // the run could not begin
     if (a->file >= 0) close(a->file);
     line_reader_free(&a->kept);
     file_set_free(&a->inputs);

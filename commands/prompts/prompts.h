@@ -173,6 +173,7 @@ typedef struct Answers {
     LineReader kept; // --resume: of the answers that are there
     bool keeping;
     uint64_t size;   // bytes of whole lines
+    bool made;       // by this run
     uint64_t digest; // of the lines of answers
     size_t count, errors;
     double synced; // when it was last written to the disk

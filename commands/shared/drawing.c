@@ -8,7 +8,7 @@ bool picture_files_open(PictureFiles *f, const Options *o, Error *error) {
     *f = (PictureFiles){.svg = {.path = o->svg, .inputs = &f->inputs, .force = o->force},
                         .png = {.path = o->png, .inputs = &f->inputs, .force = o->force}};
     if (o->png && !picture_has_png(error)) return false;
-    if (o->svg && o->png && !strcmp(o->svg, o->png))
+    if (o->svg && o->png && output_files_same(o->svg, o->png))
         return error_set(error, ERROR_USAGE, "--svg and --png are the same file");
     return inputs_find(&f->inputs, o, error) && (!o->svg || inputs_check(&f->svg, o, error)) &&
            (!o->png || inputs_check(&f->png, o, error));

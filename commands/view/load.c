@@ -1,6 +1,7 @@
 // Loads a trace into a View: which tensor is what, checked against each other.
 #include "commands/view/view.h"
 
+#include "commands/shared/interrupt.h"
 #include "weights/quant.h"
 
 #include <math.h>
@@ -191,9 +192,7 @@ static bool add_attention(View *v, const SafetensorsTensor *t, Error *error) {
 // Logits that a sampler can use; else they are a tensor like any other, with its NaN.
 static bool take_logits(View *v, bool *taken, const SafetensorsTensor *t, Error *error) {
     size_t width = (size_t)t->plan.shape[1], count = v->n * width;
-    bool capped = safetensors_find(v->trace, "logits") != NULL;
-    *taken = t->plan.n_dims == 2 && !strcmp(t->plan.name, capped ? "logits" : "lm_head") &&
-             width >= (size_t)v->vocab_size;
+    *taken = t->plan.n_dims == 2 && t == v->of_logits && width >= (size_t)v->vocab_size;
     if (!*taken) return true;
     v->logits = malloc(count * sizeof *v->logits);
     if (!v->logits) return error_set(error, ERROR_MEMORY, "no memory for %zu logits", count);
@@ -215,6 +214,7 @@ static bool load_tensor(View *v, const SafetensorsTensor *t, Error *error) {
 static void widen_vocabulary(View *v) {
     const SafetensorsTensor *t = safetensors_find(v->trace, "logits");
     if (!t) t = safetensors_find(v->trace, "lm_head");
+    v->of_logits = t;
     if (t && is_wanted(v, t) && t->plan.n_dims == 2 && t->plan.shape[1] > (uint64_t)v->vocab_size)
         v->vocab_size = (int)t->plan.shape[1];
 }
@@ -227,6 +227,7 @@ bool view_load_trace(View *v, Error *error) {
     if (good) widen_vocabulary(v);
     good = good && name_tokens(v, error);
     for (size_t i = 0; good && i < count; i++)
-        good = load_tensor(v, tensors[i], error);
+        good = load_tensor(v, tensors[i], error) &&
+               (!interrupt_asked() || error_set(error, ERROR_INTERRUPTED, "interrupted"));
     return good || error_prefix(error, v->trace->mapping.path);
 }

@@ -101,9 +101,10 @@ typedef struct View {
     bool with_factor; // of trace_stage_of
     bool *post_norms; // (layers + 1) with_norm of trace_stage_of; the first is outside the layers
     uint32_t *shown;  // (tensors of the file) 1 + the number of the stage
-    SafetensorsFile *trace; // borrowed
-    const TraceDiff *diff;  // borrowed; NULL: one trace, or a model
-    Error failure;          // of the listener, which returns nothing
+    SafetensorsFile *trace;             // borrowed
+    const SafetensorsTensor *of_logits; // in it; NULL: none
+    const TraceDiff *diff;              // borrowed; NULL: one trace, or a model
+    Error failure;                      // of the listener, which returns nothing
 } View;
 
 static inline size_t view_pairs(const View *v) {

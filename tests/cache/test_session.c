@@ -207,7 +207,7 @@ Test(session, no_other_file_is_lost) {
     test_run_free(&run);
     CHECK(!symlink(mine, link), "link");
     run = program(CHAT "|-i|b|--session|%s|--transcript|%s|--force", small_model(), mine, link);
-    check_refused(&run, ERROR_USAGE, "is read by this run");
+    check_refused(&run, ERROR_USAGE, "name one file");
     run = program(CHAT "|-i|a|--session|%s", small_model(), mine);
     check_status(&run, 0);
     test_run_free(&run);

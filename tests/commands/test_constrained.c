@@ -52,6 +52,30 @@ Test(constrained, two_hundred_seeds_all_parse) {
     CHECK(longest > 100, "the longest has %zu bytes", longest);
 }
 
+// Rules 1,000 deep of repetitions 60 deep: preparing their masks takes no stack, and not long.
+Test(constrained, a_grammar_of_deep_repetitions_is_prepared) {
+    enum { RULES = 1000, DEEP = 60, SIZE = RULES * (DEEP * 10 + 24) };
+    char *text = malloc(SIZE);
+    size_t at = (size_t)snprintf(text, SIZE, "root ::= r0\n");
+    for (int rule = 0; rule < RULES; rule++) {
+        at += (size_t)snprintf(text + at, SIZE - at, "r%d ::= ", rule);
+        for (int i = 0; i < DEEP; i++)
+            text[at++] = '(';
+        at += (size_t)snprintf(text + at, SIZE - at, rule + 1 < RULES ? "r%d" : "\"x\"", rule + 1);
+        for (int i = 0; i < DEEP; i++)
+            at += (size_t)snprintf(text + at, SIZE - at, " \"x\"){9}");
+        text[at++] = '\n';
+    }
+    text[at] = '\0';
+    const char *path = grammar_file("deep.gbnf", text);
+    free(text);
+    TestRun r = program_shell(test_text("ulimit -s %d; exec $RUN $MODEL -i x --grammar %s "
+                                        "--max-tokens 3 -q",
+                                        TEST_SANITIZED ? 8192 : 512, path));
+    check_status(&r, 0);
+    test_run_free(&r);
+}
+
 Test(constrained, a_schema_is_followed_greedily_and_sampled) {
     const char *path = grammar_file(
         "person.json", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\","

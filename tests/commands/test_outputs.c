@@ -330,6 +330,48 @@ Test(outputs, convert_exchanges_no_mount_point) {
 
 // The parent of ".." is another directory than its name says: the sandbox must not take the wrong
 // one for that of the output.
+// Two outputs of a run that are one file by other names: the second would replace the first.
+Test(outputs, two_of_a_run_are_two_files) {
+    char *svg = strdup(test_temporary("two.svg")), *link = strdup(test_temporary("two.png"));
+    const char *slash = strrchr(svg, '/');
+    char *other = strdup(test_text("%.*s/.%s", (int)(slash - svg), svg, slash));
+    test_write_file(svg, "mine", 4);
+    CHECK(!symlink(svg, link), "link");
+    const char *const names[] = {svg, other, link};
+    for (int i = 0; i < 3; i++) {
+        TestRun run = program("mask|local:4|--seq|8|--svg|%s|--png|%s|--force", svg, names[i]);
+        if (strstr(run.err, "libpng"))
+            test_run_free(&run);
+        else
+            check_refused(&run, ERROR_USAGE, "--svg and --png are the same file");
+        run = program("generate|builtin|-i|a|--max-tokens|1|--cache|%s|--record|%s|--force", svg,
+                      names[i]);
+        check_refused(&run, ERROR_USAGE, "--cache and --record name one file");
+    }
+    unlink(svg); // names of a file that is not there yet
+    unlink(link);
+    TestRun run =
+        program("generate|builtin|-i|a|--max-tokens|1|--cache|%s|--record|%s", svg, other);
+    check_refused(&run, ERROR_USAGE, "--cache and --record name one file");
+    free(svg);
+    free(link);
+    free(other);
+}
+
+Test(outputs, convert_makes_no_file_that_its_source_would_be_read_with) {
+    const char *directory = test_temporary("beside");
+    CHECK(!mkdir(directory, 0700), "mkdir");
+    char *model = strdup(in(directory, "model.bin"));
+    BinShape shape = bin_shape_tiny(0, true);
+    size_t size;
+    char *bytes = bin_bytes(&size, &shape, 1);
+    test_write_file(model, bytes, size);
+    free(bytes);
+    TestRun run = program("convert|%s|%s", model, in(directory, "tokenizer.bin"));
+    check_refused(&run, ERROR_USAGE, "would be read with the model");
+    free(model);
+}
+
 Test(outputs, a_directory_beside_this_one_is_written) {
     need_builtin();
     TestRun r =

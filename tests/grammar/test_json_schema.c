@@ -384,7 +384,8 @@ Test(json_schema, refuses_by_name_what_it_cannot_follow) {
     }
 }
 
-// `count` times `format` with 0, 1, .. and a comma between, in a text that the caller frees.
+// `count` times `format` with first, first + 1, .. and a comma between, in a text that the caller
+// frees.
 static char *listed(const char *format, int first, int count) {
     size_t size = (size_t)count * 24 + 1, at = 0;
     char *text = malloc(size);
@@ -409,6 +410,29 @@ Test(json_schema, long_lists_take_no_time_or_are_refused) {
     snprintf(schema, size, "{\"oneOf\":[%s]}", schemas);
     CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "many schemas");
     CHECK(strstr(error.message, "too many schemas and constants"), "%s", error.message);
+    // The effort is that of the whole schema, however many lists share the constants.
+    size_t at = (size_t)snprintf(schema, size, "{\"$defs\":{\"a\":{\"enum\":[%.6000s", low);
+    while (schema[at - 1] != ',')
+        at--;
+    at += (size_t)snprintf(schema + at, size - at, "-1]},\"b\":{\"enum\":[%.6000s", high);
+    while (schema[at - 1] != ',')
+        at--;
+    at += (size_t)snprintf(schema + at, size - at, "-2]}},\"prefixItems\":[");
+    for (int i = 0; i < 500; i++)
+        at += (size_t)snprintf(schema + at, size - at,
+                               "%s{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}]}",
+                               i ? "," : "");
+    snprintf(schema + at, size - at, "]}");
+    CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "many lists");
+    CHECK(strstr(error.message, "too many schemas and constants"), "%s", error.message);
+    char *types = listed("\"object\"", 0, 8);
+    for (int i = 0; i < 2; i++) {
+        error = (Error){0};
+        snprintf(schema, size, i ? "{\"enum\":[1],\"type\":[%s]}" : "{\"type\":[%s]}", types);
+        CHECK(!grammar_of_json_schema(schema, strlen(schema), &error), "many types");
+        CHECK(strstr(error.message, "more than the 7 there are"), "%s", error.message);
+    }
+    free(types);
     snprintf(schema, size, "{\"required\":[%s,\"n7\"]}", names);
     char *text = grammar_of_json_schema(schema, strlen(schema), &error);
     CHECK(text, "%s", error.message);

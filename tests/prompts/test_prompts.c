@@ -406,6 +406,12 @@ Test(prompts, old_answers_stay_where_the_model_cannot_run) {
     TestRun run = program("generate|%s|--prompts|%s|--out|%s|--force", small_model(), prompts, out);
     check_refused(&run, 6, "LIMPID_ISA=none");
     unsetenv("LIMPID_ISA");
+    const char *fresh = test_temporary("fresh.jsonl");
+    setenv("LIMPID_ISA", "none", 1);
+    run = program("generate|%s|--prompts|%s|--out|%s", small_model(), prompts, fresh);
+    check_refused(&run, 6, "LIMPID_ISA=none");
+    unsetenv("LIMPID_ISA");
+    CHECK(access(fresh, F_OK), "an empty file is left");
     char *there = test_read_file(out, &after);
     CHECK(before == after && before && !memcmp(old, there, before), "%zu bytes, %zu", before,
           after);
