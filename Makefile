@@ -344,7 +344,7 @@ $(BUILD)/liblimpid.a: $(BUILD)/limpid.o
 
 $(BUILD)/liblimpid.so.0: $(BUILD)/limpid.o library/limpid.map
 	$(call say,LINK)
-	$(Q)$(CC) -shared $(HARDENED_SHARED) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=library/limpid.map \
+	$(Q)$(CC) -shared $(HARDENED_SHARED) -Wl,-z,nodelete $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=library/limpid.map \
 	    -o $@ $< $(LIBRARY_LIBS)
 
 $(BUILD)/liblimpid.so: $(BUILD)/liblimpid.so.0

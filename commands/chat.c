@@ -33,7 +33,7 @@ static bool find_format(Chat *chat, Error *error) {
     const char *name = s->options->chat_template, *system = s->options->system;
     const ChatTemplate *own = chat_format(s->checkpoint, s->tokenizer);
     chat->format = name ? chat_template_by_name(name) : own;
-    chat->is_base = !own;
+    chat->is_base = !own || !checkpoint_vocabulary(s->checkpoint)->chat_template.length;
     if (!chat->format && name)
         return error_set(error, ERROR_USAGE, "--template: got \"%.20s\", wanted one of %s", name,
                          chat_template_names());
@@ -89,8 +89,8 @@ void chat_introduce(Chat *chat) {
     chat->introduced = true;
     note("chat format %s, context %d", chat_template_name(chat->format), s->model->options.context);
     if (chat->is_base && chat->typed)
-        note("this model has no chat format of its own: a base model, it may go on with your text "
-             "instead of answering");
+        note("the model's file has no chat template: if it is a base model, it may go on with your "
+             "text instead of answering");
     if (s->options->overflow == OVERFLOW_SINKS)
         note("each token sees the first %d tokens of the conversation and the newest %d (attention "
              "sinks), at their places in it",

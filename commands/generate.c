@@ -250,6 +250,8 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
 // only to a person: a script's log does not need it.
 static void hint_at_chat(const Session *s) {
     if (s->options->prompt_ids || !s->tokenizer || !error_is_terminal()) return;
+    // By its tokens alone it may be a base model.
+    if (!checkpoint_vocabulary(s->checkpoint)->chat_template.length) return;
     const ChatTemplate *t = chat_format(s->checkpoint, s->tokenizer);
     if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
 }
@@ -465,6 +467,8 @@ bool generate_command(const Options *options, Error *error) {
     if (!check_options(options, error)) return false;
     if (options->mode == MODE_CHAT) return chat_command(options, error);
     sampling_note(options);
+    if (options->system && !options->quiet)
+        note("-y is the system prompt of a conversation (`run chat`); a plain text has none");
     Session s = {0};
     Files files = {0};
     IdList prompt = {0};

@@ -42,7 +42,7 @@ typedef struct Chat {
     Drafting *drafting; // NULL: none
     bool typed;         // from a terminal
     bool opened;        // all of it: there is a conversation to keep
-    bool is_base;       // the model has no chat format of its own
+    bool is_base;       // the model has no chat template of its own
 
     Buffer system; // the system message, where there is one; owned
     bool has_system;

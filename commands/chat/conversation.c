@@ -156,16 +156,20 @@ static int room_of(const Chat *chat) {
     return model->options.context - (chat->begun ? kv_cache_length(&model->cache, 0) : 0);
 }
 
-// A first message that does not fit is an error; a later one ends the conversation.
+static const char WAYS_ON[] =
+    "it was not sent; /undo takes back an exchange, /clear begins anew, /exit ends";
+
+// A first message that does not fit is an error; a later one ends the conversation, but not one at
+// a terminal, where what was said may still be saved or taken back.
 static bool stop_where_full(Chat *chat, bool *fits, Error *error) {
     int room = room_of(chat);
     *fits = chat->ids.count <= (size_t)room;
     if (!chat->begun) return session_check_room("the message", chat->ids.count, room, error);
     if (*fits) return true;
-    note("the message has %zu tokens, the context of %d still room for %d: the conversation ends "
-         "here",
-         chat->ids.count, chat->session.model->options.context, room);
-    chat->full = true;
+    note("the message has %zu tokens, the context of %d still room for %d: %s", chat->ids.count,
+         chat->session.model->options.context, room,
+         chat->typed ? WAYS_ON : "the conversation ends here");
+    chat->full = !chat->typed;
     return true;
 }
 
@@ -292,12 +296,13 @@ static size_t most_tokens(const Chat *chat) {
 // Why the answer ended, where it was not its own end.
 static void tell_end(Chat *chat, const Generation *g) {
     int context = chat->session.model->options.context;
-    chat->full = g->stop == STOP_CONTEXT && !shifts(chat);
+    chat->full = g->stop == STOP_CONTEXT && !shifts(chat) && !chat->typed;
     if (chat->full) note("the context of %d tokens is full: the conversation ends here", context);
     print_incomplete(g);
     if (!chat->typed) return;
-    if (g->stop == STOP_CONTEXT && shifts(chat))
-        note("the context of %d tokens is full: the answer ends here", context);
+    if (g->stop == STOP_CONTEXT)
+        note("the context of %d tokens is full: the answer ends here%s", context,
+             shifts(chat) ? "" : "; /undo takes back an exchange, /clear begins anew");
     if (g->stop == STOP_LENGTH) note("the answer was ended at %zu tokens", g->ids.count);
     if (g->stop == STOP_LOOP) note("the answer was ended: it says the same over and over");
     if (g->stop == STOP_INTERRUPT && !g->ids.count)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define QUOTES "\"\"\""
-enum { QUOTES_LENGTH = 3 };
+enum { QUOTES_LENGTH = 3, TERMINAL_LINE = 4095 };
 
 // Standard error where there is no editor, since the mark is not part of the result.
 static bool read_plain(Chat *chat, const char *mark, Buffer *line, const TextLimit *limit,
@@ -25,6 +25,11 @@ static bool read_plain(Chat *chat, const char *mark, Buffer *line, const TextLim
     line->size = 0;
     if (good) buffer_put(line, text.bytes, text.length);
     text_free(&text);
+    if (line->size >= TERMINAL_LINE)
+        note("a terminal takes %d bytes of a line where there is no line editor, so this one may "
+             "have been cut: it was not sent (-f FILE takes any length, \"\"\" several lines)",
+             TERMINAL_LINE);
+    if (line->size >= TERMINAL_LINE) line->size = 0;
     *end = ended ? LINE_ENDED : LINE_READ;
     return good && (!line->failed || error_set(error, ERROR_MEMORY, "no memory for the message"));
 }

@@ -45,7 +45,11 @@ static SlashResult save(Chat *chat, const char *argument, Buffer *message) {
     (void)message;
     static const char FORCE[] = "--force ";
     bool force = !strncmp(argument, FORCE, strlen(FORCE));
-    const char *path = force ? argument + strlen(FORCE) : argument;
+    const char *path = force ? argument + strlen(FORCE) : argument, *last = strrchr(argument, ' ');
+    if (last && !strcmp(last, " --force")) {
+        note("/save: --force comes first: /save --force FILE");
+        return SLASH_DONE;
+    }
     if (conversation_save(chat, path, force, &error)) {
         note("saved: %s", path);
     } else {

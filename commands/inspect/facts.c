@@ -280,7 +280,9 @@ static void add_tokenizer(Facts *f, const Session *s) {
     for (size_t i = 0; i < s->file->n_stops; i++)
         buffer_print(&f->text, "%s%" PRId32, i ? " " : "", s->file->stops[i]);
     fact_end(f);
-    FACT(f, "template", "%s", t ? chat_template_name(t) : "none");
+    bool has_text = checkpoint_vocabulary(s->checkpoint)->chat_template.length;
+    FACT(f, "template", "%s%s", t ? chat_template_name(t) : "none",
+         t && !has_text ? " (by its tokens; the file has none)" : "");
 }
 
 void facts_collect(Facts *f, const Session *s) {

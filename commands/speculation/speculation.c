@@ -22,6 +22,11 @@ bool drafting_check(const Options *o, Error *error) {
     if (o->draft && o->speculate)
         return error_set(error, ERROR_USAGE,
                          "drafts come from one of --draft and --speculate lookup");
+    if (o->draft && o->draft[strspn(o->draft, "0123456789")] == '\0')
+        return error_set(error, ERROR_USAGE,
+                         "--draft names a model; the number of drafted tokens is --draft-tokens "
+                         "%.20s",
+                         o->draft);
     if (option_given(o, OPTION_DRAFT_TOKENS) && !o->draft && !o->speculate)
         return error_set(error, ERROR_USAGE,
                          "--draft-tokens is for --speculate lookup and --draft MODEL");
