@@ -73,6 +73,14 @@ Test(line_editor, quotes_and_a_backslash_continue_a_message) {
     check_messages("several", KEYS, COUNT(KEYS), "a\\nb\nc\\nd\ne\n");
 }
 
+Test(line_editor, a_line_of_wide_characters_on_two_rows_is_shown_as_it_is) {
+    need_editor();
+    if (system("/usr/bin/python3 -c 'import pyte' 2>/dev/null")) SKIP("no pyte");
+    TestRun r = program_shell("/usr/bin/python3 tests/programs/check_wide_line.py $RUN $MODEL");
+    CHECK(r.status == 0, "%s%s", r.out, r.err);
+    test_run_free(&r);
+}
+
 // A terminal that collects lines itself cuts them at 4,095 bytes.
 Test(line_editor, a_line_of_6000_characters_is_sent_whole) {
     // In two parts, since a write of more than the terminal's queue would wait for the program, and
