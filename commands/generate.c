@@ -246,16 +246,6 @@ static void print_json(const Generation *g, const IdList *prompt, const Sink *si
     writer_line(&w);
 }
 
-// A chat model continues a plain text badly, which a beginner may take for a fault. Once a run, and
-// only to a person: a script's log does not need it.
-static void hint_at_chat(const Session *s) {
-    if (s->options->prompt_ids || !s->tokenizer || !error_is_terminal()) return;
-    // By its tokens alone it may be a base model.
-    if (!checkpoint_vocabulary(s->checkpoint)->chat_template.length) return;
-    const ChatTemplate *t = chat_format(s->checkpoint, s->tokenizer);
-    if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
-}
-
 // What a full context has meant.
 static void print_overflow(const Generation *g) {
     const Options *o = g->session->options;
@@ -280,7 +270,7 @@ static void print_end(const Generation *g) {
     print_overflow(g);
     print_incomplete(g);
     if (o->quiet) return;
-    hint_at_chat(g->session);
+    session_hint_at_chat(g->session);
     print_statistics(g);
 }
 

@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -40,15 +39,7 @@ struct LineEditor {
     struct termios before;    // of the terminal, before the editor
     sigset_t outside;         // signals blocked while no line is edited
     bool interrupted, at_end; // by Ctrl-C; the cursor is at the end of what was typed
-    size_t drawn;             // characters of the line when a key was last waited for
-    enum {
-        KEY_ALONE,
-        KEY_AFTER_ESCAPE,
-        KEY_OF_SEQUENCE,
-        KEY_AFTER_PREFIX,
-        KEY_OF_SEARCH,
-        KEY_OF_PASTE
-    } next;
+    LineKeys keys;
 };
 
 static const int SIGNALS[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
@@ -139,53 +130,10 @@ static int read_byte(LineEditor *e, char *byte) {
     return -1;
 }
 
-// ---- wide characters ----
-
-// libedit leaves blanks where a line of several rows with wide characters changes in the middle. So
-// it is drawn anew then, by a key that no terminal sends by itself, where the next key is a
-// command.
-enum { ESCAPE = 033, REDRAW = 037 }; // ^_
-
-// What the key after this one belongs to.
-static void note_key(LineEditor *e, wchar_t key) {
-    switch (e->next) {
-    case KEY_OF_PASTE: return;
-    case KEY_AFTER_ESCAPE:
-        e->next = key == L'[' || key == L'O' ? KEY_OF_SEQUENCE : KEY_ALONE;
-        break;
-    case KEY_OF_SEQUENCE: e->next = key >= 0x40 && key <= 0x7e ? KEY_ALONE : KEY_OF_SEQUENCE; break;
-    case KEY_AFTER_PREFIX: e->next = KEY_ALONE; break;
-    case KEY_OF_SEARCH: // until a control character that is not of the search
-        if (key < L' ' && !wcschr(L"\022\023\010", key)) e->next = KEY_ALONE;
-        break;
-    case KEY_ALONE: break;
-    }
-    if (key == ESCAPE) e->next = KEY_AFTER_ESCAPE;
-    if (e->next != KEY_ALONE) return;
-    if (key == L'\026' || key == L'\030') e->next = KEY_AFTER_PREFIX; // ^V, ^X
-    if (key == L'\022') e->next = KEY_OF_SEARCH;                      // ^R
-}
-
-static bool key_waits(void) {
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    return poll(&input, 1, 0) > 0;
-}
-
 static bool wants_redraw(LineEditor *e) {
     const LineInfoW *info = el_wline(e->libedit);
-    size_t length = (size_t)(info->lastchar - info->buffer), width = wcslen(e->mark);
-    bool changed = length != e->drawn, wide = false;
-    struct winsize window;
-    if (e->next != KEY_ALONE) return false;
-    e->drawn = length;
-    if (!changed || info->cursor == info->lastchar || ioctl(STDOUT_FILENO, TIOCGWINSZ, &window))
-        return false;
-    for (const wchar_t *c = info->buffer; c < info->lastchar; c++) {
-        int columns = wcwidth(*c);
-        wide |= columns > 1;
-        width += columns > 0 ? (size_t)columns : 1;
-    }
-    return wide && width > window.ws_col && !key_waits();
+    const wchar_t *end = info->lastchar;
+    return line_wants_redraw(&e->keys, info->buffer, end, info->cursor < end, wcslen(e->mark));
 }
 
 // libedit's el_rfunc_t. Bytes that are no UTF-8 are skipped. After Ctrl-C the last key is Ctrl-E,
@@ -194,7 +142,7 @@ static int read_key(EditLine *libedit, wchar_t *key) {
     LineEditor *e = NULL;
     el_wget(libedit, EL_CLIENTDATA, &e);
     char bytes[4];
-    *key = REDRAW;
+    *key = LINE_REDRAW;
     if (wants_redraw(e)) return 1;
     for (size_t length = 0;;) {
         uint32_t character = 0;
@@ -208,7 +156,7 @@ static int read_key(EditLine *libedit, wchar_t *key) {
         length++;
         if (utf8_decode(bytes, length, &character)) {
             *key = (wchar_t)character;
-            note_key(e, *key);
+            line_note_key(&e->keys, *key);
             return 1;
         }
         bool begun =
@@ -270,7 +218,7 @@ static unsigned char insert_paste(EditLine *libedit, wint_t key) {
     size_t count = 0;
     bool complete = false, good = true;
     el_wget(libedit, EL_CLIENTDATA, &e);
-    e->next = KEY_OF_PASTE;
+    e->keys.next = KEY_OF_PASTE;
     while (good && !complete && el_wgetc(libedit, &c) == 1) {
         count++;
         wmemmove(newest, newest + 1, END_LENGTH - 1);
@@ -278,7 +226,7 @@ static unsigned char insert_paste(EditLine *libedit, wint_t key) {
         if (wide.length <= e->most + END_LENGTH) good = push(&wide, c);
         complete = !wmemcmp(newest, END, END_LENGTH);
     }
-    e->next = KEY_ALONE;
+    e->keys.next = KEY_ALONE;
     if (complete && wide.length > count - END_LENGTH) wide.length = count - END_LENGTH;
     clean_paste(&wide);
     if (wide.length) el_winsertstr(libedit, wide.text);
@@ -470,8 +418,7 @@ static const wchar_t *edit(LineEditor *e, int *length) {
         if (before[i].sa_handler != SIG_IGN) sigaction(SIGNALS[i], &action, NULL);
     }
     e->interrupted = e->at_end = false;
-    e->next = KEY_ALONE;
-    e->drawn = 0;
+    e->keys = (LineKeys){0};
     el_resize(e->libedit);
     // Before the mark, which el_wgets would write first: keys may be typed as soon as it is seen.
     el_wset(e->libedit, EL_PREP_TERM, 1);

@@ -2,7 +2,7 @@
 // several lines as one. line_editor.c has it by libedit; without_libedit.c never opens one, and the
 // caller reads lines as a terminal gives them.
 //
-//     LineEditor *editor = line_editor_open(color, history_path(path, sizeof path), &error);
+//     good = line_editor_open(&editor, color, history_path(path, sizeof path), &error);
 //     good = line_editor_read(editor, "> ", &line, most_bytes, &end, &error);
 //     line_editor_remember(editor, text, length);
 //     line_editor_hush(editor);    // while something else writes to the terminal
@@ -10,6 +10,8 @@
 #pragma once
 
 #include "base/buffer.h"
+
+#include <wchar.h>
 
 typedef enum LineEnd {
     LINE_READ,
@@ -52,3 +54,29 @@ void history_load(const char *path, void (*each)(void *context, const char *text
                   void *context);
 // Appends a message; makes the file (0600) and its directories (0700) where they are absent.
 void history_append(const char *path, const char *text, size_t length);
+
+// ---- lines that are drawn anew (wide_line.c) ----
+
+// What the next key belongs to.
+typedef enum LineKey {
+    KEY_ALONE,
+    KEY_AFTER_ESCAPE,
+    KEY_OF_SEQUENCE,
+    KEY_AFTER_PREFIX,
+    KEY_OF_SEARCH,
+    KEY_OF_PASTE,
+} LineKey;
+
+typedef struct LineKeys { // zero it for each line
+    LineKey next;
+    size_t drawn; // characters of the line when a key was last waited for
+} LineKeys;
+
+enum { LINE_REDRAW = 037 }; // ^_, the key that redraws
+
+void line_note_key(LineKeys *keys, wchar_t key);
+
+// Before a key is waited for: whether the line begin .. end, behind a mark of `width` columns, has
+// changed so that it needs to be drawn anew. inside: the cursor is not at its end.
+bool line_wants_redraw(LineKeys *keys, const wchar_t *begin, const wchar_t *end, bool inside,
+                       size_t width);

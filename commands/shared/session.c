@@ -285,3 +285,11 @@ uint64_t peak_memory_bytes(void) {
     // Linux gives kilobytes.
     return (uint64_t)usage.ru_maxrss * 1024;
 }
+
+void session_hint_at_chat(const Session *s) {
+    if (s->options->prompt_ids || !s->tokenizer || !error_is_terminal()) return;
+    // By its tokens alone it may be a base model.
+    if (!checkpoint_vocabulary(s->checkpoint)->chat_template.length) return;
+    const ChatTemplate *t = chat_format(s->checkpoint, s->tokenizer);
+    if (t) note("this is a chat model (%s): `run chat` talks with it", chat_template_name(t));
+}

@@ -86,6 +86,10 @@ bool session_feed(Session *session, const int32_t *ids, size_t count, size_t *fe
 
 // Exit code 2 where -c asks for more positions than the model has.
 bool session_check_context(const Session *session, Error *error);
+
+// Says that it is a chat model, where its file has a chat template: it continues a plain text
+// badly, which a beginner may take for a fault. Only to a person: a script's log does not need it.
+void session_hint_at_chat(const Session *session);
 // --context-overflow sinks: from here on no token sees more than SESSION_SINKS tokens of the
 // beginning and the newest, `context` in all: a KeyPattern, which hides nothing from the first
 // `context` tokens. False: exit code 2, beside --pattern and for a context of SESSION_SINKS or
