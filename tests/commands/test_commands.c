@@ -18,7 +18,7 @@ Test(commands, help_and_errors_have_the_name_that_the_program_was_called_by) {
     const char *help[] = {link, "trace", "--help", NULL}, *wrong[] = {link, "nosuch", NULL};
     TestRun told = test_run(help, NULL, 0), refused = test_run(wrong, NULL, 0);
     CHECK(!strncmp(told.out, "limpid trace MODEL -i PROMPT", 28), "%s", told.out);
-    CHECK(strstr(told.out, "\n    limpid trace models/") && !strstr(told.out, "run trace"), "%s",
+    CHECK(strstr(told.out, "\n    limpid trace -i ") && !strstr(told.out, "run trace"), "%s",
           told.out);
     CHECK(strstr(refused.err, "limpid: \"nosuch\" is neither") == refused.err, "%s", refused.err);
     test_run_free(&told);
