@@ -270,6 +270,7 @@ static bool read_prompt(Generation *g, const int32_t *prompt, size_t count, bool
     double started = seconds_now();
     if (!feed_prompt(g, prompt + g->cached, left, &fed, error)) return false;
     g->prompt_seconds = seconds_now() - started;
+    g->prompt_read = fed;
     *read = fed == left;
     return true;
 }
@@ -300,7 +301,7 @@ void generation_free(Generation *g) {
 }
 
 double prompt_rate(const Generation *g) {
-    return g->prompt_seconds > 0 ? (double)(g->prompt_tokens - g->cached) / g->prompt_seconds : NAN;
+    return g->prompt_seconds > 0 ? (double)g->prompt_read / g->prompt_seconds : NAN;
 }
 
 // The prompt's pass gives the first token, so there is one pass fewer than sampled tokens.
@@ -336,7 +337,11 @@ static void print_drafts(const Generation *g) {
 // One line, which fits a window of 80 columns up to the seed, and one for drafts.
 void print_statistics(const Generation *g) {
     Buffer line = {0};
-    buffer_print(&line, "prompt %zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
+    buffer_print(&line, "prompt ");
+    // Ctrl-C came before all of it was read.
+    if (g->prompt_read + g->cached < g->prompt_tokens && g->stop == STOP_INTERRUPT)
+        buffer_print(&line, "%zu of ", g->prompt_read + g->cached);
+    buffer_print(&line, "%zu token%s", g->prompt_tokens, g->prompt_tokens == 1 ? "" : "s");
     put_rate(&line, prompt_rate(g));
     buffer_print(&line, "; text %zu", g->ids.count);
     put_rate(&line, decode_rate(g));

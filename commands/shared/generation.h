@@ -68,11 +68,11 @@ typedef struct Generation {
     // results
     IdList ids; // new tokens, without the one that ended the text
     StopReason stop;
-    int32_t end_id;       // STOP_EOS: the token that ended the text; else -1
-    uint64_t logits_hash; // FNV-1a of all rows of logits that tokens were sampled from
-    size_t prompt_tokens;
-    size_t n_shifts, kept;    // how often tokens have left; how many stayed each time
-    SpeculationCounts drafts; // of this text
+    int32_t end_id;                    // STOP_EOS: the token that ended the text; else -1
+    uint64_t logits_hash;              // FNV-1a of all rows of logits that tokens were sampled from
+    size_t prompt_tokens, prompt_read; // of them, those that this run has computed
+    size_t n_shifts, kept;             // how often tokens have left; how many stayed each time
+    SpeculationCounts drafts;          // of this text
     double prompt_seconds, decode_seconds;
     double first_token_at; // seconds_now of the first token; 0: there was none
     // internal
