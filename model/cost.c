@@ -205,23 +205,30 @@ static void add_ends(WorkCost *cost, const Model *m, const Weights *weights, con
 static void add_attention(WorkCost *cost, const Model *m, OperationId id, const Work *w) {
     const Config *c = &m->config;
     int first = cost->count;
-    double keys = 0, read = 0;
+    // Of the window that a row had last: a pattern takes time for every position.
+    struct {
+        int window;
+        double keys, read;
+    } of_row[MOST_WINDOWS];
     for (int l = 0; l < c->n_layers; l++) {
         int window = c->layers[l].window, at = first;
         while (at < cost->count && cost->operations[at].window != window)
             at++;
         if (at == first + MOST_WINDOWS) at--;
         Operation *o = &cost->operations[at];
-        if (at == cost->count) add_operation(cost, id, 0)->window = window;
+        int row = at - first;
+        bool is_new = at == cost->count;
+        if (is_new) add_operation(cost, id, 0)->window = window;
         double bytes = key_bytes(c, m->options.kv_type);
-        if (!l || window != c->layers[l - 1].window) {
-            keys = keys_seen(w, window) * w->sequences;
-            read = keys_read(w, window) * w->sequences;
+        if (is_new || of_row[row].window != window) {
+            of_row[row].window = window;
+            of_row[row].keys = keys_seen(w, window) * w->sequences;
+            of_row[row].read = keys_read(w, window) * w->sequences;
         }
         o->layers++;
-        o->flops += attention_flops(c, keys) / 2;
-        o->kv_query_bytes += keys * bytes;
-        o->kv_bytes += read * bytes;
+        o->flops += attention_flops(c, of_row[row].keys) / 2;
+        o->kv_query_bytes += of_row[row].keys * bytes;
+        o->kv_bytes += of_row[row].read * bytes;
         o->activation_bytes += work_rows(w) * c->q_dim * sizeof(float);
     }
 }
