@@ -113,6 +113,8 @@ static SlashResult set(Chat *chat, const char *argument, Buffer *message) {
     (void)message;
     if (length < sizeof name) memcpy(name, argument, length);
     const OptionRow *row = row_to_set(name);
+    if (*name && !row) note("/set: there is no \"%s\"", name);
+    if (row && !*value) note("/set %s: the value is missing", name);
     if (!row || !*value) {
         note("/set NAME VALUE: temperature, top-p, top-k, min-p, typical-p, repeat-penalty, "
              "repeat-last-n, presence-penalty, frequency-penalty, xtc-probability, xtc-threshold, "
