@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// ---- properties of nodes, the least ones that hold: rounds until none changes ----
+// ---- properties of nodes, the least ones that hold ----
 
 static bool node_empty(const Grammar *g, const Node *n) {
     const Node *nodes = g->nodes.at;
@@ -39,25 +39,76 @@ static bool update(Grammar *g, Node *n) {
     return changed;
 }
 
-// In a rule's nodes, what follows a part comes before it; and rules call later ones more often. So
-// nodes forwards, and rules backwards in one round and forwards in the next, go far in each.
-static void find_properties(Grammar *g, const Parsed *parsed) {
-    size_t n_rules = parsed->rules.count;
-    const ParsedRule *rules = parsed->rules.at;
-    bool backwards = true;
-    for (bool changed = true; changed; backwards = !backwards) {
-        changed = update(g, &g->nodes.at[NODE_THE_RETURN]);
-        for (size_t i = 0; i < n_rules; i++) {
-            size_t rule = backwards ? n_rules - 1 - i : i;
-            size_t end = rule + 1 < n_rules ? rules[rule + 1].first_node : g->nodes.count;
-            for (size_t j = rules[rule].first_node; j < end; j++)
-                changed |= update(g, &g->nodes.at[j]);
+// The i-th node that those of n depend on; NONE: there are no more.
+static uint32_t used_by(const Grammar *g, const Node *n, uint32_t i) {
+    switch (n->kind) {
+    case NODE_RETURN: return NONE;
+    case NODE_SPLIT:
+    case NODE_COUNT: return i == 0 ? n->a : i == 1 ? n->b : NONE;
+    case NODE_CALL: return i == 0 ? g->starts[n->a] : i == 1 ? n->b : NONE;
+    default: return i < n->b ? g->edges.at[n->a + i].to : NONE;
+    }
+}
+
+// Which nodes depend on a node: users[from[node] .. from[node + 1]).
+typedef struct Users {
+    uint32_t *from, *users, *todo;
+    bool *waits; // in `todo`
+} Users;
+
+static void users_free(Users *u) {
+    free(u->from);
+    free(u->users);
+    free(u->todo);
+    free(u->waits);
+}
+
+static bool find_users(Users *u, const Grammar *g) {
+    size_t n_nodes = g->nodes.count, n_uses = 0;
+    u->from = calloc(n_nodes + 2, sizeof *u->from);
+    u->todo = malloc(n_nodes * sizeof *u->todo);
+    u->waits = malloc(n_nodes * sizeof *u->waits);
+    if (!u->from || !u->todo || !u->waits) return false;
+    // Shifted by two at first, and by one after `users` has been filled.
+    uint32_t used;
+    for (size_t node = 0; node < n_nodes; node++)
+        for (uint32_t i = 0; (used = used_by(g, &g->nodes.at[node], i)) != NONE; i++, n_uses++)
+            u->from[used + 2]++;
+    for (size_t node = 2; node < n_nodes + 2; node++)
+        u->from[node] += u->from[node - 1];
+    u->users = malloc((n_uses + 1) * sizeof *u->users);
+    for (uint32_t node = 0; u->users && node < n_nodes; node++)
+        for (uint32_t i = 0; (used = used_by(g, &g->nodes.at[node], i)) != NONE; i++)
+            u->users[u->from[used + 1]++] = node;
+    return u->users;
+}
+
+// All nodes, and again those that depend on one that changed: each changes twice at most. In a
+// rule's nodes what follows a part comes before it, so the first come first.
+static bool find_properties(Grammar *g, Error *error) {
+    Users u = {0};
+    size_t count = g->nodes.count;
+    bool good = find_users(&u, g) || error_set(error, ERROR_MEMORY, "no memory for a grammar");
+    for (size_t i = 0; good && i < count; i++) {
+        u.todo[i] = (uint32_t)(count - 1 - i);
+        u.waits[i] = true;
+    }
+    while (good && count) {
+        uint32_t node = u.todo[--count];
+        u.waits[node] = false;
+        if (!update(g, &g->nodes.at[node])) continue;
+        for (uint32_t i = u.from[node]; i < u.from[node + 1]; i++) {
+            if (u.waits[u.users[i]]) continue;
+            u.waits[u.users[i]] = true;
+            u.todo[count++] = u.users[i];
         }
     }
+    users_free(&u);
     // Where a body may match nothing, so may the lower bound's repetitions.
-    for (size_t i = 0; i < g->nodes.count; i++)
+    for (size_t i = 0; good && i < g->nodes.count; i++)
         if (g->nodes.at[i].kind == NODE_COUNT && g->nodes.at[g->nodes.at[i].a].empty)
             g->nodes.at[i].least = 0;
+    return good;
 }
 
 // ---- left recursion ----
@@ -162,8 +213,7 @@ static bool check_recursion(Grammar *g, Parsed *parsed, Error *error) {
 }
 
 bool grammar_check(Grammar *g, Parsed *parsed, Error *error) {
-    find_properties(g, parsed);
-    if (!check_recursion(g, parsed, error)) return false;
+    if (!find_properties(g, error) || !check_recursion(g, parsed, error)) return false;
     return g->nodes.at[g->start].alive ||
            error_set(error, ERROR_FILE, "no text satisfies the grammar: its root never ends");
 }

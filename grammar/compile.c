@@ -215,7 +215,6 @@ static bool compile_rules(Grammar *g, Parsed *parsed, Error *error) {
     if (!g->starts) return error_set(error, ERROR_MEMORY, "no memory for a grammar");
     find_sizes(parsed);
     for (size_t i = 0; i < parsed->rules.count; i++) {
-        parsed->rules.at[i].first_node = g->nodes.count;
         if (!compile(&c, parsed->rules.at[i].expr, end, &g->starts[i])) return false;
     }
     g->start = g->starts[parsed->root];

@@ -44,12 +44,11 @@ typedef struct Range { // of code points, both included
 } Range;
 
 typedef struct ParsedRule {
-    TextSpan name;     // of the grammar's text
-    size_t line;       // where it is defined, else first named
-    uint32_t expr;     // NONE: not defined
-    double size;       // nodes of a copy; infinite where it has a loop
-    size_t first_node; // its nodes are those up to the next rule's
-    uint8_t visiting;  // of a search
+    TextSpan name;    // of the grammar's text
+    size_t line;      // where it is defined, else first named
+    uint32_t expr;    // NONE: not defined
+    double size;      // nodes of a copy; infinite where it has a loop
+    uint8_t visiting; // of a search
 } ParsedRule;
 
 // An array that grows.
