@@ -8,20 +8,20 @@
 #include <stdatomic.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
+#define OWN_ALLOCATOR 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
+#define OWN_ALLOCATOR 1
 #endif
 #endif
 #if !defined(__GLIBC__)
-#define SANITIZED 1 // no other allocator to call
+#define OWN_ALLOCATOR 1 // no other allocator to call
 #endif
 
 static atomic_bool armed;
 static atomic_int allocations;
 
-#ifndef SANITIZED
+#ifndef OWN_ALLOCATOR
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -126,7 +126,7 @@ static void check_shape(const TinyShape *shape, Precision precision, int threads
 }
 
 Test(allocation, none_between_open_and_close) {
-#ifdef SANITIZED
+#ifdef OWN_ALLOCATOR
     SKIP("the sanitizer has the allocator");
 #endif
     static const DType TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_Q8_0, DTYPE_Q4_0};
@@ -145,7 +145,7 @@ Test(allocation, none_between_open_and_close) {
 
 // The trap itself: an armed malloc is seen.
 Test(allocation, is_noticed_when_it_happens) {
-#ifdef SANITIZED
+#ifdef OWN_ALLOCATOR
     SKIP("the sanitizer has the allocator");
 #endif
     atomic_store(&armed, true);
