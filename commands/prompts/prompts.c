@@ -210,11 +210,17 @@ static bool pass_kept(Run *run, Error *error) {
     return good;
 }
 
+// Some vocabularies make a long line take a minute to encode: meanwhile Ctrl-C ends the program at
+// once. The file has whole answers at any moment.
 static bool read_request(Run *run, Error *error) {
+    enum { LONG_LINE = 256 << 10 };
     Line line;
     if (!next_own_line(run, &line, &run->ended, error)) return false;
     if (run->ended) return true;
+    bool is_long = line.length > LONG_LINE && !interrupt_asked();
+    if (is_long) interrupt_end();
     Request *r = request_read(&line, run->lines.line, &run->session, &run->ids, error);
+    if (is_long) interrupt_begin();
     if (!r) return false;
     run->window[(run->first + run->count++) % WINDOW] = r;
     if (!r->error.code) scheduler_add(run->scheduler, r);
