@@ -359,7 +359,7 @@ Test(outputs, two_of_a_run_are_two_files) {
 }
 
 Test(outputs, convert_makes_no_file_that_its_source_would_be_read_with) {
-    const char *directory = test_temporary("beside");
+    const char *directory = test_temporary("beside-model");
     CHECK(!mkdir(directory, 0700), "mkdir");
     char *model = strdup(in(directory, "model.bin"));
     BinShape shape = bin_shape_tiny(0, true);
