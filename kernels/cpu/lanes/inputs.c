@@ -135,7 +135,8 @@ static inline void quantise_cell(const InputBlock *block, size_t cell, size_t ro
     if (block->pairs) put_quarters(block->pairs + 16 * n * cell + 4 * row, n, 4, z);
     if (block->digits) put_quarters(block->digits + 16 * n * cell + 4 * row, n, 4, digits_of(z));
     if (block->quads) put_quarters(block->quads + 8 * n * cell + 2 * row, n, 2, digits_of(z));
-    // Stored one by one: an array on the stack, copied, is read while its stores are on their way.
+    // Stored one by one: copied from an array, a wide load would wait for two narrow stores, since
+    // a processor forwards a store only to a load inside it.
     int32_t low = i32_sum(za), high = i32_sum(zb), both = low + high;
     int32_t *sums = block->sums + 3 * (n * cell + row);
     float *scales = block->scales + 4 * (n * cell + row);
