@@ -152,7 +152,11 @@ static bool find_code(Device *device, const cudaDeviceProp *p) {
     }
     cudaFuncAttributes code = {};
     if (!CUDA_CHECK(device, cudaFuncGetAttributes(&code, probe_kernel))) return false;
-    device->programmatic = p->major >= 9 && code.ptxVersion >= 90 && !device->switches.nopdl;
+    const Switches &off = device->switches;
+    device->programmatic = p->major >= 9 && code.ptxVersion >= 90 && !off.nopdl;
+    device->persistent = p->major >= 9 && code.ptxVersion >= 90 && off.persistent && !off.nofuse &&
+                         !off.noprefetch && !off.nofew;
+    device->block_memory = p->sharedMemPerBlockOptin;
     return true;
 }
 
@@ -175,7 +179,8 @@ Device *device_open(int threads, Precision precision) {
     if (!find_code(device, &properties) ||
         !CUDA_CHECK(device, cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) ||
         !open_halves(device, &device->staging, STAGING_BYTES) ||
-        !open_halves(device, &device->uploads, UPLOAD_BYTES) || !sends_open(device))
+        !open_halves(device, &device->uploads, UPLOAD_BYTES) || !sends_open(device) ||
+        !chains_open(device))
         return device;
     device->n_processors = properties.multiProcessorCount;
     device->recording = recording_open(device);
@@ -199,7 +204,7 @@ static void release(Allocation *a) {
 void device_close(Device *device) {
     if (!device) return;
     if (device->stream) (void)cudaStreamSynchronize(device->stream);
-    recording_close(device->recording);
+    recording_close(device);
     blas_close(device);
     clock_close(device);
     for (Allocation *a = device->allocations, *next; a; a = next) {
@@ -351,12 +356,10 @@ void device_free(Device *device, void *memory) {
 
 // Through pinned memory: a copy out of any other may or may not have left it on return, and the
 // caller is about to use it again.
-void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
+void upload_now(Device *device, void *to, const void *from_host, size_t bytes) {
     Halves *h = &device->uploads;
     const uint8_t *from = (const uint8_t *)from_host;
     uint8_t *at = (uint8_t *)to;
-    device_sync(device);        // what is recorded came before
-    device->sends.drawn = NULL; // what was drawn may be what is written over
     for (size_t n; bytes && device_ok(device); from += n, at += n, bytes -= n) {
         if (h->used == UPLOAD_BYTES && !next_half(device, h)) return;
         n = bytes < UPLOAD_BYTES - h->used ? bytes : UPLOAD_BYTES - h->used;
@@ -366,6 +369,12 @@ void device_upload(Device *device, void *to, const void *from_host, size_t bytes
         BYTES_CHECK(device, cudaMemcpyAsync(at, pinned, n, cudaMemcpyHostToDevice, device->stream),
                     n);
     }
+}
+
+void device_upload(Device *device, void *to, const void *from_host, size_t bytes) {
+    device_sync(device);        // what is recorded came before
+    device->sends.drawn = NULL; // what was drawn may be what is written over
+    upload_now(device, to, from_host, bytes);
 }
 
 void device_download(Device *device, void *to_host, const void *from, size_t bytes) {

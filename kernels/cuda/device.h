@@ -51,6 +51,7 @@ struct QuantisedRows {
 // What LIMPID_CUDA turns off (switches.cu).
 struct Switches {
     bool nograph, nofuse, nopdl, noprefetch, notiles, noblas, nofew, nofeed, sync;
+    bool persistent; // this one turns a part on
 };
 
 // From this number of rows on a pass is a prompt and not a batch of decoding sequences: matrix
@@ -80,6 +81,9 @@ static __device__ __forceinline__ void send_token(const Sent &sent, int32_t toke
     if (sent.word) store_for_host(sent.word, (uint64_t)sent.number << 32 | (uint32_t)token);
 }
 
+struct Chains;
+struct MadeChain;
+
 struct Device {
     Precision precision;
     Error error;   // the first failure; operations do nothing after it
@@ -95,10 +99,15 @@ struct Device {
     size_t max_cols, max_matrix_rows; // of all matrices so far
     size_t max_unpacked;              // most elements of one that cuBLASLt cannot take as it is
     int max_rows, n_processors;
-    bool programmatic; // a kernel can start before the one before it has ended
-    bool loading;      // launches load their kernels' code and do no more
+    bool programmatic;   // a kernel can start before the one before it has ended
+    bool loading;        // launches load their kernels' code and do no more
+    bool capturing;      // what is launched becomes a graph
+    bool persistent;     // one row of x goes through all layers in one launch (persistent/chain.h)
+    bool steps_waiting;  // of a chain: they run before anything else is launched
+    size_t block_memory; // shared memory that a block can have
 
     Recording *recording;
+    Chains *chains;
     Blas *blas;                // blas.cu
     BlasScratch *blas_scratch; // project_blas.cu
     Clock *clock;              // limits.cu; NULL until it is first used
@@ -158,11 +167,26 @@ bool elapsed(Device *device, cudaEvent_t begin, cudaEvent_t end, double *ms);
 // what a stream that is being captured does not allow. This does it before (recording.cu).
 void kernel_load(Device *device, const char *name, const void *kernel);
 
+// Steps of a pass that run in one launch (persistent/chain.cu). Before a capture kernels are loaded
+// and chains are made, from chains_begin on; chains_rewind comes before the capture itself; then
+// the graph takes them, and frees them with itself. chain_run launches the steps that wait.
+bool chains_open(Device *device);
+void chains_begin(Device *device);
+void chains_rewind(Device *device);
+MadeChain *chains_take(Device *device);
+void chains_free(Device *device, MadeChain *chains); // NULL is fine
+void chain_run(Device *device);
+
+// Copies what the host may change at once, behind what the stream has so far: not while it is being
+// captured.
+void upload_now(Device *device, void *to, const void *from_host, size_t bytes);
+
 // Every kernel starts here. One that calls wait_for_earlier_kernels before it touches what others
 // write may overlap: it starts before the one before it has ended.
 template <class... Wanted, class... Given>
 void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Wanted...), dim3 grid,
             unsigned threads, Given... arguments) {
+    if (device->steps_waiting) chain_run(device); // they come before it
     if (!device_ok(device)) return;
     if (device->loading) {
         kernel_load(device, name, (const void *)kernel);
@@ -185,6 +209,38 @@ void launch(Device *device, const char *name, bool overlaps, void (*kernel)(Want
     launch(device, #kernel, false, kernel, grid, threads, __VA_ARGS__)
 #define LAUNCH_OVERLAPPED(device, kernel, grid, threads, ...)                                      \
     launch(device, #kernel, true, kernel, grid, threads, __VA_ARGS__)
+
+// A kernel whose blocks wait for each other (persistent/persistent.cu): all of them run at once, or
+// the launch fails. `memory`: bytes of shared memory that launched_memory gives it; the driver is
+// told before a capture.
+template <class... Wanted, class... Given>
+void launch_cooperative(Device *device, const char *name, void (*kernel)(Wanted...), dim3 grid,
+                        unsigned threads, size_t memory, Given... arguments) {
+    if (!device_ok(device)) return;
+    if (device->loading) kernel_load(device, name, (const void *)kernel);
+    if (!device->capturing &&
+        !cuda_check(device,
+                    cudaFuncSetAttribute((const void *)kernel,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)memory),
+                    name))
+        return;
+    if (device->loading) return;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = memory;
+    config.stream = device->stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    launch_check(device, cudaLaunchKernelEx(&config, kernel, static_cast<Wanted>(arguments)...),
+                 name, grid, threads);
+    if (device->switches.sync) launch_wait(device, name, grid, threads);
+}
+#define LAUNCH_COOPERATIVE(device, kernel, grid, threads, memory, ...)                             \
+    launch_cooperative(device, #kernel, kernel, grid, threads, memory, __VA_ARGS__)
 
 static inline unsigned blocks_for(size_t count, size_t each) {
     return (unsigned)((count + each - 1) / each);

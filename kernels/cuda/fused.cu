@@ -11,6 +11,9 @@
 //   project down, add                                              5   project_one.cu
 //
 // where project_few.cu stands for project_one.cu if weights are quantised or rows are several.
+// With LIMPID_CUDA=persistent these steps of all layers, and the head, are one launch
+// (persistent/chain.h).
+//
 // Norms behind a block (Gemma 3) are two more: norm and add. Where gate and up have different
 // types, the activation is a kernel of its own. Where some of q, k and v are quantised and others
 // are not, the norm before them and norm_and_rotate_qk.cu are kernels of their own.

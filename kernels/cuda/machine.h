@@ -143,6 +143,81 @@ static __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+// ---- bulk copies into shared memory, and the barriers that count their bytes (sm_90) ----
+//
+// A barrier goes through phases: each begins with copies_expected, and ends when so many bytes have
+// arrived. Phases have parities 0, 1, 0, ..
+
+typedef uint64_t CopyBarrier; // in shared memory
+
+static __device__ __forceinline__ unsigned shared_address(const void *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// By one thread of the block. Other threads, and copies, may use it behind copy_barriers_made,
+// which the same thread calls, and a barrier of theirs.
+static __device__ __forceinline__ void copy_barrier_init(CopyBarrier *barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier))
+                 : "memory");
+#endif
+}
+static __device__ __forceinline__ void copy_barriers_made() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// By one thread, before the copies of the phase.
+static __device__ __forceinline__ void copies_expected(CopyBarrier *barrier, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
+#endif
+}
+
+// A multiple of 16 bytes from global memory, both ends on 16 bytes.
+static __device__ __forceinline__ void copy_bulk(void *to, const void *from, unsigned bytes,
+                                                 CopyBarrier *barrier) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+#endif
+}
+
+// Returns when the phase of that parity has ended; the thread sees what was copied.
+static __device__ __forceinline__ void wait_for_bulk(CopyBarrier *barrier, unsigned parity) {
+#if __CUDA_ARCH__ >= 900
+    unsigned ended;
+    do
+        asm volatile("{\n\t.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(ended)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+    while (!ended);
+#endif
+}
+
+// *counter, with all that was stored before those that have counted to it (arrive).
+static __device__ __forceinline__ unsigned load_counter(const unsigned *counter) {
+    unsigned count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+
+// The block's shared memory where a kernel is launched with its size (LAUNCH_COOPERATIVE): for more
+// than 48 KiB.
+template <class T> static __device__ __forceinline__ T &launched_memory() {
+    extern __shared__ __align__(128) unsigned char bytes[];
+    return *(T *)bytes;
+}
+
 // A shared library opened at run time, and its functions by name. It is never unmapped: a library
 // that has registered kernels with the driver must stay.
 static inline void *library_open(const char *path) {

@@ -174,7 +174,7 @@ void project_by_blas(Device *device, const ProjectOperation *op, float *residual
 
 // NULL after a failure, kept in the device.
 Recording *recording_open(Device *device);
-void recording_close(Recording *recording); // NULL is fine
+void recording_close(Device *device); // where there is one
 
-// Drops the graphs of passes seen before: memory that they use is about to go.
-void recording_forget(Recording *recording);
+// Drops the graphs of passes seen before, and their chains: memory that they use is about to go.
+void recording_forget(Device *device);

@@ -23,6 +23,7 @@ struct Graph {
     // good for any.
     int positions;
     cudaGraphExec_t instance;
+    MadeChain *chains; // that it launches; owned
     uint64_t last_used;
 };
 
@@ -58,23 +59,26 @@ Recording *recording_open(Device *device) {
     return (Recording *)host_alloc(device, sizeof(Recording));
 }
 
-static void graph_free(Graph *graph) {
+static void graph_free(Device *device, Graph *graph) {
     free(graph->operations);
     if (graph->instance) cudaGraphExecDestroy(graph->instance);
+    chains_free(device, graph->chains);
     *graph = Graph{};
 }
 
-void recording_forget(Recording *recording) {
-    for (int i = 0; i < recording->n_graphs; i++)
-        graph_free(&recording->graphs[i]);
-    recording->n_graphs = 0;
+void recording_forget(Device *device) {
+    Recording *r = device->recording;
+    for (int i = 0; i < r->n_graphs; i++)
+        graph_free(device, &r->graphs[i]);
+    r->n_graphs = 0;
 }
 
 // The struct itself belongs to the device's list.
 // operations come from realloc and are not on that list.
-void recording_close(Recording *recording) {
+void recording_close(Device *device) {
+    Recording *recording = device->recording;
     if (!recording) return;
-    recording_forget(recording);
+    recording_forget(device);
     free(recording->operations);
     free(recording->piece.operations);
     recording->operations = NULL;
@@ -96,6 +100,7 @@ static void run_all(Device *device, const Operation *operations, size_t count) {
         OPERATIONS[operations[i].kind](device, operations + i);
         taken = 1;
     }
+    if (device->steps_waiting) chain_run(device);
 }
 
 // Makes a list longer; false after a failure.
@@ -180,12 +185,13 @@ static Graph *find_graph(Recording *r, int positions) {
 }
 
 // The slot of a new graph: a free one, or that of the least recently used graph.
-static Graph *graph_slot(Recording *r) {
+static Graph *graph_slot(Device *device) {
+    Recording *r = device->recording;
     if (r->n_graphs < MAX_GRAPHS) return &r->graphs[r->n_graphs++];
     Graph *oldest = r->graphs;
     for (int i = 1; i < MAX_GRAPHS; i++)
         if (r->graphs[i].last_used < oldest->last_used) oldest = &r->graphs[i];
-    graph_free(oldest);
+    graph_free(device, oldest);
     return oldest;
 }
 
@@ -201,6 +207,7 @@ void kernel_load(Device *device, const char *name, const void *kernel) {
 
 // The code of all kernels that the recorded operations launch.
 static void load_kernels(Device *device, const Recording *r) {
+    chains_begin(device);
     device->loading = true;
     run_all(device, r->operations, r->count);
     device->loading = false;
@@ -214,10 +221,13 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
     if (!CUDA_CHECK(device, cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeRelaxed)))
         return NULL;
     r->asked = false;
+    chains_rewind(device);
+    device->capturing = true;
     run_all(device, r->operations, r->count);
+    device->capturing = false;
     // The capture is ended also after a failure: until then the stream would take no other work.
     bool ended = CUDA_CHECK(device, cudaStreamEndCapture(device->stream, &captured));
-    Graph *g = ended && device_ok(device) ? graph_slot(r) : NULL;
+    Graph *g = ended && device_ok(device) ? graph_slot(device) : NULL;
     if (g) {
         // A copy of the list, to compare later passes with.
         size_t bytes = r->count * sizeof *g->operations;
@@ -228,6 +238,7 @@ static Graph *capture_graph(Device *device, Recording *r, int positions) {
             memcpy((void *)g->operations, (void *)r->operations, bytes);
             g->count = r->count;
             g->positions = r->asked ? positions : 0;
+            g->chains = chains_take(device);
         }
     }
     if (captured) cudaGraphDestroy(captured);

@@ -15,6 +15,8 @@
 //   nofeed      the host copies each sampled token before it begins another pass; no kernel writes
 //               to the host's memory (feedback.cu)
 //   sync        waits behind every launch, and names the kernel that failed; has nograph in it
+//   persistent  turns a part on that is not used otherwise: where it can be, a decoded token is one
+//               launch of a kernel whose blocks wait for each other (persistent/chain.h)
 //
 // All but notiles and noblas leave every bit as it is.
 #include "kernels/cuda/device.h"
@@ -33,7 +35,7 @@ static const struct {
     {"nopdl", &Switches::nopdl},     {"noprefetch", &Switches::noprefetch},
     {"notiles", &Switches::notiles}, {"noblas", &Switches::noblas},
     {"nofew", &Switches::nofew},     {"nofeed", &Switches::nofeed},
-    {"sync", &Switches::sync},
+    {"sync", &Switches::sync},       {"persistent", &Switches::persistent},
 };
 
 // false: there is no switch of that name.
@@ -47,7 +49,7 @@ static bool turn(Switches *switches, const char *name, size_t length) {
 }
 
 static bool refuse(Device *device, const char *name, size_t length) {
-    char known[128] = "";
+    char known[160] = "";
     for (const auto &s : SWITCHES) {
         size_t at = strlen(known);
         snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", s.name);

@@ -52,6 +52,24 @@ each_model() { # FUNCTION: of each model of the benchmark that is there
 bench_short() { bench_run short "$1" 60 --pp "$short_prompt" --gen "$gen" -r 3; }
 part_bench() { each_model bench_short; }
 
+# ---- a token as one launch: LIMPID_CUDA=persistent ----
+
+# The ids of a greedy text are those of a kernel for each step.
+check_same_ids() { # MODEL
+    local text=("$models/$1.gguf" --prompt-ids "$SIXTEEN" -t 0 --ignore-eos --max-tokens "$greedy" --ids -q) c=$out/compare/$1
+    on_gpu "${text[@]}" >"$c.ids" || { say "kernel by kernel: $(status_text $?)"; return 1; }
+    LIMPID_CUDA=$one_launch on_gpu "${text[@]}" >"$c.persistent.ids" || { say "by the persistent kernel: $(status_text $?)"; return 1; }
+    cmp -s "$c.ids" "$c.persistent.ids" || { say "token $(first_difference "$c.ids" "$c.persistent.ids") differs"; return 1; }
+    say "$greedy tokens are the same"
+}
+
+bench_persistent() {
+    local one_launch=${LIMPID_CUDA:+$LIMPID_CUDA,}persistent
+    check_step "persistent-$1" "$1 by the persistent kernel" check_same_ids "$1" || return
+    LIMPID_CUDA=$one_launch bench_run persistent "$1" 60 --only decode --gen "$gen" -r 3
+}
+part_persistent() { each_model bench_persistent; }
+
 # ---- long contexts, long prompts, batches, the start ----
 
 bench_deep() {

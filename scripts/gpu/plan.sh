@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # How many processes each part starts on the GPU and on the CPU, and how long that is estimated to take:
-# what it took on an H200 beside 16 processors, but for the sanitizer and batches, which were not run
+# what it took on an H200 beside 16 processors, but for the sanitizer, batches and the persistent kernel, which were not run
 # there. Sourced by scripts/check_gpu.
 
 CORE_PARTS=5 # of PARTS, the first
@@ -15,10 +15,11 @@ estimates() {
     say "texts 12 1 4"
     say "cases $cases $jobs $((cases * 2 / jobs + 2))"
     say "bench $models 1 $((models * 4))"
+    say "persistent $((models * 3)) 1 $((models * 2))"
     say "calibration $((1 + 2 * ${#TYPES[@]} + 1)) 1 10"
     # Tensors: seven programs, three of them on the GPU; texts: four, three on the GPU.
     say "compare $((small * 5 + ${#shapes[@]} * 14 + 19)) $jobs $((small * 4 / jobs + ${#shapes[@]} * 17 + 13))"
-    say "sanitizer $((${#KERNEL_TESTS[@]} + 2)) $jobs 40"
+    say "sanitizer $((${#KERNEL_TESTS[@]} + 2)) $jobs 25"
     say "depth $((models + 2 * ${#shapes[@]})) 1 $((models * 6 + 2 * ${#shapes[@]} * 4))"
     say "batch $((2 * models + 1)) 1 $((models * 5 + 2))"
 }

@@ -68,11 +68,11 @@ one_sanitizer() { # "tool test"
     log=$out/logs/$id.log
     ended "$id" && return
     passed "$id"
-    limited 40 "$sanitizer" --tool "${1% *}" --error-exitcode 9 "$gpu/tests/test_${1#* }" >"$log" 2>&1
+    limited 25 "$sanitizer" --tool "${1% *}" --error-exitcode 9 "$gpu/tests/test_${1#* }" >"$log" 2>&1
     status=$?
     case $status in
     0) say "$1: no error" ;;
-    124 | 137) say "$1: not finished within 40 s; $(grep -c '^========= .*Error\|hazard' "$log") errors till then" ;;
+    124 | 137) say "$1: not finished within 25 s; $(grep -c '^========= .*Error\|hazard' "$log") errors till then" ;;
     *) fail "$id" "compute-sanitizer $1: $(status_text $status)" "$log" ;;
     esac
     end_step "$id" $status 0

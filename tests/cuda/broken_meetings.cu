@@ -33,6 +33,7 @@ static __global__ void early_store(float *x) {
 // The copy may begin at once, although it is waited for late.
 struct CopyMemory {
     alignas(16) float x[COUNT];
+    CopyBarrier full;
 };
 static __global__ void early_copy(float *out, const float *x) {
     CopyMemory &memory = block_memory<CopyMemory>();
@@ -40,6 +41,20 @@ static __global__ void early_copy(float *out, const float *x) {
     wait_for_earlier_kernels();
     wait_for_copies();
     __syncthreads();
+    out[threadIdx.x] = memory.x[threadIdx.x];
+}
+
+static __global__ void early_bulk_copy(float *out, const float *x) {
+    CopyMemory &memory = block_memory<CopyMemory>();
+    if (!threadIdx.x) {
+        copy_barrier_init(&memory.full);
+        copy_barriers_made();
+        copies_expected(&memory.full, sizeof memory.x);
+        copy_bulk(memory.x, x, sizeof memory.x, &memory.full);
+    }
+    __syncthreads();
+    wait_for_earlier_kernels();
+    wait_for_bulk(&memory.full, 0);
     out[threadIdx.x] = memory.x[threadIdx.x];
 }
 
@@ -93,6 +108,7 @@ static void run_overlapping(Meeting kind, float *x, float *more, float *out) {
     case MEET_LOAD_BEFORE_WAIT: overlap(early_load, out, more, weights); break;
     case MEET_STORE_BEFORE_WAIT: overlap(early_store, x); break;
     case MEET_COPY_BEFORE_WAIT: overlap(early_copy, out, more); break;
+    case MEET_BULK_COPY_BEFORE_WAIT: overlap(early_bulk_copy, out, more); break;
     case MEET_TELL_BEFORE_WAIT: tell_the_host(); break;
     case MEET_WITHOUT_WAIT: overlap(without_wait); break;
     default: break;

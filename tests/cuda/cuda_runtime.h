@@ -7,6 +7,9 @@
 // that not every thread reaches, a shuffle whose mask names a lane that is not there, a missing
 // barrier (five orders of running the threads: EMULATOR_SCHEDULE=0..4).
 //
+// A cooperative launch runs all of its blocks at once, under every schedule. A thread that polls a
+// counter or waits for a bulk copy lets others run; where none can, the program ends.
+//
 // From EMULATOR_SCHEDULE=5 on several blocks of a kernel run side by side (fibers.cpp), so a block
 // that takes what another has not finished is seen; and a kernel launched to overlap the one before
 // it may, until it waits for that one, read only what no kernel writes, and store nothing
@@ -74,7 +77,17 @@ uint64_t exchange(uint64_t value, unsigned lane, unsigned mask, const char *wher
 unsigned ballot(bool predicate, unsigned mask, const char *where);
 unsigned lane();
 const uint64_t *exchange_all(uint64_t value, const char *where); // of the 32 lanes
-void *block_memory(size_t bytes); // the block's shared memory, the same for all of its threads
+void *block_memory(size_t bytes);    // the block's shared memory, the same for all of its threads
+void *launched_memory(size_t bytes); // of which a launch says the size
+
+// A thread has loaded `value`. Where it found the same at its last poll, others run: then true.
+bool poll(const void *address, unsigned value, const char *where);
+
+// Bulk copies, and the barriers that count their bytes (shared_memory.cpp).
+void copy_barrier_init(uint64_t *barrier);
+void copies_expected(uint64_t *barrier, unsigned bytes);
+void copy_bulk(void *to, const void *from, unsigned bytes, uint64_t *barrier);
+void wait_for_bulk(uint64_t *barrier, unsigned parity);
 
 // These touch nothing but locals and the slots of an exchange: checking every byte of them would
 // take more time than the kernels.
@@ -156,6 +169,7 @@ typedef enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
     cudaErrorStreamCaptureUnsupported = 900,
 } cudaError_t;
 
@@ -172,7 +186,7 @@ typedef struct EmulatorGraph *cudaGraphExec_t;
 
 typedef struct cudaDeviceProp {
     char name[256];
-    size_t totalGlobalMem;
+    size_t totalGlobalMem, sharedMemPerBlockOptin;
     int multiProcessorCount, major, minor;
 } cudaDeviceProp;
 
@@ -187,10 +201,16 @@ typedef enum cudaDeviceAttr {
     cudaDevAttrL2CacheSize = 38,
 } cudaDeviceAttr;
 
+typedef enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+} cudaFuncAttribute;
+
 typedef enum cudaLaunchAttributeID {
-    cudaLaunchAttributeProgrammaticStreamSerialization = 6
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
 } cudaLaunchAttributeID;
 typedef union cudaLaunchAttributeValue {
+    int cooperative;
     int programmaticStreamSerializationAllowed;
 } cudaLaunchAttributeValue;
 typedef struct cudaLaunchAttribute {
@@ -221,6 +241,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *ke
 static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)()) {
     return cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
@@ -258,9 +279,11 @@ template <class T> std::string bytes_of(const T &argument) {
     return std::string((const char *)&argument, sizeof argument);
 }
 
-// For stand-ins of other libraries: whether a test makes this call fail, what exists and is not yet
-// freed, and work that runs now or with the graph that the stream is capturing.
+// For stand-ins of other libraries, and launches: whether a test makes this call fail, what exists
+// and is not yet freed, and work that runs now or with the graph that the stream is capturing.
 bool call_fails(cudaError_t *error);
+int compute_capability(); // 90: sm_90
+bool is_capturing(cudaStream_t stream);
 void count_objects(long more);
 void run_in(cudaStream_t stream, std::function<void()> work);
 void finish(); // all that was given to a stream

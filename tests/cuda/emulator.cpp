@@ -1,9 +1,8 @@
-// The host calls that kernels/cuda makes: memory, streams, events, graphs, launches.
+// The host calls that kernels/cuda makes: memory, streams, events, graphs. Launches: launch.cpp.
 #include "tests/cuda/emulator.h"
 
 #include "tests/cuda/fibers.h"
 #include "tests/cuda/schedule.h"
-#include "tests/ptx/interpreter.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +10,6 @@
 #include <ctime>
 #include <deque>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -28,7 +26,7 @@ struct EmulatorEvent {
 
 namespace {
 
-long calls, failing_call, live_objects, kernels;
+long calls, failing_call, live_objects;
 size_t memory_bytes = (size_t)1 << 34, memory_used;
 std::unordered_map<void *, size_t> memory_blocks; // of the GPU
 cudaError_t failing_with;
@@ -65,9 +63,6 @@ template <class Work> cudaError_t enqueue(cudaStream_t stream, Work work) {
     return cudaSuccess;
 }
 
-// Kernels whose code the driver has loaded.
-std::set<const void *> loaded;
-
 // All that was allocated, by where it begins: what a kernel may access.
 std::map<uintptr_t, size_t> allocated;
 
@@ -93,11 +88,6 @@ extern "C" void emulator_fail_call(long number, int error) {
 
 extern "C" long emulator_calls(void) {
     return calls;
-}
-
-extern "C" long emulator_kernels(void) {
-    run_pending();
-    return kernels;
 }
 
 extern "C" void emulator_memory(size_t bytes) {
@@ -152,28 +142,12 @@ void emulator::run_in(cudaStream_t stream, std::function<void()> work) {
     enqueue(stream, work);
 }
 
-cudaError_t emulator::launch(const cudaLaunchConfig_t *config, std::function<void()> body,
-                             const void *kernel, const std::vector<std::string> &arguments) {
-    cudaError_t error;
-    if (fails(&error)) return error;
-    dim3 grid = config->gridDim, size = config->blockDim;
-    unsigned threads = size.x * size.y * size.z;
-    if (!threads || threads > emulator::MAX_THREADS || !grid.x || !grid.y || !grid.z ||
-        grid.y > 65535 || grid.z > 65535 || config->dynamicSmemBytes)
-        return cudaErrorInvalidValue;
-    bool is_new = loaded.insert(kernel).second;
-    if (is_new && config->stream && config->stream->capturing)
-        return cudaErrorStreamCaptureUnsupported;
-    bool overlaps = config->numAttrs &&
-                    config->attrs->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
-                    config->attrs->val.programmaticStreamSerializationAllowed;
-    return enqueue(config->stream, [=] {
-        kernels++;
-        if (ptx::enabled())
-            ptx::launch(kernel, arguments, {grid.x, grid.y, grid.z}, {size.x, size.y, size.z});
-        else
-            emulator::run_grid(grid, size, overlaps, body);
-    });
+int emulator::compute_capability() {
+    return capability;
+}
+
+bool emulator::is_capturing(cudaStream_t stream) {
+    return stream && stream->capturing;
 }
 
 const char *cudaGetErrorName(cudaError_t error) {
@@ -184,6 +158,7 @@ const char *cudaGetErrorName(cudaError_t error) {
     case cudaErrorDevicesUnavailable: return "cudaErrorDevicesUnavailable";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorCooperativeLaunchTooLarge: return "cudaErrorCooperativeLaunchTooLarge";
     default: return "cudaErrorOther";
     }
 }
@@ -227,17 +202,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
     *properties = cudaDeviceProp{};
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = memory_bytes;
-    properties->multiProcessorCount = 2; // so that a grid's blocks walk over several rows
+    properties->sharedMemPerBlockOptin = 99 << 10; // as sm_120 has it: small rings
+    properties->multiProcessorCount = emulator::PROCESSORS;
     properties->major = capability / 10;
     properties->minor = capability % 10;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel) {
-    cudaError_t error;
-    if (fails(&error)) return error;
-    loaded.insert(kernel);
-    attributes->ptxVersion = capability;
     return cudaSuccess;
 }
 

@@ -63,6 +63,7 @@ typedef enum Meeting {
     MEET_LOAD_BEFORE_WAIT_IN_CHAIN, // of what the kernel before that one stores
     MEET_STORE_BEFORE_WAIT,         // into what the kernel before loads
     MEET_COPY_BEFORE_WAIT, // asynchronous, to shared memory, of what the kernel before stores
+    MEET_BULK_COPY_BEFORE_WAIT,
     MEET_TELL_BEFORE_WAIT, // the host
     MEET_WITHOUT_WAIT,     // so the kernel after it would wait for too little
     MEET_SOUND_WAIT,       // weights before the wait, the rest after it
@@ -72,6 +73,28 @@ typedef enum Meeting {
 } Meeting;
 #define MEETING_RESULT 4.0f
 void emulator_run_meeting(Meeting kind, float *out);
+
+// Runs a kernel whose blocks wait for each other and whose warps have rings of weights
+// (broken_resident.cu): with a mistake, or the sound one. out[64] is full of MEETING_RESULT where
+// nothing went wrong.
+typedef enum Resident {
+    RESIDENT_SOUND,
+    RESIDENT_WITHOUT_GRID_BARRIER, // before what the other block has stored is loaded
+    RESIDENT_NOT_COOPERATIVE,      // launched so that the blocks need not run at once
+    RESIDENT_READ_BEFORE_WAIT,     // of a slot, for its copy
+    RESIDENT_WRONG_PARITY,
+    RESIDENT_WITHOUT_SYNCWARP, // between the last read of a slot and its next copy
+    RESIDENT_WITHOUT_INIT,     // of a copy barrier
+    RESIDENT_FEWER_BYTES,      // copied than expected
+    RESIDENT_MORE_BYTES,
+    RESIDENT_COPY_PAST_THE_END, // of the weights
+    RESIDENT_ENDS_EARLY,        // while a copy is under way
+} Resident;
+void emulator_run_resident(Resident kind, float *out);
+
+// The cudaError_t of a cooperative launch of so many blocks that have so much shared memory, after
+// cudaFuncSetAttribute with `most_memory` (0: without it); or that of cudaFuncSetAttribute.
+int emulator_try_launch(unsigned blocks, size_t most_memory, size_t memory);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 // The threads of blocks as fibers: barriers, shuffles, shared memory, and in which order they run.
 // Where several blocks run side by side (schedule.h), they switch at every atomic, fence and
-// barrier, and when a thread ends.
+// barrier, and when a thread ends. Blocks of a cooperative launch all run, and under the other
+// schedules one of them as far as it can go before the next.
 //
 // Memory is sequentially consistent: what a thread has stored, all threads see at once. So a
 // missing __threadfence is not found here, but a counter that counts too early is.
@@ -13,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <vector>
 
 #ifdef EMULATOR_ASAN
@@ -43,10 +43,10 @@ bool side_by_side;
 
 namespace {
 
-enum Wait { READY, AT_BARRIER, AT_SHUFFLE, AT_EARLIER_KERNELS, DONE };
+enum Wait { READY, SPINNING, AT_BARRIER, AT_SHUFFLE, AT_EARLIER_KERNELS, DONE };
 
 constexpr unsigned WARP = 32;
-constexpr size_t MAX_BLOCK_MEMORY = 227 << 10; // sm_90
+constexpr unsigned MAX_IDLE = 1000; // rounds over threads that all spin
 
 // Side by side: at most so many blocks, as long as they have no more fibers than two of the
 // largest.
@@ -56,16 +56,6 @@ constexpr unsigned MAX_BLOCKS = 4, MAX_FIBERS = 2 * MAX_THREADS;
 // sets of the CPU's caches. Of a fiber that has ended only the first frames are still poisoned.
 constexpr size_t STACK_BYTES = (64 << 10) + 13 * 64, FIRST_FRAMES = 1 << 10;
 
-// The stack pointer of what is not running. On x86-64 a change of fiber is eight pushes and pops;
-// elsewhere ucontext does it, with a system call each time.
-struct Context {
-#ifdef __x86_64__
-    void *stack_pointer;
-#else
-    ucontext_t context;
-#endif
-};
-
 struct alignas(64) Fiber { // one line of a cache
     Context context;
     char *stack;
@@ -74,6 +64,13 @@ struct alignas(64) Fiber { // one line of a cache
     Wait wait;
     bool sees_others; // what kernels write: it has waited for the earlier ones, or need not
     const char *where;
+};
+
+// Apart, so that a fiber stays one line.
+struct Spin {
+    uint64_t since;     // so much had happened when the fiber last ran
+    const void *polled; // where, and what it has found at its last poll
+    unsigned found;
 };
 
 struct Warp {
@@ -94,18 +91,21 @@ struct Walk {
 struct Block {
     uint3 at; // in the grid
     std::vector<Fiber> fibers;
+    std::vector<Spin> spins; // of each
     std::vector<Warp> warps;
     Walk walk;
     unsigned live, arrived, waiting; // the last: for earlier kernels
-    void *memory;
-    size_t memory_bytes;
+    unsigned spinning;
+    SharedMemory memory;
 };
 
 // The kernel that runs.
 struct Kernel {
     const std::function<void()> *body;
+    Launch launch;
     bool overlaps, waited; // launched to overlap; a thread of it has waited
     ThreadOrder order;
+    bool several_blocks;
     unsigned stay; // blocks side by side: at one barrier or end in so many the next block is drawn
 };
 
@@ -114,49 +114,31 @@ std::vector<Block> blocks; // those that run
 Block *block;              // of them, that of the fiber that runs
 Block *held;               // of them, one that waits until no other can go on
 Fiber *current;
+uint64_t happened; // counts what those that spin may wait for
+unsigned idle;     // rounds over all that spin since anything else happened
 Context scheduler;
 char *stacks;
 } // namespace
 
-void die(const char *why) {
+void die(const char *why, bool by_this_thread) {
     if (block) place.block = block->at;
     fprintf(stderr, "emulator: block (%u,%u,%u): %s\n", place.block.x, place.block.y, place.block.z,
             why);
     unsigned told = 0;
-    if (has_to_wait()) // then it is this thread's doing
+    if (by_this_thread)
         fprintf(stderr, "  by thread (%u,%u,%u)\n", place.thread.x, place.thread.y, place.thread.z);
-    for (size_t i = 0; block && !has_to_wait() && i < block->fibers.size(); i++) {
-        const Fiber &f = block->fibers[i];
-        if (f.wait != DONE && told++ < 8)
-            fprintf(stderr, "  thread (%u,%u,%u) is at %s\n", f.thread.x, f.thread.y, f.thread.z,
-                    f.where);
-    }
+    bool all = block && !by_this_thread;
+    for (bool spinning : {true, false}) // those first
+        for (size_t i = 0; all && i < block->fibers.size(); i++) {
+            const Fiber &f = block->fibers[i];
+            if (f.wait != DONE && (f.wait == SPINNING) == spinning && told++ < 8)
+                fprintf(stderr, "  thread (%u,%u,%u) is at %s\n", f.thread.x, f.thread.y,
+                        f.thread.z, f.where);
+        }
     abort();
 }
 
 namespace {
-
-#ifdef __x86_64__
-extern "C" void emulator_switch(void **save, void *to);
-__asm__(".text\n"
-        ".globl emulator_switch\n"
-        ".type emulator_switch,@function\n"
-        "emulator_switch:\n"
-        "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
-        "  movq %rsp, (%rdi)\n"
-        "  movq %rsi, %rsp\n"
-        "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
-        "  ret\n"
-        ".size emulator_switch,.-emulator_switch\n");
-#endif
-
-void change(Context *from, Context *to) {
-#ifdef __x86_64__
-    emulator_switch(&from->stack_pointer, to->stack_pointer);
-#else
-    swapcontext(&from->context, &to->context);
-#endif
-}
 
 void walk_to(Block &b, size_t begin) {
     size_t end = begin + kernel.order.group;
@@ -184,7 +166,10 @@ Fiber *next_in_walk(Block &b) {
     Walk &walk = b.walk;
     for (;;) {
         while (walk.at < walk.end) {
-            Fiber &f = b.fibers[kernel.order.threads[walk.at++]];
+            unsigned thread = kernel.order.threads[walk.at++];
+            Fiber &f = b.fibers[thread];
+            if (f.wait == SPINNING && b.spins[thread].since != happened)
+                f.wait = READY, b.spinning--;
             if (f.wait != READY) continue;
             walk.ran = walk.advanced = true;
             fetch_ahead(b);
@@ -213,6 +198,10 @@ void end_waiting(Block &b) {
 // kernels it does first.
 Fiber *next_of(Block &b) {
     Fiber *next = next_in_walk(b);
+    if (!next && b.spinning) { // other blocks may have done what is waited for
+        b.walk.advanced = true;
+        next = next_in_walk(b);
+    }
     if (next || !b.waiting) return next;
     end_waiting(b);
     b.walk.advanced = true;
@@ -223,7 +212,7 @@ Fiber *next_of(Block &b) {
 // held back only where no other has one.
 Fiber *next_ready(bool any_block) {
     size_t first = (size_t)(block - blocks.data()), n = blocks.size();
-    if (!side_by_side) return block->live ? next_of(*block) : nullptr;
+    if (!side_by_side && !kernel.launch.cooperative) return block->live ? next_of(*block) : nullptr;
     if (any_block) first = draw((unsigned)n);
     for (size_t i = 0; i < 2 * n; i++) {
         Block &b = blocks[(first + i) % n];
@@ -236,14 +225,29 @@ Fiber *next_ready(bool any_block) {
     return nullptr;
 }
 
+// All that can run spin and have found nothing new. They may still have stored something: so they
+// go round again, but not forever.
+Fiber *next_spinning() {
+    Block *one = nullptr;
+    for (Block &b : blocks)
+        if (b.live && b.spinning) one = &b;
+    if (!one) return nullptr;
+    block = one; // the one that is told of
+    if (idle++ == MAX_IDLE) die("a thread waits for what no other will do");
+    happened++;
+    return next_ready(false);
+}
+
 // To the next fiber that can run; to run_grid where none can.
 void run_next(Context *from, bool any_block) {
+    if (!current || current->wait != SPINNING) happened++, idle = 0;
     Fiber *next = next_ready(any_block);
+    if (!next) next = next_spinning();
     current = next;
     if (next) place.thread = next->thread, place.block = block->at;
     if (kernel.overlaps) hide_memory(next && !next->sees_others);
     Context *to = next ? &next->context : &scheduler;
-    if (to != from) change(from, to);
+    if (to != from) emulator_change(from, to);
 }
 
 // In some kernels a block often makes room for others, in some seldom.
@@ -279,7 +283,10 @@ void thread_main() {
     warp.lanes &= ~(1u << me->lane);
     if (--block->live && block->arrived == block->live) open_barrier();
     if (--warp.live && warp.arrived == warp.live) open_warp(me->warp);
-    if (!block->live) change(&me->context, &scheduler); // which starts another block
+    if (!block->live) {
+        if (const char *wrong = block->memory.copies.end()) die(wrong);
+        emulator_change(&me->context, &scheduler); // which starts another block
+    }
     run_next(&me->context, leaves());
     __builtin_unreachable();
 }
@@ -288,27 +295,15 @@ void start(Fiber &f) {
 #ifdef EMULATOR_ASAN
     __asan_unpoison_memory_region(f.stack + STACK_BYTES - FIRST_FRAMES, FIRST_FRAMES);
 #endif
-#ifdef __x86_64__
-    void **top = (void **)(f.stack + STACK_BYTES);
-    *--top = nullptr; // keeps the stack 16-byte aligned at the first call
-    *--top = (void *)thread_main;
-    for (int i = 0; i < 6; i++)
-        *--top = nullptr;
-    f.context.stack_pointer = top;
-#else
-    getcontext(&f.context.context);
-    f.context.context.uc_stack.ss_sp = f.stack;
-    f.context.context.uc_stack.ss_size = STACK_BYTES;
-    f.context.context.uc_link = nullptr;
-    makecontext(&f.context.context, thread_main, 0);
-#endif
+    context_start(&f.context, f.stack, STACK_BYTES, thread_main);
 }
 
 void set_up_block(Block &b, uint3 at, unsigned n, dim3 size) {
     b.at = at;
     b.live = n;
-    b.arrived = b.waiting = 0;
+    b.arrived = b.waiting = b.spinning = 0;
     b.fibers.assign(n, Fiber{});
+    b.spins.assign(n, Spin{});
     b.warps.assign((n + WARP - 1) / WARP, Warp{});
     char *own = stacks + (size_t)(&b - blocks.data()) * n * STACK_BYTES;
     for (unsigned i = 0; i < n; i++) {
@@ -325,7 +320,7 @@ void set_up_block(Block &b, uint3 at, unsigned n, dim3 size) {
     }
     b.walk = Walk{};
     walk_to(b, 0);
-    if (b.memory) memset(b.memory, 0xff, b.memory_bytes); // NaN
+    shared_memory_fill(&b.memory, kernel.launch.memory);
 }
 
 // Gives every place that is free to the next block; false where no block is left.
@@ -349,8 +344,8 @@ unsigned live_blocks() {
 // Until a block has ended.
 void run_blocks() {
     unsigned before = live_blocks();
-    for (Block &b : blocks)
-        if (b.live) block = &b;
+    for (size_t i = blocks.size(); i-- > 0;)
+        if (blocks[i].live) block = &blocks[i];
     run_next(&scheduler, side_by_side);
     if (kernel.overlaps) hide_memory(false);
     current = nullptr;
@@ -359,19 +354,30 @@ void run_blocks() {
 
 } // namespace
 
-void run_grid(dim3 grid, dim3 size, bool overlaps, const std::function<void()> &body) {
+// How many blocks run at once.
+static uint64_t places_for(uint64_t count, unsigned threads) {
+    if (kernel.launch.cooperative) return count;
+    uint64_t most = !side_by_side                       ? 1
+                    : MAX_FIBERS / threads < MAX_BLOCKS ? MAX_FIBERS / threads
+                                                        : MAX_BLOCKS;
+    return count < most ? count : most;
+}
+
+void run_grid(const Launch &launch, const std::function<void()> &body) {
+    dim3 grid = launch.grid, size = launch.size;
     unsigned n = size.x * size.y * size.z;
     int kind = schedule();
     side_by_side = kind >= SIDE_BY_SIDE;
     kernel.body = &body;
-    kernel.overlaps = overlaps && side_by_side;
+    kernel.launch = launch;
+    kernel.overlaps = launch.overlaps && side_by_side;
     kernel.waited = false;
     kernel.order = thread_order(n, kind);
     kernel.stay = 2u << 4 * draw(3);
     held = nullptr;
     BlockOrder order(grid, kind);
-    uint64_t places = !side_by_side ? 1 : MAX_FIBERS / n < MAX_BLOCKS ? MAX_FIBERS / n : MAX_BLOCKS;
-    blocks.resize(order.count < places ? order.count : places);
+    kernel.several_blocks = order.count > 1;
+    blocks.resize(places_for(order.count, n));
     if (!stacks) { // in large pages: one per stack are more than the CPU has room to look up
         stacks = (char *)mmap(nullptr, MAX_FIBERS * STACK_BYTES, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -383,10 +389,8 @@ void run_grid(dim3 grid, dim3 size, bool overlaps, const std::function<void()> &
         run_blocks();
     if (kernel.overlaps && !kernel.waited)
         die("launched to overlap the kernel before it, for which no thread waits");
-    for (Block &b : blocks) {
-        free(b.memory);
-        b.memory = nullptr;
-    }
+    for (Block &b : blocks)
+        shared_memory_free(&b.memory);
     block = nullptr;
 }
 
@@ -397,6 +401,31 @@ void switch_now(const char *where) {
     if (!held && drawn > 4) held = block;
     current->where = where;
     run_next(&current->context, true);
+}
+
+static Spin &current_spin() {
+    return block->spins[(size_t)(current - block->fibers.data())];
+}
+
+void spin(const char *where, bool again) {
+    if (!again) happened++, idle = 0;
+    current->where = where;
+    current_spin().since = happened;
+    block->spinning++;
+    wait_here(SPINNING);
+}
+
+bool poll(const void *address, unsigned value, const char *where) {
+    Spin &last = current_spin();
+    bool again = last.polled == address && last.found == value;
+    last.polled = address, last.found = value;
+    if (again && !kernel.launch.cooperative && kernel.several_blocks)
+        die("waits for other blocks, but the launch is not cooperative", true);
+    if (again)
+        spin(where, true);
+    else
+        happened++, idle = 0;
+    return again;
 }
 
 void wait_for_earlier_kernels() {
@@ -462,15 +491,7 @@ unsigned ballot(bool predicate, unsigned mask, const char *where) {
     return bits;
 }
 
-// Exactly as large as asked for, so that AddressSanitizer sees who goes past it.
-void *block_memory(size_t bytes) {
-    if (bytes > MAX_BLOCK_MEMORY) die("more shared memory than a block can have");
-    if (!block->memory) {
-        if (posix_memalign(&block->memory, 16, bytes)) die("no memory");
-        block->memory_bytes = bytes;
-        memset(block->memory, 0xff, bytes);
-    }
-    if (block->memory_bytes != bytes) die("two kinds of shared memory in one kernel");
+SharedMemory &shared_memory() {
     return block->memory;
 }
 

@@ -127,6 +127,32 @@ static inline void wait_for_copies() {
     copies.clear();
 }
 
+typedef uint64_t CopyBarrier;
+static inline void copy_barrier_init(CopyBarrier *barrier) {
+    emulator::copy_barrier_init(barrier);
+}
+static inline void copy_barriers_made() {}
+static inline void copies_expected(CopyBarrier *barrier, unsigned bytes) {
+    emulator::copies_expected(barrier, bytes);
+}
+static inline void copy_bulk(void *to, const void *from, unsigned bytes, CopyBarrier *barrier) {
+    emulator::copy_bulk(to, from, bytes, barrier);
+}
+static inline void wait_for_bulk(CopyBarrier *barrier, unsigned parity) {
+    emulator::wait_for_bulk(barrier, parity);
+}
+
+static inline unsigned load_counter(const unsigned *counter) {
+    emulator::may_switch("load_counter");
+    const volatile unsigned *now = counter;
+    unsigned count = *now;
+    return emulator::poll(counter, count, "load_counter") ? *now : count;
+}
+
+template <class T> static inline T &launched_memory() {
+    return *(T *)emulator::launched_memory(sizeof(T));
+}
+
 static inline void *library_open(const char *path) {
     return emulator::library_open(path);
 }

@@ -1,6 +1,7 @@
 // In which order the emulator runs blocks and threads: EMULATOR_SCHEDULE.
 //
-//   0 to 4          one block after another; threads switch at barriers and shuffles.
+//   0 to 4          one block after another, those of a cooperative launch each as far as it can
+//                   go before it waits for others; threads switch at barriers and shuffles.
 //                   0 threads up, 1 down, 2 shuffled; 3 up, 4 down: one warp as far as it can go.
 //                   1 and 4 begin with the last block.
 //   5 and above     several blocks side by side, from any of them on. Which fiber of which block is

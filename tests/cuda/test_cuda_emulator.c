@@ -76,10 +76,10 @@ static void run_meeting(int kind, float *out) {
 }
 
 // Whether all of the result is what it should be.
-static bool is_right(Meeting kind, int schedule) {
+static bool run_is_right(void (*run)(int kernel, float *out), int kernel, int schedule) {
     float out[64];
     use_schedule(schedule);
-    emulator_run_meeting(kind, out);
+    run(kernel, out);
     unsetenv("EMULATOR_SCHEDULE");
     bool right = true;
     for (int i = 0; i < 64; i++)
@@ -87,11 +87,19 @@ static bool is_right(Meeting kind, int schedule) {
     return right;
 }
 
-static bool dies_side_by_side(Meeting kind) {
-    use_schedule(5);
-    bool died = child_dies(run_meeting, (int)kind);
+static bool is_right(Meeting kind, int schedule) {
+    return run_is_right(run_meeting, (int)kind, schedule);
+}
+
+static bool run_dies(void (*run)(int kernel, float *out), int kernel, int schedule) {
+    use_schedule(schedule);
+    bool died = child_dies(run, kernel);
     unsetenv("EMULATOR_SCHEDULE");
     return died;
+}
+
+static bool dies_side_by_side(Meeting kind) {
+    return run_dies(run_meeting, (int)kind, 5);
 }
 
 // One block after another, and one kernel after another, every mistake stays unseen: so it is the
@@ -99,6 +107,7 @@ static bool dies_side_by_side(Meeting kind) {
 Test(cuda_emulator, runs_one_kernel_after_another_unless_told_otherwise) {
     CHECK(is_right(MEET_LOAD_BEFORE_WAIT, 0) && is_right(MEET_LOAD_BEFORE_WAIT_IN_CHAIN, 0));
     CHECK(is_right(MEET_STORE_BEFORE_WAIT, 0) && is_right(MEET_WITHOUT_WAIT, 0));
+    CHECK(is_right(MEET_BULK_COPY_BEFORE_WAIT, 0));
     CHECK(is_right(MEET_COPY_BEFORE_WAIT, 0) && is_right(MEET_TELL_BEFORE_WAIT, 0));
     CHECK(is_right(MEET_WITHOUT_COUNTER, 0) && is_right(MEET_EARLY_COUNT, 0));
     CHECK(is_right(MEET_EARLY_COUNT, 4));
@@ -108,6 +117,7 @@ Test(cuda_emulator, finds_loads_before_the_wait_for_earlier_kernels) {
     CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT));
     CHECK(dies_side_by_side(MEET_LOAD_BEFORE_WAIT_IN_CHAIN));
     CHECK(dies_side_by_side(MEET_COPY_BEFORE_WAIT));
+    CHECK(dies_side_by_side(MEET_BULK_COPY_BEFORE_WAIT));
 }
 
 Test(cuda_emulator, finds_stores_before_the_wait_for_earlier_kernels) {
@@ -136,4 +146,82 @@ Test(cuda_emulator, shows_blocks_that_take_what_is_not_there_yet) {
 Test(cuda_emulator, accepts_weights_before_the_wait_and_blocks_that_count) {
     CHECK(times_wrong(MEET_SOUND_WAIT) == 0);
     CHECK(times_wrong(MEET_SOUND_COUNT) == 0);
+}
+
+// ---- kernels that stay, and bulk copies ----
+
+static void run_resident(int kind, float *out) {
+    emulator_run_resident((Resident)kind, out);
+}
+
+static void require_resident(int kind, float *out) {
+    run_resident(kind, out);
+    for (int i = 0; i < 64; i++)
+        if (out[i] != MEETING_RESULT) abort();
+}
+
+static bool resident_dies(Resident kind, int schedule) {
+    return run_dies(run_resident, (int)kind, schedule);
+}
+
+// In how many of the first ten schedules the mistake is found, or the result is wrong.
+static int times_found(Resident kind) {
+    int found = 0;
+    for (int schedule = 0; schedule < 10; schedule++)
+        found += run_dies(require_resident, (int)kind, schedule);
+    return found;
+}
+
+Test(cuda_emulator, runs_all_blocks_of_a_cooperative_launch_at_once) {
+    CHECK(times_found(RESIDENT_SOUND) == 0);
+}
+
+Test(cuda_emulator, shows_blocks_that_do_not_wait_for_each_other) {
+    int found = times_found(RESIDENT_WITHOUT_GRID_BARRIER);
+    CHECK(found >= 7, "without a grid barrier: %d of 10 schedules show it", found);
+}
+
+Test(cuda_emulator, finds_blocks_that_wait_for_blocks_which_do_not_run) {
+    for (int schedule = 0; schedule < 10; schedule++)
+        CHECK(resident_dies(RESIDENT_NOT_COOPERATIVE, schedule), "schedule %d", schedule);
+}
+
+Test(cuda_emulator, shows_slots_that_are_read_before_their_copy) {
+    CHECK(!run_is_right(run_resident, RESIDENT_READ_BEFORE_WAIT, 0)); // the child did not die
+    int early = times_found(RESIDENT_READ_BEFORE_WAIT), parity = times_found(RESIDENT_WRONG_PARITY);
+    CHECK(early >= 7, "read before the wait: %d of 10 schedules show it", early);
+    CHECK(parity >= 7, "with the wrong parity: %d of 10 schedules show it", parity);
+}
+
+Test(cuda_emulator, shows_slots_that_are_filled_while_lanes_read_them) {
+    int found = times_found(RESIDENT_WITHOUT_SYNCWARP);
+    CHECK(found >= 7, "without __syncwarp: %d of 10 schedules show it", found);
+}
+
+Test(cuda_emulator, finds_mistakes_with_copy_barriers) {
+    for (int schedule = 0; schedule < 7; schedule++) {
+        CHECK(resident_dies(RESIDENT_WITHOUT_INIT, schedule), "schedule %d", schedule);
+        CHECK(resident_dies(RESIDENT_FEWER_BYTES, schedule), "schedule %d", schedule);
+        CHECK(resident_dies(RESIDENT_MORE_BYTES, schedule), "schedule %d", schedule);
+        CHECK(resident_dies(RESIDENT_COPY_PAST_THE_END, schedule), "schedule %d", schedule);
+    }
+    CHECK(resident_dies(RESIDENT_ENDS_EARLY, 0));
+}
+
+Test(cuda_emulator, refuses_launches_that_do_not_fit) {
+    enum { INVALID_VALUE = 1, TOO_LARGE = 720, KIB = 1024 };
+    CHECK(emulator_try_launch(2, 0, 48 * KIB) == 0);
+    CHECK(emulator_try_launch(2, 0, 48 * KIB + 1) == INVALID_VALUE);
+    CHECK(emulator_try_launch(2, 100 * KIB, 100 * KIB) == 0);
+    CHECK(emulator_try_launch(2, 100 * KIB, 101 * KIB) == INVALID_VALUE);
+    CHECK(emulator_try_launch(2, 227 * KIB, 227 * KIB) == 0);
+    CHECK(emulator_try_launch(2, 228 * KIB, 228 * KIB) == INVALID_VALUE);
+    CHECK(emulator_try_launch(3, 0, 0) == TOO_LARGE);
+    emulator_machine(13000, 1, 120); // a GPU with less shared memory
+    CHECK(emulator_try_launch(2, 100 * KIB, 0) == INVALID_VALUE);
+    CHECK(emulator_try_launch(2, 99 * KIB, 99 * KIB) == 0);
+    emulator_machine(13000, 1, 90);
+    emulator_fail_call(1, 2);
+    CHECK(emulator_try_launch(2, 48 * KIB, 0) == 2); // cudaFuncSetAttribute, made to fail
+    emulator_fail_call(0, 0);
 }

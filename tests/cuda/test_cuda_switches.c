@@ -175,7 +175,7 @@ Test(cuda_switches, a_name_that_there_is_not_is_refused_with_those_that_there_ar
     const Error *error = device_error(device);
     CHECK_INT(error->code, ERROR_USAGE);
     CHECK_STRING(error->message, "LIMPID_CUDA: no switch \"nofuze\"; there are nograph, nofuse, "
-                                 "nopdl, noprefetch, notiles, noblas, nofew, nofeed, sync");
+                                 "nopdl, noprefetch, notiles, noblas, nofew, nofeed, sync, persistent");
     device_close(device);
     CHECK_INT(emulator_live_objects(), 0);
     TestRun refused = program("%s|--prompt-ids|1,2|-n|4", small_model());

@@ -309,7 +309,7 @@ bool decode_collective(Kernel &kernel, Instruction &i, const Statement &s) {
 
 void decode(Kernel &kernel, Instruction &i, const Statement &s) {
     if (!decode_collective(kernel, i, s) && !decode_arithmetic(kernel, i, s) &&
-        !decode_convert(kernel, i, s) && !decode_memory(kernel, i, s))
+        !decode_convert(kernel, i, s) && !decode_bulk(kernel, i, s) && !decode_memory(kernel, i, s))
         reject(kernel, i, "not a known instruction");
 }
 

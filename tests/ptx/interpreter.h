@@ -3,6 +3,8 @@
 // (warp.cpp). A lane is a thread of a warp.
 #pragma once
 
+#include "tests/ptx/copy_barriers.h"
+
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -37,6 +39,7 @@ enum class Control : uint8_t {
     BRANCH,
     EXIT,
     BARRIER,    // of the block
+    POLL,       // what a loop asks that waits: the warp makes room for others
     COLLECTIVE, // lanes of the warp that must be here together
 };
 enum class Space : uint8_t { GENERIC, GLOBAL, SHARED, LOCAL, PARAMETER };
@@ -71,6 +74,7 @@ struct Module {
     std::map<unsigned, std::string> files;           // .file
     std::map<std::string, std::pair<size_t, size_t>> // .shared: bytes, alignment
         shared;
+    std::map<std::string, size_t> launched; // .extern .shared: alignment
 };
 
 struct Kernel {
@@ -88,6 +92,7 @@ struct Kernel {
     std::vector<uint8_t> parameter_bytes, constants;
     std::map<std::pair<unsigned, uint64_t>, Operand> known_constants; // by width and bits
     size_t register_bytes, register_count, shared_bytes, local_bytes;
+    bool uses_launched; // shared memory whose size the launch says, from shared_bytes on
 };
 
 // The kernels in all files *.ptx of the directory and the folders in it, by name.
@@ -118,6 +123,7 @@ void address(Kernel &kernel, Instruction &instruction, const std::string &text);
 bool decode_arithmetic(Kernel &, Instruction &, const Statement &);
 bool decode_convert(Kernel &, Instruction &, const Statement &);
 bool decode_memory(Kernel &, Instruction &, const Statement &);
+bool decode_bulk(Kernel &, Instruction &, const Statement &);
 bool decode_collective(Kernel &, Instruction &, const Statement &);
 
 // ---- execution ----
@@ -130,6 +136,7 @@ struct Block {
     Place at, size, grid;
     uint8_t *shared;
     size_t shared_bytes;
+    CopyBarriers bulk_copies;
 };
 
 // Lanes that stand at the same instruction.
@@ -157,6 +164,7 @@ struct Warp {
     uint32_t pc, lanes;        // the group that runs
     std::vector<Group> others; // the groups that do not
     bool at_barrier;
+    uint32_t polled_at; // pc behind the last poll that made room for others
     std::vector<Copy> copies;
     unsigned copy_groups[LANES]; // committed by each lane
 };
@@ -169,8 +177,17 @@ struct Warp {
 typedef bool Memory(uint64_t address, uint64_t *begin, uint64_t *end);
 extern Memory *memory_at;
 
-// Runs all blocks, one after another. The parameters' bytes are in the kernel.
-void run_grid(Kernel &kernel, Place grid, Place size);
+struct Launch {
+    Place grid, size;
+    size_t memory;    // bytes of shared memory that the launch gives each block
+    bool cooperative; // all blocks run, a warp of each after another; or one block after another
+};
+// The parameters' bytes are in the kernel.
+void run_grid(Kernel &kernel, const Launch &launch);
+
+// The host's memory behind an access of one lane to so many bytes: fails where there is none.
+uint8_t *locate(const Warp &warp, const Instruction &at, unsigned lane, uint64_t address,
+                size_t bytes);
 
 // ---- in place of the emulator's own way to run a kernel (launch.cpp) ----
 
@@ -178,8 +195,7 @@ void run_grid(Kernel &kernel, Place grid, Place size);
 // a line for each kernel with the number of its instructions and of those that were executed.
 bool enabled();
 // The kernel whose host function that is, called with those arguments, byte for byte.
-void launch(const void *function, const std::vector<std::string> &arguments, Place grid,
-            Place size);
+void launch(const void *function, const std::vector<std::string> &arguments, const Launch &launch);
 
 // ---- registers ----
 

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <link.h>
 #include <sstream>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace ptx {
@@ -105,8 +106,7 @@ bool enabled() {
     return directory;
 }
 
-void launch(const void *function, const std::vector<std::string> &arguments, Place grid,
-            Place size) {
+void launch(const void *function, const std::vector<std::string> &arguments, const Launch &launch) {
     if (kernels.empty()) {
         read_directory(getenv("LIMPID_PTX"), kernels);
         atexit(write_seen);
@@ -117,7 +117,7 @@ void launch(const void *function, const std::vector<std::string> &arguments, Pla
     for (size_t k = 0; k < arguments.size(); k++)
         set_parameter(kernel, k, arguments[k].data(), arguments[k].size());
     memory_at = emulator::memory_at;
-    run_grid(kernel, grid, size);
+    run_grid(kernel, launch);
 }
 
 // ---- for tests ----
@@ -138,8 +138,8 @@ bool test_memory(uint64_t address, uint64_t *begin, uint64_t *end) {
 
 } // namespace
 
-extern "C" void ptx_run(const char *text, const char *name, unsigned threads,
-                        const PtxBuffer *buffers, unsigned count) {
+extern "C" void ptx_launch(const char *text, const char *name, PtxLaunch launch,
+                           const PtxBuffer *buffers, unsigned count) {
     Kernels here;
     read_module("test.ptx", text, here);
     auto found = here.find(name);
@@ -150,7 +150,33 @@ extern "C" void ptx_run(const char *text, const char *name, unsigned threads,
         set_parameter(found->second, k, &buffers[k].data, sizeof buffers[k].data);
     test_buffers = buffers, n_test_buffers = count;
     memory_at = test_memory;
-    run_grid(found->second, {1, 1, 1}, {threads, 1, 1});
+    run_grid(found->second,
+             {{launch.blocks, 1, 1}, {launch.threads, 1, 1}, launch.memory, launch.cooperative});
+}
+
+extern "C" const char *ptx_complaint(const char *text, const char *name, PtxLaunch launch,
+                                     const PtxBuffer *buffers, unsigned count) {
+    static char said[2000];
+    int ends[2];
+    fflush(nullptr);
+    pid_t child = pipe(ends) ? -1 : fork();
+    if (child < 0) abort();
+    if (!child) {
+        dup2(ends[1], STDERR_FILENO);
+        ptx_launch(text, name, launch, buffers, count);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(ends[0], said + n, sizeof said - 1 - n)) > 0;)
+        n += (size_t)got;
+    said[n] = '\0';
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (!status != !n)
+        snprintf(said, sizeof said, "it ends with status %d and says nothing", status);
+    return said;
 }
 
 } // namespace ptx

@@ -48,7 +48,8 @@ bool exists(const Warp &w, const Instruction &i, unsigned lane, uint64_t address
            address + bytes <= i.block_end;
 }
 
-// The host's memory behind an access of one lane.
+} // namespace
+
 uint8_t *locate(const Warp &w, const Instruction &i, unsigned lane, uint64_t address,
                 size_t bytes) {
     uint8_t *found = (uint8_t *)(uintptr_t)address;
@@ -71,6 +72,8 @@ uint8_t *locate(const Warp &w, const Instruction &i, unsigned lane, uint64_t add
              (unsigned long long)address);
     return found;
 }
+
+namespace {
 
 uint64_t lane_address(const Warp &w, const Instruction &i, unsigned lane) {
     return lane_bits(w, i.sources[0], lane) + (uint64_t)i.offset;
@@ -150,6 +153,7 @@ bool decode_access(Kernel &kernel, Instruction &i, const Statement &s, const Wor
     bool loads = words[0] == "ld";
     i.elements = 1;
     for (size_t k = 1; k + 1 < words.size(); k++) {
+        if (loads && words[k] == "acquire") i.control = Control::POLL;
         if (words[k] == "v2" || words[k] == "v4" || words[k] == "v8")
             i.elements = (uint8_t)(words[k][1] - '0');
         else if (!is_hint(words[k]) && !take_space(words[k], i))

@@ -3,9 +3,6 @@
 #include "tests/ptx/ptx.h"
 #include "tests/test.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 enum { LANES = 32, IN = 16, OUT = 4 };
 
 // A kernel around `body`: lane l has its 16 words of `in` in %i0 .. %i15, and leaves %o0 .. %o3, at
@@ -38,9 +35,12 @@ typedef struct Words {
     _Alignas(16) uint32_t in[LANES][IN], out[LANES][OUT];
 } Words;
 
+#define ONE_BLOCK(n) ((PtxLaunch){.blocks = 1, .threads = (n)})
+#define BUFFERS_OF(words)                                                                          \
+    ((const PtxBuffer[2]){{(words)->in, sizeof(words)->in}, {(words)->out, sizeof(words)->out}})
+
 static void run(const char *body, Words *words, unsigned threads) {
-    const PtxBuffer buffers[2] = {{words->in, sizeof words->in}, {words->out, sizeof words->out}};
-    ptx_run(kernel_text(body), "test", threads, buffers, 2);
+    ptx_launch(kernel_text(body), "test", ONE_BLOCK(threads), BUFFERS_OF(words), 2);
 }
 
 // The first word that a lane leaves, with a, b and c in its first three.
@@ -340,30 +340,9 @@ Test(ptx, a_guard_leaves_other_lanes_alone) {
 
 // ---- mistakes ----
 
-// Runs the body in a child: what it says before it ends; "" where it ends well.
 static const char *complaint(const char *body) {
-    static char said[2000];
-    int ends[2];
-    CHECK(!pipe(ends), "pipe");
-    fflush(NULL);
-    pid_t child = fork();
-    CHECK(child >= 0, "fork");
-    if (!child) {
-        Words words = {0};
-        dup2(ends[1], STDERR_FILENO);
-        run(body, &words, LANES);
-        _exit(0);
-    }
-    close(ends[1]);
-    size_t n = 0;
-    for (ssize_t got; (got = read(ends[0], said + n, sizeof said - 1 - n)) > 0;)
-        n += (size_t)got;
-    said[n] = '\0';
-    close(ends[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(!status == !n, "status %d, said: %s", status, said);
-    return said;
+    static Words words;
+    return ptx_complaint(kernel_text(body), "test", ONE_BLOCK(LANES), BUFFERS_OF(&words), 2);
 }
 
 #define FINDS(body, ...) finds(__LINE__, body, (const char *const[]){__VA_ARGS__, NULL})

@@ -105,7 +105,7 @@ void read_entry(Lines &lines, const std::shared_ptr<const Module> &module, Kerne
 } // namespace
 
 void read_module(const std::string &path, std::string text, Kernels &kernels) {
-    auto module = std::make_shared<Module>(Module{path, std::move(text), {}, {}});
+    auto module = std::make_shared<Module>(Module{path, std::move(text), {}, {}, {}});
     Lines lines = {module->text, 0, 0, 0, ""};
     while (lines.read()) {
         const std::string line = trimmed(lines.line);
@@ -118,6 +118,9 @@ void read_module(const std::string &path, std::string text, Kernels &kernels) {
         } else if (begins(line, ".shared")) {
             Declaration d = declaration(line.substr(7, line.find(';') - 7));
             module->shared[d.name] = {d.bytes, d.alignment};
+        } else if (begins(line, ".extern .shared")) {
+            Declaration d = declaration(line.substr(15, line.find(';') - 15));
+            module->launched[d.name] = d.alignment;
         } else if (line.find(".global ") != std::string::npos || begins(line, ".const") ||
                    begins(line, ".func") || begins(line, ".extern")) {
             fprintf(stderr, "ptx: %s:%u: not implemented: %s\n", path.c_str(), lines.number,
@@ -188,11 +191,33 @@ bool number(const std::string &text, uint64_t *bits) {
     return !*end || !strcmp(end, "U");
 }
 
+void place_shared(Kernel &kernel, const std::string &name, size_t bytes, size_t alignment) {
+    if (kernel.uses_launched && bytes) {
+        fprintf(stderr, "ptx: kernel %s: not implemented: .shared %s behind the .extern one\n",
+                kernel.name.c_str(), name.c_str());
+        abort();
+    }
+    kernel.shared_at[name] = aligned(kernel.shared_bytes, alignment);
+    kernel.shared_bytes = kernel.shared_at[name] + bytes;
+}
+
+// Behind all other shared memory of the kernel.
+void place_launched(Kernel &kernel, const std::string &name, size_t alignment) {
+    const Module &module = *kernel.module;
+    std::string body = module.text.substr(kernel.body, kernel.end - kernel.body);
+    for (const auto &[other, sizes] : module.shared)
+        if (!kernel.shared_at.count(other) && body.find(other) != std::string::npos)
+            place_shared(kernel, other, sizes.first, sizes.second);
+    place_shared(kernel, name, 0, kernel.uses_launched ? 1 : alignment);
+    kernel.uses_launched = true;
+}
+
 // Address of a variable; shared and local ones count from 0.
 bool symbol(Kernel &kernel, const std::string &name, uint64_t *value) {
     auto parameter = kernel.parameter_at.find(name);
     auto local = kernel.local_at.find(name);
     auto shared = kernel.module->shared.find(name);
+    auto launched = kernel.module->launched.find(name);
     if (parameter != kernel.parameter_at.end()) {
         *value = (uint64_t)(uintptr_t)kernel.parameter_bytes.data() + parameter->second;
     } else if (local != kernel.local_at.end()) {
@@ -200,9 +225,11 @@ bool symbol(Kernel &kernel, const std::string &name, uint64_t *value) {
     } else if (kernel.shared_at.count(name)) {
         *value = kernel.shared_at[name];
     } else if (shared != kernel.module->shared.end()) {
-        *value = aligned(kernel.shared_bytes, shared->second.second);
-        kernel.shared_at[name] = *value;
-        kernel.shared_bytes = *value + shared->second.first;
+        place_shared(kernel, name, shared->second.first, shared->second.second);
+        *value = kernel.shared_at[name];
+    } else if (launched != kernel.module->launched.end()) {
+        place_launched(kernel, name, launched->second);
+        *value = kernel.shared_at[name];
     } else {
         return false;
     }
@@ -336,8 +363,7 @@ void Parser::directive() {
         kernel.local_bytes = kernel.local_at[d.name] + d.bytes;
     } else if (begins(words, ".shared")) {
         Declaration d = declaration(words.substr(7));
-        kernel.shared_at[d.name] = aligned(kernel.shared_bytes, d.alignment);
-        kernel.shared_bytes = kernel.shared_at[d.name] + d.bytes;
+        place_shared(kernel, d.name, d.bytes, d.alignment);
     } else if (!begins(words, ".pragma")) {
         Instruction here = {};
         here.line = line, here.text = words;

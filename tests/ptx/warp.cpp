@@ -1,6 +1,7 @@
 // The lanes of a warp run in lockstep. Where a branch divides them, the group at the lowest address
 // runs and the others wait, so that they meet again where their ways join; at the latest at an
-// instruction that needs them all. Barriers stop whole warps; blocks run one after another.
+// instruction that needs them all. Barriers stop whole warps. Blocks run one after another, but for
+// those of a cooperative launch: a warp that finds it has to wait makes room for all others.
 #include "tests/ptx/interpreter.h"
 
 #include <cstdarg>
@@ -29,6 +30,9 @@ void fail(const Warp &w, const Instruction &i, unsigned lane, const char *format
 }
 
 namespace {
+
+constexpr uint32_t NOWHERE = 0xffffffffu;
+constexpr unsigned MOST_IDLE = 10000; // rounds over warps that all poll
 
 unsigned first_lane(uint32_t lanes) {
     return (unsigned)__builtin_ctz(lanes);
@@ -166,7 +170,14 @@ bool collective(Warp &w, const Instruction &i, uint32_t lanes) {
     return true;
 }
 
-// One instruction; false: the warp is at a barrier.
+// Whether the loop around it may have to go round again.
+bool has_to_wait(const Warp &w, const Instruction &i, uint32_t lanes) {
+    if (!lanes) return false;
+    bool is_predicate = i.results[0].width == PREDICATE;
+    return !is_predicate || (*values<uint32_t>(w, i.results[0]) & lanes) != lanes;
+}
+
+// One instruction; false: the warp is at a barrier, or has polled.
 bool step(Warp &w) {
     const Instruction &i = w.kernel->code[w.pc];
     uint32_t lanes = w.lanes;
@@ -181,6 +192,10 @@ bool step(Warp &w) {
         if (lanes) execute(w, i, lanes);
         w.pc++;
         return true;
+    case Control::POLL:
+        if (lanes) execute(w, i, lanes);
+        w.pc++;
+        return !has_to_wait(w, i, lanes);
     case Control::BRANCH: branch(w, i, lanes); return true;
     case Control::EXIT:
         if (lanes)
@@ -206,11 +221,16 @@ bool step(Warp &w) {
     return true;
 }
 
-void run_warp(Warp &w) {
+// Until it ends, is at a barrier, or polls. false: it has only polled again what it polled last.
+bool run_warp(Warp &w) {
     while (w.live) {
         if (!w.others.empty()) meet(w);
-        if (!step(w)) return;
+        if (step(w)) continue;
+        bool again = !w.at_barrier && w.polled_at == w.pc;
+        w.polled_at = w.at_barrier ? NOWHERE : w.pc;
+        return !again;
     }
+    return true;
 }
 
 // ---- blocks ----
@@ -240,6 +260,7 @@ void start_warp(Warp &w, unsigned threads) {
     w.others.clear();
     w.copies.clear();
     w.at_barrier = false;
+    w.polled_at = NOWHERE;
     memset(w.copy_groups, 0, sizeof w.copy_groups);
     memset(w.defined, 0, kernel.register_count * sizeof *w.defined);
     if (kernel.local_bytes) memset(w.local, 0xff, LANES * kernel.local_bytes);
@@ -269,18 +290,62 @@ void open_barrier(std::vector<Warp> &warps) {
     }
 }
 
-void run_block(std::vector<Warp> &warps, Block &block, unsigned threads) {
-    memset(block.shared, 0xff, block.shared_bytes); // NaN
-    for (Warp &w : warps)
+// A block that runs, and its warps.
+struct Running {
+    Block block;
+    std::vector<Warp> warps;
+};
+
+void start_block(Running &r, Place at, unsigned threads) {
+    r.block.at = at;
+    if (r.block.shared_bytes) memset(r.block.shared, 0xff, r.block.shared_bytes); // NaN
+    for (Warp &w : r.warps)
         start_warp(w, threads);
-    for (bool live = true; live;) {
-        live = false;
-        for (Warp &w : warps) {
-            run_warp(w);
-            live |= w.live != 0;
-        }
-        if (live) open_barrier(warps);
+}
+
+void end_block(Running &r) {
+    const char *wrong = r.block.bulk_copies.end();
+    const Warp &w = r.warps[0];
+    if (wrong) fail(w, w.kernel->code.back(), 0, "%s", wrong);
+}
+
+// Each warp once, as far as it goes. false: all of them have ended.
+bool run_round(Running &r, bool *moved) {
+    bool live = false, all_at_barrier = true;
+    for (Warp &w : r.warps) {
+        if (!w.live) continue;
+        if (!w.at_barrier) *moved |= run_warp(w);
+        live |= w.live != 0;
+        all_at_barrier &= w.at_barrier || !w.live;
     }
+    if (live && all_at_barrier) {
+        open_barrier(r.warps);
+        *moved = true;
+    }
+    return live;
+}
+
+[[noreturn]] void fail_polling(const std::vector<Running> &running) {
+    for (const Running &r : running)
+        for (const Warp &w : r.warps)
+            if (w.live && !w.at_barrier)
+                fail(w, w.kernel->code[w.pc - 1], first_lane(w.lanes),
+                     "waits for what no other thread will do");
+    abort();
+}
+
+void run_blocks(std::vector<Running> &running) {
+    unsigned idle = 0;
+    for (bool live = true; live;) {
+        bool moved = false;
+        live = false;
+        for (Running &r : running)
+            live |= run_round(r, &moved);
+        idle = moved ? 0 : idle + 1;
+        if (live && idle > MOST_IDLE) fail_polling(running);
+    }
+    for (Running &r : running)
+        end_block(r);
 }
 
 } // namespace
@@ -292,35 +357,51 @@ static uint8_t *memory_of_launch(size_t bytes) {
     static size_t most;
     if (bytes <= most) return memory;
     free(memory);
-    memory = (uint8_t *)aligned_alloc(64, bytes);
+    memory = (uint8_t *)aligned_alloc(128, bytes);
     if (!memory) abort();
     most = bytes;
     return memory;
 }
 
-void run_grid(Kernel &kernel, Place grid, Place size) {
+// So many blocks' shared memory, registers and local memory.
+static void place_memory(std::vector<Running> &running, const Kernel &kernel,
+                         const Launch &launch) {
+    auto lines = [](size_t bytes) { return (bytes + 127) / 128 * 128; };
+    size_t shared = kernel.shared_bytes + (kernel.uses_launched ? launch.memory : 0);
+    size_t registers = lines(kernel.register_bytes), local = lines(LANES * kernel.local_bytes);
+    size_t each_warp = registers + local + lines(kernel.register_count * sizeof(uint32_t));
+    size_t n_warps = running[0].warps.size(), each_block = lines(shared) + n_warps * each_warp;
+    uint8_t *memory = memory_of_launch(running.size() * each_block + 128);
+    for (Running &r : running) {
+        r.block = {{}, launch.size, launch.grid, memory, shared, {}};
+        memory += lines(shared);
+        for (unsigned k = 0; k < n_warps; k++, memory += each_warp) {
+            Warp &w = r.warps[k];
+            w.kernel = &kernel, w.block = &r.block, w.number = k;
+            w.registers = memory;
+            w.local = w.registers + registers;
+            w.defined = (uint32_t *)(w.local + local);
+        }
+    }
+}
+
+void run_grid(Kernel &kernel, const Launch &launch) {
     parse(kernel);
     for (const Instruction &i : kernel.code)
         i.block_begin = 1, i.block_end = 0;
-    unsigned threads = size.x * size.y * size.z, n = (threads + LANES - 1) / LANES;
-    auto lines = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
-    size_t registers = lines(kernel.register_bytes), local = lines(LANES * kernel.local_bytes);
-    // Aligned: the block's shared memory, then of each warp registers and local memory.
-    size_t each_warp = registers + local + lines(kernel.register_count * sizeof(uint32_t));
-    uint8_t *memory = memory_of_launch(lines(kernel.shared_bytes) + n * each_warp + 64);
-    Block block = {{}, size, grid, memory, kernel.shared_bytes};
-    std::vector<Warp> warps(n);
-    for (unsigned k = 0; k < n; k++) {
-        Warp &w = warps[k];
-        w.kernel = &kernel, w.block = &block, w.number = k;
-        w.registers = memory + lines(kernel.shared_bytes) + k * each_warp;
-        w.local = w.registers + registers;
-        w.defined = (uint32_t *)(w.local + local);
+    Place grid = launch.grid, size = launch.size;
+    unsigned threads = size.x * size.y * size.z;
+    size_t count = (size_t)grid.x * grid.y * grid.z, at_once = launch.cooperative ? count : 1;
+    std::vector<Running> running(at_once);
+    for (Running &r : running)
+        r.warps.resize((threads + LANES - 1) / LANES);
+    place_memory(running, kernel, launch);
+    for (size_t b = 0; b < count; b++) {
+        Place at = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                    (unsigned)(b / grid.x / grid.y)};
+        start_block(running[b % at_once], at, threads);
+        if (b % at_once == at_once - 1) run_blocks(running);
     }
-    for (block.at.z = 0; block.at.z < grid.z; block.at.z++)
-        for (block.at.y = 0; block.at.y < grid.y; block.at.y++)
-            for (block.at.x = 0; block.at.x < grid.x; block.at.x++)
-                run_block(warps, block, threads);
 }
 
 } // namespace ptx

@@ -56,13 +56,17 @@ struct OutlierProduct {
     StoredElement weight;
 };
 
+// No branch around the load: all lanes issue it together.
+static __device__ __forceinline__ Outlier own_outlier(const Outlier *outliers, int n) {
+    unsigned lane = threadIdx.x % WARP;
+    return outliers[lane < (unsigned)(n * OUTLIERS) ? lane : 0];
+}
+
 template <DType D>
 static __device__ __forceinline__ OutlierProduct load_outlier(const Planes &w, size_t row,
                                                               const Outlier *outliers, int n) {
-    unsigned lane = threadIdx.x % WARP;
     OutlierProduct met;
-    // No branch around the load: all lanes issue it together.
-    met.outlier = outliers[lane < (unsigned)(n * OUTLIERS) ? lane : 0];
+    met.outlier = own_outlier(outliers, n);
     met.weight = load_element<D>(w, row, met.outlier.column);
     return met;
 }
@@ -106,9 +110,6 @@ static __device__ __forceinline__ float dot_chunk_floats(float acc, const Chunk<
     return acc;
 }
 
-// Float weights of every type are loaded eight at a time where a row has a multiple of 8 columns,
-// else one at a time: a bfloat16 matrix and its float32 copy give the same bits.
-enum { FLOAT_LOAD = 8 };
 static inline bool whole_loads(const Planes &w, const float *x) {
     return w.cols % FLOAT_LOAD == 0 && is_aligned(x);
 }
@@ -117,14 +118,14 @@ static inline bool whole_loads(const Planes &w, const float *x) {
 //    16-bit types: one int4, two elements to a word, the lower half first
 //    float32:      two int4, four elements each
 template <DType D> struct Eight { int4 bits[D == DTYPE_F32 ? 2 : 1]; };
-template <DType D>
+template <DType D, class Load = Streamed>
 static __device__ __forceinline__ Eight<D> load_eight(const Planes &planes, size_t row,
                                                       size_t col) {
     const size_t size = D == DTYPE_F32 ? 4 : 2;
     const uint8_t *p = planes.low + (row * planes.stride + col) * size;
     Eight<D> w;
-    w.bits[0] = load_stream(p);
-    if constexpr (D == DTYPE_F32) w.bits[1] = load_stream(p + 16);
+    w.bits[0] = Load::load(p);
+    if constexpr (D == DTYPE_F32) w.bits[1] = Load::load(p + 16);
     return w;
 }
 

@@ -151,16 +151,29 @@ static __device__ __forceinline__ float shift_of(const StoredScales &stored, int
     return -(half_value((uint16_t)(stored.supers >> 16)) * sm);
 }
 
+// Where weights are read from, 16 bytes at a time: global memory, where they are read once; or
+// shared memory (persistent/ring.h).
+struct Streamed {
+    static __device__ __forceinline__ int4 load(const uint8_t *p) {
+        return load_stream(p);
+    }
+};
+struct FromShared {
+    static __device__ __forceinline__ int4 load(const uint8_t *p) {
+        return *(const int4 *)p;
+    }
+};
+
 // Chunk `chunk` of row `row`; a row has `chunks`.
-template <DType D>
+template <DType D, class Load = Streamed>
 static __device__ __forceinline__ Chunk<D> load_chunk(const Planes &w, size_t row, size_t chunk,
                                                       size_t chunks) {
     constexpr Layout L = layout_of(D);
     Chunk<D> c;
     size_t at = row * chunks + chunk;
-    int4 a = load_stream(w.low + at * low_bytes(L));
+    int4 a = Load::load(w.low + at * low_bytes(L));
     if (L.low_bits == 8) {
-        int4 b = load_stream(w.low + at * low_bytes(L) + 16);
+        int4 b = Load::load(w.low + at * low_bytes(L) + 16);
         c.q[0] = a.x, c.q[1] = a.y, c.q[2] = a.z, c.q[3] = a.w;
         c.q[4] = b.x, c.q[5] = b.y, c.q[6] = b.z, c.q[7] = b.w;
     } else {

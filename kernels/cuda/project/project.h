@@ -7,6 +7,7 @@
 #include <assert.h>
 
 enum { ROWS_PER_BLOCK = 8, PROJECT_THREADS = ROWS_PER_BLOCK * WARP }; // as many as NORM_THREADS
+enum { WARPS = PROJECT_THREADS / WARP };
 
 // What becomes of a sum W x.
 enum Epilogue {
@@ -49,7 +50,8 @@ int project_work(const Device *device, ProjectWork *work, const ProjectOperation
 bool fits_few(const Device *device, int n);
 unsigned few_groups(const Device *device, const ProjectWork *work);
 void launch_few(Device *device, const ProjectWork *work);
-bool launch_one(Device *device, const ProjectWork *work); // by launch_few; false: not launched
+bool chain_project(Device *device, const ProjectWork *work); // by launch_few; true: it runs later
+bool launch_one(Device *device, const ProjectWork *work);    // by launch_few; false: not launched
 void launch_many(Device *device, const ProjectWork *work);
 void quantise_rows(Device *device, const float *x, int n, size_t cols);
 
@@ -78,6 +80,47 @@ static __device__ __forceinline__ int matrix_of_row(const ProjectWork &work, uns
 // so that no two lanes access the same bank.
 static __device__ __forceinline__ size_t swizzle_digit(size_t at) {
     return at ^ (at >> 3 & 16);
+}
+
+// ---- few rows of x: how many columns of them a block has room for, and in which form ----
+
+// Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
+// memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
+// with several (blocks_per_processor).
+//
+//     floats     32 KiB for one row, 46 KiB for several
+//     integers   of two digits, with their scales and sums: 28.5 KiB, 45.1 KiB
+constexpr size_t float_room(int n) {
+    return n == 1 ? 8192 : 11776;
+}
+constexpr size_t integer_room(int n) {
+    return n == 1 ? 12288 : 19456;
+}
+
+// Float weights of every type are loaded eight at a time where a row has a multiple of 8 columns,
+// else one at a time: a bfloat16 matrix and its float32 copy give the same bits.
+enum { FLOAT_LOAD = 8 };
+
+// In which form weights are multiplied by x; what shared memory holds follows from it.
+enum InputForm {
+    FLOAT_SCALAR, // float weights, one column at a time
+    FLOAT_VECTOR, // float weights, eight columns at a time
+    DEQUANTISED,  // quantised weights and x in float32, or
+    ONE_DIGIT,    // as integers of one signed byte,
+    TWO_DIGITS,   // or of two
+};
+DEVICE_FUNCTION constexpr int digits_of(InputForm m) {
+    return m > DEQUANTISED ? m - DEQUANTISED : 0;
+}
+DEVICE_FUNCTION constexpr bool accepts(InputForm m, DType dtype) {
+    return is_quantised(dtype) == (m >= DEQUANTISED);
+}
+
+static inline InputForm form_of(const Device *device, const ProjectWork *work) {
+    if (!is_quantised(work->weights[0].dtype))
+        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
+    if (device->precision == PRECISION_F32) return DEQUANTISED;
+    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
 }
 
 // ---- reading rows of x ----

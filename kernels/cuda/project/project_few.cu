@@ -14,6 +14,7 @@
 // (project_one.cu). For more, several grids of fewer blocks walk the weights side by side, so that
 // the L2 cache has for the others what one of them has loaded.
 #include "kernels/cuda/project/dot.h"
+#include "kernels/cuda/project/row_walk.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
@@ -310,6 +311,7 @@ void launch_few(Device *device, const ProjectWork *work) {
                                         launch_form<DEQUANTISED>, launch_form<ONE_DIGIT>,
                                         launch_form<TWO_DIGITS>};
     InputForm form = form_of(device, work);
+    if (chain_project(device, work)) return;
     assert(form == FLOAT_SCALAR ||
            (is_aligned(work->x) && is_aligned(work->norm_weight) && is_aligned(work->norm_out)));
     if (form == FLOAT_VECTOR && launch_one(device, work)) return;

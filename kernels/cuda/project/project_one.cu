@@ -17,11 +17,11 @@
 // of several types in one call, columns that are no multiple of 8, and rows of x that do not fit in
 // a block's shared memory.
 #include "kernels/cuda/project/dot.h"
+#include "kernels/cuda/project/row_walk.h"
 #include "kernels/cuda/project/shared_x.h"
 #include "kernels/cuda/steps.h"
 
 enum {
-    WARPS = PROJECT_THREADS / WARP,
     BLOCKS = 2,      // of a launch on a processor
     FITTING = 3,     // blocks that fit there; for a fourth the compiler would spill registers
     BATCH = 4,       // 16-byte loads; 64 KiB a processor are on their way in two of them
@@ -82,36 +82,7 @@ static __device__ __forceinline__ void take_x(OneMemory &memory, const ProjectWo
     __syncthreads();
 }
 
-// ---- rows and loads in order ----
-
-// The rows of a warp, one after another: of up and gate, which count as one row, both.
-struct RowWalk {
-    unsigned at, end; // in the list of all rows; of the block
-    int p;            // the matrix
-
-    __device__ __forceinline__ bool is_there() const {
-        return at < end;
-    }
-    __device__ __forceinline__ size_t row(const ProjectWork &work) const {
-        return at - (work.epilogue == EPILOGUE_ACTIVATE ? 0 : work.first_row[p]);
-    }
-    __device__ __forceinline__ void next(const ProjectWork &work) {
-        if (work.epilogue == EPILOGUE_ACTIVATE) {
-            at += p ? WARPS : 0, p ^= 1;
-            return;
-        }
-        at += WARPS;
-        while (p + 1 < work.count && at >= work.first_row[p + 1])
-            p++;
-    }
-};
-
-static __device__ __forceinline__ RowWalk first_rows(const ProjectWork &work, unsigned first,
-                                                     unsigned end) {
-    unsigned at = first + threadIdx.x / WARP;
-    bool is_pair = work.epilogue == EPILOGUE_ACTIVATE;
-    return RowWalk{at, end, is_pair || at >= end ? 0 : matrix_of_row(work, at)};
-}
+// ---- loads in order ----
 
 // A batch of loads of a lane: eight columns each, a warp's step apart. A row is whole batches: past
 // its end its last columns are loaded again, so that no load is conditional.
@@ -171,21 +142,6 @@ static __device__ __forceinline__ void prefetch_share(const ProjectWork &work, u
         prefetch_rows(work.weights[p], first - work.first_row[p], stop - first);
         first = stop;
     }
-}
-
-// ---- what becomes of a sum ----
-
-// By lane 0. `residual`: what it is added to. `up`: the sum of the up row, when this is its gate
-// row.
-static __device__ __forceinline__ float store_sum(const ProjectWork &work, const RowWalk &walk,
-                                                  float sum, float residual, float up) {
-    if (threadIdx.x % WARP) return 0.0f;
-    size_t row = walk.row(work);
-    if (work.bias[walk.p]) sum += work.bias[walk.p][row];
-    bool is_gate = work.epilogue == EPILOGUE_ACTIVATE && walk.p;
-    work.out[walk.p][row] = is_gate ? activation(sum, work.activation) * up : sum;
-    if (work.epilogue == EPILOGUE_ADD) work.residual[row] = residual + sum;
-    return sum;
 }
 
 // ---- products ----
@@ -253,15 +209,13 @@ template <DType D>
 static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     project_one_kernel(ProjectWork work) {
     OneMemory &memory = block_memory<OneMemory>();
-    unsigned rows = walked_rows(work);
-    unsigned first = (unsigned)((uint64_t)rows * blockIdx.x / gridDim.x);
-    unsigned end = (unsigned)((uint64_t)rows * (blockIdx.x + 1) / gridDim.x);
-    RowWalk walk = first_rows(work, first, end);
+    const Share share = share_of_block(work);
+    RowWalk walk = first_rows(work, share);
     Batches<D> batches;
     if (!work.nothing_ahead) {
         batches.begin(work, walk);
         copy_norm(memory, work);
-        prefetch_share(work, first, end);
+        prefetch_share(work, share.first, share.end);
     }
     wait_for_earlier_kernels();
     let_next_kernel_start();
@@ -271,7 +225,8 @@ static __global__ void __launch_bounds__(PROJECT_THREADS, FITTING)
     }
     take_x(memory, work);
     batches.multiply(Sum{walk, 0, 0.0f, 0.0f, 0.0f}, memory, work);
-    if (work.epilogue == EPILOGUE_HEADS) finish_heads(work, Group{0, 1}, first, end, memory.shared);
+    if (work.epilogue == EPILOGUE_HEADS)
+        finish_heads(work, Group{0, 1}, share.first, share.end, memory.shared);
 }
 
 bool launch_one(Device *device, const ProjectWork *work) {

@@ -8,46 +8,6 @@
 enum { GROUP_ROWS = 8 };                         // rows of x of a block at most
 enum { HEADS_AT_ONCE = PROJECT_THREADS / WARP }; // that a block counts its rows of weights to
 
-// Columns of x that a block has room for, all rows together. A kernel may declare 48 KiB of shared
-// memory, and a processor has at least 100 KB of it: for three blocks with one row of x, or for two
-// with several (blocks_per_processor).
-//
-//     floats     32 KiB for one row, 46 KiB for several
-//     integers   of two digits, with their scales and sums: 28.5 KiB, 45.1 KiB
-constexpr size_t float_room(int n) {
-    return n == 1 ? 8192 : 11776;
-}
-constexpr size_t integer_room(int n) {
-    return n == 1 ? 12288 : 19456;
-}
-
-// In which form weights are multiplied by x; what shared memory holds follows from it.
-enum InputForm {
-    FLOAT_SCALAR, // float weights, one column at a time
-    FLOAT_VECTOR, // float weights, eight columns at a time
-    DEQUANTISED,  // quantised weights and x in float32, or
-    ONE_DIGIT,    // as integers of one signed byte,
-    TWO_DIGITS,   // or of two
-};
-DEVICE_FUNCTION constexpr int digits_of(InputForm m) {
-    return m > DEQUANTISED ? m - DEQUANTISED : 0;
-}
-DEVICE_FUNCTION constexpr bool accepts(InputForm m, DType dtype) {
-    return is_quantised(dtype) == (m >= DEQUANTISED);
-}
-
-static inline InputForm form_of(const Device *device, const ProjectWork *work) {
-    if (!is_quantised(work->weights[0].dtype))
-        return work->weights[0].cols % FLOAT_LOAD ? FLOAT_SCALAR : FLOAT_VECTOR;
-    if (device->precision == PRECISION_F32) return DEQUANTISED;
-    return device->precision == PRECISION_A8 ? ONE_DIGIT : TWO_DIGITS;
-}
-
-// Rows of weights that the blocks walk over: a row of gate and of up count as one.
-static DEVICE_FUNCTION inline unsigned walked_rows(const ProjectWork &work) {
-    return work.epilogue == EPILOGUE_ACTIVATE ? work.first_row[1] : work.first_row[work.count];
-}
-
 // Beside x: what the threads of a block tell each other.
 struct FewShared {
     float parts[PROJECT_THREADS / WARP];
