@@ -65,7 +65,9 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
     for (uint32_t i = 1; grown && i < m->frames.count; i++)
         enter(m->frame_table, m->frame_buckets, hash_frame(m, m->frames.at[i]), i);
     bool counts = f.node & FRAME_OPEN; // FRAME_LEFT has that bit too
-    f.turns = counts ? f.count : m->frames.count ? m->frames.at[f.below].turns : 0;
+    const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
+    f.turns = counts ? f.count : below->turns;
+    f.left = counts ? f.node == FRAME_LEFT : below->left;
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);
@@ -113,12 +115,13 @@ bool automaton_state(Automaton *m, const uint64_t *places, size_t count, uint32_
     State new = {.first = (uint32_t)m->places.count,
                  .count = (uint32_t)count,
                  .ends = ends,
-                 .turns = ends ? ends - 1 : UINT32_MAX};
+                 .turns = NOT_KNOWN};
     for (size_t i = 0; i < count; i++) {
         if (!ARRAY_ROOM(&m->places, error)) return false;
         m->places.at[m->places.count++] = places[i];
-        uint32_t turns = m->frames.at[places[i] >> 32].turns;
-        if (turns < new.turns) new.turns = turns;
+        const Frame *f = &m->frames.at[places[i] >> 32];
+        new.n_left += f->left;
+        if (!f->left && f->turns < new.turns) new.turns = f->turns;
     }
     m->states.at[m->states.count++] = new;
     for (size_t i = 0; i < m->grammar->n_classes; i++)
@@ -229,12 +232,17 @@ static bool leave_open(Automaton *m, Frame f, Error *error) {
            begin_body(m, f.node, f.count + 1, f.below, error);
 }
 
+static bool keep_place(Automaton *m, uint64_t place, Error *error) {
+    if (!ARRAY_ROOM(&m->found, error)) return false;
+    m->found.at[m->found.count++] = place;
+    return true;
+}
+
 static bool leave(Automaton *m, uint32_t frame, Error *error) {
     Frame f = m->frames.at[frame];
-    if (frame == FRAME_BOTTOM || f.node == FRAME_LEFT) {
-        if (!m->ends || f.turns + 1 < m->ends) m->ends = f.turns + 1;
-        return true;
-    }
+    if (frame == FRAME_BOTTOM) m->ends = 1;
+    if (frame == FRAME_BOTTOM) return true;
+    if (f.node == FRAME_LEFT) return keep_place(m, place_of(frame, NODE_THE_RETURN), error);
     if (f.node & FRAME_OPEN) return leave_open(m, f, error);
     const Node *n = &m->grammar->nodes.at[f.node];
     if (n->kind == NODE_CALL) return add(m, n->b, f.below, error);
@@ -262,11 +270,8 @@ static bool follow(Automaton *m, uint64_t place, Error *error) {
     case NODE_COUNT:
         return (n->least || add(m, n->b, frame, error)) &&
                (!n->most || begin_body(m, index, 1, frame, error));
-    default: break;
+    default: return keep_place(m, place, error);
     }
-    if (!ARRAY_ROOM(&m->found, error)) return false;
-    m->found.at[m->found.count++] = place;
-    return true;
 }
 
 static int compare_places(const void *a, const void *b) {

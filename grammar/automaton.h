@@ -9,7 +9,8 @@
 // bottom stands for all that is below, and two kinds of frames stand on it:
 //
 //     FRAME_OPEN | node   a COUNT node without bounds: it counts how often its body begins again
-//     FRAME_LEFT          what comes behind that COUNT node; it keeps the count
+//     FRAME_LEFT          what comes behind that COUNT node; it keeps the count. Where that ends, a
+//                         place of the RETURN node stays, which reads nothing
 //
 // Frames and states are numbered, and equal ones have the same number: a stack is one number,
 // whatever its depth, and stacks share what is below them.
@@ -26,12 +27,14 @@ enum { FRAME_BOTTOM = 0, STATE_DEAD = 0 };
 typedef struct Frame {
     uint32_t node, count, below;
     uint32_t turns; // the count of the FRAME_OPEN or FRAME_LEFT at the bottom, else 0
+    bool left;      // it is FRAME_LEFT
 } Frame;
 
 typedef struct State {
     uint32_t first, count; // places
-    uint32_t ends;         // 0: the text cannot end; else 1 + the turns that it takes
-    uint32_t turns;        // the fewest of any place, or end
+    uint32_t ends;         // 1: the text may end
+    uint32_t turns;        // the fewest of a place that is not on a FRAME_LEFT; NOT_KNOWN: none is
+    uint32_t n_left;       // places that are
 } State;
 
 typedef struct Automaton {

@@ -43,7 +43,7 @@ static bool add_state(Search *s, uint32_t state) {
 static bool add_places(Search *s, const uint64_t *places, size_t count) {
     uint32_t state;
     Part part;
-    return masks_part(s->masks, places, count, &part, s->error) &&
+    return masks_part(s->masks, NOT_KNOWN, 0, places, count, &part, s->error) &&
            masks_move(s->masks->automaton, places, count, FRAME_BOTTOM, &state, s->error) &&
            add_state(s, state);
 }

@@ -1,0 +1,429 @@
+// What the tokens of a vocabulary do to the upper part of a stack, whatever is below it: read from
+// a state whose stacks end at the bottom. grammar/mask.c says what for.
+//
+// Of a COUNT node without bounds (FRAME_OPEN) each token keeps its turns: the fewest of those that
+// stay in the repetition, since only the upper bound can refuse them, and all of those that leave it,
+// since the lower bound can too.
+#include "grammar/masks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// A token may leave a repetition after many turns where the grammar is ambiguous: of all tokens
+// and exits so many times as there are nodes in the trie.
+enum { MOST_LEAVES = 16 };
+
+static bool no_memory(Error *error) {
+    return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
+}
+
+static void set_bit(uint64_t *mask, uint32_t id) {
+    mask[id / 64] |= (uint64_t)1 << id % 64;
+}
+
+// ---- reading tokens ----
+
+typedef struct Span {
+    uint32_t first, end;
+} Span;
+
+typedef struct Walk {
+    Automaton *automaton;
+    const Trie *trie;
+    Step *path; // (depth + 1)
+    uint64_t *mask;
+    // of a Local; NULL: none
+    Masks *masks;
+    bool counts;                  // its tokens have turns
+    uint32_t looping;             // the newest state that a byte has led back to; STATE_DEAD
+    uint64_t loops;               // by which kinds of characters
+    size_t n_read;                // nodes of the trie
+    ARRAY(Found) stays, leaves;   // with their turns; else:
+    ARRAY(Span) spans;            // of trie->ids
+    ARRAY(Exit) exits;            // in any order
+    Error *error;
+} Walk;
+
+// The tokens of a part of the trie may come.
+static bool allow(Walk *w, uint32_t first, uint32_t end) {
+    if (first == end || w->counts) return true;
+    if (w->masks) {
+        if (w->spans.count && w->spans.at[w->spans.count - 1].end == first) {
+            w->spans.at[w->spans.count - 1].end = end;
+            return true;
+        }
+        if (!ARRAY_ROOM(&w->spans, w->error)) return false;
+        w->spans.at[w->spans.count++] = (Span){first, end};
+        return true;
+    }
+    for (uint32_t i = first; i < end; i++)
+        set_bit(w->mask, w->trie->ids[i]);
+    return true;
+}
+
+// The nodes one below are where tokens go on.
+static bool add_exits(Walk *w, uint32_t node, uint32_t turns) {
+    const TrieNode *nodes = w->trie->nodes;
+    for (uint32_t i = node + 1; i < nodes[node].skip; i = nodes[i].skip) {
+        if (w->exits.count == w->exits.capacity && !ARRAY_ROOM(&w->exits, w->error)) return false;
+        w->exits.at[w->exits.count++] = (Exit){.node = i, .turns = turns};
+    }
+    return true;
+}
+
+static bool check_leaves(const Walk *w) {
+    size_t most = MOST_LEAVES * (w->trie->n_nodes + 64);
+    return (w->leaves.count <= most && w->exits.count <= most) ||
+           error_set(w->error, ERROR_FILE, "the grammar is too ambiguous: tokens leave a repetition "
+                                           "in more than %zu ways", most);
+}
+
+// What has left the repetition, and where that ends too.
+static bool keep_left(Walk *w, uint32_t node, const State *s) {
+    const TrieNode *n = &w->trie->nodes[node];
+    const Automaton *m = w->automaton;
+    uint32_t last = NOT_KNOWN;
+    for (uint32_t at = 0; at < s->count; at++) {
+        uint64_t place = m->places.at[s->first + at];
+        const Frame *f = &m->frames.at[place >> 32];
+        if (!f->left) continue;
+        for (uint32_t i = n->first; f->turns != last && i < n[1].first; i++) {
+            if (w->leaves.count == w->leaves.capacity && !ARRAY_ROOM(&w->leaves, w->error))
+                return false;
+            w->leaves.at[w->leaves.count++] = (Found){w->trie->ids[i], f->turns};
+        }
+        last = f->turns;
+        if ((uint32_t)place == NODE_THE_RETURN && !add_exits(w, node, f->turns)) return false;
+    }
+    return check_leaves(w);
+}
+
+static bool keep_found(Walk *w, uint32_t node, uint32_t state) {
+    const TrieNode *n = &w->trie->nodes[node];
+    const State *s = &w->automaton->states.at[state];
+    for (uint32_t i = n->first; w->counts && s->turns != NOT_KNOWN && i < n[1].first; i++) {
+        if (w->stays.count == w->stays.capacity && !ARRAY_ROOM(&w->stays, w->error)) return false;
+        w->stays.at[w->stays.count++] = (Found){w->trie->ids[i], s->turns};
+    }
+    if (s->ends && !add_exits(w, node, 0)) return false;
+    return !s->n_left || keep_left(w, node, s);
+}
+
+// Room for every state, as far as there are any.
+static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
+    Masks *k = w->masks;
+    while (k->loops.count < k->automaton->states.count) {
+        if (!ARRAY_ROOM(&k->loops, w->error)) return false;
+        k->loops.at[k->loops.count++] = 0;
+    }
+    uint64_t found;
+    *loops = k->loops.at[state];
+    if (*loops) return true;
+    if (!masks_loops(w->automaton, state, &found, w->error)) return false;
+    *loops = k->loops.at[state] = found;
+    return true;
+}
+
+// The step behind a byte. What is inside a character of the looping state will be in that state
+// behind it, where the characters beyond ASCII loop.
+static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t to, Step *step) {
+    *step = (Step){to, STATE_DEAD};
+    if (!w->masks || w->counts) return true;
+    if (to == from.state && to != w->looping) {
+        if (!know_loops(w, to, &w->loops)) return false;
+        w->looping = to;
+    }
+    bool inside = from.loop == w->looping && byte >= 0x80 && w->loops & TRIE_OTHERS;
+    if (to == w->looping || inside) step->loop = w->looping;
+    return true;
+}
+
+// Reads the nodes first .. end - 1 of the trie, siblings and all below them, from a state. Where a
+// byte cannot be read, all below it is passed over; and so is what loops, with its tokens allowed:
+// exits there would only allow them again.
+static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
+    const TrieNode *nodes = w->trie->nodes;
+    if (first < end) w->path[trie_depth(&nodes[first]) - 1] = (Step){state, STATE_DEAD};
+    for (uint32_t i = first, to; i < end;) {
+        uint32_t depth = trie_depth(&nodes[i]);
+        w->n_read++;
+        uint8_t byte = (uint8_t)nodes[i].place;
+        Step from = w->path[depth - 1], *step = &w->path[depth];
+        if (!automaton_move(w->automaton, from.state, byte, &to, w->error)) return false;
+        if (to == STATE_DEAD) {
+            i = nodes[i].skip;
+            continue;
+        }
+        if (!take_step(w, from, byte, to, step)) return false;
+        bool loops = step->loop != STATE_DEAD && step->loop == w->looping &&
+                     !(w->trie->kinds[i] & ~w->loops);
+        uint32_t next = loops ? nodes[i].skip : i + 1;
+        if (!allow(w, nodes[i].first, nodes[next].first) || (w->masks && !keep_found(w, i, to)))
+            return false;
+        i = next;
+    }
+    return true;
+}
+
+bool masks_walk(Automaton *automaton, const Trie *trie, uint32_t state, uint64_t *mask,
+                Error *error) {
+    Walk w = {.automaton = automaton, .trie = trie, .mask = mask, .error = error};
+    w.path = malloc((trie->depth + 1) * sizeof *w.path);
+    bool good = w.path ? walk(&w, state, 1, (uint32_t)trie->n_nodes) : no_memory(error);
+    free(w.path);
+    return good;
+}
+
+// ---- exits ----
+
+static size_t nodes_below(const Trie *t, uint32_t node) {
+    return t->nodes[node].skip - node;
+}
+
+// Two counting sorts: by turns, then by byte.
+static bool sort_exits(Exits *e, const Trie *trie, const Exit *found, size_t count, Error *error) {
+    *e = (Exits){0};
+    if (!count) return true;
+    for (size_t i = 0; i < count; i++)
+        if (found[i].turns > e->most_turns) e->most_turns = found[i].turns;
+    Exit *by_turns = malloc(count * sizeof *by_turns);
+    size_t *ends = calloc((size_t)e->most_turns + 2, sizeof *ends);
+    e->at = malloc((count + 1) * sizeof *e->at);
+    bool good = (by_turns && ends && e->at) || no_memory(error);
+    if (good) {
+        for (size_t i = 0; i < count; i++) {
+            ends[found[i].turns + 1]++;
+            e->first[(uint8_t)trie->nodes[found[i].node].place + 1]++;
+        }
+        for (uint32_t t = 0; t <= e->most_turns; t++)
+            ends[t + 1] += ends[t];
+        for (int byte = 0; byte < 256; byte++)
+            e->first[byte + 1] += e->first[byte];
+        for (size_t i = 0; i < count; i++)
+            by_turns[ends[found[i].turns]++] = found[i];
+        uint32_t next[256];
+        memcpy(next, e->first, sizeof next);
+        for (size_t i = 0; i < count; i++)
+            e->at[next[(uint8_t)trie->nodes[by_turns[i].node].place]++] = by_turns[i];
+        size_t before = 0;
+        for (size_t i = 0; i < count; i++) {
+            e->at[i].before = before;
+            before += nodes_below(trie, e->at[i].node);
+        }
+        e->at[count] = (Exit){.before = before};
+        e->count = count;
+    }
+    free(by_turns);
+    free(ends);
+    return good;
+}
+
+// The first exit of this byte with at least so many turns.
+static uint32_t exits_from(const Exits *e, int byte, uint32_t turns) {
+    uint32_t low = e->first[byte], high = e->first[byte + 1];
+    if (!turns || low == high) return low;
+    if (turns > e->most_turns) return high;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (e->at[middle].turns < turns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint32_t exits_to(const Exits *e, int byte, uint32_t turns) {
+    return turns >= e->most_turns ? e->first[byte + 1] : exits_from(e, byte, turns + 1);
+}
+
+// The bytes that a state reads, without finding the states behind them.
+static void find_bytes(const Automaton *m, uint32_t state, bool reads[256]) {
+    const Grammar *g = m->grammar;
+    State s = m->states.at[state];
+    memset(reads, false, 256);
+    for (uint32_t i = 0; i < s.count; i++) {
+        const Node *n = &g->nodes.at[(uint32_t)m->places.at[s.first + i]];
+        for (const Edge *e = &g->edges.at[n->a], *end = e + n->b; e < end; e++)
+            memset(reads + e->low, true, (size_t)(e->high - e->low) + 1);
+    }
+}
+
+size_t exits_work(const Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state) {
+    const Exits *e = &l->exits;
+    bool reads[256];
+    size_t work = 0;
+    if (low > e->most_turns) return 0;
+    find_bytes(k->automaton, state, reads);
+    for (int byte = 0; byte < 256; byte++) {
+        if (!reads[byte] || e->first[byte] == e->first[byte + 1]) continue;
+        uint32_t first = exits_from(e, byte, low), end = exits_to(e, byte, high);
+        if (first < end) work += e->at[end].before - e->at[first].before;
+    }
+    return work;
+}
+
+static bool walk_exits(Walk *w, const Exits *e, uint32_t low, uint32_t high, uint32_t state) {
+    bool reads[256];
+    if (!e->count || low > e->most_turns) return true;
+    find_bytes(w->automaton, state, reads);
+    for (int byte = 0; byte < 256; byte++) {
+        if (!reads[byte]) continue;
+        for (uint32_t i = exits_from(e, byte, low), end = exits_to(e, byte, high); i < end; i++) {
+            uint32_t node = e->at[i].node;
+            if (!walk(w, state, node, w->trie->nodes[node].skip)) return false;
+        }
+    }
+    return true;
+}
+
+bool exits_walk(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
+                uint64_t *mask, Error *error) {
+    Walk w = {
+        .automaton = k->automaton, .trie = k->trie, .path = k->path, .mask = mask, .error = error};
+    return walk_exits(&w, &l->exits, low, high, state);
+}
+
+// ---- locals ----
+
+// The tokens of the spans: set, or, where they are in order and are the most, the others cleared
+// from all.
+static bool set_of_spans(Masks *k, TurnSets *sets, const Span *spans, size_t count, bool ordered,
+                         Error *error) {
+    const Trie *t = k->trie;
+    size_t allowed = 0, at = 0, words = mask_words(t->n_tokens);
+    for (size_t i = 0; i < count; i++)
+        allowed += spans[i].end - spans[i].first;
+    bool most = ordered && 2 * allowed > t->n_ids;
+    if (most) memcpy(k->scratch, k->all, words * sizeof *k->scratch);
+    for (size_t i = 0; i <= count; i++) {
+        size_t first = i < count ? spans[i].first : t->n_ids;
+        for (; most && at < first; at++)
+            k->scratch[t->ids[at] / 64] &= ~((uint64_t)1 << t->ids[at] % 64);
+        if (i == count) break;
+        for (at = first; !most && at < spans[i].end; at++)
+            set_bit(k->scratch, t->ids[at]);
+        at = spans[i].end;
+    }
+    bool good = turn_sets_of_mask(sets, k->scratch, t->n_tokens, error);
+    memset(k->scratch, 0, words * sizeof *k->scratch);
+    return good;
+}
+
+// The count of a token's turns begins with the frame at the bottom.
+static bool has_turns(const Automaton *m, uint32_t state) {
+    const State *s = &m->states.at[state];
+    for (uint32_t i = 0; i < s->count; i++)
+        if (m->places.at[s->first + i] >> 32 != FRAME_BOTTOM) return true;
+    return false;
+}
+
+static bool fill_local(Masks *k, Local *l, Walk *w, Error *error) {
+    size_t n = k->trie->n_tokens;
+    bool all = l->key.parent == NOT_KNOWN;
+    const Exits *exits = all ? NULL : &k->locals.at[l->key.parent]->exits;
+    bool read = all ? walk(w, l->key.state, 1, (uint32_t)k->trie->n_nodes)
+                    : walk_exits(w, exits, l->key.turns, l->key.turns, l->key.state);
+    if (!read || !sort_exits(&l->exits, k->trie, w->exits.at, w->exits.count, error)) return false;
+    if (!w->counts) return set_of_spans(k, &l->stays, w->spans.at, w->spans.count, all, error);
+    return turn_sets_init(&l->stays, w->stays.at, w->stays.count, n, k->scratch, error) &&
+           turn_sets_init(&l->leaves, w->leaves.at, w->leaves.count, n, k->scratch, error);
+}
+
+static void local_clear(Local *l) {
+    turn_sets_free(&l->stays);
+    turn_sets_free(&l->leaves);
+    free(l->exits.at);
+    l->exits = (Exits){0};
+}
+
+static bool find_local(Masks *k, Local *l, Error *error) {
+    if (k->bytes > LIMIT_GRAMMAR_MEMORY)
+        return error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
+                         LIMIT_GRAMMAR_MEMORY >> 20);
+    Walk w = {.automaton = k->automaton,
+              .trie = k->trie,
+              .path = k->path,
+              .masks = k,
+              .counts = has_turns(k->automaton, l->key.state),
+              .error = error};
+    bool good = fill_local(k, l, &w, error);
+    k->n_read += w.n_read;
+    free(w.stays.at);
+    free(w.leaves.at);
+    free(w.spans.at);
+    free(w.exits.at);
+    if (!good) local_clear(l);
+    k->bytes += sizeof *l + turn_sets_bytes(&l->stays, k->trie->n_tokens) +
+                turn_sets_bytes(&l->leaves, k->trie->n_tokens) + l->exits.count * sizeof *l->exits.at;
+    return good;
+}
+
+// ---- their table ----
+
+enum { FIRST_BUCKETS = 1 << 10 };
+
+static size_t hash_local(const Masks *k, LocalKey key) {
+    uint32_t above = keyed_hash_pair(&k->automaton->key, key.parent, key.turns);
+    return keyed_hash_pair(&k->automaton->key, above, key.state);
+}
+
+static void enter_local(Masks *k, const Local *l) {
+    size_t at = hash_local(k, l->key) & (k->local_buckets - 1);
+    while (k->local_table[at])
+        at = (at + 1) & (k->local_buckets - 1);
+    k->local_table[at] = l->index + 1;
+}
+
+static bool room_for_local(Masks *k, Error *error) {
+    if (2 * (k->locals.count + 1) < k->local_buckets) return true;
+    size_t buckets = k->local_buckets ? 2 * k->local_buckets : FIRST_BUCKETS;
+    uint32_t *larger = calloc(buckets, sizeof *larger);
+    if (!larger) return no_memory(error);
+    free(k->local_table);
+    k->local_table = larger;
+    k->local_buckets = buckets;
+    for (size_t i = 0; i < k->locals.count; i++)
+        enter_local(k, k->locals.at[i]);
+    return true;
+}
+
+// What was too ambiguous before is so again.
+static bool check_ambiguous(const Local *l, Error *error) {
+    return !l->too_ambiguous ||
+           error_set(error, ERROR_FILE, "the grammar is too ambiguous without bounds");
+}
+
+bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
+    if (!room_for_local(k, error) || !ARRAY_ROOM(&k->locals, error)) return false;
+    for (size_t at = hash_local(k, key) & (k->local_buckets - 1); k->local_table[at];
+         at = (at + 1) & (k->local_buckets - 1)) {
+        Local *l = k->locals.at[k->local_table[at] - 1];
+        *local = l;
+        if (l->key.parent == key.parent && l->key.turns == key.turns && l->key.state == key.state)
+            return check_ambiguous(l, error);
+    }
+    Local *new = malloc(sizeof *new);
+    if (!new) return no_memory(error);
+    *new = (Local){.key = key, .index = (uint32_t)k->locals.count};
+    Error cause = {0};
+    bool good = find_local(k, new, &cause);
+    new->too_ambiguous = !good && cause.code == ERROR_FILE;
+    if (good || new->too_ambiguous) {
+        k->locals.at[k->locals.count++] = new;
+        enter_local(k, new);
+        *local = new;
+    } else {
+        free(new);
+    }
+    return good || error_copy(error, &cause);
+}
+
+void locals_free(Masks *k) {
+    for (size_t i = 0; i < k->locals.count; i++) {
+        local_clear(k->locals.at[i]);
+        free(k->locals.at[i]);
+    }
+    free(k->locals.at);
+    free(k->local_table);
+}
