@@ -64,10 +64,11 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
         return false;
     for (uint32_t i = 1; grown && i < m->frames.count; i++)
         enter(m->frame_table, m->frame_buckets, hash_frame(m, m->frames.at[i]), i);
-    bool counts = f.node & FRAME_OPEN; // FRAME_LEFT has that bit too
+    bool bottom = f.node & FRAME_OPEN; // FRAME_LEFT has that bit too
     const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
-    f.turns = counts ? f.count : below->turns;
-    f.left = counts ? f.node == FRAME_LEFT : below->left;
+    f.turns = bottom ? f.count : below->turns;
+    f.counts = bottom || below->counts;
+    f.left = bottom ? f.node == FRAME_LEFT : below->left;
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);

@@ -26,8 +26,8 @@ enum { FRAME_BOTTOM = 0, STATE_DEAD = 0 };
 
 typedef struct Frame {
     uint32_t node, count, below;
-    uint32_t turns; // the count of the FRAME_OPEN or FRAME_LEFT at the bottom, else 0
-    bool left;      // it is FRAME_LEFT
+    uint32_t turns;    // the count of the FRAME_OPEN or FRAME_LEFT at the bottom, else 0
+    bool counts, left; // there is one; it is FRAME_LEFT
 } Frame;
 
 typedef struct State {

@@ -310,12 +310,9 @@ static bool set_of_spans(Masks *k, TurnSets *sets, const Span *spans, size_t cou
     return good;
 }
 
-// The count of a token's turns begins with the frame at the bottom.
 static bool has_turns(const Automaton *m, uint32_t state) {
     const State *s = &m->states.at[state];
-    for (uint32_t i = 0; i < s->count; i++)
-        if (m->places.at[s->first + i] >> 32 != FRAME_BOTTOM) return true;
-    return false;
+    return s->count && m->frames.at[m->places.at[s->first] >> 32].counts;
 }
 
 static bool fill_local(Masks *k, Local *l, Walk *w, Error *error) {

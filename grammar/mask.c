@@ -20,16 +20,18 @@
 //
 //     [a-z]{5,9} at "abc|"     stays: at most 6 turns; leaves: 2 .. 6 turns
 //
-// Where much is below exits, as behind the "." of a sentence, which " " ends, that is asked once
-// too: a local of the tokens that have left another one (LocalKey.parent).
+// Where much is below exits, more of the stack is taken: in "char*" with a rule `char` of its own
+// nearly every token returns from it, and stays in what is around it. Counters of two COUNT nodes
+// would be too many; there what goes on below the exits of one is asked once: a local of the tokens
+// that have left another local (LocalKey.parent).
 #include "grammar/masks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// The most nodes of the trie that are read behind exits, else they become locals: so many in a row,
-// so many in a mask, and while there is memory.
-enum { MOST_READ = 1500, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
+// The most nodes of the trie that are read behind exits. Else so many frames more are taken, or
+// locals behind locals: so many in a row and in a mask, and while there is memory.
+enum { MOST_READ = 1500, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
 
 // Of the newest states. Others' masks are found again.
 enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
@@ -71,81 +73,132 @@ bool masks_move(Automaton *m, const uint64_t *places, size_t count, uint32_t fra
 
 // ---- the parts of a mask ----
 
-// The local of a COUNT node's places; NULL where it is too ambiguous without its bounds.
-static bool open_local(Masks *k, LocalKey key, const uint64_t *places, size_t count, uint32_t node,
-                       const Local **local, Error *error) {
+// Places of one frame, to be asked with some of the frames below.
+typedef struct Ask {
+    uint32_t parent, turns; // as in LocalKey
+    const uint64_t *places;
+    size_t count;
+    int frames; // that are taken: CALLs
+    int depth;  // of locals behind locals
+} Ask;
+
+// What is true of any stack below.
+typedef struct Part {
+    const Local *local;   // borrowed until masks_free
+    uint32_t least, most; // turns of tokens that leave; at most so many of those that stay
+    uint32_t below;       // the frame that its exits return from
+} Part;
+
+// The frame that the taken ones are on.
+static uint32_t base_of(const Automaton *m, const Ask *ask) {
+    uint32_t frame = (uint32_t)(ask->places[0] >> 32);
+    for (int i = 0; i < ask->frames; i++)
+        frame = m->frames.at[frame].below;
+    return frame;
+}
+
+// The same CALLs on another frame.
+static bool put_frames(Automaton *m, uint32_t top, int frames, uint32_t on, uint32_t *frame,
+                       Error *error) {
+    Frame f = m->frames.at[top];
+    *frame = on;
+    return !frames || (put_frames(m, f.below, frames - 1, on, frame, error) &&
+                       automaton_frame(m, (Frame){.node = f.node, .below = *frame}, frame, error));
+}
+
+// The local of the places, with the taken frames on `on`.
+static bool find_local_on(Masks *k, const Ask *ask, uint32_t on, const Local **local,
+                          Error *error) {
     Automaton *m = k->automaton;
+    LocalKey key = {.parent = ask->parent, .turns = ask->turns};
+    uint32_t frame;
+    return put_frames(m, (uint32_t)(ask->places[0] >> 32), ask->frames, on, &frame, error) &&
+           masks_move(m, ask->places, ask->count, frame, &key.state, error) &&
+           locals_find(k, key, local, error);
+}
+
+// The local on a COUNT node; NULL where it is too ambiguous without its bounds.
+static bool open_local(Masks *k, const Ask *ask, uint32_t node, const Local **local,
+                       Error *error) {
     Error cause = {0};
     uint32_t on;
-    if (!automaton_frame(m, (Frame){.node = node | FRAME_OPEN}, &on, error) ||
-        !masks_move(m, places, count, on, &key.state, error))
-        return false;
-    if (locals_find(k, key, local, &cause)) return true;
+    if (!automaton_frame(k->automaton, (Frame){.node = node | FRAME_OPEN}, &on, error)) return false;
+    if (find_local_on(k, ask, on, local, &cause)) return true;
     *local = NULL;
     return cause.code == ERROR_FILE || error_copy(error, &cause);
 }
 
-bool masks_part(Masks *k, uint32_t parent, uint32_t turns, const uint64_t *places, size_t count,
-                Part *part, Error *error) {
-    Automaton *m = k->automaton;
-    LocalKey key = {.parent = parent, .turns = turns};
-    *part = (Part){.below = (uint32_t)(places[0] >> 32), .most = UINT32_MAX};
-    Frame f = m->frames.at[part->below];
-    const Node *n = &m->grammar->nodes.at[f.node];
-    if (part->below != FRAME_BOTTOM && n->kind == NODE_COUNT) {
-        if (!open_local(k, key, places, count, f.node, &part->local, error)) return false;
-        if (part->local) {
-            part->least = n->least > f.count ? n->least - f.count : 0;
-            if (n->most != UNBOUNDED) part->most = n->most - f.count;
-            part->below = f.below;
-            return true;
-        }
-    }
-    return masks_move(m, places, count, FRAME_BOTTOM, &key.state, error) &&
-           locals_find(k, key, &part->local, error);
+static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
+    *part = (Part){.below = base_of(k->automaton, ask), .most = UINT32_MAX};
+    Frame f = k->automaton->frames.at[part->below];
+    const Node *n = &k->automaton->grammar->nodes.at[f.node];
+    if (part->below == FRAME_BOTTOM || n->kind != NODE_COUNT)
+        return find_local_on(k, ask, FRAME_BOTTOM, &part->local, error);
+    if (!open_local(k, ask, f.node, &part->local, error)) return false;
+    if (!part->local) return find_local_on(k, ask, FRAME_BOTTOM, &part->local, error);
+    part->least = n->least > f.count ? n->least - f.count : 0;
+    if (n->most != UNBOUNDED) part->most = n->most - f.count;
+    part->below = f.below;
+    return true;
 }
 
-static bool add_exits(Masks *k, const Part *part, int depth, uint64_t *mask, Error *error);
+static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask, Error *error);
 
-static bool add_part(Masks *k, uint32_t parent, uint32_t turns, const uint64_t *places,
-                     size_t count, int depth, uint64_t *mask, Error *error) {
+static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     size_t words = mask_words(k->trie->n_tokens);
     Part part;
-    if (!masks_part(k, parent, turns, places, count, &part, error)) return false;
+    if (!find_part(k, ask, &part, error)) return false;
     turn_sets_add(&part.local->stays, 0, part.most, mask, words);
     turn_sets_add(&part.local->leaves, part.least, part.most, mask, words);
-    return add_exits(k, &part, depth, mask, error);
+    return add_exits(k, ask, &part, mask, error);
 }
 
-// The tokens that go on below the exits of a local from this state, of low .. high turns.
-static bool add_behind(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t state,
-                       int depth, uint64_t *mask, Error *error) {
+// The tokens that go on below the exits of a part from this state, at most `high` turns.
+static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state, int depth,
+                       uint64_t *mask, Error *error) {
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
     bool good = places;
     for (size_t i = 0, n; good && i < count; i += n) {
         n = masks_same_frame(places + i, count - i);
-        for (uint32_t turns = low; good && turns <= high; turns++)
-            good = add_part(k, l->index, turns, places + i, n, depth, mask, error);
+        Ask ask = {part->local->index, part->least, places + i, n, 0, depth};
+        for (; good && ask.turns <= high; ask.turns++)
+            good = add_part(k, &ask, mask, error);
     }
     free(places);
     return good;
 }
 
+static bool is_call(const Automaton *m, uint32_t frame) {
+    return frame != FRAME_BOTTOM &&
+           m->grammar->nodes.at[m->frames.at[frame].node].kind == NODE_CALL;
+}
+
 // The tokens that go on below: from where the frame is returned from.
-static bool add_exits(Masks *k, const Part *part, int depth, uint64_t *mask, Error *error) {
+static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask, Error *error) {
+    const Automaton *m = k->automaton;
     const Local *l = part->local;
     uint32_t state, low = part->least, high = part->most;
     if (high > l->exits.most_turns) high = l->exits.most_turns;
     if (part->below == FRAME_BOTTOM || !l->exits.count || low > high) return true;
     if (!automaton_return(k->automaton, part->below, &state, error)) return false;
     size_t work = exits_work(k, l, low, high, state);
-    if (work > MOST_READ && depth < MOST_DEPTH && k->bytes < MOST_BYTES) {
-        k->n_behind += k->automaton->states.at[state].count * (size_t)(high - low + 1);
-        if (k->n_behind <= MOST_BEHIND)
-            return add_behind(k, l, low, high, state, depth + 1, mask, error);
+    if (work > MOST_READ && k->bytes < MOST_BYTES) {
+        Ask more = *ask;
+        more.frames++;
+        if (part->below == base_of(m, ask) && is_call(m, part->below) && more.frames <= MOST_FRAMES)
+            return add_part(k, &more, mask, error);
+        k->n_behind += m->states.at[state].count * (size_t)(high - low + 1);
+        if (ask->depth < MOST_DEPTH && k->n_behind <= MOST_BEHIND)
+            return add_behind(k, part, high, state, ask->depth + 1, mask, error);
     }
     return !work || exits_walk(k, l, low, high, state, mask, error);
+}
+
+bool masks_add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *mask,
+                      Error *error) {
+    k->n_behind = 0;
+    return add_part(k, &(Ask){NOT_KNOWN, 0, places, count, 0, 0}, mask, error);
 }
 
 // ---- the mask of a state ----
@@ -154,10 +207,9 @@ static bool find_mask(Masks *k, uint32_t state, uint64_t *mask, Error *error) {
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
     bool good = places;
-    k->n_behind = 0;
     for (size_t i = 0, n; good && i < count; i += n) {
         n = masks_same_frame(places + i, count - i);
-        good = add_part(k, NOT_KNOWN, 0, places + i, n, 0, mask, error);
+        good = masks_add_places(k, places + i, n, mask, error);
     }
     free(places);
     return good;

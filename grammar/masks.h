@@ -51,7 +51,7 @@ typedef struct Exits {
 } Exits;
 
 // Which tokens are asked about: all, or those that have left a local at exits of so many turns.
-// And from where: a state whose stacks end at the bottom.
+// And from where: a state whose stacks end at the bottom, or at a FRAME_OPEN.
 typedef struct LocalKey {
     uint32_t parent, turns; // NOT_KNOWN, 0: all tokens
     uint32_t state;
@@ -114,16 +114,9 @@ void masks_free(Masks *masks);
 // Borrowed until the next call. NULL: exit code 3, 5 or 130.
 const uint64_t *masks_of(Masks *masks, uint32_t state, Error *error);
 
-// Places of one frame: what is true of any stack, between how many turns, and the frame that its
-// exits return from.
-typedef struct Part {
-    const Local *local;  // borrowed until masks_free
-    uint32_t least, most; // turns of tokens that leave; at most so many of those that stay
-    uint32_t below;
-} Part;
-// parent, turns: as in LocalKey.
-bool masks_part(Masks *masks, uint32_t parent, uint32_t turns, const uint64_t *places,
-                size_t count, Part *part, Error *error);
+// Adds the tokens that may come behind places of one frame. False: exit code 3, 5 or 130.
+bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
+                      Error *error);
 
 // A copy of a state's places, for free(), since they move as states are added; how many of them
 // are on the frame of the first; the state of the same places on another frame.

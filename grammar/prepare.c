@@ -19,6 +19,7 @@ typedef struct Search {
     ARRAY(bool) known;     // state -> it is or was in `todo`
     ARRAY(uint32_t) added; // states whose sets are still to be added
     bool *returned;        // (nodes of the grammar) a frame of it was returned from
+    uint64_t *mask;        // (words) that nobody reads
     size_t moves;
     Error *error;
 } Search;
@@ -40,21 +41,38 @@ static bool add_state(Search *s, uint32_t state) {
     return true;
 }
 
+// The frame of a COUNT node when its body has come as often as it must.
+static bool last_of(Search *s, uint32_t *frame) {
+    Automaton *m = s->masks->automaton;
+    Frame f = m->frames.at[*frame];
+    const Node *n = &m->grammar->nodes.at[f.node];
+    if (n->kind == NODE_COUNT && f.count < n->least) f.count = n->least;
+    return automaton_frame(m, f, frame, s->error);
+}
+
+// The locals that a mask takes here, and those behind.
+static bool find_locals(Search *s, const uint64_t *places, size_t count) {
+    Masks *k = s->masks;
+    size_t moved_count;
+    uint32_t frame = (uint32_t)(places[0] >> 32), state;
+    if (!last_of(s, &frame) || !masks_move(k->automaton, places, count, frame, &state, s->error))
+        return false;
+    uint64_t *moved = masks_places(k->automaton, state, &moved_count, s->error);
+    bool good = moved && masks_add_places(k, moved, moved_count, s->mask, s->error);
+    free(moved);
+    return good;
+}
+
 static bool add_places(Search *s, const uint64_t *places, size_t count) {
     uint32_t state;
-    Part part;
-    return masks_part(s->masks, NOT_KNOWN, 0, places, count, &part, s->error) &&
+    return find_locals(s, places, count) &&
            masks_move(s->masks->automaton, places, count, FRAME_BOTTOM, &state, s->error) &&
            add_state(s, state);
 }
 
-// Where a frame is returned from, that of a COUNT node when its body has come as often as it must.
+// Where a frame is returned from.
 static bool find_behind(Search *s, uint32_t frame, uint32_t *state) {
-    Automaton *m = s->masks->automaton;
-    Frame f = m->frames.at[frame];
-    const Node *n = &m->grammar->nodes.at[f.node];
-    if (n->kind == NODE_COUNT && f.count < n->least) f.count = n->least;
-    return automaton_frame(m, f, &frame, s->error) && automaton_return(m, frame, state, s->error);
+    return last_of(s, &frame) && automaton_return(s->masks->automaton, frame, state, s->error);
 }
 
 static bool add_later(Search *s, uint32_t state) {
@@ -103,7 +121,8 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     Error cause = {0};
     Search s = {.masks = k, .error = &cause};
     s.returned = calloc(k->automaton->grammar->nodes.count, sizeof *s.returned);
-    bool good = s.returned || error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
+    s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
+    bool good = (s.returned && s.mask) || error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
     good = good && add_sets(&s, start);
     for (size_t i = 0; good && i < s.todo.count && !is_over(&s); i++)
         good = try_bytes(&s, s.todo.at[i]);
@@ -111,6 +130,7 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     free(s.added.at);
     free(s.known.at);
     free(s.returned);
+    free(s.mask);
     // What is too ambiguous is an error where a text comes to it.
     return good || cause.code == ERROR_FILE || error_copy(error, &cause);
 }
