@@ -189,10 +189,12 @@ static bool sort_exits(Exits *e, const Trie *trie, const Exit *found, size_t cou
     Exit *by_turns = malloc(count * sizeof *by_turns);
     size_t *ends = calloc((size_t)e->most_turns + 2, sizeof *ends);
     e->at = malloc((count + 1) * sizeof *e->at);
-    bool good = (by_turns && ends && e->at) || no_memory(error);
+    e->first = calloc(257, sizeof *e->first);
+    bool good = (by_turns && ends && e->at && e->first) || no_memory(error);
     if (good) {
         for (size_t i = 0; i < count; i++) {
             ends[found[i].turns + 1]++;
+            e->levels |= (uint64_t)1 << (found[i].turns < 63 ? found[i].turns : 63);
             e->first[(uint8_t)trie->nodes[found[i].node].place + 1]++;
         }
         for (uint32_t t = 0; t <= e->most_turns; t++)
@@ -319,8 +321,9 @@ static bool fill_local(Masks *k, Local *l, Walk *w, Error *error) {
     size_t n = k->trie->n_tokens;
     bool all = l->key.parent == NOT_KNOWN;
     const Exits *exits = all ? NULL : &k->locals.at[l->key.parent]->exits;
+    uint32_t turns = l->key.turns, least = turns == NOT_KNOWN ? 0 : turns;
     bool read = all ? walk(w, l->key.state, 1, (uint32_t)k->trie->n_nodes)
-                    : walk_exits(w, exits, l->key.turns, l->key.turns, l->key.state);
+                    : walk_exits(w, exits, least, turns, l->key.state);
     if (!read || !sort_exits(&l->exits, k->trie, w->exits.at, w->exits.count, error)) return false;
     if (!w->counts) return set_of_spans(k, &l->stays, w->spans.at, w->spans.count, all, error);
     return turn_sets_init(&l->stays, w->stays.at, w->stays.count, n, k->scratch, error) &&
@@ -331,6 +334,7 @@ static void local_clear(Local *l) {
     turn_sets_free(&l->stays);
     turn_sets_free(&l->leaves);
     free(l->exits.at);
+    free(l->exits.first);
     l->exits = (Exits){0};
 }
 
@@ -352,7 +356,8 @@ static bool find_local(Masks *k, Local *l, Error *error) {
     free(w.exits.at);
     if (!good) local_clear(l);
     k->bytes += sizeof *l + turn_sets_bytes(&l->stays, k->trie->n_tokens) +
-                turn_sets_bytes(&l->leaves, k->trie->n_tokens) + l->exits.count * sizeof *l->exits.at;
+                turn_sets_bytes(&l->leaves, k->trie->n_tokens) +
+                l->exits.count * sizeof *l->exits.at + (l->exits.at ? 257 * sizeof *l->exits.first : 0);
     return good;
 }
 

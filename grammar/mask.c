@@ -31,7 +31,7 @@
 
 // The most nodes of the trie that are read behind exits. Else so many frames more are taken, or
 // locals behind locals: so many in a row and in a mask, and while there is memory.
-enum { MOST_READ = 1500, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
+enum { MOST_READ = 64, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
 
 // Of the newest states. Others' masks are found again.
 enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
@@ -153,17 +153,24 @@ static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     return add_exits(k, ask, &part, mask, error);
 }
 
+static bool has_level(const Exits *e, uint32_t turns) {
+    return e->levels >> (turns < 63 ? turns : 63) & 1;
+}
+
 // The tokens that go on below the exits of a part from this state, at most `high` turns.
 static bool add_behind(Masks *k, const Part *part, uint32_t high, uint32_t state, int depth,
                        uint64_t *mask, Error *error) {
+    const Exits *e = &part->local->exits;
+    bool all = !part->least && high == e->most_turns, good;
     size_t count;
     uint64_t *places = masks_places(k->automaton, state, &count, error);
-    bool good = places;
+    good = places;
     for (size_t i = 0, n; good && i < count; i += n) {
         n = masks_same_frame(places + i, count - i);
-        Ask ask = {part->local->index, part->least, places + i, n, 0, depth};
-        for (; good && ask.turns <= high; ask.turns++)
-            good = add_part(k, &ask, mask, error);
+        Ask ask = {part->local->index, NOT_KNOWN, places + i, n, 0, depth};
+        if (all) good = add_part(k, &ask, mask, error);
+        for (ask.turns = part->least; good && !all && ask.turns <= high; ask.turns++)
+            good = !has_level(e, ask.turns) || add_part(k, &ask, mask, error);
     }
     free(places);
     return good;
@@ -188,7 +195,7 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
         more.frames++;
         if (part->below == base_of(m, ask) && is_call(m, part->below) && more.frames <= MOST_FRAMES)
             return add_part(k, &more, mask, error);
-        k->n_behind += m->states.at[state].count * (size_t)(high - low + 1);
+        k->n_behind += m->states.at[state].count;
         if (ask->depth < MOST_DEPTH && k->n_behind <= MOST_BEHIND)
             return add_behind(k, part, high, state, ask->depth + 1, mask, error);
     }

@@ -17,6 +17,8 @@ typedef struct TokenSet {
 typedef struct TurnSets {
     TokenSet all;
     TokenSet *levels;  // (n_levels) level t: tokens of t turns; NULL where there is but one
+    uint64_t **up_to;  // (n_levels) masks of the levels 0 .. t for some t, so that seldom many are
+                       // added; others NULL
     uint32_t n_levels; // 0: no tokens
 } TurnSets;
 
@@ -44,13 +46,15 @@ typedef struct Exit {
 } Exit;
 
 typedef struct Exits {
-    Exit *at;            // (count + 1) by byte, then by turns, then by node; owned; NULL: none
-    uint32_t first[257]; // of each byte
+    Exit *at;        // (count + 1) by byte, then by turns, then by node; owned; NULL: none
+    uint32_t *first; // (257) of each byte; owned
+    uint64_t levels; // bit t: there are exits of t turns; the last bit: of so many or more
     uint32_t most_turns;
     size_t count;
 } Exits;
 
-// Which tokens are asked about: all, or those that have left a local at exits of so many turns.
+// Which tokens are asked about: all, or those that have left a local at exits of so many turns,
+// or of any (NOT_KNOWN).
 // And from where: a state whose stacks end at the bottom, or at a FRAME_OPEN.
 typedef struct LocalKey {
     uint32_t parent, turns; // NOT_KNOWN, 0: all tokens

@@ -53,11 +53,21 @@ static size_t set_bytes(const TokenSet *set, size_t n_tokens) {
     return set->mask ? mask_words(n_tokens) * sizeof *set->mask : set->count * sizeof *set->ids;
 }
 
+static void add_mask(uint64_t *restrict mask, const uint64_t *restrict other, size_t words) {
+    for (size_t i = 0; i < words; i++)
+        mask[i] |= other[i];
+}
+
+static void add_ids(uint64_t *restrict mask, const uint32_t *restrict ids, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        mask[ids[i] / 64] |= (uint64_t)1 << ids[i] % 64;
+}
+
 static void set_add(const TokenSet *set, uint64_t *mask, size_t words) {
-    for (size_t i = 0; set->mask && i < words; i++)
-        mask[i] |= set->mask[i];
-    for (size_t i = 0; set->ids && i < set->count; i++)
-        mask[set->ids[i] / 64] |= (uint64_t)1 << set->ids[i] % 64;
+    if (set->mask)
+        add_mask(mask, set->mask, words);
+    else
+        add_ids(mask, set->ids, set->count);
 }
 
 bool turn_sets_of_mask(TurnSets *sets, const uint64_t *mask, size_t n_tokens, Error *error) {
@@ -67,11 +77,11 @@ bool turn_sets_of_mask(TurnSets *sets, const uint64_t *mask, size_t n_tokens, Er
     return true;
 }
 
-// A set of tokens from first on, by way of the scratch.
+// By way of the scratch, which drops doubles.
 static bool set_of_tokens(TokenSet *set, const uint32_t *ids, size_t count, size_t n_tokens,
                           uint64_t *scratch, Error *error) {
-    TokenSet list = {.ids = (uint32_t *)(uintptr_t)ids, .count = count};
-    set_add(&list, scratch, 0);
+    if (!count) return true;
+    add_ids(scratch, ids, count);
     bool good = set_of_mask(set, scratch, n_tokens, error);
     for (size_t i = 0; i < count; i++)
         scratch[ids[i] / 64] = 0;
@@ -90,6 +100,36 @@ static void sort_by_turns(const Found *found, size_t count, uint32_t n_levels, u
         order[ends[found[i].turns]++] = found[i].id;
 }
 
+// Behind every level that is a mask, and where the lists since the last one are long together.
+static bool find_up_to(TurnSets *sets, size_t n_tokens, uint64_t *scratch, Error *error) {
+    size_t words = mask_words(n_tokens), listed = 0;
+    bool good = true;
+    for (uint32_t t = 0; good && t < sets->n_levels; t++) {
+        set_add(&sets->levels[t], scratch, words);
+        listed += sets->levels[t].count;
+        if (!is_many(listed, n_tokens)) continue;
+        listed = 0;
+        sets->up_to[t] = malloc(words * sizeof **sets->up_to);
+        good = sets->up_to[t] || no_memory(error);
+        if (good) memcpy(sets->up_to[t], scratch, words * sizeof *scratch);
+    }
+    memset(scratch, 0, words * sizeof *scratch);
+    return good;
+}
+
+static bool find_levels(TurnSets *sets, const uint32_t *order, const size_t *ends, size_t n_tokens,
+                        uint64_t *scratch, Error *error) {
+    sets->levels = calloc(sets->n_levels, sizeof *sets->levels);
+    sets->up_to = calloc(sets->n_levels, sizeof *sets->up_to);
+    bool good = (sets->levels && sets->up_to) || no_memory(error);
+    for (uint32_t t = 0; good && t < sets->n_levels; t++) {
+        size_t first = t ? ends[t - 1] : 0;
+        good = set_of_tokens(&sets->levels[t], order + first, ends[t] - first, n_tokens, scratch,
+                             error);
+    }
+    return good && find_up_to(sets, n_tokens, scratch, error);
+}
+
 bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_tokens,
                     uint64_t *scratch, Error *error) {
     *sets = (TurnSets){0};
@@ -100,17 +140,12 @@ bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_t
     sets->n_levels = most + 1;
     uint32_t *order = malloc(count * sizeof *order);
     size_t *ends = calloc((size_t)most + 2, sizeof *ends);
-    if (most) sets->levels = calloc(sets->n_levels, sizeof *sets->levels);
-    bool good = (order && ends && (!most || sets->levels)) || no_memory(error);
+    bool good = (order && ends) || no_memory(error);
     if (good) {
         sort_by_turns(found, count, sets->n_levels, order, ends);
         good = set_of_tokens(&sets->all, order, count, n_tokens, scratch, error);
     }
-    for (uint32_t t = 0; good && most && t <= most; t++) {
-        size_t first = t ? ends[t - 1] : 0;
-        good = set_of_tokens(&sets->levels[t], order + first, ends[t] - first, n_tokens, scratch,
-                             error);
-    }
+    if (good && most) good = find_levels(sets, order, ends, n_tokens, scratch, error);
     free(order);
     free(ends);
     if (!good) turn_sets_free(sets);
@@ -120,7 +155,10 @@ bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_t
 void turn_sets_free(TurnSets *sets) {
     for (uint32_t t = 0; sets->levels && t < sets->n_levels; t++)
         set_free(&sets->levels[t]);
+    for (uint32_t t = 0; sets->up_to && t < sets->n_levels; t++)
+        free(sets->up_to[t]);
     free(sets->levels);
+    free(sets->up_to);
     set_free(&sets->all);
     *sets = (TurnSets){0};
 }
@@ -128,17 +166,21 @@ void turn_sets_free(TurnSets *sets) {
 size_t turn_sets_bytes(const TurnSets *sets, size_t n_tokens) {
     size_t bytes = set_bytes(&sets->all, n_tokens);
     for (uint32_t t = 0; sets->levels && t < sets->n_levels; t++)
-        bytes += sizeof *sets->levels + set_bytes(&sets->levels[t], n_tokens);
+        bytes += sizeof *sets->levels + sizeof *sets->up_to +
+                 set_bytes(&sets->levels[t], n_tokens) +
+                 (sets->up_to[t] ? mask_words(n_tokens) * sizeof **sets->up_to : 0);
     return bytes;
 }
 
 void turn_sets_add(const TurnSets *sets, uint32_t low, uint32_t high, uint64_t *mask,
                    size_t words) {
     if (low >= sets->n_levels) return;
-    if (low == 0 && high >= sets->n_levels - 1) {
+    uint32_t last = high < sets->n_levels ? high : sets->n_levels - 1, t = last + 1;
+    if (!low && t == sets->n_levels) {
         set_add(&sets->all, mask, words);
         return;
     }
-    for (uint32_t t = low; sets->levels && t < sets->n_levels && t <= high; t++)
-        set_add(&sets->levels[t], mask, words);
+    for (; t > low && (low || !sets->up_to[t - 1]); t--)
+        set_add(&sets->levels[t - 1], mask, words);
+    if (t > low) add_mask(mask, sets->up_to[t - 1], words);
 }
