@@ -31,7 +31,7 @@
 
 // The most nodes of the trie that are read behind exits. Else so many frames more are taken, or
 // locals behind locals: so many in a row and in a mask, and while there is memory.
-enum { MOST_READ = 64, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
+enum { MOST_READ = 400, MOST_FRAMES = 4, MOST_DEPTH = 4, MOST_BEHIND = 64, MOST_BYTES = 64 << 20 };
 
 // Of the newest states. Others' masks are found again.
 enum { KEPT_MASKS_BYTES = 16 << 20, LEAST_KEPT = 16 };
@@ -190,7 +190,7 @@ static bool add_exits(Masks *k, const Ask *ask, const Part *part, uint64_t *mask
     if (part->below == FRAME_BOTTOM || !l->exits.count || low > high) return true;
     if (!automaton_return(k->automaton, part->below, &state, error)) return false;
     size_t work = exits_work(k, l, low, high, state);
-    if (work > MOST_READ && k->bytes < MOST_BYTES) {
+    if (work > k->most_read && k->bytes < MOST_BYTES) {
         Ask more = *ask;
         more.frames++;
         if (part->below == base_of(m, ask) && is_call(m, part->below) && more.frames <= MOST_FRAMES)
@@ -206,6 +206,17 @@ bool masks_add_places(Masks *k, const uint64_t *places, size_t count, uint64_t *
                       Error *error) {
     k->n_behind = 0;
     return add_part(k, &(Ask){NOT_KNOWN, 0, places, count, 0, 0}, mask, error);
+}
+
+bool masks_ask_more(Masks *k, const uint64_t *places, size_t count, bool *more, Error *error) {
+    Ask ask = {NOT_KNOWN, 0, places, count, 0, 0};
+    Part part;
+    *more = true;
+    if (!is_call(k->automaton, base_of(k->automaton, &ask))) return true;
+    if (!find_part(k, &ask, &part, error)) return false;
+    const Exits *e = &part.local->exits;
+    *more = e->count && e->at[e->count].before > k->most_read;
+    return true;
 }
 
 // ---- the mask of a state ----
@@ -263,7 +274,7 @@ const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
 
 bool masks_open(Masks *k, Automaton *automaton, const Trie *trie, Error *error) {
     size_t words = mask_words(trie->n_tokens), bytes = (words + 1) * sizeof *k->all;
-    *k = (Masks){.automaton = automaton, .trie = trie};
+    *k = (Masks){.automaton = automaton, .trie = trie, .most_read = MOST_READ};
     k->n_kept = KEPT_MASKS_BYTES / bytes > LEAST_KEPT ? KEPT_MASKS_BYTES / bytes : LEAST_KEPT;
     k->path = malloc((trie->depth + 1) * sizeof *k->path);
     k->scratch = calloc(words, sizeof *k->scratch);

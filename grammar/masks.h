@@ -91,6 +91,7 @@ typedef struct Masks {
     size_t bytes;           // of memory, about
     size_t n_read;          // nodes of the trie that locals took
     size_t n_behind;        // locals behind exits that the mask being found took
+    size_t most_read;       // nodes behind exits that are read rather than kept as a local
 } Masks;
 
 // False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until
@@ -121,6 +122,9 @@ const uint64_t *masks_of(Masks *masks, uint32_t state, Error *error);
 // Adds the tokens that may come behind places of one frame. False: exit code 3, 5 or 130.
 bool masks_add_places(Masks *masks, const uint64_t *places, size_t count, uint64_t *mask,
                       Error *error);
+
+// *more: of such places more of the stack than the frame may be asked about.
+bool masks_ask_more(Masks *masks, const uint64_t *places, size_t count, bool *more, Error *error);
 
 // A copy of a state's places, for free(), since they move as states are added; how many of them
 // are on the frame of the first; the state of the same places on another frame.

@@ -77,15 +77,19 @@ bool turn_sets_of_mask(TurnSets *sets, const uint64_t *mask, size_t n_tokens, Er
     return true;
 }
 
-// By way of the scratch, which drops doubles.
+// A token may be there twice.
 static bool set_of_tokens(TokenSet *set, const uint32_t *ids, size_t count, size_t n_tokens,
-                          uint64_t *scratch, Error *error) {
+                          Error *error) {
+    set->count = count;
     if (!count) return true;
-    add_ids(scratch, ids, count);
-    bool good = set_of_mask(set, scratch, n_tokens, error);
-    for (size_t i = 0; i < count; i++)
-        scratch[ids[i] / 64] = 0;
-    return good;
+    if (is_many(count, n_tokens)) {
+        set->mask = calloc(mask_words(n_tokens), sizeof *set->mask);
+        if (set->mask) add_ids(set->mask, ids, count);
+    } else {
+        set->ids = malloc(count * sizeof *ids);
+        if (set->ids) memcpy(set->ids, ids, count * sizeof *ids);
+    }
+    return set->ids || set->mask || no_memory(error);
 }
 
 // A counting sort of the tokens by their turns; ends (n_levels + 1): where the next level begins.
@@ -124,8 +128,7 @@ static bool find_levels(TurnSets *sets, const uint32_t *order, const size_t *end
     bool good = (sets->levels && sets->up_to) || no_memory(error);
     for (uint32_t t = 0; good && t < sets->n_levels; t++) {
         size_t first = t ? ends[t - 1] : 0;
-        good = set_of_tokens(&sets->levels[t], order + first, ends[t] - first, n_tokens, scratch,
-                             error);
+        good = set_of_tokens(&sets->levels[t], order + first, ends[t] - first, n_tokens, error);
     }
     return good && find_up_to(sets, n_tokens, scratch, error);
 }
@@ -143,7 +146,7 @@ bool turn_sets_init(TurnSets *sets, const Found *found, size_t count, size_t n_t
     bool good = (order && ends) || no_memory(error);
     if (good) {
         sort_by_turns(found, count, sets->n_levels, order, ends);
-        good = set_of_tokens(&sets->all, order, count, n_tokens, scratch, error);
+        good = set_of_tokens(&sets->all, order, count, n_tokens, error);
     }
     if (good && most) good = find_levels(sets, order, ends, n_tokens, scratch, error);
     free(order);
