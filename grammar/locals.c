@@ -2,8 +2,8 @@
 // a state whose stacks end at the bottom. grammar/mask.c says what for.
 //
 // Of a COUNT node without bounds (FRAME_OPEN) each token keeps its turns: the fewest of those that
-// stay in the repetition, since only the upper bound can refuse them, and all of those that leave it,
-// since the lower bound can too.
+// stay in the repetition, since only the upper bound can refuse them, and all of those that leave
+// it, since the lower bound can too.
 #include "grammar/masks.h"
 
 #include <stdlib.h>
@@ -34,13 +34,13 @@ typedef struct Walk {
     uint64_t *mask;
     // of a Local; NULL: none
     Masks *masks;
-    bool counts;                  // its tokens have turns
-    uint32_t looping;             // the newest state that a byte has led back to; STATE_DEAD
-    uint64_t loops;               // by which kinds of characters
-    size_t n_read;                // nodes of the trie
-    ARRAY(Found) stays, leaves;   // with their turns; else:
-    ARRAY(Span) spans;            // of trie->ids
-    ARRAY(Exit) exits;            // in any order
+    bool counts;                // its tokens have turns
+    uint32_t looping;           // the newest state that a byte has led back to; STATE_DEAD
+    uint64_t loops;             // by which kinds of characters
+    size_t n_read;              // nodes of the trie
+    ARRAY(Found) stays, leaves; // with their turns; else:
+    ARRAY(Span) spans;          // of trie->ids
+    ARRAY(Exit) exits;          // in any order
     Error *error;
 } Walk;
 
@@ -74,8 +74,10 @@ static bool add_exits(Walk *w, uint32_t node, uint32_t turns) {
 static bool check_leaves(const Walk *w) {
     size_t most = MOST_LEAVES * (w->trie->n_nodes + 64);
     return (w->leaves.count <= most && w->exits.count <= most) ||
-           error_set(w->error, ERROR_FILE, "the grammar is too ambiguous: tokens leave a repetition "
-                                           "in more than %zu ways", most);
+           error_set(w->error, ERROR_FILE,
+                     "the grammar is too ambiguous: tokens leave a repetition "
+                     "in more than %zu ways",
+                     most);
 }
 
 // What has left the repetition, and where that ends too.
@@ -357,7 +359,8 @@ static bool find_local(Masks *k, Local *l, Error *error) {
     if (!good) local_clear(l);
     k->bytes += sizeof *l + turn_sets_bytes(&l->stays, k->trie->n_tokens) +
                 turn_sets_bytes(&l->leaves, k->trie->n_tokens) +
-                l->exits.count * sizeof *l->exits.at + (l->exits.at ? 257 * sizeof *l->exits.first : 0);
+                l->exits.count * sizeof *l->exits.at +
+                (l->exits.at ? 257 * sizeof *l->exits.first : 0);
     return good;
 }
 
@@ -410,7 +413,7 @@ bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {
     *new = (Local){.key = key, .index = (uint32_t)k->locals.count};
     Error cause = {0};
     bool good = find_local(k, new, &cause);
-    new->too_ambiguous = !good && cause.code == ERROR_FILE;
+    new->too_ambiguous = !good &&cause.code == ERROR_FILE;
     if (good || new->too_ambiguous) {
         k->locals.at[k->locals.count++] = new;
         enter_local(k, new);

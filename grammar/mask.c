@@ -118,11 +118,11 @@ static bool find_local_on(Masks *k, const Ask *ask, uint32_t on, const Local **l
 }
 
 // The local on a COUNT node; NULL where it is too ambiguous without its bounds.
-static bool open_local(Masks *k, const Ask *ask, uint32_t node, const Local **local,
-                       Error *error) {
+static bool open_local(Masks *k, const Ask *ask, uint32_t node, const Local **local, Error *error) {
     Error cause = {0};
     uint32_t on;
-    if (!automaton_frame(k->automaton, (Frame){.node = node | FRAME_OPEN}, &on, error)) return false;
+    if (!automaton_frame(k->automaton, (Frame){.node = node | FRAME_OPEN}, &on, error))
+        return false;
     if (find_local_on(k, ask, on, local, &cause)) return true;
     *local = NULL;
     return cause.code == ERROR_FILE || error_copy(error, &cause);

@@ -78,20 +78,20 @@ typedef struct Step {
 typedef struct Masks {
     Automaton *automaton; // borrowed, like the trie
     const Trie *trie;
-    ARRAY(Local *) locals;  // each owned
-    uint32_t *local_table;  // (local_buckets) open addressing: index + 1
+    ARRAY(Local *) locals; // each owned
+    uint32_t *local_table; // (local_buckets) open addressing: index + 1
     size_t local_buckets;
     ARRAY(uint64_t *) kept; // state -> mask; NULL
     uint32_t *kept_states;  // (n_kept) of the masks that are kept, in a ring
     size_t n_kept, next_kept;
-    ARRAY(uint64_t) loops;  // state -> masks_loops; 0: not known
-    uint64_t *all;          // (words) every token with bytes
-    Step *path;             // (trie->depth + 1) along a walk
-    uint64_t *scratch;      // (words) zero
-    size_t bytes;           // of memory, about
-    size_t n_read;          // nodes of the trie that locals took
-    size_t n_behind;        // locals behind exits that the mask being found took
-    size_t most_read;       // nodes behind exits that are read rather than kept as a local
+    ARRAY(uint64_t) loops; // state -> masks_loops; 0: not known
+    uint64_t *all;         // (words) every token with bytes
+    Step *path;            // (trie->depth + 1) along a walk
+    uint64_t *scratch;     // (words) zero
+    size_t bytes;          // of memory, about
+    size_t n_read;         // nodes of the trie that locals took
+    size_t n_behind;       // locals behind exits that the mask being found took
+    size_t most_read;      // nodes behind exits that are read rather than kept as a local
 } Masks;
 
 // False: exit code 3 (locals_find alone: it is too ambiguous), 5 or 130. *local is borrowed until

@@ -137,7 +137,8 @@ static bool try_bytes(Search *s, uint32_t state) {
     uint32_t bottom, to;
     uint64_t *places = masks_places(m, state, &count, s->error);
     bool good = places && (!count || masks_move(m, places, count, FRAME_BOTTOM, &bottom, s->error));
-    for (size_t class = 0; good && count && class < m->grammar->n_classes && !is_over(s); class ++) {
+    for (size_t class = 0; good && count && class < m->grammar->n_classes && !is_over(s);
+         class ++) {
         s->moves++;
         good = automaton_move(m, bottom, m->byte_of[class], &to, s->error) &&
                add_sets(s, to, (uint32_t)(places[0] >> 32));
@@ -151,7 +152,8 @@ bool masks_prepare(Masks *k, uint32_t start, Error *error) {
     Search s = {.masks = k, .error = &cause};
     s.returned = calloc(k->automaton->grammar->nodes.count, sizeof *s.returned);
     s.mask = calloc(mask_words(k->trie->n_tokens), sizeof *s.mask);
-    bool good = (s.returned && s.mask) || error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
+    bool good = (s.returned && s.mask) ||
+                error_set(&cause, ERROR_MEMORY, "no memory for a grammar's masks");
     good = good && add_sets(&s, start, FRAME_BOTTOM);
     size_t first = 0, again = 0;
     while (good && !is_over(&s) && (first < s.todo.count || again < s.again.count))

@@ -2,7 +2,8 @@
 // begins it again, and what is left of the bounds chooses among them.
 //
 //     [a-z]{2,9} behind "abc"     2 .. 6 turns are left
-//     " the" 0 (no letter)   "d" 1   "def" 3   "internal" 8: level 3, say, has all tokens of 3 letters
+//     " the" 0 (no letter)   "d" 1   "def" 3   "internal" 8: level 3, say, has all tokens of 3
+//     letters
 #include "grammar/masks.h"
 
 #include <stdlib.h>
