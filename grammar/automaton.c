@@ -64,11 +64,9 @@ bool automaton_frame(Automaton *m, Frame f, uint32_t *index, Error *error) {
         return false;
     for (uint32_t i = 1; grown && i < m->frames.count; i++)
         enter(m->frame_table, m->frame_buckets, hash_frame(m, m->frames.at[i]), i);
-    bool bottom = f.node & FRAME_OPEN; // FRAME_LEFT has that bit too
     const Frame *below = m->frames.count ? &m->frames.at[f.below] : &f;
-    f.turns = bottom ? f.count : below->turns;
-    f.counts = bottom || below->counts;
-    f.left = bottom ? f.node == FRAME_LEFT : below->left;
+    f.bottom = f.node & FRAME_KINDS ? f.node : below->bottom;
+    f.turns = f.node & FRAME_KINDS ? f.count : below->turns;
     *index = (uint32_t)m->frames.count++;
     m->frames.at[*index] = f;
     enter(m->frame_table, m->frame_buckets, hash, *index);
@@ -121,8 +119,9 @@ bool automaton_state(Automaton *m, const uint64_t *places, size_t count, uint32_
         if (!ARRAY_ROOM(&m->places, error)) return false;
         m->places.at[m->places.count++] = places[i];
         const Frame *f = &m->frames.at[places[i] >> 32];
-        new.n_left += f->left;
-        if (!f->left && f->turns < new.turns) new.turns = f->turns;
+        bool left = f->bottom == FRAME_LEFT;
+        new.n_left += left;
+        if (!left && f->turns < new.turns) new.turns = f->turns;
     }
     m->states.at[m->states.count++] = new;
     for (size_t i = 0; i < m->grammar->n_classes; i++)
@@ -210,27 +209,33 @@ static bool is_least(Automaton *m, Frame f, bool *least, Error *error) {
     return true;
 }
 
-// The body of a COUNT node, open or not, for the count-th time. Without an upper bound counts end
-// at the lower one.
-static bool begin_body(Automaton *m, uint32_t index, uint32_t count, uint32_t below, Error *error) {
-    const Node *n = &m->grammar->nodes.at[index & ~FRAME_OPEN];
+// The body in this frame.
+static bool begin_in(Automaton *m, uint32_t body, Frame f, Error *error) {
     uint32_t frame;
-    bool saturates = n->most == UNBOUNDED && !(index & FRAME_OPEN);
-    if (saturates && count > n->least) count = n->least;
-    Frame f = {.node = index, .count = count, .below = below};
-    if (m->grammar->nodes.at[n->a].empty) {
+    if (m->grammar->nodes.at[body].empty) {
         bool least;
         if (!is_least(m, f, &least, error)) return false;
         if (!least) return true;
     }
-    return automaton_frame(m, f, &frame, error) && add(m, n->a, frame, error);
+    return automaton_frame(m, f, &frame, error) && add(m, body, frame, error);
 }
 
+// The body of a COUNT node for the count-th time. Without an upper bound counts end at the lower
+// one.
+static bool begin_body(Automaton *m, uint32_t index, uint32_t count, uint32_t below, Error *error) {
+    const Node *n = &m->grammar->nodes.at[index];
+    if (n->most == UNBOUNDED && count > n->least) count = n->least;
+    return begin_in(m, n->a, (Frame){.node = index, .count = count, .below = below}, error);
+}
+
+// Of the frames that stand on the bottom.
 static bool leave_open(Automaton *m, Frame f, Error *error) {
-    uint32_t left, behind = m->grammar->nodes.at[f.node & ~FRAME_OPEN].b;
+    const Node *n = &m->grammar->nodes.at[f.node & ~FRAME_KINDS];
     Frame above = {.node = FRAME_LEFT, .count = f.count, .below = FRAME_BOTTOM};
-    return automaton_frame(m, above, &left, error) && add(m, behind, left, error) &&
-           begin_body(m, f.node, f.count + 1, f.below, error);
+    uint32_t left;
+    if (!automaton_frame(m, above, &left, error) || !add(m, n->b, left, error)) return false;
+    f.count += f.node & FRAME_OPEN ? 1 : 0;
+    return begin_in(m, n->a, f, error);
 }
 
 static bool keep_place(Automaton *m, uint64_t place, Error *error) {
@@ -243,8 +248,15 @@ static bool leave(Automaton *m, uint32_t frame, Error *error) {
     Frame f = m->frames.at[frame];
     if (frame == FRAME_BOTTOM) m->ends = 1;
     if (frame == FRAME_BOTTOM) return true;
-    if (f.node == FRAME_LEFT) return keep_place(m, place_of(frame, NODE_THE_RETURN), error);
-    if (f.node & FRAME_OPEN) return leave_open(m, f, error);
+    if (f.node & FRAME_STAY && !keep_place(m, place_of(frame, NODE_THE_RETURN), error))
+        return false;
+    if (f.node == FRAME_LEFT) return true;
+    if (f.node & FRAME_STAY) {
+        uint32_t body = f.node & ~FRAME_KINDS;
+        f.count++;
+        return begin_in(m, body, f, error);
+    }
+    if (f.node & FRAME_KINDS) return leave_open(m, f, error);
     const Node *n = &m->grammar->nodes.at[f.node];
     if (n->kind == NODE_CALL) return add(m, n->b, f.below, error);
     if (f.count >= n->least && !add(m, n->b, f.below, error)) return false;

@@ -1,9 +1,11 @@
 // What the tokens of a vocabulary do to the upper part of a stack, whatever is below it: read from
 // a state whose stacks end at the bottom. grammar/mask.c says what for.
 //
-// Of a COUNT node without bounds (FRAME_OPEN) each token keeps its turns: the fewest of those that
-// stay in the repetition, since only the upper bound can refuse them, and all of those that leave
-// it, since the lower bound can too.
+// Of a repetition without bounds each token keeps its turns. Those that stay in it (FRAME_STAY)
+// keep the fewest, since only the upper bound can refuse them: below the lower one it goes on. They
+// are the most tokens, and the same whatever comes behind. Those that leave it (FRAME_OPEN) keep
+// all the turns after which they can. They are few, and where nothing below a node of the trie
+// leaves, nothing is read.
 #include "grammar/masks.h"
 
 #include <stdlib.h>
@@ -34,19 +36,20 @@ typedef struct Walk {
     uint64_t *mask;
     // of a Local; NULL: none
     Masks *masks;
-    bool counts;                // its tokens have turns
-    uint32_t looping;           // the newest state that a byte has led back to; STATE_DEAD
-    uint64_t loops;             // by which kinds of characters
-    size_t n_read;              // nodes of the trie
-    ARRAY(Found) stays, leaves; // with their turns; else:
-    ARRAY(Span) spans;          // of trie->ids
-    ARRAY(Exit) exits;          // in any order
+    bool stays, opens;  // it is of a FRAME_STAY, a FRAME_OPEN
+    uint32_t ever;      // of a FRAME_OPEN: where it begins without counting
+    uint32_t looping;   // the newest state that a byte has led back to; STATE_DEAD
+    uint64_t loops;     // by which kinds of characters
+    size_t n_read;      // nodes of the trie
+    ARRAY(Found) found; // of those two; else:
+    ARRAY(Span) spans;  // of trie->ids
+    ARRAY(Exit) exits;  // in any order
     Error *error;
 } Walk;
 
 // The tokens of a part of the trie may come.
 static bool allow(Walk *w, uint32_t first, uint32_t end) {
-    if (first == end || w->counts) return true;
+    if (first == end || w->stays || w->opens) return true;
     if (w->masks) {
         if (w->spans.count && w->spans.at[w->spans.count - 1].end == first) {
             w->spans.at[w->spans.count - 1].end = end;
@@ -73,7 +76,7 @@ static bool add_exits(Walk *w, uint32_t node, uint32_t turns) {
 
 static bool check_leaves(const Walk *w) {
     size_t most = MOST_LEAVES * (w->trie->n_nodes + 64);
-    return (w->leaves.count <= most && w->exits.count <= most) ||
+    return (w->found.count <= most && w->exits.count <= most) ||
            error_set(w->error, ERROR_FILE,
                      "the grammar is too ambiguous: tokens leave a repetition "
                      "in more than %zu ways",
@@ -88,11 +91,11 @@ static bool keep_left(Walk *w, uint32_t node, const State *s) {
     for (uint32_t at = 0; at < s->count; at++) {
         uint64_t place = m->places.at[s->first + at];
         const Frame *f = &m->frames.at[place >> 32];
-        if (!f->left) continue;
+        if (f->bottom != FRAME_LEFT) continue;
         for (uint32_t i = n->first; f->turns != last && i < n[1].first; i++) {
-            if (w->leaves.count == w->leaves.capacity && !ARRAY_ROOM(&w->leaves, w->error))
+            if (w->found.count == w->found.capacity && !ARRAY_ROOM(&w->found, w->error))
                 return false;
-            w->leaves.at[w->leaves.count++] = (Found){w->trie->ids[i], f->turns};
+            w->found.at[w->found.count++] = (Found){w->trie->ids[i], f->turns};
         }
         last = f->turns;
         if ((uint32_t)place == NODE_THE_RETURN && !add_exits(w, node, f->turns)) return false;
@@ -103,12 +106,30 @@ static bool keep_left(Walk *w, uint32_t node, const State *s) {
 static bool keep_found(Walk *w, uint32_t node, uint32_t state) {
     const TrieNode *n = &w->trie->nodes[node];
     const State *s = &w->automaton->states.at[state];
-    for (uint32_t i = n->first; w->counts && s->turns != NOT_KNOWN && i < n[1].first; i++) {
-        if (w->stays.count == w->stays.capacity && !ARRAY_ROOM(&w->stays, w->error)) return false;
-        w->stays.at[w->stays.count++] = (Found){w->trie->ids[i], s->turns};
+    for (uint32_t i = n->first; w->stays && i < n[1].first; i++) {
+        if (w->found.count == w->found.capacity && !ARRAY_ROOM(&w->found, w->error)) return false;
+        w->found.at[w->found.count++] = (Found){w->trie->ids[i], s->turns};
     }
     if (s->ends && !add_exits(w, node, 0)) return false;
     return !s->n_left || keep_left(w, node, s);
+}
+
+// What has left a repetition must not read on in what loops, nor end with it: such tokens have
+// turns of their own.
+static uint64_t without_left(const Automaton *m, uint32_t state, uint64_t loops) {
+    State s = m->states.at[state];
+    for (uint32_t i = 0; i < s.count; i++) {
+        uint64_t place = m->places.at[s.first + i];
+        const Node *n = &m->grammar->nodes.at[(uint32_t)place];
+        if (m->frames.at[place >> 32].bottom != FRAME_LEFT) continue;
+        if ((uint32_t)place == NODE_THE_RETURN) return LOOPS_KNOWN;
+        for (const Edge *e = &m->grammar->edges.at[n->a], *end = e + n->b; e < end; e++) {
+            for (int byte = e->low; byte <= e->high && byte < 0x80; byte++)
+                loops &= ~((uint64_t)1 << trie_kind((uint8_t)byte));
+            if (e->high >= 0x80) loops &= ~TRIE_OTHERS;
+        }
+    }
+    return loops;
 }
 
 // Room for every state, as far as there are any.
@@ -118,25 +139,26 @@ static bool know_loops(Walk *w, uint32_t state, uint64_t *loops) {
         if (!ARRAY_ROOM(&k->loops, w->error)) return false;
         k->loops.at[k->loops.count++] = 0;
     }
-    uint64_t found;
     *loops = k->loops.at[state];
     if (*loops) return true;
-    if (!masks_loops(w->automaton, state, &found, w->error)) return false;
-    *loops = k->loops.at[state] = found;
+    if (!masks_loops(w->automaton, state, loops, w->error)) return false;
+    *loops = k->loops.at[state] = without_left(w->automaton, state, *loops);
     return true;
 }
 
 // The step behind a byte. What is inside a character of the looping state will be in that state
 // behind it, where the characters beyond ASCII loop.
 static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t to, Step *step) {
-    *step = (Step){to, STATE_DEAD};
-    if (!w->masks || w->counts) return true;
-    if (to == from.state && to != w->looping) {
-        if (!know_loops(w, to, &w->loops)) return false;
-        w->looping = to;
+    *step = (Step){to, to, STATE_DEAD};
+    if (!w->masks || w->stays) return true;
+    if (w->opens && !automaton_move(w->automaton, from.ever, byte, &step->ever, w->error))
+        return false;
+    if (step->ever == from.ever && step->ever != w->looping) {
+        if (!know_loops(w, step->ever, &w->loops)) return false;
+        w->looping = step->ever;
     }
     bool inside = from.loop == w->looping && byte >= 0x80 && w->loops & TRIE_OTHERS;
-    if (to == w->looping || inside) step->loop = w->looping;
+    if (step->ever == w->looping || inside) step->loop = w->looping;
     return true;
 }
 
@@ -145,7 +167,8 @@ static bool take_step(Walk *w, Step from, uint8_t byte, uint32_t to, Step *step)
 // exits there would only allow them again.
 static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
     const TrieNode *nodes = w->trie->nodes;
-    if (first < end) w->path[trie_depth(&nodes[first]) - 1] = (Step){state, STATE_DEAD};
+    uint32_t ever = w->opens ? w->ever : state;
+    if (first < end) w->path[trie_depth(&nodes[first]) - 1] = (Step){state, ever, STATE_DEAD};
     for (uint32_t i = first, to; i < end;) {
         uint32_t depth = trie_depth(&nodes[i]);
         w->n_read++;
@@ -314,9 +337,10 @@ static bool set_of_spans(Masks *k, TurnSets *sets, const Span *spans, size_t cou
     return good;
 }
 
-static bool has_turns(const Automaton *m, uint32_t state) {
+// The frame that the places of a state end at.
+static uint32_t bottom_of(const Automaton *m, uint32_t state) {
     const State *s = &m->states.at[state];
-    return s->count && m->frames.at[m->places.at[s->first] >> 32].counts;
+    return s->count ? m->frames.at[m->places.at[s->first] >> 32].bottom : 0;
 }
 
 static bool fill_local(Masks *k, Local *l, Walk *w, Error *error) {
@@ -327,9 +351,11 @@ static bool fill_local(Masks *k, Local *l, Walk *w, Error *error) {
     bool read = all ? walk(w, l->key.state, 1, (uint32_t)k->trie->n_nodes)
                     : walk_exits(w, exits, least, turns, l->key.state);
     if (!read || !sort_exits(&l->exits, k->trie, w->exits.at, w->exits.count, error)) return false;
-    if (!w->counts) return set_of_spans(k, &l->stays, w->spans.at, w->spans.count, all, error);
-    return turn_sets_init(&l->stays, w->stays.at, w->stays.count, n, k->scratch, error) &&
-           turn_sets_init(&l->leaves, w->leaves.at, w->leaves.count, n, k->scratch, error);
+    if (w->stays)
+        return turn_sets_init(&l->stays, w->found.at, w->found.count, n, k->scratch, error);
+    if (w->opens)
+        return turn_sets_init(&l->leaves, w->found.at, w->found.count, n, k->scratch, error);
+    return set_of_spans(k, &l->stays, w->spans.at, w->spans.count, all, error);
 }
 
 static void local_clear(Local *l) {
@@ -344,16 +370,18 @@ static bool find_local(Masks *k, Local *l, Error *error) {
     if (k->bytes > LIMIT_GRAMMAR_MEMORY)
         return error_set(error, ERROR_FILE, "the grammar is too ambiguous: a token needs %d MiB",
                          LIMIT_GRAMMAR_MEMORY >> 20);
+    uint32_t bottom = bottom_of(k->automaton, l->key.state);
     Walk w = {.automaton = k->automaton,
               .trie = k->trie,
               .path = k->path,
               .masks = k,
-              .counts = has_turns(k->automaton, l->key.state),
+              .stays = bottom & FRAME_STAY,
+              .opens = bottom & FRAME_OPEN,
+              .ever = l->key.ever,
               .error = error};
     bool good = fill_local(k, l, &w, error);
     k->n_read += w.n_read;
-    free(w.stays.at);
-    free(w.leaves.at);
+    free(w.found.at);
     free(w.spans.at);
     free(w.exits.at);
     if (!good) local_clear(l);

@@ -85,6 +85,7 @@ typedef struct Ask {
 // What is true of any stack below.
 typedef struct Part {
     const Local *local;   // borrowed until masks_free
+    const Local *stays;   // of a COUNT node, those that stay; NULL
     uint32_t least, most; // turns of tokens that leave; at most so many of those that stay
     uint32_t below;       // the frame that its exits return from
 } Part;
@@ -106,25 +107,40 @@ static bool put_frames(Automaton *m, uint32_t top, int frames, uint32_t on, uint
                        automaton_frame(m, (Frame){.node = f.node, .below = *frame}, frame, error));
 }
 
-// The local of the places, with the taken frames on `on`.
-static bool find_local_on(Masks *k, const Ask *ask, uint32_t on, const Local **local,
-                          Error *error) {
-    Automaton *m = k->automaton;
+// The state of the places with the taken frames on another one.
+static bool put_places(Automaton *m, const Ask *ask, Frame on, uint32_t *state, Error *error) {
+    uint32_t frame = FRAME_BOTTOM;
+    return (!on.node || automaton_frame(m, on, &frame, error)) &&
+           put_frames(m, (uint32_t)(ask->places[0] >> 32), ask->frames, frame, &frame, error) &&
+           masks_move(m, ask->places, ask->count, frame, state, error);
+}
+
+static bool bottom_local(Masks *k, const Ask *ask, const Local **local, Error *error) {
     LocalKey key = {.parent = ask->parent, .turns = ask->turns};
-    uint32_t frame;
-    return put_frames(m, (uint32_t)(ask->places[0] >> 32), ask->frames, on, &frame, error) &&
-           masks_move(m, ask->places, ask->count, frame, &key.state, error) &&
+    return put_places(k->automaton, ask, (Frame){0}, &key.state, error) &&
            locals_find(k, key, local, error);
 }
 
-// The local on a COUNT node; NULL where it is too ambiguous without its bounds.
-static bool open_local(Masks *k, const Ask *ask, uint32_t node, const Local **local, Error *error) {
+// Bodies that begin with the same rule, and nothing behind it, are the same.
+static uint32_t body_of(const Grammar *g, uint32_t node) {
+    uint32_t body = g->nodes.at[node].a;
+    while (g->nodes.at[body].kind == NODE_CALL && g->nodes.at[body].b == NODE_THE_RETURN)
+        body = g->starts[g->nodes.at[body].a];
+    return body;
+}
+
+// The locals on a COUNT node; *local is NULL where it is too ambiguous without its bounds.
+static bool open_locals(Masks *k, const Ask *ask, uint32_t node, Part *part, Error *error) {
+    Automaton *m = k->automaton;
     Error cause = {0};
-    uint32_t on;
-    if (!automaton_frame(k->automaton, (Frame){.node = node | FRAME_OPEN}, &on, error))
-        return false;
-    if (find_local_on(k, ask, on, local, &cause)) return true;
-    *local = NULL;
+    LocalKey stay = {.parent = ask->parent, .turns = ask->turns}, open = stay;
+    Frame on = {.node = body_of(m->grammar, node) | FRAME_STAY};
+    if (put_places(m, ask, on, &stay.state, &cause) &&
+        put_places(m, ask, (Frame){.node = node | FRAME_OPEN}, &open.state, &cause) &&
+        put_places(m, ask, (Frame){.node = node | FRAME_EVER}, &open.ever, &cause) &&
+        locals_find(k, stay, &part->stays, &cause) && locals_find(k, open, &part->local, &cause))
+        return true;
+    part->stays = part->local = NULL;
     return cause.code == ERROR_FILE || error_copy(error, &cause);
 }
 
@@ -133,9 +149,9 @@ static bool find_part(Masks *k, const Ask *ask, Part *part, Error *error) {
     Frame f = k->automaton->frames.at[part->below];
     const Node *n = &k->automaton->grammar->nodes.at[f.node];
     if (part->below == FRAME_BOTTOM || n->kind != NODE_COUNT)
-        return find_local_on(k, ask, FRAME_BOTTOM, &part->local, error);
-    if (!open_local(k, ask, f.node, &part->local, error)) return false;
-    if (!part->local) return find_local_on(k, ask, FRAME_BOTTOM, &part->local, error);
+        return bottom_local(k, ask, &part->local, error);
+    if (!open_locals(k, ask, f.node, part, error)) return false;
+    if (!part->local) return bottom_local(k, ask, &part->local, error);
     part->least = n->least > f.count ? n->least - f.count : 0;
     if (n->most != UNBOUNDED) part->most = n->most - f.count;
     part->below = f.below;
@@ -148,7 +164,8 @@ static bool add_part(Masks *k, const Ask *ask, uint64_t *mask, Error *error) {
     size_t words = mask_words(k->trie->n_tokens);
     Part part;
     if (!find_part(k, ask, &part, error)) return false;
-    turn_sets_add(&part.local->stays, 0, part.most, mask, words);
+    const Local *stays = part.stays ? part.stays : part.local;
+    turn_sets_add(&stays->stays, 0, part.most, mask, words);
     turn_sets_add(&part.local->leaves, part.least, part.most, mask, words);
     return add_exits(k, ask, &part, mask, error);
 }

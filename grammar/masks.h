@@ -55,10 +55,12 @@ typedef struct Exits {
 
 // Which tokens are asked about: all, or those that have left a local at exits of so many turns,
 // or of any (NOT_KNOWN).
-// And from where: a state whose stacks end at the bottom, or at a FRAME_OPEN.
+// And from where: a state whose stacks end at the bottom, or at one
+// of FRAME_KINDS.
 typedef struct LocalKey {
     uint32_t parent, turns; // NOT_KNOWN, 0: all tokens
     uint32_t state;
+    uint32_t ever; // the same state on a FRAME_EVER, where this is on a FRAME_OPEN; not compared
 } LocalKey;
 
 typedef struct Local {
@@ -66,13 +68,15 @@ typedef struct Local {
     uint32_t index;
     bool too_ambiguous; // to be asked; the rest is empty
     TurnSets stays;     // tokens that stay in the upper part, or end with it
-    TurnSets leaves;    // of a COUNT node: tokens that leave its repetition
+    TurnSets leaves;    // on a FRAME_OPEN: tokens that leave its repetition, in place of `stays`
     Exits exits;
 } Local;
 
 // A state of a walk, and the looping state that it is, or that it is inside of a character of.
 typedef struct Step {
-    uint32_t state, loop; // STATE_DEAD: none
+    uint32_t state;
+    uint32_t ever; // the same where turns are not counted
+    uint32_t loop; // STATE_DEAD: none
 } Step;
 
 typedef struct Masks {

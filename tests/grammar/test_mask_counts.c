@@ -266,7 +266,7 @@ static void count_seen(const Masks *k, Seen *seen) {
         seen->ambiguous += l->too_ambiguous;
         const State *s = &k->automaton->states.at[l->key.state];
         uint32_t frame = s->count ? (uint32_t)(k->automaton->places.at[s->first] >> 32) : 0;
-        seen->larger += frame && !(k->automaton->frames.at[frame].node & FRAME_OPEN);
+        seen->larger += frame && !(k->automaton->frames.at[frame].node & FRAME_KINDS);
     }
 }
 
