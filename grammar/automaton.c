@@ -10,7 +10,7 @@
 
 // Tables that seldom grow, since that is time within one token: memory that is not used is not
 // touched either.
-enum { FIRST_BUCKETS = 1 << 14, FIRST_SEEN = 1024 };
+enum { FIRST_BUCKETS = 1 << 14, FIRST_SEEN = 1024, FIRST_STATES = 1 << 13 };
 
 static uint64_t place_of(uint32_t frame, uint32_t node) {
     return (uint64_t)frame << 32 | node;
@@ -82,6 +82,7 @@ static const uint64_t *places_of(const Automaton *m, uint32_t state) {
 static bool room_for_moves(Automaton *m, Error *error) {
     if (m->states.count < m->moves_capacity) return true;
     size_t capacity = m->states.capacity, width = m->grammar->n_classes;
+    if (capacity < FIRST_STATES) capacity = FIRST_STATES;
     uint32_t *moves = realloc(m->moves, capacity * width * sizeof *moves);
     if (!moves) return no_memory(error);
     m->moves = moves;
