@@ -12,8 +12,9 @@
 #include <string.h>
 
 // A token may leave a repetition after many turns where the grammar is ambiguous: of all tokens
-// and exits so many times as there are nodes in the trie.
-enum { MOST_LEAVES = 16 };
+// and exits so many times as there are nodes in the trie. And so many places are followed for a
+// repetition without bounds, some 20 ms; beyond, it keeps its bounds.
+enum { MOST_LEAVES = 16, MOST_FOLLOWED = 1 << 18 };
 
 static bool no_memory(Error *error) {
     return error_set(error, ERROR_MEMORY, "no memory for the masks of a grammar");
@@ -37,6 +38,7 @@ typedef struct Walk {
     // of a Local; NULL: none
     Masks *masks;
     bool stays, opens;  // it is of a FRAME_STAY, a FRAME_OPEN
+    size_t followed;    // places of the automaton before it
     uint32_t ever;      // of a FRAME_OPEN: where it begins without counting
     uint32_t looping;   // the newest state that a byte has led back to; STATE_DEAD
     uint64_t loops;     // by which kinds of characters
@@ -72,6 +74,11 @@ static bool add_exits(Walk *w, uint32_t node, uint32_t turns) {
         w->exits.at[w->exits.count++] = (Exit){.node = i, .turns = turns};
     }
     return true;
+}
+
+static bool check_followed(const Walk *w) {
+    return !(w->stays || w->opens) || w->automaton->n_followed - w->followed < MOST_FOLLOWED ||
+           error_set(w->error, ERROR_FILE, "the grammar is too ambiguous without bounds");
 }
 
 static bool check_leaves(const Walk *w) {
@@ -174,7 +181,8 @@ static bool walk(Walk *w, uint32_t state, uint32_t first, uint32_t end) {
         w->n_read++;
         uint8_t byte = (uint8_t)nodes[i].place;
         Step from = w->path[depth - 1], *step = &w->path[depth];
-        if (!automaton_move(w->automaton, from.state, byte, &to, w->error)) return false;
+        if (!automaton_move(w->automaton, from.state, byte, &to, w->error) || !check_followed(w))
+            return false;
         if (to == STATE_DEAD) {
             i = nodes[i].skip;
             continue;
@@ -308,7 +316,9 @@ bool exits_walk(Masks *k, const Local *l, uint32_t low, uint32_t high, uint32_t 
                 uint64_t *mask, Error *error) {
     Walk w = {
         .automaton = k->automaton, .trie = k->trie, .path = k->path, .mask = mask, .error = error};
-    return walk_exits(&w, &l->exits, low, high, state);
+    bool good = walk_exits(&w, &l->exits, low, high, state);
+    k->n_walked += w.n_read;
+    return good;
 }
 
 // ---- locals ----
@@ -378,6 +388,7 @@ static bool find_local(Masks *k, Local *l, Error *error) {
               .stays = bottom & FRAME_STAY,
               .opens = bottom & FRAME_OPEN,
               .ever = l->key.ever,
+              .followed = k->automaton->n_followed,
               .error = error};
     bool good = fill_local(k, l, &w, error);
     k->n_read += w.n_read;

@@ -94,6 +94,7 @@ typedef struct Masks {
     uint64_t *scratch;     // (words) zero
     size_t bytes;          // of memory, about
     size_t n_read;         // nodes of the trie that locals took
+    size_t n_walked;       // and those that were read behind exits
     size_t n_behind;       // locals behind exits that the mask being found took
     size_t most_read;      // nodes behind exits that are read rather than kept as a local
 } Masks;

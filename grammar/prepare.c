@@ -37,7 +37,7 @@ typedef struct Search {
 
 static bool is_over(const Search *s) {
     size_t places = s->masks->automaton->n_followed * WORK_OF_PLACE;
-    return s->masks->n_read + places + s->moves * WORK_OF_MOVE > MOST_WORK;
+    return s->masks->n_read + s->masks->n_walked + places + s->moves * WORK_OF_MOVE > MOST_WORK;
 }
 
 static bool is_known(Search *s, uint32_t state, bool *known) {
