@@ -435,7 +435,7 @@ static bool room_for_local(Masks *k, Error *error) {
 // What was too ambiguous before is so again.
 static bool check_ambiguous(const Local *l, Error *error) {
     return !l->too_ambiguous ||
-           error_set(error, ERROR_FILE, "the grammar is too ambiguous without bounds");
+           error_set(error, ERROR_FILE, "the grammar is too ambiguous to find its masks");
 }
 
 bool locals_find(Masks *k, LocalKey key, const Local **local, Error *error) {

@@ -278,6 +278,7 @@ const uint64_t *masks_of(Masks *k, uint32_t state, Error *error) {
     uint64_t *mask = take_mask(k);
     if (!mask) no_memory(error);
     if (!mask || !find_mask(k, state, mask, error)) {
+        k->bytes -= mask_words(k->trie->n_tokens) * sizeof *mask;
         free(mask);
         return NULL;
     }
